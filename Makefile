@@ -1,0 +1,210 @@
+# libaoticache: one Makefile, read from top to bottom.
+#
+#   make                 everything under build/, which is laid out like an installation prefix
+#   make demo            installs what is missing, builds, shows the main job
+#   make test            installs what is missing, builds, runs all tests
+#   make bench           benchmarks: a table, and build/bench.json
+#   make install         prefix=/usr/local, DESTDIR=; `make uninstall` takes back exactly what it put there
+#   make help            all targets
+#
+# V=1 shows commands, DEBUG=1 builds without optimisation, SANITIZE=address,undefined or SANITIZE=thread instruments into
+# a build folder of its own, WERROR=1 makes warnings errors (as CI does).
+
+VERSION   := $(shell sed -n 's/^.define AOTICACHE_VERSION "\(.*\)"/\1/p' base/base.h)
+SOVERSION := 0
+
+prefix     ?= /usr/local
+libdir     ?= $(prefix)/lib
+bindir     ?= $(prefix)/bin
+includedir ?= $(prefix)/include
+datadir    ?= $(prefix)/share
+mandir     ?= $(datadir)/man
+DESTDIR    ?=
+
+SANITIZE ?=
+comma    := ,
+BUILD    ?= build$(if $(SANITIZE),/$(subst $(comma),-,$(SANITIZE)))
+VENV     ?= $(CURDIR)/build/venv
+
+CC       ?= cc
+AR       ?= ar
+PKGS     := sqlite3 libcrypto jansson
+OPTIMISE := $(if $(DEBUG),-O0 -g3,-O2 -g)
+WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wwrite-strings \
+            -Wpointer-arith -Wformat=2 $(if $(WERROR),-Werror)
+INSTRUMENT := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+CPPFLAGS += -D_GNU_SOURCE -I. -DAOTICACHE_PREFIX='"$(prefix)"'
+CFLAGS   += $(OPTIMISE)
+ALL_CFLAGS = -std=gnu11 -fPIC -fvisibility=hidden $(WARN) $(INSTRUMENT) $(shell pkg-config --cflags $(PKGS)) $(CFLAGS)
+LIBS     = $(shell pkg-config --libs $(PKGS)) -ldl -lpthread
+Q        := $(if $(V),,@)
+
+# ---- what is made of what ----
+
+LIB_DIRS   := base index cache loader eager
+LIB_SRC    := $(foreach dir,$(LIB_DIRS),$(wildcard $(dir)/*.c))
+SHIM_SRC   := $(wildcard runtime/shim/*.c)
+KERNEL_SRC := $(wildcard runtime/*.c)
+PUBLIC_HEADERS := aoticache.h base/base.h cache/cache.h cache/request.h cache/cpu.h loader/loader.h \
+                  runtime/abi.h runtime/kernel.h eager/eager.h
+KERNELS    := $(wildcard eager/kernels/*.c) $(wildcard eager/kernels/*.h)
+TOOLS      := aoticache aoticache-gc aoticache-stat
+UNIT       := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
+PROGRAMS   := $(patsubst tests/%.c,%,$(wildcard tests/crash/*.c tests/race/*.c tests/bench/*.c tests/conformance/*.c \
+                tests/helpers/*.c))
+
+objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+
+LIB_OBJ    := $(call objects,$(LIB_SRC))
+SHIM_OBJ   := $(call objects,$(SHIM_SRC)) $(call objects,base/names.c base/error.c)
+KERNEL_OBJ := $(call objects,$(KERNEL_SRC))
+CLI_OBJ    := $(call objects,$(wildcard cache/tools/cli*.c))
+TOOL_OBJ   := $(call objects,$(wildcard eager/tools/*.c cache/tools/*.c))
+ALL_OBJ    := $(LIB_OBJ) $(SHIM_OBJ) $(KERNEL_OBJ) $(TOOL_OBJ)
+
+SHARED   := $(BUILD)/lib/libaoticache.so.$(SOVERSION)
+STATIC   := $(BUILD)/lib/libaoticache.a
+SHIM     := $(BUILD)/lib/libaoticache_torchshim.so
+KERNELRT := $(BUILD)/lib/libaoticache_runtime.a
+STUB     := $(BUILD)/lib/aoticache/libtorch_cpu.so
+BINS     := $(addprefix $(BUILD)/bin/,$(TOOLS))
+DATA     := $(BUILD)/share/aoticache/worker.py $(patsubst eager/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
+HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
+PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
+            $(DATA) $(HEADERS)
+
+.PHONY: all deps test check bench demo install uninstall clean help tests
+.DEFAULT_GOAL := all
+.SUFFIXES:
+.DELETE_ON_ERROR:
+
+all: $(PRODUCTS)
+
+$(BUILD)/obj/%.o: %.c
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  CC    $<")
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+$(SHARED): $(LIB_OBJ) scripts/libaoticache.map
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LD    $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=scripts/libaoticache.map \
+	    $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) -Wl,-z,relro -Wl,--as-needed $(LIB_OBJ) $(LIBS) -o $@
+
+$(BUILD)/lib/libaoticache.so: $(SHARED)
+	$(Q)ln -sf $(<F) $@
+
+$(STATIC): $(LIB_OBJ)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  AR    $@")
+	$(Q)rm -f $@ && $(AR) rcs $@ $(LIB_OBJ)
+
+# The soname is as long as libtorch_cpu.so: the loader writes it over that name in the copy of a library that it loads
+# where libtorch is not in the process (loader/loader.h says why).
+$(SHIM): $(SHIM_OBJ) scripts/libaoticache_torchshim.map
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LD    $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libaoti_shim.so \
+	    -Wl,--version-script=scripts/libaoticache_torchshim.map $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) \
+	    -Wl,-z,relro -Wl,--as-needed $(SHIM_OBJ) -lm -lpthread -o $@
+
+# What kernel libraries written in C link: the container and the exported interface.
+$(KERNELRT): $(KERNEL_OBJ)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  AR    $@")
+	$(Q)rm -f $@ && $(AR) rcs $@ $(KERNEL_OBJ)
+
+# An empty library with PyTorch's soname, so that kernel libraries written in C name what provides their aoti_torch_*
+# functions exactly as those that PyTorch makes do. It is linked against, never loaded.
+$(STUB):
+	@mkdir -p $(@D)
+	$(Q)echo | $(CC) -shared -nostdlib -Wl,-soname,libtorch_cpu.so -x c - -o $@
+
+$(BUILD)/bin/aoticache: $(call objects,$(wildcard eager/tools/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
+$(BUILD)/bin/aoticache-gc: $(BUILD)/obj/cache/tools/aoticache-gc.o $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
+$(BUILD)/bin/aoticache-stat: $(BUILD)/obj/cache/tools/aoticache-stat.o $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
+$(BINS):
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LD    $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(filter %.o,$^) -L$(BUILD)/lib -laoticache -Wl,-rpath,'$$ORIGIN/../lib' \
+	    -ljansson -ldl -lpthread -lm -o $@
+
+$(BUILD)/aoticache.pc: scripts/aoticache.pc.in base/base.h Makefile
+	@mkdir -p $(@D)
+	$(Q)sed -e 's|@prefix@|$(prefix)|' -e 's|@libdir@|$(libdir)|' -e 's|@includedir@|$(includedir)|' \
+	    -e 's|@version@|$(VERSION)|' $< > $@
+
+$(BUILD)/share/aoticache/worker.py: eager/worker.py
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
+$(BUILD)/share/aoticache/kernels/%: eager/kernels/%
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
+$(BUILD)/include/aoticache/%: %
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
+
+# ---- tests ----
+
+UNIT_BINS    := $(addprefix $(BUILD)/tests/unit/,$(UNIT))
+PROGRAM_BINS := $(addprefix $(BUILD)/tests/,$(PROGRAMS))
+
+tests: $(UNIT_BINS) $(PROGRAM_BINS)
+
+# Unit tests and test programs link the static library, so that they reach what the shared one hides.
+$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(STATIC)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LD    $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< $(STATIC) $(LIBS) -lcriterion -lm -o $@
+$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(STATIC)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LD    $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< $(STATIC) $(LIBS) -lm -o $@
+
+deps:
+	$(Q)VENV=$(VENV) scripts/install-deps
+
+# Installs what is missing, then builds and runs everything; `make check` is the same without the installing.
+test: deps
+	$(Q)$(MAKE) --no-print-directory check
+
+check: all tests
+	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/run-tests
+
+demo: deps
+	$(Q)$(MAKE) --no-print-directory all
+	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/demo
+
+bench: all tests
+	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/bench
+
+# ---- installation ----
+
+INSTALL_MANIFEST := $(DESTDIR)$(datadir)/aoticache/installed-files
+
+install: all
+	$(Q)BUILD=$(BUILD) DESTDIR='$(DESTDIR)' libdir='$(libdir)' bindir='$(bindir)' includedir='$(includedir)' \
+	    datadir='$(datadir)' mandir='$(mandir)' manifest='$(INSTALL_MANIFEST)' scripts/install-files
+
+uninstall:
+	$(Q)DESTDIR='$(DESTDIR)' manifest='$(INSTALL_MANIFEST)' scripts/uninstall-files
+
+# The virtual environment in build/venv is kept: it takes minutes to make anew. `rm -r build` removes it too.
+clean:
+	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
+
+help:
+	@echo 'targets: all test check bench demo install uninstall deps tests clean help'
+	@echo '  all        build everything under build/'
+	@echo '  test       install what is missing, build, run all tests'
+	@echo '  check      the same without installing anything'
+	@echo '  bench      benchmarks, a table and build/bench.json'
+	@echo '  demo       install what is missing, build, show the main job'
+	@echo '  install    to $$(DESTDIR)$$(prefix), prefix=/usr/local by default;  uninstall takes it back'
+	@echo '  deps       install what is missing, nothing else'
+	@echo '  clean      remove what was built (build/venv stays)'
+	@echo 'variables: V=1 DEBUG=1 SANITIZE=address,undefined|thread WERROR=1 CC=clang prefix= DESTDIR= VENV='
+
+-include $(patsubst %.o,%.d,$(ALL_OBJ)) $(wildcard $(BUILD)/obj/tests/*/*.d)
+# Objects of tests stay, so that a change rebuilds only what it touches.
+.SECONDARY:

@@ -1,0 +1,246 @@
+/*
+ * base: what every other folder stands on.
+ *
+ * Owns the status codes and the error detail, SHA-256, the two clocks, the names and numbers of dtypes, device types,
+ * layouts and memory formats, and the logging callback. Knows nothing of caches, libraries or operators.
+ *
+ * Thread safety, for everything here: functions keep no state and may be called from any thread at any time.
+ */
+#ifndef AOTICACHE_BASE_BASE_H
+#define AOTICACHE_BASE_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define AOTICACHE_API __attribute__((visibility("default")))
+#define AOTICACHE_PRINTF(format_index, first_index) __attribute__((format(printf, format_index, first_index)))
+#else
+#define AOTICACHE_API
+#define AOTICACHE_PRINTF(format_index, first_index)
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Every result a function of this library can give: name, number, text. Numbers are fixed and never reused; new ones are
+ * added at the end. NOT_FOUND is a result, not a failure.
+ */
+#define AOTICACHE_STATUS_LIST(X)                                              \
+    X(OK, 0, "success")                                                       \
+    X(NOT_FOUND, 1, "not found")                                              \
+    X(INVALID, 2, "invalid argument")                                         \
+    X(NO_MEMORY, 3, "out of memory")                                          \
+    X(IO, 4, "input or output failed")                                        \
+    X(CORRUPT, 5, "stored data is damaged")                                   \
+    X(LOCKED, 6, "timed out waiting for a lock")                              \
+    X(DENIED, 7, "refused: not trusted or not permitted")                     \
+    X(UNSUPPORTED, 8, "not supported by this machine, process or version")    \
+    X(COMPILE_FAILED, 9, "the compile failed")                                \
+    X(LOAD_FAILED, 10, "the library cannot be loaded")                        \
+    X(RUN_FAILED, 11, "the kernel reported a failure")
+
+typedef enum aoticache_status {
+#define AOTICACHE_STATUS_ENUM(name, number, text) AOTICACHE_##name = number,
+    AOTICACHE_STATUS_LIST(AOTICACHE_STATUS_ENUM)
+#undef AOTICACHE_STATUS_ENUM
+} aoticache_status;
+
+#define AOTICACHE_ERROR_MESSAGE_BYTES 1024
+
+/*
+ * Detail of a failure, in storage of the caller so that out-of-memory can be reported too. `message` is one line without a
+ * newline (a compiler's own output may add more lines), always terminated, cut off where it does not fit. A function that returns AOTICACHE_OK or
+ * AOTICACHE_NOT_FOUND leaves it untouched. Everywhere an error argument may be NULL.
+ */
+typedef struct aoticache_error {
+    aoticache_status status;
+    char message[AOTICACHE_ERROR_MESSAGE_BYTES];
+} aoticache_error;
+
+/* "IO", "NOT_FOUND", ...; "UNKNOWN" for a number outside the list. Static storage. */
+AOTICACHE_API const char *aoticache_status_name(aoticache_status status);
+
+/* The text of the list above. Static storage. */
+AOTICACHE_API const char *aoticache_status_text(aoticache_status status);
+
+/* Fills `error` (may be NULL) and returns `status`, so that a failure is one statement. Preserves errno. */
+AOTICACHE_API aoticache_status aoticache_error_set(aoticache_error *error, aoticache_status status, const char *format, ...)
+    AOTICACHE_PRINTF(3, 4);
+
+/*
+ * The same, followed by ": " and the text of `errno_value`. The status is derived: ENOMEM gives NO_MEMORY, EACCES, EPERM
+ * and ELOOP give DENIED, everything else (a full disk, a read-only file system too) gives IO.
+ */
+AOTICACHE_API aoticache_status aoticache_error_set_errno(aoticache_error *error, int errno_value, const char *format, ...)
+    AOTICACHE_PRINTF(3, 4);
+
+typedef enum aoticache_log_level {
+    AOTICACHE_LOG_ERROR = 0,
+    AOTICACHE_LOG_WARNING = 1,
+    AOTICACHE_LOG_INFO = 2,
+    AOTICACHE_LOG_DEBUG = 3,
+} aoticache_log_level;
+
+/*
+ * Where messages go: the library itself prints nothing. `line` has no newline and is borrowed for the call. The function
+ * may be called from any thread, also from several at once, and must not call back into the object that logs.
+ */
+typedef void (*aoticache_log_fn)(void *user, aoticache_log_level level, const char *line);
+
+typedef struct aoticache_logger {
+    aoticache_log_fn log; /* NULL: messages are dropped */
+    void *user;
+} aoticache_logger;
+
+/* Formats and hands on one line; does nothing where `logger` or its function is NULL. Preserves errno. */
+AOTICACHE_API void aoticache_log(const aoticache_logger *logger, aoticache_log_level level, const char *format, ...)
+    AOTICACHE_PRINTF(3, 4);
+
+/* ---- digests ---- */
+
+#define AOTICACHE_DIGEST_BYTES 32
+#define AOTICACHE_DIGEST_HEX_BYTES 65 /* 64 lower-case hexadecimal digits and the terminator */
+
+/* A SHA-256 digest (FIPS 180-4). */
+typedef struct aoticache_digest {
+    uint8_t bytes[AOTICACHE_DIGEST_BYTES];
+} aoticache_digest;
+
+AOTICACHE_API bool aoticache_digest_equal(const aoticache_digest *a, const aoticache_digest *b);
+AOTICACHE_API bool aoticache_digest_is_zero(const aoticache_digest *digest);
+AOTICACHE_API void aoticache_digest_to_hex(const aoticache_digest *digest, char ret_hex[AOTICACHE_DIGEST_HEX_BYTES]);
+
+/* Exactly 64 hexadecimal digits, either case. Returns OK or INVALID. */
+AOTICACHE_API aoticache_status aoticache_digest_from_hex(const char *hex, aoticache_digest *ret_digest);
+
+/* Digest of `size` bytes. Returns OK, NO_MEMORY, or UNSUPPORTED where libcrypto offers no SHA-256. */
+AOTICACHE_API aoticache_status aoticache_digest_of(const void *bytes, size_t size, aoticache_digest *ret_digest);
+
+/*
+ * Digest of a whole open file, from its beginning, with pread: the file position is neither used nor moved.
+ * ret_size: the number of bytes hashed; may be NULL.
+ * Returns: OK, IO, NO_MEMORY, UNSUPPORTED.
+ */
+AOTICACHE_API aoticache_status aoticache_digest_of_fd(int fd, aoticache_digest *ret_digest, uint64_t *ret_size,
+                                                     aoticache_error *ret_error);
+
+/* ---- clocks ---- */
+
+/* Nanoseconds of CLOCK_MONOTONIC: for durations. */
+AOTICACHE_API uint64_t aoticache_monotonic_ns(void);
+
+/* Nanoseconds since 1970 of CLOCK_REALTIME: for what is stored. */
+AOTICACHE_API int64_t aoticache_wall_ns(void);
+
+/* ---- dtypes, devices, layouts, memory formats: PyTorch's numbers (c10/core/ScalarType.h, c10/core/DeviceType.h,
+ * c10/core/Layout.h, c10/core/MemoryFormat.h) and PyTorch's names ("float32", "cuda", "strided", "channels_last") ---- */
+
+/* name, number, bytes of one element */
+#define AOTICACHE_DTYPE_LIST(X)          \
+    X(UINT8, uint8, 0, 1)                \
+    X(INT8, int8, 1, 1)                  \
+    X(INT16, int16, 2, 2)                \
+    X(INT32, int32, 3, 4)                \
+    X(INT64, int64, 4, 8)                \
+    X(FLOAT16, float16, 5, 2)            \
+    X(FLOAT32, float32, 6, 4)            \
+    X(FLOAT64, float64, 7, 8)            \
+    X(COMPLEX32, complex32, 8, 4)        \
+    X(COMPLEX64, complex64, 9, 8)        \
+    X(COMPLEX128, complex128, 10, 16)    \
+    X(BOOL, bool, 11, 1)                 \
+    X(BFLOAT16, bfloat16, 15, 2)         \
+    X(FLOAT8_E5M2, float8_e5m2, 23, 1)   \
+    X(FLOAT8_E4M3FN, float8_e4m3fn, 24, 1) \
+    X(FLOAT8_E5M2FNUZ, float8_e5m2fnuz, 25, 1) \
+    X(FLOAT8_E4M3FNUZ, float8_e4m3fnuz, 26, 1) \
+    X(UINT16, uint16, 27, 2)             \
+    X(UINT32, uint32, 28, 4)             \
+    X(UINT64, uint64, 29, 8)             \
+    X(FLOAT8_E8M0FNU, float8_e8m0fnu, 44, 1) \
+    X(FLOAT4_E2M1FN_X2, float4_e2m1fn_x2, 45, 1)
+
+typedef enum aoticache_dtype {
+#define AOTICACHE_DTYPE_ENUM(upper, lower, number, bytes) AOTICACHE_DTYPE_##upper = number,
+    AOTICACHE_DTYPE_LIST(AOTICACHE_DTYPE_ENUM)
+#undef AOTICACHE_DTYPE_ENUM
+} aoticache_dtype;
+
+#define AOTICACHE_DEVICE_TYPE_LIST(X) \
+    X(CPU, cpu, 0)                    \
+    X(CUDA, cuda, 1)                  \
+    X(XPU, xpu, 12)                   \
+    X(MPS, mps, 13)                   \
+    X(META, meta, 14)                 \
+    X(PRIVATEUSE1, privateuseone, 20)
+
+typedef enum aoticache_device_type {
+#define AOTICACHE_DEVICE_TYPE_ENUM(upper, lower, number) AOTICACHE_DEVICE_TYPE_##upper = number,
+    AOTICACHE_DEVICE_TYPE_LIST(AOTICACHE_DEVICE_TYPE_ENUM)
+#undef AOTICACHE_DEVICE_TYPE_ENUM
+} aoticache_device_type;
+
+#define AOTICACHE_LAYOUT_LIST(X)   \
+    X(STRIDED, strided, 0)         \
+    X(SPARSE_COO, sparse_coo, 1)   \
+    X(SPARSE_CSR, sparse_csr, 2)   \
+    X(MKLDNN, _mkldnn, 3)          \
+    X(SPARSE_CSC, sparse_csc, 4)   \
+    X(SPARSE_BSR, sparse_bsr, 5)   \
+    X(SPARSE_BSC, sparse_bsc, 6)   \
+    X(JAGGED, jagged, 7)
+
+typedef enum aoticache_layout {
+#define AOTICACHE_LAYOUT_ENUM(upper, lower, number) AOTICACHE_LAYOUT_##upper = number,
+    AOTICACHE_LAYOUT_LIST(AOTICACHE_LAYOUT_ENUM)
+#undef AOTICACHE_LAYOUT_ENUM
+} aoticache_layout;
+
+#define AOTICACHE_MEMORY_FORMAT_LIST(X)    \
+    X(CONTIGUOUS, contiguous_format, 0)    \
+    X(PRESERVE, preserve_format, 1)        \
+    X(CHANNELS_LAST, channels_last, 2)     \
+    X(CHANNELS_LAST_3D, channels_last_3d, 3)
+
+typedef enum aoticache_memory_format {
+#define AOTICACHE_MEMORY_FORMAT_ENUM(upper, lower, number) AOTICACHE_MEMORY_FORMAT_##upper = number,
+    AOTICACHE_MEMORY_FORMAT_LIST(AOTICACHE_MEMORY_FORMAT_ENUM)
+#undef AOTICACHE_MEMORY_FORMAT_ENUM
+} aoticache_memory_format;
+
+/* Names are static; NULL for a number outside the list. The parsers return OK or INVALID. */
+AOTICACHE_API const char *aoticache_dtype_name(int32_t dtype);
+AOTICACHE_API aoticache_status aoticache_dtype_parse(const char *name, int32_t *ret_dtype);
+/* Bytes of one element; 0 for a number outside the list. */
+AOTICACHE_API size_t aoticache_dtype_size(int32_t dtype);
+
+AOTICACHE_API const char *aoticache_device_type_name(int32_t device_type);
+AOTICACHE_API const char *aoticache_layout_name(int32_t layout);
+AOTICACHE_API aoticache_status aoticache_layout_parse(const char *name, int32_t *ret_layout);
+AOTICACHE_API const char *aoticache_memory_format_name(int32_t memory_format);
+AOTICACHE_API aoticache_status aoticache_memory_format_parse(const char *name, int32_t *ret_memory_format);
+
+/* A device: type and index; index -1 is "the current one", as in PyTorch. */
+typedef struct aoticache_device {
+    int32_t type;  /* aoticache_device_type */
+    int32_t index; /* -1, or 0 and up */
+} aoticache_device;
+
+#define AOTICACHE_DEVICE_TEXT_BYTES 32
+
+/* "cpu", "cuda", "cuda:1". Returns OK or INVALID. */
+AOTICACHE_API aoticache_status aoticache_device_parse(const char *text, aoticache_device *ret_device);
+AOTICACHE_API void aoticache_device_format(aoticache_device device, char ret_text[AOTICACHE_DEVICE_TEXT_BYTES]);
+
+/* The version of this library, "0.1.0". Static storage. */
+AOTICACHE_API const char *aoticache_version(void);
+#define AOTICACHE_VERSION "0.1.0"
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,340 @@
+/*
+ * cache: the content-addressed cache of compiled kernel libraries on this machine.
+ *
+ * Owns the directory (docs/store.md): objects, manifests, leases, quarantine, and through index/ the index. Looks entries
+ * up by key, hands out verified descriptors, stores what compile hooks produce, makes every compile happen once across
+ * threads and processes, and throws away what nobody uses. Knows nothing of how a library is loaded or run.
+ *
+ * Thread safety: an aoticache_cache may be used from any number of threads at once. Processes share a directory freely.
+ * Fork safety: a child may go on using a cache that its parent opened (it opens the index anew on first use; what the
+ * parent had not flushed stays the parent's). No lock is held while the caller's code runs, but for the lease of one key
+ * during its compile.
+ *
+ * Trust: the directory must belong to the effective user (or root) and not be writable by others; symbolic links inside
+ * it are not followed. What is found otherwise is refused with AOTICACHE_DENIED unless options.allow_shared says else.
+ */
+#ifndef AOTICACHE_CACHE_CACHE_H
+#define AOTICACHE_CACHE_CACHE_H
+
+#include "base/base.h"
+#include "cache/cpu.h"
+#include "cache/request.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct aoticache_cache aoticache_cache;
+
+typedef struct aoticache_cache_options {
+    size_t size;           /* sizeof this struct, set by the initializer */
+    const char *directory; /* NULL: $AOTICACHE_DIR, else $XDG_CACHE_HOME/aoticache, else $HOME/.cache/aoticache */
+    bool read_only;        /* never write: no recency, no counters, no store; also what a read-only file system gives */
+    bool allow_shared;     /* accept a directory owned by somebody else or writable by others */
+    bool must_exist;       /* AOTICACHE_NOT_FOUND instead of creating the directory */
+    uint32_t lock_timeout_ms;        /* how long to wait for SQLite's and the store's locks */
+    uint32_t compile_timeout_ms;     /* how long get_or_compile waits for another's compile; 0: without limit */
+    uint32_t failure_ttl_seconds;    /* how long a failed compile is remembered */
+    aoticache_logger logger;
+} aoticache_cache_options;
+
+#define AOTICACHE_CACHE_OPTIONS_INIT                                                                     \
+    {                                                                                                    \
+        .size = sizeof(aoticache_cache_options), .lock_timeout_ms = 10000, .compile_timeout_ms = 600000, \
+        .failure_ttl_seconds = 600                                                                       \
+    }
+
+/*
+ * Opens, and creates where it is missing, a cache directory. options may be NULL for the defaults.
+ *
+ * A damaged or unreadable index is moved aside and rebuilt from the manifests, with one warning in the log. Where the
+ * directory cannot be written, the cache opens read-only and says so once in the log.
+ *
+ * Returns: OK, INVALID, NO_MEMORY, IO, DENIED (owner, mode, symbolic link), UNSUPPORTED (a newer format), NOT_FOUND
+ * (must_exist), LOCKED.
+ */
+AOTICACHE_API aoticache_status aoticache_cache_open(const aoticache_cache_options *options, aoticache_cache **ret_cache,
+                                                    aoticache_error *ret_error);
+/* Flushes and frees. NULL is allowed. Artifacts that are still held stay valid. */
+AOTICACHE_API void aoticache_cache_close(aoticache_cache *cache);
+
+/* The directory, absolute. Borrowed from the cache. */
+AOTICACHE_API const char *aoticache_cache_directory(const aoticache_cache *cache);
+AOTICACHE_API bool aoticache_cache_is_read_only(const aoticache_cache *cache);
+
+/* The default directory, as options.directory NULL chooses it. Returns: OK, or NOT_FOUND where $HOME is unset too. */
+AOTICACHE_API aoticache_status aoticache_cache_default_directory(char *ret_path, size_t size,
+                                                                 aoticache_error *ret_error);
+
+/* ---- artifacts: what one compile produced, open and verified ---- */
+
+typedef struct aoticache_artifact aoticache_artifact;
+
+/* Where an artifact came from. */
+typedef enum aoticache_source {
+    AOTICACHE_SOURCE_INDEX = 0,    /* found in this directory */
+    AOTICACHE_SOURCE_COMPILED = 1, /* compiled by this call */
+    AOTICACHE_SOURCE_WAITED = 2,   /* compiled by another thread or process while this call waited */
+} aoticache_source;
+
+AOTICACHE_API aoticache_artifact *aoticache_artifact_ref(aoticache_artifact *artifact);
+/* While a process holds an artifact, no collector removes its objects. NULL is allowed. */
+AOTICACHE_API void aoticache_artifact_unref(aoticache_artifact *artifact);
+
+/*
+ * Descriptor of the library, open for reading, its bytes verified against their digest on this very descriptor. Borrowed:
+ * it closes with aoticache_artifact_close_files() or the last unref. -1 once closed.
+ */
+AOTICACHE_API int aoticache_artifact_library_fd(const aoticache_artifact *artifact);
+/* Closes the descriptors (a process with many libraries needs them); the artifact stays protected from collection. */
+AOTICACHE_API void aoticache_artifact_close_files(aoticache_artifact *artifact);
+
+/* The folder under which the library's side files lie beside it under their own names; NULL where it has none. */
+AOTICACHE_API const char *aoticache_artifact_directory(const aoticache_artifact *artifact);
+AOTICACHE_API aoticache_source aoticache_artifact_source(const aoticache_artifact *artifact);
+/* False where it could not be stored (full disk, read-only directory): it then runs from the hook's own files. */
+AOTICACHE_API bool aoticache_artifact_is_stored(const aoticache_artifact *artifact);
+/* Digest of the manifest; of the library. */
+AOTICACHE_API const aoticache_digest *aoticache_artifact_digest(const aoticache_artifact *artifact);
+AOTICACHE_API const aoticache_digest *aoticache_artifact_library_digest(const aoticache_artifact *artifact);
+/* Nanoseconds that the compile took when it was made. */
+AOTICACHE_API uint64_t aoticache_artifact_compile_ns(const aoticache_artifact *artifact);
+
+/* ---- looking up ---- */
+
+/*
+ * Finds the entry for the request whose requirements this machine meets (the most demanding one of several), opens its
+ * objects, verifies their digests. Writes nothing: recency and counters are kept in memory until aoticache_cache_flush().
+ * An object whose bytes do not hash to its name is moved to quarantine/, its entries are removed, one warning is logged,
+ * and the result is NOT_FOUND (or the next entry that fits).
+ *
+ * Returns: OK; NOT_FOUND (nothing fits, or what was there was damaged); INVALID; NO_MEMORY; IO; LOCKED.
+ */
+AOTICACHE_API aoticache_status aoticache_cache_lookup(aoticache_cache *cache, const aoticache_request *request,
+                                                      aoticache_artifact **ret_artifact, aoticache_error *ret_error);
+
+/* ---- storing ---- */
+
+/* One file that a compile produced. */
+typedef struct aoticache_file {
+    const char *name; /* as the library expects it beside itself: one path component, no '/' */
+    const char *path; /* where it is now */
+} aoticache_file;
+
+/* What a compile produced and what is known of it. The hook fills it; strings are borrowed during the call it is passed to. */
+typedef struct aoticache_product {
+    size_t size;                         /* sizeof this struct */
+    const aoticache_file *files;         /* files[0] is the library */
+    size_t file_count;
+    aoticache_cpu_features requirements; /* CPU features that the code uses */
+    const char *guard;                   /* symbolic shapes: reserved, NULL for an exact entry */
+    const char *producer;                /* "pytorch 2.13.0", "cc": for people */
+    uint64_t compile_ns;
+} aoticache_product;
+
+#define AOTICACHE_PRODUCT_INIT {.size = sizeof(aoticache_product)}
+
+/*
+ * Stores the files (copied; the originals stay) and records the entry. When it returns OK everything is durable: it
+ * survives kill -9 and power loss. Same request and same requirements again: the new artifact replaces the old entry.
+ *
+ * ret_artifact: may be NULL.
+ * Locks:   the store, shared, up to options.lock_timeout_ms.
+ * Returns: OK, INVALID, NO_MEMORY, IO (a full disk), DENIED (read-only), LOCKED. On failure nothing is visible.
+ */
+AOTICACHE_API aoticache_status aoticache_cache_put(aoticache_cache *cache, const aoticache_request *request,
+                                                   const aoticache_product *product, aoticache_artifact **ret_artifact,
+                                                   aoticache_error *ret_error);
+
+/*
+ * A compile hook. Compiles `request` into files inside `directory` (private, empty, absolute) or anywhere else, and calls
+ * deliver(deliver_user, &product) exactly once with what it made, returning what that returned; or returns
+ * COMPILE_FAILED with the compiler's message in ret_error (remembered, see failure_ttl_seconds), or UNSUPPORTED where it
+ * cannot serve the request at all (not remembered).
+ */
+typedef aoticache_status (*aoticache_deliver_fn)(void *deliver_user, const aoticache_product *product);
+
+typedef aoticache_status (*aoticache_compile_fn)(void *user, const aoticache_request *request, const char *directory,
+                                                 aoticache_deliver_fn deliver, void *deliver_user,
+                                                 aoticache_error *ret_error);
+
+/*
+ * The main path: lookup; on a miss take the lease of the key, look up again, compile, store. Whoever asks for the same
+ * key meanwhile, in this process or another, waits for that compile instead of starting one; if the compiler's process
+ * dies, one of those waiting takes over. A compile that failed less than failure_ttl_seconds ago is not tried again: its
+ * message is returned.
+ *
+ * Where the result cannot be stored, the artifact runs from the hook's own files and one line is logged.
+ *
+ * Returns: OK, INVALID, NO_MEMORY, COMPILE_FAILED (message: the compiler's), UNSUPPORTED, LOCKED (waited
+ * compile_timeout_ms for another's compile), IO.
+ */
+AOTICACHE_API aoticache_status aoticache_cache_get_or_compile(aoticache_cache *cache, const aoticache_request *request,
+                                                              aoticache_compile_fn compile, void *user,
+                                                              aoticache_artifact **ret_artifact,
+                                                              aoticache_error *ret_error);
+
+/* Forgets remembered failures: of this key, or all where key is NULL. */
+AOTICACHE_API aoticache_status aoticache_cache_forget_failures(aoticache_cache *cache, const aoticache_key *key,
+                                                               aoticache_error *ret_error);
+
+/* ---- looking at what is there ---- */
+
+/* One entry, for people and tools. Pointers are borrowed during the callback. */
+typedef struct aoticache_entry {
+    aoticache_key key;
+    aoticache_digest artifact; /* digest of the manifest */
+    aoticache_digest library;
+    const char *op;
+    const char *device;
+    const char *description; /* aoticache_request_format() */
+    const char *producer;
+    aoticache_cpu_features requirements;
+    uint64_t bytes; /* of all objects of the artifact, the manifest included */
+    uint64_t compile_ns;
+    int64_t created_ns;   /* wall clock */
+    int64_t last_used_ns; /* wall clock; as of the last flush of the processes that use it */
+    uint64_t uses;
+} aoticache_entry;
+
+/* Return false to stop. */
+typedef bool (*aoticache_entry_fn)(void *user, const aoticache_entry *entry);
+
+/* All entries, by operator and key; prefix: only keys, artifacts or libraries whose hexadecimal digest starts so; op: only this operator. Either may be NULL. */
+AOTICACHE_API aoticache_status aoticache_cache_list(aoticache_cache *cache, const char *op, const char *prefix,
+                                                    aoticache_entry_fn callback, void *user,
+                                                    aoticache_error *ret_error);
+
+/* A remembered failure. Pointers are borrowed during the callback. */
+typedef struct aoticache_failure {
+    aoticache_key key;
+    const char *op;
+    const char *description;
+    const char *message;
+    int64_t failed_ns;
+    int64_t retry_ns; /* wall clock: when it may be tried again */
+} aoticache_failure;
+typedef bool (*aoticache_failure_fn)(void *user, const aoticache_failure *failure);
+AOTICACHE_API aoticache_status aoticache_cache_list_failures(aoticache_cache *cache, aoticache_failure_fn callback,
+                                                             void *user, aoticache_error *ret_error);
+
+/* The manifest's JSON text of an artifact (docs/store.md); *ret_text is the caller's, by free(). NOT_FOUND, CORRUPT. */
+AOTICACHE_API aoticache_status aoticache_cache_read_manifest(aoticache_cache *cache, const aoticache_digest *artifact,
+                                                             char **ret_text, aoticache_error *ret_error);
+
+/* Opens and verifies the artifact of an entry, whatever this CPU can do (to inspect it). */
+AOTICACHE_API aoticache_status aoticache_cache_open_artifact(aoticache_cache *cache, const aoticache_digest *artifact,
+                                                             aoticache_artifact **ret_artifact,
+                                                             aoticache_error *ret_error);
+
+/* Removes the entries of a key, and the objects that nothing else names and nobody holds. NOT_FOUND where there are none. */
+AOTICACHE_API aoticache_status aoticache_cache_remove(aoticache_cache *cache, const aoticache_key *key,
+                                                      aoticache_error *ret_error);
+
+/* ---- verifying ---- */
+
+typedef struct aoticache_verify_report {
+    uint64_t entries, objects, bytes; /* looked at */
+    uint64_t damaged;                 /* objects whose bytes do not hash to their name */
+    uint64_t missing;                 /* objects that an entry names and that are not there */
+    uint64_t foreign;                 /* files that do not belong here: symbolic links, other owners, odd names */
+    uint64_t unindexed;               /* manifests without an entry */
+    uint64_t unreferenced;            /* objects that no entry names: what a collection removes */
+    uint64_t repaired;
+} aoticache_verify_report;
+
+/* what: "damaged", "missing", "foreign", "unindexed"; name: the file; detail: one line. */
+typedef void (*aoticache_verify_fn)(void *user, const char *what, const char *name, const char *detail);
+
+/*
+ * Reads and hashes every object and compares the index with the store. With repair: damaged and foreign files go to
+ * quarantine/, entries that cannot be served are removed, entries of manifests that the index lacks are put back.
+ * callback may be NULL. progress (may be NULL) is called with objects done and in all.
+ * Returns: OK (look at the report), IO, LOCKED, NO_MEMORY, DENIED (repair of a read-only cache).
+ */
+AOTICACHE_API aoticache_status aoticache_cache_verify(aoticache_cache *cache, bool repair, aoticache_verify_fn callback,
+                                                      void (*progress)(void *user, uint64_t done, uint64_t all),
+                                                      void *user, aoticache_verify_report *ret_report,
+                                                      aoticache_error *ret_error);
+
+/* ---- collecting ---- */
+
+typedef struct aoticache_collect_options {
+    size_t size;
+    uint64_t max_bytes;       /* UINT64_MAX: no limit */
+    uint64_t max_age_seconds; /* since last use; UINT64_MAX: no limit */
+    bool dry_run;
+} aoticache_collect_options;
+
+#define AOTICACHE_COLLECT_OPTIONS_INIT \
+    {.size = sizeof(aoticache_collect_options), .max_bytes = UINT64_MAX, .max_age_seconds = UINT64_MAX}
+
+typedef struct aoticache_collect_report {
+    uint64_t entries_before, bytes_before;   /* what the disk holds: shared objects count once */
+    uint64_t entries_after, bytes_after;
+    uint64_t entries_removed, objects_removed, bytes_removed;
+    uint64_t held;      /* entries kept although due, because a live process holds them */
+    uint64_t leftovers; /* temporary files, leases and folders of dead processes that were removed */
+} aoticache_collect_report;
+
+/*
+ * Removes entries that were not used for max_age, then the least recently used ones until max_bytes holds; then objects
+ * that no entry names; then leftovers of dead processes. Entry first, objects after it; never an object that an entry
+ * names or a live process holds. Safe at any time beside any number of readers, writers and collectors. callback (may be
+ * NULL) sees each entry that goes (or, dry_run, would go).
+ *
+ * Locks:   the store, exclusively, in short batches. Another collector at work: LOCKED at once.
+ * Returns: OK, IO, LOCKED, NO_MEMORY, DENIED (read-only).
+ */
+AOTICACHE_API aoticache_status aoticache_cache_collect(aoticache_cache *cache, const aoticache_collect_options *options,
+                                                       aoticache_entry_fn callback, void *user,
+                                                       aoticache_collect_report *ret_report,
+                                                       aoticache_error *ret_error);
+
+/* ---- statistics ---- */
+
+/* Counters since the cache was made, of all processes, as of their last flush. name, text */
+#define AOTICACHE_COUNTER_LIST(X)                                                       \
+    X(hits, "lookups answered by an entry")                                             \
+    X(misses, "lookups that found no entry")                                            \
+    X(misses_requirement, "of these: entries were there, but this CPU lacks a feature") \
+    X(misses_damaged, "of these: the entry was there, but its object was damaged")      \
+    X(misses_failed, "of these: a compile had failed a short time ago")                 \
+    X(waits, "requests answered by another's compile")                                  \
+    X(compiles, "compiles that succeeded")                                              \
+    X(compile_failures, "compiles that failed")                                         \
+    X(compile_ns, "nanoseconds spent in compiles that succeeded")                       \
+    X(saved_ns, "nanoseconds of compiling that hits made unnecessary")                  \
+    X(lookup_ns, "nanoseconds spent in lookups that hit, opening and verifying included") \
+    X(stored_bytes, "bytes written as objects")                                         \
+    X(not_stored, "artifacts that could not be stored")                                 \
+    X(damaged, "objects found damaged")                                                 \
+    X(evicted, "entries removed by collections")                                        \
+    X(evicted_bytes, "bytes removed by collections")
+
+typedef struct aoticache_counters {
+#define AOTICACHE_COUNTER_FIELD(name, text) uint64_t name;
+    AOTICACHE_COUNTER_LIST(AOTICACHE_COUNTER_FIELD)
+#undef AOTICACHE_COUNTER_FIELD
+} aoticache_counters;
+
+typedef struct aoticache_statistics {
+    aoticache_counters counters; /* all processes, flushed, plus what this cache has not flushed yet */
+    uint64_t entries, artifacts, objects, bytes;
+    uint64_t failures; /* remembered ones */
+    int64_t created_ns;
+} aoticache_statistics;
+
+AOTICACHE_API aoticache_status aoticache_cache_statistics(aoticache_cache *cache, aoticache_statistics *ret_statistics,
+                                                          aoticache_error *ret_error);
+
+/*
+ * Writes recency and counters that were kept in memory. Happens by itself on close and on every miss and put; a process
+ * that lives long and only hits calls it now and then (a killed process loses what it had not flushed).
+ */
+AOTICACHE_API aoticache_status aoticache_cache_flush(aoticache_cache *cache, aoticache_error *ret_error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

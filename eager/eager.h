@@ -1,0 +1,95 @@
+/*
+ * eager: the framework side: compile hooks, and the one place where a lookup meets a load.
+ *
+ * A hook turns a request into files (cache/cache.h, aoticache_compile_fn). Three kinds are made here: a worker (a Python
+ * process with PyTorch that stays alive), a command (any program), C source (a kernel written in C, compiled by cc). All
+ * speak the JSON of docs/hooks.md.
+ *
+ * Thread safety: a hook may be used from many threads; a worker serves one request at a time, others wait their turn.
+ * Fork safety: a child that uses a hook of its parent starts a worker of its own.
+ */
+#ifndef AOTICACHE_EAGER_EAGER_H
+#define AOTICACHE_EAGER_EAGER_H
+
+#include "base/base.h"
+#include "cache/cache.h"
+#include "loader/loader.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct aoticache_hook aoticache_hook;
+
+typedef struct aoticache_hook_options {
+    size_t size;
+    const char *program;      /* worker: the Python; command: the program; C: the compiler. NULL: see each */
+    const char *const *arguments; /* command: its arguments, NULL-terminated, without the program; else NULL */
+    const char *kernels;      /* C: folder of kernel sources; NULL: the ones that come with the library */
+    const char *cpu_features; /* what the code may use: "x86-64-v3", "avx2,fma"; NULL: all this machine has */
+    uint32_t timeout_seconds; /* of one compile; 0: 300 */
+    aoticache_logger logger;
+} aoticache_hook_options;
+
+#define AOTICACHE_HOOK_OPTIONS_INIT {.size = sizeof(aoticache_hook_options)}
+
+/*
+ * A Python process with PyTorch, started by the first miss, started again when it has died, ended with this process,
+ * killed with its whole process group when a compile takes longer than the time-out.
+ *
+ * program: NULL for $AOTICACHE_PYTHON, else python3 of $PATH. Creating a hook starts nothing; it finds the version of
+ * PyTorch without importing it, since that version is part of the environment.
+ * Returns: OK, NOT_FOUND (no Python), UNSUPPORTED (that Python has no PyTorch), INVALID, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_hook_create_worker(const aoticache_hook_options *options,
+                                                            aoticache_hook **ret_hook, aoticache_error *ret_error);
+
+/* program (required) is started once per compile, with the request on its standard input. */
+AOTICACHE_API aoticache_status aoticache_hook_create_command(const aoticache_hook_options *options,
+                                                             aoticache_hook **ret_hook, aoticache_error *ret_error);
+
+/* Kernels written in C, specialised by dtype and sizes. program: NULL for $AOTICACHE_CC, else cc. No Python needed. */
+AOTICACHE_API aoticache_status aoticache_hook_create_c(const aoticache_hook_options *options, aoticache_hook **ret_hook,
+                                                       aoticache_error *ret_error);
+
+/* Ends the worker. NULL is allowed. No call may be using the hook. */
+AOTICACHE_API void aoticache_hook_free(aoticache_hook *hook);
+
+/* "pytorch 2.13.0", "cc gcc 12.2.0", "command PROGRAM": for people. Borrowed from the hook. */
+AOTICACHE_API const char *aoticache_hook_producer(const aoticache_hook *hook);
+
+/* Puts what this hook's products depend on into the environment of a request: call it before key, lookup or compile. */
+AOTICACHE_API aoticache_status aoticache_hook_set_environment(const aoticache_hook *hook, aoticache_request *request,
+                                                              aoticache_error *ret_error);
+
+/* Compiles: an aoticache_compile_fn whose user is the hook. */
+AOTICACHE_API aoticache_status aoticache_hook_compile(void *hook, const aoticache_request *request,
+                                                      const char *directory, aoticache_deliver_fn deliver,
+                                                      void *deliver_user, aoticache_error *ret_error);
+
+/* What it took to get a runner. */
+typedef struct aoticache_eager_report {
+    aoticache_source source;
+    bool stored;
+    aoticache_key key;
+    uint64_t lookup_ns; /* get or compile, compiling included */
+    uint64_t compile_ns; /* when it was made */
+    uint64_t load_ns;   /* library and container */
+} aoticache_eager_report;
+
+/*
+ * Get or compile, load, create a runner: the life of a call (docs/architecture.md) up to the run.
+ *
+ * hook: NULL to look up only (a miss is then NOT_FOUND). The hook's environment is set in the request.
+ * ret_report: may be NULL.
+ * A library that the index has but that cannot be loaded here is an error, not a miss.
+ */
+AOTICACHE_API aoticache_status aoticache_eager_get_runner(aoticache_cache *cache, aoticache_hook *hook,
+                                                          aoticache_request *request, aoticache_runner **ret_runner,
+                                                          aoticache_eager_report *ret_report,
+                                                          aoticache_error *ret_error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

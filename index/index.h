@@ -1,0 +1,194 @@
+/*
+ * index: which artifact answers which key. SQLite, one file, shared by all processes that use a cache directory.
+ *
+ * The only folder that includes sqlite3.h. Private to the library (cache/ is its user). The index is a help, not the
+ * truth: it can be rebuilt from the manifests.
+ *
+ * Thread safety: one aoticache_index may be used from many threads (a mutex inside). Fork safety: a child that uses an
+ * index which its parent opened opens its own connection on first use and leaves the parent's alone.
+ * Durability: a transaction that returned OK survives power loss (synchronous=FULL); recency and counters are written
+ * without waiting for the disk.
+ */
+#ifndef AOTICACHE_INDEX_INDEX_H
+#define AOTICACHE_INDEX_INDEX_H
+
+#include "base/base.h"
+
+/* The version of the tables, PRAGMA user_version. */
+#define AOTICACHE_INDEX_VERSION 1
+
+typedef struct aoticache_index aoticache_index;
+
+typedef struct aoticache_index_options {
+    const char *path;
+    bool read_only;
+    uint32_t lock_timeout_ms;
+    aoticache_logger logger; /* where WAL is not possible (network file systems) one line says so */
+} aoticache_index_options;
+
+/*
+ * Opens or creates. Tables of an older version are migrated in one transaction. WAL where the file system supports it,
+ * else a rollback journal: detected, not assumed.
+ *
+ * Returns: OK, IO, NO_MEMORY, LOCKED, DENIED, CORRUPT (not a database, damaged, or somebody else's application_id),
+ * UNSUPPORTED (a version newer than this library knows), NOT_FOUND (read_only and no file).
+ */
+aoticache_status aoticache_index_open(const aoticache_index_options *options, aoticache_index **ret_index,
+                                      aoticache_error *ret_error);
+void aoticache_index_close(aoticache_index *index);
+
+/* Connects SQLite's own writes, syncs, truncates and deletes to base/seam. Changes the process: for tests only. */
+void aoticache_index_seam_install(void);
+
+#define AOTICACHE_INDEX_REQUIREMENT_BYTES 16
+
+/* What a lookup needs, no more: fixed size, no allocation. */
+typedef struct aoticache_index_hit {
+    int64_t entry_id;
+    aoticache_digest artifact; /* the manifest */
+    aoticache_digest library;
+    uint64_t library_bytes;
+    uint32_t file_count; /* files of the artifact; 1: the library alone, and the manifest need not be read */
+    uint64_t compile_ns;
+    uint8_t requirements[AOTICACHE_INDEX_REQUIREMENT_BYTES]; /* little-endian words of aoticache_cpu_features */
+} aoticache_index_hit;
+
+/*
+ * All entries of a key, the most demanding first (more requirement bits, then newer), at most `capacity`.
+ * ret_hits: filled on OK; *ret_count: how many there are (may be more than capacity).
+ * Returns: OK, NOT_FOUND (none), IO, CORRUPT, LOCKED, NO_MEMORY.
+ */
+aoticache_status aoticache_index_lookup(aoticache_index *index, const aoticache_digest *key,
+                                        aoticache_index_hit *ret_hits, size_t capacity, size_t *ret_count,
+                                        aoticache_error *ret_error);
+
+typedef struct aoticache_index_object {
+    aoticache_digest digest;
+    uint64_t bytes;
+} aoticache_index_object;
+
+/* One entry with everything the index keeps of it. Strings are UTF-8; guard may be NULL. */
+typedef struct aoticache_index_entry {
+    int64_t entry_id; /* ignored by put */
+    aoticache_digest key;
+    aoticache_digest artifact;
+    aoticache_digest library;
+    const aoticache_index_object *objects; /* all of the artifact: manifest first, library second */
+    size_t object_count;
+    uint32_t file_count;
+    uint8_t requirements[AOTICACHE_INDEX_REQUIREMENT_BYTES];
+    const char *guard;
+    const char *op;
+    const char *device;
+    const char *description;
+    const char *producer;
+    uint64_t compile_ns;
+    int64_t created_ns;
+    /* list only: */
+    int64_t last_used_ns;
+    uint64_t uses;
+    uint64_t bytes;
+} aoticache_index_entry;
+
+/*
+ * Records an entry, its artifact and its objects in one durable transaction, and forgets a failure of the key. An entry
+ * with the same key, requirements and guard is replaced. `objects` need not be recorded before.
+ */
+aoticache_status aoticache_index_put(aoticache_index *index, const aoticache_index_entry *entry,
+                                     aoticache_error *ret_error);
+
+/* Removes the entries of a key (NULL: none by key) or of an artifact (NULL likewise). *ret_removed may be 0. One durable transaction. */
+aoticache_status aoticache_index_remove_key(aoticache_index *index, const aoticache_digest *key, uint64_t *ret_removed,
+                                            aoticache_error *ret_error);
+aoticache_status aoticache_index_remove_object(aoticache_index *index, const aoticache_digest *object,
+                                               uint64_t *ret_removed, aoticache_error *ret_error);
+aoticache_status aoticache_index_remove_entry(aoticache_index *index, int64_t entry_id, uint64_t *ret_removed,
+                                              aoticache_error *ret_error);
+/* remove_object removes every entry whose artifact contains the object (it was found damaged). Rows of artifacts and
+ * objects that no entry needs any longer go in the same transaction: "unreferenced" below means "has no row". */
+
+/* Return false to stop. Pointers are borrowed during the call. The callback must not use the index. */
+typedef bool (*aoticache_index_entry_fn)(void *user, const aoticache_index_entry *entry);
+
+typedef enum aoticache_index_order {
+    AOTICACHE_INDEX_BY_OP,       /* operator, key */
+    AOTICACHE_INDEX_BY_LAST_USE, /* least recently used first */
+} aoticache_index_order;
+
+/* All entries (objects and object_count are not filled); op: only this operator, NULL for all. */
+aoticache_status aoticache_index_list(aoticache_index *index, aoticache_index_order order, const char *op,
+                                      aoticache_index_entry_fn callback, void *user, aoticache_error *ret_error);
+
+/* The objects of an artifact: an array of the caller's, by free(). NOT_FOUND. */
+aoticache_status aoticache_index_artifact_objects(aoticache_index *index, const aoticache_digest *artifact,
+                                                  aoticache_index_object **ret_objects, size_t *ret_count,
+                                                  aoticache_error *ret_error);
+
+/* All objects that entries name. */
+typedef bool (*aoticache_index_object_fn)(void *user, const aoticache_digest *digest, uint64_t bytes);
+aoticache_status aoticache_index_list_objects(aoticache_index *index, aoticache_index_object_fn callback, void *user,
+                                              aoticache_error *ret_error);
+/* Whether an entry names the object: OK or NOT_FOUND. */
+aoticache_status aoticache_index_has_object(aoticache_index *index, const aoticache_digest *digest,
+                                            aoticache_error *ret_error);
+
+/* ---- failures ---- */
+
+typedef struct aoticache_index_failure {
+    aoticache_digest key;
+    const char *op;
+    const char *description;
+    const char *message;
+    int64_t failed_ns;
+    int64_t retry_ns;
+} aoticache_index_failure;
+
+aoticache_status aoticache_index_put_failure(aoticache_index *index, const aoticache_index_failure *failure,
+                                             aoticache_error *ret_error);
+/* *ret_message is the caller's, by free(). OK where a failure with retry_ns > now_ns is recorded, else NOT_FOUND. */
+aoticache_status aoticache_index_lookup_failure(aoticache_index *index, const aoticache_digest *key, int64_t now_ns,
+                                                char **ret_message, aoticache_error *ret_error);
+/* key NULL: those whose retry_ns <= before_ns; INT64_MAX for all. */
+aoticache_status aoticache_index_forget_failures(aoticache_index *index, const aoticache_digest *key, int64_t before_ns,
+                                                 aoticache_error *ret_error);
+typedef bool (*aoticache_index_failure_fn)(void *user, const aoticache_index_failure *failure);
+aoticache_status aoticache_index_list_failures(aoticache_index *index, aoticache_index_failure_fn callback, void *user,
+                                               aoticache_error *ret_error);
+
+/* ---- recency and counters, in batches ---- */
+
+typedef struct aoticache_index_use {
+    int64_t entry_id;
+    int64_t last_used_ns;
+    uint64_t uses; /* added */
+} aoticache_index_use;
+
+typedef struct aoticache_index_count {
+    const char *name;
+    uint64_t value; /* added */
+} aoticache_index_count;
+
+/* Adds both in one transaction. Uses of entries that are gone are ignored. */
+aoticache_status aoticache_index_flush(aoticache_index *index, const aoticache_index_use *uses, size_t use_count,
+                                       const aoticache_index_count *counts, size_t count_count,
+                                       aoticache_error *ret_error);
+
+typedef bool (*aoticache_index_count_fn)(void *user, const char *name, uint64_t value);
+aoticache_status aoticache_index_list_counts(aoticache_index *index, aoticache_index_count_fn callback, void *user,
+                                             aoticache_error *ret_error);
+
+typedef struct aoticache_index_totals {
+    uint64_t entries, artifacts, objects, bytes, failures;
+    int64_t created_ns; /* when the index was made */
+} aoticache_index_totals;
+aoticache_status aoticache_index_read_totals(aoticache_index *index, aoticache_index_totals *ret_totals,
+                                             aoticache_error *ret_error);
+
+/* PRAGMA quick_check: OK, or CORRUPT with SQLite's first message. */
+aoticache_status aoticache_index_verify(aoticache_index *index, aoticache_error *ret_error);
+
+/* "wal" or "delete"; SQLite's version. Static storage. For doctor. */
+const char *aoticache_index_journal_mode(const aoticache_index *index);
+const char *aoticache_index_sqlite_version(void);
+
+#endif
