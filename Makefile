@@ -149,7 +149,9 @@ $(BUILD)/include/aoticache/%: %
 UNIT_BINS    := $(addprefix $(BUILD)/tests/unit/,$(UNIT))
 PROGRAM_BINS := $(addprefix $(BUILD)/tests/,$(PROGRAMS))
 
-tests: $(UNIT_BINS) $(PROGRAM_BINS)
+BENCH_PEERS := $(BUILD)/tests/bench/libnull_shim.so $(BUILD)/tests/bench/empty
+
+tests: $(UNIT_BINS) $(PROGRAM_BINS) $(BENCH_PEERS)
 
 # Unit tests and test programs link the static library, so that they reach what the shared one hides.
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(STATIC)
@@ -160,6 +162,13 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(STATIC)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< $(STATIC) $(LIBS) -lm -o $@
+
+$(BUILD)/tests/bench/libnull_shim.so: tests/bench/peers/null_shim.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 -O2 -fPIC -shared $(WARN) -Wl,-soname,libtorch_cpu.so $< -o $@
+$(BUILD)/tests/bench/empty: tests/bench/peers/empty.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 -O2 $(WARN) $< -o $@
 
 deps:
 	$(Q)VENV=$(VENV) scripts/install-deps

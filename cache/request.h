@@ -1,9 +1,14 @@
 /*
- * cache/request: what is asked for: an operator, the metadata of its arguments, a device and an environment; and the key
- * that is the SHA-256 of their canonical encoding (docs/key.md specifies it byte by byte).
+ * cache/request: what is asked for: an operator, the metadata of its arguments, a device and an environment; and the
+ * key that is the SHA-256 of their canonical encoding (docs/key.md specifies it byte by byte).
  *
  * A request is built by appending arguments in the order of the operator's schema. It holds no tensor data (but for the
- * digests of constants), no paths, hosts, users or times. Not thread-safe while it is built; afterwards it may be read from any thread.
+ * digests of constants), no paths, hosts, users or times. Not thread-safe while it is built; afterwards it may be read
+ * from any thread.
+ *
+ * Limits of a whole request: 65535 arguments and items of lists together, 255 keyword arguments, 255 environment pairs,
+ * an encoding of 16 MiB. What exceeds one is INVALID and changes nothing. Devices are kept in their canonical form:
+ * "cpu:0" is "cpu" (index -1), and the CPU has no other index.
  */
 #ifndef AOTICACHE_CACHE_REQUEST_H
 #define AOTICACHE_CACHE_REQUEST_H
@@ -21,7 +26,11 @@ typedef aoticache_digest aoticache_key;
 
 typedef struct aoticache_request aoticache_request;
 
-/* What is known of a tensor without its data. sizes and strides are in elements; strides NULL means contiguous. */
+/*
+ * What is known of a tensor without its data. sizes and strides are in elements and not negative; a tensor has at most
+ * 2^63-1 bytes, sizes of 0 counted as 1, and its strides span no more. strides NULL means contiguous: row-major, sizes
+ * of 0 counted as 1. Strides that are given are kept as they are, those of dimensions of size 0 or 1 too.
+ */
 typedef struct aoticache_tensor_metadata {
     int32_t dtype;  /* aoticache_dtype */
     int32_t layout; /* aoticache_layout */
@@ -78,7 +87,8 @@ typedef struct aoticache_argument {
 } aoticache_argument;
 
 /*
- * op: "namespace::name" or "namespace::name.overload"; at most 255 bytes of letters, digits, '_', ':' and '.'.
+ * op: "namespace::name" or "namespace::name.overload", each a word of letters, digits and '_'; at most 255 bytes. An
+ *     operator without overload has none, not "default".
  * device: the device the kernel is for.
  * Returns: OK, INVALID (ret_error says what is wrong with the name), NO_MEMORY.
  */
@@ -87,10 +97,13 @@ AOTICACHE_API aoticache_status aoticache_request_create(const char *op, aoticach
 AOTICACHE_API void aoticache_request_free(aoticache_request *request);
 
 /*
- * Append one argument. What is passed is copied. `name` NULL or "" for a positional argument; positional arguments
- * cannot follow keyword ones. Inside begin_list/end_list names must be NULL and lists do not nest.
+ * Append one argument. What is passed is copied. `name` NULL or "" for a positional argument, else a keyword: letters,
+ * digits and '_', not beginning with a digit, at most 255 bytes, each keyword once; positional arguments cannot follow
+ * keyword ones. Inside begin_list/end_list names must be NULL or "", and lists do not nest. A list counts as an
+ * argument from end_list on.
  *
- * Returns: OK, INVALID (nothing is appended; ret_error names the argument by position and says what is wrong), NO_MEMORY.
+ * Returns: OK, INVALID (nothing is appended; ret_error names the argument by its position, from 0, and says what is
+ * wrong), NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_request_add_tensor(aoticache_request *request, const char *name,
                                                             const aoticache_tensor_metadata *metadata,
@@ -98,7 +111,7 @@ AOTICACHE_API aoticache_status aoticache_request_add_tensor(aoticache_request *r
 /*
  * A tensor whose data is compiled in. data: row-major, numel * element size bytes, borrowed until the request is freed
  * (compile hooks read it; may be NULL for a request that is only looked up). data_digest: the digest of these bytes, or
- * NULL to have it computed.
+ * NULL to have it computed. The layout must be strided.
  */
 AOTICACHE_API aoticache_status aoticache_request_add_constant(aoticache_request *request, const char *name,
                                                               const aoticache_tensor_metadata *metadata,
@@ -115,7 +128,7 @@ AOTICACHE_API aoticache_status aoticache_request_add_bool(aoticache_request *req
                                                           aoticache_error *ret_error);
 AOTICACHE_API aoticache_status aoticache_request_add_complex(aoticache_request *request, const char *name, double real,
                                                              double imaginary, aoticache_error *ret_error);
-/* UTF-8 without a zero byte. */
+/* UTF-8 without a zero byte, at most 65536 bytes. */
 AOTICACHE_API aoticache_status aoticache_request_add_string(aoticache_request *request, const char *name,
                                                             const char *value, aoticache_error *ret_error);
 AOTICACHE_API aoticache_status aoticache_request_add_device(aoticache_request *request, const char *name,
@@ -150,6 +163,9 @@ AOTICACHE_API size_t aoticache_request_argument_count(const aoticache_request *r
 AOTICACHE_API const aoticache_argument *aoticache_request_argument(const aoticache_request *request, size_t position);
 /* The data handed to add_constant for this argument of kind CONSTANT, or NULL. */
 AOTICACHE_API const void *aoticache_request_constant_data(const aoticache_request *request, size_t position);
+/* The same for an item of kind CONSTANT of the list at `position`. */
+AOTICACHE_API const void *aoticache_request_constant_item_data(const aoticache_request *request, size_t position,
+                                                               size_t item);
 
 /* The key. Returns: OK, INVALID (a list is still open), NO_MEMORY, UNSUPPORTED. */
 AOTICACHE_API aoticache_status aoticache_request_key(const aoticache_request *request, aoticache_key *ret_key,
@@ -164,8 +180,11 @@ AOTICACHE_API aoticache_status aoticache_request_decode(const uint8_t *bytes, si
                                                         aoticache_request **ret_request, aoticache_error *ret_error);
 
 /*
- * One line for people: "aten::add.Tensor(float32[2, 3], float32[2, 3], alpha=1) on cpu"; strides only where a tensor is
- * not contiguous. Like snprintf: returns the length of the whole text, terminates, cuts off.
+ * One line for people: "aten::add.Tensor(float32[2, 3], float32[2, 3], alpha=1) on cpu". A tensor is its dtype and
+ * sizes, then, where there is something to say: strides that are not the contiguous ones "{1, 2}", the beginning of a
+ * constant's digest "#1a2b3c4d", a device that is not the request's "@cuda:1", a layout that is not strided,
+ * "requires_grad". The environment and dispatch key sets are left out. UTF-8, without control characters, the same in
+ * every locale. Like snprintf: returns the length of the whole text, terminates, cuts off.
  */
 AOTICACHE_API size_t aoticache_request_format(const aoticache_request *request, char *ret_text, size_t size);
 

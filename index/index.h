@@ -5,9 +5,12 @@
  * truth: it can be rebuilt from the manifests.
  *
  * Thread safety: one aoticache_index may be used from many threads (a mutex inside). Fork safety: a child that uses an
- * index which its parent opened opens its own connection on first use and leaves the parent's alone.
- * Durability: a transaction that returned OK survives power loss (synchronous=FULL); recency and counters are written
+ * index which its parent opened opens its own connection on first use and leaves the parent's alone. A child that was
+ * forked while another thread was inside a function of this header gets IO from all of them: SQLite's own locks may be
+ * held in it for ever.
+ * Durability: a transaction that returned OK survives power loss (synchronous=EXTRA); recency and counters are written
  * without waiting for the disk.
+ * Files: the index and what SQLite puts beside it (-wal, -shm, -journal) have mode 0600; the index must not be a link.
  */
 #ifndef AOTICACHE_INDEX_INDEX_H
 #define AOTICACHE_INDEX_INDEX_H
@@ -28,7 +31,8 @@ typedef struct aoticache_index_options {
 
 /*
  * Opens or creates. Tables of an older version are migrated in one transaction. WAL where the file system supports it,
- * else a rollback journal: detected, not assumed.
+ * else a rollback journal: detected, not assumed. An index in a folder without write permission is read as it is.
+ * An index that may only be read opens without read_only too: writing then gives DENIED.
  *
  * Returns: OK, IO, NO_MEMORY, LOCKED, DENIED, CORRUPT (not a database, damaged, or somebody else's application_id),
  * UNSUPPORTED (a version newer than this library knows), NOT_FOUND (read_only and no file).
@@ -67,14 +71,17 @@ typedef struct aoticache_index_object {
     uint64_t bytes;
 } aoticache_index_object;
 
-/* One entry with everything the index keeps of it. Strings are UTF-8; guard may be NULL. */
+/*
+ * One entry with everything the index keeps of it. Strings are UTF-8, at most 1 MiB each. guard may be NULL in put, which
+ * means ""; list gives "".
+ */
 typedef struct aoticache_index_entry {
     int64_t entry_id; /* ignored by put */
     aoticache_digest key;
     aoticache_digest artifact;
     aoticache_digest library;
     const aoticache_index_object *objects; /* all of the artifact: manifest first, library second */
-    size_t object_count;
+    size_t object_count; /* put: at least one, the library among them */
     uint32_t file_count;
     uint8_t requirements[AOTICACHE_INDEX_REQUIREMENT_BYTES];
     const char *guard;
@@ -92,20 +99,23 @@ typedef struct aoticache_index_entry {
 
 /*
  * Records an entry, its artifact and its objects in one durable transaction, and forgets a failure of the key. An entry
- * with the same key, requirements and guard is replaced. `objects` need not be recorded before.
+ * with the same key, requirements and guard is replaced, under a new entry_id. `objects` need not be recorded before.
+ * Returns: OK, INVALID, LOCKED, IO (a full disk), DENIED (read-only), CORRUPT, NO_MEMORY. So do all functions that write.
  */
 aoticache_status aoticache_index_put(aoticache_index *index, const aoticache_index_entry *entry,
                                      aoticache_error *ret_error);
 
-/* Removes the entries of a key (NULL: none by key) or of an artifact (NULL likewise). *ret_removed may be 0. One durable transaction. */
+/*
+ * Each removes entries in one durable transaction; *ret_removed (may be NULL) may be 0, also where the digest is NULL.
+ * remove_object removes every entry whose artifact contains the object (it was found damaged). Rows of artifacts and
+ * objects that no entry needs any longer go in the same transaction: "unreferenced" below means "has no row".
+ */
 aoticache_status aoticache_index_remove_key(aoticache_index *index, const aoticache_digest *key, uint64_t *ret_removed,
                                             aoticache_error *ret_error);
 aoticache_status aoticache_index_remove_object(aoticache_index *index, const aoticache_digest *object,
                                                uint64_t *ret_removed, aoticache_error *ret_error);
 aoticache_status aoticache_index_remove_entry(aoticache_index *index, int64_t entry_id, uint64_t *ret_removed,
                                               aoticache_error *ret_error);
-/* remove_object removes every entry whose artifact contains the object (it was found damaged). Rows of artifacts and
- * objects that no entry needs any longer go in the same transaction: "unreferenced" below means "has no row". */
 
 /* Return false to stop. Pointers are borrowed during the call. The callback must not use the index. */
 typedef bool (*aoticache_index_entry_fn)(void *user, const aoticache_index_entry *entry);

@@ -136,6 +136,15 @@ AOTICACHE_API aoticache_status aoticache_runner_create(aoticache_library *librar
 AOTICACHE_API aoticache_runner *aoticache_runner_ref(aoticache_runner *runner);
 AOTICACHE_API void aoticache_runner_unref(aoticache_runner *runner);
 
+/*
+ * Gives the runner something to hold as long as it lives: release(owner) is called once, by the last unref, after the
+ * container is gone and the library has been unloaded. (It keeps what the library was loaded from.) A runner has one
+ * owner at most. On failure nothing is held and release is not called.
+ * Returns: OK, INVALID (NULL, or it has one already).
+ */
+AOTICACHE_API aoticache_status aoticache_runner_attach(aoticache_runner *runner, void *owner,
+                                                       void (*release)(void *owner), aoticache_error *ret_error);
+
 AOTICACHE_API size_t aoticache_runner_num_inputs(const aoticache_runner *runner);
 AOTICACHE_API size_t aoticache_runner_num_outputs(const aoticache_runner *runner);
 /* Borrowed from the library; NULL past the end. */

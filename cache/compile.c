@@ -1,0 +1,273 @@
+/*
+ * cache/compile: get or compile: one compile per key across threads and processes, failures that are remembered, and
+ * going on where nothing can be stored.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "cache/lease.h"
+#include "cache/state.h"
+#include "cache/unstored.h"
+
+/* One get_or_compile from the miss on. */
+struct job {
+    aoticache_cache *cache;
+    const aoticache_request *request;
+    aoticache_key key;
+    aoticache_compile_fn compile;
+    void *user;
+    aoticache_scratch scratch;
+    uint64_t begun_ns; /* of the hook */
+    unsigned deliveries;
+    aoticache_status delivered; /* what the first delivery came to */
+    aoticache_artifact *artifact;
+    aoticache_error error; /* of the delivery */
+};
+
+/* ---- the delivery: what the hook made is stored, or kept as it is ---- */
+
+/* Whether a failure to store is one that the caller's program survives: everything but a bad product. */
+static bool can_go_on(aoticache_status status)
+{
+    return status == AOTICACHE_IO || status == AOTICACHE_DENIED || status == AOTICACHE_LOCKED ||
+           status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED;
+}
+
+static void report_not_stored(aoticache_cache *cache, const char *reason)
+{
+    aoticache_cache_count(cache, AOTICACHE_COUNTER_not_stored, 1);
+    /* A cache that was opened read-only has said so already; then each is only worth a line for whoever debugs. */
+    bool is_news = !cache->directory->read_only && !atomic_exchange(&cache->has_warned_not_stored, true);
+    aoticache_log(&cache->directory->logger, is_news ? AOTICACHE_LOG_WARNING : AOTICACHE_LOG_DEBUG,
+                  "a compiled library is not stored: %s; it runs from the compiler's files and is compiled again next "
+                  "time; make room or let %s be written",
+                  reason, cache->directory->path);
+}
+
+static aoticache_status store_or_keep(struct job *job, const aoticache_product *product)
+{
+    aoticache_status status =
+        aoticache_cache_put(job->cache, job->request, product, &job->artifact, &job->error);
+    if (status == AOTICACHE_OK || !can_go_on(status))
+        return status;
+    aoticache_error reason = job->error;
+    status = aoticache_artifact_create_unstored(product, &job->scratch, &job->artifact, &job->error);
+    if (status == AOTICACHE_OK)
+        report_not_stored(job->cache, reason.message);
+    return status;
+}
+
+static aoticache_status deliver(void *user, const aoticache_product *product)
+{
+    struct job *job = user;
+    if (job->deliveries++ > 0)
+        return AOTICACHE_INVALID;
+    job->delivered = aoticache_product_check(product, &job->error);
+    if (job->delivered != AOTICACHE_OK)
+        return job->delivered;
+    aoticache_product timed = *product;
+    timed.size = sizeof timed;
+    if (timed.compile_ns == 0)
+        timed.compile_ns = aoticache_monotonic_ns() - job->begun_ns;
+    job->delivered = store_or_keep(job, &timed);
+    return job->delivered;
+}
+
+/* ---- the compile ---- */
+
+static aoticache_status make_scratch(struct job *job, aoticache_error *ret_error)
+{
+    if (!job->cache->directory->read_only &&
+        aoticache_scratch_create(job->cache->directory, &job->scratch, NULL) == AOTICACHE_OK)
+        return AOTICACHE_OK;
+    return aoticache_scratch_create_outside(&job->scratch, ret_error);
+}
+
+static void remember_failure(struct job *job, const char *message)
+{
+    aoticache_index *index = aoticache_cache_index(job->cache);
+    char description[1024];
+    if (index == NULL || job->cache->directory->read_only || job->cache->failure_ttl_seconds == 0)
+        return;
+    aoticache_request_format(job->request, description, sizeof description);
+    int64_t now = aoticache_wall_ns();
+    aoticache_index_failure failure = {.key = job->key,
+                                       .op = aoticache_request_op(job->request),
+                                       .description = description,
+                                       .message = message,
+                                       .failed_ns = now,
+                                       .retry_ns = now + (int64_t)job->cache->failure_ttl_seconds * 1000000000};
+    aoticache_error detail = {.message = ""};
+    if (aoticache_index_put_failure(index, &failure, &detail) != AOTICACHE_OK)
+        aoticache_log(&job->cache->directory->logger, AOTICACHE_LOG_WARNING,
+                      "a failed compile of %s cannot be remembered: %s", failure.op, detail.message);
+}
+
+/* Judges what the hook returned against what it delivered. */
+static aoticache_status conclude(struct job *job, aoticache_status returned, aoticache_error *detail)
+{
+    const char *op = aoticache_request_op(job->request);
+    if (job->deliveries > 1)
+        return aoticache_error_set(detail, AOTICACHE_INVALID, "the compile hook of %s delivered %u times instead of once",
+                                   op, job->deliveries);
+    if (job->deliveries == 1 && job->delivered != AOTICACHE_OK)
+        return aoticache_error_set(detail, job->delivered, "%s", job->error.message);
+    if (returned == AOTICACHE_OK && job->deliveries == 0)
+        return aoticache_error_set(detail, AOTICACHE_COMPILE_FAILED,
+                                   "the compile hook of %s returned success and delivered nothing", op);
+    if (returned == AOTICACHE_OK)
+        return AOTICACHE_OK;
+    if (returned == AOTICACHE_NOT_FOUND) /* not among what a compile may come to */
+        returned = AOTICACHE_COMPILE_FAILED;
+    if (detail->message[0] == '\0')
+        aoticache_error_set(detail, returned, "the compile hook of %s failed (%s) without a message", op,
+                            aoticache_status_text(returned));
+    detail->status = returned;
+    return returned;
+}
+
+static aoticache_status compile(struct job *job, aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+{
+    aoticache_error detail = {.message = ""};
+    aoticache_status status = make_scratch(job, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    job->begun_ns = aoticache_monotonic_ns();
+    status = job->compile(job->user, job->request, job->scratch.path, deliver, job, &detail);
+    status = conclude(job, status, &detail);
+    if (status == AOTICACHE_OK) {
+        aoticache_cache_count(job->cache, AOTICACHE_COUNTER_compiles, 1);
+        aoticache_cache_count(job->cache, AOTICACHE_COUNTER_compile_ns, job->artifact->compile_ns);
+        job->artifact->source = AOTICACHE_SOURCE_COMPILED;
+        *ret_artifact = steal_ptr(&job->artifact);
+    } else {
+        aoticache_cache_count(job->cache, AOTICACHE_COUNTER_compile_failures, 1);
+        aoticache_error_set(ret_error, status, "%s", detail.message);
+        if (status == AOTICACHE_COMPILE_FAILED)
+            remember_failure(job, detail.message);
+    }
+    aoticache_artifact_unref(job->artifact);
+    aoticache_scratch_remove(&job->scratch);
+    aoticache_cache_flush(job->cache, NULL);
+    return status;
+}
+
+/* ---- before it ---- */
+
+static aoticache_status check_remembered_failure(struct job *job, aoticache_error *ret_error)
+{
+    cleanup_free char *message = NULL;
+    aoticache_index *index = aoticache_cache_index(job->cache);
+    aoticache_status status = AOTICACHE_NOT_FOUND;
+    if (index != NULL)
+        status = aoticache_index_lookup_failure(index, &job->key, aoticache_wall_ns(), &message, NULL);
+    if (status != AOTICACHE_OK)
+        return AOTICACHE_OK;
+    aoticache_cache_count(job->cache, AOTICACHE_COUNTER_misses_failed, 1);
+    return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED, "%s", message);
+}
+
+/* A lookup in a cache that is in trouble is a miss: the caller still gets its kernel. */
+static aoticache_status find(struct job *job, aoticache_artifact **ret_artifact, aoticache_find_report *ret_report,
+                             aoticache_error *ret_error)
+{
+    aoticache_error detail = {.message = ""};
+    aoticache_status status = aoticache_cache_find(job->cache, &job->key, ret_artifact, ret_report, &detail);
+    if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
+        return status;
+    if (status == AOTICACHE_NO_MEMORY)
+        return aoticache_error_set(ret_error, status, "%s", detail.message);
+    aoticache_log(&job->cache->directory->logger, AOTICACHE_LOG_WARNING, "a lookup failed: %s", detail.message);
+    return AOTICACHE_NOT_FOUND;
+}
+
+/* With the lease: another may have compiled it, or failed to, while we waited. */
+static aoticache_status find_or_compile(struct job *job, bool has_waited, aoticache_artifact **ret_artifact,
+                                        aoticache_error *ret_error)
+{
+    const uint64_t begun = aoticache_monotonic_ns();
+    aoticache_find_report report;
+    aoticache_status status = find(job, ret_artifact, &report, ret_error);
+    if (status == AOTICACHE_OK) {
+        (*ret_artifact)->source = has_waited ? AOTICACHE_SOURCE_WAITED : AOTICACHE_SOURCE_INDEX;
+        if (!has_waited) {
+            aoticache_cache_count_hit(job->cache, &report, begun);
+            return status;
+        }
+        aoticache_cache_count(job->cache, AOTICACHE_COUNTER_waits, 1);
+        aoticache_cache_count(job->cache, AOTICACHE_COUNTER_saved_ns, report.compile_ns);
+        aoticache_cache_record_use(job->cache, report.entry_id);
+        return status;
+    }
+    if (status == AOTICACHE_NOT_FOUND)
+        status = check_remembered_failure(job, ret_error);
+    return status == AOTICACHE_OK ? compile(job, ret_artifact, ret_error) : status;
+}
+
+/* Takes the lease where there can be one. */
+static aoticache_status find_or_compile_leased(struct job *job, aoticache_artifact **ret_artifact,
+                                               aoticache_error *ret_error)
+{
+    aoticache_lease lease = AOTICACHE_LEASE_INIT;
+    aoticache_error detail = {.message = ""};
+    bool contended = false;
+    if (!job->cache->directory->read_only) {
+        aoticache_status status = aoticache_lease_acquire(job->cache->directory, &job->key,
+                                                          job->cache->compile_timeout_ms, &lease, &contended, &detail);
+        if (status == AOTICACHE_LOCKED || status == AOTICACHE_NO_MEMORY)
+            return aoticache_error_set(ret_error, status, "%s: %s", aoticache_request_op(job->request),
+                                       detail.message);
+        if (status != AOTICACHE_OK)
+            aoticache_log(&job->cache->directory->logger, AOTICACHE_LOG_DEBUG,
+                          "compiling without a lease (others may compile the same): %s", detail.message);
+    }
+    aoticache_status status = find_or_compile(job, contended, ret_artifact, ret_error);
+    aoticache_lease_release(&lease);
+    return status;
+}
+
+aoticache_status aoticache_cache_get_or_compile(aoticache_cache *cache, const aoticache_request *request,
+                                                aoticache_compile_fn compile_hook, void *user,
+                                                aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+{
+    if (cache == NULL || request == NULL || compile_hook == NULL || ret_artifact == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_get_or_compile: an argument is NULL");
+    const uint64_t begun = aoticache_monotonic_ns();
+    struct job job = {.cache = cache,
+                      .request = request,
+                      .compile = compile_hook,
+                      .user = user,
+                      .scratch = AOTICACHE_SCRATCH_INIT,
+                      .error = {.message = ""}};
+    aoticache_find_report report;
+    aoticache_cache_enter(cache);
+    aoticache_status status = aoticache_request_key(request, &job.key, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = find(&job, ret_artifact, &report, ret_error);
+    if (status == AOTICACHE_OK)
+        aoticache_cache_count_hit(cache, &report, begun);
+    if (status != AOTICACHE_NOT_FOUND)
+        return status;
+    aoticache_cache_count_miss(cache, &report);
+    status = check_remembered_failure(&job, ret_error);
+    return status == AOTICACHE_OK ? find_or_compile_leased(&job, ret_artifact, ret_error) : status;
+}
+
+aoticache_status aoticache_cache_forget_failures(aoticache_cache *cache, const aoticache_key *key,
+                                                 aoticache_error *ret_error)
+{
+    if (cache == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_forget_failures: cache is NULL");
+    aoticache_cache_enter(cache);
+    aoticache_status status = aoticache_cache_check_writable(cache, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index *index = aoticache_cache_index(cache);
+    do
+        status = aoticache_index_forget_failures(index, key, INT64_MAX, ret_error);
+    while (aoticache_cache_recovered(cache, status, &index));
+    return status;
+}

@@ -1,0 +1,79 @@
+/*
+ * cache/directory: the cache directory as a place: choosing it, creating it, deciding whether to trust it, and opening
+ * what lies in it without ever following a symbolic link.
+ *
+ * Private. Owns the root, its subfolders, the format file and quarantine/. Leaves to others what the files mean.
+ */
+#ifndef AOTICACHE_CACHE_DIRECTORY_H
+#define AOTICACHE_CACHE_DIRECTORY_H
+
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+#include "cache/cache.h"
+
+#define AOTICACHE_FORMAT_FILE "format"
+#define AOTICACHE_INDEX_FILE "index.sqlite3"
+#define AOTICACHE_LOCK_FILE "lock"
+#define AOTICACHE_GATE_FILE "gate"
+#define AOTICACHE_COLLECT_LOCK_FILE "collect.lock"
+#define AOTICACHE_OBJECTS "objects"
+#define AOTICACHE_ARTIFACTS "artifacts"
+#define AOTICACHE_LEASES "leases"
+#define AOTICACHE_TMP "tmp"
+#define AOTICACHE_QUARANTINE "quarantine"
+
+typedef struct aoticache_directory {
+    int fd;     /* of the root, for reading */
+    char *path; /* absolute */
+    bool read_only;
+    bool allow_shared;
+    uint32_t lock_timeout_ms;
+    aoticache_logger logger;
+    _Atomic bool no_openat2;
+    _Atomic uint64_t serial; /* makes names in tmp/ unique within this process */
+} aoticache_directory;
+
+/*
+ * Opens the root, creates it where allowed, checks owner, mode and format. Writes nothing where all is there.
+ * Returns: OK, INVALID, NO_MEMORY, IO, DENIED, UNSUPPORTED, NOT_FOUND (ret_error is filled in that case too).
+ */
+aoticache_status aoticache_directory_open(const aoticache_cache_options *options, aoticache_directory **ret_directory,
+                                          aoticache_error *ret_error);
+/* NULL is allowed. */
+void aoticache_directory_close(aoticache_directory *directory);
+
+/*
+ * openat(2) for reading, relative to the root, following no symbolic link anywhere in `path` and never leaving the root.
+ * Never blocks on a FIFO. Returns a descriptor, or -1 with errno (ELOOP: a symbolic link).
+ */
+int aoticache_directory_openat(aoticache_directory *directory, const char *path, int flags);
+
+/*
+ * Opens a folder by its path inside the root ("objects/ab"); with `create`, makes what is missing of it and makes it
+ * durable. Returns: OK, NOT_FOUND (never with create), DENIED, IO, NO_MEMORY.
+ */
+aoticache_status aoticache_directory_open_folder(aoticache_directory *directory, const char *path, bool create,
+                                                 int *ret_fd, aoticache_error *ret_error);
+
+/* Whether a name in the root is one of the cache's, and of which type. */
+bool aoticache_directory_knows(const char *name, mode_t *ret_type);
+
+/* Whether what was found may be used: it has this file type, a trusted owner, and others cannot write it. */
+aoticache_status aoticache_directory_trust(const aoticache_directory *directory, const struct stat *found, mode_t type,
+                                           const char *name, aoticache_error *ret_error);
+
+/*
+ * Moves `name` of the folder `parent_fd` to quarantine/<label>-<nanoseconds>.
+ * Returns: OK, NOT_FOUND (it is gone already), DENIED, IO.
+ */
+aoticache_status aoticache_directory_quarantine(aoticache_directory *directory, int parent_fd, const char *name,
+                                                const char *label, aoticache_error *ret_error);
+
+/* Removes a file or a whole folder, following no symbolic link. 0, or -1 with errno; being gone already is success. */
+int aoticache_directory_remove_tree(int parent_fd, const char *name);
+
+/* Whether `name` below `parent_fd` still is the very file that `fd` has open (nobody unlinked or replaced it). */
+bool aoticache_directory_is_same(int parent_fd, const char *name, int fd);
+
+#endif

@@ -1,0 +1,135 @@
+/*
+ * cache/leftovers: what processes that died left behind: tmp/, leases/, artifacts/. Whether somebody still lives is told
+ * by locks alone, never by process numbers, which are used again.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/seam.h"
+#include "cache/lock.h"
+#include "cache/state.h"
+
+#define BATCH 64
+
+struct names {
+    char **items;
+    size_t count;
+};
+
+static void free_names(struct names *names)
+{
+    for (size_t i = 0; i < names->count; i++)
+        free(names->items[i]);
+    free(names->items);
+    *names = (struct names){.items = NULL};
+}
+
+static bool add_name(struct names *names, const char *name)
+{
+    char **items = realloc(names->items, (names->count + 1) * sizeof *items);
+    if (items == NULL)
+        return false;
+    names->items = items;
+    items[names->count] = strdup(name);
+    return items[names->count] != NULL && names->count++ < SIZE_MAX;
+}
+
+static aoticache_status list_names(int folder_fd, const char *prefix, struct names *ret_names,
+                                   aoticache_error *ret_error)
+{
+    struct names names = {.items = NULL};
+    int fd = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup_dir DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
+    if (listing == NULL)
+        return aoticache_error_set_errno(ret_error, errno, "cannot list a folder of the cache");
+    for (struct dirent *item; (item = readdir(listing)) != NULL;) {
+        if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0 ||
+            strncmp(item->d_name, prefix, strlen(prefix)) != 0)
+            continue;
+        if (!add_name(&names, item->d_name)) {
+            free_names(&names);
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+        }
+    }
+    *ret_names = names;
+    return AOTICACHE_OK;
+}
+
+/* True where the file or folder of this name belongs to nobody any more and is gone. */
+typedef bool (*remove_fn)(aoticache_cache *cache, int folder_fd, const char *name);
+
+/* No put is at work while the store is locked exclusively, so a file here is nobody's; a folder may be a compile's. */
+static bool remove_temporary(aoticache_cache *cache, int folder_fd, const char *name)
+{
+    (void)cache;
+    cleanup_fd int fd = openat(folder_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && aoticache_seam_flock(fd, LOCK_EX | LOCK_NB) != 0)
+        return false;
+    return aoticache_directory_remove_tree(folder_fd, name) == 0;
+}
+
+static bool remove_lease(aoticache_cache *cache, int folder_fd, const char *name)
+{
+    (void)cache;
+    cleanup_fd int fd = openat(folder_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    return fd >= 0 && aoticache_seam_flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+           aoticache_directory_is_same(folder_fd, name, fd) && aoticache_seam_unlinkat(folder_fd, name, 0) == 0;
+}
+
+static bool remove_side_files(aoticache_cache *cache, int folder_fd, const char *name)
+{
+    aoticache_digest artifact;
+    (void)folder_fd;
+    return aoticache_digest_from_hex(name, &artifact) == AOTICACHE_OK &&
+           aoticache_index_has_object(aoticache_cache_index(cache), &artifact, NULL) == AOTICACHE_NOT_FOUND &&
+           aoticache_cache_remove_side_files(cache, &artifact);
+}
+
+static bool remove_format(aoticache_cache *cache, int folder_fd, const char *name)
+{
+    (void)cache;
+    return aoticache_seam_unlinkat(folder_fd, name, 0) == 0;
+}
+
+static aoticache_status sweep(aoticache_cache *cache, int folder_fd, const char *prefix, remove_fn remove,
+                              uint64_t *ret_removed, aoticache_error *ret_error)
+{
+    struct names names = {.items = NULL};
+    aoticache_status status = list_names(folder_fd, prefix, &names, ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < names.count; i += BATCH) {
+        aoticache_lock lock = AOTICACHE_LOCK_INIT;
+        status = aoticache_lock_store(cache->directory, true, &lock, ret_error);
+        for (size_t k = i; status == AOTICACHE_OK && k < names.count && k < i + BATCH; k++)
+            *ret_removed += remove(cache, folder_fd, names.items[k]) ? 1 : 0;
+        aoticache_lock_release(&lock);
+    }
+    free_names(&names);
+    return status;
+}
+
+aoticache_status aoticache_cache_remove_leftovers(aoticache_cache *cache, uint64_t *ret_removed,
+                                                  aoticache_error *ret_error)
+{
+    static const struct {
+        const char *folder;
+        remove_fn remove;
+    } places[] = {{AOTICACHE_TMP, remove_temporary},
+                  {AOTICACHE_LEASES, remove_lease},
+                  {AOTICACHE_ARTIFACTS, remove_side_files}};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        cleanup_fd int folder = -1;
+        aoticache_status status =
+            aoticache_directory_open_folder(cache->directory, places[i].folder, false, &folder, ret_error);
+        if (status == AOTICACHE_OK)
+            status = sweep(cache, folder, "", places[i].remove, ret_removed, ret_error);
+        if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
+            return status;
+    }
+    return sweep(cache, cache->directory->fd, AOTICACHE_FORMAT_FILE ".new-", remove_format, ret_removed, ret_error);
+}

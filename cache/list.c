@@ -1,0 +1,100 @@
+/*
+ * cache/list: entries and remembered failures, for people and tools.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/cleanup.h"
+#include "cache/snapshot.h"
+
+static bool digest_begins(const aoticache_digest *digest, const char *prefix, size_t length)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_digest_to_hex(digest, hex);
+    return strncasecmp(hex, prefix, length) == 0;
+}
+
+static bool matches(const aoticache_entry *entry, const char *prefix)
+{
+    size_t length = prefix != NULL ? strlen(prefix) : 0;
+    return length == 0 || digest_begins(&entry->key, prefix, length) ||
+           digest_begins(&entry->artifact, prefix, length) || digest_begins(&entry->library, prefix, length);
+}
+
+aoticache_status aoticache_cache_list(aoticache_cache *cache, const char *op, const char *prefix,
+                                      aoticache_entry_fn callback, void *user, aoticache_error *ret_error)
+{
+    if (cache == NULL || callback == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list: an argument is NULL");
+    aoticache_snapshot snapshot;
+    aoticache_cache_enter(cache);
+    aoticache_status status = aoticache_snapshot_take(cache, AOTICACHE_INDEX_BY_OP, op, &snapshot, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    for (size_t i = 0; i < snapshot.count; i++)
+        if (matches(&snapshot.entries[i].entry, prefix) && !callback(user, &snapshot.entries[i].entry))
+            break;
+    aoticache_snapshot_free(&snapshot);
+    return AOTICACHE_OK;
+}
+
+/* ---- failures ---- */
+
+struct failures {
+    aoticache_failure *items;
+    size_t count, capacity;
+    bool is_out_of_memory;
+};
+
+static void free_failures(struct failures *failures)
+{
+    for (size_t i = 0; i < failures->count; i++) {
+        free((char *)failures->items[i].op);
+        free((char *)failures->items[i].description);
+        free((char *)failures->items[i].message);
+    }
+    free(failures->items);
+    *failures = (struct failures){.items = NULL};
+}
+
+static bool add_failure(void *user, const aoticache_index_failure *from)
+{
+    struct failures *failures = user;
+    if (failures->count == failures->capacity) {
+        size_t capacity = failures->capacity != 0 ? failures->capacity * 2 : 16;
+        aoticache_failure *items = realloc(failures->items, capacity * sizeof *items);
+        failures->is_out_of_memory = items == NULL;
+        if (items == NULL)
+            return false;
+        failures->items = items;
+        failures->capacity = capacity;
+    }
+    aoticache_failure *to = &failures->items[failures->count++];
+    *to = (aoticache_failure){.key = from->key, .failed_ns = from->failed_ns, .retry_ns = from->retry_ns};
+    to->op = strdup(from->op != NULL ? from->op : "");
+    to->description = strdup(from->description != NULL ? from->description : "");
+    to->message = strdup(from->message != NULL ? from->message : "");
+    failures->is_out_of_memory = to->op == NULL || to->description == NULL || to->message == NULL;
+    return !failures->is_out_of_memory;
+}
+
+aoticache_status aoticache_cache_list_failures(aoticache_cache *cache, aoticache_failure_fn callback, void *user,
+                                               aoticache_error *ret_error)
+{
+    if (cache == NULL || callback == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_failures: an argument is NULL");
+    struct failures failures = {.items = NULL};
+    aoticache_cache_enter(cache);
+    aoticache_index *index = aoticache_cache_index(cache);
+    aoticache_status status = AOTICACHE_OK;
+    if (index != NULL)
+        status = aoticache_index_list_failures(index, add_failure, &failures, ret_error);
+    if (status == AOTICACHE_OK && failures.is_out_of_memory)
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of failures");
+    for (size_t i = 0; status == AOTICACHE_OK && i < failures.count; i++)
+        if (!callback(user, &failures.items[i]))
+            break;
+    free_failures(&failures);
+    return status;
+}

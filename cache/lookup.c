@@ -1,0 +1,236 @@
+/*
+ * cache/lookup: from a key to an open, verified artifact; and what happens to objects that turn out damaged or missing.
+ *
+ * A hit makes no call that changes the disk. Repairs do: they take the store's lock exclusively and look again under it,
+ * because another process may have stored the same object anew meanwhile.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "cache/lock.h"
+#include "cache/state.h"
+
+/* Entries of one key that are looked at without allocating. */
+#define USUAL_HITS 8
+/* An entry whose object vanishes between index and store is looked up again: a collector or another put was faster. */
+#define MAX_TRIES 4
+
+/* With the store locked: the object is what was found, bad or not there, still. */
+static bool is_still_unusable(aoticache_cache *cache, const aoticache_digest *digest, aoticache_status found,
+                              aoticache_error *ret_error)
+{
+    int fd = -1;
+    aoticache_status now =
+        aoticache_object_open(cache->directory, digest, AOTICACHE_OBJECT_ANY_SIZE, &fd, NULL, ret_error);
+    if (fd >= 0)
+        close(fd);
+    return now == found || now == AOTICACHE_CORRUPT;
+}
+
+/* found: CORRUPT or NOT_FOUND. Takes the object out of the store and its entries out of the index. */
+static void retire_object(aoticache_cache *cache, aoticache_index *index, const aoticache_digest *digest,
+                          aoticache_status found, aoticache_error *detail)
+{
+    aoticache_lock lock = AOTICACHE_LOCK_INIT;
+    const aoticache_logger *logger = &cache->directory->logger;
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    uint64_t removed = 0;
+    aoticache_digest_to_hex(digest, hex);
+    if (cache->directory->read_only) {
+        aoticache_log(logger, AOTICACHE_LOG_WARNING, "object %s cannot be used (%s); the cache is read-only, it stays",
+                      hex, found == AOTICACHE_CORRUPT ? detail->message : "it is missing");
+        return;
+    }
+    if (aoticache_lock_store(cache->directory, true, &lock, NULL) != AOTICACHE_OK)
+        return;
+    if (is_still_unusable(cache, digest, found, detail)) {
+        aoticache_status moved = aoticache_object_set_aside(cache->directory, digest, NULL);
+        aoticache_index_remove_object(index, digest, &removed, NULL);
+        if (moved == AOTICACHE_OK)
+            aoticache_log(logger, AOTICACHE_LOG_WARNING, "object %s is damaged (%s): moved to " AOTICACHE_QUARANTINE "/",
+                          hex, detail->message);
+        else if (found == AOTICACHE_NOT_FOUND)
+            aoticache_log(logger, AOTICACHE_LOG_WARNING, "object %s is missing: its entries are removed", hex);
+        else
+            aoticache_log(logger, AOTICACHE_LOG_WARNING, "object %s is damaged (%s): its entries are removed", hex,
+                          detail->message);
+    }
+    aoticache_lock_release(&lock);
+}
+
+/* ret_unusable: the object concerned on CORRUPT and NOT_FOUND. */
+static aoticache_status open_hit(aoticache_cache *cache, const aoticache_index_hit *hit,
+                                 aoticache_artifact **ret_artifact, aoticache_digest *ret_unusable,
+                                 aoticache_error *ret_error)
+{
+    if (hit->file_count != 1)
+        return aoticache_artifact_open_manifest(cache->directory, &hit->artifact, ret_artifact, ret_unusable,
+                                                ret_error);
+    int fd = -1;
+    *ret_unusable = hit->library;
+    aoticache_status status =
+        aoticache_object_open(cache->directory, &hit->library, hit->library_bytes, &fd, NULL, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    return aoticache_artifact_create(fd, &hit->artifact, &hit->library, hit->compile_ns, true, ret_artifact,
+                                     ret_error);
+}
+
+/* One walk over the entries of a key. NOT_FOUND with *ret_vanished: an object was not there. */
+static aoticache_status try_hits(aoticache_cache *cache, aoticache_index *index, const aoticache_index_hit *hits,
+                                 size_t count, bool is_last_try, aoticache_artifact **ret_artifact,
+                                 aoticache_find_report *report, bool *ret_vanished, aoticache_error *ret_error)
+{
+    const aoticache_cpu_features *have = aoticache_cpu_features_get();
+    bool any_fits = false;
+    for (size_t i = 0; i < count; i++) {
+        aoticache_cpu_features required = aoticache_requirements_from_bytes(hits[i].requirements);
+        aoticache_error detail = {.message = ""};
+        aoticache_digest unusable;
+        if (!aoticache_cpu_features_include(have, &required))
+            continue;
+        any_fits = true;
+        aoticache_status status = open_hit(cache, &hits[i], ret_artifact, &unusable, &detail);
+        if (status == AOTICACHE_OK) {
+            report->entry_id = hits[i].entry_id;
+            report->compile_ns = hits[i].compile_ns;
+            return status;
+        }
+        if (status == AOTICACHE_NO_MEMORY || status == AOTICACHE_IO || status == AOTICACHE_LOCKED)
+            return aoticache_error_set(ret_error, status, "%s", detail.message);
+        if (status == AOTICACHE_CORRUPT) {
+            report->was_damaged = true;
+            aoticache_cache_count(cache, AOTICACHE_COUNTER_damaged, 1);
+            retire_object(cache, index, &unusable, status, &detail);
+        } else if (status == AOTICACHE_NOT_FOUND) {
+            *ret_vanished = true;
+            if (is_last_try)
+                retire_object(cache, index, &unusable, status, &detail);
+        }
+    }
+    report->lacks_requirement = count > 0 && !any_fits;
+    return AOTICACHE_NOT_FOUND;
+}
+
+/* All entries of a key: in `usual` where they fit, else in *ret_more, which is the caller's by free(). */
+static aoticache_status read_hits(aoticache_cache *cache, aoticache_index **index, const aoticache_key *key,
+                                  aoticache_index_hit usual[USUAL_HITS], aoticache_index_hit **ret_more,
+                                  size_t *ret_count, aoticache_error *ret_error)
+{
+    aoticache_status status;
+    size_t count = 0;
+    do
+        status = aoticache_index_lookup(*index, key, usual, USUAL_HITS, &count, ret_error);
+    while (aoticache_cache_recovered(cache, status, index));
+    if (status != AOTICACHE_OK || count <= USUAL_HITS) {
+        *ret_count = count;
+        return status;
+    }
+    size_t capacity = count;
+    cleanup_free aoticache_index_hit *more = calloc(capacity, sizeof *more);
+    if (more == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu entries", capacity);
+    status = aoticache_index_lookup(*index, key, more, capacity, &count, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    *ret_count = count < capacity ? count : capacity;
+    *ret_more = steal_ptr(&more);
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_cache_find(aoticache_cache *cache, const aoticache_key *key,
+                                      aoticache_artifact **ret_artifact, aoticache_find_report *ret_report,
+                                      aoticache_error *ret_error)
+{
+    aoticache_index *index = aoticache_cache_index(cache);
+    *ret_report = (aoticache_find_report){.entry_id = 0};
+    if (index == NULL)
+        return AOTICACHE_NOT_FOUND;
+    aoticache_status status = AOTICACHE_NOT_FOUND;
+    for (int i = 0; i < MAX_TRIES; i++) {
+        aoticache_index_hit usual[USUAL_HITS];
+        cleanup_free aoticache_index_hit *more = NULL;
+        size_t count = 0;
+        bool vanished = false;
+        status = read_hits(cache, &index, key, usual, &more, &count, ret_error);
+        if (status == AOTICACHE_NOT_FOUND && aoticache_cache_refreshed(cache, &index))
+            continue;
+        if (status != AOTICACHE_OK)
+            return status;
+        status = try_hits(cache, index, more != NULL ? more : usual, count, i + 1 == MAX_TRIES, ret_artifact,
+                          ret_report, &vanished, ret_error);
+        if (!vanished || status == AOTICACHE_OK)
+            return status;
+    }
+    return status;
+}
+
+void aoticache_cache_count_hit(aoticache_cache *cache, const aoticache_find_report *report, uint64_t begun_ns)
+{
+    aoticache_cache_count(cache, AOTICACHE_COUNTER_hits, 1);
+    aoticache_cache_count(cache, AOTICACHE_COUNTER_saved_ns, report->compile_ns);
+    aoticache_cache_count(cache, AOTICACHE_COUNTER_lookup_ns, aoticache_monotonic_ns() - begun_ns);
+    aoticache_cache_record_use(cache, report->entry_id);
+}
+
+void aoticache_cache_count_miss(aoticache_cache *cache, const aoticache_find_report *report)
+{
+    aoticache_cache_count(cache, AOTICACHE_COUNTER_misses, 1);
+    if (report->lacks_requirement)
+        aoticache_cache_count(cache, AOTICACHE_COUNTER_misses_requirement, 1);
+    if (report->was_damaged)
+        aoticache_cache_count(cache, AOTICACHE_COUNTER_misses_damaged, 1);
+    aoticache_cache_flush(cache, NULL);
+}
+
+aoticache_status aoticache_cache_lookup(aoticache_cache *cache, const aoticache_request *request,
+                                        aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+{
+    if (cache == NULL || request == NULL || ret_artifact == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_lookup: an argument is NULL");
+    const uint64_t begun = aoticache_monotonic_ns();
+    aoticache_key key;
+    aoticache_find_report report;
+    aoticache_cache_enter(cache);
+    aoticache_status status = aoticache_request_key(request, &key, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_cache_find(cache, &key, ret_artifact, &report, ret_error);
+    if (status == AOTICACHE_OK)
+        aoticache_cache_count_hit(cache, &report, begun);
+    else if (status == AOTICACHE_NOT_FOUND)
+        aoticache_cache_count_miss(cache, &report);
+    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+}
+
+aoticache_status aoticache_cache_open_artifact(aoticache_cache *cache, const aoticache_digest *artifact,
+                                               aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+{
+    if (cache == NULL || artifact == NULL || ret_artifact == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_open_artifact: an argument is NULL");
+    aoticache_digest unusable;
+    aoticache_cache_enter(cache);
+    return aoticache_artifact_open_manifest(cache->directory, artifact, ret_artifact, &unusable, ret_error);
+}
+
+aoticache_status aoticache_cache_read_manifest(aoticache_cache *cache, const aoticache_digest *artifact,
+                                               char **ret_text, aoticache_error *ret_error)
+{
+    if (cache == NULL || artifact == NULL || ret_text == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_read_manifest: an argument is NULL");
+    cleanup_free char *text = NULL;
+    size_t size = 0;
+    aoticache_manifest *manifest = NULL;
+    aoticache_cache_enter(cache);
+    aoticache_status status = aoticache_object_read(cache->directory, artifact, &text, &size, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_manifest_parse(text, size, &manifest, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_manifest_free(manifest);
+    *ret_text = steal_ptr(&text);
+    return AOTICACHE_OK;
+}

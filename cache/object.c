@@ -1,0 +1,287 @@
+/*
+ * cache/object: see object.h. Opening, verifying, listing and removing; object_put.c writes.
+ */
+#include "cache/object.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/seam.h"
+
+void aoticache_object_path(const aoticache_digest *digest, char ret_path[AOTICACHE_OBJECT_PATH_BYTES])
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_digest_to_hex(digest, hex);
+    snprintf(ret_path, AOTICACHE_OBJECT_PATH_BYTES, AOTICACHE_OBJECTS "/%.2s/%s", hex, hex + 2);
+}
+
+/*
+ * Takes the in-use mark. Not through the seam: it changes nothing on disk, and a hit must make no call that does. A
+ * collector holds the lock for an instant only; a file system without such locks has no collector either (it cannot
+ * lock the store), so there the mark is not needed.
+ */
+static aoticache_status mark_in_use(const aoticache_directory *directory, int fd, const char *path,
+                                    aoticache_error *ret_error)
+{
+    const uint64_t begun = aoticache_monotonic_ns();
+    while (flock(fd, LOCK_SH | LOCK_NB) != 0) {
+        if (errno == EINTR)
+            continue;
+        if (errno != EWOULDBLOCK)
+            return AOTICACHE_OK;
+        if (aoticache_monotonic_ns() - begun > (uint64_t)directory->lock_timeout_ms * 1000000u)
+            return aoticache_error_set(ret_error, AOTICACHE_LOCKED, "%s/%s is locked for more than %u ms",
+                                       directory->path, path, (unsigned)directory->lock_timeout_ms);
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    }
+    return AOTICACHE_OK;
+}
+
+static aoticache_status open_failed(int errno_value, const char *path, aoticache_error *ret_error)
+{
+    switch (errno_value) {
+    case ENOENT:
+        return AOTICACHE_NOT_FOUND;
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+        return aoticache_error_set_errno(ret_error, errno_value, "cannot open %s", path);
+    default: /* a symbolic link, no permission, a folder gone bad: nothing that can be served */
+        aoticache_error_set_errno(ret_error, errno_value, "%s cannot be opened", path);
+        if (ret_error != NULL)
+            ret_error->status = AOTICACHE_CORRUPT;
+        return AOTICACHE_CORRUPT;
+    }
+}
+
+/* Opened and marked, and it was still linked when it had been marked; the bytes are not looked at. */
+static aoticache_status open_marked(aoticache_directory *directory, const char *path, int *ret_fd,
+                                    struct stat *ret_found, aoticache_error *ret_error)
+{
+    cleanup_fd int fd = aoticache_directory_openat(directory, path, O_RDONLY);
+    if (fd < 0)
+        return open_failed(errno, path, ret_error);
+    aoticache_status status = mark_in_use(directory, fd, path, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (fstat(fd, ret_found) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot examine %s", path);
+    if (ret_found->st_nlink == 0)
+        return AOTICACHE_NOT_FOUND;
+    if (aoticache_directory_trust(directory, ret_found, S_IFREG, path, ret_error) != AOTICACHE_OK) {
+        if (ret_error != NULL)
+            ret_error->status = AOTICACHE_CORRUPT;
+        return AOTICACHE_CORRUPT;
+    }
+    *ret_fd = steal_fd(&fd);
+    return AOTICACHE_OK;
+}
+
+static aoticache_status verify_digest(int fd, const aoticache_digest *digest, const char *path,
+                                      aoticache_error *ret_error)
+{
+    aoticache_digest actual;
+    aoticache_error detail = {.message = ""};
+    aoticache_status status = aoticache_digest_of_fd(fd, &actual, NULL, &detail);
+    if (status == AOTICACHE_IO || status == AOTICACHE_DENIED)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: %s", path, detail.message);
+    if (status != AOTICACHE_OK)
+        return aoticache_error_set(ret_error, status, "%s: %s", path, detail.message);
+    if (aoticache_digest_equal(&actual, digest))
+        return AOTICACHE_OK;
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_digest_to_hex(&actual, hex);
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: its bytes hash to %s", path, hex);
+}
+
+aoticache_status aoticache_object_open(aoticache_directory *directory, const aoticache_digest *digest,
+                                       uint64_t expected_bytes, int *ret_fd, uint64_t *ret_bytes,
+                                       aoticache_error *ret_error)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    struct stat found;
+    cleanup_fd int fd = -1;
+    aoticache_object_path(digest, path);
+    aoticache_status status = open_marked(directory, path, &fd, &found, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (expected_bytes != AOTICACHE_OBJECT_ANY_SIZE && (uint64_t)found.st_size != expected_bytes)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: %lld bytes on disk, the index says %llu", path,
+                                   (long long)found.st_size, (unsigned long long)expected_bytes);
+    status = verify_digest(fd, digest, path, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    *ret_fd = steal_fd(&fd);
+    if (ret_bytes != NULL)
+        *ret_bytes = (uint64_t)found.st_size;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_object_read(aoticache_directory *directory, const aoticache_digest *digest, char **ret_bytes,
+                                       size_t *ret_size, aoticache_error *ret_error)
+{
+    cleanup_fd int fd = -1;
+    uint64_t bytes = 0;
+    aoticache_status status =
+        aoticache_object_open(directory, digest, AOTICACHE_OBJECT_ANY_SIZE, &fd, &bytes, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (bytes > AOTICACHE_OBJECT_MAX_MANIFEST_BYTES)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "an object of %llu bytes is no manifest",
+                                   (unsigned long long)bytes);
+    cleanup_free char *text = malloc((size_t)bytes + 1);
+    if (text == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a manifest of %llu bytes",
+                                   (unsigned long long)bytes);
+    size_t have = 0;
+    while (have < bytes) {
+        ssize_t got = pread(fd, text + have, (size_t)bytes - have, (off_t)have);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "an object ends at byte %zu of %llu", have,
+                                       (unsigned long long)bytes);
+        have += (size_t)got;
+    }
+    text[bytes] = '\0';
+    *ret_bytes = steal_ptr(&text);
+    *ret_size = (size_t)bytes;
+    return AOTICACHE_OK;
+}
+
+/* The folder and the name of an object that is to be removed or moved; NOT_FOUND where the folder is not there. */
+static aoticache_status open_parent(aoticache_directory *directory, const aoticache_digest *digest, int *ret_folder,
+                                    char ret_name[AOTICACHE_OBJECT_NAME_BYTES], aoticache_error *ret_error)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    char folder[AOTICACHE_OBJECT_FOLDER_BYTES];
+    aoticache_digest_to_hex(digest, hex);
+    snprintf(folder, sizeof folder, AOTICACHE_OBJECTS "/%.2s", hex);
+    memcpy(ret_name, hex + 2, AOTICACHE_OBJECT_NAME_BYTES);
+    return aoticache_directory_open_folder(directory, folder, false, ret_folder, ret_error);
+}
+
+aoticache_status aoticache_object_remove(aoticache_directory *directory, const aoticache_digest *digest,
+                                         uint64_t *ret_bytes, aoticache_error *ret_error)
+{
+    cleanup_fd int folder = -1;
+    char name[AOTICACHE_OBJECT_NAME_BYTES];
+    aoticache_status status = open_parent(directory, digest, &folder, name, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    struct stat found;
+    if (fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? AOTICACHE_NOT_FOUND
+                               : aoticache_error_set_errno(ret_error, errno, "cannot examine object %s", name);
+    /* The lock is kept until after the unlink: a reader that opens meanwhile waits for it and then sees no link. */
+    cleanup_fd int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0 && aoticache_seam_flock(fd, LOCK_EX | LOCK_NB) != 0)
+        return AOTICACHE_LOCKED;
+    if (aoticache_seam_unlinkat(folder, name, 0) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot remove object %s", name);
+    if (ret_bytes != NULL)
+        *ret_bytes = (uint64_t)found.st_size;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_object_set_aside(aoticache_directory *directory, const aoticache_digest *digest,
+                                            aoticache_error *ret_error)
+{
+    cleanup_fd int folder = -1;
+    char name[AOTICACHE_OBJECT_NAME_BYTES];
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_status status = open_parent(directory, digest, &folder, name, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_digest_to_hex(digest, hex);
+    return aoticache_directory_quarantine(directory, folder, name, hex, ret_error);
+}
+
+bool aoticache_object_is_held(aoticache_directory *directory, const aoticache_digest *digest)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    aoticache_object_path(digest, path);
+    cleanup_fd int fd = aoticache_directory_openat(directory, path, O_RDONLY);
+    return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0;
+}
+
+static bool is_lower_hex(const char *text, size_t length)
+{
+    return strlen(text) == length && strspn(text, "0123456789abcdef") == length;
+}
+
+struct listing {
+    aoticache_object_fn callback;
+    aoticache_object_foreign_fn foreign;
+    void *user;
+    bool stopped;
+};
+
+static void report_foreign(const struct listing *listing, const char *folder, const char *name)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (listing->foreign != NULL)
+        listing->foreign(listing->user, path);
+}
+
+static bool is_dot(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+static void list_folder(struct listing *listing, const char *prefix, DIR *folder)
+{
+    char path[AOTICACHE_OBJECT_FOLDER_BYTES];
+    snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%.2s", prefix);
+    for (struct dirent *item; !listing->stopped && (item = readdir(folder)) != NULL;) {
+        char hex[AOTICACHE_DIGEST_HEX_BYTES];
+        aoticache_digest digest;
+        if (is_dot(item->d_name))
+            continue;
+        if (!is_lower_hex(item->d_name, AOTICACHE_OBJECT_NAME_BYTES - 1)) {
+            report_foreign(listing, path, item->d_name);
+            continue;
+        }
+        snprintf(hex, sizeof hex, "%.2s%.62s", prefix, item->d_name);
+        if (aoticache_digest_from_hex(hex, &digest) == AOTICACHE_OK && !listing->callback(listing->user, &digest))
+            listing->stopped = true;
+    }
+}
+
+aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache_object_fn callback,
+                                       aoticache_object_foreign_fn foreign, void *user, aoticache_error *ret_error)
+{
+    struct listing listing = {.callback = callback, .foreign = foreign, .user = user};
+    int objects_fd = -1;
+    aoticache_status status =
+        aoticache_directory_open_folder(directory, AOTICACHE_OBJECTS, false, &objects_fd, ret_error);
+    if (status != AOTICACHE_OK)
+        return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+    cleanup_dir DIR *objects = fdopendir(objects_fd);
+    if (objects == NULL) {
+        close(objects_fd);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    }
+    for (struct dirent *item; !listing.stopped && (item = readdir(objects)) != NULL;) {
+        if (is_dot(item->d_name))
+            continue;
+        int fd = is_lower_hex(item->d_name, 2)
+                     ? openat(objects_fd, item->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+                     : -1;
+        cleanup_dir DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
+        if (folder != NULL)
+            list_folder(&listing, item->d_name, folder);
+        else
+            report_foreign(&listing, AOTICACHE_OBJECTS, item->d_name);
+    }
+    return AOTICACHE_OK;
+}

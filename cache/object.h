@@ -1,0 +1,80 @@
+/*
+ * cache/object: immutable bytes named by their own SHA-256, objects/ab/cdef... with mode 0444.
+ *
+ * Private. Owns how an object is written, opened, verified, held and removed. Leaves to the index which objects anybody
+ * needs, and to the callers the store's lock (cache/lock.h).
+ *
+ * A descriptor that comes from here carries the in-use mark: a shared flock on its open file description, which lives
+ * until the last descriptor *and the last mapping* of that description are gone. Who removes objects must get that lock
+ * exclusively first.
+ */
+#ifndef AOTICACHE_CACHE_OBJECT_H
+#define AOTICACHE_CACHE_OBJECT_H
+
+#include "cache/directory.h"
+
+#define AOTICACHE_OBJECT_FOLDER_BYTES 16 /* "objects/ab" */
+#define AOTICACHE_OBJECT_NAME_BYTES 63   /* 62 digits */
+#define AOTICACHE_OBJECT_PATH_BYTES 96   /* "objects/ab/cdef..." */
+#define AOTICACHE_OBJECT_ANY_SIZE UINT64_MAX
+/* No manifest is larger; so what is larger need not be read to know that it is none. */
+#define AOTICACHE_OBJECT_MAX_MANIFEST_BYTES (UINT64_C(16) << 20)
+
+void aoticache_object_path(const aoticache_digest *digest, char ret_path[AOTICACHE_OBJECT_PATH_BYTES]);
+
+/*
+ * Opens an object for reading, marks it as in use, and verifies owner, mode, size and digest on that descriptor.
+ *
+ * expected_bytes: AOTICACHE_OBJECT_ANY_SIZE where it is not known.
+ * ret_bytes:      may be NULL.
+ * Returns: OK; NOT_FOUND (not there, or removed before it was marked); CORRUPT (it is there and cannot be used: damaged,
+ * unreadable, a symbolic link, another's); IO (this process has no descriptors left); LOCKED; NO_MEMORY.
+ */
+aoticache_status aoticache_object_open(aoticache_directory *directory, const aoticache_digest *digest,
+                                       uint64_t expected_bytes, int *ret_fd, uint64_t *ret_bytes,
+                                       aoticache_error *ret_error);
+
+/* What a put made or found: an open, marked, verified descriptor, for the caller to close. */
+typedef struct aoticache_object {
+    aoticache_digest digest;
+    uint64_t bytes;
+    int fd;
+    bool is_new; /* written by this call */
+} aoticache_object;
+
+/*
+ * Stores what `source_fd` (a regular file) holds; an object that is there already is verified and used, or replaced where
+ * it is damaged. Durable on OK. The caller holds the store's lock, shared, until the index names the object.
+ * name: of the source, for messages. Returns: OK, INVALID (the source changes meanwhile), IO, DENIED, NO_MEMORY.
+ */
+aoticache_status aoticache_object_put_fd(aoticache_directory *directory, int source_fd, const char *name,
+                                         aoticache_object *ret_object, aoticache_error *ret_error);
+aoticache_status aoticache_object_put_bytes(aoticache_directory *directory, const void *bytes, size_t size,
+                                            aoticache_object *ret_object, aoticache_error *ret_error);
+
+/* Reads a whole (small) object after verifying it; *ret_bytes is the caller's, with a zero byte after it. As open, and
+ * CORRUPT where it is larger than a manifest may be. */
+aoticache_status aoticache_object_read(aoticache_directory *directory, const aoticache_digest *digest, char **ret_bytes,
+                                       size_t *ret_size, aoticache_error *ret_error);
+
+/*
+ * Removes an object. The caller holds the store's lock exclusively and knows that no entry names it.
+ * ret_bytes: may be NULL. Returns: OK, NOT_FOUND, LOCKED (a live process holds it; it stays), IO, DENIED.
+ */
+aoticache_status aoticache_object_remove(aoticache_directory *directory, const aoticache_digest *digest,
+                                         uint64_t *ret_bytes, aoticache_error *ret_error);
+/* Moves an object to quarantine/. The caller holds the store's lock exclusively. OK, NOT_FOUND, IO, DENIED. */
+aoticache_status aoticache_object_set_aside(aoticache_directory *directory, const aoticache_digest *digest,
+                                            aoticache_error *ret_error);
+/* Whether a live process holds it. False where it is not there. */
+bool aoticache_object_is_held(aoticache_directory *directory, const aoticache_digest *digest);
+
+/* All names below objects/ that are an object's. Return false to stop. Order is that of the file system. */
+typedef bool (*aoticache_object_fn)(void *user, const aoticache_digest *digest);
+/* What else lies there; path is relative to the root. */
+typedef void (*aoticache_object_foreign_fn)(void *user, const char *path);
+/* foreign may be NULL. Returns: OK, IO, DENIED, NO_MEMORY. */
+aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache_object_fn callback,
+                                       aoticache_object_foreign_fn foreign, void *user, aoticache_error *ret_error);
+
+#endif

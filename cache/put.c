@@ -1,0 +1,258 @@
+/*
+ * cache/put: storing what a compile produced. The order is what makes it safe to be killed: objects, the manifest, both
+ * durable, and only then the entry.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "cache/lock.h"
+#include "cache/state.h"
+
+#define MAX_FILES 4096
+/* How often a put that finds the index replaced under it starts anew. */
+#define MAX_TRIES 4
+
+aoticache_status aoticache_product_check(const aoticache_product *product, aoticache_error *ret_error)
+{
+    if (product == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the product is NULL");
+    if (product->size < sizeof *product)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_product.size is %zu, this library's is %zu; use AOTICACHE_PRODUCT_INIT",
+                                   product->size, sizeof *product);
+    if (product->files == NULL || product->file_count == 0 || product->file_count > MAX_FILES)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a product has %zu files; it must have 1 to %d",
+                                   product->files != NULL ? product->file_count : 0, MAX_FILES);
+    if (product->guard != NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_product.guard is reserved: it must be NULL");
+    for (size_t i = 0; i < product->file_count; i++) {
+        const aoticache_file *file = &product->files[i];
+        if (file->path == NULL || file->path[0] == '\0')
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "file %zu of a product has no path", i);
+        if (file->name == NULL || !aoticache_manifest_file_name_is_safe(file->name))
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                       "file %zu of a product is named %.80s; a name is one path component", i,
+                                       file->name != NULL ? file->name : "(null)");
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(product->files[k].name, file->name) == 0)
+                return aoticache_error_set(ret_error, AOTICACHE_INVALID, "two files of a product are named %.80s",
+                                           file->name);
+    }
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_product_open_file(const aoticache_file *file, bool may_be_empty, int *ret_fd,
+                                             uint64_t *ret_bytes, aoticache_error *ret_error)
+{
+    struct stat found;
+    cleanup_fd int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the compiled file %s does not exist", file->path);
+    if (fd < 0 || fstat(fd, &found) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot open the compiled file %s", file->path);
+    if (!S_ISREG(found.st_mode))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the compiled file %s is not a regular file",
+                                   file->path);
+    if (found.st_size == 0 && !may_be_empty)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the compiled file %s is empty", file->path);
+    *ret_fd = steal_fd(&fd);
+    if (ret_bytes != NULL)
+        *ret_bytes = (uint64_t)found.st_size;
+    return AOTICACHE_OK;
+}
+
+/* What one put has in its hands; everything is released by release_put(). */
+struct put {
+    aoticache_cache *cache;
+    const aoticache_request *request;
+    const aoticache_product *product;
+    aoticache_object *objects; /* one for each file */
+    aoticache_object manifest_object;
+    aoticache_manifest *manifest;
+    aoticache_artifact *artifact;
+};
+
+static void close_objects(struct put *put)
+{
+    for (size_t i = 0; put->objects != NULL && i < put->product->file_count; i++) {
+        cleanup_fd_release(&put->objects[i].fd);
+        put->objects[i].fd = -1;
+    }
+    cleanup_fd_release(&put->manifest_object.fd);
+    put->manifest_object.fd = -1;
+}
+
+static void release_put(struct put *put)
+{
+    close_objects(put);
+    free(put->objects);
+    aoticache_manifest_free(put->manifest);
+    aoticache_artifact_unref(put->artifact);
+}
+
+static aoticache_status put_files(struct put *put, aoticache_error *ret_error)
+{
+    const size_t count = put->product->file_count;
+    put->objects = calloc(count, sizeof *put->objects);
+    if (put->objects == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < count; i++)
+        put->objects[i].fd = -1;
+    for (size_t i = 0; i < count; i++) {
+        const aoticache_file *file = &put->product->files[i];
+        cleanup_fd int source = -1;
+        aoticache_status status = aoticache_product_open_file(file, i > 0, &source, NULL, ret_error);
+        if (status == AOTICACHE_OK)
+            status = aoticache_object_put_fd(put->cache->directory, source, file->path, &put->objects[i], ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+    }
+    return AOTICACHE_OK;
+}
+
+static aoticache_status put_manifest(struct put *put, aoticache_error *ret_error)
+{
+    const size_t count = put->product->file_count;
+    cleanup_free aoticache_digest *digests = calloc(count, sizeof *digests);
+    cleanup_free uint64_t *sizes = calloc(count, sizeof *sizes);
+    cleanup_free char *text = NULL;
+    size_t text_size = 0;
+    if (digests == NULL || sizes == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < count; i++) {
+        digests[i] = put->objects[i].digest;
+        sizes[i] = put->objects[i].bytes;
+    }
+    aoticache_status status = aoticache_manifest_create(put->request, put->product, digests, sizes,
+                                                        aoticache_wall_ns(), &put->manifest, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_manifest_format(put->manifest, &text, &text_size, ret_error);
+    if (status == AOTICACHE_OK && text_size > AOTICACHE_OBJECT_MAX_MANIFEST_BYTES)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the manifest would have %zu bytes, %llu are allowed",
+                                   text_size, (unsigned long long)AOTICACHE_OBJECT_MAX_MANIFEST_BYTES);
+    if (status == AOTICACHE_OK)
+        status = aoticache_object_put_bytes(put->cache->directory, text, text_size, &put->manifest_object, ret_error);
+    return status;
+}
+
+/* Before the entry is recorded, so that a put that cannot hand out its artifact leaves nothing visible. */
+static aoticache_status open_artifact(struct put *put, aoticache_error *ret_error)
+{
+    const size_t count = put->product->file_count;
+    int library_fd = steal_fd(&put->objects[0].fd);
+    aoticache_status status = aoticache_artifact_create(library_fd, &put->manifest_object.digest,
+                                                        &put->objects[0].digest, put->product->compile_ns, true,
+                                                        &put->artifact, ret_error);
+    if (status != AOTICACHE_OK || count == 1)
+        return status;
+    cleanup_free int *fds = calloc(count, sizeof *fds);
+    if (fds == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    fds[0] = library_fd;
+    for (size_t i = 1; status == AOTICACHE_OK && i < count; i++) {
+        fds[i] = put->objects[i].fd;
+        status = aoticache_artifact_mark_file(put->artifact, fds[i], ret_error);
+    }
+    if (status == AOTICACHE_OK)
+        status = aoticache_artifact_provide_folder(put->cache->directory, put->artifact, put->manifest->files, fds,
+                                                   count, ret_error);
+    return status;
+}
+
+/* With the store's lock held, shared. */
+static aoticache_status store(struct put *put, aoticache_index *index, aoticache_error *ret_error)
+{
+    aoticache_status status = put_files(put, ret_error);
+    if (status == AOTICACHE_OK)
+        status = put_manifest(put, ret_error);
+    if (status == AOTICACHE_OK)
+        status = open_artifact(put, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_cache_put_manifest_entry(index, &put->manifest_object.digest, put->manifest_object.bytes,
+                                                    put->manifest, ret_error);
+    return status;
+}
+
+/* What this put has written and no entry names goes at once: on a full disk the room is needed. */
+static void take_back(struct put *put)
+{
+    aoticache_lock lock = AOTICACHE_LOCK_INIT;
+    aoticache_removal removal = {.objects = 0};
+    const size_t count = put->objects != NULL ? put->product->file_count : 0;
+    aoticache_artifact_unref(put->artifact);
+    put->artifact = NULL;
+    close_objects(put);
+    if (aoticache_lock_store(put->cache->directory, true, &lock, NULL) != AOTICACHE_OK)
+        return; /* the next collection does it */
+    if (put->manifest_object.is_new) {
+        aoticache_cache_remove_side_files(put->cache, &put->manifest_object.digest);
+        aoticache_cache_remove_objects(put->cache, &(aoticache_index_object){.digest = put->manifest_object.digest}, 1,
+                                       &removal, NULL);
+    }
+    for (size_t i = 0; i < count; i++)
+        if (put->objects[i].is_new)
+            aoticache_cache_remove_objects(put->cache, &(aoticache_index_object){.digest = put->objects[i].digest}, 1,
+                                           &removal, NULL);
+    aoticache_lock_release(&lock);
+}
+
+static void count_put(struct put *put)
+{
+    uint64_t bytes = put->manifest_object.is_new ? put->manifest_object.bytes : 0;
+    for (size_t i = 0; i < put->product->file_count; i++)
+        bytes += put->objects[i].is_new ? put->objects[i].bytes : 0;
+    aoticache_cache_count(put->cache, AOTICACHE_COUNTER_stored_bytes, bytes);
+    aoticache_cache_flush(put->cache, NULL);
+}
+
+/* One whole try. *ret_stale: the index was replaced by another process before we had the store's lock; nothing is done. */
+static aoticache_status try_put(struct put *put, aoticache_index *index, bool *ret_stale, aoticache_error *ret_error)
+{
+    aoticache_lock lock = AOTICACHE_LOCK_INIT;
+    aoticache_status status = aoticache_lock_store(put->cache->directory, false, &lock, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    *ret_stale = !aoticache_cache_index_is_current(put->cache);
+    if (!*ret_stale)
+        status = store(put, index, ret_error);
+    aoticache_lock_release(&lock);
+    if (status != AOTICACHE_OK)
+        take_back(put);
+    return status;
+}
+
+aoticache_status aoticache_cache_put(aoticache_cache *cache, const aoticache_request *request,
+                                     const aoticache_product *product, aoticache_artifact **ret_artifact,
+                                     aoticache_error *ret_error)
+{
+    if (cache == NULL || request == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_put: an argument is NULL");
+    aoticache_cache_enter(cache);
+    aoticache_status status = aoticache_product_check(product, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_cache_check_writable(cache, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index *index = aoticache_cache_index(cache);
+    for (int i = 0; i < MAX_TRIES; i++) {
+        struct put put = {.cache = cache, .request = request, .product = product, .manifest_object = {.fd = -1}};
+        bool is_stale = false;
+        aoticache_cache_refreshed(cache, &index);
+        status = try_put(&put, index, &is_stale, ret_error);
+        bool is_done = status == AOTICACHE_OK && !is_stale;
+        if (is_done) {
+            count_put(&put);
+            if (ret_artifact != NULL)
+                *ret_artifact = steal_ptr(&put.artifact);
+        }
+        release_put(&put);
+        if (is_done || (status != AOTICACHE_OK && !aoticache_cache_recovered(cache, status, &index)))
+            return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+    }
+    return aoticache_error_set(ret_error, AOTICACHE_IO, "%s: the index is replaced again and again", cache->directory->path);
+}

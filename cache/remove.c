@@ -1,0 +1,161 @@
+/*
+ * cache/remove: taking entries away, and then what only they needed. The manifest goes first of an artifact's objects, so
+ * that a rebuilt index does not bring the entry back.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "cache/lock.h"
+#include "cache/state.h"
+
+aoticache_status aoticache_cache_remove_objects(aoticache_cache *cache, const aoticache_index_object *objects,
+                                                size_t count, aoticache_removal *ret_removal,
+                                                aoticache_error *ret_error)
+{
+    aoticache_index *index = aoticache_cache_index(cache);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bytes = 0;
+        aoticache_status status = aoticache_index_has_object(index, &objects[i].digest, ret_error);
+        if (status == AOTICACHE_OK)
+            continue;
+        if (status != AOTICACHE_NOT_FOUND)
+            return status;
+        status = aoticache_object_remove(cache->directory, &objects[i].digest, &bytes, ret_error);
+        if (status == AOTICACHE_OK) {
+            ret_removal->objects++;
+            ret_removal->bytes += bytes;
+        } else if (status != AOTICACHE_NOT_FOUND && status != AOTICACHE_LOCKED) {
+            return status;
+        }
+    }
+    return AOTICACHE_OK;
+}
+
+/* Hard links share the objects' inodes and so their in-use marks. */
+static bool has_held_file(DIR *folder)
+{
+    rewinddir(folder);
+    for (struct dirent *item; (item = readdir(folder)) != NULL;) {
+        if (item->d_name[0] == '.' && (item->d_name[1] == '\0' || strcmp(item->d_name, "..") == 0))
+            continue;
+        cleanup_fd int fd =
+            openat(dirfd(folder), item->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0)
+            return true;
+    }
+    return false;
+}
+
+bool aoticache_cache_remove_side_files(aoticache_cache *cache, const aoticache_digest *artifact)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    cleanup_fd int artifacts = -1;
+    aoticache_digest_to_hex(artifact, hex);
+    if (aoticache_directory_open_folder(cache->directory, AOTICACHE_ARTIFACTS, false, &artifacts, NULL) != AOTICACHE_OK)
+        return false;
+    int fd = openat(artifacts, hex, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    cleanup_dir DIR *folder = fdopendir(fd);
+    if (folder == NULL) {
+        close(fd);
+        return false;
+    }
+    return !has_held_file(folder) && aoticache_directory_remove_tree(artifacts, hex) == 0;
+}
+
+/* What the entries of a key consist of, so that it can be removed when they are gone. */
+struct belongings {
+    aoticache_digest artifact;
+    aoticache_index_object *objects;
+    size_t count;
+};
+
+static void free_belongings(struct belongings *belongings, size_t count)
+{
+    for (size_t i = 0; belongings != NULL && i < count; i++)
+        free(belongings[i].objects);
+    free(belongings);
+}
+
+static aoticache_status read_belongings(aoticache_index *index, const aoticache_key *key,
+                                        struct belongings **ret_belongings, size_t *ret_count,
+                                        aoticache_error *ret_error)
+{
+    size_t count = 0;
+    aoticache_index_hit first;
+    aoticache_status status = aoticache_index_lookup(index, key, &first, 1, &count, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    cleanup_free aoticache_index_hit *hits = calloc(count, sizeof *hits);
+    struct belongings *belongings = calloc(count, sizeof *belongings);
+    if (hits == NULL || belongings == NULL) {
+        free(belongings);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu entries", count);
+    }
+    size_t capacity = count;
+    status = aoticache_index_lookup(index, key, hits, capacity, &count, ret_error);
+    count = count < capacity ? count : capacity;
+    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
+        belongings[i].artifact = hits[i].artifact;
+        status = aoticache_index_artifact_objects(index, &hits[i].artifact, &belongings[i].objects,
+                                                  &belongings[i].count, ret_error);
+    }
+    if (status != AOTICACHE_OK) {
+        free_belongings(belongings, capacity);
+        return status;
+    }
+    *ret_belongings = belongings;
+    *ret_count = count;
+    return AOTICACHE_OK;
+}
+
+/* With the store locked. */
+static aoticache_status remove_key(aoticache_cache *cache, aoticache_index *index, const aoticache_key *key,
+                                   aoticache_error *ret_error)
+{
+    struct belongings *belongings = NULL;
+    size_t count = 0;
+    uint64_t removed = 0;
+    aoticache_status status = read_belongings(index, key, &belongings, &count, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_remove_key(index, key, &removed, ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
+        aoticache_removal removal = {.objects = 0};
+        if (aoticache_index_has_object(index, &belongings[i].artifact, NULL) == AOTICACHE_NOT_FOUND)
+            aoticache_cache_remove_side_files(cache, &belongings[i].artifact);
+        status = aoticache_cache_remove_objects(cache, belongings[i].objects, belongings[i].count, &removal, ret_error);
+    }
+    free_belongings(belongings, count);
+    if (status == AOTICACHE_OK && removed == 0)
+        return AOTICACHE_NOT_FOUND;
+    return status;
+}
+
+aoticache_status aoticache_cache_remove(aoticache_cache *cache, const aoticache_key *key, aoticache_error *ret_error)
+{
+    if (cache == NULL || key == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_remove: an argument is NULL");
+    aoticache_cache_enter(cache);
+    aoticache_status status = aoticache_cache_check_writable(cache, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index *index = aoticache_cache_index(cache);
+    aoticache_cache_refreshed(cache, &index);
+    do {
+        aoticache_lock lock = AOTICACHE_LOCK_INIT;
+        status = aoticache_lock_store(cache->directory, true, &lock, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        status = remove_key(cache, index, key, ret_error);
+        aoticache_lock_release(&lock);
+    } while (aoticache_cache_recovered(cache, status, &index));
+    return status;
+}

@@ -1,0 +1,148 @@
+/*
+ * cache/state: what an aoticache_cache is made of, and the functions that its parts share.
+ *
+ * Private. Members that change after opening are atomic or have their mutex named beside them.
+ */
+#ifndef AOTICACHE_CACHE_STATE_H
+#define AOTICACHE_CACHE_STATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
+
+#include "cache/artifact.h"
+#include "cache/cache.h"
+#include "cache/directory.h"
+#include "cache/object.h"
+#include "cache/object_array.h"
+#include "cache/recency.h"
+#include "index/index.h"
+
+typedef enum aoticache_counter {
+#define AOTICACHE_COUNTER_ENUM(name, text) AOTICACHE_COUNTER_##name,
+    AOTICACHE_COUNTER_LIST(AOTICACHE_COUNTER_ENUM)
+#undef AOTICACHE_COUNTER_ENUM
+        AOTICACHE_COUNTER_COUNT
+} aoticache_counter;
+
+/* An index that was opened; older ones stay open until the cache closes, because other threads may be inside them. */
+typedef struct aoticache_open_index {
+    aoticache_index *index;
+    struct aoticache_open_index *older;
+    dev_t device; /* of the file, to notice that somebody has put another in its place */
+    ino_t inode;
+} aoticache_open_index;
+
+struct aoticache_cache {
+    aoticache_directory *directory;
+    uint32_t compile_timeout_ms;
+    uint32_t failure_ttl_seconds;
+    _Atomic pid_t pid;                       /* of the process that may use what is below */
+    _Atomic(aoticache_open_index *) current; /* NULL: read-only and there is no usable index */
+    pthread_mutex_t index_mutex;             /* whoever replaces `current` */
+    _Atomic uint64_t counters[AOTICACHE_COUNTER_COUNT];
+    pthread_mutex_t recency_mutex;
+    aoticache_recency recency;
+    _Atomic bool has_warned_not_stored;
+};
+
+/* After a fork, the child starts with empty counters and recency: what the parent has not flushed stays the parent's.
+ * Every public function calls this first. */
+void aoticache_cache_enter(aoticache_cache *cache);
+
+/* The index to use now, or NULL where there is none. */
+aoticache_index *aoticache_cache_index(aoticache_cache *cache);
+
+/* Opens the index for the first time; a damaged or missing one is rebuilt. */
+aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_error *ret_error);
+
+/*
+ * For loops around calls of the index: `do status = aoticache_index_x(index, ...); while (aoticache_cache_recovered(cache,
+ * status, &index));`. True where `status` was CORRUPT and there is a sound index now; *index is that one.
+ */
+bool aoticache_cache_recovered(aoticache_cache *cache, aoticache_status status, aoticache_index **index);
+
+/* Whether the index that is open is the one that lies in the directory. */
+bool aoticache_cache_index_is_current(aoticache_cache *cache);
+/* Notices that another process has put a new index in place of the one that is open, or that it was deleted. True where
+ * *index has changed. Takes the store's lock where it has to build one. */
+bool aoticache_cache_refreshed(aoticache_cache *cache, aoticache_index **index);
+
+void aoticache_cache_count(aoticache_cache *cache, aoticache_counter counter, uint64_t value);
+const char *aoticache_cache_counter_name(aoticache_counter counter);
+void aoticache_cache_record_use(aoticache_cache *cache, int64_t entry_id);
+
+/* DENIED with the reason where the cache cannot be written. */
+aoticache_status aoticache_cache_check_writable(const aoticache_cache *cache, aoticache_error *ret_error);
+
+void aoticache_requirements_to_bytes(const aoticache_cpu_features *features,
+                                     uint8_t ret_bytes[AOTICACHE_INDEX_REQUIREMENT_BYTES]);
+aoticache_cpu_features aoticache_requirements_from_bytes(const uint8_t bytes[AOTICACHE_INDEX_REQUIREMENT_BYTES]);
+
+/* ---- looking up (lookup.c) ---- */
+
+typedef struct aoticache_find_report {
+    int64_t entry_id;
+    uint64_t compile_ns;
+    bool lacks_requirement; /* there were entries, none of which this CPU can run */
+    bool was_damaged;
+} aoticache_find_report;
+
+/* A lookup that counts nothing. Returns as aoticache_cache_lookup. */
+aoticache_status aoticache_cache_find(aoticache_cache *cache, const aoticache_key *key,
+                                      aoticache_artifact **ret_artifact, aoticache_find_report *ret_report,
+                                      aoticache_error *ret_error);
+/* What every lookup counts, and a flush after a miss. */
+void aoticache_cache_count_hit(aoticache_cache *cache, const aoticache_find_report *report, uint64_t begun_ns);
+void aoticache_cache_count_miss(aoticache_cache *cache, const aoticache_find_report *report);
+
+/* ---- storing (put.c) ---- */
+
+/* OK, or INVALID with what is wrong with a product. */
+aoticache_status aoticache_product_check(const aoticache_product *product, aoticache_error *ret_error);
+/* Opens a file of a product for reading: a regular one, by no more than its path. ret_bytes may be NULL. */
+aoticache_status aoticache_product_open_file(const aoticache_file *file, bool may_be_empty, int *ret_fd,
+                                             uint64_t *ret_bytes, aoticache_error *ret_error);
+
+/* ---- removing (remove.c); the caller holds the store's lock exclusively ---- */
+
+typedef struct aoticache_removal {
+    uint64_t objects;
+    uint64_t bytes;
+} aoticache_removal;
+
+/* Removes those of the objects that no entry names and nobody holds. ret_removal is added to. */
+aoticache_status aoticache_cache_remove_objects(aoticache_cache *cache, const aoticache_index_object *objects,
+                                                size_t count, aoticache_removal *ret_removal,
+                                                aoticache_error *ret_error);
+/* The folder artifacts/<digest>/: true where it was there and is gone. Kept where a process holds one of its files. */
+bool aoticache_cache_remove_side_files(aoticache_cache *cache, const aoticache_digest *artifact);
+
+/*
+ * Removes what dead processes left: temporary files and folders, leases, folders of side files without an artifact. Takes
+ * the store's lock exclusively itself, in short batches; ret_removed is added to.
+ */
+aoticache_status aoticache_cache_remove_leftovers(aoticache_cache *cache, uint64_t *ret_removed,
+                                                  aoticache_error *ret_error);
+
+/* ---- manifests and the index (rebuild.c) ---- */
+
+/* Reads and parses the manifest `digest`. NOT_FOUND, CORRUPT (that object is no manifest, or damaged), UNSUPPORTED. */
+aoticache_status aoticache_cache_load_manifest(aoticache_directory *directory, const aoticache_digest *digest,
+                                               aoticache_manifest **ret_manifest, uint64_t *ret_bytes,
+                                               aoticache_error *ret_error);
+/* Whether it is worth reading an object to see if it is a manifest. */
+bool aoticache_cache_may_be_manifest(aoticache_directory *directory, const aoticache_digest *digest);
+/* Records the entry of a manifest without looking at the store. */
+aoticache_status aoticache_cache_put_manifest_entry(aoticache_index *index, const aoticache_digest *digest,
+                                                    uint64_t manifest_bytes, const aoticache_manifest *manifest,
+                                                    aoticache_error *ret_error);
+/* Records the entry of a manifest that lies in the store. NOT_FOUND where a file of it is not there. */
+aoticache_status aoticache_cache_index_manifest(aoticache_directory *directory, aoticache_index *index,
+                                                const aoticache_digest *digest, uint64_t manifest_bytes,
+                                                const aoticache_manifest *manifest, aoticache_error *ret_error);
+/* Records the entries of all manifests of the store, the newest last, so that it is the one that stays. */
+aoticache_status aoticache_cache_index_all_manifests(aoticache_directory *directory, aoticache_index *index,
+                                                     uint64_t *ret_entries, aoticache_error *ret_error);
+
+#endif

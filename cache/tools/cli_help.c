@@ -1,0 +1,94 @@
+/*
+ * cache/tools/cli_help: the help text made from the option tables, the table of exit codes, and "did you mean".
+ */
+#include "base/cleanup.h"
+#include "cache/tools/cli.h"
+
+#include <string.h>
+
+#define HELP_COLUMN 28
+
+static void print_option(const aoticache_cli_option *option)
+{
+    char left[64];
+    char letter[8] = "    ";
+    if (option->letter != 0)
+        snprintf(letter, sizeof letter, "-%c, ", option->letter);
+    snprintf(left, sizeof left, "  %s--%s%s%s", letter, option->name, option->value != NULL && option->value[0] != '[' ? " " : "",
+             option->value != NULL ? option->value : "");
+    int width = (int)strlen(left);
+    printf("%s", left);
+    if (width > HELP_COLUMN - 2) {
+        putchar('\n');
+        width = 0;
+    }
+    const char *line = option->help;
+    for (;;) {
+        size_t length = strcspn(line, "\n");
+        printf("%*s%.*s\n", HELP_COLUMN - width, "", (int)length, line);
+        if (line[length] == '\0')
+            return;
+        line += length + 1;
+        width = 0;
+    }
+}
+
+void aoticache_cli_print_exit_codes(void)
+{
+    printf("\nExit codes:\n");
+#define PRINT_EXIT(name, number, text) printf("  %d  %s\n", number, text);
+    AOTICACHE_CLI_EXIT_LIST(PRINT_EXIT)
+#undef PRINT_EXIT
+}
+
+void aoticache_cli_print_help(const aoticache_cli_program *program)
+{
+    printf("Usage: %s %s\n\n%s\n", program->name, program->usage, program->summary);
+    if (program->options->name != NULL)
+        printf("\nOptions:\n");
+    for (const aoticache_cli_option *option = program->options; option->name != NULL; option++)
+        print_option(option);
+    printf("\nCommon options:\n");
+    for (const aoticache_cli_option *option = aoticache_cli_common_options; option->name != NULL; option++)
+        print_option(option);
+    if (program->details != NULL)
+        printf("\n%s\n", program->details);
+    aoticache_cli_print_exit_codes();
+}
+
+#define LONGEST_WORD 32
+
+/* Levenshtein's distance, words cut to LONGEST_WORD. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t a_length = strnlen(a, LONGEST_WORD);
+    size_t b_length = strnlen(b, LONGEST_WORD);
+    size_t row[LONGEST_WORD + 1];
+    for (size_t j = 0; j <= b_length; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= a_length; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b_length; j++) {
+            size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            size_t shortest = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
+            row[j] = replaced < shortest ? replaced : shortest;
+        }
+    }
+    return row[b_length];
+}
+
+const char *aoticache_cli_nearest(const char *word, const char *const *words)
+{
+    const char *nearest = NULL;
+    size_t least = strnlen(word, LONGEST_WORD) / 3 + 1;
+    for (; *words != NULL; words++) {
+        size_t d = distance(word, *words);
+        if (d <= least && (nearest == NULL || d < least)) {
+            nearest = *words;
+            least = d;
+        }
+    }
+    return nearest;
+}

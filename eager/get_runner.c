@@ -1,0 +1,105 @@
+/*
+ * eager/get_runner: the one place where a lookup meets a load: from a request to a runner that is ready.
+ */
+#include "base/cleanup.h"
+#include "eager/eager.h"
+
+static void artifact_release(void *artifact)
+{
+    aoticache_artifact_unref(artifact);
+}
+
+static void cleanup_artifact_release(aoticache_artifact **artifact)
+{
+    aoticache_artifact_unref(*artifact);
+}
+#define cleanup_artifact __attribute__((cleanup(cleanup_artifact_release)))
+
+static aoticache_status get_artifact(aoticache_cache *cache, aoticache_hook *hook, aoticache_request *request,
+                                     aoticache_artifact **ret_artifact, aoticache_eager_report *report,
+                                     aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    if (hook != NULL)
+        status = aoticache_hook_set_environment(hook, request, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_request_key(request, &report->key, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    uint64_t start_ns = aoticache_monotonic_ns();
+    if (hook != NULL)
+        status = aoticache_cache_get_or_compile(cache, request, aoticache_hook_compile, hook, ret_artifact, ret_error);
+    else
+        status = aoticache_cache_lookup(cache, request, ret_artifact, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    report->lookup_ns = aoticache_monotonic_ns() - start_ns;
+    report->source = aoticache_artifact_source(*ret_artifact);
+    report->stored = aoticache_artifact_is_stored(*ret_artifact);
+    report->compile_ns = aoticache_artifact_compile_ns(*ret_artifact);
+    return AOTICACHE_OK;
+}
+
+static aoticache_status create_runner(const aoticache_artifact *artifact, aoticache_device device,
+                                      aoticache_runner **ret_runner, aoticache_error *ret_error)
+{
+    char name[AOTICACHE_DIGEST_HEX_BYTES];
+    char device_text[AOTICACHE_DEVICE_TEXT_BYTES];
+    aoticache_library *library;
+    aoticache_digest_to_hex(aoticache_artifact_library_digest(artifact), name);
+    aoticache_status status =
+        aoticache_library_load_fd(aoticache_artifact_library_fd(artifact), name, &library, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_device_format(device, device_text);
+    aoticache_runner_options options = AOTICACHE_RUNNER_OPTIONS_INIT;
+    options.device = device_text;
+    options.directory = aoticache_artifact_directory(artifact);
+    status = aoticache_runner_create(library, &options, ret_runner, ret_error);
+    aoticache_library_unref(library);
+    return status;
+}
+
+/*
+ * The runner holds the artifact, so that no collector removes the files beside the library (cubins are read late) and the
+ * entry counts as used as long as it is. Its descriptors are not needed once the container exists.
+ */
+static aoticache_status keep_artifact(aoticache_runner *runner, aoticache_artifact *artifact,
+                                      aoticache_error *ret_error)
+{
+    aoticache_status status =
+        aoticache_runner_attach(runner, aoticache_artifact_ref(artifact), artifact_release, ret_error);
+    if (status != AOTICACHE_OK)
+        aoticache_artifact_unref(artifact);
+    return status;
+}
+
+aoticache_status aoticache_eager_get_runner(aoticache_cache *cache, aoticache_hook *hook, aoticache_request *request,
+                                            aoticache_runner **ret_runner, aoticache_eager_report *ret_report,
+                                            aoticache_error *ret_error)
+{
+    if (cache == NULL || request == NULL || ret_runner == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "runner: %s is NULL",
+                                   cache == NULL ? "cache" : request == NULL ? "request" : "ret_runner");
+    cleanup_artifact aoticache_artifact *artifact = NULL;
+    aoticache_eager_report report = {0};
+    aoticache_status status = get_artifact(cache, hook, request, &artifact, &report, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    uint64_t start_ns = aoticache_monotonic_ns();
+    aoticache_runner *runner = NULL;
+    status = create_runner(artifact, aoticache_request_device(request), &runner, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    report.load_ns = aoticache_monotonic_ns() - start_ns;
+    status = keep_artifact(runner, artifact, ret_error);
+    if (status != AOTICACHE_OK) {
+        aoticache_runner_unref(runner);
+        return status;
+    }
+    aoticache_artifact_close_files(artifact);
+    *ret_runner = runner;
+    if (ret_report != NULL)
+        *ret_report = report;
+    return AOTICACHE_OK;
+}

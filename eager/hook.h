@@ -1,0 +1,52 @@
+/*
+ * eager/hook: what the three kinds of compile hook have in common, and the door through which each is called.
+ *
+ * Private.
+ */
+#ifndef AOTICACHE_EAGER_HOOK_H
+#define AOTICACHE_EAGER_HOOK_H
+
+#include "eager/eager.h"
+#include "eager/process.h"
+#include "eager/protocol.h"
+
+#define AOTICACHE_HOOK_DEFAULT_TIMEOUT_SECONDS 300
+
+/* What makes a kind of hook. */
+typedef struct aoticache_hook_kind {
+    const char *name; /* for messages: "worker", "command", "c" */
+    aoticache_status (*set_environment)(const aoticache_hook *hook, aoticache_request *request,
+                                        aoticache_error *ret_error);
+    /* deadline_ns: of aoticache_monotonic_ns(). ret_answer: the caller frees it. CORRUPT stands for COMPILE_FAILED. */
+    aoticache_status (*compile)(aoticache_hook *hook, const aoticache_request *request, const char *directory,
+                                uint64_t deadline_ns, aoticache_answer *ret_answer, aoticache_error *ret_error);
+    const char *(*producer)(const aoticache_hook *hook);
+    void (*free_state)(aoticache_hook *hook);
+} aoticache_hook_kind;
+
+struct aoticache_hook {
+    const aoticache_hook_kind *kind;
+    char *program;      /* a path */
+    char *cpu_features; /* NULL: all of this machine */
+    uint32_t timeout_seconds;
+    aoticache_logger logger;
+    void *state; /* of the kind */
+};
+
+/*
+ * A hook with everything of the options but its state; checks options and cpu_features.
+ * program: copied. Returns: OK, INVALID, NO_MEMORY.
+ */
+aoticache_status aoticache_hook_allocate(const aoticache_hook_kind *kind, const aoticache_hook_options *options,
+                                         const char *program, aoticache_hook **ret_hook, aoticache_error *ret_error);
+
+/* Options of the caller, who may have been compiled against an older, shorter struct. Returns: OK, INVALID. */
+aoticache_status aoticache_hook_read_options(const aoticache_hook_options *options, aoticache_hook_options *ret_options,
+                                             aoticache_error *ret_error);
+
+/* "gave no answer within 300 s", "exited with status 1", ... for a hook whose process did not do its part. Call it after its end. */
+aoticache_status aoticache_hook_explain(const aoticache_hook *hook, aoticache_process *process,
+                                        aoticache_process_event event,
+                                        const char *doing, aoticache_error *ret_error);
+
+#endif

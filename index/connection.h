@@ -1,0 +1,89 @@
+/*
+ * index/connection: one open index, for the files of this folder only.
+ *
+ * Every public function is enter, statements, leave: enter takes the mutex and makes sure the connection belongs to this
+ * process (fork.c); statements.c prepares what is used, when it is used; status.c turns SQLite's results into ours.
+ */
+#ifndef AOTICACHE_INDEX_CONNECTION_H
+#define AOTICACHE_INDEX_CONNECTION_H
+
+#include <pthread.h>
+#include <sqlite3.h>
+
+#include "index/index.h"
+#include "index/statements.h"
+
+struct aoticache_index {
+    pthread_mutex_t lock; /* guards all below; SQLite's own mutexes are off (SQLITE_OPEN_NOMUTEX) */
+    sqlite3 *db;          /* NULL: left to the parent of a fork, opened again on use */
+    sqlite3_stmt *statements[AOTICACHE_INDEX_STATEMENT_COUNT];
+    aoticache_index_durability durability; /* what this connection is set to */
+    bool read_only;
+    bool on_shared_filesystem;
+    uint32_t lock_timeout_ms;
+    aoticache_logger logger;
+    aoticache_index *next; /* list of fork.c */
+    char *path;
+};
+
+/* ---- fork.c: which process a connection belongs to ---- */
+
+/*
+ * To be called before anything else of SQLite, and undone by fork_leave. In the child of a fork the first call drops the
+ * connections that the parent opened.
+ *
+ * Returns: OK, or IO in a child that was forked while another thread was inside: SQLite's own locks may be held for ever.
+ */
+aoticache_status aoticache_index_fork_enter(const char *path, aoticache_error *ret_error);
+void aoticache_index_fork_leave(void);
+
+/* The list of open indexes. The lock is also held while the file is created and opened (open.c says why). */
+void aoticache_index_registry_lock(void);
+void aoticache_index_registry_unlock(void);
+void aoticache_index_register(aoticache_index *index);
+void aoticache_index_unregister(aoticache_index *index);
+
+/* ---- open.c ---- */
+
+/* Opens index->db where it is NULL, and checks or makes the tables. */
+aoticache_status aoticache_index_connect(aoticache_index *index, aoticache_error *ret_error);
+/* Finalizes the statements and closes. NULL is allowed in `db`. */
+void aoticache_index_disconnect(aoticache_index *index);
+
+/* Takes the mutex, with a usable connection. On anything but OK nothing is held. */
+aoticache_status aoticache_index_enter(aoticache_index *index, aoticache_error *ret_error);
+void aoticache_index_leave(aoticache_index *index);
+
+/* ---- schema.c, journal.c ---- */
+
+/* Checks application_id and user_version; makes or migrates the tables where they are older than this library. */
+aoticache_status aoticache_index_schema_check(aoticache_index *index, aoticache_error *ret_error);
+
+/* Whether a file system (statfs f_type) is one that several machines share, where WAL's shared memory cannot work. */
+bool aoticache_index_filesystem_is_shared(long type);
+
+/*
+ * Sees what file system the index is on. On a shared one an index that was in WAL mode elsewhere goes back to a rollback
+ * journal, if nobody else uses it at this moment.
+ */
+void aoticache_index_journal_prepare(aoticache_index *index);
+void aoticache_index_journal_leave_wal(aoticache_index *index);
+
+/* Turns WAL on for a new index, where it works. Returns OK also where it does not: one log line says so. Else LOCKED. */
+aoticache_status aoticache_index_journal_choose(aoticache_index *index, aoticache_error *ret_error);
+
+/* The journal mode that is set afterwards: at least 16 bytes, "" where SQLite failed. mode: NULL to ask only. */
+int aoticache_index_journal_pragma(aoticache_index *index, const char *mode, char ret_mode[16]);
+
+/* ---- status.c ---- */
+
+/* The status for SQLite's (extended) result code. */
+aoticache_status aoticache_index_status_of(int result, int system_errno);
+
+/* "index PATH: WHAT: SQLite's text", with the status of `result`. */
+aoticache_status aoticache_index_fail(aoticache_index *index, int result, const char *what, aoticache_error *ret_error);
+
+/* CORRUPT: a row of `table` does not have the shape that the schema gives it. */
+aoticache_status aoticache_index_fail_row(aoticache_index *index, const char *table, aoticache_error *ret_error);
+
+#endif

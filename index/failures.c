@@ -1,0 +1,115 @@
+/*
+ * index/failures: compiles that failed, remembered with their message until it is time to try again. Listed by list.c.
+ */
+#include "index/connection.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_MESSAGE_BYTES (1 << 20)
+
+static aoticache_status put_row(aoticache_index *index, const aoticache_index_failure *failure,
+                                aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_prepare(index, SQL(PUT_FAILURE), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(statement, 1, &failure->key);
+    aoticache_index_bind_text(statement, 2, failure->op);
+    aoticache_index_bind_text(statement, 3, failure->description);
+    size_t length = strnlen(failure->message, MAX_MESSAGE_BYTES); /* a compiler may have talked for long */
+    sqlite3_bind_text(statement, 4, failure->message, (int)length, SQLITE_STATIC);
+    sqlite3_bind_int64(statement, 5, failure->failed_ns);
+    sqlite3_bind_int64(statement, 6, failure->retry_ns);
+    return aoticache_index_execute(index, statement, NULL, ret_error);
+}
+
+static bool text_fits(const char *text)
+{
+    return text != NULL && strnlen(text, MAX_MESSAGE_BYTES + 1) <= MAX_MESSAGE_BYTES;
+}
+
+aoticache_status aoticache_index_put_failure(aoticache_index *index, const aoticache_index_failure *failure,
+                                             aoticache_error *ret_error)
+{
+    if (index == NULL || failure == NULL || failure->message == NULL || !text_fits(failure->op) ||
+        !text_fits(failure->description))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index failure: a text is missing or over %d bytes long",
+                                   MAX_MESSAGE_BYTES);
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_begin(index, AOTICACHE_INDEX_DURABLE, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_end(index, put_row(index, failure, ret_error), ret_error);
+    aoticache_index_leave(index);
+    return status;
+}
+
+static aoticache_status copy_message(aoticache_index *index, sqlite3_stmt *row, char **ret_message,
+                                     aoticache_error *ret_error)
+{
+    const char *message;
+    if (!aoticache_index_read_text(row, 0, &message))
+        return aoticache_index_fail_row(index, "failures", ret_error);
+    char *copy = strdup(message);
+    if (copy == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", index->path);
+    *ret_message = copy;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_index_lookup_failure(aoticache_index *index, const aoticache_digest *key, int64_t now_ns,
+                                                char **ret_message, aoticache_error *ret_error)
+{
+    if (index == NULL || key == NULL || ret_message == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index failure: no index, key or result");
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    sqlite3_stmt *statement = NULL;
+    status = aoticache_index_prepare(index, SQL(LOOKUP_FAILURE), &statement, ret_error);
+    if (status == AOTICACHE_OK) {
+        aoticache_index_bind_digest(statement, 1, key);
+        sqlite3_bind_int64(statement, 2, now_ns);
+        int result = sqlite3_step(statement);
+        if (result == SQLITE_ROW)
+            status = copy_message(index, statement, ret_message, ret_error);
+        else if (result == SQLITE_DONE)
+            status = AOTICACHE_NOT_FOUND;
+        else
+            status = aoticache_index_fail(index, result, "cannot look up a failure", ret_error);
+        sqlite3_reset(statement);
+    }
+    aoticache_index_leave(index);
+    return status;
+}
+
+static aoticache_status forget_rows(aoticache_index *index, const aoticache_digest *key, int64_t before_ns,
+                                    aoticache_error *ret_error)
+{
+    if (key != NULL)
+        return aoticache_index_execute_digest(index, SQL(FORGET_FAILURE), key, NULL, ret_error);
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_prepare(index, SQL(FORGET_FAILURES), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    sqlite3_bind_int64(statement, 1, before_ns);
+    return aoticache_index_execute(index, statement, NULL, ret_error);
+}
+
+aoticache_status aoticache_index_forget_failures(aoticache_index *index, const aoticache_digest *key, int64_t before_ns,
+                                                 aoticache_error *ret_error)
+{
+    if (index == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index failure: no index");
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_begin(index, AOTICACHE_INDEX_DURABLE, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_end(index, forget_rows(index, key, before_ns, ret_error), ret_error);
+    aoticache_index_leave(index);
+    return status;
+}

@@ -1,0 +1,54 @@
+/*
+ * index/lookup: the one query that a cold hit waits for.
+ */
+#include "index/connection.h"
+
+/* The columns of the statement LOOKUP. */
+static bool read_hit(sqlite3_stmt *statement, aoticache_index_hit *ret_hit)
+{
+    return aoticache_index_read_integer(statement, 0, &ret_hit->entry_id) &&
+           aoticache_index_read_blob(statement, 1, ret_hit->artifact.bytes, AOTICACHE_DIGEST_BYTES) &&
+           aoticache_index_read_blob(statement, 2, ret_hit->library.bytes, AOTICACHE_DIGEST_BYTES) &&
+           aoticache_index_read_unsigned(statement, 3, &ret_hit->library_bytes) &&
+           aoticache_index_read_count(statement, 4, &ret_hit->file_count) &&
+           aoticache_index_read_unsigned(statement, 5, &ret_hit->compile_ns) &&
+           aoticache_index_read_blob(statement, 6, ret_hit->requirements, AOTICACHE_INDEX_REQUIREMENT_BYTES);
+}
+
+static aoticache_status step_hits(aoticache_index *index, sqlite3_stmt *statement, aoticache_index_hit *ret_hits,
+                                  size_t capacity, size_t *ret_count, aoticache_error *ret_error)
+{
+    size_t count = 0;
+    int result;
+    while ((result = sqlite3_step(statement)) == SQLITE_ROW) {
+        if (count < capacity && !read_hit(statement, &ret_hits[count]))
+            return aoticache_index_fail_row(index, "entries", ret_error);
+        count++;
+    }
+    if (result != SQLITE_DONE)
+        return aoticache_index_fail(index, result, "cannot look up", ret_error);
+    if (count == 0)
+        return AOTICACHE_NOT_FOUND;
+    *ret_count = count;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_index_lookup(aoticache_index *index, const aoticache_digest *key,
+                                        aoticache_index_hit *ret_hits, size_t capacity, size_t *ret_count,
+                                        aoticache_error *ret_error)
+{
+    if (index == NULL || key == NULL || ret_count == NULL || (ret_hits == NULL && capacity > 0))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index lookup: no index, key or room for the result");
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    sqlite3_stmt *statement = NULL;
+    status = aoticache_index_prepare(index, SQL(LOOKUP), &statement, ret_error);
+    if (status == AOTICACHE_OK) {
+        aoticache_index_bind_digest(statement, 1, key);
+        status = step_hits(index, statement, ret_hits, capacity, ret_count, ret_error);
+        sqlite3_reset(statement);
+    }
+    aoticache_index_leave(index);
+    return status;
+}

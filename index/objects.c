@@ -1,0 +1,146 @@
+/*
+ * index/objects: what artifacts consist of, what entries name, totals, and SQLite's own check of the file.
+ */
+#include "index/connection.h"
+#include "base/cleanup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Room for one more, in powers of two. */
+static bool grow(aoticache_index_object **objects, size_t count)
+{
+    if ((count & (count - 1)) != 0)
+        return true;
+    size_t capacity = count == 0 ? 1 : 2 * count;
+    aoticache_index_object *larger = reallocarray(*objects, capacity, sizeof **objects);
+    if (larger == NULL)
+        return false;
+    *objects = larger;
+    return true;
+}
+
+static aoticache_status read_objects(aoticache_index *index, sqlite3_stmt *statement,
+                                     aoticache_index_object **ret_objects, size_t *ret_count,
+                                     aoticache_error *ret_error)
+{
+    cleanup_free aoticache_index_object *objects = NULL;
+    size_t count = 0;
+    int result;
+    while ((result = sqlite3_step(statement)) == SQLITE_ROW) {
+        if (!grow(&objects, count))
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", index->path);
+        if (!aoticache_index_read_blob(statement, 0, objects[count].digest.bytes, AOTICACHE_DIGEST_BYTES) ||
+            !aoticache_index_read_unsigned(statement, 1, &objects[count].bytes))
+            return aoticache_index_fail_row(index, "objects", ret_error);
+        count++;
+    }
+    if (result != SQLITE_DONE)
+        return aoticache_index_fail(index, result, "cannot read objects", ret_error);
+    if (count == 0)
+        return AOTICACHE_NOT_FOUND;
+    *ret_objects = steal_ptr(&objects);
+    *ret_count = count;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_index_artifact_objects(aoticache_index *index, const aoticache_digest *artifact,
+                                                  aoticache_index_object **ret_objects, size_t *ret_count,
+                                                  aoticache_error *ret_error)
+{
+    if (index == NULL || artifact == NULL || ret_objects == NULL || ret_count == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index artifact: no index, artifact or result");
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    sqlite3_stmt *statement = NULL;
+    status = aoticache_index_prepare(index, SQL(ARTIFACT_OBJECTS), &statement, ret_error);
+    if (status == AOTICACHE_OK) {
+        aoticache_index_bind_digest(statement, 1, artifact);
+        status = read_objects(index, statement, ret_objects, ret_count, ret_error);
+        sqlite3_reset(statement);
+    }
+    aoticache_index_leave(index);
+    return status;
+}
+
+aoticache_status aoticache_index_has_object(aoticache_index *index, const aoticache_digest *digest,
+                                            aoticache_error *ret_error)
+{
+    if (index == NULL || digest == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index object: no index or digest");
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_probe_digest(index, SQL(HAS_OBJECT), digest, ret_error);
+    aoticache_index_leave(index);
+    return status;
+}
+
+/* The columns of the statement TOTALS. */
+static bool read_totals_row(sqlite3_stmt *row, aoticache_index_totals *ret_totals)
+{
+    return aoticache_index_read_unsigned(row, 0, &ret_totals->entries) &&
+           aoticache_index_read_unsigned(row, 1, &ret_totals->artifacts) &&
+           aoticache_index_read_unsigned(row, 2, &ret_totals->objects) &&
+           aoticache_index_read_unsigned(row, 3, &ret_totals->bytes) &&
+           aoticache_index_read_unsigned(row, 4, &ret_totals->failures) &&
+           aoticache_index_read_integer(row, 5, &ret_totals->created_ns);
+}
+
+/* One row of a statement without parameters, which `read` understands. */
+static aoticache_status read_one_row(aoticache_index *index, aoticache_index_statement which,
+                                     aoticache_status (*read)(aoticache_index *index, sqlite3_stmt *row, void *result,
+                                                              aoticache_error *ret_error),
+                                     void *read_result, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    sqlite3_stmt *statement = NULL;
+    status = aoticache_index_prepare(index, which, &statement, ret_error);
+    if (status == AOTICACHE_OK) {
+        int result = sqlite3_step(statement);
+        if (result == SQLITE_ROW)
+            status = read(index, statement, read_result, ret_error);
+        else
+            status = aoticache_index_fail(index, result == SQLITE_DONE ? SQLITE_CORRUPT : result, "cannot read", ret_error);
+        sqlite3_reset(statement);
+    }
+    aoticache_index_leave(index);
+    return status;
+}
+
+static aoticache_status take_totals(aoticache_index *index, sqlite3_stmt *row, void *result, aoticache_error *ret_error)
+{
+    aoticache_index_totals totals;
+    if (!read_totals_row(row, &totals))
+        return aoticache_index_fail_row(index, "meta", ret_error);
+    *(aoticache_index_totals *)result = totals;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_index_read_totals(aoticache_index *index, aoticache_index_totals *ret_totals,
+                                             aoticache_error *ret_error)
+{
+    if (index == NULL || ret_totals == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index totals: no index or result");
+    return read_one_row(index, SQL(TOTALS), take_totals, ret_totals, ret_error);
+}
+
+static aoticache_status take_verdict(aoticache_index *index, sqlite3_stmt *row, void *result, aoticache_error *ret_error)
+{
+    (void)result;
+    const char *verdict = (const char *)sqlite3_column_text(row, 0);
+    if (verdict != NULL && strcmp(verdict, "ok") == 0)
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "index %s: is damaged: %.*s", index->path,
+                               verdict == NULL ? 0 : (int)strcspn(verdict, "\n"), verdict == NULL ? "" : verdict);
+}
+
+aoticache_status aoticache_index_verify(aoticache_index *index, aoticache_error *ret_error)
+{
+    if (index == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index verify: no index");
+    return read_one_row(index, SQL(VERIFY), take_verdict, NULL, ret_error);
+}

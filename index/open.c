@@ -1,0 +1,315 @@
+/*
+ * index/open: from a path to a connection whose tables are known to be ours, and back; the mutex around every use.
+ *
+ * A cold hit pays for what happens here, so an index that exists is opened with two small PRAGMAs and no more: WAL is a
+ * property of the file, statements are prepared when they are used, durability is set before the first write.
+ */
+#include "index/connection.h"
+#include "base/cleanup.h"
+#include "base/seam.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAX_VALUE_BYTES (16 << 20) /* no row of a damaged file makes us allocate more */
+#define MAX_SQL_BYTES (64 << 10)
+
+/* The path with the links in its folder resolved; `path` must name a file. NULL with errno. */
+static char *path_resolve(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    cleanup_free char *folder = slash == NULL ? strdup(".") : strndup(path, (size_t)(slash - path) + 1);
+    if (folder == NULL)
+        return NULL;
+    cleanup_free char *resolved = realpath(folder, NULL);
+    char *joined = NULL;
+    if (resolved == NULL)
+        return NULL;
+    const char *between = resolved[1] == '\0' ? "" : "/"; /* "/" itself */
+    if (asprintf(&joined, "%s%s%s", resolved, between, slash == NULL ? path : slash + 1) < 0)
+        return NULL;
+    return joined;
+}
+
+/*
+ * Private to the user: 0600, whatever the umask leaves of it. SQLite gives the WAL and the journal the same mode. The
+ * entry in the folder becomes durable with the first transaction, whose journal makes SQLite sync the folder.
+ */
+static aoticache_status create_file(aoticache_index *index, aoticache_error *ret_error)
+{
+    int fd = aoticache_seam_openat(AT_FDCWD, index->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    if (fd >= 0)
+        close(fd);
+    else if (errno != EEXIST)
+        return aoticache_error_set_errno(ret_error, errno, "index %s: cannot create", index->path);
+    return AOTICACHE_OK;
+}
+
+/* SQLITE_OK with index->db, or SQLite's result with index->db for its messages, if there is one. */
+static int open_handle(aoticache_index *index, const char *name, int more_flags)
+{
+    int access_flag = index->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
+    int flags = access_flag | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE | more_flags;
+    aoticache_index_disconnect(index);
+    return sqlite3_open_v2(name, &index->db, flags, NULL);
+}
+
+/*
+ * SQLITE_OPEN_NOFOLLOW refuses links anywhere in the path, but a home directory behind a link is common and harmless: what
+ * must not be a link is the file. So the folder is resolved and the open tried again.
+ */
+static int open_resolved(aoticache_index *index)
+{
+    int result = open_handle(index, index->path, 0);
+    if (result != SQLITE_CANTOPEN_SYMLINK)
+        return result;
+    char *resolved = path_resolve(index->path);
+    if (resolved == NULL)
+        return result;
+    free(index->path);
+    index->path = resolved;
+    return open_handle(index, index->path, 0);
+}
+
+static bool is_missing(const aoticache_index *index, int result)
+{
+    return (result & 0xff) == SQLITE_CANTOPEN && index->db != NULL && sqlite3_system_errno(index->db) == ENOENT;
+}
+
+/*
+ * SQLite opens for reading what it cannot open for writing. Where another process made the file between these two, that
+ * looks like a file without write permission, and is not.
+ */
+static bool is_read_only_by_chance(const aoticache_index *index)
+{
+    return !index->read_only && sqlite3_db_readonly(index->db, "main") == 1 &&
+           faccessat(AT_FDCWD, index->path, W_OK, AT_EACCESS) == 0;
+}
+
+/*
+ * Under the registry's lock: closing a descriptor of a file gives up all locks that the process has on that file, so no
+ * other thread may already use the file that create_file closes.
+ */
+static aoticache_status open_or_create(aoticache_index *index, aoticache_error *ret_error)
+{
+    int result = open_resolved(index);
+    if (is_missing(index, result)) {
+        if (index->read_only)
+            return AOTICACHE_NOT_FOUND;
+        aoticache_status status = create_file(index, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        result = open_resolved(index);
+    }
+    if (result == SQLITE_OK && is_read_only_by_chance(index))
+        result = open_resolved(index);
+    return result == SQLITE_OK ? AOTICACHE_OK : aoticache_index_fail(index, result, "cannot open", ret_error);
+}
+
+/* The file may be damaged or made by somebody else: what SQLite offers against that, none of which needs a statement. */
+static void configure(aoticache_index *index)
+{
+    sqlite3_int64 no_mmap = 0; /* a mapped file that shrinks is SIGBUS */
+    uint32_t timeout_ms = index->lock_timeout_ms > INT_MAX ? INT_MAX : index->lock_timeout_ms;
+    sqlite3_busy_timeout(index->db, (int)timeout_ms);
+    sqlite3_db_config(index->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(index->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    sqlite3_db_config(index->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+    sqlite3_db_config(index->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
+    sqlite3_limit(index->db, SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES);
+    sqlite3_limit(index->db, SQLITE_LIMIT_SQL_LENGTH, MAX_SQL_BYTES);
+    sqlite3_limit(index->db, SQLITE_LIMIT_ATTACHED, 0);
+    sqlite3_file_control(index->db, "main", SQLITE_FCNTL_MMAP_SIZE, &no_mmap);
+}
+
+/* "file:" URI of the path: every byte that could mean something in a URI is written as %XX. NULL: no memory. */
+static char *uri_of(const char *path, const char *query)
+{
+    size_t size = 7 + 3 * strlen(path) + strlen(query) + 1;
+    char *uri = malloc(size);
+    if (uri == NULL)
+        return NULL;
+    char *next = stpcpy(uri, "file://");
+    for (const char *from = path; *from != '\0'; from++)
+        next += sprintf(next, strchr("?#%", *from) != NULL ? "%%%02X" : "%c", (unsigned char)*from);
+    strcpy(next, query);
+    return uri;
+}
+
+/* Whether the index has changes that are only in its WAL. */
+static bool has_wal(const aoticache_index *index)
+{
+    cleanup_free char *wal = NULL;
+    struct stat file;
+    if (asprintf(&wal, "%s-wal", index->path) < 0) {
+        wal = NULL;
+        return true;
+    }
+    return lstat(wal, &file) == 0 ? file.st_size > 0 : errno != ENOENT;
+}
+
+static bool folder_is_writable(const aoticache_index *index)
+{
+    cleanup_free char *folder = strdup(index->path);
+    char *slash = folder == NULL ? NULL : strrchr(folder, '/');
+    if (slash == NULL)
+        return true;
+    slash[slash == folder] = '\0';
+    return faccessat(AT_FDCWD, folder, W_OK, AT_EACCESS) == 0;
+}
+
+/*
+ * An index in a folder that we cannot write to: reading a WAL index needs its -shm file, which cannot be made there. As
+ * nothing is left in the WAL and nobody of our rights can change the file, it is read as it is ("immutable"): without
+ * locks, and without noticing what a mightier user changes while it is open.
+ */
+static aoticache_status open_immutable(aoticache_index *index, aoticache_error *ret_error)
+{
+    if (has_wal(index))
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                                   "index %s: its -wal file holds changes and the folder cannot be written to: open it"
+                                   " once as a user who may write there",
+                                   index->path);
+    cleanup_free char *uri = uri_of(index->path, "?immutable=1");
+    if (uri == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", index->path);
+    aoticache_index_registry_lock();
+    int result = open_handle(index, uri, SQLITE_OPEN_URI);
+    aoticache_index_registry_unlock();
+    if (result != SQLITE_OK)
+        return aoticache_index_fail(index, result, "cannot open", ret_error);
+    configure(index);
+    return aoticache_index_schema_check(index, ret_error);
+}
+
+static aoticache_status connect_here(aoticache_index *index, aoticache_error *ret_error)
+{
+    aoticache_index_registry_lock();
+    aoticache_status status = open_or_create(index, ret_error);
+    aoticache_index_registry_unlock();
+    if (status != AOTICACHE_OK)
+        return status;
+    configure(index);
+    aoticache_index_journal_prepare(index);
+    status = aoticache_index_schema_check(index, ret_error);
+    int primary = sqlite3_errcode(index->db) & 0xff;
+    bool cannot_share = primary == SQLITE_CANTOPEN || primary == SQLITE_READONLY;
+    if (status != AOTICACHE_OK && cannot_share && !folder_is_writable(index))
+        status = open_immutable(index, ret_error);
+    return status;
+}
+
+aoticache_status aoticache_index_connect(aoticache_index *index, aoticache_error *ret_error)
+{
+    aoticache_status status = connect_here(index, ret_error);
+    if (status != AOTICACHE_OK)
+        aoticache_index_disconnect(index);
+    return status;
+}
+
+void aoticache_index_disconnect(aoticache_index *index)
+{
+    for (size_t i = 0; i < AOTICACHE_INDEX_STATEMENT_COUNT; i++) {
+        sqlite3_finalize(index->statements[i]);
+        index->statements[i] = NULL;
+    }
+    sqlite3_close(index->db);
+    index->db = NULL;
+    index->durability = AOTICACHE_INDEX_DURABILITY_UNSET;
+}
+
+aoticache_status aoticache_index_enter(aoticache_index *index, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_fork_enter(index->path, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    pthread_mutex_lock(&index->lock);
+    if (__builtin_expect(index->db != NULL, 1))
+        return AOTICACHE_OK;
+    status = aoticache_index_connect(index, ret_error);
+    if (status == AOTICACHE_NOT_FOUND)
+        status = aoticache_error_set(ret_error, AOTICACHE_IO, "index %s: is gone", index->path);
+    if (status != AOTICACHE_OK)
+        aoticache_index_leave(index);
+    return status;
+}
+
+void aoticache_index_leave(aoticache_index *index)
+{
+    pthread_mutex_unlock(&index->lock);
+    aoticache_index_fork_leave();
+}
+
+static void index_free(aoticache_index *index)
+{
+    pthread_mutex_destroy(&index->lock);
+    free(index->path);
+    free(index);
+}
+
+static aoticache_index *index_create(const aoticache_index_options *options)
+{
+    aoticache_index *index = calloc(1, sizeof *index);
+    if (index == NULL)
+        return NULL;
+    pthread_mutex_init(&index->lock, NULL);
+    index->read_only = options->read_only;
+    index->lock_timeout_ms = options->lock_timeout_ms;
+    index->logger = options->logger;
+    /* Absolute, so that the same file is meant after a fork and a change of the working directory. */
+    index->path = options->path[0] == '/' ? NULL : path_resolve(options->path);
+    if (index->path == NULL && asprintf(&index->path, "%s%s", options->path[0] == '/' ? "" : "./", options->path) < 0)
+        index->path = NULL;
+    if (index->path != NULL)
+        return index;
+    index_free(index);
+    return NULL;
+}
+
+aoticache_status aoticache_index_open(const aoticache_index_options *options, aoticache_index **ret_index,
+                                      aoticache_error *ret_error)
+{
+    if (options == NULL || ret_index == NULL || options->path == NULL || options->path[0] == '\0')
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index: no path given");
+    aoticache_status status = aoticache_index_fork_enter(options->path, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index *index = index_create(options);
+    if (index == NULL)
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", options->path);
+    else
+        status = aoticache_index_connect(index, ret_error);
+    if (status == AOTICACHE_OK) {
+        aoticache_index_register(index);
+        *ret_index = index;
+    } else if (index != NULL) {
+        index_free(index);
+    }
+    aoticache_index_fork_leave();
+    return status;
+}
+
+void aoticache_index_close(aoticache_index *index)
+{
+    if (index == NULL)
+        return;
+    int saved = errno;
+    bool usable = aoticache_index_fork_enter(index->path, NULL) == AOTICACHE_OK;
+    aoticache_index_unregister(index);
+    if (usable) {
+        aoticache_index_disconnect(index);
+        aoticache_index_fork_leave();
+    }
+    index_free(index);
+    errno = saved;
+}
+
+const char *aoticache_index_sqlite_version(void)
+{
+    return sqlite3_libversion();
+}

@@ -1,0 +1,161 @@
+/*
+ * index/put: an entry becomes visible, with its artifact and objects, in one durable transaction.
+ */
+#include "index/removal.h"
+
+#include <string.h>
+
+#define MAX_TEXT_BYTES (1 << 20)
+
+static bool text_fits(const char *text)
+{
+    return text != NULL && strnlen(text, MAX_TEXT_BYTES + 1) <= MAX_TEXT_BYTES;
+}
+
+/* NULL where the library is not among the objects. */
+static const aoticache_index_object *find_library(const aoticache_index_entry *entry)
+{
+    for (size_t i = 0; i < entry->object_count; i++)
+        if (aoticache_digest_equal(&entry->objects[i].digest, &entry->library))
+            return &entry->objects[i];
+    return NULL;
+}
+
+static aoticache_status check(const aoticache_index_entry *entry, aoticache_error *ret_error)
+{
+    if (entry->objects == NULL || entry->object_count == 0 || entry->object_count > INT32_MAX)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: an entry needs at least one object, not %zu",
+                                   entry->object_count);
+    if (find_library(entry) == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: the library is not among the %zu objects",
+                                   entry->object_count);
+    if (!text_fits(entry->op) || !text_fits(entry->device) || !text_fits(entry->description) ||
+        !text_fits(entry->producer) || (entry->guard != NULL && !text_fits(entry->guard)))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: a text is missing or over %d bytes long",
+                                   MAX_TEXT_BYTES);
+    for (size_t i = 0; i < entry->object_count; i++)
+        if (entry->objects[i].bytes > INT64_MAX)
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: object %zu of %zu has %llu bytes", i,
+                                       entry->object_count, (unsigned long long)entry->objects[i].bytes);
+    return AOTICACHE_OK;
+}
+
+static const char *guard_of(const aoticache_index_entry *entry)
+{
+    return entry->guard == NULL ? "" : entry->guard;
+}
+
+static int rank_of(const aoticache_index_entry *entry)
+{
+    int bits = 0;
+    for (size_t i = 0; i < sizeof entry->requirements; i++)
+        bits += __builtin_popcount(entry->requirements[i]);
+    return bits;
+}
+
+static aoticache_status remove_same(aoticache_index *index, const aoticache_index_entry *entry,
+                                    aoticache_error *ret_error)
+{
+    sqlite3_stmt *find = NULL;
+    aoticache_status status = aoticache_index_prepare(index, SQL(FIND_SAME), &find, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(find, 1, &entry->key);
+    sqlite3_bind_blob(find, 2, entry->requirements, sizeof entry->requirements, SQLITE_STATIC);
+    aoticache_index_bind_text(find, 3, guard_of(entry));
+    return aoticache_index_remove_found(index, find, NULL, ret_error);
+}
+
+static aoticache_status insert_details(aoticache_index *index, const aoticache_index_entry *entry,
+                                       aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_prepare(index, SQL(INSERT_DETAILS), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(statement, 1, &entry->key);
+    aoticache_index_bind_text(statement, 2, guard_of(entry));
+    aoticache_index_bind_text(statement, 3, entry->op);
+    aoticache_index_bind_text(statement, 4, entry->device);
+    aoticache_index_bind_text(statement, 5, entry->description);
+    aoticache_index_bind_text(statement, 6, entry->producer);
+    sqlite3_bind_int64(statement, 7, entry->created_ns);
+    return aoticache_index_execute(index, statement, NULL, ret_error);
+}
+
+static aoticache_status insert_entry(aoticache_index *index, const aoticache_index_entry *entry,
+                                     aoticache_error *ret_error)
+{
+    int64_t id = sqlite3_last_insert_rowid(index->db);
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_prepare(index, SQL(INSERT_ENTRY), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(statement, 1, &entry->key);
+    sqlite3_bind_int(statement, 2, rank_of(entry));
+    sqlite3_bind_int64(statement, 3, entry->created_ns);
+    sqlite3_bind_int64(statement, 4, id);
+    aoticache_index_bind_digest(statement, 5, &entry->artifact);
+    aoticache_index_bind_digest(statement, 6, &entry->library);
+    aoticache_index_bind_unsigned(statement, 7, find_library(entry)->bytes);
+    sqlite3_bind_int64(statement, 8, entry->file_count);
+    aoticache_index_bind_unsigned(statement, 9, entry->compile_ns);
+    sqlite3_bind_blob(statement, 10, entry->requirements, sizeof entry->requirements, SQLITE_STATIC);
+    return aoticache_index_execute(index, statement, NULL, ret_error);
+}
+
+static aoticache_status insert_object(aoticache_index *index, const aoticache_index_entry *entry, size_t position,
+                                      aoticache_error *ret_error)
+{
+    const aoticache_index_object *object = &entry->objects[position];
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_prepare(index, SQL(INSERT_OBJECT), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(statement, 1, &object->digest);
+    aoticache_index_bind_unsigned(statement, 2, object->bytes);
+    status = aoticache_index_execute(index, statement, NULL, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_prepare(index, SQL(INSERT_ARTIFACT_OBJECT), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(statement, 1, &entry->artifact);
+    sqlite3_bind_int64(statement, 2, (sqlite3_int64)position);
+    aoticache_index_bind_digest(statement, 3, &object->digest);
+    return aoticache_index_execute(index, statement, NULL, ret_error);
+}
+
+/* Inside a transaction. */
+static aoticache_status put_rows(aoticache_index *index, const aoticache_index_entry *entry,
+                                 aoticache_error *ret_error)
+{
+    aoticache_status status = remove_same(index, entry, ret_error);
+    if (status == AOTICACHE_OK)
+        status = insert_details(index, entry, ret_error);
+    if (status == AOTICACHE_OK)
+        status = insert_entry(index, entry, ret_error);
+    if (status == AOTICACHE_OK) /* another entry may have recorded it, perhaps with fewer objects */
+        status = aoticache_index_drop_artifact(index, &entry->artifact, ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < entry->object_count; i++)
+        status = insert_object(index, entry, i, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_execute_digest(index, SQL(FORGET_FAILURE), &entry->key, NULL, ret_error);
+    return status;
+}
+
+aoticache_status aoticache_index_put(aoticache_index *index, const aoticache_index_entry *entry,
+                                     aoticache_error *ret_error)
+{
+    if (index == NULL || entry == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: no index or no entry");
+    aoticache_status status = check(entry, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_begin(index, AOTICACHE_INDEX_DURABLE, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_end(index, put_rows(index, entry, ret_error), ret_error);
+    aoticache_index_leave(index);
+    return status;
+}

@@ -1,0 +1,221 @@
+/*
+ * loader/describe: which functions a library needs and offers, read from its tables. The public description adds what
+ * the shim lacks, by the shim's own tables: nothing is loaded to describe something.
+ */
+#include "loader/describe.h"
+
+#include "base/cleanup.h"
+#include "base/home.h"
+#include "loader/loader.h"
+#include "loader/torch.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+
+/* The first character decides nearly always, without a call: this runs for every symbol of a library. */
+static inline bool starts_with(const char *text, const char *prefix)
+{
+    return text[0] == prefix[0] && strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* "libx.so" itself or with a version behind it, as "libx.so.2.6". */
+static bool is_library(const char *name, const char *library)
+{
+    size_t length = strlen(library);
+    return strncmp(name, library, length) == 0 && (name[length] == '\0' || name[length] == '.');
+}
+
+aoticache_needed_kind aoticache_needed_classify(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    const char *base = slash != NULL ? slash + 1 : name;
+    if (is_library(base, "libtorch_cpu.so"))
+        return AOTICACHE_NEEDED_TORCH_CPU;
+    if (starts_with(base, "libtorch_cuda") || is_library(base, "libc10_cuda.so"))
+        return AOTICACHE_NEEDED_TORCH_CUDA;
+    if (is_library(base, "libtorch.so") || is_library(base, "libc10.so"))
+        return AOTICACHE_NEEDED_TORCH;
+    return AOTICACHE_NEEDED_SYSTEM;
+}
+
+/* PyTorch's C functions, and C++ names in its namespaces, which old libraries call (_ZN2at..., _ZTIN3c10...). */
+static bool is_torch_symbol(const char *name)
+{
+    if (starts_with(name, "aoti_torch_") || starts_with(name, "torch_"))
+        return true;
+    if (!starts_with(name, "_Z"))
+        return false;
+    name += 2;
+    name += strspn(name, "TVISNKR");
+    return starts_with(name, "2at") || starts_with(name, "3c10") || starts_with(name, "5torch");
+}
+
+static bool add_symbol(const aoticache_elf *elf, const Elf64_Sym *symbol, aoticache_library_names *names)
+{
+    const char *name = aoticache_elf_string(elf, symbol->st_name);
+    unsigned bind = ELF64_ST_BIND(symbol->st_info);
+    if (symbol->st_shndx != SHN_UNDEF)
+        return bind == STB_LOCAL || !starts_with(name, "AOTInductor") ||
+               aoticache_name_list_add(&names->exports, name);
+    if (bind != STB_GLOBAL) /* a weak one may stay without a definition */
+        return true;
+    names->finds_itself |= starts_with(name, "dladdr") || starts_with(name, "dl_iterate_phdr") ||
+                           starts_with(name, "dlinfo");
+    if (!is_torch_symbol(name))
+        return true;
+    names->proxy_executor |= starts_with(name, "aoti_torch_proxy_executor_");
+    names->cuda |= starts_with(name, "aoti_torch_cuda_");
+    return aoticache_name_list_add(&names->symbols, name);
+}
+
+static bool add_all(const aoticache_elf *elf, aoticache_library_names *names)
+{
+    for (size_t i = 0; i < elf->dynamic_count; i++) {
+        if (elf->dynamic[i].d_tag != DT_NEEDED)
+            continue;
+        const char *name = aoticache_elf_string(elf, elf->dynamic[i].d_un.d_val);
+        names->cuda |= aoticache_needed_classify(name) == AOTICACHE_NEEDED_TORCH_CUDA;
+        if (!aoticache_name_list_add(&names->needed, name))
+            return false;
+    }
+    for (size_t i = 1; i < elf->symbol_count; i++)
+        if (!add_symbol(elf, &elf->symbols[i], names))
+            return false;
+    return true;
+}
+
+aoticache_status aoticache_library_names_read(const aoticache_elf *elf, aoticache_library_names *ret_names,
+                                              aoticache_error *ret_error)
+{
+    aoticache_library_names names = {0};
+    if (!add_all(elf, &names)) {
+        aoticache_library_names_free(&names);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu symbol names",
+                                   elf->symbol_count);
+    }
+    aoticache_name_list_sort(&names.symbols);
+    aoticache_name_list_sort(&names.exports);
+    *ret_names = names;
+    return AOTICACHE_OK;
+}
+
+void aoticache_library_names_free(aoticache_library_names *names)
+{
+    aoticache_name_list_free(&names->needed);
+    aoticache_name_list_free(&names->symbols);
+    aoticache_name_list_free(&names->exports);
+}
+
+/* ---- the public description ---- */
+
+typedef struct description_storage {
+    aoticache_library_description description; /* first: the caller's pointer is also ours */
+    aoticache_elf elf;                         /* its string table has all the names */
+    aoticache_library_names names;
+    aoticache_name_list missing;
+    char machine[AOTICACHE_ELF_MACHINE_BYTES];
+} description_storage;
+
+/* The names that a shared library defines, sorted. */
+static aoticache_status defined_names(const aoticache_elf *elf, aoticache_name_list *list, aoticache_error *ret_error)
+{
+    for (size_t i = 1; i < elf->symbol_count; i++)
+        if (elf->symbols[i].st_shndx != SHN_UNDEF &&
+            !aoticache_name_list_add(list, aoticache_elf_string(elf, elf->symbols[i].st_name)))
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu symbol names",
+                                       elf->symbol_count);
+    aoticache_name_list_sort(list);
+    return AOTICACHE_OK;
+}
+
+/* Both lists are sorted, so one pass over each is enough. */
+static aoticache_status keep_missing(description_storage *storage, const aoticache_name_list *defined,
+                                     aoticache_error *ret_error)
+{
+    const aoticache_name_list *wanted = &storage->names.symbols;
+    size_t at = 0;
+    for (size_t i = 0; i < wanted->count; i++) {
+        while (at < defined->count && strcmp(defined->names[at], wanted->names[i]) < 0)
+            at++;
+        if (at < defined->count && strcmp(defined->names[at], wanted->names[i]) == 0)
+            continue;
+        if (!aoticache_name_list_add(&storage->missing, wanted->names[i]))
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu symbol names",
+                                       wanted->count);
+    }
+    return AOTICACHE_OK;
+}
+
+/* A shim that is not there, or is none, has no functions: then everything is missing. */
+static aoticache_status find_missing(description_storage *storage, aoticache_error *ret_error)
+{
+    aoticache_name_list defined = {0};
+    aoticache_elf shim = {.fd = -1};
+    char path[PATH_MAX];
+    cleanup_fd int fd = -1;
+    aoticache_status status = AOTICACHE_OK;
+    if (aoticache_home_find(AOTICACHE_TORCH_SHIM_FILE, path, NULL) == AOTICACHE_OK)
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && aoticache_elf_open(fd, &shim, NULL) == AOTICACHE_OK)
+        status = defined_names(&shim, &defined, ret_error);
+    if (status == AOTICACHE_OK)
+        status = keep_missing(storage, &defined, ret_error);
+    aoticache_name_list_free(&defined);
+    aoticache_elf_close(&shim);
+    return status;
+}
+
+static void fill_description(description_storage *storage)
+{
+    aoticache_elf_machine_format(storage->elf.machine, storage->elf.elf_class, storage->elf.byte_order,
+                                 storage->machine);
+    storage->description = (aoticache_library_description){
+        .needed_count = storage->names.needed.count,
+        .needed = storage->names.needed.names,
+        .symbol_count = storage->names.symbols.count,
+        .symbols = storage->names.symbols.names,
+        .missing_count = storage->missing.count,
+        .missing = storage->missing.names,
+        .export_count = storage->names.exports.count,
+        .exports = storage->names.exports.names,
+        .proxy_executor = storage->names.proxy_executor,
+        .cuda = storage->names.cuda,
+        .machine = storage->machine,
+    };
+}
+
+aoticache_status aoticache_library_describe(int fd, aoticache_library_description **ret_description,
+                                            aoticache_error *ret_error)
+{
+    if (ret_description == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no place for the description");
+    description_storage *storage = calloc(1, sizeof *storage);
+    if (storage == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a description");
+    aoticache_status status = aoticache_elf_open(fd, &storage->elf, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_library_names_read(&storage->elf, &storage->names, ret_error);
+    if (status == AOTICACHE_OK)
+        status = find_missing(storage, ret_error);
+    if (status != AOTICACHE_OK) {
+        aoticache_library_description_free(&storage->description);
+        return status;
+    }
+    fill_description(storage);
+    *ret_description = &storage->description;
+    return AOTICACHE_OK;
+}
+
+void aoticache_library_description_free(aoticache_library_description *description)
+{
+    if (description == NULL)
+        return;
+    int saved = errno;
+    description_storage *storage = (description_storage *)description;
+    aoticache_name_list_free(&storage->missing);
+    aoticache_library_names_free(&storage->names);
+    aoticache_elf_close(&storage->elf);
+    free(storage);
+    errno = saved;
+}

@@ -1,0 +1,19 @@
+/*
+ * loader/dlopen_fd: loading exactly the file that a descriptor is open on.
+ *
+ * Private.
+ */
+#ifndef AOTICACHE_LOADER_DLOPEN_FD_H
+#define AOTICACHE_LOADER_DLOPEN_FD_H
+
+#include "base/base.h"
+
+/*
+ * dlopen (RTLD_NOW, RTLD_LOCAL) of the file behind `fd`, which is borrowed. The same file (device and inode) loaded twice
+ * is one library to glibc, with a higher count.
+ *
+ * Returns: OK, LOAD_FAILED (the dynamic linker's message).
+ */
+aoticache_status aoticache_dlopen_fd(int fd, void **ret_handle, aoticache_error *ret_error);
+
+#endif

@@ -1,0 +1,349 @@
+/*
+ * loader/elf: see elf.h. The dynamic linker finds everything by addresses (program headers, then the dynamic section),
+ * never by section headers; so does this reader, so that both see the same tables.
+ */
+#include "loader/elf.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* The linkers write about a dozen; a file that claims thousands is damaged. */
+#define MAX_PROGRAM_HEADERS 1024
+
+static aoticache_status truncated(const aoticache_elf *elf, const char *what, uint64_t offset, uint64_t size,
+                                  aoticache_error *ret_error)
+{
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                               "not a whole shared library: %s is %llu bytes at offset %llu, the file has %llu bytes",
+                               what, (unsigned long long)size, (unsigned long long)offset,
+                               (unsigned long long)elf->file_size);
+}
+
+static aoticache_status read_at(const aoticache_elf *elf, const char *what, uint64_t offset, uint64_t size, void *buffer,
+                                aoticache_error *ret_error)
+{
+    if (offset > elf->file_size || size > elf->file_size - offset)
+        return truncated(elf, what, offset, size, ret_error);
+    uint8_t *next = buffer;
+    while (size > 0) {
+        ssize_t got = pread(elf->fd, next, size, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return aoticache_error_set_errno(ret_error, errno, "reading %s", what);
+        if (got == 0)
+            return truncated(elf, what, offset, size, ret_error);
+        next += got;
+        offset += (uint64_t)got;
+        size -= (uint64_t)got;
+    }
+    return AOTICACHE_OK;
+}
+
+/* The file's bytes from an address to the end of its segment; false where no segment has it. */
+static bool segment_from(const aoticache_elf *elf, uint64_t address, uint64_t *ret_offset, uint64_t *ret_size)
+{
+    for (size_t i = 0; i < elf->program_count; i++) {
+        const Elf64_Phdr *program = &elf->programs[i];
+        if (program->p_type != PT_LOAD || address < program->p_vaddr ||
+            address - program->p_vaddr >= program->p_filesz)
+            continue;
+        uint64_t inside = address - program->p_vaddr;
+        if (program->p_offset > elf->file_size || inside > elf->file_size - program->p_offset)
+            return false;
+        uint64_t size = program->p_filesz - inside;
+        uint64_t left = elf->file_size - program->p_offset - inside;
+        *ret_offset = program->p_offset + inside;
+        *ret_size = size < left ? size : left;
+        return true;
+    }
+    return false;
+}
+
+bool aoticache_elf_address_of(const aoticache_elf *elf, uint64_t offset, uint64_t size, uint64_t *ret_address)
+{
+    for (size_t i = 0; i < elf->program_count; i++) {
+        const Elf64_Phdr *program = &elf->programs[i];
+        if (program->p_type != PT_LOAD || offset < program->p_offset)
+            continue;
+        uint64_t inside = offset - program->p_offset;
+        if (inside <= program->p_filesz && size <= program->p_filesz - inside) {
+            *ret_address = program->p_vaddr + inside;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A table at an address, in memory of its own with one zero byte behind it. */
+static aoticache_status read_table(const aoticache_elf *elf, const char *what, uint64_t address, uint64_t size,
+                                   void **ret_table, uint64_t *ret_offset, aoticache_error *ret_error)
+{
+    uint64_t offset = 0, available = 0;
+    if (!segment_from(elf, address, &offset, &available) || size > available)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "not a whole shared library: %s (%llu bytes at address 0x%llx) is outside the "
+                                   "%llu bytes of the file's segments",
+                                   what, (unsigned long long)size, (unsigned long long)address,
+                                   (unsigned long long)elf->file_size);
+    cleanup_free uint8_t *table = malloc(size + 1);
+    if (table == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %s: %llu bytes", what,
+                                   (unsigned long long)size);
+    aoticache_status status = read_at(elf, what, offset, size, table, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    table[size] = 0;
+    *ret_table = steal_ptr(&table);
+    if (ret_offset != NULL)
+        *ret_offset = offset;
+    return AOTICACHE_OK;
+}
+
+static uint16_t swapped_16(uint16_t value)
+{
+    return (uint16_t)((value >> 8) | (value << 8));
+}
+
+static aoticache_status read_file_header(aoticache_elf *elf, Elf64_Ehdr *ret_header, aoticache_error *ret_error)
+{
+    /* What the 32-bit header has too: identification, type, machine. */
+    size_t size = elf->file_size < sizeof *ret_header ? offsetof(Elf64_Ehdr, e_version) : sizeof *ret_header;
+    aoticache_status status = read_at(elf, "the ELF header", 0, size, ret_header, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    const uint8_t *ident = ret_header->e_ident;
+    if (memcmp(ident, ELFMAG, SELFMAG) != 0)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "not a shared library: it begins with %02x %02x %02x %02x, ELF files with "
+                                   "7f 45 4c 46",
+                                   ident[0], ident[1], ident[2], ident[3]);
+    elf->elf_class = ident[EI_CLASS];
+    elf->byte_order = ident[EI_DATA];
+    bool swapped = elf->byte_order != aoticache_elf_host_byte_order();
+    elf->machine = swapped ? swapped_16(ret_header->e_machine) : ret_header->e_machine;
+    uint16_t type = swapped ? swapped_16(ret_header->e_type) : ret_header->e_type;
+    if (type != ET_DYN)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "not a shared library: ELF type %u, not %u", type,
+                                   ET_DYN);
+    elf->native = !swapped && elf->elf_class == ELFCLASS64;
+    if (elf->native && size < sizeof *ret_header)
+        return truncated(elf, "the ELF header", 0, sizeof *ret_header, ret_error);
+    return AOTICACHE_OK;
+}
+
+static aoticache_status read_program_headers(aoticache_elf *elf, const Elf64_Ehdr *header, aoticache_error *ret_error)
+{
+    if (header->e_phentsize != sizeof(Elf64_Phdr) || header->e_phnum == 0 || header->e_phnum > MAX_PROGRAM_HEADERS)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "not a shared library: %u program headers of %u bytes", header->e_phnum,
+                                   header->e_phentsize);
+    elf->programs_offset = header->e_phoff;
+    elf->program_count = header->e_phnum;
+    elf->programs = calloc(elf->program_count, sizeof *elf->programs);
+    if (elf->programs == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %u program headers",
+                                   header->e_phnum);
+    return read_at(elf, "the program headers", elf->programs_offset, elf->program_count * sizeof *elf->programs,
+                   elf->programs, ret_error);
+}
+
+static aoticache_status read_dynamic(aoticache_elf *elf, aoticache_error *ret_error)
+{
+    const Elf64_Phdr *found = NULL;
+    for (size_t i = 0; i < elf->program_count; i++)
+        if (elf->programs[i].p_type == PT_DYNAMIC)
+            found = &elf->programs[i];
+    if (found == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "not a shared library: it has no dynamic section");
+    elf->dynamic_slots = found->p_filesz / sizeof(Elf64_Dyn);
+    aoticache_status status = read_table(elf, "the dynamic section", found->p_vaddr,
+                                         elf->dynamic_slots * sizeof(Elf64_Dyn), (void **)&elf->dynamic,
+                                         &elf->dynamic_offset, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    while (elf->dynamic_count < elf->dynamic_slots && elf->dynamic[elf->dynamic_count].d_tag != DT_NULL)
+        elf->dynamic_count++;
+    if (elf->dynamic_count == elf->dynamic_slots)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "not a whole shared library: none of the %zu entries of its dynamic section ends it",
+                                   elf->dynamic_slots);
+    return AOTICACHE_OK;
+}
+
+/* The value of the last entry with this tag, as the dynamic linker takes it; `otherwise` where there is none. */
+static uint64_t dynamic_value(const aoticache_elf *elf, int64_t tag, uint64_t otherwise)
+{
+    uint64_t value = otherwise;
+    for (size_t i = 0; i < elf->dynamic_count; i++)
+        if (elf->dynamic[i].d_tag == tag)
+            value = elf->dynamic[i].d_un.d_val;
+    return value;
+}
+
+/* The number behind the last symbol of a chain: its word has the lowest bit set. */
+static aoticache_status end_of_chain(const aoticache_elf *elf, uint64_t offset, uint64_t available, uint64_t symbol,
+                                     uint64_t *ret_end, aoticache_error *ret_error)
+{
+    uint32_t words[64];
+    while (available >= sizeof words[0]) {
+        uint64_t size = available < sizeof words ? available & ~(uint64_t)3 : sizeof words;
+        aoticache_status status = read_at(elf, "the symbol hash table", offset, size, words, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        for (size_t i = 0; i < size / sizeof words[0]; i++, symbol++)
+            if (words[i] & 1) {
+                *ret_end = symbol + 1;
+                return AOTICACHE_OK;
+            }
+        offset += size;
+        available -= size;
+    }
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                               "not a whole shared library: the symbol hash table has no end");
+}
+
+static aoticache_status highest_bucket(const aoticache_elf *elf, uint64_t offset, uint32_t count, uint32_t *ret_highest,
+                                       aoticache_error *ret_error)
+{
+    uint32_t words[256];
+    uint32_t highest = 0;
+    for (uint32_t done = 0; done < count;) {
+        uint32_t some = count - done < 256 ? count - done : 256;
+        aoticache_status status =
+            read_at(elf, "the symbol hash table", offset + (uint64_t)done * 4, (uint64_t)some * 4, words, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        for (uint32_t i = 0; i < some; i++)
+            highest = words[i] > highest ? words[i] : highest;
+        done += some;
+    }
+    *ret_highest = highest;
+    return AOTICACHE_OK;
+}
+
+/* Symbols are hashed in the order of the table, so the chain of the highest bucket ends with the last one. */
+static aoticache_status count_by_gnu_hash(const aoticache_elf *elf, uint64_t address, uint64_t *ret_count,
+                                          aoticache_error *ret_error)
+{
+    uint64_t offset = 0, available = 0;
+    uint32_t head[4]; /* buckets, first hashed symbol, words of the filter, its shift */
+    uint32_t highest = 0;
+    if (!segment_from(elf, address, &offset, &available) || available < sizeof head)
+        return truncated(elf, "the symbol hash table", offset, sizeof head, ret_error);
+    aoticache_status status = read_at(elf, "the symbol hash table", offset, sizeof head, head, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    uint64_t buckets = sizeof head + (uint64_t)head[2] * 8;
+    uint64_t chains = buckets + (uint64_t)head[0] * 4;
+    if (chains > available)
+        return truncated(elf, "the symbol hash table", offset, chains, ret_error);
+    status = highest_bucket(elf, offset + buckets, head[0], &highest, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    *ret_count = head[1];
+    if (highest < head[1]) /* nothing is hashed, so nothing is exported */
+        return AOTICACHE_OK;
+    uint64_t chain = chains + (uint64_t)(highest - head[1]) * 4;
+    if (chain > available)
+        return truncated(elf, "the symbol hash table", offset, chain, ret_error);
+    return end_of_chain(elf, offset + chain, available - chain, highest, ret_count, ret_error);
+}
+
+static aoticache_status count_symbols(const aoticache_elf *elf, uint64_t symbols_address, uint64_t *ret_count,
+                                      aoticache_error *ret_error)
+{
+    uint64_t hash = dynamic_value(elf, DT_HASH, 0);
+    uint64_t gnu_hash = dynamic_value(elf, DT_GNU_HASH, 0);
+    uint64_t count = 0;
+    if (hash != 0) {
+        uint64_t offset = 0, available = 0;
+        uint32_t head[2] = {0, 0}; /* buckets, symbols */
+        if (!segment_from(elf, hash, &offset, &available) || available < sizeof head)
+            return truncated(elf, "the symbol hash table", offset, sizeof head, ret_error);
+        aoticache_status status = read_at(elf, "the symbol hash table", offset, sizeof head, head, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        count = head[1];
+    } else if (gnu_hash != 0) {
+        aoticache_status status = count_by_gnu_hash(elf, gnu_hash, &count, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+    }
+    /* A library that exports nothing has an empty hash table; linkers put the strings right behind the symbols. */
+    if (count <= 1 && elf->strings_address > symbols_address)
+        count = (elf->strings_address - symbols_address) / sizeof(Elf64_Sym);
+    *ret_count = count;
+    return AOTICACHE_OK;
+}
+
+static aoticache_status read_symbols(aoticache_elf *elf, aoticache_error *ret_error)
+{
+    elf->strings_address = dynamic_value(elf, DT_STRTAB, 0);
+    uint64_t strings_size = dynamic_value(elf, DT_STRSZ, 0);
+    aoticache_status status = read_table(elf, "the string table", elf->strings_address, strings_size,
+                                         (void **)&elf->strings, NULL, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    elf->strings_size = (size_t)strings_size;
+    uint64_t symbols_address = dynamic_value(elf, DT_SYMTAB, 0);
+    uint64_t count = 0;
+    status = count_symbols(elf, symbols_address, &count, ret_error);
+    if (status != AOTICACHE_OK || count == 0)
+        return status;
+    if (count > elf->file_size / sizeof(Elf64_Sym))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "not a whole shared library: %llu symbols, the file has %llu bytes",
+                                   (unsigned long long)count, (unsigned long long)elf->file_size);
+    status = read_table(elf, "the symbol table", symbols_address, count * sizeof(Elf64_Sym), (void **)&elf->symbols,
+                        NULL, ret_error);
+    if (status == AOTICACHE_OK)
+        elf->symbol_count = (size_t)count;
+    return status;
+}
+
+static aoticache_status read_everything(aoticache_elf *elf, aoticache_error *ret_error)
+{
+    Elf64_Ehdr header = {0};
+    aoticache_status status = read_file_header(elf, &header, ret_error);
+    if (status == AOTICACHE_OK && elf->native)
+        status = read_program_headers(elf, &header, ret_error);
+    if (status == AOTICACHE_OK && elf->native)
+        status = read_dynamic(elf, ret_error);
+    if (status == AOTICACHE_OK && elf->native)
+        status = read_symbols(elf, ret_error);
+    return status;
+}
+
+aoticache_status aoticache_elf_open(int fd, aoticache_elf *ret_elf, aoticache_error *ret_error)
+{
+    struct stat about;
+    if (fstat(fd, &about) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "asking for the size of descriptor %d", fd);
+    if (!S_ISREG(about.st_mode))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "not a shared library: not a regular file");
+    aoticache_elf elf = {.fd = fd, .file_size = (uint64_t)about.st_size};
+    aoticache_status status = read_everything(&elf, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_elf = elf;
+    else
+        aoticache_elf_close(&elf);
+    return status;
+}
+
+void aoticache_elf_close(aoticache_elf *elf)
+{
+    free(elf->programs);
+    free(elf->dynamic);
+    free(elf->strings);
+    free(elf->symbols);
+    *elf = (aoticache_elf){.fd = -1};
+}
+
+const char *aoticache_elf_string(const aoticache_elf *elf, uint64_t offset)
+{
+    return offset < elf->strings_size ? elf->strings + offset : "";
+}

@@ -1,0 +1,269 @@
+/*
+ * loader/library: loads a kernel library from a descriptor. Everything that can be known from the file is checked before
+ * the dynamic linker runs any of its code; the checks name all that is wrong at once.
+ */
+#include "loader/library.h"
+
+#include "base/cleanup.h"
+#include "loader/describe.h"
+#include "loader/dlopen_fd.h"
+#include "loader/sealed_copy.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+
+/* A file on its way to become a library. */
+typedef struct loading {
+    const char *name;
+    aoticache_elf elf;
+    aoticache_library_names names;
+    const aoticache_torch_provider *provider;
+} loading;
+
+/* Messages begin with the library's name; a long path must not push the rest out. */
+#define NAMED(name) (int)strnlen(name, 200), name
+
+/* Puts the library's name before a message that an inner function wrote. */
+static aoticache_status name_the_library(aoticache_status status, const char *name, aoticache_error *ret_error)
+{
+    if (status != AOTICACHE_OK && ret_error != NULL) {
+        aoticache_error inner = *ret_error;
+        aoticache_error_set(ret_error, status, "library %.*s: %s", NAMED(name), inner.message);
+    }
+    return status;
+}
+
+/* ---- checks on the file ---- */
+
+static aoticache_status check_machine(const loading *load, aoticache_error *ret_error)
+{
+    if (load->elf.native && load->elf.machine == aoticache_elf_host_machine())
+        return AOTICACHE_OK;
+    char theirs[AOTICACHE_ELF_MACHINE_BYTES], ours[AOTICACHE_ELF_MACHINE_BYTES];
+    aoticache_elf_machine_format(load->elf.machine, load->elf.elf_class, load->elf.byte_order, theirs);
+    aoticache_elf_machine_format(aoticache_elf_host_machine(), ELFCLASS64, aoticache_elf_host_byte_order(), ours);
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "it is for %s, this process is %s", theirs, ours);
+}
+
+static bool exports(const loading *load, const char *function)
+{
+    for (size_t i = 0; i < load->names.exports.count; i++)
+        if (strcmp(load->names.exports.names[i], function) == 0)
+            return true;
+    return false;
+}
+
+/* What no host can do without; the rest is used where it is there. */
+static aoticache_status check_interface(const loading *load, aoticache_error *ret_error)
+{
+    static const char *const required[] = {
+        "AOTInductorModelContainerDelete",
+        "AOTInductorModelContainerRun",
+        "AOTInductorModelContainerGetNumInputs",
+        "AOTInductorModelContainerGetNumOutputs",
+    };
+    aoticache_name_list missing = {0};
+    bool complete = true;
+    if (!exports(load, "AOTInductorModelContainerCreateWithDevice") && !exports(load, "AOTInductorModelContainerCreate"))
+        complete &= aoticache_name_list_add(&missing, "AOTInductorModelContainerCreateWithDevice");
+    for (size_t i = 0; i < sizeof required / sizeof required[0]; i++)
+        if (!exports(load, required[i]))
+            complete &= aoticache_name_list_add(&missing, required[i]);
+    aoticache_status status = AOTICACHE_OK;
+    if (!complete) {
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for function names");
+    } else if (missing.count > 0) {
+        char names[AOTICACHE_NAME_LIST_TEXT_BYTES];
+        aoticache_name_list_format(&missing, names);
+        status = aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                     "it is no AOTInductor kernel library: it does not export %s", names);
+    }
+    aoticache_name_list_free(&missing);
+    return status;
+}
+
+static aoticache_status say_missing(const loading *load, const aoticache_name_list *missing,
+                                    aoticache_error *ret_error)
+{
+    bool shim = load->provider->torch.kind == AOTICACHE_TORCH_SHIM;
+    char names[AOTICACHE_NAME_LIST_TEXT_BYTES];
+    aoticache_name_list_format(missing, names);
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "it needs %zu function%s that %s not have: %s%s; %s",
+                               missing->count, missing->count == 1 ? "" : "s",
+                               shim ? "the shim does" : "the PyTorch in this process does", names,
+                               load->names.proxy_executor ? " (it calls operators through PyTorch's proxy executor)"
+                                                          : "",
+                               shim ? "run it in a process with PyTorch"
+                                    : "compile it with this version of PyTorch");
+}
+
+/* Asks the provider's own handle, so that what is found is what the library will get. */
+static aoticache_status check_functions(const loading *load, aoticache_error *ret_error)
+{
+    bool shim = load->provider->torch.kind == AOTICACHE_TORCH_SHIM;
+    if (!shim && load->names.cuda) /* some are in libraries beside libtorch_cpu.so: left to the dynamic linker */
+        return AOTICACHE_OK;
+    aoticache_name_list missing = {0};
+    bool complete = true;
+    for (size_t i = 0; i < load->names.symbols.count; i++)
+        if (dlsym(load->provider->handle, load->names.symbols.names[i]) == NULL)
+            complete &= aoticache_name_list_add(&missing, load->names.symbols.names[i]);
+    aoticache_status status = AOTICACHE_OK;
+    if (!complete)
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for function names");
+    else if (missing.count > 0)
+        status = say_missing(load, &missing, ret_error);
+    aoticache_name_list_free(&missing);
+    return status;
+}
+
+static aoticache_status check_cuda(const loading *load, aoticache_error *ret_error)
+{
+    if (load->provider->torch.kind == AOTICACHE_TORCH_LIBTORCH)
+        return AOTICACHE_OK;
+    for (size_t i = 0; i < load->names.needed.count; i++)
+        if (aoticache_needed_classify(load->names.needed.names[i]) == AOTICACHE_NEEDED_TORCH_CUDA)
+            return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                       "it needs %.100s, and this process has no PyTorch; run it in one with PyTorch",
+                                       load->names.needed.names[i]);
+    return AOTICACHE_OK;
+}
+
+static aoticache_status check_file(loading *load, aoticache_error *ret_error)
+{
+    aoticache_status status = check_machine(load, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_library_names_read(&load->elf, &load->names, ret_error);
+    if (status == AOTICACHE_OK)
+        status = check_interface(load, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_torch_provider_get(&load->provider, ret_error);
+    if (status == AOTICACHE_OK)
+        status = check_cuda(load, ret_error);
+    if (status == AOTICACHE_OK)
+        status = check_functions(load, ret_error);
+    return status;
+}
+
+/* ---- loading ---- */
+
+static void resolve_functions(aoticache_library *library)
+{
+#define RESOLVE(function, parameters)                                                \
+    {                                                                                \
+        void *address = dlsym(library->handle, #function);                           \
+        memcpy(&library->functions.function, &address, sizeof address);              \
+    }
+    AOTICACHE_ABI_BASE_LIST(RESOLVE)
+    AOTICACHE_ABI_NEWER_LIST(RESOLVE)
+#undef RESOLVE
+}
+
+static aoticache_library *library_new(const char *name)
+{
+    size_t length = strlen(name);
+    aoticache_library *library = calloc(1, sizeof *library + length + 1);
+    if (library == NULL)
+        return NULL;
+    atomic_init(&library->references, 1);
+    library->self_fd = -1;
+    memcpy(library->name, name, length + 1);
+    return library;
+}
+
+static aoticache_status load_checked(const loading *load, aoticache_library **ret_library, aoticache_error *ret_error)
+{
+    cleanup_fd int fd = -1;
+    aoticache_status status = aoticache_sealed_copy_make(&load->elf, &load->names, load->provider, &fd, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    /* A library that opens itself must find its file for as long as it lives, whatever becomes of the caller's fd. */
+    if (fd < 0 && load->names.finds_itself && (fd = fcntl(load->elf.fd, F_DUPFD_CLOEXEC, 3)) < 0)
+        return aoticache_error_set_errno(ret_error, errno, "duplicating descriptor %d", load->elf.fd);
+    aoticache_library *library = library_new(load->name);
+    if (library == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a library");
+    library->torch = &load->provider->torch;
+    status = aoticache_dlopen_fd(fd >= 0 ? fd : load->elf.fd, &library->handle, ret_error);
+    if (status != AOTICACHE_OK) {
+        aoticache_library_unref(library);
+        return status;
+    }
+    if (load->names.finds_itself)
+        library->self_fd = steal_fd(&fd);
+    resolve_functions(library);
+    *ret_library = library;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_library_load_fd(int fd, const char *name, aoticache_library **ret_library,
+                                           aoticache_error *ret_error)
+{
+    if (fd < 0 || name == NULL || ret_library == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "loading needs a descriptor, a name and a place");
+    loading load = {.name = name};
+    aoticache_status status = aoticache_elf_open(fd, &load.elf, ret_error);
+    if (status != AOTICACHE_OK)
+        return name_the_library(status, name, ret_error);
+    status = check_file(&load, ret_error);
+    if (status == AOTICACHE_OK)
+        status = load_checked(&load, ret_library, ret_error);
+    aoticache_library_names_free(&load.names);
+    aoticache_elf_close(&load.elf);
+    return name_the_library(status, name, ret_error);
+}
+
+aoticache_library *aoticache_library_ref(aoticache_library *library)
+{
+    atomic_fetch_add_explicit(&library->references, 1, memory_order_relaxed);
+    return library;
+}
+
+void aoticache_library_unref(aoticache_library *library)
+{
+    if (library == NULL || atomic_fetch_sub_explicit(&library->references, 1, memory_order_acq_rel) != 1)
+        return;
+    int saved = errno;
+    if (library->handle != NULL)
+        dlclose(library->handle);
+    if (library->self_fd >= 0)
+        close(library->self_fd);
+    free(library);
+    errno = saved;
+}
+
+const char *aoticache_library_name(const aoticache_library *library)
+{
+    return library->name;
+}
+
+aoticache_torch_kind aoticache_library_torch_kind(const aoticache_library *library)
+{
+    return library->torch->kind;
+}
+
+bool aoticache_library_exports(const aoticache_library *library, const char *function)
+{
+    return function != NULL && strncmp(function, "AOTInductor", strlen("AOTInductor")) == 0 &&
+           dlsym(library->handle, function) != NULL;
+}
+
+aoticache_status aoticache_library_failure(const aoticache_library *library, aoticache_status status,
+                                           const char *function, AOTIRuntimeError code, aoticache_error *ret_error)
+{
+    if (ret_error == NULL)
+        return status;
+    /* Thread-local in PyTorch's libraries, and theirs until the next call on this thread: copied at once. */
+    const char *message = NULL;
+    if (library->functions.AOTInductorGetLastError != NULL &&
+        library->functions.AOTInductorGetLastError(&message) == 0 && message != NULL && message[0] != '\0')
+        aoticache_error_set(ret_error, status, "library %.*s: %s", NAMED(library->name), message);
+    else
+        aoticache_error_set(ret_error, status, "library %.*s: %s returned %d and left no message",
+                            NAMED(library->name), function, (int)code);
+    for (char *at = ret_error->message; (at = strchr(at, '\n')) != NULL;)
+        *at = ' ';
+    return status;
+}

@@ -1,0 +1,265 @@
+/*
+ * loader/sealed_copy: see sealed_copy.h.
+ *
+ * The provider's name needs a place in memory that DT_NEEDED can point to. The library's own string table cannot be made
+ * longer, and its strings may share their tails with others, so nothing in it is overwritten. The name goes where every
+ * linker leaves room that nobody reads: the address fields of the PT_GNU_STACK program header, of which only type and
+ * flags mean anything (glibc elf/dl-load.c, musl ldso/dynlink.c). Program headers lie in the first segment, so they are
+ * mapped; DT_NEEDED is an offset from the string table that neither glibc nor musl bounds, and may be negative.
+ *
+ * That header's execute flag is taken away on the way: PyTorch links its constants from a raw binary, for which the
+ * linker asks for an executable stack, and the dynamic linker would make the stacks of the whole process executable
+ * (newer ones refuse instead). Kernels run no code on the stack.
+ */
+#include "loader/sealed_copy.h"
+
+#include "base/cleanup.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U
+#endif
+
+/* The two places in the file that a copy differs in. */
+typedef struct copy_edit {
+    Elf64_Dyn *dynamic; /* as many as the file has; zeros are DT_NULL */
+    bool changed;
+    const char *name; /* NULL: not needed */
+    size_t stack_index;
+    uint64_t name_address;
+} copy_edit;
+
+/* The name begins at p_vaddr and ends before the next header; tools then still see a stack of no size in the file. */
+static aoticache_status find_room_for_name(const aoticache_elf *elf, const char *name, copy_edit *edit,
+                                           aoticache_error *ret_error)
+{
+    _Static_assert(sizeof(Elf64_Phdr) - offsetof(Elf64_Phdr, p_vaddr) == AOTICACHE_TORCH_NEEDED_BYTES,
+                   "a provider's name fits into the fields of a program header from p_vaddr on");
+    for (size_t i = 0; i < elf->program_count; i++) {
+        uint64_t offset = elf->programs_offset + i * sizeof(Elf64_Phdr) + offsetof(Elf64_Phdr, p_vaddr);
+        if (elf->programs[i].p_type == PT_GNU_STACK &&
+            aoticache_elf_address_of(elf, offset, AOTICACHE_TORCH_NEEDED_BYTES, &edit->name_address)) {
+            edit->stack_index = i;
+            edit->name = name;
+            return AOTICACHE_OK;
+        }
+    }
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                               "it has no PT_GNU_STACK program header in its segments, where the name of %s could be put; "
+                               "link it without -z nognustack",
+                               name);
+}
+
+static bool stack_is_executable(const aoticache_elf *elf)
+{
+    for (size_t i = 0; i < elf->program_count; i++)
+        if (elf->programs[i].p_type == PT_GNU_STACK && (elf->programs[i].p_flags & PF_X) != 0)
+            return true;
+    return false;
+}
+
+/*
+ * A place for one more entry: a spare one at the end, where the linker left some, else one that dynamic linkers do
+ * without: DT_RELACOUNT only makes relocation faster, DT_SYMENT is a constant that they do not read.
+ */
+static Elf64_Dyn *spare_entry(const aoticache_elf *elf, Elf64_Dyn *dynamic, size_t used)
+{
+    if (used + 1 < elf->dynamic_slots)
+        return &dynamic[used];
+    static const int64_t dispensable[] = {DT_RELACOUNT, DT_SYMENT};
+    for (size_t t = 0; t < sizeof dispensable / sizeof dispensable[0]; t++)
+        for (size_t i = 0; i < used; i++)
+            if (dynamic[i].d_tag == dispensable[t])
+                return &dynamic[i];
+    return NULL;
+}
+
+static aoticache_status need_provider(const aoticache_elf *elf, const char *name, Elf64_Dyn *entry, copy_edit *edit,
+                                      aoticache_error *ret_error)
+{
+    if (entry == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "its dynamic section has no room to name %s: all %zu entries are taken; link it with "
+                                   "libtorch_cpu.so",
+                                   name, elf->dynamic_slots);
+    aoticache_status status = find_room_for_name(elf, name, edit, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    *entry = (Elf64_Dyn){.d_tag = DT_NEEDED, .d_un.d_val = edit->name_address - elf->strings_address};
+    edit->changed = true;
+    return AOTICACHE_OK;
+}
+
+/* Copies the entries over, without those that are to go and with the first libtorch_cpu.so marked by its place. */
+static size_t keep_entries(const aoticache_elf *elf, bool shim, copy_edit *edit, Elf64_Dyn **ret_torch)
+{
+    size_t used = 0;
+    for (size_t i = 0; i < elf->dynamic_count; i++) {
+        aoticache_needed_kind kind = AOTICACHE_NEEDED_SYSTEM;
+        if (elf->dynamic[i].d_tag == DT_NEEDED)
+            kind = aoticache_needed_classify(aoticache_elf_string(elf, elf->dynamic[i].d_un.d_val));
+        bool again = kind == AOTICACHE_NEEDED_TORCH_CPU && *ret_torch != NULL;
+        if (again || (shim && kind == AOTICACHE_NEEDED_TORCH)) {
+            edit->changed = true;
+            continue;
+        }
+        if (kind == AOTICACHE_NEEDED_TORCH_CPU)
+            *ret_torch = &edit->dynamic[used];
+        edit->dynamic[used++] = elf->dynamic[i];
+    }
+    return used;
+}
+
+static aoticache_status plan_edit(const aoticache_elf *elf, const aoticache_library_names *names,
+                                  const aoticache_torch_provider *provider, copy_edit *edit,
+                                  aoticache_error *ret_error)
+{
+    Elf64_Dyn *torch = NULL;
+    bool shim = provider->torch.kind == AOTICACHE_TORCH_SHIM;
+    size_t used = keep_entries(elf, shim, edit, &torch);
+    if (shim)
+        edit->changed |= stack_is_executable(elf);
+    if (torch == NULL && names->symbols.count > 0)
+        return need_provider(elf, provider->needed, spare_entry(elf, edit->dynamic, used), edit, ret_error);
+    if (torch != NULL && strcmp(aoticache_elf_string(elf, torch->d_un.d_val), provider->needed) != 0)
+        return need_provider(elf, provider->needed, torch, edit, ret_error);
+    return AOTICACHE_OK;
+}
+
+/* ---- the copy itself ---- */
+
+static int create_memory_file(void)
+{
+    /* Not executable as a program, which some systems demand; mapping it for execution is another matter. */
+    int fd = memfd_create("aoticache-kernel", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    if (fd < 0 && errno == EINVAL) /* Linux before 6.3 */
+        fd = memfd_create("aoticache-kernel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    return fd;
+}
+
+/*
+ * How much of the file is copied: all that the segments have. Behind them are debugging tables, often most of the file,
+ * and weights for a library that opens itself to map them: such a one gets everything.
+ */
+static uint64_t bytes_to_copy(const aoticache_elf *elf, const aoticache_library_names *names)
+{
+    uint64_t end = elf->programs_offset + elf->program_count * sizeof(Elf64_Phdr);
+    for (size_t i = 0; i < elf->program_count; i++) {
+        const Elf64_Phdr *program = &elf->programs[i];
+        uint64_t program_end;
+        if (program->p_type != PT_LOAD)
+            continue;
+        if (__builtin_add_overflow(program->p_offset, program->p_filesz, &program_end) ||
+            program_end > elf->file_size)
+            return elf->file_size;
+        end = program_end > end ? program_end : end;
+    }
+    return names->finds_itself ? elf->file_size : end;
+}
+
+static bool write_at(int copy, const void *bytes, size_t size, uint64_t offset)
+{
+    ssize_t written;
+    do
+        written = pwrite(copy, bytes, size, (off_t)offset);
+    while (written < 0 && errno == EINTR);
+    if (written >= 0 && written != (ssize_t)size)
+        errno = ENOSPC;
+    return written == (ssize_t)size;
+}
+
+/* Through a buffer that stays in the processor's first cache: half the time of sendfile, measured. */
+static aoticache_status copy_bytes(const aoticache_elf *elf, uint64_t size, int copy, aoticache_error *ret_error)
+{
+    char buffer[16384];
+    for (uint64_t offset = 0; offset < size;) {
+        size_t wanted = size - offset < sizeof buffer ? (size_t)(size - offset) : sizeof buffer;
+        ssize_t got = pread(elf->fd, buffer, wanted, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got == 0)
+            return aoticache_error_set(ret_error, AOTICACHE_IO, "the file shrank from %llu to %llu bytes meanwhile",
+                                       (unsigned long long)elf->file_size, (unsigned long long)offset);
+        if (got < 0 || !write_at(copy, buffer, (size_t)got, offset))
+            return aoticache_error_set_errno(ret_error, errno, "copying %llu bytes into memory",
+                                             (unsigned long long)size);
+        offset += (uint64_t)got;
+    }
+    return AOTICACHE_OK;
+}
+
+/* Section headers are for tools, and may lie behind what was copied. */
+static bool write_file_header(int copy)
+{
+    Elf64_Ehdr header;
+    if (pread(copy, &header, sizeof header, 0) != (ssize_t)sizeof header)
+        return false;
+    header.e_shoff = 0;
+    header.e_shnum = header.e_shstrndx = 0;
+    return write_at(copy, &header, sizeof header, 0);
+}
+
+static bool write_stack_headers(const aoticache_elf *elf, const copy_edit *edit, int copy)
+{
+    for (size_t i = 0; i < elf->program_count; i++) {
+        if (elf->programs[i].p_type != PT_GNU_STACK)
+            continue;
+        Elf64_Phdr header = elf->programs[i];
+        header.p_flags &= ~(Elf64_Word)PF_X;
+        if (edit->name != NULL && i == edit->stack_index)
+            memcpy((char *)&header + offsetof(Elf64_Phdr, p_vaddr), edit->name, strlen(edit->name) + 1);
+        if (!write_at(copy, &header, sizeof header, elf->programs_offset + i * sizeof header))
+            return false;
+    }
+    return true;
+}
+
+static aoticache_status write_copy(const aoticache_elf *elf, uint64_t size, const copy_edit *edit, int copy,
+                                   aoticache_error *ret_error)
+{
+    aoticache_status status = copy_bytes(elf, size, copy, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (!write_at(copy, edit->dynamic, elf->dynamic_slots * sizeof *edit->dynamic, elf->dynamic_offset) ||
+        !write_stack_headers(elf, edit, copy) || (size < elf->file_size && !write_file_header(copy)))
+        return aoticache_error_set_errno(ret_error, errno, "naming the provider in the copy");
+    if (fcntl(copy, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "sealing the copy");
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_sealed_copy_make(const aoticache_elf *elf, const aoticache_library_names *names,
+                                            const aoticache_torch_provider *provider, int *ret_fd,
+                                            aoticache_error *ret_error)
+{
+    cleanup_free Elf64_Dyn *dynamic = calloc(elf->dynamic_slots, sizeof *dynamic);
+    if (dynamic == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu dynamic entries",
+                                   elf->dynamic_slots);
+    copy_edit edit = {.dynamic = dynamic};
+    aoticache_status status = plan_edit(elf, names, provider, &edit, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (!edit.changed) {
+        *ret_fd = -1;
+        return AOTICACHE_OK;
+    }
+    uint64_t size = bytes_to_copy(elf, names);
+    if (size > AOTICACHE_SEALED_COPY_MAX_BYTES)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "it has %llu bytes, and %llu at most are copied into memory; run it in a process with "
+                                   "PyTorch",
+                                   (unsigned long long)size, (unsigned long long)AOTICACHE_SEALED_COPY_MAX_BYTES);
+    cleanup_fd int copy = create_memory_file();
+    if (copy < 0 && errno == ENOSYS)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "this system has no memfd_create");
+    if (copy < 0)
+        return aoticache_error_set_errno(ret_error, errno, "creating a file in memory");
+    status = write_copy(elf, size, &edit, copy, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_fd = steal_fd(&copy);
+    return status;
+}

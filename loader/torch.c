@@ -1,0 +1,207 @@
+/*
+ * loader/torch: decides, once per process, where the aoti_torch_* functions come from, and binds those the host uses.
+ *
+ * No lock: whoever comes first publishes its provider with one compare-and-swap, the others drop theirs. So a child of
+ * fork never finds a lock taken. A failure is not kept: the shim may be installed later.
+ */
+#include "loader/torch.h"
+
+#include "base/cleanup.h"
+#include "base/home.h"
+#include "loader/name_list.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <string.h>
+
+static _Atomic(aoticache_torch_provider *) chosen;
+
+static void provider_free(aoticache_torch_provider *provider)
+{
+    if (provider == NULL)
+        return;
+    if (provider->handle != NULL)
+        dlclose(provider->handle);
+    free(provider->path);
+    free(provider);
+}
+
+/* libtorch before PyTorch 2.9 has no such function, and no C interface that depends on its answer. */
+static uint64_t abi_version_unknown(void)
+{
+    return 0;
+}
+
+static aoticache_status bind_functions(aoticache_torch_provider *provider, aoticache_error *ret_error)
+{
+    aoticache_name_list missing = {0};
+    aoticache_torch *torch = &provider->torch;
+    bool complete = true;
+#define BIND(result, name, parameters)                          \
+    {                                                           \
+        void *address = dlsym(provider->handle, #name);         \
+        memcpy(&torch->name, &address, sizeof address);         \
+        if (address == NULL)                                    \
+            complete &= aoticache_name_list_add(&missing, #name); \
+    }
+    AOTICACHE_ABI_TORCH_LIST(BIND)
+#undef BIND
+    size_t tolerated = torch->aoti_torch_abi_version == NULL ? 1 : 0;
+    if (torch->kind == AOTICACHE_TORCH_LIBTORCH && torch->aoti_torch_abi_version == NULL)
+        torch->aoti_torch_abi_version = abi_version_unknown;
+    else
+        tolerated = 0;
+    aoticache_status status = AOTICACHE_OK;
+    if (!complete || missing.count > tolerated) {
+        char names[AOTICACHE_NAME_LIST_TEXT_BYTES];
+        aoticache_name_list_format(&missing, names);
+        status = aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "%.200s lacks %zu functions: %s",
+                                     torch->path, missing.count, names);
+    }
+    aoticache_name_list_free(&missing);
+    return status;
+}
+
+/* ---- what the process has already ---- */
+
+typedef struct loaded_file {
+    const char *prefix; /* of its base name */
+    bool found;
+    char *path; /* NULL where there was no memory for it */
+} loaded_file;
+
+static int note_file(struct dl_phdr_info *info, size_t size, void *user)
+{
+    (void)size;
+    loaded_file *file = user;
+    const char *slash = info->dlpi_name != NULL ? strrchr(info->dlpi_name, '/') : NULL;
+    if (slash == NULL || strncmp(slash + 1, file->prefix, strlen(file->prefix)) != 0)
+        return 0;
+    file->found = true;
+    file->path = strdup(info->dlpi_name);
+    return 1;
+}
+
+/* Not by dlopen with RTLD_NOLOAD: for a library that is not there that searches the whole library path. */
+static loaded_file find_loaded(const char *prefix)
+{
+    loaded_file file = {.prefix = prefix};
+    dl_iterate_phdr(note_file, &file);
+    return file;
+}
+
+/* ---- libtorch ---- */
+
+/* The name by which other libraries need it: PyTorch's wheels use the plain one, distributions add a version. */
+static aoticache_status find_needed_name(aoticache_torch_provider *provider, aoticache_error *ret_error)
+{
+    const char *name = "libtorch_cpu.so";
+    void *again = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+    if (again != NULL)
+        dlclose(again);
+    if (again != provider->handle)
+        name = strrchr(provider->path, '/') + 1;
+    if (strlen(name) >= sizeof provider->needed)
+        return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "the name of %s has more than %zu characters",
+                                   provider->path, sizeof provider->needed - 1);
+    memcpy(provider->needed, name, strlen(name) + 1);
+    return AOTICACHE_OK;
+}
+
+static aoticache_status open_libtorch(aoticache_torch_provider *provider, aoticache_error *ret_error)
+{
+    if (provider->path == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a path");
+    provider->torch.kind = AOTICACHE_TORCH_LIBTORCH;
+    provider->torch.path = provider->path;
+    /* It is there already: this only counts one more user, and changes nothing for the others. */
+    provider->handle = dlopen(provider->path, RTLD_LAZY | RTLD_NOLOAD);
+    if (provider->handle == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "%s was in the process and has been unloaded",
+                                   provider->path);
+    aoticache_status status = find_needed_name(provider, ret_error);
+    return status == AOTICACHE_OK ? bind_functions(provider, ret_error) : status;
+}
+
+/* ---- the shim ---- */
+
+static void *dlopen_shim(aoticache_error *ret_error)
+{
+    /*
+     * Another copy of this code in the process may have brought its shim: libraries would get that one by name, so the
+     * host must use it as well.
+     */
+    loaded_file other = find_loaded(strrchr(AOTICACHE_TORCH_SHIM_FILE, '/') + 1);
+    void *handle = other.path != NULL ? dlopen(other.path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    free(other.path);
+    if (handle != NULL)
+        return handle;
+    char path[PATH_MAX];
+    aoticache_error detail;
+    if (aoticache_home_find(AOTICACHE_TORCH_SHIM_FILE, path, &detail) != AOTICACHE_OK) {
+        aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "%s", detail.message);
+        return NULL;
+    }
+    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (handle == NULL) {
+        const char *message = dlerror();
+        aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "the dynamic linker refuses the shim: %s",
+                            message != NULL ? message : path);
+    }
+    return handle;
+}
+
+static aoticache_status open_shim(aoticache_torch_provider *provider, aoticache_error *ret_error)
+{
+    provider->torch.kind = AOTICACHE_TORCH_SHIM;
+    memcpy(provider->needed, AOTICACHE_TORCH_SHIM_SONAME, sizeof AOTICACHE_TORCH_SHIM_SONAME);
+    provider->handle = dlopen_shim(ret_error);
+    if (provider->handle == NULL)
+        return AOTICACHE_LOAD_FAILED;
+    struct link_map *map = NULL;
+    if (dlinfo(provider->handle, RTLD_DI_LINKMAP, &map) == 0 && map != NULL)
+        provider->path = strdup(map->l_name);
+    if (provider->path == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a path");
+    provider->torch.path = provider->path;
+    return bind_functions(provider, ret_error);
+}
+
+aoticache_status aoticache_torch_provider_get(const aoticache_torch_provider **ret_provider,
+                                              aoticache_error *ret_error)
+{
+    aoticache_torch_provider *provider = atomic_load_explicit(&chosen, memory_order_acquire);
+    if (provider == NULL) {
+        provider = calloc(1, sizeof *provider);
+        if (provider == NULL)
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a provider");
+        loaded_file libtorch = find_loaded("libtorch_cpu.so");
+        provider->path = libtorch.path;
+        aoticache_status status =
+            libtorch.found ? open_libtorch(provider, ret_error) : open_shim(provider, ret_error);
+        if (status != AOTICACHE_OK) {
+            provider_free(provider);
+            return status;
+        }
+        aoticache_torch_provider *first = NULL;
+        if (!atomic_compare_exchange_strong(&chosen, &first, provider)) {
+            provider_free(provider);
+            provider = first;
+        }
+    }
+    *ret_provider = provider;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_torch_get(const aoticache_torch **ret_torch, aoticache_error *ret_error)
+{
+    const aoticache_torch_provider *provider;
+    if (ret_torch == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no place for the provider");
+    aoticache_status status = aoticache_torch_provider_get(&provider, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_torch = &provider->torch;
+    return status;
+}

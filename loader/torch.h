@@ -1,0 +1,28 @@
+/*
+ * loader/torch: the provider of this process, with what the loading of libraries needs of it.
+ *
+ * Private, beside the public aoticache_torch_get() of loader.h.
+ */
+#ifndef AOTICACHE_LOADER_TORCH_H
+#define AOTICACHE_LOADER_TORCH_H
+
+#include "loader/loader.h"
+
+#define AOTICACHE_TORCH_SHIM_FILE "lib/libaoticache_torchshim.so"
+#define AOTICACHE_TORCH_SHIM_SONAME "libaoti_shim.so"
+
+/* A name under which the dynamic linker finds the provider fits, with its terminator, into a program header. */
+#define AOTICACHE_TORCH_NEEDED_BYTES 40
+
+typedef struct aoticache_torch_provider {
+    aoticache_torch torch;
+    void *handle; /* of dlopen; never closed once the provider is chosen */
+    char needed[AOTICACHE_TORCH_NEEDED_BYTES]; /* a DT_NEEDED with this name gets the provider, without any search */
+    char *path;
+} aoticache_torch_provider;
+
+/* As aoticache_torch_get(). */
+aoticache_status aoticache_torch_provider_get(const aoticache_torch_provider **ret_provider,
+                                              aoticache_error *ret_error);
+
+#endif

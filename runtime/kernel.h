@@ -1,0 +1,186 @@
+/*
+ * runtime/kernel: what the author of a kernel library in C describes, and what he may call.
+ *
+ * A library is one description of a kernel and one macro, which makes it export the AOTInductor interface
+ * (torch/csrc/inductor/aoti_runtime/interface.h), so that a host cannot tell it from one that PyTorch made:
+ *
+ *     static AOTIRuntimeError run(aoticache_kernel_call *call)
+ *     {
+ *         const float *x;
+ *         float *y;
+ *         if (aoticache_kernel_data(call, call->inputs[0], &x) != 0 ||
+ *             aoticache_kernel_empty_like(call, 0, call->inputs[0], &y) != 0)
+ *             return AOTICACHE_KERNEL_FAILURE;
+ *         for (int i = 0; i < 6; i++)
+ *             y[i] = x[i] < 0 ? -x[i] : x[i];
+ *         return AOTICACHE_KERNEL_OK;
+ *     }
+ *     static const char *const names[] = {"x"}, *const results[] = {"y"};
+ *     static const aoticache_kernel kernel = {.size = sizeof kernel, .device = "cpu", .num_inputs = 1,
+ *         .input_names = names, .num_outputs = 1, .output_names = results, .run = run};
+ *     AOTICACHE_KERNEL_EXPORT(kernel)
+ *
+ * Compile with -shared -fPIC -fvisibility=hidden and link libaoticache_runtime.a, then, behind -Wl,--no-as-needed,
+ * lib/aoticache/libtorch_cpu.so: an empty library that makes the kernel library name the provider of its aoti_torch_*
+ * functions, which stay undefined until it is loaded.
+ */
+#ifndef AOTICACHE_RUNTIME_KERNEL_H
+#define AOTICACHE_RUNTIME_KERNEL_H
+
+#include "base/base.h"
+#include "runtime/abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define AOTICACHE_KERNEL_OK 0
+#define AOTICACHE_KERNEL_FAILURE 1
+
+/* Source: torch/csrc/inductor/aoti_runtime/constant_type.h. */
+typedef enum aoticache_kernel_constant_type {
+    AOTICACHE_KERNEL_CONSTANT_UNKNOWN = 0,
+    AOTICACHE_KERNEL_CONSTANT_PARAMETER = 1,
+    AOTICACHE_KERNEL_CONSTANT_BUFFER = 2,
+    AOTICACHE_KERNEL_CONSTANT_TENSOR = 3,
+    AOTICACHE_KERNEL_CONSTANT_FOLDED = 4,
+} aoticache_kernel_constant_type;
+
+typedef struct aoticache_kernel_constant {
+    const char *name;         /* what the library calls it */
+    const char *original_fqn; /* what the model calls it: "layer.0.weight" */
+    int32_t dtype;            /* aoticache_dtype */
+    int32_t ndim;
+    const int64_t *sizes;
+    const int64_t *strides;   /* in elements; not negative */
+    int64_t storage_offset;   /* in elements */
+    size_t data_size;         /* bytes */
+    int32_t type;             /* aoticache_kernel_constant_type */
+    bool from_folded;         /* made by fold from the other constants; has no data of its own */
+    const void *data;         /* embedded, read only, in place; 64-byte aligned is best. NULL: none */
+} aoticache_kernel_constant;
+
+typedef struct aoticache_kernel aoticache_kernel;
+
+/* One run. What it points to is valid during the run. */
+typedef struct aoticache_kernel_call {
+    const aoticache_kernel *kernel;
+    /* num_inputs tensors. They are freed after the run; take one by setting its place to NULL. */
+    AtenTensorHandle *inputs;
+    /* num_outputs places, all NULL at first. Each holds a tensor of its own at the end of a run that succeeds; after one
+     * that fails those that are there are freed. In a fold: num_constants places, those with from_folded are filled. */
+    AtenTensorHandle *outputs;
+    /* num_constants tensors, borrowed and not to be written to; NULL in a fold for those that it makes. */
+    const AtenTensorHandle *constants;
+    AOTInductorStreamHandle stream;
+    AOTIProxyExecutorHandle proxy_executor;
+    int32_t device_index; /* -1: the device has no number, or none was asked for */
+} aoticache_kernel_call;
+
+/*
+ * Returns AOTICACHE_KERNEL_OK, or anything else for failure, then best with a message from aoticache_kernel_fail().
+ * Called from as many threads at once as the host runs in. Gradient mode is off meanwhile.
+ */
+typedef AOTIRuntimeError (*aoticache_kernel_run_fn)(aoticache_kernel_call *call);
+
+/* The description: static, const, and valid as long as the library is loaded. */
+struct aoticache_kernel {
+    size_t size;        /* sizeof(aoticache_kernel) */
+    const char *device; /* "cpu" */
+    size_t num_inputs;
+    const char *const *input_names;
+    size_t num_outputs;
+    const char *const *output_names;
+    size_t num_constants;
+    const aoticache_kernel_constant *constants;
+    const char *in_spec;  /* the call specification as PyTorch writes it; NULL: "" */
+    const char *out_spec;
+    aoticache_kernel_run_fn run;
+    aoticache_kernel_run_fn fold; /* makes the constants with from_folded, once before the first run; NULL: there are none */
+    void *user;                   /* the author's; reached through call->kernel */
+};
+
+/* Keeps a message, which AOTInductorGetLastError() of this thread returns, and returns AOTICACHE_KERNEL_FAILURE. */
+AOTIRuntimeError aoticache_kernel_fail(aoticache_kernel_call *call, const char *format, ...) AOTICACHE_PRINTF(2, 3);
+
+/* "WHAT failed", with PyTorch's or the shim's own message where it gives one: for a status of an aoti_torch_* function. */
+AOTIRuntimeError aoticache_kernel_fail_torch(aoticache_kernel_call *call, const char *what);
+
+/* ---- looking at tensors ---- */
+
+/* What a tensor looks like; pointers are borrowed from it. */
+typedef struct aoticache_kernel_tensor {
+    void *data; /* of the first element, the storage offset included */
+    int32_t dtype;
+    int64_t ndim;
+    int64_t numel;
+    const int64_t *sizes;
+    const int64_t *strides; /* in elements */
+} aoticache_kernel_tensor;
+
+AOTIRuntimeError aoticache_kernel_get_tensor(aoticache_kernel_call *call, AtenTensorHandle tensor,
+                                             aoticache_kernel_tensor *ret_tensor);
+
+/*
+ * Whether an input is what the kernel was made for: dtype, number of dimensions, sizes, strides (those of dimensions with
+ * one element do not count, nor do any of a tensor without elements). strides: NULL to accept all. The failure names the
+ * input and both sides.
+ */
+AOTIRuntimeError aoticache_kernel_check_input(aoticache_kernel_call *call, size_t position, int32_t dtype, int64_t ndim,
+                                              const int64_t *sizes, const int64_t *strides);
+
+/* ret_data: the address of a pointer of any type. */
+static inline AOTIRuntimeError aoticache_kernel_data_of(aoticache_kernel_call *call, AtenTensorHandle tensor,
+                                                        void **ret_data)
+{
+    if (aoti_torch_get_data_ptr(tensor, ret_data) == 0)
+        return AOTICACHE_KERNEL_OK;
+    return aoticache_kernel_fail_torch(call, "aoti_torch_get_data_ptr");
+}
+#define aoticache_kernel_data(call, tensor, ret_data) aoticache_kernel_data_of(call, tensor, (void **)(ret_data))
+
+/* ---- making outputs ---- */
+
+/*
+ * A new tensor as output `position`, not initialised. strides: NULL for contiguous. ret_data: the address of a pointer of
+ * any type; may be NULL.
+ */
+AOTIRuntimeError aoticache_kernel_empty_strided(aoticache_kernel_call *call, size_t position, int32_t dtype,
+                                                int64_t ndim, const int64_t *sizes, const int64_t *strides,
+                                                void **ret_data);
+#define aoticache_kernel_empty(call, position, dtype, ndim, sizes, strides, ret_data) \
+    aoticache_kernel_empty_strided(call, position, dtype, ndim, sizes, strides, (void **)(ret_data))
+
+/* The same with dtype, sizes and strides of another tensor. */
+AOTIRuntimeError aoticache_kernel_empty_as(aoticache_kernel_call *call, size_t position, AtenTensorHandle like,
+                                           void **ret_data);
+#define aoticache_kernel_empty_like(call, position, like, ret_data) \
+    aoticache_kernel_empty_as(call, position, like, (void **)(ret_data))
+
+/* ---- exporting ---- */
+
+/* Made by the macro, asked by the runtime. */
+__attribute__((visibility("hidden"))) const aoticache_kernel *aoticache_kernel_described(void);
+/* Names every exported function, so that linking the macro's object links them all. */
+typedef void (*aoticache_kernel_any_fn)(void);
+__attribute__((visibility("hidden"))) extern const aoticache_kernel_any_fn aoticache_kernel_interface[];
+
+#ifdef __cplusplus
+#define AOTICACHE_KERNEL_EXTERN extern "C"
+#else
+#define AOTICACHE_KERNEL_EXTERN
+#endif
+
+/* Once in a library, at file scope, with the name of its aoticache_kernel. No semicolon is needed after it. */
+#define AOTICACHE_KERNEL_EXPORT(description)                                                        \
+    AOTICACHE_KERNEL_EXTERN const aoticache_kernel *aoticache_kernel_described(void)                \
+    {                                                                                               \
+        return &(description);                                                                      \
+    }                                                                                               \
+    __attribute__((used)) static const aoticache_kernel_any_fn *const aoticache_kernel_linked =     \
+        aoticache_kernel_interface;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,296 @@
+/*
+ * shim/convert: see convert.h. A conversion has three steps over a short piece of a row: read into the class of the
+ * source's dtype, change to the class of the destination's, write. That makes 21 readers, 21 writers and 42 changes
+ * instead of 441 conversions, and gives PyTorch's intermediate roundings: a double becomes a half by way of float.
+ */
+#include "runtime/shim/convert.h"
+
+#include <complex.h>
+#include <string.h>
+
+#include "runtime/shim/small_float.h"
+
+/* ---- readers and writers ---- */
+
+/* Elements may lie at any address: blobs come from outside. */
+#define DEFINE_ACCESS(name, type, class_type, to_class, from_class)                                        \
+    static void load_##name(size_t count, void *values, const char *source, ptrdiff_t stride)              \
+    {                                                                                                      \
+        class_type *to = values;                                                                           \
+        for (size_t i = 0; i < count; i++, source += stride) {                                             \
+            type element;                                                                                  \
+            memcpy(&element, source, sizeof element);                                                      \
+            to[i] = to_class(element);                                                                     \
+        }                                                                                                  \
+    }                                                                                                      \
+    static void store_##name(size_t count, char *destination, ptrdiff_t stride, const void *values)        \
+    {                                                                                                      \
+        const class_type *from = values;                                                                   \
+        for (size_t i = 0; i < count; i++, destination += stride) {                                        \
+            type element = (type)from_class(from[i]);                                                      \
+            memcpy(destination, &element, sizeof element);                                                 \
+        }                                                                                                  \
+    }
+
+#define AS_IT_IS(element) (element)
+#define ENCODE_E5M2(value) small_float_encode(&format_e5m2, value)
+#define DECODE_E5M2(code) small_float_decode(&format_e5m2, code)
+#define ENCODE_E4M3FN(value) small_float_encode(&format_e4m3fn, value)
+#define DECODE_E4M3FN(code) small_float_decode(&format_e4m3fn, code)
+#define ENCODE_E5M2FNUZ(value) small_float_encode(&format_e5m2fnuz, value)
+#define DECODE_E5M2FNUZ(code) small_float_decode(&format_e5m2fnuz, code)
+#define ENCODE_E4M3FNUZ(value) small_float_encode(&format_e4m3fnuz, value)
+#define DECODE_E4M3FNUZ(code) small_float_decode(&format_e4m3fnuz, code)
+
+DEFINE_ACCESS(uint8, uint8_t, int64_t, AS_IT_IS, AS_IT_IS)
+DEFINE_ACCESS(int8, int8_t, int64_t, AS_IT_IS, AS_IT_IS)
+DEFINE_ACCESS(int16, int16_t, int64_t, AS_IT_IS, AS_IT_IS)
+DEFINE_ACCESS(int32, int32_t, int64_t, AS_IT_IS, AS_IT_IS)
+DEFINE_ACCESS(int64, int64_t, int64_t, AS_IT_IS, AS_IT_IS)
+DEFINE_ACCESS(uint16, uint16_t, int64_t, AS_IT_IS, AS_IT_IS)
+DEFINE_ACCESS(uint32, uint32_t, int64_t, AS_IT_IS, AS_IT_IS)
+DEFINE_ACCESS(uint64, uint64_t, uint64_t, AS_IT_IS, AS_IT_IS)
+DEFINE_ACCESS(float32, float, float, AS_IT_IS, AS_IT_IS)
+DEFINE_ACCESS(float64, double, double, AS_IT_IS, AS_IT_IS)
+DEFINE_ACCESS(float16, uint16_t, float, float_of_float16, float16_of_float)
+DEFINE_ACCESS(bfloat16, uint16_t, float, float_of_bfloat16, bfloat16_of_float)
+DEFINE_ACCESS(float8_e5m2, uint8_t, float, DECODE_E5M2, ENCODE_E5M2)
+DEFINE_ACCESS(float8_e4m3fn, uint8_t, float, DECODE_E4M3FN, ENCODE_E4M3FN)
+DEFINE_ACCESS(float8_e5m2fnuz, uint8_t, float, DECODE_E5M2FNUZ, ENCODE_E5M2FNUZ)
+DEFINE_ACCESS(float8_e4m3fnuz, uint8_t, float, DECODE_E4M3FNUZ, ENCODE_E4M3FNUZ)
+DEFINE_ACCESS(float8_e8m0fnu, uint8_t, float, float_of_e8m0, e8m0_of_float)
+DEFINE_ACCESS(complex64, float _Complex, float _Complex, AS_IT_IS, AS_IT_IS)
+DEFINE_ACCESS(complex128, double _Complex, double _Complex, AS_IT_IS, AS_IT_IS)
+
+/* Any byte but zero is true, whatever wrote it. */
+static void load_bool(size_t count, void *values, const char *source, ptrdiff_t stride)
+{
+    int64_t *to = values;
+    for (size_t i = 0; i < count; i++, source += stride)
+        to[i] = *source != 0;
+}
+
+static void store_bool(size_t count, char *destination, ptrdiff_t stride, const void *values)
+{
+    const uint8_t *from = values;
+    for (size_t i = 0; i < count; i++, destination += stride)
+        *destination = (char)from[i];
+}
+
+static float _Complex make_complex64(float real, float imaginary)
+{
+    float parts[2] = {real, imaginary};
+    float _Complex value;
+    memcpy(&value, parts, sizeof value);
+    return value;
+}
+
+static double _Complex make_complex128(double real, double imaginary)
+{
+    double parts[2] = {real, imaginary};
+    double _Complex value;
+    memcpy(&value, parts, sizeof value);
+    return value;
+}
+
+static void load_complex32(size_t count, void *values, const char *source, ptrdiff_t stride)
+{
+    float _Complex *to = values;
+    for (size_t i = 0; i < count; i++, source += stride) {
+        uint16_t parts[2];
+        memcpy(parts, source, sizeof parts);
+        to[i] = make_complex64(float_of_float16(parts[0]), float_of_float16(parts[1]));
+    }
+}
+
+static void store_complex32(size_t count, char *destination, ptrdiff_t stride, const void *values)
+{
+    const float _Complex *from = values;
+    for (size_t i = 0; i < count; i++, destination += stride) {
+        uint16_t parts[2] = {float16_of_float(crealf(from[i])), float16_of_float(cimagf(from[i]))};
+        memcpy(destination, parts, sizeof parts);
+    }
+}
+
+#define ACCESS(name, load_kind, store_kind) {load_##name, store_##name, SHIM_CLASS_##load_kind, SHIM_CLASS_##store_kind}
+
+static const struct shim_dtype_access accesses[] = {
+    [AOTICACHE_DTYPE_UINT8] = ACCESS(uint8, INT, INT),
+    [AOTICACHE_DTYPE_INT8] = ACCESS(int8, INT, INT),
+    [AOTICACHE_DTYPE_INT16] = ACCESS(int16, INT, INT),
+    [AOTICACHE_DTYPE_INT32] = ACCESS(int32, INT, INT),
+    [AOTICACHE_DTYPE_INT64] = ACCESS(int64, INT, INT),
+    [AOTICACHE_DTYPE_FLOAT16] = ACCESS(float16, FLOAT, FLOAT),
+    [AOTICACHE_DTYPE_FLOAT32] = ACCESS(float32, FLOAT, FLOAT),
+    [AOTICACHE_DTYPE_FLOAT64] = ACCESS(float64, DOUBLE, DOUBLE),
+    [AOTICACHE_DTYPE_COMPLEX32] = ACCESS(complex32, COMPLEX64, COMPLEX64),
+    [AOTICACHE_DTYPE_COMPLEX64] = ACCESS(complex64, COMPLEX64, COMPLEX64),
+    [AOTICACHE_DTYPE_COMPLEX128] = ACCESS(complex128, COMPLEX128, COMPLEX128),
+    [AOTICACHE_DTYPE_BOOL] = ACCESS(bool, INT, BOOL),
+    [AOTICACHE_DTYPE_BFLOAT16] = ACCESS(bfloat16, FLOAT, FLOAT),
+    [AOTICACHE_DTYPE_FLOAT8_E5M2] = ACCESS(float8_e5m2, FLOAT, FLOAT),
+    [AOTICACHE_DTYPE_FLOAT8_E4M3FN] = ACCESS(float8_e4m3fn, FLOAT, FLOAT),
+    [AOTICACHE_DTYPE_FLOAT8_E5M2FNUZ] = ACCESS(float8_e5m2fnuz, FLOAT, FLOAT),
+    [AOTICACHE_DTYPE_FLOAT8_E4M3FNUZ] = ACCESS(float8_e4m3fnuz, FLOAT, FLOAT),
+    [AOTICACHE_DTYPE_UINT16] = ACCESS(uint16, INT, INT),
+    [AOTICACHE_DTYPE_UINT32] = ACCESS(uint32, INT, INT),
+    [AOTICACHE_DTYPE_UINT64] = ACCESS(uint64, UINT, UINT),
+    [AOTICACHE_DTYPE_FLOAT8_E8M0FNU] = ACCESS(float8_e8m0fnu, FLOAT, FLOAT),
+};
+
+const struct shim_dtype_access *aoticache_shim_dtype_access(int32_t dtype)
+{
+    if (dtype < 0 || (size_t)dtype >= sizeof accesses / sizeof accesses[0] || accesses[dtype].load == NULL)
+        return NULL;
+    return &accesses[dtype];
+}
+
+/* ---- changes ---- */
+
+/* Out of range is undefined in C; processors give the smallest number, so this does too, everywhere. */
+static int64_t int_of_double(double value)
+{
+    return value >= -0x1p63 && value < 0x1p63 ? (int64_t)value : INT64_MIN;
+}
+
+static uint64_t uint_of_double(double value)
+{
+    if (value >= 0x1p63 && value < 0x1p64)
+        return (uint64_t)value;
+    return (uint64_t)int_of_double(value);
+}
+
+#define DEFINE_CHANGE(to_name, to_type, from_name, from_type, expression)                 \
+    static void to_name##_of_##from_name(size_t count, void *to, const void *from)        \
+    {                                                                                     \
+        to_type *target = to;                                                             \
+        const from_type *values = from;                                                   \
+        for (size_t i = 0; i < count; i++) {                                              \
+            from_type x = values[i];                                                      \
+            target[i] = expression;                                                       \
+        }                                                                                 \
+    }
+
+/* All changes from one class of real numbers. */
+#define DEFINE_CHANGES_FROM_REAL(name, type, to_int, to_uint)                        \
+    DEFINE_CHANGE(ints, int64_t, name, type, to_int)                                 \
+    DEFINE_CHANGE(uints, uint64_t, name, type, to_uint)                              \
+    DEFINE_CHANGE(floats, float, name, type, (float)x)                               \
+    DEFINE_CHANGE(doubles, double, name, type, (double)x)                            \
+    DEFINE_CHANGE(complexes64, float _Complex, name, type, make_complex64((float)x, 0))   \
+    DEFINE_CHANGE(complexes128, double _Complex, name, type, make_complex128((double)x, 0)) \
+    DEFINE_CHANGE(bools, uint8_t, name, type, x != 0)
+
+/* The real part is what remains, but anything in either part is true. */
+#define DEFINE_CHANGES_FROM_COMPLEX(name, type)                                      \
+    DEFINE_CHANGE(ints, int64_t, name, type, int_of_double(creal(x)))                \
+    DEFINE_CHANGE(uints, uint64_t, name, type, uint_of_double(creal(x)))             \
+    DEFINE_CHANGE(floats, float, name, type, (float)creal(x))                        \
+    DEFINE_CHANGE(doubles, double, name, type, creal(x))                             \
+    DEFINE_CHANGE(complexes64, float _Complex, name, type, (float _Complex)x)        \
+    DEFINE_CHANGE(complexes128, double _Complex, name, type, (double _Complex)x)     \
+    DEFINE_CHANGE(bools, uint8_t, name, type, creal(x) != 0 || cimag(x) != 0)
+
+DEFINE_CHANGES_FROM_REAL(ints, int64_t, x, (uint64_t)x)
+DEFINE_CHANGES_FROM_REAL(uints, uint64_t, (int64_t)x, x)
+DEFINE_CHANGES_FROM_REAL(floats, float, int_of_double(x), uint_of_double(x))
+DEFINE_CHANGES_FROM_REAL(doubles, double, int_of_double(x), uint_of_double(x))
+DEFINE_CHANGES_FROM_COMPLEX(complexes64, float _Complex)
+DEFINE_CHANGES_FROM_COMPLEX(complexes128, double _Complex)
+
+#define CHANGES_TO(name)                                                              \
+    {name##_of_ints, name##_of_uints, name##_of_floats, name##_of_doubles, name##_of_complexes64, \
+     name##_of_complexes128}
+
+static const shim_change changes[SHIM_CLASSES][SHIM_CLASS_BOOL] = {
+    [SHIM_CLASS_INT] = CHANGES_TO(ints),           [SHIM_CLASS_UINT] = CHANGES_TO(uints),
+    [SHIM_CLASS_FLOAT] = CHANGES_TO(floats),       [SHIM_CLASS_DOUBLE] = CHANGES_TO(doubles),
+    [SHIM_CLASS_COMPLEX64] = CHANGES_TO(complexes64), [SHIM_CLASS_COMPLEX128] = CHANGES_TO(complexes128),
+    [SHIM_CLASS_BOOL] = CHANGES_TO(bools),
+};
+
+shim_change aoticache_shim_class_change(enum shim_class to, enum shim_class from)
+{
+    return to == from ? NULL : changes[to][from];
+}
+
+/* ---- rows ---- */
+
+bool aoticache_shim_conversion_select(int32_t to_dtype, int32_t from_dtype, struct shim_conversion *ret_conversion)
+{
+    *ret_conversion = (struct shim_conversion){0};
+    if (to_dtype == from_dtype) {
+        ret_conversion->item_bytes = shim_item_bytes(to_dtype);
+        return true;
+    }
+    const struct shim_dtype_access *to = aoticache_shim_dtype_access(to_dtype);
+    const struct shim_dtype_access *from = aoticache_shim_dtype_access(from_dtype);
+    if (to == NULL || from == NULL)
+        return false;
+    ret_conversion->to = to;
+    ret_conversion->from = from;
+    ret_conversion->change = aoticache_shim_class_change((enum shim_class)to->store_class,
+                                                         (enum shim_class)from->load_class);
+    return true;
+}
+
+#define DEFINE_MOVE(bytes)                                                                                      \
+    static void move_##bytes(size_t count, char *destination, ptrdiff_t destination_stride, const char *source, \
+                             ptrdiff_t source_stride)                                                           \
+    {                                                                                                           \
+        for (size_t i = 0; i < count; i++, destination += destination_stride, source += source_stride)          \
+            memmove(destination, source, bytes);                                                                \
+    }
+DEFINE_MOVE(1)
+DEFINE_MOVE(2)
+DEFINE_MOVE(4)
+DEFINE_MOVE(8)
+DEFINE_MOVE(16)
+
+static void move_row(uint32_t item_bytes, size_t count, char *destination, ptrdiff_t destination_stride,
+                     const char *source, ptrdiff_t source_stride)
+{
+    if (destination_stride == (ptrdiff_t)item_bytes && source_stride == (ptrdiff_t)item_bytes) {
+        memmove(destination, source, count * item_bytes);
+        return;
+    }
+    switch (item_bytes) {
+    case 1:
+        move_1(count, destination, destination_stride, source, source_stride);
+        break;
+    case 2:
+        move_2(count, destination, destination_stride, source, source_stride);
+        break;
+    case 4:
+        move_4(count, destination, destination_stride, source, source_stride);
+        break;
+    case 8:
+        move_8(count, destination, destination_stride, source, source_stride);
+        break;
+    default:
+        move_16(count, destination, destination_stride, source, source_stride);
+        break;
+    }
+}
+
+void aoticache_shim_convert_row(const struct shim_conversion *conversion, size_t count, char *destination,
+                                ptrdiff_t destination_stride, const char *source, ptrdiff_t source_stride)
+{
+    enum { PIECE = 128 };
+    double _Complex loaded[PIECE], changed[PIECE]; /* the widest class */
+
+    if (conversion->item_bytes != 0) {
+        move_row(conversion->item_bytes, count, destination, destination_stride, source, source_stride);
+        return;
+    }
+    while (count > 0) {
+        size_t piece = count < PIECE ? count : PIECE;
+        conversion->from->load(piece, loaded, source, source_stride);
+        if (conversion->change != NULL)
+            conversion->change(piece, changed, loaded);
+        conversion->to->store(piece, destination, destination_stride, conversion->change != NULL ? changed : loaded);
+        source += (ptrdiff_t)piece * source_stride;
+        destination += (ptrdiff_t)piece * destination_stride;
+        count -= piece;
+    }
+}

@@ -1,0 +1,100 @@
+/*
+ * shim/pool: free lists of the calling thread for what every run of a kernel makes and drops: handles, tensors, storages
+ * with little data.
+ *
+ * A block that another thread made may go back to this one's list: all blocks of a list have the same size and come from
+ * the C library. Lists are bounded, and freed when their thread ends. Under address sanitizer nothing is kept, so that it
+ * sees every allocation and release.
+ *
+ * The thread's pool is freed by a destructor in this library: it is loaded once and never unloaded.
+ */
+#ifndef AOTICACHE_RUNTIME_SHIM_POOL_H
+#define AOTICACHE_RUNTIME_SHIM_POOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SHIM_POOL_OFF 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SHIM_POOL_OFF 1
+#endif
+#endif
+
+/* name, bytes of a block, how many a thread keeps. Storages: 64 bytes of header, then the data. */
+#define SHIM_POOL_LIST(X)       \
+    X(HANDLE, 16, 64)           \
+    X(TENSOR, 256, 32)          \
+    X(STORAGE, 64, 32)          \
+    X(STORAGE_64, 128, 16)      \
+    X(STORAGE_256, 320, 16)     \
+    X(STORAGE_1K, 1088, 16)     \
+    X(STORAGE_4K, 4160, 8)
+
+enum shim_pool_list {
+#define SHIM_POOL_ENUM(name, bytes, kept) SHIM_POOL_##name,
+    SHIM_POOL_LIST(SHIM_POOL_ENUM)
+#undef SHIM_POOL_ENUM
+    SHIM_POOL_LISTS,
+    SHIM_POOL_NONE = SHIM_POOL_LISTS /* a block of its own size */
+};
+
+struct shim_pool {
+    struct {
+        void *head; /* each free block begins with a pointer to the next */
+        uint32_t count;
+    } lists[SHIM_POOL_LISTS];
+};
+
+/* The slow sides: an empty list, a full one, no pool yet. */
+void *aoticache_shim_pool_allocate(enum shim_pool_list list);
+void aoticache_shim_pool_release(enum shim_pool_list list, void *block);
+
+#ifdef SHIM_POOL_OFF
+
+static inline void *shim_pool_take(enum shim_pool_list list)
+{
+    return aoticache_shim_pool_allocate(list);
+}
+
+static inline void shim_pool_give(enum shim_pool_list list, void *block)
+{
+    aoticache_shim_pool_release(list, block);
+}
+
+#else
+
+/* Initial-exec: eight bytes of the static block, and an access costs one instruction instead of a call. */
+extern __thread struct shim_pool *aoticache_shim_pool
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+extern const uint32_t aoticache_shim_pool_kept[SHIM_POOL_LISTS] __attribute__((visibility("hidden")));
+
+/* A block of the list's size, 64-byte aligned where it is a storage, else as malloc gives it; NULL: out of memory. */
+static inline void *shim_pool_take(enum shim_pool_list list)
+{
+    struct shim_pool *pool = aoticache_shim_pool;
+    if (__builtin_expect(pool == NULL || pool->lists[list].head == NULL, 0))
+        return aoticache_shim_pool_allocate(list);
+    void *block = pool->lists[list].head;
+    pool->lists[list].head = *(void **)block;
+    pool->lists[list].count--;
+    return block;
+}
+
+static inline void shim_pool_give(enum shim_pool_list list, void *block)
+{
+    struct shim_pool *pool = aoticache_shim_pool;
+    if (__builtin_expect(pool == NULL || pool->lists[list].count >= aoticache_shim_pool_kept[list], 0)) {
+        aoticache_shim_pool_release(list, block);
+        return;
+    }
+    *(void **)block = pool->lists[list].head;
+    pool->lists[list].head = block;
+    pool->lists[list].count++;
+}
+
+#endif
+#endif

@@ -1,0 +1,265 @@
+/*
+ * shim/tensor: making and dropping tensors and handles.
+ */
+#include "runtime/shim/tensor.h"
+
+#include <string.h>
+
+#include "runtime/shim/torch_abi.h"
+
+AOTITorchError aoticache_shim_fail_undefined(const char *function, AtenTensorHandle handle)
+{
+    return aoticache_shim_fail("%s: the tensor is %s", function, handle == NULL ? "NULL" : "undefined");
+}
+
+static inline void unref_storage(struct shim_storage *storage)
+{
+    if (shim_unref(&storage->refs))
+        aoticache_shim_storage_free(storage);
+}
+
+void aoticache_shim_tensor_free(struct shim_tensor *tensor)
+{
+    unref_storage(tensor->storage);
+    if (tensor->sizes != tensor->inline_dims)
+        free(tensor->sizes);
+    shim_pool_give(SHIM_POOL_TENSOR, tensor);
+}
+
+static inline void unref_tensor(struct shim_tensor *tensor)
+{
+    if (tensor != NULL && shim_unref(&tensor->refs))
+        aoticache_shim_tensor_free(tensor);
+}
+
+/* False: out of memory. */
+static bool set_dimensions(struct shim_tensor *tensor, int64_t ndim, const int64_t *sizes, const int64_t *strides)
+{
+    tensor->ndim = (int32_t)ndim;
+    tensor->sizes = tensor->inline_dims;
+    if (ndim > SHIM_INLINE_NDIM) {
+        tensor->sizes = malloc(2 * (size_t)ndim * sizeof *tensor->sizes);
+        if (tensor->sizes == NULL)
+            return false;
+    }
+    tensor->strides = tensor->sizes + (ndim > SHIM_INLINE_NDIM ? ndim : SHIM_INLINE_NDIM);
+    for (int64_t d = 0; d < ndim; d++) {
+        tensor->sizes[d] = sizes[d];
+        tensor->strides[d] = strides[d];
+    }
+    return true;
+}
+
+static AOTITorchError fail_creation(const char *function, struct shim_storage *storage, struct shim_tensor *tensor,
+                                    struct AtenTensorOpaque *handle)
+{
+    if (tensor != NULL)
+        shim_pool_give(SHIM_POOL_TENSOR, tensor);
+    if (handle != NULL)
+        shim_pool_give(SHIM_POOL_HANDLE, handle);
+    if (storage != NULL)
+        unref_storage(storage);
+    return aoticache_shim_fail_memory(function, sizeof *tensor);
+}
+
+AOTITorchError aoticache_shim_tensor_create(const char *function, struct shim_storage *storage, int32_t dtype,
+                                            int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset,
+                                            int64_t numel, AtenTensorHandle *ret_handle)
+{
+    struct shim_tensor *tensor = shim_pool_take(SHIM_POOL_TENSOR);
+    struct AtenTensorOpaque *handle = shim_pool_take(SHIM_POOL_HANDLE);
+    if (storage == NULL || tensor == NULL || handle == NULL || !set_dimensions(tensor, ndim, sizes, strides))
+        return fail_creation(function, storage, tensor, handle);
+    uint32_t item_bytes = shim_item_bytes(dtype);
+    atomic_init(&tensor->refs, 1);
+    tensor->dtype = dtype;
+    tensor->item_bytes = item_bytes;
+    tensor->numel = numel;
+    tensor->offset = offset;
+    tensor->storage = storage;
+    /* PyTorch gives NULL for tensors without elements. */
+    tensor->data = numel > 0 ? (char *)storage->data + (size_t)offset * item_bytes : NULL;
+    handle->tensor = tensor;
+    *ret_handle = handle;
+    return SHIM_SUCCESS;
+}
+
+AOTITorchError aoticache_shim_tensor_view(const char *function, const struct shim_tensor *tensor, int32_t dtype,
+                                          int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset,
+                                          AtenTensorHandle *ret_handle)
+{
+    struct shim_extent extent;
+    if (aoticache_shim_measure(function, ndim, sizes, strides, offset, shim_item_bytes(dtype), &extent) != SHIM_SUCCESS)
+        return SHIM_FAILURE;
+    if (extent.storage_bytes > tensor->storage->bytes)
+        return aoticache_shim_fail("%s: the view reaches to byte %zu of a storage of %zu bytes", function,
+                                   extent.storage_bytes, tensor->storage->bytes);
+    shim_ref(&tensor->storage->refs);
+    return aoticache_shim_tensor_create(function, tensor->storage, dtype, ndim, sizes, strides, offset, extent.numel,
+                                        ret_handle);
+}
+
+static AOTITorchError check_options(const char *function, int32_t dtype, int32_t device_type)
+{
+    if (shim_item_bytes(dtype) == 0)
+        return aoticache_shim_fail("%s: %d is not a dtype", function, (int)dtype);
+    if (device_type != AOTICACHE_DEVICE_TYPE_CPU) {
+        const char *name = aoticache_device_type_name(device_type);
+        return aoticache_shim_fail("%s: device type %d (%s) needs PyTorch in the process; here is the CPU only",
+                                   function, (int)device_type, name != NULL ? name : "unknown");
+    }
+    return SHIM_SUCCESS;
+}
+
+AOTITorchError aoticache_shim_tensor_empty(const char *function, int64_t ndim, const int64_t *sizes,
+                                           const int64_t *strides, int32_t dtype, AtenTensorHandle *ret_handle)
+{
+    struct shim_extent extent;
+    if (aoticache_shim_measure(function, ndim, sizes, strides, 0, shim_item_bytes(dtype), &extent) != SHIM_SUCCESS)
+        return SHIM_FAILURE;
+    struct shim_storage *storage = aoticache_shim_storage_create(extent.storage_bytes);
+    if (storage == NULL)
+        return aoticache_shim_fail_memory(function, extent.storage_bytes);
+    return aoticache_shim_tensor_create(function, storage, dtype, ndim, sizes, strides, 0, extent.numel, ret_handle);
+}
+
+/* ---- the exported functions ---- */
+
+AOTITorchError aoti_torch_empty_strided(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,
+                                        int32_t device_type, int32_t device_index, AtenTensorHandle *ret_tensor)
+{
+    (void)device_index; /* the CPU is one device, whatever its number */
+    SHIM_CHECK_RESULT(ret_tensor);
+    if (check_options(__func__, dtype, device_type) != SHIM_SUCCESS)
+        return SHIM_FAILURE;
+    return aoticache_shim_tensor_empty(__func__, ndim, sizes, strides, dtype, ret_tensor);
+}
+
+/* Without a device that copies from it, pinned memory is memory. */
+AOTITorchError aoti_torch_empty_strided_pinned(int64_t ndim, const int64_t *sizes, const int64_t *strides,
+                                               int32_t dtype, int32_t device_type, int32_t device_index,
+                                               AtenTensorHandle *ret_tensor)
+{
+    return aoti_torch_empty_strided(ndim, sizes, strides, dtype, device_type, device_index, ret_tensor);
+}
+
+static AOTITorchError wrap_blob(const char *function, void *data, int64_t ndim, const int64_t *sizes,
+                                const int64_t *strides, int64_t offset, int32_t dtype, shim_deleter deleter,
+                                void *context, AtenTensorHandle *ret_tensor)
+{
+    struct shim_extent extent;
+    uint32_t item_bytes = shim_item_bytes(dtype);
+    if (aoticache_shim_measure(function, ndim, sizes, strides, offset, item_bytes, &extent) != SHIM_SUCCESS)
+        return SHIM_FAILURE;
+    struct shim_storage *storage = aoticache_shim_storage_wrap(data, extent.storage_bytes, NULL, context);
+    AOTITorchError status = aoticache_shim_tensor_create(function, storage, dtype, ndim, sizes, strides, offset,
+                                                         extent.numel, ret_tensor);
+    if (status == SHIM_SUCCESS)
+        storage->deleter = deleter; /* only now: on failure the memory stays the caller's */
+    return status;
+}
+
+AOTITorchError aoti_torch_create_tensor_from_blob(void *data, int64_t ndim, const int64_t *sizes,
+                                                  const int64_t *strides, int64_t storage_offset, int32_t dtype,
+                                                  int32_t device_type, int32_t device_index,
+                                                  AtenTensorHandle *ret_tensor)
+{
+    (void)device_index;
+    SHIM_CHECK_RESULT(ret_tensor);
+    if (check_options(__func__, dtype, device_type) != SHIM_SUCCESS)
+        return SHIM_FAILURE;
+    if (data == NULL) /* PyTorch's answer too: constants without data are empty ones */
+        return aoticache_shim_tensor_empty(__func__, ndim, sizes, strides, dtype, ret_tensor);
+    return wrap_blob(__func__, data, ndim, sizes, strides, storage_offset, dtype, NULL, NULL, ret_tensor);
+}
+
+static AOTITorchError check_layout(const char *function, int32_t layout)
+{
+    if (layout == AOTICACHE_LAYOUT_STRIDED)
+        return SHIM_SUCCESS;
+    const char *name = aoticache_layout_name(layout);
+    return aoticache_shim_fail("%s: layout %d (%s) needs PyTorch in the process; here are strided tensors only",
+                               function, (int)layout, name != NULL ? name : "unknown");
+}
+
+AOTITorchError aoti_torch_create_tensor_from_blob_v2(void *data, int64_t ndim, const int64_t *sizes,
+                                                     const int64_t *strides, int64_t storage_offset, int32_t dtype,
+                                                     int32_t device_type, int32_t device_index,
+                                                     AtenTensorHandle *ret_tensor, int32_t layout,
+                                                     const uint8_t *opaque_metadata, int64_t opaque_metadata_size)
+{
+    (void)opaque_metadata;
+    (void)opaque_metadata_size;
+    if (check_layout(__func__, layout) != SHIM_SUCCESS)
+        return SHIM_FAILURE;
+    return aoti_torch_create_tensor_from_blob(data, ndim, sizes, strides, storage_offset, dtype, device_type,
+                                              device_index, ret_tensor);
+}
+
+AOTITorchError torch_from_blob(void *data, int64_t ndim, const int64_t *sizes, const int64_t *strides,
+                               int64_t storage_offset, int32_t dtype, int32_t device_type, int32_t device_index,
+                               AtenTensorHandle *ret_tensor, int32_t layout, const uint8_t *opaque_metadata,
+                               int64_t opaque_metadata_size, void (*deleter)(void *data, void *context), void *context)
+{
+    (void)device_index;
+    (void)opaque_metadata;
+    (void)opaque_metadata_size;
+    SHIM_CHECK_RESULT(ret_tensor);
+    if (check_layout(__func__, layout) != SHIM_SUCCESS || check_options(__func__, dtype, device_type) != SHIM_SUCCESS)
+        return SHIM_FAILURE;
+    if (data == NULL)
+        return aoticache_shim_tensor_empty(__func__, ndim, sizes, strides, dtype, ret_tensor);
+    return wrap_blob(__func__, data, ndim, sizes, strides, storage_offset, dtype, deleter, context, ret_tensor);
+}
+
+static AOTITorchError create_handle(const char *function, struct shim_tensor *tensor, AtenTensorHandle *ret_handle)
+{
+    struct AtenTensorOpaque *handle = shim_pool_take(SHIM_POOL_HANDLE);
+    if (handle == NULL)
+        return aoticache_shim_fail_memory(function, sizeof *handle);
+    if (tensor != NULL)
+        shim_ref(&tensor->refs);
+    handle->tensor = tensor;
+    *ret_handle = handle;
+    return SHIM_SUCCESS;
+}
+
+AOTITorchError aoti_torch_new_tensor_handle(AtenTensorHandle tensor, AtenTensorHandle *ret_tensor)
+{
+    SHIM_CHECK_RESULT(ret_tensor);
+    if (__builtin_expect(tensor == NULL, 0))
+        return aoticache_shim_fail_undefined(__func__, tensor);
+    return create_handle(__func__, tensor->tensor, ret_tensor);
+}
+
+AOTITorchError aoti_torch_new_uninitialized_tensor(AtenTensorHandle *ret_tensor)
+{
+    SHIM_CHECK_RESULT(ret_tensor);
+    return create_handle(__func__, NULL, ret_tensor);
+}
+
+AOTITorchError aoti_torch_delete_tensor_object(AtenTensorHandle tensor)
+{
+    if (tensor == NULL)
+        return SHIM_SUCCESS;
+    unref_tensor(tensor->tensor);
+    shim_pool_give(SHIM_POOL_HANDLE, tensor);
+    return SHIM_SUCCESS;
+}
+
+AOTITorchError aoti_torch_assign_tensors(AtenTensorHandle source, AtenTensorHandle destination)
+{
+    if (source == NULL || destination == NULL)
+        return aoticache_shim_fail_undefined(__func__, NULL);
+    struct shim_tensor *dropped = destination->tensor;
+    if (source->tensor != NULL)
+        shim_ref(&source->tensor->refs);
+    destination->tensor = source->tensor;
+    unref_tensor(dropped);
+    return SHIM_SUCCESS;
+}
+
+AOTITorchError aoti_torch_assign_tensors_out(AtenTensorHandle source, AtenTensorHandle *ret_destination)
+{
+    return aoti_torch_new_tensor_handle(source, ret_destination);
+}

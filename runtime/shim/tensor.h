@@ -1,0 +1,169 @@
+/*
+ * shim/tensor: what a tensor is in a process without PyTorch.
+ *
+ * As in PyTorch there are three levels: a handle (one owner's reference, AtenTensorHandle), the tensor that handles share
+ * (dtype, sizes, strides, offset), the storage that tensors share (memory). aoti_torch_new_tensor_handle() shares the
+ * tensor; a view shares the storage; aoti_torch_assign_tensors() makes a handle point to another tensor.
+ *
+ * Thread safety: a tensor and its storage may be used and dropped from any thread; one handle belongs to one thread at a
+ * time, as everything that changes a tensor's data does.
+ */
+#ifndef AOTICACHE_RUNTIME_SHIM_TENSOR_H
+#define AOTICACHE_RUNTIME_SHIM_TENSOR_H
+
+#include <stdatomic.h>
+
+#include "base/base.h"
+#include "runtime/abi.h"
+#include "runtime/shim/failure.h"
+#include "runtime/shim/pool.h"
+
+#define SHIM_MAX_NDIM 64
+#define SHIM_INLINE_NDIM 8
+#define SHIM_STORAGE_HEADER_BYTES 64
+
+typedef void (*shim_deleter)(void *data, void *context);
+
+struct shim_storage {
+    _Atomic uint32_t refs;
+    uint32_t list; /* enum shim_pool_list: where the block came from */
+    void *data;
+    size_t bytes;
+    shim_deleter deleter; /* NULL: the data is part of this block, or borrowed */
+    void *context;
+};
+
+struct shim_tensor {
+    _Atomic uint32_t refs;
+    int32_t dtype;
+    int32_t ndim;
+    uint32_t item_bytes;
+    int64_t numel;
+    int64_t offset; /* of the first element in the storage, in elements */
+    void *data;     /* of the first element; NULL where there is none */
+    struct shim_storage *storage;
+    int64_t *sizes; /* sizes and strides: inline_dims, or one block of 2 * ndim numbers */
+    int64_t *strides;
+    int64_t inline_dims[2 * SHIM_INLINE_NDIM];
+};
+
+struct AtenTensorOpaque {
+    struct shim_tensor *tensor; /* NULL: undefined */
+};
+
+_Static_assert(sizeof(struct shim_storage) <= SHIM_STORAGE_HEADER_BYTES, "the data begins after the header");
+_Static_assert(sizeof(struct shim_tensor) <= 256, "the pool's blocks hold a tensor");
+
+/* ---- shapes (shape.c): checked arithmetic over untrusted numbers ---- */
+
+struct shim_extent {
+    int64_t numel;
+    size_t storage_bytes; /* what a storage needs to hold all elements, the offset included */
+};
+
+/*
+ * Checks a shape and measures it: ndim in 0..64, nothing negative, nothing that overflows. Messages begin with `function`.
+ */
+AOTITorchError aoticache_shim_measure(const char *function, int64_t ndim, const int64_t *sizes, const int64_t *strides,
+                                      int64_t offset, size_t item_bytes, struct shim_extent *ret_extent);
+bool aoticache_shim_is_contiguous(const struct shim_tensor *tensor);
+/* Every element of a gapless piece of memory is hit exactly once, in whatever order of dimensions. */
+bool aoticache_shim_is_dense(const struct shim_tensor *tensor);
+/* Bytes from the first element to behind the last. */
+size_t aoticache_shim_span_bytes(const struct shim_tensor *tensor);
+/* Both without gaps and sharing bytes: they certainly overlap. With gaps nobody can say quickly; PyTorch lets that pass. */
+bool aoticache_shim_overlap(const struct shim_tensor *a, const struct shim_tensor *b);
+/* Strides without gaps in the same order of dimensions as the tensor's: what a clone has. */
+void aoticache_shim_dense_strides(const struct shim_tensor *tensor, int64_t ret_strides[SHIM_MAX_NDIM]);
+
+/* Bytes of one element; 0: not a dtype. */
+static inline uint32_t shim_item_bytes(int32_t dtype)
+{
+    static const uint8_t bytes[] = {
+#define SHIM_DTYPE_BYTES(upper, lower, number, item_bytes) [number] = item_bytes,
+        AOTICACHE_DTYPE_LIST(SHIM_DTYPE_BYTES)
+#undef SHIM_DTYPE_BYTES
+    };
+    return (uint32_t)dtype < sizeof bytes ? bytes[dtype] : 0;
+}
+
+/* ---- storages (storage.c) ---- */
+
+/* Owned memory, 64-byte aligned, not initialised. NULL: out of memory. */
+struct shim_storage *aoticache_shim_storage_create(size_t bytes);
+/* The caller's memory; deleter (may be NULL) is called with the last reference, not on failure. */
+struct shim_storage *aoticache_shim_storage_wrap(void *data, size_t bytes, shim_deleter deleter, void *context);
+void aoticache_shim_storage_free(struct shim_storage *storage);
+
+/* ---- tensors (tensor.c) ---- */
+
+/*
+ * A tensor over `storage`, whose reference is taken, on failure too. The shape has been measured. A NULL storage is out of
+ * memory. Messages begin with `function`.
+ */
+AOTITorchError aoticache_shim_tensor_create(const char *function, struct shim_storage *storage, int32_t dtype,
+                                            int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset,
+                                            int64_t numel, AtenTensorHandle *ret_handle);
+/* A view of `tensor`'s storage; refused where it would leave the storage. */
+AOTITorchError aoticache_shim_tensor_view(const char *function, const struct shim_tensor *tensor, int32_t dtype,
+                                          int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset,
+                                          AtenTensorHandle *ret_handle);
+/* Fresh memory. */
+AOTITorchError aoticache_shim_tensor_empty(const char *function, int64_t ndim, const int64_t *sizes,
+                                           const int64_t *strides, int32_t dtype, AtenTensorHandle *ret_handle);
+void aoticache_shim_tensor_free(struct shim_tensor *tensor);
+
+/* Whether handle is one of a defined tensor; the message names `function`. */
+static inline bool shim_is_defined(AtenTensorHandle handle)
+{
+    return handle != NULL && handle->tensor != NULL;
+}
+AOTITorchError aoticache_shim_fail_undefined(const char *function, AtenTensorHandle handle) __attribute__((cold));
+
+#define SHIM_CHECK_TENSOR(handle)                                          \
+    do {                                                                   \
+        if (__builtin_expect(!shim_is_defined(handle), 0))                 \
+            return aoticache_shim_fail_undefined(__func__, handle);        \
+    } while (0)
+
+#define SHIM_CHECK_RESULT(pointer)                                                      \
+    do {                                                                                \
+        if (__builtin_expect((pointer) == NULL, 0))                                     \
+            return aoticache_shim_fail("%s: no place for the result (%s is NULL)", __func__, #pointer); \
+    } while (0)
+
+/* ---- counting ---- */
+
+#if defined(__has_include)
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#define SHIM_SINGLE_THREADED __libc_single_threaded
+#endif
+#endif
+#ifndef SHIM_SINGLE_THREADED
+#define SHIM_SINGLE_THREADED 0
+#endif
+
+static inline void shim_ref(_Atomic uint32_t *refs)
+{
+    /* A locked addition costs as much as the rest of the function; a process with one thread needs none. */
+    if (SHIM_SINGLE_THREADED)
+        atomic_store_explicit(refs, atomic_load_explicit(refs, memory_order_relaxed) + 1, memory_order_relaxed);
+    else
+        atomic_fetch_add_explicit(refs, 1, memory_order_relaxed);
+}
+
+/* Whether this was the last reference. Whoever holds the only one cannot be raced by somebody who takes another. */
+static inline bool shim_unref(_Atomic uint32_t *refs)
+{
+    uint32_t count = atomic_load_explicit(refs, memory_order_acquire);
+    if (count == 1)
+        return true;
+    if (SHIM_SINGLE_THREADED) {
+        atomic_store_explicit(refs, count - 1, memory_order_relaxed);
+        return false;
+    }
+    return atomic_fetch_sub_explicit(refs, 1, memory_order_acq_rel) == 1;
+}
+
+#endif

@@ -1,0 +1,391 @@
+/*
+ * Benchmarks of one kernel, add of two float32[2, 3]: a cold hit, a run, resident memory; each beside its peer, in fresh
+ * processes that take turns. The library is made by PyTorch where it is there, else by the C hook.
+ *
+ * Prints one JSON object per line (scripts/bench collects them).
+ */
+#include "aoticache.h"
+#include "base/cleanup.h"
+#include "base/home.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ROUNDS = 41, RUNS = 200000, RUN_ROUNDS = 9 };
+
+static void fail(const char *what, const aoticache_error *error)
+{
+    fprintf(stderr, "bench_kernel: %s: %s\n", what, error != NULL ? error->message : "failed");
+    exit(1);
+}
+
+static const int64_t sizes[2] = {2, 3};
+
+static aoticache_request *make_request(void)
+{
+    aoticache_error error;
+    aoticache_request *request;
+    aoticache_device cpu = {AOTICACHE_DEVICE_TYPE_CPU, -1};
+    aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_FLOAT32, .device = cpu, .ndim = 2, .sizes = sizes};
+    if (aoticache_request_create("aten::add.Tensor", cpu, &request, &error) != AOTICACHE_OK ||
+        aoticache_request_add_tensor(request, NULL, &metadata, &error) != AOTICACHE_OK ||
+        aoticache_request_add_tensor(request, NULL, &metadata, &error) != AOTICACHE_OK)
+        fail("request", &error);
+    return request;
+}
+
+static aoticache_cache *open_cache(const char *directory)
+{
+    aoticache_error error;
+    aoticache_cache *cache;
+    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    options.directory = directory;
+    if (aoticache_cache_open(&options, &cache, &error) != AOTICACHE_OK)
+        fail("open", &error);
+    return cache;
+}
+
+/* The environment that the entry was stored under travels in a variable: a hit starts no hook. */
+static void set_environment(aoticache_request *request)
+{
+    aoticache_error error;
+    const char *name = getenv("BENCH_FRAMEWORK");
+    const char *version = getenv("BENCH_FRAMEWORK_VERSION");
+    if (name == NULL || version == NULL ||
+        aoticache_request_set_environment(request, "framework", name, &error) != AOTICACHE_OK ||
+        aoticache_request_set_environment(request, "framework_version", version, &error) != AOTICACHE_OK)
+        fail("environment", NULL);
+}
+
+static aoticache_runner *get_runner(aoticache_cache *cache, aoticache_request *request)
+{
+    aoticache_error error;
+    aoticache_runner *runner;
+    if (aoticache_eager_get_runner(cache, NULL, request, &runner, NULL, &error) != AOTICACHE_OK)
+        fail("get runner", &error);
+    return runner;
+}
+
+static int cold_ours(const char *directory)
+{
+    aoticache_request *request = make_request();
+    set_environment(request);
+    uint64_t begin = aoticache_monotonic_ns();
+    aoticache_cache *cache = open_cache(directory);
+    aoticache_runner *runner = get_runner(cache, request);
+    uint64_t end = aoticache_monotonic_ns();
+    printf("%llu\n", (unsigned long long)(end - begin));
+    (void)runner;
+    return 0;
+}
+
+struct plain_library {
+    __typeof__(&AOTInductorModelContainerRun) run;
+    AOTInductorModelContainerHandle container;
+};
+
+/* What a careful program without a cache does with a library file: read and hash it, dlopen it, create the container. */
+static struct plain_library load_plainly(const char *file, const char *provider, bool low_level)
+{
+    struct plain_library plain = {0};
+    struct stat status;
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned length;
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &status) != 0)
+        fail(file, NULL);
+    if (low_level) {
+        aoticache_digest ours;
+        if (aoticache_digest_of_fd(fd, &ours, NULL, NULL) != AOTICACHE_OK)
+            fail("digest", NULL);
+    } else {
+        void *bytes = malloc((size_t)status.st_size);
+        if (bytes == NULL || read(fd, bytes, (size_t)status.st_size) != status.st_size ||
+            EVP_Digest(bytes, (size_t)status.st_size, digest, &length, EVP_sha256(), NULL) != 1)
+            fail("digest", NULL);
+        free(bytes);
+    }
+    close(fd);
+    if (dlopen(provider, RTLD_NOW | RTLD_LOCAL) == NULL)
+        fail(dlerror(), NULL);
+    void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL)
+        fail(dlerror(), NULL);
+    __typeof__(&AOTInductorModelContainerCreateWithDevice) create;
+    *(void **)&create = dlsym(handle, "AOTInductorModelContainerCreateWithDevice");
+    *(void **)&plain.run = dlsym(handle, "AOTInductorModelContainerRun");
+    if (create == NULL || plain.run == NULL || create(&plain.container, 1, "cpu", NULL) != 0)
+        fail("create", NULL);
+    return plain;
+}
+
+static int cold_peer(const char *file, const char *provider, bool low_level)
+{
+    uint64_t begin = aoticache_monotonic_ns();
+    load_plainly(file, provider, low_level);
+    uint64_t end = aoticache_monotonic_ns();
+    printf("%llu\n", (unsigned long long)(end - begin));
+    return 0;
+}
+
+static void make_inputs(float *x, float *y, AtenTensorHandle inputs[2])
+{
+    aoticache_error error;
+    for (int i = 0; i < 6; i++) {
+        x[i] = (float)i;
+        y[i] = (float)(10 * i);
+    }
+    if (aoticache_tensor_from_blob(x, AOTICACHE_DTYPE_FLOAT32, 2, sizes, NULL, &inputs[0], &error) != AOTICACHE_OK ||
+        aoticache_tensor_from_blob(y, AOTICACHE_DTYPE_FLOAT32, 2, sizes, NULL, &inputs[1], &error) != AOTICACHE_OK)
+        fail("tensor", &error);
+}
+
+static int run_ours(const char *directory)
+{
+    aoticache_error error;
+    aoticache_cache *cache = open_cache(directory);
+    aoticache_request *request = make_request();
+    set_environment(request);
+    aoticache_runner *runner = get_runner(cache, request);
+    float x[6], y[6];
+    AtenTensorHandle inputs[2], output;
+    make_inputs(x, y, inputs);
+    uint64_t begin = 0;
+    for (int i = -1000; i < RUNS; i++) {
+        if (i == 0)
+            begin = aoticache_monotonic_ns();
+        if (aoticache_runner_run(runner, inputs, 2, &output, 1, &error) != AOTICACHE_OK)
+            fail("run", &error);
+        if (i < RUNS - 1)
+            aoticache_tensor_free(output);
+    }
+    uint64_t end = aoticache_monotonic_ns();
+    aoticache_tensor_view view;
+    if (aoticache_tensor_get_view(output, &view, &error) != AOTICACHE_OK || ((float *)view.data)[5] != 55.0f)
+        fail("wrong result", NULL);
+    printf("%.1f\n", (double)(end - begin) / RUNS);
+    return 0;
+}
+
+/* The library over a provider that does nothing: its own code, and the calls. */
+static int run_own_code(const char *file, const char *null_shim)
+{
+    struct plain_library plain = load_plainly(file, null_shim, true);
+    void *shim = dlopen(null_shim, RTLD_NOW | RTLD_NOLOAD);
+    __typeof__(&aoti_torch_create_tensor_from_blob) create;
+    *(void **)&create = dlsym(shim, "aoti_torch_create_tensor_from_blob");
+    AtenTensorHandle tensor, inputs[2], output;
+    create(NULL, 2, sizes, sizes, 0, 6, 0, 0, &tensor);
+    uint64_t begin = 0;
+    for (int i = -1000; i < RUNS; i++) {
+        if (i == 0)
+            begin = aoticache_monotonic_ns();
+        inputs[0] = tensor;
+        inputs[1] = tensor;
+        if (plain.run(plain.container, inputs, 2, &output, 1, NULL, NULL) != 0)
+            fail("run", NULL);
+    }
+    uint64_t end = aoticache_monotonic_ns();
+    printf("%.1f\n", (double)(end - begin) / RUNS);
+    return 0;
+}
+
+static double resident_kb(void)
+{
+    cleanup_file FILE *file = fopen("/proc/self/status", "r");
+    char line[256];
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "VmRSS:", 6) == 0)
+            return atof(line + 6);
+    return 0;
+}
+
+static int resident_ours(const char *directory)
+{
+    aoticache_error error;
+    aoticache_cache *cache = open_cache(directory);
+    aoticache_request *request = make_request();
+    set_environment(request);
+    aoticache_runner *runner = get_runner(cache, request);
+    float x[6], y[6];
+    AtenTensorHandle inputs[2], output;
+    make_inputs(x, y, inputs);
+    if (aoticache_runner_run(runner, inputs, 2, &output, 1, &error) != AOTICACHE_OK)
+        fail("run", &error);
+    printf("%.0f\n", resident_kb());
+    return 0;
+}
+
+/* Runs this program again with the arguments and returns the number it prints. */
+static double ask(const char *program, const char *mode, const char *first, const char *second)
+{
+    int fds[2];
+    if (pipe(fds) != 0)
+        fail("pipe", NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(fds[1], 1);
+        close(fds[0]);
+        execl(program, program, mode, first, second, (char *)NULL);
+        _exit(127);
+    }
+    close(fds[1]);
+    FILE *answer = fdopen(fds[0], "r");
+    double value = 0;
+    int status;
+    bool read = fscanf(answer, "%lf", &value) == 1;
+    fclose(answer);
+    if (waitpid(pid, &status, 0) < 0 || status != 0 || !read)
+        fail(mode, NULL);
+    return value;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double difference = *(const double *)a - *(const double *)b;
+    return difference < 0 ? -1 : difference > 0;
+}
+
+static double median(double *values, size_t count)
+{
+    qsort(values, count, sizeof *values, ascending);
+    return values[count / 2];
+}
+
+static void report(const char *name, double value, const char *unit, const char *peer, double peer_value, double target,
+                   bool difference)
+{
+    double ratio = value / peer_value;
+    bool met = difference ? value - peer_value <= target : ratio <= target;
+    printf("{\"name\":\"%s\",\"value\":%.4g,\"unit\":\"%s\",\"peer\":\"%s\",\"peer_value\":%.4g,\"ratio\":%.3f,"
+           "\"target\":%g,\"target_is\":\"%s\",\"met\":%s}\n",
+           name, value, unit, peer, peer_value, ratio, target, difference ? "difference" : "ratio",
+           target <= 0 ? "null" : met ? "true" : "false");
+    fflush(stdout);
+}
+
+/* A copy of the shim that carries PyTorch's soname, as the peers' provider. */
+static void make_provider(const char *directory, char ret_path[PATH_MAX])
+{
+    char shim[PATH_MAX];
+    aoticache_error error;
+    if (aoticache_home_find("lib/libaoticache_torchshim.so", shim, &error) != AOTICACHE_OK)
+        fail("shim", &error);
+    cleanup_file FILE *in = fopen(shim, "rb");
+    fseek(in, 0, SEEK_END);
+    size_t size = (size_t)ftell(in);
+    rewind(in);
+    cleanup_free char *bytes = malloc(size);
+    if (bytes == NULL || fread(bytes, 1, size, in) != size)
+        fail("read shim", NULL);
+    char *name = memmem(bytes, size, "libaoti_shim.so", 16);
+    if (name == NULL)
+        fail("the shim has no soname", NULL);
+    memcpy(name, "libtorch_cpu.so", 16);
+    snprintf(ret_path, PATH_MAX, "%s/libtorch_cpu.so", directory);
+    cleanup_file FILE *out = fopen(ret_path, "wb");
+    if (out == NULL || fwrite(bytes, 1, size, out) != size)
+        fail("write provider", NULL);
+}
+
+/* Compiles the kernel into the cache and copies its library to `file`. True if PyTorch made it. */
+static bool prepare(const char *directory, const char *file)
+{
+    aoticache_error error;
+    aoticache_hook *hook;
+    bool torch = aoticache_hook_create_worker(NULL, &hook, &error) == AOTICACHE_OK;
+    if (!torch && aoticache_hook_create_c(NULL, &hook, &error) != AOTICACHE_OK)
+        fail("no compile hook", &error);
+    aoticache_cache *cache = open_cache(directory);
+    aoticache_request *request = make_request();
+    aoticache_artifact *artifact;
+    if (aoticache_hook_set_environment(hook, request, &error) != AOTICACHE_OK ||
+        aoticache_cache_get_or_compile(cache, request, aoticache_hook_compile, hook, &artifact, &error) != AOTICACHE_OK)
+        fail("compile", &error);
+    setenv("BENCH_FRAMEWORK", aoticache_request_get_environment(request, "framework"), 1);
+    setenv("BENCH_FRAMEWORK_VERSION", aoticache_request_get_environment(request, "framework_version"), 1);
+    FILE *out = fopen(file, "wb");
+    char buffer[65536];
+    ssize_t got;
+    off_t at = 0;
+    while (out != NULL && (got = pread(aoticache_artifact_library_fd(artifact), buffer, sizeof buffer, at)) > 0) {
+        fwrite(buffer, 1, (size_t)got, out);
+        at += got;
+    }
+    if (out == NULL || fclose(out) != 0)
+        fail("copy", NULL);
+    aoticache_artifact_unref(artifact);
+    aoticache_request_free(request);
+    aoticache_cache_close(cache);
+    aoticache_hook_free(hook);
+    return torch;
+}
+
+static void measure_cold(const char *self, const char *directory, const char *file, const char *provider)
+{
+    double ours[ROUNDS], evp[ROUNDS], low[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        ours[i] = ask(self, "cold-ours", directory, "") / 1e6;
+        evp[i] = ask(self, "cold-peer", file, provider) / 1e6;
+        low[i] = ask(self, "cold-peer-low", file, provider) / 1e6;
+    }
+    double value = median(ours, ROUNDS);
+    report("cold hit", value, "ms", "open + SHA-256 (EVP) + dlopen + create", median(evp, ROUNDS), 1.15, false);
+    report("cold hit, peer with our digest", value, "ms", "open + SHA-256 (low level) + dlopen + create",
+           median(low, ROUNDS), 0, false);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 4) {
+        if (strcmp(argv[1], "cold-ours") == 0)
+            return cold_ours(argv[2]);
+        if (strncmp(argv[1], "cold-peer", 9) == 0)
+            return cold_peer(argv[2], argv[3], argv[1][9] != '\0');
+        if (strcmp(argv[1], "run-ours") == 0)
+            return run_ours(argv[2]);
+        if (strcmp(argv[1], "run-own-code") == 0)
+            return run_own_code(argv[2], argv[3]);
+        if (strcmp(argv[1], "resident-ours") == 0)
+            return resident_ours(argv[2]);
+        return 2;
+    }
+    char self[PATH_MAX], build[PATH_MAX], folder[] = "/tmp/aoticache-bench-XXXXXX";
+    char directory[PATH_MAX], file[PATH_MAX], provider[PATH_MAX], null_shim[PATH_MAX + 32], empty[PATH_MAX + 32];
+    if (realpath("/proc/self/exe", self) == NULL || mkdtemp(folder) == NULL)
+        fail("set-up", NULL);
+    snprintf(build, sizeof build, "%s", self);
+    for (int level = 0; level < 3; level++)
+        *strrchr(build, '/') = '\0';
+    snprintf(directory, sizeof directory, "%s/cache", folder);
+    snprintf(file, sizeof file, "%s/kernel.so", folder);
+    snprintf(null_shim, sizeof null_shim, "%s/tests/bench/libnull_shim.so", build);
+    snprintf(empty, sizeof empty, "%s/tests/bench/empty", build);
+
+    bool torch = prepare(directory, file);
+    fprintf(stderr, "bench_kernel: the library was made by %s\n", torch ? "PyTorch" : "the C hook");
+    make_provider(folder, provider);
+    measure_cold(self, directory, file, provider);
+
+    double ours[RUN_ROUNDS], own[RUN_ROUNDS];
+    for (int i = 0; i < RUN_ROUNDS; i++) {
+        ours[i] = ask(self, "run-ours", directory, "");
+        own[i] = ask(self, "run-own-code", file, null_shim);
+    }
+    report("run through the shim, two inputs of 6 elements", median(ours, RUN_ROUNDS), "ns",
+           "the library's own code (a provider that does nothing)", median(own, RUN_ROUNDS), 120, true);
+    report("resident memory of a C process", ask(self, "resident-ours", directory, "") / 1024, "MiB", "an empty process",
+           ask(empty, "", "", "") / 1024, 6, true);
+
+    char command[PATH_MAX];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command) == 0 ? 0 : 1;
+}

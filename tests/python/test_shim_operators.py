@@ -1,0 +1,207 @@
+"""Libraries that PyTorch compiles give PyTorch's results in a process without PyTorch.
+
+Each case is compiled by AOTInductor, run by tests/helpers/run_library in a process of its own on libaoticache_torchshim.so,
+and compared with what the same library gives in this process, on libtorch: bit by bit, but for products of matrices,
+whose sums PyTorch takes from a BLAS. Environment: BUILD, the build folder; SHIM_CASES, names of cases to run instead of
+all, separated by spaces.
+"""
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import warnings
+
+BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
+SHIM = os.path.join(BUILD, "lib", "libaoticache_torchshim.so")
+HELPER = os.path.join(BUILD, "tests", "helpers", "run_library")
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(BUILD, "inductor-cache"))
+
+try:
+    import torch
+except ImportError:
+    print("skip - shim operators: this Python has no PyTorch")
+    sys.exit(77)
+
+warnings.simplefilter("ignore")
+os.environ["PYTHONWARNINGS"] = "ignore"
+
+DTYPES = {
+    0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.int64, 5: torch.float16, 6: torch.float32,
+    7: torch.float64, 9: torch.complex64, 10: torch.complex128, 11: torch.bool, 15: torch.bfloat16,
+    23: torch.float8_e5m2, 24: torch.float8_e4m3fn,
+}
+NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
+
+
+def write_tensors(path, tensors):
+    with open(path, "wb") as file:
+        file.write(struct.pack("<q", len(tensors)))
+        for tensor in tensors:
+            storage = bytes(tensor.untyped_storage().tolist())
+            shape = tuple(tensor.shape) + tuple(tensor.stride())
+            file.write(struct.pack("<4q", NUMBERS[tensor.dtype], tensor.dim(), tensor.storage_offset(), len(storage)))
+            file.write(struct.pack("<%dq" % len(shape), *shape))
+            file.write(storage)
+
+
+def read_tensors(path):
+    with open(path, "rb") as file:
+        data = bytearray(file.read())
+    (count,), at = struct.unpack_from("<q", data), 8
+    tensors = []
+    for _ in range(count):
+        number, ndim, offset, size = struct.unpack_from("<4q", data, at)
+        shape = struct.unpack_from("<%dq" % (2 * ndim), data, at + 32)
+        at += 32 + 16 * ndim
+        if size == 0:
+            tensors.append(torch.empty_strided(shape[:ndim], shape[ndim:], dtype=DTYPES[number]))
+        else:
+            flat = torch.frombuffer(bytearray(data[at:at + size]), dtype=DTYPES[number])
+            tensors.append(flat.as_strided(shape[:ndim], shape[ndim:], offset))
+        at += size
+    return tensors
+
+
+class Function(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs):
+        return self.function(*inputs)
+
+
+def linear_model():
+    torch.manual_seed(7)
+    return torch.nn.Sequential(torch.nn.Linear(20, 33), torch.nn.ReLU(), torch.nn.Linear(33, 5), torch.nn.LayerNorm(5))
+
+
+def randn(*sizes, dtype=torch.float32):
+    return torch.randn(*sizes).to(dtype)
+
+
+def make_cases():
+    """name: (function or module, inputs)"""
+    torch.manual_seed(0)
+    integers = torch.randint(-50, 50, (6, 7))
+    return {
+        "pointwise": (lambda a, b: (torch.abs(a) + torch.sigmoid(b) * 2, torch.exp(-a * a), torch.atan2(a, b)),
+                      [randn(5, 17), randn(5, 17)]),
+        "non_contiguous": (lambda a, b: a.relu() + b.tanh(), [randn(9, 8).t(), randn(8, 20)[:, 1::2][:, :9]]),
+        "zero_dimensions": (lambda a, b: a * b + 1, [randn(()), randn(())]),
+        "empty": (lambda a: (a * 2, a.sum()), [randn(0, 4)]),
+        "reductions": (lambda a: (a.sum(1), a.mean(), a.amax(0), a.argmin(1), a.var(1), a.prod(0)), [randn(12, 31)]),
+        "softmax_layer_norm": (lambda a: (torch.softmax(a, -1), torch.nn.functional.layer_norm(a, (40,))),
+                               [randn(3, 6, 40)]),
+        "cat_where_gather": (lambda a, b, i: (torch.cat([a, b, a], 1), torch.where(a > b, a, b), a[i],
+                                              torch.gather(a, 0, i[:, None].expand(-1, 8) % 4)),
+                             [randn(6, 8), randn(6, 8), torch.tensor([4, 0, 5, 2])]),
+        "integers": (lambda a, b: (a // (b.abs() + 1), a % 7, a << 2, a.sum(), (a > b) & (b != 3), a.cumsum(0)),
+                     [integers, integers.flip(0).contiguous()]),
+        "float64": (lambda a, b: (torch.log1p(a * a), a @ b), [randn(7, 9, dtype=torch.float64),
+                                                               randn(9, 4, dtype=torch.float64)]),
+        "bfloat16": (lambda a, b: (a * b + a, a.sum(1), a.float()), [randn(6, 32, dtype=torch.bfloat16),
+                                                                     randn(6, 32, dtype=torch.bfloat16)]),
+        "float16_mm": (lambda a, b: torch.mm(a, b), [randn(17, 70, dtype=torch.float16),
+                                                     randn(70, 9, dtype=torch.float16)]),
+        "bfloat16_mm": (lambda a, b: torch.mm(a, b.t()), [randn(17, 70, dtype=torch.bfloat16),
+                                                          randn(9, 70, dtype=torch.bfloat16)]),
+        "conversions": (lambda a: (a.to(torch.int32), a.to(torch.uint8), a.bool(), a.half(), a.double(), a.bfloat16()),
+                        [randn(40).abs() * 20]),
+        "mm_large": (lambda a, b: a.mm(b), [randn(130, 300), randn(270, 300).t()]),
+        "int_mm": (lambda a, b: a @ b, [torch.randint(-9, 9, (5, 6)), torch.randint(-9, 9, (6, 4))]),
+        "addmm": (lambda c, a, b: torch.addmm(c, a, b, beta=0.5, alpha=2), [randn(11), randn(13, 21), randn(21, 11)]),
+        "bmm": (lambda a, b: torch.bmm(a, b), [randn(4, 9, 15), randn(4, 12, 15).transpose(1, 2)]),
+        "baddbmm": (lambda c, a, b: torch.baddbmm(c, a, b, beta=2, alpha=-1), [randn(3, 1, 6), randn(3, 5, 7),
+                                                                             randn(3, 7, 6)]),
+        "weights": (linear_model(), [randn(8, 20)]),
+        "clone_and_views": (lambda a: (a.t().clone(), a.view(-1)[3:20].clone(), a.unfold(1, 3, 2).contiguous(), a[1]),
+                            [randn(4, 10)]),
+        "mutated_input": (lambda a, b: a.add_(b), [randn(6), randn(6)]),
+    }
+
+
+def compile_case(model, inputs, path):
+    module = model if isinstance(model, torch.nn.Module) else Function(model)
+    exported = torch.export.export(module.eval(), tuple(inputs), strict=False)
+    options = {"aot_inductor.output_path": path, "aot_inductor.enable_line_tables": False}
+    with torch.no_grad():
+        torch._inductor.aot_compile(exported.module(), tuple(inputs), options=options)
+    return module
+
+
+def run_alone(library, inputs, directory):
+    given, got = os.path.join(directory, "inputs"), os.path.join(directory, "outputs")
+    write_tensors(given, inputs)
+    ran = subprocess.run([HELPER, SHIM, library, given, got], capture_output=True, text=True, timeout=60)
+    if ran.returncode != 0:
+        raise RuntimeError("exit %d: %s" % (ran.returncode, ran.stderr.strip()))
+    return read_tensors(got)
+
+
+def run_on_libtorch(library, inputs):
+    copies = [torch.empty_like(tensor).copy_(tensor) if tensor.is_contiguous() else tensor for tensor in inputs]
+    return torch._C._aoti.AOTIModelContainerRunnerCpu(library, 1).run(copies)
+
+
+# The same numbers, summed in another order.
+TOLERANCES = {
+    "mm_large": {"rtol": 1e-5, "atol": 1e-4}, "float64": {"rtol": 1e-7, "atol": 1e-7},
+    "float16_mm": {"rtol": 1e-3, "atol": 1e-3}, "bfloat16_mm": {"rtol": 0.016, "atol": 1e-3},
+    "addmm": {"rtol": 1.3e-6, "atol": 1e-5}, "bmm": {"rtol": 1.3e-6, "atol": 1e-5},
+    "baddbmm": {"rtol": 1.3e-6, "atol": 1e-5}, "weights": {"rtol": 1.3e-6, "atol": 1e-5},
+}
+
+
+def check_case(name, model, inputs, directory):
+    library = os.path.join(directory, name + ".so")
+    compile_case(model, [tensor.clone() if tensor.is_contiguous() else tensor for tensor in inputs], library)
+    seen = run_alone(library, inputs, directory)
+    wanted = run_on_libtorch(library, inputs)
+    assert len(seen) == len(wanted), "%d outputs, %d wanted" % (len(seen), len(wanted))
+    for position, (ours, theirs) in enumerate(zip(seen, wanted)):
+        assert ours.dtype == theirs.dtype, "output %d: %s, %s wanted" % (position, ours.dtype, theirs.dtype)
+        assert ours.stride() == theirs.stride(), "output %d: strides %s, %s wanted" % (position, ours.stride(),
+                                                                                       theirs.stride())
+        torch.testing.assert_close(ours, theirs, equal_nan=True, **TOLERANCES.get(name, {"rtol": 0, "atol": 0}))
+
+
+def check_bad_index(directory):
+    """The check that generated code makes of an index must come back as a failure of the run, with its text."""
+    library = os.path.join(directory, "index.so")
+    data, index = randn(4, 3), torch.tensor([0, 3])
+    compile_case(lambda a, i: a[i] * 2, [data, index], library)
+    run_alone(library, [data, index], directory)
+    try:
+        run_alone(library, [data, torch.tensor([0, 4])], directory)
+    except RuntimeError as error:
+        assert "index out of bounds" in str(error), "the message is: %s" % error
+    else:
+        raise AssertionError("an index of 4 into 4 rows was taken")
+
+
+def main():
+    for needed in (SHIM, HELPER):
+        if not os.path.exists(needed):
+            print("not ok - %s is not built" % needed)
+            return 1
+    chosen = os.environ.get("SHIM_CASES", "").split()
+    failed = 0
+    with tempfile.TemporaryDirectory() as directory:
+        checks = {name: (check_case, name, *case) for name, case in make_cases().items()}
+        checks["bad_index"] = (check_bad_index,)
+        for name, (check, *arguments) in checks.items():
+            if chosen and name not in chosen:
+                continue
+            try:
+                check(*arguments, directory)
+                print("ok - shim operators: %s" % name, flush=True)
+            except Exception as error:  # a case that fails says so and the others still run
+                failed += 1
+                print("not ok - shim operators: %s: %s" % (name, str(error).strip().replace("\n", " | ")[:600]), flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,190 @@
+/*
+ * What the tests of eager/ share: a folder of their own, requests, scripts, and a deliver function that looks at what a
+ * hook made.
+ */
+#ifndef TESTS_UNIT_EAGER_FIXTURE_H
+#define TESTS_UNIT_EAGER_FIXTURE_H
+
+#include "eager/eager.h"
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <ftw.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static char test_folder[256];
+
+static inline int fixture_remove_one(const char *path, const struct stat *status, int flag, struct FTW *walk)
+{
+    (void)status, (void)flag, (void)walk;
+    return remove(path);
+}
+
+static inline void fixture_remove(const char *path)
+{
+    nftw(path, fixture_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* The build folder that this test was made in, which is laid out like an installation; unless told otherwise. */
+static inline void fixture_set_home(void)
+{
+    char path[PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (getenv("AOTICACHE_HOME") != NULL || length < 0)
+        return;
+    path[length] = '\0';
+    for (int level = 0; level < 3; level++)
+        *strrchr(path, '/') = '\0';
+    setenv("AOTICACHE_HOME", path, 1);
+}
+
+static inline void fixture_begin(void)
+{
+    const char *base = getenv("TMPDIR");
+    snprintf(test_folder, sizeof test_folder, "%s/aoticache-eager-XXXXXX",
+             base != NULL && *base != '\0' && strlen(base) < 200 ? base : "/tmp");
+    cr_assert_not_null(mkdtemp(test_folder), "%s: %s", test_folder, strerror(errno));
+    fixture_set_home();
+}
+
+static inline void fixture_end(void)
+{
+    fixture_remove(test_folder);
+}
+
+/* A path under the test's folder; static storage, eight at a time. */
+static inline const char *in_folder(const char *name)
+{
+    static char paths[8][PATH_MAX];
+    static unsigned next;
+    char *path = paths[next++ % 8];
+    snprintf(path, PATH_MAX, "%s/%s", test_folder, name);
+    return path;
+}
+
+static inline const char *make_folder(const char *name)
+{
+    const char *path = in_folder(name);
+    cr_assert_eq(mkdir(path, 0700), 0, "%s: %s", path, strerror(errno));
+    return path;
+}
+
+static inline const char *write_file(const char *name, const char *text, mode_t mode)
+{
+    const char *path = in_folder(name);
+    FILE *file = fopen(path, "w");
+    cr_assert_not_null(file, "%s", path);
+    fputs(text, file);
+    fclose(file);
+    cr_assert_eq(chmod(path, mode), 0);
+    return path;
+}
+
+static inline const char *write_script(const char *name, const char *text)
+{
+    return write_file(name, text, 0700);
+}
+
+static inline char *read_text(const char *path)
+{
+    static char text[65536];
+    FILE *file = fopen(path, "r");
+    size_t size = file != NULL ? fread(text, 1, sizeof text - 1, file) : 0;
+    text[size] = '\0';
+    if (file != NULL)
+        fclose(file);
+    return text;
+}
+
+static inline aoticache_request *make_request(const char *op)
+{
+    aoticache_request *request;
+    aoticache_error error = {.message = ""};
+    aoticache_device cpu = {.type = AOTICACHE_DEVICE_TYPE_CPU, .index = -1};
+    cr_assert_eq(aoticache_request_create(op, cpu, &request, &error), AOTICACHE_OK, "%s", error.message);
+    return request;
+}
+
+static inline void add_tensor(aoticache_request *request, int32_t dtype, uint32_t ndim, const int64_t *sizes,
+                              const int64_t *strides)
+{
+    aoticache_error error = {.message = ""};
+    aoticache_tensor_metadata metadata = {.dtype = dtype,
+                                          .device = {.type = AOTICACHE_DEVICE_TYPE_CPU, .index = -1},
+                                          .ndim = ndim,
+                                          .sizes = sizes,
+                                          .strides = strides};
+    cr_assert_eq(aoticache_request_add_tensor(request, NULL, &metadata, &error), AOTICACHE_OK, "%s", error.message);
+}
+
+/* aten::abs of one float32 tensor of 2 by 3. */
+static inline aoticache_request *make_abs_request(void)
+{
+    aoticache_request *request = make_request("aten::abs");
+    add_tensor(request, AOTICACHE_DTYPE_FLOAT32, 2, (const int64_t[]){2, 3}, NULL);
+    return request;
+}
+
+/* What a hook delivered, copied. */
+struct delivery {
+    int calls;
+    size_t file_count;
+    char name[64], path[PATH_MAX], producer[256], requirements[1024];
+    aoticache_cpu_features features;
+    uint64_t compile_ns;
+};
+
+static inline aoticache_status deliver(void *user, const aoticache_product *product)
+{
+    struct delivery *delivery = user;
+    delivery->calls++;
+    delivery->file_count = product->file_count;
+    delivery->compile_ns = product->compile_ns;
+    delivery->features = product->requirements;
+    snprintf(delivery->name, sizeof delivery->name, "%s", product->files[0].name);
+    snprintf(delivery->path, sizeof delivery->path, "%s", product->files[0].path);
+    snprintf(delivery->producer, sizeof delivery->producer, "%s", product->producer);
+    aoticache_cpu_features_format(&product->requirements, delivery->requirements, sizeof delivery->requirements);
+    return AOTICACHE_OK;
+}
+
+static inline void sleep_ms(long milliseconds)
+{
+    struct timespec pause = {.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+/* A process that is dead and only not yet waited for does not count. */
+static inline bool is_running(pid_t pid)
+{
+    char path[64], line[256] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return false;
+    const char *read = fgets(line, sizeof line, file);
+    fclose(file);
+    const char *state = read != NULL ? strrchr(line, ')') : NULL;
+    return state != NULL && strlen(state) > 2 && state[2] != 'Z' && state[2] != 'X';
+}
+
+/* Whether it is gone within so many milliseconds. */
+static inline bool is_gone_within(pid_t pid, int milliseconds)
+{
+    for (int waited = 0; waited < milliseconds; waited += 20) {
+        if (!is_running(pid))
+            return true;
+        sleep_ms(20);
+    }
+    return !is_running(pid);
+}
+
+#endif

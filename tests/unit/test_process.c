@@ -1,0 +1,244 @@
+/* Unit tests of eager/process.c and eager/spawn.c. */
+#include "eager/process.h"
+#include "eager_fixture.h"
+
+#include <fcntl.h>
+
+TestSuite(process, .init = fixture_begin, .fini = fixture_end, .timeout = 60);
+
+#define SECOND UINT64_C(1000000000)
+
+static uint64_t after(double seconds)
+{
+    return aoticache_monotonic_ns() + (uint64_t)(seconds * 1e9);
+}
+
+static aoticache_process start_shell(const char *script, bool conversation, const char *input)
+{
+    const char *const arguments[] = {"sh", "-c", script, NULL};
+    aoticache_process_options options = {.program = "/bin/sh",
+                                         .arguments = arguments,
+                                         .conversation = conversation,
+                                         .input = input,
+                                         .input_size = input != NULL ? strlen(input) : 0};
+    aoticache_process process = AOTICACHE_PROCESS_INIT;
+    aoticache_error error = {.message = ""};
+    cr_assert_eq(aoticache_process_start(&options, &process, &error), AOTICACHE_OK, "%s", error.message);
+    return process;
+}
+
+Test(process, output_and_messages_are_read_to_the_end)
+{
+    aoticache_process process = start_shell("cat; echo words >&2; exit 3", false, "line one\nline two\n");
+    cr_assert_eq(aoticache_process_read_all(&process, 1000, after(20)), AOTICACHE_PROCESS_END);
+    aoticache_process_end(&process);
+    cr_assert_str_eq(process.bytes, "line one\nline two\n");
+    cr_assert_str_eq(aoticache_process_last_words(&process, 100), "words");
+    char how[64];
+    aoticache_process_describe_end(&process, how, sizeof how);
+    cr_assert_str_eq(how, "exited with status 3");
+    aoticache_process_free(&process);
+}
+
+Test(process, input_can_be_opened_by_name)
+{
+    aoticache_process process = start_shell("cat /dev/stdin", false, "again");
+    cr_assert_eq(aoticache_process_read_all(&process, 1000, after(20)), AOTICACHE_PROCESS_END);
+    cr_assert_str_eq(process.bytes, "again");
+    aoticache_process_free(&process);
+}
+
+Test(process, conversation_goes_line_by_line)
+{
+    aoticache_process process = start_shell("while read -r line; do echo \"heard $line\"; done", true, NULL);
+    for (int round = 0; round < 3; round++) {
+        cr_assert_eq(aoticache_process_send(&process, "word\n", 5, after(20)), AOTICACHE_PROCESS_DATA);
+        cr_assert_eq(aoticache_process_read_line(&process, 1000, after(20)), AOTICACHE_PROCESS_DATA);
+        cr_assert_eq(process.size, strlen("heard word\n"));
+        cr_assert_eq(memcmp(process.bytes, "heard word\n", process.size), 0);
+        aoticache_process_take(&process, process.size);
+        cr_assert_not(aoticache_process_is_restless(&process));
+    }
+    aoticache_process_free(&process);
+}
+
+Test(process, sending_to_the_dead_raises_no_signal)
+{
+    aoticache_process process = start_shell("exec <&- >&-; sleep 30", true, NULL);
+    static char much[1 << 20];
+    aoticache_process_event event = AOTICACHE_PROCESS_DATA;
+    for (int i = 0; i < 10 && event == AOTICACHE_PROCESS_DATA; i++)
+        event = aoticache_process_send(&process, much, sizeof much, after(20));
+    cr_assert_eq(event, AOTICACHE_PROCESS_END);
+    aoticache_process_free(&process);
+}
+
+Test(process, timeout_kills_the_whole_group)
+{
+    char script[PATH_MAX + 128];
+    snprintf(script, sizeof script, "trap '' TERM; sleep 300 & echo $! $$ > %s/pids; wait", test_folder);
+    aoticache_process process = start_shell(script, false, NULL);
+    uint64_t start = aoticache_monotonic_ns();
+    cr_assert_eq(aoticache_process_read_all(&process, 1000, after(0.5)), AOTICACHE_PROCESS_TIMEOUT);
+    aoticache_process_end(&process);
+    cr_assert_lt(aoticache_monotonic_ns() - start, 10 * SECOND);
+    int child = 0, shell = 0;
+    cr_assert_eq(sscanf(read_text(in_folder("pids")), "%d %d", &child, &shell), 2);
+    cr_assert(is_gone_within(child, 2000));
+    cr_assert(is_gone_within(shell, 2000));
+    aoticache_process_free(&process);
+}
+
+Test(process, death_is_noticed_although_a_child_holds_the_output)
+{
+    aoticache_process process = start_shell("sleep 300 & exit 0", false, NULL);
+    uint64_t start = aoticache_monotonic_ns();
+    cr_assert_eq(aoticache_process_read_all(&process, 1000, after(30)), AOTICACHE_PROCESS_END);
+    cr_assert_lt(aoticache_monotonic_ns() - start, 10 * SECOND);
+    aoticache_process_free(&process);
+}
+
+Test(process, too_much_output_is_an_overflow)
+{
+    aoticache_process process = start_shell("while :; do echo 0123456789; done", false, NULL);
+    cr_assert_eq(aoticache_process_read_all(&process, 100000, after(20)), AOTICACHE_PROCESS_OVERFLOW);
+    aoticache_process_free(&process);
+    process = start_shell("while :; do printf 0123456789; done", true, NULL);
+    cr_assert_eq(aoticache_process_read_line(&process, 100000, after(20)), AOTICACHE_PROCESS_OVERFLOW);
+    aoticache_process_free(&process);
+}
+
+Test(process, only_the_last_words_are_kept)
+{
+    aoticache_process process =
+        start_shell("i=0; while [ $i -lt 20000 ]; do echo \"word $i\"; i=$((i+1)); done >&2", false, NULL);
+    cr_assert_eq(aoticache_process_read_all(&process, 1000, after(30)), AOTICACHE_PROCESS_END);
+    aoticache_process_end(&process);
+    cr_assert_leq(process.tail_size, AOTICACHE_PROCESS_MESSAGE_BYTES);
+    const char *words = aoticache_process_last_words(&process, 32);
+    cr_assert_str_eq(words, "word 19998\nword 19999");
+    aoticache_process_free(&process);
+}
+
+Test(process, child_gets_three_descriptors_and_default_signals)
+{
+    int inherited = open("/dev/null", O_RDONLY); /* without O_CLOEXEC */
+    cr_assert_geq(inherited, 3);
+    sigset_t blocked;
+    sigfillset(&blocked);
+    sigprocmask(SIG_BLOCK, &blocked, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    aoticache_process process = start_shell("ls /proc/$$/fd; grep -E '^Sig(Blk|Ign)' /proc/$$/status", false, NULL);
+    cr_assert_eq(aoticache_process_read_all(&process, 10000, after(20)), AOTICACHE_PROCESS_END);
+    char open_ones[64] = "";
+    sscanf(process.bytes, "%63[0-9\n]", open_ones);
+    /* The shell may have one of its own, at 10. */
+    char name[16];
+    snprintf(name, sizeof name, "\n%d\n", inherited);
+    if (inherited < 10)
+        cr_assert_null(strstr(open_ones, name), "%s", open_ones);
+    cr_assert_not_null(strstr(process.bytes, "SigBlk:\t0000000000000000"), "%s", process.bytes);
+    cr_assert_not_null(strstr(process.bytes, "SigIgn:\t0000000000000000"), "%s", process.bytes);
+    aoticache_process_free(&process);
+    close(inherited);
+}
+
+Test(process, host_without_standard_descriptors_can_start_programs)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        close(0);
+        close(1);
+        close(2);
+        const char *const arguments[] = {"sh", "-c", "cat; echo err >&2", NULL};
+        aoticache_process_options options = {
+            .program = "/bin/sh", .arguments = arguments, .input = "in", .input_size = 2};
+        aoticache_process process = AOTICACHE_PROCESS_INIT;
+        bool fine = aoticache_process_run(&options, 100, after(20), &process, NULL) == AOTICACHE_OK &&
+                    strcmp(process.bytes, "in") == 0 &&
+                    strcmp(aoticache_process_last_words(&process, 100), "err") == 0;
+        aoticache_process_free(&process);
+        _exit(fine ? 0 : 1);
+    }
+    int status;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+Test(process, host_that_ignores_sigchld_is_served)
+{
+    signal(SIGCHLD, SIG_IGN);
+    const char *const arguments[] = {"sh", "-c", "echo fine", NULL};
+    aoticache_process_options options = {.program = "/bin/sh", .arguments = arguments};
+    aoticache_process process = AOTICACHE_PROCESS_INIT;
+    aoticache_error error = {.message = ""};
+    cr_assert_eq(aoticache_process_run(&options, 100, after(20), &process, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_str_eq(process.bytes, "fine\n");
+    aoticache_process_free(&process);
+    process = start_shell("sleep 300", false, NULL);
+    pid_t pid = process.pid;
+    cr_assert_eq(aoticache_process_read_all(&process, 100, after(0.2)), AOTICACHE_PROCESS_TIMEOUT);
+    aoticache_process_free(&process);
+    cr_assert(is_gone_within(pid, 2000));
+}
+
+Test(process, children_of_the_host_are_left_alone)
+{
+    pid_t own = fork();
+    if (own == 0)
+        _exit(7);
+    const char *const arguments[] = {"true", NULL};
+    aoticache_process_options options = {.program = "/bin/true", .arguments = arguments};
+    aoticache_process process = AOTICACHE_PROCESS_INIT;
+    cr_assert_eq(aoticache_process_run(&options, 100, after(20), &process, NULL), AOTICACHE_OK);
+    aoticache_process_free(&process);
+    int status;
+    cr_assert_eq(waitpid(own, &status, 0), own);
+    cr_assert_eq(WEXITSTATUS(status), 7);
+}
+
+Test(process, run_reports_status_signal_and_words)
+{
+    aoticache_error error;
+    const char *const fails[] = {"sh", "-c", "echo it broke >&2; exit 4", NULL};
+    aoticache_process_options options = {.program = "/bin/sh", .arguments = fails};
+    aoticache_process process = AOTICACHE_PROCESS_INIT;
+    cr_assert_eq(aoticache_process_run(&options, 100, after(20), &process, &error), AOTICACHE_COMPILE_FAILED);
+    cr_assert_str_eq(error.message, "/bin/sh exited with status 4:\nit broke");
+    aoticache_process_free(&process);
+    const char *const dies[] = {"sh", "-c", "kill -SEGV $$", NULL};
+    options.arguments = dies;
+    cr_assert_eq(aoticache_process_run(&options, 100, after(20), &process, &error), AOTICACHE_COMPILE_FAILED);
+    cr_assert_str_eq(error.message, "/bin/sh was killed by signal 11 (SIGSEGV)");
+    aoticache_process_free(&process);
+}
+
+Test(process, missing_program_is_not_started)
+{
+    const char *const arguments[] = {"none", NULL};
+    aoticache_process_options options = {.program = "/nonexistent/none", .arguments = arguments};
+    aoticache_process process = AOTICACHE_PROCESS_INIT;
+    aoticache_error error;
+    cr_assert_eq(aoticache_process_start(&options, &process, &error), AOTICACHE_IO);
+    cr_assert_not_null(strstr(error.message, "/nonexistent/none"));
+    cr_assert_eq(process.pid, 0);
+}
+
+Test(program, find_looks_in_path_and_refuses_what_cannot_run, .init = fixture_begin, .fini = fixture_end)
+{
+    char path[PATH_MAX];
+    aoticache_error error;
+    cr_assert_eq(aoticache_program_find("sh", path, NULL), AOTICACHE_OK);
+    cr_assert_eq(path[0], '/');
+    setenv("PATH", test_folder, 1);
+    cr_assert_eq(aoticache_program_find("sh", path, &error), AOTICACHE_NOT_FOUND);
+    cr_assert_not_null(strstr(error.message, test_folder));
+    write_file("plain", "", 0600);
+    cr_assert_eq(aoticache_program_find("plain", path, NULL), AOTICACHE_NOT_FOUND);
+    cr_assert_eq(aoticache_program_find(in_folder("plain"), path, NULL), AOTICACHE_DENIED);
+    cr_assert_eq(aoticache_program_find(in_folder("none"), path, NULL), AOTICACHE_NOT_FOUND);
+    cr_assert_eq(aoticache_program_find("", path, NULL), AOTICACHE_NOT_FOUND);
+    write_script("mine", "#!/bin/sh\n");
+    setenv("PATH", ":relative:", 1);
+    cr_assert_eq(aoticache_program_find("mine", path, NULL), AOTICACHE_NOT_FOUND);
+}

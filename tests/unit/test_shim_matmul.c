@@ -1,0 +1,182 @@
+/*
+ * Products of matrices in the shim, against the plain triple loop.
+ */
+#include <complex.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "shim_fixture.h"
+
+static double next_value(void)
+{
+    static uint32_t state = 1;
+    state = state * 1664525u + 1013904223u;
+    return (double)(state >> 16) / 32768 - 1;
+}
+
+static float *random_floats(size_t count)
+{
+    float *values = malloc((count + 1) * sizeof *values);
+    for (size_t i = 0; i < count; i++)
+        values[i] = (float)next_value();
+    return values;
+}
+
+/* transposed: the matrix lies column by column. */
+static AtenTensorHandle matrix(void *data, int32_t dtype, int64_t rows, int64_t columns, bool transposed)
+{
+    const int64_t sizes[] = {rows, columns}, strides[] = {transposed ? 1 : columns, transposed ? rows : 1};
+    return shim_wrap(data, dtype, 2, sizes, strides);
+}
+
+static void check_mm(int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed)
+{
+    float *a = random_floats((size_t)(m * k)), *b = random_floats((size_t)(k * n)), *out = random_floats((size_t)(m * n));
+    AtenTensorHandle left = matrix(a, 6, m, k, a_transposed), right = matrix(b, 6, k, n, b_transposed);
+    AtenTensorHandle result = matrix(out, 6, m, n, false);
+    cr_assert_eq(SHIM(aoti_torch_cpu_mm_out)(result, left, right), 0, "%s", shim_message());
+    for (int64_t i = 0; i < m; i++) {
+        for (int64_t j = 0; j < n; j++) {
+            double sum = 0;
+            for (int64_t l = 0; l < k; l++)
+                sum += (double)a[a_transposed ? l * m + i : i * k + l] * b[b_transposed ? j * k + l : l * n + j];
+            cr_assert_lt(fabs(sum - out[i * n + j]), 1e-5 * sqrt((double)k + 1), "%d x %d x %d at %d, %d: %g, not %g",
+                         (int)m, (int)n, (int)k, (int)i, (int)j, out[i * n + j], sum);
+        }
+    }
+    shim_delete(left);
+    shim_delete(right);
+    shim_delete(result);
+    free(a);
+    free(b);
+    free(out);
+}
+
+Test(shim_matmul, mm_of_all_sorts_of_sizes)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1},   {3, 5, 7},    {4, 16, 8},  {5, 17, 1},    {64, 256, 256},
+                                       {65, 257, 257}, {130, 70, 300}, {1, 300, 40}, {300, 1, 40}, {2, 2, 600}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        for (int transposed = 0; transposed < 4; transposed++)
+            check_mm(sizes[i][0], sizes[i][1], sizes[i][2], (transposed & 1) != 0, (transposed & 2) != 0);
+}
+
+Test(shim_matmul, no_inner_dimension_gives_zeros)
+{
+    float out[4] = {1, 1, 1, 1}, none[1];
+    AtenTensorHandle left = matrix(none, 6, 2, 0, false), right = matrix(none, 6, 0, 2, false);
+    AtenTensorHandle result = matrix(out, 6, 2, 2, false);
+    cr_assert_eq(SHIM(aoti_torch_cpu_mm_out)(result, left, right), 0, "%s", shim_message());
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(out[i], 0);
+    shim_delete(left);
+    shim_delete(right);
+    shim_delete(result);
+}
+
+Test(shim_matmul, addmm_scales_and_broadcasts)
+{
+    double a[] = {1, 2, 3, 4}, b[] = {1, 0, 0, 1}, addend[] = {10, 20}, out[4];
+    const int64_t two[] = {2};
+    AtenTensorHandle left = matrix(a, 7, 2, 2, false), right = matrix(b, 7, 2, 2, false);
+    AtenTensorHandle row = shim_wrap(addend, 7, 1, two, NULL), result = matrix(out, 7, 2, 2, false);
+    cr_assert_eq(SHIM(aoti_torch_cpu_addmm_out)(result, row, left, right, 0.5, 2), 0, "%s", shim_message());
+    cr_assert(out[0] == 7 && out[1] == 14 && out[2] == 11 && out[3] == 18);
+    addend[0] = NAN;
+    cr_assert_eq(SHIM(aoti_torch_cpu_addmm_out)(result, row, left, right, 0, 1), 0);
+    cr_assert(out[0] == 1 && out[3] == 4, "with beta 0 the addend does not count, not even NaN");
+    shim_delete(left);
+    shim_delete(right);
+    shim_delete(row);
+    shim_delete(result);
+}
+
+Test(shim_matmul, whole_numbers_wrap)
+{
+    int8_t a[] = {100, 100}, b[] = {2, 3}, out[1];
+    AtenTensorHandle left = matrix(a, 1, 1, 2, false), right = matrix(b, 1, 2, 1, false), result = matrix(out, 1, 1, 1, false);
+    cr_assert_eq(SHIM(aoti_torch_cpu_mm_out)(result, left, right), 0);
+    cr_assert_eq(out[0], (int8_t)500);
+    shim_delete(left);
+    shim_delete(right);
+    shim_delete(result);
+}
+
+Test(shim_matmul, complex_numbers)
+{
+    double _Complex a[6], b[6], out[4];
+    for (int i = 0; i < 6; i++) {
+        __real__ a[i] = next_value();
+        __imag__ a[i] = next_value();
+        __real__ b[i] = next_value();
+        __imag__ b[i] = next_value();
+    }
+    AtenTensorHandle left = matrix(a, 10, 2, 3, false), right = matrix(b, 10, 3, 2, true), result = matrix(out, 10, 2, 2, false);
+    cr_assert_eq(SHIM(aoti_torch_cpu_mm_out)(result, left, right), 0, "%s", shim_message());
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 2; j++)
+            cr_assert_lt(cabs(out[2 * i + j] - a[3 * i] * b[3 * j] - a[3 * i + 1] * b[3 * j + 1] - a[3 * i + 2] * b[3 * j + 2]),
+                         1e-14);
+    shim_delete(left);
+    shim_delete(right);
+    shim_delete(result);
+}
+
+Test(shim_matmul, batches_with_any_strides)
+{
+    float a[2 * 3 * 4], b[2 * 4 * 2], addend[2] = {100, 200}, out[2 * 3 * 2];
+    const int64_t a_sizes[] = {2, 3, 4}, a_strides[] = {1, 2, 6}, b_sizes[] = {2, 4, 2}, out_sizes[] = {2, 3, 2};
+    const int64_t addend_sizes[] = {2, 1, 1};
+    for (int i = 0; i < 24; i++)
+        a[i] = (float)i;
+    for (int i = 0; i < 16; i++)
+        b[i] = (float)(i % 5);
+    AtenTensorHandle left = shim_wrap(a, 6, 3, a_sizes, a_strides), right = shim_wrap(b, 6, 3, b_sizes, NULL);
+    AtenTensorHandle result = shim_wrap(out, 6, 3, out_sizes, NULL), plus = shim_wrap(addend, 6, 3, addend_sizes, NULL);
+    for (int with = 0; with < 2; with++) {
+        AOTITorchError status = with ? SHIM(aoti_torch_cpu_baddbmm_out)(result, plus, left, right, 1, 1)
+                                     : SHIM(aoti_torch_cpu_bmm_out)(result, left, right);
+        cr_assert_eq(status, 0, "%s", shim_message());
+        for (int batch = 0; batch < 2; batch++) {
+            for (int i = 0; i < 3; i++) {
+                for (int j = 0; j < 2; j++) {
+                    float sum = with ? addend[batch] : 0;
+                    for (int k = 0; k < 4; k++)
+                        sum += a[batch + 2 * i + 6 * k] * b[8 * batch + 2 * k + j];
+                    cr_assert_eq(out[6 * batch + 2 * i + j], sum);
+                }
+            }
+        }
+    }
+    shim_delete(left);
+    shim_delete(right);
+    shim_delete(result);
+    shim_delete(plus);
+}
+
+Test(shim_matmul, what_does_not_fit_is_named)
+{
+    float values[64] = {0};
+    double doubles[4] = {0};
+    bool truths[4] = {false};
+    AtenTensorHandle left = matrix(values, 6, 2, 3, false), right = matrix(values + 8, 6, 3, 2, false);
+    AtenTensorHandle result = matrix(values + 16, 6, 2, 2, false), wrong = matrix(values + 32, 6, 3, 3, false);
+    AtenTensorHandle inside = matrix(values + 10, 6, 2, 2, false), other = matrix(doubles, 7, 2, 2, false);
+    AtenTensorHandle truth = matrix(truths, 11, 2, 2, false);
+    SHIM_FAILS(SHIM(aoti_torch_cpu_mm_out)(wrong, left, right), "2 x 3 times 3 x 2 into 3 x 3");
+    SHIM_FAILS(SHIM(aoti_torch_cpu_mm_out)(result, left, left), "2 x 3 times 2 x 3");
+    SHIM_FAILS(SHIM(aoti_torch_cpu_mm_out)(other, left, right), "float64 and float32");
+    SHIM_FAILS(SHIM(aoti_torch_cpu_mm_out)(truth, truth, truth), "no product of bool");
+    SHIM_FAILS(SHIM(aoti_torch_cpu_bmm_out)(result, left, right), "3 dimensions are needed, these have 2, 2 and 2");
+    SHIM_FAILS(SHIM(aoti_torch_cpu_mm_out)(inside, left, right), "overlaps an operand");
+    SHIM_FAILS(SHIM(aoti_torch_cpu_addmm_out)(result, wrong, left, right, 1, 1), "an addend of size 3 for a result of size 2");
+    SHIM_FAILS(SHIM(aoti_torch_cpu_mm_out)(result, NULL, right), "NULL");
+    cr_assert_eq(SHIM(aoti_torch_cpu_mm_out)(result, left, right), 0);
+    shim_delete(left);
+    shim_delete(right);
+    shim_delete(result);
+    shim_delete(wrong);
+    shim_delete(inside);
+    shim_delete(other);
+    shim_delete(truth);
+}

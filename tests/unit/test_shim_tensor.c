@@ -1,0 +1,291 @@
+/*
+ * Tensors of the shim: handles, sharing, views, queries, refusals.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "shim_fixture.h"
+
+static const int64_t two_three[] = {2, 3}, three_one[] = {3, 1};
+
+Test(shim_tensor, empty_strided_describes_itself)
+{
+    const int64_t sizes[] = {2, 3, 4}, strides[] = {12, 1, 3};
+    AtenTensorHandle tensor = shim_empty(AOTICACHE_DTYPE_FLOAT64, 3, sizes, strides);
+    int64_t value, *values;
+    int32_t number;
+    bool flag;
+    cr_assert_eq(SHIM(aoti_torch_get_dim)(tensor, &value), 0);
+    cr_assert_eq(value, 3);
+    cr_assert_eq(SHIM(aoti_torch_get_numel)(tensor, &value), 0);
+    cr_assert_eq(value, 24);
+    cr_assert_eq(SHIM(aoti_torch_get_storage_size)(tensor, &value), 0);
+    cr_assert_eq(value, 24 * 8);
+    cr_assert_eq(SHIM(aoti_torch_get_storage_numel)(tensor, &value), 0);
+    cr_assert_eq(value, 24);
+    cr_assert_eq(SHIM(aoti_torch_get_storage_offset)(tensor, &value), 0);
+    cr_assert_eq(value, 0);
+    cr_assert_eq(SHIM(aoti_torch_get_sizes)(tensor, &values), 0);
+    cr_assert_eq(memcmp(values, sizes, sizeof sizes), 0);
+    cr_assert_eq(SHIM(aoti_torch_get_strides)(tensor, &values), 0);
+    cr_assert_eq(memcmp(values, strides, sizeof strides), 0);
+    cr_assert_eq(SHIM(aoti_torch_get_size)(tensor, -1, &value), 0);
+    cr_assert_eq(value, 4);
+    cr_assert_eq(SHIM(aoti_torch_get_stride)(tensor, 2, &value), 0);
+    cr_assert_eq(value, 3);
+    cr_assert_eq(SHIM(aoti_torch_get_dtype)(tensor, &number), 0);
+    cr_assert_eq(number, AOTICACHE_DTYPE_FLOAT64);
+    cr_assert_eq(SHIM(aoti_torch_get_device_type)(tensor, &number), 0);
+    cr_assert_eq(number, 0);
+    cr_assert_eq(SHIM(aoti_torch_get_device_index)(tensor, &number), 0);
+    cr_assert_eq(number, -1);
+    cr_assert_eq(SHIM(aoti_torch_get_layout)(tensor, &number), 0);
+    cr_assert_eq(number, 0);
+    cr_assert_eq(SHIM(aoti_torch_is_contiguous)(tensor, &flag), 0);
+    cr_assert_not(flag);
+    cr_assert_eq((uintptr_t)shim_data(tensor) % 64, 0, "data is 64-byte aligned");
+    SHIM_FAILS(SHIM(aoti_torch_get_size)(tensor, 3, &value), "dimension 3 of a tensor with 3");
+    SHIM_FAILS(SHIM(aoti_torch_get_stride)(tensor, -4, &value), "dimension -4 of a tensor with 3");
+    shim_delete(tensor);
+}
+
+Test(shim_tensor, more_than_inline_dimensions_are_kept)
+{
+    int64_t sizes[12], strides[12], *values;
+    for (int d = 0; d < 12; d++) {
+        sizes[d] = 1 + d % 2;
+        strides[d] = 100 - d;
+    }
+    AtenTensorHandle tensor = shim_empty(AOTICACHE_DTYPE_INT8, 12, sizes, strides);
+    cr_assert_eq(SHIM(aoti_torch_get_sizes)(tensor, &values), 0);
+    cr_assert_eq(memcmp(values, sizes, sizeof sizes), 0);
+    cr_assert_eq(SHIM(aoti_torch_get_strides)(tensor, &values), 0);
+    cr_assert_eq(memcmp(values, strides, sizeof strides), 0);
+    shim_delete(tensor);
+}
+
+Test(shim_tensor, no_dimensions_is_one_element)
+{
+    AtenTensorHandle tensor = shim_empty(AOTICACHE_DTYPE_FLOAT32, 0, NULL, NULL);
+    int64_t numel, *sizes;
+    cr_assert_eq(SHIM(aoti_torch_get_numel)(tensor, &numel), 0);
+    cr_assert_eq(numel, 1);
+    cr_assert_eq(SHIM(aoti_torch_get_sizes)(tensor, &sizes), 0);
+    cr_assert_not_null(sizes);
+    shim_delete(tensor);
+}
+
+Test(shim_tensor, no_elements_has_no_data)
+{
+    const int64_t sizes[] = {4, 0, 3}, strides[] = {0, 3, 1};
+    AtenTensorHandle tensor = shim_empty(AOTICACHE_DTYPE_FLOAT32, 3, sizes, strides);
+    int64_t bytes;
+    bool contiguous;
+    cr_assert_null(shim_data(tensor));
+    cr_assert_eq(SHIM(aoti_torch_get_storage_size)(tensor, &bytes), 0);
+    cr_assert_eq(bytes, 0);
+    cr_assert_eq(SHIM(aoti_torch_is_contiguous)(tensor, &contiguous), 0);
+    cr_assert(contiguous);
+    shim_delete(tensor);
+}
+
+Test(shim_tensor, bad_shapes_are_refused)
+{
+    const int64_t negative[] = {2, -3}, huge[] = {INT64_MAX / 2, 4}, large[] = {INT64_MAX / 4, 1}, ones[] = {1, 1};
+    AtenTensorHandle tensor = NULL;
+    __typeof__(&aoti_torch_empty_strided) empty = SHIM(aoti_torch_empty_strided);
+    SHIM_FAILS(empty(2, negative, three_one, 6, 0, 0, &tensor), "size -3 of dimension 1 is negative");
+    SHIM_FAILS(empty(2, two_three, negative, 6, 0, 0, &tensor), "stride -3 of dimension 1 is negative");
+    SHIM_FAILS(empty(2, huge, ones, 6, 0, 0, &tensor), "more bytes than 64 bits count");
+    SHIM_FAILS(empty(2, large, ones, 7, 0, 0, &tensor), "more bytes than 64 bits count");
+    SHIM_FAILS(empty(-1, NULL, NULL, 6, 0, 0, &tensor), "-1 dimensions");
+    SHIM_FAILS(empty(65, two_three, three_one, 6, 0, 0, &tensor), "65 dimensions; 0 to 64");
+    SHIM_FAILS(empty(2, NULL, three_one, 6, 0, 0, &tensor), "sizes is NULL");
+    SHIM_FAILS(empty(2, two_three, three_one, 99, 0, 0, &tensor), "99 is not a dtype");
+    SHIM_FAILS(empty(2, two_three, three_one, 12, 0, 0, &tensor), "12 is not a dtype");
+    SHIM_FAILS(empty(2, two_three, three_one, 6, 1, 0, &tensor), "device type 1 (cuda)");
+    SHIM_FAILS(empty(2, two_three, three_one, 6, 0, 0, NULL), "no place for the result");
+    cr_assert_null(tensor, "a refusal writes nothing");
+}
+
+Test(shim_tensor, memory_that_cannot_be_had_is_an_error)
+{
+    const int64_t sizes[] = {INT64_C(1) << 50}, strides[] = {1};
+    AtenTensorHandle tensor = NULL;
+    /* Address sanitizer ends the process on such a request unless told otherwise. */
+    const char *options = getenv("ASAN_OPTIONS");
+#if defined(__SANITIZE_ADDRESS__)
+    if (options == NULL || strstr(options, "allocator_may_return_null=1") == NULL)
+        cr_skip_test("address sanitizer without allocator_may_return_null=1");
+#endif
+    (void)options;
+    SHIM_FAILS(SHIM(aoti_torch_empty_strided)(1, sizes, strides, 6, 0, 0, &tensor), "out of memory");
+    cr_assert_null(tensor);
+}
+
+Test(shim_tensor, handles_of_undefined_and_null_are_refused)
+{
+    AtenTensorHandle undefined = NULL, other = NULL;
+    int64_t value;
+    bool defined = true;
+    cr_assert_eq(SHIM(aoti_torch_new_uninitialized_tensor)(&undefined), 0);
+    cr_assert_eq(SHIM(aoti_torch_is_defined)(undefined, &defined), 0);
+    cr_assert_not(defined);
+    SHIM_FAILS(SHIM(aoti_torch_get_dim)(undefined, &value), "undefined");
+    SHIM_FAILS(SHIM(aoti_torch_get_dim)(NULL, &value), "NULL");
+    SHIM_FAILS(SHIM(aoti_torch_clone)(undefined, &other), "undefined");
+    SHIM_FAILS(SHIM(aoti_torch_new_tensor_handle)(NULL, &other), "NULL");
+    cr_assert_eq(SHIM(aoti_torch_new_tensor_handle)(undefined, &other), 0);
+    shim_delete(other);
+    shim_delete(undefined);
+    shim_delete(NULL);
+}
+
+Test(shim_tensor, assign_tensors_makes_an_alias)
+{
+    AtenTensorHandle source = shim_empty(AOTICACHE_DTYPE_FLOAT32, 2, two_three, three_one), target = NULL, second = NULL;
+    cr_assert_eq(SHIM(aoti_torch_new_uninitialized_tensor)(&target), 0);
+    cr_assert_eq(SHIM(aoti_torch_assign_tensors)(source, target), 0);
+    cr_assert_eq(SHIM(aoti_torch_assign_tensors_out)(source, &second), 0);
+    void *data = shim_data(source);
+    shim_delete(source);
+    cr_assert_eq(shim_data(target), data);
+    cr_assert_eq(shim_data(second), data);
+    /* To itself, as its only handle. */
+    shim_delete(second);
+    cr_assert_eq(SHIM(aoti_torch_assign_tensors)(target, target), 0);
+    cr_assert_eq(shim_data(target), data);
+    ((float *)data)[5] = 1;
+    shim_delete(target);
+}
+
+Test(shim_tensor, views_keep_the_storage_and_stay_inside)
+{
+    float values[6] = {0, 1, 2, 3, 4, 5};
+    const int64_t sizes[] = {3, 2}, strides[] = {1, 3}, row[] = {3}, one[] = {1};
+    AtenTensorHandle base = shim_wrap(values, AOTICACHE_DTYPE_FLOAT32, 2, two_three, NULL), view = NULL, tail = NULL;
+    cr_assert_eq(SHIM(aoti_torch__reinterpret_tensor)(base, 2, sizes, strides, 0, &view), 0);
+    cr_assert_eq(SHIM(aoti_torch__reinterpret_tensor)(base, 1, row, one, 3, &tail), 0);
+    shim_delete(base);
+    cr_assert_eq(shim_data(view), values);
+    cr_assert_eq(shim_data(tail), values + 3);
+    AtenTensorHandle beyond = NULL;
+    SHIM_FAILS(SHIM(aoti_torch__reinterpret_tensor)(tail, 1, row, one, 1, &beyond),
+               "reaches to byte 28 of a storage of 24 bytes");
+    SHIM_FAILS(SHIM(aoti_torch__reinterpret_tensor)(view, 1, row, one, -1, &beyond), "storage offset -1");
+    SHIM_FAILS(SHIM(aoti_torch__reinterpret_tensor)(tail, 1, row, one, INT64_MAX, &beyond), "overflows");
+    cr_assert_eq(SHIM(aoti_torch_as_strided)(view, two_three, three_one, &beyond), 0);
+    shim_delete(beyond);
+    shim_delete(view);
+    shim_delete(tail);
+}
+
+Test(shim_tensor, alloc_from_pool_views_bytes)
+{
+    const int64_t bytes[] = {64}, one[] = {1}, four[] = {4};
+    AtenTensorHandle pool = shim_empty(AOTICACHE_DTYPE_UINT8, 1, bytes, one), tensor = NULL;
+    cr_assert_eq(SHIM(aoti_torch__alloc_from_pool)(pool, 32, AOTICACHE_DTYPE_FLOAT64, 1, four, one, &tensor), 0);
+    cr_assert_eq((char *)shim_data(tensor) - (char *)shim_data(pool), 32);
+    AtenTensorHandle bad = NULL;
+    SHIM_FAILS(SHIM(aoti_torch__alloc_from_pool)(pool, 40, AOTICACHE_DTYPE_FLOAT64, 1, four, one, &bad),
+               "byte 72 of a storage of 64");
+    SHIM_FAILS(SHIM(aoti_torch__alloc_from_pool)(pool, 4, AOTICACHE_DTYPE_FLOAT64, 1, four, one, &bad),
+               "not a multiple of the 8 bytes");
+    shim_delete(pool);
+    shim_delete(tensor);
+}
+
+static int deletions;
+
+static void count_deletion(void *data, void *context)
+{
+    cr_assert_eq(data, context);
+    deletions++;
+}
+
+Test(shim_tensor, blob_deleter_runs_once_with_the_last_view)
+{
+    float values[6] = {0};
+    const int64_t bad[] = {-1, 1};
+    AtenTensorHandle tensor = NULL, view = NULL;
+    SHIM_FAILS(SHIM(torch_from_blob)(values, 2, two_three, bad, 0, 6, 0, 0, &tensor, 0, NULL, 0, count_deletion, values),
+               "negative");
+    cr_assert_eq(deletions, 0);
+    cr_assert_eq(SHIM(torch_from_blob)(values, 2, two_three, three_one, 0, 6, 0, 0, &tensor, 0, NULL, 0, count_deletion,
+                                       values), 0);
+    cr_assert_eq(SHIM(aoti_torch__reinterpret_tensor)(tensor, 2, two_three, three_one, 0, &view), 0);
+    shim_delete(tensor);
+    cr_assert_eq(deletions, 0);
+    shim_delete(view);
+    cr_assert_eq(deletions, 1);
+}
+
+Test(shim_tensor, other_layouts_are_refused)
+{
+    float values[6] = {0};
+    AtenTensorHandle tensor = NULL;
+    SHIM_FAILS(SHIM(aoti_torch_create_tensor_from_blob_v2)(values, 2, two_three, three_one, 0, 6, 0, 0, &tensor, 3, NULL, 0),
+               "layout 3 (_mkldnn)");
+}
+
+static void *toggle_gradients(void *argument)
+{
+    bool *first = argument;
+    *first = SHIM(aoti_torch_grad_mode_is_enabled)();
+    SHIM(aoti_torch_grad_mode_set_enabled)(false);
+    return NULL;
+}
+
+Test(shim_tensor, gradient_mode_is_of_the_thread)
+{
+    pthread_t thread;
+    bool first = false;
+    cr_assert(SHIM(aoti_torch_grad_mode_is_enabled)());
+    cr_assert_eq(pthread_create(&thread, NULL, toggle_gradients, &first), 0);
+    pthread_join(thread, NULL);
+    cr_assert(first);
+    cr_assert(SHIM(aoti_torch_grad_mode_is_enabled)());
+    SHIM(aoti_torch_grad_mode_set_enabled)(false);
+    cr_assert_not(SHIM(aoti_torch_grad_mode_is_enabled)());
+}
+
+enum { THREADS = 4, ROUNDS = 20000 };
+
+struct shared {
+    AtenTensorHandle base;
+    _Atomic(AtenTensorHandle) slot; /* what one thread made and another drops */
+};
+
+static void *share_tensor(void *argument)
+{
+    struct shared *shared = argument;
+    __typeof__(&aoti_torch_new_tensor_handle) new_handle = SHIM(aoti_torch_new_tensor_handle);
+    __typeof__(&aoti_torch_delete_tensor_object) delete = SHIM(aoti_torch_delete_tensor_object);
+    __typeof__(&aoti_torch_clone) clone = SHIM(aoti_torch_clone);
+    for (int i = 0; i < ROUNDS; i++) {
+        AtenTensorHandle handle = NULL, copy = NULL;
+        if (new_handle(shared->base, &handle) != 0 || clone(handle, &copy) != 0)
+            return "a call failed";
+        delete(handle);
+        delete(atomic_exchange(&shared->slot, copy));
+    }
+    return NULL;
+}
+
+Test(shim_tensor, threads_share_a_tensor)
+{
+    const int64_t sizes[] = {8, 8}, strides[] = {8, 1};
+    struct shared shared = {.base = shim_empty(AOTICACHE_DTYPE_FLOAT32, 2, sizes, strides)};
+    pthread_t threads[THREADS];
+    memset(shim_data(shared.base), 0, 256);
+    for (int i = 0; i < THREADS; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, share_tensor, &shared), 0);
+    for (int i = 0; i < THREADS; i++) {
+        void *problem;
+        pthread_join(threads[i], &problem);
+        cr_assert_null(problem, "%s", (char *)problem);
+    }
+    shim_delete(atomic_load(&shared.slot));
+    shim_delete(shared.base);
+}
