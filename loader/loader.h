@@ -6,9 +6,10 @@
  *
  * A library that PyTorch made needs libtorch_cpu.so for its aoti_torch_* functions. In a process that has libtorch it gets
  * that one. In any other it gets libaoticache_torchshim.so, and for that is loaded from a sealed copy in memory in which
- * the name of the needed library is replaced by the shim's (same length). The shim is loaded locally, under a name nobody
- * else uses, so a process that imports PyTorch later is not disturbed: libraries loaded before keep the shim, PyTorch gets
- * its own libtorch.
+ * the needed library is the shim. The shim is loaded locally, under a name nobody else uses, so a process that imports
+ * PyTorch later is not disturbed: libraries loaded before keep the shim, PyTorch gets its own libtorch. A library that
+ * names no libtorch at all (aot_inductor.link_libtorch=False) is loaded from such a copy in both kinds of process: nothing
+ * becomes global.
  *
  * Thread safety: all functions may be called from any thread. Libraries and runners are reference counted; a runner may
  * run in many threads at once. Fork: a child may use what the parent loaded.
@@ -80,15 +81,16 @@ typedef struct aoticache_library aoticache_library;
 typedef struct aoticache_library_description {
     size_t needed_count;   /* DT_NEEDED */
     const char **needed;
-    size_t symbol_count;   /* undefined aoti_torch_* and torch_* symbols, sorted */
+    size_t symbol_count;   /* undefined aoti_torch_*, torch_* and PyTorch's C++ symbols (not weak ones), sorted */
     const char **symbols;
-    size_t missing_count;  /* of these: what the shim does not have, so that it needs PyTorch */
+    size_t missing_count;  /* of these: what the shim does not have (all, without a shim), so that it needs PyTorch */
     const char **missing;
     size_t export_count;   /* AOTInductor* functions it exports, sorted */
     const char **exports;
     bool proxy_executor;   /* calls operators through PyTorch's proxy executor */
     bool cuda;             /* needs libtorch_cuda or aoti_torch_cuda_* */
-    const char *machine;   /* "x86_64", "aarch64", or "machine 243" */
+    const char *machine;   /* "x86_64", "aarch64", or "machine 243"; of 32-bit ones and of the other byte order only
+                            * this is read, and says so: "arm, 32-bit big-endian" */
 } aoticache_library_description;
 
 /* Returns: OK, INVALID (not an ELF shared library, or a truncated one; ret_error says which), IO, NO_MEMORY. */
@@ -99,12 +101,16 @@ AOTICACHE_API void aoticache_library_description_free(aoticache_library_descript
 /*
  * Loads a kernel library.
  *
- * fd:   open for reading, already verified; borrowed. It must stay open until the first runner exists (a library may map
- *       itself through it).
+ * fd:   open for reading, already verified; borrowed for the call: a library that opens its own file to map weights (it
+ *       imports dladdr) keeps a descriptor of its own as long as it lives.
  * name: for messages: a digest or a path.
  *
- * Returns: OK; UNSUPPORTED (another machine's; needs functions that the shim lacks: all of them are named; exports no
- * interface we know: all missing functions are named); LOAD_FAILED (the dynamic linker's message); INVALID; IO; NO_MEMORY.
+ * The same file loaded twice from the descriptor itself is one library to the dynamic linker, with its global variables;
+ * loaded with the shim it is two. PyTorch's libraries have unique symbols (STB_GNU_UNIQUE), for which the dynamic linker
+ * keeps them mapped after the last unref.
+ *
+ * Returns: OK; UNSUPPORTED (another machine's; needs functions that the shim, or this process's PyTorch, lacks: all of
+ * them are named; exports no interface we know: all missing functions are named); LOAD_FAILED (the dynamic linker's message); INVALID; IO; NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_library_load_fd(int fd, const char *name, aoticache_library **ret_library,
                                                          aoticache_error *ret_error);
@@ -153,7 +159,8 @@ AOTICACHE_API const char *aoticache_runner_output_name(const aoticache_runner *r
 
 /*
  * Runs. inputs: borrowed, they stay the caller's (a new handle of each is made and given away). outputs: num_outputs
- * places; on OK the tensors are the caller's, on failure nothing is written.
+ * places; on OK the tensors are the caller's, on failure nothing is written. With up to 32 inputs and outputs together
+ * no memory is allocated here; no lock is taken here (the library's pool has its own).
  *
  * Source: AOTInductorModelContainerRun, torch/csrc/inductor/aoti_runtime/interface.h.
  * Returns: OK, INVALID (wrong counts, both numbers named), RUN_FAILED (with the library's own message), NO_MEMORY.

@@ -11,8 +11,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ROUNDS 25
-#define LOOKUPS 2000
+/*
+ * Many short rounds rather than few long ones: a round is shorter than the time slice of a scheduler, so on a busy machine
+ * most rounds run undisturbed and the median is one of those.
+ */
+#define ROUNDS 2001
+#define LOOKUPS 50
+#define WARM_UP 200
 #define TARGET 1.3
 
 static uint64_t sink; /* so that nothing measured is optimised away */
@@ -151,9 +156,9 @@ static void report(uint64_t entries, double value, double peer)
 static void measure(aoticache_index *index, sqlite3_stmt *raw, uint64_t entries)
 {
     static aoticache_digest keys[LOOKUPS];
-    double ours[ROUNDS], theirs[ROUNDS];
+    static double ours[ROUNDS], theirs[ROUNDS];
     uint64_t state = 42;
-    for (int round = -2; round < ROUNDS; round++) { /* two to warm up */
+    for (int round = -WARM_UP; round < ROUNDS; round++) {
         for (size_t i = 0; i < LOOKUPS; i++)
             keys[i] = key_of(mix(&state) % entries);
         double first = round % 2 == 0 ? time_index(index, keys) : time_raw(raw, keys);

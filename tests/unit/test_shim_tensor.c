@@ -266,7 +266,7 @@ static void *share_tensor(void *argument)
     for (int i = 0; i < ROUNDS; i++) {
         AtenTensorHandle handle = NULL, copy = NULL;
         if (new_handle(shared->base, &handle) != 0 || clone(handle, &copy) != 0)
-            return "a call failed";
+            return (void *)"a call failed";
         delete(handle);
         delete(atomic_exchange(&shared->slot, copy));
     }

@@ -1,0 +1,127 @@
+/*
+ * shim/vector_math: the mathematical functions on vectors that generated kernels take from libtorch_cpu.so, which exports
+ * those of the SLEEF library (sleef.org): Sleef_expf16_u10() is exp() of 16 floats within 1.0 units in the last place.
+ *
+ * Each is made of the C library's function of one number, lane by lane: its error is below the one that the name
+ * promises, and PyTorch's results are met but for the last bits. Widths: 128 bits everywhere, 256 and 512 on x86-64, where
+ * a library that calls them needs AVX2 or AVX-512 itself.
+ */
+#include <math.h>
+
+#include "base/base.h"
+
+#define MATH_EXPORT __attribute__((visibility("default")))
+
+typedef float floats_4 __attribute__((vector_size(16)));
+typedef double doubles_2 __attribute__((vector_size(16)));
+typedef float floats_8 __attribute__((vector_size(32)));
+typedef double doubles_4 __attribute__((vector_size(32)));
+typedef float floats_16 __attribute__((vector_size(64)));
+typedef double doubles_8 __attribute__((vector_size(64)));
+
+/* The C library's lgamma() leaves the sign in a variable that all threads share. */
+static float log_gamma_float(float x)
+{
+    int sign;
+    return lgammaf_r(x, &sign);
+}
+
+static double log_gamma_double(double x)
+{
+    int sign;
+    return lgamma_r(x, &sign);
+}
+
+#define DEFINE_UNARY(symbol, vector, lanes, function, attribute)    \
+    MATH_EXPORT attribute vector symbol(vector x);                  \
+    MATH_EXPORT attribute vector symbol(vector x)                   \
+    {                                                               \
+        for (int i = 0; i < (lanes); i++)                           \
+            x[i] = function(x[i]);                                  \
+        return x;                                                   \
+    }
+
+#define DEFINE_BINARY(symbol, vector, lanes, function, attribute)   \
+    MATH_EXPORT attribute vector symbol(vector x, vector y);        \
+    MATH_EXPORT attribute vector symbol(vector x, vector y)         \
+    {                                                               \
+        for (int i = 0; i < (lanes); i++)                           \
+            x[i] = function(x[i], y[i]);                            \
+        return x;                                                   \
+    }
+
+/* Two results in memory: the sines, then the cosines. */
+#define DEFINE_SINCOS(symbol, vector, lanes, sine, cosine, attribute)    \
+    struct symbol##_result {                                             \
+        vector sines, cosines;                                           \
+    };                                                                   \
+    MATH_EXPORT attribute struct symbol##_result symbol(vector x);       \
+    MATH_EXPORT attribute struct symbol##_result symbol(vector x)        \
+    {                                                                    \
+        struct symbol##_result result;                                   \
+        for (int i = 0; i < (lanes); i++) {                              \
+            result.sines[i] = sine(x[i]);                                \
+            result.cosines[i] = cosine(x[i]);                            \
+        }                                                                \
+        return result;                                                   \
+    }
+
+/* name, suffix, function of float, function of double */
+#define UNARY_LIST(X, ...)                                            \
+    X(acos, _u10, acosf, acos, __VA_ARGS__)                           \
+    X(acosh, _u10, acoshf, acosh, __VA_ARGS__)                        \
+    X(asin, _u10, asinf, asin, __VA_ARGS__)                           \
+    X(asinh, _u10, asinhf, asinh, __VA_ARGS__)                        \
+    X(atan, _u10, atanf, atan, __VA_ARGS__)                           \
+    X(atanh, _u10, atanhf, atanh, __VA_ARGS__)                        \
+    X(cos, _u10, cosf, cos, __VA_ARGS__)                              \
+    X(cos, _u35, cosf, cos, __VA_ARGS__)                              \
+    X(cosh, _u10, coshf, cosh, __VA_ARGS__)                           \
+    X(erf, _u10, erff, erf, __VA_ARGS__)                              \
+    X(erfc, _u15, erfcf, erfc, __VA_ARGS__)                           \
+    X(exp, _u10, expf, exp, __VA_ARGS__)                              \
+    X(exp2, _u10, exp2f, exp2, __VA_ARGS__)                           \
+    X(expm1, _u10, expm1f, expm1, __VA_ARGS__)                        \
+    X(lgamma, _u10, log_gamma_float, log_gamma_double, __VA_ARGS__)   \
+    X(log, _u10, logf, log, __VA_ARGS__)                              \
+    X(log10, _u10, log10f, log10, __VA_ARGS__)                        \
+    X(log1p, _u10, log1pf, log1p, __VA_ARGS__)                        \
+    X(log2, _u10, log2f, log2, __VA_ARGS__)                           \
+    X(sin, _u10, sinf, sin, __VA_ARGS__)                              \
+    X(sin, _u35, sinf, sin, __VA_ARGS__)                              \
+    X(sinh, _u10, sinhf, sinh, __VA_ARGS__)                           \
+    X(tan, _u10, tanf, tan, __VA_ARGS__)                              \
+    X(tanh, _u10, tanhf, tanh, __VA_ARGS__)
+#define BINARY_LIST(X, ...)                                           \
+    X(atan2, _u10, atan2f, atan2, __VA_ARGS__)                        \
+    X(copysign, , copysignf, copysign, __VA_ARGS__)                   \
+    X(fmod, , fmodf, fmod, __VA_ARGS__)                               \
+    X(hypot, _u05, hypotf, hypot, __VA_ARGS__)                        \
+    X(nextafter, , nextafterf, nextafter, __VA_ARGS__)                \
+    X(pow, _u10, powf, pow, __VA_ARGS__)
+
+/* Both precisions of one width, as Sleef_expf16_u10 and Sleef_expd8_u10. */
+#define UNARY_OF_WIDTH(name, suffix, of_float, of_double, float_lanes, double_lanes, attribute)                      \
+    DEFINE_UNARY(Sleef_##name##f##float_lanes##suffix, floats_##float_lanes, float_lanes, of_float, attribute)       \
+    DEFINE_UNARY(Sleef_##name##d##double_lanes##suffix, doubles_##double_lanes, double_lanes, of_double, attribute)
+#define BINARY_OF_WIDTH(name, suffix, of_float, of_double, float_lanes, double_lanes, attribute)                     \
+    DEFINE_BINARY(Sleef_##name##f##float_lanes##suffix, floats_##float_lanes, float_lanes, of_float, attribute)      \
+    DEFINE_BINARY(Sleef_##name##d##double_lanes##suffix, doubles_##double_lanes, double_lanes, of_double, attribute)
+#define SINCOS_OF_WIDTH(float_lanes, double_lanes, attribute)                                                        \
+    DEFINE_SINCOS(Sleef_sincosf##float_lanes##_u10, floats_##float_lanes, float_lanes, sinf, cosf, attribute)        \
+    DEFINE_SINCOS(Sleef_sincosd##double_lanes##_u10, doubles_##double_lanes, double_lanes, sin, cos, attribute)
+
+UNARY_LIST(UNARY_OF_WIDTH, 4, 2, )
+BINARY_LIST(BINARY_OF_WIDTH, 4, 2, )
+SINCOS_OF_WIDTH(4, 2, )
+
+#if defined(__x86_64__)
+#define WITH_AVX __attribute__((target("avx2,fma")))
+#define WITH_AVX512 __attribute__((target("avx512f")))
+UNARY_LIST(UNARY_OF_WIDTH, 8, 4, WITH_AVX)
+BINARY_LIST(BINARY_OF_WIDTH, 8, 4, WITH_AVX)
+SINCOS_OF_WIDTH(8, 4, WITH_AVX)
+UNARY_LIST(UNARY_OF_WIDTH, 16, 8, WITH_AVX512)
+BINARY_LIST(BINARY_OF_WIDTH, 16, 8, WITH_AVX512)
+SINCOS_OF_WIDTH(16, 8, WITH_AVX512)
+#endif

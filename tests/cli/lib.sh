@@ -1,0 +1,103 @@
+# What the tests of the command-line tools share. Sourced, from the repository root, by bash scripts.
+#
+# BUILD says where the build is (default build). Every script gets a directory of its own ($work), a cache in it
+# ($AOTICACHE_DIR, not created), a home in it, and takes all of it away at its end. A script prints "ok - name",
+# "not ok - name" or "skip - name: reason" for each thing it looked at and ends with 0, 1, or 77 where all was skipped.
+set -u
+BUILD=$(cd "${BUILD:-build}" && pwd) || exit 1
+VENV=${VENV:-build/venv}
+case $VENV in /*) ;; *) VENV=$PWD/$VENV ;; esac
+[ -x "$BUILD/bin/aoticache" ] || { echo "not ok - $BUILD/bin/aoticache is not built" && exit 1; }
+work=$(mktemp -d "${TMPDIR:-/tmp}/aoticache-cli.XXXXXX") || exit 1
+chmod 700 "$work"
+passed=0 failed=0 skipped=0
+out=$work/out err=$work/err status=0
+
+unset NO_COLOR XDG_CACHE_HOME AOTICACHE_HOME AOTICACHE_PYTHON AOTICACHE_CC CLICOLOR
+export AOTICACHE_DIR=$work/cache TERM=dumb PATH=$BUILD/bin:$PATH LC_ALL=C
+umask 022
+
+cleanup() {
+    chmod -R u+rwX "$work" 2>/dev/null
+    rm -rf "$work"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+ok() { passed=$((passed + 1)) && echo "ok - $1"; }
+skip() { skipped=$((skipped + 1)) && echo "skip - $1: $2"; }
+not_ok() { # NAME WHY
+    failed=$((failed + 1))
+    echo "not ok - $1"
+    { echo "# $2" && echo "# status $status; standard output:" && head -c 2000 "$out" && echo "# standard error:" && head -c 2000 "$err"; } >&2
+}
+
+# run COMMAND...: its status in $status, what it printed in the files $out and $err.
+run() {
+    "$@" >"$out" 2>"$err" </dev/null
+    status=$?
+}
+
+# try NAME STATUS COMMAND...: runs it and compares the status. Also gives that result.
+try() {
+    local name=$1 expected=$2
+    shift 2
+    run "$@"
+    if [ "$status" = "$expected" ]; then ok "$name"; else not_ok "$name" "expected status $expected: $*"; return 1; fi
+}
+
+# prints NAME PATTERN: the last command's output has a line like this (extended regular expression). says: its errors.
+prints() { if grep -Eq -- "$2" "$out"; then ok "$1"; else not_ok "$1" "no line in the output matches: $2"; fi; }
+says() { if grep -Eq -- "$2" "$err"; then ok "$1"; else not_ok "$1" "no line on standard error matches: $2"; fi; }
+prints_not() { if grep -Eq -- "$2" "$out"; then not_ok "$1" "a line in the output matches: $2"; else ok "$1"; fi; }
+says_nothing() { if [ -s "$err" ]; then not_ok "$1" "standard error is not empty"; else ok "$1"; fi; }
+prints_nothing() { if [ -s "$out" ]; then not_ok "$1" "standard output is not empty"; else ok "$1"; fi; }
+
+# field PATH [FILE]: a member of the JSON in FILE (default the last output), by a dotted path: outputs.0.sizes
+field() {
+    python3 - "$1" "${2:-$out}" <<'PYTHON'
+import json, sys
+value = json.load(open(sys.argv[2]))
+for part in filter(None, sys.argv[1].split(".")):
+    value = value[int(part)] if isinstance(value, list) else value[part]
+print(value if isinstance(value, str) else json.dumps(value))
+PYTHON
+}
+# is NAME EXPECTED ACTUAL
+is() { if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1" "expected '$2', got '$3'"; fi; }
+# member NAME PATH EXPECTED: of the last output
+member() { is "$1" "$3" "$(field "$2" 2>&1 | tail -n 1)"; }
+holds() { # NAME COMMAND...
+    local name=$1
+    shift
+    if "$@"; then ok "$name"; else not_ok "$name" "false: $*"; fi
+}
+
+finish() {
+    echo "# $passed passed, $failed failed, $skipped skipped" >&2
+    [ "$failed" -eq 0 ] || exit 1
+    [ "$passed" -gt 0 ] || exit 77
+    exit 0
+}
+
+# ---- pieces that several scripts need ----
+
+# A kernel folder in which each source is the library itself, or an error: kernels FOLDER NAME <source
+kernel() { mkdir -p "$1" && cat >"$1/$2"; }
+
+# object_path DIGEST: where it lies
+object_path() { echo "$AOTICACHE_DIR/objects/${1:0:2}/${1:2}"; }
+
+# damage FILE: flips one bit, as a disk would
+damage() {
+    chmod u+w "$1"
+    python3 - "$1" <<'PYTHON'
+import os, sys
+with open(sys.argv[1], "r+b") as file:
+    file.seek(os.path.getsize(sys.argv[1]) // 2)
+    byte = file.read(1)[0]
+    file.seek(-1, 1)
+    file.write(bytes([byte ^ 1]))
+PYTHON
+    chmod 444 "$1"
+}

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# aoticache run with kernels that PyTorch really compiles, and that then run in a C process without PyTorch.
+. tests/cli/lib.sh
+
+python=${AOTICACHE_TEST_PYTHON:-$VENV/bin/python}
+if ! "$python" -c 'import torch' 2>/dev/null; then
+    skip 'PyTorch compiles' "$python has no PyTorch (scripts/install-deps gets it)"
+    finish
+fi
+worker=(--hook worker --python "$python" --json)
+
+add=(aoticache run aten::add.Tensor --input float32:2x3=arange --input float32:2x3=10)
+try 'PyTorch compiles' 0 "${add[@]}" "${worker[@]}"
+member 'compiled' source compiled
+member 'the sum' outputs.0.values '[10.0, 11.0, 12.0, 13.0, 14.0, 15.0]'
+key=$(field key)
+try 'the second process hits' 0 "${add[@]}" "${worker[@]}" --repeat 1000
+member 'from the index' source index
+holds 'the run takes less than 20 us' [ "$(field run_median_ns)" -lt 20000 ]
+try 'a machine without Python finds it, too' 0 "${add[@]}" --hook none --json
+member 'the same kernel' key "$key"
+try 'a keyword argument makes another key' 0 "${add[@]}" --scalar alpha=2 "${worker[@]}"
+member 'twice the second' outputs.0.values '[20.0, 21.0, 22.0, 23.0, 24.0, 25.0]'
+holds 'another key' [ "$(field key)" != "$key" ]
+
+try 'with weights' 0 aoticache run aten::linear --input float32:2x3=ones --weight float32:4x3=arange --weight float32:4=ones "${worker[@]}"
+member 'the product' outputs.0.values '[4.0, 13.0, 22.0, 31.0, 4.0, 13.0, 22.0, 31.0]'
+try 'other weights' 0 aoticache run aten::linear --input float32:2x3=ones --weight float32:4x3=ones --weight float32:4=ones "${worker[@]}"
+member 'other kernels' outputs.0.values '[4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0]'
+member 'were compiled' source compiled
+
+try 'a list of dimensions' 0 aoticache run aten::sum.dim_IntList --input float32:2x3=arange --list 1 --bool true "${worker[@]}"
+member 'the sums' outputs.0.values '[3.0, 12.0]'
+member 'the kept dimension' outputs.0.sizes '[2, 1]'
+
+try 'an operator that PyTorch has not' 5 aoticache run aten::no_such_operator --input float32:2 "${worker[@]}"
+says 'is named' 'no_such_operator'
+try 'sizes that do not match' 5 aoticache run aten::mm --input float32:2x3 --input float32:2x3 "${worker[@]}"
+says 'with what PyTorch says' 'mat1|shapes|size'
+try 'auto takes PyTorch where it is' 0 env AOTICACHE_PYTHON="$python" "${add[@]}" --json
+member 'and hits what it compiled' key "$key"
+try 'what is stored is sound' 0 aoticache verify
+try 'show' 0 aoticache show "$key"
+prints 'the producer' '^producer +pytorch '
+prints 'it needs no PyTorch to run' '^PyTorch +not needed'
+finish
