@@ -99,8 +99,8 @@ $(STATIC): $(LIB_OBJ)
 	$(if $(V),,@echo "  AR    $@")
 	$(Q)rm -f $@ && $(AR) rcs $@ $(LIB_OBJ)
 
-# The soname is as long as libtorch_cpu.so: the loader writes it over that name in the copy of a library that it loads
-# where libtorch is not in the process (loader/loader.h says why).
+# Loaded by the loader alone, which makes kernel libraries need it by this soname where libtorch is not in the process
+# (loader/loader.h says why).
 $(SHIM): $(SHIM_OBJ) scripts/libaoticache_torchshim.map
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")

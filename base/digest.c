@@ -149,7 +149,7 @@ aoticache_status aoticache_digest_of_fd(int fd, aoticache_digest *ret_digest, ui
 {
     hasher h;
     aoticache_digest digest;
-    uint8_t buffer[64 * 1024];
+    uint8_t buffer[16 * 1024]; /* enough to make system calls cheap beside hashing; a larger one stays resident as stack */
     uint64_t offset = 0;
     aoticache_status status = hasher_begin(&h);
     if (status != AOTICACHE_OK)

@@ -54,7 +54,9 @@ static int open_by_component(int root_fd, const char *path, int flags)
 
 int aoticache_directory_openat(aoticache_directory *directory, const char *path, int flags)
 {
-    flags |= O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+    flags |= O_CLOEXEC;
+    if ((flags & O_PATH) == 0) /* openat2 refuses flags that mean nothing */
+        flags |= O_NONBLOCK | O_NOCTTY;
 #ifdef SYS_openat2
     if (!atomic_load_explicit(&directory->no_openat2, memory_order_relaxed)) {
         struct open_how how = {.flags = (uint64_t)flags, .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};

@@ -13,13 +13,8 @@
 
 void aoticache_kernel_file_name(const char *op, char ret_name[AOTICACHE_KERNEL_FILE_BYTES])
 {
-    static const char default_overload[] = ".default";
-    size_t length = strlen(op);
     size_t used = 0;
-    if (length > sizeof default_overload - 1 &&
-        strcmp(op + length - (sizeof default_overload - 1), default_overload) == 0)
-        length -= sizeof default_overload - 1;
-    for (size_t i = 0; i < length && used < AOTICACHE_KERNEL_FILE_BYTES - 3; i++) {
+    for (size_t i = 0; op[i] != '\0' && used < AOTICACHE_KERNEL_FILE_BYTES - 3; i++) {
         if (op[i] == ':' && op[i + 1] == ':')
             i++;
         bool plain = op[i] != ':' && op[i] != '.' && op[i] != '/';

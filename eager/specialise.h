@@ -17,7 +17,7 @@ aoticache_status aoticache_specialise(const aoticache_request *request, char **r
 
 #define AOTICACHE_KERNEL_FILE_BYTES 264
 
-/* The file that holds an operator's source: "aten::add.Tensor" is aten_add_Tensor.c; ".default" is left out. */
+/* The file that holds an operator's source: "aten::add.Tensor" is aten_add_Tensor.c. */
 void aoticache_kernel_file_name(const char *op, char ret_name[AOTICACHE_KERNEL_FILE_BYTES]);
 
 #endif

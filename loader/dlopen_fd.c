@@ -1,11 +1,11 @@
 /*
  * loader/dlopen_fd: see dlopen_fd.h.
  *
- * A descriptor is loaded as /proc/thread-self/fd/N (/proc/self/fd is empty once the first thread has ended). glibc looks
- * for a loaded library of the same *name* before it opens anything (_dl_map_object, elf/dl-load.c), and numbers of
- * descriptors are used again: the second library loaded as number 5 would be the first one. So every load spells the path
- * in a way not used before in this process. "//" and "/./" mean nothing to the kernel and make a different name to glibc:
- * a counter is written with them, one bit each.
+ * A descriptor is loaded as /proc/thread-self/fd/N (/proc/self/fd is empty once the first thread has ended). glibc
+ * looks for a loaded library of the same *name* before it opens anything (_dl_map_object, elf/dl-load.c), and numbers
+ * of descriptors are used again: the second library loaded as number 5 would be the first one. So every load spells the
+ * path in a way not used before in this process. "//" and "/./" mean nothing to the kernel and make a different name to
+ * glibc: a counter is written with them, one bit each.
  */
 #include "loader/dlopen_fd.h"
 
@@ -31,8 +31,8 @@ static char *spell_number(char *end, uint64_t number)
 }
 
 /*
- * The counter's own address goes in too: where the library is in the process twice (linked statically into a plugin), each
- * copy counts for itself. "/../fd" ends it, so that no two pairs of numbers run into the same text.
+ * The counter's own address goes in too: where the library is in the process twice (linked statically into a plugin),
+ * each copy counts for itself. "/../fd" ends it, so that no two pairs of numbers run into the same text.
  */
 static void spell_path(int fd, char ret_path[SPELLED_PATH_BYTES])
 {

@@ -9,8 +9,8 @@
 #include "base/base.h"
 
 /*
- * dlopen (RTLD_NOW, RTLD_LOCAL) of the file behind `fd`, which is borrowed. The same file (device and inode) loaded twice
- * is one library to glibc, with a higher count.
+ * dlopen (RTLD_NOW, RTLD_LOCAL) of the file behind `fd`, which is borrowed. The same file (device and inode) loaded
+ * twice is one library to glibc, with a higher count.
  *
  * Returns: OK, LOAD_FAILED (the dynamic linker's message).
  */

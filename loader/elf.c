@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 /* The linkers write about a dozen; a file that claims thousands is damaged. */
@@ -22,8 +23,8 @@ static aoticache_status truncated(const aoticache_elf *elf, const char *what, ui
                                (unsigned long long)elf->file_size);
 }
 
-static aoticache_status read_at(const aoticache_elf *elf, const char *what, uint64_t offset, uint64_t size, void *buffer,
-                                aoticache_error *ret_error)
+static aoticache_status read_at(const aoticache_elf *elf, const char *what, uint64_t offset, uint64_t size,
+                                void *buffer, aoticache_error *ret_error)
 {
     if (offset > elf->file_size || size > elf->file_size - offset)
         return truncated(elf, what, offset, size, ret_error);
@@ -78,6 +79,32 @@ bool aoticache_elf_address_of(const aoticache_elf *elf, uint64_t offset, uint64_
     return false;
 }
 
+/*
+ * Tables live in mappings of their own: they are read once and given up, and 60 KiB that the heap kept afterwards would be
+ * a part of what a small C process needs in all. The size of the mapping stands before the table.
+ */
+typedef struct table_head {
+    _Alignas(16) size_t mapped;
+} table_head;
+
+static void *table_allocate(size_t size)
+{
+    size_t mapped = sizeof(table_head) + size;
+    table_head *head = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (head == MAP_FAILED)
+        return NULL;
+    head->mapped = mapped;
+    return head + 1;
+}
+
+static void table_free(void *table)
+{
+    if (table == NULL)
+        return;
+    table_head *head = (table_head *)table - 1;
+    munmap(head, head->mapped);
+}
+
 /* A table at an address, in memory of its own with one zero byte behind it. */
 static aoticache_status read_table(const aoticache_elf *elf, const char *what, uint64_t address, uint64_t size,
                                    void **ret_table, uint64_t *ret_offset, aoticache_error *ret_error)
@@ -89,15 +116,17 @@ static aoticache_status read_table(const aoticache_elf *elf, const char *what, u
                                    "%llu bytes of the file's segments",
                                    what, (unsigned long long)size, (unsigned long long)address,
                                    (unsigned long long)elf->file_size);
-    cleanup_free uint8_t *table = malloc(size + 1);
+    uint8_t *table = table_allocate(size + 1);
     if (table == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %s: %llu bytes", what,
                                    (unsigned long long)size);
     aoticache_status status = read_at(elf, what, offset, size, table, ret_error);
-    if (status != AOTICACHE_OK)
+    if (status != AOTICACHE_OK) {
+        table_free(table);
         return status;
+    }
     table[size] = 0;
-    *ret_table = steal_ptr(&table);
+    *ret_table = table;
     if (ret_offset != NULL)
         *ret_offset = offset;
     return AOTICACHE_OK;
@@ -337,9 +366,9 @@ aoticache_status aoticache_elf_open(int fd, aoticache_elf *ret_elf, aoticache_er
 void aoticache_elf_close(aoticache_elf *elf)
 {
     free(elf->programs);
-    free(elf->dynamic);
-    free(elf->strings);
-    free(elf->symbols);
+    table_free(elf->dynamic);
+    table_free(elf->strings);
+    table_free(elf->symbols);
     *elf = (aoticache_elf){.fd = -1};
 }
 

@@ -2,7 +2,8 @@
  * loader/elf: what the dynamic linker would see in a shared library, read from the file without loading it.
  *
  * Private. The file is untrusted: every offset and count is checked against the file's size before it is used, and all
- * reading is done with pread into memory of our own, so that a file that shrinks meanwhile gives an error, not a signal.
+ * reading is done with pread into memory of our own, so that a file that shrinks meanwhile gives an error, not a
+ * signal.
  */
 #ifndef AOTICACHE_LOADER_ELF_H
 #define AOTICACHE_LOADER_ELF_H
@@ -12,8 +13,8 @@
 #include <elf.h>
 
 /*
- * An ELF shared library. Of one made for another class or byte order only the first three fields after file_size are set
- * (native is false): the tables are those of 64-bit ELF in this machine's byte order.
+ * An ELF shared library. Of one made for another class or byte order only the first three fields after file_size are
+ * set (native is false): the tables are those of 64-bit ELF in this machine's byte order.
  */
 typedef struct aoticache_elf {
     int fd; /* borrowed */

@@ -1,6 +1,6 @@
 /*
- * loader/library: loads a kernel library from a descriptor. Everything that can be known from the file is checked before
- * the dynamic linker runs any of its code; the checks name all that is wrong at once.
+ * loader/library: loads a kernel library from a descriptor. Everything that can be known from the file is checked
+ * before the dynamic linker runs any of its code; the checks name all that is wrong at once.
  */
 #include "loader/library.h"
 
@@ -66,7 +66,8 @@ static aoticache_status check_interface(const loading *load, aoticache_error *re
     };
     aoticache_name_list missing = {0};
     bool complete = true;
-    if (!exports(load, "AOTInductorModelContainerCreateWithDevice") && !exports(load, "AOTInductorModelContainerCreate"))
+    if (!exports(load, "AOTInductorModelContainerCreateWithDevice") &&
+        !exports(load, "AOTInductorModelContainerCreate"))
         complete &= aoticache_name_list_add(&missing, "AOTInductorModelContainerCreateWithDevice");
     for (size_t i = 0; i < sizeof required / sizeof required[0]; i++)
         if (!exports(load, required[i]))

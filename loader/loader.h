@@ -1,15 +1,16 @@
 /*
  * loader: from a verified descriptor to a kernel that runs.
  *
- * Owns the loading of kernel libraries (dlopen through the descriptor, version of their C interface, all missing symbols
- * by name), where their aoti_torch_* functions come from, containers and runners. Knows nothing of keys or the cache.
+ * Owns the loading of kernel libraries (dlopen through the descriptor, version of their C interface, all missing
+ * symbols by name), where their aoti_torch_* functions come from, containers and runners. Knows nothing of keys or the
+ * cache.
  *
- * A library that PyTorch made needs libtorch_cpu.so for its aoti_torch_* functions. In a process that has libtorch it gets
- * that one. In any other it gets libaoticache_torchshim.so, and for that is loaded from a sealed copy in memory in which
- * the needed library is the shim. The shim is loaded locally, under a name nobody else uses, so a process that imports
- * PyTorch later is not disturbed: libraries loaded before keep the shim, PyTorch gets its own libtorch. A library that
- * names no libtorch at all (aot_inductor.link_libtorch=False) is loaded from such a copy in both kinds of process: nothing
- * becomes global.
+ * A library that PyTorch made needs libtorch_cpu.so for its aoti_torch_* functions. In a process that has libtorch it
+ * gets that one. In any other it gets libaoticache_torchshim.so, and for that is loaded from a sealed copy in memory in
+ * which the needed library is the shim. The shim is loaded locally, under a name nobody else uses, so a process that
+ * imports PyTorch later is not disturbed: libraries loaded before keep the shim, PyTorch gets its own libtorch. A
+ * library that names no libtorch at all (aot_inductor.link_libtorch=False) is loaded from such a copy in both kinds of
+ * process: nothing becomes global.
  *
  * Thread safety: all functions may be called from any thread. Libraries and runners are reference counted; a runner may
  * run in many threads at once. Fork: a child may use what the parent loaded.
@@ -105,12 +106,13 @@ AOTICACHE_API void aoticache_library_description_free(aoticache_library_descript
  *       imports dladdr) keeps a descriptor of its own as long as it lives.
  * name: for messages: a digest or a path.
  *
- * The same file loaded twice from the descriptor itself is one library to the dynamic linker, with its global variables;
- * loaded with the shim it is two. PyTorch's libraries have unique symbols (STB_GNU_UNIQUE), for which the dynamic linker
- * keeps them mapped after the last unref.
+ * The same file loaded twice from the descriptor itself is one library to the dynamic linker, with its global
+ * variables; loaded with the shim it is two. PyTorch's libraries have unique symbols (STB_GNU_UNIQUE), for which the
+ * dynamic linker keeps them mapped after the last unref.
  *
  * Returns: OK; UNSUPPORTED (another machine's; needs functions that the shim, or this process's PyTorch, lacks: all of
- * them are named; exports no interface we know: all missing functions are named); LOAD_FAILED (the dynamic linker's message); INVALID; IO; NO_MEMORY.
+ * them are named; exports no interface we know: all missing functions are named); LOAD_FAILED (the dynamic linker's
+ * message); INVALID; IO; NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_library_load_fd(int fd, const char *name, aoticache_library **ret_library,
                                                          aoticache_error *ret_error);

@@ -3,9 +3,9 @@
  * the counts and functions it needs are in the runner.
  *
  * Who frees an input: AOTInductorModelContainerRun takes the handles over when the model itself starts, and says so by
- * writing NULL over each (steal_from_raw_handles_to_raii_handles, torch/csrc/inductor/aoti_runtime/utils.h); from then on
- * the library frees them, also when it fails. Where it fails before (no model could be had, constant folding failed) they
- * are still in the array, and ours. So after a failure what is not NULL is freed here; after success nothing is.
+ * writing NULL over each (steal_from_raw_handles_to_raii_handles, torch/csrc/inductor/aoti_runtime/utils.h); from then
+ * on the library frees them, also when it fails. Where it fails before (no model could be had, constant folding failed)
+ * they are still in the array, and ours. So after a failure what is not NULL is freed here; after success nothing is.
  * Libraries not made by PyTorch are held to the same.
  */
 #include "loader/library.h"
@@ -187,8 +187,8 @@ static void delete_handles(const aoticache_runner *runner, AtenTensorHandle *han
 }
 
 /*
- * PyTorch's own check of the counts throws through the C interface, which ends a process that is not C++: nothing but the
- * right numbers may reach a library.
+ * PyTorch's own check of the counts throws through the C interface, which ends a process that is not C++: nothing but
+ * the right numbers may reach a library.
  */
 static aoticache_status check_call(const aoticache_runner *runner, const AtenTensorHandle *inputs, size_t num_inputs,
                                    const AtenTensorHandle *outputs, size_t num_outputs, aoticache_error *ret_error)

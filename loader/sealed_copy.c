@@ -1,11 +1,11 @@
 /*
  * loader/sealed_copy: see sealed_copy.h.
  *
- * The provider's name needs a place in memory that DT_NEEDED can point to. The library's own string table cannot be made
- * longer, and its strings may share their tails with others, so nothing in it is overwritten. The name goes where every
- * linker leaves room that nobody reads: the address fields of the PT_GNU_STACK program header, of which only type and
- * flags mean anything (glibc elf/dl-load.c, musl ldso/dynlink.c). Program headers lie in the first segment, so they are
- * mapped; DT_NEEDED is an offset from the string table that neither glibc nor musl bounds, and may be negative.
+ * The provider's name needs a place in memory that DT_NEEDED can point to. The library's own string table cannot be
+ * made longer, and its strings may share their tails with others, so nothing in it is overwritten. The name goes where
+ * every linker leaves room that nobody reads: the address fields of the PT_GNU_STACK program header, of which only type
+ * and flags mean anything (glibc elf/dl-load.c, musl ldso/dynlink.c). Program headers lie in the first segment, so they
+ * are mapped; DT_NEEDED is an offset from the string table that neither glibc nor musl bounds, and may be negative.
  *
  * That header's execute flag is taken away on the way: PyTorch links its constants from a raw binary, for which the
  * linker asks for an executable stack, and the dynamic linker would make the stacks of the whole process executable
@@ -48,8 +48,8 @@ static aoticache_status find_room_for_name(const aoticache_elf *elf, const char 
         }
     }
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                               "it has no PT_GNU_STACK program header in its segments, where the name of %s could be put; "
-                               "link it without -z nognustack",
+                               "it has no PT_GNU_STACK program header in its segments, where the name of %s could be "
+                               "put; link it without -z nognustack",
                                name);
 }
 
@@ -82,8 +82,8 @@ static aoticache_status need_provider(const aoticache_elf *elf, const char *name
 {
     if (entry == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "its dynamic section has no room to name %s: all %zu entries are taken; link it with "
-                                   "libtorch_cpu.so",
+                                   "its dynamic section has no room to name %s: all %zu entries are taken; link it "
+                                   "with libtorch_cpu.so",
                                    name, elf->dynamic_slots);
     aoticache_status status = find_room_for_name(elf, name, edit, ret_error);
     if (status != AOTICACHE_OK)
@@ -250,8 +250,8 @@ aoticache_status aoticache_sealed_copy_make(const aoticache_elf *elf, const aoti
     uint64_t size = bytes_to_copy(elf, names);
     if (size > AOTICACHE_SEALED_COPY_MAX_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "it has %llu bytes, and %llu at most are copied into memory; run it in a process with "
-                                   "PyTorch",
+                                   "it has %llu bytes, and %llu at most are copied into memory; run it in a process "
+                                   "with PyTorch",
                                    (unsigned long long)size, (unsigned long long)AOTICACHE_SEALED_COPY_MAX_BYTES);
     cleanup_fd int copy = create_memory_file();
     if (copy < 0 && errno == ENOSYS)

@@ -14,9 +14,9 @@
 #define AOTICACHE_SEALED_COPY_MAX_BYTES ((uint64_t)8 << 30)
 
 /*
- * What is to be changed for this provider: the provider takes the place of libtorch_cpu.so among the needed libraries, or
- * is added where functions of it are called and none is named (aot_inductor.link_libtorch=False). For the shim PyTorch's
- * other libraries are taken out.
+ * What is to be changed for this provider: the provider takes the place of libtorch_cpu.so among the needed libraries,
+ * or is added where functions of it are called and none is named (aot_inductor.link_libtorch=False). For the shim
+ * PyTorch's other libraries are taken out.
  *
  * ret_fd: -1 where nothing is to be changed: then the file itself can be loaded. Else the caller closes it.
  * Returns: OK, UNSUPPORTED (no room in the file for the change; a file too large; a kernel without memfd_create),

@@ -94,10 +94,11 @@ static AOTIRuntimeError fold(aoticache_container *container, AOTInductorStreamHa
     return status;
 }
 
+/* Of those that are not folded; folding sees to the others. */
 static AOTIRuntimeError check_complete(const aoticache_container *container)
 {
     for (size_t i = 0; i < container->kernel->num_constants; i++)
-        if (container->constants[i] == NULL)
+        if (container->constants[i] == NULL && !container->kernel->constants[i].from_folded)
             return aoticache_message_set("constant %s has no data: its weights are not part of this library",
                                          container->kernel->constants[i].name);
     return AOTICACHE_KERNEL_OK;
@@ -111,9 +112,9 @@ AOTIRuntimeError aoticache_constants_prepare(aoticache_container *container, AOT
     pthread_mutex_lock(&container->fold_lock);
     AOTIRuntimeError status = AOTICACHE_KERNEL_OK;
     if (!atomic_load_explicit(&container->folded, memory_order_relaxed)) {
-        status = fold(container, stream, proxy_executor);
+        status = check_complete(container);
         if (status == AOTICACHE_KERNEL_OK)
-            status = check_complete(container);
+            status = fold(container, stream, proxy_executor);
         if (status == AOTICACHE_KERNEL_OK)
             atomic_store_explicit(&container->folded, true, memory_order_release);
     }

@@ -39,7 +39,7 @@ AOTIRuntimeError aoticache_message_set(const char *format, ...) AOTICACHE_PRINTF
 /* Makes tensors of all embedded constants. On failure some may be there: constants_free() takes them. */
 AOTIRuntimeError aoticache_constants_create(aoticache_container *container);
 void aoticache_constants_free(aoticache_container *container);
-/* Folds if that has not happened; then sees that every constant has data. */
+/* Sees that every constant has data; folds if that has not happened. */
 AOTIRuntimeError aoticache_constants_prepare(aoticache_container *container, AOTInductorStreamHandle stream,
                                              AOTIProxyExecutorHandle proxy_executor);
 

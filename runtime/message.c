@@ -23,7 +23,7 @@ const char *aoticache_message_get(void)
     return last_message;
 }
 
-static AOTIRuntimeError set_message(const char *format, va_list arguments)
+static AOTICACHE_PRINTF(1, 0) AOTIRuntimeError set_message(const char *format, va_list arguments)
 {
     if (vsnprintf(last_message, sizeof last_message, format, arguments) < 0)
         last_message[0] = '\0';

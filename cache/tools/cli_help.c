@@ -58,31 +58,34 @@ void aoticache_cli_print_help(const aoticache_cli_program *program)
 
 #define LONGEST_WORD 32
 
-/* Levenshtein's distance, words cut to LONGEST_WORD. */
+/* How many letters must be put in, left out, replaced or swapped with their neighbour; words cut to LONGEST_WORD. */
 static size_t distance(const char *a, const char *b)
 {
+    size_t table[LONGEST_WORD + 1][LONGEST_WORD + 1];
     size_t a_length = strnlen(a, LONGEST_WORD);
     size_t b_length = strnlen(b, LONGEST_WORD);
-    size_t row[LONGEST_WORD + 1];
-    for (size_t j = 0; j <= b_length; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= a_length; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= b_length; j++) {
-            size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            size_t shortest = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
-            row[j] = replaced < shortest ? replaced : shortest;
+    for (size_t i = 0; i <= a_length; i++) {
+        for (size_t j = 0; j <= b_length; j++) {
+            if (i == 0 || j == 0) {
+                table[i][j] = i + j;
+                continue;
+            }
+            size_t best = table[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            best = table[i - 1][j] + 1 < best ? table[i - 1][j] + 1 : best;
+            best = table[i][j - 1] + 1 < best ? table[i][j - 1] + 1 : best;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && table[i - 2][j - 2] + 1 < best)
+                best = table[i - 2][j - 2] + 1;
+            table[i][j] = best;
         }
     }
-    return row[b_length];
+    return table[a_length][b_length];
 }
 
 const char *aoticache_cli_nearest(const char *word, const char *const *words)
 {
     const char *nearest = NULL;
-    size_t least = strnlen(word, LONGEST_WORD) / 3 + 1;
+    size_t length = strnlen(word, LONGEST_WORD);
+    size_t least = length < 6 ? 1 : length / 3;
     for (; *words != NULL; words++) {
         size_t d = distance(word, *words);
         if (d <= least && (nearest == NULL || d < least)) {

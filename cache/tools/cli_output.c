@@ -49,7 +49,7 @@ void aoticache_cli_print_field(const aoticache_cli *cli, const char *name, const
         value = NULL;
     va_end(arguments);
     cleanup_free char *escaped = aoticache_cli_escape(value != NULL ? value : "");
-    printf("%s%-11s%s %s\n", aoticache_cli_style_begin(cli, AOTICACHE_CLI_DIM), name,
+    printf("%s%-12s%s %s\n", aoticache_cli_style_begin(cli, AOTICACHE_CLI_DIM), name,
            aoticache_cli_style_begin(cli, AOTICACHE_CLI_PLAIN), escaped);
 }
 

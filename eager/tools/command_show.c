@@ -180,8 +180,8 @@ static void print_entry(const aoticache_cli *cli, const aoticache_entry *entry, 
                               aoticache_cli_format_time(entry->created_ns, text),
                               aoticache_cli_format_age(entry->created_ns, age),
                               aoticache_cli_format_duration(entry->compile_ns, hex));
-    aoticache_cli_print_field(cli, "used", "%" PRIu64 " times, last %s%s", entry->uses,
-                              aoticache_cli_format_age(entry->last_used_ns, age),
+    aoticache_cli_print_field(cli, "used", "%" PRIu64 " %s, last %s%s", entry->uses,
+                              entry->uses == 1 ? "time" : "times", aoticache_cli_format_age(entry->last_used_ns, age),
                               entry->last_used_ns > 0 ? " ago" : "");
     aoticache_cli_print_field(cli, "size", "%s", aoticache_cli_format_bytes(entry->bytes, text));
     print_requirements(cli, entry);

@@ -73,7 +73,8 @@ static void print_json(struct verify *verify, const char *directory, const aotic
 static void print_text(const struct verify *verify, const aoticache_verify_report *report)
 {
     char bytes[AOTICACHE_CLI_UNIT_BYTES];
-    printf("%" PRIu64 " entries, %" PRIu64 " objects, %s: ", report->entries, report->objects,
+    printf("%" PRIu64 " %s, %" PRIu64 " objects, %s: ", report->entries, report->entries == 1 ? "entry" : "entries",
+           report->objects,
            aoticache_cli_format_bytes(report->bytes, bytes));
     if (problems(report) == 0) {
         printf("%sall is well%s\n", aoticache_cli_style_begin(verify->cli, AOTICACHE_CLI_GREEN),

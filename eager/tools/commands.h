@@ -204,6 +204,9 @@ char *aoticache_kernel_describe(const aoticache_request *request);
 int aoticache_kernel_prepare(aoticache_kernel_options *options, const aoticache_cli *cli, aoticache_hook **ret_hook,
                              aoticache_cache **ret_cache, aoticache_request **ret_request);
 
+/* From now on SIGINT, SIGTERM and SIGHUP end the compilers that this process started, and then this process. */
+void aoticache_interruption_prepare(void);
+
 /* "index", "compiled", "waited": for programs. */
 const char *aoticache_source_word(aoticache_source source);
 /* "compiled by pytorch 2.13.0, not stored": for people. producer: of the entry or the hook; may be NULL. */
@@ -232,7 +235,7 @@ int aoticache_entries_find(const aoticache_cli *cli, aoticache_cache *cache, con
 const aoticache_entry *aoticache_entries_fitting(const aoticache_entry_list *list);
 
 json_t *aoticache_entry_to_json(const aoticache_entry *entry);
-/* Features as people read them: "any", "x86-64-v3", "x86-64-v3+amx_tile". By free(). */
+/* Features as people read them: "any", "x86-64-v3", "x86-64-v3,aes", "x86-64-v4 and 9 more". By free(). */
 char *aoticache_features_text(const aoticache_cpu_features *features);
 /* The same in full: "avx,avx2,...". By free(). */
 char *aoticache_features_list(const aoticache_cpu_features *features);

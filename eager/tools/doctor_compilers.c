@@ -38,16 +38,14 @@ static int start_version(const char *program, pid_t *ret_pid, int *ret_fd)
     return result;
 }
 
-/* The first line that `program --version` prints; false with errno set where it cannot be run. */
+/* The first line that `program --version` prints; false where it cannot be run or fails. */
 static bool read_version(const char *program, char *ret_line, size_t size)
 {
     pid_t pid;
     int fd = -1;
     int result = start_version(program, &pid, &fd);
-    if (result != 0) {
-        errno = result;
+    if (result != 0)
         return false;
-    }
     size_t used = 0;
     char rest[512];
     for (;;) {
@@ -65,7 +63,6 @@ static bool read_version(const char *program, char *ret_line, size_t size)
         continue;
     ret_line[used] = '\0';
     ret_line[strcspn(ret_line, "\n")] = '\0';
-    errno = ENOEXEC;
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
@@ -93,10 +90,15 @@ static bool check_c(aoticache_doctor *doctor)
     if (works)
         aoticache_doctor_say(doctor, OK, "C compiler", NULL, "%s (%s)", compiler_name(doctor), line);
     else
-        aoticache_doctor_say(doctor, WARN, "C compiler", advice, "%s cannot be run: %s", compiler_name(doctor),
-                             strerror(errno));
+        aoticache_doctor_say(doctor, WARN, "C compiler", advice, "'%s --version' fails", compiler_name(doctor));
     aoticache_hook_free(hook);
     return works;
+}
+
+/* A program's own words may follow, over many lines: `run` and `compile` show them. */
+static int first_line(const char *text)
+{
+    return (int)strcspn(text, "\n");
 }
 
 static bool check_pytorch(aoticache_doctor *doctor)
@@ -106,13 +108,13 @@ static bool check_pytorch(aoticache_doctor *doctor)
     aoticache_hook *hook = NULL;
     options.program = doctor->python;
     aoticache_status status = aoticache_hook_create_worker(&options, &hook, &error);
+    const char *text = error.message[0] != '\0' ? error.message : aoticache_status_text(status);
     if (status == AOTICACHE_OK)
         aoticache_doctor_say(doctor, OK, "PyTorch", NULL, "%s", aoticache_hook_producer(hook));
     else
         aoticache_doctor_say(doctor, WARN, "PyTorch",
-                             "pip install torch, and set AOTICACHE_PYTHON to that Python; without it only C kernels\n"
-                             "and commands compile",
-                             "%s", error.message[0] != '\0' ? error.message : aoticache_status_text(status));
+                             "pip install torch, set AOTICACHE_PYTHON to that Python; else only C kernels and commands compile",
+                             "%.*s", first_line(text), text);
     aoticache_hook_free(hook);
     return status == AOTICACHE_OK;
 }

@@ -190,8 +190,8 @@ static void check_contents(aoticache_doctor *doctor, const char *path)
         status = aoticache_cache_statistics(cache, &statistics, &error);
     if (status == AOTICACHE_OK) {
         char bytes[AOTICACHE_CLI_UNIT_BYTES];
-        aoticache_doctor_say(doctor, OK, "index", NULL, "%" PRIu64 " entries, %s; SQLite %s, %s", statistics.entries,
-                             aoticache_cli_format_bytes(statistics.bytes, bytes), sqlite_version(), journal_mode(path));
+        aoticache_doctor_say(doctor, OK, "index", NULL, "%" PRIu64 " %s, %s; SQLite %s, %s", statistics.entries,
+                             statistics.entries == 1 ? "entry" : "entries", aoticache_cli_format_bytes(statistics.bytes, bytes), sqlite_version(), journal_mode(path));
     } else if (status == AOTICACHE_NOT_FOUND) {
         aoticache_doctor_say(doctor, OK, "index", NULL, "not there yet; SQLite %s", sqlite_version());
     } else {

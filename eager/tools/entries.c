@@ -140,31 +140,38 @@ char *aoticache_features_list(const aoticache_cpu_features *features)
     return text;
 }
 
-/* The lowest level that includes all of it, or the highest that it includes and what it adds. */
-char *aoticache_features_text(const aoticache_cpu_features *features)
+/* The level that leaves the fewest features over (the lowest of equals), and what it leaves over. */
+static const char *nearest_level(const aoticache_cpu_features *features, aoticache_cpu_features *ret_over)
 {
     static const char *const levels[] = {"x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"};
-    if (aoticache_cpu_features_count(features) == 0)
-        return aoticache_cli_text("any");
-    const char *base = NULL;
-    aoticache_cpu_features base_features = {{0}};
-    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+    const char *nearest = NULL;
+    *ret_over = *features;
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0] && strcmp(aoticache_cpu_arch(), "x86_64") == 0; i++) {
         aoticache_cpu_features level;
         if (aoticache_cpu_features_parse(levels[i], &level, NULL) != AOTICACHE_OK)
             break;
-        if (aoticache_cpu_features_include(&level, features))
-            return aoticache_cli_text("%s", levels[i]);
-        if (aoticache_cpu_features_include(features, &level)) {
-            base = levels[i];
-            base_features = level;
+        aoticache_cpu_features over = aoticache_cpu_features_lacking(&level, features);
+        if (aoticache_cpu_features_count(&over) < aoticache_cpu_features_count(ret_over)) {
+            nearest = levels[i];
+            *ret_over = over;
         }
     }
-    aoticache_cpu_features added = aoticache_cpu_features_lacking(&base_features, features);
-    cleanup_free char *names = aoticache_features_list(&added);
-    unsigned count = aoticache_cpu_features_count(&added);
-    if (strlen(names) <= 24)
-        return aoticache_cli_text("%s%s%s", base != NULL ? base : "", base != NULL ? "+" : "", names);
-    return aoticache_cli_text("%s%s%u features", base != NULL ? base : "", base != NULL ? "+" : "", count);
+    return nearest;
+}
+
+char *aoticache_features_text(const aoticache_cpu_features *features)
+{
+    aoticache_cpu_features over;
+    if (aoticache_cpu_features_count(features) == 0)
+        return aoticache_cli_text("any");
+    const char *level = nearest_level(features, &over);
+    unsigned count = aoticache_cpu_features_count(&over);
+    cleanup_free char *names = aoticache_features_list(&over);
+    if (level != NULL && count == 0)
+        return aoticache_cli_text("%s", level);
+    if (strlen(names) <= 16)
+        return aoticache_cli_text("%s%s%s", level != NULL ? level : "", level != NULL ? "," : "", names);
+    return level != NULL ? aoticache_cli_text("%s and %u more", level, count) : aoticache_cli_text("%u features", count);
 }
 
 /* ---- JSON ---- */

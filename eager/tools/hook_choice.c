@@ -157,6 +157,7 @@ static int check_arguments(aoticache_kernel_options *options, const aoticache_cl
 int aoticache_kernel_prepare(aoticache_kernel_options *options, const aoticache_cli *cli, aoticache_hook **ret_hook,
                              aoticache_cache **ret_cache, aoticache_request **ret_request)
 {
+    aoticache_interruption_prepare();
     int result = check_arguments(options, cli);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = choose_hook(options, cli, ret_hook);

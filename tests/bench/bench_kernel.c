@@ -286,10 +286,11 @@ static void make_provider(const char *directory, char ret_path[PATH_MAX])
     cleanup_free char *bytes = malloc(size);
     if (bytes == NULL || fread(bytes, 1, size, in) != size)
         fail("read shim", NULL);
-    char *name = memmem(bytes, size, "libaoti_shim.so", 16);
+    static const char ours[] = "libaoti_shim.so", torchs[] = "libtorch_cpu.so";
+    char *name = memmem(bytes, size, ours, sizeof ours);
     if (name == NULL)
         fail("the shim has no soname", NULL);
-    memcpy(name, "libtorch_cpu.so", 16);
+    memcpy(name, torchs, sizeof torchs);
     snprintf(ret_path, PATH_MAX, "%s/libtorch_cpu.so", directory);
     cleanup_file FILE *out = fopen(ret_path, "wb");
     if (out == NULL || fwrite(bytes, 1, size, out) != size)

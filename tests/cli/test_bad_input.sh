@@ -95,7 +95,7 @@ fi
 echo file >"$work/file"
 denied 'a file in place of the directory' "$work/file" --cache-dir "$work/file"
 denied 'a directory below a file' "$work/file" --cache-dir "$work/file/below"
-denied 'a path that is too long' 'too long|File name' --cache-dir "$work/$(printf 'a%.0s' $(seq 5000))"
+denied 'a path that is too long' 'longer than|too long' --cache-dir "$work/$(printf 'a%.0s' $(seq 5000))"
 run env -u AOTICACHE_DIR -u HOME "${call[@]}"
 holds 'no home: an error, no crash' [ "$status" -ge 1 -a "$status" -le 3 ]
 says 'no home: what to set is said' 'HOME|AOTICACHE_DIR'
@@ -110,7 +110,11 @@ mkdir "$work/outside"
 cp -r "$AOTICACHE_DIR" "$work/planted"
 mv "$work/planted/objects" "$work/outside/objects"
 ln -s "$work/outside/objects" "$work/planted/objects"
-denied 'a planted link objects/' 'objects' --cache-dir "$work/planted"
+outside=$(find "$work/outside" | sort)
+try 'a planted link objects/ stops nothing' 0 "${call[@]}" --cache-dir "$work/planted"
+member 'but is not followed: the kernel is compiled' source compiled
+member 'and not stored' stored false
+is 'nothing is written where it points' "$outside" "$(find "$work/outside" | sort)"
 cp -r "$AOTICACHE_DIR" "$work/linked"
 rm -f "$work/linked"/index.sqlite3*
 : >"$work/victim"

@@ -127,14 +127,19 @@ holds 'its process ends with the tool' gone_soon
 try 'and the next one does not wait' 5 aoticache run aten::abs --input float32:2 --hook command:/bin/false --retry
 
 # ---- where it cannot be stored ----
-if [ "$(id -u)" = 0 ] && unshare -rm true 2>/dev/null; then
+# A file system that has room for the index and the compile, but not for a second copy of the library: which size that is
+# is found by trying.
+if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
     mkdir -p "$work/small"
-    run unshare -m sh -c "mount -t tmpfs -o size=96k,mode=700 none '$work/small' && AOTICACHE_DIR='$work/small' \
-        aoticache run aten::add.Tensor --input float32:2=1 --input float32:2=2 --hook c --json"
+    for kib in $(seq 64 16 640); do
+        run unshare -m sh -c "mount -t tmpfs -o size=${kib}k,mode=700 none '$work/small' && AOTICACHE_DIR='$work/small' \
+            aoticache run aten::add.Tensor --input float32:2=1 --input float32:2=2 --hook c --json"
+        [ "$status" = 0 ] && break
+    done
     is 'a full disk: the kernel runs all the same' 0 "$status"
     member 'it says that nothing was stored' stored false
     member 'the result is right' outputs.0.values '[3.0, 3.0]'
-    says 'one line says why' 'No space left on device|not stored|disk'
+    says 'one line says why' 'not stored: .*(No space left on device|full)'
 else
     skip 'a full disk' 'mounting a small file system is not permitted here'
 fi

@@ -14,7 +14,7 @@ fresh() { # an empty cache with one kernel; its key and library
 try 'verify where there is no cache' 3 aoticache verify
 fresh
 try 'a sound cache' 0 aoticache verify
-prints 'all is well' '^1 entries, .*all is well$'
+prints 'all is well' '^1 entry, .*all is well$'
 try 'a sound cache, as JSON' 0 aoticache verify --json
 member 'no findings' findings '[]'
 member 'one entry' entries 1

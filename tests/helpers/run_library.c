@@ -80,13 +80,12 @@ struct functions {
     __typeof__(&AOTInductorModelContainerCreateWithDevice) create;
     __typeof__(&AOTInductorModelContainerRun) run;
     __typeof__(&AOTInductorModelContainerDelete) delete_container;
-    AOTITorchError (*get_storage_size)(AtenTensorHandle tensor, int64_t *ret_bytes);
 };
 
 struct set {
     size_t count;
     AtenTensorHandle *tensors;
-    char *bytes;
+    void **data;
 };
 
 static int64_t take(const char **at)
@@ -100,21 +99,28 @@ static int64_t take(const char **at)
 static struct set read_tensors(const struct functions *torch, const char *path)
 {
     size_t size;
-    struct set set = {.bytes = read_file(path, &size)};
-    const char *at = set.bytes;
-    set.count = (size_t)take(&at);
+    char *bytes_of_file = read_file(path, &size);
+    const char *at = bytes_of_file;
+    struct set set = {.count = (size_t)take(&at)};
     set.tensors = calloc(set.count + 1, sizeof *set.tensors);
+    set.data = calloc(set.count + 1, sizeof *set.data);
+    if (set.tensors == NULL || set.data == NULL)
+        fail(path, "out of memory");
     for (size_t i = 0; i < set.count; i++) {
         int64_t dtype = take(&at), ndim = take(&at), offset = take(&at), bytes = take(&at), shape[128];
         for (int64_t d = 0; d < 2 * ndim; d++)
             shape[d] = take(&at);
         /* Tensors without bytes get an address too; all of them one that fits any dtype. */
         void *data = aligned_alloc(64, ((size_t)bytes + 64) & ~(size_t)63);
+        if (data == NULL)
+            fail(path, "out of memory");
+        set.data[i] = data;
         memcpy(data, at, (size_t)bytes);
         at += bytes;
         if (torch->from_blob(data, ndim, shape, shape + ndim, offset, (int32_t)dtype, 0, -1, &set.tensors[i]) != 0)
             fail(path, "a tensor is refused");
     }
+    free(bytes_of_file);
     return set;
 }
 
@@ -204,6 +210,14 @@ int main(int argc, char **argv)
         printf("%.1f\n", (double)(aoticache_monotonic_ns() - begin) / (double)repeat);
     for (size_t output = 0; output < num_outputs; output++)
         torch.delete(outputs[output]);
+    for (size_t input = 0; input < inputs.count; input++) {
+        torch.delete(inputs.tensors[input]);
+        free(inputs.data[input]);
+    }
     torch.delete_container(container);
+    free(inputs.tensors);
+    free(inputs.data);
+    free(outputs);
+    free(given);
     return 0;
 }

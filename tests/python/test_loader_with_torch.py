@@ -1,7 +1,7 @@
 """The loader and the real PyTorch in one process, in either order.
 
-Two libraries are compiled by AOTInductor, one that names libtorch_cpu.so and one that does not. Each case runs in a process
-of its own, because what a process has loaded first is what is tested. Environment: BUILD, the build folder.
+Two libraries are compiled by AOTInductor, one that names libtorch_cpu.so and one that does not. Each case runs in a
+process of its own, because what a process has loaded first is what is tested. Environment: BUILD, the build folder.
 """
 import ctypes
 import os

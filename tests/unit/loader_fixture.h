@@ -2,8 +2,8 @@
  * tests/unit/loader_fixture: kernel libraries, and a stand-in for libtorch, that the tests of loader/ compile for
  * themselves. Each test runs in a process of its own, so a test may decide what the process has loaded.
  *
- * The kernel adds one (or -DADD=) to its first input and gives the sum as every output. It is written against the bare C
- * interface, not against runtime/: these tests are about the loader alone.
+ * The kernel adds one (or -DADD=) to its first input and gives the sum as every output. It is written against the bare
+ * C interface, not against runtime/: these tests are about the loader alone.
  */
 #ifndef AOTICACHE_TESTS_LOADER_FIXTURE_H
 #define AOTICACHE_TESTS_LOADER_FIXTURE_H
@@ -43,7 +43,8 @@ static const char fixture_kernel_source[] =
     "int use(void) { return aoti_torch_made_up_one() + aoti_torch_made_up_two() + torch_made_up(); }\n#endif\n"
     "#ifdef PROXY\nint aoti_torch_proxy_executor_call_function(void);\n"
     "int use(void) { return aoti_torch_proxy_executor_call_function(); }\n#endif\n"
-    "#ifdef CUDA_FUNCTION\nint aoti_torch_cuda_made_up(void);\nint use(void) { return aoti_torch_cuda_made_up(); }\n#endif\n"
+    "#ifdef CUDA_FUNCTION\nint aoti_torch_cuda_made_up(void);\n"
+    "int use(void) { return aoti_torch_cuda_made_up(); }\n#endif\n"
     "#ifdef UNKNOWN\nint nobody_has_this(void);\nint use(void) { return nobody_has_this(); }\n#endif\n"
     "static T copy_plus(T in)\n{\n"
     "    float *from, *to; int64_t n, dim, *sizes, *strides; T out = NULL;\n"

@@ -34,7 +34,7 @@ static aoticache_status compile_with(const char *script, uint32_t timeout_second
 }
 
 #define SHELL "#!/bin/sh\nread -r request\n"
-#define DIRECTORY "directory=$(printf %s \"$request\" | sed 's/.*\"directory\":\"\\([^\"]*\\)\".*/\\1/')\n"
+#define DIRECTORY "directory=$(echo \"$request\" | sed 's/.*\"directory\":\"\\([^\"]*\\)\".*/\\1/')\n"
 #define KERNEL SHELL DIRECTORY "echo code > \"$directory/kernel.so\"\n"
 #define GOOD "{\"id\":1,\"ok\":true,\"files\":[{\"name\":\"kernel.so\",\"path\":\"kernel.so\"}],\"requirements\":[]}"
 

@@ -113,8 +113,8 @@ Test(loader, other_torch_libraries_are_left_out)
     fixture_stub("libtorch.so");
     fixture_stub("libc10.so");
     fixture_stub("libtorch_cpu.so");
-    aoticache_library *library =
-        fixture_load(fixture_kernel("kernel.so", "-Wl,--no-as-needed -L. -ltorch -ltorch_cpu -lc10 -Wl,-rpath,\\$ORIGIN"));
+    static const char flags[] = "-Wl,--no-as-needed -L. -ltorch -ltorch_cpu -lc10 -Wl,-rpath,\\$ORIGIN";
+    aoticache_library *library = fixture_load(fixture_kernel("kernel.so", flags));
     cr_assert_eq(fixture_first_result(library), 2.0f);
     cr_assert_eq(torch_libraries_loaded(), 0);
     aoticache_library_unref(library);

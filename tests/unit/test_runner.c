@@ -1,6 +1,6 @@
 /*
- * Runners and tensors: results, counts, names, and that every handle is freed exactly once on every path. The stand-in for
- * libtorch counts its handles.
+ * Runners and tensors: results, counts, names, and that every handle is freed exactly once on every path. The stand-in
+ * for libtorch counts its handles.
  */
 #include "loader_fixture.h"
 
@@ -329,8 +329,8 @@ Test(tensor, no_strides_means_contiguous)
     float data[24] = {0};
     AtenTensorHandle tensor = NULL;
     aoticache_tensor_view view = {0};
-    cr_assert_eq(aoticache_tensor_from_blob(data, AOTICACHE_DTYPE_FLOAT32, 3, (int64_t[]){2, 3, 4}, NULL, &tensor, NULL),
-                 AOTICACHE_OK);
+    cr_assert_eq(aoticache_tensor_from_blob(data, AOTICACHE_DTYPE_FLOAT32, 3, (int64_t[]){2, 3, 4}, NULL, &tensor,
+                                            NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_tensor_get_view(tensor, &view, NULL), AOTICACHE_OK);
     cr_assert(view.strides[0] == 12 && view.strides[1] == 4 && view.strides[2] == 1);
     aoticache_tensor_free(tensor);

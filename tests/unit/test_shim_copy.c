@@ -153,11 +153,11 @@ Test(shim_copy, sizes_that_do_not_fit_are_named)
 Test(shim_copy, overlap_is_refused_but_the_same_elements_are_not)
 {
     float values[8] = {0, 1, 2, 3, 4, 5, 6, 7};
-    const int64_t six[] = {6}, zero[] = {0}, eight[] = {8};
+    const int64_t six[] = {6}, zero[] = {0};
     AtenTensorHandle low = shim_wrap(values, 6, 1, six, NULL), high = shim_wrap(values + 2, 6, 1, six, NULL);
-    AtenTensorHandle same = shim_wrap(values, 6, 1, six, NULL), repeated = shim_wrap(values, 6, 1, eight, zero);
+    AtenTensorHandle same = shim_wrap(values, 6, 1, six, NULL), repeated = shim_wrap(values, 6, 1, six, zero);
     SHIM_FAILS(SHIM(aoti_torch_copy_)(low, high, 0), "overlap");
-    SHIM_FAILS(SHIM(aoti_torch_copy_)(repeated, repeated, 0) == 0 ? SHIM(aoti_torch_tensor_copy_)(low, repeated) : 1,
+    SHIM_FAILS(SHIM(aoti_torch_tensor_copy_)(low, repeated),
                "repeats its elements");
     cr_assert_eq(SHIM(aoti_torch_copy_)(low, same, 0), 0);
     for (int i = 0; i < 8; i++)
@@ -200,7 +200,7 @@ Test(shim_copy, clone_has_pytorch_strides)
     check_clone_strides(2, (int64_t[]){3, 4}, (int64_t[]){8, 2}, (int64_t[]){4, 1});
     check_clone_strides(2, (int64_t[]){3, 4}, (int64_t[]){2, 12}, (int64_t[]){1, 3});
     check_clone_strides(3, (int64_t[]){2, 3, 4}, (int64_t[]){0, 4, 1}, (int64_t[]){12, 4, 1});
-    check_clone_strides(3, (int64_t[]){2, 3, 4}, (int64_t[]){2, 0, 8}, (int64_t[]){3, 1, 6});
+    check_clone_strides(3, (int64_t[]){2, 3, 4}, (int64_t[]){2, 0, 8}, (int64_t[]){1, 2, 6});
     check_clone_strides(4, (int64_t[]){2, 3, 4, 1}, (int64_t[]){24, 1, 6, 3}, (int64_t[]){12, 1, 3, 3});
 }
 

@@ -2,7 +2,6 @@
  * Tensors of the shim: handles, sharing, views, queries, refusals.
  */
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "shim_fixture.h"
@@ -248,44 +247,4 @@ Test(shim_tensor, gradient_mode_is_of_the_thread)
     cr_assert(SHIM(aoti_torch_grad_mode_is_enabled)());
     SHIM(aoti_torch_grad_mode_set_enabled)(false);
     cr_assert_not(SHIM(aoti_torch_grad_mode_is_enabled)());
-}
-
-enum { THREADS = 4, ROUNDS = 20000 };
-
-struct shared {
-    AtenTensorHandle base;
-    _Atomic(AtenTensorHandle) slot; /* what one thread made and another drops */
-};
-
-static void *share_tensor(void *argument)
-{
-    struct shared *shared = argument;
-    __typeof__(&aoti_torch_new_tensor_handle) new_handle = SHIM(aoti_torch_new_tensor_handle);
-    __typeof__(&aoti_torch_delete_tensor_object) delete = SHIM(aoti_torch_delete_tensor_object);
-    __typeof__(&aoti_torch_clone) clone = SHIM(aoti_torch_clone);
-    for (int i = 0; i < ROUNDS; i++) {
-        AtenTensorHandle handle = NULL, copy = NULL;
-        if (new_handle(shared->base, &handle) != 0 || clone(handle, &copy) != 0)
-            return (void *)"a call failed";
-        delete(handle);
-        delete(atomic_exchange(&shared->slot, copy));
-    }
-    return NULL;
-}
-
-Test(shim_tensor, threads_share_a_tensor)
-{
-    const int64_t sizes[] = {8, 8}, strides[] = {8, 1};
-    struct shared shared = {.base = shim_empty(AOTICACHE_DTYPE_FLOAT32, 2, sizes, strides)};
-    pthread_t threads[THREADS];
-    memset(shim_data(shared.base), 0, 256);
-    for (int i = 0; i < THREADS; i++)
-        cr_assert_eq(pthread_create(&threads[i], NULL, share_tensor, &shared), 0);
-    for (int i = 0; i < THREADS; i++) {
-        void *problem;
-        pthread_join(threads[i], &problem);
-        cr_assert_null(problem, "%s", (char *)problem);
-    }
-    shim_delete(atomic_load(&shared.slot));
-    shim_delete(shared.base);
 }

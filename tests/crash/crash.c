@@ -1,0 +1,448 @@
+/*
+ * crash: dies at every step that changes the disk, and looks at what is left.
+ *
+ * For each operation a first run counts the calls that pass the seam, SQLite's included. Then, for every one of them, a
+ * child performs the operation on a cache of its own and is killed with SIGKILL right before that call. Afterwards a new
+ * process opens the cache: all that had been reported as stored is found and verifies, nothing is damaged or missing, the
+ * interrupted operation succeeds when it is done again, and a collection leaves no leftovers. Prints one line per
+ * operation; exits with 1 on the first failure.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/seam.h"
+#include "cache/cache.h"
+#include "index/index.h"
+
+#define STORED 3  /* entries that every cache has before the operation */
+#define NEW_KEY 10 /* the one that the operation puts */
+#define MAX_STEPS 5000
+
+static char root[512];
+static char directory[600];
+
+/* ---- dying ---- */
+
+struct seam {
+    long calls;
+    long die_at; /* -1: never */
+    int pipe_fd; /* told the name of the call before dying */
+};
+
+static struct seam seam = {.die_at = -1, .pipe_fd = -1};
+
+static int at_call(void *user, const char *call, const char *path)
+{
+    struct seam *here = user;
+    (void)path;
+    if (here->calls++ == here->die_at) {
+        char report[32];
+        int length = snprintf(report, sizeof report, "C%.20s\n", call);
+        if (write(here->pipe_fd, report, (size_t)length) < 0)
+            _exit(99);
+        kill(getpid(), SIGKILL);
+    }
+    return 0;
+}
+
+/* ---- what is stored ---- */
+
+static void fail(const char *what, const char *detail)
+{
+    printf("not ok - %s: %s\n", what, detail);
+    exit(1);
+}
+
+static int remove_one(const char *path, const struct stat *found, int kind, struct FTW *walk)
+{
+    (void)found, (void)kind, (void)walk;
+    return remove(path);
+}
+
+static void remove_folder(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static aoticache_cache *open_cache(void)
+{
+    aoticache_cache *cache = NULL;
+    aoticache_error error = {.message = ""};
+    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    options.directory = directory;
+    if (aoticache_cache_open(&options, &cache, &error) != AOTICACHE_OK)
+        fail("open", error.message);
+    return cache;
+}
+
+static aoticache_request *make_request(int number)
+{
+    aoticache_request *request = NULL;
+    aoticache_error error = {.message = ""};
+    if (aoticache_request_create("aten::abs", (aoticache_device){.type = 0, .index = -1}, &request, &error) !=
+            AOTICACHE_OK ||
+        aoticache_request_add_int(request, NULL, number, &error) != AOTICACHE_OK)
+        fail("request", error.message);
+    return request;
+}
+
+static void library_bytes(int number, char ret_text[64])
+{
+    snprintf(ret_text, 64, "bytes of library %d", number);
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0)
+        fail("write", path);
+}
+
+/* Two files for even numbers, one for odd ones. */
+static aoticache_status put(aoticache_cache *cache, int number, aoticache_error *ret_error)
+{
+    char path[2][700], text[64];
+    library_bytes(number, text);
+    snprintf(path[0], sizeof path[0], "%s/made.so", root);
+    snprintf(path[1], sizeof path[1], "%s/made.bin", root);
+    write_file(path[0], text);
+    write_file(path[1], "side file");
+    aoticache_file files[2] = {{.name = "k.so", .path = path[0]}, {.name = "w.bin", .path = path[1]}};
+    aoticache_product product = AOTICACHE_PRODUCT_INIT;
+    product.files = files;
+    product.file_count = number % 2 == 0 ? 2 : 1;
+    product.producer = "crash";
+    aoticache_request *request = make_request(number);
+    aoticache_status status = aoticache_cache_put(cache, request, &product, NULL, ret_error);
+    aoticache_request_free(request);
+    return status;
+}
+
+static bool finds(aoticache_cache *cache, int number)
+{
+    char expected[64], actual[64] = "";
+    aoticache_artifact *artifact = NULL;
+    aoticache_request *request = make_request(number);
+    aoticache_status status = aoticache_cache_lookup(cache, request, &artifact, NULL);
+    aoticache_request_free(request);
+    if (status != AOTICACHE_OK)
+        return false;
+    library_bytes(number, expected);
+    ssize_t got = pread(aoticache_artifact_library_fd(artifact), actual, sizeof actual - 1, 0);
+    bool is_right = got == (ssize_t)strlen(expected) && memcmp(actual, expected, (size_t)got) == 0;
+    if (is_right && number % 2 == 0) {
+        char path[1200];
+        snprintf(path, sizeof path, "%s/w.bin", aoticache_artifact_directory(artifact));
+        is_right = access(path, R_OK) == 0;
+    }
+    aoticache_artifact_unref(artifact);
+    return is_right;
+}
+
+static aoticache_key key_of(int number)
+{
+    aoticache_key key;
+    aoticache_request *request = make_request(number);
+    if (aoticache_request_key(request, &key, NULL) != AOTICACHE_OK)
+        fail("key", "no key");
+    aoticache_request_free(request);
+    return key;
+}
+
+/* ---- the operations ---- */
+
+static aoticache_status do_put(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    return put(cache, NEW_KEY, ret_error);
+}
+
+static aoticache_status do_remove(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    aoticache_key key = key_of(1);
+    aoticache_status status = aoticache_cache_remove(cache, &key, ret_error);
+    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status; /* done before it was killed */
+}
+
+static aoticache_status do_collect(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
+    options.max_age_seconds = 0;
+    return aoticache_cache_collect(cache, &options, NULL, NULL, NULL, ret_error);
+}
+
+static aoticache_status compile(void *user, const aoticache_request *request, const char *folder,
+                                aoticache_deliver_fn deliver, void *deliver_user, aoticache_error *ret_error)
+{
+    char path[700], text[64];
+    (void)user, (void)request, (void)ret_error;
+    library_bytes(NEW_KEY + 1, text);
+    snprintf(path, sizeof path, "%s/k.so", folder);
+    write_file(path, text);
+    aoticache_file file = {.name = "k.so", .path = path};
+    aoticache_product product = AOTICACHE_PRODUCT_INIT;
+    product.files = &file;
+    product.file_count = 1;
+    return deliver(deliver_user, &product);
+}
+
+static aoticache_status do_compile(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    aoticache_artifact *artifact = NULL;
+    aoticache_request *request = make_request(NEW_KEY + 1);
+    aoticache_status status = aoticache_cache_get_or_compile(cache, request, compile, NULL, &artifact, ret_error);
+    if (status == AOTICACHE_OK && !aoticache_artifact_is_stored(artifact))
+        status = aoticache_error_set(ret_error, AOTICACHE_IO, "the artifact was not stored");
+    aoticache_artifact_unref(artifact);
+    aoticache_request_free(request);
+    return status;
+}
+
+static aoticache_status do_repair(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    return aoticache_cache_verify(cache, true, NULL, NULL, NULL, NULL, ret_error);
+}
+
+/* Opening a cache whose index is damaged builds a new one: the open itself is the operation. */
+static aoticache_status do_nothing(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    (void)cache, (void)ret_error;
+    return AOTICACHE_OK;
+}
+
+/* ---- what is there before, and what must be there after ---- */
+
+static void damage_first(void)
+{
+    aoticache_digest digest;
+    char text[64], hex[AOTICACHE_DIGEST_HEX_BYTES], path[800];
+    library_bytes(1, text);
+    aoticache_digest_of(text, strlen(text), &digest);
+    aoticache_digest_to_hex(&digest, hex);
+    snprintf(path, sizeof path, "%s/objects/%.2s/%s", directory, hex, hex + 2);
+    if (chmod(path, 0600) != 0)
+        fail("damage", path);
+    write_file(path, "damaged");
+    chmod(path, 0444);
+}
+
+static void damage_index(void)
+{
+    char path[800];
+    snprintf(path, sizeof path, "%s/index.sqlite3", directory);
+    write_file(path, "not a database");
+}
+
+struct operation {
+    const char *name;
+    aoticache_status (*perform)(aoticache_cache *cache, aoticache_error *ret_error);
+    void (*spoil)(void); /* done to the cache before; may be NULL */
+    int puts;            /* the key that is there once it has been reported done; 0: none */
+    bool keeps_first;    /* entry 1 must survive */
+    bool keeps_others;   /* entries 2 and up must survive */
+};
+
+static const struct operation operations[] = {
+    {"put", do_put, NULL, NEW_KEY, true, true},
+    {"remove", do_remove, NULL, 0, false, true},
+    {"collect", do_collect, NULL, 0, false, false},
+    {"get_or_compile", do_compile, NULL, NEW_KEY + 1, true, true},
+    {"verify --repair", do_repair, damage_first, 0, false, true},
+    {"rebuilding the index", do_nothing, damage_index, 0, true, true},
+};
+
+static void prepare(const struct operation *operation)
+{
+    aoticache_error error = {.message = ""};
+    remove_folder(directory);
+    aoticache_cache *cache = open_cache();
+    for (int i = 1; i <= STORED; i++)
+        if (put(cache, i, &error) != AOTICACHE_OK)
+            fail("prepare", error.message);
+    aoticache_cache_close(cache);
+    if (operation->spoil != NULL)
+        operation->spoil();
+}
+
+/* In a child: the operation with the seam on; says "S" on the pipe when it has been reported done. */
+static void perform_and_die(const struct operation *operation, long die_at, int pipe_fd)
+{
+    aoticache_error error = {.message = ""};
+    seam = (struct seam){.die_at = die_at, .pipe_fd = pipe_fd};
+    aoticache_index_seam_install();
+    aoticache_seam_set(at_call, &seam);
+    aoticache_cache *cache = open_cache();
+    aoticache_status status = operation->perform(cache, &error);
+    if (status != AOTICACHE_OK)
+        fail(operation->name, error.message);
+    if (write(pipe_fd, "S\n", 2) != 2)
+        _exit(99);
+    aoticache_cache_close(cache);
+    if (die_at < 0) { /* the counting run */
+        char report[32];
+        int length = snprintf(report, sizeof report, "N%ld\n", seam.calls);
+        if (write(pipe_fd, report, (size_t)length) < 0)
+            _exit(99);
+    }
+    exit(0);
+}
+
+struct outcome {
+    bool was_reported; /* the operation had returned OK */
+    bool was_killed;
+    long calls;
+    char call[32];
+};
+
+static void read_reports(int fd, struct outcome *outcome)
+{
+    char text[256] = "";
+    size_t have = 0;
+    for (ssize_t got; have < sizeof text - 1 && (got = read(fd, text + have, sizeof text - 1 - have)) > 0;)
+        have += (size_t)got;
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        if (line[0] == 'S')
+            outcome->was_reported = true;
+        else if (line[0] == 'N')
+            outcome->calls = strtol(line + 1, NULL, 10);
+        else
+            snprintf(outcome->call, sizeof outcome->call, "%.30s", line + 1);
+    }
+}
+
+static struct outcome run_child(const struct operation *operation, long die_at)
+{
+    struct outcome outcome = {.calls = 0};
+    int pipes[2], result = 0;
+    fflush(stdout);
+    if (pipe(pipes) != 0)
+        fail("pipe", strerror(errno));
+    pid_t child = fork();
+    if (child < 0)
+        fail("fork", strerror(errno));
+    if (child == 0) {
+        close(pipes[0]);
+        perform_and_die(operation, die_at, pipes[1]);
+    }
+    close(pipes[1]);
+    read_reports(pipes[0], &outcome);
+    close(pipes[0]);
+    waitpid(child, &result, 0);
+    outcome.was_killed = WIFSIGNALED(result) && WTERMSIG(result) == SIGKILL;
+    if (!outcome.was_killed && (!WIFEXITED(result) || WEXITSTATUS(result) != 0))
+        fail(operation->name, "the child failed");
+    return outcome;
+}
+
+static void check_sound(aoticache_cache *cache, const char *when)
+{
+    aoticache_verify_report report;
+    aoticache_error error = {.message = ""};
+    char detail[200];
+    if (aoticache_cache_verify(cache, false, NULL, NULL, NULL, &report, &error) != AOTICACHE_OK)
+        fail(when, error.message);
+    snprintf(detail, sizeof detail, "damaged %llu, missing %llu, foreign %llu", (unsigned long long)report.damaged,
+             (unsigned long long)report.missing, (unsigned long long)report.foreign);
+    if (report.damaged + report.missing + report.foreign != 0)
+        fail(when, detail);
+}
+
+static void check_entries(aoticache_cache *cache, const struct operation *operation, bool is_done, const char *when)
+{
+    if (operation->keeps_first && !finds(cache, 1))
+        fail(when, "entry 1 is lost");
+    for (int i = 2; operation->keeps_others && i <= STORED; i++)
+        if (!finds(cache, i))
+            fail(when, "an entry that was stored before is lost");
+    if (operation->puts != 0 && is_done && !finds(cache, operation->puts))
+        fail(when, "an entry that was reported as stored is lost");
+}
+
+static int count_names(const char *folder)
+{
+    char path[800];
+    struct dirent **names = NULL;
+    snprintf(path, sizeof path, "%s/%s", directory, folder);
+    int count = scandir(path, &names, NULL, NULL);
+    for (int i = 0; i < count; i++)
+        free(names[i]);
+    free(names);
+    return count > 2 ? count - 2 : 0;
+}
+
+/* What a fresh process finds, and the operation again. */
+static void check_after(const struct operation *operation, const struct outcome *outcome, const char *when)
+{
+    aoticache_error error = {.message = ""};
+    bool is_damaged_anyway = operation->spoil == damage_first;
+    aoticache_cache *cache = open_cache();
+    check_entries(cache, operation, outcome->was_reported, when);
+    if (!is_damaged_anyway)
+        check_sound(cache, when);
+    if (operation->perform(cache, &error) != AOTICACHE_OK)
+        fail(when, error.message);
+    check_entries(cache, operation, true, when);
+    check_sound(cache, when);
+    if (aoticache_cache_collect(cache, NULL, NULL, NULL, NULL, &error) != AOTICACHE_OK)
+        fail(when, error.message);
+    check_entries(cache, operation, true, when);
+    if (count_names("tmp") + count_names("leases") != 0)
+        fail(when, "a collection leaves leftovers");
+    aoticache_cache_close(cache);
+}
+
+static void in_child(void (*check)(const struct operation *, const struct outcome *, const char *),
+                     const struct operation *operation, const struct outcome *outcome, const char *when)
+{
+    int result = 0;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        check(operation, outcome, when);
+        exit(0);
+    }
+    if (child < 0 || waitpid(child, &result, 0) != child || !WIFEXITED(result) || WEXITSTATUS(result) != 0)
+        fail(when, "the check failed");
+}
+
+static void run_operation(const struct operation *operation)
+{
+    prepare(operation);
+    long steps = run_child(operation, -1).calls;
+    if (steps <= 0 || steps > MAX_STEPS)
+        fail(operation->name, "its steps cannot be counted");
+    long killed = 0;
+    for (long step = 0; step < steps; step++) {
+        char when[200];
+        prepare(operation);
+        struct outcome outcome = run_child(operation, step);
+        killed += outcome.was_killed ? 1 : 0;
+        snprintf(when, sizeof when, "%s killed at step %ld of %ld (%s)", operation->name, step + 1, steps,
+                 outcome.call);
+        in_child(check_after, operation, &outcome, when);
+    }
+    if (killed < steps - steps / 10) /* waits for a lock may differ between runs, no more */
+        fail(operation->name, "too few of its steps were reached again");
+    printf("ok - %s: killed at %ld of %ld steps, nothing lost\n", operation->name, killed, steps);
+}
+
+int main(void)
+{
+    const char *parent = getenv("TMPDIR");
+    snprintf(root, sizeof root, "%.400s/aoticache-crash-XXXXXX", parent != NULL ? parent : "/tmp");
+    if (mkdtemp(root) == NULL)
+        fail("mkdtemp", root);
+    snprintf(directory, sizeof directory, "%s/cache", root);
+    for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++)
+        run_operation(&operations[i]);
+    remove_folder(root);
+    return 0;
+}

@@ -1,0 +1,249 @@
+/*
+ * Collections: what goes, what stays, in which order, and what dead processes left.
+ */
+#include "cache_fixture.h"
+
+#include <sys/wait.h>
+
+TestSuite(collect, .init = fixture_setup, .fini = fixture_teardown);
+
+#define LIBRARY_BYTES 20000
+
+/* A library of a known size, of its own for every number. */
+static const char *library(int number)
+{
+    static char text[LIBRARY_BYTES + 1];
+    memset(text, 'a' + number, LIBRARY_BYTES);
+    return text;
+}
+
+static aoticache_collect_report collect(aoticache_cache *cache, uint64_t max_bytes, uint64_t max_age, bool dry_run)
+{
+    aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
+    aoticache_collect_report report;
+    aoticache_error error = {.message = ""};
+    options.max_bytes = max_bytes;
+    options.max_age_seconds = max_age;
+    options.dry_run = dry_run;
+    aoticache_status status = aoticache_cache_collect(cache, &options, NULL, NULL, &report, &error);
+    cr_assert_eq(status, AOTICACHE_OK, "%s: %s", aoticache_status_name(status), error.message);
+    return report;
+}
+
+/* By their keys alone: libraries are larger than the fixture compares. */
+static bool has(aoticache_cache *cache, int64_t number)
+{
+    aoticache_artifact *artifact = NULL;
+    bool found = fixture_lookup(cache, number, &artifact) == AOTICACHE_OK;
+    aoticache_artifact_unref(artifact);
+    return found;
+}
+
+Test(collect, least_recently_used_goes_first)
+{
+    aoticache_cache *cache = fixture_open();
+    for (int i = 1; i <= 4; i++)
+        fixture_put(cache, i, library(i));
+    cr_assert(has(cache, 1)); /* now 2 is the oldest */
+    aoticache_collect_report report = collect(cache, 3 * LIBRARY_BYTES, UINT64_MAX, false);
+    cr_assert_eq(report.entries_before, 4);
+    cr_assert_eq(report.entries_after, 2); /* manifests count too */
+    cr_assert_eq(report.entries_removed, 2);
+    cr_assert_eq(report.objects_removed, 4);
+    cr_assert_eq(report.bytes_after, report.bytes_before - report.bytes_removed);
+    cr_assert_leq(report.bytes_after, 3 * LIBRARY_BYTES);
+    cr_assert(has(cache, 1));
+    cr_assert(has(cache, 4));
+    cr_assert_not(has(cache, 2));
+    cr_assert_not(has(cache, 3));
+    cr_assert_eq(fixture_files("objects"), 4);
+    aoticache_cache_close(cache);
+}
+
+static bool count_entry(void *user, const aoticache_entry *entry)
+{
+    cr_assert_str_eq(entry->op, "aten::abs");
+    (*(int *)user)++;
+    return true;
+}
+
+Test(collect, dry_run_tells_the_same_and_removes_nothing)
+{
+    aoticache_cache *cache = fixture_open();
+    for (int i = 1; i <= 3; i++)
+        fixture_put(cache, i, library(i));
+    aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
+    aoticache_collect_report dry, real;
+    int would_go = 0, went = 0;
+    options.max_bytes = 0;
+    options.dry_run = true;
+    cr_assert_eq(aoticache_cache_collect(cache, &options, count_entry, &would_go, &dry, NULL), AOTICACHE_OK);
+    for (int i = 1; i <= 3; i++)
+        cr_assert(has(cache, i));
+    options.dry_run = false;
+    cr_assert_eq(aoticache_cache_collect(cache, &options, count_entry, &went, &real, NULL), AOTICACHE_OK);
+    cr_assert_eq(would_go, 3);
+    cr_assert_eq(went, 3);
+    cr_assert_eq(dry.entries_removed, real.entries_removed);
+    cr_assert_eq(dry.objects_removed, real.objects_removed);
+    cr_assert_eq(dry.bytes_removed, real.bytes_removed);
+    cr_assert_eq(real.bytes_after, 0);
+    cr_assert_eq(fixture_files("objects"), 0);
+    aoticache_cache_close(cache);
+}
+
+Test(collect, age_decides)
+{
+    aoticache_cache *cache = fixture_open();
+    fixture_put(cache, 1, "library one");
+    cr_assert_eq(collect(cache, UINT64_MAX, 3600, false).entries_removed, 0);
+    cr_assert_eq(collect(cache, UINT64_MAX, 0, false).entries_removed, 1);
+    cr_assert_not(has(cache, 1));
+    aoticache_cache_close(cache);
+}
+
+Test(collect, shared_object_stays_as_long_as_one_entry_needs_it)
+{
+    aoticache_cache *cache = fixture_open();
+    fixture_put(cache, 1, library(1));
+    fixture_put(cache, 2, library(1));
+    fixture_put(cache, 3, library(3));
+    aoticache_collect_report report = collect(cache, UINT64_MAX, UINT64_MAX, false);
+    cr_assert_lt(report.bytes_before, 3 * LIBRARY_BYTES);
+    /* 1 and 2 must both go before their library frees anything. */
+    report = collect(cache, LIBRARY_BYTES + 5000, UINT64_MAX, false);
+    cr_assert_eq(report.entries_removed, 2);
+    cr_assert(has(cache, 3));
+    aoticache_cache_close(cache);
+}
+
+Test(collect, held_artifact_stays)
+{
+    aoticache_cache *cache = fixture_open();
+    fixture_put(cache, 1, "library one");
+    aoticache_artifact *artifact = NULL;
+    cr_assert_eq(fixture_lookup(cache, 1, &artifact), AOTICACHE_OK);
+    aoticache_artifact_close_files(artifact);
+    aoticache_collect_report report = collect(cache, 0, 0, true);
+    cr_assert_eq(report.held, 1);
+    report = collect(cache, 0, 0, false);
+    cr_assert_eq(report.held, 1);
+    cr_assert_eq(report.entries_removed, 0);
+    cr_assert(has(cache, 1));
+    aoticache_artifact_unref(artifact);
+    report = collect(cache, 0, 0, false);
+    cr_assert_eq(report.entries_removed, 1);
+    aoticache_cache_close(cache);
+}
+
+Test(collect, artifact_held_by_another_process_stays)
+{
+    aoticache_cache *cache = fixture_open();
+    fixture_put(cache, 1, "library one");
+    int ready[2], stop[2];
+    cr_assert_eq(pipe(ready), 0);
+    cr_assert_eq(pipe(stop), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        aoticache_artifact *artifact = NULL;
+        char byte;
+        close(stop[1]);
+        bool held = fixture_lookup(cache, 1, &artifact) == AOTICACHE_OK;
+        if (!held || write(ready[1], "x", 1) != 1)
+            _exit(1);
+        _exit((int)read(stop[0], &byte, 1));
+    }
+    char byte;
+    cr_assert_eq(read(ready[0], &byte, 1), 1);
+    cr_assert_eq(collect(cache, 0, 0, false).held, 1);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    cr_assert_eq(collect(cache, 0, 0, false).entries_removed, 1);
+    aoticache_cache_close(cache);
+}
+
+Test(collect, replaced_artifact_is_garbage)
+{
+    aoticache_cache *cache = fixture_open();
+    fixture_put(cache, 1, "old");
+    fixture_put(cache, 1, "new");
+    aoticache_collect_report report = collect(cache, UINT64_MAX, UINT64_MAX, false);
+    cr_assert_eq(report.objects_removed, 2);
+    cr_assert_eq(report.entries_removed, 0);
+    cr_assert(fixture_finds(cache, 1, "new"));
+    cr_assert_eq(fixture_files("objects"), 2);
+    aoticache_cache_close(cache);
+}
+
+Test(collect, leftovers_of_dead_processes_go)
+{
+    aoticache_cache *cache = fixture_open();
+    fixture_put(cache, 1, "library one");
+    char path[4400];
+    snprintf(path, sizeof path, "%s/tmp/1-2-3", fixture_cache);
+    cr_assert_eq(mkdir(path, 0700), 0);
+    fixture_write("cache/tmp/1-2-3/a.o", "half");
+    fixture_write("cache/tmp/4-5-6", "half an object");
+    snprintf(path, sizeof path, "%s/leases", fixture_cache);
+    cr_assert_eq(mkdir(path, 0700), 0);
+    fixture_write("cache/leases/0123", "");
+    snprintf(path, sizeof path, "%s/artifacts", fixture_cache);
+    cr_assert_eq(mkdir(path, 0700), 0);
+    snprintf(path, sizeof path, "%s/artifacts/%064d", fixture_cache, 7);
+    cr_assert_eq(mkdir(path, 0700), 0);
+    aoticache_collect_report report = collect(cache, UINT64_MAX, UINT64_MAX, false);
+    cr_assert_eq(report.leftovers, 4);
+    cr_assert_eq(fixture_names("tmp") + fixture_names("leases") + fixture_names("artifacts"), 0);
+    cr_assert(fixture_finds(cache, 1, "library one"));
+    aoticache_cache_close(cache);
+}
+
+static aoticache_status compile_and_collect(void *user, const aoticache_request *request, const char *directory,
+                                            aoticache_deliver_fn deliver, void *deliver_user,
+                                            aoticache_error *ret_error)
+{
+    aoticache_collect_report report;
+    aoticache_cache *other = fixture_open();
+    (void)user, (void)request;
+    cr_assert_eq(aoticache_cache_collect(other, NULL, NULL, NULL, &report, ret_error), AOTICACHE_OK);
+    aoticache_cache_close(other);
+    cr_assert_eq(report.leftovers, 0);
+    cr_assert_eq(access(directory, W_OK), 0);
+    char path[4400];
+    snprintf(path, sizeof path, "%s/k.so", directory);
+    FILE *file = fopen(path, "w");
+    fputs("compiled", file);
+    fclose(file);
+    aoticache_file made = {.name = "k.so", .path = path};
+    aoticache_product product = AOTICACHE_PRODUCT_INIT;
+    product.files = &made;
+    product.file_count = 1;
+    return deliver(deliver_user, &product);
+}
+
+Test(collect, compile_at_work_keeps_its_lease_and_folder)
+{
+    aoticache_cache *cache = fixture_open();
+    aoticache_request *request = fixture_request(1);
+    aoticache_artifact *artifact = NULL;
+    aoticache_error error = {.message = ""};
+    cr_assert_eq(aoticache_cache_get_or_compile(cache, request, compile_and_collect, NULL, &artifact, &error),
+                 AOTICACHE_OK, "%s", error.message);
+    aoticache_artifact_unref(artifact);
+    aoticache_request_free(request);
+    aoticache_cache_close(cache);
+}
+
+Test(collect, read_only_cache_allows_only_a_dry_run)
+{
+    aoticache_cache *cache = fixture_open();
+    fixture_put(cache, 1, "library one");
+    aoticache_cache_close(cache);
+    aoticache_cache_options options = fixture_options();
+    options.read_only = true;
+    cache = fixture_open_with(&options);
+    aoticache_collect_report report;
+    cr_assert_eq(aoticache_cache_collect(cache, NULL, NULL, NULL, &report, NULL), AOTICACHE_DENIED);
+    cr_assert_eq(collect(cache, 0, 0, true).entries_removed, 1);
+    aoticache_cache_close(cache);
+}

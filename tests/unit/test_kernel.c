@@ -1,0 +1,243 @@
+/*
+ * Kernel libraries written in C (runtime/kernel.h): tests/unit/kernels/affine.c is compiled here, with the installed headers
+ * and libaoticache_runtime.a, loaded beside the shim, and driven through the exported interface as a host does.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "shim_fixture.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZE "-fsanitize=address,undefined"
+#elif defined(__SANITIZE_THREAD__)
+#define SANITIZE "-fsanitize=thread"
+#else
+#define SANITIZE ""
+#endif
+
+static void *library;
+
+static void run_command(const char *command)
+{
+    cr_assert_eq(system(command), 0, "%s", command);
+}
+
+static void compile_and_load(const char *flags)
+{
+    char archive[PATH_MAX], header[PATH_MAX], folder[] = "/tmp/test_kernel.XXXXXX", command[4 * PATH_MAX];
+    aoticache_error error;
+    cr_assert_eq(aoticache_home_find("lib/libaoticache_runtime.a", archive, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_home_find("include/aoticache/runtime/kernel.h", header, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    *strstr(header, "/runtime/kernel.h") = '\0';
+    if (system("cc --version >/dev/null 2>&1") != 0)
+        cr_skip_test("there is no C compiler");
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(command, sizeof command,
+             "cc -std=gnu11 -O1 -Wall -Wextra -Wpedantic -Werror -shared -fPIC -fvisibility=hidden " SANITIZE
+             " %s -I%s tests/unit/kernels/affine.c %s -o %s/kernel.so",
+             flags, header, archive, folder);
+    run_command(command);
+    /* The shim gives what the library leaves undefined, found through the global scope. */
+    void *shim = shim_library();
+    char path[PATH_MAX];
+    cr_assert_eq(aoticache_home_find("lib/libaoticache_torchshim.so", path, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(dlopen(path, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL), shim);
+    snprintf(path, sizeof path, "%s/kernel.so", folder);
+    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    cr_assert_not_null(library, "%s", dlerror());
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    run_command(command);
+}
+
+static void (*kernel_find(const char *name))(void)
+{
+    void *symbol = dlsym(library, name);
+    cr_assert_not_null(symbol, "the library does not export %s", name);
+    void (*function)(void);
+    memcpy(&function, &symbol, sizeof function);
+    return function;
+}
+
+#define KERNEL(name) ((__typeof__(&name))kernel_find(#name))
+
+static const char *last_error(void)
+{
+    const char *message = NULL;
+    cr_assert_eq(KERNEL(AOTInductorGetLastError)(&message), 0);
+    return message;
+}
+
+#define KERNEL_FAILS(call, text)                                                                \
+    do {                                                                                        \
+        cr_assert_neq((call), 0, "%s succeeded", #call);                                        \
+        cr_assert_not_null(strstr(last_error(), text), "the message is: %s", last_error());     \
+    } while (0)
+
+static AOTInductorModelContainerHandle create(void)
+{
+    AOTInductorModelContainerHandle container = NULL;
+    cr_assert_eq(KERNEL(AOTInductorModelContainerCreateWithDevice)(&container, 2, "cpu", NULL), 0, "%s", last_error());
+    return container;
+}
+
+/* Runs on {first, 1, 2}; outputs are NULL before. */
+static AOTIRuntimeError run_on(AOTInductorModelContainerHandle container, float first, AtenTensorHandle outputs[2])
+{
+    static float x[3];
+    const int64_t three[] = {3};
+    x[0] = first;
+    x[1] = 1;
+    x[2] = 2;
+    AtenTensorHandle input = shim_wrap(x, AOTICACHE_DTYPE_FLOAT32, 1, three, NULL);
+    outputs[0] = outputs[1] = NULL;
+    AOTIRuntimeError status = KERNEL(AOTInductorModelContainerRun)(container, &input, 1, outputs, 2, NULL, NULL);
+    cr_assert_null(input, "the input was taken");
+    return status;
+}
+
+Test(kernel, runs_with_embedded_and_folded_constants)
+{
+    compile_and_load("");
+    AOTInductorModelContainerHandle container = create();
+    AtenTensorHandle outputs[2];
+    for (int round = 0; round < 3; round++) {
+        SHIM(aoti_torch_grad_mode_set_enabled)(round != 1);
+        cr_assert_eq(run_on(container, 5, outputs), 0, "%s", last_error());
+        cr_assert_eq(SHIM(aoti_torch_grad_mode_is_enabled)(), round != 1, "gradient mode is as it was");
+        const float *y = shim_data(outputs[0]);
+        cr_assert(y[0] == 14 && y[1] == 9 && y[2] == 16);
+        cr_assert_eq(*(float *)shim_data(outputs[1]), 1, "folded once");
+        cr_assert_str_empty(last_error());
+        shim_delete(outputs[0]);
+        shim_delete(outputs[1]);
+    }
+    cr_assert_eq(KERNEL(AOTInductorModelContainerDelete)(container), 0);
+}
+
+Test(kernel, failures_have_messages_and_write_no_outputs)
+{
+    compile_and_load("");
+    AOTInductorModelContainerHandle container = create();
+    AtenTensorHandle outputs[2];
+    static const char *const messages[] = {"x[0] is -1, on purpose", "status 7", "after one output",
+                                           "did not make output 0 (y)"};
+    for (int i = 0; i < 4; i++) {
+        KERNEL_FAILS(run_on(container, (float)(-1 - i), outputs), messages[i]);
+        cr_assert(outputs[0] == NULL && outputs[1] == NULL);
+        cr_assert(SHIM(aoti_torch_grad_mode_is_enabled)());
+    }
+    cr_assert_eq(run_on(container, -5, outputs), 0, "%s", last_error());
+    cr_assert_eq(*(float *)shim_data(outputs[0]), -5, "an input can become the output");
+    shim_delete(outputs[0]);
+    shim_delete(outputs[1]);
+    KERNEL(AOTInductorModelContainerDelete)(container);
+}
+
+Test(kernel, wrong_counts_and_inputs_are_named)
+{
+    compile_and_load("");
+    AOTInductorModelContainerHandle container = create();
+    __typeof__(&AOTInductorModelContainerRun) run = KERNEL(AOTInductorModelContainerRun);
+    float x[4] = {0};
+    int32_t whole[3] = {0};
+    const int64_t three[] = {3}, four[] = {4};
+    AtenTensorHandle outputs[2] = {NULL}, inputs[2];
+    for (int i = 0; i < 2; i++)
+        inputs[i] = shim_wrap(x, 6, 1, three, NULL);
+    KERNEL_FAILS(run(container, inputs, 2, outputs, 2, NULL, NULL), "expected inputs vector size to be 1, but got 2");
+    cr_assert(inputs[0] == NULL && inputs[1] == NULL, "taken although refused");
+    inputs[0] = shim_wrap(x, 6, 1, three, NULL);
+    KERNEL_FAILS(run(container, inputs, 1, outputs, 1, NULL, NULL), "expected outputs vector size to be 2, but got 1");
+    inputs[0] = shim_wrap(x, 6, 1, four, NULL);
+    KERNEL_FAILS(run(container, inputs, 1, outputs, 2, NULL, NULL), "input 0 (x): size 4 of dimension 0, this kernel is for 3");
+    inputs[0] = shim_wrap(whole, AOTICACHE_DTYPE_INT32, 1, three, NULL);
+    KERNEL_FAILS(run(container, inputs, 1, outputs, 2, NULL, NULL), "dtype 3 (int32), this kernel is for 6 (float32)");
+    inputs[0] = NULL;
+    KERNEL_FAILS(run(container, inputs, 1, outputs, 2, NULL, NULL), "input 0 (x) is NULL");
+    KERNEL_FAILS(run(container, NULL, 0, outputs, 2, NULL, NULL), "to be 1, but got 0");
+    inputs[0] = shim_wrap(x, 6, 1, three, NULL);
+    KERNEL_FAILS(run(NULL, inputs, 1, outputs, 2, NULL, NULL), "the container is NULL");
+    cr_assert_null(inputs[0]);
+    KERNEL(AOTInductorModelContainerDelete)(container);
+}
+
+Test(kernel, questions_are_answered)
+{
+    compile_and_load("");
+    AOTInductorModelContainerHandle container = create();
+    size_t count = 0;
+    const char *text = NULL, *other = NULL;
+    bool folded = false;
+    int32_t number = 0;
+    cr_assert_eq(KERNEL(AOTInductorModelContainerGetNumInputs)(container, &count), 0);
+    cr_assert_eq(count, 1);
+    cr_assert_eq(KERNEL(AOTInductorModelContainerGetNumOutputs)(container, &count), 0);
+    cr_assert_eq(count, 2);
+    cr_assert_eq(KERNEL(AOTInductorModelContainerGetInputName)(container, 0, &text), 0);
+    cr_assert_str_eq(text, "x");
+    cr_assert_eq(KERNEL(AOTInductorModelContainerGetOutputName)(container, 1, &text), 0);
+    cr_assert_str_eq(text, "folds");
+    KERNEL_FAILS(KERNEL(AOTInductorModelContainerGetOutputName)(container, 2, &text), "output 2 of a kernel with 2");
+    cr_assert_eq(KERNEL(AOTInductorModelContainerGetCallSpec)(container, &text, &other), 0);
+    cr_assert_str_eq(text, "in");
+    cr_assert_str_eq(other, "");
+    cr_assert_eq(KERNEL(AOTInductorModelContainerGetNumConstants)(container, &count), 0);
+    cr_assert_eq(count, 2);
+    cr_assert_eq(KERNEL(AOTInductorModelContainerGetConstantName)(container, 0, &text), 0);
+    cr_assert_str_eq(text, "L__self___weight");
+    cr_assert_eq(KERNEL(AOTInductorModelContainerGetConstantOriginalFQN)(container, 0, &text), 0);
+    cr_assert_str_eq(text, "layer.weight");
+    cr_assert_eq(KERNEL(AOTInductorModelContainerGetConstantFromFolded)(container, 1, &folded), 0);
+    cr_assert(folded);
+    cr_assert_eq(KERNEL(AOTInductorModelContainerGetConstantType)(container, 1, &number), 0);
+    cr_assert_eq(number, 4);
+    cr_assert_eq(KERNEL(AOTInductorModelContainerGetConstantDtype)(container, 0, &number), 0);
+    cr_assert_eq(number, AOTICACHE_DTYPE_FLOAT32);
+    cr_assert_eq(KERNEL(AOTInductorModelContainerGetConstantDataSize)(container, 0, &count), 0);
+    cr_assert_eq(count, 12);
+    KERNEL_FAILS(KERNEL(AOTInductorModelContainerGetConstantName)(container, 2, &text), "constant 2 of a kernel with 2");
+    KERNEL_FAILS(KERNEL(AOTInductorModelContainerGetNumInputs)(container, NULL), "no place for the number of inputs");
+    KERNEL_FAILS(KERNEL(AOTInductorModelContainerGetNumInputs)(NULL, &count), "the container is NULL");
+    KERNEL(AOTInductorModelContainerDelete)(container);
+}
+
+Test(kernel, containers_that_cannot_be_are_refused)
+{
+    AOTInductorModelContainerHandle container = NULL;
+    compile_and_load("");
+    __typeof__(&AOTInductorModelContainerCreateWithDevice) with_device = KERNEL(AOTInductorModelContainerCreateWithDevice);
+    KERNEL_FAILS(with_device(&container, 0, "cpu", NULL), "num_models must be positive, but got 0");
+    KERNEL_FAILS(with_device(&container, 1, "cuda:0", NULL), "device cuda:0 is asked for; this kernel is for cpu");
+    KERNEL_FAILS(with_device(&container, 1, "cpu:", NULL), "device cpu: is asked for");
+    KERNEL_FAILS(with_device(&container, 1, NULL, NULL), "no device is given");
+    KERNEL_FAILS(with_device(NULL, 1, "cpu", NULL), "no place for the container");
+    KERNEL_FAILS(KERNEL(AOTInductorModelContainerCreate)(&container, 1, false, NULL), "device cuda is asked for");
+    cr_assert_null(container);
+    cr_assert_eq(KERNEL(AOTInductorModelContainerCreate)(&container, 1, true, NULL), 0, "%s", last_error());
+    KERNEL(AOTInductorModelContainerDelete)(container);
+}
+
+Test(kernel, weights_that_are_elsewhere_fail_the_run)
+{
+    compile_and_load("-DWEIGHT_DATA=NULL -DFOLD=fold -Wno-unused-const-variable");
+    AOTInductorModelContainerHandle container = create();
+    AtenTensorHandle outputs[2];
+    KERNEL_FAILS(run_on(container, 1, outputs), "L__self___weight has no data");
+    KERNEL(AOTInductorModelContainerDelete)(container);
+}
+
+Test(kernel, bad_descriptions_are_named)
+{
+    AOTInductorModelContainerHandle container = NULL;
+    compile_and_load("-DDESCRIPTION_SIZE=8");
+    KERNEL_FAILS(KERNEL(AOTInductorModelContainerCreateWithDevice)(&container, 1, "cpu", NULL), "description has 8 bytes");
+}
+
+Test(kernel, folded_constants_need_a_function_that_folds)
+{
+    AOTInductorModelContainerHandle container = NULL;
+    compile_and_load("-DFOLD=NULL -Wno-unused-function");
+    KERNEL_FAILS(KERNEL(AOTInductorModelContainerCreateWithDevice)(&container, 1, "cpu", NULL),
+                 "doubled is folded, but the kernel has no function that folds");
+}

@@ -1,0 +1,526 @@
+/*
+ * Unit tests of eager/worker.c, eager/python.c and eager/worker.py: first with shell scripts in the place of Python, which
+ * misbehave as no Python would; then worker.py itself with a torch that is not one; last with PyTorch, where it is there.
+ */
+#include "eager/cpu_target.h"
+#include "eager_fixture.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+
+TestSuite(worker, .init = fixture_begin, .fini = fixture_end, .timeout = 60);
+
+#define VERSION_FILE "__version__ = '9.8.7+cpu'\ndebug = False\n"
+#define SHELL "#!/bin/sh\n"
+#define HELLO "echo '{\"hello\":1,\"producer\":\"pytorch 9.8.7\",\"python\":\"3.99.0\"}'\n"
+/* Reads a request, sets id and directory. */
+#define ASK                                                                          \
+    "read -r request || exit 0\n"                                                    \
+    "id=$(echo \"$request\" | sed 's/.*\"id\":\\([0-9]*\\).*/\\1/')\n"                 \
+    "directory=$(echo \"$request\" | sed 's/.*\"directory\":\"\\([^\"]*\\)\".*/\\1/')\n" \
+    "echo $$ > \"$directory/kernel.so\"\n"
+#define GOOD \
+    "echo '{\"id\":'$id',\"ok\":true,\"files\":[{\"name\":\"k.so\",\"path\":\"kernel.so\"}],\"requirements\":[]}'\n"
+
+/* A Python that is the script, with packages beside it as Python has them. Returns the program. */
+static const char *make_python(const char *script)
+{
+    make_folder("py");
+    make_folder("py/bin");
+    make_folder("py/lib");
+    make_folder("py/lib/python3.99");
+    make_folder("py/lib/python3.99/site-packages");
+    make_folder("py/lib/python3.99/site-packages/torch");
+    write_file("py/lib/python3.99/site-packages/torch/version.py", VERSION_FILE, 0600);
+    write_file("py/pyvenv.cfg", "", 0600);
+    return write_script("py/bin/python", script);
+}
+
+static aoticache_hook *make_hook(const char *program, uint32_t timeout_seconds)
+{
+    aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
+    aoticache_hook *hook;
+    aoticache_error error = {.message = ""};
+    options.program = program;
+    options.timeout_seconds = timeout_seconds;
+    cr_assert_eq(aoticache_hook_create_worker(&options, &hook, &error), AOTICACHE_OK, "%s", error.message);
+    return hook;
+}
+
+static aoticache_status compile_request(aoticache_hook *hook, const aoticache_request *request,
+                                        struct delivery *delivery, aoticache_error *error)
+{
+    static int round;
+    char name[32];
+    snprintf(name, sizeof name, "work%d-%d", (int)getpid(), round++);
+    *delivery = (struct delivery){0};
+    *error = (aoticache_error){.message = ""};
+    return aoticache_hook_compile(hook, request, make_folder(name), deliver, delivery, error);
+}
+
+static aoticache_status compile(aoticache_hook *hook, struct delivery *delivery, aoticache_error *error)
+{
+    aoticache_request *request = make_abs_request();
+    aoticache_status status = compile_request(hook, request, delivery, error);
+    aoticache_request_free(request);
+    return status;
+}
+
+/* The number that the scripts above write as their kernel: their own. */
+static pid_t worker_of(const struct delivery *delivery)
+{
+    return (pid_t)atoi(read_text(delivery->path));
+}
+
+/* ---- finding Python and PyTorch ---- */
+
+Test(worker, version_is_found_without_starting_python)
+{
+    char script[PATH_MAX + 64];
+    snprintf(script, sizeof script, SHELL "touch %s/started\n", test_folder);
+    aoticache_hook *hook = make_hook(make_python(script), 0);
+    cr_assert_str_eq(aoticache_hook_producer(hook), "pytorch 9.8.7");
+    aoticache_request *request = make_abs_request();
+    cr_assert_eq(aoticache_hook_set_environment(hook, request, NULL), AOTICACHE_OK);
+    cr_assert_str_eq(aoticache_request_get_environment(request, "framework"), "pytorch");
+    cr_assert_str_eq(aoticache_request_get_environment(request, "framework_version"), "9.8.7");
+    aoticache_request_free(request);
+    aoticache_hook_free(hook);
+    cr_assert_neq(access(in_folder("started"), F_OK), 0);
+}
+
+Test(worker, python_is_asked_where_the_version_is_not_unique)
+{
+    const char *program = make_python(SHELL "[ \"$1\" = -c ] && echo 1.2.3+cu999\n");
+    make_folder("py/lib/python3.98");
+    make_folder("py/lib/python3.98/site-packages");
+    make_folder("py/lib/python3.98/site-packages/torch");
+    write_file("py/lib/python3.98/site-packages/torch/version.py", "__version__ = \"1.1.1\"\n", 0600);
+    aoticache_hook *hook = make_hook(program, 0);
+    cr_assert_str_eq(aoticache_hook_producer(hook), "pytorch 1.2.3");
+    aoticache_hook_free(hook);
+}
+
+static void check_create(const char *program, aoticache_status expected, const char *word)
+{
+    aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
+    aoticache_hook *hook = NULL;
+    aoticache_error error = {.message = ""};
+    options.program = program;
+    cr_assert_eq(aoticache_hook_create_worker(&options, &hook, &error), expected, "%s", error.message);
+    cr_assert_not_null(strstr(error.message, word), "%s", error.message);
+    cr_assert_null(hook);
+}
+
+Test(worker, python_without_pytorch_is_told)
+{
+    check_create("/nonexistent/python", AOTICACHE_NOT_FOUND, "/nonexistent/python");
+    const char *program = write_script("python", SHELL "echo no module named torch >&2; exit 1\n");
+    check_create(program, AOTICACHE_UNSUPPORTED, "no module named torch");
+    check_create(write_script("silent", SHELL), AOTICACHE_UNSUPPORTED, "does not say which version");
+    check_create(write_script("odd", SHELL "echo 'rm -r /'\n"), AOTICACHE_UNSUPPORTED, "does not say which version");
+    check_create(write_file("plain", "", 0600), AOTICACHE_DENIED, "plain");
+    setenv("AOTICACHE_PYTHON", program, 1);
+    check_create(NULL, AOTICACHE_UNSUPPORTED, program);
+}
+
+/* ---- a worker that behaves, and its life ---- */
+
+Test(worker, stays_alive_between_compiles_and_ends_with_the_hook)
+{
+    aoticache_hook *hook = make_hook(make_python(SHELL HELLO "while :; do\n" ASK GOOD "done\n"), 0);
+    struct delivery first, second;
+    aoticache_error error;
+    cr_assert_eq(compile(hook, &first, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(compile(hook, &second, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(first.calls, 1);
+    cr_assert_str_eq(first.name, "k.so");
+    cr_assert_str_eq(first.producer, "pytorch 9.8.7");
+    pid_t worker = worker_of(&first);
+    cr_assert_eq(worker, worker_of(&second));
+    aoticache_hook_free(hook);
+    cr_assert(is_gone_within(worker, 2000));
+}
+
+Test(worker, refusal_keeps_it_alive)
+{
+    aoticache_hook *hook = make_hook(make_python(SHELL HELLO ASK "echo '{\"id\":'$id',\"ok\":false,\"error\":\"no\"}'\n"
+                                                             "while :; do\n" ASK GOOD "done\n"),
+                                     0);
+    struct delivery delivery;
+    aoticache_error error;
+    cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_COMPILE_FAILED);
+    cr_assert_str_eq(error.message, "hook worker: no");
+    cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_OK, "%s", error.message);
+    aoticache_hook_free(hook);
+}
+
+Test(worker, dead_one_is_started_again)
+{
+    aoticache_hook *hook = make_hook(make_python(SHELL HELLO "while :; do\n" ASK GOOD "done\n"), 0);
+    struct delivery delivery;
+    aoticache_error error;
+    cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_OK, "%s", error.message);
+    pid_t worker = worker_of(&delivery);
+    kill(worker, SIGKILL);
+    cr_assert(is_gone_within(worker, 2000));
+    cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_neq(worker, worker_of(&delivery));
+    aoticache_hook_free(hook);
+}
+
+/* Waits for the file with the worker's number, then kills it. */
+static void *kill_worker(void *path)
+{
+    for (int i = 0; i < 500 && access(path, F_OK) != 0; i++)
+        sleep_ms(10);
+    sleep_ms(50);
+    kill((pid_t)atoi(read_text(path)), SIGKILL);
+    return NULL;
+}
+
+Test(worker, death_in_a_compile_fails_it_and_the_next_one_works)
+{
+    char script[PATH_MAX + 1024];
+    snprintf(script, sizeof script,
+             SHELL HELLO "if [ ! -e %s/once ]; then read -r request; echo dying >&2; echo $$ > %s/once; sleep 300; fi\n",
+             test_folder, test_folder);
+    strcat(script, "while :; do\n" ASK GOOD "done\n");
+    aoticache_hook *hook = make_hook(make_python(script), 0);
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/once", test_folder);
+    pthread_t killer;
+    cr_assert_eq(pthread_create(&killer, NULL, kill_worker, path), 0);
+    struct delivery delivery;
+    aoticache_error error;
+    cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_COMPILE_FAILED);
+    pthread_join(killer, NULL);
+    cr_assert_not_null(strstr(error.message, "signal 9"), "%s", error.message);
+    cr_assert_not_null(strstr(error.message, "dying"), "%s", error.message);
+    cr_assert_not_null(strstr(error.message, "aten::abs"), "%s", error.message);
+    cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_OK, "%s", error.message);
+    aoticache_hook_free(hook);
+}
+
+Test(worker, timeout_kills_the_group_and_the_next_one_works)
+{
+    char script[PATH_MAX + 1024];
+    snprintf(script, sizeof script,
+             SHELL HELLO "if [ ! -e %s/once ]; then read -r request; sleep 300 & echo $! > %s/once; wait; fi\n",
+             test_folder, test_folder);
+    strcat(script, "while :; do\n" ASK GOOD "done\n");
+    aoticache_hook *hook = make_hook(make_python(script), 1);
+    struct delivery delivery;
+    aoticache_error error;
+    cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_COMPILE_FAILED);
+    cr_assert_not_null(strstr(error.message, "longer than 1 s"), "%s", error.message);
+    cr_assert(is_gone_within((pid_t)atoi(read_text(in_folder("once"))), 2000));
+    cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_OK, "%s", error.message);
+    aoticache_hook_free(hook);
+}
+
+/* What a worker may do wrong, and a word that the message must have. */
+static const char *const wrong_scripts[][2] = {
+    {SHELL, "exited with status 0"},
+    {SHELL "echo no torch today >&2; exit 1\n", "no torch today"},
+    {SHELL "echo garbage\nsleep 300\n", "no JSON"},
+    {SHELL "echo '{\"hello\":2}'\nsleep 300\n", "greeting"},
+    {SHELL "echo '{\"hello\":1,\"error\":\"PyTorch cannot be imported\"}'\n", "cannot be imported"},
+    {SHELL "echo '{\"hello\":1,\"producer\":\"pytorch 9.8.6\",\"python\":\"3\"}'\nsleep 300\n", "pytorch 9.8.6"},
+    {SHELL HELLO ASK "exit 3\n", "exited with status 3"},
+    {SHELL HELLO ASK "echo garbage; sleep 300\n", "no JSON"},
+    {SHELL HELLO ASK "id=99\n" GOOD "sleep 300\n", "id 99"},
+    {SHELL HELLO ASK "answer=$(" GOOD ")\nprintf '%s\\n%s\\n' \"$answer\" \"$answer\"\nsleep 300\n", "more than one line"},
+    {SHELL HELLO ASK "while :; do printf 01234567890123456789012345678901234567890123456789; done\n",
+     "more than 1048576 bytes"},
+    {SHELL HELLO ASK "rm $directory/kernel.so; ln -s /bin/sh $directory/kernel.so\n" GOOD "sleep 300\n", "symbolic link"},
+    {SHELL HELLO ASK "printf '{\"id\":'; exit 0\n", "exited with status 0"},
+};
+
+Test(worker, wrong_behaviour_fails_and_names_the_worker)
+{
+    for (size_t i = 0; i < sizeof wrong_scripts / sizeof wrong_scripts[0]; i++) {
+        aoticache_hook *hook = make_hook(make_python(wrong_scripts[i][0]), 0);
+        struct delivery delivery;
+        aoticache_error error;
+        cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_COMPILE_FAILED, "%s", wrong_scripts[i][0]);
+        cr_assert_eq(error.status, AOTICACHE_COMPILE_FAILED);
+        cr_assert_not_null(strstr(error.message, wrong_scripts[i][1]), "%s: %s", wrong_scripts[i][0], error.message);
+        cr_assert_not_null(strstr(error.message, "hook worker"), "%s", error.message);
+        aoticache_hook_free(hook);
+        fixture_remove(in_folder("py"));
+    }
+}
+
+Test(worker, unasked_words_end_it_before_the_next_compile)
+{
+    aoticache_hook *hook = make_hook(make_python(SHELL HELLO "while :; do\n" ASK GOOD
+                                                             "(sleep 0.3; echo '{\"id\":2}') & \ndone\n"),
+                                     0);
+    struct delivery delivery;
+    aoticache_error error;
+    cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_OK, "%s", error.message);
+    pid_t worker = worker_of(&delivery);
+    sleep_ms(800);
+    cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_neq(worker, worker_of(&delivery));
+    cr_assert(is_gone_within(worker, 2000));
+    aoticache_hook_free(hook);
+}
+
+static void *compile_in_thread(void *hook)
+{
+    struct delivery delivery;
+    aoticache_error error;
+    aoticache_request *request = make_abs_request();
+    char folder[] = "/tmp/aoticache-thread-XXXXXX";
+    cr_assert_not_null(mkdtemp(folder));
+    aoticache_status status = aoticache_hook_compile(hook, request, folder, deliver, &delivery, &error);
+    fixture_remove(folder);
+    aoticache_request_free(request);
+    return (void *)(intptr_t)status;
+}
+
+Test(worker, threads_take_turns)
+{
+    aoticache_hook *hook = make_hook(make_python(SHELL HELLO "while :; do\n" ASK "sleep 0.05\n" GOOD "done\n"), 0);
+    pthread_t threads[8];
+    for (int i = 0; i < 8; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, compile_in_thread, hook), 0);
+    for (int i = 0; i < 8; i++) {
+        void *status;
+        pthread_join(threads[i], &status);
+        cr_assert_eq((intptr_t)status, AOTICACHE_OK);
+    }
+    aoticache_hook_free(hook);
+}
+
+Test(worker, child_of_a_fork_has_one_of_its_own)
+{
+    aoticache_hook *hook = make_hook(make_python(SHELL HELLO "while :; do\n" ASK GOOD "done\n"), 0);
+    struct delivery delivery;
+    aoticache_error error;
+    cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_OK, "%s", error.message);
+    pid_t worker = worker_of(&delivery);
+    pid_t child = fork();
+    if (child == 0) {
+        bool fine = compile(hook, &delivery, &error) == AOTICACHE_OK && worker_of(&delivery) != worker;
+        aoticache_hook_free(hook);
+        _exit(fine ? 0 : 1);
+    }
+    int status;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    cr_assert(is_running(worker));
+    cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(worker, worker_of(&delivery));
+    aoticache_hook_free(hook);
+}
+
+/* ---- worker.py with a torch that only sleeps ---- */
+
+/* A torch whose export starts a process, notes both numbers, and does not come back. */
+static void make_sleeping_torch(void)
+{
+    char text[PATH_MAX * 2 + 512];
+    make_folder("packages");
+    make_folder("packages/torch");
+    make_folder("packages/torch/_inductor");
+    write_file("packages/torch/version.py", "__version__ = '9.8.7'\n", 0600);
+    write_file("packages/torch/_inductor/__init__.py", "", 0600);
+    snprintf(text, sizeof text,
+             "import os, subprocess, time\n"
+             "__version__ = '9.8.7'\n"
+             "print('noise on standard output')\n"
+             "class Ops:\n"
+             "    def __getattr__(self, name):\n"
+             "        child = subprocess.Popen(['sleep', '300'])\n"
+             "        with open('%s/pids.new', 'w') as file:\n"
+             "            file.write(f'{os.getpid()} {child.pid}')\n"
+             "        os.rename('%s/pids.new', '%s/pids')\n"
+             "        time.sleep(300)\n"
+             "ops = Ops()\n",
+             test_folder, test_folder, test_folder);
+    write_file("packages/torch/__init__.py", text, 0600);
+    setenv("PYTHONPATH", in_folder("packages"), 1);
+}
+
+/* A host in a process of its own, in the middle of a compile. held: with a fork that keeps the worker's channel open. */
+static pid_t start_host(bool held, pid_t *ret_worker, pid_t *ret_compiler)
+{
+    pid_t host = fork();
+    if (host == 0) {
+        struct delivery delivery;
+        aoticache_error error;
+        aoticache_hook *hook = make_hook("python3", 0);
+        if (held) {
+            pthread_t thread;
+            pthread_create(&thread, NULL, compile_in_thread, hook);
+            while (access(in_folder("pids"), F_OK) != 0)
+                sleep_ms(20);
+            if (fork() == 0) {
+                sleep_ms(8000);
+                _exit(0);
+            }
+            for (;;)
+                pause();
+        }
+        compile(hook, &delivery, &error);
+        _exit(1);
+    }
+    int worker = 0, compiler = 0;
+    for (int i = 0; i < 1500 && access(in_folder("pids"), F_OK) != 0; i++)
+        sleep_ms(20);
+    cr_assert_eq(sscanf(read_text(in_folder("pids")), "%d %d", &worker, &compiler), 2);
+    cr_assert(is_running(worker) && is_running(compiler));
+    *ret_worker = worker;
+    *ret_compiler = compiler;
+    return host;
+}
+
+static void check_end_with_host(bool held)
+{
+    if (system("command -v python3 >/dev/null") != 0)
+        cr_skip_test("there is no python3");
+    make_sleeping_torch();
+    pid_t worker, compiler;
+    pid_t host = start_host(held, &worker, &compiler);
+    sleep_ms(held ? 200 : 0);
+    kill(host, SIGKILL);
+    waitpid(host, NULL, 0);
+    cr_assert(is_gone_within(worker, 2000));
+    cr_assert(is_gone_within(compiler, 500));
+}
+
+Test(worker, ends_within_two_seconds_of_its_host)
+{
+    check_end_with_host(false);
+}
+
+Test(worker, ends_with_its_host_although_a_fork_holds_the_channel)
+{
+    check_end_with_host(true);
+}
+
+Test(worker, script_has_the_same_list_of_cpu_features)
+{
+    char path[PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/share/aoticache/worker.py", getenv("AOTICACHE_HOME"));
+    char *text = read_text(path);
+    cr_assert_neq(text[0], '\0', "%s", path);
+    char *end = strstr(text, "\n)\n");
+    cr_assert_not_null(end);
+    *end = '\0';
+    size_t rows = 0, lines = 0;
+    const char *name, *macro, *option;
+    for (; aoticache_cpu_target_row(rows, &name, &macro, &option); rows++) {
+        char row[256];
+        snprintf(row, sizeof row, "\n    (\"%s\", \"%s\", \"%s\"),", name, macro, option);
+        cr_assert_not_null(strstr(text, row), "worker.py lacks%s", row);
+    }
+    for (const char *line = strstr(text, "\n    (\""); line != NULL; line = strstr(line + 1, "\n    (\""))
+        lines++;
+    cr_assert_eq(rows, lines);
+}
+
+/* ---- PyTorch itself ---- */
+
+static aoticache_hook *make_real_hook(const char *cpu_features)
+{
+    aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
+    aoticache_hook *hook = NULL;
+    aoticache_error error = {.message = ""};
+    options.cpu_features = cpu_features;
+    if (aoticache_hook_create_worker(&options, &hook, &error) != AOTICACHE_OK)
+        cr_skip_test("%s", error.message);
+    return hook;
+}
+
+static aoticache_runner *load(const char *path)
+{
+    aoticache_library *library;
+    aoticache_runner *runner;
+    aoticache_error error = {.message = ""};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    cr_assert_eq(aoticache_library_load_fd(fd, path, &library, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_runner_create(library, NULL, &runner, &error), AOTICACHE_OK, "%s", error.message);
+    close(fd);
+    aoticache_library_unref(library);
+    return runner;
+}
+
+static void check_unsupported(aoticache_hook *hook, const char *op, int32_t layout, const char *word)
+{
+    struct delivery delivery;
+    aoticache_error error;
+    aoticache_request *request = make_request(op);
+    aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_FLOAT32,
+                                          .layout = layout,
+                                          .device = {.type = AOTICACHE_DEVICE_TYPE_CPU, .index = -1},
+                                          .ndim = 1,
+                                          .sizes = (const int64_t[]){2}};
+    cr_assert_eq(aoticache_request_add_tensor(request, NULL, &metadata, NULL), AOTICACHE_OK);
+    cr_assert_eq(compile_request(hook, request, &delivery, &error), AOTICACHE_UNSUPPORTED, "%s", error.message);
+    cr_assert_not_null(strstr(error.message, word), "%s", error.message);
+    aoticache_request_free(request);
+}
+
+/* One process, two compiles: a strided input with a weight and keyword, and what is no operator. */
+Test(worker, pytorch_compiles_what_then_runs_here, .timeout = 400)
+{
+    aoticache_hook *hook = make_real_hook(NULL);
+    check_unsupported(hook, "aten::no_such_operator", AOTICACHE_LAYOUT_STRIDED, "no_such_operator");
+    check_unsupported(hook, "aten::abs", AOTICACHE_LAYOUT_SPARSE_COO, "sparse_coo");
+
+    static const float weight[] = {10, 20, 30};
+    static const int64_t sizes[] = {2, 3}, strides[] = {1, 2};
+    aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_FLOAT32,
+                                          .device = {.type = AOTICACHE_DEVICE_TYPE_CPU, .index = -1},
+                                          .ndim = 1,
+                                          .sizes = (const int64_t[]){3}};
+    aoticache_request *request = make_request("aten::add.Tensor");
+    add_tensor(request, AOTICACHE_DTYPE_FLOAT32, 2, sizes, strides);
+    cr_assert_eq(aoticache_request_add_constant(request, NULL, &metadata, weight, NULL, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_add_double(request, "alpha", 0.5, NULL), AOTICACHE_OK);
+    struct delivery delivery;
+    aoticache_error error;
+    cr_assert_eq(compile_request(hook, request, &delivery, &error), AOTICACHE_OK, "%s", error.message);
+    aoticache_request_free(request);
+    cr_assert_str_eq(delivery.producer, aoticache_hook_producer(hook));
+    cr_assert(aoticache_cpu_features_include(aoticache_cpu_features_get(), &delivery.features), "%s",
+              delivery.requirements);
+    cr_assert_gt(aoticache_cpu_features_count(&delivery.features), 0);
+
+    float data[6] = {1, 2, 3, 4, 5, 6};
+    AtenTensorHandle input, output;
+    aoticache_tensor_view view;
+    aoticache_runner *runner = load(delivery.path);
+    cr_assert_eq(aoticache_runner_num_inputs(runner), 1);
+    cr_assert_eq(aoticache_tensor_from_blob(data, AOTICACHE_DTYPE_FLOAT32, 2, sizes, strides, &input, NULL),
+                 AOTICACHE_OK);
+    cr_assert_eq(aoticache_runner_run(runner, &input, 1, &output, 1, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_tensor_get_view(output, &view, NULL), AOTICACHE_OK);
+    for (int64_t row = 0; row < 2; row++)
+        for (int64_t column = 0; column < 3; column++)
+            cr_assert_eq(((const float *)view.data)[row * view.strides[0] + column * view.strides[1]],
+                         data[row + 2 * column] + 0.5f * weight[column]);
+    aoticache_tensor_free(input);
+    aoticache_tensor_free(output);
+    aoticache_runner_unref(runner);
+    aoticache_hook_free(hook);
+}
+
+Test(worker, pytorch_can_compile_for_less_than_this_machine, .timeout = 400)
+{
+    if (strcmp(aoticache_cpu_arch(), "x86_64") != 0)
+        cr_skip_test("levels are of x86-64");
+    aoticache_hook *hook = make_real_hook("x86-64-v3");
+    struct delivery delivery;
+    aoticache_error error;
+    cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_OK, "%s", error.message);
+    aoticache_cpu_features level;
+    cr_assert_eq(aoticache_cpu_features_parse("x86-64-v3", &level, NULL), AOTICACHE_OK);
+    cr_assert(aoticache_cpu_features_include(&level, &delivery.features), "%s", delivery.requirements);
+    aoticache_runner_unref(load(delivery.path));
+    aoticache_hook_free(hook);
+}
