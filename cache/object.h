@@ -18,7 +18,7 @@
 #define AOTICACHE_OBJECT_PATH_BYTES 96   /* "objects/ab/cdef..." */
 #define AOTICACHE_OBJECT_ANY_SIZE UINT64_MAX
 /* No manifest is larger; so what is larger need not be read to know that it is none. */
-#define AOTICACHE_OBJECT_MAX_MANIFEST_BYTES (UINT64_C(16) << 20)
+#define AOTICACHE_OBJECT_MAX_MANIFEST_BYTES (UINT64_C(64) << 20)
 
 void aoticache_object_path(const aoticache_digest *digest, char ret_path[AOTICACHE_OBJECT_PATH_BYTES]);
 

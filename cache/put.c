@@ -13,7 +13,7 @@
 #include "cache/lock.h"
 #include "cache/state.h"
 
-#define MAX_FILES 4096
+#define MAX_FILES 1024 /* what a manifest may list */
 /* How often a put that finds the index replaced under it starts anew. */
 #define MAX_TRIES 4
 

@@ -1,5 +1,6 @@
 /*
- * runtime/constants: a container's constants: tensors over embedded data, and the folding of the rest before the first run.
+ * runtime/constants: a container's constants: tensors over embedded data, and the folding of the rest before the
+ * first run.
  *
  * Embedded data is used where it lies, in the library's read-only pages, which all processes share.
  */

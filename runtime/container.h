@@ -3,8 +3,8 @@
  *
  * Private. Functions whose result is AOTIRuntimeError leave their message where AOTInductorGetLastError() finds it.
  *
- * Thread safety: a container is not changed after its creation, but for the folding of constants, which happens once under
- * a lock before the first run. Any number of threads may run it.
+ * Thread safety: a container is not changed after its creation, but for the folding of constants, which happens once
+ * under a lock before the first run. Any number of threads may run it.
  */
 #ifndef AOTICACHE_RUNTIME_CONTAINER_H
 #define AOTICACHE_RUNTIME_CONTAINER_H

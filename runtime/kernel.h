@@ -67,8 +67,9 @@ typedef struct aoticache_kernel_call {
     const aoticache_kernel *kernel;
     /* num_inputs tensors. They are freed after the run; take one by setting its place to NULL. */
     AtenTensorHandle *inputs;
-    /* num_outputs places, all NULL at first. Each holds a tensor of its own at the end of a run that succeeds; after one
-     * that fails those that are there are freed. In a fold: num_constants places, those with from_folded are filled. */
+    /* num_outputs places, all NULL at first. Each holds a tensor of its own at the end of a run that succeeds; after
+     * one that fails those that are there are freed. In a fold: num_constants places, those with from_folded are
+     * filled. */
     AtenTensorHandle *outputs;
     /* num_constants tensors, borrowed and not to be written to; NULL in a fold for those that it makes. */
     const AtenTensorHandle *constants;
@@ -96,14 +97,14 @@ struct aoticache_kernel {
     const char *in_spec;  /* the call specification as PyTorch writes it; NULL: "" */
     const char *out_spec;
     aoticache_kernel_run_fn run;
-    aoticache_kernel_run_fn fold; /* makes the constants with from_folded, once before the first run; NULL: there are none */
+    aoticache_kernel_run_fn fold; /* makes the constants with from_folded, once before the first run; NULL: none */
     void *user;                   /* the author's; reached through call->kernel */
 };
 
 /* Keeps a message, which AOTInductorGetLastError() of this thread returns, and returns AOTICACHE_KERNEL_FAILURE. */
 AOTIRuntimeError aoticache_kernel_fail(aoticache_kernel_call *call, const char *format, ...) AOTICACHE_PRINTF(2, 3);
 
-/* "WHAT failed", with PyTorch's or the shim's own message where it gives one: for a status of an aoti_torch_* function. */
+/* "WHAT failed", with the message of PyTorch or the shim where it gives one: after an aoti_torch_* function failed. */
 AOTIRuntimeError aoticache_kernel_fail_torch(aoticache_kernel_call *call, const char *what);
 
 /* ---- looking at tensors ---- */
@@ -122,9 +123,9 @@ AOTIRuntimeError aoticache_kernel_get_tensor(aoticache_kernel_call *call, AtenTe
                                              aoticache_kernel_tensor *ret_tensor);
 
 /*
- * Whether an input is what the kernel was made for: dtype, number of dimensions, sizes, strides (those of dimensions with
- * one element do not count, nor do any of a tensor without elements). strides: NULL to accept all. The failure names the
- * input and both sides.
+ * Whether an input is what the kernel was made for: dtype, number of dimensions, sizes, strides (those of dimensions
+ * with one element do not count, nor do any of a tensor without elements). strides: NULL to accept all. The failure
+ * names the input and both sides.
  */
 AOTIRuntimeError aoticache_kernel_check_input(aoticache_kernel_call *call, size_t position, int32_t dtype, int64_t ndim,
                                               const int64_t *sizes, const int64_t *strides);
@@ -142,8 +143,8 @@ static inline AOTIRuntimeError aoticache_kernel_data_of(aoticache_kernel_call *c
 /* ---- making outputs ---- */
 
 /*
- * A new tensor as output `position`, not initialised. strides: NULL for contiguous. ret_data: the address of a pointer of
- * any type; may be NULL.
+ * A new tensor as output `position`, not initialised. strides: NULL for contiguous. ret_data: the address of a
+ * pointer of any type; may be NULL.
  */
 AOTIRuntimeError aoticache_kernel_empty_strided(aoticache_kernel_call *call, size_t position, int32_t dtype,
                                                 int64_t ndim, const int64_t *sizes, const int64_t *strides,

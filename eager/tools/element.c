@@ -99,8 +99,11 @@ static unsigned small_encode(const struct small_float *format, double value)
     double scaled = nearbyint(ldexp(magnitude, format->mantissa_bits - exponent));
     /* Rounding up to the next power of two carries into the exponent by itself. */
     double code = scaled + ldexp(exponent + format->bias - 1, format->mantissa_bits);
+    /* Too big a number: infinity where there is one; PyTorch 2.13 keeps the largest one of float8_e4m3fn. */
     if (code > largest_code(format))
-        return format->special == UNSIGNED_ZERO ? nan_code(format) : sign | infinity_code(format);
+        return format->special == UNSIGNED_ZERO ? nan_code(format)
+               : format->special == ONLY_NAN    ? sign | largest_code(format)
+                                                : sign | infinity_code(format);
     if (code == 0 && format->special == UNSIGNED_ZERO)
         return 0;
     return sign | (unsigned)code;

@@ -67,8 +67,8 @@ uint64_t aoti_torch_abi_version(void)
 }
 
 /*
- * Gradient mode. Nothing here computes gradients; what is set is what is read back, per thread, on at first. Initial-exec
- * as in pool.h: every run of a kernel reads it once and sets it twice.
+ * Gradient mode. Nothing here computes gradients; what is set is what is read back, per thread, on at first.
+ * Initial-exec as in pool.h: every run of a kernel reads it once and sets it twice.
  */
 static __thread bool grad_mode_off __attribute__((tls_model("initial-exec")));
 

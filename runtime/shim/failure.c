@@ -2,10 +2,10 @@
  * shim/failure: the calling thread's last message, and the two functions by which generated code reports on its own.
  *
  * aoti_torch_check() must not return when its condition is false: generated code goes on to the access that the check
- * guards. PyTorch throws a C++ exception there, which the library's exported function catches and turns into a status. So
- * does this, through the C++ runtime that the calling library brought with it: libstdc++ itself exports a function that
- * throws std::runtime_error. It is looked up when it is needed, so the shim is plain C, and a process that runs only
- * kernels written in C never loads a C++ runtime.
+ * guards. PyTorch throws a C++ exception there, which the library's exported function catches and turns into a
+ * status. So does this, through the C++ runtime that the calling library brought with it: libstdc++ itself exports a
+ * function that throws std::runtime_error. It is looked up when it is needed, so the shim is plain C, and a process
+ * that runs only kernels written in C never loads a C++ runtime.
  */
 #include "runtime/shim/failure.h"
 
@@ -54,7 +54,7 @@ const char *torch_exception_get_what(void)
 
 typedef void (*throw_function)(const char *message);
 
-/* std::__throw_runtime_error(char const *), which everything compiled with libstdc++ may call: part of its stable ABI. */
+/* std::__throw_runtime_error(char const *), which all code made with libstdc++ may call: its ABI is stable. */
 static throw_function find_throw_function(void)
 {
     void *runtime = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD);

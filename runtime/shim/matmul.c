@@ -1,8 +1,8 @@
 /*
  * shim/matmul: the exported products: mm, addmm, bmm, baddbmm, each into a tensor that exists.
  *
- * Source: at::mm_out and the others (aten/src/ATen/native/LinearAlgebra.cpp). The target must have the right sizes; it is
- * never resized, since generated code allocates what it needs.
+ * Source: at::mm_out and the others (aten/src/ATen/native/LinearAlgebra.cpp). The target must have the right sizes;
+ * it is never resized, since generated code allocates what it needs.
  */
 #include "runtime/shim/matmul.h"
 

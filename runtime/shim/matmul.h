@@ -1,8 +1,8 @@
 /*
  * shim/matmul: products of matrices with any strides, blocked for the caches.
  *
- * matmul.c has the exported functions and their checks, matmul_block.c the walk over blocks, matmul_kernel.c the innermost
- * loops for each class of numbers.
+ * matmul.c has the exported functions and their checks, matmul_block.c the walk over blocks, matmul_kernel.c the
+ * innermost loops for each class of numbers.
  */
 #ifndef AOTICACHE_RUNTIME_SHIM_MATMUL_H
 #define AOTICACHE_RUNTIME_SHIM_MATMUL_H

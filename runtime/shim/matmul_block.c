@@ -1,6 +1,6 @@
 /*
- * shim/matmul_block: the walk over blocks of a product. Each block of the result is summed up in a tile in the class's own
- * precision over the whole inner dimension and written once, so that half and bfloat16 are rounded once.
+ * shim/matmul_block: the walk over blocks of a product. Each block of the result is summed up in a tile in the
+ * class's own precision over the whole inner dimension and written once, so that half and bfloat16 are rounded once.
  */
 #include <string.h>
 
@@ -58,8 +58,8 @@ static void scatter(size_t value_bytes, int64_t count, char *panel, ptrdiff_t st
 }
 
 /*
- * Packs `count` rows (of a) or columns (of b), `width` of them to a panel, over `depth` steps of the inner dimension. What
- * is missing in the last panel is zero.
+ * Packs `count` rows (of a) or columns (of b), `width` of them to a panel, over `depth` steps of the inner dimension.
+ * What is missing in the last panel is zero.
  */
 static void pack(const struct matmul_problem *problem, int width, int64_t count, int64_t depth, const char *source,
                  ptrdiff_t lane_stride, ptrdiff_t depth_stride, char *packed)

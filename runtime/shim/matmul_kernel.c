@@ -1,8 +1,8 @@
 /*
  * shim/matmul_kernel: the innermost loops, for float, double, whole numbers and both complex classes.
  *
- * The real ones are written with the compiler's vectors, which become what the processor has; on x86-64 a second copy is
- * compiled for AVX2 and taken where the processor has it.
+ * The real ones are written with the compiler's vectors, which become what the processor has; on x86-64 a second copy
+ * is compiled for AVX2 and taken where the processor has it.
  */
 #include <complex.h>
 #include <string.h>
@@ -114,7 +114,7 @@ DEFINE_FINISH(ints, uint64_t, int64_t, 1)
 DEFINE_FINISH(complexes64, float, float, 2)
 DEFINE_FINISH(complexes128, double, double, 2)
 
-#define ARITHMETIC(type, lanes, variant, finish_name) {sizeof(type), 4, lanes, accumulate_##variant, finish_##finish_name}
+#define ARITHMETIC(type, lanes, variant, kind) {sizeof(type), 4, lanes, accumulate_##variant, finish_##kind}
 
 static const struct matmul_arithmetic portable[] = {
     [SHIM_CLASS_INT] = ARITHMETIC(uint64_t, 8, ints, ints),

@@ -4,6 +4,7 @@
  */
 #include "runtime/shim/pool.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 
@@ -61,9 +62,17 @@ static void free_pool(void *argument)
     free(pool);
 }
 
+/* Threads that end call free_pool(): this library must not be unloaded before them, whoever closes it. */
+static bool pin_this_library(void)
+{
+    Dl_info info;
+    return dladdr(&aoticache_shim_pool_kept, &info) != 0 && info.dli_fname != NULL &&
+           dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) != NULL;
+}
+
 static void create_pool_key(void)
 {
-    have_pool_key = pthread_key_create(&pool_key, free_pool) == 0;
+    have_pool_key = pin_this_library() && pthread_key_create(&pool_key, free_pool) == 0;
 }
 
 /* A thread without a pool (out of memory, out of keys, ending) works, slower. */

@@ -1,12 +1,12 @@
 /*
- * shim/pool: free lists of the calling thread for what every run of a kernel makes and drops: handles, tensors, storages
- * with little data.
+ * shim/pool: free lists of the calling thread for what every run of a kernel makes and drops: handles, tensors,
+ * storages with little data.
  *
- * A block that another thread made may go back to this one's list: all blocks of a list have the same size and come from
- * the C library. Lists are bounded, and freed when their thread ends. Under address sanitizer nothing is kept, so that it
- * sees every allocation and release.
+ * A block that another thread made may go back to this one's list: all blocks of a list have the same size and come
+ * from the C library. Lists are bounded, and freed when their thread ends. Under address sanitizer nothing is kept,
+ * so that it sees every allocation and release.
  *
- * The thread's pool is freed by a destructor in this library: it is loaded once and never unloaded.
+ * The thread's pool is freed by a destructor in this library, which therefore stays loaded once it has made one.
  */
 #ifndef AOTICACHE_RUNTIME_SHIM_POOL_H
 #define AOTICACHE_RUNTIME_SHIM_POOL_H

@@ -1,8 +1,9 @@
 /*
  * shim/small_float: the 16-bit and 8-bit floating point formats, to and from float.
  *
- * Round to nearest, ties to even; what is too large becomes what PyTorch makes of it: infinity where the format has one,
- * else NaN. Source of the formats: IEEE 754 half, bfloat16, and torch/headeronly/util/Float8_*.h.
+ * Round to nearest, ties to even; what is too large becomes what PyTorch makes of it: infinity where the format has
+ * one, else NaN, but for e4m3fn the largest number (since 2.13; NaN before). Source of the formats: IEEE 754 half,
+ * bfloat16, and torch/headeronly/util/Float8_*.h.
  */
 #ifndef AOTICACHE_RUNTIME_SHIM_SMALL_FLOAT_H
 #define AOTICACHE_RUNTIME_SHIM_SMALL_FLOAT_H
@@ -54,7 +55,7 @@ struct small_float {
 
 static const struct small_float format_float16 = {10, 15, 0x8000, 0x7bff, 0x7c00, 0x7e00, true, false};
 static const struct small_float format_e5m2 = {2, 15, 0x80, 0x7b, 0x7c, 0x7f, true, false};
-static const struct small_float format_e4m3fn = {3, 7, 0x80, 0x7e, 0x7f, 0x7f, false, false};
+static const struct small_float format_e4m3fn = {3, 7, 0x80, 0x7e, 0x7e, 0x7f, false, false};
 static const struct small_float format_e5m2fnuz = {2, 16, 0x80, 0x7f, 0x80, 0x80, false, true};
 static const struct small_float format_e4m3fnuz = {3, 8, 0x80, 0x7f, 0x80, 0x80, false, true};
 

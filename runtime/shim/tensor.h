@@ -1,12 +1,12 @@
 /*
  * shim/tensor: what a tensor is in a process without PyTorch.
  *
- * As in PyTorch there are three levels: a handle (one owner's reference, AtenTensorHandle), the tensor that handles share
- * (dtype, sizes, strides, offset), the storage that tensors share (memory). aoti_torch_new_tensor_handle() shares the
- * tensor; a view shares the storage; aoti_torch_assign_tensors() makes a handle point to another tensor.
+ * As in PyTorch there are three levels: a handle (one owner's reference, AtenTensorHandle), the tensor that handles
+ * share (dtype, sizes, strides, offset), the storage that tensors share (memory). aoti_torch_new_tensor_handle()
+ * shares the tensor; a view shares the storage; aoti_torch_assign_tensors() makes a handle point to another tensor.
  *
- * Thread safety: a tensor and its storage may be used and dropped from any thread; one handle belongs to one thread at a
- * time, as everything that changes a tensor's data does.
+ * Thread safety: a tensor and its storage may be used and dropped from any thread; one handle belongs to one thread
+ * at a time, as everything that changes a tensor's data does.
  */
 #ifndef AOTICACHE_RUNTIME_SHIM_TENSOR_H
 #define AOTICACHE_RUNTIME_SHIM_TENSOR_H
@@ -62,7 +62,8 @@ struct shim_extent {
 };
 
 /*
- * Checks a shape and measures it: ndim in 0..64, nothing negative, nothing that overflows. Messages begin with `function`.
+ * Checks a shape and measures it: ndim in 0..64, nothing negative, nothing that overflows. Messages begin with
+ * `function`.
  */
 AOTITorchError aoticache_shim_measure(const char *function, int64_t ndim, const int64_t *sizes, const int64_t *strides,
                                       int64_t offset, size_t item_bytes, struct shim_extent *ret_extent);
@@ -71,7 +72,7 @@ bool aoticache_shim_is_contiguous(const struct shim_tensor *tensor);
 bool aoticache_shim_is_dense(const struct shim_tensor *tensor);
 /* Bytes from the first element to behind the last. */
 size_t aoticache_shim_span_bytes(const struct shim_tensor *tensor);
-/* Both without gaps and sharing bytes: they certainly overlap. With gaps nobody can say quickly; PyTorch lets that pass. */
+/* Both without gaps and sharing bytes: they overlap. With gaps nobody can say quickly; PyTorch lets that pass. */
 bool aoticache_shim_overlap(const struct shim_tensor *a, const struct shim_tensor *b);
 /* Strides without gaps in the same order of dimensions as the tensor's: what a clone has. */
 void aoticache_shim_dense_strides(const struct shim_tensor *tensor, int64_t ret_strides[SHIM_MAX_NDIM]);
@@ -98,8 +99,8 @@ void aoticache_shim_storage_free(struct shim_storage *storage);
 /* ---- tensors (tensor.c) ---- */
 
 /*
- * A tensor over `storage`, whose reference is taken, on failure too. The shape has been measured. A NULL storage is out of
- * memory. Messages begin with `function`.
+ * A tensor over `storage`, whose reference is taken, on failure too. The shape has been measured. A NULL storage is
+ * out of memory. Messages begin with `function`.
  */
 AOTITorchError aoticache_shim_tensor_create(const char *function, struct shim_storage *storage, int32_t dtype,
                                             int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset,

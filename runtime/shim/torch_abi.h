@@ -1,8 +1,8 @@
 /*
  * shim/torch_abi: what the shim exports beside the functions of runtime/abi.h, declared for C.
  *
- * Source: torch/csrc/inductor/aoti_torch/c/shim.h, shim_deprecated.h, generated/c_shim_cpu.h, torch/csrc/stable/c/shim.h
- * of PyTorch 2.13. Names, types and meanings are PyTorch's.
+ * Source: torch/csrc/inductor/aoti_torch/c/shim.h, shim_deprecated.h, generated/c_shim_cpu.h,
+ * torch/csrc/stable/c/shim.h of PyTorch 2.13. Names, types and meanings are PyTorch's.
  */
 #ifndef AOTICACHE_RUNTIME_SHIM_TORCH_ABI_H
 #define AOTICACHE_RUNTIME_SHIM_TORCH_ABI_H

@@ -1,10 +1,11 @@
 /*
- * shim/vector_math: the mathematical functions on vectors that generated kernels take from libtorch_cpu.so, which exports
- * those of the SLEEF library (sleef.org): Sleef_expf16_u10() is exp() of 16 floats within 1.0 units in the last place.
+ * shim/vector_math: the mathematical functions on vectors that generated kernels take from libtorch_cpu.so, which
+ * exports those of the SLEEF library (sleef.org): Sleef_expf16_u10() is exp() of 16 floats within 1.0 units in the
+ * last place.
  *
  * Each is made of the C library's function of one number, lane by lane: its error is below the one that the name
- * promises, and PyTorch's results are met but for the last bits. Widths: 128 bits everywhere, 256 and 512 on x86-64, where
- * a library that calls them needs AVX2 or AVX-512 itself.
+ * promises, and PyTorch's results are met but for the last bits. Widths: 128 bits everywhere, 256 and 512 on x86-64,
+ * where a library that calls them needs AVX2 or AVX-512 itself.
  */
 #include <math.h>
 

@@ -1,5 +1,6 @@
 /*
- * Runs a kernel library in a process that has no PyTorch, on the shim alone: neither the cache nor the loader is involved.
+ * Runs a kernel library in a process that has no PyTorch, on the shim alone: neither the cache nor the loader is
+ * involved.
  *
  *     run_library SHIM LIBRARY INPUTS OUTPUTS [REPEAT]
  *

@@ -1,6 +1,7 @@
 """aoti_torch_copy_ of the shim against torch.Tensor.copy_, bit by bit, for every pair of dtypes.
 
-The shim is called in this process, on memory of PyTorch's tensors; nothing of it is visible to PyTorch. Environment: BUILD.
+The shim is called in this process, on memory of PyTorch's tensors; nothing of it is visible to PyTorch. Environment:
+BUILD, the build folder.
 """
 import ctypes
 import os
@@ -46,16 +47,16 @@ def values_of(name):
     if name in INTEGERS:
         bits = torch.randint(-2 ** 63, 2 ** 63 - 1, (4000,), generator=generator)
         return torch.cat([(bits >> shift) for shift in (0, 10, 30, 40, 55, 62)]).to(dtype)
-    part = torch.float16 if name == "complex32" else torch.float32 if name in ("float32", "complex64") else torch.float64
+    part = {"complex32": torch.float16, "float32": torch.float32, "complex64": torch.float32}.get(name, torch.float64)
     exponents = torch.linspace(-60, 60, 2000, dtype=torch.float64)
     normal = torch.randn(2000, dtype=torch.float64, generator=generator) * torch.exp2(exponents)
     ties = (torch.arange(-4096, 4096, dtype=torch.float64) + 0.5) / 16
-    special = torch.tensor([0.0, -0.0, float("inf"), -float("inf"), 65519.0, 65520.0, 448.0, 464.0, 465.0, 61440.0, 57345.0,
-                            240.0, 248.0, 2.0 ** -149, 2.0 ** -133, 2.0 ** -127, 1.5 * 2.0 ** -127])
+    special = torch.tensor([0.0, -0.0, float("inf"), -float("inf"), 65519.0, 65520.0, 448.0, 464.0, 465.0, 61440.0,
+                            57345.0, 240.0, 248.0, 2.0 ** -149, 2.0 ** -133, 2.0 ** -127, 1.5 * 2.0 ** -127])
     numbers = torch.cat([normal, ties, special.double(), torch.tensor([float("nan")], dtype=torch.float64)]).to(part)
     if not dtype.is_complex:
         return numbers
-    # Parts that are equal after reading: a constructor from parts that goes by multiplication would make NaN of infinity.
+    # From parts: arithmetic with the imaginary unit would make NaN of infinity.
     return torch.view_as_complex(torch.stack([numbers, numbers.flip(0)], 1).contiguous())
 
 

@@ -1,9 +1,9 @@
 """Libraries that PyTorch compiles give PyTorch's results in a process without PyTorch.
 
-Each case is compiled by AOTInductor, run by tests/helpers/run_library in a process of its own on libaoticache_torchshim.so,
-and compared with what the same library gives in this process, on libtorch: bit by bit, but for products of matrices
-and functions like exp(), within PyTorch's own tolerances there. Environment: BUILD, the build folder; SHIM_CASES, names of cases to run instead of
-all, separated by spaces.
+Each case is compiled by AOTInductor, run by tests/helpers/run_library in a process of its own on
+libaoticache_torchshim.so, and compared with what the same library gives in this process, on libtorch: bit by bit, but
+for products of matrices and functions like exp(), within PyTorch's own tolerances there. Environment: BUILD, the build
+folder; SHIM_CASES, names of cases to run instead of all, separated by spaces.
 """
 import os
 import struct
@@ -207,7 +207,8 @@ def main():
                 print("ok - shim operators: %s" % name, flush=True)
             except Exception as error:  # a case that fails says so and the others still run
                 failed += 1
-                print("not ok - shim operators: %s: %s" % (name, str(error).strip().replace("\n", " | ")[:600]), flush=True)
+                reason = str(error).strip().replace("\n", " | ")[:600]
+                print("not ok - shim operators: %s: %s" % (name, reason), flush=True)
     return 1 if failed else 0
 
 

@@ -1,6 +1,6 @@
 /*
- * Threads share a tensor of the shim: all make and drop handles of it, clone it, and drop what another one cloned, so that
- * blocks cross from one thread's free lists to another's. Meant to run under thread sanitizer too.
+ * Threads share a tensor of the shim: all make and drop handles of it, clone it, and drop what another one cloned, so
+ * that blocks cross from one thread's free lists to another's. Meant to run under thread sanitizer too.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -83,6 +83,7 @@ int main(void)
     torch.delete(atomic_load(&shared.slot));
     torch.delete(shared.base);
     int wrong = atomic_load(&shared.wrong);
-    printf("%s - shim tensors: %d threads share a tensor, %d wrong\n", wrong == 0 ? "ok" : "not ok", (int)THREADS, wrong);
+    printf("%s - shim tensors: %d threads share a tensor, %d wrong\n", wrong == 0 ? "ok" : "not ok",
+           (int)THREADS, wrong);
     return wrong == 0 ? 0 : 1;
 }

@@ -464,7 +464,7 @@ Test(cache, list_filters_by_operator_and_prefix)
     cr_assert_not(aoticache_digest_equal(&entry.key, &key));
     char *text = NULL;
     aoticache_artifact *artifact = NULL;
-    cr_assert_eq(aoticache_cache_lookup(cache, fixture_request(2), &artifact, NULL), AOTICACHE_OK);
+    cr_assert_eq(fixture_lookup(cache, 2, &artifact), AOTICACHE_OK);
     cr_assert_eq(aoticache_cache_read_manifest(cache, aoticache_artifact_digest(artifact), &text, NULL), AOTICACHE_OK);
     cr_assert_eq(text[0], '{');
     free(text);

@@ -1,6 +1,6 @@
 /*
- * Kernel libraries written in C (runtime/kernel.h): tests/unit/kernels/affine.c is compiled here, with the installed headers
- * and libaoticache_runtime.a, loaded beside the shim, and driven through the exported interface as a host does.
+ * Kernel libraries written in C (runtime/kernel.h): tests/unit/kernels/affine.c is compiled here, with the installed
+ * headers and libaoticache_runtime.a, loaded beside the shim, and driven through the exported interface as a host does.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,7 +150,8 @@ Test(kernel, wrong_counts_and_inputs_are_named)
     inputs[0] = shim_wrap(x, 6, 1, three, NULL);
     KERNEL_FAILS(run(container, inputs, 1, outputs, 1, NULL, NULL), "expected outputs vector size to be 2, but got 1");
     inputs[0] = shim_wrap(x, 6, 1, four, NULL);
-    KERNEL_FAILS(run(container, inputs, 1, outputs, 2, NULL, NULL), "input 0 (x): size 4 of dimension 0, this kernel is for 3");
+    KERNEL_FAILS(run(container, inputs, 1, outputs, 2, NULL, NULL),
+                 "input 0 (x): size 4 of dimension 0, this kernel is for 3");
     inputs[0] = shim_wrap(whole, AOTICACHE_DTYPE_INT32, 1, three, NULL);
     KERNEL_FAILS(run(container, inputs, 1, outputs, 2, NULL, NULL), "dtype 3 (int32), this kernel is for 6 (float32)");
     inputs[0] = NULL;
@@ -196,7 +197,8 @@ Test(kernel, questions_are_answered)
     cr_assert_eq(number, AOTICACHE_DTYPE_FLOAT32);
     cr_assert_eq(KERNEL(AOTInductorModelContainerGetConstantDataSize)(container, 0, &count), 0);
     cr_assert_eq(count, 12);
-    KERNEL_FAILS(KERNEL(AOTInductorModelContainerGetConstantName)(container, 2, &text), "constant 2 of a kernel with 2");
+    KERNEL_FAILS(KERNEL(AOTInductorModelContainerGetConstantName)(container, 2, &text),
+                 "constant 2 of a kernel with 2");
     KERNEL_FAILS(KERNEL(AOTInductorModelContainerGetNumInputs)(container, NULL), "no place for the number of inputs");
     KERNEL_FAILS(KERNEL(AOTInductorModelContainerGetNumInputs)(NULL, &count), "the container is NULL");
     KERNEL(AOTInductorModelContainerDelete)(container);
@@ -206,7 +208,8 @@ Test(kernel, containers_that_cannot_be_are_refused)
 {
     AOTInductorModelContainerHandle container = NULL;
     compile_and_load("");
-    __typeof__(&AOTInductorModelContainerCreateWithDevice) with_device = KERNEL(AOTInductorModelContainerCreateWithDevice);
+    __typeof__(&AOTInductorModelContainerCreateWithDevice) with_device =
+        KERNEL(AOTInductorModelContainerCreateWithDevice);
     KERNEL_FAILS(with_device(&container, 0, "cpu", NULL), "num_models must be positive, but got 0");
     KERNEL_FAILS(with_device(&container, 1, "cuda:0", NULL), "device cuda:0 is asked for; this kernel is for cpu");
     KERNEL_FAILS(with_device(&container, 1, "cpu:", NULL), "device cpu: is asked for");
@@ -231,7 +234,8 @@ Test(kernel, bad_descriptions_are_named)
 {
     AOTInductorModelContainerHandle container = NULL;
     compile_and_load("-DDESCRIPTION_SIZE=8");
-    KERNEL_FAILS(KERNEL(AOTInductorModelContainerCreateWithDevice)(&container, 1, "cpu", NULL), "description has 8 bytes");
+    KERNEL_FAILS(KERNEL(AOTInductorModelContainerCreateWithDevice)(&container, 1, "cpu", NULL),
+                 "description has 8 bytes");
 }
 
 Test(kernel, folded_constants_need_a_function_that_folds)

@@ -8,7 +8,8 @@
 
 static void copy_one(int32_t to_dtype, void *to, int32_t from_dtype, void *from)
 {
-    AtenTensorHandle target = shim_wrap(to, to_dtype, 0, NULL, NULL), source = shim_wrap(from, from_dtype, 0, NULL, NULL);
+    AtenTensorHandle target = shim_wrap(to, to_dtype, 0, NULL, NULL);
+    AtenTensorHandle source = shim_wrap(from, from_dtype, 0, NULL, NULL);
     cr_assert_eq(SHIM(aoti_torch_copy_)(target, source, 0), 0, "%s", shim_message());
     shim_delete(target);
     shim_delete(source);
@@ -73,7 +74,13 @@ Test(shim_copy, conversions_round_cut_and_saturate_as_pytorch_does)
     cr_assert_eq(code, 0x7e);
     single = 465;
     copy_one(AOTICACHE_DTYPE_FLOAT8_E4M3FN, &code, AOTICACHE_DTYPE_FLOAT32, &single);
-    cr_assert_eq(code, 0x7f, "too large is NaN");
+    cr_assert_eq(code, 0x7e, "too large is the largest");
+    single = NAN;
+    copy_one(AOTICACHE_DTYPE_FLOAT8_E4M3FN, &code, AOTICACHE_DTYPE_FLOAT32, &single);
+    cr_assert_eq(code, 0x7f);
+    single = INFINITY;
+    copy_one(AOTICACHE_DTYPE_FLOAT8_E4M3FNUZ, &code, AOTICACHE_DTYPE_FLOAT32, &single);
+    cr_assert_eq(code, 0x80, "there the only NaN");
     single = 61440;
     copy_one(AOTICACHE_DTYPE_FLOAT8_E5M2, &code, AOTICACHE_DTYPE_FLOAT32, &single);
     cr_assert_eq(code, 0x7c, "too large is infinite");

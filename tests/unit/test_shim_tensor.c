@@ -143,7 +143,8 @@ Test(shim_tensor, handles_of_undefined_and_null_are_refused)
 
 Test(shim_tensor, assign_tensors_makes_an_alias)
 {
-    AtenTensorHandle source = shim_empty(AOTICACHE_DTYPE_FLOAT32, 2, two_three, three_one), target = NULL, second = NULL;
+    AtenTensorHandle source = shim_empty(AOTICACHE_DTYPE_FLOAT32, 2, two_three, three_one);
+    AtenTensorHandle target = NULL, second = NULL;
     cr_assert_eq(SHIM(aoti_torch_new_uninitialized_tensor)(&target), 0);
     cr_assert_eq(SHIM(aoti_torch_assign_tensors)(source, target), 0);
     cr_assert_eq(SHIM(aoti_torch_assign_tensors_out)(source, &second), 0);
@@ -208,7 +209,8 @@ Test(shim_tensor, blob_deleter_runs_once_with_the_last_view)
     float values[6] = {0};
     const int64_t bad[] = {-1, 1};
     AtenTensorHandle tensor = NULL, view = NULL;
-    SHIM_FAILS(SHIM(torch_from_blob)(values, 2, two_three, bad, 0, 6, 0, 0, &tensor, 0, NULL, 0, count_deletion, values),
+    __typeof__(&torch_from_blob) from_blob = SHIM(torch_from_blob);
+    SHIM_FAILS(from_blob(values, 2, two_three, bad, 0, 6, 0, 0, &tensor, 0, NULL, 0, count_deletion, values),
                "negative");
     cr_assert_eq(deletions, 0);
     cr_assert_eq(SHIM(torch_from_blob)(values, 2, two_three, three_one, 0, 6, 0, 0, &tensor, 0, NULL, 0, count_deletion,
@@ -224,7 +226,8 @@ Test(shim_tensor, other_layouts_are_refused)
 {
     float values[6] = {0};
     AtenTensorHandle tensor = NULL;
-    SHIM_FAILS(SHIM(aoti_torch_create_tensor_from_blob_v2)(values, 2, two_three, three_one, 0, 6, 0, 0, &tensor, 3, NULL, 0),
+    __typeof__(&aoti_torch_create_tensor_from_blob_v2) from_blob = SHIM(aoti_torch_create_tensor_from_blob_v2);
+    SHIM_FAILS(from_blob(values, 2, two_three, three_one, 0, 6, 0, 0, &tensor, 3, NULL, 0),
                "layout 3 (_mkldnn)");
 }
 

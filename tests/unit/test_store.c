@@ -364,6 +364,39 @@ Test(store, bad_products_are_refused_and_leave_nothing)
     aoticache_cache_close(cache);
 }
 
+static char order[200][24];
+static int order_count;
+
+static int record_call(void *user, const char *call, const char *path)
+{
+    (void)user;
+    bool is_object = path != NULL && strlen(path) == 62;
+    if (order_count < 200)
+        snprintf(order[order_count++], sizeof order[0], "%.12s%s", call, is_object ? " object" : "");
+    return 0;
+}
+
+/* Power may fail at any moment: a name must not appear before its bytes are on disk. */
+Test(store, every_object_is_synced_before_and_its_folder_after_the_rename)
+{
+    aoticache_cache *cache = fixture_open();
+    aoticache_seam_set(record_call, NULL);
+    fixture_put(cache, 1, "library one");
+    aoticache_seam_set(NULL, NULL);
+    int renames = 0;
+    for (int i = 2; i + 2 < order_count; i++) {
+        if (strcmp(order[i], "rename object") != 0)
+            continue;
+        renames++;
+        cr_assert_str_eq(order[i - 2], "fchmod");
+        cr_assert_str_eq(order[i - 1], "fsync");
+        cr_assert_str_eq(order[i + 1], "fsync"); /* objects/ab */
+        cr_assert_str_eq(order[i + 2], "fsync"); /* objects */
+    }
+    cr_assert_eq(renames, 2);
+    aoticache_cache_close(cache);
+}
+
 struct countdown {
     int calls, fail_at, error;
 };

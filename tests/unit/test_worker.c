@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 
-TestSuite(worker, .init = fixture_begin, .fini = fixture_end, .timeout = 60);
+TestSuite(worker, .init = fixture_begin, .fini = fixture_end, .timeout = 400);
 
 #define VERSION_FILE "__version__ = '9.8.7+cpu'\ndebug = False\n"
 #define SHELL "#!/bin/sh\n"
@@ -270,13 +270,13 @@ Test(worker, unasked_words_end_it_before_the_next_compile)
 
 static void *compile_in_thread(void *hook)
 {
-    struct delivery delivery;
+    struct delivery delivery = {0};
     aoticache_error error;
     aoticache_request *request = make_abs_request();
-    char folder[] = "/tmp/aoticache-thread-XXXXXX";
+    char folder[sizeof test_folder + 32];
+    snprintf(folder, sizeof folder, "%s/thread-XXXXXX", test_folder);
     cr_assert_not_null(mkdtemp(folder));
     aoticache_status status = aoticache_hook_compile(hook, request, folder, deliver, &delivery, &error);
-    fixture_remove(folder);
     aoticache_request_free(request);
     return (void *)(intptr_t)status;
 }
@@ -466,7 +466,7 @@ static void check_unsupported(aoticache_hook *hook, const char *op, int32_t layo
 }
 
 /* One process, two compiles: a strided input with a weight and keyword, and what is no operator. */
-Test(worker, pytorch_compiles_what_then_runs_here, .timeout = 400)
+Test(worker, pytorch_compiles_what_then_runs_here)
 {
     aoticache_hook *hook = make_real_hook(NULL);
     check_unsupported(hook, "aten::no_such_operator", AOTICACHE_LAYOUT_STRIDED, "no_such_operator");
@@ -510,7 +510,7 @@ Test(worker, pytorch_compiles_what_then_runs_here, .timeout = 400)
     aoticache_hook_free(hook);
 }
 
-Test(worker, pytorch_can_compile_for_less_than_this_machine, .timeout = 400)
+Test(worker, pytorch_can_compile_for_less_than_this_machine)
 {
     if (strcmp(aoticache_cpu_arch(), "x86_64") != 0)
         cr_skip_test("levels are of x86-64");
