@@ -1,5 +1,6 @@
 /*
- * eager/c_source: the hook that compiles kernels written in C, one file per operator, with the compiler of this machine.
+ * eager/c_source: the hook that compiles kernels written in C, one file per operator, with the compiler of this
+ * machine.
  *
  * What a source sees of the request is in specialise.c; what it is linked with is runtime/. Its output is the same for
  * the same request: no paths, times or build ids are in it.
@@ -215,11 +216,11 @@ static aoticache_status run_compiler(const aoticache_hook *hook, const struct c_
         arguments[count++] = state->flags[i];
     /* Contraction to fused operations would make results differ from PyTorch's; errno and traps are nobody's here;
        integers wrap, as PyTorch's do. */
-    const char *const rest[] = {"-std=gnu11", "-O3", "-g0", "-fPIC", "-shared", "-fvisibility=hidden",
-                                "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fwrapv", "-fmax-errors=3",
-                                "-fdiagnostics-color=never", "-I", paths->include, "-I", state->kernels, "-include",
-                                paths->header, paths->source, paths->runtime, "-Wl,--no-as-needed", paths->torch, "-Wl,--as-needed", "-lm",
-                                "-Wl,--build-id=none", "-Wl,-s", "-o", paths->output, NULL};
+    const char *const rest[] = {
+        "-std=gnu11", "-O3", "-g0", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno",
+        "-fno-trapping-math", "-fwrapv", "-fmax-errors=3", "-fdiagnostics-color=never", "-I", paths->include, "-I",
+        state->kernels, "-include", paths->header, paths->source, paths->runtime, "-Wl,--no-as-needed", paths->torch,
+        "-Wl,--as-needed", "-lm", "-Wl,--build-id=none", "-Wl,-s", "-o", paths->output, NULL};
     memcpy(arguments + count, rest, sizeof rest);
     aoticache_process process = AOTICACHE_PROCESS_INIT;
     aoticache_process_options options = {.program = hook->program, .arguments = arguments};

@@ -1,5 +1,6 @@
 /*
- * eager/command: the hook that starts a program of the user's for every compile, with the request on its standard input.
+ * eager/command: the hook that starts a program of the user's for every compile, with the request on its standard
+ * input.
  */
 #include "base/cleanup.h"
 #include "eager/hook.h"

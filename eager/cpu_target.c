@@ -1,6 +1,6 @@
 /*
- * eager/cpu_target: between names of CPU features (cache/cpu.h), the macros by which compilers say that they use them, and
- * the options that let them.
+ * eager/cpu_target: between names of CPU features (cache/cpu.h), the macros by which compilers say that they use them,
+ * and the options that let them.
  *
  * "-march=native" says nothing that could be stored: a machine that has less dies of SIGILL. So the compiler itself is
  * asked what the word stands for here.
@@ -196,7 +196,10 @@ aoticache_status aoticache_cpu_target_from_macros(const char *text, aoticache_cp
     return AOTICACHE_OK;
 }
 
-/* The text of a macro that is a string: "12.2.0" of `#define __VERSION__ "12.2.0"`; the length is 0 where there is none. */
+/*
+ * The text of a macro that is a string: "12.2.0" of `#define __VERSION__ "12.2.0"`; the length is 0 where there is
+ * none.
+ */
 static const char *macro_string(const char *text, const char *macro, size_t *ret_length)
 {
     const char *found = strstr(text, macro);
@@ -230,7 +233,8 @@ aoticache_status aoticache_cpu_target_resolve(const char *program, const char *c
     aoticache_status status = aoticache_process_run(&options, 1 << 20, deadline_ns, &process, ret_error);
     if (status == AOTICACHE_OK && (process.bytes == NULL || strstr(process.bytes, "#define ") == NULL))
         status = aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED,
-                                     "compiler %s: -dM -E shows no macros, so what its code requires is unknown", program);
+                                     "compiler %s: -dM -E shows no macros, so what its code requires is unknown",
+                                     program);
     if (status == AOTICACHE_OK)
         status = aoticache_cpu_target_from_macros(process.bytes, &compiler.features, ret_error);
     if (status == AOTICACHE_OK) {

@@ -28,7 +28,8 @@ typedef struct aoticache_compiler {
 } aoticache_compiler;
 
 /*
- * The features that the compiler takes for granted under these options, resolved: it is asked which macros it predefines.
+ * The features that the compiler takes for granted under these options, resolved: it is asked which macros it
+ * predefines.
  * Returns: OK, COMPILE_FAILED (the compiler does not answer), NOT_FOUND, DENIED, NO_MEMORY, IO.
  */
 aoticache_status aoticache_cpu_target_resolve(const char *program, const char *const *flags, uint64_t deadline_ns,
@@ -38,7 +39,9 @@ aoticache_status aoticache_cpu_target_resolve(const char *program, const char *c
 aoticache_status aoticache_cpu_target_from_macros(const char *text, aoticache_cpu_features *ret_features,
                                                   aoticache_error *ret_error);
 
-/* Row `position` of the list of features; false past the end. For the test that compares it with the one of worker.py. */
+/*
+ * Row `position` of the list of features; false past the end. For the test that compares it with the one of worker.py.
+ */
 bool aoticache_cpu_target_row(size_t position, const char **ret_name, const char **ret_macro, const char **ret_option);
 
 #endif

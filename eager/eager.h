@@ -1,9 +1,9 @@
 /*
  * eager: the framework side: compile hooks, and the one place where a lookup meets a load.
  *
- * A hook turns a request into files (cache/cache.h, aoticache_compile_fn). Three kinds are made here: a worker (a Python
- * process with PyTorch that stays alive), a command (any program), C source (a kernel written in C, compiled by cc). All
- * speak the JSON of docs/hooks.md.
+ * A hook turns a request into files (cache/cache.h, aoticache_compile_fn). Three kinds are made here: a worker (a
+ * Python process with PyTorch that stays alive), a command (any program), C source (a kernel written in C, compiled by
+ * cc). All speak the JSON of docs/hooks.md.
  *
  * Thread safety: a hook may be used from many threads; a worker serves one request at a time, others wait their turn.
  * Fork safety: a child that uses a hook of its parent starts a worker of its own.
@@ -37,25 +37,36 @@ typedef struct aoticache_hook_options {
  * A Python process with PyTorch, started by the first miss, started again when it has died, ended with this process,
  * killed with its whole process group when a compile takes longer than the time-out.
  *
- * program: NULL for $AOTICACHE_PYTHON, else python3 of $PATH. Creating a hook starts nothing; it finds the version of
- * PyTorch without importing it, since that version is part of the environment.
- * Returns: OK, NOT_FOUND (no Python), UNSUPPORTED (that Python has no PyTorch), INVALID, NO_MEMORY.
+ * program: NULL for $AOTICACHE_PYTHON, else venv/bin/python under the folder that this library is installed in, else
+ * python3 of $PATH. Creating a hook finds the version of PyTorch without importing it, since that version is part of
+ * the environment; a Python is only started for it, for at most 20 s, where the installed files do not tell.
+ * timeout_seconds: of one compile, the start of the worker included, from the moment its turn has come.
+ * Returns: OK, NOT_FOUND (no Python), UNSUPPORTED (that Python has no PyTorch), DENIED, INVALID, NO_MEMORY, IO.
  */
 AOTICACHE_API aoticache_status aoticache_hook_create_worker(const aoticache_hook_options *options,
                                                             aoticache_hook **ret_hook, aoticache_error *ret_error);
 
-/* program (required) is started once per compile, with the request on its standard input. */
+/*
+ * program (required; a path, or a name in $PATH) is started once per compile, with the request on its standard input.
+ * Its file is hashed now, since the hash is part of the environment: after a change of the program make a new hook.
+ * Returns: OK, INVALID, NOT_FOUND, DENIED, NO_MEMORY, IO.
+ */
 AOTICACHE_API aoticache_status aoticache_hook_create_command(const aoticache_hook_options *options,
                                                              aoticache_hook **ret_hook, aoticache_error *ret_error);
 
-/* Kernels written in C, specialised by dtype and sizes. program: NULL for $AOTICACHE_CC, else cc. No Python needed. */
+/*
+ * Kernels written in C, specialised by dtype, sizes and strides. program: NULL for $AOTICACHE_CC, else cc. No Python
+ * needed. An operator without a source is UNSUPPORTED, already in aoticache_hook_set_environment().
+ * Returns: OK, NOT_FOUND (no compiler, no folder of kernels), UNSUPPORTED (cpu_features that no option switches on),
+ * DENIED, INVALID, NO_MEMORY, IO.
+ */
 AOTICACHE_API aoticache_status aoticache_hook_create_c(const aoticache_hook_options *options, aoticache_hook **ret_hook,
                                                        aoticache_error *ret_error);
 
 /* Ends the worker. NULL is allowed. No call may be using the hook. */
 AOTICACHE_API void aoticache_hook_free(aoticache_hook *hook);
 
-/* "pytorch 2.13.0", "cc gcc 12.2.0", "command PROGRAM": for people. Borrowed from the hook. */
+/* "pytorch 2.13.0", "cc gcc 12.2.0" (asks the compiler once), "command PROGRAM": for people. Borrowed from the hook. */
 AOTICACHE_API const char *aoticache_hook_producer(const aoticache_hook *hook);
 
 /* Puts what this hook's products depend on into the environment of a request: call it before key, lookup or compile. */

@@ -61,8 +61,8 @@ static aoticache_status create_runner(const aoticache_artifact *artifact, aotica
 }
 
 /*
- * The runner holds the artifact, so that no collector removes the files beside the library (cubins are read late) and the
- * entry counts as used as long as it is. Its descriptors are not needed once the container exists.
+ * The runner holds the artifact, so that no collector removes the files beside the library (cubins are read late) and
+ * the entry counts as used as long as it is. Its descriptors are not needed once the container exists.
  */
 static aoticache_status keep_artifact(aoticache_runner *runner, aoticache_artifact *artifact,
                                       aoticache_error *ret_error)

@@ -81,7 +81,8 @@ static aoticache_status check_compile(const aoticache_hook *hook, const aoticach
     if (hook == NULL || request == NULL || directory == NULL || deliver == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook compile: an argument is NULL");
     if (directory[0] != '/')
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook compile: directory %s is not absolute", directory);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook compile: directory %s is not absolute",
+                                   directory);
     return AOTICACHE_OK;
 }
 

@@ -44,9 +44,12 @@ aoticache_status aoticache_hook_allocate(const aoticache_hook_kind *kind, const 
 aoticache_status aoticache_hook_read_options(const aoticache_hook_options *options, aoticache_hook_options *ret_options,
                                              aoticache_error *ret_error);
 
-/* "gave no answer within 300 s", "exited with status 1", ... for a hook whose process did not do its part. Call it after its end. */
+/*
+ * COMPILE_FAILED for a hook whose process did not do its part: "took longer than 300 s and was killed", "exited with
+ * status 1", and its last words. Call it after the process's end. doing: "compiling aten::abs".
+ */
 aoticache_status aoticache_hook_explain(const aoticache_hook *hook, aoticache_process *process,
-                                        aoticache_process_event event,
-                                        const char *doing, aoticache_error *ret_error);
+                                        aoticache_process_event event, const char *doing,
+                                        aoticache_error *ret_error);
 
 #endif

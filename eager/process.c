@@ -1,5 +1,6 @@
 /*
- * eager/process: what is said to a started program and heard from it, with deadlines; and its end. Starting is in spawn.c.
+ * eager/process: what is said to a started program and heard from it, with deadlines; and its end. Starting is in
+ * spawn.c.
  */
 #include "eager/process.h"
 #include "base/cleanup.h"

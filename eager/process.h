@@ -2,8 +2,8 @@
  * eager/process: programs that are started, spoken to and ended: compilers, the worker, command hooks.
  *
  * Private. A program runs in a process group of its own, with default signals and no descriptor of the host but its
- * standard three. The host gets no signal from it (nothing is written to a pipe), needs no SIGCHLD handler, and waits for
- * exactly this child, so that hosts with children, handlers or SIGCHLD ignored are not disturbed.
+ * standard three. The host gets no signal from it (nothing is written to a pipe), needs no SIGCHLD handler, and waits
+ * for exactly this child, so that hosts with children, handlers or SIGCHLD ignored are not disturbed.
  *
  * Ending is SIGKILL to the whole group at once: a compiler has nothing to save, since what it writes lies in a folder
  * that goes with it, and whoever ignores SIGTERM must end too.
@@ -98,7 +98,8 @@ const char *aoticache_process_last_words(aoticache_process *process, size_t room
 
 /*
  * Runs a program to its end and keeps what it wrote in ret_process, which the caller frees in every case.
- * Returns: OK (it exited with status 0), COMPILE_FAILED (ret_error: how it ended and its last words), and those of start.
+ * Returns: OK (it exited with status 0), COMPILE_FAILED (ret_error: how it ended and its last words), and those of
+ * start.
  */
 aoticache_status aoticache_process_run(const aoticache_process_options *options, size_t max_bytes, uint64_t deadline_ns,
                                        aoticache_process *ret_process, aoticache_error *ret_error);

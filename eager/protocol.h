@@ -1,8 +1,9 @@
 /*
  * eager/protocol: the JSON that hooks speak (docs/hooks.md): a request becomes a line, the answer becomes a product.
  *
- * Private. Answers are untrusted: sizes, types, names and files are checked here. Whatever is wrong with them is CORRUPT,
- * naming the hook: nothing more should then be asked of that process. Callers of hooks see it as COMPILE_FAILED.
+ * Private. Answers are untrusted: sizes, types, names and files are checked here. Whatever is wrong with them is
+ * CORRUPT, naming the hook: nothing more should then be asked of that process. Callers of hooks see it as
+ * COMPILE_FAILED.
  */
 #ifndef AOTICACHE_EAGER_PROTOCOL_H
 #define AOTICACHE_EAGER_PROTOCOL_H

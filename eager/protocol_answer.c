@@ -133,8 +133,8 @@ static aoticache_status read_requirements(aoticache_answer *answer, const char *
         aoticache_cpu_features one;
         if (name == NULL || strlen(name) > 63 || aoticache_cpu_features_parse(name, &one, NULL) != AOTICACHE_OK)
             return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
-                                       "hook %.160s: its answer requires \"%.63s\", which is no known CPU feature", hook,
-                                       name != NULL ? name : "(no text)");
+                                       "hook %.160s: its answer requires \"%.63s\", which is no known CPU feature",
+                                       hook, name != NULL ? name : "(no text)");
         for (size_t word = 0; word < AOTICACHE_CPU_FEATURE_WORDS; word++)
             all.words[word] |= one.words[word];
     }

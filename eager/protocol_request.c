@@ -250,9 +250,10 @@ aoticache_status aoticache_protocol_write_request(const aoticache_request *reque
         goto out;
     }
     line = line_of(root, ret_size);
-    status = line != NULL ? AOTICACHE_OK : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "request: out of memory");
-    if (status == AOTICACHE_OK)
+    if (line != NULL)
         *ret_line = line;
+    status = line != NULL ? AOTICACHE_OK
+                          : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "request: out of memory");
 out:
     json_decref(root);
     return status;

@@ -1,6 +1,6 @@
 /*
- * eager/python: finding a Python and the version of its PyTorch. A hit in the cache must not cost the start of a Python,
- * let alone an import of torch (seconds), so the version is read from where packages lie.
+ * eager/python: finding a Python and the version of its PyTorch. A hit in the cache must not cost the start of a
+ * Python, let alone an import of torch (seconds), so the version is read from where packages lie.
  */
 #include "eager/python.h"
 #include "base/cleanup.h"
@@ -93,7 +93,9 @@ static void look_under(struct findings *findings, const char *prefix)
     }
 }
 
-/* The folder above that of the program, as it was named: the real path of a virtual environment's Python is elsewhere. */
+/*
+ * The folder above that of the program, as it was named: the real path of a virtual environment's Python is elsewhere.
+ */
 static bool prefix_of(const char *program, char ret_prefix[PATH_MAX])
 {
     size_t length = strlen(program);

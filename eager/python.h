@@ -14,14 +14,16 @@
 
 typedef struct aoticache_python {
     char path[PATH_MAX];
-    /* PyTorch's public version, "2.13.0": without "+cpu" or "+cu130", since a process that has libtorch knows its version
-     * from aoti_torch_abi_version(), which has no such part, and both must come to the same key. */
+    /*
+     * PyTorch's public version, "2.13.0": without "+cpu" or "+cu130", since a process that has libtorch knows its
+     * version from aoti_torch_abi_version(), which has no such part, and both must come to the same key.
+     */
     char torch_version[AOTICACHE_PYTHON_VERSION_BYTES];
 } aoticache_python;
 
 /*
- * program: a path or a name, or NULL for $AOTICACHE_PYTHON, else venv/bin/python of the folder this library is installed
- * under, else python3 of $PATH.
+ * program: a path or a name, or NULL for $AOTICACHE_PYTHON, else venv/bin/python of the folder this library is
+ * installed under, else python3 of $PATH.
  *
  * The version is read from torch/version.py where that Python keeps its packages; only where that gives nothing or two
  * different versions is Python started, for at most 20 s.

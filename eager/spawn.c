@@ -1,6 +1,6 @@
 /*
- * eager/spawn: finding a program and starting it: descriptors, process group, signals. What is said to it and heard from
- * it afterwards is in process.c.
+ * eager/spawn: finding a program and starting it: descriptors, process group, signals. What is said to it and heard
+ * from it afterwards is in process.c.
  *
  * posix_spawn is used and not fork, because a fork in a process with many threads and gigabytes of memory is slow, and
  * between fork and exec almost nothing is allowed there.
@@ -162,7 +162,9 @@ static int add_close_above(posix_spawn_file_actions_t *actions)
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
     return posix_spawn_file_actions_addclosefrom_np(actions, STDERR_FILENO + 1);
 #else
-    /* Without it: those that are open now. One that another thread opens meanwhile, without O_CLOEXEC, slips through. */
+    /*
+     * Without it: those that are open now. One that another thread opens meanwhile, without O_CLOEXEC, slips through.
+     */
     cleanup_dir DIR *folder = opendir("/proc/self/fd");
     if (folder == NULL)
         return 0;

@@ -1,6 +1,6 @@
 /*
- * eager/specialise: a request as macros, so that a kernel in C is compiled for its dtypes, sizes, strides and scalars as
- * constants. Compiling is in c_source.c.
+ * eager/specialise: a request as macros, so that a kernel in C is compiled for its dtypes, sizes, strides and scalars
+ * as constants. Compiling is in c_source.c.
  */
 #include "eager/specialise.h"
 

@@ -1,5 +1,6 @@
 /*
- * eager/specialise: a request as a C header, against which a kernel's source is compiled (docs/hooks.md lists the macros).
+ * eager/specialise: a request as a C header, against which a kernel's source is compiled (docs/hooks.md lists the
+ * macros).
  *
  * Private.
  */

@@ -2,8 +2,8 @@
  * eager/worker: the hook that keeps a Python process with PyTorch (worker.py).
  *
  * Owns its life: started by the first compile, asked one thing at a time, started again when it is dead or has said
- * something that nobody asked for, killed with its group when it takes too long. It ends with this process by itself: it
- * sees its standard input close, and looks whether its parent has changed, for the case that a fork of this process
+ * something that nobody asked for, killed with its group when it takes too long. It ends with this process by itself:
+ * it sees its standard input close, and looks whether its parent has changed, for the case that a fork of this process
  * holds the other end. (PR_SET_PDEATHSIG would not do: it fires when the thread ends that started the worker.)
  */
 #include "base/cleanup.h"

@@ -309,8 +309,8 @@ def target_flags(cpu_features):
 def compile_for(cpu_features, options):
     """Makes inductor compile for less than this machine. None: for this machine.
 
-    The compiler's -march is an option of inductor since 2.12 or so; before, and for the choice of vector instructions in
-    the generated source in every version, there is none that takes a set of features, so two functions are replaced.
+    Newer versions of inductor have an option for the compiler's -march, older ones have not; and no version has one for
+    the vector instructions in the generated source that takes a set of features. So two functions are replaced.
     """
     from torch._inductor import config, cpp_builder, cpu_vec_isa
 

@@ -124,8 +124,8 @@ static void print_summary(const struct gc *gc, const aoticache_collect_report *r
     char before[AOTICACHE_CLI_UNIT_BYTES], after[AOTICACHE_CLI_UNIT_BYTES], removed[AOTICACHE_CLI_UNIT_BYTES];
     const char *verb = gc->options.dry_run ? "would remove" : "removed";
     printf("%s %" PRIu64 " of %" PRIu64 " %s (%s of %s)", verb, report->entries_removed, report->entries_before,
-           plural(report->entries_before, "entry", "entries"), aoticache_cli_format_bytes(report->bytes_removed, removed),
-           aoticache_cli_format_bytes(report->bytes_before, before));
+           plural(report->entries_before, "entry", "entries"),
+           aoticache_cli_format_bytes(report->bytes_removed, removed), aoticache_cli_format_bytes(report->bytes_before, before));
     printf(", %" PRIu64 " %s", report->leftovers, plural(report->leftovers, "leftover", "leftovers"));
     printf("; %" PRIu64 " %s (%s)", report->entries_after, gc->options.dry_run ? "would stay" : "left",
            aoticache_cli_format_bytes(report->bytes_after, after));
@@ -149,7 +149,8 @@ static int collect(struct gc *gc, aoticache_cache *cache)
     aoticache_collect_report report = {0};
     aoticache_status status = aoticache_cache_collect(cache, &gc->options, entry_goes, gc, &report, &error);
     if (status == AOTICACHE_LOCKED) {
-        aoticache_cli_note(&gc->cli, "another collector is at work in %s: nothing done", aoticache_cache_directory(cache));
+        aoticache_cli_note(&gc->cli, "another collector is at work in %s: nothing done",
+                           aoticache_cache_directory(cache));
         return print_idle(gc, aoticache_cache_directory(cache), "locked");
     }
     if (status != AOTICACHE_OK)
@@ -180,7 +181,8 @@ static int run(struct gc *gc)
     if (status != AOTICACHE_OK)
         return aoticache_cli_fail(&gc->cli, status, &error);
     if (!gc->has_limit)
-        aoticache_cli_note(&gc->cli, "no limit given: only leftovers are removed (--max-size and --max-age set limits)");
+        aoticache_cli_note(&gc->cli,
+                           "no limit given: only leftovers are removed (--max-size and --max-age set limits)");
     result = collect(gc, cache);
     aoticache_cache_close(cache);
     return result;

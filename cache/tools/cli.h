@@ -56,7 +56,11 @@ typedef struct aoticache_cli_program {
     const aoticache_cli_option *options; /* ends with a name of NULL; the common ones are added */
 } aoticache_cli_program;
 
-typedef enum aoticache_cli_color { AOTICACHE_CLI_COLOR_AUTO, AOTICACHE_CLI_COLOR_ALWAYS, AOTICACHE_CLI_COLOR_NEVER } aoticache_cli_color;
+typedef enum aoticache_cli_color {
+    AOTICACHE_CLI_COLOR_AUTO,
+    AOTICACHE_CLI_COLOR_ALWAYS,
+    AOTICACHE_CLI_COLOR_NEVER,
+} aoticache_cli_color;
 
 /* One run of a program: where the parser is, and what the common options said. */
 typedef struct aoticache_cli {
@@ -72,7 +76,7 @@ typedef struct aoticache_cli {
     aoticache_cli_color color;
 } aoticache_cli;
 
-/* argv[first] is the first word that belongs to this program. Also makes a closed pipe an error of write, not a signal. */
+/* argv[first] is the first word of this program's own. Also makes a closed pipe an error of write, not a signal. */
 void aoticache_cli_begin(aoticache_cli *cli, const aoticache_cli_program *program, int argc, char **argv, int first);
 
 #define AOTICACHE_CLI_OPERAND 0 /* *ret_value is a word that is no option */
@@ -108,7 +112,7 @@ void aoticache_cli_note(const aoticache_cli *cli, const char *format, ...) AOTIC
 /* Warnings and errors of the library; everything with --verbose; nothing with --quiet. `cli` must outlive its use. */
 aoticache_logger aoticache_cli_logger(const aoticache_cli *cli);
 
-/* "12/80 objects" over and over on one line of a terminal, at most some ten times a second; nothing where standard error is none. */
+/* "12/80 objects" over and over on one line of a terminal, some ten times a second at most; on anything else nothing. */
 typedef struct aoticache_cli_progress {
     const aoticache_cli *cli;
     const char *what;
@@ -122,8 +126,8 @@ void aoticache_cli_progress_clear(aoticache_cli_progress *progress);
 /* ---- results, on standard output ---- */
 
 /*
- * The last thing a program does: what was printed is written out, and where that fails (full disk, closed pipe) this says
- * so and the exit code becomes 1.
+ * The last thing a program does: what was printed is written out, and where that fails (full disk, closed pipe) this
+ * says so and the exit code becomes 1.
  */
 int aoticache_cli_finish(const aoticache_cli *cli, int exit_code);
 
@@ -141,7 +145,7 @@ const char *aoticache_cli_style_begin(const aoticache_cli *cli, aoticache_cli_st
 /* The width of the terminal that standard output is, else 0. */
 size_t aoticache_cli_terminal_width(void);
 
-/* Text that is safe to print: control characters, direction marks and bytes that are not UTF-8 become \n, \t, \xNN. By free(). */
+/* Text that is safe to print: control characters, direction marks, what is not UTF-8 become \n, \t, \xNN. By free(). */
 char *aoticache_cli_escape(const char *text);
 /* The same, but newlines and tabs stay. */
 char *aoticache_cli_escape_lines(const char *text);
@@ -179,7 +183,7 @@ json_t *aoticache_cli_json_array(void);
 json_t *aoticache_cli_json_text(const char *text); /* null for NULL; escaped where it is not UTF-8 */
 json_t *aoticache_cli_json_count(uint64_t value);
 json_t *aoticache_cli_json_digest(const aoticache_digest *digest);
-json_t *aoticache_cli_json_number(double value); /* "NaN", "Infinity", "-Infinity" as strings: JSON has no such numbers */
+json_t *aoticache_cli_json_number(double value); /* "NaN", "Infinity", "-Infinity" as strings: JSON has none */
 /* Prints and frees. */
 void aoticache_cli_json_print(json_t *value);
 
@@ -195,10 +199,10 @@ bool aoticache_cli_parse_age(const char *text, uint64_t *ret_seconds);
 /* ---- units for people ---- */
 
 #define AOTICACHE_CLI_UNIT_BYTES 32
-const char *aoticache_cli_format_bytes(uint64_t bytes, char ret_text[AOTICACHE_CLI_UNIT_BYTES]);      /* "361.2 KiB" */
-const char *aoticache_cli_format_duration(uint64_t ns, char ret_text[AOTICACHE_CLI_UNIT_BYTES]);      /* "3.41 us" */
+const char *aoticache_cli_format_bytes(uint64_t bytes, char ret_text[AOTICACHE_CLI_UNIT_BYTES]); /* "361.2 KiB" */
+const char *aoticache_cli_format_duration(uint64_t ns, char ret_text[AOTICACHE_CLI_UNIT_BYTES]); /* "3.41 us" */
 const char *aoticache_cli_format_age(int64_t wall_ns, char ret_text[AOTICACHE_CLI_UNIT_BYTES]);       /* "5 min" */
-const char *aoticache_cli_format_time(int64_t wall_ns, char ret_text[AOTICACHE_CLI_UNIT_BYTES]);      /* "2025-01-31 12:00:00 UTC" */
+const char *aoticache_cli_format_time(int64_t wall_ns, char ret_text[AOTICACHE_CLI_UNIT_BYTES]); /* "2025-01-31 12:00:00 UTC" */
 
 /* ---- memory: these end the program where there is none ---- */
 

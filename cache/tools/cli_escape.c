@@ -1,8 +1,9 @@
 /*
  * cache/tools/cli_escape: text that others wrote, made safe to print.
  *
- * Descriptions, compiler messages and file names come from a directory that others may have written: a terminal must not
- * obey them. What is not printable UTF-8 becomes \n, \t or \xNN; so do the marks that reverse the direction of text.
+ * Descriptions, compiler messages and file names come from a directory that others may have written: a terminal must
+ * not obey them. What is not printable UTF-8 becomes \n, \t or \xNN; so do the marks that reverse the direction of
+ * text.
  */
 #include "cache/tools/cli.h"
 

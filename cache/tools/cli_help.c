@@ -14,8 +14,9 @@ static void print_option(const aoticache_cli_option *option)
     char letter[8] = "    ";
     if (option->letter != 0)
         snprintf(letter, sizeof letter, "-%c, ", option->letter);
-    snprintf(left, sizeof left, "  %s--%s%s%s", letter, option->name, option->value != NULL && option->value[0] != '[' ? " " : "",
-             option->value != NULL ? option->value : "");
+    const char *value = option->value != NULL ? option->value : "";
+    snprintf(left, sizeof left, "  %s--%s%s%s", letter, option->name, value[0] != '\0' && value[0] != '[' ? " " : "",
+             value);
     int width = (int)strlen(left);
     printf("%s", left);
     if (width > HELP_COLUMN - 2) {

@@ -35,7 +35,8 @@ static void say(const aoticache_cli *cli, const char *kind, const char *message,
     fprintf(stderr, "%s: %s%s%s\n", cli->program->name, kind, escaped, end);
 }
 
-__attribute__((format(printf, 3, 0))) static void say_formatted(const aoticache_cli *cli, const char *kind, const char *format, va_list arguments)
+__attribute__((format(printf, 3, 0)))
+static void say_formatted(const aoticache_cli *cli, const char *kind, const char *format, va_list arguments)
 {
     cleanup_free char *message = NULL;
     if (vasprintf(&message, format, arguments) >= 0)

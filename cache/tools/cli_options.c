@@ -1,8 +1,8 @@
 /*
  * cache/tools/cli_options: the command line, word by word, and the help made from the same tables.
  *
- * An own parser rather than getopt_long: options and operands keep the order in which they were given (it is the order of
- * an operator's arguments), nothing is abbreviated, and messages name the command and where its help is.
+ * An own parser rather than getopt_long: options and operands keep the order in which they were given (it is the order
+ * of an operator's arguments), nothing is abbreviated, and messages name the command and where its help is.
  */
 #include "base/cleanup.h"
 #include "cache/tools/cli.h"

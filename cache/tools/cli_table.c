@@ -1,7 +1,8 @@
 /*
  * cache/tools/cli_table: aligned columns.
  *
- * Cells are escaped when they are added. On a terminal that is too narrow one column gives way; in a pipe nothing is cut.
+ * Cells are escaped when they are added. On a terminal that is too narrow one column gives way; in a pipe nothing is
+ * cut.
  */
 #include "base/cleanup.h"
 #include "cache/tools/cli.h"

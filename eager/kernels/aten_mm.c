@@ -1,4 +1,7 @@
-/* aten::mm(Tensor self, Tensor mat2) -> Tensor: the product of two matrices of the same dtype; the output is contiguous. */
+/*
+ * aten::mm(Tensor self, Tensor mat2) -> Tensor: the product of two matrices of the same dtype; the output is
+ * contiguous.
+ */
 #include "strided.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
- * aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor: all elements. Integers are added as int64. Floating point
- * is added in pairs of halves, as PyTorch's cascade does in its own order, so that the error grows with the logarithm of
- * the count.
+ * aten::sum(Tensor self, *, ScalarType? dtype=None) -> Tensor: all elements. Integers are added as int64. Floating
+ * point is added in pairs of halves, as PyTorch's cascade does in its own order, so that the error grows with the
+ * logarithm of the count.
  */
 #include "strided.h"
 

@@ -1,6 +1,6 @@
 /*
- * kernels/strided: walking tensors whose sizes and strides are known when the kernel is compiled, and the description of
- * a kernel with so many inputs and one output.
+ * kernels/strided: walking tensors whose sizes and strides are known when the kernel is compiled, and the description
+ * of a kernel with so many inputs and one output.
  *
  * Sources of kernels see the request as macros (docs/hooks.md): ARG0_TYPE, ARG0_SIZES, KEY_alpha_VALUE ...
  */
@@ -13,7 +13,7 @@
 #error "AOTICACHE_UNSUPPORTED: a kernel without tensors among its arguments"
 #endif
 #ifndef ARG0_TYPE
-#error "AOTICACHE_UNSUPPORTED: the first argument must be a tensor of float32, float64, uint8, int8, int16, int32 or int64"
+#error "AOTICACHE_UNSUPPORTED: served are tensors of float32, float64, uint8, int8, int16, int32 and int64"
 #endif
 
 #define TYPE ARG0_TYPE

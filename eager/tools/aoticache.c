@@ -1,5 +1,6 @@
 /*
- * aoticache: the tool. Finds the command that the first word names and hands over; every command is in a file of its own.
+ * aoticache: the tool. Finds the command that the first word names and hands over; every command is in a file of its
+ * own.
  */
 #include "eager/tools/commands.h"
 

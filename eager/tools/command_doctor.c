@@ -1,7 +1,8 @@
 /*
  * aoticache doctor: looks at everything that can make the cache slow or useless on this machine, and says what to do.
  *
- * The checks are in doctor_directory.c, doctor_compilers.c and doctor_machine.c. None of them creates or changes anything.
+ * The checks are in doctor_directory.c, doctor_compilers.c and doctor_machine.c. None of them creates or changes
+ * anything.
  */
 #include "base/cleanup.h"
 #include "eager/tools/commands.h"

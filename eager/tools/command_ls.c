@@ -256,8 +256,8 @@ const aoticache_command aoticache_command_ls = {
             .help_hint = "aoticache help ls",
             .usage = "[OPERATOR] [OPTION]...",
             .summary = "Lists the kernels in the cache, or with --failed the compiles that failed.",
-            .details = "USED is when it was last used, as of the last flush of the processes that use it; CPU is what it\n"
-                       "needs of the processor. A '!' marks what this machine cannot run.",
+            .details = "USED is when it was last used, as of the last flush of the processes that use it; CPU is\n"
+                       "what it needs of the processor. A '!' marks what this machine cannot run.",
             .options = ls_options,
         },
     .run = ls_command,

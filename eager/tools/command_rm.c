@@ -186,8 +186,8 @@ const aoticache_command aoticache_command_rm = {
             .help_hint = "aoticache help rm",
             .usage = "KEY...|--op OPERATOR|--all|--failed [OPTION]...",
             .summary = "Removes kernels from the cache.",
-            .details = "KEY is as 'aoticache show' takes it. On a terminal it asks first. What a running program has loaded\n"
-                       "goes on working; its files go with the next collection.",
+            .details = "KEY is as 'aoticache show' takes it. On a terminal it asks first. What a running program\n"
+                       "has loaded goes on working; its files go with the next collection.",
             .options = rm_options,
         },
     .run = rm_command,

@@ -1,6 +1,6 @@
 /*
- * aoticache run: get a kernel (compiling it where it is absent), run it, print what came out, where it came from and how
- * long it took.
+ * aoticache run: get a kernel (compiling it where it is absent), run it, print what came out, where it came from and
+ * how long it took.
  */
 #include "base/cleanup.h"
 #include "eager/tools/commands.h"
@@ -207,7 +207,8 @@ static int print_text(const aoticache_cli *cli, const struct run *run)
     if (result != AOTICACHE_CLI_EXIT_OK || cli->quiet)
         return result;
     const aoticache_entry *entry = aoticache_entries_fitting(&run->entries);
-    const char *producer = entry != NULL ? entry->producer : run->hook != NULL ? aoticache_hook_producer(run->hook) : NULL;
+    const char *made_by = run->hook != NULL ? aoticache_hook_producer(run->hook) : NULL;
+    const char *producer = entry != NULL ? entry->producer : made_by;
     cleanup_free char *description = aoticache_kernel_describe(run->request);
     cleanup_free char *source = aoticache_source_text(report->source, report->stored, producer);
     char hex[AOTICACHE_DIGEST_HEX_BYTES], time[AOTICACHE_CLI_UNIT_BYTES], other[AOTICACHE_CLI_UNIT_BYTES];

@@ -1,6 +1,6 @@
 /*
- * aoticache show: everything that is known of one key: its entries, what was asked for, the files, what the library needs
- * and whether this machine and the shim have it.
+ * aoticache show: everything that is known of one key: its entries, what was asked for, the files, what the library
+ * needs and whether this machine and the shim have it.
  */
 #include "base/cleanup.h"
 #include "eager/tools/commands.h"

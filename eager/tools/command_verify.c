@@ -144,8 +144,8 @@ const aoticache_command aoticache_command_verify = {
             .help_hint = "aoticache help verify",
             .usage = "[--repair] [OPTION]...",
             .summary = "Checks every stored byte against its digest and the index against the store.",
-            .details = "Findings: damaged (bytes do not hash to their name), missing (an entry names what is not there),\n"
-                       "foreign (symbolic links, other owners, odd names), unindexed (stored, but not in the index).",
+            .details = "Findings: damaged (bytes do not hash to their name), missing (an entry names what is not\n"
+                       "there), foreign (symbolic links, other owners, odd names), unindexed (stored, but not in the index).",
             .options = verify_options,
         },
     .run = verify_command,

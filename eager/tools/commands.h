@@ -67,7 +67,8 @@ typedef struct aoticache_tensor_spec {
 } aoticache_tensor_spec;
 
 /* INVALID with a message where the text is not a tensor. */
-aoticache_status aoticache_tensor_spec_parse(const char *text, aoticache_tensor_spec *ret_spec, aoticache_error *ret_error);
+aoticache_status aoticache_tensor_spec_parse(const char *text, aoticache_tensor_spec *ret_spec,
+                                             aoticache_error *ret_error);
 
 /* The data in row-major order, by free(). random: the state of the generator, moved on. */
 aoticache_status aoticache_tensor_fill(const aoticache_tensor_spec *spec, uint64_t *random, void **ret_data,
@@ -135,7 +136,8 @@ enum aoticache_kernel_option {
     {AOTICACHE_KERNEL_PYTHON, "python", 0, "PATH", "the Python with PyTorch; default $AOTICACHE_PYTHON, python3"},     \
     {AOTICACHE_KERNEL_CC, "cc", 0, "PATH", "the C compiler; default $AOTICACHE_CC, cc"},                               \
     {AOTICACHE_KERNEL_KERNELS, "kernels", 0, "DIR", "C kernels other than those that come along"},                     \
-    {AOTICACHE_KERNEL_CPU, "cpu", 0, "LEVEL", "what the code may use: x86-64-v3, or avx2,fma;\ndefault: all that this machine has"}, \
+    {AOTICACHE_KERNEL_CPU, "cpu", 0, "LEVEL",                                                                            \
+     "what the code may use: x86-64-v3, or avx2,fma;\ndefault: all that this machine has"},                            \
     {AOTICACHE_KERNEL_TIMEOUT, "timeout", 0, "SECONDS", "of a compile; default 300"},                                  \
     {AOTICACHE_KERNEL_RETRY, "retry", 0, NULL, "forget that this compile failed before"}
 
@@ -197,8 +199,8 @@ char *aoticache_kernel_describe(const aoticache_request *request);
 /* ---- hooks ---- */
 
 /*
- * All that comes before a lookup: tensors, the hook that --hook asks for (NULL for none), the cache, and the request with
- * the environment of the hook; without a hook, with that of the newest entry in the cache that has these arguments
+ * All that comes before a lookup: tensors, the hook that --hook asks for (NULL for none), the cache, and the request
+ * with the environment of the hook; without a hook, with that of the newest entry in the cache that has these arguments
  * (AOTICACHE_CLI_EXIT_NOT_FOUND where there is none). What was made before a failure is there to be freed.
  */
 int aoticache_kernel_prepare(aoticache_kernel_options *options, const aoticache_cli *cli, aoticache_hook **ret_hook,

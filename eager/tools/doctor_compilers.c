@@ -1,6 +1,6 @@
 /*
- * eager/tools/doctor_compilers: what can compile here (a C compiler, a Python with PyTorch) and what compiled kernels take
- * their aoti_torch_* functions from.
+ * eager/tools/doctor_compilers: what can compile here (a C compiler, a Python with PyTorch) and what compiled kernels
+ * take their aoti_torch_* functions from.
  */
 #include "base/cleanup.h"
 #include "eager/tools/commands.h"
@@ -113,7 +113,7 @@ static bool check_pytorch(aoticache_doctor *doctor)
         aoticache_doctor_say(doctor, OK, "PyTorch", NULL, "%s", aoticache_hook_producer(hook));
     else
         aoticache_doctor_say(doctor, WARN, "PyTorch",
-                             "pip install torch, set AOTICACHE_PYTHON to that Python; else only C kernels and commands compile",
+                             "pip install torch, set AOTICACHE_PYTHON to that Python; else only C kernels compile",
                              "%.*s", first_line(text), text);
     aoticache_hook_free(hook);
     return status == AOTICACHE_OK;
@@ -125,7 +125,8 @@ static void check_provider(aoticache_doctor *doctor)
     const aoticache_torch *torch = NULL;
     aoticache_status status = aoticache_torch_get(&torch, &error);
     if (status != AOTICACHE_OK)
-        aoticache_doctor_say(doctor, FAIL, "shim", "install the library whole, or set AOTICACHE_HOME to where it is", "%s",
+        aoticache_doctor_say(doctor, FAIL, "shim", "install the library whole, or set AOTICACHE_HOME to where it is",
+                             "%s",
                              error.message[0] != '\0' ? error.message : aoticache_status_text(status));
     else
         aoticache_doctor_say(doctor, OK, torch->kind == AOTICACHE_TORCH_SHIM ? "shim" : "libtorch", NULL, "%s",

@@ -1,7 +1,8 @@
 /*
  * eager/tools/doctor_directory: the cache directory, who owns it, the file system under it, the index in it.
  *
- * Looks with lstat and statfs first, to be able to say what to do, and then asks the library to open it, whose word counts.
+ * Looks with lstat and statfs first, to be able to say what to do, and then asks the library to open it, whose word
+ * counts.
  */
 #include "base/cleanup.h"
 #include "eager/tools/commands.h"
@@ -149,7 +150,8 @@ static void check_owner(aoticache_doctor *doctor, const char *path, const struct
     else
         aoticache_doctor_say(doctor, OK, "mode", NULL, "%04o", (unsigned)information->st_mode & 07777);
     if (access(path, W_OK | X_OK) != 0)
-        aoticache_doctor_say(doctor, WARN, "access", NULL, "cannot be written: what is there is used, nothing is added");
+        aoticache_doctor_say(doctor, WARN, "access", NULL,
+                             "cannot be written: what is there is used, nothing is added");
 }
 
 /* ---- the index ---- */
@@ -191,7 +193,8 @@ static void check_contents(aoticache_doctor *doctor, const char *path)
     if (status == AOTICACHE_OK) {
         char bytes[AOTICACHE_CLI_UNIT_BYTES];
         aoticache_doctor_say(doctor, OK, "index", NULL, "%" PRIu64 " %s, %s; SQLite %s, %s", statistics.entries,
-                             statistics.entries == 1 ? "entry" : "entries", aoticache_cli_format_bytes(statistics.bytes, bytes), sqlite_version(), journal_mode(path));
+                             statistics.entries == 1 ? "entry" : "entries", aoticache_cli_format_bytes(statistics.bytes, bytes),
+                             sqlite_version(), journal_mode(path));
     } else if (status == AOTICACHE_NOT_FOUND) {
         aoticache_doctor_say(doctor, OK, "index", NULL, "not there yet; SQLite %s", sqlite_version());
     } else {

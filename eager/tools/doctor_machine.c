@@ -38,7 +38,8 @@ static void check_cpu(aoticache_doctor *doctor)
         aoticache_doctor_say(doctor, OK, "processor", NULL, "%s: %s", level != NULL ? level : aoticache_cpu_arch(),
                              names);
     else
-        aoticache_doctor_say(doctor, OK, "processor", NULL, "%s, %u features that kernels may need (--verbose names them)",
+        aoticache_doctor_say(doctor, OK, "processor", NULL,
+                             "%s, %u features that kernels may need (--verbose names them)",
                              level != NULL ? level : aoticache_cpu_arch(), aoticache_cpu_features_count(have));
 }
 

@@ -39,6 +39,11 @@ static const struct small_float *find_small(int32_t dtype)
     return NULL;
 }
 
+static size_t small_bytes(const struct small_float *format)
+{
+    return (size_t)(1 + format->exponent_bits + format->mantissa_bits) / 8;
+}
+
 static unsigned sign_bit(const struct small_float *format)
 {
     return 1u << (format->exponent_bits + format->mantissa_bits);
@@ -83,6 +88,19 @@ static double small_decode(const struct small_float *format, unsigned code)
     return sign * ldexp(mantissa + (1u << format->mantissa_bits), exponent - format->bias - format->mantissa_bits);
 }
 
+/* Infinity where the format has one; of float8_e4m3fn PyTorch 2.13 takes the largest number, of the others NaN. */
+static unsigned too_big(const struct small_float *format, unsigned sign)
+{
+    switch (format->special) {
+    case UNSIGNED_ZERO:
+        return nan_code(format);
+    case ONLY_NAN:
+        return sign | largest_code(format);
+    default:
+        return sign | infinity_code(format);
+    }
+}
+
 /* To nearest, ties to even: what PyTorch's conversions do. */
 static unsigned small_encode(const struct small_float *format, double value)
 {
@@ -91,7 +109,7 @@ static unsigned small_encode(const struct small_float *format, double value)
         return nan_code(format);
     double magnitude = fabs(value);
     if (isinf(magnitude))
-        return format->special == UNSIGNED_ZERO ? nan_code(format) : sign | infinity_code(format);
+        return too_big(format, sign);
     if (magnitude == 0)
         return format->special == UNSIGNED_ZERO ? 0 : sign;
     int exponent = ilogb(magnitude);
@@ -99,11 +117,8 @@ static unsigned small_encode(const struct small_float *format, double value)
     double scaled = nearbyint(ldexp(magnitude, format->mantissa_bits - exponent));
     /* Rounding up to the next power of two carries into the exponent by itself. */
     double code = scaled + ldexp(exponent + format->bias - 1, format->mantissa_bits);
-    /* Too big a number: infinity where there is one; PyTorch 2.13 keeps the largest one of float8_e4m3fn. */
     if (code > largest_code(format))
-        return format->special == UNSIGNED_ZERO ? nan_code(format)
-               : format->special == ONLY_NAN    ? sign | largest_code(format)
-                                                : sign | infinity_code(format);
+        return too_big(format, sign);
     if (code == 0 && format->special == UNSIGNED_ZERO)
         return 0;
     return sign | (unsigned)code;
@@ -167,7 +182,7 @@ static double read_real(int32_t dtype, const void *place)
     float single;
     double real;
     if (small != NULL)
-        return small_decode(small, (unsigned)read_word(place, (size_t)(1 + small->exponent_bits + small->mantissa_bits) / 8));
+        return small_decode(small, (unsigned)read_word(place, small_bytes(small)));
     if (dtype == AOTICACHE_DTYPE_FLOAT32 || dtype == AOTICACHE_DTYPE_COMPLEX64) {
         memcpy(&single, place, sizeof single);
         return (double)single;
@@ -210,7 +225,7 @@ static void write_real(int32_t dtype, void *place, double value)
     const struct small_float *small = find_small(dtype);
     if (small != NULL) {
         uint64_t code = small_encode(small, value);
-        memcpy(place, &code, (size_t)(1 + small->exponent_bits + small->mantissa_bits) / 8);
+        memcpy(place, &code, small_bytes(small));
     } else if (dtype == AOTICACHE_DTYPE_FLOAT32 || dtype == AOTICACHE_DTYPE_COMPLEX64) {
         float single = (float)value;
         memcpy(place, &single, sizeof single);

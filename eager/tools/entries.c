@@ -90,8 +90,8 @@ int aoticache_entries_find(const aoticache_cli *cli, aoticache_cache *cache, con
                            aoticache_entry_list *ret_list)
 {
     if (!is_prefix(prefix))
-        return aoticache_cli_usage_error(cli, "'%s' is not a key: %d to 64 hexadecimal digits, as 'aoticache ls' prints",
-                                         prefix, PREFIX_MINIMUM);
+        return aoticache_cli_usage_error(cli, "'%s' is not a key: %d to 64 hexadecimal digits, as 'aoticache ls' prints", prefix,
+                                         PREFIX_MINIMUM);
     cleanup_free char *lower = aoticache_cli_text("%s", prefix);
     for (char *c = lower; *c != '\0'; c++)
         *c = (char)tolower((unsigned char)*c);
@@ -171,7 +171,8 @@ char *aoticache_features_text(const aoticache_cpu_features *features)
         return aoticache_cli_text("%s", level);
     if (strlen(names) <= 16)
         return aoticache_cli_text("%s%s%s", level != NULL ? level : "", level != NULL ? "," : "", names);
-    return level != NULL ? aoticache_cli_text("%s and %u more", level, count) : aoticache_cli_text("%u features", count);
+    return level != NULL ? aoticache_cli_text("%s and %u more", level, count)
+                         : aoticache_cli_text("%u features", count);
 }
 
 /* ---- JSON ---- */

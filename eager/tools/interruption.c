@@ -1,9 +1,9 @@
 /*
  * eager/tools/interruption: Ctrl-C during a compile.
  *
- * Compilers run in process groups of their own, so a terminal's signal does not reach them; they would go on for a result
- * that nobody takes. Before the tool dies of the signal it passes it on to the groups of its children. What was half made
- * in the cache is left as after any kill, and collected later.
+ * Compilers run in process groups of their own, so a terminal's signal does not reach them; they would go on for a
+ * result that nobody takes. Before the tool dies of the signal it passes it on to the groups of its children. What was
+ * half made in the cache is left as after any kill, and collected later.
  */
 #include "eager/tools/commands.h"
 

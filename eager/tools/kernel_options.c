@@ -1,6 +1,6 @@
 /*
- * eager/tools/kernel_options: what `run` and `compile` are asked for: the operator, its arguments in the order given, the
- * hook's options. Collects words; requests are made of them by kernel_request.c.
+ * eager/tools/kernel_options: what `run` and `compile` are asked for: the operator, its arguments in the order given,
+ * the hook's options. Collects words; requests are made of them by kernel_request.c.
  */
 #include "eager/tools/commands.h"
 
@@ -84,7 +84,8 @@ static int take_timeout(aoticache_kernel_options *options, const aoticache_cli *
 {
     int64_t seconds;
     if (!aoticache_cli_parse_int(value, 1, 86400, &seconds))
-        return aoticache_cli_usage_error(cli, "option --timeout: '%s' is not a number of seconds from 1 to 86400", value);
+        return aoticache_cli_usage_error(cli, "option --timeout: '%s' is not a number of seconds from 1 to 86400",
+                                         value);
     options->hook_options.timeout_seconds = (uint32_t)seconds;
     return AOTICACHE_CLI_EXIT_OK;
 }

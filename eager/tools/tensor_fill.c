@@ -1,6 +1,6 @@
 /*
- * eager/tools/tensor_fill: the data of a tensor from the command line: random numbers, zeros, ones, a range, one number,
- * the bytes of a file; and laying it out by strides.
+ * eager/tools/tensor_fill: the data of a tensor from the command line: random numbers, zeros, ones, a range, one
+ * number, the bytes of a file; and laying it out by strides.
  */
 #include "base/cleanup.h"
 #include "eager/tools/commands.h"
@@ -55,9 +55,11 @@ static aoticache_status parse_number_fill(const aoticache_tensor_spec *spec, str
         fill->number = (aoticache_element){.kind = AOTICACHE_ELEMENT_INT, .int_value = integer};
         if (aoticache_element_int_fits(spec->dtype, integer))
             return AOTICACHE_OK;
-        return aoticache_error_set(error, AOTICACHE_INVALID, "fill %s is not in the range of %s", spec->fill, aoticache_dtype_name(spec->dtype));
+        return aoticache_error_set(error, AOTICACHE_INVALID, "fill %s is not in the range of %s", spec->fill,
+                                   aoticache_dtype_name(spec->dtype));
     }
-    return aoticache_error_set(error, AOTICACHE_INVALID, "fill '%s' is not rand, randn, zeros, ones, arange, @FILE or a number%s", spec->fill,
+    return aoticache_error_set(error, AOTICACHE_INVALID,
+                               "fill '%s' is not rand, randn, zeros, ones, arange, @FILE or a number%s", spec->fill,
                   real ? "" : " without a fraction");
 }
 
@@ -77,7 +79,8 @@ static aoticache_status parse_fill(const aoticache_tensor_spec *spec, struct fil
         }
     }
     if (aoticache_element_kind_of(spec->dtype) == AOTICACHE_ELEMENT_BITS && fill->kind != FILL_ZEROS)
-        return aoticache_error_set(error, AOTICACHE_INVALID, "%s can only be filled with zeros or @FILE", aoticache_dtype_name(spec->dtype));
+        return aoticache_error_set(error, AOTICACHE_INVALID, "%s can only be filled with zeros or @FILE",
+                                   aoticache_dtype_name(spec->dtype));
     return named ? AOTICACHE_OK : parse_number_fill(spec, fill, error);
 }
 
@@ -128,7 +131,8 @@ static aoticache_status read_file(const char *path, void *data, uint64_t bytes, 
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
-            return aoticache_error_set(error, AOTICACHE_INVALID, "cannot read %s: %s", path, got < 0 ? strerror(errno) : "it became shorter");
+            return aoticache_error_set(error, AOTICACHE_INVALID, "cannot read %s: %s", path,
+                                       got < 0 ? strerror(errno) : "it became shorter");
         done += (uint64_t)got;
     }
     return AOTICACHE_OK;

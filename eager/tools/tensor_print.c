@@ -1,8 +1,8 @@
 /*
  * eager/tools/tensor_print: a tensor as people and as programs read it.
  *
- * Elements are aligned to the widest one shown; of a big tensor only the ends of each dimension are. Results are ours, but
- * where they lie was said by a library: nothing is read of a tensor that is not on the CPU.
+ * Elements are aligned to the widest one shown; of a big tensor only the ends of each dimension are. Results are ours,
+ * but where they lie was said by a library: nothing is read of a tensor that is not on the CPU.
  */
 #include "base/cleanup.h"
 #include "eager/tools/commands.h"

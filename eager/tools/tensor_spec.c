@@ -1,8 +1,8 @@
 /*
  * eager/tools/tensor_spec: the text DTYPE:SIZExSIZE...[@STRIDExSTRIDE...][=FILL] and what tensor it describes.
  *
- * Every size, stride and product is checked here, so that who makes the data need not fear an overflow. What a fill means
- * is left to tensor_fill.c.
+ * Every size, stride and product is checked here, so that who makes the data need not fear an overflow. What a fill
+ * means is left to tensor_fill.c.
  */
 #include "base/cleanup.h"
 #include "eager/tools/commands.h"
@@ -32,7 +32,8 @@ static aoticache_status parse_numbers(const char *text, const char *end, const c
         if (*ret_count == AOTICACHE_MAX_DIMS)
             return aoticache_error_set(error, AOTICACHE_INVALID, "more than %d %ss", AOTICACHE_MAX_DIMS, what);
         if (!aoticache_cli_parse_int(number, 0, INT64_MAX, &ret_numbers[*ret_count]))
-            return aoticache_error_set(error, AOTICACHE_INVALID, "'%s' is not a %s: a number of 0 or more", number, what);
+            return aoticache_error_set(error, AOTICACHE_INVALID, "'%s' is not a %s: a number of 0 or more",
+                                       number, what);
         ++*ret_count;
         if (stop < end && stop + 1 == end)
             return aoticache_error_set(error, AOTICACHE_INVALID, "a %s is missing after the last 'x'", what);
@@ -81,7 +82,8 @@ static bool count_elements(aoticache_tensor_spec *spec)
     return !__builtin_mul_overflow(larger, (uint64_t)aoticache_dtype_size(spec->dtype), &bytes) && bytes <= INT64_MAX;
 }
 
-static aoticache_status parse_dtype(const char *text, const char *end, aoticache_tensor_spec *spec, aoticache_error *error)
+static aoticache_status parse_dtype(const char *text, const char *end, aoticache_tensor_spec *spec,
+                                    aoticache_error *error)
 {
     cleanup_free char *name = aoticache_cli_text("%.*s", (int)(end - text), text);
     return aoticache_dtype_parse(name, &spec->dtype) == AOTICACHE_OK ? AOTICACHE_OK : unknown_dtype(error, name);

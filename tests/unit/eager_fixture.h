@@ -60,6 +60,13 @@ static inline void fixture_end(void)
     fixture_remove(test_folder);
 }
 
+/* A skipped test does not come to its .fini. */
+#define fixture_skip(...)          \
+    do {                           \
+        fixture_end();             \
+        cr_skip_test(__VA_ARGS__); \
+    } while (0)
+
 /* A path under the test's folder; static storage, eight at a time. */
 static inline const char *in_folder(const char *name)
 {

@@ -128,7 +128,8 @@ Test(process, child_gets_three_descriptors_and_default_signals)
     sigfillset(&blocked);
     sigprocmask(SIG_BLOCK, &blocked, NULL);
     signal(SIGPIPE, SIG_IGN);
-    aoticache_process process = start_shell("ls /proc/$$/fd; exec grep -E '^Sig(Blk|Ign)' /proc/self/status", false, NULL);
+    aoticache_process process =
+        start_shell("ls /proc/$$/fd; exec grep -E '^Sig(Blk|Ign)' /proc/self/status", false, NULL);
     cr_assert_eq(aoticache_process_read_all(&process, 10000, after(20)), AOTICACHE_PROCESS_END);
     char open_ones[64] = "";
     sscanf(process.bytes, "%63[0-9\n]", open_ones);

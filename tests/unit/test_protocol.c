@@ -90,8 +90,8 @@ Test(protocol, request_tells_every_kind_of_argument)
         "{\"kind\":\"dtype\",\"name\":\"\",\"value\":\"bfloat16\"}",
         "{\"kind\":\"layout\",\"name\":\"\",\"value\":\"strided\"}",
         "{\"kind\":\"memory_format\",\"name\":\"\",\"value\":\"channels_last\"}",
-        "{\"items\":[{\"kind\":\"int\",\"value\":9007199254740993},{\"kind\":\"none\"}],\"kind\":\"list\","
-        "\"name\":\"dims\"}",
+        ("{\"items\":[{\"kind\":\"int\",\"value\":9007199254740993},{\"kind\":\"none\"}],\"kind\":\"list\","
+         "\"name\":\"dims\"}"),
     };
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++)
         cr_assert_str_eq(argument_text(root, i), expected[i]);
@@ -273,7 +273,7 @@ Test(protocol, wrong_answers_are_refused_and_name_the_hook)
 Test(protocol, file_of_another_user_is_refused)
 {
     if (geteuid() != 0)
-        cr_skip_test("giving a file away needs the superuser");
+        fixture_skip("giving a file away needs the superuser");
     const char *path = write_file("kernel.so", "code", 0644);
     cr_assert_eq(chown(path, 12345, (gid_t)-1), 0);
     aoticache_answer answer;

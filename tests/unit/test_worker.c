@@ -1,6 +1,7 @@
 /*
- * Unit tests of eager/worker.c, eager/python.c and eager/worker.py: first with shell scripts in the place of Python, which
- * misbehave as no Python would; then worker.py itself with a torch that is not one; last with PyTorch, where it is there.
+ * Unit tests of eager/worker.c, eager/python.c and eager/worker.py: first with shell scripts in the place of Python,
+ * which misbehave as no Python would; then worker.py itself with a torch that is not one; last with PyTorch, where it
+ * is there.
  */
 #include "eager/cpu_target.h"
 #include "eager_fixture.h"
@@ -345,7 +346,9 @@ static void make_sleeping_torch(void)
     setenv("PYTHONPATH", in_folder("packages"), 1);
 }
 
-/* A host in a process of its own, in the middle of a compile. held: with a fork that keeps the worker's channel open. */
+/*
+ * A host in a process of its own, in the middle of a compile. held: with a fork that keeps the worker's channel open.
+ */
 static pid_t start_host(bool held, pid_t *ret_worker, pid_t *ret_compiler)
 {
     pid_t host = fork();
@@ -381,7 +384,7 @@ static pid_t start_host(bool held, pid_t *ret_worker, pid_t *ret_compiler)
 static void check_end_with_host(bool held)
 {
     if (system("command -v python3 >/dev/null") != 0)
-        cr_skip_test("there is no python3");
+        fixture_skip("there is no python3");
     make_sleeping_torch();
     pid_t worker, compiler;
     pid_t host = start_host(held, &worker, &compiler);
@@ -432,7 +435,7 @@ static aoticache_hook *make_real_hook(const char *cpu_features)
     aoticache_error error = {.message = ""};
     options.cpu_features = cpu_features;
     if (aoticache_hook_create_worker(&options, &hook, &error) != AOTICACHE_OK)
-        cr_skip_test("%s", error.message);
+        fixture_skip("%s", error.message);
     return hook;
 }
 
@@ -513,7 +516,7 @@ Test(worker, pytorch_compiles_what_then_runs_here)
 Test(worker, pytorch_can_compile_for_less_than_this_machine)
 {
     if (strcmp(aoticache_cpu_arch(), "x86_64") != 0)
-        cr_skip_test("levels are of x86-64");
+        fixture_skip("levels are of x86-64");
     aoticache_hook *hook = make_real_hook("x86-64-v3");
     struct delivery delivery;
     aoticache_error error;
