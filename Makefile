@@ -85,7 +85,7 @@ $(BUILD)/obj/%.o: %.c
 	$(if $(V),,@echo "  CC    $<")
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
-$(SHARED): $(LIB_OBJ) scripts/libaoticache.map
+$(SHARED): $(LIB_OBJ) scripts/libaoticache.map Makefile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=scripts/libaoticache.map \
@@ -101,10 +101,10 @@ $(STATIC): $(LIB_OBJ)
 
 # Loaded by the loader alone, which makes kernel libraries need it by this soname where libtorch is not in the process
 # (loader/loader.h says why).
-$(SHIM): $(SHIM_OBJ) scripts/libaoticache_torchshim.map
+$(SHIM): $(SHIM_OBJ) scripts/libaoticache_torchshim.map Makefile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libaoti_shim.so \
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) \
 	    -Wl,--version-script=scripts/libaoticache_torchshim.map $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) \
 	    -Wl,-z,relro -Wl,--as-needed $(SHIM_OBJ) -lm -lpthread -o $@
 

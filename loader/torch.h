@@ -9,7 +9,7 @@
 #include "loader/loader.h"
 
 #define AOTICACHE_TORCH_SHIM_FILE "lib/libaoticache_torchshim.so"
-#define AOTICACHE_TORCH_SHIM_SONAME "libaoti_shim.so"
+#define AOTICACHE_TORCH_SHIM_SONAME "libaoticache_torchshim.so"
 
 /* A name under which the dynamic linker finds the provider fits, with its terminator, into a program header. */
 #define AOTICACHE_TORCH_NEEDED_BYTES 40

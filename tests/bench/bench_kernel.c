@@ -286,7 +286,7 @@ static void make_provider(const char *directory, char ret_path[PATH_MAX])
     cleanup_free char *bytes = malloc(size);
     if (bytes == NULL || fread(bytes, 1, size, in) != size)
         fail("read shim", NULL);
-    static const char ours[] = "libaoti_shim.so", torchs[] = "libtorch_cpu.so";
+    static const char ours[] = "libaoticache_torchshim.so", torchs[] = "libtorch_cpu.so";
     char *name = memmem(bytes, size, ours, sizeof ours);
     if (name == NULL)
         fail("the shim has no soname", NULL);

@@ -1,44 +1,26 @@
 /*
- * Runs a kernel library in a process that has no PyTorch, on the shim alone: neither the cache nor the loader is
- * involved.
+ * Runs a kernel library in a process that has no PyTorch, through the loader and the shim.
  *
- *     run_library SHIM LIBRARY INPUTS OUTPUTS [REPEAT]
+ *     run_library LIBRARY INPUTS OUTPUTS [REPEAT]
  *
  * INPUTS and OUTPUTS are files of tensors: int64 count, then for each int64 dtype, ndim, storage offset, storage bytes,
  * the sizes, the strides, the bytes of the storage. With REPEAT the library runs that often, and the nanoseconds of one
- * run, handles included, are printed. Exit 0, or 1 with a message.
+ * run, handles included, are printed. Exit 0; 1 with a message; 3 with a message where the loader refuses the library.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/base.h"
-#include "runtime/abi.h"
-
-#define NEEDED "libtorch_cpu.so"
-#define SONAME "libaoti_shim.so"
-
-#define FUNCTION(library, name) ((__typeof__(&name))find(library, #name))
+#include "loader/loader.h"
 
 static void fail(const char *what, const char *why)
 {
     fprintf(stderr, "%s: %s\n", what, why);
     exit(1);
-}
-
-static void (*find(void *library, const char *name))(void)
-{
-    void *symbol = dlsym(library, name);
-    if (symbol == NULL)
-        fail(name, dlerror());
-    void (*function)(void);
-    memcpy(&function, &symbol, sizeof function);
-    return function;
 }
 
 static char *read_file(const char *path, size_t *ret_size)
@@ -55,34 +37,6 @@ static char *read_file(const char *path, size_t *ret_size)
     return bytes;
 }
 
-/* The library asks for PyTorch's library by name: a copy in memory asks for the shim's. */
-static void *load(const char *path)
-{
-    size_t size;
-    char *bytes = read_file(path, &size);
-    for (char *at = bytes; (at = memmem(at, size - (size_t)(at - bytes), NEEDED, sizeof NEEDED)) != NULL;)
-        memcpy(at, SONAME, sizeof SONAME);
-    int fd = memfd_create("library", MFD_CLOEXEC);
-    if (fd < 0 || write(fd, bytes, size) != (ssize_t)size)
-        fail(path, "cannot be copied");
-    free(bytes);
-    char name[64];
-    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
-    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL)
-        fail(path, dlerror());
-    return library;
-}
-
-struct functions {
-    __typeof__(&aoti_torch_create_tensor_from_blob) from_blob;
-    __typeof__(&aoti_torch_new_tensor_handle) new_handle;
-    __typeof__(&aoti_torch_delete_tensor_object) delete;
-    __typeof__(&AOTInductorModelContainerCreateWithDevice) create;
-    __typeof__(&AOTInductorModelContainerRun) run;
-    __typeof__(&AOTInductorModelContainerDelete) delete_container;
-};
-
 struct set {
     size_t count;
     AtenTensorHandle *tensors;
@@ -97,7 +51,7 @@ static int64_t take(const char **at)
     return value;
 }
 
-static struct set read_tensors(const struct functions *torch, const char *path)
+static struct set read_tensors(const aoticache_torch *torch, const char *path)
 {
     size_t size;
     char *bytes_of_file = read_file(path, &size);
@@ -118,7 +72,8 @@ static struct set read_tensors(const struct functions *torch, const char *path)
         set.data[i] = data;
         memcpy(data, at, (size_t)bytes);
         at += bytes;
-        if (torch->from_blob(data, ndim, shape, shape + ndim, offset, (int32_t)dtype, 0, -1, &set.tensors[i]) != 0)
+        if (torch->aoti_torch_create_tensor_from_blob(data, ndim, shape, shape + ndim, offset, (int32_t)dtype, 0, -1,
+                                                      &set.tensors[i]) != 0)
             fail(path, "a tensor is refused");
     }
     free(bytes_of_file);
@@ -130,95 +85,116 @@ static void put(FILE *file, int64_t value)
     fwrite(&value, sizeof value, 1, file);
 }
 
-static void write_tensors(void *shim, const AtenTensorHandle *tensors, size_t count, const char *path)
+/* The bytes of the storage; the loader's table has no function for it. */
+static int64_t storage_bytes(const aoticache_torch *torch, AtenTensorHandle tensor)
+{
+    AOTITorchError (*get_storage_size)(AtenTensorHandle, int64_t *);
+    void *shim = dlopen(torch->path, RTLD_NOW | RTLD_NOLOAD);
+    void *symbol = shim != NULL ? dlsym(shim, "aoti_torch_get_storage_size") : NULL;
+    int64_t bytes = 0;
+    if (symbol == NULL)
+        fail(torch->path, dlerror());
+    memcpy(&get_storage_size, &symbol, sizeof symbol);
+    get_storage_size(tensor, &bytes);
+    dlclose(shim);
+    return bytes;
+}
+
+static void write_tensor(const aoticache_torch *torch, AtenTensorHandle tensor, FILE *file)
+{
+    aoticache_error error;
+    aoticache_tensor_view view;
+    int64_t offset = 0;
+    if (aoticache_tensor_get_view(tensor, &view, &error) != AOTICACHE_OK)
+        fail("an output", error.message);
+    torch->aoti_torch_get_storage_offset(tensor, &offset);
+    int64_t bytes = view.data != NULL ? storage_bytes(torch, tensor) : 0;
+    put(file, view.dtype);
+    put(file, view.ndim);
+    put(file, offset);
+    put(file, bytes);
+    fwrite(view.sizes, sizeof *view.sizes, (size_t)view.ndim, file);
+    fwrite(view.strides, sizeof *view.strides, (size_t)view.ndim, file);
+    if (bytes > 0)
+        fwrite((char *)view.data - (size_t)offset * aoticache_dtype_size(view.dtype), 1, (size_t)bytes, file);
+}
+
+static void write_tensors(const aoticache_torch *torch, const AtenTensorHandle *tensors, size_t count, const char *path)
 {
     FILE *file = fopen(path, "wb");
     if (file == NULL)
         fail(path, "cannot be written");
     put(file, (int64_t)count);
-    for (size_t i = 0; i < count; i++) {
-        int64_t ndim, offset, bytes, *sizes, *strides;
-        int32_t dtype;
-        void *data;
-        AOTITorchError (*get_storage_size)(AtenTensorHandle, int64_t *) =
-            (AOTITorchError(*)(AtenTensorHandle, int64_t *))find(shim, "aoti_torch_get_storage_size");
-        size_t (*element_size)(int32_t) = (size_t(*)(int32_t))find(shim, "aoti_torch_dtype_element_size");
-        FUNCTION(shim, aoti_torch_get_dim)(tensors[i], &ndim);
-        FUNCTION(shim, aoti_torch_get_storage_offset)(tensors[i], &offset);
-        FUNCTION(shim, aoti_torch_get_sizes)(tensors[i], &sizes);
-        FUNCTION(shim, aoti_torch_get_strides)(tensors[i], &strides);
-        FUNCTION(shim, aoti_torch_get_dtype)(tensors[i], &dtype);
-        FUNCTION(shim, aoti_torch_get_data_ptr)(tensors[i], &data);
-        get_storage_size(tensors[i], &bytes);
-        if (data == NULL)
-            bytes = 0;
-        put(file, dtype);
-        put(file, ndim);
-        put(file, offset);
-        put(file, bytes);
-        fwrite(sizes, sizeof *sizes, (size_t)ndim, file);
-        fwrite(strides, sizeof *strides, (size_t)ndim, file);
-        if (bytes > 0)
-            fwrite((char *)data - (size_t)offset * element_size(dtype), 1, (size_t)bytes, file);
-    }
+    for (size_t i = 0; i < count; i++)
+        write_tensor(torch, tensors[i], file);
     if (fclose(file) != 0)
         fail(path, "cannot be written");
 }
 
-static void run_once(const struct functions *torch, AOTInductorModelContainerHandle container, const struct set *inputs,
-                     AtenTensorHandle *given, AtenTensorHandle *outputs, size_t num_outputs)
+static aoticache_runner *load(const char *path)
 {
-    for (size_t i = 0; i < inputs->count; i++)
-        torch->new_handle(inputs->tensors[i], &given[i]);
-    if (torch->run(container, given, inputs->count, outputs, num_outputs, NULL, NULL) != 0)
-        fail("run", "the library reports a failure");
+    aoticache_error error;
+    aoticache_library *library;
+    aoticache_runner *runner;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        fail(path, "cannot be opened");
+    if (aoticache_library_load_fd(fd, path, &library, &error) != AOTICACHE_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        exit(3);
+    }
+    if (aoticache_runner_create(library, NULL, &runner, &error) != AOTICACHE_OK)
+        fail(path, error.message);
+    aoticache_library_unref(library);
+    close(fd);
+    return runner;
+}
+
+static void run_once(aoticache_runner *runner, const struct set *inputs, AtenTensorHandle *outputs, size_t num_outputs)
+{
+    aoticache_error error;
+    if (aoticache_runner_run(runner, inputs->tensors, inputs->count, outputs, num_outputs, &error) != AOTICACHE_OK)
+        fail("run", error.message);
+}
+
+static void free_outputs(AtenTensorHandle *outputs, size_t num_outputs)
+{
+    for (size_t i = 0; i < num_outputs; i++)
+        aoticache_tensor_free(outputs[i]);
 }
 
 int main(int argc, char **argv)
 {
-    if (argc < 5)
-        fail("usage", "run_library SHIM LIBRARY INPUTS OUTPUTS [REPEAT]");
-    void *shim = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
-    if (shim == NULL)
-        fail(argv[1], dlerror());
-    void *library = load(argv[2]);
-    struct functions torch = {
-        .from_blob = FUNCTION(shim, aoti_torch_create_tensor_from_blob),
-        .new_handle = FUNCTION(shim, aoti_torch_new_tensor_handle),
-        .delete = FUNCTION(shim, aoti_torch_delete_tensor_object),
-        .create = FUNCTION(library, AOTInductorModelContainerCreateWithDevice),
-        .run = FUNCTION(library, AOTInductorModelContainerRun),
-        .delete_container = FUNCTION(library, AOTInductorModelContainerDelete),
-    };
-    struct set inputs = read_tensors(&torch, argv[3]);
-    AOTInductorModelContainerHandle container;
-    size_t num_outputs;
-    if (torch.create(&container, 1, "cpu", NULL) != 0)
-        fail(argv[2], "no container");
-    FUNCTION(library, AOTInductorModelContainerGetNumOutputs)(container, &num_outputs);
+    aoticache_error error;
+    const aoticache_torch *torch;
+    if (argc < 4)
+        fail("usage", "run_library LIBRARY INPUTS OUTPUTS [REPEAT]");
+    if (aoticache_torch_get(&torch, &error) != AOTICACHE_OK)
+        fail("the shim", error.message);
+    aoticache_runner *runner = load(argv[1]);
+    struct set inputs = read_tensors(torch, argv[2]);
+    size_t num_outputs = aoticache_runner_num_outputs(runner);
     AtenTensorHandle *outputs = calloc(num_outputs + 1, sizeof *outputs);
-    AtenTensorHandle *given = calloc(inputs.count + 1, sizeof *given);
-    run_once(&torch, container, &inputs, given, outputs, num_outputs);
-    write_tensors(shim, outputs, num_outputs, argv[4]);
-    long repeat = argc > 5 ? strtol(argv[5], NULL, 10) : 0;
+    if (outputs == NULL)
+        fail("outputs", "out of memory");
+    run_once(runner, &inputs, outputs, num_outputs);
+    write_tensors(torch, outputs, num_outputs, argv[3]);
+    long repeat = argc > 4 ? strtol(argv[4], NULL, 10) : 0;
     uint64_t begin = aoticache_monotonic_ns();
     for (long i = 0; i < repeat; i++) {
-        for (size_t output = 0; output < num_outputs; output++)
-            torch.delete(outputs[output]);
-        run_once(&torch, container, &inputs, given, outputs, num_outputs);
+        free_outputs(outputs, num_outputs);
+        run_once(runner, &inputs, outputs, num_outputs);
     }
     if (repeat > 0)
         printf("%.1f\n", (double)(aoticache_monotonic_ns() - begin) / (double)repeat);
-    for (size_t output = 0; output < num_outputs; output++)
-        torch.delete(outputs[output]);
+    free_outputs(outputs, num_outputs);
     for (size_t input = 0; input < inputs.count; input++) {
-        torch.delete(inputs.tensors[input]);
+        aoticache_tensor_free(inputs.tensors[input]);
         free(inputs.data[input]);
     }
-    torch.delete_container(container);
+    aoticache_runner_unref(runner);
     free(inputs.tensors);
     free(inputs.data);
     free(outputs);
-    free(given);
     return 0;
 }

@@ -356,7 +356,7 @@ Test(torch, absent_shim_is_reported_with_the_places)
     cr_assert_eq(about->missing_count, about->symbol_count);
     aoticache_library_description_free(about);
     cr_assert_eq(fixture_run("mkdir '%s/lib'", fixture_directory), 0);
-    fixture_compile(fixture_torch_source, "lib/libaoticache_torchshim.so", "-Wl,-soname,libaoti_shim.so");
+    fixture_compile(fixture_torch_source, "lib/libaoticache_torchshim.so", "-Wl,-soname,libaoticache_torchshim.so");
     aoticache_library *library = fixture_load(fd);
     cr_assert_eq(fixture_first_result(library), 2.0f);
     aoticache_library_unref(library);
@@ -368,7 +368,7 @@ Test(torch, incomplete_shim_is_refused_with_what_it_lacks)
     setenv("AOTICACHE_HOME", fixture_directory, 1);
     cr_assert_eq(fixture_run("mkdir '%s/lib'", fixture_directory), 0);
     fixture_compile("int aoti_torch_get_dim(void *t, long *r) { return 1; }", "lib/libaoticache_torchshim.so",
-                    "-Wl,-soname,libaoti_shim.so");
+                    "-Wl,-soname,libaoticache_torchshim.so");
     const aoticache_torch *torch = NULL;
     aoticache_error error = {0};
     cr_assert_eq(aoticache_torch_get(&torch, &error), AOTICACHE_LOAD_FAILED);
