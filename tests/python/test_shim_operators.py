@@ -14,6 +14,7 @@ import warnings
 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 SHIM = os.path.join(BUILD, "lib", "libaoticache_torchshim.so")
+os.environ.setdefault("AOTICACHE_HOME", os.path.abspath(BUILD))
 HELPER = os.path.join(BUILD, "tests", "helpers", "run_library")
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(BUILD, "inductor-cache"))
 
