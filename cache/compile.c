@@ -77,9 +77,13 @@ static aoticache_status deliver(void *user, const aoticache_product *product)
 
 /* ---- the compile ---- */
 
+/*
+ * Inside the cache, so that nothing is left behind whatever happens; outside where that cannot be written, or where a
+ * compiler would soon run out of room: a disk that is too full to store a kernel must not keep the caller from having it.
+ */
 static aoticache_status make_scratch(struct job *job, aoticache_error *ret_error)
 {
-    if (!job->cache->directory->read_only &&
+    if (!job->cache->directory->read_only && aoticache_scratch_has_room(job->cache->directory) &&
         aoticache_scratch_create(job->cache->directory, &job->scratch, NULL) == AOTICACHE_OK)
         return AOTICACHE_OK;
     return aoticache_scratch_create_outside(&job->scratch, ret_error);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
@@ -45,6 +46,16 @@ static aoticache_status create_once(aoticache_directory *directory, int tmp_fd, 
         return AOTICACHE_NOT_FOUND;
     ret_scratch->fd = steal_fd(&fd);
     return AOTICACHE_OK;
+}
+
+#define ROOM_FOR_A_COMPILE (64u << 20)
+
+bool aoticache_scratch_has_room(const aoticache_directory *directory)
+{
+    struct statvfs file_system;
+    if (fstatvfs(directory->fd, &file_system) != 0)
+        return true; /* then it is tried */
+    return (uint64_t)file_system.f_bavail * file_system.f_frsize >= ROOM_FOR_A_COMPILE;
 }
 
 aoticache_status aoticache_scratch_create(aoticache_directory *directory, aoticache_scratch *ret_scratch,

@@ -1,9 +1,12 @@
 /*
  * cache/verify_unindexed: manifests in the store that the index does not know, and putting their entries back.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "cache/lock.h"
 #include "cache/verify.h"
 
@@ -20,6 +23,19 @@ static bool is_superseded(aoticache_index *index, const aoticache_manifest *mani
         if (memcmp(hits[i].requirements, requirements, sizeof requirements) == 0)
             return true;
     return false;
+}
+
+/* A manifest of which a file is gone (found damaged, or removed by a person) can answer nothing: it is garbage too. */
+static bool is_complete(aoticache_directory *directory, const aoticache_manifest *manifest)
+{
+    for (size_t i = 0; i < manifest->file_count; i++) {
+        char path[AOTICACHE_OBJECT_PATH_BYTES];
+        aoticache_object_path(&manifest->files[i].digest, path);
+        cleanup_fd int fd = aoticache_directory_openat(directory, path, O_PATH);
+        if (fd < 0 && errno == ENOENT)
+            return false;
+    }
+    return true;
 }
 
 struct lost {
@@ -88,7 +104,8 @@ aoticache_status aoticache_verification_check_unindexed(aoticache_verification *
     aoticache_status status = find_lost(verification, &lost, &count, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
         char path[AOTICACHE_OBJECT_PATH_BYTES];
-        if (lost[i].manifest->guard != NULL || is_superseded(index, lost[i].manifest))
+        if (lost[i].manifest->guard != NULL || is_superseded(index, lost[i].manifest) ||
+            !is_complete(verification->cache->directory, lost[i].manifest))
             continue;
         verification->report.unindexed++;
         aoticache_object_path(&lost[i].digest, path);
