@@ -14,7 +14,10 @@
 #define ASK_LIMIT_NS (20 * UINT64_C(1000000000))
 
 static const char ask_version[] = "import importlib.metadata as m\n"
-                                  "print(m.version('torch'))\n";
+                                  "try:\n"
+                                  "    print(m.version('torch'))\n"
+                                  "except m.PackageNotFoundError:\n"
+                                  "    print('none')\n";
 
 /* ---- version.py ---- */
 
@@ -169,12 +172,17 @@ static aoticache_status ask_for_version(const char *program, char ret_version[AO
     aoticache_status status =
         aoticache_process_run(&options, 4096, aoticache_monotonic_ns() + ASK_LIMIT_NS, &process, &error);
     size_t length = process.bytes != NULL ? strcspn(process.bytes, "\n") : 0;
-    if (status == AOTICACHE_OK && (length == 0 || !copy_public_version(process.bytes, length, ret_version)))
+    if (status == AOTICACHE_OK && length == 4 && memcmp(process.bytes, "none", 4) == 0)
+        status = aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                     "Python %.500s has no PyTorch: install it there, or name another Python in "
+                                     "AOTICACHE_PYTHON",
+                                     program);
+    else if (status == AOTICACHE_OK && (length == 0 || !copy_public_version(process.bytes, length, ret_version)))
         status = aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                      "Python %.200s does not say which version of PyTorch it has", program);
     else if (status == AOTICACHE_COMPILE_FAILED)
         status = aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                     "Python %.200s has no PyTorch: install it there, or name another Python in "
+                                     "Python %.200s cannot say whether it has PyTorch; name another one in "
                                      "AOTICACHE_PYTHON; %.500s",
                                      program, error.message);
     else if (status != AOTICACHE_OK && ret_error != NULL)

@@ -120,8 +120,18 @@ typedef struct aoticache_cli_progress {
     bool visible;
 } aoticache_cli_progress;
 void aoticache_cli_progress_show(aoticache_cli_progress *progress, uint64_t done, uint64_t all);
+/* The same for what has no number of steps: "compiling aten::abs, 7 s". */
+void aoticache_cli_progress_show_seconds(aoticache_cli_progress *progress, uint64_t seconds);
 /* Takes the line away; call it before anything else is printed. */
 void aoticache_cli_progress_clear(aoticache_cli_progress *progress);
+
+/*
+ * Shows how long a call takes that says nothing by itself, from half a second on. `what` is borrowed until the end.
+ * begin returns NULL where no thread can be had; end takes that.
+ */
+typedef struct aoticache_cli_waiting aoticache_cli_waiting;
+aoticache_cli_waiting *aoticache_cli_waiting_begin(const aoticache_cli *cli, const char *what);
+void aoticache_cli_waiting_end(aoticache_cli_waiting *waiting);
 
 /* ---- results, on standard output ---- */
 

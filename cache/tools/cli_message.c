@@ -100,10 +100,24 @@ aoticache_logger aoticache_cli_logger(const aoticache_cli *cli)
     return (aoticache_logger){.log = log_line, .user = (void *)(uintptr_t)cli};
 }
 
-void aoticache_cli_progress_show(aoticache_cli_progress *progress, uint64_t done, uint64_t all)
+static bool is_terminal(const aoticache_cli_progress *progress)
 {
     const char *terminal = getenv("TERM");
-    if (progress->cli->quiet || !isatty(STDERR_FILENO) || (terminal != NULL && strcmp(terminal, "dumb") == 0))
+    return !progress->cli->quiet && isatty(STDERR_FILENO) && (terminal == NULL || strcmp(terminal, "dumb") != 0);
+}
+
+void aoticache_cli_progress_show_seconds(aoticache_cli_progress *progress, uint64_t seconds)
+{
+    if (!is_terminal(progress))
+        return;
+    progress->visible = true;
+    fprintf(stderr, "\r\033[K%s, %llu s", progress->what, (unsigned long long)seconds);
+    fflush(stderr);
+}
+
+void aoticache_cli_progress_show(aoticache_cli_progress *progress, uint64_t done, uint64_t all)
+{
+    if (!is_terminal(progress))
         return;
     uint64_t now = aoticache_monotonic_ns();
     if (progress->visible && now - progress->shown_ns < 100000000)

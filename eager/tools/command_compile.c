@@ -38,6 +38,8 @@ static int parse(aoticache_cli *cli, struct compile *compile)
 static int get_artifact(const aoticache_cli *cli, struct compile *compile)
 {
     aoticache_error error = {.message = ""};
+    cleanup_free char *what = aoticache_cli_text("compiling %s", compile->kernel.op);
+    aoticache_cli_waiting *waiting = aoticache_cli_waiting_begin(cli, what);
     uint64_t start = aoticache_monotonic_ns();
     aoticache_status status =
         compile->hook != NULL
@@ -45,6 +47,7 @@ static int get_artifact(const aoticache_cli *cli, struct compile *compile)
                                              &compile->artifact, &error)
             : aoticache_cache_lookup(compile->cache, compile->request, &compile->artifact, &error);
     compile->lookup_ns = aoticache_monotonic_ns() - start;
+    aoticache_cli_waiting_end(waiting);
     if (status == AOTICACHE_NOT_FOUND && error.message[0] == '\0') {
         aoticache_cli_error(cli, "the kernel is not stored in a form that this machine can run");
         return AOTICACHE_CLI_EXIT_NOT_FOUND;

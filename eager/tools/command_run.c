@@ -236,8 +236,11 @@ static int print_text(const aoticache_cli *cli, const struct run *run)
 static int get_runner(const aoticache_cli *cli, struct run *run)
 {
     aoticache_error error = {.message = ""};
+    cleanup_free char *what = aoticache_cli_text("compiling %s", run->kernel.op);
+    aoticache_cli_waiting *waiting = aoticache_cli_waiting_begin(cli, what);
     aoticache_status status = aoticache_eager_get_runner(run->cache, run->hook, run->request, &run->runner,
                                                          &run->report, &error);
+    aoticache_cli_waiting_end(waiting);
     if (status == AOTICACHE_NOT_FOUND && error.message[0] == '\0') {
         aoticache_cli_error(cli, "the kernel is not stored in a form that this machine can run");
         return AOTICACHE_CLI_EXIT_NOT_FOUND;

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# What is shown while something takes long: on a terminal, and only there.
+. tests/cli/lib.sh
+
+printf '#!/bin/sh\nread -r request\nsleep 2\nexit 1\n' >"$work/slow"
+chmod +x "$work/slow"
+call="aoticache compile aten::abs --input float32:2 --hook command:$work/slow --retry"
+if ! command -v script >/dev/null; then
+    skip 'progress on a terminal' 'script(1) is not here'
+    finish
+fi
+on_terminal() { TERM=$1 script -qec "$2" /dev/null </dev/null; }
+
+try 'a slow compile on a terminal' 5 on_terminal xterm "$call"
+prints 'says what it does and for how long' 'compiling aten::abs, 1 s'
+try 'the same on a dumb terminal' 5 on_terminal dumb "$call"
+prints_not 'says nothing meanwhile' 'compiling'
+try 'the same, quiet' 5 on_terminal xterm "$call --quiet"
+prints_not 'says nothing meanwhile either' 'compiling'
+# shellcheck disable=SC2086 # several words
+try 'the same, not on a terminal' 5 $call
+prints_nothing 'prints nothing'
+if grep -q 'compiling aten::abs,' "$err"; then not_ok 'no progress in a log' 'there is'; else ok 'no progress in a log'; fi
+finish
