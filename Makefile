@@ -28,6 +28,11 @@ VENV     ?= $(CURDIR)/build/venv
 
 CC       ?= cc
 AR       ?= ar
+OBJCOPY  ?= objcopy
+# The C++ compiler of the same family.
+ifeq ($(origin CXX),default)
+CXX      := $(if $(findstring clang,$(CC)),$(subst clang,clang++,$(CC)),c++)
+endif
 PKGS     := sqlite3 libcrypto jansson
 OPTIMISE := $(if $(DEBUG),-O0 -g3,-O2 -g)
 WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wwrite-strings \
@@ -35,8 +40,15 @@ WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prot
 INSTRUMENT := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 CPPFLAGS += -D_GNU_SOURCE -I. -DAOTICACHE_PREFIX='"$(prefix)"'
 CFLAGS   += $(OPTIMISE)
+CXXFLAGS += $(OPTIMISE)
 ALL_CFLAGS = -std=gnu11 -fPIC -fvisibility=hidden $(WARN) $(INSTRUMENT) $(shell pkg-config --cflags $(PKGS)) $(CFLAGS)
+ALL_CXXFLAGS = -std=c++17 -fPIC -fvisibility=hidden $(filter-out -Wstrict-prototypes -Wmissing-prototypes,$(WARN)) \
+               $(INSTRUMENT) $(CXXFLAGS)
 LIBS     = $(shell pkg-config --libs $(PKGS)) -ldl -lpthread
+# What the shim loads at run time, where it is there, for large products and for mathematical functions on vectors; it
+# does with plain C where it is not. Empty: it does not look.
+BLAS_LIBRARY  ?= libopenblas.so.0
+SLEEF_LIBRARY ?= libsleef.so.3
 Q        := $(if $(V),,@)
 
 # ---- what is made of what ----
@@ -57,7 +69,7 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
 LIB_OBJ    := $(call objects,$(LIB_SRC))
 SHIM_OBJ   := $(call objects,$(SHIM_SRC)) $(call objects,base/names.c base/error.c)
-KERNEL_OBJ := $(call objects,$(KERNEL_SRC))
+KERNEL_OBJ := $(call objects,$(KERNEL_SRC)) $(BUILD)/obj/runtime/constant_map.o
 CLI_OBJ    := $(call objects,$(wildcard cache/tools/cli*.c))
 TOOL_OBJ   := $(call objects,$(wildcard eager/tools/*.c cache/tools/*.c))
 ALL_OBJ    := $(LIB_OBJ) $(SHIM_OBJ) $(KERNEL_OBJ) $(TOOL_OBJ)
@@ -68,12 +80,12 @@ SHIM     := $(BUILD)/lib/libaoticache_torchshim.so
 KERNELRT := $(BUILD)/lib/libaoticache_runtime.a
 STUB     := $(BUILD)/lib/aoticache/libtorch_cpu.so
 BINS     := $(addprefix $(BUILD)/bin/,$(TOOLS))
-DATA     := $(BUILD)/share/aoticache/worker.py $(patsubst eager/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
+DATA     := $(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/append-weights $(patsubst eager/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
 HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
-.PHONY: all deps test check bench demo install uninstall clean help tests
+.PHONY: all deps test check bench operators demo install uninstall clean help tests
 .DEFAULT_GOAL := all
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -84,6 +96,14 @@ $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC    $<")
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+# Whatever it takes from libstdc++ is made weak, so that kernel libraries need none; the file says why.
+$(BUILD)/obj/runtime/constant_map.o: runtime/constant_map.cpp
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  CXX   $<")
+	$(Q)$(CXX) $(CPPFLAGS) $(ALL_CXXFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(OBJCOPY) --wildcard --weaken-symbol='_Z*' --weaken-symbol='__cxa_*' --weaken-symbol='__gxx_*' \
+	    --weaken-symbol='_Unwind_*' $@
 
 $(SHARED): $(LIB_OBJ) scripts/libaoticache.map Makefile
 	@mkdir -p $(@D)
@@ -99,6 +119,9 @@ $(STATIC): $(LIB_OBJ)
 	$(if $(V),,@echo "  AR    $@")
 	$(Q)rm -f $@ && $(AR) rcs $@ $(LIB_OBJ)
 
+$(call objects,runtime/shim/blas.c): CPPFLAGS += -DAOTICACHE_BLAS_LIBRARY='"$(BLAS_LIBRARY)"'
+$(call objects,runtime/shim/vector_math.c): CPPFLAGS += -DAOTICACHE_SLEEF_LIBRARY='"$(SLEEF_LIBRARY)"'
+
 # Loaded by the loader alone, which makes kernel libraries need it by this soname where libtorch is not in the process
 # (loader/loader.h says why).
 $(SHIM): $(SHIM_OBJ) scripts/libaoticache_torchshim.map Makefile
@@ -106,7 +129,7 @@ $(SHIM): $(SHIM_OBJ) scripts/libaoticache_torchshim.map Makefile
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) \
 	    -Wl,--version-script=scripts/libaoticache_torchshim.map $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) \
-	    -Wl,-z,relro -Wl,--as-needed $(SHIM_OBJ) -lm -lpthread -o $@
+	    -Wl,-z,relro -Wl,--as-needed $(SHIM_OBJ) -lm -ldl -lpthread -o $@
 
 # What kernel libraries written in C link: the container and the exported interface.
 $(KERNELRT): $(KERNEL_OBJ)
@@ -137,6 +160,9 @@ $(BUILD)/aoticache.pc: scripts/aoticache.pc.in base/base.h Makefile
 $(BUILD)/share/aoticache/worker.py: eager/worker.py
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
+$(BUILD)/share/aoticache/append-weights: scripts/append-weights
+	@mkdir -p $(@D)
+	$(Q)install -m 755 $< $@
 $(BUILD)/share/aoticache/kernels/%: eager/kernels/%
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
@@ -151,7 +177,10 @@ PROGRAM_BINS := $(addprefix $(BUILD)/tests/,$(PROGRAMS))
 
 BENCH_PEERS := $(BUILD)/tests/bench/libnull_shim.so $(BUILD)/tests/bench/empty
 
-tests: $(UNIT_BINS) $(PROGRAM_BINS) $(BENCH_PEERS)
+HOST_BATTERY := $(BUILD)/tests/helpers/libhost_battery.so
+HOST_KERNELS := $(patsubst tests/hosts/kernels/%.c,$(BUILD)/tests/hosts/%.so,$(wildcard tests/hosts/kernels/*.c))
+
+tests: $(UNIT_BINS) $(PROGRAM_BINS) $(BENCH_PEERS) $(HOST_BATTERY) $(HOST_KERNELS)
 
 # Unit tests and test programs link the static library, so that they reach what the shared one hides.
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(STATIC)
@@ -162,6 +191,17 @@ $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(STATIC)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< $(STATIC) $(LIBS) -lm -o $@
+
+# The battery once more, for hosts that have PyTorch in their process, and kernel libraries as their authors make them.
+$(HOST_BATTERY): $(BUILD)/obj/tests/helpers/host_battery.o $(STATIC)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LD    $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared $< $(STATIC) $(LIBS) -lm -o $@
+$(BUILD)/tests/hosts/%.so: tests/hosts/kernels/%.c tests/hosts/kernels/call_spec.h runtime/kernel.h $(KERNELRT) $(STUB)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LD    $@")
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -ffp-contract=off $(LDFLAGS) -shared $< $(KERNELRT) -Wl,--no-as-needed $(STUB) \
+	    -Wl,--as-needed -lm -o $@
 
 $(BUILD)/tests/bench/libnull_shim.so: tests/bench/peers/null_shim.c
 	@mkdir -p $(@D)
@@ -187,6 +227,10 @@ demo: deps
 bench: all tests
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/bench
 
+# Compiles some 200 operators of PyTorch, minutes the first time, and writes docs/operators.md.
+operators: all $(BUILD)/tests/helpers/run_library
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/operator_table.py
+
 # ---- installation ----
 
 INSTALL_MANIFEST := $(DESTDIR)$(datadir)/aoticache/installed-files
@@ -203,16 +247,17 @@ clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check bench demo install uninstall deps tests clean help'
+	@echo 'targets: all test check bench operators demo install uninstall deps tests clean help'
 	@echo '  all        build everything under build/'
 	@echo '  test       install what is missing, build, run all tests'
 	@echo '  check      the same without installing anything'
 	@echo '  bench      benchmarks, a table and build/bench.json'
+	@echo '  operators  run operators of PyTorch on the shim, docs/operators.md (minutes)'
 	@echo '  demo       install what is missing, build, show the main job'
 	@echo '  install    to $$(DESTDIR)$$(prefix), prefix=/usr/local by default;  uninstall takes it back'
 	@echo '  deps       install what is missing, nothing else'
 	@echo '  clean      remove what was built (build/venv stays)'
-	@echo 'variables: V=1 DEBUG=1 SANITIZE=address,undefined|thread WERROR=1 CC=clang prefix= DESTDIR= VENV='
+	@echo 'variables: V=1 DEBUG=1 SANITIZE=address,undefined|thread WERROR=1 CC=clang CXX= prefix= DESTDIR= VENV='
 
 -include $(patsubst %.o,%.d,$(ALL_OBJ)) $(wildcard $(BUILD)/obj/tests/*/*.d)
 # Objects of tests stay, so that a change rebuilds only what it touches.

@@ -36,6 +36,21 @@ typedef struct AOTInductorConstantMapEntry {
     AtenTensorHandle handle;
 } AOTInductorConstantMapEntry;
 
+#define AOTI_ARRAYREF_TENSOR_MAX_DIMS 8
+
+/* A tensor without a handle: everything is the caller's. */
+typedef struct AOTInductorArrayRefTensor {
+    void *data;
+    int64_t numel;
+    int64_t sizes[AOTI_ARRAYREF_TENSOR_MAX_DIMS]; /* the first ndim count */
+    int64_t strides[AOTI_ARRAYREF_TENSOR_MAX_DIMS];
+    int32_t ndim;
+    int32_t dtype;
+    int32_t device_type;
+    int32_t device_idx;
+    int64_t reserved[4]; /* zero */
+} AOTInductorArrayRefTensor;
+
 /*
  * The exported interface, as X(name, (parameters)): every function returns AOTIRuntimeError. Libraries of 2.6 have those
  * of BASE; newer ones add those of NEWER. Which libraries made by whom have what is the loader's business.
@@ -88,6 +103,11 @@ typedef struct AOTInductorConstantMapEntry {
 AOTICACHE_ABI_BASE_LIST(AOTICACHE_ABI_DECLARE)
 AOTICACHE_ABI_NEWER_LIST(AOTICACHE_ABI_DECLARE)
 #undef AOTICACHE_ABI_DECLARE
+
+/* Only of libraries whose authors provide for it: not in the lists, which the loader resolves. */
+AOTICACHE_ABI_EXPORT AOTIRuntimeError AOTInductorModelRunMinimalArrayrefInterfaceV2(
+    AOTInductorModelHandle model, int32_t num_inputs, const AOTInductorArrayRefTensor *inputs, int32_t num_outputs,
+    AOTInductorArrayRefTensor *outputs);
 
 /*
  * The aoti_torch_* functions that a host uses to make, look at and free tensors, as X(result, name, (parameters)). The

@@ -1,80 +1,45 @@
 /*
- * runtime/container: creating a container from a description that is checked first, and running it.
+ * runtime/container: creating a container, and what happens to its two buffers as wholes: folding before the first run,
+ * folding on demand, swapping, freeing. Running is run.c's, changing single constants update.c's.
  */
 #include "runtime/container.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-static AOTIRuntimeError check_names(const char *what, size_t count, const char *const *names)
+static AOTIRuntimeError create_buffers(aoticache_container *container, const char *directory, bool load)
 {
-    if (count > 0 && names == NULL)
-        return aoticache_message_set("the kernel's description has %zu %ss, but no names", count, what);
-    for (size_t i = 0; i < count; i++)
-        if (names[i] == NULL)
-            return aoticache_message_set("the kernel's description has no name for %s %zu", what, i);
-    return AOTICACHE_KERNEL_OK;
-}
-
-static AOTIRuntimeError check_constants(const aoticache_kernel *kernel)
-{
-    if (kernel->num_constants > 0 && kernel->constants == NULL)
-        return aoticache_message_set("the kernel's description has %zu constants, but no list of them",
-                                     kernel->num_constants);
-    for (size_t i = 0; i < kernel->num_constants; i++) {
-        const aoticache_kernel_constant *constant = &kernel->constants[i];
-        if (constant->name == NULL || constant->original_fqn == NULL)
-            return aoticache_message_set("the kernel's description has no name for constant %zu", i);
-        if (constant->from_folded && kernel->fold == NULL)
-            return aoticache_message_set("constant %s is folded, but the kernel has no function that folds",
-                                         constant->name);
-    }
-    return AOTICACHE_KERNEL_OK;
-}
-
-static AOTIRuntimeError check_description(const aoticache_kernel *kernel)
-{
-    if (kernel->size != sizeof *kernel)
-        return aoticache_message_set("the kernel's description has %zu bytes, this runtime's has %zu", kernel->size,
-                                     sizeof *kernel);
-    if (kernel->device == NULL || kernel->run == NULL)
-        return aoticache_message_set("the kernel's description has no %s",
-                                     kernel->device == NULL ? "device" : "run function");
-    if (check_names("input", kernel->num_inputs, kernel->input_names) != AOTICACHE_KERNEL_OK ||
-        check_names("output", kernel->num_outputs, kernel->output_names) != AOTICACHE_KERNEL_OK)
+    if (aoticache_buffer_create(container, &container->buffers[0]) != AOTICACHE_KERNEL_OK ||
+        aoticache_buffer_create(container, &container->buffers[1]) != AOTICACHE_KERNEL_OK)
         return AOTICACHE_KERNEL_FAILURE;
-    return check_constants(kernel);
+    container->active = &container->buffers[0];
+    container->active->state = AOTICACHE_BUFFER_INITIALIZED;
+    if (!load)
+        return AOTICACHE_KERNEL_OK;
+    if (aoticache_weights_map(container, directory, &container->weights) != AOTICACHE_KERNEL_OK)
+        return AOTICACHE_KERNEL_FAILURE;
+    return aoticache_buffer_load(container, container->active);
 }
 
-/* "cpu" for "cpu"; "cpu:N" too, the number means nothing there. */
-static AOTIRuntimeError check_device(const aoticache_kernel *kernel, const char *device)
+static AOTIRuntimeError fill(aoticache_container *container, const aoticache_kernel *kernel, size_t num_models,
+                             const char *device)
 {
-    if (strcmp(kernel->device, "cpu") != 0)
-        return aoticache_message_set("the kernel's description says device %s; this runtime knows cpu", kernel->device);
-    if (device == NULL)
-        return aoticache_message_set("no device is given; this kernel is for %s", kernel->device);
-    size_t digits = strncmp(device, "cpu:", 4) == 0 ? strspn(device + 4, "0123456789") : 0;
-    if (strcmp(device, "cpu") != 0 && (digits == 0 || device[4 + digits] != '\0'))
-        return aoticache_message_set("device %s is asked for; this kernel is for %s", device, kernel->device);
-    return AOTICACHE_KERNEL_OK;
+    if (aoticache_description_take(container, kernel) != AOTICACHE_KERNEL_OK ||
+        aoticache_device_find(container->kernel->device, device, &container->device) != AOTICACHE_KERNEL_OK)
+        return AOTICACHE_KERNEL_FAILURE;
+    return aoticache_pool_create(num_models, container->device.functions, &container->pool);
 }
 
 AOTIRuntimeError aoticache_container_create(const aoticache_kernel *kernel, size_t num_models, const char *device,
-                                            aoticache_container **ret_container)
+                                            const char *directory, bool load, aoticache_container **ret_container)
 {
     if (num_models == 0)
         return aoticache_message_set("num_models must be positive, but got 0");
-    if (check_description(kernel) != AOTICACHE_KERNEL_OK || check_device(kernel, device) != AOTICACHE_KERNEL_OK)
-        return AOTICACHE_KERNEL_FAILURE;
     aoticache_container *container = calloc(1, sizeof *container);
     if (container == NULL)
         return aoticache_message_set("out of memory for a container");
-    container->kernel = kernel;
-    container->num_models = num_models;
-    container->device_type = AOTICACHE_DEVICE_TYPE_CPU;
-    container->device_index = -1;
-    pthread_mutex_init(&container->fold_lock, NULL);
-    if (aoticache_constants_create(container) != AOTICACHE_KERNEL_OK) {
+    pthread_mutex_init(&container->writers, NULL);
+    if (fill(container, kernel, num_models, device) != AOTICACHE_KERNEL_OK ||
+        create_buffers(container, directory, load) != AOTICACHE_KERNEL_OK) {
         aoticache_container_free(container);
         return AOTICACHE_KERNEL_FAILURE;
     }
@@ -86,109 +51,116 @@ void aoticache_container_free(aoticache_container *container)
 {
     if (container == NULL)
         return;
-    aoticache_constants_free(container);
-    pthread_mutex_destroy(&container->fold_lock);
+    aoticache_pool_free(container->pool);
+    for (int i = 0; i < 2; i++)
+        aoticache_buffer_free(container, &container->buffers[i]);
+    aoticache_weights_unmap(&container->weights);
+    pthread_mutex_destroy(&container->writers);
+    free(container->extracted);
+    free(container->by_name);
+    free(container->offsets);
     free(container);
 }
 
-/* ---- running ---- */
-
-static void free_handles(AtenTensorHandle *handles, size_t count)
+AOTIRuntimeError aoticache_container_judge(AOTIRuntimeError status, const char *what)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (handles[i] != NULL)
-            aoti_torch_delete_tensor_object(handles[i]);
-        handles[i] = NULL;
-    }
-}
-
-static AOTIRuntimeError check_call(const aoticache_kernel *kernel, const AtenTensorHandle *inputs, size_t num_inputs,
-                                   const AtenTensorHandle *outputs, size_t num_outputs)
-{
-    if (num_inputs != kernel->num_inputs)
-        return aoticache_message_set("expected inputs vector size to be %zu, but got %zu", kernel->num_inputs,
-                                     num_inputs);
-    if (num_outputs != kernel->num_outputs)
-        return aoticache_message_set("expected outputs vector size to be %zu, but got %zu", kernel->num_outputs,
-                                     num_outputs);
-    if (outputs == NULL && num_outputs > 0)
-        return aoticache_message_set("no place for %zu outputs", num_outputs);
-    for (size_t i = 0; i < num_inputs; i++)
-        if (inputs[i] == NULL)
-            return aoticache_message_set("input %zu (%s) is NULL", i, kernel->input_names[i]);
-    return AOTICACHE_KERNEL_OK;
-}
-
-static AOTIRuntimeError check_made(const aoticache_kernel_call *call)
-{
-    for (size_t i = 0; i < call->kernel->num_outputs; i++)
-        if (call->outputs[i] == NULL)
-            return aoticache_message_set("the kernel did not make output %zu (%s)", i, call->kernel->output_names[i]);
-    return AOTICACHE_KERNEL_OK;
-}
-
-/* Outputs are collected apart from the host's array, so that a run that fails leaves it as it was. */
-static AOTIRuntimeError run_kernel(aoticache_container *container, aoticache_kernel_call *call)
-{
-    AOTIRuntimeError status = aoticache_constants_prepare(container, call->stream, call->proxy_executor);
-    if (status != AOTICACHE_KERNEL_OK)
-        return status;
-    status = container->kernel->run(call);
     if (status == AOTICACHE_KERNEL_OK)
-        return check_made(call);
+        return AOTICACHE_KERNEL_OK;
     if (aoticache_message_get()[0] == '\0')
-        aoticache_message_set("the kernel failed with status %d", (int)status);
+        aoticache_message_set("%s failed with status %d", what, (int)status);
     return AOTICACHE_KERNEL_FAILURE;
 }
 
-static AOTIRuntimeError run_without_gradients(aoticache_container *container, aoticache_kernel_call *call)
+/* ---- entering a run ---- */
+
+/* With all models: the state may have changed since it was seen. */
+static AOTIRuntimeError fold_if_needed(aoticache_container *container, AOTInductorStreamHandle stream,
+                                       AOTIProxyExecutorHandle proxy_executor)
 {
-    bool gradients = aoti_torch_grad_mode_is_enabled();
-    aoti_torch_grad_mode_set_enabled(false);
-    AOTIRuntimeError status = run_kernel(container, call);
-    aoti_torch_grad_mode_set_enabled(gradients);
+    switch (container->active->state) {
+    case AOTICACHE_BUFFER_FOLDED:
+        return AOTICACHE_KERNEL_OK;
+    case AOTICACHE_BUFFER_INITIALIZED:
+        return aoticache_buffer_fold(container, container->active, 0, stream, proxy_executor);
+    case AOTICACHE_BUFFER_NONE:
+        break;
+    }
+    return aoticache_message_set("Unknown constant state: ConstantState::NONE: nothing was put into the buffer that is "
+                                 "active");
+}
+
+static __attribute__((noinline)) AOTIRuntimeError prepare(aoticache_container *container,
+                                                          AOTInductorStreamHandle stream,
+                                                          AOTIProxyExecutorHandle proxy_executor)
+{
+    pthread_mutex_lock(&container->writers);
+    aoticache_pool_lock_all(container->pool);
+    AOTIRuntimeError status = fold_if_needed(container, stream, proxy_executor);
+    aoticache_pool_unlock_all(container->pool);
+    pthread_mutex_unlock(&container->writers);
     return status;
 }
 
-static AOTIRuntimeError run_checked(aoticache_container *container, aoticache_kernel_call *call,
-                                    AtenTensorHandle *outputs)
+AOTIRuntimeError aoticache_container_enter(aoticache_container *container, AOTInductorStreamHandle stream,
+                                           AOTIProxyExecutorHandle proxy_executor, size_t *ret_model)
 {
-    enum { FEW = 8 };
-    AtenTensorHandle few[FEW] = {NULL};
-    size_t count = container->kernel->num_outputs;
-    call->outputs = few;
-    if (count > FEW) {
-        call->outputs = calloc(count, sizeof *call->outputs);
-        if (call->outputs == NULL)
-            return aoticache_message_set("out of memory for %zu outputs", count);
+    for (;;) {
+        if (aoticache_pool_take(container->pool, ret_model) != AOTICACHE_KERNEL_OK)
+            return AOTICACHE_KERNEL_FAILURE;
+        if (container->active->state == AOTICACHE_BUFFER_FOLDED)
+            return AOTICACHE_KERNEL_OK;
+        /* Not while holding a model: the writer waits for all of them. */
+        aoticache_pool_give_back(container->pool, *ret_model);
+        if (prepare(container, stream, proxy_executor) != AOTICACHE_KERNEL_OK)
+            return AOTICACHE_KERNEL_FAILURE;
     }
-    AOTIRuntimeError status = run_without_gradients(container, call);
-    if (status == AOTICACHE_KERNEL_OK) {
-        for (size_t i = 0; i < count; i++)
-            outputs[i] = call->outputs[i];
+}
+
+/* ---- whole buffers ---- */
+
+/* Runs go on meanwhile; folding takes one of their models, so that call->model is nobody else's. */
+static AOTIRuntimeError fold_inactive(aoticache_container *container, AOTInductorStreamHandle stream,
+                                      AOTIProxyExecutorHandle proxy_executor)
+{
+    size_t model;
+    if (aoticache_pool_take(container->pool, &model) != AOTICACHE_KERNEL_OK)
+        return AOTICACHE_KERNEL_FAILURE;
+    AOTIRuntimeError status =
+        aoticache_buffer_fold(container, aoticache_container_inactive(container), model, stream, proxy_executor);
+    aoticache_pool_give_back(container->pool, model);
+    return status;
+}
+
+AOTIRuntimeError aoticache_container_fold(aoticache_container *container, bool use_inactive,
+                                          AOTInductorStreamHandle stream, AOTIProxyExecutorHandle proxy_executor)
+{
+    AOTIRuntimeError status;
+    pthread_mutex_lock(&container->writers);
+    if (use_inactive) {
+        status = fold_inactive(container, stream, proxy_executor);
     } else {
-        free_handles(call->outputs, count);
+        aoticache_pool_lock_all(container->pool);
+        status = aoticache_buffer_fold(container, container->active, 0, stream, proxy_executor);
+        aoticache_pool_unlock_all(container->pool);
     }
-    if (call->outputs != few)
-        free(call->outputs);
+    pthread_mutex_unlock(&container->writers);
     return status;
 }
 
-AOTIRuntimeError aoticache_container_run(aoticache_container *container, AtenTensorHandle *inputs, size_t num_inputs,
-                                         AtenTensorHandle *outputs, size_t num_outputs, AOTInductorStreamHandle stream,
-                                         AOTIProxyExecutorHandle proxy_executor)
+AOTIRuntimeError aoticache_container_swap(aoticache_container *container)
 {
-    AOTIRuntimeError status = AOTICACHE_KERNEL_FAILURE;
-    if (inputs == NULL)
-        num_inputs = 0;
-    if (container != NULL)
-        status = check_call(container->kernel, inputs, num_inputs, outputs, num_outputs);
-    if (status == AOTICACHE_KERNEL_OK) {
-        aoticache_kernel_call call = {.kernel = container->kernel, .inputs = inputs, .constants = container->constants,
-                                      .stream = stream, .proxy_executor = proxy_executor,
-                                      .device_index = container->device_index};
-        status = run_checked(container, &call, outputs);
-    }
-    free_handles(inputs, num_inputs);
-    return status;
+    pthread_mutex_lock(&container->writers);
+    aoticache_pool_lock_all(container->pool);
+    container->active = aoticache_container_inactive(container);
+    aoticache_pool_unlock_all(container->pool);
+    pthread_mutex_unlock(&container->writers);
+    return AOTICACHE_KERNEL_OK;
+}
+
+AOTIRuntimeError aoticache_container_free_inactive(aoticache_container *container)
+{
+    pthread_mutex_lock(&container->writers);
+    aoticache_buffer_reset(container, aoticache_container_inactive(container));
+    pthread_mutex_unlock(&container->writers);
+    return AOTICACHE_KERNEL_OK;
 }

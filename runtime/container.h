@@ -1,31 +1,55 @@
 /*
- * runtime/container: a kernel's container: its constants as tensors, and running it for a host.
+ * runtime/container: a kernel's container: two buffers of constants, a pool of models, and running it for a host.
  *
  * Private. Functions whose result is AOTIRuntimeError leave their message where AOTInductorGetLastError() finds it.
  *
- * Thread safety: a container is not changed after its creation, but for the folding of constants, which happens once
- * under a lock before the first run. Any number of threads may run it.
+ * Thread safety: any number of threads may run a container and change its constants meanwhile. Runs hold a model of the
+ * pool (runtime/pool.h); whatever else looks at the constants holds `writers`, and all models too where it touches the
+ * active buffer. `writers` is taken first, and never by someone who holds a model.
  */
 #ifndef AOTICACHE_RUNTIME_CONTAINER_H
 #define AOTICACHE_RUNTIME_CONTAINER_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-
-#include "runtime/kernel.h"
+#include "runtime/pool.h"
 
 /* What libraries take from their process beside runtime/abi.h; torch/csrc/inductor/aoti_torch/c/shim.h. */
 bool aoti_torch_grad_mode_is_enabled(void);
 void aoti_torch_grad_mode_set_enabled(bool enabled);
+AOTITorchError aoti_torch_get_storage_size(AtenTensorHandle tensor, int64_t *ret_bytes);
+AOTITorchError aoti_torch_copy_(AtenTensorHandle self, AtenTensorHandle source, int32_t non_blocking);
+
+typedef enum aoticache_buffer_state {
+    AOTICACHE_BUFFER_NONE,        /* nothing is in it */
+    AOTICACHE_BUFFER_INITIALIZED, /* constants were put in since it was folded last */
+    AOTICACHE_BUFFER_FOLDED,      /* complete; the only state that runs */
+} aoticache_buffer_state;
+
+typedef struct aoticache_buffer {
+    aoticache_buffer_state state;
+    AtenTensorHandle *constants; /* num_constants; NULL: has no data */
+    uint8_t *blob;               /* made when something is first copied in: a place for each constant not folded */
+} aoticache_buffer;
+
+/* Weights mapped from a file: read only, shared by all processes that map it. */
+typedef struct aoticache_weights {
+    void *mapping; /* NULL: none */
+    size_t mapping_bytes;
+    const uint8_t *data; /* within the mapping */
+} aoticache_weights;
 
 typedef struct aoticache_container {
+    aoticache_pool *pool;
+    aoticache_buffer *active; /* changed by who holds `writers` and all models */
     const aoticache_kernel *kernel;
-    size_t num_models; /* what the host asked for; runs need nothing of their own, so it limits nothing */
-    int32_t device_type;
-    int32_t device_index;
-    AtenTensorHandle *constants; /* num_constants; NULL: has no data (yet) */
-    atomic_bool folded;
-    pthread_mutex_t fold_lock;
+    aoticache_device_place device;
+    aoticache_buffer buffers[2];
+    pthread_mutex_t writers;
+    size_t *offsets; /* of the constants in a blob */
+    size_t blob_bytes;
+    size_t *by_name; /* positions of the constants, by name */
+    aoticache_weights weights;
+    AOTInductorConstantMapEntry *extracted; /* num_constants, made when first asked for */
+    aoticache_kernel completed;             /* a description of an older runtime, with the rest of the fields zero */
 } aoticache_container;
 
 /* ---- messages (message.c): of the calling thread ---- */
@@ -34,29 +58,88 @@ void aoticache_message_clear(void);
 const char *aoticache_message_get(void);
 AOTIRuntimeError aoticache_message_set(const char *format, ...) AOTICACHE_PRINTF(1, 2) __attribute__((cold));
 
-/* ---- constants (constants.c) ---- */
+/* ---- descriptions (description.c) ---- */
 
-/* Makes tensors of all embedded constants. On failure some may be there: constants_free() takes them. */
-AOTIRuntimeError aoticache_constants_create(aoticache_container *container);
-void aoticache_constants_free(aoticache_container *container);
-/* Sees that every constant has data; folds if that has not happened. */
-AOTIRuntimeError aoticache_constants_prepare(aoticache_container *container, AOTInductorStreamHandle stream,
-                                             AOTIProxyExecutorHandle proxy_executor);
+/* Sees that the description can be used, and fills kernel, offsets, blob_bytes and by_name. */
+AOTIRuntimeError aoticache_description_take(aoticache_container *container, const aoticache_kernel *kernel);
+/* Bytes of an element; 0 for a dtype that is none. */
+size_t aoticache_description_dtype_bytes(int32_t dtype);
+const char *aoticache_description_dtype_name(int32_t dtype);
+/* False where there is none. */
+bool aoticache_description_find_constant(const aoticache_container *container, const char *name, size_t *ret_position);
+/* Elements from the first one to behind the last one; false where that is more than 64 bits count. */
+bool aoticache_description_extent(int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t *ret_extent);
+/* Rounded up to the alignment of constants in a blob. */
+size_t aoticache_description_slot_bytes(const aoticache_kernel_constant *constant);
+
+/* ---- weights (weights.c) ---- */
+
+/* Maps what the description says is elsewhere, with its size checked. directory: looked into first; may be NULL. */
+AOTIRuntimeError aoticache_weights_map(const aoticache_container *container, const char *directory,
+                                       aoticache_weights *ret_weights);
+void aoticache_weights_unmap(aoticache_weights *weights);
+
+/* ---- buffers (buffers.c): callers hold what the container's thread safety asks for ---- */
+
+AOTIRuntimeError aoticache_buffer_create(const aoticache_container *container, aoticache_buffer *buffer);
+void aoticache_buffer_free(const aoticache_container *container, aoticache_buffer *buffer);
+/* As after its creation. */
+void aoticache_buffer_reset(const aoticache_container *container, aoticache_buffer *buffer);
+/* The library's own weights: in place on the CPU, copied to another device. */
+AOTIRuntimeError aoticache_buffer_load(const aoticache_container *container, aoticache_buffer *buffer);
+/* Sees that there is a blob. */
+AOTIRuntimeError aoticache_buffer_need_blob(const aoticache_container *container, aoticache_buffer *buffer);
+/* A tensor over a constant's place in the blob, with the description's sizes. */
+AOTIRuntimeError aoticache_buffer_slot_tensor(const aoticache_container *container, const aoticache_buffer *buffer,
+                                              size_t position, const int64_t *strides, int64_t storage_offset,
+                                              AtenTensorHandle *ret_tensor);
+/* Sees that every constant is there and makes the folded ones, as `model`. The buffer is FOLDED then. */
+AOTIRuntimeError aoticache_buffer_fold(const aoticache_container *container, aoticache_buffer *buffer, size_t model,
+                                       AOTInductorStreamHandle stream, AOTIProxyExecutorHandle proxy_executor);
+
+static inline aoticache_buffer *aoticache_container_inactive(aoticache_container *container)
+{
+    return container->active == &container->buffers[0] ? &container->buffers[1] : &container->buffers[0];
+}
 
 /* ---- containers (container.c) ---- */
 
-/* device: "cpu", "cpu:0". Fails where the description is not usable, or another device is asked for. */
+/*
+ * device: "cpu", "cuda", "cuda:0". directory: where a weights file may lie; may be NULL. load: false to leave the
+ * library's own weights out. Fails where the description is not usable, or another kind of device is asked for.
+ */
 AOTIRuntimeError aoticache_container_create(const aoticache_kernel *kernel, size_t num_models, const char *device,
-                                            aoticache_container **ret_container);
+                                            const char *directory, bool load, aoticache_container **ret_container);
 /* NULL is allowed. */
 void aoticache_container_free(aoticache_container *container);
 
 /*
  * Runs. The inputs are taken whatever happens, and their places set to NULL; outputs are written on success only.
- * container: NULL is a failure whose message is there already.
+ * container: NULL is a failure whose message is there already. alone: no other call is made meanwhile, and no model is
+ * taken.
  */
 AOTIRuntimeError aoticache_container_run(aoticache_container *container, AtenTensorHandle *inputs, size_t num_inputs,
                                          AtenTensorHandle *outputs, size_t num_outputs, AOTInductorStreamHandle stream,
-                                         AOTIProxyExecutorHandle proxy_executor);
+                                         AOTIProxyExecutorHandle proxy_executor, bool alone);
+
+/* Folds the active or the inactive buffer, whether or not that has happened before. */
+AOTIRuntimeError aoticache_container_fold(aoticache_container *container, bool use_inactive,
+                                          AOTInductorStreamHandle stream, AOTIProxyExecutorHandle proxy_executor);
+/* Waits for the runs that have begun; the next ones see the other buffer. */
+AOTIRuntimeError aoticache_container_swap(aoticache_container *container);
+AOTIRuntimeError aoticache_container_free_inactive(aoticache_container *container);
+/* Takes a model, with the active buffer folded; a run with tensors is container_run(). */
+AOTIRuntimeError aoticache_container_enter(aoticache_container *container, AOTInductorStreamHandle stream,
+                                           AOTIProxyExecutorHandle proxy_executor, size_t *ret_model);
+/* A kernel's own status, whatever the number, as a failure with a message. */
+AOTIRuntimeError aoticache_container_judge(AOTIRuntimeError status, const char *what);
+
+/* ---- changes (update.c); flags, and taking handles: runtime/update.h ---- */
+
+/* take: the pairs' handles become the container's, on success. */
+AOTIRuntimeError aoticache_update_apply(aoticache_container *container, const AOTInductorConstantMapEntry *pairs,
+                                        size_t num_pairs, unsigned flags, bool take);
+/* All constants that are not folded, from one blob with the container's offsets, into the active buffer. */
+AOTIRuntimeError aoticache_update_from_blob(aoticache_container *container, const uint8_t *weights);
 
 #endif

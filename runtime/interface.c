@@ -1,5 +1,6 @@
 /*
- * runtime/interface: the exported AOTInductor functions, but for the constants' (interface_constants.c).
+ * runtime/interface: the exported AOTInductor functions, but for the constants' (interface_constants.c,
+ * interface_update.c) and those of models without a container (interface_model.c).
  *
  * Every function begins with the thread's message cleared, so that AOTInductorGetLastError() speaks of the last call.
  * Exported functions never call one another: a host that loads several libraries globally would make them reach into
@@ -22,13 +23,15 @@ AOTIRuntimeError aoticache_interface_fail_result(const char *what)
     return aoticache_message_set("no place for the %s", what);
 }
 
-static AOTIRuntimeError create(AOTInductorModelContainerHandle *ret_container, size_t num_models, const char *device)
+static AOTIRuntimeError create(AOTInductorModelContainerHandle *ret_container, size_t num_models, const char *device,
+                               const char *directory)
 {
     aoticache_container *container;
     aoticache_message_clear();
     if (ret_container == NULL)
         return aoticache_interface_fail_result("container");
-    if (aoticache_container_create(aoticache_kernel_described(), num_models, device, &container) != AOTICACHE_KERNEL_OK)
+    if (aoticache_container_create(aoticache_kernel_described(), num_models, device, directory, true, &container) !=
+        AOTICACHE_KERNEL_OK)
         return AOTICACHE_KERNEL_FAILURE;
     *ret_container = (AOTInductorModelContainerHandle)container;
     return AOTICACHE_KERNEL_OK;
@@ -37,16 +40,14 @@ static AOTIRuntimeError create(AOTInductorModelContainerHandle *ret_container, s
 AOTIRuntimeError AOTInductorModelContainerCreate(AOTInductorModelContainerHandle *ret_container, size_t num_models,
                                                  bool is_cpu, const char *cubin_dir)
 {
-    (void)cubin_dir;
-    return create(ret_container, num_models, is_cpu ? "cpu" : "cuda");
+    return create(ret_container, num_models, is_cpu ? "cpu" : "cuda", cubin_dir);
 }
 
 AOTIRuntimeError AOTInductorModelContainerCreateWithDevice(AOTInductorModelContainerHandle *ret_container,
                                                            size_t num_models, const char *device,
                                                            const char *cubin_dir)
 {
-    (void)cubin_dir;
-    return create(ret_container, num_models, device);
+    return create(ret_container, num_models, device, cubin_dir);
 }
 
 AOTIRuntimeError AOTInductorModelContainerDelete(AOTInductorModelContainerHandle handle)
@@ -56,19 +57,12 @@ AOTIRuntimeError AOTInductorModelContainerDelete(AOTInductorModelContainerHandle
     return AOTICACHE_KERNEL_OK;
 }
 
-static AOTIRuntimeError run(AOTInductorModelContainerHandle handle, AtenTensorHandle *inputs, size_t num_inputs,
-                            AtenTensorHandle *outputs, size_t num_outputs, AOTInductorStreamHandle stream,
-                            AOTIProxyExecutorHandle proxy_executor)
-{
-    aoticache_container *container = aoticache_interface_container(handle);
-    return aoticache_container_run(container, inputs, num_inputs, outputs, num_outputs, stream, proxy_executor);
-}
-
 AOTIRuntimeError AOTInductorModelContainerRun(AOTInductorModelContainerHandle container, AtenTensorHandle *inputs,
                                               size_t num_inputs, AtenTensorHandle *outputs, size_t num_outputs,
                                               AOTInductorStreamHandle stream, AOTIProxyExecutorHandle proxy_executor)
 {
-    return run(container, inputs, num_inputs, outputs, num_outputs, stream, proxy_executor);
+    return aoticache_container_run(aoticache_interface_container(container), inputs, num_inputs, outputs, num_outputs,
+                                   stream, proxy_executor, false);
 }
 
 AOTIRuntimeError AOTInductorModelContainerRunSingleThreaded(AOTInductorModelContainerHandle container,
@@ -77,7 +71,8 @@ AOTIRuntimeError AOTInductorModelContainerRunSingleThreaded(AOTInductorModelCont
                                                             AOTInductorStreamHandle stream,
                                                             AOTIProxyExecutorHandle proxy_executor)
 {
-    return run(container, inputs, num_inputs, outputs, num_outputs, stream, proxy_executor);
+    return aoticache_container_run(aoticache_interface_container(container), inputs, num_inputs, outputs, num_outputs,
+                                   stream, proxy_executor, true);
 }
 
 AOTIRuntimeError AOTInductorModelContainerGetNumInputs(AOTInductorModelContainerHandle handle, size_t *ret_num_inputs)
@@ -157,4 +152,7 @@ AOTIRuntimeError AOTInductorGetLastError(const char **ret_message)
 const aoticache_kernel_any_fn aoticache_kernel_interface[] = {
     (aoticache_kernel_any_fn)AOTInductorModelContainerRun,
     (aoticache_kernel_any_fn)AOTInductorModelContainerGetNumConstants,
+    (aoticache_kernel_any_fn)AOTInductorModelContainerSwapConstantBuffer,
+    (aoticache_kernel_any_fn)AOTInductorModelDelete,
+    (aoticache_kernel_any_fn)AOTInductorModelContainerUpdateConstantBuffer,
 };

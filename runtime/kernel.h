@@ -76,6 +76,8 @@ typedef struct aoticache_kernel_call {
     AOTInductorStreamHandle stream;
     AOTIProxyExecutorHandle proxy_executor;
     int32_t device_index; /* -1: the device has no number, or none was asked for */
+    int32_t device_type;  /* aoticache_device_type */
+    size_t model; /* below the container's number of models (and 960); no two calls at once have the same */
 } aoticache_kernel_call;
 
 /*
@@ -84,10 +86,30 @@ typedef struct aoticache_kernel_call {
  */
 typedef AOTIRuntimeError (*aoticache_kernel_run_fn)(aoticache_kernel_call *call);
 
+/*
+ * One run on descriptors (AOTInductorModelRunMinimalArrayrefInterfaceV2). call->inputs and call->outputs are NULL; what
+ * the descriptors point to is the caller's, and the kernel writes into the outputs' memory.
+ */
+typedef AOTIRuntimeError (*aoticache_kernel_run_arrayref_fn)(aoticache_kernel_call *call,
+                                                             const AOTInductorArrayRefTensor *inputs,
+                                                             AOTInductorArrayRefTensor *outputs);
+
+/*
+ * Where the data of the constants is that are neither folded nor have `data`. A blob, in the last three, is the data
+ * of all constants that are not folded, in order, each beginning at the next multiple of 64 bytes, padded to such a
+ * multiple at the end.
+ */
+typedef enum aoticache_kernel_weights {
+    AOTICACHE_KERNEL_WEIGHTS_EMBEDDED = 0, /* nowhere else: an update gives what has no data */
+    AOTICACHE_KERNEL_WEIGHTS_APPENDED = 1, /* a blob at the end of the library file (scripts/append-weights) */
+    AOTICACHE_KERNEL_WEIGHTS_FILE = 2,     /* a blob in the file `weights_file` */
+    AOTICACHE_KERNEL_WEIGHTS_HOST = 3,     /* a blob in the host's memory, AOTInductorModelUpdateConstantsFromBlob */
+} aoticache_kernel_weights;
+
 /* The description: static, const, and valid as long as the library is loaded. */
 struct aoticache_kernel {
     size_t size;        /* sizeof(aoticache_kernel) */
-    const char *device; /* "cpu" */
+    const char *device; /* "cpu" or "cuda" */
     size_t num_inputs;
     const char *const *input_names;
     size_t num_outputs;
@@ -97,8 +119,12 @@ struct aoticache_kernel {
     const char *in_spec;  /* the call specification as PyTorch writes it; NULL: "" */
     const char *out_spec;
     aoticache_kernel_run_fn run;
-    aoticache_kernel_run_fn fold; /* makes the constants with from_folded, once before the first run; NULL: none */
-    void *user;                   /* the author's; reached through call->kernel */
+    /* Makes the constants with from_folded: before the first run, and again before the next after an update. */
+    aoticache_kernel_run_fn fold;
+    void *user; /* the author's; reached through call->kernel */
+    int32_t weights;                               /* aoticache_kernel_weights */
+    const char *weights_file;                      /* a name, looked for in cubin_dir, then beside the library */
+    aoticache_kernel_run_arrayref_fn run_arrayref; /* NULL: none */
 };
 
 /* Keeps a message, which AOTInductorGetLastError() of this thread returns, and returns AOTICACHE_KERNEL_FAILURE. */

@@ -18,18 +18,6 @@ AOTIRuntimeError aoticache_kernel_get_tensor(aoticache_kernel_call *call, AtenTe
     return AOTICACHE_KERNEL_OK;
 }
 
-static const char *dtype_name(int32_t dtype)
-{
-    switch (dtype) {
-#define DTYPE_NAME(upper, lower, number, bytes) \
-    case number:                                \
-        return #lower;
-        AOTICACHE_DTYPE_LIST(DTYPE_NAME)
-#undef DTYPE_NAME
-    }
-    return "unknown";
-}
-
 static AOTIRuntimeError fail_dimension(aoticache_kernel_call *call, size_t position, const char *what, int64_t d,
                                        int64_t seen, int64_t wanted)
 {
@@ -47,7 +35,8 @@ AOTIRuntimeError aoticache_kernel_check_input(aoticache_kernel_call *call, size_
     const char *name = call->kernel->input_names[position];
     if (seen.dtype != dtype)
         return aoticache_kernel_fail(call, "input %zu (%s): dtype %d (%s), this kernel is for %d (%s)", position, name,
-                                     (int)seen.dtype, dtype_name(seen.dtype), (int)dtype, dtype_name(dtype));
+                                     (int)seen.dtype, aoticache_description_dtype_name(seen.dtype), (int)dtype,
+                                     aoticache_description_dtype_name(dtype));
     if (seen.ndim != ndim)
         return aoticache_kernel_fail(call, "input %zu (%s): %lld dimensions, this kernel is for %lld", position, name,
                                      (long long)seen.ndim, (long long)ndim);
@@ -88,8 +77,7 @@ AOTIRuntimeError aoticache_kernel_empty_strided(aoticache_kernel_call *call, siz
             return aoticache_kernel_fail(call, "output %zu: more elements than 64 bits count", position);
         strides = contiguous;
     }
-    if (aoti_torch_empty_strided(ndim, sizes, strides, dtype, AOTICACHE_DEVICE_TYPE_CPU, call->device_index, &tensor) !=
-        0)
+    if (aoti_torch_empty_strided(ndim, sizes, strides, dtype, call->device_type, call->device_index, &tensor) != 0)
         return aoticache_kernel_fail_torch(call, "aoti_torch_empty_strided");
     /* Filled already: the author replaces it. */
     if (call->outputs[position] != NULL)

@@ -2,83 +2,19 @@
  * Kernel libraries written in C (runtime/kernel.h): tests/unit/kernels/affine.c is compiled here, with the installed
  * headers and libaoticache_runtime.a, loaded beside the shim, and driven through the exported interface as a host does.
  */
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "shim_fixture.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZE "-fsanitize=address,undefined"
-#elif defined(__SANITIZE_THREAD__)
-#define SANITIZE "-fsanitize=thread"
-#else
-#define SANITIZE ""
-#endif
-
-static void *library;
-
-static void run_command(const char *command)
-{
-    cr_assert_eq(system(command), 0, "%s", command);
-}
+#include "kernel_fixture.h"
+#include "runtime/kernel.h"
 
 static void compile_and_load(const char *flags)
 {
-    char archive[PATH_MAX], header[PATH_MAX], folder[] = "/tmp/test_kernel.XXXXXX", command[4 * PATH_MAX];
-    aoticache_error error;
-    cr_assert_eq(aoticache_home_find("lib/libaoticache_runtime.a", archive, &error), AOTICACHE_OK, "%s", error.message);
-    cr_assert_eq(aoticache_home_find("include/aoticache/runtime/kernel.h", header, &error), AOTICACHE_OK, "%s",
-                 error.message);
-    *strstr(header, "/runtime/kernel.h") = '\0';
-    if (system("cc --version >/dev/null 2>&1") != 0)
-        cr_skip_test("there is no C compiler");
-    cr_assert_not_null(mkdtemp(folder));
-    snprintf(command, sizeof command,
-             "cc -std=gnu11 -O1 -Wall -Wextra -Wpedantic -Werror -shared -fPIC -fvisibility=hidden " SANITIZE
-             " %s -I%s tests/unit/kernels/affine.c %s -o %s/kernel.so",
-             flags, header, archive, folder);
-    run_command(command);
-    /* The shim gives what the library leaves undefined, found through the global scope. */
-    void *shim = shim_library();
-    char path[PATH_MAX];
-    cr_assert_eq(aoticache_home_find("lib/libaoticache_torchshim.so", path, &error), AOTICACHE_OK, "%s", error.message);
-    cr_assert_eq(dlopen(path, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL), shim);
-    snprintf(path, sizeof path, "%s/kernel.so", folder);
-    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    cr_assert_not_null(library, "%s", dlerror());
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    run_command(command);
+    kernel_compile("affine.c", flags);
+    kernel_load();
+    kernel_remove();
 }
-
-static void (*kernel_find(const char *name))(void)
-{
-    void *symbol = dlsym(library, name);
-    cr_assert_not_null(symbol, "the library does not export %s", name);
-    void (*function)(void);
-    memcpy(&function, &symbol, sizeof function);
-    return function;
-}
-
-#define KERNEL(name) ((__typeof__(&name))kernel_find(#name))
-
-static const char *last_error(void)
-{
-    const char *message = NULL;
-    cr_assert_eq(KERNEL(AOTInductorGetLastError)(&message), 0);
-    return message;
-}
-
-#define KERNEL_FAILS(call, text)                                                                \
-    do {                                                                                        \
-        cr_assert_neq((call), 0, "%s succeeded", #call);                                        \
-        cr_assert_not_null(strstr(last_error(), text), "the message is: %s", last_error());     \
-    } while (0)
 
 static AOTInductorModelContainerHandle create(void)
 {
-    AOTInductorModelContainerHandle container = NULL;
-    cr_assert_eq(KERNEL(AOTInductorModelContainerCreateWithDevice)(&container, 2, "cpu", NULL), 0, "%s", last_error());
-    return container;
+    return kernel_create(2);
 }
 
 /* Runs on {first, 1, 2}; outputs are NULL before. */
@@ -236,6 +172,27 @@ Test(kernel, bad_descriptions_are_named)
     compile_and_load("-DDESCRIPTION_SIZE=8");
     KERNEL_FAILS(KERNEL(AOTInductorModelContainerCreateWithDevice)(&container, 1, "cpu", NULL),
                  "description has 8 bytes");
+}
+
+Test(kernel, descriptions_of_a_newer_runtime_are_refused)
+{
+    AOTInductorModelContainerHandle container = NULL;
+    char both[64];
+    compile_and_load("'-DDESCRIPTION_SIZE=sizeof(aoticache_kernel)+8'");
+    snprintf(both, sizeof both, "has %zu bytes, this runtime knows %zu", sizeof(aoticache_kernel) + 8,
+             sizeof(aoticache_kernel));
+    KERNEL_FAILS(KERNEL(AOTInductorModelContainerCreateWithDevice)(&container, 1, "cpu", NULL), both);
+}
+
+Test(kernel, descriptions_of_an_older_runtime_work)
+{
+    AtenTensorHandle outputs[2];
+    compile_and_load("'-DDESCRIPTION_SIZE=offsetof(aoticache_kernel,weights)'");
+    AOTInductorModelContainerHandle container = create();
+    cr_assert_eq(run_on(container, 5, outputs), 0, "%s", last_error());
+    shim_delete(outputs[0]);
+    shim_delete(outputs[1]);
+    KERNEL(AOTInductorModelContainerDelete)(container);
 }
 
 Test(kernel, folded_constants_need_a_function_that_folds)

@@ -1,0 +1,348 @@
+/*
+ * runtime/update: changing constants in a buffer, and listing them.
+ *
+ * A change goes through three steps. Resolved and checked: nothing has changed, and the list may still be refused.
+ * Prepared: memory and tensors exist, beside the old ones. Committed: bytes are copied and tensors exchanged, which
+ * does not fail on the CPU; for the active buffer no run is under way then. So a refused update changes nothing, and
+ * no run sees half of one.
+ */
+#include "runtime/update.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/container.h"
+
+typedef struct planned_change {
+    AtenTensorHandle source;      /* NULL: this constant stays */
+    AtenTensorHandle replacement; /* ours until it is committed */
+    bool keep;                    /* the source's own memory is used; nothing is copied */
+    bool gather;                  /* copied element by element: its storage is larger than its place */
+    const void *from;
+    void *to;
+    size_t bytes;
+    void *staged; /* a copy of `from`, where that lies in a blob which is written to */
+} planned_change;
+
+typedef struct update_plan {
+    aoticache_container *container;
+    aoticache_buffer *target;
+    unsigned flags;
+    bool take;
+    bool in_blob; /* a source lies in the target's blob */
+    planned_change *changes; /* num_constants */
+} update_plan;
+
+typedef struct seen_tensor {
+    int32_t device_type, dtype;
+    int64_t ndim, offset, storage_bytes;
+    int64_t *sizes, *strides;
+    void *data;
+} seen_tensor;
+
+/* ---- resolving ---- */
+
+static AOTIRuntimeError look_at(const char *name, AtenTensorHandle tensor, seen_tensor *ret_seen)
+{
+    if (aoti_torch_get_device_type(tensor, &ret_seen->device_type) != 0 ||
+        aoti_torch_get_dtype(tensor, &ret_seen->dtype) != 0 || aoti_torch_get_dim(tensor, &ret_seen->ndim) != 0 ||
+        aoti_torch_get_sizes(tensor, &ret_seen->sizes) != 0 ||
+        aoti_torch_get_strides(tensor, &ret_seen->strides) != 0 ||
+        aoti_torch_get_storage_offset(tensor, &ret_seen->offset) != 0 ||
+        aoti_torch_get_storage_size(tensor, &ret_seen->storage_bytes) != 0 ||
+        aoti_torch_get_data_ptr(tensor, &ret_seen->data) != 0)
+        return aoticache_kernel_fail_torch(NULL, name);
+    return AOTICACHE_KERNEL_OK;
+}
+
+static AOTIRuntimeError check_sizes(const aoticache_kernel_constant *constant, const seen_tensor *seen)
+{
+    if (seen->ndim != constant->ndim)
+        return aoticache_message_set("update_constant_buffer: constant '%s' has %lld dimensions but expected %d",
+                                     constant->name, (long long)seen->ndim, (int)constant->ndim);
+    for (int32_t d = 0; d < constant->ndim; d++)
+        if (seen->sizes[d] != constant->sizes[d])
+            return aoticache_message_set("update_constant_buffer: constant '%s' has size %lld in dimension %d but "
+                                         "expected %lld", constant->name, (long long)seen->sizes[d], (int)d,
+                                         (long long)constant->sizes[d]);
+    return AOTICACHE_KERNEL_OK;
+}
+
+/* A tensor that reaches beyond its storage is a lie that a copy would follow. */
+static AOTIRuntimeError check_storage(const aoticache_kernel_constant *constant, const seen_tensor *seen)
+{
+    int64_t extent, end, bytes;
+    int64_t element = (int64_t)aoticache_description_dtype_bytes(constant->dtype);
+    if (seen->offset < 0 ||
+        !aoticache_description_extent(seen->ndim, seen->sizes, seen->strides, &extent) ||
+        __builtin_add_overflow(seen->offset, extent, &end) || __builtin_mul_overflow(end, element, &bytes))
+        return aoticache_message_set("update_constant_buffer: constant '%s': its strides and offset make no tensor",
+                                     constant->name);
+    if (extent > 0 && (bytes > seen->storage_bytes || seen->data == NULL))
+        return aoticache_message_set("update_constant_buffer: constant '%s' has %lld bytes of storage but its strides "
+                                     "and offset need %lld", constant->name, (long long)seen->storage_bytes,
+                                     (long long)bytes);
+    return AOTICACHE_KERNEL_OK;
+}
+
+static AOTIRuntimeError check_tensor(const update_plan *update, const aoticache_kernel_constant *constant,
+                                     const seen_tensor *seen)
+{
+    int32_t wanted = update->container->device.type;
+    bool from_cpu = (update->flags & AOTICACHE_UPDATE_FROM_CPU) != 0 && seen->device_type == AOTICACHE_DEVICE_TYPE_CPU;
+    if (seen->device_type != wanted && !from_cpu)
+        return aoticache_message_set("update_constant_buffer: constant '%s' is on device type %d but expected device "
+                                     "type %d", constant->name, (int)seen->device_type, (int)wanted);
+    if (seen->dtype != constant->dtype)
+        return aoticache_message_set("update_constant_buffer: constant '%s' has dtype %d (%s) but expected dtype %d "
+                                     "(%s)", constant->name, (int)seen->dtype,
+                                     aoticache_description_dtype_name(seen->dtype),
+                                     (int)constant->dtype, aoticache_description_dtype_name(constant->dtype));
+    if (check_sizes(constant, seen) != AOTICACHE_KERNEL_OK)
+        return AOTICACHE_KERNEL_FAILURE;
+    return check_storage(constant, seen);
+}
+
+static bool within(const void *memory, const void *block, size_t bytes)
+{
+    return block != NULL && (uintptr_t)memory >= (uintptr_t)block && (uintptr_t)memory - (uintptr_t)block < bytes;
+}
+
+/* Memory of the container is written to by later updates: it is copied even where the user's would be kept. */
+static void choose_source(update_plan *update, size_t position, AtenTensorHandle source, const seen_tensor *seen)
+{
+    const aoticache_container *container = update->container;
+    const aoticache_kernel_constant *constant = &container->kernel->constants[position];
+    planned_change *change = &update->changes[position];
+    int64_t before = seen->offset * (int64_t)aoticache_description_dtype_bytes(constant->dtype);
+    bool ours = false;
+    for (int i = 0; i < 2; i++)
+        ours |= within(seen->data, container->buffers[i].blob, container->blob_bytes);
+    change->source = source;
+    change->keep = (update->flags & AOTICACHE_UPDATE_USER_MANAGED) != 0 && !ours;
+    change->gather = (uint64_t)seen->storage_bytes > aoticache_description_slot_bytes(constant);
+    change->from = seen->data != NULL ? (const uint8_t *)seen->data - before : NULL;
+    change->bytes = (size_t)seen->storage_bytes;
+    if (within(seen->data, update->target->blob, container->blob_bytes))
+        update->in_blob = true;
+}
+
+static AOTIRuntimeError resolve_source(update_plan *update, size_t position, AtenTensorHandle source)
+{
+    const aoticache_kernel_constant *constant = &update->container->kernel->constants[position];
+    seen_tensor seen;
+    if (source == NULL)
+        return aoticache_message_set("update_constant_buffer: constant '%s': its tensor is NULL", constant->name);
+    if (look_at(constant->name, source, &seen) != AOTICACHE_KERNEL_OK ||
+        check_tensor(update, constant, &seen) != AOTICACHE_KERNEL_OK)
+        return AOTICACHE_KERNEL_FAILURE;
+    choose_source(update, position, source, &seen);
+    return AOTICACHE_KERNEL_OK;
+}
+
+static AOTIRuntimeError resolve_pairs(update_plan *update, const AOTInductorConstantMapEntry *pairs, size_t num_pairs)
+{
+    const aoticache_kernel *kernel = update->container->kernel;
+    for (size_t i = 0; i < num_pairs; i++) {
+        size_t position;
+        if (pairs[i].name == NULL)
+            return aoticache_message_set("update_constant_buffer: pair %zu of %zu has no name", i, num_pairs);
+        if (!aoticache_description_find_constant(update->container, pairs[i].name, &position))
+            return aoticache_message_set("update_constant_buffer: there is no constant '%s' among the kernel's %zu",
+                                         pairs[i].name, kernel->num_constants);
+        if (kernel->constants[position].from_folded || update->changes[position].source != NULL)
+            continue;
+        if (resolve_source(update, position, pairs[i].handle) != AOTICACHE_KERNEL_OK)
+            return AOTICACHE_KERNEL_FAILURE;
+    }
+    return AOTICACHE_KERNEL_OK;
+}
+
+/* What tracing made, what models keep beside their parameters, and what is empty: a host may not have it. */
+static bool may_be_missing(const aoticache_kernel_constant *constant)
+{
+    return constant->type == AOTICACHE_KERNEL_CONSTANT_TENSOR || constant->type == AOTICACHE_KERNEL_CONSTANT_BUFFER ||
+           (constant->type == AOTICACHE_KERNEL_CONSTANT_PARAMETER && constant->data_size == 0);
+}
+
+/* After all pairs were found: those that are not there are missing. */
+static AOTIRuntimeError resolve_missing(update_plan *update)
+{
+    const aoticache_kernel *kernel = update->container->kernel;
+    const aoticache_buffer *active = update->container->active;
+    for (size_t i = 0; i < kernel->num_constants; i++) {
+        const aoticache_kernel_constant *constant = &kernel->constants[i];
+        if (constant->from_folded || update->changes[i].source != NULL)
+            continue;
+        if ((update->flags & AOTICACHE_UPDATE_VALIDATE) != 0 && !may_be_missing(constant))
+            return aoticache_message_set("Cannot find constants %s in constants_map!", constant->name);
+        if (update->target != active && active->constants[i] != NULL && may_be_missing(constant)) {
+            if (resolve_source(update, i, active->constants[i]) != AOTICACHE_KERNEL_OK)
+                return AOTICACHE_KERNEL_FAILURE;
+            update->changes[i].keep = false;
+        }
+    }
+    return AOTICACHE_KERNEL_OK;
+}
+
+/* ---- preparing ---- */
+
+static AOTIRuntimeError prepare_copy(const update_plan *update, size_t position)
+{
+    const aoticache_container *container = update->container;
+    const aoticache_kernel_constant *constant = &container->kernel->constants[position];
+    planned_change *change = &update->changes[position];
+    int64_t *strides = (int64_t *)(uintptr_t)constant->strides, offset = constant->storage_offset;
+    if (aoticache_buffer_need_blob(container, update->target) != AOTICACHE_KERNEL_OK)
+        return AOTICACHE_KERNEL_FAILURE;
+    if (!change->gather && (aoti_torch_get_strides(change->source, &strides) != 0 ||
+                            aoti_torch_get_storage_offset(change->source, &offset) != 0))
+        return aoticache_kernel_fail_torch(NULL, constant->name);
+    change->to = update->target->blob != NULL ? update->target->blob + container->offsets[position] : NULL;
+    return aoticache_buffer_slot_tensor(container, update->target, position, strides, offset, &change->replacement);
+}
+
+/* A source in the blob that is about to be written to may be overwritten before its turn comes. */
+static AOTIRuntimeError stage(const update_plan *update, planned_change *change)
+{
+    const aoticache_device_functions *device = update->container->device.functions;
+    if (!within(change->from, update->target->blob, update->container->blob_bytes) || change->from == change->to ||
+        change->bytes == 0)
+        return AOTICACHE_KERNEL_OK;
+    if (device->allocate(change->bytes, &change->staged) != AOTICACHE_KERNEL_OK)
+        return AOTICACHE_KERNEL_FAILURE;
+    return device->copy_in(change->staged, change->from, change->bytes);
+}
+
+static AOTIRuntimeError prepare_change(const update_plan *update, size_t position)
+{
+    planned_change *change = &update->changes[position];
+    if (change->keep && update->take) {
+        change->replacement = change->source;
+        return AOTICACHE_KERNEL_OK;
+    }
+    if (change->keep) {
+        if (aoti_torch_new_tensor_handle(change->source, &change->replacement) != 0)
+            return aoticache_kernel_fail_torch(NULL, update->container->kernel->constants[position].name);
+        return AOTICACHE_KERNEL_OK;
+    }
+    if (prepare_copy(update, position) != AOTICACHE_KERNEL_OK)
+        return AOTICACHE_KERNEL_FAILURE;
+    return update->in_blob ? stage(update, change) : AOTICACHE_KERNEL_OK;
+}
+
+static AOTIRuntimeError prepare_all(const update_plan *update)
+{
+    for (size_t i = 0; i < update->container->kernel->num_constants; i++)
+        if (update->changes[i].source != NULL && prepare_change(update, i) != AOTICACHE_KERNEL_OK)
+            return AOTICACHE_KERNEL_FAILURE;
+    return AOTICACHE_KERNEL_OK;
+}
+
+/* ---- committing ---- */
+
+static AOTIRuntimeError copy_bytes(const update_plan *update, const planned_change *change, const char *name)
+{
+    if (change->keep || change->bytes == 0)
+        return AOTICACHE_KERNEL_OK;
+    if (change->gather)
+        return aoti_torch_copy_(change->replacement, change->source, 0) == 0
+                   ? AOTICACHE_KERNEL_OK
+                   : aoticache_kernel_fail_torch(NULL, name);
+    return update->container->device.functions->copy_in(
+        change->to, change->staged != NULL ? change->staged : change->from, change->bytes);
+}
+
+/* A copy that fails, on a device, leaves the old tensors over what may be new bytes: the host must update anew. */
+static AOTIRuntimeError commit(const update_plan *update)
+{
+    const aoticache_kernel *kernel = update->container->kernel;
+    update->target->state = AOTICACHE_BUFFER_INITIALIZED;
+    for (size_t i = 0; i < kernel->num_constants; i++)
+        if (update->changes[i].source != NULL &&
+            copy_bytes(update, &update->changes[i], kernel->constants[i].name) != AOTICACHE_KERNEL_OK)
+            return AOTICACHE_KERNEL_FAILURE;
+    for (size_t i = 0; i < kernel->num_constants; i++) {
+        planned_change *change = &update->changes[i];
+        if (change->source == NULL)
+            continue;
+        AtenTensorHandle before = update->target->constants[i];
+        update->target->constants[i] = change->replacement;
+        change->replacement = before;
+    }
+    return AOTICACHE_KERNEL_OK;
+}
+
+static AOTIRuntimeError commit_with_lock(const update_plan *update)
+{
+    bool active = update->target == update->container->active;
+    if (active)
+        aoticache_pool_lock_all(update->container->pool);
+    AOTIRuntimeError status = commit(update);
+    if (active)
+        aoticache_pool_unlock_all(update->container->pool);
+    return status;
+}
+
+/* After a failure, `replacement` is what was prepared; after success, what was replaced. */
+static void release(const update_plan *update, bool committed)
+{
+    for (size_t i = 0; i < update->container->kernel->num_constants; i++) {
+        planned_change *change = &update->changes[i];
+        /* Taken, it is either still the caller's or in the buffer, where it may have been before. */
+        bool taken = (update->take || !committed) && change->replacement == change->source;
+        if (change->replacement != NULL && !taken)
+            aoti_torch_delete_tensor_object(change->replacement);
+        if (change->staged != NULL)
+            update->container->device.functions->free(change->staged);
+    }
+    free(update->changes);
+}
+
+/* Taken handles that were copied, skipped, or came second under one name have no place in the buffer. */
+static void drop_unused(const update_plan *update, const AOTInductorConstantMapEntry *pairs, size_t num_pairs)
+{
+    for (size_t i = 0; i < num_pairs; i++) {
+        size_t position;
+        if (pairs[i].handle != NULL &&
+            aoticache_description_find_constant(update->container, pairs[i].name, &position) &&
+            update->target->constants[position] != pairs[i].handle)
+            aoti_torch_delete_tensor_object(pairs[i].handle);
+    }
+}
+
+static AOTIRuntimeError apply(update_plan *update, const AOTInductorConstantMapEntry *pairs, size_t num_pairs)
+{
+    update->target = (update->flags & AOTICACHE_UPDATE_INACTIVE) != 0
+                         ? aoticache_container_inactive(update->container)
+                         : update->container->active;
+    AOTIRuntimeError status = resolve_pairs(update, pairs, num_pairs);
+    if (status == AOTICACHE_KERNEL_OK)
+        status = resolve_missing(update);
+    if (status == AOTICACHE_KERNEL_OK)
+        status = prepare_all(update);
+    if (status == AOTICACHE_KERNEL_OK)
+        status = commit_with_lock(update);
+    release(update, status == AOTICACHE_KERNEL_OK);
+    if (status == AOTICACHE_KERNEL_OK && update->take)
+        drop_unused(update, pairs, num_pairs);
+    return status;
+}
+
+AOTIRuntimeError aoticache_update_apply(aoticache_container *container, const AOTInductorConstantMapEntry *pairs,
+                                        size_t num_pairs, unsigned flags, bool take)
+{
+    const unsigned both = AOTICACHE_UPDATE_FROM_CPU | AOTICACHE_UPDATE_USER_MANAGED;
+    if (pairs == NULL && num_pairs > 0)
+        return aoticache_message_set("update_constant_buffer: %zu pairs, but no list of them", num_pairs);
+    if ((flags & both) == both)
+        return aoticache_message_set("update_constant_buffer: allow_h2d_copy is not supported with user_managed");
+    update_plan update = {.container = container, .flags = flags, .take = take};
+    update.changes = calloc(container->kernel->num_constants + 1, sizeof *update.changes);
+    if (update.changes == NULL)
+        return aoticache_message_set("out of memory for %zu constants", container->kernel->num_constants);
+    pthread_mutex_lock(&container->writers);
+    AOTIRuntimeError status = apply(&update, pairs, num_pairs);
+    pthread_mutex_unlock(&container->writers);
+    return status;
+}

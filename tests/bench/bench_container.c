@@ -1,0 +1,277 @@
+/*
+ * What a container adds to a run: ours against PyTorch's C++ one around a kernel that costs nothing, with 1, 2 and 8
+ * threads, and ours without the pool against the bare kernel. PyTorch's is compiled here from its headers; where they
+ * or a C++ compiler are not there, its rows are left out.
+ *
+ * Prints one JSON object per line (scripts/bench collects them).
+ */
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/home.h"
+#include "runtime/kernel.h"
+
+enum { ROUNDS = 15, RUNS = 300000, MAX_THREADS = 8 };
+
+typedef struct container_peer {
+    void *library;
+    __typeof__(&AOTInductorModelContainerRun) run, run_alone;
+    AOTInductorModelContainerHandle container;
+} container_peer;
+
+static void fail(const char *what, const char *why)
+{
+    fprintf(stderr, "bench_container: %s: %s\n", what, why);
+    exit(1);
+}
+
+static void *find(void *library, const char *name)
+{
+    void *symbol = dlsym(library, name);
+    if (symbol == NULL)
+        fail(name, "is not exported");
+    return symbol;
+}
+
+#define FIND(library, name, ret_function)            \
+    do {                                             \
+        void *symbol_ = find(library, name);         \
+        memcpy(ret_function, &symbol_, sizeof symbol_); \
+    } while (0)
+
+/* ---- libraries ---- */
+
+static void find_home(const char *relative, char ret_path[PATH_MAX])
+{
+    aoticache_error error;
+    if (aoticache_home_find(relative, ret_path, &error) != AOTICACHE_OK)
+        fail(relative, error.message);
+}
+
+static void compile_ours(const char *folder)
+{
+    char archive[PATH_MAX], header[PATH_MAX], command[4 * PATH_MAX];
+    find_home("lib/libaoticache_runtime.a", archive);
+    find_home("include/aoticache/runtime/kernel.h", header);
+    *strstr(header, "/runtime/kernel.h") = '\0';
+    snprintf(command, sizeof command,
+             "cc -std=gnu11 -O2 -shared -fPIC -fvisibility=hidden -I%s tests/bench/peers/pass_kernel.c %s "
+             "-o %s/ours.so", header, archive, folder);
+    if (system(command) != 0)
+        fail("ours.so", "does not compile");
+}
+
+static bool compile_theirs(const char *folder)
+{
+    const char *venv = getenv("VENV");
+    char command[4 * PATH_MAX];
+    snprintf(command, sizeof command,
+             "torch=$(echo %s/lib/python3*/site-packages/torch) && c++ -std=c++20 -O2 -w -shared -fPIC "
+             "-fvisibility=hidden -I\"$torch/include\" tests/bench/peers/pass_model.cpp "
+             "\"$torch/_inductor/codegen/aoti_runtime/interface.cpp\" -o %s/theirs.so >/dev/null 2>&1",
+             venv != NULL ? venv : "build/venv", folder);
+    return system(command) == 0;
+}
+
+static container_peer load(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    container_peer peer;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    peer.library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+    if (peer.library == NULL)
+        fail(name, dlerror());
+    FIND(peer.library, "AOTInductorModelContainerRun", &peer.run);
+    FIND(peer.library, "AOTInductorModelContainerRunSingleThreaded", &peer.run_alone);
+    return peer;
+}
+
+static void create(container_peer *peer, size_t num_models)
+{
+    __typeof__(&AOTInductorModelContainerCreateWithDevice) create_with_device;
+    FIND(peer->library, "AOTInductorModelContainerCreateWithDevice", &create_with_device);
+    if (create_with_device(&peer->container, num_models, "cpu", NULL) != 0)
+        fail("create", "failed");
+}
+
+static void delete(container_peer *peer)
+{
+    __typeof__(&AOTInductorModelContainerDelete) delete_container;
+    FIND(peer->library, "AOTInductorModelContainerDelete", &delete_container);
+    delete_container(peer->container);
+}
+
+/* ---- measuring ---- */
+
+static AtenTensorHandle make_tensor(void)
+{
+    static float data[1];
+    const int64_t one[] = {1};
+    __typeof__(&aoti_torch_create_tensor_from_blob) create_tensor;
+    AtenTensorHandle tensor;
+    FIND(RTLD_DEFAULT, "aoti_torch_create_tensor_from_blob", &create_tensor);
+    if (create_tensor(data, 1, one, one, 0, AOTICACHE_DTYPE_FLOAT32, 0, -1, &tensor) != 0)
+        fail("tensor", "failed");
+    return tensor;
+}
+
+static void drop_tensor(AtenTensorHandle tensor)
+{
+    __typeof__(&aoti_torch_delete_tensor_object) delete_tensor;
+    FIND(RTLD_DEFAULT, "aoti_torch_delete_tensor_object", &delete_tensor);
+    delete_tensor(tensor);
+}
+
+typedef struct thread_job {
+    const container_peer *peer;
+    pthread_barrier_t *barrier;
+    uint64_t begin, end;
+} thread_job;
+
+/* The output of one run is the input of the next. */
+static void *run_many(void *argument)
+{
+    thread_job *job = argument;
+    AtenTensorHandle tensor = make_tensor();
+    pthread_barrier_wait(job->barrier);
+    job->begin = aoticache_monotonic_ns();
+    for (int i = 0; i < RUNS; i++) {
+        AtenTensorHandle output = NULL;
+        if (job->peer->run(job->peer->container, &tensor, 1, &output, 1, NULL, NULL) != 0)
+            fail("run", "failed");
+        tensor = output;
+    }
+    job->end = aoticache_monotonic_ns();
+    drop_tensor(tensor);
+    return NULL;
+}
+
+/* Nanoseconds a run, of all threads together. */
+static double measure(container_peer *peer, int num_threads)
+{
+    pthread_t threads[MAX_THREADS];
+    thread_job jobs[MAX_THREADS];
+    pthread_barrier_t barrier;
+    uint64_t begin = UINT64_MAX, end = 0;
+    create(peer, (size_t)num_threads);
+    pthread_barrier_init(&barrier, NULL, (unsigned)num_threads);
+    for (int i = 0; i < num_threads; i++) {
+        jobs[i] = (thread_job){.peer = peer, .barrier = &barrier};
+        if (pthread_create(&threads[i], NULL, run_many, &jobs[i]) != 0)
+            fail("thread", "failed");
+    }
+    for (int i = 0; i < num_threads; i++) {
+        pthread_join(threads[i], NULL);
+        begin = jobs[i].begin < begin ? jobs[i].begin : begin;
+        end = jobs[i].end > end ? jobs[i].end : end;
+    }
+    pthread_barrier_destroy(&barrier);
+    delete(peer);
+    return (double)(end - begin) / RUNS / num_threads;
+}
+
+static double measure_alone(const container_peer *peer)
+{
+    AtenTensorHandle tensor = make_tensor();
+    uint64_t begin = aoticache_monotonic_ns();
+    for (int i = 0; i < RUNS; i++) {
+        AtenTensorHandle output = NULL;
+        if (peer->run_alone(peer->container, &tensor, 1, &output, 1, NULL, NULL) != 0)
+            fail("run alone", "failed");
+        tensor = output;
+    }
+    uint64_t end = aoticache_monotonic_ns();
+    drop_tensor(tensor);
+    return (double)(end - begin) / RUNS;
+}
+
+static double measure_body(aoticache_kernel_run_fn body)
+{
+    AtenTensorHandle tensor = make_tensor();
+    uint64_t begin = aoticache_monotonic_ns();
+    for (int i = 0; i < RUNS; i++) {
+        AtenTensorHandle output = NULL;
+        aoticache_kernel_call call = {.inputs = &tensor, .outputs = &output};
+        if (body(&call) != 0)
+            fail("body", "failed");
+        tensor = output;
+    }
+    uint64_t end = aoticache_monotonic_ns();
+    drop_tensor(tensor);
+    return (double)(end - begin) / RUNS;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double difference = *(const double *)a - *(const double *)b;
+    return difference < 0 ? -1 : difference > 0;
+}
+
+static double median(double *values)
+{
+    qsort(values, ROUNDS, sizeof *values, ascending);
+    return values[ROUNDS / 2];
+}
+
+static void report(const char *name, double value, const char *other, double peer_value, double target, bool difference)
+{
+    double ratio = value / peer_value;
+    bool met = difference ? value - peer_value <= target : ratio <= target;
+    printf("{\"name\":\"%s\",\"value\":%.4g,\"unit\":\"ns\",\"peer\":\"%s\",\"peer_value\":%.4g,\"ratio\":%.3f,"
+           "\"target\":%g,\"target_is\":\"%s\",\"met\":%s}\n",
+           name, value, other, peer_value, ratio, target, difference ? "difference" : "ratio", met ? "true" : "false");
+    fflush(stdout);
+}
+
+static void compare_threads(container_peer *ours, container_peer *theirs, int num_threads)
+{
+    double our_values[ROUNDS], their_values[ROUNDS];
+    char name[64];
+    for (int i = 0; i < ROUNDS; i++) {
+        our_values[i] = measure(ours, num_threads);
+        their_values[i] = measure(theirs, num_threads);
+    }
+    snprintf(name, sizeof name, "container's run, %d thread%s", num_threads, num_threads == 1 ? "" : "s");
+    report(name, median(our_values), "PyTorch's C++ container", median(their_values), 1, false);
+}
+
+static void compare_alone(container_peer *ours)
+{
+    double values[ROUNDS], bare[ROUNDS];
+    aoticache_kernel_run_fn body;
+    FIND(ours->library, "bench_body", &body);
+    create(ours, 1);
+    for (int i = 0; i < ROUNDS; i++) {
+        values[i] = measure_alone(ours);
+        bare[i] = measure_body(body);
+    }
+    delete(ours);
+    report("container's single-threaded run", median(values), "the bare kernel", median(bare), 20, true);
+}
+
+int main(void)
+{
+    char shim[PATH_MAX], folder[] = "/tmp/bench_container.XXXXXX", command[64];
+    find_home("lib/libaoticache_torchshim.so", shim);
+    if (dlopen(shim, RTLD_NOW | RTLD_GLOBAL) == NULL)
+        fail("shim", dlerror());
+    if (mkdtemp(folder) == NULL)
+        fail("folder", "cannot be made");
+    compile_ours(folder);
+    bool compared = compile_theirs(folder);
+    container_peer ours = load(folder, "ours.so");
+    container_peer theirs = compared ? load(folder, "theirs.so") : ours;
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    if (!compared)
+        fprintf(stderr, "bench_container: no C++ compiler or no PyTorch: its container is left out\n");
+    for (int threads = 1; compared && threads <= MAX_THREADS; threads = threads == 1 ? 2 : threads * 4)
+        compare_threads(&ours, &theirs, threads);
+    compare_alone(&ours);
+    return system(command) == 0 ? 0 : 1;
+}

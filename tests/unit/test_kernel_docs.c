@@ -1,0 +1,50 @@
+/*
+ * The example of docs/kernels.md compiles as printed, with the installed headers, and computes what it says.
+ */
+#include "kernel_fixture.h"
+
+/* Copies the first C block of the page into the folder. */
+static void extract_example(const char *path)
+{
+    char line[256];
+    bool inside = false;
+    FILE *page = fopen("docs/kernels.md", "r"), *source = fopen(path, "w");
+    cr_assert(page != NULL && source != NULL);
+    while (fgets(line, sizeof line, page) != NULL) {
+        if (inside && strcmp(line, "```\n") == 0)
+            break;
+        if (inside)
+            fputs(line, source);
+        else if (strcmp(line, "```c\n") == 0)
+            inside = true;
+    }
+    cr_assert(inside && fclose(source) == 0 && fclose(page) == 0);
+}
+
+Test(kernel_docs, the_example_compiles_and_runs)
+{
+    char folder[] = "/tmp/test_kernel_docs.XXXXXX", path[64], command[PATH_MAX];
+    float x[] = {1, 1, 1};
+    const int64_t three[] = {3};
+    cr_assert_not_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/example.c", folder);
+    extract_example(path);
+    /* The installed tree has its headers under include/aoticache/, and the example includes them from include/. */
+    aoticache_error error;
+    cr_assert_eq(aoticache_home_find("include/aoticache/runtime/kernel.h", command, &error), AOTICACHE_OK);
+    *strstr(command, "/aoticache/runtime/kernel.h") = '\0';
+    char flags[PATH_MAX + 2];
+    snprintf(flags, sizeof flags, "-I%s", command);
+    kernel_compile_path(path, flags);
+    kernel_load();
+    kernel_remove();
+    AOTInductorModelContainerHandle container = kernel_create(1);
+    AtenTensorHandle input = shim_wrap(x, AOTICACHE_DTYPE_FLOAT32, 1, three, NULL), output = NULL;
+    KERNEL_WORKS(KERNEL(AOTInductorModelContainerRun)(container, &input, 1, &output, 1, NULL, NULL));
+    const float *y = shim_data(output);
+    cr_assert(y[0] == 16 && y[1] == 35);
+    shim_delete(output);
+    KERNEL(AOTInductorModelContainerDelete)(container);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    run_command(command);
+}
