@@ -39,10 +39,13 @@ aoticache_needed_kind aoticache_needed_classify(const char *name)
     return AOTICACHE_NEEDED_SYSTEM;
 }
 
-/* PyTorch's C functions, and C++ names in its namespaces, which old libraries call (_ZN2at..., _ZTIN3c10...). */
+/*
+ * PyTorch's C functions, those of SLEEF that libtorch_cpu.so exports with them, and C++ names in PyTorch's namespaces,
+ * which old libraries call (_ZN2at..., _ZTIN3c10...).
+ */
 static bool is_torch_symbol(const char *name)
 {
-    if (starts_with(name, "aoti_torch_") || starts_with(name, "torch_"))
+    if (starts_with(name, "aoti_torch_") || starts_with(name, "torch_") || starts_with(name, "Sleef_"))
         return true;
     if (!starts_with(name, "_Z"))
         return false;

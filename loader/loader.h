@@ -82,7 +82,7 @@ typedef struct aoticache_library aoticache_library;
 typedef struct aoticache_library_description {
     size_t needed_count;   /* DT_NEEDED */
     const char **needed;
-    size_t symbol_count;   /* undefined aoti_torch_*, torch_* and PyTorch's C++ symbols (not weak ones), sorted */
+    size_t symbol_count;   /* undefined aoti_torch_*, torch_*, Sleef_* and PyTorch's C++ symbols (not weak), sorted */
     const char **symbols;
     size_t missing_count;  /* of these: what the shim does not have (all, without a shim), so that it needs PyTorch */
     const char **missing;

@@ -1,12 +1,13 @@
 /*
- * shim/matmul: the exported products: mm, addmm, bmm, baddbmm, each into a tensor that exists.
+ * shim/matmul: the exported products: mm, addmm, bmm, baddbmm, each into a tensor that exists; addmv and addbmm, each
+ * into a new one.
  *
- * Source: at::mm_out and the others (aten/src/ATen/native/LinearAlgebra.cpp). The target must have the right sizes;
- * it is never resized, since generated code allocates what it needs.
+ * Source: at::mm_out and the others (aten/src/ATen/native/LinearAlgebra.cpp, Blas.cpp). The target must have the right
+ * sizes; it is never resized, since generated code allocates what it needs.
  */
 #include "runtime/shim/matmul.h"
 
-#include "runtime/shim/torch_abi.h"
+#include "runtime/shim/image_abi.h"
 
 /* The operands of one call; addend is NULL for plain products. */
 struct product {
@@ -111,18 +112,10 @@ static AOTITorchError addend_strides(const char *function, const struct product 
 static AOTITorchError run_batches(const char *function, const struct product *product, struct matmul_problem *problem,
                                   ptrdiff_t addend_step)
 {
-    enum { SMALL = 16384 };
-    _Alignas(64) char small[SMALL];
-    void *workspace = small;
-    size_t bytes = aoticache_shim_matmul_workspace_bytes(problem);
-    if (bytes > SMALL) {
-        workspace = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
-        if (workspace == NULL)
-            return aoticache_shim_fail_memory(function, bytes);
-    }
     int64_t batches = product->ndim == 3 ? product->out->sizes[0] : 1;
     for (int64_t i = 0; i < batches; i++) {
-        aoticache_shim_matmul_run(problem, workspace);
+        if (!aoticache_shim_matmul(problem))
+            return aoticache_shim_fail_memory(function, aoticache_shim_matmul_workspace_bytes(problem));
         if (product->ndim < 3)
             break;
         problem->a.data += product->a->strides[0] * product->a->item_bytes;
@@ -131,8 +124,6 @@ static AOTITorchError run_batches(const char *function, const struct product *pr
         if (problem->addend.data != NULL)
             problem->addend.data += addend_step;
     }
-    if (workspace != small)
-        free(workspace);
     return SHIM_SUCCESS;
 }
 
@@ -150,6 +141,7 @@ static AOTITorchError multiply(const char *function, const struct product *produ
     struct matmul_problem problem = {
         .arithmetic = aoticache_shim_matmul_arithmetic((enum shim_class)access->load_class),
         .access = access,
+        .item_bytes = product->out->item_bytes,
         .rows = product->out->sizes[product->ndim - 2],
         .columns = product->out->sizes[product->ndim - 1],
         .depth = product->a->sizes[product->ndim - 1],
@@ -223,4 +215,98 @@ AOTITorchError aoti_torch_addmm_out(AtenTensorHandle out, AtenTensorHandle self,
                                     AtenTensorHandle mat2, float beta, float alpha)
 {
     return sum_out(__func__, 2, out, self, mat1, mat2, beta, alpha);
+}
+
+/* ---- into a new tensor ---- */
+
+/* A matrix over a tensor's memory, for the length of a call; strides in elements. */
+static void view_matrix(struct shim_tensor *view, const struct shim_tensor *tensor, ptrdiff_t offset, int64_t rows,
+                        int64_t row_stride, int64_t columns, int64_t column_stride)
+{
+    *view = (struct shim_tensor){.dtype = tensor->dtype, .ndim = 2, .item_bytes = tensor->item_bytes,
+                                 .numel = rows * columns};
+    view->data = (char *)tensor->data + offset * (ptrdiff_t)tensor->item_bytes;
+    view->sizes = view->inline_dims;
+    view->strides = view->inline_dims + SHIM_INLINE_NDIM;
+    view->sizes[0] = rows;
+    view->sizes[1] = columns;
+    view->strides[0] = row_stride;
+    view->strides[1] = column_stride;
+}
+
+static AOTITorchError finish_new(AOTITorchError status, AtenTensorHandle out, AtenTensorHandle *ret_tensor)
+{
+    if (status == SHIM_SUCCESS)
+        *ret_tensor = out;
+    else
+        aoti_torch_delete_tensor_object(out);
+    return status;
+}
+
+AOTITorchError aoti_torch_cpu_addmv(AtenTensorHandle self, AtenTensorHandle mat, AtenTensorHandle vec, double beta,
+                                    double alpha, AtenTensorHandle *ret_tensor)
+{
+    SHIM_CHECK_TENSOR(self);
+    SHIM_CHECK_TENSOR(mat);
+    SHIM_CHECK_TENSOR(vec);
+    SHIM_CHECK_RESULT(ret_tensor);
+    const struct shim_tensor *addend = self->tensor, *vector = vec->tensor;
+    if (addend->ndim > 1 || mat->tensor->ndim != 2 || vector->ndim != 1)
+        return aoticache_shim_fail("%s: a vector, a matrix, a vector are needed, these have %d, %d and %d dimensions",
+                                   __func__, (int)addend->ndim, (int)mat->tensor->ndim, (int)vector->ndim);
+    const int64_t rows = mat->tensor->sizes[0], stride = 1, length = addend->ndim == 1 ? addend->sizes[0] : 1;
+    AtenTensorHandle out;
+    if (aoticache_shim_tensor_empty(__func__, 1, &rows, &stride, mat->tensor->dtype, &out) != SHIM_SUCCESS)
+        return SHIM_FAILURE;
+    struct shim_tensor column, addend_column, out_column;
+    view_matrix(&column, vector, 0, vector->sizes[0], vector->strides[0], 1, 1);
+    view_matrix(&addend_column, addend, 0, length, addend->ndim == 1 ? addend->strides[0] : 1, 1, 1);
+    view_matrix(&out_column, out->tensor, 0, rows, 1, 1, 1);
+    const struct product product = {&out_column, &addend_column, mat->tensor, &column, beta, alpha, 2};
+    return finish_new(multiply(__func__, &product), out, ret_tensor);
+}
+
+/* out = beta * out: what is left of a sum over no products. */
+static AOTITorchError scale_addend(const char *function, struct shim_tensor *out, struct shim_tensor *addend,
+                                   double beta)
+{
+    struct shim_tensor left, right;
+    view_matrix(&left, out, 0, out->sizes[0], 1, 0, 1);
+    view_matrix(&right, out, 0, 0, 1, out->sizes[1], 1);
+    const struct product product = {out, addend, &left, &right, beta, 1, 2};
+    return multiply(function, &product);
+}
+
+static AOTITorchError sum_batches(const char *function, struct shim_tensor *out, struct shim_tensor *addend,
+                                  const struct shim_tensor *a, const struct shim_tensor *b, double beta, double alpha)
+{
+    if (a->sizes[0] == 0)
+        return scale_addend(function, out, addend, beta);
+    for (int64_t i = 0; i < a->sizes[0]; i++) {
+        struct shim_tensor left, right;
+        view_matrix(&left, a, i * a->strides[0], a->sizes[1], a->strides[1], a->sizes[2], a->strides[2]);
+        view_matrix(&right, b, i * b->strides[0], b->sizes[1], b->strides[1], b->sizes[2], b->strides[2]);
+        const struct product product = {out, i == 0 ? addend : out, &left, &right, i == 0 ? beta : 1, alpha, 2};
+        if (multiply(function, &product) != SHIM_SUCCESS)
+            return SHIM_FAILURE;
+    }
+    return SHIM_SUCCESS;
+}
+
+AOTITorchError aoti_torch_cpu_addbmm(AtenTensorHandle self, AtenTensorHandle batch1, AtenTensorHandle batch2,
+                                     double beta, double alpha, AtenTensorHandle *ret_tensor)
+{
+    SHIM_CHECK_TENSOR(self);
+    SHIM_CHECK_TENSOR(batch1);
+    SHIM_CHECK_TENSOR(batch2);
+    SHIM_CHECK_RESULT(ret_tensor);
+    const struct shim_tensor *a = batch1->tensor, *b = batch2->tensor;
+    if (a->ndim != 3 || b->ndim != 3 || a->sizes[0] != b->sizes[0])
+        return aoticache_shim_fail("%s: two batches of as many matrices are needed, these have %d and %d dimensions",
+                                   __func__, (int)a->ndim, (int)b->ndim);
+    const int64_t sizes[] = {a->sizes[1], b->sizes[2]}, strides[] = {b->sizes[2] > 1 ? b->sizes[2] : 1, 1};
+    AtenTensorHandle out;
+    if (aoticache_shim_tensor_empty(__func__, 2, sizes, strides, a->dtype, &out) != SHIM_SUCCESS)
+        return SHIM_FAILURE;
+    return finish_new(sum_batches(__func__, out->tensor, self->tensor, a, b, beta, alpha), out, ret_tensor);
 }

@@ -2,7 +2,7 @@
  * shim/matmul: products of matrices with any strides, blocked for the caches.
  *
  * matmul.c has the exported functions and their checks, matmul_block.c the walk over blocks, matmul_kernel.c the
- * innermost loops for each class of numbers.
+ * innermost loops for each class of numbers, blas.c large products where the machine has a BLAS.
  */
 #ifndef AOTICACHE_RUNTIME_SHIM_MATMUL_H
 #define AOTICACHE_RUNTIME_SHIM_MATMUL_H
@@ -39,6 +39,7 @@ struct matmul_matrix {
 struct matmul_problem {
     const struct matmul_arithmetic *arithmetic;
     const struct shim_dtype_access *access; /* all matrices have one dtype */
+    uint32_t item_bytes;                    /* of an element of it */
     int64_t rows, columns, depth;           /* out is rows x columns, a is rows x depth */
     struct matmul_matrix a, b, addend, out; /* addend.data NULL: none */
     double alpha, beta;
@@ -47,5 +48,13 @@ struct matmul_problem {
 /* Bytes that aoticache_shim_matmul_run needs to work in, aligned to 64. */
 size_t aoticache_shim_matmul_workspace_bytes(const struct matmul_problem *problem);
 void aoticache_shim_matmul_run(const struct matmul_problem *problem, void *workspace);
+/* The same with a workspace of its own, only where one is needed. False: out of memory. */
+bool aoticache_shim_matmul(const struct matmul_problem *problem);
+/*
+ * A tile of sums to its place in the result: factors, addend, dtype; the tile's values are changed. At most
+ * MATMUL_BLOCK_COLUMNS columns. tile_stride in values.
+ */
+void aoticache_shim_matmul_write(const struct matmul_problem *problem, char *tile, ptrdiff_t tile_stride, int64_t row,
+                                 int64_t rows, int64_t column, int64_t columns);
 
 #endif

@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "runtime/shim/matmul.h"
+#include "runtime/shim/blas.h"
 
 static int64_t at_most(int64_t value, int64_t limit)
 {
@@ -84,14 +84,13 @@ static void pack(const struct matmul_problem *problem, int width, int64_t count,
     }
 }
 
-/* The tile has the products; now factors, addend, and the dtype of the result. */
-static void write_tile(const struct matmul_problem *problem, const struct matmul_workspace *workspace, int64_t row,
-                       int64_t rows, int64_t column, int64_t columns)
+void aoticache_shim_matmul_write(const struct matmul_problem *problem, char *tile, ptrdiff_t tile_stride, int64_t row,
+                                 int64_t rows, int64_t column, int64_t columns)
 {
     double _Complex addends[MATMUL_BLOCK_COLUMNS];
     const struct matmul_matrix *addend = &problem->addend, *out = &problem->out;
     for (int64_t i = 0; i < rows; i++) {
-        char *values = workspace->tile + i * workspace->tile_stride * (ptrdiff_t)problem->arithmetic->value_bytes;
+        char *values = tile + i * tile_stride * (ptrdiff_t)problem->arithmetic->value_bytes;
         if (addend->data != NULL)
             problem->access->load((size_t)columns, addends,
                                   addend->data + (row + i) * addend->row_stride + column * addend->column_stride,
@@ -125,7 +124,7 @@ static void run_block(const struct matmul_problem *problem, const struct matmul_
                                        workspace->tile + (i * workspace->tile_stride + j) * value_bytes,
                                        workspace->tile_stride);
     }
-    write_tile(problem, workspace, row, rows, column, columns);
+    aoticache_shim_matmul_write(problem, workspace->tile, workspace->tile_stride, row, rows, column, columns);
 }
 
 void aoticache_shim_matmul_run(const struct matmul_problem *problem, void *workspace_memory)
@@ -136,4 +135,20 @@ void aoticache_shim_matmul_run(const struct matmul_problem *problem, void *works
         for (int64_t row = 0; row < problem->rows; row += MATMUL_BLOCK_ROWS)
             run_block(problem, &workspace, row, at_most(problem->rows - row, MATMUL_BLOCK_ROWS), column,
                       at_most(problem->columns - column, MATMUL_BLOCK_COLUMNS));
+}
+
+bool aoticache_shim_matmul(const struct matmul_problem *problem)
+{
+    enum { SMALL = 16384 };
+    _Alignas(64) char small[SMALL];
+    if (aoticache_shim_blas_run(problem))
+        return true;
+    size_t bytes = aoticache_shim_matmul_workspace_bytes(problem);
+    void *workspace = bytes > SMALL ? aligned_alloc(64, (bytes + 63) & ~(size_t)63) : small;
+    if (workspace == NULL)
+        return false;
+    aoticache_shim_matmul_run(problem, workspace);
+    if (workspace != small)
+        free(workspace);
+    return true;
 }

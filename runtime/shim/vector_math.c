@@ -3,13 +3,23 @@
  * exports those of the SLEEF library (sleef.org): Sleef_expf16_u10() is exp() of 16 floats within 1.0 units in the
  * last place.
  *
- * Each is made of the C library's function of one number, lane by lane: its error is below the one that the name
- * promises, and PyTorch's results are met but for the last bits. Widths: 128 bits everywhere, 256 and 512 on x86-64,
- * where a library that calls them needs AVX2 or AVX-512 itself.
+ * Where the machine has SLEEF itself it is loaded by the first of these calls, never linked, and each function goes to
+ * the one of its name. Otherwise, and where SLEEF lacks a function, it is made of the C library's function of one
+ * number, lane by lane: four to twelve times slower, and of doubles one unit or, for a few such as tanh(), two off.
+ * Either way PyTorch's results are met but for the last bits, and a process gets the same ones every time. Widths: 128
+ * bits everywhere, 256 and 512 on x86-64, where a library that calls them needs AVX2 or AVX-512 itself.
  */
+#include <dlfcn.h>
 #include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
 
 #include "base/base.h"
+
+#ifndef AOTICACHE_SLEEF_LIBRARY
+#define AOTICACHE_SLEEF_LIBRARY ""
+#endif
 
 #define MATH_EXPORT __attribute__((visibility("default")))
 
@@ -21,43 +31,92 @@ typedef float floats_16 __attribute__((vector_size(64)));
 typedef double doubles_8 __attribute__((vector_size(64)));
 
 /* The C library's lgamma() leaves the sign in a variable that all threads share. */
-static float log_gamma_float(float x)
-{
-    int sign;
-    return lgammaf_r(x, &sign);
-}
-
-static double log_gamma_double(double x)
+static double log_gamma(double x)
 {
     int sign;
     return lgamma_r(x, &sign);
 }
 
+/* The C library's functions of float that are off by more than a unit: its functions of double, rounded, are not. */
+#define DEFINE_ROUNDED(function)                  \
+    static float function##_rounded(float x)      \
+    {                                             \
+        return (float)function((double)x);        \
+    }
+DEFINE_ROUNDED(acosh)
+DEFINE_ROUNDED(asinh)
+DEFINE_ROUNDED(atanh)
+DEFINE_ROUNDED(cosh)
+DEFINE_ROUNDED(erfc)
+DEFINE_ROUNDED(log10)
+DEFINE_ROUNDED(log_gamma)
+DEFINE_ROUNDED(sinh)
+DEFINE_ROUNDED(tanh)
+
+/* ---- which function does the work ---- */
+
+static void *sleef;
+static pthread_once_t sleef_once = PTHREAD_ONCE_INIT;
+
+static void load_sleef(void)
+{
+    if (AOTICACHE_SLEEF_LIBRARY[0] != '\0')
+        sleef = dlopen(AOTICACHE_SLEEF_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+}
+
+/* The function of that name, or `plain`, to `chosen`. Threads that come here at once find the same one. */
+static __attribute__((cold, noinline)) void *choose(_Atomic(void *) *chosen, const char *symbol, void *plain)
+{
+    pthread_once(&sleef_once, load_sleef);
+    void *function = sleef != NULL ? dlsym(sleef, symbol) : NULL;
+    if (function == NULL)
+        function = plain;
+    atomic_store_explicit(chosen, function, memory_order_release);
+    return function;
+}
+
+/*
+ * The exported function of a plain one: a jump to what was chosen, with the vectors where they are, once that is known.
+ * A pointer to a function becomes one to void and back, which POSIX allows where dlsym() exists and C does not name.
+ */
+#define DEFINE_EXPORT(symbol, result, parameters, arguments, attribute)                                  \
+    MATH_EXPORT attribute result symbol parameters;                                                      \
+    MATH_EXPORT attribute result symbol parameters                                                       \
+    {                                                                                                    \
+        static _Atomic(void *) chosen;                                                                   \
+        union {                                                                                          \
+            void *pointer;                                                                               \
+            result (*function) parameters;                                                               \
+        } way = {atomic_load_explicit(&chosen, memory_order_acquire)}, plain = {.function = symbol##_plain}; \
+        if (__builtin_expect(way.pointer == NULL, 0))                                                    \
+            way.pointer = choose(&chosen, #symbol, plain.pointer);                                       \
+        return way.function arguments;                                                                   \
+    }
+
 #define DEFINE_UNARY(symbol, vector, lanes, function, attribute)    \
-    MATH_EXPORT attribute vector symbol(vector x);                  \
-    MATH_EXPORT attribute vector symbol(vector x)                   \
+    static attribute vector symbol##_plain(vector x)                \
     {                                                               \
         for (int i = 0; i < (lanes); i++)                           \
             x[i] = function(x[i]);                                  \
         return x;                                                   \
-    }
+    }                                                               \
+    DEFINE_EXPORT(symbol, vector, (vector x), (x), attribute)
 
 #define DEFINE_BINARY(symbol, vector, lanes, function, attribute)   \
-    MATH_EXPORT attribute vector symbol(vector x, vector y);        \
-    MATH_EXPORT attribute vector symbol(vector x, vector y)         \
+    static attribute vector symbol##_plain(vector x, vector y)      \
     {                                                               \
         for (int i = 0; i < (lanes); i++)                           \
             x[i] = function(x[i], y[i]);                            \
         return x;                                                   \
-    }
+    }                                                               \
+    DEFINE_EXPORT(symbol, vector, (vector x, vector y), (x, y), attribute)
 
-/* Two results in memory: the sines, then the cosines. */
+/* Two results, the sines, then the cosines: of 128 bits in two registers where the ABI does so, else in memory. */
 #define DEFINE_SINCOS(symbol, vector, lanes, sine, cosine, attribute)    \
     struct symbol##_result {                                             \
         vector sines, cosines;                                           \
     };                                                                   \
-    MATH_EXPORT attribute struct symbol##_result symbol(vector x);       \
-    MATH_EXPORT attribute struct symbol##_result symbol(vector x)        \
+    static attribute struct symbol##_result symbol##_plain(vector x)     \
     {                                                                    \
         struct symbol##_result result;                                   \
         for (int i = 0; i < (lanes); i++) {                              \
@@ -65,34 +124,35 @@ static double log_gamma_double(double x)
             result.cosines[i] = cosine(x[i]);                            \
         }                                                                \
         return result;                                                   \
-    }
+    }                                                                    \
+    DEFINE_EXPORT(symbol, struct symbol##_result, (vector x), (x), attribute)
 
 /* name, suffix, function of float, function of double */
 #define UNARY_LIST(X, ...)                                            \
     X(acos, _u10, acosf, acos, __VA_ARGS__)                           \
-    X(acosh, _u10, acoshf, acosh, __VA_ARGS__)                        \
+    X(acosh, _u10, acosh_rounded, acosh, __VA_ARGS__)                 \
     X(asin, _u10, asinf, asin, __VA_ARGS__)                           \
-    X(asinh, _u10, asinhf, asinh, __VA_ARGS__)                        \
+    X(asinh, _u10, asinh_rounded, asinh, __VA_ARGS__)                 \
     X(atan, _u10, atanf, atan, __VA_ARGS__)                           \
-    X(atanh, _u10, atanhf, atanh, __VA_ARGS__)                        \
+    X(atanh, _u10, atanh_rounded, atanh, __VA_ARGS__)                 \
     X(cos, _u10, cosf, cos, __VA_ARGS__)                              \
     X(cos, _u35, cosf, cos, __VA_ARGS__)                              \
-    X(cosh, _u10, coshf, cosh, __VA_ARGS__)                           \
+    X(cosh, _u10, cosh_rounded, cosh, __VA_ARGS__)                    \
     X(erf, _u10, erff, erf, __VA_ARGS__)                              \
-    X(erfc, _u15, erfcf, erfc, __VA_ARGS__)                           \
+    X(erfc, _u15, erfc_rounded, erfc, __VA_ARGS__)                    \
     X(exp, _u10, expf, exp, __VA_ARGS__)                              \
     X(exp2, _u10, exp2f, exp2, __VA_ARGS__)                           \
     X(expm1, _u10, expm1f, expm1, __VA_ARGS__)                        \
-    X(lgamma, _u10, log_gamma_float, log_gamma_double, __VA_ARGS__)   \
+    X(lgamma, _u10, log_gamma_rounded, log_gamma, __VA_ARGS__)        \
     X(log, _u10, logf, log, __VA_ARGS__)                              \
-    X(log10, _u10, log10f, log10, __VA_ARGS__)                        \
+    X(log10, _u10, log10_rounded, log10, __VA_ARGS__)                 \
     X(log1p, _u10, log1pf, log1p, __VA_ARGS__)                        \
     X(log2, _u10, log2f, log2, __VA_ARGS__)                           \
     X(sin, _u10, sinf, sin, __VA_ARGS__)                              \
     X(sin, _u35, sinf, sin, __VA_ARGS__)                              \
-    X(sinh, _u10, sinhf, sinh, __VA_ARGS__)                           \
+    X(sinh, _u10, sinh_rounded, sinh, __VA_ARGS__)                    \
     X(tan, _u10, tanf, tan, __VA_ARGS__)                              \
-    X(tanh, _u10, tanhf, tanh, __VA_ARGS__)
+    X(tanh, _u10, tanh_rounded, tanh, __VA_ARGS__)
 #define BINARY_LIST(X, ...)                                           \
     X(atan2, _u10, atan2f, atan2, __VA_ARGS__)                        \
     X(copysign, , copysignf, copysign, __VA_ARGS__)                   \

@@ -275,6 +275,21 @@ Test(loader, long_list_of_missing_functions_is_cut_with_a_count)
                    " more; run it in a process with PyTorch");
 }
 
+Test(loader, vector_functions_that_the_shim_lacks_are_named)
+{
+    char source[16384], path[FIXTURE_PATH_BYTES];
+    snprintf(source, sizeof source,
+             "%s\nfloat __attribute__((vector_size(16))) Sleef_made_upf4_u10(void), Sleef_another_one(void);\n"
+             "float f(void) { return Sleef_made_upf4_u10()[0] + Sleef_another_one()[0]; }\n",
+             fixture_kernel_source);
+    fixture_stub("libtorch_cpu.so");
+    fixture_compile(source, "kernel.so", "-Wl,--no-as-needed -L. -l:libtorch_cpu.so");
+    fixture_path("kernel.so", path);
+    expect_refused(open(path, O_RDONLY | O_CLOEXEC), AOTICACHE_UNSUPPORTED,
+                   "2 functions that the shim does not have: Sleef_another_one, Sleef_made_upf4_u10",
+                   "run it in a process with PyTorch");
+}
+
 Test(loader, missing_interface_functions_are_all_named)
 {
     expect_refused(fixture_kernel("kernel.so", "-DBARE"), AOTICACHE_UNSUPPORTED,

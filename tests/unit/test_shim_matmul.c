@@ -62,6 +62,57 @@ Test(shim_matmul, mm_of_all_sorts_of_sizes)
             check_mm(sizes[i][0], sizes[i][1], sizes[i][2], (transposed & 1) != 0, (transposed & 2) != 0);
 }
 
+/* Large enough for a BLAS where the machine has one: into rows, columns, and with gaps in both directions. */
+Test(shim_matmul, large_products_into_results_of_any_strides)
+{
+    enum { ROWS = 70, COLUMNS = 90, DEPTH = 80 };
+    static const int64_t sizes[] = {ROWS, COLUMNS}, layouts[][2] = {{COLUMNS, 1}, {1, ROWS}, {COLUMNS + 7, 1},
+                                                                    {2 * COLUMNS, 2}};
+    float *a = random_floats(ROWS * DEPTH), *b = random_floats(DEPTH * COLUMNS);
+    float *out = random_floats(ROWS * 2 * COLUMNS);
+    AtenTensorHandle left = matrix(a, 6, ROWS, DEPTH, true), right = matrix(b, 6, DEPTH, COLUMNS, false);
+    for (size_t layout = 0; layout < sizeof layouts / sizeof layouts[0]; layout++) {
+        AtenTensorHandle result = shim_wrap(out, 6, 2, sizes, layouts[layout]);
+        for (int i = 0; i < ROWS * 2 * COLUMNS; i++)
+            out[i] = 5;
+        /* The addend is the result: half of it stays. */
+        cr_assert_eq(SHIM(aoti_torch_cpu_addmm_out)(result, result, left, right, 0.5, 2), 0, "%s", shim_message());
+        for (int i = 0; i < ROWS; i++) {
+            for (int j = 0; j < COLUMNS; j++) {
+                double sum = 2.5;
+                for (int k = 0; k < DEPTH; k++)
+                    sum += 2.0 * a[k * ROWS + i] * b[k * COLUMNS + j];
+                cr_assert_float_eq(out[i * layouts[layout][0] + j * layouts[layout][1]], sum, 1e-4);
+            }
+        }
+        shim_delete(result);
+    }
+    shim_delete(left);
+    shim_delete(right);
+    free(a);
+    free(b);
+    free(out);
+}
+
+Test(shim_matmul, large_products_ignore_an_addend_with_factor_0)
+{
+    enum { SIZE = 64 };
+    float *a = random_floats(SIZE * SIZE), *b = random_floats(SIZE * SIZE), *out = random_floats(SIZE * SIZE);
+    for (int i = 0; i < SIZE * SIZE; i++)
+        out[i] = NAN;
+    AtenTensorHandle left = matrix(a, 6, SIZE, SIZE, false), right = matrix(b, 6, SIZE, SIZE, false);
+    AtenTensorHandle result = matrix(out, 6, SIZE, SIZE, false);
+    cr_assert_eq(SHIM(aoti_torch_cpu_addmm_out)(result, result, left, right, 0, 1), 0, "%s", shim_message());
+    for (int i = 0; i < SIZE * SIZE; i++)
+        cr_assert(!isnan(out[i]));
+    shim_delete(left);
+    shim_delete(right);
+    shim_delete(result);
+    free(a);
+    free(b);
+    free(out);
+}
+
 Test(shim_matmul, no_inner_dimension_gives_zeros)
 {
     float out[4] = {1, 1, 1, 1}, none[1];
