@@ -85,15 +85,36 @@ static aoticache_status check_interface(const loading *load, aoticache_error *re
     return status;
 }
 
+/*
+ * " (operators convolution, randint_low_out)" for functions that stand for one operator each; ATen's names and overloads,
+ * joined by an underscore as the functions have them. "" where there are none, or no room.
+ */
+static void format_operators(const aoticache_name_list *missing, char *ret_text, size_t size)
+{
+    static const char *const prefixes[] = {"aoti_torch_cpu_", "aoti_torch_cuda_", "aoti_torch_xpu_", "aoti_torch_mps_"};
+    aoticache_name_list operators = {0};
+    char names[AOTICACHE_NAME_LIST_TEXT_BYTES];
+    ret_text[0] = '\0';
+    for (size_t i = 0; i < missing->count; i++)
+        for (size_t p = 0; p < sizeof prefixes / sizeof prefixes[0]; p++)
+            if (strncmp(missing->names[i], prefixes[p], strlen(prefixes[p])) == 0)
+                aoticache_name_list_add(&operators, missing->names[i] + strlen(prefixes[p]));
+    aoticache_name_list_format(&operators, names);
+    if (operators.count > 0 && strlen(names) + sizeof " (operators )" <= size)
+        snprintf(ret_text, size, " (operator%s %s)", operators.count == 1 ? "" : "s", names);
+    aoticache_name_list_free(&operators);
+}
+
 static aoticache_status say_missing(const loading *load, const aoticache_name_list *missing,
                                     aoticache_error *ret_error)
 {
     bool shim = load->provider->torch.kind == AOTICACHE_TORCH_SHIM;
-    char names[AOTICACHE_NAME_LIST_TEXT_BYTES];
+    char names[AOTICACHE_NAME_LIST_TEXT_BYTES], operators[256];
     aoticache_name_list_format(missing, names);
-    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "it needs %zu function%s that %s not have: %s%s; %s",
+    format_operators(missing, operators, sizeof operators);
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "it needs %zu function%s that %s not have: %s%s%s; %s",
                                missing->count, missing->count == 1 ? "" : "s",
-                               shim ? "the shim does" : "the PyTorch in this process does", names,
+                               shim ? "the shim does" : "the PyTorch in this process does", names, operators,
                                load->names.proxy_executor ? " (it calls operators through PyTorch's proxy executor)"
                                                           : "",
                                shim ? "run it in a process with PyTorch"

@@ -1,9 +1,10 @@
 """Which operators of PyTorch's operator database run in a process without PyTorch: makes docs/operators.md.
 
-`make operators` runs it: a sample of the database, each operator with its first float32 CPU sample that exports, is
-compiled by AOTInductor, run by tests/helpers/run_library on libaoticache_torchshim.so, and compared with eager PyTorch.
-Libraries are kept in $BUILD/operators and are compiled once. Results go to tests/python/operator_results.json, and the
-table is made from those alone. Not a test: it takes minutes. tests/python/test_operator_table.py is its short form.
+`make operators` runs it: a sample of the database, each operator with its first CPU sample that exports (float32 where
+it can be), is compiled by AOTInductor, run by tests/helpers/run_library on libaoticache_torchshim.so, and compared with
+eager PyTorch. Libraries are kept in $BUILD/operators and are compiled once. Results go to
+tests/python/operator_results.json, and the table is made from those alone. Not a test: it takes minutes.
+tests/python/test_operator_table.py is its short form.
 
 usage: operator_table.py [--render] [--jobs N] [--list] [OPERATOR...]    (OPERATOR...: only these, nothing is written)
 Environment: BUILD, the build folder.
@@ -31,7 +32,7 @@ BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 LIBRARIES = os.path.join(BUILD, "operators")
 HELPER = os.path.join(BUILD, "tests", "helpers", "run_library")
 EVERY = 5
-SAMPLES = 4
+SAMPLES = 8
 COMPILE_SECONDS = 150
 # PyTorch's seed of a process that sets none, which the shim has too (c10/core/GeneratorImpl.h).
 DEFAULT_SEED = 67280421310721
@@ -48,8 +49,8 @@ IMPORTANT = """
     nn.functional.relu nn.functional.gelu nn.functional.silu nn.functional.linear nn.functional.layer_norm
     nn.functional.batch_norm nn.functional.conv2d nn.functional.max_pool2d nn.functional.embedding
     nn.functional.cross_entropy nn.functional.dropout nn.functional.scaled_dot_product_attention nn.functional.pdist
-    grid_sampler_2d grid_sampler_3d fft.fft fft.rfft fft.irfft fft.fft2 fft.ifft fft.rfftn searchsorted bucketize histc gcd
-    view_as_complex view_as_real _segment_reduce.lengths rand_like randn_like randint bernoulli
+    grid_sampler_2d grid_sampler_3d fft.fft fft.rfft fft.irfft fft.fft2 fft.ifft fft.rfftn searchsorted bucketize
+    histc gcd view_as_complex view_as_real _segment_reduce.lengths rand_like randn_like randint bernoulli
     normal kthvalue median mode cummax cdist unique_consecutive nn.functional.embedding_bag uniform
     logcumsumexp masked_scatter repeat_interleave triangular_solve
 """.split()
@@ -89,7 +90,7 @@ def load_torch():
     DTYPES.update({
         0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.int64, 5: torch.float16,
         6: torch.float32, 7: torch.float64, 9: torch.complex64, 10: torch.complex128, 11: torch.bool,
-        15: torch.bfloat16})
+        15: torch.bfloat16, 23: torch.float8_e5m2, 24: torch.float8_e4m3fn})
     return True
 
 
@@ -108,13 +109,22 @@ def chosen(operators):
 
 # ---- samples ----
 
+def dtype_of(info):
+    """float32, or for operators that do not take it int64 or complex64."""
+    supported = info.supported_dtypes("cpu")
+    for dtype in (torch.float32, torch.int64, torch.complex64):
+        if dtype in supported:
+            return dtype
+    return torch.float32
+
+
 def samples_of(info):
-    """The first float32 samples; the same ones in every process."""
+    """The first samples; the same ones in every process."""
     import numpy
     torch.manual_seed(0)
     random.seed(0)
     numpy.random.seed(0)
-    return list(itertools.islice(info.sample_inputs("cpu", torch.float32, requires_grad=False), SAMPLES))
+    return list(itertools.islice(info.sample_inputs("cpu", dtype_of(info), requires_grad=False), SAMPLES))
 
 
 def module_of(info, sample):
@@ -128,7 +138,9 @@ def module_of(info, sample):
             for place, tensor in zip(places, tensors):
                 filled[place] = tensor
             first, args, kwargs = pytree.tree_unflatten(filled, spec)
-            return info.op(first, *args, **kwargs)
+            result = info.op(first, *args, **kwargs)
+            # torch.export does not know the types of named results.
+            return tuple(result) if isinstance(result, tuple) else result
 
     return Operator(), [leaves[place] for place in places]
 
@@ -148,6 +160,15 @@ def first_line(error):
     return "%s: %s" % (type(error).__name__, lines[0] if lines else "")
 
 
+def result_elements(info, sample):
+    """How many numbers eager PyTorch gives; an error where it refuses: then there is no reference."""
+    module, tensors = module_of(info, sample)
+    outputs = [leaf for leaf in pytree.tree_leaves(module(*copies(tensors))) if isinstance(leaf, torch.Tensor)]
+    if not outputs:
+        raise ValueError("its result is no tensor")
+    return sum(output.numel() for output in outputs)
+
+
 def compile_sample(info, sample, path, linked):
     module, tensors = module_of(info, sample)
     exported = torch.export.export(module.eval(), tuple(copies(tensors)), strict=False)
@@ -156,17 +177,29 @@ def compile_sample(info, sample, path, linked):
     torch._inductor.aot_compile(exported.module(), tuple(copies(tensors)), options=options)
 
 
+def order_of(info, samples, note):
+    """The samples that have a reference, those whose result has elements first."""
+    full, empty = [], []
+    for number, sample in enumerate(samples):
+        try:
+            with torch.no_grad():
+                (full if result_elements(info, sample) > 0 else empty).append(number)
+        except Exception as error:
+            note["reason"] = first_line(error)
+    return full + empty
+
+
 def compile_operator(info, name, linked):
     """Leaves a library and, last, a note of which sample it is for, or why there is none."""
-    path, note = file_of(name, linked), {"sample": None, "reason": "no float32 sample"}
+    path, note = file_of(name, linked), {"sample": None, "reason": "the database has no sample"}
     try:
         samples = samples_of(info)
     except Exception as error:
         samples, note["reason"] = [], first_line(error)
-    for number, sample in enumerate(samples):
+    for number in order_of(info, samples, note):
         try:
             with torch.no_grad():
-                compile_sample(info, sample, path, linked)
+                compile_sample(info, samples[number], path, linked)
             note = {"sample": number}
             break
         except Exception as error:
@@ -276,7 +309,8 @@ def compare(name, seen, wanted):
     exact = True
     for ours, theirs in zip(seen, wanted):
         if ours.dtype != theirs.dtype or ours.shape != theirs.shape:
-            return "differs: %s %s, PyTorch has %s %s" % (ours.dtype, list(ours.shape), theirs.dtype, list(theirs.shape))
+            return "differs: %s %s, PyTorch has %s %s" % (ours.dtype, list(ours.shape), theirs.dtype,
+                                                          list(theirs.shape))
         if name in UNINITIALISED:
             continue
         try:
@@ -297,7 +331,7 @@ def judge(name, info, linked):
     try:
         inputs = copies(module_of(info, sample)[1])
         seen, why = run_alone(library, inputs)
-        return why if seen is None else compare(name, seen, reference(name, info, sample, library))
+        return why if seen is None else compare(name, seen, reference(name, info, sample, file_of(name) + ".so"))
     except Exception as error:
         return "failed: " + first_line(error)[:160]
 
@@ -346,18 +380,19 @@ def render(results):
 
 Made by `make operators` (tests/python/operator_table.py) from tests/python/operator_results.json; not edited by hand.
 
-PyTorch %s, CPU, float32. Of the %d operators of its test database every %dth, and those that matter most, are taken: the
-first of an operator's first %d samples that `torch.export` takes is compiled by AOTInductor, run in a C process on
-`libaoticache_torchshim.so`, and compared with eager PyTorch by `torch.testing.assert_close`. Operators that draw random
-numbers are compared with the same library on libtorch and the same seed; of those that leave memory as it is, only
-sizes and dtype count.
+PyTorch %s, CPU, float32 (int64 or complex64 for operators that do not take it). Of the %d operators of its test
+database every %dth, and those that matter most, are taken: the first of an operator's first %d samples that
+`torch.export` takes (one whose result has elements, where there is one) is compiled by AOTInductor, run in a C process
+on `libaoticache_torchshim.so`, and compared with eager PyTorch by `torch.testing.assert_close`. Operators that draw
+random numbers are compared with the same library on libtorch and the same seed; of those that leave memory as it is,
+only sizes and dtype count.
 
 | result | operators | meaning |
 | --- | --- | --- |
 """ % (results["torch"], results["database"], results["every"], SAMPLES))
     meanings = ("the same values, bit for bit but for the kind of NaN", "within PyTorch's own tolerances",
                 "the loader names what is missing and loads nothing", "an error while running",
-                "another result than PyTorch's", "`torch.export` or AOTInductor makes no library of it")
+                "another result than PyTorch's", "`torch.export` or AOTInductor makes no library of it, or its result is no tensor")
     for kind, meaning in zip(KINDS, meanings):
         out.write("| %s | %d | %s |\n" % (kind, counts[kind], meaning))
     out.write("\n%d operators; %d of the %d libraries run and give PyTorch's results.\n" % (

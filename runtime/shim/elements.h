@@ -1,0 +1,77 @@
+/*
+ * shim/elements: what operators that walk over elements share: copies of a tensor's elements in order and in a dtype
+ * that is easy to compute with, lanes along one dimension, results that are made or resized.
+ *
+ * An operator reads its operands through aoticache_shim_read(), computes on plain arrays, and writes through
+ * aoti_torch_copy_(); so strides, dtypes and broadcasting are handled in one place.
+ */
+#ifndef AOTICACHE_RUNTIME_SHIM_ELEMENTS_H
+#define AOTICACHE_RUNTIME_SHIM_ELEMENTS_H
+
+#include "runtime/shim/tensor.h"
+
+/* Drops a handle when it goes out of scope; NULL is nothing to drop. */
+void aoticache_shim_handle_cleanup(AtenTensorHandle *handle);
+#define cleanup_tensor __attribute__((cleanup(aoticache_shim_handle_cleanup)))
+
+static inline AtenTensorHandle shim_steal(AtenTensorHandle *handle)
+{
+    AtenTensorHandle stolen = *handle;
+    *handle = NULL;
+    return stolen;
+}
+
+bool aoticache_shim_is_complex(int32_t dtype);
+bool aoticache_shim_is_floating(int32_t dtype);
+/* Whole numbers and bool. */
+bool aoticache_shim_is_integral(int32_t dtype);
+/* What elements of `dtype` are computed in: int64, float64 or complex128. */
+int32_t aoticache_shim_work_dtype(int32_t dtype);
+AOTITorchError aoticache_shim_fail_dtype(const char *function, int32_t dtype) __attribute__((cold));
+
+/* A contiguous tensor of fresh memory. */
+AOTITorchError aoticache_shim_make(const char *function, int64_t ndim, const int64_t *sizes, int32_t dtype,
+                                   AtenTensorHandle *ret_tensor);
+/* One of fresh memory with the sizes of `tensor` and the order of its dimensions: what PyTorch calls empty_like. */
+AOTITorchError aoticache_shim_make_like(const char *function, AtenTensorHandle tensor, int32_t dtype,
+                                        AtenTensorHandle *ret_tensor);
+/* The elements of `tensor` as `dtype`, contiguous: the tensor itself where it is so already. Read only. */
+AOTITorchError aoticache_shim_read(const char *function, AtenTensorHandle tensor, int32_t dtype,
+                                   AtenTensorHandle *ret_tensor);
+/* The same as a copy that may be written. */
+AOTITorchError aoticache_shim_read_copy(const char *function, AtenTensorHandle tensor, int32_t dtype,
+                                        AtenTensorHandle *ret_tensor);
+
+/* An optional argument of the interface: NULL, or a pointer to a handle. */
+static inline AtenTensorHandle shim_optional(const AtenTensorHandle *argument)
+{
+    return argument != NULL ? *argument : NULL;
+}
+
+/* A dimension counted from the end where it is negative. */
+AOTITorchError aoticache_shim_wrap_dimension(const char *function, int64_t ndim, int64_t dim, int *ret_dim);
+
+/* A contiguous tensor seen along one dimension. */
+struct shim_lanes {
+    int64_t outer, length, inner;
+};
+struct shim_lanes aoticache_shim_lanes(const struct shim_tensor *tensor, int dim);
+
+bool aoticache_shim_same_sizes(const struct shim_tensor *a, const struct shim_tensor *b);
+
+/*
+ * Sizes that a tensor gets in place, contiguous; its storage grows where it is too small. Tensors that shared it before
+ * it grew keep the old one.
+ */
+AOTITorchError aoticache_shim_resize(const char *function, AtenTensorHandle tensor, int64_t ndim,
+                                     const int64_t *sizes);
+/* out = source, resized first where its sizes differ. */
+AOTITorchError aoticache_shim_write_out(const char *function, AtenTensorHandle out, AtenTensorHandle source);
+
+#define SHIM_TRY(call)                      \
+    do {                                    \
+        if ((call) != SHIM_SUCCESS)         \
+            return SHIM_FAILURE;            \
+    } while (0)
+
+#endif

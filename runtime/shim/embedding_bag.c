@@ -1,0 +1,138 @@
+/*
+ * shim/embedding_bag: rows of a table, summed, averaged or reduced to their largest in bags of indices.
+ *
+ * Source: aten/src/ATen/native/EmbeddingBag.cpp. The first result is what the operator gives; the other three serve its
+ * gradient, which is not here: the bag of each index, the number of indices in each bag, where the largest came from.
+ */
+#include <math.h>
+
+#include "runtime/shim/elements.h"
+#include "runtime/shim/operators.h"
+
+enum { BAG_SUM, BAG_MEAN, BAG_MAX };
+
+struct bags {
+    int64_t mode, padding, width, count, rows;
+    const double *table, *weights; /* weights: one for each index, or NULL */
+    const int64_t *indices;
+    double *out;
+    int64_t *sizes, *largest;      /* of each bag; where each element of it came from */
+};
+
+static void add_row(const struct bags *bags, int64_t bag, int64_t i)
+{
+    const double *row = bags->table + bags->indices[i] * bags->width;
+    double *out = bags->out + bag * bags->width, weight = bags->weights != NULL ? bags->weights[i] : 1;
+    bool first = bags->sizes[bag] == 0;
+    for (int64_t k = 0; k < bags->width; k++) {
+        if (bags->mode != BAG_MAX) {
+            out[k] += weight * row[k];
+        } else if (first || row[k] > out[k]) {
+            out[k] = row[k];
+            bags->largest[bag * bags->width + k] = bags->indices[i];
+        }
+    }
+    bags->sizes[bag]++;
+}
+
+static void fill_bags(const struct bags *bags, const int64_t *offsets, int64_t num_indices, int64_t *bag_of)
+{
+    for (int64_t bag = 0; bag < bags->count; bag++) {
+        int64_t end = bag + 1 < bags->count ? offsets[bag + 1] : num_indices;
+        for (int64_t i = offsets[bag]; i < end; i++) {
+            bag_of[i] = bag;
+            if (bags->indices[i] != bags->padding)
+                add_row(bags, bag, i);
+        }
+        for (int64_t k = 0; bags->mode == BAG_MEAN && bags->sizes[bag] > 0 && k < bags->width; k++)
+            bags->out[bag * bags->width + k] /= (double)bags->sizes[bag];
+    }
+}
+
+static AOTITorchError check_bags(const char *function, const struct bags *bags, const int64_t *offsets,
+                                 int64_t num_offsets, int64_t num_indices)
+{
+    if (bags->mode < BAG_SUM || bags->mode > BAG_MAX)
+        return aoticache_shim_fail("%s: mode %lld is not one of 0 to 2", function, (long long)bags->mode);
+    if (bags->weights != NULL && bags->mode != BAG_SUM)
+        return aoticache_shim_fail("%s: weights need sums", function);
+    for (int64_t i = 0; i < num_indices; i++)
+        if (bags->indices[i] < 0 || bags->indices[i] >= bags->rows)
+            return aoticache_shim_fail("%s: index %lld is outside a table of %lld rows", function,
+                                       (long long)bags->indices[i], (long long)bags->rows);
+    for (int64_t i = 0; i < num_offsets; i++)
+        if (offsets[i] < (i > 0 ? offsets[i - 1] : 0) || offsets[i] > num_indices || (i == 0 && offsets[i] != 0))
+            return aoticache_shim_fail("%s: offset %lld of bag %lld", function, (long long)offsets[i], (long long)i);
+    return SHIM_SUCCESS;
+}
+
+static AOTITorchError make_zeros(const char *function, int64_t ndim, const int64_t *sizes, int32_t dtype,
+                                 AtenTensorHandle *ret_tensor)
+{
+    SHIM_TRY(aoticache_shim_make(function, ndim, sizes, dtype, ret_tensor));
+    return aoti_torch_zero_(*ret_tensor);
+}
+
+/* out, bag of each index, sizes, largest. */
+static AOTITorchError embed(const char *function, AtenTensorHandle weight, AtenTensorHandle indices,
+                            AtenTensorHandle offsets, int64_t mode, AtenTensorHandle weights, bool last_offset,
+                            int64_t padding, AtenTensorHandle ret_results[4])
+{
+    cleanup_tensor AtenTensorHandle table = NULL, places = NULL, starts = NULL, factors = NULL, sums = NULL;
+    cleanup_tensor AtenTensorHandle result = NULL, bag_of = NULL, sizes = NULL, largest = NULL;
+    if (!shim_is_defined(weight) || !shim_is_defined(indices) || !shim_is_defined(offsets))
+        return aoticache_shim_fail_undefined(function, NULL);
+    const struct shim_tensor *rows = weight->tensor;
+    if (rows->ndim != 2 || indices->tensor->ndim != 1 || offsets->tensor->ndim != 1 ||
+        !aoticache_shim_is_floating(rows->dtype))
+        return aoticache_shim_fail("%s: a matrix of numbers, and indices and offsets of one dimension are needed",
+                                   function);
+    SHIM_TRY(aoticache_shim_read(function, weight, AOTICACHE_DTYPE_FLOAT64, &table));
+    SHIM_TRY(aoticache_shim_read(function, indices, AOTICACHE_DTYPE_INT64, &places));
+    SHIM_TRY(aoticache_shim_read(function, offsets, AOTICACHE_DTYPE_INT64, &starts));
+    if (weights != NULL)
+        SHIM_TRY(aoticache_shim_read(function, weights, AOTICACHE_DTYPE_FLOAT64, &factors));
+    int64_t num_indices = places->tensor->numel, num_offsets = starts->tensor->numel;
+    int64_t count = num_offsets - (last_offset && num_offsets > 0);
+    const int64_t shape[2] = {count, rows->sizes[1]};
+    if (factors != NULL && factors->tensor->numel != num_indices)
+        return aoticache_shim_fail("%s: %lld weights for %lld indices", function, (long long)factors->tensor->numel,
+                                   (long long)num_indices);
+    SHIM_TRY(make_zeros(function, 2, shape, AOTICACHE_DTYPE_FLOAT64, &sums));
+    SHIM_TRY(make_zeros(function, 1, &num_indices, AOTICACHE_DTYPE_INT64, &bag_of));
+    SHIM_TRY(make_zeros(function, 1, &count, AOTICACHE_DTYPE_INT64, &sizes));
+    SHIM_TRY(make_zeros(function, 2, shape, AOTICACHE_DTYPE_INT64, &largest));
+    const struct bags bags = {
+        .mode = mode, .padding = padding, .width = shape[1], .count = count, .rows = rows->sizes[0],
+        .table = table->tensor->data, .weights = factors != NULL ? factors->tensor->data : NULL,
+        .indices = places->tensor->data, .out = sums->tensor->data, .sizes = sizes->tensor->data,
+        .largest = largest->tensor->data,
+    };
+    SHIM_TRY(check_bags(function, &bags, starts->tensor->data, num_offsets, num_indices));
+    fill_bags(&bags, starts->tensor->data, num_indices, bag_of->tensor->data);
+    SHIM_TRY(aoticache_shim_read(function, sums, rows->dtype, &result));
+    ret_results[0] = shim_steal(&result);
+    ret_results[1] = shim_steal(&bag_of);
+    ret_results[2] = shim_steal(&sizes);
+    ret_results[3] = shim_steal(&largest);
+    return SHIM_SUCCESS;
+}
+
+AOTITorchError aoti_torch_cpu__embedding_bag_forward_only(
+    AtenTensorHandle weight, AtenTensorHandle indices, AtenTensorHandle offsets, int32_t scale_grad_by_freq,
+    int64_t mode, int32_t sparse, AtenTensorHandle *per_sample_weights, int32_t include_last_offset,
+    int64_t padding_idx, AtenTensorHandle *ret_0, AtenTensorHandle *ret_1, AtenTensorHandle *ret_2,
+    AtenTensorHandle *ret_3)
+{
+    AtenTensorHandle results[4] = {NULL};
+    (void)scale_grad_by_freq, (void)sparse; /* of gradients, which there are none of */
+    if (ret_0 == NULL || ret_1 == NULL || ret_2 == NULL || ret_3 == NULL)
+        return aoticache_shim_fail("%s: no place for the results", __func__);
+    SHIM_TRY(embed(__func__, weight, indices, offsets, mode, shim_optional(per_sample_weights),
+                   include_last_offset != 0, padding_idx, results));
+    *ret_0 = results[0];
+    *ret_1 = results[1];
+    *ret_2 = results[2];
+    *ret_3 = results[3];
+    return SHIM_SUCCESS;
+}

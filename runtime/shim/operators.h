@@ -1,0 +1,221 @@
+/*
+ * shim/operators: whole operators of PyTorch that kernel libraries call because AOTInductor generates no code for them,
+ * declared for C. Those on matrices, convolutions and pools are declared elsewhere (torch_abi.h and its neighbours).
+ *
+ * Source: torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h, c_shim_aten.h and c/shim.h of PyTorch 2.13. A pointer
+ * to a handle, a number or a text is an optional argument, NULL where it is not given. Results are new tensors that the
+ * caller deletes.
+ */
+#ifndef AOTICACHE_RUNTIME_SHIM_OPERATORS_H
+#define AOTICACHE_RUNTIME_SHIM_OPERATORS_H
+
+#include "runtime/shim/torch_abi.h"
+
+/* ---- view_ops.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_permute(AtenTensorHandle self, const int64_t *dims, int64_t num_dims,
+                                                  AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_squeeze_dim(AtenTensorHandle self, int64_t dim, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_slice_Tensor(AtenTensorHandle self, int64_t dim, int64_t *start, int64_t *end,
+                                                       int64_t step, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_narrow(AtenTensorHandle self, int64_t dim, int64_t start, int64_t length,
+                                                 AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_reshape(AtenTensorHandle self, const int64_t *shape, int64_t num_shape,
+                                                  AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_view_as_complex(AtenTensorHandle self, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_view_as_real(AtenTensorHandle self, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_resize_(AtenTensorHandle self, const int64_t *size, int64_t num_size,
+                                                  int32_t *memory_format);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_resize_as_(AtenTensorHandle self, AtenTensorHandle the_template,
+                                                     int32_t *memory_format);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_set__source_Tensor(AtenTensorHandle self, AtenTensorHandle source);
+SHIM_EXPORT AOTITorchError aoti_torch_aten_narrow(AtenTensorHandle self, int64_t dim, int64_t start, int64_t length,
+                                                  AtenTensorHandle *ret_0);
+
+/* ---- scan.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_cumsum(AtenTensorHandle self, int64_t dim, int32_t *dtype,
+                                                 AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_cumprod(AtenTensorHandle self, int64_t dim, int32_t *dtype,
+                                                  AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_cummax(AtenTensorHandle self, int64_t dim, AtenTensorHandle *ret_0,
+                                                 AtenTensorHandle *ret_1);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_cummin(AtenTensorHandle self, int64_t dim, AtenTensorHandle *ret_0,
+                                                 AtenTensorHandle *ret_1);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_logcumsumexp(AtenTensorHandle self, int64_t dim, AtenTensorHandle *ret_0);
+
+/* ---- sort.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_sort(AtenTensorHandle self, int64_t dim, int32_t descending,
+                                               AtenTensorHandle *ret_0, AtenTensorHandle *ret_1);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_sort_stable(AtenTensorHandle self, int32_t *stable, int64_t dim,
+                                                      int32_t descending, AtenTensorHandle *ret_0,
+                                                      AtenTensorHandle *ret_1);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_topk(AtenTensorHandle self, int64_t k, int64_t dim, int32_t largest,
+                                               int32_t sorted, AtenTensorHandle *ret_0, AtenTensorHandle *ret_1);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_kthvalue(AtenTensorHandle self, int64_t k, int64_t dim, int32_t keepdim,
+                                                   AtenTensorHandle *ret_0, AtenTensorHandle *ret_1);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_median(AtenTensorHandle self, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_nanmedian(AtenTensorHandle self, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_mode(AtenTensorHandle self, int64_t dim, int32_t keepdim,
+                                               AtenTensorHandle *ret_0, AtenTensorHandle *ret_1);
+
+/* ---- select.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_masked_select(AtenTensorHandle self, AtenTensorHandle mask,
+                                                        AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_nonzero(AtenTensorHandle self, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_nonzero_static(AtenTensorHandle self, int64_t size, int64_t fill_value,
+                                                         AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_masked_scatter(AtenTensorHandle self, AtenTensorHandle mask,
+                                                         AtenTensorHandle source, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_repeat_interleave_Tensor(AtenTensorHandle repeats, int64_t *output_size,
+                                                                   AtenTensorHandle *ret_0);
+
+/* ---- index.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_index_Tensor(AtenTensorHandle self, const AtenTensorHandle **indices,
+                                                       int64_t num_indices, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_index_put(AtenTensorHandle self, const AtenTensorHandle **indices,
+                                                    int64_t num_indices, AtenTensorHandle values, int32_t accumulate,
+                                                    AtenTensorHandle *ret_0);
+
+/* ---- scatter.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_scatter_src_out(AtenTensorHandle out, AtenTensorHandle self, int64_t dim,
+                                                          AtenTensorHandle index, AtenTensorHandle src);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_scatter_value_out(AtenTensorHandle out, AtenTensorHandle self, int64_t dim,
+                                                            AtenTensorHandle index, double value);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_scatter_reduce_two_out(AtenTensorHandle out, AtenTensorHandle self,
+                                                                 int64_t dim, AtenTensorHandle index,
+                                                                 AtenTensorHandle src, const char *reduce,
+                                                                 int32_t include_self);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_index_reduce(AtenTensorHandle self, int64_t dim, AtenTensorHandle index,
+                                                       AtenTensorHandle source, const char *reduce,
+                                                       int32_t include_self, AtenTensorHandle *ret_0);
+
+/* ---- search.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_searchsorted_Tensor(AtenTensorHandle sorted_sequence, AtenTensorHandle self,
+                                                              int32_t out_int32, int32_t right, const char **side,
+                                                              AtenTensorHandle *sorter, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_searchsorted_Scalar(AtenTensorHandle sorted_sequence, double self,
+                                                              int32_t out_int32, int32_t right, const char **side,
+                                                              AtenTensorHandle *sorter, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_bucketize_Tensor(AtenTensorHandle self, AtenTensorHandle boundaries,
+                                                           int32_t out_int32, int32_t right, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_histc(AtenTensorHandle self, int64_t bins, double min, double max,
+                                                AtenTensorHandle *ret_0);
+
+/* ---- fft.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__fft_r2c(AtenTensorHandle self, const int64_t *dim, int64_t num_dim,
+                                                   int64_t normalization, int32_t onesided, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__fft_c2c(AtenTensorHandle self, const int64_t *dim, int64_t num_dim,
+                                                   int64_t normalization, int32_t forward, AtenTensorHandle *ret_0);
+
+/* ---- random.c, random_integers.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_rand(const int64_t *size, int64_t num_size, int32_t *dtype, int32_t *layout,
+                                               int32_t *device, int32_t device_index_, int32_t *pin_memory,
+                                               AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_rand_generator(const int64_t *size, int64_t num_size,
+                                                         AtenGeneratorHandle *generator, int32_t *dtype,
+                                                         int32_t *layout, int32_t *device, int32_t device_index_,
+                                                         int32_t *pin_memory, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_rand_like(AtenTensorHandle self, int32_t *dtype, int32_t *layout,
+                                                    int32_t *device, int32_t device_index_, int32_t *pin_memory,
+                                                    int32_t *memory_format, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_rand_like_generator(AtenTensorHandle self, AtenGeneratorHandle *generator,
+                                                              int32_t *dtype, int32_t *layout, int32_t *device,
+                                                              int32_t device_index_, int32_t *pin_memory,
+                                                              int32_t *memory_format, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_randn(const int64_t *size, int64_t num_size, int32_t *dtype, int32_t *layout,
+                                                int32_t *device, int32_t device_index_, int32_t *pin_memory,
+                                                AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_randn_generator(const int64_t *size, int64_t num_size,
+                                                          AtenGeneratorHandle *generator, int32_t *dtype,
+                                                          int32_t *layout, int32_t *device, int32_t device_index_,
+                                                          int32_t *pin_memory, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_randn_like(AtenTensorHandle self, int32_t *dtype, int32_t *layout,
+                                                     int32_t *device, int32_t device_index_, int32_t *pin_memory,
+                                                     int32_t *memory_format, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_randn_like_generator(AtenTensorHandle self, AtenGeneratorHandle *generator,
+                                                               int32_t *dtype, int32_t *layout, int32_t *device,
+                                                               int32_t device_index_, int32_t *pin_memory,
+                                                               int32_t *memory_format, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_randint(int64_t high, const int64_t *size, int64_t num_size, int32_t *dtype,
+                                                  int32_t *layout, int32_t *device, int32_t device_index_,
+                                                  int32_t *pin_memory, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_randint_generator(int64_t high, const int64_t *size, int64_t num_size,
+                                                            AtenGeneratorHandle *generator, int32_t *dtype,
+                                                            int32_t *layout, int32_t *device, int32_t device_index_,
+                                                            int32_t *pin_memory, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_randint_low(int64_t low, int64_t high, const int64_t *size, int64_t num_size,
+                                                      int32_t *dtype, int32_t *layout, int32_t *device,
+                                                      int32_t device_index_, int32_t *pin_memory,
+                                                      AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_randint_low_out(AtenTensorHandle out, int64_t low, int64_t high,
+                                                          const int64_t *size, int64_t num_size);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_randint_like(AtenTensorHandle self, int64_t high, int32_t *dtype,
+                                                       int32_t *layout, int32_t *device, int32_t device_index_,
+                                                       int32_t *pin_memory, int32_t *memory_format,
+                                                       AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_randint_like_low_dtype(AtenTensorHandle self, int64_t low, int64_t high,
+                                                                 int32_t *dtype, int32_t *layout, int32_t *device,
+                                                                 int32_t device_index_, int32_t *pin_memory,
+                                                                 int32_t *memory_format, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_randperm(int64_t n, int32_t *dtype, int32_t *layout, int32_t *device,
+                                                   int32_t device_index_, int32_t *pin_memory, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_uniform(AtenTensorHandle self, double from, double to,
+                                                  AtenGeneratorHandle *generator, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_normal_functional(AtenTensorHandle self, double mean, double std,
+                                                            AtenGeneratorHandle *generator, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_exponential(AtenTensorHandle self, double lambd,
+                                                      AtenGeneratorHandle *generator, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_bernoulli__Tensor(AtenTensorHandle self, AtenTensorHandle p,
+                                                            AtenGeneratorHandle *generator);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_bernoulli__float(AtenTensorHandle self, double p,
+                                                           AtenGeneratorHandle *generator);
+
+/* ---- segment.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_segment_reduce(AtenTensorHandle data, const char *reduce,
+                                                         AtenTensorHandle *lengths, AtenTensorHandle *indices,
+                                                         AtenTensorHandle *offsets, int64_t axis, int32_t unsafe,
+                                                         double *initial, AtenTensorHandle *ret_0);
+
+/* ---- distance.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__pdist_forward(AtenTensorHandle self, double p, AtenTensorHandle *ret_0);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__cdist_forward(AtenTensorHandle x1, AtenTensorHandle x2, double p,
+                                                         int64_t *compute_mode, AtenTensorHandle *ret_0);
+
+/* ---- grid.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_grid_sampler_3d(AtenTensorHandle input, AtenTensorHandle grid,
+                                                          int64_t interpolation_mode, int64_t padding_mode,
+                                                          int32_t align_corners, AtenTensorHandle *ret_0);
+
+/* ---- embedding_bag.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__embedding_bag_forward_only(AtenTensorHandle weight, AtenTensorHandle indices,
+                                                                      AtenTensorHandle offsets,
+                                                                      int32_t scale_grad_by_freq, int64_t mode,
+                                                                      int32_t sparse,
+                                                                      AtenTensorHandle *per_sample_weights,
+                                                                      int32_t include_last_offset, int64_t padding_idx,
+                                                                      AtenTensorHandle *ret_0, AtenTensorHandle *ret_1,
+                                                                      AtenTensorHandle *ret_2, AtenTensorHandle *ret_3);
+
+/* ---- integer.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_gcd(AtenTensorHandle self, AtenTensorHandle other, AtenTensorHandle *ret_0);
+
+/* ---- older names, without the device (c/shim.h) ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_scatter_out(AtenTensorHandle out, AtenTensorHandle self, int64_t dim,
+                                                  AtenTensorHandle index, AtenTensorHandle src);
+SHIM_EXPORT AOTITorchError aoti_torch_scatter_reduce_out(AtenTensorHandle out, AtenTensorHandle self, int64_t dim,
+                                                         AtenTensorHandle index, AtenTensorHandle src,
+                                                         const char *reduce, int32_t include_self);
+SHIM_EXPORT AOTITorchError aoti_torch_index_put_out(AtenTensorHandle out, AtenTensorHandle self,
+                                                    const AtenTensorHandle *indices, uint32_t num_indices,
+                                                    AtenTensorHandle values, bool accumulate);
+/* 2.13 calls it through its proxy executor; `last_size` elements come out along the last of `dim`. */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__fft_c2r(AtenTensorHandle self, const int64_t *dim, int64_t num_dim,
+                                                   int64_t normalization, int64_t last_size, AtenTensorHandle *ret_0);
+
+/*
+ * Not PyTorch's: starts the generator of all random functions anew, as torch.manual_seed() does there. A process that
+ * does not call it begins with PyTorch's own default seed, 67280421310721, so its numbers are the same in every run.
+ * Any thread may call it.
+ */
+SHIM_EXPORT void torch_aoticache_manual_seed(uint64_t seed);
+
+#endif
