@@ -7,11 +7,13 @@
 #include "base/cleanup.h"
 #include "loader/describe.h"
 #include "loader/dlopen_fd.h"
+#include "loader/proxy_operators.h"
 #include "loader/sealed_copy.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 
 /* A file on its way to become a library. */
@@ -109,14 +111,17 @@ static aoticache_status say_missing(const loading *load, const aoticache_name_li
                                     aoticache_error *ret_error)
 {
     bool shim = load->provider->torch.kind == AOTICACHE_TORCH_SHIM;
-    char names[AOTICACHE_NAME_LIST_TEXT_BYTES], operators[256];
+    char names[AOTICACHE_NAME_LIST_TEXT_BYTES], operators[256], proxied[256], proxy[400] = "";
     aoticache_name_list_format(missing, names);
     format_operators(missing, operators, sizeof operators);
+    if (load->names.proxy_executor) {
+        aoticache_proxy_operators_format(&load->elf, proxied, sizeof proxied);
+        snprintf(proxy, sizeof proxy, " (it calls operators through PyTorch's proxy executor%s%s)",
+                 proxied[0] != '\0' ? "; it names " : "", proxied);
+    }
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "it needs %zu function%s that %s not have: %s%s%s; %s",
                                missing->count, missing->count == 1 ? "" : "s",
-                               shim ? "the shim does" : "the PyTorch in this process does", names, operators,
-                               load->names.proxy_executor ? " (it calls operators through PyTorch's proxy executor)"
-                                                          : "",
+                               shim ? "the shim does" : "the PyTorch in this process does", names, operators, proxy,
                                shim ? "run it in a process with PyTorch"
                                     : "compile it with this version of PyTorch");
 }

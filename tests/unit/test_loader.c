@@ -255,7 +255,15 @@ Test(loader, proxy_executor_is_named)
 {
     expect_refused(fixture_kernel("kernel.so", "-DPROXY"), AOTICACHE_UNSUPPORTED,
                    "1 function that the shim does not have: aoti_torch_proxy_executor_call_function",
-                   "PyTorch's proxy executor");
+                   "(it calls operators through PyTorch's proxy executor; it names aten::cholesky, "
+                   "my_ops::sum.dim_IntList); run it");
+}
+
+Test(loader, functions_that_are_operators_are_named_as_such)
+{
+    expect_refused(fixture_kernel("kernel.so", "-DOPERATORS"), AOTICACHE_UNSUPPORTED,
+                   "does not have: aoti_torch_cpu_made_up, aoti_torch_cpu_made_up_too",
+                   "(operators made_up, made_up_too); run it in a process with PyTorch");
 }
 
 Test(loader, long_list_of_missing_functions_is_cut_with_a_count)
