@@ -184,7 +184,7 @@ BENCH_PEERS := $(BUILD)/tests/bench/libnull_shim.so $(BUILD)/tests/bench/empty
 HOST_BATTERY := $(BUILD)/tests/helpers/libhost_battery.so
 HOST_KERNELS := $(patsubst tests/hosts/kernels/%.c,$(BUILD)/tests/hosts/%.so,$(wildcard tests/hosts/kernels/*.c))
 
-tests: $(UNIT_BINS) $(PROGRAM_BINS) $(BENCH_PEERS) $(HOST_BATTERY) $(HOST_KERNELS)
+tests: $(UNIT_BINS) $(PROGRAM_BINS) $(BUILD)/tests/conformance/map_functions $(BENCH_PEERS) $(HOST_BATTERY) $(HOST_KERNELS)
 
 # Unit tests and test programs link the static library, so that they reach what the shared one hides.
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(STATIC)
@@ -206,6 +206,14 @@ $(BUILD)/tests/hosts/%.so: tests/hosts/kernels/%.c tests/hosts/kernels/call_spec
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -ffp-contract=off $(LDFLAGS) -shared $< $(KERNELRT) -Wl,--no-as-needed $(STUB) \
 	    -Wl,--as-needed -lm -o $@
+
+# A C++ host of one of them, in one program with it and the shim.
+$(BUILD)/tests/conformance/map_functions: tests/conformance/map_functions.cpp tests/hosts/kernels/affine.c $(KERNELRT) $(SHIM)
+	@mkdir -p $(@D) $(BUILD)/obj/tests/hosts
+	$(if $(V),,@echo "  CXX   $<")
+	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -c tests/hosts/kernels/affine.c -o $(BUILD)/obj/tests/hosts/affine.o
+	$(Q)$(CXX) $(CPPFLAGS) $(ALL_CXXFLAGS) $(LDFLAGS) $< $(BUILD)/obj/tests/hosts/affine.o $(KERNELRT) $(SHIM) \
+	    -Wl,-rpath,'$$ORIGIN/../../lib' -ldl -lpthread -o $@
 
 $(BUILD)/tests/bench/libnull_shim.so: tests/bench/peers/null_shim.c
 	@mkdir -p $(@D)
