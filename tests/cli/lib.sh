@@ -82,6 +82,11 @@ finish() {
 
 # ---- pieces that several scripts need ----
 
+# on_terminal TERM COMMAND: with a pseudo-terminal for its output. has_terminal: whether one can be had.
+on_terminal() { TERM=$1 script -qec "$2" /dev/null </dev/null; }
+has_terminal() { on_terminal dumb true >/dev/null 2>&1; }
+no_terminal='there is no script(1), or no pseudo-terminal for it'
+
 # A kernel folder in which each source is the library itself, or an error: kernels FOLDER NAME <source
 kernel() { mkdir -p "$1" && cat >"$1/$2"; }
 

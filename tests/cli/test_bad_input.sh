@@ -171,13 +171,13 @@ try 'no colours in a pipe' 0 env TERM=xterm aoticache ls
 prints_not 'plain text' "$escape"
 try 'colours where they are asked for' 0 aoticache ls --color always
 prints 'the heading is bold' "$escape\[1m"
-if command -v script >/dev/null; then
-    env TERM=xterm script -qec 'aoticache ls' /dev/null </dev/null >"$out" 2>&1
+if has_terminal; then
+    on_terminal xterm 'aoticache ls' >"$out" 2>&1
     prints 'colours on a terminal' "$escape\[1m"
-    env TERM=xterm NO_COLOR=1 script -qec 'aoticache ls' /dev/null </dev/null >"$out" 2>&1
+    on_terminal xterm 'NO_COLOR=1 aoticache ls' >"$out" 2>&1
     prints_not 'NO_COLOR is respected' "$escape\["
 else
-    skip 'colours on a terminal' 'there is no script(1) to make one'
+    skip 'colours on a terminal' "$no_terminal"
 fi
 kernel "$work/rude" aten_abs.c <<<"#error beware $escape[2J of this"
 try 'a message with control characters' 5 "${abs[@]}" --input float32:2 --kernels "$work/rude"

@@ -5,11 +5,10 @@
 printf '#!/bin/sh\nread -r request\nsleep 2\nexit 1\n' >"$work/slow"
 chmod +x "$work/slow"
 call="aoticache compile aten::abs --input float32:2 --hook command:$work/slow --retry"
-if ! command -v script >/dev/null; then
-    skip 'progress on a terminal' 'script(1) is not here'
+if ! has_terminal; then
+    skip 'progress on a terminal' "$no_terminal"
     finish
 fi
-on_terminal() { TERM=$1 script -qec "$2" /dev/null </dev/null; }
 
 try 'a slow compile on a terminal' 5 on_terminal xterm "$call"
 prints 'says what it does and for how long' 'compiling aten::abs, 1 s'
