@@ -89,7 +89,7 @@ HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
-.PHONY: all deps test check bench operators demo install uninstall clean help tests
+.PHONY: FORCE all deps test check bench operators demo install uninstall clean help tests
 .DEFAULT_GOAL := all
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -156,7 +156,13 @@ $(BINS):
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(filter %.o,$^) -L$(BUILD)/lib -laoticache -Wl,-rpath,'$$ORIGIN/../lib' \
 	    -ljansson -ldl -lpthread -lm -o $@
 
-$(BUILD)/aoticache.pc: scripts/aoticache.pc.in base/base.h Makefile
+# Changes with the folders to install to, so that `make` and then `make install prefix=...` installs what says so.
+$(BUILD)/prefix: FORCE
+	@mkdir -p $(@D)
+	@echo '$(prefix) $(libdir) $(includedir)' | cmp -s - $@ || echo '$(prefix) $(libdir) $(includedir)' > $@
+$(call objects,base/home.c): $(BUILD)/prefix
+
+$(BUILD)/aoticache.pc: scripts/aoticache.pc.in base/base.h Makefile $(BUILD)/prefix
 	@mkdir -p $(@D)
 	$(Q)sed -e 's|@prefix@|$(prefix)|' -e 's|@libdir@|$(libdir)|' -e 's|@includedir@|$(includedir)|' \
 	    -e 's|@version@|$(VERSION)|' $< > $@
