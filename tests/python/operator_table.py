@@ -17,7 +17,6 @@ import json
 import os
 import random
 import re
-import struct
 import subprocess
 import sys
 import tempfile
@@ -64,27 +63,23 @@ RANDOM = {"bernoulli", "cauchy", "exponential", "geometric", "log_normal", "mult
           "uniform", "nn.functional.dropout", "nn.functional.dropout2d", "nn.functional.dropout3d",
           "nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout.with_train", "nn.functional.rrelu",
           "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d"}
-DTYPES = {}
 
 
 def load_torch():
     """PyTorch and its operator database; False where there is no PyTorch."""
-    global torch, pytree
+    global torch, pytree, read_tensors, write_tensors
     try:
         import torch
     except ImportError:
         return False
     from torch.utils import _pytree as pytree
+    from tensor_file import read_tensors, write_tensors
     warnings.simplefilter("ignore")
     os.environ["PYTHONWARNINGS"] = "ignore"
     # PyTorch's test utilities derive one class from this package's; nothing here uses it.
     stand_in = types.ModuleType("expecttest")
     stand_in.TestCase = unittest.TestCase
     sys.modules.setdefault("expecttest", stand_in)
-    DTYPES.update({
-        0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.int64, 5: torch.float16,
-        6: torch.float32, 7: torch.float64, 9: torch.complex64, 10: torch.complex128, 11: torch.bool,
-        15: torch.bfloat16, 23: torch.float8_e5m2, 24: torch.float8_e4m3fn})
     return True
 
 
@@ -242,35 +237,6 @@ def compile_all(names, jobs):
 
 
 # ---- running ----
-
-def write_tensors(path, tensors):
-    numbers = {dtype: number for number, dtype in DTYPES.items()}
-    with open(path, "wb") as file:
-        file.write(struct.pack("<q", len(tensors)))
-        for tensor in tensors:
-            storage = bytes(tensor.untyped_storage().tolist())
-            shape = tuple(tensor.shape) + tuple(tensor.stride())
-            file.write(struct.pack("<4q", numbers[tensor.dtype], tensor.dim(), tensor.storage_offset(), len(storage)))
-            file.write(struct.pack("<%dq" % len(shape), *shape))
-            file.write(storage)
-
-
-def read_tensors(path):
-    with open(path, "rb") as file:
-        data = bytearray(file.read())
-    (count,), at, tensors = struct.unpack_from("<q", data), 8, []
-    for _ in range(count):
-        number, ndim, offset, size = struct.unpack_from("<4q", data, at)
-        shape = struct.unpack_from("<%dq" % (2 * ndim), data, at + 32)
-        at += 32 + 16 * ndim
-        if size == 0:
-            tensors.append(torch.empty_strided(shape[:ndim], shape[ndim:], dtype=DTYPES[number]))
-        else:
-            flat = torch.frombuffer(bytearray(data[at:at + size]), dtype=DTYPES[number])
-            tensors.append(flat.as_strided(shape[:ndim], shape[ndim:], offset))
-        at += size
-    return tensors
-
 
 def run_alone(library, inputs):
     """(outputs, None) or (None, why not)"""
