@@ -61,8 +61,9 @@ LIB_DIRS   := base index cache loader eager
 LIB_SRC    := $(foreach dir,$(LIB_DIRS),$(wildcard $(dir)/*.c))
 SHIM_SRC   := $(wildcard runtime/shim/*.c)
 KERNEL_SRC := $(wildcard runtime/*.c)
-PUBLIC_HEADERS := aoticache.h base/base.h cache/cache.h cache/request.h cache/cpu.h loader/loader.h \
-                  runtime/abi.h runtime/kernel.h eager/eager.h
+PUBLIC_HEADERS := aoticache.h base/base.h cache/cache.h cache/request.h cache/cpu.h loader/loader.h loader/runner.h \
+                  loader/check.h loader/residency.h loader/cuda.h loader/package.h \
+                  runtime/abi.h runtime/kernel.h eager/eager.h eager/package.h
 KERNELS    := $(wildcard eager/kernels/*.c) $(wildcard eager/kernels/*.h)
 TOOLS      := aoticache aoticache-gc aoticache-stat
 UNIT       := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
@@ -82,14 +83,15 @@ SHARED   := $(BUILD)/lib/libaoticache.so.$(SOVERSION)
 STATIC   := $(BUILD)/lib/libaoticache.a
 SHIM     := $(BUILD)/lib/libaoticache_torchshim.so
 KERNELRT := $(BUILD)/lib/libaoticache_runtime.a
+BRIDGE   := $(BUILD)/lib/libaoticache_cxxbridge.so
 STUB     := $(BUILD)/lib/aoticache/libtorch_cpu.so
 BINS     := $(addprefix $(BUILD)/bin/,$(TOOLS))
 DATA     := $(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/append-weights $(patsubst eager/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
 HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
-PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
+PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
-.PHONY: FORCE all deps test check bench operators demo install uninstall clean help tests
+.PHONY: FORCE all deps test check bench operators fuzz gpu demo install uninstall clean help tests
 .DEFAULT_GOAL := all
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -134,6 +136,12 @@ $(SHIM): $(SHIM_OBJ) scripts/libaoticache_torchshim.map Makefile
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) \
 	    -Wl,--version-script=scripts/libaoticache_torchshim.map $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) \
 	    -Wl,-z,relro -Wl,--as-needed $(SHIM_OBJ) -lm -ldl -lpthread -o $@
+
+# Loaded by the loader when a library takes its constants in no other way than as a C++ map; nothing else here is C++.
+$(BRIDGE): loader/bridge/constant_map.cpp loader/bridge.h Makefile
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  CXX   $<")
+	$(Q)$(CXX) $(CPPFLAGS) $(ALL_CXXFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) $< -o $@
 
 # What kernel libraries written in C link: the container and the exported interface.
 $(KERNELRT): $(KERNEL_OBJ)
@@ -190,7 +198,8 @@ BENCH_PEERS := $(BUILD)/tests/bench/libnull_shim.so $(BUILD)/tests/bench/empty
 HOST_BATTERY := $(BUILD)/tests/helpers/libhost_battery.so
 HOST_KERNELS := $(patsubst tests/hosts/kernels/%.c,$(BUILD)/tests/hosts/%.so,$(wildcard tests/hosts/kernels/*.c))
 
-tests: $(UNIT_BINS) $(PROGRAM_BINS) $(BUILD)/tests/conformance/map_functions $(BENCH_PEERS) $(HOST_BATTERY) $(HOST_KERNELS)
+tests: $(UNIT_BINS) $(PROGRAM_BINS) $(BUILD)/tests/conformance/map_functions $(BENCH_PEERS) $(HOST_BATTERY) $(HOST_KERNELS) \
+       $(patsubst tests/fuzz/%.c,$(BUILD)/tests/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 
 # Unit tests and test programs link the static library, so that they reach what the shared one hides.
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(STATIC)
@@ -212,6 +221,18 @@ $(BUILD)/tests/hosts/%.so: tests/hosts/kernels/%.c tests/hosts/kernels/call_spec
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -ffp-contract=off $(LDFLAGS) -shared $< $(KERNELRT) -Wl,--no-as-needed $(STUB) \
 	    -Wl,--as-needed -lm -o $@
+
+# Fuzz targets replay their corpus in the ordinary tests, and grow it under libFuzzer by hand: make fuzz FUZZ_SECONDS=600.
+FUZZ       := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_SECONDS ?= 60
+FUZZ_BINS  := $(patsubst %,$(BUILD)/tests/fuzz/fuzz_%,$(FUZZ))
+$(FUZZ_BINS): $(BUILD)/tests/fuzz/fuzz_%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/obj/tests/fuzz/replay.o $(STATIC)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LD    $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(STATIC) $(LIBS) -lm -o $@
+
+fuzz:
+	$(Q)for target in $(FUZZ); do scripts/fuzz $$target $(FUZZ_SECONDS) || exit 1; done
 
 # A C++ host of one of them, in one program with it and the shim.
 $(BUILD)/tests/conformance/map_functions: tests/conformance/map_functions.cpp tests/hosts/kernels/affine.c $(KERNELRT) $(SHIM)

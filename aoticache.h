@@ -11,7 +11,13 @@
 #include "cache/cpu.h"
 #include "cache/request.h"
 #include "eager/eager.h"
+#include "eager/package.h"
+#include "loader/check.h"
+#include "loader/cuda.h"
 #include "loader/loader.h"
+#include "loader/package.h"
+#include "loader/residency.h"
+#include "loader/runner.h"
 #include "runtime/abi.h"
 
 #endif

@@ -13,7 +13,7 @@
 
 #include "base/base.h"
 #include "cache/cache.h"
-#include "loader/loader.h"
+#include "loader/runner.h"
 
 #ifdef __cplusplus
 extern "C" {

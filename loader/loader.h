@@ -2,8 +2,9 @@
  * loader: from a verified descriptor to a kernel that runs.
  *
  * Owns the loading of kernel libraries (dlopen through the descriptor, version of their C interface, all missing
- * symbols by name), where their aoti_torch_* functions come from, containers and runners. Knows nothing of keys or the
- * cache.
+ * symbols by name) and where their aoti_torch_* functions come from; beside this header loader/runner.h has containers
+ * and runners, loader/check.h tensor checks, loader/residency.h what stays loaded, loader/package.h .pt2 archives,
+ * loader/cuda.h the GPU. Knows nothing of keys or the cache.
  *
  * A library that PyTorch made needs libtorch_cpu.so for its aoti_torch_* functions. In a process that has libtorch it
  * gets that one. In any other it gets libaoticache_torchshim.so, and for that is loaded from a sealed copy in memory in
@@ -68,6 +69,9 @@ typedef struct aoticache_tensor_view {
     int64_t ndim, numel;
     const int64_t *sizes;
     const int64_t *strides;
+    int32_t layout;            /* aoticache_layout */
+    bool requires_grad;        /* what a binding knows; aoticache_tensor_get_view() gives false and 0, since the C */
+    uint64_t dispatch_key_set; /* interface of PyTorch does not tell them. PyTorch's raw representation. */
 } aoticache_tensor_view;
 AOTICACHE_API aoticache_status aoticache_tensor_get_view(AtenTensorHandle tensor, aoticache_tensor_view *ret_view,
                                                          aoticache_error *ret_error);
@@ -107,8 +111,8 @@ AOTICACHE_API void aoticache_library_description_free(aoticache_library_descript
  * name: for messages: a digest or a path.
  *
  * The same file loaded twice from the descriptor itself is one library to the dynamic linker, with its global
- * variables; loaded with the shim it is two. PyTorch's libraries have unique symbols (STB_GNU_UNIQUE), for which the
- * dynamic linker keeps them mapped after the last unref.
+ * variables; loaded with the shim it is two. Libraries never see each other's symbols, but for the unique ones that
+ * aoticache_load_options speaks of.
  *
  * Returns: OK; UNSUPPORTED (another machine's; needs functions that the shim, or this process's PyTorch, lacks: all of
  * them are named; exports no interface we know: all missing functions are named); LOAD_FAILED (the dynamic linker's
@@ -116,6 +120,27 @@ AOTICACHE_API void aoticache_library_description_free(aoticache_library_descript
  */
 AOTICACHE_API aoticache_status aoticache_library_load_fd(int fd, const char *name, aoticache_library **ret_library,
                                                          aoticache_error *ret_error);
+
+typedef struct aoticache_load_options {
+    size_t size;
+    /*
+     * Load from a private copy in memory in any case. A library that is loaded in a process with PyTorch is else loaded
+     * from the file itself, so that processes share its pages; but PyTorch's libraries have unique symbols
+     * (STB_GNU_UNIQUE), which makes the dynamic linker keep them mapped for ever and share these variables among all
+     * of them. In a copy these symbols are ordinary ones: the library is really unloaded, and sees only its own.
+     */
+    bool private_copy;
+} aoticache_load_options;
+
+#define AOTICACHE_LOAD_OPTIONS_INIT {.size = sizeof(aoticache_load_options)}
+
+/* As aoticache_library_load_fd(); options may be NULL. */
+AOTICACHE_API aoticache_status aoticache_library_load_fd_with(int fd, const char *name,
+                                                              const aoticache_load_options *options,
+                                                              aoticache_library **ret_library,
+                                                              aoticache_error *ret_error);
+/* Bytes of address space that its segments take. */
+AOTICACHE_API uint64_t aoticache_library_bytes(const aoticache_library *library);
 AOTICACHE_API aoticache_library *aoticache_library_ref(aoticache_library *library);
 /* The last one unloads. NULL is allowed. */
 AOTICACHE_API void aoticache_library_unref(aoticache_library *library);
@@ -123,57 +148,6 @@ AOTICACHE_API const char *aoticache_library_name(const aoticache_library *librar
 AOTICACHE_API aoticache_torch_kind aoticache_library_torch_kind(const aoticache_library *library);
 /* Whether it exports the function, by its AOTInductor name. */
 AOTICACHE_API bool aoticache_library_exports(const aoticache_library *library, const char *function);
-
-/* ---- runners ---- */
-
-typedef struct aoticache_runner aoticache_runner;
-
-typedef struct aoticache_runner_options {
-    size_t size;
-    const char *device;    /* NULL: "cpu" */
-    size_t num_models;     /* 0: 1. So many threads run at once; more wait */
-    const char *directory; /* where side files (cubins) are; NULL: none */
-} aoticache_runner_options;
-
-#define AOTICACHE_RUNNER_OPTIONS_INIT {.size = sizeof(aoticache_runner_options)}
-
-/* Holds a reference to the library. Returns: OK, LOAD_FAILED (with the library's own message), INVALID, NO_MEMORY. */
-AOTICACHE_API aoticache_status aoticache_runner_create(aoticache_library *library,
-                                                       const aoticache_runner_options *options,
-                                                       aoticache_runner **ret_runner, aoticache_error *ret_error);
-AOTICACHE_API aoticache_runner *aoticache_runner_ref(aoticache_runner *runner);
-AOTICACHE_API void aoticache_runner_unref(aoticache_runner *runner);
-
-/*
- * Gives the runner something to hold as long as it lives: release(owner) is called once, by the last unref, after the
- * container is gone and the library has been unloaded. (It keeps what the library was loaded from.) A runner has one
- * owner at most. On failure nothing is held and release is not called.
- * Returns: OK, INVALID (NULL, or it has one already).
- */
-AOTICACHE_API aoticache_status aoticache_runner_attach(aoticache_runner *runner, void *owner,
-                                                       void (*release)(void *owner), aoticache_error *ret_error);
-
-AOTICACHE_API size_t aoticache_runner_num_inputs(const aoticache_runner *runner);
-AOTICACHE_API size_t aoticache_runner_num_outputs(const aoticache_runner *runner);
-/* Borrowed from the library; NULL past the end. */
-AOTICACHE_API const char *aoticache_runner_input_name(const aoticache_runner *runner, size_t position);
-AOTICACHE_API const char *aoticache_runner_output_name(const aoticache_runner *runner, size_t position);
-
-/*
- * Runs. inputs: borrowed, they stay the caller's (a new handle of each is made and given away). outputs: num_outputs
- * places; on OK the tensors are the caller's, on failure nothing is written. With up to 32 inputs and outputs together
- * no memory is allocated here; no lock is taken here (the library's pool has its own).
- *
- * Source: AOTInductorModelContainerRun, torch/csrc/inductor/aoti_runtime/interface.h.
- * Returns: OK, INVALID (wrong counts, both numbers named), RUN_FAILED (with the library's own message), NO_MEMORY.
- */
-AOTICACHE_API aoticache_status aoticache_runner_run(aoticache_runner *runner, const AtenTensorHandle *inputs,
-                                                    size_t num_inputs, AtenTensorHandle *outputs, size_t num_outputs,
-                                                    aoticache_error *ret_error);
-/* The same, but the inputs are taken, on failure too: no handles are made. */
-AOTICACHE_API aoticache_status aoticache_runner_run_stealing(aoticache_runner *runner, AtenTensorHandle *inputs,
-                                                             size_t num_inputs, AtenTensorHandle *outputs,
-                                                             size_t num_outputs, aoticache_error *ret_error);
 
 #ifdef __cplusplus
 }

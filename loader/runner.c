@@ -9,6 +9,7 @@
  * Libraries not made by PyTorch are held to the same.
  */
 #include "loader/library.h"
+#include "loader/runner.h"
 
 #include "base/cleanup.h"
 

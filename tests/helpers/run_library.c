@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "loader/loader.h"
+#include "loader/runner.h"
 
 static void fail(const char *what, const char *why)
 {

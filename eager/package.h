@@ -1,0 +1,77 @@
+/*
+ * eager/package: .pt2 packages in the cache: stored once, loaded from there.
+ *
+ * The key of a model is made of the digest of the whole package file and the model's name, so a package that changed is
+ * another one. Its library, weights and side files become objects; sources are left out. Loading extracts nothing when the
+ * package is in the cache already, leaves no temporary files, and maps weights that have a file of their own from the
+ * object, which processes share.
+ */
+#ifndef AOTICACHE_EAGER_PACKAGE_H
+#define AOTICACHE_EAGER_PACKAGE_H
+
+#include "cache/cache.h"
+#include "loader/runner.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct aoticache_package_report {
+    aoticache_key key;
+    char model[256];
+    char device[32];
+    bool added;          /* by this call; else it was there */
+    bool stored;         /* false where it could not be stored: it then runs from a temporary copy, gone with the runner */
+    uint64_t bytes;      /* of all its files */
+    uint64_t digest_ns;  /* hashing the package */
+    uint64_t add_ns;     /* reading, unpacking, storing; 0 where it was there */
+    uint64_t load_ns;    /* lookup, library, container, weights */
+} aoticache_package_report;
+
+/* Return false to stop. */
+typedef bool (*aoticache_package_fn)(void *user, const aoticache_package_report *report);
+
+/*
+ * Stores a model of a package (all where model is NULL); what is there already stays as it is. callback may be NULL.
+ *
+ * Requirements: a kernel library needs the CPU features that its compiler used; packages tell only the vector extensions
+ * (AOTI_CPU_ISA), so those and what GCC's -march with them implies are required. requirements: replaces that; may be NULL.
+ *
+ * Returns: OK, NOT_FOUND (no such file or model), INVALID, CORRUPT, UNSUPPORTED, DENIED, IO, LOCKED, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_package_add(aoticache_cache *cache, const char *path, const char *model,
+                                                     const aoticache_cpu_features *requirements,
+                                                     aoticache_package_fn callback, void *user,
+                                                     aoticache_error *ret_error);
+
+typedef struct aoticache_package_options {
+    size_t size;
+    const char *model;  /* NULL where the package has one alone */
+    const char *device; /* NULL: what its metadata says ("cpu", "cuda") */
+    size_t num_models;  /* 0: 1 */
+    AOTIProxyExecutorHandle proxy_executor;
+} aoticache_package_options;
+
+#define AOTICACHE_PACKAGE_OPTIONS_INIT {.size = sizeof(aoticache_package_options)}
+
+/*
+ * A runner for a model of the package at `path`, from the cache, where it is put if it is not there. options and
+ * ret_report may be NULL. The counterpart of torch._inductor.aoti_load_package.
+ * Returns: as aoticache_package_add(), and LOAD_FAILED.
+ */
+AOTICACHE_API aoticache_status aoticache_package_load(aoticache_cache *cache, const char *path,
+                                                      const aoticache_package_options *options,
+                                                      aoticache_runner **ret_runner,
+                                                      aoticache_package_report *ret_report,
+                                                      aoticache_error *ret_error);
+/* The same by the key that add reported: the package file itself is neither needed nor hashed. NOT_FOUND. */
+AOTICACHE_API aoticache_status aoticache_package_load_key(aoticache_cache *cache, const aoticache_key *key,
+                                                          const aoticache_package_options *options,
+                                                          aoticache_runner **ret_runner,
+                                                          aoticache_package_report *ret_report,
+                                                          aoticache_error *ret_error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

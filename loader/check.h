@@ -1,0 +1,128 @@
+/*
+ * loader/check: tensor checks, the guards that decide whether a runner may serve given tensors.
+ *
+ * A check has one pattern for each tensor, in the order of the runner's inputs, and symbols that patterns share. Every
+ * property of a tensor is exact, free, or, for sizes and strides, symbolic: a constant, or a product of symbols times
+ * a coefficient plus an offset ("4*s0*s1+1"). A symbol takes its value from the first place, in the order of tensors,
+ * sizes before strides, where it stands alone (with a coefficient and an offset), and must have that value in all
+ * others: so dimensions are equal to each other, multiples of something, within a range. The counterpart of the tensor
+ * guards of PyTorch's dynamo and of its symbolic shapes (torch/_dynamo/guards.py, torch/fx/experimental/symbolic_shapes.py).
+ *
+ * A check is made once, compiled into one flat block, never changes, and may be used from any number of threads.
+ */
+#ifndef AOTICACHE_LOADER_CHECK_H
+#define AOTICACHE_LOADER_CHECK_H
+
+#include "loader/loader.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define AOTICACHE_CHECK_MAX_TENSORS 1024
+#define AOTICACHE_CHECK_MAX_SYMBOLS 64
+#define AOTICACHE_DIM_MAX_SYMBOLS 4
+
+/* What values a symbol may have: min <= value <= max, and a multiple of multiple_of. */
+typedef struct aoticache_symbol {
+    int64_t min, max;    /* min 0 or more */
+    int64_t multiple_of; /* 1 or more; 0 is taken for 1 */
+} aoticache_symbol;
+
+#define AOTICACHE_SYMBOL_INIT {.min = 0, .max = INT64_MAX, .multiple_of = 1}
+
+/* A size or a stride: any value, or coefficient * symbols[0] * symbols[1] ... + offset. */
+typedef struct aoticache_dim {
+    bool is_free;
+    uint8_t symbol_count; /* 0: exactly coefficient + offset */
+    uint8_t symbols[AOTICACHE_DIM_MAX_SYMBOLS];
+    int64_t coefficient; /* 1 or more where there are symbols; 0 or more else */
+    int64_t offset;
+} aoticache_dim;
+
+/* How elements must lie in memory. As in PyTorch, dimensions of size 1 do not matter, nor does anything without elements. */
+typedef enum aoticache_stride_rule {
+    AOTICACHE_STRIDES_FREE = 0,
+    AOTICACHE_STRIDES_GIVEN = 1, /* the pattern's strides */
+    AOTICACHE_STRIDES_CONTIGUOUS = 2,
+    AOTICACHE_STRIDES_CHANNELS_LAST = 3,    /* of 4 dimensions */
+    AOTICACHE_STRIDES_CHANNELS_LAST_3D = 4, /* of 5 dimensions */
+} aoticache_stride_rule;
+
+typedef struct aoticache_tensor_pattern {
+    int32_t dtype;           /* -1: free */
+    int32_t layout;          /* -1: free */
+    int32_t device_type;     /* -1: free */
+    int32_t device_index;    /* -1: free; of a tensor, index -1 and 0 of the CPU are the same */
+    int32_t requires_grad;   /* 0, 1; -1: free */
+    bool has_key_set;        /* else free */
+    uint64_t dispatch_key_set;
+    int64_t ndim;            /* -1: free, and so are sizes; up to 64 */
+    const aoticache_dim *sizes; /* ndim; NULL: free */
+    aoticache_stride_rule stride_rule;
+    const aoticache_dim *strides; /* ndim, for STRIDES_GIVEN */
+} aoticache_tensor_pattern;
+
+#define AOTICACHE_TENSOR_PATTERN_INIT                                                                        \
+    {                                                                                                        \
+        .dtype = -1, .layout = -1, .device_type = -1, .device_index = -1, .requires_grad = -1, .ndim = -1, \
+    }
+
+typedef struct aoticache_check aoticache_check;
+
+/*
+ * Compiles. Everything is copied.
+ * Returns: OK; INVALID (a symbol that never stands alone, an empty range, a number of dimensions that does not fit the
+ * stride rule, limits: tensor, dimension and value named); NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_check_create(const aoticache_tensor_pattern *patterns, size_t tensor_count,
+                                                      const aoticache_symbol *symbols, size_t symbol_count,
+                                                      aoticache_check **ret_check, aoticache_error *ret_error);
+/* A check that exactly these tensors pass (all properties exact; strides as given). */
+AOTICACHE_API aoticache_status aoticache_check_create_exact(const aoticache_tensor_view *tensors, size_t tensor_count,
+                                                            aoticache_check **ret_check, aoticache_error *ret_error);
+AOTICACHE_API void aoticache_check_free(aoticache_check *check);
+
+AOTICACHE_API size_t aoticache_check_num_tensors(const aoticache_check *check);
+
+/* Tens of nanoseconds; no memory, no lock. False also for another number of tensors. */
+AOTICACHE_API bool aoticache_check_passes(const aoticache_check *check, const aoticache_tensor_view *tensors,
+                                          size_t tensor_count);
+/* The same for tensors that lie elsewhere, as pointers. */
+AOTICACHE_API bool aoticache_check_passes_each(const aoticache_check *check,
+                                               const aoticache_tensor_view *const *tensors, size_t tensor_count);
+
+/*
+ * Why tensors do not pass: the first property that differs, with both values: "argument 1: size of dimension 0 is 5, and
+ * must be 8", "argument 0: dtype is float64, and must be float32", "argument 1: size of dimension 2 is 7, and must be
+ * 2*s0 = 6 (s0 is 3, from size 0 of argument 0)". names: of the arguments, may be NULL.
+ * Returns: OK (they pass), INVALID with the message.
+ */
+AOTICACHE_API aoticache_status aoticache_check_explain(const aoticache_check *check,
+                                                       const aoticache_tensor_view *tensors, size_t tensor_count,
+                                                       const char *const *names, aoticache_error *ret_error);
+
+/*
+ * Specialised before general: negative where `a` is to be asked before `b`, positive the other way round, 0 where they
+ * are equally special. A check that passes fewer tensors than another with properties of the same form comes first:
+ * exact before symbolic before free, dependent symbols before independent ones, narrow ranges before wide ones. A total
+ * preorder, fit for sorting.
+ */
+AOTICACHE_API int aoticache_check_compare(const aoticache_check *a, const aoticache_check *b);
+
+/*
+ * One line that parse() reads: "float32[s0, 4*s1, 8]@cpu, int64[*]{*}; s0=2..128, s1=0..%8". A tensor is its dtype ("*":
+ * free), sizes ("[...]": free number), then, where they are not free, the strides ("{contiguous}", "{channels_last}",
+ * "{4*s1, 1}"), the device ("@cpu", "@cuda:1"), " layout=strided", " grad=0", " keys=0x12". After ";" the symbols that
+ * are not 0.. : "s0=2..128" a range ("2.." without end), "%8" a multiple. docs/checks.md has the grammar.
+ * Like snprintf: returns the length of the whole text, terminates, cuts off.
+ */
+AOTICACHE_API size_t aoticache_check_format(const aoticache_check *check, char *ret_text, size_t size);
+/* The reverse. Returns: OK, INVALID (position and what was expected there), NO_MEMORY. */
+AOTICACHE_API aoticache_status aoticache_check_parse(const char *text, aoticache_check **ret_check,
+                                                     aoticache_error *ret_error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

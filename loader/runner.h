@@ -1,0 +1,242 @@
+/*
+ * loader/runner: the host's handle on one container of a library: running, constants, folding, swapping.
+ *
+ * The counterpart of PyTorch's AOTIModelContainerRunner (torch/csrc/inductor/aoti_runner/model_container_runner.h, 2.13),
+ * one type for all devices.
+ *
+ * Thread safety: every function may be called from any thread while others run, update, fold or swap the same runner,
+ * except the last unref. Fork: a child may use what the parent created, if no other thread of the parent was inside a
+ * function of the runner at the fork; a run that another thread had begun never ends in the child.
+ *
+ * The fast path. PyTorch's libraries have a run that takes none of the pool's locks
+ * (AOTInductorModelContainerRunSingleThreaded), for callers that guarantee that no other call is under way. The runner
+ * guarantees it: a run first takes an atomic flag and then looks whether anybody is registered at the pool; if not, it
+ * runs single-threaded and clears the flag. Whoever finds the flag taken, and every function that changes constants (update, fold,
+ * swap, free, extract), registers at the pool, waits until the flag is clear, which is one run at most, and enters the
+ * library through its ordinary functions, whose own locks then order runs, folding, updates and swaps among each other;
+ * as long as one is registered no single-threaded run begins. So a single-threaded run never overlaps with anything.
+ * Constants that are to be folded before the first run are folded by whichever run comes first, in either way.
+ * Uncontended, the flag and the look cost one atomic exchange, one load and one store.
+ */
+#ifndef AOTICACHE_LOADER_RUNNER_H
+#define AOTICACHE_LOADER_RUNNER_H
+
+#include "loader/loader.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct aoticache_runner aoticache_runner;
+
+typedef struct aoticache_runner_options {
+    size_t size;
+    const char *device;    /* NULL: "cpu". "cuda", "cuda:1", or what a backend is registered for */
+    size_t num_models;     /* 0: 1. So many threads run at once; more wait */
+    const char *directory; /* where side files (cubins) are; NULL: none */
+    AOTIProxyExecutorHandle proxy_executor; /* for runs and folding that name none; borrowed as long as the runner lives */
+    bool pool_only;        /* never take the fast path */
+} aoticache_runner_options;
+
+#define AOTICACHE_RUNNER_OPTIONS_INIT {.size = sizeof(aoticache_runner_options)}
+
+/*
+ * Creates a container on a device. Holds a reference to the library.
+ *
+ * Source: AOTInductorModelContainerCreateWithDevice (AOTInductorModelContainerCreate where a library has only that).
+ * Returns: OK; LOAD_FAILED (with the library's own message); UNSUPPORTED (the device cannot run this library: no such
+ * GPU, kernels for another architecture, an older driver; all of it named); INVALID (an unknown device: those that are
+ * known are named); NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_runner_create(aoticache_library *library,
+                                                       const aoticache_runner_options *options,
+                                                       aoticache_runner **ret_runner, aoticache_error *ret_error);
+AOTICACHE_API aoticache_runner *aoticache_runner_ref(aoticache_runner *runner);
+AOTICACHE_API void aoticache_runner_unref(aoticache_runner *runner);
+
+/*
+ * Gives the runner something to hold as long as it lives: release(owner) is called once, by the last unref, after the
+ * container is gone and the library has been unloaded. (It keeps what the library was loaded from.) A runner has one
+ * owner at most. On failure nothing is held and release is not called.
+ * Returns: OK, INVALID (NULL, or it has one already).
+ */
+AOTICACHE_API aoticache_status aoticache_runner_attach(aoticache_runner *runner, void *owner,
+                                                       void (*release)(void *owner), aoticache_error *ret_error);
+
+/* The library, borrowed; the device as it was given, "cpu" for NULL. */
+AOTICACHE_API aoticache_library *aoticache_runner_library(const aoticache_runner *runner);
+AOTICACHE_API const char *aoticache_runner_device(const aoticache_runner *runner);
+
+AOTICACHE_API size_t aoticache_runner_num_inputs(const aoticache_runner *runner);
+AOTICACHE_API size_t aoticache_runner_num_outputs(const aoticache_runner *runner);
+/* Borrowed from the library; NULL past the end, or where the library does not tell. */
+AOTICACHE_API const char *aoticache_runner_input_name(const aoticache_runner *runner, size_t position);
+AOTICACHE_API const char *aoticache_runner_output_name(const aoticache_runner *runner, size_t position);
+
+/*
+ * How the inputs and outputs make up the arguments and results of the Python function: two JSON texts (torch.utils
+ * _pytree's serialized TreeSpec), borrowed from the library; "" where it has none.
+ * Source: AOTInductorModelContainerGetCallSpec. Returns: OK, UNSUPPORTED (not exported), RUN_FAILED.
+ */
+AOTICACHE_API aoticache_status aoticache_runner_call_spec(const aoticache_runner *runner, const char **ret_in_spec,
+                                                          const char **ret_out_spec, aoticache_error *ret_error);
+
+/* ---- running ---- */
+
+/*
+ * Runs. inputs: borrowed, they stay the caller's (a new handle of each is made and given away). outputs: num_outputs
+ * places; on OK the tensors are the caller's, on failure nothing is written. With up to 32 inputs and outputs together
+ * no memory is allocated here. On the device's current stream.
+ *
+ * Source: AOTInductorModelContainerRun, torch/csrc/inductor/aoti_runtime/interface.h.
+ * Returns: OK, INVALID (wrong counts, both numbers named), RUN_FAILED (with the library's own message), NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_runner_run(aoticache_runner *runner, const AtenTensorHandle *inputs,
+                                                    size_t num_inputs, AtenTensorHandle *outputs, size_t num_outputs,
+                                                    aoticache_error *ret_error);
+/* The same, but the inputs are taken, on failure too: no handles are made. */
+AOTICACHE_API aoticache_status aoticache_runner_run_stealing(aoticache_runner *runner, AtenTensorHandle *inputs,
+                                                             size_t num_inputs, AtenTensorHandle *outputs,
+                                                             size_t num_outputs, aoticache_error *ret_error);
+
+typedef struct aoticache_run_options {
+    size_t size;
+    AOTInductorStreamHandle stream;         /* a cudaStream_t; NULL: the device's current one */
+    AOTIProxyExecutorHandle proxy_executor; /* NULL: the runner's */
+    bool steal_inputs;                      /* as aoticache_runner_run_stealing() */
+} aoticache_run_options;
+
+#define AOTICACHE_RUN_OPTIONS_INIT {.size = sizeof(aoticache_run_options)}
+
+/* As aoticache_runner_run(). With steal_inputs the array is written to: every place is NULL afterwards. */
+AOTICACHE_API aoticache_status aoticache_runner_run_with(aoticache_runner *runner, const aoticache_run_options *options,
+                                                         AtenTensorHandle *inputs, size_t num_inputs,
+                                                         AtenTensorHandle *outputs, size_t num_outputs,
+                                                         aoticache_error *ret_error);
+
+/* ---- constants ---- */
+
+/* What a constant is (ConstantType, torch/csrc/inductor/aoti_runtime/utils.h). */
+typedef enum aoticache_constant_type {
+    AOTICACHE_CONSTANT_UNKNOWN = 0,
+    AOTICACHE_CONSTANT_PARAMETER = 1,
+    AOTICACHE_CONSTANT_BUFFER = 2,
+    AOTICACHE_CONSTANT_TENSOR_CONSTANT = 3,
+    AOTICACHE_CONSTANT_FOLDED = 4,
+} aoticache_constant_type;
+
+/* Strings are borrowed from the library. */
+typedef struct aoticache_constant {
+    const char *name;         /* the library's own: "layer_weight" */
+    const char *original_fqn; /* the model's: "layer.weight"; "" for what has none */
+    int32_t dtype;            /* aoticache_dtype; -1 where the library does not tell */
+    int32_t type;             /* aoticache_constant_type; UNKNOWN where it does not tell */
+    bool from_folded;         /* made by constant folding: not to be updated */
+    bool has_bytes;
+    uint64_t bytes; /* where has_bytes: of the data in the library */
+} aoticache_constant;
+
+AOTICACHE_API size_t aoticache_runner_num_constants(const aoticache_runner *runner);
+/* Returns: OK, INVALID (no such position), RUN_FAILED (with the library's own message). */
+AOTICACHE_API aoticache_status aoticache_runner_read_constant(const aoticache_runner *runner, size_t position,
+                                                              aoticache_constant *ret_constant,
+                                                              aoticache_error *ret_error);
+
+typedef struct aoticache_update_options {
+    size_t size;
+    bool inactive;     /* into the inactive buffer: visible after a swap */
+    bool partial;      /* constants that are not named keep their values; else every one must be named */
+    bool user_managed; /* no copy is made: the tensors' memory is used as long as they are the constants */
+    bool from_cpu;     /* tensors on the CPU are copied to the container's device */
+    bool by_fqn;       /* names are original FQNs */
+} aoticache_update_options;
+
+#define AOTICACHE_UPDATE_OPTIONS_INIT {.size = sizeof(aoticache_update_options)}
+
+/*
+ * New values for constants. pairs: names and tensors, borrowed for the call (the tensors' memory longer with user_managed).
+ * A name twice, or one that no constant has (nearest one suggested), is refused before anything changes.
+ *
+ * Through the function of the library that takes pairs, where it has it; else through the one that takes a C++ map,
+ * with libaoticache_cxxbridge.so, which is loaded for it.
+ *
+ * Source: AOTInductorModelContainerUpdateConstantBuffer, ...InactiveConstantBuffer, ...UserManagedConstantBuffer,
+ * ...ConstantBufferFromCpu, and their forms with Pairs.
+ * Returns: OK; INVALID; UNSUPPORTED (the library has no function for it: named); LOAD_FAILED (no bridge); RUN_FAILED
+ * (the library's own message); NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_runner_update_constants(aoticache_runner *runner,
+                                                                 const aoticache_update_options *options,
+                                                                 const AOTInductorConstantMapEntry *pairs,
+                                                                 size_t num_pairs, aoticache_error *ret_error);
+
+/* Bytes of the blob that holds all constants which are not folded (AOTInductorModelContainerGetConstantsBlobSize).
+ * Returns: OK, UNSUPPORTED, RUN_FAILED. */
+AOTICACHE_API aoticache_status aoticache_runner_constants_blob_bytes(const aoticache_runner *runner,
+                                                                     uint64_t *ret_bytes, aoticache_error *ret_error);
+/*
+ * All constants from one blob laid out as the library wants it: the weights file that
+ * package_constants_on_disk_format="binary_blob" makes. blob: borrowed as long as the runner lives: on the CPU the
+ * constants of PyTorch's libraries lie in it, so that processes which map the same file share it.
+ * Source: AOTInductorModelUpdateConstantsFromBlob.
+ * Returns: OK, INVALID (another size, both named), UNSUPPORTED, RUN_FAILED.
+ */
+AOTICACHE_API aoticache_status aoticache_runner_update_constants_from_blob(aoticache_runner *runner, const void *blob,
+                                                                           uint64_t bytes, aoticache_error *ret_error);
+
+/* options: stream and proxy executor; may be NULL. Source: AOTInductorModelContainerRunConstantFolding. */
+AOTICACHE_API aoticache_status aoticache_runner_fold_constants(aoticache_runner *runner, bool inactive,
+                                                               const aoticache_run_options *options,
+                                                               aoticache_error *ret_error);
+/* Active and inactive buffer change places. Source: AOTInductorModelContainerSwapConstantBuffer. */
+AOTICACHE_API aoticache_status aoticache_runner_swap_constants(aoticache_runner *runner, aoticache_error *ret_error);
+/* Gives the memory of the inactive buffer back. Source: AOTInductorModelContainerFreeInactiveConstantBuffer. */
+AOTICACHE_API aoticache_status aoticache_runner_free_inactive_constants(aoticache_runner *runner,
+                                                                        aoticache_error *ret_error);
+
+/* tensor: borrowed, until that buffer changes. Return false to stop. The callback must not use the runner. */
+typedef bool (*aoticache_constant_fn)(void *user, const char *original_fqn, AtenTensorHandle tensor);
+/*
+ * The constants that a buffer has, without folded ones, by original FQN.
+ * Source: AOTInductorModelContainerExtractConstantsMapEntries, ...ExtractConstantsMap.
+ * Returns: OK, UNSUPPORTED, LOAD_FAILED (no bridge), RUN_FAILED, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_runner_extract_constants(aoticache_runner *runner, bool inactive,
+                                                                  aoticache_constant_fn callback, void *user,
+                                                                  aoticache_error *ret_error);
+
+/* ---- devices ---- */
+
+/*
+ * What the loader asks of a kind of device; "cpu" and "cuda" are registered from the beginning. The counterpart of
+ * PyTorch's registry of runners (getAOTIModelRunnerRegistry). Functions may be NULL and are called from any thread.
+ */
+typedef struct aoticache_device_backend {
+    size_t size;
+    const char *name;    /* the part before the ':' of device strings; letters, digits, '_' */
+    int32_t device_type; /* aoticache_device_type of its tensors */
+    void *user;
+    /* Before a container is created: OK, or UNSUPPORTED with what is wrong. index: -1 where the string has none. */
+    aoticache_status (*check)(void *user, const aoticache_library *library, int32_t index, const char *directory,
+                              aoticache_error *ret_error);
+    /* Instead of AOTInductorModelContainerCreateWithDevice. OK with a container, else why not. */
+    aoticache_status (*create)(void *user, const aoticache_library *library, const char *device, size_t num_models,
+                               const char *directory, AOTInductorModelContainerHandle *ret_container,
+                               aoticache_error *ret_error);
+    /* The stream of runs that name none; without it: NULL. */
+    AOTInductorStreamHandle (*current_stream)(void *user, int32_t index);
+} aoticache_device_backend;
+
+/*
+ * Copies what is given. A name registered again replaces the older backend for runners created from then on.
+ * Returns: OK, INVALID, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_device_backend_register(const aoticache_device_backend *backend,
+                                                                 aoticache_error *ret_error);
+/* Brings the one before it back. Runners that use it go on using it: what it points to must outlive them. NOT_FOUND. */
+AOTICACHE_API aoticache_status aoticache_device_backend_unregister(const char *name, aoticache_error *ret_error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
