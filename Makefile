@@ -57,13 +57,14 @@ Q        := $(if $(V),,@)
 
 # ---- what is made of what ----
 
-LIB_DIRS   := base index cache loader eager
+LIB_DIRS   := base index cache loader eager eager/dispatch
 LIB_SRC    := $(foreach dir,$(LIB_DIRS),$(wildcard $(dir)/*.c))
 SHIM_SRC   := $(wildcard runtime/shim/*.c)
 KERNEL_SRC := $(wildcard runtime/*.c)
 PUBLIC_HEADERS := aoticache.h base/base.h cache/cache.h cache/request.h cache/cpu.h loader/loader.h loader/runner.h \
                   loader/check.h loader/residency.h loader/cuda.h loader/package.h \
-                  runtime/abi.h runtime/kernel.h eager/eager.h eager/package.h
+                  runtime/abi.h runtime/kernel.h eager/eager.h eager/package.h \
+                  eager/value.h eager/holder.h eager/dispatch/schema.h
 KERNELS    := $(wildcard eager/kernels/*.c) $(wildcard eager/kernels/*.h)
 TOOLS      := aoticache aoticache-gc aoticache-stat
 UNIT       := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))

@@ -34,14 +34,15 @@ typedef struct aoticache_cache_options {
     bool must_exist;       /* AOTICACHE_NOT_FOUND instead of creating the directory */
     uint32_t lock_timeout_ms;        /* how long to wait for SQLite's and the store's locks */
     uint32_t compile_timeout_ms;     /* how long get_or_compile waits for another's compile; 0: without limit */
-    uint32_t failure_ttl_seconds;    /* how long a failed compile is remembered */
-    aoticache_logger logger;
+    uint32_t failure_ttl_seconds;    /* how long a failed compile is remembered; twice as long after each further failure, */
+    aoticache_logger logger;         /* up to failure_max_ttl_seconds */
+    uint32_t failure_max_ttl_seconds;
 } aoticache_cache_options;
 
 #define AOTICACHE_CACHE_OPTIONS_INIT                                                                     \
     {                                                                                                    \
         .size = sizeof(aoticache_cache_options), .lock_timeout_ms = 10000, .compile_timeout_ms = 600000, \
-        .failure_ttl_seconds = 600                                                                       \
+        .failure_ttl_seconds = 600, .failure_max_ttl_seconds = 86400                                     \
     }
 
 /*
@@ -113,6 +114,24 @@ AOTICACHE_API uint64_t aoticache_artifact_compile_ns(const aoticache_artifact *a
 AOTICACHE_API aoticache_status aoticache_cache_lookup(aoticache_cache *cache, const aoticache_request *request,
                                                       aoticache_artifact **ret_artifact, aoticache_error *ret_error);
 
+/*
+ * Entries with a guard. A compile for symbolic shapes answers many requests; it is recorded under a request that stands
+ * for all of them (docs/key.md, environment name "shapes"), together with a guard, a text that says which tensors it
+ * serves (loader/check.h has its form; the cache does not look into it). One such request may have several entries with
+ * different guards. They are found by these functions alone, the plain ones never see them: accept() is asked for
+ * each, the most demanding requirements first, then the newest, and says whether its guard lets the caller's tensors
+ * pass; its pointers are borrowed during the call, and it must not use the cache.
+ */
+typedef bool (*aoticache_guard_fn)(void *user, const char *guard);
+
+/* As aoticache_cache_lookup(), among the entries with a guard that accept() accepts. */
+AOTICACHE_API aoticache_status aoticache_cache_lookup_guarded(aoticache_cache *cache, const aoticache_request *request,
+                                                              aoticache_guard_fn accept, void *user,
+                                                              aoticache_artifact **ret_artifact,
+                                                              aoticache_error *ret_error);
+/* The guard of the entry that an artifact was found by; "" for an exact one. Borrowed from the artifact. */
+AOTICACHE_API const char *aoticache_artifact_guard(const aoticache_artifact *artifact);
+
 /* ---- storing ---- */
 
 /* One file that a compile produced. */
@@ -127,9 +146,10 @@ typedef struct aoticache_product {
     const aoticache_file *files;         /* files[0] is the library */
     size_t file_count;
     aoticache_cpu_features requirements; /* CPU features that the code uses */
-    const char *guard;                   /* symbolic shapes: reserved, NULL for an exact entry */
+    const char *guard;                   /* of an entry for many shapes: which tensors it serves; NULL: an exact entry */
     const char *producer;                /* "pytorch 2.13.0", "cc": for people */
     uint64_t compile_ns;
+    const char *output;                  /* what the compiler said, kept beside the entry (64 KiB at most); may be NULL */
 } aoticache_product;
 
 #define AOTICACHE_PRODUCT_INIT {.size = sizeof(aoticache_product)}
@@ -174,6 +194,17 @@ AOTICACHE_API aoticache_status aoticache_cache_get_or_compile(aoticache_cache *c
                                                               aoticache_artifact **ret_artifact,
                                                               aoticache_error *ret_error);
 
+/*
+ * The same for an entry with a guard (aoticache_cache_lookup_guarded()). The product that the hook delivers must have a
+ * guard, which need not accept the caller's tensors: *ret_artifact is what was compiled all the same.
+ */
+AOTICACHE_API aoticache_status aoticache_cache_get_or_compile_guarded(aoticache_cache *cache,
+                                                                      const aoticache_request *request,
+                                                                      aoticache_guard_fn accept, void *accept_user,
+                                                                      aoticache_compile_fn compile, void *user,
+                                                                      aoticache_artifact **ret_artifact,
+                                                                      aoticache_error *ret_error);
+
 /* Forgets remembered failures: of this key, or all where key is NULL. */
 AOTICACHE_API aoticache_status aoticache_cache_forget_failures(aoticache_cache *cache, const aoticache_key *key,
                                                                aoticache_error *ret_error);
@@ -205,6 +236,53 @@ AOTICACHE_API aoticache_status aoticache_cache_list(aoticache_cache *cache, cons
                                                     aoticache_entry_fn callback, void *user,
                                                     aoticache_error *ret_error);
 
+/* ---- what there is for one operator: how a holder fills its table ---- */
+
+/* An entry with the request that it answers. Pointers are borrowed during the callback. */
+typedef struct aoticache_stored {
+    int64_t entry_id;
+    aoticache_key key;
+    aoticache_digest artifact;
+    const aoticache_request *request;
+    const char *guard; /* "" for an exact entry */
+    uint64_t compile_ns;
+} aoticache_stored;
+
+/* Return false to stop. */
+typedef bool (*aoticache_stored_fn)(void *user, const aoticache_stored *stored);
+
+/*
+ * Entries of an operator (by its exact name) whose requirements this machine meets, from the index alone, the most
+ * demanding first and then the newest for each key. after_entry: only entries with a higher number, 0 for all: numbers
+ * only grow, so a caller that keeps the highest one sees what was added since.
+ * Returns: OK, INVALID, NO_MEMORY, IO, LOCKED.
+ */
+AOTICACHE_API aoticache_status aoticache_cache_list_stored(aoticache_cache *cache, const char *op, int64_t after_entry,
+                                                           aoticache_stored_fn callback, void *user,
+                                                           aoticache_error *ret_error);
+
+/*
+ * Opens and verifies what list_stored() showed, as a lookup does, and counts as one.
+ * Returns: as aoticache_cache_lookup(); NOT_FOUND also where the entry has been removed meanwhile.
+ */
+AOTICACHE_API aoticache_status aoticache_cache_open_stored(aoticache_cache *cache, int64_t entry_id,
+                                                           const aoticache_digest *artifact,
+                                                           aoticache_artifact **ret_artifact,
+                                                           aoticache_error *ret_error);
+
+/* The number of the entry that an artifact was found by or recorded as; 0 where there is none (not stored). */
+AOTICACHE_API int64_t aoticache_artifact_entry(const aoticache_artifact *artifact);
+
+/*
+ * Use of an entry that needed no lookup: a runner that was loaded already served `uses` more calls. Kept in memory until
+ * aoticache_cache_flush(), as all use is.
+ */
+AOTICACHE_API void aoticache_cache_note_use(aoticache_cache *cache, int64_t entry_id, uint64_t uses);
+
+/* What the compiler said when the artifact was made; *ret_text is the caller's, by free(). NOT_FOUND: nothing was kept. */
+AOTICACHE_API aoticache_status aoticache_cache_read_output(aoticache_cache *cache, const aoticache_digest *artifact,
+                                                           char **ret_text, aoticache_error *ret_error);
+
 /* A remembered failure. Pointers are borrowed during the callback. */
 typedef struct aoticache_failure {
     aoticache_key key;
@@ -213,6 +291,7 @@ typedef struct aoticache_failure {
     const char *message;
     int64_t failed_ns;
     int64_t retry_ns; /* wall clock: when it may be tried again */
+    uint32_t count;   /* how many times in a row it has failed */
 } aoticache_failure;
 typedef bool (*aoticache_failure_fn)(void *user, const aoticache_failure *failure);
 AOTICACHE_API aoticache_status aoticache_cache_list_failures(aoticache_cache *cache, aoticache_failure_fn callback,
@@ -296,6 +375,8 @@ AOTICACHE_API aoticache_status aoticache_cache_collect(aoticache_cache *cache, c
 /* Counters since the cache was made, of all processes, as of their last flush. name, text */
 #define AOTICACHE_COUNTER_LIST(X)                                                       \
     X(hits, "lookups answered by an entry")                                             \
+    X(hits_guarded, "of these: by an entry for symbolic shapes")                        \
+    X(hits_loaded, "calls answered by a runner that was loaded already, without a lookup") \
     X(misses, "lookups that found no entry")                                            \
     X(misses_requirement, "of these: entries were there, but this CPU lacks a feature") \
     X(misses_damaged, "of these: the entry was there, but its object was damaged")      \

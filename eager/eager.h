@@ -3,10 +3,11 @@
  *
  * A hook turns a request into files (cache/cache.h, aoticache_compile_fn). Three kinds are made here: a worker (a
  * Python process with PyTorch that stays alive), a command (any program), C source (a kernel written in C, compiled by
- * cc). All speak the JSON of docs/hooks.md.
+ * cc); a function of the caller's is a fourth. Worker and command speak the JSON of docs/hooks.md.
  *
- * Thread safety: a hook may be used from many threads; a worker serves one request at a time, others wait their turn.
- * Fork safety: a child that uses a hook of its parent starts a worker of its own.
+ * Thread safety: a hook may be used from many threads; a worker process serves one request at a time, others wait their
+ * turn. Fork safety: a child that uses a hook of its parent starts workers of its own. What a hook has started ends when
+ * the host ends, however it ends.
  */
 #ifndef AOTICACHE_EAGER_EAGER_H
 #define AOTICACHE_EAGER_EAGER_H
@@ -29,6 +30,9 @@ typedef struct aoticache_hook_options {
     const char *cpu_features; /* what the code may use: "x86-64-v3", "avx2,fma"; NULL: all this machine has */
     uint32_t timeout_seconds; /* of one compile; 0: 300 */
     aoticache_logger logger;
+    uint64_t memory_limit_bytes; /* of data memory, for each process of a compile (RLIMIT_DATA); 0: none */
+    const char *const *environment; /* "NAME=VALUE", NULL-terminated: all that the program gets; NULL: the host's */
+    uint32_t workers;         /* worker: how many compile at once; started as they are needed; 0: 1 */
 } aoticache_hook_options;
 
 #define AOTICACHE_HOOK_OPTIONS_INIT {.size = sizeof(aoticache_hook_options)}
@@ -62,6 +66,26 @@ AOTICACHE_API aoticache_status aoticache_hook_create_command(const aoticache_hoo
  */
 AOTICACHE_API aoticache_status aoticache_hook_create_c(const aoticache_hook_options *options, aoticache_hook **ret_hook,
                                                        aoticache_error *ret_error);
+
+/* A function of the caller's as a hook. */
+typedef struct aoticache_callback {
+    size_t size;
+    void *user;
+    aoticache_compile_fn compile;
+    /* Puts what the products depend on into the environment of a request; may be NULL: "framework" is then `producer`. */
+    aoticache_status (*set_environment)(void *user, aoticache_request *request, aoticache_error *ret_error);
+    const char *producer; /* "mycompiler 1.2"; copied */
+    bool dynamic;         /* serves requests for symbolic shapes (environment "shapes" is "dynamic"): the product has a guard */
+} aoticache_callback;
+
+#define AOTICACHE_CALLBACK_INIT {.size = sizeof(aoticache_callback)}
+
+/* Returns: OK, INVALID, NO_MEMORY. */
+AOTICACHE_API aoticache_status aoticache_hook_create_callback(const aoticache_callback *callback,
+                                                              aoticache_hook **ret_hook, aoticache_error *ret_error);
+
+/* Whether it compiles for symbolic shapes (docs/hooks.md): the worker, and callbacks that say so. */
+AOTICACHE_API bool aoticache_hook_is_dynamic(const aoticache_hook *hook);
 
 /* Ends the worker. NULL is allowed. No call may be using the hook. */
 AOTICACHE_API void aoticache_hook_free(aoticache_hook *hook);

@@ -72,6 +72,7 @@ typedef struct aoticache_tensor_view {
     int32_t layout;            /* aoticache_layout */
     bool requires_grad;        /* what a binding knows; aoticache_tensor_get_view() gives false and 0, since the C */
     uint64_t dispatch_key_set; /* interface of PyTorch does not tell them. PyTorch's raw representation. */
+    AtenTensorHandle handle;   /* the tensor itself, as runners take it; borrowed */
 } aoticache_tensor_view;
 AOTICACHE_API aoticache_status aoticache_tensor_get_view(AtenTensorHandle tensor, aoticache_tensor_view *ret_view,
                                                          aoticache_error *ret_error);
@@ -148,6 +149,44 @@ AOTICACHE_API const char *aoticache_library_name(const aoticache_library *librar
 AOTICACHE_API aoticache_torch_kind aoticache_library_torch_kind(const aoticache_library *library);
 /* Whether it exports the function, by its AOTInductor name. */
 AOTICACHE_API bool aoticache_library_exports(const aoticache_library *library, const char *function);
+
+/* Who made a library, as far as its file tells. */
+typedef enum aoticache_library_maker {
+    AOTICACHE_MAKER_UNKNOWN = 0,
+    AOTICACHE_MAKER_PYTORCH = 1, /* PyTorch's AOTInductor, C++ */
+    AOTICACHE_MAKER_RUNTIME = 2, /* written in C over libaoticache_runtime.a */
+} aoticache_library_maker;
+
+/*
+ * What the file of a library tells beside its names (aoticache_library_describe()). All strings belong to the traits. Of a
+ * library for another class or byte order nothing is told: all is zero and "".
+ */
+typedef struct aoticache_library_traits {
+    aoticache_library_maker maker;
+    const char *soname;          /* "" where it has none */
+    const char *compiler;        /* what .comment says first, "GCC: (GNU) 12.2.0"; "" where it says nothing */
+    const char *proxy_operators; /* named for the proxy executor: "aten::cholesky, aten::fft_fft2"; "" where none is */
+    size_t unique_symbol_count;  /* STB_GNU_UNIQUE: in a process with PyTorch they keep it mapped for ever */
+    bool executable_stack;       /* hardened systems refuse to load it */
+    bool finds_itself;           /* imports dladdr or the like: may open its own file to map weights */
+    uint64_t mapped_bytes;       /* address space that its segments take */
+    uint64_t appended_bytes;     /* behind everything that the ELF tables describe: weights */
+} aoticache_library_traits;
+
+/* Reads the whole file once. Returns: OK, INVALID (as aoticache_library_describe()), IO, NO_MEMORY. */
+AOTICACHE_API aoticache_status aoticache_library_traits_read(int fd, aoticache_library_traits **ret_traits,
+                                                             aoticache_error *ret_error);
+AOTICACHE_API void aoticache_library_traits_free(aoticache_library_traits *traits);
+
+/*
+ * Which of the names the shared library at `fd` defines, such as libtorch_cpu.so; it is not loaded.
+ *
+ * names: sorted as strcmp() sorts. found: `count` places, set to true for what it defines and else left as they are, so
+ * that several libraries can be asked one after the other; on failure nothing is set.
+ * Returns: OK, INVALID, IO, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_library_find_symbols(int fd, const char *const *names, size_t count,
+                                                              bool *found, aoticache_error *ret_error);
 
 #ifdef __cplusplus
 }

@@ -93,6 +93,7 @@ static const char *read_view(const aoticache_torch *torch, AtenTensorHandle tens
         return "aoti_torch_get_strides";
     view->sizes = sizes;
     view->strides = strides;
+    view->handle = tensor;
     return NULL;
 }
 
