@@ -5,8 +5,9 @@
  * property of a tensor is exact, free, or, for sizes and strides, symbolic: a constant, or a product of symbols times
  * a coefficient plus an offset ("4*s0*s1+1"). A symbol takes its value from the first place, in the order of tensors,
  * sizes before strides, where it stands alone (with a coefficient and an offset), and must have that value in all
- * others: so dimensions are equal to each other, multiples of something, within a range. The counterpart of the tensor
- * guards of PyTorch's dynamo and of its symbolic shapes (torch/_dynamo/guards.py, torch/fx/experimental/symbolic_shapes.py).
+ * others: so dimensions are equal to each other, multiples of something, within a range. What is computed from symbols
+ * and does not fit into 64 bits does not pass. The counterpart of the tensor guards of PyTorch's dynamo
+ * (torch/_dynamo/guards.py) and of its symbolic shapes (torch/fx/experimental/symbolic_shapes.py).
  *
  * A check is made once, compiled into one flat block, never changes, and may be used from any number of threads.
  */
@@ -31,7 +32,10 @@ typedef struct aoticache_symbol {
 
 #define AOTICACHE_SYMBOL_INIT {.min = 0, .max = INT64_MAX, .multiple_of = 1}
 
-/* A size or a stride: any value, or coefficient * symbols[0] * symbols[1] ... + offset. */
+/*
+ * A size or a stride: any value, or coefficient * symbols[0] * symbols[1] ... + offset. A constant may not be negative;
+ * the offset of a product may.
+ */
 typedef struct aoticache_dim {
     bool is_free;
     uint8_t symbol_count; /* 0: exactly coefficient + offset */
@@ -40,10 +44,15 @@ typedef struct aoticache_dim {
     int64_t offset;
 } aoticache_dim;
 
-/* How elements must lie in memory. As in PyTorch, dimensions of size 1 do not matter, nor does anything without elements. */
+/*
+ * How elements must lie in memory. GIVEN compares every stride as it is. The memory formats are what PyTorch's
+ * tensor.is_contiguous(memory_format=...) says: strides of dimensions of size 1 do not matter, and a tensor without
+ * elements is contiguous whatever its strides are (but channels_last only where they say so: PyTorch makes no exception
+ * there). A rule for channels_last makes a free number of dimensions 4, or 5.
+ */
 typedef enum aoticache_stride_rule {
     AOTICACHE_STRIDES_FREE = 0,
-    AOTICACHE_STRIDES_GIVEN = 1, /* the pattern's strides */
+    AOTICACHE_STRIDES_GIVEN = 1, /* the pattern's strides; needs ndim */
     AOTICACHE_STRIDES_CONTIGUOUS = 2,
     AOTICACHE_STRIDES_CHANNELS_LAST = 3,    /* of 4 dimensions */
     AOTICACHE_STRIDES_CHANNELS_LAST_3D = 4, /* of 5 dimensions */
@@ -78,14 +87,21 @@ typedef struct aoticache_check aoticache_check;
 AOTICACHE_API aoticache_status aoticache_check_create(const aoticache_tensor_pattern *patterns, size_t tensor_count,
                                                       const aoticache_symbol *symbols, size_t symbol_count,
                                                       aoticache_check **ret_check, aoticache_error *ret_error);
-/* A check that exactly these tensors pass (all properties exact; strides as given). */
+/*
+ * A check that exactly these tensors pass: all properties exact, every stride as given, also of dimensions of size 1.
+ * Only the index of a device that is not the CPU and has none (-1) stays free. Data pointers and numel do not count.
+ * Returns: OK; INVALID (more than 64 dimensions, negative numbers, dimensions without sizes or strides); NO_MEMORY.
+ */
 AOTICACHE_API aoticache_status aoticache_check_create_exact(const aoticache_tensor_view *tensors, size_t tensor_count,
                                                             aoticache_check **ret_check, aoticache_error *ret_error);
 AOTICACHE_API void aoticache_check_free(aoticache_check *check);
 
 AOTICACHE_API size_t aoticache_check_num_tensors(const aoticache_check *check);
 
-/* Tens of nanoseconds; no memory, no lock. False also for another number of tensors. */
+/*
+ * Tens of nanoseconds; no memory, no lock. False also for another number of tensors. sizes and strides of a view with
+ * dimensions must be there (aoticache_check_explain() says where they are not); data and numel are not looked at.
+ */
 AOTICACHE_API bool aoticache_check_passes(const aoticache_check *check, const aoticache_tensor_view *tensors,
                                           size_t tensor_count);
 /* The same for tensors that lie elsewhere, as pointers. */
@@ -93,9 +109,10 @@ AOTICACHE_API bool aoticache_check_passes_each(const aoticache_check *check,
                                                const aoticache_tensor_view *const *tensors, size_t tensor_count);
 
 /*
- * Why tensors do not pass: the first property that differs, with both values: "argument 1: size of dimension 0 is 5, and
- * must be 8", "argument 0: dtype is float64, and must be float32", "argument 1: size of dimension 2 is 7, and must be
- * 2*s0 = 6 (s0 is 3, from size 0 of argument 0)". names: of the arguments, may be NULL.
+ * Why tensors do not pass: the first property that differs, with both values: "argument 1: size of dimension 0 is 5,
+ * and must be 8", "argument 0: dtype is float64, and must be float32", "argument 1: size of dimension 2 is 7, and must
+ * be 2*s0 = 6 (s0 is 3, from size 0 of argument 0)". What needs symbols that only later places give comes last. names:
+ * of the arguments, may be NULL, and so may each; "argument 1 (weight): ...".
  * Returns: OK (they pass), INVALID with the message.
  */
 AOTICACHE_API aoticache_status aoticache_check_explain(const aoticache_check *check,
@@ -111,14 +128,15 @@ AOTICACHE_API aoticache_status aoticache_check_explain(const aoticache_check *ch
 AOTICACHE_API int aoticache_check_compare(const aoticache_check *a, const aoticache_check *b);
 
 /*
- * One line that parse() reads: "float32[s0, 4*s1, 8]@cpu, int64[*]{*}; s0=2..128, s1=0..%8". A tensor is its dtype ("*":
- * free), sizes ("[...]": free number), then, where they are not free, the strides ("{contiguous}", "{channels_last}",
- * "{4*s1, 1}"), the device ("@cpu", "@cuda:1"), " layout=strided", " grad=0", " keys=0x12". After ";" the symbols that
- * are not 0.. : "s0=2..128" a range ("2.." without end), "%8" a multiple. docs/checks.md has the grammar.
+ * One line that parse() reads: "float32[s0, 4*s1, 8]@cpu, int64[*]{*}; s0=2..128, s1=0..%8". A tensor is its dtype
+ * ("*": free), sizes ("[...]": free number), then, where they are not free, the strides ("{contiguous}",
+ * "{channels_last}", "{4*s1, 1}"), the device ("@cpu", "@cuda:1"), " layout=strided", " grad=0", " keys=0x12". After
+ * ";" the symbols that are not 0.. : "s0=2..128" a range ("2.." without end), "%8" a multiple. No text: no tensors.
+ * docs/checks.md has the grammar.
  * Like snprintf: returns the length of the whole text, terminates, cuts off.
  */
 AOTICACHE_API size_t aoticache_check_format(const aoticache_check *check, char *ret_text, size_t size);
-/* The reverse. Returns: OK, INVALID (position and what was expected there), NO_MEMORY. */
+/* The reverse. Returns: OK, INVALID (position, from 1, and what was expected; or what create() says), NO_MEMORY. */
 AOTICACHE_API aoticache_status aoticache_check_parse(const char *text, aoticache_check **ret_check,
                                                      aoticache_error *ret_error);
 

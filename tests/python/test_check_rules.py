@@ -1,0 +1,122 @@
+"""The memory formats of loader/check.h against PyTorch's tensor.is_contiguous(memory_format=...).
+
+Thousands of shapes and strides, those of real tensors (transposed, expanded, sliced, without elements, with dimensions of
+size 1) and random ones. Environment: BUILD, the build folder.
+"""
+import ctypes
+import os
+import random
+import sys
+
+BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
+
+
+class View(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int32), ("device_type", ctypes.c_int32),
+                ("device_index", ctypes.c_int32), ("ndim", ctypes.c_int64), ("numel", ctypes.c_int64),
+                ("sizes", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("layout", ctypes.c_int32), ("requires_grad", ctypes.c_bool), ("dispatch_key_set", ctypes.c_uint64)]
+
+
+class Error(ctypes.Structure):
+    _fields_ = [("status", ctypes.c_int), ("message", ctypes.c_char * 1024)]
+
+
+class Check:
+    def __init__(self, c, text):
+        self.c, self.handle, error = c, ctypes.c_void_p(), Error()
+        if c.aoticache_check_parse(text.encode(), ctypes.byref(self.handle), ctypes.byref(error)) != 0:
+            raise RuntimeError(f"{text}: {error.message.decode()}")
+
+    def passes(self, tensor):
+        numbers = ctypes.c_int64 * max(tensor.dim(), 1)
+        view = View(dtype=6, device_index=-1, ndim=tensor.dim(), sizes=numbers(*tensor.shape),
+                    strides=numbers(*tensor.stride()))
+        passes = self.c.aoticache_check_passes(self.handle, ctypes.byref(view), ctypes.c_size_t(1))
+        explained = self.c.aoticache_check_explain(self.handle, ctypes.byref(view), ctypes.c_size_t(1), None, None)
+        assert passes == (explained == 0), f"{tuple(tensor.shape)} {tensor.stride()}: passing and explaining differ"
+        return passes
+
+    def free(self):
+        self.c.aoticache_check_free(self.handle)
+
+
+def load_library():
+    c = ctypes.CDLL(os.path.join(BUILD, "lib", "libaoticache.so"))
+    c.aoticache_check_passes.restype = ctypes.c_bool
+    c.aoticache_check_free.argtypes = [ctypes.c_void_p]
+    return c
+
+
+def laid_out(torch, choose):
+    """A tensor of a random shape in some memory format, changed by an operation or two."""
+    ndim = choose.choice((0, 1, 2, 3, 4, 4, 4, 5, 5))
+    shape = [choose.choice((0, 1, 1, 2, 3, 4)) for _ in range(ndim)]
+    tensor = torch.empty(shape)
+    if ndim == 4 and choose.random() < 0.6:
+        tensor = tensor.contiguous(memory_format=torch.channels_last)
+    if ndim == 5 and choose.random() < 0.6:
+        tensor = tensor.contiguous(memory_format=torch.channels_last_3d)
+    for _ in range(choose.randrange(3)):
+        change = choose.randrange(5)
+        if change == 0 and ndim > 1:
+            tensor = tensor.transpose(*choose.sample(range(ndim), 2))
+        elif change == 1 and ndim > 0:
+            tensor = tensor.expand([choose.choice((2, 1)) if size == 1 else size for size in tensor.shape])
+        elif change == 2 and ndim > 0:
+            dim = choose.randrange(ndim)
+            tensor = tensor.narrow(dim, 0, choose.randrange(tensor.shape[dim] + 1))
+        elif change == 3 and ndim > 0:
+            tensor = tensor[tuple(slice(None, None, choose.choice((1, 1, 2))) for _ in range(ndim))]
+    return tensor
+
+
+def strided(torch, storage, choose):
+    """Strides of a known order of dimensions, sometimes with one of them changed."""
+    ndim = choose.choice((1, 2, 3, 4, 4, 5, 5))
+    shape = [choose.choice((0, 1, 1, 2, 3)) for _ in range(ndim)]
+    order = choose.choice((list(range(ndim))[::-1], [1, *range(ndim - 1, 1, -1), 0][:ndim] if ndim > 1 else [0],
+                           choose.sample(range(ndim), ndim)))
+    strides, expected = [0] * ndim, 1
+    for dim in order:
+        strides[dim] = expected
+        expected *= shape[dim] if choose.random() < 0.9 else max(shape[dim], 1)
+    for dim in range(ndim):
+        if choose.random() < (0.3 if shape[dim] == 1 else 0.04):
+            strides[dim] = choose.randrange(5)
+    return torch.as_strided(storage, shape, strides)
+
+
+def main():
+    try:
+        import torch
+    except ImportError:
+        print("skip - check rules: this Python has no PyTorch")
+        return 77
+    c, choose, storage, failed = load_library(), random.Random(5), torch.empty(4096), 0
+    tensors = [laid_out(torch, choose) if i % 2 else strided(torch, storage, choose) for i in range(8000)]
+    # Every shape, also without elements, exactly as PyTorch lays it out.
+    for ndim, memory_format in ((4, torch.channels_last), (5, torch.channels_last_3d)):
+        for number in range(3 ** ndim):
+            shape = [number // 3 ** i % 3 for i in range(ndim)]
+            tensors += [torch.empty(shape, memory_format=memory_format), torch.empty(shape)]
+    for text, memory_format, ndim in (("*[...]{contiguous}", torch.contiguous_format, None),
+                                      ("*[*, *, *, *]{channels_last}", torch.channels_last, 4),
+                                      ("*[*, *, *, *, *]{channels_last_3d}", torch.channels_last_3d, 5)):
+        check, counts, wrong = Check(c, text), [0, 0], []
+        for tensor in tensors:
+            wanted = ndim in (None, tensor.dim()) and tensor.is_contiguous(memory_format=memory_format)
+            counts[wanted] += 1
+            if check.passes(tensor) != wanted:
+                wrong.append(f"{tuple(tensor.shape)} {tensor.stride()}: PyTorch says {wanted}")
+        check.free()
+        enough = min(counts) >= 300
+        print("ok" if not wrong and enough else "not ok", f"- {text}: {counts[1]} are, {counts[0]} are not")
+        if wrong or not enough:
+            failed += 1
+            print("  " + "\n  ".join(wrong[:10] or ["too few of one kind"]))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
