@@ -267,6 +267,10 @@ demo: deps
 bench: all tests
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/bench
 
+# What needs a GPU (docs/gpu.md); without one it says so and ends well.
+gpu: all tests
+	$(Q)BUILD=$(BUILD) VENV=$(VENV) tests/gpu/run_gpu_tests.sh || [ $$? -eq 77 ]
+
 # Compiles some 200 operators of PyTorch, minutes the first time, and writes docs/operators.md.
 operators: all $(BUILD)/tests/helpers/run_library
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/operator_table.py
@@ -287,12 +291,13 @@ clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check bench operators demo install uninstall deps tests clean help'
+	@echo 'targets: all test check bench operators fuzz gpu demo install uninstall deps tests clean help'
 	@echo '  all        build everything under build/'
 	@echo '  test       install what is missing, build, run all tests'
 	@echo '  check      the same without installing anything'
 	@echo '  bench      benchmarks, a table and build/bench.json'
 	@echo '  operators  run operators of PyTorch on the shim, docs/operators.md (minutes)'
+	@echo '  fuzz       fuzz targets, FUZZ_SECONDS=60 each (clang);  gpu: what needs a GPU'
 	@echo '  demo       install what is missing, build, show the main job'
 	@echo '  install    to $$(DESTDIR)$$(prefix), prefix=/usr/local by default;  uninstall takes it back'
 	@echo '  deps       install what is missing, nothing else'

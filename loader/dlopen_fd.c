@@ -10,9 +10,11 @@
 #include "loader/dlopen_fd.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* "/proc/thread-self/fd", two numbers of at most 64 bits with two characters each, "/", a number. */
 #define SPELLED_PATH_BYTES 320
@@ -61,4 +63,14 @@ aoticache_status aoticache_dlopen_fd(int fd, void **ret_handle, aoticache_error 
     if (strncmp(message, path, length) == 0 && strncmp(message + length, ": ", 2) == 0)
         message += length + 2;
     return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "the dynamic linker says: %s", message);
+}
+
+bool aoticache_fd_opens_again(int fd)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/thread-self/fd/%d", fd);
+    int again = open(path, O_RDONLY | O_CLOEXEC);
+    if (again >= 0)
+        close(again);
+    return again >= 0;
 }

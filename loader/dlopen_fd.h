@@ -16,4 +16,10 @@
  */
 aoticache_status aoticache_dlopen_fd(int fd, void **ret_handle, aoticache_error *ret_error);
 
+/*
+ * Whether this process may open the file behind `fd` once more by the descriptor's name, as a library does that maps
+ * weights from its own file: the descriptor may come from somebody who may do more.
+ */
+bool aoticache_fd_opens_again(int fd);
+
 #endif

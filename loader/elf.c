@@ -79,6 +79,21 @@ bool aoticache_elf_address_of(const aoticache_elf *elf, uint64_t offset, uint64_
     return false;
 }
 
+uint64_t aoticache_elf_address_bytes(const aoticache_elf *elf, uint64_t *ret_first)
+{
+    uint64_t first = UINT64_MAX, end = 0;
+    for (size_t i = 0; i < elf->program_count; i++) {
+        const Elf64_Phdr *program = &elf->programs[i];
+        if (program->p_type != PT_LOAD)
+            continue;
+        first = program->p_vaddr < first ? program->p_vaddr : first;
+        if (program->p_vaddr + program->p_memsz > end)
+            end = program->p_vaddr + program->p_memsz;
+    }
+    *ret_first = first;
+    return end > first ? end - first : 0;
+}
+
 /*
  * Tables live in mappings of their own: they are read once and given up, and 60 KiB that the heap kept afterwards would be
  * a part of what a small C process needs in all. The size of the mapping stands before the table.
@@ -328,7 +343,7 @@ static aoticache_status read_symbols(aoticache_elf *elf, aoticache_error *ret_er
                                    "not a whole shared library: %llu symbols, the file has %llu bytes",
                                    (unsigned long long)count, (unsigned long long)elf->file_size);
     status = read_table(elf, "the symbol table", symbols_address, count * sizeof(Elf64_Sym), (void **)&elf->symbols,
-                        NULL, ret_error);
+                        &elf->symbols_offset, ret_error);
     if (status == AOTICACHE_OK)
         elf->symbol_count = (size_t)count;
     return status;
@@ -342,6 +357,8 @@ static aoticache_status read_everything(aoticache_elf *elf, aoticache_error *ret
         status = read_program_headers(elf, &header, ret_error);
     if (status == AOTICACHE_OK && elf->native)
         status = read_dynamic(elf, ret_error);
+    if (status == AOTICACHE_OK && elf->native)
+        status = aoticache_elf_check_layout(elf, ret_error);
     if (status == AOTICACHE_OK && elf->native)
         status = read_symbols(elf, ret_error);
     return status;

@@ -35,6 +35,7 @@ typedef struct aoticache_elf {
     char *strings; /* with a terminator of our own behind them */
     size_t symbol_count;
     Elf64_Sym *symbols; /* .dynsym, the first (null) entry included */
+    uint64_t symbols_offset; /* of .dynsym, in the file */
 } aoticache_elf;
 
 /*
@@ -44,11 +45,20 @@ typedef struct aoticache_elf {
 aoticache_status aoticache_elf_open(int fd, aoticache_elf *ret_elf, aoticache_error *ret_error);
 void aoticache_elf_close(aoticache_elf *elf);
 
+/*
+ * Whether the segments are in the file and in order, and the tables that the dynamic linker reads in a segment; part of
+ * aoticache_elf_open(). Returns: OK, INVALID.
+ */
+aoticache_status aoticache_elf_check_layout(const aoticache_elf *elf, aoticache_error *ret_error);
+
 /* A string of the dynamic string table, borrowed; "" where the offset is outside of it. */
 const char *aoticache_elf_string(const aoticache_elf *elf, uint64_t offset);
 
 /* Where the address that this part of the file is mapped to lies; false where it is mapped nowhere. */
 bool aoticache_elf_address_of(const aoticache_elf *elf, uint64_t offset, uint64_t size, uint64_t *ret_address);
+
+/* Bytes of address space from the first address that a segment takes to the last. */
+uint64_t aoticache_elf_address_bytes(const aoticache_elf *elf, uint64_t *ret_first);
 
 /* The class, byte order and machine that this process can load. */
 uint8_t aoticache_elf_host_byte_order(void);

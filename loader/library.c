@@ -5,14 +5,18 @@
 #include "loader/library.h"
 
 #include "base/cleanup.h"
+#include "loader/cuda_backend.h"
 #include "loader/describe.h"
 #include "loader/dlopen_fd.h"
+#include "loader/own_mappings.h"
 #include "loader/proxy_operators.h"
 #include "loader/sealed_copy.h"
+#include "loader/thread_exit.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +26,7 @@ typedef struct loading {
     aoticache_elf elf;
     aoticache_library_names names;
     const aoticache_torch_provider *provider;
+    bool private_copy;
 } loading;
 
 /* Messages begin with the library's name; a long path must not push the rest out. */
@@ -176,7 +181,7 @@ static aoticache_status check_file(loading *load, aoticache_error *ret_error)
 
 /* ---- loading ---- */
 
-static void resolve_functions(aoticache_library *library)
+static aoticache_status resolve_functions(aoticache_library *library, aoticache_error *ret_error)
 {
 #define RESOLVE(function, parameters)                                                \
     {                                                                                \
@@ -186,6 +191,23 @@ static void resolve_functions(aoticache_library *library)
     AOTICACHE_ABI_BASE_LIST(RESOLVE)
     AOTICACHE_ABI_NEWER_LIST(RESOLVE)
 #undef RESOLVE
+    /* What the symbol table has, a damaged hash table may not find. */
+    const aoticache_library_functions *found = &library->functions;
+    if ((found->AOTInductorModelContainerCreateWithDevice == NULL && found->AOTInductorModelContainerCreate == NULL) ||
+        found->AOTInductorModelContainerDelete == NULL || found->AOTInductorModelContainerRun == NULL ||
+        found->AOTInductorModelContainerGetNumInputs == NULL || found->AOTInductorModelContainerGetNumOutputs == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED,
+                                   "the dynamic linker does not find the functions that its symbol table has");
+    return AOTICACHE_OK;
+}
+
+static void note_address(aoticache_library *library, const aoticache_elf *elf)
+{
+    uint64_t first = 0;
+    struct link_map *map = NULL;
+    library->bytes = aoticache_elf_address_bytes(elf, &first);
+    if (dlinfo(library->handle, RTLD_DI_LINKMAP, &map) == 0 && map != NULL)
+        library->address = (uintptr_t)map->l_addr + (uintptr_t)first;
 }
 
 static aoticache_library *library_new(const char *name)
@@ -200,27 +222,101 @@ static aoticache_library *library_new(const char *name)
     return library;
 }
 
-static aoticache_status load_checked(const loading *load, aoticache_library **ret_library, aoticache_error *ret_error)
+/*
+ * Puts the verified file in the place of the copy that the library was loaded from. The path by which the library knows
+ * itself ends with that number, so what it maps is the file's own pages, which all processes share; the copy has only
+ * the segments. It opens itself when a container is created (self_mmap, torch/csrc/inductor/aoti_runtime/model_base.h),
+ * which is later; a static constructor, which is earlier, would find the copy.
+ */
+static aoticache_status show_original(int original, int copy, aoticache_error *ret_error)
+{
+    int result;
+    do
+        result = dup3(original, copy, O_CLOEXEC);
+    while (result < 0 && (errno == EINTR || errno == EBUSY));
+    return result >= 0 ? AOTICACHE_OK
+                       : aoticache_error_set_errno(ret_error, errno, "duplicating descriptor %d", original);
+}
+
+/*
+ * Gives a descriptor to load from that nobody else closes, or -1 where the caller's will do: then nothing looks for the
+ * file afterwards. ret_hidden: it is a copy in whose place the library wants to find the original.
+ */
+static aoticache_status prepare_file(const loading *load, int *ret_fd, bool *ret_hidden, aoticache_error *ret_error)
 {
     cleanup_fd int fd = -1;
-    aoticache_status status = aoticache_sealed_copy_make(&load->elf, &load->names, load->provider, &fd, ret_error);
+    bool again = load->names.finds_itself && aoticache_fd_opens_again(load->elf.fd);
+    aoticache_sealed_copy_options options = {.always = load->private_copy, .whole = load->names.finds_itself && !again};
+    aoticache_status status =
+        aoticache_sealed_copy_make(&load->elf, &load->names, load->provider, &options, &fd, ret_error);
     if (status != AOTICACHE_OK)
         return status;
+    *ret_hidden = fd >= 0 && again;
     /* A library that opens itself must find its file for as long as it lives, whatever becomes of the caller's fd. */
     if (fd < 0 && load->names.finds_itself && (fd = fcntl(load->elf.fd, F_DUPFD_CLOEXEC, 3)) < 0)
         return aoticache_error_set_errno(ret_error, errno, "duplicating descriptor %d", load->elf.fd);
+    *ret_fd = steal_fd(&fd);
+    return AOTICACHE_OK;
+}
+
+/*
+ * Brings the C++ runtime into the process by itself. Loaded for the first time because a kernel library needs it, it
+ * would look for its own symbols in that library first and find some (functions made from templates); the runtime is
+ * never unloaded, having unique symbols of its own, so that library never would be either. One that says where its
+ * needed libraries are is left alone: it may want another runtime than the system's.
+ */
+static void load_runtime_first(const loading *load, void *ret_handles[2])
+{
+    static const char *const runtimes[2] = {"libstdc++.so.6", "libc++.so.1"};
+    for (size_t i = 0; i < load->elf.dynamic_count; i++)
+        if (load->elf.dynamic[i].d_tag == DT_RUNPATH || load->elf.dynamic[i].d_tag == DT_RPATH)
+            return;
+    for (size_t i = 0; i < load->names.needed.count; i++)
+        for (size_t r = 0; r < 2; r++)
+            if (ret_handles[r] == NULL && strcmp(load->names.needed.names[i], runtimes[r]) == 0)
+                ret_handles[r] = dlopen(runtimes[r], RTLD_LAZY | RTLD_LOCAL);
+}
+
+/* What is wrong with the runtime the dynamic linker says when it loads the library. */
+static aoticache_status load_file(const loading *load, int fd, void **ret_handle, aoticache_error *ret_error)
+{
+    void *runtimes[2] = {NULL, NULL};
+    load_runtime_first(load, runtimes);
+    aoticache_status status = aoticache_dlopen_fd(fd, ret_handle, ret_error);
+    for (size_t i = 0; i < 2; i++)
+        if (runtimes[i] != NULL)
+            dlclose(runtimes[i]);
+    return status;
+}
+
+static aoticache_status load_checked(const loading *load, aoticache_library **ret_library, aoticache_error *ret_error)
+{
+    cleanup_fd int fd = -1;
+    bool original_hidden = false;
+    aoticache_status status = prepare_file(load, &fd, &original_hidden, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
     aoticache_library *library = library_new(load->name);
     if (library == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a library");
     library->torch = &load->provider->torch;
-    status = aoticache_dlopen_fd(fd >= 0 ? fd : load->elf.fd, &library->handle, ret_error);
+    status = aoticache_cuda_facts_read(load->elf.fd, &load->names.needed, &library->cuda, ret_error);
+    if (status == AOTICACHE_OK)
+        status = load_file(load, fd >= 0 ? fd : load->elf.fd, &library->handle, ret_error);
+    if (status == AOTICACHE_OK && original_hidden)
+        status = show_original(load->elf.fd, fd, ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_library_unref(library);
         return status;
     }
     if (load->names.finds_itself)
         library->self_fd = steal_fd(&fd);
-    resolve_functions(library);
+    note_address(library, &load->elf);
+    status = resolve_functions(library, ret_error);
+    if (status != AOTICACHE_OK) {
+        aoticache_library_unref(library);
+        return status;
+    }
     *ret_library = library;
     return AOTICACHE_OK;
 }
@@ -228,9 +324,22 @@ static aoticache_status load_checked(const loading *load, aoticache_library **re
 aoticache_status aoticache_library_load_fd(int fd, const char *name, aoticache_library **ret_library,
                                            aoticache_error *ret_error)
 {
+    return aoticache_library_load_fd_with(fd, name, NULL, ret_library, ret_error);
+}
+
+aoticache_status aoticache_library_load_fd_with(int fd, const char *name, const aoticache_load_options *options,
+                                                aoticache_library **ret_library, aoticache_error *ret_error)
+{
+    aoticache_load_options chosen = AOTICACHE_LOAD_OPTIONS_INIT;
     if (fd < 0 || name == NULL || ret_library == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "loading needs a descriptor, a name and a place");
-    loading load = {.name = name};
+    if (options != NULL &&
+        (options->size < offsetof(aoticache_load_options, private_copy) || options->size > sizeof chosen))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the options of loading have %zu bytes, not %zu",
+                                   options->size, sizeof chosen);
+    if (options != NULL)
+        memcpy(&chosen, options, options->size);
+    loading load = {.name = name, .private_copy = chosen.private_copy};
     aoticache_status status = aoticache_elf_open(fd, &load.elf, ret_error);
     if (status != AOTICACHE_OK)
         return name_the_library(status, name, ret_error);
@@ -253,12 +362,21 @@ void aoticache_library_unref(aoticache_library *library)
     if (library == NULL || atomic_fetch_sub_explicit(&library->references, 1, memory_order_acq_rel) != 1)
         return;
     int saved = errno;
-    if (library->handle != NULL)
+    if (library->handle != NULL) {
+        aoticache_thread_exit_run(library->address, library->address + library->bytes);
+        aoticache_own_mappings_release(library->address, library->address + library->bytes);
         dlclose(library->handle);
+    }
+    aoticache_cuda_facts_free(library->cuda);
     if (library->self_fd >= 0)
         close(library->self_fd);
     free(library);
     errno = saved;
+}
+
+uint64_t aoticache_library_bytes(const aoticache_library *library)
+{
+    return library->bytes;
 }
 
 const char *aoticache_library_name(const aoticache_library *library)

@@ -21,9 +21,15 @@ typedef struct aoticache_library_functions {
 struct aoticache_library {
     atomic_size_t references;
     void *handle; /* of dlopen */
-    /* What the library was loaded from, kept where it may open itself by that path, for every container; else -1. */
+    /*
+     * The file, kept open where the library may open itself by the path that the dynamic linker gives it, which ends
+     * with this number; else -1.
+     */
     int self_fd;
+    uint64_t bytes; /* of address space, */
+    uintptr_t address; /* and where it begins */
     const aoticache_torch *torch;
+    struct aoticache_cuda_facts *cuda; /* loader/cuda_backend.h; NULL: nothing of CUDA in its file */
     aoticache_library_functions functions;
     char name[];
 };

@@ -108,7 +108,9 @@ AOTICACHE_API void aoticache_library_description_free(aoticache_library_descript
  * Loads a kernel library.
  *
  * fd:   open for reading, already verified; borrowed for the call: a library that opens its own file to map weights (it
- *       imports dladdr) keeps a descriptor of its own as long as it lives.
+ *       imports dladdr) keeps a descriptor of its own as long as it lives, and finds the file itself by it, whose pages
+ *       all processes share, also where it was loaded from a copy. (Static constructors would find the copy, which has
+ *       only the segments; and where this process may not open the file again, weights are copied too.)
  * name: for messages: a digest or a path.
  *
  * The same file loaded twice from the descriptor itself is one library to the dynamic linker, with its global
@@ -128,7 +130,9 @@ typedef struct aoticache_load_options {
      * Load from a private copy in memory in any case. A library that is loaded in a process with PyTorch is else loaded
      * from the file itself, so that processes share its pages; but PyTorch's libraries have unique symbols
      * (STB_GNU_UNIQUE), which makes the dynamic linker keep them mapped for ever and share these variables among all
-     * of them. In a copy these symbols are ordinary ones: the library is really unloaded, and sees only its own.
+     * of them. In a copy these symbols are ordinary ones: the library is really unloaded, and sees only its own. So
+     * that it can be, the destructors of its thread-local variables which are due when threads end are called by the
+     * last unref, on that thread; and files that it has mapped and not unmapped are unmapped.
      */
     bool private_copy;
 } aoticache_load_options;
@@ -158,8 +162,8 @@ typedef enum aoticache_library_maker {
 } aoticache_library_maker;
 
 /*
- * What the file of a library tells beside its names (aoticache_library_describe()). All strings belong to the traits. Of a
- * library for another class or byte order nothing is told: all is zero and "".
+ * What the file of a library tells beside its names (aoticache_library_describe()). All strings belong to the traits.
+ * Of a library for another class or byte order nothing is told: all is zero and "".
  */
 typedef struct aoticache_library_traits {
     aoticache_library_maker maker;

@@ -6,10 +6,11 @@
  * unloading never happens under a running call; the budget may be exceeded as long as more than it holds is acquired.
  *
  * Thread safety: all functions from any thread. Acquire of a loaded resident and release take no lock and no system
- * call: two atomic operations on the resident and a store. Loading and unloading happen outside of all locks but the resident's own:
- * two threads that acquire the same unloaded resident load it once, others go on meanwhile.
- * Fork: a child has its own copy of everything and may go on, if no other thread of the parent was loading or
- * unloading at the fork.
+ * call: two atomic operations on the resident and a store. Loading and unloading happen outside of all locks but the
+ * resident's own: two threads that acquire the same unloaded resident load it once, others go on meanwhile. Only where
+ * more than the budget is loaded, since it was acquired, a release unloads what can go.
+ * Fork: a child has its own copy of everything and may go on, if at the fork no other thread of the parent was loading,
+ * unloading, adding, removing or asking for totals. What other threads had acquired stays acquired in the child.
  */
 #ifndef AOTICACHE_LOADER_RESIDENCY_H
 #define AOTICACHE_LOADER_RESIDENCY_H
@@ -35,10 +36,13 @@ typedef struct aoticache_residency_options {
 AOTICACHE_API aoticache_status aoticache_residency_create(const aoticache_residency_options *options,
                                                           aoticache_residency **ret_residency,
                                                           aoticache_error *ret_error);
-/* Removes all residents. None may be acquired, and none used afterwards. NULL is allowed. */
+/* Removes all residents. None may be acquired, removed ones neither, and none used afterwards. NULL is allowed. */
 AOTICACHE_API void aoticache_residency_free(aoticache_residency *residency);
 
-/* Gets the runner, with one reference for the residency; called at most once at a time for one resident. */
+/*
+ * Gets the runner, with one reference for the residency; called at most once at a time for one resident. It may use
+ * other residents, but not this one.
+ */
 typedef aoticache_status (*aoticache_resident_load_fn)(void *user, aoticache_runner **ret_runner,
                                                        aoticache_error *ret_error);
 
@@ -70,7 +74,10 @@ AOTICACHE_API void aoticache_resident_release(aoticache_resident *resident);
 /* Takes it out: unloaded now, or by the last release. Not to be used by the caller afterwards, but for releases due. */
 AOTICACHE_API void aoticache_resident_remove(aoticache_resident *resident);
 
-/* Unloads what is not acquired, least recently used first, until the budget given here is kept; 0, 0: everything. */
+/*
+ * Unloads what is not acquired, least recently used first, until the budget given here is kept; 0 in one of them: no
+ * limit of that kind; 0, 0: everything.
+ */
 AOTICACHE_API void aoticache_residency_trim(aoticache_residency *residency, size_t max_count, uint64_t max_bytes);
 
 typedef struct aoticache_residency_totals {
@@ -78,7 +85,8 @@ typedef struct aoticache_residency_totals {
     uint64_t bytes;                       /* of those loaded */
     uint64_t loads, unloads, failed_loads; /* since the residency was created */
 } aoticache_residency_totals;
-AOTICACHE_API void aoticache_residency_get_totals(aoticache_residency *residency, aoticache_residency_totals *ret_totals);
+AOTICACHE_API void aoticache_residency_get_totals(aoticache_residency *residency,
+                                                  aoticache_residency_totals *ret_totals);
 
 #ifdef __cplusplus
 }

@@ -14,6 +14,8 @@
 #include "loader/sealed_copy.h"
 
 #include "base/cleanup.h"
+#include "loader/own_mappings.h"
+#include "loader/thread_exit.h"
 
 #include <fcntl.h>
 #include <string.h>
@@ -23,7 +25,7 @@
 #define MFD_NOEXEC_SEAL 8U
 #endif
 
-/* The two places in the file that a copy differs in. */
+/* The places in the file that a copy differs in, beside its unique symbols. */
 typedef struct copy_edit {
     Elf64_Dyn *dynamic; /* as many as the file has; zeros are DT_NULL */
     bool changed;
@@ -140,11 +142,8 @@ static int create_memory_file(void)
     return fd;
 }
 
-/*
- * How much of the file is copied: all that the segments have. Behind them are debugging tables, often most of the file,
- * and weights for a library that opens itself to map them: such a one gets everything.
- */
-static uint64_t bytes_to_copy(const aoticache_elf *elf, const aoticache_library_names *names)
+/* How much the segments have. Behind it are debugging tables, often most of the file, and weights. */
+static uint64_t bytes_of_segments(const aoticache_elf *elf)
 {
     uint64_t end = elf->programs_offset + elf->program_count * sizeof(Elf64_Phdr);
     for (size_t i = 0; i < elf->program_count; i++) {
@@ -157,7 +156,7 @@ static uint64_t bytes_to_copy(const aoticache_elf *elf, const aoticache_library_
             return elf->file_size;
         end = program_end > end ? program_end : end;
     }
-    return names->finds_itself ? elf->file_size : end;
+    return end;
 }
 
 static bool write_at(int copy, const void *bytes, size_t size, uint64_t offset)
@@ -217,14 +216,76 @@ static bool write_stack_headers(const aoticache_elf *elf, const copy_edit *edit,
     return true;
 }
 
-static aoticache_status write_copy(const aoticache_elf *elf, uint64_t size, const copy_edit *edit, int copy,
-                                   aoticache_error *ret_error)
+typedef struct own_function {
+    const char *name;
+    uintptr_t address;
+    bool finds_itself; /* only in libraries that look for their own file */
+} own_function;
+
+/*
+ * A function of ours in the place of the C library's: a local symbol is what it says, wherever others have one of its
+ * name, and an absolute one is not moved with the library (resolve_map and SYMBOL_ADDRESS, glibc elf/dl-reloc.c,
+ * sysdeps/generic/ldsodefs.h). The copy is this process's alone, so an address of this process may be in it.
+ */
+static bool redirect(const aoticache_elf *elf, const aoticache_library_names *names, Elf64_Sym *symbol)
+{
+    const own_function functions[] = {
+        {"__cxa_thread_atexit", (uintptr_t)aoticache_thread_exit_add, false},
+        {"__cxa_thread_atexit_impl", (uintptr_t)aoticache_thread_exit_add, false},
+        {"mmap", (uintptr_t)aoticache_own_mappings_map, true},
+        {"mmap64", (uintptr_t)aoticache_own_mappings_map, true},
+        {"munmap", (uintptr_t)aoticache_own_mappings_unmap, true},
+    };
+    if (symbol->st_shndx != SHN_UNDEF)
+        return false;
+    const char *theirs = aoticache_elf_string(elf, symbol->st_name);
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+        const own_function *own = &functions[i];
+        if (theirs[0] != own->name[0] || strcmp(theirs, own->name) != 0 || (own->finds_itself && !names->finds_itself))
+            continue;
+        symbol->st_info = (unsigned char)ELF64_ST_INFO(STB_LOCAL, STT_FUNC);
+        symbol->st_shndx = SHN_ABS;
+        symbol->st_value = own->address;
+        return true;
+    }
+    return false;
+}
+
+static bool edit_symbol(const aoticache_elf *elf, const aoticache_library_names *names, Elf64_Sym *symbol)
+{
+    if (ELF64_ST_BIND(symbol->st_info) == STB_GNU_UNIQUE) {
+        symbol->st_info = (unsigned char)ELF64_ST_INFO(STB_GLOBAL, ELF64_ST_TYPE(symbol->st_info));
+        return true;
+    }
+    return redirect(elf, names, symbol);
+}
+
+/* Symbols are written some at a time, and only where one of them has changed. */
+static bool write_symbols(const aoticache_elf *elf, const aoticache_library_names *names, int copy)
+{
+    enum { SOME = 128 };
+    Elf64_Sym some[SOME];
+    for (size_t first = 0; first < elf->symbol_count; first += SOME) {
+        size_t count = elf->symbol_count - first < SOME ? elf->symbol_count - first : SOME;
+        bool changed = false;
+        memcpy(some, elf->symbols + first, count * sizeof *some);
+        for (size_t i = 0; i < count; i++)
+            changed |= edit_symbol(elf, names, &some[i]);
+        if (changed && !write_at(copy, some, count * sizeof *some, elf->symbols_offset + first * sizeof *some))
+            return false;
+    }
+    return true;
+}
+
+static aoticache_status write_copy(const aoticache_elf *elf, const aoticache_library_names *names, uint64_t size,
+                                   const copy_edit *edit, int copy, aoticache_error *ret_error)
 {
     aoticache_status status = copy_bytes(elf, size, copy, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     if (!write_at(copy, edit->dynamic, elf->dynamic_slots * sizeof *edit->dynamic, elf->dynamic_offset) ||
-        !write_stack_headers(elf, edit, copy) || (size < elf->file_size && !write_file_header(copy)))
+        !write_stack_headers(elf, edit, copy) || !write_symbols(elf, names, copy) ||
+        (size < elf->file_size && !write_file_header(copy)))
         return aoticache_error_set_errno(ret_error, errno, "naming the provider in the copy");
     if (fcntl(copy, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
         return aoticache_error_set_errno(ret_error, errno, "sealing the copy");
@@ -232,7 +293,8 @@ static aoticache_status write_copy(const aoticache_elf *elf, uint64_t size, cons
 }
 
 aoticache_status aoticache_sealed_copy_make(const aoticache_elf *elf, const aoticache_library_names *names,
-                                            const aoticache_torch_provider *provider, int *ret_fd,
+                                            const aoticache_torch_provider *provider,
+                                            const aoticache_sealed_copy_options *options, int *ret_fd,
                                             aoticache_error *ret_error)
 {
     cleanup_free Elf64_Dyn *dynamic = calloc(elf->dynamic_slots, sizeof *dynamic);
@@ -243,22 +305,24 @@ aoticache_status aoticache_sealed_copy_make(const aoticache_elf *elf, const aoti
     aoticache_status status = plan_edit(elf, names, provider, &edit, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (!edit.changed) {
+    if (!edit.changed && !options->always) {
         *ret_fd = -1;
         return AOTICACHE_OK;
     }
-    uint64_t size = bytes_to_copy(elf, names);
+    uint64_t size = options->whole ? elf->file_size : bytes_of_segments(elf);
     if (size > AOTICACHE_SEALED_COPY_MAX_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "it has %llu bytes, and %llu at most are copied into memory; run it in a process "
-                                   "with PyTorch",
-                                   (unsigned long long)size, (unsigned long long)AOTICACHE_SEALED_COPY_MAX_BYTES);
+                                   "%s %llu bytes, and %llu at most are copied into memory; run it in a process with "
+                                   "PyTorch%s",
+                                   options->whole ? "it has" : "its segments have", (unsigned long long)size,
+                                   (unsigned long long)AOTICACHE_SEALED_COPY_MAX_BYTES,
+                                   options->always ? ", without a private copy" : "");
     cleanup_fd int copy = create_memory_file();
     if (copy < 0 && errno == ENOSYS)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "this system has no memfd_create");
     if (copy < 0)
         return aoticache_error_set_errno(ret_error, errno, "creating a file in memory");
-    status = write_copy(elf, size, &edit, copy, ret_error);
+    status = write_copy(elf, names, size, &edit, copy, ret_error);
     if (status == AOTICACHE_OK)
         *ret_fd = steal_fd(&copy);
     return status;

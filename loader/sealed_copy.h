@@ -1,8 +1,8 @@
 /*
  * loader/sealed_copy: a copy of a library, in memory, that names what provides its aoti_torch_* functions here.
  *
- * Private. The copy has the bytes of the file's segments, except for the dynamic section and one program header; it is
- * sealed, so that nobody can change it afterwards.
+ * Private. The copy has the bytes of the file's segments, except for the dynamic section, one program header, and some
+ * symbols; it is sealed, so that nobody can change it afterwards.
  */
 #ifndef AOTICACHE_LOADER_SEALED_COPY_H
 #define AOTICACHE_LOADER_SEALED_COPY_H
@@ -10,20 +10,31 @@
 #include "loader/describe.h"
 #include "loader/torch.h"
 
-/* Larger files are refused: the copy is resident memory. */
+/* More is refused: the copy is resident memory. */
 #define AOTICACHE_SEALED_COPY_MAX_BYTES ((uint64_t)8 << 30)
+
+typedef struct aoticache_sealed_copy_options {
+    bool always; /* also where nothing is to be changed for the provider */
+    bool whole;  /* what lies behind the segments too: for a library that maps it, and will find only the copy */
+} aoticache_sealed_copy_options;
 
 /*
  * What is to be changed for this provider: the provider takes the place of libtorch_cpu.so among the needed libraries,
  * or is added where functions of it are called and none is named (aot_inductor.link_libtorch=False). For the shim
  * PyTorch's other libraries are taken out.
  *
+ * In every copy unique symbols (STB_GNU_UNIQUE) are global ones. The dynamic linker never unloads a library that has
+ * defined a unique symbol, and gives one of that name to all libraries, local ones too (do_lookup_unique, glibc
+ * elf/dl-lookup.c): error flags and static variables of C++ inline functions of one kernel would be those of others.
+ * And a few functions are the loader's own: loader/thread_exit.h and loader/own_mappings.h say which and why.
+ *
  * ret_fd: -1 where nothing is to be changed: then the file itself can be loaded. Else the caller closes it.
- * Returns: OK, UNSUPPORTED (no room in the file for the change; a file too large; a kernel without memfd_create),
+ * Returns: OK, UNSUPPORTED (no room in the file for the change; too many bytes; a kernel without memfd_create),
  * IO, NO_MEMORY.
  */
 aoticache_status aoticache_sealed_copy_make(const aoticache_elf *elf, const aoticache_library_names *names,
-                                            const aoticache_torch_provider *provider, int *ret_fd,
+                                            const aoticache_torch_provider *provider,
+                                            const aoticache_sealed_copy_options *options, int *ret_fd,
                                             aoticache_error *ret_error);
 
 #endif

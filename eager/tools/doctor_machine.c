@@ -1,8 +1,9 @@
 /*
- * eager/tools/doctor_machine: the processor's features, and what of the kernel the loader relies on.
+ * eager/tools/doctor_machine: the processor's features, the GPUs, and what of the kernel the loader relies on.
  */
 #include "base/cleanup.h"
 #include "eager/tools/commands.h"
+#include "loader/cuda.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,6 +42,40 @@ static void check_cpu(aoticache_doctor *doctor)
         aoticache_doctor_say(doctor, OK, "processor", NULL,
                              "%s, %u features that kernels may need (--verbose names them)",
                              level != NULL ? level : aoticache_cpu_arch(), aoticache_cpu_features_count(have));
+}
+
+static void say_gpu(aoticache_doctor *doctor, int32_t index)
+{
+    aoticache_cuda_device device;
+    aoticache_error error;
+    char name[32];
+    snprintf(name, sizeof name, "GPU %d", (int)index);
+    if (aoticache_cuda_device_read(index, &device, &error) != AOTICACHE_OK)
+        aoticache_doctor_say(doctor, WARN, name, "see what nvidia-smi says", "%s", error.message);
+    else
+        aoticache_doctor_say(doctor, OK, name, NULL, "cuda:%d: %s, %s, %.1f GiB", (int)index, device.name, device.arch,
+                             (double)device.memory_bytes / (1 << 30));
+}
+
+/* None is no fault: most kernels are for the CPU. A driver that does not work is one. */
+static void check_gpus(aoticache_doctor *doctor)
+{
+    const aoticache_cuda *cuda;
+    aoticache_error error;
+    aoticache_status status = aoticache_cuda_get(&cuda, &error);
+    if (status == AOTICACHE_NOT_FOUND) {
+        aoticache_doctor_say(doctor, OK, "CUDA driver", NULL, "none, so no GPU: %s", error.message);
+        return;
+    }
+    if (status != AOTICACHE_OK) {
+        aoticache_doctor_say(doctor, WARN, "CUDA driver", "see what nvidia-smi says", "%s", error.message);
+        return;
+    }
+    aoticache_doctor_say(doctor, OK, "CUDA driver", NULL, "%s, for CUDA %d.%d, %d GPU%s", cuda->driver_path,
+                         (int)cuda->driver_version / 1000, (int)cuda->driver_version % 1000 / 10,
+                         (int)cuda->device_count, cuda->device_count == 1 ? "" : "s");
+    for (int32_t i = 0; i < cuda->device_count; i++)
+        say_gpu(doctor, i);
 }
 
 /*
@@ -88,6 +123,7 @@ static void check_limits(aoticache_doctor *doctor)
 void aoticache_doctor_check_machine(aoticache_doctor *doctor)
 {
     check_cpu(doctor);
+    check_gpus(doctor);
     check_memory_files(doctor);
     check_limits(doctor);
 }

@@ -59,6 +59,30 @@ try 'a file in place of the directory' 1 aoticache doctor --cache-dir "$work/fil
 prints 'is named' "^FAIL +directory +$work/file is not a directory"
 try 'no home' 1 env -u HOME -u AOTICACHE_DIR aoticache doctor
 prints 'says what to set' 'set AOTICACHE_DIR or HOME'
+
+# A stand-in for the CUDA driver, so that the same is said on machines with and without a GPU.
+cat >"$work/driver.c" <<'C'
+#include <stddef.h>
+#include <string.h>
+int cuInit(unsigned flags) { return flags != 0 ? 1 : INIT; }
+int cuDriverGetVersion(int *ret) { return *ret = 12080, 0; }
+int cuDeviceGetCount(int *ret) { return *ret = 2, 0; }
+int cuDeviceGet(int *ret, int position) { return *ret = position, 0; }
+int cuDeviceGetName(char *to, int size, int device) { return strncpy(to, "Stand-in", (size_t)size), device == 1 ? 46 : 0; }
+int cuDeviceGetAttribute(int *ret, int name, int device) { return (void)device, *ret = name == 75 ? 9 : 0, 0; }
+int cuDeviceTotalMem_v2(size_t *ret, int device) { return (void)device, *ret = (size_t)16 << 30, 0; }
+C
+try 'no CUDA driver' 0 env AOTICACHE_CUDA_DRIVER=/nonexistent/libcuda.so.1 aoticache doctor
+prints 'is no fault' '^OK +CUDA driver +none, so no GPU: .*/nonexistent/libcuda\.so\.1'
+cc -shared -fPIC -DINIT=0 "$work/driver.c" -o "$work/driver.so"
+try 'two GPUs' 0 env AOTICACHE_CUDA_DRIVER="$work/driver.so" aoticache doctor
+prints 'the driver' '^OK +CUDA driver +.*/driver\.so, for CUDA 12\.8, 2 GPUs$'
+prints 'the first' '^OK +GPU 0 +cuda:0: Stand-in, sm_90, 16\.0 GiB$'
+prints 'the second, which cannot be asked' '^WARN +GPU 1 +CUDA device 1 cannot be asked: cuDeviceGetName failed with error 46'
+cc -shared -fPIC -DINIT=803 "$work/driver.c" -o "$work/broken.so"
+try 'a driver that does not start' 0 env AOTICACHE_CUDA_DRIVER="$work/broken.so" aoticache doctor --json
+is 'warns' WARN "$(verdict 'CUDA driver')"
+
 cp -r "$AOTICACHE_DIR" "$work/garbage"
 echo 'garbage garbage garbage' >"$work/garbage/index.sqlite3"
 run aoticache doctor --cache-dir "$work/garbage" --json

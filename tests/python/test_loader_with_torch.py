@@ -120,7 +120,35 @@ def case_shim_first(paths):
     torch.testing.assert_close(own.run([tensor])[0], torch.abs(tensor))
 
 
+def case_private_copies(paths):
+    """On PyTorch's tensors, beside PyTorch's own runner of the same file, and gone when they are unloaded."""
+    import torch
+
+    class Options(ctypes.Structure):
+        _fields_ = [("size", ctypes.c_size_t), ("private_copy", ctypes.c_bool)]
+
+    loader, tensor = Loader(), torch.randn(2, 4)
+    own = torch._C._aoti.AOTIModelContainerRunnerCpu(paths["abs"], 1)
+    fd = os.open(paths["abs"], os.O_RDONLY)
+    library, runner = ctypes.c_void_p(), ctypes.c_void_p()
+    loader.call("aoticache_library_load_fd_with", fd, b"abs", ctypes.byref(Options(ctypes.sizeof(Options), True)),
+                ctypes.byref(library))
+    os.close(fd)
+    assert loader.c.aoticache_library_torch_kind(library) == LIBTORCH
+    loader.call("aoticache_runner_create", library, None, ctypes.byref(runner))
+    loader.c.aoticache_library_unref(library)
+    for _ in range(2):
+        got = torch.tensor(loader.run(runner, tensor.data_ptr(), [2, 4])).reshape(2, 4)
+        torch.testing.assert_close(got, torch.abs(tensor))
+        torch.testing.assert_close(own.run([tensor])[0], torch.abs(tensor))
+    loader.c.aoticache_runner_unref(runner)
+    with open("/proc/self/maps") as maps:
+        assert "aoticache-kernel" not in maps.read()
+    torch.testing.assert_close(own.run([tensor])[0], torch.abs(tensor))
+
+
 CASES = {"torch first: libraries use its libtorch": case_torch_first,
+         "private copies run beside PyTorch's own loader and go": case_private_copies,
          "shim first: PyTorch imported later works, and so do the libraries": case_shim_first}
 
 

@@ -245,4 +245,50 @@ FIXTURE_FUNCTION float fixture_first_result(aoticache_library *library)
     return first;
 }
 
+#if defined(__SANITIZE_ADDRESS__)
+#define FIXTURE_SANITIZE "-fsanitize=address,undefined"
+#elif defined(__SANITIZE_THREAD__)
+#define FIXTURE_SANITIZE "-fsanitize=thread"
+#else
+#define FIXTURE_SANITIZE ""
+#endif
+
+/*
+ * A kernel library made with runtime/ from a C file of the tree, with all functions of the interface. libstdc++ is
+ * needed as those that PyTorch makes need it. hide: a version script's text that leaves functions out, or NULL.
+ */
+FIXTURE_FUNCTION int fixture_runtime_kernel(const char *source, const char *name, const char *flags, const char *hide)
+{
+    char path[FIXTURE_PATH_BYTES], build[PATH_MAX] = "", script[FIXTURE_PATH_BYTES + 32] = "";
+    cr_assert_not_null(getenv("AOTICACHE_HOME"));
+    snprintf(build, sizeof build, "%s", getenv("AOTICACHE_HOME"));
+    fixture_stub("libtorch_cpu.so");
+    if (hide != NULL) {
+        fixture_path("hide.map", path);
+        FILE *file = fopen(path, "we");
+        cr_assert_not_null(file);
+        fputs(hide, file);
+        fclose(file);
+        snprintf(script, sizeof script, "-Wl,--version-script=%s", path);
+    }
+    fixture_path(name, path);
+    cr_assert_eq(fixture_run("cc -std=gnu11 -O1 -g -w -shared -fPIC -fvisibility=hidden " FIXTURE_SANITIZE
+                             " %s -I. '%s' '%s/lib/libaoticache_runtime.a' %s -Wl,--no-as-needed '%s/libtorch_cpu.so' "
+                             "-lstdc++ -Wl,--as-needed -o '%s'",
+                             flags, source, build, script, fixture_directory, path), 0, "cc cannot make %s", source);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    cr_assert_geq(fd, 0);
+    return fd;
+}
+
+/* A version script that keeps of the interface what libraries of PyTorch 2.6 export, and `more` ("name; name;"). */
+FIXTURE_FUNCTION const char *fixture_version_script_26(const char *more)
+{
+    static char text[8192];
+#define FIXTURE_KEEP(name, parameters) " " #name ";"
+    snprintf(text, sizeof text, "{ global:%s %s local: *; };", AOTICACHE_ABI_BASE_LIST(FIXTURE_KEEP), more);
+#undef FIXTURE_KEEP
+    return text;
+}
+
 #endif

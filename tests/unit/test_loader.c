@@ -6,10 +6,12 @@
 
 #include "base/home.h"
 #include "loader/elf.h"
+#include "loader/library.h"
 
 #include <link.h>
 #include <pthread.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 TestSuite(loader, .init = fixture_setup, .fini = fixture_teardown);
 TestSuite(torch, .init = fixture_setup, .fini = fixture_teardown);
@@ -192,6 +194,26 @@ Test(loader, library_finds_its_own_file_after_the_descriptor_is_closed)
     aoticache_library_unref(library);
 }
 
+/* A descriptor may come from somebody who may do more: then the library finds a whole copy of its file. */
+Test(loader, library_finds_its_own_file_where_it_may_not_be_opened_again)
+{
+    char path[FIXTURE_PATH_BYTES];
+    close(fixture_kernel("self.so", "-DOPEN_SELF"));
+    fixture_path("self.so", path);
+    FILE *file = fopen(path, "ae");
+    fputs("tail of the file", file);
+    fclose(file);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    cr_assert_eq(fchmod(fd, 0), 0);
+    int again = open(path, O_RDONLY | O_CLOEXEC);
+    if (again >= 0)
+        cr_skip_test("this user opens files that nobody may open");
+    aoticache_library *library = fixture_load(fd);
+    close(fd);
+    cr_assert_eq(fixture_first_result(library), 2.0f);
+    aoticache_library_unref(library);
+}
+
 static int open_descriptors(void)
 {
     int count = 0;
@@ -239,6 +261,142 @@ Test(loader, many_threads_load_at_once)
         cr_assert_eq(pthread_create(&threads[i], NULL, load_and_run, path), 0);
     for (int i = 0; i < 8; i++)
         pthread_join(threads[i], NULL);
+}
+
+/* ---- libraries among each other ---- */
+
+/* Adds what a variable holds; each run makes it one more. The variable's name is the same in all of them. */
+static const char counting_source[] =
+    "int same_name = ADD;\n"
+    "#ifdef UNIQUE\n__asm__(\".type same_name, @gnu_unique_object\");\n#endif\n"
+    "int same_function(void) { return same_name++; }\n"
+    "#undef ADD\n#define ADD same_function()\n";
+
+static aoticache_library *load_counting(const char *name, const char *flags, bool private_copy)
+{
+    char source[16384], path[FIXTURE_PATH_BYTES], all_flags[256];
+    aoticache_load_options options = AOTICACHE_LOAD_OPTIONS_INIT;
+    aoticache_library *library = NULL;
+    aoticache_error error = {0};
+    options.private_copy = private_copy;
+    snprintf(source, sizeof source, "%s%s", counting_source, fixture_kernel_source);
+    snprintf(all_flags, sizeof all_flags, "%s -Wl,--no-as-needed -L. -l:libtorch_cpu.so", flags);
+    fixture_stub("libtorch_cpu.so");
+    fixture_compile(source, name, all_flags);
+    fixture_path(name, path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    cr_assert_eq(aoticache_library_load_fd_with(fd, name, &options, &library, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    close(fd);
+    return library;
+}
+
+static int mappings_named(const char *part)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    char line[512];
+    int count = 0;
+    cr_assert_not_null(maps);
+    while (fgets(line, sizeof line, maps) != NULL)
+        count += strstr(line, part) != NULL;
+    fclose(maps);
+    return count;
+}
+
+/* {1, 2}: the variable is asked once for each element, and the first result is 1 and what it held. */
+static void expect_own_variables(const char *flags, bool private_copy)
+{
+    char first[128], second[128];
+    snprintf(first, sizeof first, "-DADD=10 %s", flags);
+    snprintf(second, sizeof second, "-DADD=500 %s", flags);
+    aoticache_library *a = load_counting("a.so", first, private_copy);
+    aoticache_library *b = load_counting("b.so", second, private_copy);
+    cr_assert_eq(fixture_first_result(a), 11.0f);
+    cr_assert_eq(fixture_first_result(b), 501.0f);
+    cr_assert_eq(fixture_first_result(a), 13.0f);
+    cr_assert_eq(fixture_first_result(b), 503.0f);
+    aoticache_library_unref(a);
+    cr_assert_eq(fixture_first_result(b), 505.0f);
+    aoticache_library_unref(b);
+}
+
+Test(loader, libraries_do_not_see_each_others_symbols)
+{
+    expect_own_variables("", false);
+    expect_own_variables("-DUNIQUE", false);
+    cr_assert_eq(mappings_named("aoticache-kernel"), 0);
+}
+
+Test(loader, private_copies_share_no_unique_symbols_and_are_unloaded)
+{
+    fixture_import_torch("libtorch_cpu.so");
+    expect_own_variables("", false);
+    cr_assert_eq(mappings_named("/a.so"), 0);
+    expect_own_variables("-DUNIQUE", true);
+    cr_assert_eq(mappings_named("aoticache-kernel"), 0);
+    /* That the fixture's symbol is unique at all: from the file itself the second gets the first one's. */
+    aoticache_library *a = load_counting("a.so", "-DADD=10 -DUNIQUE", false);
+    aoticache_library *b = load_counting("b.so", "-DADD=500 -DUNIQUE", false);
+    cr_assert_eq(fixture_first_result(a), 11.0f);
+    cr_assert_eq(fixture_first_result(b), 13.0f);
+    aoticache_library_unref(a);
+    aoticache_library_unref(b);
+    cr_assert_gt(mappings_named("/a.so"), 0);
+}
+
+/* C++ registers the end of thread-local variables, by which glibc would keep the library while the thread lives. */
+static const char thread_local_source[] =
+    "int __cxa_thread_atexit(void (*)(void *), void *, void *);\nextern void *__dso_handle;\n"
+    "static __thread int registered, ended;\nstatic int *place;\nint *counter;\n"
+    "static void at_end(void *p) { ended = 1; ++*counter; (void)p; }\n"
+    "void set_counter(int *to) { counter = to; }\n"
+    "static int note(void) { if (!registered++) __cxa_thread_atexit(at_end, &ended, &__dso_handle); return 1; }\n"
+    "#define ADD note()\n";
+
+typedef void (*set_counter_fn)(int *);
+
+static aoticache_library *load_with_thread_locals(int *counter)
+{
+    char source[16384], path[FIXTURE_PATH_BYTES];
+    snprintf(source, sizeof source, "%s%s", thread_local_source, fixture_kernel_source);
+    fixture_stub("libtorch_cpu.so");
+    if (!fixture_compile_with(NULL, source, "tls.so", "-Wl,--no-as-needed -L. -l:libtorch_cpu.so -lstdc++"))
+        cr_skip_test("no C++ runtime to link with");
+    fixture_path("tls.so", path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    aoticache_library *library = fixture_load(fd);
+    close(fd);
+    set_counter_fn set = NULL;
+    *(void **)&set = dlsym(library->handle, "set_counter");
+    cr_assert_not_null(set);
+    set(counter);
+    return library;
+}
+
+static void *use_library(void *library)
+{
+    cr_assert_eq(fixture_first_result(library), 2.0f);
+    return NULL;
+}
+
+Test(loader, thread_local_variables_do_not_keep_a_library)
+{
+    int ended = 0;
+    pthread_t thread;
+    aoticache_library *library = load_with_thread_locals(&ended);
+    use_library(library);
+    use_library(library);
+    cr_assert_eq(pthread_create(&thread, NULL, use_library, library), 0);
+    pthread_join(thread, NULL);
+    cr_assert_eq(ended, 1, "a thread that ends runs its own");
+    aoticache_library_unref(library);
+    cr_assert_eq(ended, 2, "an unloading runs the others");
+    cr_assert_eq(mappings_named("aoticache-kernel"), 0);
+    library = load_with_thread_locals(&ended);
+    use_library(library);
+    aoticache_library_unref(library);
+    cr_assert_eq(ended, 3);
+    cr_assert_eq(mappings_named("aoticache-kernel"), 0);
 }
 
 /* ---- what is refused ---- */
@@ -345,6 +503,162 @@ Test(loader, file_that_is_no_library_is_invalid)
     cr_assert_eq(aoticache_library_load_fd(0, NULL, &library, &error), AOTICACHE_INVALID);
     cr_assert_eq(aoticache_library_load_fd(0, "x", NULL, &error), AOTICACHE_INVALID);
     aoticache_library_unref(NULL);
+}
+
+/* ---- damaged libraries ---- */
+
+typedef struct whole_file {
+    uint8_t *bytes;
+    size_t size;
+} whole_file;
+
+static whole_file read_whole(int fd)
+{
+    struct stat about;
+    cr_assert_eq(fstat(fd, &about), 0);
+    whole_file file = {.bytes = malloc((size_t)about.st_size), .size = (size_t)about.st_size};
+    cr_assert_eq(pread(fd, file.bytes, file.size, 0), about.st_size);
+    close(fd);
+    return file;
+}
+
+static int file_of(const uint8_t *bytes, size_t size)
+{
+    char path[FIXTURE_PATH_BYTES];
+    fixture_path("damaged.so", path);
+    unlink(path);
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(write(fd, bytes, size), (ssize_t)size);
+    return fd;
+}
+
+enum { REFUSED = 10, BEHAVES = 11, NO_WORDS = 12 };
+
+/* In a child, since a crash is what is looked for. */
+static int load_in_child(int fd)
+{
+    pid_t child = fork();
+    cr_assert_geq(child, 0);
+    if (child == 0) {
+        aoticache_library *library = NULL;
+        aoticache_error error = {0};
+        alarm(20);
+        if (aoticache_library_load_fd(fd, "damaged", &library, &error) != AOTICACHE_OK)
+            _exit(strncmp(error.message, "library damaged: ", 17) == 0 && strlen(error.message) > 25 ? REFUSED
+                                                                                                     : NO_WORDS);
+        bool right = fixture_first_result(library) == 2.0f;
+        aoticache_library_unref(library);
+        _exit(right ? BEHAVES : 1);
+    }
+    int status = -1;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+static int outcome_of(const uint8_t *bytes, size_t size)
+{
+    int fd = file_of(bytes, size);
+    int outcome = load_in_child(fd);
+    close(fd);
+    return outcome;
+}
+
+/* Where the last byte that segments have lies: behind it are only tables for tools. */
+static size_t end_of_segments(const whole_file *file)
+{
+    const Elf64_Ehdr *header = (const Elf64_Ehdr *)file->bytes;
+    const Elf64_Phdr *programs = (const Elf64_Phdr *)(file->bytes + header->e_phoff);
+    size_t end = 0;
+    for (int i = 0; i < header->e_phnum; i++)
+        if (programs[i].p_type == PT_LOAD && programs[i].p_offset + programs[i].p_filesz > end)
+            end = programs[i].p_offset + programs[i].p_filesz;
+    return end;
+}
+
+Test(loader, library_cut_anywhere_is_refused_with_words)
+{
+    whole_file file = read_whole(fixture_kernel("kernel.so", ""));
+    const Elf64_Ehdr *header = (const Elf64_Ehdr *)file.bytes;
+    const Elf64_Shdr *sections = (const Elf64_Shdr *)(file.bytes + header->e_shoff);
+    const Elf64_Phdr *programs = (const Elf64_Phdr *)(file.bytes + header->e_phoff);
+    size_t end = end_of_segments(&file), cuts = 0;
+    for (int i = 0; i < 2 * (header->e_shnum + header->e_phnum); i++) {
+        const Elf64_Shdr *section = &sections[i / 2 % header->e_shnum];
+        const Elf64_Phdr *program = &programs[i / 2 % header->e_phnum];
+        bool of_section = i < 2 * header->e_shnum;
+        size_t at = of_section ? section->sh_offset + (i % 2 == 0 ? 0 : section->sh_size)
+                               : program->p_offset + (i % 2 == 0 ? 0 : program->p_filesz);
+        for (size_t cut = at > 0 ? at - 1 : 0; cut <= at + 1 && cut <= file.size; cut++) {
+            int outcome = outcome_of(file.bytes, cut);
+            cr_expect_eq(outcome, cut < end ? REFUSED : BEHAVES, "cut at %zu of %zu (segments end at %zu): %d", cut,
+                         file.size, end, outcome);
+            cuts++;
+        }
+    }
+    cr_assert_gt(cuts, 100);
+    free(file.bytes);
+}
+
+/*
+ * Each field gets values that are too large, and, where no other code or data than the library's own would then be run,
+ * some that are too small or lead elsewhere: what a file's bytes mean no check can tell.
+ */
+static void damage_field(const whole_file *file, size_t offset, size_t size, bool slightly, const char *where)
+{
+    static const uint64_t changes[] = {UINT64_MAX, (uint64_t)1 << 44, 0, 1, 0x1000};
+    uint64_t was = 0;
+    memcpy(&was, file->bytes + offset, size);
+    for (size_t c = 0; c < (slightly ? 5 : 2); c++) {
+        uint64_t value = c == 0 || c == 2 ? changes[c] : was + changes[c];
+        memcpy(file->bytes + offset, &value, size);
+        int outcome = outcome_of(file->bytes, file->size);
+        cr_expect(outcome == REFUSED || outcome == BEHAVES, "%s, field at %zu: 0x%llx for 0x%llx: %d", where, offset,
+                  (unsigned long long)value, (unsigned long long)was, outcome);
+    }
+    memcpy(file->bytes + offset, &was, size);
+}
+
+Test(loader, altered_file_header_is_refused_or_means_nothing)
+{
+    static const uint8_t sizes[] = {1, 1, 1, 1, 1, 1, 1, 1, 8, 2, 2, 4, 8, 8, 8, 4, 2, 2, 2, 2, 2, 2};
+    whole_file file = read_whole(fixture_kernel("kernel.so", ""));
+    size_t offset = 0;
+    for (size_t i = 0; i < sizeof sizes; offset += sizes[i++])
+        damage_field(&file, offset, sizes[i], true, "file header");
+    cr_assert_eq(offset, sizeof(Elf64_Ehdr));
+    free(file.bytes);
+}
+
+Test(loader, altered_program_headers_are_refused_or_mean_nothing)
+{
+    static const uint8_t sizes[] = {4, 4, 8, 8, 8, 8, 8, 8};
+    whole_file file = read_whole(fixture_kernel("kernel.so", ""));
+    const Elf64_Ehdr *header = (const Elf64_Ehdr *)file.bytes;
+    for (int p = 0; p < header->e_phnum; p++) {
+        size_t offset = header->e_phoff + (size_t)p * sizeof(Elf64_Phdr);
+        uint32_t type = ((const Elf64_Phdr *)(file.bytes + header->e_phoff))[p].p_type;
+        bool slightly = type != PT_LOAD && type != PT_GNU_RELRO;
+        for (size_t i = 0; i < sizeof sizes; offset += sizes[i++])
+            if (type != PT_LOAD || i >= 2) /* without one of its segments a library is another one */
+                damage_field(&file, offset, sizes[i], slightly, "program header");
+    }
+    free(file.bytes);
+}
+
+Test(loader, altered_dynamic_section_is_refused_or_means_nothing)
+{
+    int fd = fixture_kernel("kernel.so", "");
+    aoticache_elf elf;
+    cr_assert_eq(aoticache_elf_open(fd, &elf, NULL), AOTICACHE_OK);
+    size_t offset = elf.dynamic_offset, count = elf.dynamic_count;
+    aoticache_elf_close(&elf);
+    whole_file file = read_whole(fd);
+    for (size_t i = 0; i < count; i++) {
+        damage_field(&file, offset + i * sizeof(Elf64_Dyn), 8, false, "tag");
+        damage_field(&file, offset + i * sizeof(Elf64_Dyn) + 8, 8, false, "value");
+    }
+    free(file.bytes);
 }
 
 /* ---- the provider ---- */

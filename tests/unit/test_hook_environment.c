@@ -1,0 +1,90 @@
+/*
+ * What every kind of hook adds to a request's environment: the architecture of the GPU that the kernel is for.
+ */
+#include "cuda_fixture.h"
+
+#include "cache/request.h"
+#include "eager/eager.h"
+
+TestSuite(hook_environment, .init = fixture_setup, .fini = fixture_teardown);
+
+static aoticache_hook *hook;
+
+/* For a device of this text, with a hook of which nothing is called. */
+static aoticache_request *request_for(const char *device_text)
+{
+    aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
+    aoticache_request *request = NULL;
+    aoticache_device device;
+    aoticache_error error = {0};
+    options.program = "/bin/true";
+    cr_assert_eq(aoticache_hook_create_command(&options, &hook, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_device_parse(device_text, &device), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_create("aten::abs", device, &request, &error), AOTICACHE_OK, "%s", error.message);
+    return request;
+}
+
+static void sets(aoticache_request *request, const char *expected)
+{
+    aoticache_error error = {0};
+    cr_assert_eq(aoticache_hook_set_environment(hook, request, &error), AOTICACHE_OK, "%s", error.message);
+    const char *arch = aoticache_request_get_environment(request, "gpu_arch");
+    if (expected == NULL)
+        cr_assert_null(arch, "it is %s", arch);
+    else
+        cr_assert_str_eq(arch, expected);
+    aoticache_request_free(request);
+    aoticache_hook_free(hook);
+}
+
+Test(hook_environment, cuda_request_has_the_architecture_of_its_device)
+{
+    fixture_driver("");
+    sets(request_for("cuda:1"), "sm_75");
+    sets(request_for("cuda:0"), "sm_90");
+    sets(request_for("cuda"), "sm_90");
+}
+
+Test(hook_environment, other_requests_have_none_and_ask_no_driver)
+{
+    setenv("AOTICACHE_CUDA_DRIVER", "/nonexistent/libcuda.so.1", 1);
+    sets(request_for("cpu"), NULL);
+    sets(request_for("xpu:0"), NULL);
+}
+
+Test(hook_environment, architecture_that_is_there_stays)
+{
+    setenv("AOTICACHE_CUDA_DRIVER", "/nonexistent/libcuda.so.1", 1);
+    aoticache_request *request = request_for("cuda:3");
+    cr_assert_eq(aoticache_request_set_environment(request, "gpu_arch", "sm_120", NULL), AOTICACHE_OK);
+    sets(request, "sm_120");
+}
+
+Test(hook_environment, cuda_request_without_a_device_is_unsupported)
+{
+    aoticache_error error = {0};
+    fixture_driver("-DINIT=100");
+    aoticache_request *request = request_for("cuda");
+    cr_assert_eq(aoticache_hook_set_environment(hook, request, &error), AOTICACHE_UNSUPPORTED);
+    cr_assert_not_null(strstr(error.message, "request for cuda: there is no CUDA device"), "%s", error.message);
+    cr_assert_not_null(strstr(error.message, "set gpu_arch"), "%s", error.message);
+    cr_assert_null(aoticache_request_get_environment(request, "gpu_arch"));
+    aoticache_request_free(request);
+    aoticache_hook_free(hook);
+}
+
+Test(hook_environment, keys_differ_by_architecture)
+{
+    aoticache_key keys[2];
+    setenv("AOTICACHE_CUDA_DRIVER", "/nonexistent/libcuda.so.1", 1);
+    for (int i = 0; i < 2; i++) {
+        aoticache_request *request = request_for("cuda");
+        cr_assert_eq(aoticache_request_set_environment(request, "gpu_arch", i == 0 ? "sm_80" : "sm_90", NULL),
+                     AOTICACHE_OK);
+        cr_assert_eq(aoticache_hook_set_environment(hook, request, NULL), AOTICACHE_OK);
+        cr_assert_eq(aoticache_request_key(request, &keys[i], NULL), AOTICACHE_OK);
+        aoticache_request_free(request);
+        aoticache_hook_free(hook);
+    }
+    cr_assert(memcmp(&keys[0], &keys[1], sizeof keys[0]) != 0);
+}
