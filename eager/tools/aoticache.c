@@ -3,6 +3,7 @@
  * own.
  */
 #include "eager/tools/commands.h"
+#include "eager/tools/inspect.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 static const aoticache_command *const commands[] = {
     &aoticache_command_run,    &aoticache_command_compile, &aoticache_command_ls,     &aoticache_command_show,
     &aoticache_command_verify, &aoticache_command_rm,      &aoticache_command_doctor,
+    &aoticache_command_inspect, &aoticache_command_add, &aoticache_command_run_package,
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
@@ -30,9 +32,9 @@ static void print_overview(void)
     printf("Usage: aoticache COMMAND [ARGUMENT]...\n\n%s\n\nCommands:\n", top_program.summary);
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
         const char *summary = commands[i]->program.summary;
-        printf("  %-9s %.*s\n", commands[i]->word, (int)strcspn(summary, "\n"), summary);
+        printf("  %-11s %.*s\n", commands[i]->word, (int)strcspn(summary, "\n"), summary);
     }
-    printf("  %-9s %s\n", "help", "Prints this, or the help of a command: aoticache help run");
+    printf("  %-11s %s\n", "help", "Prints this, or the help of a command: aoticache help run");
     printf("\nStatistics: aoticache-stat. Collection of what nobody uses: aoticache-gc.\n");
     aoticache_cli_print_exit_codes();
 }
@@ -85,6 +87,8 @@ static int dispatch(aoticache_cli *cli, int argc, char **argv)
         printf("aoticache %s\n", aoticache_version());
         return AOTICACHE_CLI_EXIT_OK;
     }
+    if (strcmp(word, AOTICACHE_INSPECT_CHILD_WORD) == 0) /* what `inspect` starts itself as; not for people */
+        aoticache_inspect_child(argc, argv);
     if (word[0] == '-')
         return aoticache_cli_usage_error(cli, "option %s before the command; options come after it", word);
     const aoticache_command *command = find_command(word);

@@ -26,6 +26,9 @@ extern const aoticache_command aoticache_command_show;
 extern const aoticache_command aoticache_command_verify;
 extern const aoticache_command aoticache_command_rm;
 extern const aoticache_command aoticache_command_doctor;
+extern const aoticache_command aoticache_command_add;
+extern const aoticache_command aoticache_command_run_package;
+extern const aoticache_command aoticache_command_inspect;
 
 /* ---- elements of tensors ---- */
 
