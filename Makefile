@@ -126,6 +126,10 @@ $(STATIC): $(LIB_OBJ)
 	$(if $(V),,@echo "  AR    $@")
 	$(Q)rm -f $@ && $(AR) rcs $@ $(LIB_OBJ)
 
+# Loaded when the first .pt2 package is opened, by the soname of the libzip whose header was compiled against.
+ZIP_LIBRARY ?= $(notdir $(firstword $(shell readlink -f $(shell pkg-config --variable=libdir libzip)/libzip.so | sed 's/\(\.so\.[0-9]*\).*/\1/')))
+$(call objects,loader/package_archive.c): CPPFLAGS += $(if $(ZIP_LIBRARY),-DAOTICACHE_ZIP_LIBRARY='"$(ZIP_LIBRARY)"')
+
 $(call objects,runtime/shim/blas.c): CPPFLAGS += -DAOTICACHE_BLAS_LIBRARY='"$(BLAS_LIBRARY)"'
 $(call objects,runtime/shim/vector_math.c): CPPFLAGS += -DAOTICACHE_SLEEF_LIBRARY='"$(SLEEF_LIBRARY)"'
 

@@ -1,10 +1,10 @@
 /*
  * eager/package: .pt2 packages in the cache: stored once, loaded from there.
  *
- * The key of a model is made of the digest of the whole package file and the model's name, so a package that changed is
- * another one. Its library, weights and side files become objects; sources are left out. Loading extracts nothing when the
- * package is in the cache already, leaves no temporary files, and maps weights that have a file of their own from the
- * object, which processes share.
+ * The key of a model is made of the digest of the whole package file and the model's name, so a package that changed
+ * is another one. Its library, weights and side files become objects; sources are left out. Loading extracts nothing
+ * when the package is in the cache already, leaves no temporary files, and maps weights that have a file of their own
+ * from the object, which processes share.
  */
 #ifndef AOTICACHE_EAGER_PACKAGE_H
 #define AOTICACHE_EAGER_PACKAGE_H
@@ -21,7 +21,7 @@ typedef struct aoticache_package_report {
     char model[256];
     char device[32];
     bool added;          /* by this call; else it was there */
-    bool stored;         /* false where it could not be stored: it then runs from a temporary copy, gone with the runner */
+    bool stored;         /* false: it could not be, and runs from a temporary copy, gone with the runner */
     uint64_t bytes;      /* of all its files */
     uint64_t digest_ns;  /* hashing the package */
     uint64_t add_ns;     /* reading, unpacking, storing; 0 where it was there */
@@ -33,9 +33,11 @@ typedef bool (*aoticache_package_fn)(void *user, const aoticache_package_report 
 
 /*
  * Stores a model of a package (all where model is NULL); what is there already stays as it is. callback may be NULL.
+ * What this machine cannot run is stored too, for others; where the cache cannot store, this fails (a load would go on).
  *
- * Requirements: a kernel library needs the CPU features that its compiler used; packages tell only the vector extensions
- * (AOTI_CPU_ISA), so those and what GCC's -march with them implies are required. requirements: replaces that; may be NULL.
+ * Requirements: a kernel library needs the CPU features that its compiler used; packages tell only the vector
+ * extensions (AOTI_CPU_ISA), so the level of x86-64 that goes with them is required (docs/packages.md). requirements: replaces
+ * that; may be NULL.
  *
  * Returns: OK, NOT_FOUND (no such file or model), INVALID, CORRUPT, UNSUPPORTED, DENIED, IO, LOCKED, NO_MEMORY.
  */
@@ -46,7 +48,7 @@ AOTICACHE_API aoticache_status aoticache_package_add(aoticache_cache *cache, con
 
 typedef struct aoticache_package_options {
     size_t size;
-    const char *model;  /* NULL where the package has one alone */
+    const char *model;  /* NULL: the only one, or, of several, the one called "model" */
     const char *device; /* NULL: what its metadata says ("cpu", "cuda") */
     size_t num_models;  /* 0: 1 */
     AOTIProxyExecutorHandle proxy_executor;
@@ -57,7 +59,8 @@ typedef struct aoticache_package_options {
 /*
  * A runner for a model of the package at `path`, from the cache, where it is put if it is not there. options and
  * ret_report may be NULL. The counterpart of torch._inductor.aoti_load_package.
- * Returns: as aoticache_package_add(), and LOAD_FAILED.
+ * Returns: as aoticache_package_add(), and LOAD_FAILED; UNSUPPORTED also where this machine, CPU or device is not what
+ * the model was compiled for (named).
  */
 AOTICACHE_API aoticache_status aoticache_package_load(aoticache_cache *cache, const char *path,
                                                       const aoticache_package_options *options,

@@ -1,10 +1,12 @@
 /*
  * loader/package: reading .pt2 archives, the packages that torch._inductor.aoti_compile_and_package() makes.
  *
- * A package is a ZIP archive (ZIP64, stored or deflated) with one top folder; its models lie in NAME/data/aotinductor/MODEL/:
- * a library, its metadata in JSON, cubins, weights. Archives are read with libzip, which is loaded when the first package is
- * opened: programs that open none do not pay for it. What the archive says is untrusted: names may not be absolute, nor
- * contain "..", "\" or control characters; sizes are bounded and compared with what really comes out; checksums are verified.
+ * A package is a ZIP archive (ZIP64, stored or deflated) with one top folder; its models lie in
+ * NAME/data/aotinductor/MODEL/: a library, its metadata in JSON, cubins, weights. Archives are read with libzip,
+ * which is loaded when the first package is
+ * opened: programs that open none do not pay for it. What the archive says is untrusted: names may not be absolute,
+ * nor contain "..", "\" or control characters; sizes are bounded and compared with what really comes out; checksums
+ * are verified.
  *
  * Thread safety: one package may be used by one thread at a time.
  */
@@ -60,7 +62,11 @@ AOTICACHE_API size_t aoticache_package_num_models(const aoticache_package *packa
 /* NULL past the end. */
 AOTICACHE_API const aoticache_package_model *aoticache_package_model_at(const aoticache_package *package,
                                                                         size_t position);
-/* name: NULL where there is one model alone. Returns: OK, NOT_FOUND (those there are are named). */
+/*
+ * name: NULL for the only one, or, of several, the one called "model" (the name that PyTorch gives and asks for by
+ * default).
+ * Returns: OK, NOT_FOUND (those there are are named in ret_error).
+ */
 AOTICACHE_API aoticache_status aoticache_package_find_model(const aoticache_package *package, const char *name,
                                                             const aoticache_package_model **ret_model,
                                                             aoticache_error *ret_error);

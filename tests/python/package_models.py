@@ -1,0 +1,90 @@
+"""The .pt2 packages of the tests and the benchmark, compiled by PyTorch once per build folder, version and text.
+
+"embedded": weights in the library, a dynamic dimension. "blob": weights in a file of their own, a buffer that every run
+changes. "pickled": weights in the library and, pickled, beside it. "several": two models in one archive.
+"""
+import hashlib
+import os
+import shutil
+
+BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
+os.environ.setdefault("AOTICACHE_HOME", BUILD)
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(BUILD, "inductor-cache"))
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
+
+def export(torch, module, example, dynamic=None):
+    return torch.export.export(module.eval(), example, dynamic_shapes=dynamic)
+
+
+def define_modules(torch):
+    """Weights are arithmetic, so that every process has the same ones."""
+    def numbers(*sizes):
+        count = 1
+        for size in sizes:
+            count *= size
+        return (torch.arange(float(count)) * 7 % 13 / 4 - 1.5).reshape(sizes)
+
+    class Linear(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight, self.bias = torch.nn.Parameter(numbers(64, 64) / 16), torch.nn.Parameter(numbers(64))
+            self.register_buffer("offset", numbers(64) / 2)
+
+        def forward(self, x):
+            y = torch.nn.functional.linear(x, self.weight, self.bias)
+            return y.relu() + self.offset, (y * self.offset).sum(-1)
+
+    class Counting(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = torch.nn.Parameter(numbers(1000))
+            self.register_buffer("count", torch.zeros(16))
+
+        def forward(self, x):
+            self.count.add_(1)
+            return x * self.weight + self.count.sum()
+
+    class Times(torch.nn.Module):
+        def __init__(self, factor):
+            super().__init__()
+            self.factor = factor
+
+        def forward(self, x):
+            return x * self.factor
+
+    return Linear(), Counting(), Times(2.0), Times(3.0)
+
+
+def compile_all(torch, folder):
+    linear, counting, twice, thrice = define_modules(torch)
+    pack = torch._inductor.aoti_compile_and_package
+    dynamic = export(torch, linear, (torch.zeros(4, 64),), ({0: torch.export.Dim("n", min=2, max=128)},))
+    pack(dynamic, package_path=f"{folder}/embedded.pt2")
+    pack(dynamic, package_path=f"{folder}/pickled.pt2",
+         inductor_configs={"aot_inductor.package_constants_on_disk_format": "pickle_weights"})
+    pack(export(torch, counting, (torch.zeros(1000),)), package_path=f"{folder}/blob.pt2",
+         inductor_configs={"aot_inductor.package_constants_on_disk_format": "binary_blob"})
+    files = {name: torch._inductor.aot_compile(export(torch, module, (torch.zeros(8),)).module(), (torch.zeros(8),),
+                                               options={"aot_inductor.package": True})
+             for name, module in (("twice", twice), ("thrice", thrice))}
+    torch._inductor.package.package_aoti(f"{folder}/several.pt2", files)
+
+
+def packages():
+    """The folder with all of them."""
+    import torch
+    import torch._inductor.package
+    with open(__file__, "rb") as text:
+        digest = hashlib.sha256(text.read() + torch.__version__.encode()).hexdigest()[:16]
+    folder = os.path.join(BUILD, f"test-packages-{digest}")
+    if not os.path.isdir(folder):
+        shutil.rmtree(folder + ".new", ignore_errors=True)
+        os.makedirs(folder + ".new")
+        compile_all(torch, folder + ".new")
+        os.rename(folder + ".new", folder)
+    return folder
+
+
+if __name__ == "__main__":
+    print(packages())

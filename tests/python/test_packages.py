@@ -1,0 +1,200 @@
+"""Packages that PyTorch made, loaded through the cache: results are those of torch._inductor.aoti_load_package, in a
+process with PyTorch and in one without; the second load leaves no trace; what is damaged is refused.
+"""
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+import zipfile
+
+import package_host
+import package_models
+
+TOOL = os.path.join(package_models.BUILD, "bin", "aoticache")
+failures = 0
+
+
+def check(name, holds, detail=""):
+    global failures
+    failures += not holds
+    print(f"{'ok' if holds else 'not ok'} - {name}", flush=True)
+    if not holds and detail:
+        print(f"# {detail}", file=sys.stderr)
+
+
+def trace(folder):
+    """Every file and folder below, with inode, size and times of change; the index is written to by counters."""
+    found = {}
+    for path, folders, files in os.walk(folder):
+        for name in folders + files:
+            status = os.lstat(os.path.join(path, name))
+            if not name.startswith("index.sqlite3"):
+                found[os.path.join(path, name)] = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_nlink)
+    return found
+
+
+def theirs(torch, path, model, tensors):
+    runner = torch._inductor.package.load_package(path, model)  # aoti_load_package, for any name of a model
+    results = []
+    for tensor in tensors:
+        output = runner(tensor.clone())
+        results.append([o.flatten().tolist() for o in (output if isinstance(output, (tuple, list)) else (output,))])
+    return results
+
+
+def tool(directory, *words):
+    done = subprocess.run([TOOL, *words, "--cache-dir", directory], capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def alone(directory, path, model, tensors, work):
+    """In a process of the tool, in which PyTorch never is; one run for each tensor in a fresh process."""
+    results = []
+    for tensor in tensors:
+        file = os.path.join(work, "input.bin")
+        tensor.numpy().tofile(file)
+        sizes = "x".join(str(size) for size in tensor.shape)
+        code, out, err = tool(directory, "run-package", path, "--model", model, "--input", f"float32:{sizes}=@{file}",
+                              "--json", "--all-values")
+        results.append([o["values"] for o in json.loads(out)["outputs"]] if code == 0 else err)
+    return results
+
+
+def near(a, b):
+    if isinstance(a, str) or isinstance(b, str):
+        return False
+    return all(len(x) == len(y) and all(abs(p - q) <= 1e-4 * (1 + abs(q)) for p, q in zip(x, y)) for x, y in zip(a, b))
+
+
+def test_package(torch, name, path, model, tensors, directory, work):
+    label = f"{name} {model}"
+    expected = theirs(torch, path, model, tensors)
+    host = package_host.Host(directory)
+    first, report = host.load(path, model)
+    check(f"{label}: the first load adds it", report.added and report.stored and report.add_ns > 0)
+    ours = [host.run(first, t.data_ptr(), list(t.shape)) for t in tensors]
+    check(f"{label}: results beside PyTorch are PyTorch's to the bit", ours == expected, f"{ours} {expected}"[:500])
+    before = trace(directory)
+    second, again = host.load(path, model)
+    ours = [host.run(second, t.data_ptr(), list(t.shape)) for t in tensors]
+    check(f"{label}: the second load unpacks nothing",
+          not again.added and again.add_ns == 0 and again.bytes == report.bytes)
+    check(f"{label}: its results are the same", ours == expected)
+    check(f"{label}: it touches no file", trace(directory) == before and not os.listdir(os.path.join(directory, "tmp")))
+    host.unload(first)
+    host.unload(second)
+    host.close()
+    fresh = [theirs(torch, path, model, [t])[0] for t in tensors]
+    got = alone(directory, path, model, tensors, work)
+    check(f"{label}: results without PyTorch are near", all(map(near, got, fresh)), f"{got} {fresh}"[:800])
+
+
+def test_two_processes(path, directory):
+    both = [subprocess.Popen([TOOL, "add", path, "--json", "--cache-dir", directory], stdout=subprocess.PIPE)
+            for _ in range(2)]
+    added = [json.loads(process.communicate()[0])[0]["added"] for process in both]
+    check("two processes that add at once: one unpacks", sorted(added) == [False, True], str(added))
+
+
+def weights_mapped():
+    with open("/proc/self/maps") as maps:
+        return [line.split() for line in maps if line.rstrip().endswith("_weights.blob")]
+
+
+def test_sharing(path, directory):
+    """The weights of two runners are mapped from the object in the store."""
+    host = package_host.Host(directory)
+    runners = [host.load(path)[0] for _ in range(2)]
+    mapped = weights_mapped()
+    host_files = {int(words[4]) for words in mapped}
+    objects = {os.lstat(os.path.join(at, name)).st_ino for at, _, names in os.walk(os.path.join(directory, "objects"))
+               for name in names}
+    check("weights in a file of their own are mapped from the object",
+          len(mapped) >= 2 and host_files <= objects, str(mapped))
+    for runner in runners:
+        host.unload(runner)
+    check("and no longer once the runners are gone", not weights_mapped())
+    host.close()
+
+
+def digests(directory):
+    return {name: hashlib.sha256(open(os.path.join(at, name), "rb").read()).hexdigest()
+            for at, _, names in os.walk(os.path.join(directory, "objects")) for name in names}
+
+
+def rewrite(source, target, change, compression=zipfile.ZIP_STORED, zip64=False):
+    """A copy in which change(name, bytes) gives each entry's new name and contents, or None to leave it out."""
+    with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w", compression) as new:
+        for name in old.namelist():
+            changed = change(name, old.read(name))
+            if changed is not None:
+                with new.open(zipfile.ZipInfo(changed[0]) if zip64 else changed[0], "w", force_zip64=zip64) as entry:
+                    entry.write(changed[1])
+    return target
+
+
+def test_other_archives(source, directory, work):
+    """The same package packed in other ways runs; hostile and damaged ones are refused and leave nothing."""
+    same = lambda name, data: (name, data)
+    good = {"deflated": dict(change=same, compression=zipfile.ZIP_DEFLATED), "zip64": dict(change=same, zip64=True),
+            "without a top folder": dict(change=lambda name, data: (name.split("/", 1)[1], data))}
+    for name, how in good.items():
+        path = rewrite(source, os.path.join(work, "good.pt2"), **how)
+        code, out, err = tool(directory, "run-package", path, "--input", "float32:3x64", "--json")
+        check(f"{name}: it runs", code == 0 and len(json.loads(out)["outputs"]) == 2, err)
+    library = next(n for n in zipfile.ZipFile(source).namelist() if n.endswith(".so"))
+    bad = {"absolute name": (lambda n, d: ("/" + n, d), "absolute"),
+           "parent folder": (lambda n, d: (n.replace("aotinductor/model", "aotinductor/../model"), d), '".."'),
+           "backslash": (lambda n, d: (n.replace("/model/", "\\model\\"), d), "backslash"),
+           "no library": (lambda n, d: None if n.endswith(".so") else (n, d), "no library"),
+           "no model": (lambda n, d: None if "aotinductor" in n else (n, d), "no model")}
+    before = trace(directory)
+    for name, (change, words) in bad.items():
+        path = rewrite(source, os.path.join(work, "bad.pt2"), change)
+        code, out, err = tool(directory, "add", path)
+        check(f"{name}: refused with the reason", code in (1, 2) and words in err, f"{code} {err}")
+    path = rewrite(source, os.path.join(work, "bad.pt2"), same, zipfile.ZIP_LZMA)
+    code, out, err = tool(directory, "add", path)
+    check("another compression: refused with its number", code != 0 and "method 14" in err, err)
+    path = os.path.join(work, "bad.pt2")
+    shutil.copy(source, path)
+    with open(path, "r+b") as file:
+        file.seek(zipfile.ZipFile(source).getinfo(library).header_offset + 40000)
+        file.write(b"damage")
+    code, out, err = tool(directory, "add", path)
+    check("a damaged library: refused by its checksum", code != 0 and "CRC" in err, err)
+    with open(path, "r+b") as file:
+        file.truncate(os.path.getsize(source) // 2)
+    code, out, err = tool(directory, "add", path)
+    check("half a package: refused", code != 0 and "sound ZIP archive" in err, err)
+    check("what was refused left nothing", trace(directory).keys() == before.keys())
+
+
+def main():
+    import torch
+    import torch._inductor.package
+    warnings.simplefilter("ignore")
+    folder = package_models.packages()
+    numbers = lambda *sizes: (torch.arange(1.0, 1 + torch.Size(sizes).numel()) * 5 % 17 / 8 - 1).reshape(sizes)
+    cases = [("embedded", "model", [numbers(3, 64), numbers(77, 64)]), ("pickled", "model", [numbers(5, 64)]),
+             ("blob", "model", [numbers(1000)] * 3), ("several", "twice", [numbers(8)]),
+             ("several", "thrice", [numbers(8)])]
+    with tempfile.TemporaryDirectory() as work:
+        directory = os.path.join(work, "cache")
+        for name, model, tensors in cases:
+            test_package(torch, name, f"{folder}/{name}.pt2", model, tensors, directory, work)
+        stored = digests(directory)
+        check("no object was changed by a run", all(digest.endswith(name) for name, digest in stored.items()))
+        test_sharing(f"{folder}/blob.pt2", directory)
+        test_two_processes(f"{folder}/embedded.pt2", os.path.join(work, "second"))
+        test_other_archives(f"{folder}/embedded.pt2", directory, work)
+        check("what is stored is sound", tool(directory, "verify")[0] == 0)
+    return failures != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
