@@ -2,6 +2,7 @@
  * eager/get_runner: the one place where a lookup meets a load: from a request to a runner that is ready.
  */
 #include "base/cleanup.h"
+#include "eager/artifact_runner.h"
 #include "eager/eager.h"
 
 static void artifact_release(void *artifact)
@@ -40,15 +41,17 @@ static aoticache_status get_artifact(aoticache_cache *cache, aoticache_hook *hoo
     return AOTICACHE_OK;
 }
 
-static aoticache_status create_runner(const aoticache_artifact *artifact, aoticache_device device,
+static aoticache_status create_runner(const aoticache_artifact *artifact, aoticache_device device, bool private_copy,
                                       aoticache_runner **ret_runner, aoticache_error *ret_error)
 {
     char name[AOTICACHE_DIGEST_HEX_BYTES];
     char device_text[AOTICACHE_DEVICE_TEXT_BYTES];
     aoticache_library *library;
+    aoticache_load_options load = AOTICACHE_LOAD_OPTIONS_INIT;
+    load.private_copy = private_copy;
     aoticache_digest_to_hex(aoticache_artifact_library_digest(artifact), name);
     aoticache_status status =
-        aoticache_library_load_fd(aoticache_artifact_library_fd(artifact), name, &library, ret_error);
+        aoticache_library_load_fd_with(aoticache_artifact_library_fd(artifact), name, &load, &library, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_device_format(device, device_text);
@@ -62,7 +65,7 @@ static aoticache_status create_runner(const aoticache_artifact *artifact, aotica
 
 /*
  * The runner holds the artifact, so that no collector removes the files beside the library (cubins are read late) and
- * the entry counts as used as long as it is. Its descriptors are not needed once the container exists.
+ * the entry counts as used as long as it is.
  */
 static aoticache_status keep_artifact(aoticache_runner *runner, aoticache_artifact *artifact,
                                       aoticache_error *ret_error)
@@ -72,6 +75,24 @@ static aoticache_status keep_artifact(aoticache_runner *runner, aoticache_artifa
     if (status != AOTICACHE_OK)
         aoticache_artifact_unref(artifact);
     return status;
+}
+
+aoticache_status aoticache_artifact_load_runner(aoticache_artifact *artifact, aoticache_device device,
+                                                bool private_copy, aoticache_runner **ret_runner,
+                                                aoticache_error *ret_error)
+{
+    aoticache_runner *runner = NULL;
+    aoticache_status status = create_runner(artifact, device, private_copy, &runner, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = keep_artifact(runner, artifact, ret_error);
+    if (status != AOTICACHE_OK) {
+        aoticache_runner_unref(runner);
+        return status;
+    }
+    aoticache_artifact_close_files(artifact);
+    *ret_runner = runner;
+    return AOTICACHE_OK;
 }
 
 aoticache_status aoticache_eager_get_runner(aoticache_cache *cache, aoticache_hook *hook, aoticache_request *request,
@@ -88,16 +109,10 @@ aoticache_status aoticache_eager_get_runner(aoticache_cache *cache, aoticache_ho
         return status;
     uint64_t start_ns = aoticache_monotonic_ns();
     aoticache_runner *runner = NULL;
-    status = create_runner(artifact, aoticache_request_device(request), &runner, ret_error);
+    status = aoticache_artifact_load_runner(artifact, aoticache_request_device(request), false, &runner, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     report.load_ns = aoticache_monotonic_ns() - start_ns;
-    status = keep_artifact(runner, artifact, ret_error);
-    if (status != AOTICACHE_OK) {
-        aoticache_runner_unref(runner);
-        return status;
-    }
-    aoticache_artifact_close_files(artifact);
     *ret_runner = runner;
     if (ret_report != NULL)
         *ret_report = report;

@@ -54,6 +54,9 @@ typedef struct aoticache_eager_options {
     bool fail_calls;           /* a compile or load that fails is an error of the call; else the fallback answers */
     const char *record_file;   /* append what was asked for, once each, for `aoticache warm`; NULL: no */
     aoticache_logger logger;
+    /* "framework=pytorch", ..., NULL-terminated: set in every request, after the hook's. A host without a hook says so
+     * whose kernels it wants (docs/key.md). Borrowed during the creation. NULL: none. */
+    const char *const *environment;
 } aoticache_eager_options;
 
 #define AOTICACHE_EAGER_OPTIONS_INIT {.size = sizeof(aoticache_eager_options)}

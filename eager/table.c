@@ -119,7 +119,7 @@ aoticache_table_entry *aoticache_table_insert(aoticache_table *table, const aoti
     if (entry == NULL)
         return NULL;
     entry->own.detail = detail;
-    entry->unit = unit != NULL ? unit : &entry->own;
+    atomic_init(&entry->unit, unit != NULL ? unit : &entry->own);
     entry->count = packed->count;
     memcpy(entry->words, packed->words, bytes);
     place(atomic_load(&table->slots), packed->hash, entry);

@@ -22,7 +22,7 @@ typedef struct aoticache_unit {
 
 /* Written once, then read by anybody as long as the table lives. */
 typedef struct aoticache_table_entry {
-    aoticache_unit *unit; /* own, or another entry's: a library for symbolic shapes serves many */
+    _Atomic(aoticache_unit *) unit; /* own, or another's: a library for symbolic shapes serves many entries */
     aoticache_unit own;   /* here, so that a hit of an entry that was long not used waits for no other cache line */
     uint32_t count;
     uint64_t words[];

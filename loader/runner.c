@@ -1,117 +1,176 @@
 /*
- * loader/runner: one container and the way to run it. The run path takes no lock and, with up to 32 tensors, no memory:
- * the counts and functions it needs are in the runner.
- *
- * Who frees an input: AOTInductorModelContainerRun takes the handles over when the model itself starts, and says so by
- * writing NULL over each (steal_from_raw_handles_to_raii_handles, torch/csrc/inductor/aoti_runtime/utils.h); from then
- * on the library frees them, also when it fails. Where it fails before (no model could be had, constant folding failed)
- * they are still in the array, and ours. So after a failure what is not NULL is freed here; after success nothing is.
- * Libraries not made by PyTorch are held to the same.
+ * loader/runner: creating a container on a device, its lifetime, and what it says of itself. Runs are in runner_run.c,
+ * constants in runner_constants.c, runner_update.c and runner_buffers.c.
  */
-#include "loader/library.h"
-#include "loader/runner.h"
+#include "loader/runner_state.h"
 
 #include "base/cleanup.h"
 
+#include <stdlib.h>
 #include <string.h>
 
-struct aoticache_runner {
-    /* What a run reads comes first, and together. */
-    AOTInductorModelContainerHandle container;
-    AOTIRuntimeError (*run)(AOTInductorModelContainerHandle, AtenTensorHandle *, size_t, AtenTensorHandle *, size_t,
-                            AOTInductorStreamHandle, AOTIProxyExecutorHandle);
-    AOTITorchError (*new_handle)(AtenTensorHandle, AtenTensorHandle *);
-    AOTITorchError (*delete_handle)(AtenTensorHandle);
-    size_t num_inputs, num_outputs;
-    aoticache_library *library;
-    atomic_size_t references;
-    atomic_flag attached;
-    void *owner;
-    void (*release)(void *owner);
-};
-
-/* Up to so many handles lie on the stack during a run. */
-#define HANDLES_ON_STACK 32
+/* PyTorch makes every model at once: beyond this it is a mistake, and would end in a process without memory. */
+#define NUM_MODELS_MAX 4096
 
 /* ---- creating ---- */
+
+/* The oldest libraries know only two devices, and no index. */
+static aoticache_status create_by_kind(aoticache_runner *runner, const aoticache_runner_options *options,
+                                       aoticache_error *ret_error)
+{
+    bool cpu = strcmp(runner->device, "cpu") == 0;
+    if (!cpu && strcmp(runner->device, "cuda") != 0)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "library %.200s runs on \"cpu\" or \"cuda\", not on \"%.40s\"",
+                                   runner->library->name, runner->device);
+    AOTIRuntimeError code = runner->library->functions.AOTInductorModelContainerCreate(
+        &runner->container, options->num_models, cpu, options->directory);
+    if (code == 0 && runner->container != NULL)
+        return AOTICACHE_OK;
+    runner->container = NULL;
+    return aoticache_library_failure(runner->library, AOTICACHE_LOAD_FAILED, "AOTInductorModelContainerCreate", code,
+                                     ret_error);
+}
+
+static aoticache_status create_on_device(aoticache_runner *runner, const aoticache_runner_options *options,
+                                         aoticache_error *ret_error)
+{
+    const aoticache_library_functions *functions = &runner->library->functions;
+    if (functions->AOTInductorModelContainerCreateWithDevice == NULL)
+        return create_by_kind(runner, options, ret_error);
+    AOTIRuntimeError code = functions->AOTInductorModelContainerCreateWithDevice(
+        &runner->container, options->num_models, runner->device, options->directory);
+    if (code == 0 && runner->container != NULL)
+        return AOTICACHE_OK;
+    runner->container = NULL;
+    return aoticache_library_failure(runner->library, AOTICACHE_LOAD_FAILED,
+                                     "AOTInductorModelContainerCreateWithDevice", code, ret_error);
+}
 
 static aoticache_status create_container(aoticache_runner *runner, const aoticache_runner_options *options,
                                          aoticache_error *ret_error)
 {
-    const aoticache_library_functions *functions = &runner->library->functions;
-    const char *device = options->device != NULL ? options->device : "cpu";
-    size_t num_models = options->num_models > 0 ? options->num_models : 1;
-    aoticache_device parsed;
-    if (aoticache_device_parse(device, &parsed) != AOTICACHE_OK)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no device \"%.40s\"", device);
-    AOTIRuntimeError code;
-    const char *function = "AOTInductorModelContainerCreateWithDevice";
-    if (functions->AOTInductorModelContainerCreateWithDevice != NULL) {
-        code = functions->AOTInductorModelContainerCreateWithDevice(&runner->container, num_models, device,
-                                                                    options->directory);
-    } else {
-        /* The oldest libraries know only these two. */
-        function = "AOTInductorModelContainerCreate";
-        if (strcmp(device, "cpu") != 0 && strcmp(device, "cuda") != 0)
-            return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                       "library %.200s runs on \"cpu\" or \"cuda\", not on \"%.40s\"",
-                                       runner->library->name, device);
-        code = functions->AOTInductorModelContainerCreate(&runner->container, num_models,
-                                                          parsed.type == AOTICACHE_DEVICE_TYPE_CPU,
-                                                          options->directory);
+    const aoticache_device_backend *backend = runner->backend;
+    if (backend->check != NULL) {
+        aoticache_status status =
+            backend->check(backend->user, runner->library, runner->device_index, options->directory, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
     }
-    if (code != 0 || runner->container == NULL) {
-        runner->container = NULL;
-        return aoticache_library_failure(runner->library, AOTICACHE_LOAD_FAILED, function, code, ret_error);
-    }
-    return AOTICACHE_OK;
+    if (backend->create == NULL)
+        return create_on_device(runner, options, ret_error);
+    AOTInductorModelContainerHandle container = NULL;
+    aoticache_status status = backend->create(backend->user, runner->library, runner->device, options->num_models,
+                                              options->directory, &container, ret_error);
+    if (status == AOTICACHE_OK && container == NULL)
+        status = aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "device \"%.40s\" made no container of %.200s",
+                                     runner->device, runner->library->name);
+    if (status == AOTICACHE_OK)
+        runner->container = container;
+    return status;
+}
+
+static aoticache_status ask_count(aoticache_runner *runner, const char *function,
+                                  AOTIRuntimeError (*ask)(AOTInductorModelContainerHandle, size_t *), size_t *ret_count,
+                                  aoticache_error *ret_error)
+{
+    AOTIRuntimeError code = ask(runner->container, ret_count);
+    return code == 0 ? AOTICACHE_OK
+                     : aoticache_library_failure(runner->library, AOTICACHE_LOAD_FAILED, function, code, ret_error);
 }
 
 static aoticache_status ask_counts(aoticache_runner *runner, aoticache_error *ret_error)
 {
     const aoticache_library_functions *functions = &runner->library->functions;
-    AOTIRuntimeError code = functions->AOTInductorModelContainerGetNumInputs(runner->container, &runner->num_inputs);
-    if (code != 0)
-        return aoticache_library_failure(runner->library, AOTICACHE_LOAD_FAILED,
-                                         "AOTInductorModelContainerGetNumInputs", code, ret_error);
-    code = functions->AOTInductorModelContainerGetNumOutputs(runner->container, &runner->num_outputs);
-    if (code != 0)
-        return aoticache_library_failure(runner->library, AOTICACHE_LOAD_FAILED,
-                                         "AOTInductorModelContainerGetNumOutputs", code, ret_error);
+#define ASK(what, field)                                                                                 \
+    ask_count(runner, "AOTInductorModelContainerGetNum" #what,                                           \
+              functions->AOTInductorModelContainerGetNum##what, &runner->field, ret_error)
+    aoticache_status status = ASK(Inputs, num_inputs);
+    if (status == AOTICACHE_OK)
+        status = ASK(Outputs, num_outputs);
+    if (status == AOTICACHE_OK && functions->AOTInductorModelContainerGetNumConstants != NULL)
+        status = ASK(Constants, num_constants);
+#undef ASK
+    runner->first_missing = runner->num_constants;
+    return status;
+}
+
+static aoticache_status read_options(const aoticache_runner_options *options, aoticache_runner_options *ret_options,
+                                     aoticache_error *ret_error)
+{
+    *ret_options = (aoticache_runner_options)AOTICACHE_RUNNER_OPTIONS_INIT;
+    if (options != NULL && (options->size < offsetof(aoticache_runner_options, device) ||
+                            options->size > sizeof *ret_options))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the options of a runner have %zu bytes, not %zu",
+                                   options->size, sizeof *ret_options);
+    if (options != NULL)
+        memcpy(ret_options, options, options->size);
+    if (ret_options->device == NULL)
+        ret_options->device = "cpu";
+    if (ret_options->num_models == 0)
+        ret_options->num_models = 1;
+    if (ret_options->num_models > NUM_MODELS_MAX)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a runner of %zu models; at most %d are possible",
+                                   ret_options->num_models, NUM_MODELS_MAX);
     return AOTICACHE_OK;
+}
+
+/* All but the container and what it says. NULL without memory. */
+static aoticache_runner *runner_new(aoticache_library *library, const aoticache_runner_options *options)
+{
+    cleanup_free aoticache_runner *runner = aligned_alloc(AOTICACHE_RUNNER_CACHE_LINE, sizeof *runner);
+    if (runner == NULL)
+        return NULL;
+    memset(runner, 0, sizeof *runner);
+    runner->device = strdup(options->device);
+    if (runner->device == NULL)
+        return NULL;
+    atomic_init(&runner->references, 1);
+    atomic_flag_clear(&runner->attached);
+    aoticache_run_gate_init(&runner->gate, (unsigned)options->num_models, options->pool_only);
+    runner->library = aoticache_library_ref(library);
+    runner->run_in_pool = library->functions.AOTInductorModelContainerRun;
+    runner->run_alone = library->functions.AOTInductorModelContainerRunSingleThreaded;
+    if (runner->run_alone == NULL || options->pool_only)
+        runner->run_alone = runner->run_in_pool;
+    runner->new_handle = library->torch->aoti_torch_new_tensor_handle;
+    runner->delete_handle = library->torch->aoti_torch_delete_tensor_object;
+    runner->proxy_executor = options->proxy_executor;
+    return steal_ptr(&runner);
 }
 
 aoticache_status aoticache_runner_create(aoticache_library *library, const aoticache_runner_options *options,
                                          aoticache_runner **ret_runner, aoticache_error *ret_error)
 {
-    aoticache_runner_options chosen = AOTICACHE_RUNNER_OPTIONS_INIT;
+    aoticache_runner_options chosen;
+    const aoticache_device_backend *backend;
+    int32_t device_index;
     if (library == NULL || ret_runner == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a runner needs a library and a place");
-    if (options != NULL && (options->size < offsetof(aoticache_runner_options, device) ||
-                            options->size > sizeof chosen))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the options of a runner have %zu bytes, not %zu",
-                                   options->size, sizeof chosen);
-    if (options != NULL)
-        memcpy(&chosen, options, options->size);
-    aoticache_runner *runner = calloc(1, sizeof *runner);
+    aoticache_status status = read_options(options, &chosen, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_device_backend_find(chosen.device, &backend, &device_index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_runner *runner = runner_new(library, &chosen);
     if (runner == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a runner");
-    atomic_init(&runner->references, 1);
-    atomic_flag_clear(&runner->attached);
-    runner->library = aoticache_library_ref(library);
-    runner->run = library->functions.AOTInductorModelContainerRun;
-    runner->new_handle = library->torch->aoti_torch_new_tensor_handle;
-    runner->delete_handle = library->torch->aoti_torch_delete_tensor_object;
-    aoticache_status status = create_container(runner, &chosen, ret_error);
+    runner->backend = backend;
+    runner->device_index = device_index;
+    runner->current_stream = backend->current_stream;
+    status = create_container(runner, &chosen, ret_error);
     if (status == AOTICACHE_OK)
         status = ask_counts(runner, ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_runner_unref(runner);
         return status;
     }
+    aoticache_runner_find_missing(runner);
     *ret_runner = runner;
     return AOTICACHE_OK;
 }
+
+/* ---- lifetime ---- */
 
 aoticache_runner *aoticache_runner_ref(aoticache_runner *runner)
 {
@@ -129,6 +188,8 @@ void aoticache_runner_unref(aoticache_runner *runner)
     aoticache_library_unref(runner->library);
     if (runner->release != NULL)
         runner->release(runner->owner);
+    aoticache_run_gate_destroy(&runner->gate);
+    free(runner->device);
     free(runner);
     errno = saved;
 }
@@ -144,6 +205,18 @@ aoticache_status aoticache_runner_attach(aoticache_runner *runner, void *owner, 
     runner->owner = owner;
     runner->release = release;
     return AOTICACHE_OK;
+}
+
+/* ---- what it says of itself ---- */
+
+aoticache_library *aoticache_runner_library(const aoticache_runner *runner)
+{
+    return runner->library;
+}
+
+const char *aoticache_runner_device(const aoticache_runner *runner)
+{
+    return runner->device;
 }
 
 size_t aoticache_runner_num_inputs(const aoticache_runner *runner)
@@ -176,105 +249,29 @@ const char *aoticache_runner_output_name(const aoticache_runner *runner, size_t 
     return name;
 }
 
-/* ---- running ---- */
-
-static void delete_handles(const aoticache_runner *runner, AtenTensorHandle *handles, size_t count)
+aoticache_status aoticache_runner_lacks(const aoticache_runner *runner, const char *function, const char *what,
+                                        aoticache_error *ret_error)
 {
-    for (size_t i = 0; i < count; i++)
-        if (handles[i] != NULL) {
-            runner->delete_handle(handles[i]);
-            handles[i] = NULL;
-        }
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "library %.200s does not export %s: %s",
+                               runner->library->name, function, what);
 }
 
-/*
- * PyTorch's own check of the counts throws through the C interface, which ends a process that is not C++: nothing but
- * the right numbers may reach a library.
- */
-static aoticache_status check_call(const aoticache_runner *runner, const AtenTensorHandle *inputs, size_t num_inputs,
-                                   const AtenTensorHandle *outputs, size_t num_outputs, aoticache_error *ret_error)
+aoticache_status aoticache_runner_call_spec(const aoticache_runner *runner, const char **ret_in_spec,
+                                            const char **ret_out_spec, aoticache_error *ret_error)
 {
-    const char *name = runner->library->name;
-    if (num_inputs != runner->num_inputs || num_outputs != runner->num_outputs)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "library %.200s takes %zu inputs and gives %zu outputs, not %zu and %zu", name,
-                                   runner->num_inputs, runner->num_outputs, num_inputs, num_outputs);
-    if ((inputs == NULL && num_inputs > 0) || (outputs == NULL && num_outputs > 0))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "running library %.200s needs arrays", name);
-    for (size_t i = 0; i < num_inputs; i++)
-        if (inputs[i] == NULL)
-            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "input %zu of library %.200s is NULL", i, name);
-    return AOTICACHE_OK;
-}
-
-/* Inputs are taken. The library may have written some outputs before it failed: `made` keeps them from the caller. */
-static aoticache_status run_taking(const aoticache_runner *runner, AtenTensorHandle *inputs, AtenTensorHandle *made,
-                                   AtenTensorHandle *outputs, aoticache_error *ret_error)
-{
-    memset(made, 0, runner->num_outputs * sizeof *made);
+    const char *in_spec = NULL, *out_spec = NULL;
+    if (runner == NULL || ret_in_spec == NULL || ret_out_spec == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a call specification needs a runner and two places");
+    const aoticache_library_functions *functions = &runner->library->functions;
+    if (functions->AOTInductorModelContainerGetCallSpec == NULL)
+        return aoticache_runner_lacks(runner, "AOTInductorModelContainerGetCallSpec", "it has no call specification",
+                                      ret_error);
     AOTIRuntimeError code =
-        runner->run(runner->container, inputs, runner->num_inputs, made, runner->num_outputs, NULL, NULL);
-    if (__builtin_expect(code != 0, 0)) {
-        aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED, "AOTInductorModelContainerRun", code,
-                                  ret_error);
-        delete_handles(runner, inputs, runner->num_inputs);
-        delete_handles(runner, made, runner->num_outputs);
-        return AOTICACHE_RUN_FAILED;
-    }
-    for (size_t i = 0; i < runner->num_outputs; i++)
-        outputs[i] = made[i];
+        functions->AOTInductorModelContainerGetCallSpec(runner->container, &in_spec, &out_spec);
+    if (code != 0)
+        return aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED, "AOTInductorModelContainerGetCallSpec",
+                                         code, ret_error);
+    *ret_in_spec = in_spec != NULL ? in_spec : "";
+    *ret_out_spec = out_spec != NULL ? out_spec : "";
     return AOTICACHE_OK;
-}
-
-static aoticache_status make_handles(const aoticache_runner *runner, const AtenTensorHandle *inputs,
-                                     AtenTensorHandle *handles, aoticache_error *ret_error)
-{
-    for (size_t i = 0; i < runner->num_inputs; i++) {
-        AOTITorchError code = runner->new_handle(inputs[i], &handles[i]);
-        if (__builtin_expect(code != 0, 0)) {
-            delete_handles(runner, handles, i);
-            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY,
-                                       "aoti_torch_new_tensor_handle returned %d for input %zu", (int)code, i);
-        }
-    }
-    return AOTICACHE_OK;
-}
-
-aoticache_status aoticache_runner_run(aoticache_runner *runner, const AtenTensorHandle *inputs, size_t num_inputs,
-                                      AtenTensorHandle *outputs, size_t num_outputs, aoticache_error *ret_error)
-{
-    aoticache_status status = check_call(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    AtenTensorHandle on_stack[HANDLES_ON_STACK];
-    AtenTensorHandle *handles = on_stack;
-    cleanup_free AtenTensorHandle *on_heap = NULL;
-    if (__builtin_expect(num_inputs + num_outputs > HANDLES_ON_STACK, 0)) {
-        handles = on_heap = calloc(num_inputs + num_outputs, sizeof *handles);
-        if (handles == NULL)
-            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu handles",
-                                       num_inputs + num_outputs);
-    }
-    status = make_handles(runner, inputs, handles, ret_error);
-    return status == AOTICACHE_OK ? run_taking(runner, handles, handles + num_inputs, outputs, ret_error) : status;
-}
-
-aoticache_status aoticache_runner_run_stealing(aoticache_runner *runner, AtenTensorHandle *inputs, size_t num_inputs,
-                                               AtenTensorHandle *outputs, size_t num_outputs,
-                                               aoticache_error *ret_error)
-{
-    AtenTensorHandle on_stack[HANDLES_ON_STACK];
-    AtenTensorHandle *made = on_stack;
-    cleanup_free AtenTensorHandle *on_heap = NULL;
-    aoticache_status status = check_call(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
-    if (status == AOTICACHE_OK && num_outputs > HANDLES_ON_STACK) {
-        made = on_heap = calloc(num_outputs, sizeof *made);
-        if (made == NULL)
-            status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu handles", num_outputs);
-    }
-    if (status == AOTICACHE_OK)
-        return run_taking(runner, inputs, made, outputs, ret_error);
-    if (inputs != NULL)
-        delete_handles(runner, inputs, num_inputs);
-    return status;
 }

@@ -1,22 +1,32 @@
 /*
  * loader/runner: the host's handle on one container of a library: running, constants, folding, swapping.
  *
- * The counterpart of PyTorch's AOTIModelContainerRunner (torch/csrc/inductor/aoti_runner/model_container_runner.h, 2.13),
- * one type for all devices.
+ * The counterpart of PyTorch's AOTIModelContainerRunner (torch/csrc/inductor/aoti_runner/model_container_runner.h,
+ * 2.13), one type for all devices.
  *
  * Thread safety: every function may be called from any thread while others run, update, fold or swap the same runner,
- * except the last unref. Fork: a child may use what the parent created, if no other thread of the parent was inside a
- * function of the runner at the fork; a run that another thread had begun never ends in the child.
+ * except the last unref, and except from inside a run, a folding or a callback of that runner. Fork: a child may use
+ * what the parent created, if no other thread of the parent was inside a function of the runner at the fork; a run
+ * that another thread had begun never ends in the child.
  *
  * The fast path. PyTorch's libraries have a run that takes none of the pool's locks
- * (AOTInductorModelContainerRunSingleThreaded), for callers that guarantee that no other call is under way. The runner
- * guarantees it: a run first takes an atomic flag and then looks whether anybody is registered at the pool; if not, it
- * runs single-threaded and clears the flag. Whoever finds the flag taken, and every function that changes constants (update, fold,
- * swap, free, extract), registers at the pool, waits until the flag is clear, which is one run at most, and enters the
- * library through its ordinary functions, whose own locks then order runs, folding, updates and swaps among each other;
- * as long as one is registered no single-threaded run begins. So a single-threaded run never overlaps with anything.
- * Constants that are to be folded before the first run are folded by whichever run comes first, in either way.
- * Uncontended, the flag and the look cost one atomic exchange, one load and one store.
+ * (AOTInductorModelContainerRunSingleThreaded), for callers that guarantee that no other call is under way. The
+ * runner guarantees it: a run first takes an atomic flag and then looks whether anybody is registered; if not, it
+ * runs single-threaded and clears the flag. Whoever finds the flag taken, and every function that changes or lists
+ * constants (update, fold, swap, free, extract), registers and waits until the flag is clear, which is one run at
+ * most; as long as one is registered no single-threaded run begins. So a single-threaded run never overlaps with
+ * anything.
+ *
+ * Those who are registered are ordered by the runner, not by the library's locks, which leave gaps (loader/run_gate.h
+ * lists them). Up to num_models runs are inside the library together. What changes the active buffer (update, blob,
+ * fold, swap) is inside alone, and so is the first run after it, which folds; runs never see half of a change, and
+ * always the last one that had ended when they began. What concerns the inactive buffer goes on beside runs in the
+ * pool; changes and listings follow one another. Waiting is spinning, then yielding, then sleeping a millisecond at
+ * most; nobody is overtaken for long. Uncontended, all this costs one atomic exchange, two loads and one store.
+ *
+ * On a GPU a run may go on there when the function has returned. As in PyTorch, changes of constants do not wait for
+ * that: the caller synchronises the streams of earlier runs before it updates the buffer that they read, swaps and
+ * updates it, or frees it.
  */
 #ifndef AOTICACHE_LOADER_RUNNER_H
 #define AOTICACHE_LOADER_RUNNER_H
@@ -32,9 +42,9 @@ typedef struct aoticache_runner aoticache_runner;
 typedef struct aoticache_runner_options {
     size_t size;
     const char *device;    /* NULL: "cpu". "cuda", "cuda:1", or what a backend is registered for */
-    size_t num_models;     /* 0: 1. So many threads run at once; more wait */
+    size_t num_models;     /* 0: 1; 4096 at most. So many threads run at once; more wait */
     const char *directory; /* where side files (cubins) are; NULL: none */
-    AOTIProxyExecutorHandle proxy_executor; /* for runs and folding that name none; borrowed as long as the runner lives */
+    AOTIProxyExecutorHandle proxy_executor; /* for runs and folding that name none; borrowed while the runner lives */
     bool pool_only;        /* never take the fast path */
 } aoticache_runner_options;
 
@@ -46,7 +56,7 @@ typedef struct aoticache_runner_options {
  * Source: AOTInductorModelContainerCreateWithDevice (AOTInductorModelContainerCreate where a library has only that).
  * Returns: OK; LOAD_FAILED (with the library's own message); UNSUPPORTED (the device cannot run this library: no such
  * GPU, kernels for another architecture, an older driver; all of it named); INVALID (an unknown device: those that are
- * known are named); NO_MEMORY.
+ * known are named; too many models); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_runner_create(aoticache_library *library,
                                                        const aoticache_runner_options *options,
@@ -88,8 +98,9 @@ AOTICACHE_API aoticache_status aoticache_runner_call_spec(const aoticache_runner
  * places; on OK the tensors are the caller's, on failure nothing is written. With up to 32 inputs and outputs together
  * no memory is allocated here. On the device's current stream.
  *
- * Source: AOTInductorModelContainerRun, torch/csrc/inductor/aoti_runtime/interface.h.
- * Returns: OK, INVALID (wrong counts, both numbers named), RUN_FAILED (with the library's own message), NO_MEMORY.
+ * Source: AOTInductorModelContainerRun, torch/csrc/inductor/aoti_runtime/interface.h. Returns: OK, INVALID (wrong
+ * counts, both numbers named), RUN_FAILED (with the library's own message; or a constant has no value yet: named),
+ * NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_runner_run(aoticache_runner *runner, const AtenTensorHandle *inputs,
                                                     size_t num_inputs, AtenTensorHandle *outputs, size_t num_outputs,
@@ -108,7 +119,10 @@ typedef struct aoticache_run_options {
 
 #define AOTICACHE_RUN_OPTIONS_INIT {.size = sizeof(aoticache_run_options)}
 
-/* As aoticache_runner_run(). With steal_inputs the array is written to: every place is NULL afterwards. */
+/*
+ * As aoticache_runner_run(); options may be NULL. With steal_inputs the array is written to: every place is NULL
+ * afterwards, but where the options themselves are INVALID, when nothing is taken.
+ */
 AOTICACHE_API aoticache_status aoticache_runner_run_with(aoticache_runner *runner, const aoticache_run_options *options,
                                                          AtenTensorHandle *inputs, size_t num_inputs,
                                                          AtenTensorHandle *outputs, size_t num_outputs,
@@ -145,7 +159,8 @@ AOTICACHE_API aoticache_status aoticache_runner_read_constant(const aoticache_ru
 typedef struct aoticache_update_options {
     size_t size;
     bool inactive;     /* into the inactive buffer: visible after a swap */
-    bool partial;      /* constants that are not named keep their values; else every one must be named */
+    bool partial;      /* constants that are not named keep their values in that buffer; else every one must be named,
+                        * where PyTorch's libraries let pass what is a buffer, empty or made by tracing */
     bool user_managed; /* no copy is made: the tensors' memory is used as long as they are the constants */
     bool from_cpu;     /* tensors on the CPU are copied to the container's device */
     bool by_fqn;       /* names are original FQNs */
@@ -154,8 +169,12 @@ typedef struct aoticache_update_options {
 #define AOTICACHE_UPDATE_OPTIONS_INIT {.size = sizeof(aoticache_update_options)}
 
 /*
- * New values for constants. pairs: names and tensors, borrowed for the call (the tensors' memory longer with user_managed).
- * A name twice, or one that no constant has (nearest one suggested), is refused before anything changes.
+ * New values for constants. options may be NULL: the defaults. pairs: names and tensors, borrowed for the call; with
+ * user_managed the tensors, as handles and as memory, until another update replaces them in that buffer or the runner
+ * is gone. A name twice, one that no constant has (nearest one suggested), one of a folded constant, and a tensor
+ * that is NULL, of another dtype or larger than the constant's place are refused before anything changes. by_fqn:
+ * constants that share an FQN all get the value. from_cpu is the plain update where the library has no function for
+ * it and the device is the CPU; together with user_managed it is INVALID.
  *
  * Through the function of the library that takes pairs, where it has it; else through the one that takes a C++ map,
  * with libaoticache_cxxbridge.so, which is loaded for it.
@@ -184,17 +203,29 @@ AOTICACHE_API aoticache_status aoticache_runner_constants_blob_bytes(const aotic
 AOTICACHE_API aoticache_status aoticache_runner_update_constants_from_blob(aoticache_runner *runner, const void *blob,
                                                                            uint64_t bytes, aoticache_error *ret_error);
 
-/* options: stream and proxy executor; may be NULL. Source: AOTInductorModelContainerRunConstantFolding. */
+/*
+ * options: stream and proxy executor; may be NULL. Source: AOTInductorModelContainerRunConstantFolding. Returns: OK,
+ * UNSUPPORTED, INVALID, RUN_FAILED (with the library's own message; or a constant of that buffer has no value).
+ */
 AOTICACHE_API aoticache_status aoticache_runner_fold_constants(aoticache_runner *runner, bool inactive,
                                                                const aoticache_run_options *options,
                                                                aoticache_error *ret_error);
-/* Active and inactive buffer change places. Source: AOTInductorModelContainerSwapConstantBuffer. */
+/*
+ * Active and inactive buffer change places. Runs are refused while the active one lacks a constant, as one does that
+ * was never updated or is freed; PyTorch's libraries would end the process. (A library without
+ * AOTInductorModelContainerExtractConstantsMapEntries cannot be asked, and is trusted.) Source:
+ * AOTInductorModelContainerSwapConstantBuffer. Returns: OK, UNSUPPORTED, RUN_FAILED.
+ */
 AOTICACHE_API aoticache_status aoticache_runner_swap_constants(aoticache_runner *runner, aoticache_error *ret_error);
-/* Gives the memory of the inactive buffer back. Source: AOTInductorModelContainerFreeInactiveConstantBuffer. */
+/* Gives the memory of the inactive buffer back. Source: AOTInductorModelContainerFreeInactiveConstantBuffer.
+ * Returns: OK, UNSUPPORTED, RUN_FAILED. */
 AOTICACHE_API aoticache_status aoticache_runner_free_inactive_constants(aoticache_runner *runner,
                                                                         aoticache_error *ret_error);
 
-/* tensor: borrowed, until that buffer changes. Return false to stop. The callback must not use the runner. */
+/*
+ * tensor: borrowed, until that buffer changes; the name for the call. Return false to stop. The callback must not use
+ * the runner, which runs off the fast path meanwhile.
+ */
 typedef bool (*aoticache_constant_fn)(void *user, const char *original_fqn, AtenTensorHandle tensor);
 /*
  * The constants that a buffer has, without folded ones, by original FQN.
@@ -228,8 +259,8 @@ typedef struct aoticache_device_backend {
 } aoticache_device_backend;
 
 /*
- * Copies what is given. A name registered again replaces the older backend for runners created from then on.
- * Returns: OK, INVALID, NO_MEMORY.
+ * Copies what is given; the copy stays for as long as the process does. A name registered again replaces the older
+ * backend for runners created from then on. Returns: OK, INVALID, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_device_backend_register(const aoticache_device_backend *backend,
                                                                  aoticache_error *ret_error);

@@ -197,6 +197,10 @@ Test(runner, creation_fails_with_the_librarys_words)
 Test(runner, old_library_is_created_by_kind_of_device)
 {
     aoticache_library *library = fixture_load(fixture_kernel("kernel.so", "-DOLD"));
+    /* One that asks the machine for nothing. */
+    aoticache_device_backend backend = {.size = sizeof backend, .name = "cuda",
+                                        .device_type = AOTICACHE_DEVICE_TYPE_CUDA};
+    cr_assert_eq(aoticache_device_backend_register(&backend, NULL), AOTICACHE_OK);
     cr_assert_eq(fixture_first_result(library), 2.0f);
     aoticache_runner *runner = NULL;
     aoticache_error error = {0};

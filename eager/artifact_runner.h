@@ -1,0 +1,21 @@
+/*
+ * eager/artifact_runner: from a verified artifact to a runner that keeps it.
+ *
+ * Private.
+ */
+#ifndef AOTICACHE_EAGER_ARTIFACT_RUNNER_H
+#define AOTICACHE_EAGER_ARTIFACT_RUNNER_H
+
+#include "cache/cache.h"
+#include "loader/runner.h"
+
+/*
+ * Loads the artifact's library and creates a runner, which holds a reference to the artifact; closes its descriptors,
+ * which nothing needs once the container exists. private_copy: as aoticache_load_options has it.
+ * Returns: OK, and what loading returns.
+ */
+aoticache_status aoticache_artifact_load_runner(aoticache_artifact *artifact, aoticache_device device,
+                                                bool private_copy, aoticache_runner **ret_runner,
+                                                aoticache_error *ret_error);
+
+#endif

@@ -1,0 +1,574 @@
+/*
+ * The constants of a runner: listing, new values in all their kinds, folding, swapping, freeing, listing values,
+ * blobs; over a library with the whole interface, and over one that exports only what PyTorch 2.6's do, whose
+ * constants go through a C++ map. The kernel, tests/unit/kernels/affine.c, gives x * weight + 2 * weight and how
+ * often it has folded.
+ */
+#include "loader_fixture.h"
+
+#include <math.h>
+
+TestSuite(runner_constants, .init = fixture_setup, .fini = fixture_teardown);
+
+static aoticache_runner *runner_with(const char *source, const char *hide, size_t num_models)
+{
+    aoticache_runner *runner = NULL;
+    aoticache_error error = {0};
+    aoticache_runner_options options = AOTICACHE_RUNNER_OPTIONS_INIT;
+    options.num_models = num_models;
+    int fd = fixture_runtime_kernel(source, "affine.so", "", hide);
+    aoticache_library *library = fixture_load(fd);
+    close(fd);
+    cr_assert_eq(aoticache_runner_create(library, &options, &runner, &error), AOTICACHE_OK, "%s", error.message);
+    aoticache_library_unref(library);
+    return runner;
+}
+
+static aoticache_runner *affine(const char *hide)
+{
+    return runner_with("tests/unit/kernels/affine.c", hide, 1);
+}
+
+static AtenTensorHandle vector_of(float *data, int64_t count)
+{
+    AtenTensorHandle tensor = NULL;
+    aoticache_error error = {0};
+    cr_assert_eq(aoticache_tensor_from_blob(data, AOTICACHE_DTYPE_FLOAT32, 1, &count, NULL, &tensor, &error),
+                 AOTICACHE_OK, "%s", error.message);
+    return tensor;
+}
+
+static const float *floats(AtenTensorHandle tensor)
+{
+    aoticache_tensor_view view = {0};
+    cr_assert_eq(aoticache_tensor_get_view(tensor, &view, NULL), AOTICACHE_OK);
+    return view.data;
+}
+
+/* On {1, 1, 1}: three times the first element of weight. */
+static aoticache_status run_ones(aoticache_runner *runner, float *ret_result, float *ret_folds,
+                                 aoticache_error *ret_error)
+{
+    float ones[3] = {1, 1, 1};
+    AtenTensorHandle input = vector_of(ones, 3), outputs[2];
+    aoticache_status status = aoticache_runner_run(runner, &input, 1, outputs, 2, ret_error);
+    aoticache_tensor_free(input);
+    if (status != AOTICACHE_OK)
+        return status;
+    *ret_result = floats(outputs[0])[0];
+    *ret_folds = *floats(outputs[1]);
+    aoticache_tensor_free(outputs[0]);
+    aoticache_tensor_free(outputs[1]);
+    return AOTICACHE_OK;
+}
+
+static void expect_weight(aoticache_runner *runner, float weight)
+{
+    aoticache_error error = {0};
+    float result = NAN, folds;
+    cr_assert_eq(run_ones(runner, &result, &folds, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(result, 3 * weight, "%g, not three times %g", (double)result, (double)weight);
+}
+
+static float folds_of(aoticache_runner *runner)
+{
+    float result, folds = NAN;
+    cr_assert_eq(run_ones(runner, &result, &folds, NULL), AOTICACHE_OK);
+    return folds;
+}
+
+static aoticache_status update(aoticache_runner *runner, const char *name, float value,
+                               aoticache_update_options options, aoticache_error *ret_error)
+{
+    float data[3] = {value, value, value};
+    AOTInductorConstantMapEntry pair = {name, vector_of(data, 3)};
+    options.size = sizeof options;
+    aoticache_status status = aoticache_runner_update_constants(runner, &options, &pair, 1, ret_error);
+    aoticache_tensor_free(pair.handle);
+    return status;
+}
+
+#define UPDATE(runner, name, value, ...)                                                                     \
+    do {                                                                                                     \
+        aoticache_error update_error = {0};                                                                  \
+        cr_assert_eq(update(runner, name, value, (aoticache_update_options){__VA_ARGS__}, &update_error),    \
+                     AOTICACHE_OK, "%s", update_error.message);                                              \
+    } while (0)
+#define REFUSED(runner, name, status, words, ...)                                                            \
+    do {                                                                                                     \
+        aoticache_error update_error = {0};                                                                  \
+        cr_assert_eq(update(runner, name, 9, (aoticache_update_options){__VA_ARGS__}, &update_error),        \
+                     status, "%s", update_error.message);                                                    \
+        cr_assert_not_null(strstr(update_error.message, words), "%s", update_error.message);                 \
+    } while (0)
+#define WORKS(call)                                                             \
+    do {                                                                        \
+        aoticache_error error = {0};                                            \
+        cr_assert_eq((call), AOTICACHE_OK, "%s", error.message);                \
+    } while (0)
+#define FAILS(call, status, words)                                              \
+    do {                                                                        \
+        aoticache_error error = {0};                                            \
+        cr_assert_eq((call), status, "%s", error.message);                      \
+        cr_assert_not_null(strstr(error.message, words), "%s", error.message);  \
+    } while (0)
+
+/* ---- what there is ---- */
+
+Test(runner_constants, are_described)
+{
+    aoticache_runner *runner = affine(NULL);
+    aoticache_constant constant = {0};
+    cr_assert_eq(aoticache_runner_num_constants(runner), 2);
+    WORKS(aoticache_runner_read_constant(runner, 0, &constant, &error));
+    cr_assert_str_eq(constant.name, "L__self___weight");
+    cr_assert_str_eq(constant.original_fqn, "layer.weight");
+    cr_assert_eq(constant.dtype, AOTICACHE_DTYPE_FLOAT32);
+    cr_assert_eq(constant.type, AOTICACHE_CONSTANT_PARAMETER);
+    cr_assert(constant.has_bytes && constant.bytes == 12 && !constant.from_folded);
+    WORKS(aoticache_runner_read_constant(runner, 1, &constant, &error));
+    cr_assert(constant.from_folded && constant.type == AOTICACHE_CONSTANT_FOLDED);
+    cr_assert_str_eq(constant.original_fqn, "");
+    FAILS(aoticache_runner_read_constant(runner, 2, &constant, &error), AOTICACHE_INVALID, "2 constants, none at 2");
+    aoticache_runner_unref(runner);
+}
+
+Test(runner_constants, of_an_old_library_have_no_size)
+{
+    aoticache_runner *runner = affine(fixture_version_script_26(""));
+    aoticache_constant constant = {.has_bytes = true};
+    WORKS(aoticache_runner_read_constant(runner, 0, &constant, &error));
+    cr_assert_str_eq(constant.original_fqn, "layer.weight");
+    cr_assert_not(constant.has_bytes);
+    aoticache_runner_unref(runner);
+}
+
+Test(runner_constants, call_spec_is_given_or_missing)
+{
+    const char *in = NULL, *out = NULL;
+    aoticache_runner *runner = affine(NULL);
+    WORKS(aoticache_runner_call_spec(runner, &in, &out, &error));
+    cr_assert_str_eq(in, "in");
+    cr_assert_str_eq(out, "");
+    aoticache_runner_unref(runner);
+    aoticache_library *library = fixture_load(fixture_kernel("bare.so", ""));
+    cr_assert_eq(aoticache_runner_create(library, NULL, &runner, NULL), AOTICACHE_OK);
+    FAILS(aoticache_runner_call_spec(runner, &in, &out, &error), AOTICACHE_UNSUPPORTED,
+          "AOTInductorModelContainerGetCallSpec");
+    cr_assert_eq(aoticache_runner_num_constants(runner), 0);
+    aoticache_runner_unref(runner);
+    aoticache_library_unref(library);
+}
+
+/* ---- new values ---- */
+
+static void update_in_all_ways(const char *hide)
+{
+    aoticache_runner *runner = affine(hide);
+    expect_weight(runner, 2);
+    UPDATE(runner, "L__self___weight", 5, .inactive = false);
+    expect_weight(runner, 5);
+    UPDATE(runner, "layer.weight", 6, .by_fqn = true, .partial = true);
+    expect_weight(runner, 6);
+    UPDATE(runner, "L__self___weight", 7, .inactive = true);
+    expect_weight(runner, 6);
+    WORKS(aoticache_runner_swap_constants(runner, &error));
+    expect_weight(runner, 7);
+    WORKS(aoticache_runner_swap_constants(runner, &error));
+    expect_weight(runner, 6);
+    UPDATE(runner, "L__self___weight", 8, .from_cpu = true);
+    expect_weight(runner, 8);
+    aoticache_runner_unref(runner);
+}
+
+Test(runner_constants, update_reaches_runs)
+{
+    update_in_all_ways(NULL);
+}
+
+Test(runner_constants, update_of_an_old_library_goes_through_a_map)
+{
+    cr_assert_null(dlsym(RTLD_DEFAULT, "aoticache_bridge_map_new"));
+    update_in_all_ways(fixture_version_script_26(""));
+}
+
+Test(runner_constants, update_finds_the_one_function_that_there_is)
+{
+    const char *only = "{ global: AOTInductorModelContainerCreateWithDevice; AOTInductorModelContainerDelete;"
+                       " AOTInductorModelContainerRun; AOTInductorModelContainerGet*; "
+                       " AOTInductorModelContainerSwapConstantBuffer;"
+                       " AOTInductorModelContainerUpdateInactiveConstantBuffer; local: *; };";
+    aoticache_runner *runner = affine(only);
+    UPDATE(runner, "L__self___weight", 7, .inactive = true);
+    WORKS(aoticache_runner_swap_constants(runner, &error));
+    expect_weight(runner, 7);
+    REFUSED(runner, "L__self___weight", AOTICACHE_UNSUPPORTED, "AOTInductorModelContainerUpdateConstantBuffer",
+            .inactive = false);
+    REFUSED(runner, "L__self___weight", AOTICACHE_UNSUPPORTED, "AOTInductorModelContainerUpdateConstantBuffer",
+            .inactive = true, .partial = true);
+    aoticache_runner_unref(runner);
+}
+
+Test(runner_constants, update_refuses_what_is_wrong_before_anything_changes)
+{
+    aoticache_runner *runner = affine(NULL);
+    REFUSED(runner, "L__self__weight", AOTICACHE_INVALID, "did you mean \"L__self___weight\"?", .partial = true);
+    REFUSED(runner, "something_else", AOTICACHE_INVALID, "no constant \"something_else\" among its 2", .partial = true);
+    REFUSED(runner, "layer.weight", AOTICACHE_INVALID, "no constant \"layer.weight\"", .partial = true);
+    REFUSED(runner, "doubled", AOTICACHE_INVALID, "is made by folding", .partial = true);
+    REFUSED(runner, "", AOTICACHE_INVALID, "no constant \"\"", .by_fqn = true);
+    REFUSED(runner, "L__self___weight", AOTICACHE_INVALID, "not both", .user_managed = true, .from_cpu = true);
+    float data[3] = {9, 9, 9};
+    AtenTensorHandle tensor = vector_of(data, 3);
+    AOTInductorConstantMapEntry pairs[] = {{"L__self___weight", tensor}, {"L__self___weight", tensor}};
+    FAILS(aoticache_runner_update_constants(runner, NULL, pairs, 2, &error), AOTICACHE_INVALID, "is given twice");
+    pairs[1] = (AOTInductorConstantMapEntry){"L__self___weight", NULL};
+    FAILS(aoticache_runner_update_constants(runner, NULL, pairs, 2, &error), AOTICACHE_INVALID,
+          "pair 1 of 2 for library kernel has no tensor");
+    pairs[0].name = NULL;
+    FAILS(aoticache_runner_update_constants(runner, NULL, pairs, 1, &error), AOTICACHE_INVALID, "has no name");
+    FAILS(aoticache_runner_update_constants(runner, NULL, NULL, 1, &error), AOTICACHE_INVALID, "list of pairs");
+    aoticache_update_options options = {.size = sizeof options + 8};
+    FAILS(aoticache_runner_update_constants(runner, &options, pairs, 1, &error), AOTICACHE_INVALID, "bytes, not");
+    aoticache_tensor_free(tensor);
+    float large[64] = {0};
+    pairs[0] = (AOTInductorConstantMapEntry){"L__self___weight", vector_of(large, 17)};
+    FAILS(aoticache_runner_update_constants(runner, NULL, pairs, 1, &error), AOTICACHE_INVALID,
+          "has 12 bytes; the tensor for it reaches over 68");
+    aoticache_tensor_free(pairs[0].handle);
+    cr_assert_eq(aoticache_tensor_from_blob(large, AOTICACHE_DTYPE_INT32, 1, (int64_t[]){3}, NULL, &pairs[0].handle,
+                                            NULL), AOTICACHE_OK);
+    FAILS(aoticache_runner_update_constants(runner, NULL, pairs, 1, &error), AOTICACHE_INVALID,
+          "\"L__self___weight\" of library kernel is float32, not int32");
+    aoticache_tensor_free(pairs[0].handle);
+    expect_weight(runner, 2);
+    aoticache_runner_unref(runner);
+}
+
+Test(runner_constants, update_in_full_needs_all_in_the_librarys_words)
+{
+    aoticache_runner *runner = affine(NULL);
+    FAILS(aoticache_runner_update_constants(runner, NULL, NULL, 0, &error), AOTICACHE_RUN_FAILED,
+          "library kernel: Cannot find constants L__self___weight");
+    aoticache_update_options options = AOTICACHE_UPDATE_OPTIONS_INIT;
+    options.partial = true;
+    WORKS(aoticache_runner_update_constants(runner, &options, NULL, 0, &error));
+    float data[4] = {9, 9, 9, 9};
+    AOTInductorConstantMapEntry pair = {"L__self___weight", vector_of(data, 4)};
+    FAILS(aoticache_runner_update_constants(runner, NULL, &pair, 1, &error), AOTICACHE_RUN_FAILED,
+          "has size 4 in dimension 0 but expected 3");
+    aoticache_tensor_free(pair.handle);
+    expect_weight(runner, 2);
+    aoticache_runner_unref(runner);
+}
+
+Test(runner_constants, user_managed_ones_are_not_copied)
+{
+    aoticache_runner *runner = affine(NULL);
+    float data[3] = {4, 4, 4};
+    AOTInductorConstantMapEntry pair = {"L__self___weight", vector_of(data, 3)};
+    aoticache_update_options options = {.size = sizeof options, .user_managed = true};
+    WORKS(aoticache_runner_update_constants(runner, &options, &pair, 1, &error));
+    expect_weight(runner, 4);
+    data[0] = 5;
+    aoticache_run_options run_options = AOTICACHE_RUN_OPTIONS_INIT;
+    WORKS(aoticache_runner_fold_constants(runner, false, &run_options, &error));
+    expect_weight(runner, 5);
+    aoticache_runner_unref(runner);
+    runner = affine(fixture_version_script_26(""));
+    FAILS(aoticache_runner_update_constants(runner, &options, &pair, 1, &error), AOTICACHE_UNSUPPORTED,
+          "UpdateUserManagedConstantBuffer");
+    aoticache_runner_unref(runner);
+    runner = affine(fixture_version_script_26("AOTInductorModelContainerUpdateUserManagedConstantBuffer;"));
+    WORKS(aoticache_runner_update_constants(runner, &options, &pair, 1, &error));
+    expect_weight(runner, 5);
+    aoticache_runner_unref(runner);
+    aoticache_tensor_free(pair.handle);
+}
+
+Test(runner_constants, several_are_updated_by_the_models_names)
+{
+    aoticache_runner *runner = runner_with("tests/hosts/kernels/affine.c", NULL, 1);
+    float weight[48], vector[12];
+    for (int i = 0; i < 48; i++)
+        weight[i] = 1;
+    for (int i = 0; i < 12; i++)
+        vector[i] = 10;
+    AtenTensorHandle tensors[2] = {NULL, vector_of(vector, 12)}, input = NULL, outputs[2];
+    cr_assert_eq(aoticache_tensor_from_blob(weight, AOTICACHE_DTYPE_FLOAT32, 2, (int64_t[]){12, 4}, NULL, &tensors[0],
+                                            NULL), AOTICACHE_OK);
+    AOTInductorConstantMapEntry pairs[] = {{"scale", tensors[1]}, {"fc.bias", tensors[1]}, {"fc.weight", tensors[0]}};
+    aoticache_update_options options = {.size = sizeof options, .by_fqn = true};
+    WORKS(aoticache_runner_update_constants(runner, &options, pairs, 3, &error));
+    cr_assert_eq(aoticache_tensor_from_blob(weight, AOTICACHE_DTYPE_FLOAT32, 2, (int64_t[]){2, 4}, NULL, &input, NULL),
+                 AOTICACHE_OK);
+    WORKS(aoticache_runner_run(runner, &input, 1, outputs, 2, &error));
+    cr_assert_eq(floats(outputs[0])[3], (4.0f + 10) * 10 + 9); /* the traced constant kept its value */
+    pairs[1].name = "fc.bais";
+    FAILS(aoticache_runner_update_constants(runner, &options, pairs, 3, &error), AOTICACHE_INVALID,
+          "did you mean \"fc.bias\"?");
+    for (int i = 0; i < 2; i++) {
+        aoticache_tensor_free(outputs[i]);
+        aoticache_tensor_free(tensors[i]);
+    }
+    aoticache_tensor_free(input);
+    aoticache_runner_unref(runner);
+}
+
+Test(runner_constants, bridge_that_is_not_there_is_named)
+{
+    aoticache_runner *runner = affine(fixture_version_script_26(""));
+    setenv("AOTICACHE_HOME", "/nonexistent", 1);
+    char program[PATH_MAX] = "", bridge[PATH_MAX];
+    cr_assert_gt(readlink("/proc/self/exe", program, sizeof program - 1), 0);
+    for (int level = 0; level < 2; level++)
+        *strrchr(program, '/') = '\0';
+    snprintf(bridge, sizeof bridge, "%.4000s/lib/libaoticache_cxxbridge.so", program);
+    if (access(bridge, R_OK) == 0 || access("/usr/local/lib/libaoticache_cxxbridge.so", R_OK) == 0)
+        cr_skip_test("an installed bridge would be found");
+    REFUSED(runner, "L__self___weight", AOTICACHE_LOAD_FAILED, "lib/libaoticache_cxxbridge.so", .partial = true);
+    expect_weight(runner, 2);
+    aoticache_runner_unref(runner);
+}
+
+/* ---- folding ---- */
+
+static void fold_when_told_and_when_needed(const char *hide, size_t num_models)
+{
+    aoticache_runner *runner = runner_with("tests/unit/kernels/affine.c", hide, num_models);
+    cr_assert_eq(folds_of(runner), 1);
+    cr_assert_eq(folds_of(runner), 1);
+    WORKS(aoticache_runner_fold_constants(runner, false, NULL, &error));
+    cr_assert_eq(folds_of(runner), 2);
+    UPDATE(runner, "L__self___weight", 5, .inactive = false);
+    expect_weight(runner, 5);
+    cr_assert_eq(folds_of(runner), 3);
+    UPDATE(runner, "L__self___weight", 6, .inactive = true);
+    WORKS(aoticache_runner_fold_constants(runner, true, NULL, &error));
+    cr_assert_eq(folds_of(runner), 4);
+    WORKS(aoticache_runner_swap_constants(runner, &error));
+    expect_weight(runner, 6);
+    cr_assert_eq(folds_of(runner), 4);
+    aoticache_runner_unref(runner);
+}
+
+Test(runner_constants, are_folded_when_told_and_when_needed)
+{
+    fold_when_told_and_when_needed(NULL, 1);
+}
+
+Test(runner_constants, are_folded_beside_runs_with_several_models)
+{
+    fold_when_told_and_when_needed(NULL, 3);
+}
+
+Test(runner_constants, of_an_old_library_are_folded)
+{
+    fold_when_told_and_when_needed(fixture_version_script_26(""), 2);
+}
+
+Test(runner_constants, folding_an_empty_buffer_is_refused_and_changes_nothing)
+{
+    for (size_t num_models = 1; num_models <= 2; num_models++) {
+        aoticache_runner *runner = runner_with("tests/unit/kernels/affine.c", NULL, num_models);
+        FAILS(aoticache_runner_fold_constants(runner, true, NULL, &error), AOTICACHE_RUN_FAILED,
+              "\"L__self___weight\" of library kernel has no value");
+        expect_weight(runner, 2);
+        UPDATE(runner, "L__self___weight", 5, .inactive = true);
+        WORKS(aoticache_runner_swap_constants(runner, &error));
+        expect_weight(runner, 5);
+        aoticache_runner_unref(runner);
+    }
+}
+
+/* ---- whole buffers ---- */
+
+static void runs_are_refused(aoticache_runner *runner)
+{
+    float result, folds;
+    FAILS(run_ones(runner, &result, &folds, &error), AOTICACHE_RUN_FAILED,
+          "constant \"L__self___weight\" of library kernel has no value");
+}
+
+Test(runner_constants, runs_without_values_are_refused)
+{
+    for (size_t num_models = 1; num_models <= 2; num_models++) {
+        aoticache_runner *runner = runner_with("tests/unit/kernels/affine.c", NULL, num_models);
+        expect_weight(runner, 2);
+        WORKS(aoticache_runner_swap_constants(runner, &error)); /* the inactive buffer was never filled */
+        runs_are_refused(runner);
+        WORKS(aoticache_runner_swap_constants(runner, &error));
+        expect_weight(runner, 2);
+        WORKS(aoticache_runner_swap_constants(runner, &error));
+        UPDATE(runner, "L__self___weight", 4, .inactive = false);
+        expect_weight(runner, 4);
+        aoticache_runner_unref(runner);
+    }
+}
+
+typedef struct found {
+    int count;
+    bool go_on;
+    char name[64];
+    float first;
+} found;
+
+static bool note_constant(void *user, const char *original_fqn, AtenTensorHandle tensor)
+{
+    found *seen = user;
+    seen->count++;
+    snprintf(seen->name, sizeof seen->name, "%s", original_fqn);
+    seen->first = floats(tensor)[0];
+    return seen->go_on;
+}
+
+Test(runner_constants, freed_buffer_has_no_values)
+{
+    found seen = {.go_on = true};
+    aoticache_runner *runner = affine(NULL);
+    UPDATE(runner, "L__self___weight", 5, .inactive = true);
+    WORKS(aoticache_runner_swap_constants(runner, &error));
+    WORKS(aoticache_runner_free_inactive_constants(runner, &error));
+    WORKS(aoticache_runner_extract_constants(runner, true, note_constant, &seen, &error));
+    cr_assert_eq(seen.count, 0);
+    expect_weight(runner, 5);
+    WORKS(aoticache_runner_swap_constants(runner, &error));
+    runs_are_refused(runner);
+    WORKS(aoticache_runner_swap_constants(runner, &error));
+    expect_weight(runner, 5);
+    UPDATE(runner, "L__self___weight", 6, .inactive = true);
+    WORKS(aoticache_runner_swap_constants(runner, &error));
+    expect_weight(runner, 6);
+    aoticache_runner_unref(runner);
+    runner = affine(fixture_version_script_26(""));
+    FAILS(aoticache_runner_free_inactive_constants(runner, &error), AOTICACHE_UNSUPPORTED,
+          "AOTInductorModelContainerFreeInactiveConstantBuffer");
+    aoticache_runner_unref(runner);
+}
+
+static void extract_both_buffers(const char *hide)
+{
+    aoticache_runner *runner = affine(hide);
+    found seen = {.go_on = true};
+    UPDATE(runner, "L__self___weight", 7, .inactive = true);
+    WORKS(aoticache_runner_extract_constants(runner, false, note_constant, &seen, &error));
+    cr_assert_eq(seen.count, 1);
+    cr_assert_str_eq(seen.name, "layer.weight");
+    cr_assert_eq(seen.first, 2.0f);
+    WORKS(aoticache_runner_extract_constants(runner, true, note_constant, &seen, &error));
+    cr_assert_eq(seen.count, 2);
+    cr_assert_eq(seen.first, 7.0f);
+    expect_weight(runner, 2);
+    aoticache_runner_unref(runner);
+}
+
+Test(runner_constants, are_extracted)
+{
+    extract_both_buffers(NULL);
+}
+
+Test(runner_constants, are_extracted_through_a_map)
+{
+    extract_both_buffers(fixture_version_script_26("AOTInductorModelContainerExtractConstantsMap;"));
+}
+
+Test(runner_constants, extracting_stops_when_told_or_is_unsupported)
+{
+    found seen = {.go_on = false};
+    aoticache_runner *runner = runner_with("tests/hosts/kernels/affine.c", NULL, 1);
+    WORKS(aoticache_runner_extract_constants(runner, false, note_constant, &seen, &error));
+    cr_assert_eq(seen.count, 1);
+    aoticache_runner_unref(runner);
+    runner = affine(fixture_version_script_26(""));
+    FAILS(aoticache_runner_extract_constants(runner, false, note_constant, &seen, &error), AOTICACHE_UNSUPPORTED,
+          "AOTInductorModelContainerExtractConstantsMap(Entries)");
+    FAILS(aoticache_runner_extract_constants(runner, false, NULL, NULL, &error), AOTICACHE_INVALID, "callback");
+    aoticache_runner_unref(runner);
+}
+
+/* On {1, 1, 1}, tests/unit/kernels/linear.c: the sum of the first row of weight, plus bias, plus what was traced. */
+static aoticache_status run_linear(aoticache_runner *runner, float *ret_y, aoticache_error *ret_error)
+{
+    float ones[3] = {1, 1, 1};
+    AtenTensorHandle input = vector_of(ones, 3), outputs[3];
+    aoticache_status status = aoticache_runner_run(runner, &input, 1, outputs, 3, ret_error);
+    aoticache_tensor_free(input);
+    if (status != AOTICACHE_OK)
+        return status;
+    *ret_y = floats(outputs[0])[0];
+    for (int i = 0; i < 3; i++)
+        aoticache_tensor_free(outputs[i]);
+    return AOTICACHE_OK;
+}
+
+static aoticache_runner *linear(const char *flags, size_t num_models)
+{
+    aoticache_runner *runner = NULL;
+    aoticache_runner_options options = AOTICACHE_RUNNER_OPTIONS_INIT;
+    options.num_models = num_models;
+    int fd = fixture_runtime_kernel("tests/unit/kernels/linear.c", "linear.so", flags, NULL);
+    aoticache_library *library = fixture_load(fd);
+    close(fd);
+    WORKS(aoticache_runner_create(library, &options, &runner, &error));
+    aoticache_library_unref(library);
+    return runner;
+}
+
+Test(runner_constants, blob_gives_all_at_once)
+{
+    aoticache_runner *runner = linear("-DWEIGHTS=HOST -DWITH_DATA=0", 1);
+    uint64_t bytes = 0;
+    float y = 0, blob[48] = {2, 2, 2, 2, 2, 2, [16] = 1, 1, [32] = 100};
+    FAILS(run_linear(runner, &y, &error), AOTICACHE_RUN_FAILED, "constant \"weight\" of library kernel has no value");
+    WORKS(aoticache_runner_constants_blob_bytes(runner, &bytes, &error));
+    cr_assert_eq(bytes, sizeof blob);
+    FAILS(aoticache_runner_update_constants_from_blob(runner, blob, 191, &error), AOTICACHE_INVALID,
+          "a blob of 191 bytes; library kernel wants 192");
+    FAILS(aoticache_runner_update_constants_from_blob(runner, NULL, 192, &error), AOTICACHE_INVALID, "the blob");
+    WORKS(aoticache_runner_update_constants_from_blob(runner, blob, sizeof blob, &error));
+    WORKS(run_linear(runner, &y, &error));
+    cr_assert_eq(y, 107);
+    aoticache_runner_unref(runner);
+}
+
+Test(runner_constants, blob_is_unsupported_or_refused_in_the_librarys_words)
+{
+    uint64_t bytes = 0;
+    aoticache_runner *runner = affine(NULL);
+    FAILS(aoticache_runner_constants_blob_bytes(runner, &bytes, &error), AOTICACHE_RUN_FAILED,
+          "only available for mmap'd weights");
+    aoticache_runner_unref(runner);
+    runner = affine(fixture_version_script_26(""));
+    FAILS(aoticache_runner_constants_blob_bytes(runner, &bytes, &error), AOTICACHE_UNSUPPORTED,
+          "AOTInductorModelContainerGetConstantsBlobSize");
+    FAILS(aoticache_runner_update_constants_from_blob(runner, "blob", 4, &error), AOTICACHE_UNSUPPORTED,
+          "AOTInductorModelUpdateConstantsFromBlob");
+    aoticache_runner_unref(runner);
+}
+
+Test(runner_constants, folding_that_fails_says_why_and_can_be_repeated)
+{
+    for (size_t num_models = 1; num_models <= 2; num_models++) {
+        float y = 0, data[6] = {666};
+        aoticache_runner *runner = linear("", num_models);
+        AOTInductorConstantMapEntry pair = {"weight", NULL};
+        cr_assert_eq(aoticache_tensor_from_blob(data, AOTICACHE_DTYPE_FLOAT32, 2, (int64_t[]){2, 3}, NULL, &pair.handle,
+                                                NULL), AOTICACHE_OK);
+        aoticache_update_options options = {.size = sizeof options, .partial = true, .inactive = true};
+        WORKS(aoticache_runner_update_constants(runner, &options, &pair, 1, &error));
+        FAILS(aoticache_runner_fold_constants(runner, true, NULL, &error), AOTICACHE_RUN_FAILED, "fails on purpose");
+        WORKS(run_linear(runner, &y, &error));
+        cr_assert_eq(y, 116);
+        options.inactive = false;
+        WORKS(aoticache_runner_update_constants(runner, &options, &pair, 1, &error));
+        for (int i = 0; i < 3; i++) /* more often than there are models */
+            FAILS(run_linear(runner, &y, &error), AOTICACHE_RUN_FAILED, "fails on purpose");
+        FAILS(aoticache_runner_fold_constants(runner, false, NULL, &error), AOTICACHE_RUN_FAILED, "fails on purpose");
+        data[0] = 1;
+        WORKS(aoticache_runner_update_constants(runner, &options, &pair, 1, &error));
+        WORKS(run_linear(runner, &y, &error));
+        cr_assert_eq(y, 111);
+        aoticache_tensor_free(pair.handle);
+        aoticache_runner_unref(runner);
+    }
+}
