@@ -1,0 +1,13 @@
+/*
+ * What PyTorch's C++ runner has and its Python class has not: folding. A Python module beside torch's own, for
+ * tests/python/test_runner_battery.py, which compiles it.
+ */
+#include <pybind11/pybind11.h>
+#include <torch/csrc/inductor/aoti_runner/model_container_runner_cpu.h>
+
+using Runner = torch::inductor::AOTIModelContainerRunnerCpu;
+
+PYBIND11_MODULE(runner_fold, module)
+{
+    module.def("fold_constants", [](Runner &runner, bool inactive) { runner.run_const_fold(inactive); });
+}

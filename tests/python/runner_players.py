@@ -1,0 +1,352 @@
+"""Who plays the runner's battery: PyTorch's own runner, ours beside PyTorch, ours alone. One process each.
+
+    runner_players.py torch|beside|alone SCENARIOS RESULTS [PEER]
+
+SCENARIOS is a JSON file (test_runner_battery.py makes it): for each model a library and steps. Every step calls one
+method of a player; its answer, ["ok", what came out] or ["refused"], becomes one line of RESULTS at once, so that a
+process that dies leaves what it had. Ours play every model twice, with the fast path and without. "alone" is a process
+in which libtorch never is: tensors lie over plain memory there. PEER: a module that is made of
+tests/bench/peers/runner_fold.cpp, for what PyTorch's Python class does not offer.
+
+Tensors are written as runner_tensors.py says.
+"""
+import ctypes
+import importlib.util
+import itertools
+import json
+import os
+import sys
+import threading
+
+from runner_tensors import ELEMENT_BYTES, PlainTensor, PlainTensors, TorchTensors
+
+BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
+os.environ.setdefault("AOTICACHE_HOME", BUILD)
+THREADS, RUNS = 4, 5
+pointer, size_t = ctypes.c_void_p, ctypes.c_size_t
+
+
+class Refused(Exception):
+    """A call that says no; the text is for people."""
+
+
+# ---- players ----
+
+class Player:
+    """What all players do alike; tensors, and the calls of a runner by a subclass."""
+
+    def __init__(self, tensors):
+        self.tensors, self.managed, self.kept = tensors, [], []
+
+    def describe_run(self, inputs, outputs):
+        """What came out, what the inputs are now, and which outputs lie over which inputs."""
+        over = []
+        described = [self.tensors.describe(one) for one in outputs], [self.tensors.describe(one) for one in inputs]
+        for (i, output), (j, given) in itertools.product(enumerate(outputs), enumerate(inputs)):
+            offset = self.tensors.address(output) - self.tensors.address(given)
+            if described[0][i][3] and 0 <= offset < len(described[1][j][3]) // 2:
+                over.append([i, j, offset])
+        for one in outputs:
+            self.tensors.free(one)
+        return *described, over
+
+    def run(self, inputs, how="borrow"):
+        """An input that no output lies over has no other holder afterwards, whether the run succeeded or not."""
+        given, over = [self.tensors.make(spec) for spec in inputs], []
+        try:
+            *described, over = self.describe_run(given, self.call_run(given, how))
+            return [*described, over]
+        finally:
+            self.check_handles(given, over)
+            for one in given:
+                self.tensors.free(one)
+
+    def check_handles(self, inputs, over):
+        for i, one in enumerate(inputs):
+            extra = self.tensors.extra_handles(one)
+            assert extra == 0 or i in [place[1] for place in over], f"input {i} has {extra} handles too many"
+
+    def run_in_threads(self, inputs):
+        """Many at once; one answer where all are the same."""
+        answers = []
+
+        def run_many():
+            answers.extend(self.attempt("run", {"inputs": inputs}) for _ in range(RUNS))
+
+        threads = [threading.Thread(target=run_many) for _ in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        distinct = {json.dumps(answer) for answer in answers}
+        return [len(answers), [json.loads(one) for one in sorted(distinct)]]
+
+    def update(self, pairs, inactive=False, partial=False, user_managed=False, from_cpu=False, by_fqn=False):
+        made = [(name, self.tensors.make(spec)) for name, spec in pairs]
+        self.call_update(made, inactive, partial, user_managed, from_cpu, by_fqn)
+        if user_managed:
+            self.managed = made
+            self.kept.append(made)  # their memory is in use as long as they are the constants
+            return
+        for _, tensor in made:
+            self.tensors.free(tensor)
+
+    def poke(self):
+        """Writes to the user's memory, to each element of the constants of the last user-managed update."""
+        for _, tensor in self.managed:
+            dtype, _, _, data = self.tensors.describe(tensor)
+            step = ELEMENT_BYTES[dtype]
+            for place in range(step - 1, len(data) // 2, step):
+                ctypes.c_uint8.from_address(self.tensors.address(tensor) + place).value ^= 1
+
+    def attempt(self, method, arguments):
+        try:
+            return ["ok", getattr(self, method)(**arguments)]
+        except Refused as error:
+            return ["refused", str(error)]
+
+
+class Reference(Player):
+    """torch._C._aoti.AOTIModelContainerRunnerCpu."""
+
+    def check_handles(self, inputs, over):
+        pass  # runs that fail leave some
+
+    def __init__(self, torch, tensors, library, num_models, peer):
+        super().__init__(tensors)
+        self.runner = torch._C._aoti.AOTIModelContainerRunnerCpu(library, num_models)
+        self.peer = peer
+
+    def ask(self, call, *arguments):
+        try:
+            return call(*arguments)
+        except RuntimeError as error:
+            raise Refused(str(error)) from None
+
+    def call_run(self, inputs, how):
+        return self.ask(self.runner.run, inputs)
+
+    def call_update(self, pairs, inactive, partial, user_managed, from_cpu, by_fqn):
+        names = {fqn: name for name, fqn in self.runner.get_constant_names_to_original_fqns().items()}
+        tensors = {names.get(name, name) if by_fqn else name: tensor for name, tensor in pairs}
+        self.ask(self.runner.update_constant_buffer, tensors, inactive, not partial, user_managed)
+
+    def describe(self):
+        return [self.runner.get_call_spec(), sorted(self.runner.get_constant_names_to_original_fqns().items()),
+                sorted(self.runner.get_constant_names_to_dtypes().items())]
+
+    def extract(self, inactive):
+        found = self.ask(self.runner.extract_constants_map, inactive)
+        return [[name, self.tensors.describe(found[name])] for name in sorted(found)]
+
+    def fold(self, inactive):
+        self.ask(self.peer.fold_constants, self.runner, inactive)
+
+    def swap(self):
+        self.ask(self.runner.swap_constant_buffer)
+
+    def free_inactive(self):
+        self.ask(self.runner.free_inactive_constant_buffer)
+
+    def blob(self, path):
+        self.ask(self.runner.update_constant_buffer_from_blob, path)
+
+    def close(self):
+        del self.runner
+
+
+class Error(ctypes.Structure):
+    _fields_ = [("status", ctypes.c_int), ("message", ctypes.c_char * 1024)]
+
+
+class RunnerOptions(ctypes.Structure):
+    _fields_ = [("size", size_t), ("device", ctypes.c_char_p), ("num_models", size_t), ("directory", ctypes.c_char_p),
+                ("proxy_executor", pointer), ("pool_only", ctypes.c_bool)]
+
+
+class RunOptions(ctypes.Structure):
+    _fields_ = [("size", size_t), ("stream", pointer), ("proxy_executor", pointer), ("steal_inputs", ctypes.c_bool)]
+
+
+class UpdateOptions(ctypes.Structure):
+    _fields_ = [("size", size_t), ("inactive", ctypes.c_bool), ("partial", ctypes.c_bool),
+                ("user_managed", ctypes.c_bool), ("from_cpu", ctypes.c_bool), ("by_fqn", ctypes.c_bool)]
+
+
+class Entry(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("handle", pointer)]
+
+
+class Constant(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("original_fqn", ctypes.c_char_p), ("dtype", ctypes.c_int32),
+                ("type", ctypes.c_int32), ("from_folded", ctypes.c_bool), ("has_bytes", ctypes.c_bool),
+                ("bytes", ctypes.c_uint64)]
+
+
+CONSTANT_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_bool, pointer, ctypes.c_char_p, pointer)
+
+
+class Library:
+    """libaoticache.so; a status that is not OK becomes Refused."""
+
+    def __init__(self):
+        self.c = ctypes.CDLL(os.path.join(BUILD, "lib", "libaoticache.so"))
+        for name in ("num_inputs", "num_outputs", "num_constants"):
+            getattr(self.c, "aoticache_runner_" + name).restype = size_t
+
+    def call(self, name, *arguments):
+        error = Error()
+        status = getattr(self.c, name)(*arguments, ctypes.byref(error))
+        if status != 0:
+            raise Refused(f"status {status}: {error.message.decode()}")
+
+
+class Ours(Player):
+    """loader/runner.h."""
+
+    def __init__(self, library, tensors, path, num_models, pool_only):
+        super().__init__(tensors)
+        self.library, self.mapped = library, []
+        opened, self.runner, fd = pointer(), pointer(), os.open(path, os.O_RDONLY)
+        library.call("aoticache_library_load_fd", fd, os.fsencode(path), ctypes.byref(opened))
+        os.close(fd)
+        options = RunnerOptions(ctypes.sizeof(RunnerOptions), None, num_models, None, None, pool_only)
+        library.call("aoticache_runner_create", opened, ctypes.byref(options), ctypes.byref(self.runner))
+        library.c.aoticache_library_unref(opened)
+        self.num_outputs = library.c.aoticache_runner_num_outputs(self.runner)
+
+    def ask(self, name, *arguments):
+        self.library.call("aoticache_runner_" + name, self.runner, *arguments)
+
+    def call_run(self, inputs, how):
+        """how: the three ways to run; stolen handles are the runner's even if it fails."""
+        handles = (pointer * (len(inputs) + 1))(*[self.tensors.handle(one) for one in inputs])
+        owned, outputs = list(handles[:len(inputs)]), (pointer * (self.num_outputs + 1))()
+        counts = size_t(len(inputs)), outputs, size_t(self.num_outputs)
+        try:
+            if how == "borrow":
+                self.ask("run", handles, *counts)
+            elif how == "steal":
+                self.ask("run_stealing", handles, *counts)
+            else:
+                options = RunOptions(ctypes.sizeof(RunOptions), None, None, how == "steal with options")
+                self.ask("run_with", ctypes.byref(options), handles, *counts)
+        finally:
+            if "steal" not in how:
+                for handle in owned:
+                    self.library.c.aoticache_tensor_free(pointer(handle))
+        return [self.tensors.adopt(outputs[i]) for i in range(self.num_outputs)]
+
+    def call_update(self, pairs, inactive, partial, user_managed, from_cpu, by_fqn):
+        handles = [self.tensors.handle(tensor) for _, tensor in pairs]
+        entries = (Entry * (len(pairs) + 1))(*[Entry(name.encode(), handle)
+                                               for (name, _), handle in zip(pairs, handles)])
+        options = UpdateOptions(ctypes.sizeof(UpdateOptions), inactive, partial, user_managed, from_cpu, by_fqn)
+        try:
+            self.ask("update_constants", ctypes.byref(options), entries, size_t(len(pairs)))
+        finally:
+            for handle in handles:
+                self.library.c.aoticache_tensor_free(pointer(handle))
+
+    def constants(self):
+        constant = Constant()
+        for position in range(self.library.c.aoticache_runner_num_constants(self.runner)):
+            self.ask("read_constant", size_t(position), ctypes.byref(constant))
+            yield constant
+
+    def describe(self):
+        specs = ctypes.c_char_p(), ctypes.c_char_p()
+        self.ask("call_spec", ctypes.byref(specs[0]), ctypes.byref(specs[1]))
+        names = [(one.name.decode(), one.original_fqn.decode(), one.dtype) for one in self.constants()]
+        return [[spec.value.decode() for spec in specs], sorted([name, fqn] for name, fqn, _ in names),
+                sorted([name, dtype] for name, _, dtype in names)]
+
+    def constant_facts(self):
+        return sorted([one.name.decode(), one.type, one.from_folded,
+                       one.bytes if one.has_bytes and not one.from_folded else None] for one in self.constants())
+
+    def blob_bytes(self):
+        blob = ctypes.c_uint64()
+        self.ask("constants_blob_bytes", ctypes.byref(blob))
+        return blob.value
+
+    def extract(self, inactive):
+        found = []
+
+        def take(_, fqn, handle):
+            found.append([fqn.decode(), PlainTensors(self.library).describe(PlainTensor(handle))])
+            return True
+
+        self.ask("extract_constants", ctypes.c_bool(inactive), CONSTANT_FUNCTION(take), None)
+        return sorted(found)
+
+    def fold(self, inactive):
+        self.ask("fold_constants", ctypes.c_bool(inactive), None)
+
+    def swap(self):
+        self.ask("swap_constants")
+
+    def free_inactive(self):
+        self.ask("free_inactive_constants")
+
+    def blob(self, path, cut=0):
+        with open(path, "rb") as file:
+            data = file.read()
+        memory = ctypes.create_string_buffer(data, len(data) + 64)
+        self.mapped.append(memory)  # the constants lie in it
+        at = (ctypes.addressof(memory) + 63) & ~63
+        ctypes.memmove(at, data, len(data))
+        self.ask("update_constants_from_blob", pointer(at), ctypes.c_uint64(len(data) - cut))
+
+    def close(self):
+        self.library.c.aoticache_runner_unref(self.runner)
+
+
+# ---- playing ----
+
+def load_module(path):
+    """None without a path: no compiler, no Python headers."""
+    if path is None:
+        return None
+    spec = importlib.util.spec_from_file_location("runner_fold", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def make_players(kind, peer):
+    """Functions from a scenario to a player, by variant."""
+    if kind == "alone":
+        library = Library()
+        tensors = PlainTensors(library)
+    else:
+        import torch
+        import tensor_file
+        tensors = TorchTensors(torch, tensor_file)
+        module = load_module(peer)
+    if kind == "torch":
+        return {"": lambda one: Reference(torch, tensors, one["library"], one["num_models"], module)}
+    library = Library() if kind == "beside" else library
+    return {variant: lambda one, pool=pool: Ours(library, tensors, one["library"], one["num_models"], pool)
+            for variant, pool in (("fast path", False), ("pool only", True))}
+
+
+def play(kind, scenarios, results, peer):
+    for variant, make in make_players(kind, peer).items():
+        for scenario in scenarios:
+            player = make(scenario)
+            for i, step in enumerate(scenario["steps"]):
+                if step.get("only", kind) not in (kind, "ours") or (step.get("only") == "ours" and kind == "torch"):
+                    continue
+                answer = player.attempt(step["method"], step["arguments"])
+                results.write(json.dumps([variant, scenario["name"], i, answer]) + "\n")
+                results.flush()
+            player.close()
+
+
+if __name__ == "__main__":
+    with open(sys.argv[2]) as source, open(sys.argv[3], "w") as target:
+        play(sys.argv[1], json.load(source), target, sys.argv[4] if len(sys.argv) > 4 else None)
+    if sys.argv[1] == "alone":
+        with open("/proc/self/maps") as maps:
+            assert "libtorch" not in maps.read()

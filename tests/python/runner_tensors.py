@@ -1,0 +1,119 @@
+"""Two kinds of tensors for the runner's battery (runner_players.py), with one set of methods: make(spec),
+handle(tensor), adopt(handle), describe(tensor), address(tensor), free(tensor), extra_handles(tensor). A spec is [dtype,
+sizes, strides, hexadecimal bytes from the first element to the last].
+"""
+import ctypes
+
+ELEMENT_BYTES = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 4, 7: 8, 9: 8, 10: 16, 11: 1, 15: 2}
+pointer, int64 = ctypes.c_void_p, ctypes.c_int64
+
+
+def span(sizes, strides):
+    """Elements from the first to the last."""
+    return 0 if 0 in sizes else 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))
+
+
+class TorchTensors:
+    """Real ones, handed over as PyTorch's own bindings hand them."""
+
+    def __init__(self, torch, tensor_file):
+        self.torch = torch
+        self.dtypes, self.numbers = tensor_file.DTYPES, tensor_file.NUMBERS
+        api = ctypes.pythonapi
+        api.PyCapsule_GetName.restype = ctypes.c_char_p
+        api.PyCapsule_GetName.argtypes = [ctypes.py_object]
+        api.PyCapsule_GetPointer.restype = pointer
+        api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+        api.PyCapsule_New.restype = ctypes.py_object
+        api.PyCapsule_New.argtypes = [pointer, ctypes.c_char_p, pointer]
+        self.api = api
+
+    def make(self, spec):
+        number, sizes, strides, data = spec
+        if not data:
+            return self.torch.empty_strided(sizes, strides, dtype=self.dtypes[number])
+        return self.torch.frombuffer(bytearray.fromhex(data), dtype=self.dtypes[number]).as_strided(sizes, strides)
+
+    def handle(self, tensor):
+        capsule = self.torch._C._aoti.unsafe_alloc_void_ptr_from_tensor(tensor)
+        return self.api.PyCapsule_GetPointer(capsule, self.api.PyCapsule_GetName(capsule))
+
+    def adopt(self, handle):
+        return self.torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr(self.api.PyCapsule_New(handle, None, None))
+
+    def describe(self, tensor):
+        data = self.torch.empty(0, dtype=tensor.dtype)
+        if tensor.numel() > 0:
+            data = tensor.as_strided((span(tensor.shape, tensor.stride()),), (1,), tensor.storage_offset())
+        return [self.numbers[tensor.dtype], list(tensor.shape), list(tensor.stride()),
+                bytes(data.contiguous().view(self.torch.uint8).tolist()).hex()]
+
+    def address(self, tensor):
+        return tensor.data_ptr()
+
+    def free(self, tensor):
+        pass
+
+    def extra_handles(self, tensor):
+        """How many others hold it."""
+        return tensor._use_count() - 1
+
+
+class View(ctypes.Structure):
+    _fields_ = [("data", pointer), ("dtype", ctypes.c_int32), ("device", ctypes.c_int32 * 2), ("ndim", int64),
+                ("numel", int64), ("sizes", ctypes.POINTER(int64)), ("strides", ctypes.POINTER(int64)),
+                ("layout", ctypes.c_int32), ("requires_grad", ctypes.c_bool), ("dispatch_key_set", ctypes.c_uint64)]
+
+
+class PlainTensor:
+    """A handle, with the memory under it where that is ours."""
+
+    def __init__(self, handle, memory=None):
+        self.handle, self.memory = handle, memory
+
+
+class PlainTensors:
+    """Tensors over memory of this process, by the loader's own functions."""
+
+    def __init__(self, library):
+        self.library = library
+
+    def make(self, spec):
+        number, sizes, strides, data = spec
+        memory = (ctypes.c_char * (len(data) // 2 + 64))()
+        at = (ctypes.addressof(memory) + 63) & ~63  # as aligned as PyTorch's
+        ctypes.memmove(at, bytes.fromhex(data), len(data) // 2)
+        handle = pointer()
+        self.library.call("aoticache_tensor_from_blob", pointer(at), ctypes.c_int32(number), int64(len(sizes)),
+                          (int64 * len(sizes))(*sizes), (int64 * len(sizes))(*strides), ctypes.byref(handle))
+        return PlainTensor(handle.value, memory)
+
+    def view(self, tensor):
+        view = View()
+        self.library.call("aoticache_tensor_get_view", pointer(tensor.handle), ctypes.byref(view))
+        return view
+
+    def handle(self, tensor):
+        """A new one over the same memory, the caller's."""
+        view, handle = self.view(tensor), pointer()
+        self.library.call("aoticache_tensor_from_blob", pointer(view.data), view.dtype, view.ndim, view.sizes,
+                          view.strides, ctypes.byref(handle))
+        return handle.value
+
+    def adopt(self, handle):
+        return PlainTensor(handle)
+
+    def describe(self, tensor):
+        view = self.view(tensor)
+        sizes, strides = view.sizes[:view.ndim], view.strides[:view.ndim]
+        return [view.dtype, sizes, strides,
+                ctypes.string_at(view.data or 0, span(sizes, strides) * ELEMENT_BYTES[view.dtype]).hex()]
+
+    def address(self, tensor):
+        return self.view(tensor).data or 0
+
+    def free(self, tensor):
+        self.library.c.aoticache_tensor_free(pointer(tensor.handle))
+
+    def extra_handles(self, tensor):
+        return 0  # plain memory is not counted

@@ -1,0 +1,190 @@
+"""Our runner against PyTorch's own, on libraries that PyTorch made.
+
+The same calls are made to torch._C._aoti.AOTIModelContainerRunnerCpu, to ours in a process that has PyTorch, and to
+ours in one that has not, where the libraries run on the shim: a list written by hand for each model, and random ones.
+After every call both must have accepted or both refused, and results must be the same to the last bit: outputs with
+their sizes and strides, what became of the inputs, which outputs lie over which inputs, extracted constants. Libraries
+that call kernels of PyTorch (runner_models.KERNELS) may differ in the process without it as PyTorch's own tests allow.
+
+Left out, because PyTorch's runner has no defined answer (it follows null, dangling or too short tensors, or never
+returns; test_container_sequences.py has the list for the container):
+- runs, folds and extractions of a buffer that was freed and not filled again whole, or never whole; freeing one whose
+  constants were folded;
+- updates of the inactive buffer while the active one is not whole, and what is not a full update of a freed one;
+- runs of a library with separate weights before it has them (ours refuses them, and is asked to).
+Played by ours alone, which is stricter on purpose: names that no constant has or that come twice (PyTorch's ignores the
+first and cannot express the second), tensors of another dtype or too large (PyTorch's copies what they have), a blob of
+another size.
+
+Environment: BUILD; BATTERY_STEPS, how long the random ones are (60); BATTERY_SEED.
+"""
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+import tempfile
+
+import runner_models
+import runner_scenarios
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# Refusals where our runner speaks before the library does, or PyTorch's does not pass on what the library says.
+OWN_WORDS = {"expected inputs": "inputs", "API call failed": "", "Unknown constant state": "has no value"}
+failures = 0
+
+
+def report(name, wrong):
+    global failures
+    print("not ok" if wrong else "ok", "-", name, flush=True)
+    failures += bool(wrong)
+    for line in wrong[:8]:
+        print(f"  {line}"[:1500], flush=True)
+
+
+# ---- comparing ----
+
+def play(kind, folder, peer):
+    """(variant, scenario, step) to answer; and what the process said when it died."""
+    results = os.path.join(folder, kind)
+    with open(os.path.join(folder, kind + ".log"), "w+") as log:
+        command = [sys.executable, os.path.join(HERE, "runner_players.py"), kind, os.path.join(folder, "scenarios"),
+                   results] + ([peer] if peer else [])
+        code = subprocess.run(command, stdout=log, stderr=log, timeout=300).returncode
+        log.seek(0)
+        said = [line for line in log.read().splitlines() if "[WARNING]" not in line][-12:]
+    answers = {}
+    with open(results) as lines:
+        for variant, name, step, answer in map(json.loads, lines):
+            answers[variant, name, step] = answer
+    return answers, ([f"exit {code}"] + said if code != 0 else [])
+
+
+def is_close(torch, tensors, one, other):
+    """Tensors as PyTorch's own tests compare them; all else is equal."""
+    if one == other:
+        return True
+    if not isinstance(one, list) or not isinstance(other, list) or len(one) != len(other):
+        return False
+    if len(one) == 4 and isinstance(one[3], str) and one[:3] == other[:3]:
+        try:
+            torch.testing.assert_close(tensors.make(one), tensors.make(other))
+            return True
+        except AssertionError:
+            return False
+    return all(is_close(torch, tensors, a, b) for a, b in zip(one, other))
+
+
+def check_step(step, answer, reference, same):
+    """None, or what is wrong."""
+    if answer is None:
+        return "no answer"
+    wanted = step.get("expect", reference)
+    if wanted is None:
+        return None  # PyTorch's runner died before; that is a fault of its own
+    if wanted[0] == "refused" and answer[0] == "refused":
+        said = wanted[1] if len(wanted) > 1 else ""
+        own = next((ours for theirs, ours in OWN_WORDS.items() if theirs in said), said)  # else the library's
+        return None if own in answer[1] else f"says {answer[1]}, not {own}"
+    return None if same(answer, wanted) else f"is {answer} and should be {wanted}"
+
+
+def check_scenario(scenario, answers, references, variant, same):
+    wrong = []
+    for i, step in enumerate(scenario["steps"]):
+        answer, reference = answers.get((variant, scenario["name"], i)), references.get(("", scenario["name"], i))
+        fault = check_step(step, answer, reference, same)
+        if fault:
+            before = " ".join(one["method"] for one in scenario["steps"][max(0, i - 6):i])
+            shown = {key: value for key, value in step["arguments"].items() if key not in ("pairs", "inputs")}
+            names = [name for name, _ in step["arguments"].get("pairs", [])]
+            wrong.append(f"step {i}, {step['method']} {shown} {names} after {before}: {fault}")
+    return wrong
+
+
+def check_reference(scenarios, references):
+    """What is played must be something: PyTorch's runner accepts most of it, and refuses some."""
+    told = [references.get(("", scenario["name"], i)) for scenario in scenarios
+            for i, step in enumerate(scenario["steps"]) if "only" not in step]
+    refused = sum(one is not None and one[0] == "refused" for one in told)
+    wrong = [f"{told.count(None)} of {len(told)} steps without an answer"] if None in told else []
+    if not 0 < refused < len(told) / 5:
+        wrong.append(f"{refused} of {len(told)} steps refused")
+    report(f"PyTorch's runner answers {len(told)} steps, {refused} by refusing", wrong)
+    changed = sum(pokes_that_show(scenario, references) for scenario in scenarios)
+    report(f"what is written to the user's memory shows in {changed} results", [] if changed > 20 else ["too few"])
+
+
+def pokes_that_show(scenario, references):
+    """How often a run, a poke and a run in a row have two results."""
+    count, methods = 0, [step["method"] for step in scenario["steps"]]
+    for i in range(1, len(methods) - 1):
+        if methods[i - 1:i + 2] == ["run", "poke", "run"]:
+            before, after = (references.get(("", scenario["name"], j)) for j in (i - 1, i + 1))
+            count += before != after
+    return count
+
+
+def compare(torch, tensors, scenarios, folder, peer):
+    references, died = play("torch", folder, peer)
+    report("PyTorch's runner plays to the end", died)
+    check_reference(scenarios, references)
+    for kind, where in (("beside", "beside PyTorch"), ("alone", "without PyTorch")):
+        answers, died = play(kind, folder, None)
+        report(f"ours {where} plays to the end", died)
+        for scenario in scenarios:
+            kernel = runner_models.KERNELS.get(scenario["model"]) if kind == "alone" else None
+            same = (lambda a, b: is_close(torch, tensors, a, b)) if kernel else (lambda a, b: a == b)
+            for variant in ("fast path", "pool only"):
+                title = f"{scenario['name']}, {where}, {variant}, {len(scenario['steps'])} steps"
+                report(title + (f" (close: {kernel})" if kernel else ""),
+                       check_scenario(scenario, answers, references, variant, same))
+
+
+def make_peer(torch):
+    """The module that folds; None where it does not compile."""
+    path = os.path.join(runner_models.BUILD, "battery-models", f"runner_fold-{torch.__version__}.so")
+    source = os.path.join(HERE, "..", "bench", "peers", "runner_fold.cpp")
+    if os.path.exists(path) and os.path.getmtime(path) > os.path.getmtime(source):
+        return path
+    home = os.path.dirname(torch.__file__)
+    command = ["c++", "-std=c++20", "-O1", "-w", "-shared", "-fPIC", f"-I{home}/include",
+               f"-I{sysconfig.get_paths()['include']}", source, "-o", f"{path}.{os.getpid()}", f"-L{home}/lib",
+               "-ltorch_cpu", "-lc10"]
+    if subprocess.run(command, stderr=subprocess.DEVNULL).returncode != 0:
+        print("skip - PyTorch's folding on request: no C++ compiler, or no headers of Python")
+        return None
+    os.rename(f"{path}.{os.getpid()}", path)
+    return path
+
+
+def without_folds(scenarios):
+    """Ours is not asked to either, so that all play the same; folding before the next run stays."""
+    for scenario in scenarios:
+        scenario["steps"] = [step for step in scenario["steps"] if step["method"] != "fold"]
+
+
+def main():
+    try:
+        import torch
+    except ImportError:
+        print("skip - runner battery: this Python has no PyTorch")
+        return 77
+    import runner_tensors
+    import tensor_file
+    tensors = runner_tensors.TorchTensors(torch, tensor_file)
+    models = runner_models.make_models(torch)
+    paths = runner_models.libraries(torch, models)
+    scenarios = runner_scenarios.write_scenarios(torch, tensors, models, paths)
+    peer = make_peer(torch)
+    if peer is None:
+        without_folds(scenarios)
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "scenarios"), "w") as file:
+            json.dump(scenarios, file)
+        compare(torch, tensors, scenarios, folder, peer)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
