@@ -61,7 +61,7 @@ LIB_DIRS   := base index cache loader eager eager/dispatch
 LIB_SRC    := $(foreach dir,$(LIB_DIRS),$(wildcard $(dir)/*.c))
 SHIM_SRC   := $(wildcard runtime/shim/*.c)
 KERNEL_SRC := $(wildcard runtime/*.c)
-PUBLIC_HEADERS := aoticache.h base/base.h cache/cache.h cache/request.h cache/cpu.h loader/loader.h loader/runner.h \
+PUBLIC_HEADERS := aoticache.h base/base.h base/tensor_view.h cache/cache.h cache/request.h cache/cpu.h loader/loader.h loader/runner.h \
                   loader/check.h loader/residency.h loader/cuda.h loader/package.h \
                   runtime/abi.h runtime/kernel.h eager/eager.h eager/package.h \
                   eager/value.h eager/holder.h eager/dispatch/schema.h

@@ -7,6 +7,7 @@
 #define AOTICACHE_H
 
 #include "base/base.h"
+#include "base/tensor_view.h"
 #include "cache/cache.h"
 #include "cache/cpu.h"
 #include "cache/request.h"

@@ -7,7 +7,9 @@
 #ifndef AOTICACHE_EAGER_PACK_H
 #define AOTICACHE_EAGER_PACK_H
 
+#include "cache/request.h"
 #include "eager/value.h"
+#include "loader/loader.h"
 
 #define AOTICACHE_PACK_MAX_WORDS 512
 
@@ -19,16 +21,13 @@ typedef struct aoticache_packed {
 } aoticache_packed;
 
 /*
- * false where the arguments cannot be a kernel's: a generator or object among them, a layout that is not strided, more
- * words than there are. Allocates nothing.
+ * false where the arguments cannot be a kernel's: a generator or object among them, a layout that is not strided, a dtype
+ * or device type that is none, more words than there are. Allocates nothing.
  */
 bool aoticache_pack(const aoticache_value *arguments, size_t count, aoticache_packed *ret_packed);
 
 /* The tensors among the arguments, in order, absent ones left out: the inputs of the library. False: more than `capacity`. */
 bool aoticache_pack_inputs(const aoticache_value *arguments, size_t count, AtenTensorHandle *ret_inputs, size_t capacity,
                            size_t *ret_count);
-/* The same as views, for tensor checks. */
-bool aoticache_pack_views(const aoticache_value *arguments, size_t count, const aoticache_tensor_view **ret_views,
-                          size_t capacity, size_t *ret_count);
 
 #endif

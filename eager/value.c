@@ -2,6 +2,7 @@
  * eager/value: names of kinds, and freeing what a call's results own.
  */
 #include "eager/value.h"
+#include "loader/loader.h"
 
 #include <stdlib.h>
 

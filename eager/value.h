@@ -1,7 +1,7 @@
 /*
  * eager/value: everything an operator takes and gives, as C values, and the stack that a boxed call works on.
  *
- * Tensors are seen through views (aoticache_tensor_view, loader/loader.h) that a binding fills from its own tensors: no
+ * Tensors are seen through views (base/tensor_view.h) that a binding fills from its own tensors: no
  * data is copied, no tensor of ours is made. The binding's tensors must be those of this process's provider where a
  * kernel library is to run on them (aoticache_torch_get()): view.handle is given to it.
  *
@@ -11,8 +11,7 @@
 #define AOTICACHE_EAGER_VALUE_H
 
 #include "base/base.h"
-#include "cache/request.h"
-#include "loader/loader.h"
+#include "base/tensor_view.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -66,8 +65,8 @@ typedef struct aoticache_value {
         const bool *bools;
         const struct aoticache_value *scalars; /* INT, DOUBLE, BOOL, COMPLEX */
         const char *const *strings;
-        AtenTensorHandle output;   /* OUTPUT: the receiver's, to be freed with aoticache_tensor_free() */
-        AtenTensorHandle *outputs; /* OUTPUT_LIST: likewise, and the array with free() */
+        struct AtenTensorOpaque *output;   /* OUTPUT: the receiver's, to be freed with aoticache_tensor_free() */
+        struct AtenTensorOpaque **outputs; /* OUTPUT_LIST: likewise, and the array with free() */
         void *object;              /* GENERATOR, OTHER: the binding's */
     } as;
 } aoticache_value;

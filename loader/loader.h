@@ -20,6 +20,7 @@
 #define AOTICACHE_LOADER_LOADER_H
 
 #include "base/base.h"
+#include "base/tensor_view.h"
 #include "runtime/abi.h"
 
 #ifdef __cplusplus
@@ -61,19 +62,7 @@ AOTICACHE_API aoticache_status aoticache_tensor_from_blob(void *data, int32_t dt
 /* NULL is allowed. */
 AOTICACHE_API void aoticache_tensor_free(AtenTensorHandle tensor);
 
-/* What a tensor looks like; pointers are borrowed from the tensor. */
-typedef struct aoticache_tensor_view {
-    void *data; /* of the first element: the storage offset is included */
-    int32_t dtype;
-    aoticache_device device;
-    int64_t ndim, numel;
-    const int64_t *sizes;
-    const int64_t *strides;
-    int32_t layout;            /* aoticache_layout */
-    bool requires_grad;        /* what a binding knows; aoticache_tensor_get_view() gives false and 0, since the C */
-    uint64_t dispatch_key_set; /* interface of PyTorch does not tell them. PyTorch's raw representation. */
-    AtenTensorHandle handle;   /* the tensor itself, as runners take it; borrowed */
-} aoticache_tensor_view;
+/* base/tensor_view.h; pointers are borrowed from the tensor. */
 AOTICACHE_API aoticache_status aoticache_tensor_get_view(AtenTensorHandle tensor, aoticache_tensor_view *ret_view,
                                                          aoticache_error *ret_error);
 

@@ -1,0 +1,30 @@
+/*
+ * base/tensor_view: what a tensor looks like, whoever's it is.
+ */
+#ifndef AOTICACHE_BASE_TENSOR_VIEW_H
+#define AOTICACHE_BASE_TENSOR_VIEW_H
+
+#include "base/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Pointers are borrowed from the tensor. */
+typedef struct aoticache_tensor_view {
+    void *data; /* of the first element: the storage offset is included */
+    int32_t dtype;
+    aoticache_device device;
+    int64_t ndim, numel;
+    const int64_t *sizes;
+    const int64_t *strides;
+    int32_t layout;            /* aoticache_layout */
+    bool requires_grad;        /* what a binding knows; aoticache_tensor_get_view() gives false and 0, since the C */
+    uint64_t dispatch_key_set; /* interface of PyTorch does not tell them. PyTorch's raw representation. */
+    struct AtenTensorOpaque *handle; /* an AtenTensorHandle: the tensor itself, as runners take it; borrowed */
+} aoticache_tensor_view;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,206 @@
+/*
+ * eager/dispatch/dispatcher: operators, their kernels for each dispatch key, and calls. The counterpart of c10::Dispatcher
+ * and torch::Library (ATen/core/dispatch/Dispatcher.h, OperatorEntry.h, torch/library.h, torch/csrc/utils/python_dispatch.cpp,
+ * PyTorch 2.13), as a C library of its own: it stands on base/ alone.
+ *
+ * A library of operators ("oplib") holds registrations; freeing it takes them back, and those they had replaced come back.
+ *
+ * Thread safety: all functions from any thread. Calls take no lock, allocate nothing, and never wait for registrations;
+ * a kernel may be running when its registration is taken back: what a call may be reading is freed when no call can be
+ * reading it, and a kernel's destructor is called then. Registrations of one dispatcher are serialised. Handles of
+ * operators stay valid as long as the dispatcher. Fork: a child may call, and register where no other thread of the parent
+ * was registering.
+ */
+#ifndef AOTICACHE_EAGER_DISPATCH_DISPATCHER_H
+#define AOTICACHE_EAGER_DISPATCH_DISPATCHER_H
+
+#include "eager/dispatch/dispatch_key.h"
+#include "eager/dispatch/schema.h"
+#include "eager/value.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct aoticache_dispatcher aoticache_dispatcher;
+typedef struct aoticache_oplib aoticache_oplib;
+typedef struct aoticache_operator aoticache_operator;
+
+/* Returns: OK, NO_MEMORY. */
+AOTICACHE_API aoticache_status aoticache_dispatcher_create(aoticache_dispatcher **ret_dispatcher,
+                                                           aoticache_error *ret_error);
+/* All oplibs must be gone and no call under way. NULL is allowed. */
+AOTICACHE_API void aoticache_dispatcher_free(aoticache_dispatcher *dispatcher);
+/* The process's own, made at the first call, never freed. NULL without memory. */
+AOTICACHE_API aoticache_dispatcher *aoticache_dispatcher_get(void);
+
+/* ---- kernels ---- */
+
+/*
+ * A boxed kernel: takes its operator's arguments off the stack and puts the results on, or leaves the stack and returns an
+ * error. keys: of the call, as redispatching wants them.
+ */
+typedef aoticache_status (*aoticache_boxed_fn)(void *user, const aoticache_operator *op, aoticache_key_set keys,
+                                               aoticache_stack *stack, aoticache_error *ret_error);
+
+typedef struct aoticache_boxed_kernel {
+    size_t size;
+    aoticache_boxed_fn call;   /* NULL: fallthrough: the call goes on to the next key */
+    void *user;
+    void (*release)(void *user); /* when no call can be using it any longer; may be NULL */
+    const char *signature;     /* "(Tensor _0) -> Tensor _0": of a typed kernel, compared with the schema; NULL: any */
+    const char *debug;         /* for dumps; NULL: "registered at FILE:LINE" of the oplib */
+} aoticache_boxed_kernel;
+
+#define AOTICACHE_BOXED_KERNEL_INIT {.size = sizeof(aoticache_boxed_kernel)}
+
+/* ---- oplibs ---- */
+
+typedef enum aoticache_oplib_kind {
+    AOTICACHE_OPLIB_DEF = 0,      /* defines operators of a namespace: one such library for each namespace */
+    AOTICACHE_OPLIB_IMPL = 1,     /* only kernels */
+    AOTICACHE_OPLIB_FRAGMENT = 2, /* defines operators, any number of libraries */
+} aoticache_oplib_kind;
+
+typedef enum aoticache_alias_analysis {
+    AOTICACHE_ALIAS_DEFAULT = 0, /* not said: FROM_SCHEMA for what has a signature, CONSERVATIVE else */
+    AOTICACHE_ALIAS_CONSERVATIVE = 1,
+    AOTICACHE_ALIAS_FROM_SCHEMA = 2,
+    AOTICACHE_ALIAS_PURE_FUNCTION = 3,
+} aoticache_alias_analysis;
+
+/*
+ * namespace_name: "aten"; "_" for IMPL of any namespace (fallbacks). key: for impl and fallback that name none; NULL: none.
+ * file, line: where the caller stands, for dumps and messages.
+ * Returns: OK; INVALID (an unknown kind or key, a second DEF of the namespace: both places are named); NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_oplib_create(aoticache_dispatcher *dispatcher, aoticache_oplib_kind kind,
+                                                      const char *namespace_name, const char *key, const char *file,
+                                                      uint32_t line, aoticache_oplib **ret_oplib,
+                                                      aoticache_error *ret_error);
+/* Takes all its registrations back, the newest first. NULL is allowed. */
+AOTICACHE_API void aoticache_oplib_free(aoticache_oplib *oplib);
+/* Takes its registrations back and may be used again. */
+AOTICACHE_API void aoticache_oplib_reset(aoticache_oplib *oplib);
+
+/*
+ * Defines an operator. schema: "add.Tensor(Tensor a, Tensor b) -> Tensor", with or without the namespace; or a name alone
+ * ("add.Tensor"), whose signature is that of its first typed kernel.
+ * Returns: OK; INVALID (malformed: position and expectation; defined before: both places; in an IMPL oplib; another
+ * namespace; a typed kernel that does not fit); NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_oplib_def(aoticache_oplib *oplib, const char *schema,
+                                                   aoticache_alias_analysis alias, aoticache_error *ret_error);
+/* With a catch-all or keyed kernel at once: def_name_t_t and def_schema_t_t of the Python bindings. key NULL: all keys
+ * (CompositeImplicitAutograd). */
+AOTICACHE_API aoticache_status aoticache_oplib_def_kernel(aoticache_oplib *oplib, const char *schema,
+                                                          aoticache_alias_analysis alias, const char *key,
+                                                          const aoticache_boxed_kernel *kernel,
+                                                          aoticache_error *ret_error);
+/*
+ * A kernel of an operator, which need not be defined yet. key: NULL: the oplib's, else CompositeImplicitAutograd.
+ * A kernel for the same operator and key replaces the one before until it is taken back.
+ * Returns: OK; INVALID (an unknown key, another namespace, a signature that does not fit); NO_MEMORY. On failure
+ * release is not called.
+ */
+AOTICACHE_API aoticache_status aoticache_oplib_impl(aoticache_oplib *oplib, const char *name, const char *key,
+                                                    const aoticache_boxed_kernel *kernel, aoticache_error *ret_error);
+/* For all operators that have no kernel for this key. */
+AOTICACHE_API aoticache_status aoticache_oplib_fallback(aoticache_oplib *oplib, const char *key,
+                                                        const aoticache_boxed_kernel *kernel,
+                                                        aoticache_error *ret_error);
+
+/* ---- operators and calls ---- */
+
+/* name: "aten::add.Tensor". Returns: OK; NOT_FOUND (not defined, or only dangling kernels; the nearest name is suggested). */
+AOTICACHE_API aoticache_status aoticache_dispatcher_find(aoticache_dispatcher *dispatcher, const char *name,
+                                                         aoticache_operator **ret_operator, aoticache_error *ret_error);
+AOTICACHE_API const char *aoticache_operator_name(const aoticache_operator *op);
+/* NULL where it is not defined (any longer). Borrowed: as long as the definition stands. */
+AOTICACHE_API const aoticache_schema *aoticache_operator_schema(const aoticache_operator *op);
+
+/* The key set of a call: of the tensors among the arguments, with this thread's, without what falls through. */
+AOTICACHE_API aoticache_key_set aoticache_operator_key_set(const aoticache_operator *op, const aoticache_stack *stack);
+/*
+ * Calls the kernel for the highest key of the arguments. All arguments are on the stack
+ * (aoticache_operator_push_defaults() fills in the rest).
+ * Returns: OK; INVALID (too few arguments, a value that the schema does not take: argument and both types); NOT_FOUND (no kernel
+ * for the key: the key and what there is are named); what the kernel returned.
+ */
+AOTICACHE_API aoticache_status aoticache_operator_call(const aoticache_operator *op, aoticache_stack *stack,
+                                                       aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_operator_redispatch(const aoticache_operator *op, aoticache_key_set keys,
+                                                             aoticache_stack *stack, aoticache_error *ret_error);
+/* Calls the kernel of exactly this key. */
+AOTICACHE_API aoticache_status aoticache_operator_call_for_key(const aoticache_operator *op, aoticache_dispatch_key key,
+                                                               aoticache_stack *stack, aoticache_error *ret_error);
+/*
+ * Puts arguments in the schema's order: `positional` of them are on the stack already; names and values are keyword arguments;
+ * the rest are defaults. Lists of defaults belong to the operator. INVALID: an unknown name, one given twice, one missing.
+ */
+AOTICACHE_API aoticache_status aoticache_operator_push_arguments(const aoticache_operator *op, size_t positional,
+                                                                 const char *const *names,
+                                                                 const aoticache_value *values, size_t keyword_count,
+                                                                 aoticache_stack *stack, aoticache_error *ret_error);
+
+/* Sees every call of this thread before its kernel: may answer it (OK), or pass it on (UNSUPPORTED), or fail it. */
+typedef struct aoticache_dispatch_mode {
+    aoticache_boxed_fn call;
+    void *user;
+} aoticache_dispatch_mode;
+/* A stack for each thread; a mode is off while it runs, so what it calls goes to the one below. INVALID: more than 64. */
+AOTICACHE_API aoticache_status aoticache_dispatch_mode_push(const aoticache_dispatch_mode *mode,
+                                                            aoticache_error *ret_error);
+AOTICACHE_API void aoticache_dispatch_mode_pop(void);
+AOTICACHE_API size_t aoticache_dispatch_mode_count(void);
+
+/* Before and after every kernel of every thread: for profilers. before's result is given to after. One at a time; NULL: off. */
+typedef struct aoticache_call_observer {
+    void *(*before)(void *user, const aoticache_operator *op, aoticache_key_set keys, const aoticache_stack *stack);
+    void (*after)(void *user, void *token, const aoticache_operator *op, aoticache_status status);
+    void *user;
+} aoticache_call_observer;
+AOTICACHE_API aoticache_status aoticache_dispatcher_observe(aoticache_dispatcher *dispatcher,
+                                                            const aoticache_call_observer *observer,
+                                                            aoticache_error *ret_error);
+
+/* ---- questions: those of torch._C._dispatch_* ---- */
+
+AOTICACHE_API bool aoticache_dispatcher_has_kernel(aoticache_dispatcher *dispatcher, const char *name);
+AOTICACHE_API bool aoticache_operator_has_kernel_for_key(const aoticache_operator *op, aoticache_dispatch_key key);
+AOTICACHE_API bool aoticache_operator_has_kernel_for_any(const aoticache_operator *op, aoticache_key_set keys);
+AOTICACHE_API bool aoticache_operator_has_computed_kernel(const aoticache_operator *op, aoticache_dispatch_key key);
+AOTICACHE_API bool aoticache_operator_is_fallthrough(const aoticache_operator *op, aoticache_dispatch_key key);
+AOTICACHE_API bool aoticache_dispatcher_has_fallback(aoticache_dispatcher *dispatcher, aoticache_dispatch_key key);
+/* As aoticache_dispatcher_find(), also for what has kernels and no definition. */
+AOTICACHE_API aoticache_status aoticache_dispatcher_find_any(aoticache_dispatcher *dispatcher, const char *name,
+                                                             aoticache_operator **ret_operator,
+                                                             aoticache_error *ret_error);
+
+/* Texts as PyTorch's (_dispatch_dump, _dispatch_dump_table); *ret_text is the caller's, by free(). */
+AOTICACHE_API aoticache_status aoticache_operator_dump(const aoticache_operator *op, char **ret_text,
+                                                       aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_operator_dump_table(const aoticache_operator *op, char **ret_text,
+                                                             aoticache_error *ret_error);
+/* OK, or CORRUPT with what is wrong. */
+AOTICACHE_API aoticache_status aoticache_operator_check(const aoticache_operator *op, aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_dispatcher_check(aoticache_dispatcher *dispatcher, aoticache_error *ret_error);
+/* Names, sorted as PyTorch gives them. Return false to stop. dangling: with kernels, without a definition. */
+typedef bool (*aoticache_operator_name_fn)(void *user, const char *text);
+AOTICACHE_API aoticache_status aoticache_dispatcher_list(aoticache_dispatcher *dispatcher, bool dangling,
+                                                         aoticache_operator_name_fn callback, void *user,
+                                                         aoticache_error *ret_error);
+/* The dumps of dangling operators, as _dispatch_find_dangling_impls gives them. */
+AOTICACHE_API aoticache_status aoticache_dispatcher_list_dangling_dumps(aoticache_dispatcher *dispatcher,
+                                                                        aoticache_operator_name_fn callback,
+                                                                        void *user, aoticache_error *ret_error);
+/* Names of operators with a kernel registered for exactly this key; key NULL: all registrations. */
+AOTICACHE_API aoticache_status aoticache_dispatcher_list_registrations(aoticache_dispatcher *dispatcher,
+                                                                       const char *key,
+                                                                       aoticache_operator_name_fn callback, void *user,
+                                                                       aoticache_error *ret_error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
