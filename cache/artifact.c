@@ -86,6 +86,7 @@ void aoticache_artifact_unref(aoticache_artifact *artifact)
     aoticache_scratch_remove(&artifact->scratch);
     free(artifact->side_marks);
     free(artifact->directory);
+    free(artifact->guard);
     free(artifact);
     errno = saved;
 }
@@ -138,6 +139,27 @@ const aoticache_digest *aoticache_artifact_library_digest(const aoticache_artifa
 uint64_t aoticache_artifact_compile_ns(const aoticache_artifact *artifact)
 {
     return artifact->compile_ns;
+}
+
+int64_t aoticache_artifact_entry(const aoticache_artifact *artifact)
+{
+    return artifact != NULL ? artifact->entry_id : 0;
+}
+
+const char *aoticache_artifact_guard(const aoticache_artifact *artifact)
+{
+    return artifact != NULL && artifact->guard != NULL ? artifact->guard : "";
+}
+
+aoticache_status aoticache_artifact_set_guard(aoticache_artifact *artifact, const char *guard,
+                                              aoticache_error *ret_error)
+{
+    char *copy = NULL;
+    if (guard != NULL && guard[0] != '\0' && (copy = strdup(guard)) == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    free(artifact->guard);
+    artifact->guard = copy;
+    return AOTICACHE_OK;
 }
 
 /* ---- opening by manifest ---- */

@@ -22,6 +22,8 @@ struct aoticache_artifact {
     aoticache_digest digest;
     aoticache_digest library;
     uint64_t compile_ns;
+    int64_t entry_id;          /* 0: not found by an entry, or not stored */
+    char *guard;               /* of that entry; NULL for an exact one */
     char *directory;           /* of the side files, or NULL */
     aoticache_scratch scratch; /* what lies there and goes with the artifact; usually none */
 };
@@ -30,6 +32,10 @@ struct aoticache_artifact {
 aoticache_status aoticache_artifact_create(int library_fd, const aoticache_digest *digest,
                                            const aoticache_digest *library, uint64_t compile_ns, bool is_stored,
                                            aoticache_artifact **ret_artifact, aoticache_error *ret_error);
+
+/* Tells by which guard it serves; NULL and "" for an exact one. OK, NO_MEMORY. */
+aoticache_status aoticache_artifact_set_guard(aoticache_artifact *artifact, const char *guard,
+                                              aoticache_error *ret_error);
 
 /* Keeps a side file from being collected as long as the artifact lives. The descriptor stays the caller's. */
 aoticache_status aoticache_artifact_mark_file(aoticache_artifact *artifact, int fd, aoticache_error *ret_error);

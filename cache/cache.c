@@ -73,6 +73,9 @@ aoticache_status aoticache_cache_open(const aoticache_cache_options *options, ao
     atomic_init(&cache->pid, getpid());
     cache->compile_timeout_ms = options->compile_timeout_ms;
     cache->failure_ttl_seconds = options->failure_ttl_seconds;
+    cache->failure_max_ttl_seconds = options->failure_max_ttl_seconds > options->failure_ttl_seconds
+                                         ? options->failure_max_ttl_seconds
+                                         : options->failure_ttl_seconds;
     status = aoticache_directory_open(options, &cache->directory, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_cache_open_index(cache, ret_error);
@@ -138,14 +141,30 @@ const char *aoticache_cache_counter_name(aoticache_counter counter)
     return names[counter];
 }
 
-void aoticache_cache_record_use(aoticache_cache *cache, int64_t entry_id)
+static void record_uses(aoticache_cache *cache, int64_t entry_id, uint64_t uses)
 {
     if (cache->directory->read_only)
         return;
     int64_t now = aoticache_wall_ns();
     pthread_mutex_lock(&cache->recency_mutex);
-    aoticache_recency_add(&cache->recency, entry_id, now, 1);
+    aoticache_recency_add(&cache->recency, entry_id, now, uses);
     pthread_mutex_unlock(&cache->recency_mutex);
+}
+
+void aoticache_cache_record_use(aoticache_cache *cache, int64_t entry_id)
+{
+    record_uses(cache, entry_id, 1);
+}
+
+/* Nothing is added to saved_ns: the lookup that loaded the runner has saved its compile, these calls save no other. */
+void aoticache_cache_note_use(aoticache_cache *cache, int64_t entry_id, uint64_t uses)
+{
+    if (cache == NULL || entry_id == 0 || uses == 0)
+        return;
+    aoticache_cache_enter(cache);
+    aoticache_cache_count(cache, AOTICACHE_COUNTER_hits, uses);
+    aoticache_cache_count(cache, AOTICACHE_COUNTER_hits_loaded, uses);
+    record_uses(cache, entry_id, uses);
 }
 
 /* Takes the counters that are not zero out of the cache. */

@@ -120,7 +120,8 @@ AOTICACHE_API aoticache_status aoticache_cache_lookup(aoticache_cache *cache, co
  * serves (loader/check.h has its form; the cache does not look into it). One such request may have several entries with
  * different guards. They are found by these functions alone, the plain ones never see them: accept() is asked for
  * each, the most demanding requirements first, then the newest, and says whether its guard lets the caller's tensors
- * pass; its pointers are borrowed during the call, and it must not use the cache.
+ * pass; its pointers are borrowed during the call, and it must not use the cache. A request of the one kind finds nothing
+ * by the functions for the other, and to put or compile it so is INVALID.
  */
 typedef bool (*aoticache_guard_fn)(void *user, const char *guard);
 
@@ -226,6 +227,7 @@ typedef struct aoticache_entry {
     int64_t created_ns;   /* wall clock */
     int64_t last_used_ns; /* wall clock; as of the last flush of the processes that use it */
     uint64_t uses;
+    const char *guard; /* "" for an exact entry */
 } aoticache_entry;
 
 /* Return false to stop. */
@@ -275,7 +277,8 @@ AOTICACHE_API int64_t aoticache_artifact_entry(const aoticache_artifact *artifac
 
 /*
  * Use of an entry that needed no lookup: a runner that was loaded already served `uses` more calls. Kept in memory until
- * aoticache_cache_flush(), as all use is.
+ * aoticache_cache_flush(), as all use is. Counts in hits and hits_loaded, not in saved_ns: a process compiles once, and
+ * the lookup that loaded the runner has saved that.
  */
 AOTICACHE_API void aoticache_cache_note_use(aoticache_cache *cache, int64_t entry_id, uint64_t uses);
 

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "cache/lease.h"
+#include "cache/request_internal.h"
 #include "cache/state.h"
 #include "cache/unstored.h"
 
@@ -15,7 +16,7 @@
 struct job {
     aoticache_cache *cache;
     const aoticache_request *request;
-    aoticache_key key;
+    aoticache_wanted wanted;
     aoticache_compile_fn compile;
     void *user;
     aoticache_scratch scratch;
@@ -54,6 +55,8 @@ static aoticache_status store_or_keep(struct job *job, const aoticache_product *
         return status;
     aoticache_error reason = job->error;
     status = aoticache_artifact_create_unstored(product, &job->scratch, &job->artifact, &job->error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_artifact_set_guard(job->artifact, product->guard, &job->error);
     if (status == AOTICACHE_OK)
         report_not_stored(job->cache, reason.message);
     return status;
@@ -97,16 +100,25 @@ static void remember_failure(struct job *job, const char *message)
         return;
     aoticache_request_format(job->request, description, sizeof description);
     int64_t now = aoticache_wall_ns();
-    aoticache_index_failure failure = {.key = job->key,
+    aoticache_index_failure failure = {.key = job->wanted.key,
                                        .op = aoticache_request_op(job->request),
                                        .description = description,
                                        .message = message,
                                        .failed_ns = now,
-                                       .retry_ns = now + (int64_t)job->cache->failure_ttl_seconds * 1000000000};
+                                       .delay_ns = (int64_t)job->cache->failure_ttl_seconds * 1000000000,
+                                       .max_delay_ns = (int64_t)job->cache->failure_max_ttl_seconds * 1000000000};
     aoticache_error detail = {.message = ""};
     if (aoticache_index_put_failure(index, &failure, &detail) != AOTICACHE_OK)
         aoticache_log(&job->cache->directory->logger, AOTICACHE_LOG_WARNING,
                       "a failed compile of %s cannot be remembered: %s", failure.op, detail.message);
+}
+
+/* Storing has done so already. */
+static void forget_failure(struct job *job)
+{
+    aoticache_index *index = aoticache_cache_index(job->cache);
+    if (!job->artifact->is_stored && index != NULL && !job->cache->directory->read_only)
+        aoticache_index_forget_failures(index, &job->wanted.key, INT64_MAX, NULL);
 }
 
 /* Judges what the hook returned against what it delivered. */
@@ -145,6 +157,7 @@ static aoticache_status compile(struct job *job, aoticache_artifact **ret_artifa
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_compiles, 1);
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_compile_ns, job->artifact->compile_ns);
         job->artifact->source = AOTICACHE_SOURCE_COMPILED;
+        forget_failure(job);
         *ret_artifact = steal_ptr(&job->artifact);
     } else {
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_compile_failures, 1);
@@ -166,7 +179,7 @@ static aoticache_status check_remembered_failure(struct job *job, aoticache_erro
     aoticache_index *index = aoticache_cache_index(job->cache);
     aoticache_status status = AOTICACHE_NOT_FOUND;
     if (index != NULL)
-        status = aoticache_index_lookup_failure(index, &job->key, aoticache_wall_ns(), &message, NULL);
+        status = aoticache_index_lookup_failure(index, &job->wanted.key, aoticache_wall_ns(), &message, NULL);
     if (status != AOTICACHE_OK)
         return AOTICACHE_OK;
     aoticache_cache_count(job->cache, AOTICACHE_COUNTER_misses_failed, 1);
@@ -178,7 +191,7 @@ static aoticache_status find(struct job *job, aoticache_artifact **ret_artifact,
                              aoticache_error *ret_error)
 {
     aoticache_error detail = {.message = ""};
-    aoticache_status status = aoticache_cache_find(job->cache, &job->key, ret_artifact, ret_report, &detail);
+    aoticache_status status = aoticache_cache_find(job->cache, &job->wanted, ret_artifact, ret_report, &detail);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
         return status;
     if (status == AOTICACHE_NO_MEMORY)
@@ -218,7 +231,7 @@ static aoticache_status find_or_compile_leased(struct job *job, aoticache_artifa
     aoticache_error detail = {.message = ""};
     bool contended = false;
     if (!job->cache->directory->read_only) {
-        aoticache_status status = aoticache_lease_acquire(job->cache->directory, &job->key,
+        aoticache_status status = aoticache_lease_acquire(job->cache->directory, &job->wanted.key,
                                                           job->cache->compile_timeout_ms, &lease, &contended, &detail);
         if (status == AOTICACHE_LOCKED || status == AOTICACHE_NO_MEMORY)
             return aoticache_error_set(ret_error, status, "%s: %s", aoticache_request_op(job->request),
@@ -232,32 +245,63 @@ static aoticache_status find_or_compile_leased(struct job *job, aoticache_artifa
     return status;
 }
 
+/* `job` has what the caller gave. */
+static aoticache_status get_or_compile(struct job *job, aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+{
+    const uint64_t begun = aoticache_monotonic_ns();
+    aoticache_find_report report;
+    aoticache_cache_enter(job->cache);
+    aoticache_status status = aoticache_request_key(job->request, &job->wanted.key, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (aoticache_request_stands_for_all_shapes(job->request) != (job->wanted.accept != NULL))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "%s: the request %s, environment " AOTICACHE_SHAPES_NAME ", so it must %sbe asked for "
+                                   "with a guard",
+                                   aoticache_request_op(job->request),
+                                   job->wanted.accept != NULL ? "is for exact shapes" : "stands for all shapes",
+                                   job->wanted.accept != NULL ? "not " : "");
+    status = find(job, ret_artifact, &report, ret_error);
+    if (status == AOTICACHE_OK)
+        aoticache_cache_count_hit(job->cache, &report, begun);
+    if (status != AOTICACHE_NOT_FOUND)
+        return status;
+    aoticache_cache_count_miss(job->cache, &report);
+    status = check_remembered_failure(job, ret_error);
+    return status == AOTICACHE_OK ? find_or_compile_leased(job, ret_artifact, ret_error) : status;
+}
+
 aoticache_status aoticache_cache_get_or_compile(aoticache_cache *cache, const aoticache_request *request,
                                                 aoticache_compile_fn compile_hook, void *user,
                                                 aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
     if (cache == NULL || request == NULL || compile_hook == NULL || ret_artifact == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_get_or_compile: an argument is NULL");
-    const uint64_t begun = aoticache_monotonic_ns();
     struct job job = {.cache = cache,
                       .request = request,
                       .compile = compile_hook,
                       .user = user,
                       .scratch = AOTICACHE_SCRATCH_INIT,
                       .error = {.message = ""}};
-    aoticache_find_report report;
-    aoticache_cache_enter(cache);
-    aoticache_status status = aoticache_request_key(request, &job.key, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    status = find(&job, ret_artifact, &report, ret_error);
-    if (status == AOTICACHE_OK)
-        aoticache_cache_count_hit(cache, &report, begun);
-    if (status != AOTICACHE_NOT_FOUND)
-        return status;
-    aoticache_cache_count_miss(cache, &report);
-    status = check_remembered_failure(&job, ret_error);
-    return status == AOTICACHE_OK ? find_or_compile_leased(&job, ret_artifact, ret_error) : status;
+    return get_or_compile(&job, ret_artifact, ret_error);
+}
+
+aoticache_status aoticache_cache_get_or_compile_guarded(aoticache_cache *cache, const aoticache_request *request,
+                                                        aoticache_guard_fn accept, void *accept_user,
+                                                        aoticache_compile_fn compile_hook, void *user,
+                                                        aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+{
+    if (cache == NULL || request == NULL || accept == NULL || compile_hook == NULL || ret_artifact == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_cache_get_or_compile_guarded: an argument is NULL");
+    struct job job = {.cache = cache,
+                      .request = request,
+                      .wanted = {.accept = accept, .accept_user = accept_user},
+                      .compile = compile_hook,
+                      .user = user,
+                      .scratch = AOTICACHE_SCRATCH_INIT,
+                      .error = {.message = ""}};
+    return get_or_compile(&job, ret_artifact, ret_error);
 }
 
 aoticache_status aoticache_cache_forget_failures(aoticache_cache *cache, const aoticache_key *key,

@@ -71,7 +71,7 @@ static bool add_failure(void *user, const aoticache_index_failure *from)
         failures->capacity = capacity;
     }
     aoticache_failure *to = &failures->items[failures->count++];
-    *to = (aoticache_failure){.key = from->key, .failed_ns = from->failed_ns, .retry_ns = from->retry_ns};
+    *to = (aoticache_failure){.key = from->key, .failed_ns = from->failed_ns, .retry_ns = from->retry_ns, .count = from->count};
     to->op = strdup(from->op != NULL ? from->op : "");
     to->description = strdup(from->description != NULL ? from->description : "");
     to->message = strdup(from->message != NULL ? from->message : "");

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "cache/lock.h"
+#include "cache/request_internal.h"
 #include "cache/state.h"
 
 /* Entries of one key that are looked at without allocating. */
@@ -79,10 +80,50 @@ static aoticache_status open_hit(aoticache_cache *cache, const aoticache_index_h
                                      ret_error);
 }
 
+/*
+ * The guard of an entry where the search needs to know it, by free(); NULL where not.
+ * Returns: OK; NOT_FOUND: the entry has gone meanwhile; UNSUPPORTED: its guard does not let it pass; what the index says.
+ */
+static aoticache_status check_guard(aoticache_index *index, const aoticache_wanted *wanted, int64_t entry_id,
+                                    char **ret_guard, aoticache_error *ret_error)
+{
+    *ret_guard = NULL;
+    if (wanted->accept == NULL && wanted->entry_id == 0)
+        return AOTICACHE_OK;
+    aoticache_status status = aoticache_index_read_guard(index, entry_id, ret_guard, ret_error);
+    if (status != AOTICACHE_OK || wanted->accept == NULL)
+        return status;
+    bool accepted = (*ret_guard)[0] != '\0' && wanted->accept(wanted->accept_user, *ret_guard);
+    return accepted ? AOTICACHE_OK : AOTICACHE_UNSUPPORTED;
+}
+
+/* Opens an entry that fits. ret_unusable as open_hit. */
+static aoticache_status open_entry(aoticache_cache *cache, const aoticache_index_hit *hit, const char *guard,
+                                   aoticache_artifact **ret_artifact, aoticache_find_report *report,
+                                   aoticache_digest *ret_unusable, aoticache_error *ret_error)
+{
+    aoticache_artifact *artifact = NULL;
+    aoticache_status status = open_hit(cache, hit, &artifact, ret_unusable, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    artifact->entry_id = hit->entry_id;
+    status = aoticache_artifact_set_guard(artifact, guard, ret_error);
+    if (status != AOTICACHE_OK) {
+        aoticache_artifact_unref(artifact);
+        return status;
+    }
+    report->entry_id = hit->entry_id;
+    report->compile_ns = hit->compile_ns;
+    report->is_guarded = guard != NULL && guard[0] != '\0';
+    *ret_artifact = artifact;
+    return AOTICACHE_OK;
+}
+
 /* One walk over the entries of a key. NOT_FOUND with *ret_vanished: an object was not there. */
-static aoticache_status try_hits(aoticache_cache *cache, aoticache_index *index, const aoticache_index_hit *hits,
-                                 size_t count, bool is_last_try, aoticache_artifact **ret_artifact,
-                                 aoticache_find_report *report, bool *ret_vanished, aoticache_error *ret_error)
+static aoticache_status try_hits(aoticache_cache *cache, aoticache_index *index, const aoticache_wanted *wanted,
+                                 const aoticache_index_hit *hits, size_t count, bool is_last_try,
+                                 aoticache_artifact **ret_artifact, aoticache_find_report *report, bool *ret_vanished,
+                                 aoticache_error *ret_error)
 {
     const aoticache_cpu_features *have = aoticache_cpu_features_get();
     bool any_fits = false;
@@ -90,15 +131,19 @@ static aoticache_status try_hits(aoticache_cache *cache, aoticache_index *index,
         aoticache_cpu_features required = aoticache_requirements_from_bytes(hits[i].requirements);
         aoticache_error detail = {.message = ""};
         aoticache_digest unusable;
+        cleanup_free char *guard = NULL;
         if (!aoticache_cpu_features_include(have, &required))
             continue;
         any_fits = true;
-        aoticache_status status = open_hit(cache, &hits[i], ret_artifact, &unusable, &detail);
-        if (status == AOTICACHE_OK) {
-            report->entry_id = hits[i].entry_id;
-            report->compile_ns = hits[i].compile_ns;
+        aoticache_status status = check_guard(index, wanted, hits[i].entry_id, &guard, ret_error);
+        *ret_vanished = *ret_vanished || status == AOTICACHE_NOT_FOUND;
+        if (status == AOTICACHE_NOT_FOUND || status == AOTICACHE_UNSUPPORTED)
+            continue;
+        if (status != AOTICACHE_OK)
             return status;
-        }
+        status = open_entry(cache, &hits[i], guard, ret_artifact, report, &unusable, &detail);
+        if (status == AOTICACHE_OK)
+            return status;
         if (status == AOTICACHE_NO_MEMORY || status == AOTICACHE_IO || status == AOTICACHE_LOCKED)
             return aoticache_error_set(ret_error, status, "%s", detail.message);
         if (status == AOTICACHE_CORRUPT) {
@@ -113,6 +158,20 @@ static aoticache_status try_hits(aoticache_cache *cache, aoticache_index *index,
     }
     report->lacks_requirement = count > 0 && !any_fits;
     return AOTICACHE_NOT_FOUND;
+}
+
+/* The one entry that is wanted by its number. */
+static aoticache_status read_hit(aoticache_cache *cache, aoticache_index **index, const aoticache_wanted *wanted,
+                                 aoticache_index_hit *ret_hit, aoticache_error *ret_error)
+{
+    aoticache_status status;
+    do
+        status = aoticache_index_lookup_entry(*index, wanted->entry_id, ret_hit, ret_error);
+    while (aoticache_cache_recovered(cache, status, index));
+    /* In an index that was built anew the number may be another entry's. */
+    if (status == AOTICACHE_OK && !aoticache_digest_equal(&ret_hit->artifact, wanted->artifact))
+        return AOTICACHE_NOT_FOUND;
+    return status;
 }
 
 /* All entries of a key: in `usual` where they fit, else in *ret_more, which is the caller's by free(). */
@@ -141,7 +200,7 @@ static aoticache_status read_hits(aoticache_cache *cache, aoticache_index **inde
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_cache_find(aoticache_cache *cache, const aoticache_key *key,
+aoticache_status aoticache_cache_find(aoticache_cache *cache, const aoticache_wanted *wanted,
                                       aoticache_artifact **ret_artifact, aoticache_find_report *ret_report,
                                       aoticache_error *ret_error)
 {
@@ -155,14 +214,21 @@ aoticache_status aoticache_cache_find(aoticache_cache *cache, const aoticache_ke
         cleanup_free aoticache_index_hit *more = NULL;
         size_t count = 0;
         bool vanished = false;
-        status = read_hits(cache, &index, key, usual, &more, &count, ret_error);
+        if (wanted->entry_id == 0) {
+            status = read_hits(cache, &index, &wanted->key, usual, &more, &count, ret_error);
+        } else {
+            status = read_hit(cache, &index, wanted, &usual[0], ret_error);
+            count = 1;
+        }
         if (status == AOTICACHE_NOT_FOUND && aoticache_cache_refreshed(cache, &index))
             continue;
         if (status != AOTICACHE_OK)
             return status;
-        status = try_hits(cache, index, more != NULL ? more : usual, count, i + 1 == MAX_TRIES, ret_artifact,
+        status = try_hits(cache, index, wanted, more != NULL ? more : usual, count, i + 1 == MAX_TRIES, ret_artifact,
                           ret_report, &vanished, ret_error);
-        if (!vanished || status == AOTICACHE_OK)
+        if (aoticache_cache_recovered(cache, status, &index))
+            continue;
+        if (!vanished || status != AOTICACHE_NOT_FOUND)
             return status;
     }
     return status;
@@ -171,6 +237,8 @@ aoticache_status aoticache_cache_find(aoticache_cache *cache, const aoticache_ke
 void aoticache_cache_count_hit(aoticache_cache *cache, const aoticache_find_report *report, uint64_t begun_ns)
 {
     aoticache_cache_count(cache, AOTICACHE_COUNTER_hits, 1);
+    if (report->is_guarded)
+        aoticache_cache_count(cache, AOTICACHE_COUNTER_hits_guarded, 1);
     aoticache_cache_count(cache, AOTICACHE_COUNTER_saved_ns, report->compile_ns);
     aoticache_cache_count(cache, AOTICACHE_COUNTER_lookup_ns, aoticache_monotonic_ns() - begun_ns);
     aoticache_cache_record_use(cache, report->entry_id);
@@ -186,19 +254,13 @@ void aoticache_cache_count_miss(aoticache_cache *cache, const aoticache_find_rep
     aoticache_cache_flush(cache, NULL);
 }
 
-aoticache_status aoticache_cache_lookup(aoticache_cache *cache, const aoticache_request *request,
-                                        aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+/* ---- the public lookups: each finds and counts ---- */
+
+static aoticache_status lookup(aoticache_cache *cache, const aoticache_wanted *wanted, uint64_t begun,
+                               aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
-    if (cache == NULL || request == NULL || ret_artifact == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_lookup: an argument is NULL");
-    const uint64_t begun = aoticache_monotonic_ns();
-    aoticache_key key;
     aoticache_find_report report;
-    aoticache_cache_enter(cache);
-    aoticache_status status = aoticache_request_key(request, &key, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    status = aoticache_cache_find(cache, &key, ret_artifact, &report, ret_error);
+    aoticache_status status = aoticache_cache_find(cache, wanted, ret_artifact, &report, ret_error);
     if (status == AOTICACHE_OK)
         aoticache_cache_count_hit(cache, &report, begun);
     else if (status == AOTICACHE_NOT_FOUND)
@@ -206,31 +268,54 @@ aoticache_status aoticache_cache_lookup(aoticache_cache *cache, const aoticache_
     return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
 }
 
-aoticache_status aoticache_cache_open_artifact(aoticache_cache *cache, const aoticache_digest *artifact,
-                                               aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+/* The request stands for all shapes and an exact entry is asked for, or the other way round: there can be none. */
+static aoticache_status miss(aoticache_cache *cache)
 {
-    if (cache == NULL || artifact == NULL || ret_artifact == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_open_artifact: an argument is NULL");
-    aoticache_digest unusable;
-    aoticache_cache_enter(cache);
-    return aoticache_artifact_open_manifest(cache->directory, artifact, ret_artifact, &unusable, ret_error);
+    static const aoticache_find_report nothing;
+    aoticache_cache_count_miss(cache, &nothing);
+    return AOTICACHE_NOT_FOUND;
 }
 
-aoticache_status aoticache_cache_read_manifest(aoticache_cache *cache, const aoticache_digest *artifact,
-                                               char **ret_text, aoticache_error *ret_error)
+aoticache_status aoticache_cache_lookup(aoticache_cache *cache, const aoticache_request *request,
+                                        aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
-    if (cache == NULL || artifact == NULL || ret_text == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_read_manifest: an argument is NULL");
-    cleanup_free char *text = NULL;
-    size_t size = 0;
-    aoticache_manifest *manifest = NULL;
+    if (cache == NULL || request == NULL || ret_artifact == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_lookup: an argument is NULL");
+    const uint64_t begun = aoticache_monotonic_ns();
+    aoticache_wanted wanted = {.entry_id = 0};
     aoticache_cache_enter(cache);
-    aoticache_status status = aoticache_object_read(cache->directory, artifact, &text, &size, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_manifest_parse(text, size, &manifest, ret_error);
+    aoticache_status status = aoticache_request_key(request, &wanted.key, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    aoticache_manifest_free(manifest);
-    *ret_text = steal_ptr(&text);
-    return AOTICACHE_OK;
+    if (aoticache_request_stands_for_all_shapes(request))
+        return miss(cache);
+    return lookup(cache, &wanted, begun, ret_artifact, ret_error);
+}
+
+aoticache_status aoticache_cache_lookup_guarded(aoticache_cache *cache, const aoticache_request *request,
+                                                aoticache_guard_fn accept, void *user,
+                                                aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+{
+    if (cache == NULL || request == NULL || accept == NULL || ret_artifact == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_lookup_guarded: an argument is NULL");
+    const uint64_t begun = aoticache_monotonic_ns();
+    aoticache_wanted wanted = {.accept = accept, .accept_user = user};
+    aoticache_cache_enter(cache);
+    aoticache_status status = aoticache_request_key(request, &wanted.key, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (!aoticache_request_stands_for_all_shapes(request))
+        return miss(cache);
+    return lookup(cache, &wanted, begun, ret_artifact, ret_error);
+}
+
+aoticache_status aoticache_cache_open_stored(aoticache_cache *cache, int64_t entry_id, const aoticache_digest *artifact,
+                                             aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+{
+    if (cache == NULL || entry_id == 0 || artifact == NULL || ret_artifact == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_open_stored: an argument is NULL or 0");
+    const uint64_t begun = aoticache_monotonic_ns();
+    const aoticache_wanted wanted = {.entry_id = entry_id, .artifact = artifact};
+    aoticache_cache_enter(cache);
+    return lookup(cache, &wanted, begun, ret_artifact, ret_error);
 }

@@ -41,6 +41,7 @@ void aoticache_manifest_free(aoticache_manifest *manifest)
     free(manifest->description);
     free(manifest->producer);
     free(manifest->guard);
+    free(manifest->output);
     free(manifest);
     errno = saved;
 }
@@ -48,6 +49,11 @@ void aoticache_manifest_free(aoticache_manifest *manifest)
 static aoticache_status out_of_memory(aoticache_error *ret_error)
 {
     return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "manifest: out of memory");
+}
+
+bool aoticache_manifest_guard_fits(const aoticache_manifest *manifest)
+{
+    return (manifest->guard != NULL && manifest->guard[0] != '\0') == manifest->stands_for_all_shapes;
 }
 
 /* ---- making one ---- */
@@ -84,6 +90,15 @@ static aoticache_status check_product(const aoticache_product *product, aoticach
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "product: compile_ns is %llu, at most 2^63-1 is "
                                    "allowed", (unsigned long long)product->compile_ns);
     return AOTICACHE_OK;
+}
+
+/* NULL stays NULL, and an empty one becomes it. */
+static aoticache_status copy_output(const char *output, char **ret_copy, aoticache_error *ret_error)
+{
+    if (output == NULL || output[0] == '\0')
+        return AOTICACHE_OK;
+    *ret_copy = aoticache_manifest_cut_output(output);
+    return *ret_copy != NULL ? AOTICACHE_OK : out_of_memory(ret_error);
 }
 
 /* NULL stays NULL. */
@@ -166,6 +181,7 @@ static aoticache_status copy_request(const aoticache_request *request, aoticache
     if (status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, status, "manifest: cannot compute the key of %s",
                                    aoticache_request_op(request));
+    manifest->stands_for_all_shapes = aoticache_request_stands_for_all_shapes(request);
     aoticache_device_format(aoticache_request_device(request), device);
     manifest->op = strdup(aoticache_request_op(request));
     manifest->device = strdup(device);
@@ -180,11 +196,14 @@ static aoticache_status fill(aoticache_manifest *manifest, const aoticache_reque
                              aoticache_error *ret_error)
 {
     const char *producer = product->producer != NULL ? product->producer : "";
+    const char *guard = product->guard != NULL && product->guard[0] != '\0' ? product->guard : NULL;
     aoticache_status status = copy_request(request, manifest, ret_error);
     if (status == AOTICACHE_OK)
         status = copy_text("producer", producer, MANIFEST_MAX_PRODUCER_BYTES, &manifest->producer, ret_error);
     if (status == AOTICACHE_OK)
-        status = copy_text("guard", product->guard, MANIFEST_MAX_GUARD_BYTES, &manifest->guard, ret_error);
+        status = copy_text("guard", guard, MANIFEST_MAX_GUARD_BYTES, &manifest->guard, ret_error);
+    if (status == AOTICACHE_OK)
+        status = copy_output(product->output, &manifest->output, ret_error);
     if (status == AOTICACHE_OK)
         status = copy_files(product, digests, sizes, manifest, ret_error);
     return status;
@@ -265,11 +284,11 @@ static json_t *format_files(const aoticache_manifest *manifest)
 
 static json_t *format_manifest(const aoticache_manifest *manifest, const char *arch)
 {
-    return json_pack("{s:i, s:s, s:o, s:o, s:s, s:s, s:s, s:s, s:s*, s:o, s:I, s:I, s:o}", /* s*: left out where NULL */
+    return json_pack("{s:i, s:s, s:o, s:o, s:s, s:s, s:s, s:s, s:s*, s:s*, s:o, s:I, s:I, s:o}", /* s*: left out where NULL */
                      "format", MANIFEST_FORMAT, "kind", MANIFEST_KIND, "key", format_digest(&manifest->key), "encoding",
                      format_hex(manifest->encoding, manifest->encoding_size), "op", manifest->op, "device",
                      manifest->device, "description", manifest->description, "producer", manifest->producer, "guard",
-                     manifest->guard, "requirements", format_requirements(manifest, arch), "compile_ns",
+                     manifest->guard, "output", manifest->output, "requirements", format_requirements(manifest, arch), "compile_ns",
                      (json_int_t)manifest->compile_ns, "created_ns", (json_int_t)manifest->created_ns, "files",
                      format_files(manifest));
 }

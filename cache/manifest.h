@@ -27,6 +27,8 @@ typedef struct aoticache_manifest {
     int64_t created_ns;             /* wall clock */
     aoticache_manifest_file *files; /* files[0] is the library */
     size_t file_count;
+    char *output;               /* what the compiler said; NULL where nothing is kept */
+    bool stands_for_all_shapes; /* the request does */
 } aoticache_manifest;
 
 /*
@@ -49,6 +51,15 @@ aoticache_status aoticache_manifest_format(const aoticache_manifest *manifest, c
  */
 aoticache_status aoticache_manifest_parse(const char *text, size_t size, aoticache_manifest **ret_manifest,
                                           aoticache_error *ret_error);
+
+/* Whether it has a guard just where its request stands for all shapes: only such a manifest gets an entry. */
+bool aoticache_manifest_guard_fits(const aoticache_manifest *manifest);
+
+/*
+ * What is kept of a compiler's output: UTF-8 (other bytes become '?'), at most 64 KiB; of a longer one the beginning and
+ * the end, with a line between them that says how much is left out. By free(); NULL: no memory.
+ */
+char *aoticache_manifest_cut_output(const char *output);
 
 /* NULL is allowed. */
 void aoticache_manifest_free(aoticache_manifest *manifest);

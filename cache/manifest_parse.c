@@ -168,6 +168,7 @@ static aoticache_status read_request(const json_t *object, aoticache_manifest *m
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: %s", detail.message);
     if (status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, status, "manifest: %s", detail.message);
+    manifest->stands_for_all_shapes = aoticache_request_stands_for_all_shapes(request);
     status = check_agreement(manifest, request, ret_error);
     if (status == AOTICACHE_OK)
         status = read_requirements(object, aoticache_request_get_environment(request, "arch"), manifest, ret_error);
@@ -242,6 +243,21 @@ static aoticache_status read_numbers(const json_t *object, aoticache_manifest *m
     return status;
 }
 
+/* The one text that may have lines. */
+static aoticache_status read_output(const json_t *object, char **ret_output, aoticache_error *ret_error)
+{
+    const json_t *value = json_object_get(object, "output");
+    if (value == NULL)
+        return AOTICACHE_OK;
+    if (!json_is_string(value))
+        return refuse_field("output", "a string", ret_error);
+    if (json_string_length(value) > MANIFEST_MAX_OUTPUT_BYTES)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: \"output\" has %zu bytes, at most %d are "
+                                   "allowed", json_string_length(value), MANIFEST_MAX_OUTPUT_BYTES);
+    *ret_output = strdup(json_string_value(value));
+    return *ret_output != NULL ? AOTICACHE_OK : out_of_memory(ret_error);
+}
+
 static aoticache_status read_texts(const json_t *object, aoticache_manifest *manifest, aoticache_error *ret_error)
 {
     aoticache_status status = copy_text(object, "op", REQUEST_MAX_OP_BYTES, &manifest->op, ret_error);
@@ -253,6 +269,8 @@ static aoticache_status read_texts(const json_t *object, aoticache_manifest *man
         status = copy_text(object, "producer", MANIFEST_MAX_PRODUCER_BYTES, &manifest->producer, ret_error);
     if (status == AOTICACHE_OK && json_object_get(object, "guard") != NULL)
         status = copy_text(object, "guard", MANIFEST_MAX_GUARD_BYTES, &manifest->guard, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read_output(object, &manifest->output, ret_error);
     return status;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "cache/lock.h"
+#include "cache/request_internal.h"
 #include "cache/state.h"
 
 #define MAX_FILES 1024 /* what a manifest may list */
@@ -28,8 +29,6 @@ aoticache_status aoticache_product_check(const aoticache_product *product, aotic
     if (product->files == NULL || product->file_count == 0 || product->file_count > MAX_FILES)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a product has %zu files; it must have 1 to %d",
                                    product->files != NULL ? product->file_count : 0, MAX_FILES);
-    if (product->guard != NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_product.guard is reserved: it must be NULL");
     for (size_t i = 0; i < product->file_count; i++) {
         const aoticache_file *file = &product->files[i];
         if (file->path == NULL || file->path[0] == '\0')
@@ -44,6 +43,24 @@ aoticache_status aoticache_product_check(const aoticache_product *product, aotic
                                            file->name);
     }
     return AOTICACHE_OK;
+}
+
+/* Plain lookups tell by the request alone that what they find has no guard, so that one cannot do without the other. */
+static aoticache_status check_guard(const aoticache_request *request, const aoticache_product *product,
+                                    aoticache_error *ret_error)
+{
+    bool has_guard = product->guard != NULL && product->guard[0] != '\0';
+    if (has_guard == aoticache_request_stands_for_all_shapes(request))
+        return AOTICACHE_OK;
+    if (has_guard)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "a product of %s has a guard, but the request is for exact shapes: set its environment "
+                                   AOTICACHE_SHAPES_NAME " to " AOTICACHE_SHAPES_DYNAMIC,
+                                   aoticache_request_op(request));
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                               "a product of %s has no guard, but the request stands for all shapes (environment "
+                               AOTICACHE_SHAPES_NAME " = " AOTICACHE_SHAPES_DYNAMIC ")",
+                               aoticache_request_op(request));
 }
 
 aoticache_status aoticache_product_open_file(const aoticache_file *file, bool may_be_empty, int *ret_fd,
@@ -148,6 +165,8 @@ static aoticache_status open_artifact(struct put *put, aoticache_error *ret_erro
     aoticache_status status = aoticache_artifact_create(library_fd, &put->manifest_object.digest,
                                                         &put->objects[0].digest, put->product->compile_ns, true,
                                                         &put->artifact, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_artifact_set_guard(put->artifact, put->manifest->guard, ret_error);
     if (status != AOTICACHE_OK || count == 1)
         return status;
     cleanup_free int *fds = calloc(count, sizeof *fds);
@@ -174,7 +193,7 @@ static aoticache_status store(struct put *put, aoticache_index *index, aoticache
         status = open_artifact(put, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_cache_put_manifest_entry(index, &put->manifest_object.digest, put->manifest_object.bytes,
-                                                    put->manifest, ret_error);
+                                                    put->manifest, &put->artifact->entry_id, ret_error);
     return status;
 }
 
@@ -234,6 +253,8 @@ aoticache_status aoticache_cache_put(aoticache_cache *cache, const aoticache_req
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_put: an argument is NULL");
     aoticache_cache_enter(cache);
     aoticache_status status = aoticache_product_check(product, ret_error);
+    if (status == AOTICACHE_OK)
+        status = check_guard(request, product, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_cache_check_writable(cache, ret_error);
     if (status != AOTICACHE_OK)

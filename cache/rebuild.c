@@ -56,7 +56,7 @@ static bool has_files(aoticache_directory *directory, const aoticache_manifest *
 
 aoticache_status aoticache_cache_put_manifest_entry(aoticache_index *index, const aoticache_digest *digest,
                                                     uint64_t manifest_bytes, const aoticache_manifest *manifest,
-                                                    aoticache_error *ret_error)
+                                                    int64_t *ret_entry_id, aoticache_error *ret_error)
 {
     cleanup_free aoticache_index_object *objects = calloc(manifest->file_count + 1, sizeof *objects);
     if (objects == NULL)
@@ -83,19 +83,22 @@ aoticache_status aoticache_cache_put_manifest_entry(aoticache_index *index, cons
                                    .description = manifest->description,
                                    .producer = manifest->producer,
                                    .compile_ns = manifest->compile_ns,
-                                   .created_ns = manifest->created_ns};
+                                   .created_ns = manifest->created_ns,
+                                   .encoding = manifest->encoding,
+                                   .encoding_size = manifest->encoding_size};
     aoticache_requirements_to_bytes(&manifest->requirements, entry.requirements);
-    return aoticache_index_put(index, &entry, ret_error);
+    return aoticache_index_put_numbered(index, &entry, ret_entry_id, ret_error);
 }
 
 aoticache_status aoticache_cache_index_manifest(aoticache_directory *directory, aoticache_index *index,
                                                 const aoticache_digest *digest, uint64_t manifest_bytes,
                                                 const aoticache_manifest *manifest, aoticache_error *ret_error)
 {
-    /* An entry with a guard answers by other rules than this program knows: a lookup must not take it for an exact one. */
-    if (manifest->guard != NULL || !has_files(directory, manifest))
+    int64_t entry_id;
+    /* A plain lookup must never take an entry with a guard for an exact one: it tells them by the request alone. */
+    if (!aoticache_manifest_guard_fits(manifest) || !has_files(directory, manifest))
         return AOTICACHE_NOT_FOUND;
-    return aoticache_cache_put_manifest_entry(index, digest, manifest_bytes, manifest, ret_error);
+    return aoticache_cache_put_manifest_entry(index, digest, manifest_bytes, manifest, &entry_id, ret_error);
 }
 
 /* ---- all of them ---- */

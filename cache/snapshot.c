@@ -54,8 +54,7 @@ static bool copy_entry(const aoticache_index_entry *from, aoticache_snapshot_ent
     to->entry.device = append_text(&cursor, from->device);
     to->entry.description = append_text(&cursor, from->description);
     to->entry.producer = append_text(&cursor, from->producer);
-    if (from->guard != NULL && from->guard[0] != '\0')
-        to->guard = append_text(&cursor, from->guard);
+    to->entry.guard = append_text(&cursor, from->guard);
     return true;
 }
 

@@ -12,7 +12,6 @@ typedef struct aoticache_snapshot_entry {
     aoticache_entry entry; /* its strings point into `texts` */
     int64_t entry_id;
     char *texts;
-    char *guard; /* NULL for an exact entry */
 } aoticache_snapshot_entry;
 
 typedef struct aoticache_snapshot {

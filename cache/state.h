@@ -37,6 +37,7 @@ struct aoticache_cache {
     aoticache_directory *directory;
     uint32_t compile_timeout_ms;
     uint32_t failure_ttl_seconds;
+    uint32_t failure_max_ttl_seconds; /* not less than failure_ttl_seconds */
     _Atomic pid_t pid;                       /* of the process that may use what is below */
     _Atomic(aoticache_open_index *) current; /* NULL: read-only and there is no usable index */
     pthread_mutex_t index_mutex;             /* whoever replaces `current` */
@@ -81,15 +82,26 @@ aoticache_cpu_features aoticache_requirements_from_bytes(const uint8_t bytes[AOT
 
 /* ---- looking up (lookup.c) ---- */
 
+/* What a search is for. */
+typedef struct aoticache_wanted {
+    aoticache_key key;                /* where entry_id is 0 */
+    int64_t entry_id;                 /* else: this entry, if it is still that of `artifact` */
+    const aoticache_digest *artifact;
+    aoticache_guard_fn accept;        /* of the entries of the key: those with a guard that this accepts */
+    void *accept_user;
+} aoticache_wanted;
+
 typedef struct aoticache_find_report {
     int64_t entry_id;
     uint64_t compile_ns;
+    bool is_guarded;        /* found: by an entry with a guard */
     bool lacks_requirement; /* there were entries, none of which this CPU can run */
     bool was_damaged;
 } aoticache_find_report;
 
-/* A lookup that counts nothing. Returns as aoticache_cache_lookup. */
-aoticache_status aoticache_cache_find(aoticache_cache *cache, const aoticache_key *key,
+/* A lookup that counts nothing. Returns as aoticache_cache_lookup. Without accept the key must be that of a request for
+ * exact shapes: then no entry of it has a guard, and none is asked for. */
+aoticache_status aoticache_cache_find(aoticache_cache *cache, const aoticache_wanted *wanted,
                                       aoticache_artifact **ret_artifact, aoticache_find_report *ret_report,
                                       aoticache_error *ret_error);
 /* What every lookup counts, and a flush after a miss. */
@@ -136,8 +148,9 @@ bool aoticache_cache_may_be_manifest(aoticache_directory *directory, const aotic
 /* Records the entry of a manifest without looking at the store. */
 aoticache_status aoticache_cache_put_manifest_entry(aoticache_index *index, const aoticache_digest *digest,
                                                     uint64_t manifest_bytes, const aoticache_manifest *manifest,
-                                                    aoticache_error *ret_error);
-/* Records the entry of a manifest that lies in the store. NOT_FOUND where a file of it is not there. */
+                                                    int64_t *ret_entry_id, aoticache_error *ret_error);
+/* Records the entry of a manifest that lies in the store. NOT_FOUND where a file of it is not there, or where its guard
+ * and its request do not fit together. */
 aoticache_status aoticache_cache_index_manifest(aoticache_directory *directory, aoticache_index *index,
                                                 const aoticache_digest *digest, uint64_t manifest_bytes,
                                                 const aoticache_manifest *manifest, aoticache_error *ret_error);

@@ -10,19 +10,12 @@
 #include "cache/lock.h"
 #include "cache/verify.h"
 
-/* A manifest that another entry of the same key and requirements has replaced is garbage, not a lost entry. */
+/* A manifest that another entry of the same key, requirements and guard has replaced is garbage, not a lost entry. */
 static bool is_superseded(aoticache_index *index, const aoticache_manifest *manifest)
 {
-    uint8_t requirements[AOTICACHE_INDEX_REQUIREMENT_BYTES];
-    aoticache_index_hit hits[16];
-    size_t count = 0;
-    aoticache_requirements_to_bytes(&manifest->requirements, requirements);
-    if (aoticache_index_lookup(index, &manifest->key, hits, 16, &count, NULL) != AOTICACHE_OK)
-        return false;
-    for (size_t i = 0; i < count && i < 16; i++)
-        if (memcmp(hits[i].requirements, requirements, sizeof requirements) == 0)
-            return true;
-    return false;
+    aoticache_index_entry same = {.key = manifest->key, .guard = manifest->guard};
+    aoticache_requirements_to_bytes(&manifest->requirements, same.requirements);
+    return aoticache_index_has_same(index, &same, NULL) == AOTICACHE_OK;
 }
 
 /* A manifest of which a file is gone (found damaged, or removed by a person) can answer nothing: it is garbage too. */
@@ -104,7 +97,7 @@ aoticache_status aoticache_verification_check_unindexed(aoticache_verification *
     aoticache_status status = find_lost(verification, &lost, &count, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
         char path[AOTICACHE_OBJECT_PATH_BYTES];
-        if (lost[i].manifest->guard != NULL || is_superseded(index, lost[i].manifest) ||
+        if (!aoticache_manifest_guard_fits(lost[i].manifest) || is_superseded(index, lost[i].manifest) ||
             !is_complete(verification->cache->directory, lost[i].manifest))
             continue;
         verification->report.unindexed++;

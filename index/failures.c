@@ -8,11 +8,47 @@
 
 #define MAX_MESSAGE_BYTES (1 << 20)
 
+/* How many failures of the key have been recorded in a row; 0 where none is. */
+static aoticache_status count_failures(aoticache_index *index, const aoticache_digest *key, uint32_t *ret_count,
+                                       aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_prepare(index, SQL(COUNT_FAILURES), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(statement, 1, key);
+    int result = sqlite3_step(statement);
+    if (result == SQLITE_DONE)
+        *ret_count = 0;
+    else if (result != SQLITE_ROW)
+        status = aoticache_index_fail(index, result, "cannot count failures", ret_error);
+    else if (!aoticache_index_read_count(statement, 0, ret_count))
+        status = aoticache_index_fail_row(index, "failures", ret_error);
+    sqlite3_reset(statement);
+    return status;
+}
+
+/* When it may be tried again, after `earlier` failures before this one. */
+static int64_t retry_time(const aoticache_index_failure *failure, uint32_t earlier)
+{
+    int64_t delay = failure->delay_ns;
+    if (delay <= 0)
+        return failure->retry_ns;
+    for (uint32_t i = 0; i < earlier && delay < failure->max_delay_ns; i++)
+        delay = delay > INT64_MAX / 2 ? INT64_MAX : delay * 2;
+    if (delay > failure->max_delay_ns)
+        delay = failure->max_delay_ns;
+    return failure->failed_ns > INT64_MAX - delay ? INT64_MAX : failure->failed_ns + delay;
+}
+
 static aoticache_status put_row(aoticache_index *index, const aoticache_index_failure *failure,
                                 aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_prepare(index, SQL(PUT_FAILURE), &statement, ret_error);
+    uint32_t earlier = 0;
+    aoticache_status status = count_failures(index, &failure->key, &earlier, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_prepare(index, SQL(PUT_FAILURE), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_index_bind_digest(statement, 1, &failure->key);
@@ -21,7 +57,8 @@ static aoticache_status put_row(aoticache_index *index, const aoticache_index_fa
     size_t length = strnlen(failure->message, MAX_MESSAGE_BYTES); /* a compiler may have talked for long */
     sqlite3_bind_text(statement, 4, failure->message, (int)length, SQLITE_STATIC);
     sqlite3_bind_int64(statement, 5, failure->failed_ns);
-    sqlite3_bind_int64(statement, 6, failure->retry_ns);
+    sqlite3_bind_int64(statement, 6, retry_time(failure, earlier));
+    sqlite3_bind_int64(statement, 7, earlier < UINT32_MAX ? (sqlite3_int64)earlier + 1 : UINT32_MAX);
     return aoticache_index_execute(index, statement, NULL, ret_error);
 }
 

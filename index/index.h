@@ -18,7 +18,7 @@
 #include "base/base.h"
 
 /* The version of the tables, PRAGMA user_version. */
-#define AOTICACHE_INDEX_VERSION 1
+#define AOTICACHE_INDEX_VERSION 2
 
 typedef struct aoticache_index aoticache_index;
 
@@ -58,13 +58,21 @@ typedef struct aoticache_index_hit {
 } aoticache_index_hit;
 
 /*
- * All entries of a key, the most demanding first (more requirement bits, then newer), at most `capacity`.
+ * All entries of a key, those with a guard too, the most demanding first (more requirement bits, then newer), at most
+ * `capacity`.
  * ret_hits: filled on OK; *ret_count: how many there are (may be more than capacity).
  * Returns: OK, NOT_FOUND (none), IO, CORRUPT, LOCKED, NO_MEMORY.
  */
 aoticache_status aoticache_index_lookup(aoticache_index *index, const aoticache_digest *key,
                                         aoticache_index_hit *ret_hits, size_t capacity, size_t *ret_count,
                                         aoticache_error *ret_error);
+
+/* One entry by its number. Returns: OK, NOT_FOUND, IO, CORRUPT, LOCKED, NO_MEMORY. */
+aoticache_status aoticache_index_lookup_entry(aoticache_index *index, int64_t entry_id, aoticache_index_hit *ret_hit,
+                                              aoticache_error *ret_error);
+/* The guard of an entry, "" where it is exact; *ret_guard is the caller's, by free(). Returns as lookup_entry. */
+aoticache_status aoticache_index_read_guard(aoticache_index *index, int64_t entry_id, char **ret_guard,
+                                            aoticache_error *ret_error);
 
 typedef struct aoticache_index_object {
     aoticache_digest digest;
@@ -73,7 +81,7 @@ typedef struct aoticache_index_object {
 
 /*
  * One entry with everything the index keeps of it. Strings are UTF-8, at most 1 MiB each. guard may be NULL in put, which
- * means ""; list gives "".
+ * means ""; list gives "". An encoding of more than AOTICACHE_INDEX_MAX_ENCODING_BYTES is not kept.
  */
 typedef struct aoticache_index_entry {
     int64_t entry_id; /* ignored by put */
@@ -95,7 +103,12 @@ typedef struct aoticache_index_entry {
     int64_t last_used_ns;
     uint64_t uses;
     uint64_t bytes;
+    /* put only: */
+    const uint8_t *encoding; /* of the request; NULL: not known */
+    size_t encoding_size;
 } aoticache_index_entry;
+
+#define AOTICACHE_INDEX_MAX_ENCODING_BYTES (64 << 10)
 
 /*
  * Records an entry, its artifact and its objects in one durable transaction, and forgets a failure of the key. An entry
@@ -104,6 +117,12 @@ typedef struct aoticache_index_entry {
  */
 aoticache_status aoticache_index_put(aoticache_index *index, const aoticache_index_entry *entry,
                                      aoticache_error *ret_error);
+/* The same, and tells the number that the entry got. */
+aoticache_status aoticache_index_put_numbered(aoticache_index *index, const aoticache_index_entry *entry,
+                                              int64_t *ret_entry_id, aoticache_error *ret_error);
+/* Whether there is an entry that this one would replace: OK or NOT_FOUND. */
+aoticache_status aoticache_index_has_same(aoticache_index *index, const aoticache_index_entry *entry,
+                                          aoticache_error *ret_error);
 
 /*
  * Each removes entries in one durable transaction; *ret_removed (may be NULL) may be 0, also where the digest is NULL.
@@ -129,6 +148,42 @@ typedef enum aoticache_index_order {
 aoticache_status aoticache_index_list(aoticache_index *index, aoticache_index_order order, const char *op,
                                       aoticache_index_entry_fn callback, void *user, aoticache_error *ret_error);
 
+/* An entry as a holder's table needs it: by the request that it answers. Pointers are borrowed during the callback. */
+typedef struct aoticache_index_stored {
+    int64_t entry_id;
+    aoticache_digest key;
+    aoticache_digest artifact;
+    int64_t rank; /* bits in requirements */
+    int64_t created_ns;
+    uint64_t compile_ns;
+    uint8_t requirements[AOTICACHE_INDEX_REQUIREMENT_BYTES];
+    const char *guard;
+    const uint8_t *encoding; /* of the request */
+    size_t encoding_size;    /* 0: not kept here, the manifest has it */
+} aoticache_index_stored;
+
+/* As aoticache_index_entry_fn. */
+typedef bool (*aoticache_index_stored_fn)(void *user, const aoticache_index_stored *stored);
+
+/*
+ * Entries of an operator with numbers above after_entry, in the order of their numbers, at most `limit`: a caller with
+ * many entries asks again from the last one on, so that nobody waits for long.
+ */
+aoticache_status aoticache_index_list_stored(aoticache_index *index, const char *op, int64_t after_entry, size_t limit,
+                                             aoticache_index_stored_fn callback, void *user,
+                                             aoticache_error *ret_error);
+
+typedef struct aoticache_index_encoding {
+    int64_t entry_id;
+    const uint8_t *bytes;
+    size_t size;
+} aoticache_index_encoding;
+
+/* Adds encodings to entries that have none (they came from an older version), in one transaction that does not wait for
+ * the disk. Those that are too large, and entries that are gone, are passed over. */
+aoticache_status aoticache_index_fill_encodings(aoticache_index *index, const aoticache_index_encoding *encodings,
+                                                size_t count, aoticache_error *ret_error);
+
 /* The objects of an artifact: an array of the caller's, by free(). NOT_FOUND. */
 aoticache_status aoticache_index_artifact_objects(aoticache_index *index, const aoticache_digest *artifact,
                                                   aoticache_index_object **ret_objects, size_t *ret_count,
@@ -151,8 +206,12 @@ typedef struct aoticache_index_failure {
     const char *message;
     int64_t failed_ns;
     int64_t retry_ns;
+    uint32_t count;       /* list only: how many times in a row */
+    int64_t delay_ns;     /* put only, where not 0: retry_ns is then failed_ns + delay_ns, twice that after each further */
+    int64_t max_delay_ns; /* failure, at most failed_ns + max_delay_ns */
 } aoticache_index_failure;
 
+/* A failure of the same key is replaced, and counted. */
 aoticache_status aoticache_index_put_failure(aoticache_index *index, const aoticache_index_failure *failure,
                                              aoticache_error *ret_error);
 /* *ret_message is the caller's, by free(). OK where a failure with retry_ns > now_ns is recorded, else NOT_FOUND. */

@@ -106,11 +106,13 @@ aoticache_status aoticache_index_list_objects(aoticache_index *index, aoticache_
 static bool read_failure(row_walk *walk, sqlite3_stmt *row)
 {
     aoticache_index_failure failure;
+    memset(&failure, 0, sizeof failure);
     if (!aoticache_index_read_blob(row, 0, failure.key.bytes, AOTICACHE_DIGEST_BYTES) ||
         !aoticache_index_read_text(row, 1, &failure.op) || !aoticache_index_read_text(row, 2, &failure.description) ||
         !aoticache_index_read_text(row, 3, &failure.message) ||
         !aoticache_index_read_integer(row, 4, &failure.failed_ns) ||
-        !aoticache_index_read_integer(row, 5, &failure.retry_ns))
+        !aoticache_index_read_integer(row, 5, &failure.retry_ns) ||
+        !aoticache_index_read_count(row, 6, &failure.count))
         return false;
     walk->stopped = !walk->callback.failure(walk->callback_user, &failure);
     return true;

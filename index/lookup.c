@@ -1,9 +1,12 @@
 /*
- * index/lookup: the one query that a cold hit waits for.
+ * index/lookup: the one query that a cold hit waits for, and what is asked about an entry whose number is known.
  */
 #include "index/connection.h"
 
-/* The columns of the statement LOOKUP. */
+#include <stdlib.h>
+#include <string.h>
+
+/* The columns of the statements LOOKUP and LOOKUP_ENTRY. */
 static bool read_hit(sqlite3_stmt *statement, aoticache_index_hit *ret_hit)
 {
     return aoticache_index_read_integer(statement, 0, &ret_hit->entry_id) &&
@@ -51,4 +54,69 @@ aoticache_status aoticache_index_lookup(aoticache_index *index, const aoticache_
     }
     aoticache_index_leave(index);
     return status;
+}
+
+/* ---- by number ---- */
+
+/* The row that `which` gives for a number, handed to `take`. */
+static aoticache_status read_numbered(aoticache_index *index, aoticache_index_statement which, int64_t entry_id,
+                                      aoticache_status (*take)(aoticache_index *index, sqlite3_stmt *row, void *result,
+                                                               aoticache_error *ret_error),
+                                      void *result, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    sqlite3_stmt *statement = NULL;
+    status = aoticache_index_prepare(index, which, &statement, ret_error);
+    if (status == AOTICACHE_OK) {
+        sqlite3_bind_int64(statement, 1, entry_id);
+        int stepped = sqlite3_step(statement);
+        if (stepped == SQLITE_ROW)
+            status = take(index, statement, result, ret_error);
+        else if (stepped == SQLITE_DONE)
+            status = AOTICACHE_NOT_FOUND;
+        else
+            status = aoticache_index_fail(index, stepped, "cannot look up", ret_error);
+        sqlite3_reset(statement);
+    }
+    aoticache_index_leave(index);
+    return status;
+}
+
+static aoticache_status take_hit(aoticache_index *index, sqlite3_stmt *row, void *result, aoticache_error *ret_error)
+{
+    aoticache_index_hit hit;
+    if (!read_hit(row, &hit))
+        return aoticache_index_fail_row(index, "entries", ret_error);
+    *(aoticache_index_hit *)result = hit;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_index_lookup_entry(aoticache_index *index, int64_t entry_id, aoticache_index_hit *ret_hit,
+                                              aoticache_error *ret_error)
+{
+    if (index == NULL || ret_hit == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index lookup: no index or no room for the result");
+    return read_numbered(index, SQL(LOOKUP_ENTRY), entry_id, take_hit, ret_hit, ret_error);
+}
+
+static aoticache_status take_guard(aoticache_index *index, sqlite3_stmt *row, void *result, aoticache_error *ret_error)
+{
+    const char *guard;
+    if (!aoticache_index_read_text(row, 0, &guard))
+        return aoticache_index_fail_row(index, "details", ret_error);
+    char *copy = strdup(guard);
+    if (copy == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", index->path);
+    *(char **)result = copy;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_index_read_guard(aoticache_index *index, int64_t entry_id, char **ret_guard,
+                                            aoticache_error *ret_error)
+{
+    if (index == NULL || ret_guard == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index guard: no index or no room for the result");
+    return read_numbered(index, SQL(READ_GUARD), entry_id, take_guard, ret_guard, ret_error);
 }

@@ -33,6 +33,9 @@ static aoticache_status check(const aoticache_index_entry *entry, aoticache_erro
         !text_fits(entry->producer) || (entry->guard != NULL && !text_fits(entry->guard)))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: a text is missing or over %d bytes long",
                                    MAX_TEXT_BYTES);
+    if (entry->encoding == NULL && entry->encoding_size > 0)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: an encoding of %zu bytes is missing",
+                                   entry->encoding_size);
     for (size_t i = 0; i < entry->object_count; i++)
         if (entry->objects[i].bytes > INT64_MAX)
             return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: object %zu of %zu has %llu bytes", i,
@@ -53,17 +56,35 @@ static int rank_of(const aoticache_index_entry *entry)
     return bits;
 }
 
+/* The statement that finds the entry that `entry` replaces, bound. */
+static aoticache_status prepare_find_same(aoticache_index *index, const aoticache_index_entry *entry,
+                                          sqlite3_stmt **ret_find, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_prepare(index, SQL(FIND_SAME), ret_find, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(*ret_find, 1, &entry->key);
+    sqlite3_bind_blob(*ret_find, 2, entry->requirements, sizeof entry->requirements, SQLITE_STATIC);
+    aoticache_index_bind_text(*ret_find, 3, guard_of(entry));
+    return AOTICACHE_OK;
+}
+
 static aoticache_status remove_same(aoticache_index *index, const aoticache_index_entry *entry,
                                     aoticache_error *ret_error)
 {
     sqlite3_stmt *find = NULL;
-    aoticache_status status = aoticache_index_prepare(index, SQL(FIND_SAME), &find, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    aoticache_index_bind_digest(find, 1, &entry->key);
-    sqlite3_bind_blob(find, 2, entry->requirements, sizeof entry->requirements, SQLITE_STATIC);
-    aoticache_index_bind_text(find, 3, guard_of(entry));
-    return aoticache_index_remove_found(index, find, NULL, ret_error);
+    aoticache_status status = prepare_find_same(index, entry, &find, ret_error);
+    return status == AOTICACHE_OK ? aoticache_index_remove_found(index, find, NULL, ret_error) : status;
+}
+
+/* '' where there is none, or one that is too large for a row. */
+static void bind_encoding(sqlite3_stmt *statement, int parameter, const aoticache_index_entry *entry)
+{
+    size_t size = entry->encoding_size <= AOTICACHE_INDEX_MAX_ENCODING_BYTES ? entry->encoding_size : 0;
+    if (size > 0)
+        sqlite3_bind_blob(statement, parameter, entry->encoding, (int)size, SQLITE_STATIC);
+    else
+        sqlite3_bind_zeroblob(statement, parameter, 0);
 }
 
 static aoticache_status insert_details(aoticache_index *index, const aoticache_index_entry *entry,
@@ -80,13 +101,13 @@ static aoticache_status insert_details(aoticache_index *index, const aoticache_i
     aoticache_index_bind_text(statement, 5, entry->description);
     aoticache_index_bind_text(statement, 6, entry->producer);
     sqlite3_bind_int64(statement, 7, entry->created_ns);
+    bind_encoding(statement, 8, entry);
     return aoticache_index_execute(index, statement, NULL, ret_error);
 }
 
-static aoticache_status insert_entry(aoticache_index *index, const aoticache_index_entry *entry,
+static aoticache_status insert_entry(aoticache_index *index, const aoticache_index_entry *entry, int64_t id,
                                      aoticache_error *ret_error)
 {
-    int64_t id = sqlite3_last_insert_rowid(index->db);
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_prepare(index, SQL(INSERT_ENTRY), &statement, ret_error);
     if (status != AOTICACHE_OK)
@@ -126,14 +147,16 @@ static aoticache_status insert_object(aoticache_index *index, const aoticache_in
 }
 
 /* Inside a transaction. */
-static aoticache_status put_rows(aoticache_index *index, const aoticache_index_entry *entry,
+static aoticache_status put_rows(aoticache_index *index, const aoticache_index_entry *entry, int64_t *ret_id,
                                  aoticache_error *ret_error)
 {
     aoticache_status status = remove_same(index, entry, ret_error);
     if (status == AOTICACHE_OK)
         status = insert_details(index, entry, ret_error);
-    if (status == AOTICACHE_OK)
-        status = insert_entry(index, entry, ret_error);
+    if (status == AOTICACHE_OK) {
+        *ret_id = sqlite3_last_insert_rowid(index->db);
+        status = insert_entry(index, entry, *ret_id, ret_error);
+    }
     if (status == AOTICACHE_OK) /* another entry may have recorded it, perhaps with fewer objects */
         status = aoticache_index_drop_artifact(index, &entry->artifact, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < entry->object_count; i++)
@@ -143,11 +166,12 @@ static aoticache_status put_rows(aoticache_index *index, const aoticache_index_e
     return status;
 }
 
-aoticache_status aoticache_index_put(aoticache_index *index, const aoticache_index_entry *entry,
-                                     aoticache_error *ret_error)
+aoticache_status aoticache_index_put_numbered(aoticache_index *index, const aoticache_index_entry *entry,
+                                              int64_t *ret_entry_id, aoticache_error *ret_error)
 {
-    if (index == NULL || entry == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: no index or no entry");
+    if (index == NULL || entry == NULL || ret_entry_id == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: no index, entry or result");
+    int64_t id = 0;
     aoticache_status status = check(entry, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_index_enter(index, ret_error);
@@ -155,7 +179,38 @@ aoticache_status aoticache_index_put(aoticache_index *index, const aoticache_ind
         return status;
     status = aoticache_index_begin(index, AOTICACHE_INDEX_DURABLE, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_index_end(index, put_rows(index, entry, ret_error), ret_error);
+        status = aoticache_index_end(index, put_rows(index, entry, &id, ret_error), ret_error);
+    aoticache_index_leave(index);
+    if (status == AOTICACHE_OK)
+        *ret_entry_id = id;
+    return status;
+}
+
+aoticache_status aoticache_index_put(aoticache_index *index, const aoticache_index_entry *entry,
+                                     aoticache_error *ret_error)
+{
+    int64_t id;
+    return aoticache_index_put_numbered(index, entry, &id, ret_error);
+}
+
+aoticache_status aoticache_index_has_same(aoticache_index *index, const aoticache_index_entry *entry,
+                                          aoticache_error *ret_error)
+{
+    if (index == NULL || entry == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index: no index or no entry");
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    sqlite3_stmt *find = NULL;
+    status = prepare_find_same(index, entry, &find, ret_error);
+    if (status == AOTICACHE_OK) {
+        int result = sqlite3_step(find);
+        if (result == SQLITE_DONE)
+            status = AOTICACHE_NOT_FOUND;
+        else if (result != SQLITE_ROW)
+            status = aoticache_index_fail(index, result, "cannot read", ret_error);
+        sqlite3_reset(find);
+    }
     aoticache_index_leave(index);
     return status;
 }

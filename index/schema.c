@@ -4,7 +4,9 @@
  * entries is what a lookup reads: narrow rows, stored in the order of the primary key, so that one descent of one tree
  * gives all the entries of a key, most demanding first. What only listing needs is in details, under the same id, so that
  * recording a use does not touch the rows that lookups read. Ids are never used twice (AUTOINCREMENT): a use or a removal
- * that comes late must not hit the entry that came after.
+ * that comes late must not hit the entry that came after. They begin at a number made of the time, so that those of an
+ * index that was built anew are above those that its predecessor gave: who asks for entries "after number n" may have n
+ * from there.
  */
 #include "index/connection.h"
 
@@ -53,7 +55,21 @@ static const char *const migrations[AOTICACHE_INDEX_VERSION] = {
     " retry_ns INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
     "CREATE TABLE counts(name TEXT PRIMARY KEY NOT NULL, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
     "CREATE TABLE meta(name TEXT PRIMARY KEY NOT NULL, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;",
+    /* 2: the encoding of the request, '' where it is not known; all entries of an operator in the order of their ids */
+    "ALTER TABLE details ADD COLUMN encoding BLOB NOT NULL DEFAULT x'';"
+    "CREATE INDEX details_op ON details(op);"
+    "ALTER TABLE failures ADD COLUMN count INTEGER NOT NULL DEFAULT 1;",
 };
+
+/* Ids of an index that is made in a second begin at that second's number times this: nobody makes more entries in one. */
+#define IDS_PER_SECOND (1 << 20)
+#define FIRST_SECOND 1700000000 /* so that ids stay short */
+
+static int64_t first_id(void)
+{
+    int64_t seconds = aoticache_wall_ns() / 1000000000 - FIRST_SECOND;
+    return seconds > 0 && seconds < INT64_MAX / IDS_PER_SECOND / 2 ? seconds * IDS_PER_SECOND : 0;
+}
 
 typedef struct schema_version {
     int64_t application_id;
@@ -151,11 +167,13 @@ static aoticache_status migrate_steps(aoticache_index *index, aoticache_error *r
     }
     if (status != AOTICACHE_OK)
         return status;
-    char sql[192];
+    char sql[320];
     snprintf(sql, sizeof sql,
              "PRAGMA application_id=%d; PRAGMA user_version=%d;"
-             "INSERT OR IGNORE INTO meta(name, value) VALUES('created_ns', %lld)",
-             APPLICATION_ID, AOTICACHE_INDEX_VERSION, (long long)aoticache_wall_ns());
+             "INSERT OR IGNORE INTO meta(name, value) VALUES('created_ns', %lld);"
+             "INSERT INTO sqlite_sequence(name, seq) SELECT 'details', %lld"
+             " WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'details')",
+             APPLICATION_ID, AOTICACHE_INDEX_VERSION, (long long)aoticache_wall_ns(), (long long)first_id());
     int result = sqlite3_exec(index->db, sql, NULL, NULL, NULL);
     return result == SQLITE_OK ? AOTICACHE_OK : aoticache_index_fail(index, result, "cannot set the version", ret_error);
 }

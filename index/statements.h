@@ -16,6 +16,9 @@
     /* The order is that of the primary key: one range of it, nothing is sorted. */                                   \
     X(LOOKUP, "SELECT id, artifact, library, library_bytes, file_count, compile_ns, requirements FROM entries"        \
               " WHERE key = ?1 ORDER BY rank DESC, created_ns DESC, id DESC")                                         \
+    X(LOOKUP_ENTRY, "SELECT e.id, e.artifact, e.library, e.library_bytes, e.file_count, e.compile_ns, e.requirements"  \
+                    " FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id WHERE d.id = ?1")          \
+    X(READ_GUARD, "SELECT guard FROM details WHERE id = ?1")                                                          \
     X(FIND_SAME, "SELECT e.key, e.id, e.artifact FROM entries e JOIN details d ON d.id = e.id"                        \
                  " WHERE e.key = ?1 AND e.requirements = ?2 AND d.guard = ?3 LIMIT 1")                                \
     X(FIND_KEY, "SELECT key, id, artifact FROM entries WHERE key = ?1 LIMIT 1")                                       \
@@ -23,8 +26,8 @@
                " WHERE d.id = ?1 LIMIT 1")                                                                            \
     X(FIND_OBJECT, "SELECT e.key, e.id, e.artifact FROM artifact_objects a JOIN entries e"                            \
                    " ON e.artifact = a.artifact WHERE a.object = ?1 LIMIT 1")                                         \
-    X(INSERT_DETAILS, "INSERT INTO details(key, guard, op, device, description, producer, last_used_ns, uses)"        \
-                      " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 0)")                                                       \
+    X(INSERT_DETAILS, "INSERT INTO details(key, guard, op, device, description, producer, last_used_ns, uses,"        \
+                      " encoding) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8)")                                         \
     X(INSERT_ENTRY, "INSERT INTO entries(key, rank, created_ns, id, artifact, library, library_bytes, file_count,"    \
                     " compile_ns, requirements) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")                     \
     X(DELETE_ENTRY, "DELETE FROM entries WHERE key = ?1 AND id = ?2")                                                 \
@@ -40,16 +43,22 @@
     X(INSERT_ARTIFACT_OBJECT, "INSERT INTO artifact_objects(artifact, position, object) VALUES(?1, ?2, ?3)")          \
     X(LIST_BY_OP, AOTICACHE_INDEX_LIST_SQL " ORDER BY d.op, e.key, e.rank DESC, e.created_ns DESC, e.id DESC")        \
     X(LIST_BY_LAST_USE, AOTICACHE_INDEX_LIST_SQL " ORDER BY d.last_used_ns, e.created_ns, e.id")                      \
+    /* One range of the index details_op, whose entries end with the id. */                                           \
+    X(LIST_STORED, "SELECT e.id, e.key, e.artifact, e.rank, e.created_ns, e.compile_ns, e.requirements, d.guard,"     \
+                   " d.encoding FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"                 \
+                   " WHERE d.op = ?1 AND d.id > ?2 ORDER BY d.id LIMIT ?3")                                           \
+    X(FILL_ENCODING, "UPDATE details SET encoding = ?2 WHERE id = ?1 AND encoding = x''")                             \
     X(ARTIFACT_OBJECTS, "SELECT a.object, o.bytes FROM artifact_objects a JOIN objects o ON o.digest = a.object"      \
                         " WHERE a.artifact = ?1 ORDER BY a.position")                                                 \
     X(LIST_OBJECTS, "SELECT digest, bytes FROM objects")                                                              \
     X(HAS_OBJECT, "SELECT 1 FROM objects WHERE digest = ?1")                                                          \
-    X(PUT_FAILURE, "INSERT OR REPLACE INTO failures(key, op, description, message, failed_ns, retry_ns)"              \
-                   " VALUES(?1, ?2, ?3, ?4, ?5, ?6)")                                                                 \
+    X(COUNT_FAILURES, "SELECT count FROM failures WHERE key = ?1")                                                    \
+    X(PUT_FAILURE, "INSERT OR REPLACE INTO failures(key, op, description, message, failed_ns, retry_ns, count)"       \
+                   " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                                             \
     X(LOOKUP_FAILURE, "SELECT message FROM failures WHERE key = ?1 AND retry_ns > ?2")                                \
     X(FORGET_FAILURE, "DELETE FROM failures WHERE key = ?1")                                                          \
     X(FORGET_FAILURES, "DELETE FROM failures WHERE retry_ns <= ?1")                                                   \
-    X(LIST_FAILURES, "SELECT key, op, description, message, failed_ns, retry_ns FROM failures"                        \
+    X(LIST_FAILURES, "SELECT key, op, description, message, failed_ns, retry_ns, count FROM failures"                 \
                      " ORDER BY failed_ns DESC, key")                                                                 \
     /* Sums stop at the largest integer: SQLite would go on in floating point, which a strict column refuses. */      \
     X(ADD_USE, "UPDATE details SET last_used_ns = max(last_used_ns, ?2),"                                             \

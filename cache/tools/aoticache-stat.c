@@ -28,6 +28,11 @@ static uint64_t mean(uint64_t sum, uint64_t count)
     return count > 0 ? sum / count : 0;
 }
 
+static uint64_t lookups_that_hit(const aoticache_counters *counters)
+{
+    return counters->hits > counters->hits_loaded ? counters->hits - counters->hits_loaded : 0;
+}
+
 /* Misses with no reason of their own: no entry had the key. */
 static uint64_t misses_absent(const aoticache_counters *counters)
 {
@@ -53,7 +58,7 @@ static void print_json(const char *directory, const aoticache_statistics *statis
     aoticache_cli_json_set(object, "counters", all);
     aoticache_cli_json_set(object, "hit_rate", aoticache_cli_json_number(hit_rate(counters)));
     aoticache_cli_json_set(object, "mean_lookup_ns",
-                           aoticache_cli_json_count(mean(counters->lookup_ns, counters->hits)));
+                           aoticache_cli_json_count(mean(counters->lookup_ns, lookups_that_hit(counters))));
     aoticache_cli_json_set(object, "mean_compile_ns",
                            aoticache_cli_json_count(mean(counters->compile_ns, counters->compiles)));
     aoticache_cli_json_print(object);
@@ -100,15 +105,17 @@ static void print_lookups(const aoticache_cli *cli, const aoticache_counters *co
     print_heading(cli, "Lookups");
     snprintf(text, sizeof text, "%.1f %%", 100 * hit_rate(counters));
     print_count("  hits", counters->hits, counters->hits + counters->misses > 0 ? text : "");
+    print_count("    for many shapes", counters->hits_guarded, "");
+    print_count("    loaded already", counters->hits_loaded, "");
     print_count("  misses", counters->misses, "");
     print_count("    no entry", misses_absent(counters), "");
     print_count("    CPU feature missing", counters->misses_requirement, "");
     print_count("    damaged", counters->misses_damaged, "");
     print_count("    failed before", counters->misses_failed, "");
     print_count("  waited for another", counters->waits, "");
-    if (counters->hits > 0)
-        print_text("  mean time of a hit",
-                   aoticache_cli_format_duration(mean(counters->lookup_ns, counters->hits), text), "");
+    if (lookups_that_hit(counters) > 0)
+        print_text("  mean time of a lookup",
+                   aoticache_cli_format_duration(mean(counters->lookup_ns, lookups_that_hit(counters)), text), "");
 }
 
 static void print_compiles(const aoticache_cli *cli, const aoticache_counters *counters)

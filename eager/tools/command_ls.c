@@ -104,8 +104,11 @@ static void add_row(aoticache_cli_table *table, const aoticache_entry *entry)
     cleanup_free char *features = aoticache_features_text(&entry->requirements);
     cleanup_free char *needs = aoticache_cli_text("%s%s", runs_here ? "" : "! ", features);
     cleanup_free char *uses = aoticache_cli_text("%" PRIu64, entry->uses);
+    bool has_guard = entry->guard != NULL && entry->guard[0] != '\0';
+    cleanup_free char *kernel = aoticache_cli_text("%s%s%s", entry->description, has_guard ? " where " : "",
+                                                   has_guard ? entry->guard : "");
     const char *cells[] = {hex,
-                           entry->description,
+                           kernel,
                            aoticache_cli_format_bytes(entry->bytes, bytes),
                            aoticache_cli_format_age(entry->created_ns, age),
                            aoticache_cli_format_age(entry->last_used_ns, used),
@@ -179,6 +182,7 @@ static json_t *failure_to_json(const aoticache_failure *failure)
     aoticache_cli_json_set(object, "message", aoticache_cli_json_text(failure->message));
     aoticache_cli_json_set(object, "failed_ns", json_integer(failure->failed_ns));
     aoticache_cli_json_set(object, "retry_ns", json_integer(failure->retry_ns));
+    aoticache_cli_json_set(object, "count", json_integer(failure->count));
     return object;
 }
 
@@ -201,12 +205,14 @@ static bool print_failure(void *user, const aoticache_failure *failure)
         return true;
     }
     char hex[AOTICACHE_DIGEST_HEX_BYTES], age[AOTICACHE_CLI_UNIT_BYTES], wait[AOTICACHE_CLI_UNIT_BYTES];
+    cleanup_free char *times = failure->count > 1 ? aoticache_cli_text(", %" PRIu32 " times in a row", failure->count)
+                                                  : aoticache_cli_text("%s", "");
     aoticache_digest_to_hex(&failure->key, hex);
     int64_t left = failure->retry_ns - aoticache_wall_ns();
     cleanup_free char *description = aoticache_cli_escape(failure->description != NULL ? failure->description : "");
     printf("%s%.12s%s  %s\n", aoticache_cli_style_begin(failures->cli, AOTICACHE_CLI_BOLD), hex,
            aoticache_cli_style_begin(failures->cli, AOTICACHE_CLI_PLAIN), description);
-    printf("  failed %s ago, %s%s\n", aoticache_cli_format_age(failure->failed_ns, age),
+    printf("  failed %s ago%s, %s%s\n", aoticache_cli_format_age(failure->failed_ns, age), times,
            left > 0 ? "not tried again for " : "will be tried again",
            left > 0 ? aoticache_cli_format_duration((uint64_t)left, wait) : "");
     print_message_lines(failure->message != NULL ? failure->message : "");
@@ -257,7 +263,9 @@ const aoticache_command aoticache_command_ls = {
             .usage = "[OPERATOR] [OPTION]...",
             .summary = "Lists the kernels in the cache, or with --failed the compiles that failed.",
             .details = "USED is when it was last used, as of the last flush of the processes that use it; CPU is\n"
-                       "what it needs of the processor. A '!' marks what this machine cannot run.",
+                       "what it needs of the processor. A '!' marks what this machine cannot run. After 'where'\n"
+                       "stands the guard of a kernel for many shapes. A compile that fails again is tried again\n"
+                       "after twice the time.",
             .options = ls_options,
         },
     .run = ls_command,

@@ -9,7 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const aoticache_cli_option show_options[] = {{0, NULL, 0, NULL, NULL}};
+enum { OPTION_OUTPUT = 1 };
+
+static const aoticache_cli_option show_options[] = {
+    {OPTION_OUTPUT, "output", 0, NULL, "only what the compiler said when it made the kernel"},
+    {0, NULL, 0, NULL, NULL},
+};
 
 /* What was found out about one entry; parts that could not be read are NULL, with the reason in `problem`. */
 struct detail {
@@ -93,6 +98,18 @@ static json_t *detail_to_json(const aoticache_entry *entry, const struct detail 
 
 /* ---- text ---- */
 
+/* Where the kept output is, and how to see it: it may have a thousand lines. */
+static void print_output_place(const aoticache_cli *cli, const aoticache_entry *entry, const json_t *manifest)
+{
+    const json_t *output = json_object_get(manifest, "output");
+    char hex[AOTICACHE_DIGEST_HEX_BYTES], size[AOTICACHE_CLI_UNIT_BYTES];
+    if (!json_is_string(output))
+        return;
+    aoticache_digest_to_hex(&entry->artifact, hex);
+    aoticache_cli_print_field(cli, "output", "%s of the compiler's, in the manifest: aoticache show --output %.12s",
+                              aoticache_cli_format_bytes(json_string_length(output), size), hex);
+}
+
 static void print_request(const aoticache_cli *cli, const aoticache_request *request)
 {
     for (size_t i = 0; i < aoticache_request_argument_count(request); i++) {
@@ -173,6 +190,8 @@ static void print_entry(const aoticache_cli *cli, const aoticache_entry *entry, 
     aoticache_digest_to_hex(&entry->key, hex);
     aoticache_cli_print_field(cli, "kernel", "%s", entry->description);
     aoticache_cli_print_field(cli, "key", "%s", hex);
+    if (entry->guard != NULL && entry->guard[0] != '\0')
+        aoticache_cli_print_field(cli, "guard", "%s", entry->guard);
     aoticache_digest_to_hex(&entry->artifact, hex);
     aoticache_cli_print_field(cli, "artifact", "%s", hex);
     aoticache_cli_print_field(cli, "producer", "%s", entry->producer);
@@ -189,6 +208,8 @@ static void print_entry(const aoticache_cli *cli, const aoticache_entry *entry, 
         print_request(cli, detail->request);
     if (detail->manifest != NULL)
         print_files(cli, detail->manifest);
+    if (detail->manifest != NULL)
+        print_output_place(cli, entry, detail->manifest);
     if (detail->library != NULL)
         print_library(cli, detail->library);
 }
@@ -227,9 +248,62 @@ static int show(const aoticache_cli *cli, aoticache_cache *cache, const char *pr
     return result;
 }
 
+static json_t *output_to_json(const aoticache_entry *entry, const char *text)
+{
+    json_t *object = aoticache_cli_json_object();
+    aoticache_cli_json_set(object, "key", aoticache_cli_json_digest(&entry->key));
+    aoticache_cli_json_set(object, "artifact", aoticache_cli_json_digest(&entry->artifact));
+    aoticache_cli_json_set(object, "output", text != NULL ? aoticache_cli_json_text(text) : json_null());
+    return object;
+}
+
+/* One entry's; *kept is counted up where there is something. */
+static int print_output(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_entry *entry, json_t *array,
+                        size_t *kept)
+{
+    cleanup_free char *text = NULL;
+    aoticache_error error = {.message = ""};
+    aoticache_status status = aoticache_cache_read_output(cache, &entry->artifact, &text, &error);
+    if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
+        return aoticache_cli_fail(cli, status, &error);
+    *kept += text != NULL;
+    if (array != NULL) {
+        aoticache_cli_json_append(array, output_to_json(entry, text));
+    } else if (text != NULL) {
+        cleanup_free char *escaped = aoticache_cli_escape_lines(text);
+        size_t length = strlen(escaped);
+        printf("%s%s", escaped, length > 0 && escaped[length - 1] == '\n' ? "" : "\n");
+    }
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int show_output(const aoticache_cli *cli, aoticache_cache *cache, const char *prefix)
+{
+    aoticache_entry_list list = {0};
+    size_t kept = 0;
+    int result = aoticache_entries_find(cli, cache, prefix, &list);
+    json_t *array = cli->json ? aoticache_cli_json_array() : NULL;
+    for (size_t i = 0; i < list.count && result == AOTICACHE_CLI_EXIT_OK; i++)
+        result = print_output(cli, cache, &list.entries[i], array, &kept);
+    if (result == AOTICACHE_CLI_EXIT_OK && kept == 0) {
+        aoticache_cli_error(cli, "nothing of what the compiler said is kept for %s", prefix);
+        result = AOTICACHE_CLI_EXIT_NOT_FOUND;
+    }
+    if (cli->json && list.count > 0) {
+        json_t *object = aoticache_cli_json_object();
+        aoticache_cli_json_set(object, "outputs", array);
+        aoticache_cli_json_print(object);
+    } else {
+        json_decref(array);
+    }
+    aoticache_entries_free(&list);
+    return result;
+}
+
 static int show_command(aoticache_cli *cli)
 {
     const char *prefix = NULL;
+    bool output = false;
     for (;;) {
         const char *value = NULL;
         int id = aoticache_cli_next(cli, &value);
@@ -237,6 +311,9 @@ static int show_command(aoticache_cli *cli)
             return cli->exit_code;
         if (id == AOTICACHE_CLI_END)
             break;
+        output |= id == OPTION_OUTPUT;
+        if (id == OPTION_OUTPUT)
+            continue;
         if (prefix != NULL)
             return aoticache_cli_usage_error(cli, "unexpected argument '%s': one key at a time", value);
         prefix = value;
@@ -247,7 +324,7 @@ static int show_command(aoticache_cli *cli)
     int result = aoticache_cli_open_or_say(cli, false, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
-    result = show(cli, cache, prefix);
+    result = output ? show_output(cli, cache, prefix) : show(cli, cache, prefix);
     aoticache_cache_close(cache);
     return result;
 }

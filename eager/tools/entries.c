@@ -32,6 +32,7 @@ static bool append_entry(void *user, const aoticache_entry *entry)
     copy->device = copy_text(entry->device);
     copy->description = copy_text(entry->description);
     copy->producer = copy_text(entry->producer);
+    copy->guard = copy_text(entry->guard);
     return true;
 }
 
@@ -54,6 +55,7 @@ void aoticache_entries_free(aoticache_entry_list *list)
         free((void *)(uintptr_t)list->entries[i].device);
         free((void *)(uintptr_t)list->entries[i].description);
         free((void *)(uintptr_t)list->entries[i].producer);
+        free((void *)(uintptr_t)list->entries[i].guard);
     }
     free(list->entries);
     *list = (aoticache_entry_list){0};
@@ -195,6 +197,8 @@ json_t *aoticache_entry_to_json(const aoticache_entry *entry)
     aoticache_cli_json_set(object, "device", aoticache_cli_json_text(entry->device));
     aoticache_cli_json_set(object, "description", aoticache_cli_json_text(entry->description));
     aoticache_cli_json_set(object, "producer", aoticache_cli_json_text(entry->producer));
+    bool has_guard = entry->guard != NULL && entry->guard[0] != '\0';
+    aoticache_cli_json_set(object, "guard", has_guard ? aoticache_cli_json_text(entry->guard) : json_null());
     aoticache_cli_json_set(object, "artifact", aoticache_cli_json_digest(&entry->artifact));
     aoticache_cli_json_set(object, "library", aoticache_cli_json_digest(&entry->library));
     aoticache_cli_json_set(object, "bytes", aoticache_cli_json_count(entry->bytes));

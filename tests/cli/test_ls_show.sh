@@ -64,6 +64,83 @@ try 'a prefix of two keys' 2 aoticache show "$shared"
 says 'is called ambiguous' "prefix $shared is ambiguous"
 is 'and both are named' 2 "$(grep -c 'aten::abs' "$err")"
 
+# ---- guards, kept output, failures ----
+# Stores a kernel for many shapes with what its compiler said, as a hook would: no hook that runs here makes one.
+cat >"$work/store_dynamic.py" <<'PYTHON'
+import ctypes, os, sys
+library = ctypes.CDLL(sys.argv[1])
+
+
+class File(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("path", ctypes.c_char_p)]
+
+
+class Product(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("files", ctypes.POINTER(File)), ("file_count", ctypes.c_size_t),
+                ("requirements", ctypes.c_uint64 * 2), ("guard", ctypes.c_char_p), ("producer", ctypes.c_char_p),
+                ("compile_ns", ctypes.c_uint64), ("output", ctypes.c_char_p)]
+
+
+class Device(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int32), ("index", ctypes.c_int32)]
+
+
+cache, request = ctypes.c_void_p(), ctypes.c_void_p()
+assert library.aoticache_cache_open(None, ctypes.byref(cache), None) == 0
+library.aoticache_request_create.argtypes = [ctypes.c_char_p, Device, ctypes.c_void_p, ctypes.c_void_p]
+assert library.aoticache_request_create(b"aten::neg", Device(0, -1), ctypes.byref(request), None) == 0
+assert library.aoticache_request_set_environment(request, b"shapes", b"dynamic", None) == 0
+files = (File * 1)(File(b"library.so", os.fsencode(sys.argv[2])))
+product = Product(ctypes.sizeof(Product), files, 1, (ctypes.c_uint64 * 2)(), b"s0 >= 2", b"test", 1000,
+                  b"warning: odd\n  at line 2 \x1b[31m\n")
+assert library.aoticache_cache_put(cache, request, ctypes.byref(product), None, None) == 0
+library.aoticache_cache_close(cache)
+PYTHON
+# Instrumented libraries cannot be loaded by a Python that is not.
+if nm -D "$BUILD/lib/libaoticache.so" 2>/dev/null | grep -q '__asan_init\|__tsan_init'; then
+    skip 'a kernel for many shapes' 'the library is instrumented'
+elif ! try 'a kernel for many shapes is stored' 0 \
+    python3 "$work/store_dynamic.py" "$BUILD/lib/libaoticache.so" "$(object_path "$library")"; then
+    :
+else
+    try 'ls of it' 0 aoticache ls aten::neg
+    prints 'tells its guard' 'where s0 >= 2'
+    try 'ls of it as JSON' 0 aoticache ls aten::neg --json
+    member 'has the guard' entries.0.guard 's0 >= 2'
+    dynamic=$(field entries.0.key)
+    run aoticache show "$dynamic"
+    prints 'show tells the guard' '^guard +s0 >= 2$'
+    prints 'and the environment' 'shapes = dynamic'
+    prints 'and where the output is' '^output +[0-9]+ B of the compiler'
+    try 'show --output' 0 aoticache show --output "$dynamic"
+    prints 'has what the compiler said' '^warning: odd$'
+    prints_not 'without control characters' $'\x1b'
+    try 'show --output as JSON' 0 aoticache show --output "$dynamic" --json
+    member 'has the key' outputs.0.key "$dynamic"
+    try 'rm of it' 0 aoticache rm "$dynamic" --yes
+fi
+try 'show --output where nothing was kept' 3 aoticache show --output "$key"
+says 'and says so' 'nothing of what the compiler said'
+
+printf '#!/bin/sh\necho sorry >&2\nexit 1\n' >"$work/refuser" && chmod +x "$work/refuser"
+aoticache compile aten::abs --input float32:77 --hook "command:$work/refuser" --quiet >/dev/null 2>&1
+try 'ls --failed' 0 aoticache ls --failed
+prints 'tells when it is tried again' '^  failed .* ago, not tried again for '
+aoticache compile aten::abs --input float32:77 --hook "command:$work/refuser" --quiet >/dev/null 2>&1
+try 'ls --failed as JSON' 0 aoticache ls --failed --json
+member 'a failure that is remembered is not another one' failures.0.count 1
+python3 - "$AOTICACHE_DIR/index.sqlite3" <<'PYTHON'
+import sqlite3, sys
+index = sqlite3.connect(sys.argv[1])
+index.execute("UPDATE failures SET retry_ns = 1")
+index.commit()
+PYTHON
+try 'once the time has passed' 0 aoticache ls --failed
+prints 'it says so' 'will be tried again$'
+aoticache compile aten::abs --input float32:77 --hook "command:$work/refuser" --quiet >/dev/null 2>&1
+try 'ls --failed after the second' 0 aoticache ls --failed
+prints 'counts them' ', 2 times in a row, not tried again for '
+
 # ---- rm ----
 try 'rm of one key' 0 aoticache rm "${key:0:12}" --yes
 prints 'says what went' "^removed ${key:0:12} aten::abs\(float32\[3\]\) on cpu\$"

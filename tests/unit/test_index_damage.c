@@ -11,7 +11,8 @@ static void make_one(void)
     unlink(fixture_path);
     aoticache_index *index = fixture_must_open();
     put_numbers(index, 1, 10, 11);
-    aoticache_index_failure failure = {digest_of(2), "aten::abs", "float32 [2]", "message", 1, 100};
+    aoticache_index_failure failure = {.key = digest_of(2), .op = "aten::abs", .description = "float32 [2]",
+                                       .message = "message", .failed_ns = 1, .retry_ns = 100};
     cr_assert_eq(aoticache_index_put_failure(index, &failure, NULL), AOTICACHE_OK);
     aoticache_index_count count = {"hits", 1};
     cr_assert_eq(aoticache_index_flush(index, NULL, 0, &count, 1, NULL), AOTICACHE_OK);

@@ -102,13 +102,112 @@ Test(index_open, newer_version_is_unsupported_and_untouched)
     aoticache_index *index = fixture_must_open();
     put_numbers(index, 1, 10, 11);
     aoticache_index_close(index);
-    fixture_sql("PRAGMA user_version=2");
+    fixture_sql("PRAGMA user_version=3");
     aoticache_error error = {0};
     cr_assert_eq(open_status(false, &error), AOTICACHE_UNSUPPORTED);
-    cr_assert_not_null(strstr(error.message, "version 2"), "%s", error.message);
-    fixture_sql("PRAGMA user_version=1");
+    cr_assert_not_null(strstr(error.message, "version 3"), "%s", error.message);
+    fixture_sql("PRAGMA user_version=2");
     index = fixture_must_open();
     cr_assert_eq(must_read_totals(index).entries, 1);
+    aoticache_index_close(index);
+}
+
+/* ---- migration: an index as version 1 made it, with one entry, one failure and one count ---- */
+
+static const char version_1[] =
+    "CREATE TABLE entries(key BLOB NOT NULL, rank INTEGER NOT NULL, created_ns INTEGER NOT NULL, id INTEGER NOT NULL,"
+    " artifact BLOB NOT NULL, library BLOB NOT NULL, library_bytes INTEGER NOT NULL, file_count INTEGER NOT NULL,"
+    " compile_ns INTEGER NOT NULL, requirements BLOB NOT NULL,"
+    " PRIMARY KEY(key, rank DESC, created_ns DESC, id DESC)) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX entries_artifact ON entries(artifact);"
+    "CREATE TABLE details(id INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL, guard TEXT NOT NULL,"
+    " op TEXT NOT NULL, device TEXT NOT NULL, description TEXT NOT NULL, producer TEXT NOT NULL,"
+    " last_used_ns INTEGER NOT NULL, uses INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE objects(digest BLOB PRIMARY KEY NOT NULL, bytes INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE artifact_objects(artifact BLOB NOT NULL, position INTEGER NOT NULL, object BLOB NOT NULL,"
+    " PRIMARY KEY(artifact, position)) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX artifact_objects_object ON artifact_objects(object);"
+    "CREATE TABLE failures(key BLOB PRIMARY KEY NOT NULL, op TEXT NOT NULL, description TEXT NOT NULL,"
+    " message TEXT NOT NULL, failed_ns INTEGER NOT NULL, retry_ns INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE counts(name TEXT PRIMARY KEY NOT NULL, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE meta(name TEXT PRIMARY KEY NOT NULL, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "PRAGMA application_id=1634694243; PRAGMA user_version=1;"
+    "INSERT INTO meta VALUES('created_ns', 77); INSERT INTO counts VALUES('hits', 5);"
+    "INSERT INTO entries VALUES(zeroblob(32), 0, 1000, 7, zeroblob(32), zeroblob(32), 10, 1, 500, zeroblob(16));"
+    "INSERT INTO details VALUES(7, zeroblob(32), '', 'aten::abs', 'cpu', 'text', 'cc', 1000, 3);"
+    "INSERT INTO objects VALUES(zeroblob(32), 10);"
+    "INSERT INTO artifact_objects VALUES(zeroblob(32), 0, zeroblob(32));"
+    "INSERT INTO failures VALUES(x'11" "00000000000000000000000000000000000000000000000000000000000000',"
+    " 'aten::mm', 'text', 'message', 1, 100);";
+
+static bool see_old_entry(void *user, const aoticache_index_stored *stored)
+{
+    cr_expect_eq(stored->entry_id, 7);
+    cr_expect_eq(stored->encoding_size, 0, "an older version kept no encoding");
+    cr_expect_str_eq(stored->guard, "");
+    ++*(int *)user;
+    return true;
+}
+
+static bool see_old_failure(void *user, const aoticache_index_failure *failure)
+{
+    cr_expect_eq(failure->count, 1);
+    cr_expect_str_eq(failure->message, "message");
+    ++*(int *)user;
+    return true;
+}
+
+Test(index_open, version_1_is_migrated_with_all_that_is_in_it)
+{
+    fixture_sql(version_1);
+    aoticache_index *index = fixture_must_open();
+    aoticache_digest zero = {.bytes = {0}};
+    aoticache_index_hit hit;
+    size_t count = 0;
+    int seen = 0;
+    cr_assert_eq(aoticache_index_lookup(index, &zero, &hit, 1, &count, NULL), AOTICACHE_OK);
+    cr_assert_eq(hit.entry_id, 7);
+    cr_assert_eq(aoticache_index_list_stored(index, "aten::abs", 0, 10, see_old_entry, &seen, NULL), AOTICACHE_OK);
+    cr_assert_eq(seen, 1);
+    cr_assert_eq(aoticache_index_list_failures(index, see_old_failure, &seen, NULL), AOTICACHE_OK);
+    cr_assert_eq(seen, 2);
+    aoticache_index_totals totals = must_read_totals(index);
+    cr_assert_eq(totals.created_ns, 77);
+    cr_assert_eq(totals.entries, 1);
+    sample with;
+    sample_make(&with, 1, 10, 11);
+    int64_t id = 0;
+    cr_assert_eq(aoticache_index_put_numbered(index, &with.entry, &id, NULL), AOTICACHE_OK);
+    cr_assert_gt(id, 7);
+    cr_assert_eq(aoticache_index_verify(index, NULL), AOTICACHE_OK);
+    aoticache_index_close(index);
+    index = fixture_must_open();
+    cr_assert_eq(must_read_totals(index).entries, 2, "and it opens again");
+    aoticache_index_close(index);
+}
+
+Test(index_open, version_1_that_cannot_be_written_is_unsupported)
+{
+    fixture_sql(version_1);
+    aoticache_error error = {0};
+    cr_assert_eq(open_status(true, &error), AOTICACHE_UNSUPPORTED);
+    cr_assert_not_null(strstr(error.message, "migrated"), "%s", error.message);
+}
+
+Test(index_open, numbers_of_a_later_index_are_higher)
+{
+    sample with;
+    int64_t first = 0, second = 0;
+    sample_make(&with, 1, 10, 11);
+    aoticache_index *index = fixture_must_open();
+    for (int i = 0; i < 3; i++)
+        cr_assert_eq(aoticache_index_put_numbered(index, &with.entry, &first, NULL), AOTICACHE_OK);
+    aoticache_index_close(index);
+    unlink(fixture_path);
+    sleep(1);
+    index = fixture_must_open();
+    cr_assert_eq(aoticache_index_put_numbered(index, &with.entry, &second, NULL), AOTICACHE_OK);
+    cr_assert_gt(second, first);
     aoticache_index_close(index);
 }
 

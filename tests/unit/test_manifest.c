@@ -310,6 +310,8 @@ Test(manifest, parse_every_field_is_needed)
     }
     expect_field("guard", NULL, AOTICACHE_OK, "");
     expect_field("guard", json_integer(1), AOTICACHE_CORRUPT, "guard");
+    expect_field("output", json_string("two\nlines"), AOTICACHE_OK, "");
+    expect_field("output", json_integer(1), AOTICACHE_CORRUPT, "output");
 }
 
 Test(manifest, parse_wrong_values_are_refused)

@@ -1,0 +1,234 @@
+/*
+ * cache/stored: what there is for one operator, with the requests that the entries answer.
+ *
+ * Rows are copied in batches, so that neither SQLite nor the index is held while the caller's function runs, nor for long
+ * while they are read. Entries that an older version recorded have no encoding in the index: it is read from the manifest,
+ * once, and recorded.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "cache/state.h"
+
+#define BATCH 256
+
+struct row {
+    int64_t entry_id;
+    aoticache_key key;
+    aoticache_digest artifact;
+    int64_t rank, created_ns;
+    uint64_t compile_ns;
+    size_t encoding_size; /* 0: it must come from the manifest */
+    uint8_t *encoding;    /* of this row, as guard is */
+    char *guard;
+};
+
+struct rows {
+    struct row *items;
+    size_t count, capacity;
+    size_t seen; /* in this batch */
+    int64_t last_entry;
+    bool is_out_of_memory;
+};
+
+static void free_rows(struct rows *rows)
+{
+    for (size_t i = 0; i < rows->count; i++) {
+        free(rows->items[i].encoding);
+        free(rows->items[i].guard);
+    }
+    free(rows->items);
+    *rows = (struct rows){.items = NULL};
+}
+
+static bool grow(struct rows *rows)
+{
+    size_t capacity = rows->capacity != 0 ? rows->capacity * 2 : 64;
+    struct row *items = reallocarray(rows->items, capacity, sizeof *items);
+    if (items == NULL)
+        return false;
+    rows->items = items;
+    rows->capacity = capacity;
+    return true;
+}
+
+static bool copy_row(struct rows *rows, const aoticache_index_stored *from)
+{
+    if (rows->count == rows->capacity && !grow(rows))
+        return false;
+    struct row *to = &rows->items[rows->count];
+    *to = (struct row){.entry_id = from->entry_id,
+                       .key = from->key,
+                       .artifact = from->artifact,
+                       .rank = from->rank,
+                       .created_ns = from->created_ns,
+                       .compile_ns = from->compile_ns,
+                       .encoding_size = from->encoding_size};
+    to->guard = strdup(from->guard);
+    to->encoding = malloc(from->encoding_size + 1);
+    rows->count++;
+    if (to->guard == NULL || to->encoding == NULL)
+        return false;
+    if (from->encoding_size > 0)
+        memcpy(to->encoding, from->encoding, from->encoding_size);
+    return true;
+}
+
+static bool add_row(void *user, const aoticache_index_stored *stored)
+{
+    struct rows *rows = user;
+    aoticache_cpu_features required = aoticache_requirements_from_bytes(stored->requirements);
+    rows->seen++;
+    rows->last_entry = stored->entry_id;
+    if (!aoticache_cpu_features_include(aoticache_cpu_features_get(), &required))
+        return true;
+    rows->is_out_of_memory = !copy_row(rows, stored);
+    return !rows->is_out_of_memory;
+}
+
+/* All rows, from the beginning again where the index was damaged and has been built anew. */
+static aoticache_status read_rows(aoticache_cache *cache, aoticache_index **index, const char *op, int64_t after_entry,
+                                  struct rows *rows, aoticache_error *ret_error)
+{
+    aoticache_status status;
+    do {
+        free_rows(rows);
+        rows->last_entry = after_entry;
+        do {
+            rows->seen = 0;
+            status = aoticache_index_list_stored(*index, op, rows->last_entry, BATCH, add_row, rows, ret_error);
+        } while (status == AOTICACHE_OK && !rows->is_out_of_memory && rows->seen == BATCH);
+    } while (aoticache_cache_recovered(cache, status, index));
+    if (status == AOTICACHE_OK && rows->is_out_of_memory)
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of entries");
+    return status;
+}
+
+static int falling(int64_t a, int64_t b)
+{
+    return (b > a) - (b < a);
+}
+
+static int by_key_and_demand(const void *left, const void *right)
+{
+    const struct row *a = left, *b = right;
+    int order = memcmp(a->key.bytes, b->key.bytes, sizeof a->key.bytes);
+    if (order == 0)
+        order = falling(a->rank, b->rank);
+    if (order == 0)
+        order = falling(a->created_ns, b->created_ns);
+    return order != 0 ? order : falling(a->entry_id, b->entry_id);
+}
+
+/* ---- rows without an encoding ---- */
+
+/* Where the manifest cannot be read the row stays without: nothing can be said of it, and opening it will tell. */
+static void read_encoding(aoticache_cache *cache, struct row *row)
+{
+    aoticache_manifest *manifest = NULL;
+    uint64_t bytes;
+    if (aoticache_cache_load_manifest(cache->directory, &row->artifact, &manifest, &bytes, NULL) != AOTICACHE_OK)
+        return;
+    if (aoticache_digest_equal(&manifest->key, &row->key)) {
+        free(row->encoding);
+        row->encoding = steal_ptr(&manifest->encoding);
+        row->encoding_size = manifest->encoding_size;
+    }
+    aoticache_manifest_free(manifest);
+}
+
+/* What cannot be recorded is read from the manifests again next time. */
+static void record_encodings(aoticache_cache *cache, aoticache_index *index, const aoticache_index_encoding *found,
+                             size_t count)
+{
+    if (!cache->directory->read_only)
+        aoticache_index_fill_encodings(index, found, count, NULL);
+}
+
+static void complete_rows(aoticache_cache *cache, aoticache_index *index, struct rows *rows)
+{
+    aoticache_index_encoding found[BATCH];
+    size_t count = 0;
+    for (size_t i = 0; i < rows->count; i++) {
+        struct row *row = &rows->items[i];
+        if (row->encoding_size != 0)
+            continue;
+        read_encoding(cache, row);
+        if (row->encoding_size == 0 || row->encoding_size > AOTICACHE_INDEX_MAX_ENCODING_BYTES)
+            continue;
+        if (count == BATCH) {
+            record_encodings(cache, index, found, count);
+            count = 0;
+        }
+        found[count++] = (aoticache_index_encoding){row->entry_id, row->encoding, row->encoding_size};
+    }
+    record_encodings(cache, index, found, count);
+}
+
+/* ---- showing them ---- */
+
+/* The key is checked because the index is only a help: bytes that went bad in it must not stand for another request. */
+static aoticache_status decode(aoticache_cache *cache, const struct row *row, aoticache_request **ret_request)
+{
+    aoticache_digest digest;
+    aoticache_error detail = {.message = ""};
+    if (row->encoding_size == 0)
+        return AOTICACHE_NOT_FOUND;
+    aoticache_status status = aoticache_digest_of(row->encoding, row->encoding_size, &digest);
+    if (status == AOTICACHE_OK && !aoticache_digest_equal(&digest, &row->key))
+        status = aoticache_error_set(&detail, AOTICACHE_INVALID, "it does not hash to the key");
+    if (status == AOTICACHE_OK)
+        status = aoticache_request_decode(row->encoding, row->encoding_size, ret_request, &detail);
+    if (status == AOTICACHE_INVALID)
+        aoticache_log(&cache->directory->logger, AOTICACHE_LOG_WARNING,
+                      "entry %lld is passed over: its request in the index cannot be read: %s", (long long)row->entry_id,
+                      detail.message);
+    return status;
+}
+
+static aoticache_status show_rows(aoticache_cache *cache, const struct rows *rows, aoticache_stored_fn callback,
+                                  void *user, aoticache_error *ret_error)
+{
+    for (size_t i = 0; i < rows->count; i++) {
+        const struct row *row = &rows->items[i];
+        aoticache_request *request = NULL;
+        aoticache_status status = decode(cache, row, &request);
+        if (status == AOTICACHE_NO_MEMORY)
+            return aoticache_error_set(ret_error, status, "out of memory for a list of entries");
+        if (status != AOTICACHE_OK)
+            continue;
+        aoticache_stored stored = {.entry_id = row->entry_id,
+                                   .key = row->key,
+                                   .artifact = row->artifact,
+                                   .request = request,
+                                   .guard = row->guard,
+                                   .compile_ns = row->compile_ns};
+        bool goes_on = callback(user, &stored);
+        aoticache_request_free(request);
+        if (!goes_on)
+            break;
+    }
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_cache_list_stored(aoticache_cache *cache, const char *op, int64_t after_entry,
+                                             aoticache_stored_fn callback, void *user, aoticache_error *ret_error)
+{
+    if (cache == NULL || op == NULL || callback == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_stored: an argument is NULL");
+    struct rows rows = {.items = NULL};
+    aoticache_cache_enter(cache);
+    aoticache_index *index = aoticache_cache_index(cache);
+    if (index == NULL)
+        return AOTICACHE_OK;
+    aoticache_cache_refreshed(cache, &index);
+    aoticache_status status = read_rows(cache, &index, op, after_entry, &rows, ret_error);
+    if (status == AOTICACHE_OK && rows.count > 0) {
+        complete_rows(cache, index, &rows);
+        qsort(rows.items, rows.count, sizeof *rows.items, by_key_and_demand);
+        status = show_rows(cache, &rows, callback, user, ret_error);
+    }
+    free_rows(&rows);
+    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+}
