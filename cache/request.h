@@ -188,6 +188,27 @@ AOTICACHE_API aoticache_status aoticache_request_decode(const uint8_t *bytes, si
  */
 AOTICACHE_API size_t aoticache_request_format(const aoticache_request *request, char *ret_text, size_t size);
 
+/*
+ * The same line as lists of requests have it (docs/warm.md), so that aoticache_request_parse_text() gives the request
+ * back: with " key_sets 0x8001" behind it where tensors have dispatch key sets (one for all, or one for each tensor in
+ * their order). The environment is left out.
+ *
+ * ret_text: the caller's, by free().
+ * Returns: OK, INVALID (a list is still open), UNSUPPORTED (a constant: its data would be needed), NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_request_write_text(const aoticache_request *request, char **ret_text,
+                                                            aoticache_error *ret_error);
+
+/*
+ * The reverse of aoticache_request_format() and aoticache_request_write_text(). Blanks may be anywhere between words;
+ * "on DEVICE" may be left out for the CPU. Environment: that of a new request. Key sets that are not given are 0.
+ *
+ * Returns: OK; INVALID (ret_error begins with "column N: ", counted in bytes from 1, and says what was expected; a
+ * constant is refused: its data is not in the line); NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_request_parse_text(const char *text, aoticache_request **ret_request,
+                                                            aoticache_error *ret_error);
+
 #ifdef __cplusplus
 }
 #endif

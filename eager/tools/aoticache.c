@@ -12,6 +12,7 @@ static const aoticache_command *const commands[] = {
     &aoticache_command_run,    &aoticache_command_compile, &aoticache_command_ls,     &aoticache_command_show,
     &aoticache_command_verify, &aoticache_command_rm,      &aoticache_command_doctor,
     &aoticache_command_inspect, &aoticache_command_add, &aoticache_command_run_package,
+    &aoticache_command_warm,   &aoticache_command_record,
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])

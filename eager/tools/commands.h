@@ -29,6 +29,8 @@ extern const aoticache_command aoticache_command_doctor;
 extern const aoticache_command aoticache_command_add;
 extern const aoticache_command aoticache_command_run_package;
 extern const aoticache_command aoticache_command_inspect;
+extern const aoticache_command aoticache_command_warm;
+extern const aoticache_command aoticache_command_record;
 
 /* ---- elements of tensors ---- */
 
@@ -193,6 +195,9 @@ void aoticache_kernel_options_free(aoticache_kernel_options *options);
 
 /* Parses and fills all tensors that the arguments name. To be called once, before requests are made. */
 int aoticache_kernel_make_tensors(aoticache_kernel_options *options, const aoticache_cli *cli);
+/* The hook that --hook asks for, NULL for none. Says what is wrong; returns an exit status. */
+int aoticache_kernel_choose_hook(aoticache_kernel_options *options, const aoticache_cli *cli,
+                                 aoticache_hook **ret_hook);
 /* A new request of these arguments; constants borrow from `options`. */
 int aoticache_kernel_make_request(const aoticache_kernel_options *options, const aoticache_cli *cli,
                                   aoticache_request **ret_request);

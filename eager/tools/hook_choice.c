@@ -46,7 +46,7 @@ static aoticache_status create_any(aoticache_kernel_options *options, const aoti
     return create_hook(options, "c", ret_hook, ret_error);
 }
 
-static int choose_hook(aoticache_kernel_options *options, const aoticache_cli *cli, aoticache_hook **ret_hook)
+int aoticache_kernel_choose_hook(aoticache_kernel_options *options, const aoticache_cli *cli, aoticache_hook **ret_hook)
 {
     aoticache_error error = {.message = ""};
     aoticache_hook *hook = NULL;
@@ -160,7 +160,7 @@ int aoticache_kernel_prepare(aoticache_kernel_options *options, const aoticache_
     aoticache_interruption_prepare();
     int result = check_arguments(options, cli);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        result = choose_hook(options, cli, ret_hook);
+        result = aoticache_kernel_choose_hook(options, cli, ret_hook);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = aoticache_cli_open_or_say(cli, *ret_hook != NULL, ret_cache);
     if (result == AOTICACHE_CLI_EXIT_OK)

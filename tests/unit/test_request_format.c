@@ -2,6 +2,7 @@
  * The line that tells people what a request asks for.
  */
 #include "cache/request.h"
+#include "tests/unit/locale_fixture.h"
 
 #include <criterion/criterion.h>
 #include <locale.h>
@@ -87,24 +88,6 @@ Test(request_format, complex_numbers_have_both_parts)
     aoticache_request_add_complex(request, NULL, 0, (double)NAN, NULL);
     aoticache_request_add_complex(request, NULL, 0, (double)-INFINITY, NULL);
     expect(request, "test::complex(1.0+2.5j, -1.0-2.0j, 0.0+nanj, 0.0-infj) on cpu");
-}
-
-/* Made for the test from its source, which the package locales brings, where the system has none. */
-static bool use_decimal_comma(void)
-{
-    static const char *const locales[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "fr_FR", "ps_AF.UTF-8"};
-    for (size_t i = 0; i < sizeof locales / sizeof locales[0]; i++)
-        if (setlocale(LC_NUMERIC, locales[i]) != NULL)
-            return true;
-    char folder[] = "/tmp/aoticache-locale-XXXXXX", command[128];
-    if (mkdtemp(folder) == NULL)
-        return false;
-    snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 2>/dev/null", folder);
-    bool is_made = system(command) == 0;
-    setenv("LOCPATH", folder, 1);
-    is_made = is_made && setlocale(LC_NUMERIC, "de_DE.UTF-8") != NULL;
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command) == 0 && is_made;
 }
 
 Test(request_format, doubles_have_a_point_in_every_locale)

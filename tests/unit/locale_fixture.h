@@ -1,0 +1,30 @@
+/*
+ * tests/unit/locale_fixture: a locale whose decimal point is a comma, for tests of what reads and writes numbers.
+ */
+#ifndef TESTS_UNIT_LOCALE_FIXTURE_H
+#define TESTS_UNIT_LOCALE_FIXTURE_H
+
+#include <locale.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Made for the test from its source, which the package locales brings, where the system has none. */
+static inline bool use_decimal_comma(void)
+{
+    static const char *const locales[] = {"de_DE.UTF-8", "fr_FR.UTF-8", "de_DE", "fr_FR", "ps_AF.UTF-8"};
+    for (size_t i = 0; i < sizeof locales / sizeof locales[0]; i++)
+        if (setlocale(LC_NUMERIC, locales[i]) != NULL)
+            return true;
+    char folder[] = "/tmp/aoticache-locale-XXXXXX", command[128];
+    if (mkdtemp(folder) == NULL)
+        return false;
+    snprintf(command, sizeof command, "localedef -i de_DE -f UTF-8 %s/de_DE.UTF-8 2>/dev/null", folder);
+    bool is_made = system(command) == 0;
+    setenv("LOCPATH", folder, 1);
+    is_made = is_made && setlocale(LC_NUMERIC, "de_DE.UTF-8") != NULL;
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command) == 0 && is_made;
+}
+
+#endif

@@ -1,0 +1,224 @@
+/*
+ * The list that a program writes of what it asked for.
+ */
+#include "eager/record.h"
+#include "eager_fixture.h"
+
+#include <pthread.h>
+#include <sys/resource.h>
+
+static const aoticache_device cpu = {AOTICACHE_DEVICE_TYPE_CPU, -1};
+static char list[300];
+
+static void begin(void)
+{
+    fixture_begin();
+    snprintf(list, sizeof list, "%s/list.txt", test_folder);
+}
+
+TestSuite(record, .init = begin, .fini = fixture_end);
+
+static aoticache_recorder *open_list(void)
+{
+    aoticache_recorder *recorder = NULL;
+    aoticache_error error = {.message = ""};
+    cr_assert_eq(aoticache_recorder_open(list, &recorder, &error), AOTICACHE_OK, "%s", error.message);
+    return recorder;
+}
+
+static void add(aoticache_recorder *recorder, const char *text)
+{
+    aoticache_request *request = NULL;
+    aoticache_error error = {.message = ""};
+    cr_assert_eq(aoticache_request_parse_text(text, &request, &error), AOTICACHE_OK, "%s", error.message);
+    aoticache_recorder_add(recorder, request);
+    aoticache_request_free(request);
+}
+
+static char *content(void)
+{
+    FILE *file = fopen(list, "r");
+    char *text = calloc(1, 1 << 20);
+    cr_assert_not_null(file);
+    size_t size = fread(text, 1, (1 << 20) - 1, file);
+    cr_assert_lt(size, (1 << 20) - 1);
+    fclose(file);
+    return text;
+}
+
+static void expect_content(const char *expected)
+{
+    char *text = content();
+    cr_expect_str_eq(text, expected);
+    free(text);
+}
+
+static void put_content(const char *text)
+{
+    FILE *file = fopen(list, "w");
+    cr_assert(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+Test(record, each_request_is_one_line)
+{
+    aoticache_recorder *recorder = open_list();
+    expect_content("");
+    add(recorder, "aten::abs(float32[2, 3]) on cpu");
+    add(recorder, "aten::abs(float32[2, 3])");
+    add(recorder, "aten::abs(float32[2, 4]) on cpu key_sets 0x8001");
+    expect_content("aten::abs(float32[2, 3]) on cpu\naten::abs(float32[2, 4]) on cpu key_sets 0x8001\n");
+    aoticache_recorder_close(recorder);
+    aoticache_recorder_close(NULL);
+    aoticache_recorder_add(NULL, NULL);
+}
+
+Test(record, environment_makes_no_other_line)
+{
+    aoticache_recorder *recorder = open_list();
+    aoticache_request *request = NULL;
+    cr_assert_eq(aoticache_request_create("aten::zeros", cpu, &request, NULL), AOTICACHE_OK);
+    aoticache_recorder_add(recorder, request);
+    cr_assert_eq(aoticache_request_set_environment(request, "framework", "cc", NULL), AOTICACHE_OK);
+    aoticache_recorder_add(recorder, request);
+    expect_content("aten::zeros() on cpu\n");
+    aoticache_request_free(request);
+    aoticache_recorder_close(recorder);
+}
+
+Test(record, constant_makes_a_comment)
+{
+    aoticache_recorder *recorder = open_list();
+    aoticache_request *request = NULL;
+    const int64_t size = 2;
+    const aoticache_digest digest = {{0x1a, 0x2b, 0x3c, 0x4d}};
+    aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_FLOAT32, .device = cpu, .ndim = 1, .sizes = &size};
+    cr_assert_eq(aoticache_request_create("test::w", cpu, &request, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_add_constant(request, NULL, &metadata, NULL, &digest, NULL), AOTICACHE_OK);
+    aoticache_recorder_add(recorder, request);
+    aoticache_recorder_add(recorder, request);
+    expect_content("# test::w(const float32[2]#1a2b3c4d) on cpu: left out: test::w: argument 0 is a constant, whose "
+                   "data a line of text does not have\n");
+    aoticache_request_free(request);
+    aoticache_recorder_close(recorder);
+}
+
+Test(record, lines_of_an_earlier_run_are_known)
+{
+    put_content("# by hand\n\naten::abs(float32[1]) on cpu\naten::abs(float32[2]) on cpu");
+    aoticache_recorder *recorder = open_list();
+    add(recorder, "aten::abs(float32[1])");
+    add(recorder, "aten::abs(float32[2])");
+    add(recorder, "aten::abs(float32[3])");
+    aoticache_recorder_close(recorder);
+    expect_content("# by hand\n\naten::abs(float32[1]) on cpu\naten::abs(float32[2]) on cpu\naten::abs(float32[3]) on "
+                   "cpu\n");
+}
+
+Test(record, file_that_cannot_be_is_refused)
+{
+    aoticache_recorder *recorder = NULL;
+    aoticache_error error = {.message = ""};
+    cr_expect_eq(aoticache_recorder_open("", &recorder, &error), AOTICACHE_INVALID);
+    cr_expect_eq(aoticache_recorder_open(test_folder, &recorder, &error), AOTICACHE_IO);
+    cr_expect_not_null(strstr(error.message, test_folder));
+    cr_assert_eq(mkfifo(list, 0600), 0);
+    cr_expect_eq(aoticache_recorder_open(list, &recorder, &error), AOTICACHE_INVALID);
+    cr_expect_not_null(strstr(error.message, "not a regular file"), "%s", error.message);
+    cr_expect_null(recorder);
+}
+
+Test(record, full_disk_does_not_fail_the_caller)
+{
+    struct rlimit limit = {.rlim_cur = 40, .rlim_max = RLIM_INFINITY}; /* the file may have 40 bytes */
+    signal(SIGXFSZ, SIG_IGN);
+    aoticache_recorder *recorder = open_list();
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    add(recorder, "aten::abs(float32[1]) on cpu");
+    add(recorder, "aten::abs(float32[2]) on cpu"); /* 11 of its bytes fit */
+    limit.rlim_cur = RLIM_INFINITY;
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    add(recorder, "aten::abs(float32[3]) on cpu");
+    aoticache_recorder_close(recorder);
+    expect_content("aten::abs(float32[1]) on cpu\naten::abs(f\naten::abs(float32[3]) on cpu\n");
+}
+
+/* ---- threads and processes ---- */
+
+enum { WRITERS = 4, DIFFERENT = 200 };
+
+static void *add_all(void *recorder)
+{
+    for (int i = 0; i < DIFFERENT; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "aten::abs(float32[%d]) on cpu", i);
+        add(recorder, text);
+    }
+    return NULL;
+}
+
+/* Every line is whole. Returns how many there are. */
+static size_t count_lines(void)
+{
+    size_t count = 0;
+    char *text = content(), *rest = NULL;
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+        int size = -1, end = 0;
+        cr_expect(sscanf(line, "aten::abs(float32[%d]) on cpu%n", &size, &end) == 1 && line[end] == '\0', "%s", line);
+        cr_expect(size >= 0 && size < DIFFERENT);
+        count++;
+    }
+    free(text);
+    return count;
+}
+
+Test(record, threads_write_each_line_once)
+{
+    aoticache_recorder *recorder = open_list();
+    pthread_t threads[WRITERS];
+    for (int i = 0; i < WRITERS; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, add_all, recorder), 0);
+    for (int i = 0; i < WRITERS; i++)
+        pthread_join(threads[i], NULL);
+    aoticache_recorder_close(recorder);
+    cr_assert_eq(count_lines(), DIFFERENT);
+}
+
+Test(record, processes_write_whole_lines)
+{
+    pid_t children[WRITERS];
+    for (int i = 0; i < WRITERS; i++) {
+        children[i] = fork();
+        if (children[i] == 0) {
+            aoticache_recorder *recorder = open_list();
+            add_all(recorder);
+            aoticache_recorder_close(recorder);
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < WRITERS; i++) {
+        int state = -1;
+        cr_assert_eq(waitpid(children[i], &state, 0), children[i]);
+        cr_assert_eq(state, 0);
+    }
+    size_t count = count_lines();
+    cr_assert(count >= DIFFERENT && count <= WRITERS * DIFFERENT, "%zu", count);
+}
+
+Test(record, forked_child_goes_on)
+{
+    int state = -1;
+    aoticache_recorder *recorder = open_list();
+    add(recorder, "aten::abs(float32[1]) on cpu");
+    pid_t child = fork();
+    if (child == 0) {
+        add(recorder, "aten::abs(float32[1]) on cpu"); /* from the file */
+        add(recorder, "aten::abs(float32[2]) on cpu");
+        aoticache_recorder_close(recorder);
+        _exit(0);
+    }
+    cr_assert_eq(waitpid(child, &state, 0), child);
+    cr_assert_eq(state, 0);
+    add(recorder, "aten::abs(float32[3]) on cpu");
+    aoticache_recorder_close(recorder);
+    expect_content("aten::abs(float32[1]) on cpu\naten::abs(float32[2]) on cpu\naten::abs(float32[3]) on cpu\n");
+}
