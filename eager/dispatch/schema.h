@@ -22,7 +22,7 @@ typedef enum aoticache_type_kind {
     AOTICACHE_TYPE_INT,      /* int */
     AOTICACHE_TYPE_SYM_INT,  /* SymInt */
     AOTICACHE_TYPE_FLOAT,
-    AOTICACHE_TYPE_SYM_FLOAT,
+    AOTICACHE_TYPE_SYM_FLOAT, /* never parsed: no word of PyTorch's schemas */
     AOTICACHE_TYPE_BOOL,
     AOTICACHE_TYPE_SYM_BOOL,
     AOTICACHE_TYPE_COMPLEX,
@@ -36,7 +36,7 @@ typedef enum aoticache_type_kind {
     AOTICACHE_TYPE_STORAGE,
     AOTICACHE_TYPE_STREAM,
     AOTICACHE_TYPE_QSCHEME,
-    AOTICACHE_TYPE_DIMNAME,
+    AOTICACHE_TYPE_DIMNAME,  /* never parsed */
     AOTICACHE_TYPE_ANY,
     AOTICACHE_TYPE_NONE,     /* NoneType */
     AOTICACHE_TYPE_LIST,     /* element, fixed_size */
@@ -74,8 +74,8 @@ typedef enum aoticache_default_kind {
     AOTICACHE_DEFAULT_FLOAT,
     AOTICACHE_DEFAULT_COMPLEX,
     AOTICACHE_DEFAULT_BOOL,
-    AOTICACHE_DEFAULT_STRING,
-    AOTICACHE_DEFAULT_LIST,       /* of INT, FLOAT, BOOL, COMPLEX or STRING */
+    AOTICACHE_DEFAULT_STRING,     /* also of a Device: "cuda:1" */
+    AOTICACHE_DEFAULT_LIST,       /* of INT, FLOAT, BOOL or COMPLEX */
 } aoticache_default_kind;
 
 typedef struct aoticache_default {
