@@ -277,6 +277,22 @@ static void load_runtime_first(const loading *load, void *ret_handles[2])
                 ret_handles[r] = dlopen(runtimes[r], RTLD_LAZY | RTLD_LOCAL);
 }
 
+/*
+ * An OpenMP runtime keeps its threads for the next parallel region, and knows nothing of being unloaded: it stays, or they
+ * would wake up in memory that is gone.
+ */
+static void keep_thread_runtimes(const loading *load)
+{
+    static const char *const runtimes[] = {"libgomp.so", "libomp.so", "libiomp5.so"};
+    for (size_t i = 0; i < load->names.needed.count; i++)
+        for (size_t r = 0; r < sizeof runtimes / sizeof runtimes[0]; r++)
+            if (strncmp(load->names.needed.names[i], runtimes[r], strlen(runtimes[r])) == 0) {
+                void *handle = dlopen(load->names.needed.names[i], RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+                if (handle != NULL)
+                    dlclose(handle);
+            }
+}
+
 /* What is wrong with the runtime the dynamic linker says when it loads the library. */
 static aoticache_status load_file(const loading *load, int fd, void **ret_handle, aoticache_error *ret_error)
 {
@@ -286,6 +302,8 @@ static aoticache_status load_file(const loading *load, int fd, void **ret_handle
     for (size_t i = 0; i < 2; i++)
         if (runtimes[i] != NULL)
             dlclose(runtimes[i]);
+    if (status == AOTICACHE_OK)
+        keep_thread_runtimes(load);
     return status;
 }
 

@@ -55,6 +55,7 @@ static const char fixture_kernel_source[] =
     "    aoti_torch_get_dim(in, &dim); aoti_torch_get_sizes(in, &sizes); aoti_torch_get_strides(in, &strides);\n"
     "    aoti_torch_get_numel(in, &n); aoti_torch_get_data_ptr(in, (void **)&from);\n"
     "    aoti_torch_empty_strided(dim, sizes, strides, 6, 0, 0, &out); aoti_torch_get_data_ptr(out, (void **)&to);\n"
+    "#ifdef PARALLEL\n#pragma omp parallel for num_threads(4) schedule(static, 1)\n#endif\n"
     "    for (int64_t i = 0; i < n; i++) to[i] = from[i] + ADD;\n"
     "    return out;\n}\n"
     "#ifdef OPEN_SELF\nstatic int opens_itself(void)\n{\n"

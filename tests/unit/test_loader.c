@@ -327,6 +327,21 @@ Test(loader, libraries_do_not_see_each_others_symbols)
     cr_assert_eq(mappings_named("aoticache-kernel"), 0);
 }
 
+/* The threads of libgomp stay for the next parallel region; without its code they would run into nothing. */
+Test(loader, library_with_threads_of_openmp_is_unloaded_under_them)
+{
+    if (fixture_run("echo 'int x;' | cc -fopenmp -shared -fPIC -x c - -o '%s/probe.so' 2>/dev/null", fixture_directory) != 0)
+        cr_skip_test("the C compiler has no OpenMP");
+    int fd = fixture_kernel("parallel.so", "-DPARALLEL -fopenmp");
+    for (int round = 0; round < 3; round++) {
+        aoticache_library *library = fixture_load(fd);
+        cr_assert_float_eq(fixture_first_result(library), 2.0F, 0.0F);
+        aoticache_library_unref(library);
+        usleep(30000); /* they spin for a while, then sleep */
+    }
+    close(fd);
+}
+
 Test(loader, private_copies_share_no_unique_symbols_and_are_unloaded)
 {
     fixture_import_torch("libtorch_cpu.so");
