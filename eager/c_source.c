@@ -44,8 +44,9 @@ static aoticache_status get_compiler(const aoticache_hook *hook, uint64_t deadli
         cleanup_free aoticache_compiler *fresh = malloc(sizeof *fresh);
         if (fresh == NULL)
             return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook c: out of memory");
+        const char *const *environment = (const char *const *)hook->environment;
         aoticache_status status =
-            aoticache_cpu_target_resolve(hook->program, state->flags, deadline_ns, fresh, ret_error);
+            aoticache_cpu_target_resolve(hook->program, state->flags, environment, deadline_ns, fresh, ret_error);
         if (status != AOTICACHE_OK)
             return status;
         if (atomic_compare_exchange_strong(&state->compiler, &known, fresh))
@@ -207,7 +208,7 @@ static aoticache_status find_home(struct c_paths *paths, aoticache_error *ret_er
 }
 
 static aoticache_status run_compiler(const aoticache_hook *hook, const struct c_paths *paths, const char *op,
-                                     uint64_t deadline_ns, aoticache_error *ret_error)
+                                     uint64_t deadline_ns, char **ret_output, aoticache_error *ret_error)
 {
     const struct c_state *state = hook->state;
     const char *arguments[AOTICACHE_CPU_TARGET_FLAGS + 40] = {hook->program};
@@ -223,19 +224,23 @@ static aoticache_status run_compiler(const aoticache_hook *hook, const struct c_
         "-Wl,--as-needed", "-lm", "-Wl,--build-id=none", "-Wl,-s", "-o", paths->output, NULL};
     memcpy(arguments + count, rest, sizeof rest);
     aoticache_process process = AOTICACHE_PROCESS_INIT;
-    aoticache_process_options options = {.program = hook->program, .arguments = arguments};
+    aoticache_process_options options = {.program = hook->program, .arguments = arguments, .guarded = true};
+    aoticache_hook_set_process_options(hook, &options);
     aoticache_status status = aoticache_process_run(&options, 1 << 20, deadline_ns, &process, ret_error);
-    if (status != AOTICACHE_OK)
+    if (status == AOTICACHE_OK)
+        *ret_output = aoticache_process_output(&process);
+    else
         status = judge_failure(&process, op, paths->source, status, ret_error);
     aoticache_process_free(&process);
     return status;
 }
 
-/* The one file, described as the answer of a hook that speaks JSON would describe it. */
-static aoticache_status fill_answer(const aoticache_compiler *compiler, const char *output,
+/* The one file, described as the answer of a hook that speaks JSON would describe it. said: taken over. */
+static aoticache_status fill_answer(const aoticache_compiler *compiler, const char *output, char *said,
                                     aoticache_answer *ret_answer, aoticache_error *ret_error)
 {
     aoticache_answer answer = {.product = AOTICACHE_PRODUCT_INIT,
+                               .output = said,
                                .files = calloc(1, sizeof *answer.files),
                                .paths = calloc(1, sizeof *answer.paths)};
     char *path = strdup(output);
@@ -260,6 +265,7 @@ static aoticache_status c_compile(aoticache_hook *hook, const aoticache_request 
     struct c_state *state = hook->state;
     const char *op = aoticache_request_op(request);
     const aoticache_compiler *compiler;
+    cleanup_free char *said = NULL;
     cleanup_free struct c_paths *paths = calloc(1, sizeof *paths);
     if (paths == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook c: out of memory");
@@ -275,10 +281,10 @@ static aoticache_status c_compile(aoticache_hook *hook, const aoticache_request 
     if (status == AOTICACHE_OK)
         status = get_compiler(hook, deadline_ns, &compiler, ret_error);
     if (status == AOTICACHE_OK)
-        status = run_compiler(hook, paths, op, deadline_ns, ret_error);
+        status = run_compiler(hook, paths, op, deadline_ns, &said, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    return fill_answer(compiler, paths->output, ret_answer, ret_error);
+    return fill_answer(compiler, paths->output, steal_ptr(&said), ret_answer, ret_error);
 }
 
 /* ---- the hook ---- */
@@ -293,6 +299,12 @@ static const char *c_producer(const aoticache_hook *hook)
     return compiler->producer;
 }
 
+static aoticache_hook_shapes c_shapes(const aoticache_hook *hook)
+{
+    (void)hook;
+    return AOTICACHE_HOOK_SHAPES_EXACT;
+}
+
 static void c_free_state(aoticache_hook *hook)
 {
     struct c_state *state = hook->state;
@@ -305,6 +317,7 @@ static const aoticache_hook_kind c_kind = {
     .set_environment = c_set_environment,
     .compile = c_compile,
     .producer = c_producer,
+    .shapes = c_shapes,
     .free_state = c_free_state,
 };
 

@@ -109,7 +109,9 @@ static aoticache_status command_run(const aoticache_hook *hook, uint64_t id, con
     aoticache_process_options options = {.program = hook->program,
                                          .arguments = (const char *const *)state->arguments,
                                          .input = line,
-                                         .input_size = size};
+                                         .input_size = size,
+                                         .guarded = true};
+    aoticache_hook_set_process_options(hook, &options);
     aoticache_status status = aoticache_process_start(&options, &process, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -120,6 +122,8 @@ static aoticache_status command_run(const aoticache_hook *hook, uint64_t id, con
         status = read_answer(hook, &process, id, doing, directory, ret_answer, ret_error);
     else
         status = aoticache_hook_explain(hook, &process, event, doing, ret_error);
+    if (status == AOTICACHE_OK)
+        ret_answer->output = aoticache_process_output(&process);
     aoticache_process_free(&process);
     return status;
 }
@@ -149,6 +153,12 @@ static const char *command_producer(const aoticache_hook *hook)
     return ((const struct command_state *)hook->state)->producer;
 }
 
+static aoticache_hook_shapes command_shapes(const aoticache_hook *hook)
+{
+    (void)hook;
+    return AOTICACHE_HOOK_SHAPES_UNKNOWN;
+}
+
 static void command_free_state(aoticache_hook *hook)
 {
     struct command_state *state = hook->state;
@@ -163,6 +173,7 @@ static const aoticache_hook_kind command_kind = {
     .set_environment = command_set_environment,
     .compile = command_compile,
     .producer = command_producer,
+    .shapes = command_shapes,
     .free_state = command_free_state,
 };
 

@@ -217,7 +217,8 @@ static void producer_from_macros(const char *text, char ret_producer[AOTICACHE_C
              length < 32 ? (int)length : 32, version);
 }
 
-aoticache_status aoticache_cpu_target_resolve(const char *program, const char *const *flags, uint64_t deadline_ns,
+aoticache_status aoticache_cpu_target_resolve(const char *program, const char *const *flags,
+                                              const char *const *environment, uint64_t deadline_ns,
                                               aoticache_compiler *ret_compiler, aoticache_error *ret_error)
 {
     static const char *const question[] = {"-dM", "-E", "-x", "c", "/dev/null"};
@@ -229,7 +230,7 @@ aoticache_status aoticache_cpu_target_resolve(const char *program, const char *c
         arguments[count++] = question[i];
     aoticache_compiler compiler;
     aoticache_process process = AOTICACHE_PROCESS_INIT;
-    aoticache_process_options options = {.program = program, .arguments = arguments};
+    aoticache_process_options options = {.program = program, .arguments = arguments, .environment = environment};
     aoticache_status status = aoticache_process_run(&options, 1 << 20, deadline_ns, &process, ret_error);
     if (status == AOTICACHE_OK && (process.bytes == NULL || strstr(process.bytes, "#define ") == NULL))
         status = aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED,

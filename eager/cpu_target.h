@@ -29,10 +29,11 @@ typedef struct aoticache_compiler {
 
 /*
  * The features that the compiler takes for granted under these options, resolved: it is asked which macros it
- * predefines.
+ * predefines. environment: of the compiler's process, NULL: the host's.
  * Returns: OK, COMPILE_FAILED (the compiler does not answer), NOT_FOUND, DENIED, NO_MEMORY, IO.
  */
-aoticache_status aoticache_cpu_target_resolve(const char *program, const char *const *flags, uint64_t deadline_ns,
+aoticache_status aoticache_cpu_target_resolve(const char *program, const char *const *flags,
+                                              const char *const *environment, uint64_t deadline_ns,
                                               aoticache_compiler *ret_compiler, aoticache_error *ret_error);
 
 /* The features in the output of `cc -dM -E`. Returns: OK, INVALID (a name of our list is not in cache/cpu.h). */

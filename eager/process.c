@@ -62,6 +62,21 @@ static bool wait_exit(aoticache_process *process, uint64_t deadline_ns)
     return true;
 }
 
+/* The beginning is copied before it leaves the tail for the first time: then the tail still starts with it. */
+static void keep_head(aoticache_process *process, const char *bytes, size_t size)
+{
+    const size_t limit = AOTICACHE_PROCESS_MESSAGE_BYTES, room = AOTICACHE_PROCESS_HEAD_BYTES;
+    if (process->head != NULL || process->said > limit || process->said + size <= limit)
+        return;
+    process->head = malloc(room);
+    if (process->head == NULL)
+        return;
+    size_t from_tail = process->tail_size < room ? process->tail_size : room;
+    memcpy(process->head, process->tail, from_tail);
+    /* What is missing is there: said + size is more than the limit, and that is more than room. */
+    memcpy(process->head + from_tail, bytes, room - from_tail);
+}
+
 static void keep_words(aoticache_process *process, const char *bytes, size_t size)
 {
     const size_t limit = AOTICACHE_PROCESS_MESSAGE_BYTES;
@@ -70,6 +85,8 @@ static void keep_words(aoticache_process *process, const char *bytes, size_t siz
         if (process->tail == NULL)
             return; /* words are worth having, but nothing depends on them */
     }
+    keep_head(process, bytes, size);
+    process->said += size;
     if (size > limit) {
         bytes += size - limit;
         size = limit;
@@ -108,17 +125,31 @@ static void close_channels(aoticache_process *process)
     process->output = process->messages = -1;
 }
 
+/* It is our child and has got SIGKILL. ECHILD: the host ignores SIGCHLD, or has waited for any child. */
+static void reap_watcher(aoticache_process *process)
+{
+    uint64_t deadline_ns = aoticache_monotonic_ns() + REAP_LIMIT_NS;
+    while (process->watcher != 0) {
+        pid_t got = waitpid(process->watcher, NULL, WNOHANG);
+        if (got > 0 || (got < 0 && errno != EINTR) || aoticache_monotonic_ns() >= deadline_ns)
+            process->watcher = 0;
+        else
+            pause_ns(200000);
+    }
+}
+
 void aoticache_process_end(aoticache_process *process)
 {
     int saved = errno;
     notice_exit(process);
-    if (process->pid != 0) {
-        bool was_ended = process->ended;
-        kill(-process->pid, SIGKILL);
-        if (!was_ended)
-            wait_exit(process, aoticache_monotonic_ns() + REAP_LIMIT_NS);
-    }
+    /* A group's number is nobody else's as long as its leader is there, be it dead and not waited for. */
+    pid_t group = process->watcher != 0 ? process->watcher : process->pid;
+    if (group != 0)
+        kill(-group, SIGKILL);
+    if (process->pid != 0 && !process->ended)
+        wait_exit(process, aoticache_monotonic_ns() + REAP_LIMIT_NS);
     hear_words(process);
+    reap_watcher(process);
     if (process->pid != 0 && process->ended)
         while (waitpid(process->pid, NULL, WNOHANG) < 0 && errno == EINTR)
             ;
@@ -132,13 +163,14 @@ void aoticache_process_free(aoticache_process *process)
     aoticache_process_end(process);
     free(process->bytes);
     free(process->tail);
+    free(process->head);
     *process = (aoticache_process)AOTICACHE_PROCESS_INIT;
 }
 
 void aoticache_process_forget(aoticache_process *process)
 {
     close_channels(process);
-    process->pid = 0;
+    process->pid = process->watcher = 0;
 }
 
 /* ---- reading and sending ---- */
@@ -329,6 +361,57 @@ const char *aoticache_process_last_words(aoticache_process *process, size_t room
     const char *start = process->tail + (end - room + 1);
     const char *line = strchr(start, '\n');
     return line != NULL && line[1] != '\0' ? line + 1 : start;
+}
+
+/* Where the beginning ends and where the end begins: at lines, if there are lines. */
+static size_t cut_head(const char *head, size_t size)
+{
+    const char *line = memrchr(head, '\n', size);
+    return line != NULL ? (size_t)(line - head) + 1 : size;
+}
+
+static size_t cut_tail(const char *tail, size_t size)
+{
+    const char *line = memchr(tail, '\n', size);
+    return line != NULL && line + 1 < tail + size ? (size_t)(line - tail) + 1 : 0;
+}
+
+char *aoticache_process_output(aoticache_process *process)
+{
+    const size_t limit = AOTICACHE_PROCESS_MESSAGE_BYTES, mark_room = 80;
+    char *text = NULL;
+    if (process->messages >= 0)
+        hear_words(process);
+    if (process->tail_size == 0 || (text = malloc(limit + 1)) == NULL)
+        return NULL;
+    size_t size = process->tail_size;
+    if (process->said <= limit || process->head == NULL) {
+        memcpy(text, process->tail, size);
+    } else {
+        const size_t tail_room = limit - AOTICACHE_PROCESS_HEAD_BYTES - mark_room;
+        const char *tail = process->tail + (process->tail_size - tail_room);
+        size_t skipped = cut_tail(tail, tail_room), head = cut_head(process->head, AOTICACHE_PROCESS_HEAD_BYTES);
+        uint64_t missing = process->said - head - (tail_room - skipped);
+        memcpy(text, process->head, head);
+        int mark = snprintf(text + head, mark_room, "[... %llu bytes are left out ...]\n", (unsigned long long)missing);
+        memcpy(text + head + mark, tail + skipped, tail_room - skipped);
+        size = head + (size_t)mark + tail_room - skipped;
+    }
+    for (char *zero = memchr(text, '\0', size); zero != NULL; zero = memchr(text, '\0', size))
+        *zero = '?';
+    text[size] = '\0';
+    return text;
+}
+
+void aoticache_process_drop_words(aoticache_process *process)
+{
+    hear_words(process);
+    free(process->head);
+    process->head = NULL;
+    process->tail_size = 0;
+    process->said = 0;
+    if (process->tail != NULL)
+        process->tail[0] = '\0';
 }
 
 static aoticache_status explain(aoticache_process *process, const char *program, aoticache_process_event event,

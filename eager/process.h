@@ -2,8 +2,9 @@
  * eager/process: programs that are started, spoken to and ended: compilers, the worker, command hooks.
  *
  * Private. A program runs in a process group of its own, with default signals and no descriptor of the host but its
- * standard three. The host gets no signal from it (nothing is written to a pipe), needs no SIGCHLD handler, and waits
- * for exactly this child, so that hosts with children, handlers or SIGCHLD ignored are not disturbed.
+ * standard three; where it is guarded, a small watcher leads that group and kills it when the host is gone. The host gets
+ * no signal from it (nothing is written to a pipe), needs no SIGCHLD handler, and waits for exactly these children, so
+ * that hosts with children, handlers or SIGCHLD ignored are not disturbed.
  *
  * Ending is SIGKILL to the whole group at once: a compiler has nothing to save, since what it writes lies in a folder
  * that goes with it, and whoever ignores SIGTERM must end too.
@@ -18,17 +19,21 @@
 #include <limits.h>
 #include <sys/types.h>
 
-/* Of what a program says on its standard error, the last so many bytes are kept. */
+/* Of what a program says on its standard error, the last so many bytes are kept, and of more than that the beginning. */
 #define AOTICACHE_PROCESS_MESSAGE_BYTES (64 * 1024)
+#define AOTICACHE_PROCESS_HEAD_BYTES (AOTICACHE_PROCESS_MESSAGE_BYTES / 2)
 
 typedef struct aoticache_process {
-    pid_t pid;         /* also the number of its group; 0: nothing runs */
+    pid_t pid;         /* 0: nothing runs */
+    pid_t watcher;     /* leads its group; 0: there is none, and it leads its group itself */
     int output;        /* its standard output, of a conversation its standard input too; -1: closed */
     int messages;      /* its standard error; -1: closed */
     char *bytes;       /* read from `output` and not taken yet; terminated where it is not NULL */
     size_t size, room;
     char *tail;        /* what it said on standard error, terminated; NULL: nothing */
     size_t tail_size;
+    char *head;        /* the first AOTICACHE_PROCESS_HEAD_BYTES of it, once the tail does not have them any more */
+    uint64_t said;     /* bytes on standard error, those included that were dropped */
     bool ended;        /* it has exited, and how_code and how_status say how */
     int how_code;      /* CLD_EXITED, CLD_KILLED, CLD_DUMPED; 0: somebody else took its status */
     int how_status;    /* the exit status or the signal */
@@ -42,6 +47,9 @@ typedef struct aoticache_process_options {
     bool conversation;          /* standard input and output are one socket, which stays open */
     const void *input;          /* else: what it reads on its standard input, which is a file in memory */
     size_t input_size;
+    const char *const *environment; /* all of it, "NAME=VALUE", NULL-terminated; NULL: the host's */
+    uint64_t memory_limit_bytes; /* of data memory (RLIMIT_DATA), for it and each process it starts; 0: none */
+    bool guarded;               /* its group is killed when the host ends, however that happens */
 } aoticache_process_options;
 
 /* What came of reading. */
@@ -95,6 +103,16 @@ void aoticache_process_describe_end(const aoticache_process *process, char *ret_
 
 /* The last part of what it said on standard error that fits in `room` bytes, beginning at a line; "" for nothing. */
 const char *aoticache_process_last_words(aoticache_process *process, size_t room);
+
+/*
+ * What it said on standard error so far, at most AOTICACHE_PROCESS_MESSAGE_BYTES: of more, the beginning and the end,
+ * with a line between them that says how much is missing. Bytes of value 0 become '?'. The caller's, by free(); NULL
+ * where it said nothing, or memory ran out.
+ */
+char *aoticache_process_output(aoticache_process *process);
+
+/* Forgets what it said: what comes is of the next compile. */
+void aoticache_process_drop_words(aoticache_process *process);
 
 /*
  * Runs a program to its end and keeps what it wrote in ret_process, which the caller frees in every case.

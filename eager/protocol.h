@@ -39,6 +39,7 @@ typedef struct aoticache_answer {
     json_t *json;
     aoticache_file *files;
     char **paths;
+    char *output; /* what the compiler said; NULL: nothing */
 } aoticache_answer;
 
 /*

@@ -148,6 +148,12 @@ static aoticache_status read_details(aoticache_answer *answer, const char *hook,
     if (producer != NULL && (!json_is_string(producer) || json_string_length(producer) > 255))
         return wrong(ret_error, hook, "has a \"producer\" that is no text of at most 255 bytes");
     answer->product.producer = json_string_value(producer);
+    const json_t *guard = json_object_get(answer->json, "guard");
+    if (guard != NULL && !json_is_null(guard) &&
+        (!json_is_string(guard) || json_string_length(guard) == 0 ||
+         json_string_length(guard) != strlen(json_string_value(guard))))
+        return wrong(ret_error, hook, "has a \"guard\" that is no text");
+    answer->product.guard = json_string_value(guard);
     const json_t *seconds = json_object_get(answer->json, "compile_seconds");
     if (seconds == NULL)
         return AOTICACHE_OK;
@@ -235,6 +241,7 @@ void aoticache_answer_free(aoticache_answer *answer)
             free(answer->paths[i]);
     free(answer->paths);
     free(answer->files);
+    free(answer->output);
     json_decref(answer->json);
     *answer = (aoticache_answer){0};
 }

@@ -56,6 +56,18 @@ static bool read_version_file(const char *path, char ret_version[AOTICACHE_PYTHO
     return false;
 }
 
+/* A variable of the environment that Python will have; NULL where it is not set. */
+static const char *variable(const char *const *environment, const char *name)
+{
+    if (environment == NULL)
+        return secure_getenv(name);
+    size_t length = strlen(name);
+    for (size_t i = 0; environment[i] != NULL; i++)
+        if (strncmp(environment[i], name, length) == 0 && environment[i][length] == '=')
+            return environment[i] + length + 1;
+    return NULL;
+}
+
 /* ---- where packages lie ---- */
 
 /* The versions seen so far: one, or several that differ. */
@@ -115,10 +127,10 @@ static bool prefix_of(const char *program, char ret_prefix[PATH_MAX])
 }
 
 /* Packages of the user's own come before the system's, but not in a virtual environment. */
-static void look_in_user_site(struct findings *findings, const char *prefix)
+static void look_in_user_site(struct findings *findings, const char *prefix, const char *const *environment)
 {
     char path[PATH_MAX];
-    const char *home = secure_getenv("HOME");
+    const char *home = variable(environment, "HOME");
     int length = snprintf(path, sizeof path, "%s/pyvenv.cfg", prefix);
     if (home == NULL || length < 0 || (size_t)length >= sizeof path || access(path, F_OK) == 0)
         return;
@@ -128,9 +140,9 @@ static void look_in_user_site(struct findings *findings, const char *prefix)
 }
 
 /* Each folder of $PYTHONPATH: the first that has PyTorch is the one that Python takes. */
-static bool look_in_python_path(struct findings *findings)
+static bool look_in_python_path(struct findings *findings, const char *const *environment)
 {
-    const char *folders = secure_getenv("PYTHONPATH");
+    const char *folders = variable(environment, "PYTHONPATH");
     char path[PATH_MAX];
     for (const char *folder = folders; folder != NULL && *folder != '\0';) {
         size_t length = strcspn(folder, ":");
@@ -144,15 +156,16 @@ static bool look_in_python_path(struct findings *findings)
     return false;
 }
 
-static bool look_for_version(const char *program, char ret_version[AOTICACHE_PYTHON_VERSION_BYTES])
+static bool look_for_version(const char *program, const char *const *environment,
+                             char ret_version[AOTICACHE_PYTHON_VERSION_BYTES])
 {
     struct findings findings = {0};
     char prefix[PATH_MAX];
-    if (!look_in_python_path(&findings)) {
+    if (!look_in_python_path(&findings, environment)) {
         if (!prefix_of(program, prefix))
             return false;
         look_under(&findings, prefix);
-        look_in_user_site(&findings, prefix);
+        look_in_user_site(&findings, prefix, environment);
     }
     if (!findings.found || findings.conflict)
         return false;
@@ -162,11 +175,12 @@ static bool look_for_version(const char *program, char ret_version[AOTICACHE_PYT
 
 /* ---- asking ---- */
 
-static aoticache_status ask_for_version(const char *program, char ret_version[AOTICACHE_PYTHON_VERSION_BYTES],
+static aoticache_status ask_for_version(const char *program, const char *const *environment,
+                                        char ret_version[AOTICACHE_PYTHON_VERSION_BYTES],
                                         aoticache_error *ret_error)
 {
     const char *const arguments[] = {program, "-c", ask_version, NULL};
-    aoticache_process_options options = {.program = program, .arguments = arguments};
+    aoticache_process_options options = {.program = program, .arguments = arguments, .environment = environment};
     aoticache_process process = AOTICACHE_PROCESS_INIT;
     aoticache_error error;
     aoticache_status status =
@@ -208,14 +222,15 @@ static aoticache_status find_program(const char *program, char ret_path[PATH_MAX
                                "no Python: python3 is in no folder of PATH; name one in AOTICACHE_PYTHON");
 }
 
-aoticache_status aoticache_python_find(const char *program, aoticache_python *ret_python, aoticache_error *ret_error)
+aoticache_status aoticache_python_find(const char *program, const char *const *environment,
+                                       aoticache_python *ret_python, aoticache_error *ret_error)
 {
     aoticache_python python = {{0}, {0}};
     aoticache_status status = find_program(program, python.path, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (!look_for_version(python.path, python.torch_version))
-        status = ask_for_version(python.path, python.torch_version, ret_error);
+    if (!look_for_version(python.path, environment, python.torch_version))
+        status = ask_for_version(python.path, environment, python.torch_version, ret_error);
     if (status == AOTICACHE_OK)
         *ret_python = python;
     return status;

@@ -27,8 +27,10 @@ typedef struct aoticache_python {
  *
  * The version is read from torch/version.py where that Python keeps its packages; only where that gives nothing or two
  * different versions is Python started, for at most 20 s.
+ * environment: what it will be started with, since that says where it looks for packages; NULL: the host's.
  * Returns: OK; NOT_FOUND (no Python); UNSUPPORTED (it has no PyTorch); DENIED, NO_MEMORY, IO.
  */
-aoticache_status aoticache_python_find(const char *program, aoticache_python *ret_python, aoticache_error *ret_error);
+aoticache_status aoticache_python_find(const char *program, const char *const *environment,
+                                       aoticache_python *ret_python, aoticache_error *ret_error);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * eager/spawn: finding a program and starting it: descriptors, process group, signals. What is said to it and heard
- * from it afterwards is in process.c.
+ * eager/spawn: finding a program and starting it: descriptors, process group, signals, its limit of memory, and the
+ * watcher that ends it when the host is gone. What is said to it and heard from it afterwards is in process.c.
  *
  * posix_spawn is used and not fork, because a fork in a process with many threads and gigabytes of memory is slow, and
  * between fork and exec almost nothing is allowed there.
@@ -13,6 +13,7 @@
 #include <spawn.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -187,7 +188,7 @@ static int fill_actions(posix_spawn_file_actions_t *actions, const struct channe
     return result != 0 ? result : add_close_above(actions);
 }
 
-static int fill_attributes(posix_spawnattr_t *attributes)
+static int fill_attributes(posix_spawnattr_t *attributes, pid_t group)
 {
     sigset_t none, all;
     sigemptyset(&none);
@@ -195,14 +196,22 @@ static int fill_attributes(posix_spawnattr_t *attributes)
     int result = posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
                                                           POSIX_SPAWN_SETSIGDEF);
     if (result == 0)
-        result = posix_spawnattr_setpgroup(attributes, 0);
+        result = posix_spawnattr_setpgroup(attributes, group);
     if (result == 0)
         result = posix_spawnattr_setsigmask(attributes, &none);
     return result != 0 ? result : posix_spawnattr_setsigdefault(attributes, &all);
 }
 
+/* What is started: the program itself, or a shell that prepares it. */
+struct start {
+    const char *program;
+    const char *const *arguments;
+    const char *const *environment;
+    pid_t group; /* to join; 0: one of its own */
+};
+
 /* Returns 0 or an errno, as posix_spawn does. */
-static int spawn(const aoticache_process_options *options, const struct channels *channels, pid_t *ret_pid)
+static int spawn(const struct start *start, const struct channels *channels, pid_t *ret_pid)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -213,29 +222,118 @@ static int spawn(const aoticache_process_options *options, const struct channels
     if (result == 0) {
         result = fill_actions(&actions, channels);
         if (result == 0)
-            result = fill_attributes(&attributes);
+            result = fill_attributes(&attributes, start->group);
         if (result == 0)
-            result = posix_spawn(ret_pid, options->program, &actions, &attributes,
-                                 (char *const *)(uintptr_t)options->arguments, environ);
+            result = posix_spawn(ret_pid, start->program, &actions, &attributes,
+                                 (char *const *)(uintptr_t)start->arguments,
+                                 (char *const *)(uintptr_t)start->environment);
         posix_spawnattr_destroy(&attributes);
     }
     posix_spawn_file_actions_destroy(&actions);
     return result;
 }
 
+/* ---- the watcher ---- */
+
+/*
+ * Kills its own group once process $1 is gone: looks once a second whether it is there, no zombie, and still the one
+ * that started then (field 22 of proc(5)'s stat, the 20th behind the name). It is a shell, so that it works for any
+ * program and needs none of the host's memory, and it is told a number and not given a pipe, because a fork of the host
+ * would hold the pipe open. (PR_SET_PDEATHSIG would fire when the thread ends that started it.) Where /proc is not
+ * mounted it does not watch.
+ */
+static const char watch[] = "[ -r /proc/self/stat ] || exit 0\n"
+                            "[ \"$PPID\" = \"$1\" ] || kill -9 0\n"
+                            "set -f\n"
+                            "while read -r line < \"/proc/$1/stat\"; do\n"
+                            "    set -- \"$1\" ${line##*) }\n"
+                            "    case $2 in Z | X) break ;; esac\n"
+                            "    [ \"${start:=${21}}\" = \"${21}\" ] || break\n"
+                            "    sleep 1 || exit 0\n"
+                            "done\n"
+                            "kill -9 0\n";
+
+/* 0 where it cannot be started: a compile is worth more than the order after a crash. */
+static pid_t start_watcher(void)
+{
+    char host[16];
+    pid_t pid = 0;
+    cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0 || move_up(&null) != 0)
+        return 0;
+    snprintf(host, sizeof host, "%d", (int)getpid());
+    const char *const arguments[] = {"sh", "-c", watch, "aoticache-watcher", host, NULL};
+    struct channels channels = CHANNELS_INIT;
+    channels.child_input = channels.child_output = channels.child_messages = null;
+    struct start start = {.program = "/bin/sh", .arguments = arguments, .environment = (const char *const *)environ};
+    return spawn(&start, &channels, &pid) == 0 ? pid : 0;
+}
+
+/* ---- the program ---- */
+
+/*
+ * posix_spawn has no place for a limit, so a shell sets it between the fork and the program, which takes the shell's
+ * place and number. More than the host itself may have cannot be given.
+ */
+static int start_limited(const aoticache_process_options *options, const struct start *plain,
+                         const struct channels *channels, pid_t *ret_pid)
+{
+    static const char script[] = "limit=$1; shift; ulimit -d \"$limit\" || exit 126; exec \"$@\"";
+    struct rlimit own;
+    uint64_t limit = options->memory_limit_bytes;
+    char kibibytes[24];
+    size_t count = 0;
+    if (getrlimit(RLIMIT_DATA, &own) == 0 && own.rlim_max != RLIM_INFINITY && own.rlim_max < limit)
+        limit = own.rlim_max;
+    snprintf(kibibytes, sizeof kibibytes, "%llu", (unsigned long long)(limit + 1023) / 1024);
+    while (options->arguments[count] != NULL)
+        count++;
+    const char *const shell[] = {"sh", "-c", script, "sh", kibibytes, options->program};
+    const size_t shell_count = sizeof shell / sizeof shell[0];
+    cleanup_free const char **arguments = calloc(shell_count + count + 1, sizeof *arguments);
+    if (arguments == NULL)
+        return ENOMEM;
+    memcpy(arguments, shell, sizeof shell);
+    for (size_t i = 1; i < count; i++)
+        arguments[shell_count + i - 1] = options->arguments[i];
+    struct start start = *plain;
+    start.program = "/bin/sh";
+    start.arguments = arguments;
+    return spawn(&start, channels, ret_pid);
+}
+
+static int start_program(const aoticache_process_options *options, const struct channels *channels, pid_t group,
+                         pid_t *ret_pid)
+{
+    struct start start = {.program = options->program,
+                          .arguments = options->arguments,
+                          .environment = options->environment != NULL ? options->environment
+                                                                      : (const char *const *)environ,
+                          .group = group};
+    return options->memory_limit_bytes != 0 ? start_limited(options, &start, channels, ret_pid)
+                                            : spawn(&start, channels, ret_pid);
+}
+
 aoticache_status aoticache_process_start(const aoticache_process_options *options, aoticache_process *ret_process,
                                          aoticache_error *ret_error)
 {
     struct channels channels = CHANNELS_INIT;
-    pid_t pid = 0;
-    int result = channels_open(options, &channels) == 0 ? spawn(options, &channels, &pid) : errno;
+    pid_t pid = 0, watcher = 0;
+    int result = channels_open(options, &channels) == 0 ? 0 : errno;
+    /* First, so that there is no instant without it. */
+    if (result == 0 && options->guarded)
+        watcher = start_watcher();
+    if (result == 0)
+        result = start_program(options, &channels, watcher, &pid);
+    aoticache_process process = {.pid = pid, .watcher = watcher, .output = -1, .messages = -1};
     if (result != 0) {
+        aoticache_process_end(&process);
         channels_close(&channels);
         return aoticache_error_set_errno(ret_error, result, "program %s cannot be started", options->program);
     }
-    *ret_process = (aoticache_process){.pid = pid,
-                                       .output = steal_fd(&channels.output),
-                                       .messages = steal_fd(&channels.messages)};
+    process.output = steal_fd(&channels.output);
+    process.messages = steal_fd(&channels.messages);
+    *ret_process = process;
     channels_close(&channels);
     return AOTICACHE_OK;
 }

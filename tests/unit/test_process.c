@@ -62,6 +62,36 @@ Test(process, conversation_goes_line_by_line)
     aoticache_process_free(&process);
 }
 
+Test(process, output_of_a_conversation_can_be_dropped)
+{
+    aoticache_process process = start_shell("echo first >&2; read -r line; echo second >&2; echo done", true, NULL);
+    for (int i = 0; i < 200 && process.tail_size == 0; i++) {
+        aoticache_process_is_restless(&process);
+        sleep_ms(10);
+    }
+    char *text = aoticache_process_output(&process);
+    cr_assert_str_eq(text, "first\n");
+    free(text);
+    aoticache_process_drop_words(&process);
+    cr_assert_null(aoticache_process_output(&process));
+    cr_assert_eq(aoticache_process_send(&process, "go\n", 3, after(20)), AOTICACHE_PROCESS_DATA);
+    cr_assert_eq(aoticache_process_read_line(&process, 1000, after(20)), AOTICACHE_PROCESS_DATA);
+    text = aoticache_process_output(&process);
+    cr_assert_str_eq(text, "second\n");
+    free(text);
+    aoticache_process_free(&process);
+}
+
+Test(process, zero_bytes_in_words_do_not_cut_the_output)
+{
+    aoticache_process process = start_shell("printf 'a\\0b\\n' >&2", false, NULL);
+    cr_assert_eq(aoticache_process_read_all(&process, 1000, after(20)), AOTICACHE_PROCESS_END);
+    char *text = aoticache_process_output(&process);
+    cr_assert_str_eq(text, "a?b\n");
+    free(text);
+    aoticache_process_free(&process);
+}
+
 Test(process, sending_to_the_dead_raises_no_signal)
 {
     aoticache_process process = start_shell("exec <&- >&-; sleep 30", true, NULL);

@@ -296,6 +296,139 @@ Test(worker, threads_take_turns)
     aoticache_hook_free(hook);
 }
 
+/* ---- several workers ---- */
+
+/* A hook of `workers`, whose workers note when a compile begins and how many run then. */
+static aoticache_hook *make_pool(uint32_t workers, const char *script)
+{
+    aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
+    aoticache_hook *hook;
+    aoticache_error error = {.message = ""};
+    options.program = make_python(script);
+    options.workers = workers;
+    cr_assert_eq(aoticache_hook_create_worker(&options, &hook, &error), AOTICACHE_OK, "%s", error.message);
+    return hook;
+}
+
+static void compile_in_threads(aoticache_hook *hook, int count)
+{
+    pthread_t threads[16];
+    for (int i = 0; i < count; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, compile_in_thread, hook), 0);
+    for (int i = 0; i < count; i++) {
+        void *status;
+        pthread_join(threads[i], &status);
+        cr_assert_eq((intptr_t)status, AOTICACHE_OK);
+    }
+}
+
+static size_t count_lines(const char *text)
+{
+    size_t count = 0;
+    for (const char *c = text; *c != '\0'; c++)
+        count += *c == '\n';
+    return count;
+}
+
+/* Each compile waits until three are at it, so that fewer workers would not come to an end. */
+Test(worker, as_many_compile_at_once_as_there_are_workers)
+{
+    char script[PATH_MAX * 3 + 1024];
+    snprintf(script, sizeof script,
+             SHELL "echo $$ >> %s/started\n" HELLO "while :; do\n" ASK "echo $$ >> %s/begun\n"
+                   "while [ $(wc -l < %s/begun) -lt 3 ]; do sleep 0.02; done\n" GOOD "done\n",
+             test_folder, test_folder, test_folder);
+    aoticache_hook *hook = make_pool(3, script);
+    compile_in_threads(hook, 9);
+    cr_assert_eq(count_lines(read_text(in_folder("begun"))), 9);
+    cr_assert_eq(count_lines(read_text(in_folder("started"))), 3, "%s", read_text(in_folder("started")));
+    int pids[3];
+    cr_assert_eq(sscanf(read_text(in_folder("started")), "%d %d %d", &pids[0], &pids[1], &pids[2]), 3);
+    aoticache_hook_free(hook);
+    for (int i = 0; i < 3; i++)
+        cr_assert(is_gone_within(pids[i], 2000));
+}
+
+Test(worker, second_worker_is_only_started_when_it_is_needed)
+{
+    aoticache_hook *hook = make_pool(4, SHELL HELLO "while :; do\n" ASK GOOD "done\n");
+    struct delivery delivery;
+    aoticache_error error;
+    cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_OK, "%s", error.message);
+    pid_t worker = worker_of(&delivery);
+    for (int i = 0; i < 3; i++) {
+        cr_assert_eq(compile(hook, &delivery, &error), AOTICACHE_OK, "%s", error.message);
+        cr_assert_eq(worker_of(&delivery), worker);
+    }
+    aoticache_hook_free(hook);
+}
+
+Test(worker, too_many_workers_are_refused)
+{
+    aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
+    aoticache_hook *hook = NULL;
+    aoticache_error error = {.message = ""};
+    options.workers = 1000000;
+    cr_assert_eq(aoticache_hook_create_worker(&options, &hook, &error), AOTICACHE_INVALID);
+    cr_assert_not_null(strstr(error.message, "1000000 workers"), "%s", error.message);
+}
+
+/* ---- output, and symbolic shapes ---- */
+
+static aoticache_status take_output(void *user, const aoticache_product *product)
+{
+    snprintf(user, 256, "%s", product->output != NULL ? product->output : "(none)");
+    return AOTICACHE_OK;
+}
+
+/* What it said at its start or in an earlier compile is not of this one. */
+Test(worker, output_is_of_one_compile)
+{
+    aoticache_hook *hook = make_hook(make_python(SHELL "echo starting >&2\n" HELLO "while :; do\n" ASK
+                                                       "echo compile $id >&2\n" GOOD "done\n"),
+                                     0);
+    aoticache_request *request = make_abs_request();
+    aoticache_error error;
+    const char *const expected[] = {"compile 1\n", "compile 2\n"};
+    for (int i = 0; i < 2; i++) {
+        char said[256] = "", name[16];
+        snprintf(name, sizeof name, "said%d", i);
+        cr_assert_eq(aoticache_hook_compile(hook, request, make_folder(name), take_output, said, &error), AOTICACHE_OK,
+                     "%s", error.message);
+        cr_assert_str_eq(said, expected[i]);
+    }
+    aoticache_request_free(request);
+    aoticache_hook_free(hook);
+}
+
+static aoticache_status take_guard(void *user, const aoticache_product *product)
+{
+    snprintf(user, 256, "%s", product->guard != NULL ? product->guard : "(none)");
+    return AOTICACHE_OK;
+}
+
+Test(worker, guard_of_an_answer_is_in_the_product)
+{
+    aoticache_hook *hook = make_hook(make_python(SHELL HELLO "while :; do\n" ASK
+                                                       "echo '{\"id\":'$id',\"ok\":true,"
+                                                       "\"guard\":\"float32[s0,s1]; s0=2..\",\"files\":"
+                                                       "[{\"name\":\"k.so\",\"path\":\"kernel.so\"}]}'\ndone\n"),
+                                     0);
+    cr_assert(aoticache_hook_is_dynamic(hook));
+    aoticache_request *request = make_abs_request();
+    aoticache_error error;
+    char guard[256] = "";
+    cr_assert_eq(aoticache_hook_compile(hook, request, make_folder("exact"), take_guard, guard, &error),
+                 AOTICACHE_COMPILE_FAILED);
+    cr_assert_not_null(strstr(error.message, "exact shapes"), "%s", error.message);
+    cr_assert_eq(aoticache_request_set_environment(request, "shapes", "dynamic", NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_hook_compile(hook, request, make_folder("dynamic"), take_guard, guard, &error), AOTICACHE_OK,
+                 "%s", error.message);
+    cr_assert_str_eq(guard, "float32[s0,s1]; s0=2..");
+    aoticache_request_free(request);
+    aoticache_hook_free(hook);
+}
+
 Test(worker, child_of_a_fork_has_one_of_its_own)
 {
     aoticache_hook *hook = make_hook(make_python(SHELL HELLO "while :; do\n" ASK GOOD "done\n"), 0);
@@ -474,6 +607,8 @@ Test(worker, pytorch_compiles_what_then_runs_here)
     aoticache_hook *hook = make_real_hook(NULL);
     check_unsupported(hook, "aten::no_such_operator", AOTICACHE_LAYOUT_STRIDED, "no_such_operator");
     check_unsupported(hook, "aten::abs", AOTICACHE_LAYOUT_SPARSE_COO, "sparse_coo");
+    check_unsupported(hook, "aten::abs_", AOTICACHE_LAYOUT_STRIDED, "writes to its input");
+    check_unsupported(hook, "aten::detach", AOTICACHE_LAYOUT_STRIDED, "view of its input");
 
     static const float weight[] = {10, 20, 30};
     static const int64_t sizes[] = {2, 3}, strides[] = {1, 2};
