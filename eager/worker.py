@@ -785,6 +785,9 @@ def remove_intermediates(directory, before, library):
             shutil.rmtree(path, ignore_errors=True)
         elif name.endswith((".cubin", ".hsaco", ".spv", ".blob", "extern_nodes.json")):
             kept.append({"name": name, "path": path})
+        elif name.endswith(".wrapper.json"):
+            # What the proxy executor calls; PyTorch's runner looks for it under the library's name.
+            kept.append({"name": LIBRARY.replace(".so", ".json"), "path": path})
         else:
             os.unlink(path)
     return kept
