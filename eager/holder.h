@@ -8,8 +8,9 @@
  *
  * Thread safety: all functions from any thread. Calls never wait for misses, evictions, or the end of other calls; what
  * they may still be reading is freed later. A holder may be unreferenced while others call it, if each of them has a
- * reference. Fork: a child may go on with what its parent had, if no other thread of the parent was inside a miss; its
- * background compiles are its own, none of the parent's goes over.
+ * reference. Fork: a child may go on with what its parent had, if no other thread of the parent was inside a miss, which
+ * background compiles are, too (aoticache_eager_wait() waits for them); its background compiles are its own, none of the
+ * parent's goes over.
  */
 #ifndef AOTICACHE_EAGER_HOLDER_H
 #define AOTICACHE_EAGER_HOLDER_H
@@ -52,7 +53,7 @@ typedef struct aoticache_eager_options {
     uint64_t max_loaded_bytes; /* 0: any */
     bool serve_requires_grad;  /* serve tensors that require gradients too (a binding that handles them itself) */
     bool fail_calls;           /* a compile or load that fails is an error of the call; else the fallback answers */
-    const char *record_file;   /* append what was asked for, once each, for `aoticache warm`; NULL: no */
+    const char *record_file;   /* append what was asked for, once each, for `aoticache warm`; NULL: $AOTICACHE_RECORD, if set */
     aoticache_logger logger;
     /* "framework=pytorch", ..., NULL-terminated: set in every request, after the hook's. A host without a hook says so
      * whose kernels it wants (docs/key.md). Borrowed during the creation. NULL: none. */
@@ -64,7 +65,7 @@ typedef struct aoticache_eager_options {
 /* Returns: OK, INVALID, NO_MEMORY, IO (the record file). */
 AOTICACHE_API aoticache_status aoticache_eager_create(const aoticache_eager_options *options,
                                                       aoticache_eager **ret_eager, aoticache_error *ret_error);
-/* Ends the background threads (compiles under way are waited for, queued ones dropped). All holders must be gone. */
+/* Ends the background threads (compiles under way are waited for, queued ones dropped). The caller has no holder left. */
 AOTICACHE_API void aoticache_eager_free(aoticache_eager *eager);
 
 /* Waits until no compile is queued or under way. Returns: OK, LOCKED (after timeout_ms; 0: without limit). */
@@ -107,7 +108,7 @@ typedef struct aoticache_holder_options {
 AOTICACHE_API aoticache_status aoticache_holder_create(aoticache_eager *eager, const aoticache_holder_options *options,
                                                        aoticache_holder **ret_holder, aoticache_error *ret_error);
 AOTICACHE_API aoticache_holder *aoticache_holder_ref(aoticache_holder *holder);
-/* The last one waits for background compiles of this holder that are under way, and drops queued ones. NULL is allowed. */
+/* Background compiles of it that are queued or under way keep it alive, but call nothing of the caller's. NULL is allowed. */
 AOTICACHE_API void aoticache_holder_unref(aoticache_holder *holder);
 
 /*
@@ -135,10 +136,10 @@ AOTICACHE_API const char *aoticache_holder_op(const aoticache_holder *holder);
 AOTICACHE_API const char *aoticache_holder_schema(const aoticache_holder *holder);
 
 typedef struct aoticache_holder_counts {
-    uint64_t hits;          /* answered by a ready runner */
+    uint64_t hits;          /* answered by a runner that was ready, or that only had to be loaded */
     uint64_t hits_symbolic; /* of these: by one for symbolic shapes */
     uint64_t loads;         /* libraries loaded */
-    uint64_t misses;        /* nothing in the cache either */
+    uint64_t misses;        /* neither known nor in the index; not counted while a failure is remembered */
     uint64_t compiles, compile_failures;
     uint64_t fallbacks;     /* calls that the fallback answered */
     uint64_t queued, dropped; /* background: misses queued; not queued since the queue was full */

@@ -60,7 +60,8 @@ static uint64_t *pack_tensor(const aoticache_tensor_view *view, uint64_t *at, co
         return at + 1;
     }
     size_t ndim = (size_t)view->ndim; /* a negative one is too large */
-    if (view->layout != AOTICACHE_LAYOUT_STRIDED || ndim > AOTICACHE_MAX_DIMS || (size_t)(end - at) < 2 + 2 * ndim)
+    if (view->layout != AOTICACHE_LAYOUT_STRIDED || ndim > AOTICACHE_MAX_DIMS || (size_t)(end - at) < 2 + 2 * ndim ||
+        ((uint32_t)view->dtype | (uint32_t)view->device.type) > UINT8_MAX)
         return NULL;
     bool contiguous = has_contiguous_strides(view, ndim);
     at[0] = head(AOTICACHE_VALUE_TENSOR, (uint64_t)ndim | (uint64_t)(uint8_t)view->dtype << 8 |
@@ -204,8 +205,8 @@ bool aoticache_pack(const aoticache_value *arguments, size_t count, aoticache_pa
 
 /* ---- tensors ---- */
 
-bool aoticache_pack_views(const aoticache_value *arguments, size_t count, const aoticache_tensor_view **ret_views,
-                          size_t capacity, size_t *ret_count)
+bool aoticache_pack_inputs(const aoticache_value *arguments, size_t count, AtenTensorHandle *ret_inputs, size_t capacity,
+                           size_t *ret_count)
 {
     size_t used = 0;
     for (size_t i = 0; i < count; i++) {
@@ -218,30 +219,7 @@ bool aoticache_pack_views(const aoticache_value *arguments, size_t count, const 
                 continue;
             if (used == capacity)
                 return false;
-            ret_views[used++] = view;
-        }
-    }
-    *ret_count = used;
-    return true;
-}
-
-bool aoticache_pack_inputs(const aoticache_value *arguments, size_t count, AtenTensorHandle *ret_inputs, size_t capacity,
-                           size_t *ret_count)
-{
-    size_t used = 0;
-    for (size_t i = 0; i < count; i++) {
-        const aoticache_value *value = &arguments[i];
-        if (value->kind == AOTICACHE_VALUE_TENSOR) {
-            if (used == capacity)
-                return false;
-            if (value->as.tensor != NULL)
-                ret_inputs[used++] = value->as.tensor->handle;
-        } else if (value->kind == AOTICACHE_VALUE_TENSOR_LIST) {
-            if (capacity - used < value->count)
-                return false;
-            for (uint32_t k = 0; k < value->count; k++)
-                if (value->as.tensors[k] != NULL)
-                    ret_inputs[used++] = value->as.tensors[k]->handle;
+            ret_inputs[used++] = view->handle;
         }
     }
     *ret_count = used;

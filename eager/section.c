@@ -7,7 +7,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 __thread aoticache_section_slot *aoticache_section_mine __attribute__((tls_model("initial-exec")));
 atomic_uint_least64_t aoticache_section_epoch = 1;
@@ -15,12 +14,12 @@ atomic_uint_least64_t aoticache_section_epoch = 1;
 static _Atomic(aoticache_section_slot *) slots;
 static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
 static aoticache_retired *retired_list;
-static atomic_int owner; /* the process whose threads the slots belong to; 0: nobody's yet */
+static atomic_size_t retired_count;
 
 /* ---- slots ---- */
 
 static pthread_key_t exit_key;
-static pthread_once_t exit_once = PTHREAD_ONCE_INIT;
+static pthread_once_t handlers_once = PTHREAD_ONCE_INIT;
 static bool exit_key_made;
 
 /* A thread has ended: its slot is the next one's. */
@@ -33,9 +32,35 @@ static void give_back(void *slot)
     atomic_store(&mine->taken, false);
 }
 
-static void make_exit_key(void)
+/* The list of what is retired must be whole in the child. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&retired_lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&retired_lock);
+}
+
+/* Only the thread that forked is there: all other slots are free. */
+static void after_fork_in_child(void)
+{
+    for (aoticache_section_slot *slot = atomic_load(&slots); slot != NULL; slot = slot->next) {
+        if (slot == aoticache_section_mine)
+            continue;
+        slot->depth = 0;
+        atomic_store(&slot->epoch, 0);
+        atomic_store(&slot->taken, false);
+    }
+    pthread_mutex_unlock(&retired_lock);
+}
+
+/* Without memory for the fork handlers a child frees less than it could. */
+static void make_handlers(void)
 {
     exit_key_made = pthread_key_create(&exit_key, give_back) == 0;
+    pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
 static aoticache_section_slot *take_free_slot(void)
@@ -62,11 +87,16 @@ static aoticache_section_slot *add_slot(void)
     return slot;
 }
 
+/* Where this library is unloaded before the threads end. */
+__attribute__((destructor)) static void forget_exit_key(void)
+{
+    if (exit_key_made)
+        pthread_key_delete(exit_key);
+}
+
 aoticache_section_slot *aoticache_section_register(void)
 {
-    pthread_once(&exit_once, make_exit_key);
-    if (atomic_load(&owner) == 0)
-        atomic_store(&owner, (int)getpid());
+    pthread_once(&handlers_once, make_handlers);
     aoticache_section_slot *slot = take_free_slot();
     if (slot == NULL)
         slot = add_slot();
@@ -77,22 +107,6 @@ aoticache_section_slot *aoticache_section_register(void)
         pthread_setspecific(exit_key, slot);
     aoticache_section_mine = slot;
     return slot;
-}
-
-/* In a child after fork() only the thread that forked is there. */
-static void forget_parents_threads(void)
-{
-    int pid = (int)getpid();
-    if (atomic_load(&owner) == pid)
-        return;
-    for (aoticache_section_slot *slot = atomic_load(&slots); slot != NULL; slot = slot->next) {
-        if (slot == aoticache_section_mine)
-            continue;
-        slot->depth = 0;
-        atomic_store(&slot->epoch, 0);
-        atomic_store(&slot->taken, false);
-    }
-    atomic_store(&owner, pid);
 }
 
 /* ---- retiring ---- */
@@ -114,7 +128,6 @@ static aoticache_retired *take_reclaimable(void)
 {
     aoticache_retired *taken = NULL;
     pthread_mutex_lock(&retired_lock);
-    forget_parents_threads();
     uint64_t oldest = oldest_reader();
     for (aoticache_retired **at = &retired_list; *at != NULL;) {
         aoticache_retired *one = *at;
@@ -122,6 +135,7 @@ static aoticache_retired *take_reclaimable(void)
             *at = one->next;
             one->next = taken;
             taken = one;
+            atomic_fetch_sub_explicit(&retired_count, 1, memory_order_relaxed);
         } else {
             at = &one->next;
         }
@@ -141,7 +155,8 @@ static void release_all(aoticache_retired *list)
 
 void aoticache_section_reclaim(void)
 {
-    release_all(take_reclaimable());
+    if (atomic_load_explicit(&retired_count, memory_order_relaxed) > 0)
+        release_all(take_reclaimable());
 }
 
 /*
@@ -155,8 +170,8 @@ void aoticache_section_retire(aoticache_retired *retired, void (*release)(aotica
     retired->epoch = atomic_fetch_add(&aoticache_section_epoch, 1);
     retired->next = retired_list;
     retired_list = retired;
+    atomic_fetch_add_explicit(&retired_count, 1, memory_order_relaxed);
     pthread_mutex_unlock(&retired_lock);
-    aoticache_section_reclaim();
 }
 
 static bool has_retired(uint64_t until)

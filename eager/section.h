@@ -6,7 +6,8 @@
  * other thread writes, leaving one store. Sections nest. A section may last as long as a kernel runs; it must not
  * contain a wait for anything that itself waits for sections.
  *
- * Fork: slots of the parent's other threads mean nothing in the child; they are cleared there by the first retirement.
+ * Fork: slots of the parent's other threads mean nothing in the child; a handler (pthread_atfork) clears them there, in
+ * the thread that forked, which alone can tell which slot is its own.
  */
 #ifndef AOTICACHE_EAGER_SECTION_H
 #define AOTICACHE_EAGER_SECTION_H
@@ -49,10 +50,9 @@ static inline void aoticache_section_leave(aoticache_section_slot *slot)
 }
 
 /*
- * Frees `memory` by release(memory) once nobody can be reading it: now, or when something else is retired later. It must be
- * unreachable for new readers, by a seq_cst store. Any number of threads may retire; release is called outside of
- * all locks, from whichever thread finds that it can. Without memory it waits for the readers instead (and so must not be
- * called inside a section).
+ * What is retired is given to release() once nobody can be reading it, by whichever thread calls reclaim() then: outside
+ * of all locks, since releasing may unload a library. It must be unreachable for new readers, by a seq_cst store, before it
+ * is retired. Any number of threads may retire, with locks held or inside sections.
  */
 typedef struct aoticache_retired {
     struct aoticache_retired *next;
@@ -62,9 +62,9 @@ typedef struct aoticache_retired {
 
 /* `retired` lies in the memory that goes. */
 void aoticache_section_retire(aoticache_retired *retired, void (*release)(aoticache_retired *retired));
-/* Frees what can be freed. */
+/* Releases what can be released. Costs one load where nothing is retired. Without locks of the holders. */
 void aoticache_section_reclaim(void);
-/* Waits until all that was retired before is freed. Not inside a section. */
+/* Waits until all that was retired before is released, and every section has been left. Not inside a section. */
 void aoticache_section_synchronize(void);
 
 #endif

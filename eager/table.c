@@ -109,8 +109,8 @@ bool aoticache_table_reserve(aoticache_table *table, size_t entries)
     return true;
 }
 
-aoticache_table_entry *aoticache_table_insert(aoticache_table *table, const aoticache_packed *packed,
-                                              aoticache_unit *unit, void *detail)
+aoticache_table_entry *aoticache_table_prepare(aoticache_table *table, const aoticache_packed *packed,
+                                               aoticache_unit *unit, void *detail)
 {
     size_t bytes = packed->count * sizeof packed->words[0];
     if (!aoticache_table_reserve(table, table->used + 1))
@@ -122,8 +122,21 @@ aoticache_table_entry *aoticache_table_insert(aoticache_table *table, const aoti
     atomic_init(&entry->unit, unit != NULL ? unit : &entry->own);
     entry->count = packed->count;
     memcpy(entry->words, packed->words, bytes);
+    return entry;
+}
+
+void aoticache_table_publish(aoticache_table *table, const aoticache_packed *packed, aoticache_table_entry *entry)
+{
     place(atomic_load(&table->slots), packed->hash, entry);
     table->used++;
+}
+
+aoticache_table_entry *aoticache_table_insert(aoticache_table *table, const aoticache_packed *packed,
+                                              aoticache_unit *unit, void *detail)
+{
+    aoticache_table_entry *entry = aoticache_table_prepare(table, packed, unit, detail);
+    if (entry != NULL)
+        aoticache_table_publish(table, packed, entry);
     return entry;
 }
 

@@ -71,6 +71,10 @@ bool aoticache_table_reserve(aoticache_table *table, size_t entries);
  */
 aoticache_table_entry *aoticache_table_insert(aoticache_table *table, const aoticache_packed *packed,
                                               aoticache_unit *unit, void *detail);
+/* The same in two steps: readers find the entry from publish on, which must be the next change of the table. */
+aoticache_table_entry *aoticache_table_prepare(aoticache_table *table, const aoticache_packed *packed,
+                                               aoticache_unit *unit, void *detail);
+void aoticache_table_publish(aoticache_table *table, const aoticache_packed *packed, aoticache_table_entry *entry);
 /* Frees slots and entries at once: nobody may be reading. */
 void aoticache_table_free(aoticache_table *table);
 
