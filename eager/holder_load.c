@@ -121,10 +121,15 @@ void aoticache_holder_unload_all(aoticache_holder *holder)
 
 /* ---- loading ---- */
 
-static aoticache_status check_outputs(const aoticache_holder *holder, const aoticache_runner *runner,
-                                      aoticache_error *ret_error)
+static aoticache_status check_runner(const aoticache_holder *holder, const aoticache_runner *runner,
+                                     aoticache_error *ret_error)
 {
     size_t outputs = aoticache_runner_num_outputs(runner);
+    if (aoticache_library_needs_proxy_executor(aoticache_runner_library(runner)))
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "library %.80s: PyTorch compiled %s into a call of its proxy executor, which is no "
+                                   "faster than the operator itself",
+                                   aoticache_library_name(aoticache_runner_library(runner)), holder->op);
     if (holder->returns == AOTICACHE_RETURNS_LIST || outputs == holder->num_returns)
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "library %.80s gives %zu outputs, %s has %zu",
@@ -143,7 +148,7 @@ static aoticache_status load(const aoticache_holder *holder, aoticache_artifact 
         aoticache_artifact_load_runner(artifact, holder->device, private_copy, &runner, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = check_outputs(holder, runner, ret_error);
+    status = check_runner(holder, runner, ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_runner_unref(runner);
         return status;

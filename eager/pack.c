@@ -51,6 +51,13 @@ static bool has_contiguous_strides(const aoticache_tensor_view *view, size_t ndi
     return true;
 }
 
+/*
+ * Keys of tensors whose memory does not hold their values: conjugated, negated, or all zeros without being written
+ * (Conjugate, Negative, ZeroTensor, c10/core/DispatchKey.h): in PyTorch's raw representation above 17 bits of backends. A
+ * compiled kernel reads the memory.
+ */
+#define LAZY_KEYS (UINT64_C(7) << 31)
+
 static uint64_t *pack_tensor(const aoticache_tensor_view *view, uint64_t *at, const uint64_t *end)
 {
     if (view == NULL) {
@@ -61,7 +68,8 @@ static uint64_t *pack_tensor(const aoticache_tensor_view *view, uint64_t *at, co
     }
     size_t ndim = (size_t)view->ndim; /* a negative one is too large */
     if (view->layout != AOTICACHE_LAYOUT_STRIDED || ndim > AOTICACHE_MAX_DIMS || (size_t)(end - at) < 2 + 2 * ndim ||
-        ((uint32_t)view->dtype | (uint32_t)view->device.type) > UINT8_MAX)
+        ((uint32_t)view->dtype | (uint32_t)view->device.type) > UINT8_MAX ||
+        (view->dispatch_key_set & LAZY_KEYS) != 0)
         return NULL;
     bool contiguous = has_contiguous_strides(view, ndim);
     at[0] = head(AOTICACHE_VALUE_TENSOR, (uint64_t)ndim | (uint64_t)(uint8_t)view->dtype << 8 |

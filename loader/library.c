@@ -318,6 +318,7 @@ static aoticache_status load_checked(const loading *load, aoticache_library **re
     if (library == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a library");
     library->torch = &load->provider->torch;
+    library->proxy_executor = load->names.proxy_executor;
     status = aoticache_cuda_facts_read(load->elf.fd, &load->names.needed, &library->cuda, ret_error);
     if (status == AOTICACHE_OK)
         status = load_file(load, fd >= 0 ? fd : load->elf.fd, &library->handle, ret_error);
@@ -405,6 +406,11 @@ const char *aoticache_library_name(const aoticache_library *library)
 aoticache_torch_kind aoticache_library_torch_kind(const aoticache_library *library)
 {
     return library->torch->kind;
+}
+
+bool aoticache_library_needs_proxy_executor(const aoticache_library *library)
+{
+    return library->proxy_executor;
 }
 
 bool aoticache_library_exports(const aoticache_library *library, const char *function)

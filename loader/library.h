@@ -26,6 +26,7 @@ struct aoticache_library {
      * with this number; else -1.
      */
     int self_fd;
+    bool proxy_executor; /* calls operators through PyTorch's */
     uint64_t bytes; /* of address space, */
     uintptr_t address; /* and where it begins */
     const aoticache_torch *torch;

@@ -140,6 +140,8 @@ AOTICACHE_API aoticache_library *aoticache_library_ref(aoticache_library *librar
 AOTICACHE_API void aoticache_library_unref(aoticache_library *library);
 AOTICACHE_API const char *aoticache_library_name(const aoticache_library *library);
 AOTICACHE_API aoticache_torch_kind aoticache_library_torch_kind(const aoticache_library *library);
+/* Whether it calls operators through PyTorch's proxy executor, which its host must then give to runs. */
+AOTICACHE_API bool aoticache_library_needs_proxy_executor(const aoticache_library *library);
 /* Whether it exports the function, by its AOTInductor name. */
 AOTICACHE_API bool aoticache_library_exports(const aoticache_library *library, const char *function);
 

@@ -73,6 +73,43 @@ static AOTITorchError make_zeros(const char *function, int64_t ndim, const int64
     return aoti_torch_zero_(*ret_tensor);
 }
 
+/*
+ * PyTorch's quick way for sums keeps no bags; and for sums it counts nothing at all: zeros, one for each offset given.
+ */
+static AOTITorchError replace_side_results(const char *function, int64_t mode, bool quick, int64_t num_offsets,
+                                           AtenTensorHandle *bag_of, AtenTensorHandle *sizes, AtenTensorHandle *largest)
+{
+    const int64_t none = 0;
+    cleanup_tensor AtenTensorHandle no_bags = NULL, counts = NULL, others = NULL;
+    if (mode == BAG_MAX)
+        return SHIM_SUCCESS;
+    if (mode == BAG_MEAN) {
+        SHIM_TRY(aoti_torch_clone(*sizes, &others));
+    } else {
+        SHIM_TRY(make_zeros(function, 1, &num_offsets, AOTICACHE_DTYPE_INT64, &counts));
+        SHIM_TRY(make_zeros(function, 1, &num_offsets, AOTICACHE_DTYPE_INT64, &others));
+    }
+    if (mode == BAG_SUM && quick)
+        SHIM_TRY(make_zeros(function, 1, &none, AOTICACHE_DTYPE_INT64, &no_bags));
+    AtenTensorHandle *const old[] = {bag_of, sizes, largest};
+    AtenTensorHandle *const fresh[] = {&no_bags, &counts, &others};
+    for (size_t i = 0; i < 3; i++)
+        if (*fresh[i] != NULL) {
+            AtenTensorHandle kept = *old[i];
+            *old[i] = *fresh[i];
+            *fresh[i] = kept; /* freed on the way out */
+        }
+    return SHIM_SUCCESS;
+}
+
+/* Where PyTorch adds rows without looking at bags (is_fast_path). */
+static bool is_quick(const struct shim_tensor *rows, int64_t padding, const AtenTensorHandle weights)
+{
+    bool dtype = rows->dtype == AOTICACHE_DTYPE_FLOAT32 || rows->dtype == AOTICACHE_DTYPE_FLOAT16 ||
+                 rows->dtype == AOTICACHE_DTYPE_BFLOAT16;
+    return dtype && padding < 0 && rows->strides[1] == 1 && (weights == NULL || weights->tensor->strides[0] == 1);
+}
+
 /* out, bag of each index, sizes, largest. */
 static AOTITorchError embed(const char *function, AtenTensorHandle weight, AtenTensorHandle indices,
                             AtenTensorHandle offsets, int64_t mode, AtenTensorHandle weights, bool last_offset,
@@ -111,6 +148,8 @@ static AOTITorchError embed(const char *function, AtenTensorHandle weight, AtenT
     SHIM_TRY(check_bags(function, &bags, starts->tensor->data, num_offsets, num_indices));
     fill_bags(&bags, starts->tensor->data, num_indices, bag_of->tensor->data);
     SHIM_TRY(aoticache_shim_read(function, sums, rows->dtype, &result));
+    SHIM_TRY(replace_side_results(function, mode, is_quick(rows, padding, weights), num_offsets, &bag_of, &sizes,
+                                  &largest));
     ret_results[0] = shim_steal(&result);
     ret_results[1] = shim_steal(&bag_of);
     ret_results[2] = shim_steal(&sizes);

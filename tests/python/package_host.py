@@ -27,7 +27,8 @@ class View(ctypes.Structure):
     _fields_ = [("data", pointer), ("dtype", ctypes.c_int32), ("device_type", ctypes.c_int32),
                 ("device_index", ctypes.c_int32), ("ndim", ctypes.c_int64), ("numel", ctypes.c_int64),
                 ("sizes", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-                ("layout", ctypes.c_int32), ("requires_grad", ctypes.c_bool), ("dispatch_key_set", ctypes.c_uint64)]
+                ("layout", ctypes.c_int32), ("requires_grad", ctypes.c_bool), ("dispatch_key_set", ctypes.c_uint64),
+                ("handle", pointer)]
 
 
 class Host:

@@ -62,7 +62,8 @@ class TorchTensors:
 class View(ctypes.Structure):
     _fields_ = [("data", pointer), ("dtype", ctypes.c_int32), ("device", ctypes.c_int32 * 2), ("ndim", int64),
                 ("numel", int64), ("sizes", ctypes.POINTER(int64)), ("strides", ctypes.POINTER(int64)),
-                ("layout", ctypes.c_int32), ("requires_grad", ctypes.c_bool), ("dispatch_key_set", ctypes.c_uint64)]
+                ("layout", ctypes.c_int32), ("requires_grad", ctypes.c_bool), ("dispatch_key_set", ctypes.c_uint64),
+                ("handle", pointer)]
 
 
 class PlainTensor:

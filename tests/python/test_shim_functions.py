@@ -502,8 +502,8 @@ def test_grid_sampler_3d():
 
 
 def test_embedding_bag():
-    """The sums, averages and largest; what describes the bags is for gradients, and is not compared."""
-    for dtype in (torch.float32, torch.float64):
+    """The sums, averages and largest, and what describes the bags."""
+    for dtype in (torch.float32, torch.float64, torch.float16):
         for table in layouts((7, 4), dtype):
             table, indices = table.contiguous(), torch.tensor([1, 6, 0, 0, 3, 2, 5])
             for mode in (0, 1, 2):
@@ -514,7 +514,8 @@ def test_embedding_bag():
                                     None, last, int64(padding), results=4)
                         wanted = aten._embedding_bag_forward_only(table, indices, offsets, False, mode, False, None,
                                                                   bool(last), padding)
-                        same(seen[0], wanted[0], (mode, last, padding))
+                        for i in range(4):
+                            same(seen[i], wanted[i], (mode, last, padding, i))
     refused("index 9 is outside a table of 7 rows", wrap("_embedding_bag_forward_only"), make((7, 4)),
             torch.tensor([9]), torch.tensor([0]), 0, int64(0), 0, None, 0, int64(-1), results=4)
 

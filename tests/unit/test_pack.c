@@ -98,6 +98,8 @@ Test(pack, what_cannot_be_a_kernels)
     REFUSED(dtype, 256 + AOTICACHE_DTYPE_FLOAT32);
     REFUSED(dtype, -1);
     REFUSED(device.type, 256);
+    for (int bit = 31; bit <= 33; bit++) /* Conjugate, Negative, ZeroTensor */
+        REFUSED(dispatch_key_set, UINT64_C(0x9400010001) | UINT64_C(1) << bit);
     value.kind = AOTICACHE_VALUE_GENERATOR;
     cr_expect_not(aoticache_pack(&value, 1, &packed));
     value.kind = AOTICACHE_VALUE_OTHER;
