@@ -1,0 +1,183 @@
+"""Symbolic shapes through kernel holders: a sweep of 200 random shapes, served with PyTorch's results by a handful of
+libraries that the worker compiles for all shapes once a few have been asked for; then by another process from the
+cache, which compiles nothing.
+
+Four operators take turns: add and mul with broadcasting, sum over dimensions, mm; sizes 0 and 1 and tensors that are
+not contiguous are among them. Compiles are kept in $BUILD/holder-cache-dynamic.
+Environment: BUILD; SEED: which shapes; CACHE: another directory.
+"""
+import json
+import os
+import random
+import subprocess
+import sys
+
+BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
+CACHE = os.environ.get("CACHE", os.path.join(BUILD, "holder-cache-dynamic"))
+SEED, SHAPES, AFTER = int(os.environ.get("SEED", "6")), 200, 4
+# By kinds of calls (draw_sweep), each a family of its own: AFTER exact libraries, one for all shapes, one to spare.
+FAMILIES = {"aten::add": 3, "aten::mul": 1, "aten::sum": 1, "aten::mm": 1}
+MOST_LIBRARIES = AFTER + 2
+SWEEP = "sweep"
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+
+# ---- the calls ----
+
+def sizes_of(draw, ndim):
+    return [draw.randint(2, 40) for _ in range(ndim)]
+
+
+def draw_pair(draw, kind):
+    """Two tensors of sizes that broadcast, with the layout of the second."""
+    sizes = sizes_of(draw, 3)
+    if kind == "row":  # a row is added to each
+        return sizes, sizes[2:], "contiguous"
+    if kind == "transposed":
+        return sizes, sizes, "transposed"
+    return sizes, sizes, "contiguous"
+
+
+def draw_sweep(draw):
+    """SHAPES calls (operator, kind, sizes of the inputs, layout of the last one, further arguments)."""
+    calls = []
+    while len(calls) < SHAPES:
+        operator = ["add", "mul", "sum", "mm"][len(calls) % 4]
+        if operator in ("add", "mul"):
+            kind = draw.choice(["same", "row", "transposed"]) if operator == "add" else "row"
+            first, second, layout = draw_pair(draw, kind)
+            calls.append((operator, kind, [first, second], layout))
+        elif operator == "sum":
+            calls.append((operator, "inner", [sizes_of(draw, 3)], "contiguous"))
+        else:
+            m, k, n = sizes_of(draw, 3)
+            calls.append((operator, "same", [[m, k], [k, n]], "contiguous"))
+    return calls
+
+
+# Sizes that compilers treat apart, and strides that no family has: each is right, whatever serves it.
+APART = [
+    ("add", "zero", [[0, 3], [0, 3]], "contiguous"), ("add", "zero", [[5, 0, 2], [2]], "contiguous"),
+    ("add", "one", [[1, 7], [5, 7]], "contiguous"), ("add", "one", [[9, 1], [9, 6]], "contiguous"),
+    ("add", "one", [[1, 1], [1, 1]], "contiguous"), ("add", "gaps", [[6, 4], [6, 4]], "gaps"),
+    ("add", "expanded", [[6, 4], [6, 4]], "expanded"), ("sum", "zero", [[0, 3, 4]], "contiguous"),
+    ("sum", "one", [[1, 3, 4]], "contiguous"), ("mm", "zero", [[0, 3], [3, 4]], "contiguous"),
+    ("mm", "zero", [[2, 0], [0, 4]], "contiguous"), ("mm", "one", [[1, 3], [3, 1]], "contiguous"),
+    ("mm", "transposed", [[5, 3], [3, 4]], "transposed"),
+]
+
+
+def make_tensor(torch, sizes, layout):
+    if layout == "transposed":
+        return torch.randn(sizes[:-2] + [sizes[-1], sizes[-2]]).transpose(-1, -2)
+    if layout == "gaps":
+        return torch.randn(sizes[:-1] + [sizes[-1] * 2])[..., ::2]
+    if layout == "expanded":
+        return torch.randn(sizes[:-1] + [1]).expand(sizes)
+    return torch.randn(sizes)
+
+
+def make_call(torch, call):
+    """The overload, its arguments as values, what PyTorch gives."""
+    operator, _, shapes, layout = call
+    aten = torch.ops.aten
+    overload = {"add": aten.add.Tensor, "mul": aten.mul.Tensor, "sum": aten.sum.dim_IntList, "mm": aten.mm.default}
+    tensors = [make_tensor(torch, sizes, layout if i else "contiguous") for i, sizes in enumerate(shapes)]
+    further = [[1]] if operator == "sum" else []
+    values = [["tensor", tensor] for tensor in tensors] + [["ints", one] for one in further]
+    return overload[operator], values, overload[operator](*tensors, *further)
+
+
+# ---- one process ----
+
+def check(torch, host, tensors, call):
+    overload, values, expected = make_call(torch, call)
+    result, = host.holder(str(overload._schema))(tensors, values)
+    torch.testing.assert_close(result, expected, msg=lambda text: f"{call}: {text}")
+    assert result.stride() == expected.stride() or expected.numel() == 0, f"{call}: strides {result.stride()}"
+
+
+def play(miss, what, calls):
+    """The counts by operator. Each kind of calls has a cache of its own, so that counts are of these alone."""
+    import torch
+
+    import holder_host
+    import tensor_file
+    torch.manual_seed(SEED)
+    torch.set_grad_enabled(False)
+    host = holder_host.Host(os.path.join(CACHE, what), miss=miss, dynamic="after", after=AFTER)
+    assert host.hook_is_dynamic(), "the worker compiles for no symbolic shapes"
+    tensors = holder_host.Tensors(host, torch, tensor_file)
+    for call in calls:
+        check(torch, host, tensors, call)
+    counts = {holder.op(): holder.counts() for holder in host.holders.values()}
+    host.close()
+    return counts
+
+
+def run(miss, what):
+    """play() in a process of its own."""
+    done = subprocess.run([sys.executable, "-W", "ignore", __file__, miss, what], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no message"
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+# ---- tests ----
+
+def say(name, counts):
+    for operator, one in sorted(counts.items()):
+        print(f"# {name}: {operator}: {one['libraries']} libraries, {one['compiles']} compiles, "
+              f"{one['hits_symbolic']} calls by those for symbolic shapes, {one['entries']} entries", flush=True)
+
+
+def check_sweep():
+    counts = run("wait", SWEEP)
+    say("sweep", counts)
+    for operator, one in counts.items():
+        most = FAMILIES[operator.partition(".")[0]] * MOST_LIBRARIES
+        assert one["libraries"] <= most, f"{operator}: {one['libraries']} libraries for {SHAPES // 4} shapes"
+        assert one["hits_symbolic"] > 0 and one["fallbacks"] == 0, f"{operator}: {one}"
+
+
+def check_apart():
+    say("apart", run("wait", "apart"))
+
+
+def check_second(what):
+    counts = run("never", what)
+    say(f"second process, {what}", counts)
+    assert all(one["compiles"] == 0 for one in counts.values()), "something was compiled"
+
+
+def report(name, check_one, *arguments):
+    try:
+        check_one(*arguments)
+        print(f"ok - holder, symbolic shapes: {name}", flush=True)
+        return 0
+    except Exception as error:
+        print(f"not ok - holder, symbolic shapes: {name}: {' '.join(str(error).split())[:400]}", flush=True)
+        return 1
+
+
+def main():
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        print("this Python has no PyTorch")
+        return 77
+    for what in (SWEEP, "apart"):
+        os.makedirs(os.path.join(CACHE, what), mode=0o700, exist_ok=True)
+    failed = report(f"{SHAPES} shapes by a handful of libraries", check_sweep)
+    failed += report("sizes 0 and 1, gaps, expanded and transposed tensors", check_apart)
+    failed += report("another process, the same shapes without a compile", check_second, SWEEP)
+    failed += report("another process, what is apart without a compile", check_second, "apart")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3:
+        sweep = draw_sweep(random.Random(SEED))
+        print(json.dumps(play(*sys.argv[1:], sweep if sys.argv[2] == SWEEP else APART)))
+    else:
+        sys.exit(main())

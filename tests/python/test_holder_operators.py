@@ -1,0 +1,209 @@
+"""PyTorch's operators through kernel holders: calls drawn from PyTorch's operator database give PyTorch's results, in a
+process with PyTorch and then, from the same cache and without any compile, in one that has none.
+
+A result is right if dtype, sizes and strides are PyTorch's and its values are equal, or within
+torch.testing.assert_close's default tolerances. (Strides of dimensions of size 0 or 1, and of tensors without elements,
+mean nothing.) A call that is refused names why; one with another result fails the test, unless torch.compile has
+exactly the same: then PyTorch's compiler differs from eager PyTorch.
+
+Compiles are kept in $BUILD/holder-cache. COUNT=300 is the long form: 20 minutes on two cores, the first time.
+Environment: BUILD; SEED and COUNT: which calls, and how many; CACHE: another directory; VERBOSE: name every call.
+"""
+import collections
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+import operator_table
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
+SEED, COUNT = int(os.environ.get("SEED", "6")), int(os.environ.get("COUNT", "25"))
+CACHE = os.environ.get("CACHE", os.path.join(BUILD, "holder-cache"))
+WORKERS = 2
+# Of the calls that are drawn, so many are served: the rest is refused with a reason.
+LEAST_SERVED, LEAST_ALONE = 0.75, 0.7
+KINDS = ("equal", "within tolerance", "as PyTorch compiles it", "refused", "wrong")
+REFUSALS = ("UNSUPPORTED", "COMPILE_FAILED", "NOT_FOUND")
+
+
+# ---- playing ----
+
+def play(kind, task, folder, miss, workers=WORKERS):
+    calls, results = os.path.join(folder, "calls.json"), os.path.join(folder, f"{kind}-{miss}.json")
+    with open(calls, "w") as file:
+        json.dump(task, file)
+    words = [os.path.join(HERE, "holder_player.py"), kind, calls, results, CACHE, miss, str(workers)]
+    done = subprocess.run([sys.executable, "-W", "ignore", *words])
+    lines = []
+    if os.path.exists(results):
+        with open(results) as file:
+            lines = [json.loads(line) for line in file]
+    assert done.returncode == 0, f"the process ended with {done.returncode} after {len(lines)} results"
+    return {line[0]: line[1:] for line in lines}
+
+
+# ---- judging ----
+
+def strides_matter(sizes, strides):
+    return [] if 0 in sizes else [stride for size, stride in zip(sizes, strides) if size > 1]
+
+
+def judge_tensor(got, expected, make):
+    import torch
+    if got[:2] != expected[:2]:
+        return f"dtype and sizes {got[:2]}, PyTorch's are {expected[:2]}"
+    if strides_matter(got[1], got[2]) != strides_matter(expected[1], expected[2]):
+        return f"strides {got[2]} of sizes {got[1]}, PyTorch's are {expected[2]}"
+    if got[3] == expected[3]:
+        return "equal"
+    got, expected = make(got), make(expected)
+    for tolerance in ({"rtol": 0, "atol": 0}, {}):
+        try:
+            torch.testing.assert_close(got, expected, equal_nan=True, **tolerance)
+            return "equal" if tolerance else "within tolerance"
+        except AssertionError as error:
+            message = " ".join(str(error).split())
+    return f"{message}: {got.flatten()[:6].tolist()}, PyTorch's are {expected.flatten()[:6].tolist()}"
+
+
+def judge(call, answer, make):
+    """"equal", "within tolerance", "refused: ..." or what is wrong."""
+    if answer is None:
+        return "wrong: no answer"
+    if answer[0] == "refused":
+        # A library that calls PyTorch's proxy executor shows it when it runs, where the host has none.
+        accepted = answer[1].startswith(REFUSALS) or "proxy_executor" in answer[1]
+        return ("refused: " if accepted else "wrong: ") + answer[1]
+    found = judge_tensors(answer[1], call["expected"], make)
+    if found.startswith("wrong") and as_compiled(call, answer[1], make):
+        return found.replace("wrong", "as PyTorch compiles it", 1)
+    return found
+
+
+def judge_tensors(got, expected, make):
+    if len(got) != len(expected):
+        return f"wrong: {len(got)} results, PyTorch has {len(expected)}"
+    found = [judge_tensor(*pair, make) for pair in zip(got, expected)]
+    wrong = [one for one in found if one not in ("equal", "within tolerance")]
+    if wrong:
+        return "wrong: " + wrong[0]
+    return "within tolerance" if "within tolerance" in found else "equal"
+
+
+def as_compiled(call, got, make):
+    """Whether torch.compile has the same result, so that it is PyTorch's compiler that differs from eager PyTorch."""
+    import holder_calls
+    try:
+        return judge_tensors(got, holder_calls.compiled_results(call), make) == "equal"
+    except Exception as error:
+        print(f"# torch.compile of {call['operator']}: {' '.join(str(error).split())[:200]}")
+        return False
+
+
+def reason_of(refusal):
+    """For the summary: what is common to refusals."""
+    for text, reason in (("proxy_executor", "needs PyTorch's proxy executor"), ("that the shim", "needs PyTorch"),
+                         ("NOT_FOUND", "not in the cache"), ("COMPILE_FAILED", "PyTorch's compiler fails"),
+                         ("cannot be exported", "cannot be exported")):
+        if text in refusal:
+            return reason
+    return refusal[:100]
+
+
+def shorten(value):
+    """An argument for people: no data."""
+    if value[0] == "tensor":
+        return "tensor %s %s %s" % tuple(value[1][:3])
+    if value[0] == "tensors":
+        return [one and one[:3] for one in value[1]]
+    return value
+
+
+def judge_all(name, calls, answers, make):
+    """Prints what is refused or wrong; the counts by kind."""
+    counts, why = collections.Counter(), collections.Counter()
+    for place, call in enumerate(calls):
+        found = judge(call, answers.get(place), make)
+        kind = found.partition(":")[0]
+        counts[kind] += 1
+        why[reason_of(found)] += kind == "refused"
+        if kind in ("wrong", "refused", "as PyTorch compiles it") or os.environ.get("VERBOSE"):
+            line = " ".join(found.split())
+            print(f"# {name}: {call['operator']} ({call['sample']}): {line[:500]}")
+        if kind == "wrong":
+            print(f"#   {call['schema']}; arguments {[shorten(value) for value in call['arguments']]}")
+    print(f"# {name}: " + ", ".join(f"{counts[kind]} {kind}" for kind in KINDS))
+    print(f"# {name}: refused since " + ", ".join(f"{count}: {one}" for one, count in why.items() if count), flush=True)
+    return counts
+
+
+def check_counts(name, counts, calls, share):
+    served = counts["equal"] + counts["within tolerance"]
+    assert counts["wrong"] == 0, f"{counts['wrong']} of {len(calls)} calls have other results than PyTorch's"
+    assert served >= share * len(calls), f"{served} of {len(calls)} calls are served"
+    return f"{served} of {len(calls)}"
+
+
+# ---- tests ----
+
+def check_with_torch(task, folder, make):
+    began = time.monotonic()
+    answers = play("torch", task, folder, "wait")
+    counts = judge_all("with PyTorch", task["calls"], answers, make)
+    print(f"# {answers['counts'][0]} in {time.monotonic() - began:.0f} s")
+    check_counts("with PyTorch", counts, task["calls"], LEAST_SERVED)
+    for schema in task["refused"]:
+        assert answers[schema][0] == "refused", f"a holder was made for {schema}"
+        assert answers[schema][1].startswith("UNSUPPORTED"), answers[schema][1]
+
+
+def check_again(task, folder, make):
+    """Another process compiles nothing, and has the same results."""
+    answers = play("torch", task, folder, "never")
+    check_counts("again", judge_all("again", task["calls"], answers, make), task["calls"], LEAST_SERVED)
+    assert answers["counts"][0]["compiles"] == 0, f"{answers['counts'][0]['compiles']} compiles"
+
+
+def check_alone(task, folder, make):
+    answers = play("alone", task, folder, "never")
+    counts = judge_all("without PyTorch", task["calls"], answers, make)
+    check_counts("without PyTorch", counts, task["calls"], LEAST_ALONE)
+    assert answers["counts"][0]["compiles"] == 0, f"{answers['counts'][0]['compiles']} compiles"
+
+
+def report(name, check, *arguments):
+    try:
+        check(*arguments)
+        print(f"ok - holder operators: {name}", flush=True)
+        return 0
+    except Exception as error:
+        print(f"not ok - holder operators: {name}: {' '.join(str(error).split())[:400]}", flush=True)
+        return 1
+
+
+def main():
+    if not operator_table.load_torch():
+        print("this Python has no PyTorch")
+        return 77
+    import holder_calls
+    os.makedirs(CACHE, mode=0o700, exist_ok=True)
+    calls, refused, left = holder_calls.draw_calls(SEED, COUNT)
+    schemas = sorted(schema for group in refused.values() for schema in group)
+    print(f"# seed {SEED}: {len(calls)} calls of {len({call['operator'] for call in calls})} overloads")
+    print("# left out: " + ", ".join(f"{count} {reason}" for reason, count in sorted(left.items())))
+    print(f"# refused by their schemas: {({reason: len(group) for reason, group in refused.items()})}", flush=True)
+    task, make = {"calls": calls, "refused": schemas}, holder_calls.TENSORS.make
+    with tempfile.TemporaryDirectory(prefix="aoticache-holder.") as folder:
+        failed = report("with PyTorch, PyTorch's results", check_with_torch, task, folder, make)
+        task["refused"] = []
+        failed += report("a second process compiles nothing", check_again, task, folder, make)
+        failed += report("a process without PyTorch, the same results", check_alone, task, folder, make)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
