@@ -250,6 +250,7 @@ aoticache_status aoticache_holder_create(aoticache_eager *eager, const aoticache
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a holder");
     holder->eager = eager;
     holder->serve_requires_grad = eager->serve_requires_grad;
+    holder->dynamic = chosen.dynamic != NULL ? *chosen.dynamic : eager->dynamic;
     holder->fallback = chosen.fallback;
     holder->fallback_user = chosen.fallback_user;
     holder->device = chosen.device;

@@ -93,6 +93,7 @@ typedef struct aoticache_holder_options {
     aoticache_kernel_fn fallback; /* NULL: a call that has no kernel fails */
     void *fallback_user;
     bool allow_mutation;       /* the hook handles operators that write to their inputs or return views of them */
+    const aoticache_dynamic *dynamic; /* this operator's policy; NULL: the eager's */
 } aoticache_holder_options;
 
 #define AOTICACHE_HOLDER_OPTIONS_INIT {.size = sizeof(aoticache_holder_options)}

@@ -178,28 +178,40 @@ static size_t position_of(const aoticache_holder *holder, const aoticache_argume
     return SIZE_MAX;
 }
 
-bool aoticache_holder_pack_request(const aoticache_holder *holder, const aoticache_request *request,
-                                   aoticache_packed *ret_packed)
+/*
+ * The values of a call that makes this request. They lie in *ret_bytes, which is the caller's, by free(), also on failure.
+ * NULL where no call makes it, or without memory.
+ */
+static aoticache_value *values_of(const aoticache_holder *holder, const aoticache_request *request, char **ret_bytes)
 {
     value_space space = {.size = space_for(request, holder->num_arguments)};
-    cleanup_free char *bytes = space.bytes = malloc(space.size);
-    aoticache_value *values = bytes != NULL ? take(&space, (holder->num_arguments + 1) * sizeof *values) : NULL;
+    *ret_bytes = space.bytes = malloc(space.size);
+    aoticache_value *values =
+        space.bytes != NULL ? take(&space, (holder->num_arguments + 1) * sizeof *values) : NULL;
     if (values == NULL)
-        return false;
+        return NULL;
     if (holder->num_arguments > 0)
         memcpy(values, holder->defaults, holder->num_arguments * sizeof *values);
     for (size_t i = 0; i < aoticache_request_argument_count(request); i++) {
         const aoticache_argument *argument = aoticache_request_argument(request, i);
         size_t position = position_of(holder, argument, i);
         if (position >= holder->num_arguments)
-            return false;
+            return NULL;
         const aoticache_type *type = aoticache_schema_argument_at(holder->schema, position)->type;
         bool fits = argument->kind == AOTICACHE_ARGUMENT_LIST ? list_of(argument, type, &space, &values[position])
                                                               : single_of(argument, &space, &values[position]);
         if (!fits)
-            return false;
+            return NULL;
     }
-    return aoticache_pack(values, holder->num_arguments, ret_packed);
+    return values;
+}
+
+bool aoticache_holder_pack_request(const aoticache_holder *holder, const aoticache_request *request,
+                                   aoticache_packed *ret_packed)
+{
+    cleanup_free char *bytes = NULL;
+    const aoticache_value *values = values_of(holder, request, &bytes);
+    return values != NULL && aoticache_pack(values, holder->num_arguments, ret_packed);
 }
 
 /* ---- the tensors of a request ---- */
@@ -260,14 +272,31 @@ static bool same_environment(const aoticache_request *request, const aoticache_r
     return true;
 }
 
+/* A shape that was compiled in another process counts too where the policy is to compile so many and then one for all. */
+static void count_shape(aoticache_holder *holder, const aoticache_value *values)
+{
+    aoticache_request *request = NULL;
+    if (holder->dynamic != AOTICACHE_DYNAMIC_AFTER || !aoticache_hook_is_dynamic(holder->eager->hook) ||
+        aoticache_holder_family_request(holder, values, &request, NULL) != AOTICACHE_OK || request == NULL)
+        return;
+    aoticache_family *family = aoticache_holder_family(holder, request);
+    if (family != NULL)
+        family->shapes++;
+    aoticache_request_free(request);
+}
+
 /* Of several for the same metadata the first is the best. What has no memory here, a miss will ask the cache for. */
 static void add_exact(aoticache_holder *holder, const aoticache_stored *stored)
 {
     aoticache_packed packed;
-    if (!aoticache_holder_pack_request(holder, stored->request, &packed))
+    cleanup_free char *bytes = NULL;
+    const aoticache_value *values = values_of(holder, stored->request, &bytes);
+    if (values == NULL || !aoticache_pack(values, holder->num_arguments, &packed))
         return;
     const aoticache_table_entry *entry = aoticache_table_find(&holder->table, &packed);
     const aoticache_held *known = entry != NULL ? atomic_load(&entry->unit)->detail : NULL;
+    if (entry == NULL && aoticache_table_find(&holder->misses, &packed) == NULL)
+        count_shape(holder, values); /* what was missed here was counted then */
     if (known == NULL || known->check != NULL || atomic_load(&known->gone))
         aoticache_holder_know_exact(holder, &packed, &stored->artifact, stored->entry_id);
 }

@@ -175,8 +175,8 @@ static bool wants_dynamic(const aoticache_holder *holder, const aoticache_family
     const aoticache_eager *eager = holder->eager;
     if (family == NULL || family->not_dynamic || !aoticache_hook_is_dynamic(eager->hook))
         return false;
-    return eager->dynamic == AOTICACHE_DYNAMIC_ALWAYS ||
-           (eager->dynamic == AOTICACHE_DYNAMIC_AFTER && family->shapes > eager->dynamic_after);
+    return holder->dynamic == AOTICACHE_DYNAMIC_ALWAYS ||
+           (holder->dynamic == AOTICACHE_DYNAMIC_AFTER && family->shapes > eager->dynamic_after);
 }
 
 /* Everything that is not there the first time is counted here, once. */

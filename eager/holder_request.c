@@ -225,6 +225,12 @@ static aoticache_status make_request(const aoticache_holder *holder, const aotic
     return AOTICACHE_OK;
 }
 
+aoticache_status aoticache_holder_family_request(const aoticache_holder *holder, const aoticache_value *arguments,
+                                                 aoticache_request **ret_request, aoticache_error *ret_error)
+{
+    return make_request(holder, arguments, holder->num_arguments, true, ret_request, ret_error);
+}
+
 aoticache_status aoticache_holder_request(const aoticache_holder *holder, const aoticache_value *arguments,
                                           size_t count, aoticache_request **ret_request, aoticache_error *ret_error)
 {

@@ -74,6 +74,7 @@ struct aoticache_holder {
     size_t num_arguments, num_returns; /* num_returns: of TENSORS */
     enum aoticache_returns returns;
     bool serve_requires_grad;
+    aoticache_dynamic dynamic;
     aoticache_kernel_fn fallback;
     void *fallback_user;
     aoticache_eager *eager;
@@ -169,6 +170,9 @@ bool aoticache_holder_pack_request(const aoticache_holder *holder, const aoticac
 /* The tensors of a request as views; *ret_views is the caller's, by free(). Pointers in them are the request's. */
 aoticache_status aoticache_request_views(const aoticache_request *request, aoticache_tensor_view **ret_views,
                                          size_t *ret_count, aoticache_error *ret_error);
+/* The request for all shapes of a call; NULL with OK where there is none. */
+aoticache_status aoticache_holder_family_request(const aoticache_holder *holder, const aoticache_value *arguments,
+                                                 aoticache_request **ret_request, aoticache_error *ret_error);
 /* What the requests of this holder have in their environment. */
 aoticache_status aoticache_holder_set_environment(const aoticache_holder *holder, aoticache_request *request,
                                                   aoticache_error *ret_error);

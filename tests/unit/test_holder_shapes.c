@@ -61,6 +61,20 @@ Test(holder_shapes, second_process_serves_all_shapes_from_the_index)
     end_all();
 }
 
+Test(holder_shapes, shapes_that_others_compiled_count_too)
+{
+    begin_dynamic(AOTICACHE_DYNAMIC_AFTER, 4, AOTICACHE_MISS_WAIT);
+    for (int64_t i = 0; i < 3; i++)
+        cr_expect(scales_shape(2 + i, 5, 2, 0));
+    aoticache_holder_unref(holder);
+    holder = make_holder(SCALE);
+    for (int64_t i = 3; i < 10; i++)
+        cr_expect(scales_shape(2 + i, 5, 2, 0));
+    cr_expect_eq(hook.compiles, 5, "3 before, 1 now, then one for all");
+    cr_expect_eq(hook.dynamic_compiles, 1);
+    end_all();
+}
+
 Test(holder_shapes, always_compiles_for_all_shapes_at_once)
 {
     begin_dynamic(AOTICACHE_DYNAMIC_ALWAYS, 0, AOTICACHE_MISS_WAIT);
