@@ -64,7 +64,8 @@ KERNEL_SRC := $(wildcard runtime/*.c)
 PUBLIC_HEADERS := aoticache.h base/base.h base/tensor_view.h cache/cache.h cache/request.h cache/cpu.h loader/loader.h loader/runner.h \
                   loader/check.h loader/residency.h loader/cuda.h loader/package.h \
                   runtime/abi.h runtime/kernel.h eager/eager.h eager/package.h \
-                  eager/value.h eager/holder.h eager/dispatch/schema.h
+                  eager/value.h eager/holder.h eager/dispatch_holder.h eager/dispatch/schema.h \
+                  eager/dispatch/dispatch_key.h eager/dispatch/dispatch_key_list.h eager/dispatch/dispatcher.h
 KERNELS    := $(wildcard eager/kernels/*.c) $(wildcard eager/kernels/*.h)
 TOOLS      := aoticache aoticache-gc aoticache-stat
 UNIT       := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))

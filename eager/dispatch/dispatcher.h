@@ -1,15 +1,16 @@
 /*
- * eager/dispatch/dispatcher: operators, their kernels for each dispatch key, and calls. The counterpart of c10::Dispatcher
- * and torch::Library (ATen/core/dispatch/Dispatcher.h, OperatorEntry.h, torch/library.h, torch/csrc/utils/python_dispatch.cpp,
- * PyTorch 2.13), as a C library of its own: it stands on base/ alone.
+ * eager/dispatch/dispatcher: operators, their kernels for each dispatch key, and calls. The counterpart of
+ * c10::Dispatcher and torch::Library (ATen/core/dispatch/Dispatcher.h, OperatorEntry.h, torch/library.h,
+ * torch/csrc/utils/python_dispatch.cpp, PyTorch 2.13), as a C library of its own: it stands on base/ alone.
  *
- * A library of operators ("oplib") holds registrations; freeing it takes them back, and those they had replaced come back.
+ * A library of operators ("oplib") holds registrations; freeing it takes them back, and those they had replaced come
+ * back.
  *
  * Thread safety: all functions from any thread. Calls take no lock, allocate nothing, and never wait for registrations;
  * a kernel may be running when its registration is taken back: what a call may be reading is freed when no call can be
- * reading it, and a kernel's destructor is called then. Registrations of one dispatcher are serialised. Handles of
- * operators stay valid as long as the dispatcher. Fork: a child may call, and register where no other thread of the parent
- * was registering.
+ * reading it, and a kernel's destructor is called then, by the thread that took it back or by the call that ends last,
+ * without any lock held. Registrations of one dispatcher are serialised. Handles of operators stay valid as long as the
+ * dispatcher. Fork: a child may call, and register where no other thread of the parent was registering.
  */
 #ifndef AOTICACHE_EAGER_DISPATCH_DISPATCHER_H
 #define AOTICACHE_EAGER_DISPATCH_DISPATCHER_H
@@ -37,8 +38,8 @@ AOTICACHE_API aoticache_dispatcher *aoticache_dispatcher_get(void);
 /* ---- kernels ---- */
 
 /*
- * A boxed kernel: takes its operator's arguments off the stack and puts the results on, or leaves the stack and returns an
- * error. keys: of the call, as redispatching wants them.
+ * A boxed kernel: takes its operator's arguments off the stack and puts the results on, or leaves the stack and returns
+ * an error. keys: of the call, as redispatching wants them.
  */
 typedef aoticache_status (*aoticache_boxed_fn)(void *user, const aoticache_operator *op, aoticache_key_set keys,
                                                aoticache_stack *stack, aoticache_error *ret_error);
@@ -50,6 +51,7 @@ typedef struct aoticache_boxed_kernel {
     void (*release)(void *user); /* when no call can be using it any longer; may be NULL */
     const char *signature;     /* "(Tensor _0) -> Tensor _0": of a typed kernel, compared with the schema; NULL: any */
     const char *debug;         /* for dumps; NULL: "registered at FILE:LINE" of the oplib */
+    bool wants_previous;       /* it calls aoticache_operator_call_previous() */
 } aoticache_boxed_kernel;
 
 #define AOTICACHE_BOXED_KERNEL_INIT {.size = sizeof(aoticache_boxed_kernel)}
@@ -67,10 +69,12 @@ typedef enum aoticache_alias_analysis {
     AOTICACHE_ALIAS_CONSERVATIVE = 1,
     AOTICACHE_ALIAS_FROM_SCHEMA = 2,
     AOTICACHE_ALIAS_PURE_FUNCTION = 3,
+    AOTICACHE_ALIAS_UNSAID = 4, /* CONSERVATIVE, which dumps mark as "(default)" */
 } aoticache_alias_analysis;
 
 /*
- * namespace_name: "aten"; "_" for IMPL of any namespace (fallbacks). key: for impl and fallback that name none; NULL: none.
+ * namespace_name: "aten"; "_" for IMPL of any namespace (fallbacks). key: for impl and fallback that name none; NULL:
+ * none.
  * file, line: where the caller stands, for dumps and messages.
  * Returns: OK; INVALID (an unknown kind or key, a second DEF of the namespace: both places are named); NO_MEMORY.
  */
@@ -80,52 +84,67 @@ AOTICACHE_API aoticache_status aoticache_oplib_create(aoticache_dispatcher *disp
                                                       aoticache_error *ret_error);
 /* Takes all its registrations back, the newest first. NULL is allowed. */
 AOTICACHE_API void aoticache_oplib_free(aoticache_oplib *oplib);
-/* Takes its registrations back and may be used again. */
+/* Takes its registrations back, a DEF's namespace with them, and may be used again. */
 AOTICACHE_API void aoticache_oplib_reset(aoticache_oplib *oplib);
 
 /*
- * Defines an operator. schema: "add.Tensor(Tensor a, Tensor b) -> Tensor", with or without the namespace; or a name alone
- * ("add.Tensor"), whose signature is that of its first typed kernel.
- * Returns: OK; INVALID (malformed: position and expectation; defined before: both places; in an IMPL oplib; another
- * namespace; a typed kernel that does not fit); NO_MEMORY.
+ * Defines an operator. schema: "add.Tensor(Tensor a, Tensor b) -> Tensor", with or without the namespace; at most 64
+ * arguments. Returns: OK; INVALID (malformed: position and expectation; defined before: both places; in an IMPL oplib;
+ * another namespace; typed kernels that are there do not fit); NO_MEMORY. Nothing is left of what fails.
  */
 AOTICACHE_API aoticache_status aoticache_oplib_def(aoticache_oplib *oplib, const char *schema,
                                                    aoticache_alias_analysis alias, aoticache_error *ret_error);
-/* With a catch-all or keyed kernel at once: def_name_t_t and def_schema_t_t of the Python bindings. key NULL: all keys
- * (CompositeImplicitAutograd). */
+/*
+ * With a kernel at once: def_name_t_t and def_schema_t_t of the Python bindings. schema: also a name alone
+ * ("add.Tensor"): then the signature is the kernel's, which is a typed one. key NULL: CompositeImplicitAutograd. Both
+ * or neither: PyTorch leaves the definition where the kernel does not fit.
+ */
 AOTICACHE_API aoticache_status aoticache_oplib_def_kernel(aoticache_oplib *oplib, const char *schema,
                                                           aoticache_alias_analysis alias, const char *key,
                                                           const aoticache_boxed_kernel *kernel,
                                                           aoticache_error *ret_error);
 /*
- * A kernel of an operator, which need not be defined yet. key: NULL: the oplib's, else CompositeImplicitAutograd.
- * A kernel for the same operator and key replaces the one before until it is taken back.
- * Returns: OK; INVALID (an unknown key, another namespace, a signature that does not fit); NO_MEMORY. On failure
- * release is not called.
+ * A kernel of an operator, which need not be defined yet. key: NULL, "" or "Undefined": the oplib's, else
+ * CompositeImplicitAutograd. A kernel for the same operator and key replaces the one before until it is taken back.
+ * Returns: OK; INVALID (an unknown key, another than the oplib's, another namespace, a signature that does not fit the
+ * definition or the operator's other typed kernels); NO_MEMORY. On failure release is not called.
  */
 AOTICACHE_API aoticache_status aoticache_oplib_impl(aoticache_oplib *oplib, const char *name, const char *key,
                                                     const aoticache_boxed_kernel *kernel, aoticache_error *ret_error);
-/* For all operators that have no kernel for this key. */
+/*
+ * For all operators that have no kernel for this key. oplib: of kind IMPL, namespace "_". key: NULL: the oplib's; an
+ * alias ("Autograd"): for all keys that it stands for, or none of them where one has a fallback already: PyTorch keeps
+ * those before it.
+ * Returns: OK; INVALID (an unknown key or none, another oplib; there is one: both places); NO_MEMORY.
+ */
 AOTICACHE_API aoticache_status aoticache_oplib_fallback(aoticache_oplib *oplib, const char *key,
                                                         const aoticache_boxed_kernel *kernel,
                                                         aoticache_error *ret_error);
 
 /* ---- operators and calls ---- */
 
-/* name: "aten::add.Tensor". Returns: OK; NOT_FOUND (not defined, or only dangling kernels; the nearest name is suggested). */
+/*
+ * name: "aten::add.Tensor". Returns: OK; NOT_FOUND (not defined, or only dangling kernels; the nearest name is
+ * suggested).
+ */
 AOTICACHE_API aoticache_status aoticache_dispatcher_find(aoticache_dispatcher *dispatcher, const char *name,
                                                          aoticache_operator **ret_operator, aoticache_error *ret_error);
 AOTICACHE_API const char *aoticache_operator_name(const aoticache_operator *op);
 /* NULL where it is not defined (any longer). Borrowed: as long as the definition stands. */
 AOTICACHE_API const aoticache_schema *aoticache_operator_schema(const aoticache_operator *op);
 
-/* The key set of a call: of the tensors among the arguments, with this thread's, without what falls through. */
+/*
+ * The key set of a call: of the tensors among the arguments, with this thread's, without what falls through. A tensor
+ * whose view has no dispatch_key_set counts with its device's key. A new thread's calls have keys that only
+ * fallthroughs are meant for: aoticache_oplib_fall_through_usual(). 0 where the operator is not defined or arguments
+ * are missing.
+ */
 AOTICACHE_API aoticache_key_set aoticache_operator_key_set(const aoticache_operator *op, const aoticache_stack *stack);
 /*
  * Calls the kernel for the highest key of the arguments. All arguments are on the stack
  * (aoticache_operator_push_defaults() fills in the rest).
- * Returns: OK; INVALID (too few arguments, a value that the schema does not take: argument and both types); NOT_FOUND (no kernel
- * for the key: the key and what there is are named); what the kernel returned.
+ * Returns: OK; INVALID (too few arguments, a value that the schema does not take: argument and both types); NOT_FOUND
+ * (no kernel for the key: the key and what there is are named); what the kernel returned.
  */
 AOTICACHE_API aoticache_status aoticache_operator_call(const aoticache_operator *op, aoticache_stack *stack,
                                                        aoticache_error *ret_error);
@@ -135,26 +154,36 @@ AOTICACHE_API aoticache_status aoticache_operator_redispatch(const aoticache_ope
 AOTICACHE_API aoticache_status aoticache_operator_call_for_key(const aoticache_operator *op, aoticache_dispatch_key key,
                                                                aoticache_stack *stack, aoticache_error *ret_error);
 /*
- * Puts arguments in the schema's order: `positional` of them are on the stack already; names and values are keyword arguments;
- * the rest are defaults. Lists of defaults belong to the operator. INVALID: an unknown name, one given twice, one missing.
+ * Puts arguments in the schema's order: `positional` of them are on the stack already; names and values are keyword
+ * arguments; the rest are defaults. Lists of defaults belong to the operator. INVALID: an unknown name, one given
+ * twice, one missing.
  */
 AOTICACHE_API aoticache_status aoticache_operator_push_arguments(const aoticache_operator *op, size_t positional,
                                                                  const char *const *names,
                                                                  const aoticache_value *values, size_t keyword_count,
                                                                  aoticache_stack *stack, aoticache_error *ret_error);
 
-/* Sees every call of this thread before its kernel: may answer it (OK), or pass it on (UNSUPPORTED), or fail it. */
+/*
+ * Sees every call of this thread before its kernel (aoticache_operator_call(), not redispatching): may answer it (OK),
+ * or pass it on (UNSUPPORTED), or fail it.
+ */
 typedef struct aoticache_dispatch_mode {
     aoticache_boxed_fn call;
     void *user;
 } aoticache_dispatch_mode;
-/* A stack for each thread; a mode is off while it runs, so what it calls goes to the one below. INVALID: more than 64. */
+/*
+ * A stack for each thread; a mode is off while it runs, so what it calls goes to the one below. What it pushes and does
+ * not pop goes when it returns. INVALID: more than 64.
+ */
 AOTICACHE_API aoticache_status aoticache_dispatch_mode_push(const aoticache_dispatch_mode *mode,
                                                             aoticache_error *ret_error);
 AOTICACHE_API void aoticache_dispatch_mode_pop(void);
 AOTICACHE_API size_t aoticache_dispatch_mode_count(void);
 
-/* Before and after every kernel of every thread: for profilers. before's result is given to after. One at a time; NULL: off. */
+/*
+ * Before and after every kernel of every thread: for profilers. before's result is given to after. One at a time; NULL:
+ * off.
+ */
 typedef struct aoticache_call_observer {
     void *(*before)(void *user, const aoticache_operator *op, aoticache_key_set keys, const aoticache_stack *stack);
     void (*after)(void *user, void *token, const aoticache_operator *op, aoticache_status status);
@@ -185,7 +214,7 @@ AOTICACHE_API aoticache_status aoticache_operator_dump_table(const aoticache_ope
 /* OK, or CORRUPT with what is wrong. */
 AOTICACHE_API aoticache_status aoticache_operator_check(const aoticache_operator *op, aoticache_error *ret_error);
 AOTICACHE_API aoticache_status aoticache_dispatcher_check(aoticache_dispatcher *dispatcher, aoticache_error *ret_error);
-/* Names, sorted as PyTorch gives them. Return false to stop. dangling: with kernels, without a definition. */
+/* Names, sorted. Return false to stop; may ask and register. dangling: with kernels, without a definition. */
 typedef bool (*aoticache_operator_name_fn)(void *user, const char *text);
 AOTICACHE_API aoticache_status aoticache_dispatcher_list(aoticache_dispatcher *dispatcher, bool dangling,
                                                          aoticache_operator_name_fn callback, void *user,
@@ -199,6 +228,49 @@ AOTICACHE_API aoticache_status aoticache_dispatcher_list_registrations(aoticache
                                                                        const char *key,
                                                                        aoticache_operator_name_fn callback, void *user,
                                                                        aoticache_error *ret_error);
+
+/* ---- registering by the number of a key ---- */
+
+/*
+ * As aoticache_oplib_impl() and aoticache_oplib_fallback(), for any key that has a number: PyTorch's C++ interface
+ * takes some that the one by name refuses ("AutogradMTIA"). Autograd and the like are taken by a fallback, too: for all
+ * their keys.
+ */
+AOTICACHE_API aoticache_status aoticache_oplib_impl_for_key(aoticache_oplib *oplib, const char *name,
+                                                            aoticache_dispatch_key key,
+                                                            const aoticache_boxed_kernel *kernel,
+                                                            aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_oplib_fallback_for_key(aoticache_oplib *oplib, aoticache_dispatch_key key,
+                                                                const aoticache_boxed_kernel *kernel,
+                                                                aoticache_error *ret_error);
+/*
+ * Fallthrough fallbacks for the keys that every call of a thread has from the start (BackendSelect, ADInplaceOrView)
+ * and for all autograd keys: what a host wants that has kernels for devices alone. oplib: of kind IMPL, namespace "_".
+ */
+AOTICACHE_API aoticache_status aoticache_oplib_fall_through_usual(aoticache_oplib *oplib, aoticache_error *ret_error);
+
+/* ---- kernels that stand before others ---- */
+
+/*
+ * For a kernel with wants_previous, from inside its call: calls what its operator would have for its key, were it and
+ * what is newer for that key not there. key, user: what it is registered for and with. Other registrations may come and
+ * go meanwhile.
+ * Returns: as aoticache_operator_call(), which a fallthrough below it gives NOT_FOUND.
+ */
+AOTICACHE_API aoticache_status aoticache_operator_call_previous(const aoticache_operator *op,
+                                                                aoticache_dispatch_key key,
+                                                                const void *user, aoticache_key_set keys,
+                                                                aoticache_stack *stack, aoticache_error *ret_error);
+/* What an oplib was made with; "_" for any namespace. Borrowed. */
+AOTICACHE_API aoticache_dispatcher *aoticache_oplib_dispatcher(const aoticache_oplib *oplib);
+AOTICACHE_API const char *aoticache_oplib_namespace(const aoticache_oplib *oplib);
+AOTICACHE_API const char *aoticache_oplib_key_name(const aoticache_oplib *oplib); /* "" for none */
+/*
+ * The schema as PyTorch prints it; *ret_text is the caller's, by free(): for those who cannot tell how long the
+ * definition stands. Returns: OK, NOT_FOUND (not defined), NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_operator_schema_text(const aoticache_operator *op, char **ret_text,
+                                                              aoticache_error *ret_error);
 
 #ifdef __cplusplus
 }

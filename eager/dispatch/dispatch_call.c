@@ -1,0 +1,297 @@
+/*
+ * eager/dispatch/dispatch_call: calls. From the arguments to the key set, from there to the kernel.
+ *
+ * Takes no lock and allocates nothing. A call is inside a read section from before it reads the operator's plan and
+ * table until after its kernel; that keeps the kernel and what it was registered with alive.
+ */
+#include "eager/dispatch/dispatcher_state.h"
+#include "eager/dispatch/key_set_inline.h"
+
+#define LIKELY(condition) __builtin_expect(!!(condition), 1)
+#define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+
+/* ---- key sets ---- */
+
+/* Of a tensor whose binding says none: the kernels of its device. */
+static __attribute__((noinline)) aoticache_key_set set_of_device(aoticache_device device)
+{
+    switch (device.type) {
+    case AOTICACHE_DEVICE_TYPE_CPU:
+        return aoticache_key_set_of(AOTICACHE_DISPATCH_KEY_CPU);
+    case AOTICACHE_DEVICE_TYPE_CUDA:
+        return aoticache_key_set_of(AOTICACHE_DISPATCH_KEY_CUDA);
+    case AOTICACHE_DEVICE_TYPE_XPU:
+        return aoticache_key_set_of(AOTICACHE_DISPATCH_KEY_XPU);
+    case AOTICACHE_DEVICE_TYPE_MPS:
+        return aoticache_key_set_of(AOTICACHE_DISPATCH_KEY_MPS);
+    case AOTICACHE_DEVICE_TYPE_META:
+        return aoticache_key_set_of(AOTICACHE_DISPATCH_KEY_Meta);
+    case AOTICACHE_DEVICE_TYPE_PRIVATEUSE1:
+        return aoticache_key_set_of(AOTICACHE_DISPATCH_KEY_PrivateUse1);
+    default:
+        return 0;
+    }
+}
+
+/* An undefined tensor (NULL) has none. */
+static inline aoticache_key_set set_of_tensor(const aoticache_tensor_view *tensor)
+{
+    if (UNLIKELY(tensor == NULL))
+        return 0;
+    return LIKELY(tensor->dispatch_key_set != 0) ? tensor->dispatch_key_set : set_of_device(tensor->device);
+}
+
+static inline aoticache_key_set set_of_value(const aoticache_value *value)
+{
+    if (LIKELY(value->kind == AOTICACHE_VALUE_TENSOR))
+        return set_of_tensor(value->as.tensor);
+    aoticache_key_set set = 0;
+    if (value->kind == AOTICACHE_VALUE_TENSOR_LIST)
+        for (uint32_t i = 0; i < value->count; i++)
+            set |= set_of_tensor(value->as.tensors[i]);
+    return set;
+}
+
+/* With this thread's, without what falls through for the operator (on the backend, where that differs). */
+static inline aoticache_key_set set_of_call(const aoticache_op_table *table, aoticache_key_set tensors)
+{
+    if (LIKELY(table->backend_mask == NULL))
+        return key_set_of_call(tensors, table->mask);
+    const dispatch_local *local = &aoticache_dispatch_local;
+    aoticache_key_set backends = key_set_minus(tensors | local->included, local->excluded) & KEY_SET_BACKEND_BITS;
+    return key_set_of_call(tensors, table->backend_mask[63u ^ (unsigned)__builtin_clzll(backends | 1)]);
+}
+
+static aoticache_key_set set_of_arguments(const aoticache_op_plan *plan, const aoticache_value *arguments)
+{
+    aoticache_key_set tensors = 0;
+    for (uint64_t left = plan->dispatched; left != 0; left &= left - 1)
+        tensors |= set_of_value(&arguments[__builtin_ctzll(left)]);
+    return tensors;
+}
+
+/* ---- what a call refuses ---- */
+
+static __attribute__((noinline, cold)) aoticache_status refuse_entry(const aoticache_operator *op,
+                                                                     const aoticache_stack *stack,
+                                                                     aoticache_error *ret_error)
+{
+    if (op == NULL || stack == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a call needs an operator and a stack");
+    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for this thread's first call", op->name);
+}
+
+static __attribute__((noinline, cold)) aoticache_status refuse_count(const aoticache_operator *op,
+                                                                     const aoticache_op_plan *plan, size_t count,
+                                                                     aoticache_error *ret_error)
+{
+    if (plan == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s is not defined", op->name);
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s takes %u arguments, of which %zu are on the stack "
+                               "(next would be "
+                               "%s)", op->name, plan->count, count,
+                               aoticache_schema_argument_at(plan->schema, count)->name);
+}
+
+static __attribute__((noinline, cold)) aoticache_status refuse_argument(const aoticache_operator *op,
+                                                                        const aoticache_op_plan *plan,
+                                                                        uint32_t position,
+                                                                        const aoticache_value *value,
+                                                                        aoticache_error *ret_error)
+{
+    char type[120];
+    const aoticache_schema_argument *argument = aoticache_schema_argument_at(plan->schema, position);
+    aoticache_type_format(argument->type, type, sizeof type);
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: argument %u (%s) is of type %s, given was: %s",
+                               op->name,
+                               position + 1, argument->name, type, aoticache_value_kind_name(value->kind));
+}
+
+/* ---- sections ---- */
+
+/* A call that was inside when something was retired may be the one it waited for. */
+static inline void leave(const aoticache_operator *op, aoticache_section_slot *slot)
+{
+    uint64_t since = atomic_load_explicit(&slot->epoch, memory_order_relaxed);
+    bool last = slot->depth == 1;
+    bool waited_for = since <= atomic_load_explicit(&op->dispatcher->retired_epoch, memory_order_relaxed);
+    aoticache_section_leave(slot);
+    if (UNLIKELY(waited_for) && last)
+        aoticache_section_reclaim();
+}
+
+/* ---- kernels ---- */
+
+static __attribute__((noinline)) aoticache_status run_observed(const aoticache_op_observation *observation,
+                                                               const aoticache_op_target *target,
+                                                               const aoticache_operator *op, aoticache_key_set keys,
+                                                               aoticache_stack *stack, aoticache_error *ret_error)
+{
+    const aoticache_call_observer *observer = &observation->observer;
+    void *token = observer->before != NULL ? observer->before(observer->user, op, keys, stack) : NULL;
+    aoticache_status status = target->call(target->user, op, keys, stack, ret_error);
+    if (observer->after != NULL)
+        observer->after(observer->user, token, op, status);
+    return status;
+}
+
+static inline aoticache_status run(const aoticache_op_target *target, const aoticache_operator *op,
+                                   aoticache_key_set keys,
+                                   aoticache_stack *stack, aoticache_error *ret_error)
+{
+    const aoticache_op_observation *observation =
+        atomic_load_explicit(&op->dispatcher->observation, memory_order_acquire);
+    if (UNLIKELY(observation != NULL))
+        return run_observed(observation, target, op, keys, stack, ret_error);
+    return target->call(target->user, op, keys, stack, ret_error);
+}
+
+static inline aoticache_status run_for_set(const aoticache_op_table *table, const aoticache_operator *op,
+                                           aoticache_key_set keys, aoticache_stack *stack, aoticache_error *ret_error)
+{
+    return run(&table->targets[table->target_of[key_set_entry(keys)]], op, keys, stack, ret_error);
+}
+
+static __attribute__((noinline)) aoticache_status run_under_modes(const aoticache_op_table *table,
+                                                                  const aoticache_operator *op, aoticache_key_set keys,
+                                                                  aoticache_stack *stack, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_dispatch_ask_modes(op, keys, stack, ret_error);
+    return status == AOTICACHE_UNSUPPORTED ? run_for_set(table, op, keys, stack, ret_error) : status;
+}
+
+/* ---- calls ---- */
+
+/* Inside the section. Whatever the arguments of a variadic operator are: PyTorch counts them from the top, too. */
+static inline aoticache_status call(const aoticache_operator *op, aoticache_stack *stack, aoticache_error *ret_error)
+{
+    const aoticache_op_plan *plan = atomic_load_explicit(&op->plan, memory_order_acquire);
+    if (UNLIKELY(plan == NULL || stack->count < plan->count))
+        return refuse_count(op, plan, stack->count, ret_error);
+    const aoticache_value *arguments = stack->values + (stack->count - plan->count);
+    aoticache_key_set tensors = 0;
+    for (uint32_t i = 0; i < plan->count; i++) {
+        uint32_t kind = (uint32_t)arguments[i].kind;
+        if (UNLIKELY(kind > 31 || (plan->accepted[i] >> kind & 1) == 0))
+            return refuse_argument(op, plan, i, &arguments[i], ret_error);
+        if ((plan->dispatched >> i & 1) != 0)
+            tensors |= set_of_value(&arguments[i]);
+    }
+    const aoticache_op_table *table = atomic_load_explicit(&op->table, memory_order_acquire);
+    aoticache_key_set keys = set_of_call(table, tensors);
+    if (UNLIKELY(aoticache_dispatch_modes_on != 0))
+        return run_under_modes(table, op, keys, stack, ret_error);
+    return run_for_set(table, op, keys, stack, ret_error);
+}
+
+aoticache_status aoticache_operator_call(const aoticache_operator *op, aoticache_stack *stack,
+                                         aoticache_error *ret_error)
+{
+    aoticache_section_slot *slot;
+    if (UNLIKELY(op == NULL || stack == NULL) || UNLIKELY((slot = aoticache_section_enter()) == NULL))
+        return refuse_entry(op, stack, ret_error);
+    aoticache_status status = call(op, stack, ret_error);
+    leave(op, slot);
+    return status;
+}
+
+aoticache_status aoticache_operator_redispatch(const aoticache_operator *op, aoticache_key_set keys,
+                                               aoticache_stack *stack,
+                                               aoticache_error *ret_error)
+{
+    aoticache_section_slot *slot;
+    if (UNLIKELY(op == NULL || stack == NULL) || UNLIKELY((slot = aoticache_section_enter()) == NULL))
+        return refuse_entry(op, stack, ret_error);
+    const aoticache_op_table *table = atomic_load_explicit(&op->table, memory_order_acquire);
+    aoticache_status status = run_for_set(table, op, keys, stack, ret_error);
+    leave(op, slot);
+    return status;
+}
+
+/* ---- one key's kernel ---- */
+
+/* The operator's own for this very key, also an alias, else the fallback; NULL: neither. */
+static const aoticache_op_target *find_target(const aoticache_operator *op, const aoticache_op_table *table,
+                                              aoticache_dispatch_key key, aoticache_op_target *fallback)
+{
+    for (uint32_t i = 1; i < table->target_count; i++)
+        if (table->targets[i].key == key && !table->targets[i].is_fallback)
+            return &table->targets[i];
+    if (key < 0 || key >= AOTICACHE_DISPATCH_KEY_COUNT || aoticache_dispatch_key_is_alias(key))
+        return NULL;
+    const aoticache_op_kernel *kernel =
+        atomic_load(&op->dispatcher->fallbacks[key_set_entry(aoticache_key_set_of(key))]);
+    if (kernel == NULL)
+        return NULL;
+    *fallback = (aoticache_op_target){.call = kernel->call, .user = kernel->user, .key = key, .is_fallback = true};
+    return fallback;
+}
+
+static aoticache_status call_for_key(const aoticache_operator *op, aoticache_dispatch_key key, aoticache_stack *stack,
+                                     aoticache_error *ret_error)
+{
+    aoticache_op_target fallback;
+    const aoticache_op_plan *plan = atomic_load_explicit(&op->plan, memory_order_acquire);
+    if (plan == NULL || stack->count < plan->count)
+        return refuse_count(op, plan, stack->count, ret_error);
+    const aoticache_op_table *table = atomic_load_explicit(&op->table, memory_order_acquire);
+    const aoticache_op_target *target = find_target(op, table, key, &fallback);
+    if (target == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s: no kernel for exactly %s", op->name,
+                                   aoticache_dispatch_key_name(key));
+    aoticache_key_set tensors = set_of_arguments(plan, stack->values + (stack->count - plan->count));
+    return run(target, op, set_of_call(table, tensors), stack, ret_error);
+}
+
+aoticache_status aoticache_operator_call_for_key(const aoticache_operator *op, aoticache_dispatch_key key,
+                                                 aoticache_stack *stack, aoticache_error *ret_error)
+{
+    aoticache_section_slot *slot;
+    if (op == NULL || stack == NULL || (slot = aoticache_section_enter()) == NULL)
+        return refuse_entry(op, stack, ret_error);
+    aoticache_status status = call_for_key(op, key, stack, ret_error);
+    leave(op, slot);
+    return status;
+}
+
+aoticache_key_set aoticache_operator_key_set(const aoticache_operator *op, const aoticache_stack *stack)
+{
+    aoticache_key_set keys = 0;
+    aoticache_section_slot *slot = aoticache_section_enter();
+    if (slot == NULL)
+        return 0;
+    const aoticache_op_plan *plan = atomic_load_explicit(&op->plan, memory_order_acquire);
+    const aoticache_op_table *table = atomic_load_explicit(&op->table, memory_order_acquire);
+    if (plan != NULL && stack->count >= plan->count)
+        keys = set_of_call(table, set_of_arguments(plan, stack->values + (stack->count - plan->count)));
+    leave(op, slot);
+    return keys;
+}
+
+/* ---- the kernel below ---- */
+
+/*
+ * Not in the table any longer: it has been taken back meanwhile, so what the table has for the key is what was below.
+ */
+static const aoticache_op_target *find_previous(const aoticache_op_table *table, aoticache_dispatch_key key,
+                                                const void *user)
+{
+    for (uint32_t i = 1; i < table->target_count; i++)
+        if (table->targets[i].key == key && table->targets[i].user == user && !table->targets[i].is_fallback)
+            return &table->targets[table->targets[i].previous];
+    return &table->targets[table->target_of[key_set_entry(aoticache_key_set_of(key))]];
+}
+
+aoticache_status aoticache_operator_call_previous(const aoticache_operator *op, aoticache_dispatch_key key,
+                                                  const void *user,
+                                                  aoticache_key_set keys, aoticache_stack *stack,
+                                                  aoticache_error *ret_error)
+{
+    aoticache_section_slot *slot;
+    if (op == NULL || stack == NULL || (slot = aoticache_section_enter()) == NULL)
+        return refuse_entry(op, stack, ret_error);
+    const aoticache_op_table *table = atomic_load_explicit(&op->table, memory_order_acquire);
+    aoticache_status status = run(find_previous(table, key, user), op, keys, stack, ret_error);
+    leave(op, slot);
+    return status;
+}

@@ -1,0 +1,127 @@
+/*
+ * eager/dispatch/dispatch_key_list: PyTorch 2.13's dispatch keys as lists, and their numbers as constants. Nothing
+ * else.
+ *
+ * Three kinds of keys (c10/core/DispatchKey.h): functionalities, each one bit of a key set; runtime keys of those
+ * functionalities that have kernels per backend ("AutogradCPU"), numbered in blocks; alias keys, which stand for
+ * several.
+ */
+#ifndef AOTICACHE_EAGER_DISPATCH_DISPATCH_KEY_LIST_H
+#define AOTICACHE_EAGER_DISPATCH_DISPATCH_KEY_LIST_H
+
+/* X(name, backend, a, b): in the order of their bits, 0 the lowest. a and b are passed on as they are. */
+#define AOTICACHE_DISPATCH_BACKEND_LIST(X, a, b) \
+    X(CPU, 0, a, b)                              \
+    X(CUDA, 1, a, b)                             \
+    X(HIP, 2, a, b)                              \
+    X(XLA, 3, a, b)                              \
+    X(MPS, 4, a, b)                              \
+    X(IPU, 5, a, b)                              \
+    X(XPU, 6, a, b)                              \
+    X(HPU, 7, a, b)                              \
+    X(VE, 8, a, b)                               \
+    X(Lazy, 9, a, b)                             \
+    X(MTIA, 10, a, b)                            \
+    X(MAIA, 11, a, b)                            \
+    X(PrivateUse1, 12, a, b)                     \
+    X(PrivateUse2, 13, a, b)                     \
+    X(PrivateUse3, 14, a, b)                     \
+    X(Meta, 15, a, b)
+
+/* X(name, number): the number gives the bit, too: number + backends - 1. Undefined has none. */
+#define AOTICACHE_DISPATCH_FUNCTIONALITY_LIST(X) \
+    X(Undefined, 0)                              \
+    X(Dense, 1)                                  \
+    X(FPGA, 2)                                   \
+    X(Vulkan, 3)                                 \
+    X(Metal, 4)                                  \
+    X(Quantized, 5)                              \
+    X(CustomRNGKeyId, 6)                         \
+    X(MkldnnCPU, 7)                              \
+    X(Sparse, 8)                                 \
+    X(SparseCsr, 9)                              \
+    X(NestedTensor, 10)                          \
+    X(BackendSelect, 11)                         \
+    X(Fake, 12)                                  \
+    X(Python, 13)                                \
+    X(FuncTorchDynamicLayerBackMode, 14)         \
+    X(Functionalize, 15)                         \
+    X(Conjugate, 16)                             \
+    X(Negative, 17)                              \
+    X(ZeroTensor, 18)                            \
+    X(ADInplaceOrView, 19)                       \
+    X(AutogradOther, 20)                         \
+    X(AutogradFunctionality, 21)                 \
+    X(AutogradNestedTensor, 22)                  \
+    X(Tracer, 23)                                \
+    X(AutocastCPU, 24)                           \
+    X(AutocastMTIA, 25)                          \
+    X(AutocastMAIA, 26)                          \
+    X(AutocastXPU, 27)                           \
+    X(AutocastIPU, 28)                           \
+    X(AutocastHPU, 29)                           \
+    X(AutocastXLA, 30)                           \
+    X(AutocastMPS, 31)                           \
+    X(AutocastCUDA, 32)                          \
+    X(AutocastPrivateUse1, 33)                   \
+    X(FuncTorchBatched, 34)                      \
+    X(BatchedNestedTensor, 35)                   \
+    X(FuncTorchVmapMode, 36)                     \
+    X(Batched, 37)                               \
+    X(VmapMode, 38)                              \
+    X(FuncTorchGradWrapper, 39)                  \
+    X(DeferredInit, 40)                          \
+    X(PythonTLSSnapshot, 41)                     \
+    X(FuncTorchDynamicLayerFrontMode, 42)        \
+    X(TESTING_ONLY_GenericWrapper, 43)           \
+    X(TESTING_ONLY_GenericMode, 44)              \
+    X(PreDispatch, 45)                           \
+    X(PythonDispatcher, 46)
+
+/*
+ * X(functionality, its number, prefix of the names, number before that of its first runtime key, parsed, a): those
+ * with kernels per backend. parsed: a bit for each backend whose runtime key PyTorch takes by name ("QuantizedHIP" is
+ * printed, but refused where a kernel is registered for it).
+ */
+#define AOTICACHE_DISPATCH_BLOCK_LIST(X, a)          \
+    X(Dense, 1, , 48, 0xffff, a)                     \
+    X(Quantized, 5, Quantized, 65, 0x1043, a)        \
+    X(Sparse, 8, Sparse, 82, 0x9157, a)              \
+    X(SparseCsr, 9, SparseCsr, 99, 0x9157, a)        \
+    X(NestedTensor, 10, NestedTensor, 116, 0x90c3, a) \
+    X(AutogradFunctionality, 21, Autograd, 133, 0xf2fb, a)
+
+/* X(name, number) */
+#define AOTICACHE_DISPATCH_ALIAS_LIST(X)          \
+    X(Autograd, 150)                              \
+    X(CompositeImplicitAutograd, 151)             \
+    X(FuncTorchBatchedDecomposition, 152)         \
+    X(CompositeImplicitAutogradNestedTensor, 153) \
+    X(CompositeExplicitAutograd, 154)             \
+    X(CompositeExplicitAutogradNonFunctional, 155)
+
+/* AOTICACHE_DISPATCH_KEY_CPU, AOTICACHE_DISPATCH_KEY_AutogradCPU, AOTICACHE_DISPATCH_KEY_Autograd, ... */
+enum {
+#define AOTICACHE_DISPATCH_KEY_ENUM(name, number) AOTICACHE_DISPATCH_KEY_##name = number,
+#define AOTICACHE_DISPATCH_KEY_OF_BACKEND_ENUM(name, backend, prefix, first) \
+    AOTICACHE_DISPATCH_KEY_##prefix##name = (first) + 1 + (backend),
+#define AOTICACHE_DISPATCH_KEY_BLOCK_ENUM(functionality, number, prefix, first, parsed, a) \
+    AOTICACHE_DISPATCH_BACKEND_LIST(AOTICACHE_DISPATCH_KEY_OF_BACKEND_ENUM, prefix, first)
+    AOTICACHE_DISPATCH_FUNCTIONALITY_LIST(AOTICACHE_DISPATCH_KEY_ENUM)
+    AOTICACHE_DISPATCH_BLOCK_LIST(AOTICACHE_DISPATCH_KEY_BLOCK_ENUM, unused)
+    AOTICACHE_DISPATCH_ALIAS_LIST(AOTICACHE_DISPATCH_KEY_ENUM)
+#undef AOTICACHE_DISPATCH_KEY_ENUM
+#undef AOTICACHE_DISPATCH_KEY_OF_BACKEND_ENUM
+#undef AOTICACHE_DISPATCH_KEY_BLOCK_ENUM
+    AOTICACHE_DISPATCH_KEY_COUNT = 156 /* numbers are below this; not every one is a key */
+};
+
+#define AOTICACHE_DISPATCH_BACKENDS 16
+#define AOTICACHE_DISPATCH_FUNCTIONALITIES 47
+/*
+ * Places in an operator's table: one for each functionality, and the other backends of those that have kernels per
+ * backend.
+ */
+#define AOTICACHE_DISPATCH_ENTRIES 137
+
+#endif

@@ -1,0 +1,151 @@
+/*
+ * eager/dispatch/dispatch_key_parse: dispatch keys from text: their names, and names of devices. What is not known is
+ * refused with the nearest name that is.
+ */
+#include "eager/dispatch/dispatch_key.h"
+
+#include <string.h>
+
+#define LONGEST_NAME 48 /* of those compared; CompositeExplicitAutogradNonFunctional has 38 letters */
+
+#define IN_LIST(name, number) [number] = true,
+#define IN_BLOCK(name, backend, first, parsed) [(first) + 1 + (backend)] = ((parsed) >> (backend) & 1) != 0,
+#define BLOCK_IN_LIST(functionality, number, prefix, first, parsed, a) \
+    AOTICACHE_DISPATCH_BACKEND_LIST(IN_BLOCK, first, parsed)
+
+/* Keys that PyTorch takes by name. */
+static const bool is_parsed[AOTICACHE_DISPATCH_KEY_COUNT] = {
+    AOTICACHE_DISPATCH_FUNCTIONALITY_LIST(IN_LIST)
+    AOTICACHE_DISPATCH_BLOCK_LIST(BLOCK_IN_LIST, unused)
+    AOTICACHE_DISPATCH_ALIAS_LIST(IN_LIST)
+};
+
+static char lower(char letter)
+{
+    return letter >= 'A' && letter <= 'Z' ? (char)(letter - 'A' + 'a') : letter;
+}
+
+/* Letters to change, add or take away, upper and lower case being the same. b: at most LONGEST_NAME bytes. */
+static size_t distance(const char *a, size_t a_length, const char *b, size_t b_length)
+{
+    size_t row[LONGEST_NAME + 1];
+    for (size_t j = 0; j <= b_length; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= a_length; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= b_length; j++) {
+            size_t replaced = diagonal + (lower(a[i - 1]) != lower(b[j - 1]));
+            size_t shifted = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            diagonal = row[j];
+            row[j] = replaced < shifted ? replaced : shifted;
+        }
+    }
+    return row[b_length];
+}
+
+/* NULL where none is near. */
+static const char *nearest_name(const char *name)
+{
+    size_t length = strnlen(name, LONGEST_NAME + 1);
+    size_t least = length / 3 + 1;
+    const char *nearest = NULL;
+    if (length > LONGEST_NAME)
+        return NULL;
+    for (int32_t key = 0; key < AOTICACHE_DISPATCH_KEY_COUNT; key++) {
+        const char *candidate = aoticache_dispatch_key_name(key);
+        size_t found = is_parsed[key] ? distance(name, length, candidate, strlen(candidate)) : least;
+        if (found < least) {
+            least = found;
+            nearest = candidate;
+        }
+    }
+    return nearest;
+}
+
+#define SHOWN_BYTES 64
+
+/* For messages of one line: the beginning, in printable ASCII. */
+static void show(const char *text, char ret_shown[SHOWN_BYTES + 4])
+{
+    size_t length = strnlen(text, SHOWN_BYTES + 1), shown = length > SHOWN_BYTES ? SHOWN_BYTES : length;
+    for (size_t i = 0; i < shown; i++)
+        ret_shown[i] = text[i] < ' ' || text[i] > '~' ? '?' : text[i];
+    memcpy(ret_shown + shown, length > shown ? "..." : "", length > shown ? 4 : 1);
+}
+
+static aoticache_status refuse(const char *name, bool is_key, aoticache_error *ret_error)
+{
+    const char *nearest = nearest_name(name);
+    char shown[SHOWN_BYTES + 4];
+    show(name, shown);
+    if (is_key)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "dispatch key %s: there is one, but PyTorch takes no kernels for it", shown);
+    if (nearest == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "dispatch key '%s': there is none of this name",
+                                   shown);
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                               "dispatch key '%s': there is none of this name; did you mean %s?", shown, nearest);
+}
+
+aoticache_status aoticache_dispatch_key_parse(const char *name, aoticache_dispatch_key *ret_key,
+                                              aoticache_error *ret_error)
+{
+    if (name == NULL || ret_key == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "dispatch key: name or ret_key is NULL");
+    bool is_key = false;
+    for (int32_t key = 0; key < AOTICACHE_DISPATCH_KEY_COUNT; key++) {
+        if (strcmp(aoticache_dispatch_key_name(key), name) != 0)
+            continue;
+        if (is_parsed[key]) {
+            *ret_key = key;
+            return AOTICACHE_OK;
+        }
+        is_key = is_key || aoticache_dispatch_key_is_runtime(key);
+    }
+    return refuse(name, is_key, ret_error);
+}
+
+struct device_key {
+    const char *device;
+    aoticache_dispatch_key key;
+};
+
+/* Every device that PyTorch reads from text; those that were Caffe2's have no key. */
+static const struct device_key devices[] = {
+    {"cpu", AOTICACHE_DISPATCH_KEY_CPU},       {"cuda", AOTICACHE_DISPATCH_KEY_CUDA},
+    {"hip", AOTICACHE_DISPATCH_KEY_HIP},       {"xla", AOTICACHE_DISPATCH_KEY_XLA},
+    {"mps", AOTICACHE_DISPATCH_KEY_MPS},       {"ipu", AOTICACHE_DISPATCH_KEY_IPU},
+    {"xpu", AOTICACHE_DISPATCH_KEY_XPU},       {"hpu", AOTICACHE_DISPATCH_KEY_HPU},
+    {"ve", AOTICACHE_DISPATCH_KEY_VE},         {"lazy", AOTICACHE_DISPATCH_KEY_Lazy},
+    {"meta", AOTICACHE_DISPATCH_KEY_Meta},     {"mtia", AOTICACHE_DISPATCH_KEY_MTIA},
+    {"maia", AOTICACHE_DISPATCH_KEY_MAIA},     {"privateuseone", AOTICACHE_DISPATCH_KEY_PrivateUse1},
+    {"fpga", AOTICACHE_DISPATCH_KEY_FPGA},     {"vulkan", AOTICACHE_DISPATCH_KEY_Vulkan},
+    {"mkldnn", AOTICACHE_DISPATCH_KEY_Undefined}, {"opengl", AOTICACHE_DISPATCH_KEY_Undefined},
+    {"opencl", AOTICACHE_DISPATCH_KEY_Undefined}, {"ideep", AOTICACHE_DISPATCH_KEY_Undefined},
+};
+
+aoticache_status aoticache_dispatch_key_for_device(const char *device, aoticache_dispatch_key *ret_key,
+                                                   aoticache_error *ret_error)
+{
+    if (device == NULL || ret_key == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "dispatch key of a device: device or ret_key is NULL");
+    for (size_t i = 0; i < sizeof devices / sizeof devices[0]; i++) {
+        if (strcmp(devices[i].device, device) != 0)
+            continue;
+        if (devices[i].key == AOTICACHE_DISPATCH_KEY_Undefined)
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "device type %s has no dispatch key", device);
+        *ret_key = devices[i].key;
+        return AOTICACHE_OK;
+    }
+    char shown[SHOWN_BYTES + 4];
+    show(device, shown);
+    if (strchr(device, ':') != NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "device type '%s': expected one without an index, as \"cuda\"", shown);
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                               "device type '%s': expected one of cpu, cuda, xpu, mps, meta, privateuseone, hip, "
+                               "xla, ipu, hpu, ve, lazy, mtia, maia, fpga, vulkan",
+                               shown);
+}

@@ -1,0 +1,81 @@
+/*
+ * eager/dispatch/dispatch_mode: the modes of a thread, which see its calls first.
+ */
+#include "eager/dispatch/dispatcher_state.h"
+
+#include <stdlib.h>
+
+enum { MAX_MODES = 64 };
+
+__thread uint64_t aoticache_dispatch_modes_on __attribute__((tls_model("initial-exec")));
+
+/*
+ * All that were pushed, also those that are off since they or ones below them run. Made by the first push, gone with the last
+ * pop: thread-local memory of this kind is scarce, and libraries that are loaded later want some of it too.
+ */
+typedef struct mode_stack {
+    unsigned count;
+    aoticache_dispatch_mode modes[MAX_MODES];
+} mode_stack;
+
+static __thread mode_stack *mine __attribute__((tls_model("initial-exec")));
+
+aoticache_status aoticache_dispatch_mode_push(const aoticache_dispatch_mode *mode, aoticache_error *ret_error)
+{
+    if (mode == NULL || mode->call == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a mode needs a function");
+    if (mine == NULL && (mine = calloc(1, sizeof *mine)) == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a stack of modes");
+    if (mine->count == MAX_MODES)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "this thread has %d modes already, which are the most",
+                                   MAX_MODES);
+    mine->modes[mine->count] = *mode;
+    aoticache_dispatch_modes_on |= UINT64_C(1) << mine->count++;
+    return AOTICACHE_OK;
+}
+
+/* One that runs is not on top for what it calls: it cannot take itself off. */
+void aoticache_dispatch_mode_pop(void)
+{
+    if (mine == NULL)
+        return;
+    uint64_t top = UINT64_C(1) << (mine->count - 1);
+    if ((aoticache_dispatch_modes_on & top) == 0)
+        return;
+    aoticache_dispatch_modes_on &= ~top;
+    if (--mine->count == 0) {
+        free(mine);
+        mine = NULL;
+    }
+}
+
+size_t aoticache_dispatch_mode_count(void)
+{
+    return (size_t)__builtin_popcountll(aoticache_dispatch_modes_on);
+}
+
+/* Runs one with it and those above it off, and takes off what it pushed and left. */
+static aoticache_status ask(unsigned number, const aoticache_operator *op, aoticache_key_set keys,
+                            aoticache_stack *stack, aoticache_error *ret_error)
+{
+    const aoticache_dispatch_mode mode = mine->modes[number];
+    uint64_t on = aoticache_dispatch_modes_on;
+    unsigned count = mine->count;
+    aoticache_dispatch_modes_on = on & ((UINT64_C(1) << number) - 1);
+    aoticache_status status = mode.call(mode.user, op, keys, stack, ret_error);
+    aoticache_dispatch_modes_on = on;
+    mine->count = count; /* it cannot have popped itself, so there is a stack still */
+    return status;
+}
+
+aoticache_status aoticache_dispatch_ask_modes(const aoticache_operator *op, aoticache_key_set keys,
+                                              aoticache_stack *stack, aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_UNSUPPORTED;
+    for (uint64_t left = aoticache_dispatch_modes_on; left != 0 && status == AOTICACHE_UNSUPPORTED;) {
+        unsigned number = 63u ^ (unsigned)__builtin_clzll(left);
+        left &= (UINT64_C(1) << number) - 1;
+        status = ask(number, op, keys, stack, ret_error);
+    }
+    return status;
+}

@@ -1,0 +1,183 @@
+/*
+ * eager/dispatch/dispatcher: the dispatcher itself: its beginning and end, its fallbacks, its observer, and what
+ * becomes of what calls may still be reading.
+ */
+#include "eager/dispatch/dispatcher_state.h"
+#include "eager/dispatch/key_set_inline.h"
+
+#include <stdlib.h>
+
+/* ---- retiring ---- */
+
+void aoticache_dispatcher_retire(aoticache_dispatcher *dispatcher, aoticache_retired *retired,
+                                 void (*release)(aoticache_retired *retired))
+{
+    aoticache_section_retire(retired, release);
+    /* Calls that began up to now may be what it waits for: the last of them to end frees it (dispatch_call.c). A later
+     * epoch than its own does no harm. */
+    atomic_store(&dispatcher->retired_epoch, atomic_load(&aoticache_section_epoch) - 1);
+}
+
+/* ---- being ---- */
+
+static aoticache_dispatcher *allocate(void)
+{
+    aoticache_dispatcher *dispatcher = aligned_alloc(_Alignof(aoticache_dispatcher), sizeof *dispatcher);
+    if (dispatcher == NULL)
+        return NULL;
+    *dispatcher = (aoticache_dispatcher){.operators = NULL};
+    pthread_mutex_init(&dispatcher->lock, NULL);
+    dispatcher->table_without_kernels = aoticache_op_table_create(dispatcher, NULL);
+    if (dispatcher->table_without_kernels != NULL)
+        return dispatcher;
+    pthread_mutex_destroy(&dispatcher->lock);
+    free(dispatcher);
+    return NULL;
+}
+
+aoticache_status aoticache_dispatcher_create(aoticache_dispatcher **ret_dispatcher, aoticache_error *ret_error)
+{
+    if (ret_dispatcher == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "no place for the dispatcher was given");
+    aoticache_dispatcher *dispatcher = allocate();
+    if (dispatcher == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a dispatcher");
+    *ret_dispatcher = dispatcher;
+    return AOTICACHE_OK;
+}
+
+void aoticache_dispatcher_free(aoticache_dispatcher *dispatcher)
+{
+    if (dispatcher == NULL)
+        return;
+    for (size_t i = 0; i < dispatcher->operator_capacity; i++)
+        if (dispatcher->operators[i] != NULL)
+            aoticache_operator_free(dispatcher->operators[i]);
+    free(dispatcher->operators);
+    if (dispatcher->table_without_kernels != aoticache_op_table_exhausted())
+        free(dispatcher->table_without_kernels);
+    free(atomic_load(&dispatcher->observation));
+    pthread_mutex_destroy(&dispatcher->lock);
+    free(dispatcher);
+    aoticache_section_reclaim();
+}
+
+static aoticache_dispatcher *process_dispatcher;
+
+static void make_process_dispatcher(void)
+{
+    process_dispatcher = allocate();
+}
+
+aoticache_dispatcher *aoticache_dispatcher_get(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, make_process_dispatcher);
+    return process_dispatcher;
+}
+
+/* ---- fallbacks ---- */
+
+static void share_table(aoticache_dispatcher *dispatcher, aoticache_op_table *table)
+{
+    aoticache_op_table *old = dispatcher->table_without_kernels;
+    dispatcher->table_without_kernels = table;
+    for (size_t i = 0; i < dispatcher->operator_capacity; i++)
+        if (dispatcher->operators[i] != NULL && dispatcher->operators[i]->kernels == NULL)
+            atomic_store(&dispatcher->operators[i]->table, table);
+    if (old != table)
+        aoticache_op_table_retire(dispatcher, old);
+}
+
+aoticache_status aoticache_dispatcher_rebuild_all(aoticache_dispatcher *dispatcher, aoticache_error *ret_error)
+{
+    aoticache_op_table *table = aoticache_op_table_create(dispatcher, NULL);
+    aoticache_status status = AOTICACHE_OK;
+    if (table == NULL)
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for the operators' tables");
+    share_table(dispatcher, table != NULL ? table : aoticache_op_table_exhausted());
+    for (size_t i = 0; i < dispatcher->operator_capacity; i++) {
+        aoticache_operator *op = dispatcher->operators[i];
+        if (op != NULL && op->kernels != NULL && aoticache_operator_rebuild(op, ret_error) != AOTICACHE_OK)
+            status = AOTICACHE_NO_MEMORY;
+    }
+    return status;
+}
+
+typedef struct fallback_places {
+    int32_t entries[AOTICACHE_DISPATCH_ENTRIES];
+    size_t count;
+} fallback_places;
+
+static bool add_place(void *user, aoticache_dispatch_key key)
+{
+    fallback_places *places = user;
+    places->entries[places->count++] = aoticache_dispatch_key_entry(key);
+    return true;
+}
+
+aoticache_status aoticache_dispatcher_add_fallback(aoticache_dispatcher *dispatcher, aoticache_op_kernel *kernel,
+                                                   aoticache_error *ret_error)
+{
+    fallback_places places = {.count = 0};
+    aoticache_key_set_list(aoticache_key_set_of_alias(kernel->key), add_place, &places);
+    for (size_t i = 0; i < places.count; i++) {
+        const aoticache_op_kernel *before = atomic_load(&dispatcher->fallbacks[places.entries[i]]);
+        if (before != NULL)
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s has two fallbacks: %.300s, and before %.300s",
+                                       aoticache_dispatch_key_name(aoticache_dispatch_key_of_entry(places.entries[i])),
+                                       kernel->debug, before->debug);
+    }
+    for (size_t i = 0; i < places.count; i++)
+        atomic_store(&dispatcher->fallbacks[places.entries[i]], kernel);
+    aoticache_status status = aoticache_dispatcher_rebuild_all(dispatcher, ret_error);
+    if (status != AOTICACHE_OK)
+        aoticache_dispatcher_remove_fallback(dispatcher, kernel);
+    return status;
+}
+
+void aoticache_dispatcher_remove_fallback(aoticache_dispatcher *dispatcher, const aoticache_op_kernel *kernel)
+{
+    bool found = false;
+    for (size_t i = 0; i < AOTICACHE_DISPATCH_ENTRIES; i++) {
+        if (atomic_load(&dispatcher->fallbacks[i]) == kernel) {
+            atomic_store(&dispatcher->fallbacks[i], NULL);
+            found = true;
+        }
+    }
+    if (found)
+        aoticache_dispatcher_rebuild_all(dispatcher, NULL);
+}
+
+bool aoticache_dispatcher_has_fallback(aoticache_dispatcher *dispatcher, aoticache_dispatch_key key)
+{
+    if (key < 0 || key >= AOTICACHE_DISPATCH_KEY_COUNT || aoticache_dispatch_key_is_alias(key))
+        return false;
+    return atomic_load(&dispatcher->fallbacks[key_set_entry(aoticache_key_set_of(key))]) != NULL;
+}
+
+/* ---- the observer ---- */
+
+static void release_observation(aoticache_retired *retired)
+{
+    free((char *)retired - offsetof(aoticache_op_observation, retired));
+}
+
+aoticache_status aoticache_dispatcher_observe(aoticache_dispatcher *dispatcher, const aoticache_call_observer *observer,
+                                              aoticache_error *ret_error)
+{
+    aoticache_op_observation *observation = NULL;
+    if (observer != NULL) {
+        observation = malloc(sizeof *observation);
+        if (observation == NULL)
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for an observer");
+        observation->observer = *observer;
+    }
+    aoticache_dispatcher_lock(dispatcher);
+    aoticache_op_observation *old = atomic_exchange(&dispatcher->observation, observation);
+    if (old != NULL)
+        aoticache_dispatcher_retire(dispatcher, &old->retired, release_observation);
+    aoticache_dispatcher_unlock(dispatcher);
+    aoticache_section_reclaim();
+    return AOTICACHE_OK;
+}

@@ -1,0 +1,237 @@
+/*
+ * eager/dispatch/dispatcher_state: what the files of the dispatcher share: operators, kernels, the tables and plans
+ * that calls read, and the functions between those files.
+ *
+ * Private. Two worlds: what calls read (tables, plans, the observer) is immutable, published by one atomic pointer, and
+ * retired through eager/section.h; everything else is under the dispatcher's lock, which calls do not take.
+ */
+#ifndef AOTICACHE_EAGER_DISPATCH_DISPATCHER_STATE_H
+#define AOTICACHE_EAGER_DISPATCH_DISPATCHER_STATE_H
+
+#include "eager/dispatch/dispatcher.h"
+#include "eager/section.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* ---- kernels ---- */
+
+/* A registered kernel. Freed through retired, its user's release() before it. */
+typedef struct aoticache_op_kernel {
+    aoticache_retired retired;
+    struct aoticache_op_kernel *older; /* of the same operator, whatever its key */
+    aoticache_boxed_fn call;           /* of a fallthrough too: one that says so */
+    void *user;
+    void (*release)(void *user);
+    aoticache_schema *signature; /* NULL: not typed */
+    const char *debug;
+    aoticache_dispatch_key key;
+    bool is_fallthrough;
+    bool wants_previous;
+    char text[]; /* debug, unless static */
+} aoticache_op_kernel;
+
+/* kernel: checked before. signature: taken over on success. Returns: OK, NO_MEMORY. */
+aoticache_status aoticache_op_kernel_create(const aoticache_boxed_kernel *kernel, const char *debug,
+                                            aoticache_dispatch_key key, aoticache_schema *signature,
+                                            aoticache_op_kernel **ret_kernel, aoticache_error *ret_error);
+/* One that was never registered: release() is not called. NULL is allowed. */
+void aoticache_op_kernel_discard(aoticache_op_kernel *kernel);
+void aoticache_op_kernel_retire(aoticache_dispatcher *dispatcher, aoticache_op_kernel *kernel);
+
+/* What AutogradOther has where it is open which of an operator's kernels is meant. */
+extern const aoticache_op_kernel aoticache_op_kernel_ambiguous;
+
+/* ---- tables: dispatch_table.c ---- */
+
+typedef struct aoticache_op_target {
+    aoticache_boxed_fn call;
+    void *user;
+    aoticache_dispatch_key key; /* that the kernel is registered for; -1 for those that report an error */
+    bool is_fallback;           /* the dispatcher's, not the operator's */
+    uint8_t previous;           /* the target that its key would have without it; 0 unless it wants to know */
+} aoticache_op_target;
+
+/* One operator's, or of all that have no kernels. Target 0 reports that there is no kernel. */
+typedef struct aoticache_op_table {
+    aoticache_retired retired;
+    aoticache_key_set mask;                /* keys that do not fall through */
+    const aoticache_key_set *backend_mask; /* where that differs by backend: one for each; else NULL */
+    uint32_t target_count;
+    uint8_t target_of[AOTICACHE_DISPATCH_ENTRIES];
+    aoticache_op_target targets[];
+} aoticache_op_table;
+
+/* What a place holds, and the word that PyTorch's dumps have for the reason. kernel: NULL: nothing. */
+typedef struct aoticache_op_choice {
+    const aoticache_op_kernel *kernel;
+    const char *reason;
+} aoticache_op_choice;
+
+/* With the lock. kernels: newest first. ret_choices: AOTICACHE_DISPATCH_ENTRIES of them. */
+void aoticache_op_table_choose(const aoticache_dispatcher *dispatcher, const aoticache_op_kernel *kernels,
+                               aoticache_op_choice *ret_choices);
+/* NULL without memory. */
+aoticache_op_table *aoticache_op_table_create(const aoticache_dispatcher *dispatcher,
+                                              const aoticache_op_kernel *kernels);
+/* A table with the same contents? */
+bool aoticache_op_table_equal(const aoticache_op_table *a, const aoticache_op_table *b);
+/* What stands in where a kernel was taken back and there was no memory for a table without it. Static. */
+aoticache_op_table *aoticache_op_table_exhausted(void);
+/* Not the static one. */
+void aoticache_op_table_retire(aoticache_dispatcher *dispatcher, aoticache_op_table *table);
+
+/* ---- plans: dispatch_plan.c ---- */
+
+#define AOTICACHE_DISPATCH_MAX_ARGUMENTS 64 /* PyTorch's limit */
+
+/* What a call needs of a schema. */
+typedef struct aoticache_op_plan {
+    aoticache_retired retired;
+    aoticache_schema *schema; /* owned */
+    uint64_t dispatched;      /* a bit for each argument whose tensors count */
+    uint32_t count;           /* of arguments */
+    bool is_vararg;
+    aoticache_value *defaults; /* OTHER: none */
+    uint32_t accepted[];       /* bits by kinds of values */
+} aoticache_op_plan;
+
+/* schema: taken over on success. Returns: OK, INVALID (too many arguments), NO_MEMORY. */
+aoticache_status aoticache_op_plan_create(aoticache_schema *schema, aoticache_op_plan **ret_plan,
+                                          aoticache_error *ret_error);
+void aoticache_op_plan_free(aoticache_op_plan *plan);
+void aoticache_op_plan_retire(aoticache_dispatcher *dispatcher, aoticache_op_plan *plan);
+
+/* dispatch_defaults.c: one for each argument; NULL without memory. */
+aoticache_value *aoticache_op_defaults_create(const aoticache_schema *schema);
+void aoticache_op_defaults_free(aoticache_value *defaults, size_t count);
+
+/* ---- operators: operator.c ---- */
+
+/* A signature that an operator's typed kernels have to have, and who had it first. */
+typedef struct aoticache_op_signature {
+    aoticache_schema *schema;
+    char *debug;
+} aoticache_op_signature;
+
+struct aoticache_operator {
+    /* read by calls */
+    _Atomic(aoticache_op_table *) table;
+    _Atomic(aoticache_op_plan *) plan; /* NULL: not defined */
+    aoticache_dispatcher *dispatcher;
+    const char *name;
+    /* under the lock */
+    uint64_t name_hash;
+    size_t registrations; /* definitions and kernels; with none it counts as not there */
+    aoticache_op_kernel *kernels;
+    char *definition_debug; /* NULL: not defined */
+    int32_t alias_analysis;
+    aoticache_op_signature signatures[2]; /* without and with symbolic integers */
+    char text[];                          /* the name */
+};
+
+uint64_t aoticache_operator_hash(const char *name);
+
+/* All with the lock held. They leave the operator as it was on failure. */
+aoticache_status aoticache_operator_create(aoticache_dispatcher *dispatcher, const char *name,
+                                           aoticache_operator **ret_operator, aoticache_error *ret_error);
+void aoticache_operator_free(aoticache_operator *op); /* no kernel and definition left */
+aoticache_status aoticache_operator_define(aoticache_operator *op, aoticache_op_plan *plan, const char *debug,
+                                           aoticache_alias_analysis alias, aoticache_error *ret_error);
+void aoticache_operator_undefine(aoticache_operator *op);
+aoticache_status aoticache_operator_add_kernel(aoticache_operator *op, aoticache_op_kernel *kernel,
+                                               aoticache_error *ret_error);
+void aoticache_operator_remove_kernel(aoticache_operator *op, aoticache_op_kernel *kernel);
+/*
+ * A table for the kernels and fallbacks of now. Returns: OK, NO_MEMORY (it has the one that stands in for lack of it).
+ */
+aoticache_status aoticache_operator_rebuild(aoticache_operator *op, aoticache_error *ret_error);
+
+/* operator_signature.c. Whether a typed kernel fits what the operator's others are, and its definition. */
+aoticache_status aoticache_operator_check_signature(const aoticache_operator *op, const aoticache_op_kernel *kernel,
+                                                    aoticache_error *ret_error);
+aoticache_status aoticache_operator_check_definition(const aoticache_operator *op, const aoticache_schema *schema,
+                                                     const char *debug, aoticache_error *ret_error);
+/* Remembers it as long as the operator has registrations. Returns: OK, NO_MEMORY. */
+aoticache_status aoticache_operator_keep_signature(aoticache_operator *op, const aoticache_op_kernel *kernel,
+                                                   aoticache_error *ret_error);
+void aoticache_operator_forget_signatures(aoticache_operator *op);
+/* "(Tensor _0) -> Tensor _0" as a schema. Returns: OK, INVALID, NO_MEMORY. */
+aoticache_status aoticache_op_signature_parse(const char *signature, aoticache_schema **ret_schema,
+                                              aoticache_error *ret_error);
+/* Whether it takes symbolic integers. */
+bool aoticache_op_signature_is_symbolic(const aoticache_schema *signature);
+/* Without the name, as PyTorch prints it; NULL without memory; the caller's. */
+char *aoticache_op_signature_text(const aoticache_schema *schema);
+
+/* ---- the dispatcher: dispatcher.c, dispatcher_names.c ---- */
+
+/* A namespace that has its one library of kind DEF. */
+typedef struct aoticache_op_namespace {
+    struct aoticache_op_namespace *next;
+    const char *debug;
+    char name[];
+} aoticache_op_namespace;
+
+typedef struct aoticache_op_observation {
+    aoticache_retired retired;
+    aoticache_call_observer observer;
+} aoticache_op_observation;
+
+struct aoticache_dispatcher {
+    /* read by calls */
+    _Alignas(64) _Atomic(aoticache_op_observation *) observation;
+    atomic_uint_least64_t retired_epoch; /* of what was retired last: who was inside then may be the one it waits for */
+    _Atomic(aoticache_op_kernel *) fallbacks[AOTICACHE_DISPATCH_ENTRIES];
+    /* under the lock */
+    _Alignas(64) pthread_mutex_t lock;
+    aoticache_op_table *table_without_kernels;
+    aoticache_operator **operators; /* by name: open addressing; nobody ever leaves */
+    size_t operator_count, operator_capacity;
+    aoticache_op_namespace *namespaces;
+    size_t oplib_count;
+};
+
+/* Retires, and tells calls that are under way to look after it when they end. */
+void aoticache_dispatcher_retire(aoticache_dispatcher *dispatcher, aoticache_retired *retired,
+                                 void (*release)(aoticache_retired *retired));
+
+/* With the lock. NULL where no operator ever had the name, full name ("aten::add.Tensor"). */
+aoticache_operator *aoticache_dispatcher_get_operator(const aoticache_dispatcher *dispatcher, const char *name);
+/* Makes it where it is not there. Returns: OK, NO_MEMORY. */
+aoticache_status aoticache_dispatcher_take_operator(aoticache_dispatcher *dispatcher, const char *name,
+                                                    aoticache_operator **ret_operator, aoticache_error *ret_error);
+/* The defined operator whose name is nearest to `name`; NULL where none is near. */
+const char *aoticache_dispatcher_nearest(const aoticache_dispatcher *dispatcher, const char *name);
+
+/*
+ * With the lock. A kernel for all places of its key, or none where one of them has one. All operators' tables are made
+ * anew.
+ * Returns: OK, INVALID, NO_MEMORY: then it is in no table. Removed, it is in none either, and the caller retires it.
+ */
+aoticache_status aoticache_dispatcher_add_fallback(aoticache_dispatcher *dispatcher, aoticache_op_kernel *kernel,
+                                                   aoticache_error *ret_error);
+void aoticache_dispatcher_remove_fallback(aoticache_dispatcher *dispatcher, const aoticache_op_kernel *kernel);
+/* NO_MEMORY: some tables are the one that stands in. */
+aoticache_status aoticache_dispatcher_rebuild_all(aoticache_dispatcher *dispatcher, aoticache_error *ret_error);
+
+static inline void aoticache_dispatcher_lock(aoticache_dispatcher *dispatcher)
+{
+    pthread_mutex_lock(&dispatcher->lock);
+}
+
+static inline void aoticache_dispatcher_unlock(aoticache_dispatcher *dispatcher)
+{
+    pthread_mutex_unlock(&dispatcher->lock);
+}
+
+/* ---- modes: dispatch_mode.c ---- */
+
+/* This thread's modes that are on, a bit each. */
+extern __thread uint64_t aoticache_dispatch_modes_on __attribute__((tls_model("initial-exec")));
+
+/* Asks the modes from the top. UNSUPPORTED: none answered. */
+aoticache_status aoticache_dispatch_ask_modes(const aoticache_operator *op, aoticache_key_set keys,
+                                              aoticache_stack *stack, aoticache_error *ret_error);
+
+#endif

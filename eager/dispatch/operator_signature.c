@@ -1,0 +1,201 @@
+/*
+ * eager/dispatch/operator_signature: signatures of typed kernels: "(Tensor _0) -> Tensor _0".
+ *
+ * Owns two rules (OperatorEntry::registerKernel's counterpart): all typed kernels of an operator have one signature
+ * (one more for those that take symbolic integers), and it fits the definition. What types are called by kernels
+ * differs from what definitions call them: a dtype is an int there, and "int[2]" is "int[]".
+ */
+#include "base/cleanup.h"
+#include "eager/dispatch/dispatcher_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- text ---- */
+
+aoticache_status aoticache_op_signature_parse(const char *signature, aoticache_schema **ret_schema,
+                                              aoticache_error *ret_error)
+{
+    cleanup_free char *text = NULL;
+    size_t blanks = strspn(signature, " ");
+    if (signature[blanks] != '(')
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "signature \"%.200s\": begins with a name; expected "
+                                   "'('",
+                                   signature);
+    size_t size = strlen(signature) + 2;
+    text = malloc(size);
+    if (text == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a signature");
+    text[0] = '_'; /* takes the place of the name: columns in messages are one too high */
+    memcpy(text + 1, signature, size - 1);
+    return aoticache_schema_parse(text, ret_schema, ret_error);
+}
+
+char *aoticache_op_signature_text(const aoticache_schema *schema)
+{
+    size_t size = aoticache_schema_format(schema, NULL, 0) + 1;
+    size_t name = strlen(aoticache_schema_full_name(schema));
+    char *text = malloc(size);
+    if (text == NULL)
+        return NULL;
+    aoticache_schema_format(schema, text, size);
+    memmove(text, text + name, size - name);
+    return text;
+}
+
+/* ---- types ---- */
+
+static aoticache_type_kind real_kind(aoticache_type_kind kind, bool symbolic)
+{
+    switch (kind) {
+    case AOTICACHE_TYPE_DTYPE:
+    case AOTICACHE_TYPE_LAYOUT:
+    case AOTICACHE_TYPE_MEMORY_FORMAT:
+        return AOTICACHE_TYPE_INT;
+    case AOTICACHE_TYPE_SYM_INT:
+        return symbolic ? kind : AOTICACHE_TYPE_INT;
+    default:
+        return kind;
+    }
+}
+
+static bool same_name(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+/* symbolic: the kernel takes symbolic integers, so the definition's stay what they are. */
+static bool fits(const aoticache_type *defined, const aoticache_type *given, bool symbolic)
+{
+    if (real_kind(defined->kind, symbolic) != real_kind(given->kind, true) ||
+        defined->element_count != given->element_count || !same_name(defined->name, given->name))
+        return false;
+    for (size_t i = 0; i < defined->element_count; i++)
+        if (!fits(defined->elements[i], given->elements[i], symbolic))
+            return false;
+    return true;
+}
+
+static bool has_symbolic(const aoticache_type *type)
+{
+    if (type->kind == AOTICACHE_TYPE_SYM_INT)
+        return true;
+    for (size_t i = 0; i < type->element_count; i++)
+        if (has_symbolic(type->elements[i]))
+            return true;
+    return false;
+}
+
+/* Arguments alone tell: a SymInt that is returned is one for every kernel. */
+bool aoticache_op_signature_is_symbolic(const aoticache_schema *signature)
+{
+    for (size_t i = 0; i < aoticache_schema_num_arguments(signature); i++)
+        if (has_symbolic(aoticache_schema_argument_at(signature, i)->type))
+            return true;
+    return false;
+}
+
+/* ---- comparing ---- */
+
+typedef const aoticache_schema_argument *(*item_at)(const aoticache_schema *schema, size_t position);
+
+/* What differs, for a message; empty where nothing does. */
+static bool describe_items(const char *what, const aoticache_schema *defined, size_t defined_count,
+                           const aoticache_schema *given, size_t given_count, item_at at, bool symbolic, char *text,
+                           size_t size)
+{
+    if (defined_count != given_count) {
+        snprintf(text, size, "%zu %ss against %zu", defined_count, what, given_count);
+        return true;
+    }
+    for (size_t i = 0; i < defined_count; i++) {
+        char a[80], b[80];
+        if (fits(at(defined, i)->type, at(given, i)->type, symbolic))
+            continue;
+        aoticache_type_format(at(defined, i)->type, a, sizeof a);
+        aoticache_type_format(at(given, i)->type, b, sizeof b);
+        snprintf(text, size, "%s %zu is %s against %s", what, i + 1, a, b);
+        return true;
+    }
+    return false;
+}
+
+static bool differ(const aoticache_schema *defined, const aoticache_schema *given, bool symbolic, char *text,
+                   size_t size)
+{
+    return describe_items("argument", defined, aoticache_schema_num_arguments(defined), given,
+                          aoticache_schema_num_arguments(given), aoticache_schema_argument_at, symbolic, text, size) ||
+           describe_items("return", defined, aoticache_schema_num_returns(defined), given,
+                          aoticache_schema_num_returns(given), aoticache_schema_return_at, true, text, size);
+}
+
+static aoticache_status check_against(const char *name, const aoticache_schema *schema, const char *schema_debug,
+                                      const aoticache_op_kernel *kernel, aoticache_error *ret_error)
+{
+    char difference[240];
+    cleanup_free char *text = NULL;
+    if (!aoticache_schema_has_signature(schema) ||
+        !differ(schema, kernel->signature, aoticache_op_signature_is_symbolic(kernel->signature), difference,
+                sizeof difference))
+        return AOTICACHE_OK;
+    text = aoticache_op_signature_text(kernel->signature);
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the kernel %.200s (%.200s) does not fit the "
+                               "definition (%.200s): %s",
+                               name, text != NULL ? text : "", kernel->debug, schema_debug, difference);
+}
+
+aoticache_status aoticache_operator_check_signature(const aoticache_operator *op, const aoticache_op_kernel *kernel,
+                                                    aoticache_error *ret_error)
+{
+    char difference[240];
+    if (kernel->signature == NULL)
+        return AOTICACHE_OK;
+    const aoticache_op_signature *kept = &op->signatures[aoticache_op_signature_is_symbolic(kernel->signature)];
+    if (kept->schema != NULL && differ(kept->schema, kernel->signature, true, difference, sizeof difference))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the kernel (%.250s) has another signature than "
+                                   "the one "
+                                   "before (%.250s): %s", op->name, kernel->debug, kept->debug, difference);
+    const aoticache_op_plan *plan = atomic_load_explicit(&op->plan, memory_order_relaxed);
+    if (plan == NULL)
+        return AOTICACHE_OK;
+    return check_against(op->name, plan->schema, op->definition_debug, kernel, ret_error);
+}
+
+aoticache_status aoticache_operator_check_definition(const aoticache_operator *op, const aoticache_schema *schema,
+                                                     const char *debug, aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    for (const aoticache_op_kernel *kernel = op->kernels; kernel != NULL && status == AOTICACHE_OK;
+         kernel = kernel->older)
+        if (kernel->signature != NULL)
+            status = check_against(op->name, schema, debug, kernel, ret_error);
+    return status;
+}
+
+/* ---- keeping ---- */
+
+aoticache_status aoticache_operator_keep_signature(aoticache_operator *op, const aoticache_op_kernel *kernel,
+                                                   aoticache_error *ret_error)
+{
+    cleanup_free char *text = NULL, *debug = NULL;
+    aoticache_op_signature *kept = &op->signatures[aoticache_op_signature_is_symbolic(kernel->signature)];
+    if (kept->schema != NULL)
+        return AOTICACHE_OK;
+    text = aoticache_op_signature_text(kernel->signature);
+    debug = strdup(kernel->debug);
+    if (text == NULL || debug == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a signature", op->name);
+    aoticache_status status = aoticache_op_signature_parse(text, &kept->schema, ret_error);
+    if (status == AOTICACHE_OK)
+        kept->debug = steal_ptr(&debug);
+    return status;
+}
+
+void aoticache_operator_forget_signatures(aoticache_operator *op)
+{
+    for (size_t i = 0; i < 2; i++) {
+        aoticache_schema_free(op->signatures[i].schema);
+        free(op->signatures[i].debug);
+        op->signatures[i] = (aoticache_op_signature){NULL, NULL};
+    }
+}

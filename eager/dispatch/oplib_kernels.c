@@ -1,0 +1,252 @@
+/*
+ * eager/dispatch/oplib_kernels: registering kernels and fallbacks: which names and keys a library may register for.
+ */
+#include "base/cleanup.h"
+#include "eager/dispatch/oplib_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- names ---- */
+
+/* The namespace that is written before "::", if any, and the oplib's. */
+static aoticache_status check_namespace(const aoticache_oplib *oplib, const char *name, const char *end,
+                                        aoticache_error *ret_error)
+{
+    size_t length = (size_t)(end - name), own = oplib->namespace_name != NULL ? strlen(oplib->namespace_name) : 0;
+    if (oplib->namespace_name != NULL && length == own && memcmp(name, oplib->namespace_name, own) == 0)
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.*s: namespace %.*s in a library for %s (%.300s)", 200,
+                               name,
+                               (int)(length < 100 ? length : 100), name, aoticache_oplib_namespace(oplib),
+                                   oplib->debug);
+}
+
+aoticache_status aoticache_oplib_qualify(const aoticache_oplib *oplib, const char *text, char **ret_full,
+                                         aoticache_error *ret_error)
+{
+    text += strspn(text, " ");
+    size_t name_length = strcspn(text, "(");
+    const char *colons = memmem(text, name_length, "::", 2);
+    if (colons != NULL) {
+        aoticache_status status = check_namespace(oplib, text, colons, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+    } else if (oplib->namespace_name == NULL) {
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s: a library for any namespace takes fallbacks "
+                                   "alone "
+                                   "(%.300s)", text, oplib->debug);
+    }
+    if (asprintf(ret_full, "%s%s%s", colons != NULL ? "" : oplib->namespace_name, colons != NULL ? "" : "::", text) < 0)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a name");
+    return AOTICACHE_OK;
+}
+
+static aoticache_status parse_operator_name(const aoticache_oplib *oplib, const char *name, char **ret_full,
+                                            aoticache_error *ret_error)
+{
+    cleanup_free char *full = NULL;
+    aoticache_schema *parsed;
+    aoticache_status status = aoticache_oplib_qualify(oplib, name, &full, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_schema_parse_name(full, &parsed, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    *ret_full = strdup(aoticache_schema_full_name(parsed));
+    aoticache_schema_free(parsed);
+    return *ret_full != NULL ? AOTICACHE_OK : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a "
+                                                                  "name");
+}
+
+/* A key by its number: any that a kernel can be for. */
+static aoticache_status check_key(aoticache_dispatch_key key, aoticache_error *ret_error)
+{
+    if (key <= AOTICACHE_DISPATCH_KEY_Undefined || key >= AOTICACHE_DISPATCH_KEY_COUNT ||
+        strcmp(aoticache_dispatch_key_name(key), "UNKNOWN_TENSOR_TYPE_ID") == 0)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%d is the number of no key that a kernel can be for",
+                                   (int)key);
+    return AOTICACHE_OK;
+}
+
+/* ---- kernels ---- */
+
+/* Callers may have been compiled against an older, shorter struct. */
+static aoticache_status read_kernel(const aoticache_boxed_kernel *kernel, aoticache_boxed_kernel *ret_kernel,
+                                    aoticache_error *ret_error)
+{
+    size_t least = offsetof(aoticache_boxed_kernel, debug) + sizeof kernel->debug;
+    *ret_kernel = (aoticache_boxed_kernel)AOTICACHE_BOXED_KERNEL_INIT;
+    if (kernel == NULL || kernel->size < least)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, kernel == NULL ? "no kernel was given"
+                                   : "the kernel's size is not set (AOTICACHE_BOXED_KERNEL_INIT)");
+    memcpy(ret_kernel, kernel, kernel->size < sizeof *ret_kernel ? kernel->size : sizeof *ret_kernel);
+    if (kernel->call == NULL && kernel->signature != NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a fallthrough has no signature, given \"%.200s\"",
+                                   kernel->signature);
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_oplib_make_kernel(const aoticache_oplib *oplib, const aoticache_boxed_kernel *kernel,
+                                    aoticache_dispatch_key key, aoticache_op_kernel **ret_kernel,
+                                    aoticache_error *ret_error)
+{
+    aoticache_boxed_kernel read;
+    aoticache_schema *signature = NULL;
+    aoticache_status status = read_kernel(kernel, &read, ret_error);
+    if (status == AOTICACHE_OK && read.signature != NULL)
+        status = aoticache_op_signature_parse(read.signature, &signature, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_op_kernel_create(&read, oplib->debug, key, signature, ret_kernel, ret_error);
+    if (status != AOTICACHE_OK)
+        aoticache_schema_free(signature);
+    return status;
+}
+
+aoticache_status aoticache_oplib_choose_key(const aoticache_oplib *oplib, const char *name,
+                                            aoticache_dispatch_key given,
+                                   aoticache_dispatch_key *ret_key, aoticache_error *ret_error)
+{
+    if (given >= 0 && oplib->key >= 0 && given != oplib->key)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s: key %s in a library for %s (%.300s)", name,
+                                   aoticache_dispatch_key_name(given), aoticache_dispatch_key_name(oplib->key),
+                                   oplib->debug);
+    *ret_key = given >= 0 ? given : oplib->key >= 0 ? oplib->key : AOTICACHE_DISPATCH_KEY_CompositeImplicitAutograd;
+    return AOTICACHE_OK;
+}
+
+static aoticache_status add_kernel(aoticache_oplib *oplib, const char *name, aoticache_op_kernel *kernel,
+                                   aoticache_error *ret_error)
+{
+    aoticache_operator *op;
+    aoticache_status status = aoticache_oplib_reserve(oplib, 1, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_dispatcher_take_operator(oplib->dispatcher, name, &op, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_operator_add_kernel(op, kernel, ret_error);
+    if (status == AOTICACHE_OK)
+        aoticache_oplib_record(oplib, op, kernel);
+    return status;
+}
+
+static aoticache_status impl(aoticache_oplib *oplib, const char *name, aoticache_dispatch_key given,
+                             const aoticache_boxed_kernel *kernel, aoticache_error *ret_error)
+{
+    cleanup_free char *full = NULL;
+    aoticache_op_kernel *made = NULL;
+    aoticache_dispatch_key chosen = -1;
+    aoticache_status status = parse_operator_name(oplib, name, &full, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_oplib_choose_key(oplib, name, given, &chosen, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_oplib_make_kernel(oplib, kernel, chosen, &made, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_dispatcher_lock(oplib->dispatcher);
+    status = add_kernel(oplib, full, made, ret_error);
+    aoticache_dispatcher_unlock(oplib->dispatcher);
+    if (status != AOTICACHE_OK)
+        aoticache_op_kernel_discard(made);
+    aoticache_section_reclaim();
+    return status;
+}
+
+aoticache_status aoticache_oplib_impl(aoticache_oplib *oplib, const char *name, const char *key,
+                                      const aoticache_boxed_kernel *kernel, aoticache_error *ret_error)
+{
+    aoticache_dispatch_key given = -1;
+    if (oplib == NULL || name == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a kernel needs a library and the name of its "
+                                   "operator");
+    aoticache_status status = aoticache_oplib_parse_key(key, &given, ret_error);
+    return status == AOTICACHE_OK ? impl(oplib, name, given, kernel, ret_error) : status;
+}
+
+aoticache_status aoticache_oplib_impl_for_key(aoticache_oplib *oplib, const char *name, aoticache_dispatch_key key,
+                                              const aoticache_boxed_kernel *kernel, aoticache_error *ret_error)
+{
+    if (oplib == NULL || name == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a kernel needs a library and the name of its "
+                                   "operator");
+    aoticache_status status = check_key(key, ret_error);
+    return status == AOTICACHE_OK ? impl(oplib, name, key, kernel, ret_error) : status;
+}
+
+/* given: -1: none. */
+static aoticache_status check_fallback(const aoticache_oplib *oplib, aoticache_dispatch_key given,
+                                       aoticache_dispatch_key *ret_key, aoticache_error *ret_error)
+{
+    if (oplib->kind != AOTICACHE_OPLIB_IMPL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a fallback in a library of kind %s (%.300s): IMPL is "
+                                   "the kind "
+                                   "for it", aoticache_oplib_kind_names[oplib->kind], oplib->debug);
+    given = given >= 0 ? given : oplib->key;
+    if (given < 0)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a fallback needs a key (%.300s)", oplib->debug);
+    if (oplib->namespace_name != NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a fallback is for all namespaces: its library's is "
+                                   "\"_\", not "
+                                   "%.200s (%.300s)", oplib->namespace_name, oplib->debug);
+    *ret_key = given;
+    return AOTICACHE_OK;
+}
+
+static aoticache_status fallback(aoticache_oplib *oplib, aoticache_dispatch_key given,
+                                 const aoticache_boxed_kernel *kernel,
+                                 aoticache_error *ret_error)
+{
+    aoticache_dispatch_key chosen = -1;
+    aoticache_op_kernel *made = NULL;
+    aoticache_status status = check_fallback(oplib, given, &chosen, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_oplib_make_kernel(oplib, kernel, chosen, &made, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_dispatcher_lock(oplib->dispatcher);
+    status = aoticache_oplib_reserve(oplib, 1, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_dispatcher_add_fallback(oplib->dispatcher, made, ret_error);
+    if (status == AOTICACHE_OK) {
+        aoticache_oplib_record(oplib, NULL, made);
+        made = NULL;
+    }
+    aoticache_dispatcher_unlock(oplib->dispatcher);
+    if (made != NULL) { /* tables that calls are reading may have had it for a moment */
+        made->release = NULL;
+        aoticache_op_kernel_retire(oplib->dispatcher, made);
+    }
+    aoticache_section_reclaim();
+    return status;
+}
+
+aoticache_status aoticache_oplib_fallback(aoticache_oplib *oplib, const char *key, const aoticache_boxed_kernel *kernel,
+                                          aoticache_error *ret_error)
+{
+    aoticache_dispatch_key given = -1;
+    if (oplib == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a fallback needs a library");
+    aoticache_status status = aoticache_oplib_parse_key(key, &given, ret_error);
+    return status == AOTICACHE_OK ? fallback(oplib, given, kernel, ret_error) : status;
+}
+
+aoticache_status aoticache_oplib_fallback_for_key(aoticache_oplib *oplib, aoticache_dispatch_key key,
+                                                  const aoticache_boxed_kernel *kernel, aoticache_error *ret_error)
+{
+    if (oplib == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a fallback needs a library");
+    aoticache_status status = check_key(key, ret_error);
+    return status == AOTICACHE_OK ? fallback(oplib, key, kernel, ret_error) : status;
+}
+
+/* The keys that this thread's calls have from the start, and what tensors with gradients add. */
+aoticache_status aoticache_oplib_fall_through_usual(aoticache_oplib *oplib, aoticache_error *ret_error)
+{
+    static const aoticache_dispatch_key usual[] = {AOTICACHE_DISPATCH_KEY_BackendSelect,
+                                                   AOTICACHE_DISPATCH_KEY_ADInplaceOrView,
+                                                   AOTICACHE_DISPATCH_KEY_Autograd};
+    const aoticache_boxed_kernel fallthrough = AOTICACHE_BOXED_KERNEL_INIT;
+    aoticache_status status = AOTICACHE_OK;
+    for (size_t i = 0; i < sizeof usual / sizeof usual[0] && status == AOTICACHE_OK; i++)
+        status = aoticache_oplib_fallback_for_key(oplib, usual[i], &fallthrough, ret_error);
+    return status;
+}

@@ -1,0 +1,306 @@
+"""Random calls of random operators, in PyTorch's dispatcher and in ours: which kernels are reached one after the other,
+each with which key set, and what fails.
+
+Tensors of several kinds go in, under random thread-local sets; a kernel answers or redispatches. PyTorch's own
+fallbacks act here as redispatches where that is what they do there (autograd's, those that resolve conjugates,
+negatives and zero tensors); a call that would reach another one is not made there, and not counted. PyTorch does not
+always bring all of an operator's table up to date (docs/dispatch.md), so it is made to, after the registrations.
+"""
+import os
+import random
+import sys
+import time
+import warnings
+
+import torch
+
+import dispatch_host
+import dispatch_players
+from dispatch_players import torch_key
+
+C = torch._C
+SCHEMAS = ["(Tensor a) -> Tensor", "(Tensor a) -> Tensor", "(Tensor a, Tensor b) -> Tensor",
+           "(Tensor a, Tensor? b, int n) -> Tensor", "(Tensor a, Tensor[] b) -> Tensor",
+           "(Tensor a, Tensor?[] b, Tensor? c=None) -> Tensor", "(int n, Tensor[] b) -> int", "(int n) -> int",
+           "(int n, Tensor a, Tensor b) -> int"]
+KERNEL_KEYS = ["CPU", "CPU", "Meta", "CUDA", "SparseCPU", "SparseCsrCPU", "MkldnnCPU", "QuantizedCPU",
+               "NestedTensorCPU", "AutogradCPU", "AutogradCPU", "AutogradMeta", "AutogradOther",
+               "AutogradNestedTensor", "AutogradCUDA", "ADInplaceOrView", "BackendSelect", "Conjugate", "Negative",
+               "ZeroTensor", "AutocastCPU", "Tracer", "FuncTorchBatched", "Functionalize", "Python",
+               "PythonDispatcher", "XLA", "AutogradXLA", "Autograd", "Autograd", "CompositeImplicitAutograd",
+               "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional",
+               "CompositeImplicitAutogradNestedTensor", "FuncTorchBatchedDecomposition", "Undefined",
+               "FuncTorchDynamicLayerFrontMode", "VmapMode"]
+LOCAL_KEYS = [key for key in KERNEL_KEYS if key not in ("Undefined", "Autograd") and "Composite" not in key
+              and key != "FuncTorchBatchedDecomposition"]
+NEXT_KEYS = [key for key in LOCAL_KEYS if key != "PythonDispatcher"]  # which is in all sets "after" another
+RESOLVE = ("Conjugate", "Negative", "ZeroTensor")
+AFTER_AUTOGRAD = C._after_autograd_keyset.raw_repr()
+
+
+class Unsafe(Exception):
+    """A fallback that does more than to redispatch."""
+
+
+def make_tensors():
+    """Key set and tensor, of all kinds that a machine without accelerators has."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        plain = torch.ones(2, 2)
+        with torch.inference_mode():
+            made_in_inference = torch.ones(2)
+        tensors = [plain, plain.clone().requires_grad_(), torch.ones(2, device="meta"), plain.to_sparse(),
+                   plain.to_sparse_csr(), plain.to_mkldnn(), torch.ones(2, dtype=torch.complex64).conj(),
+                   torch._neg_view(plain), torch._efficientzerotensor(2), torch.nested.nested_tensor([plain]),
+                   torch.quantize_per_tensor(plain, 1.0, 0, torch.quint8), made_in_inference, plain, plain]
+    return [(C._dispatch_keys(tensor).raw_repr(), tensor) for tensor in tensors]
+
+
+def key_set(raw):
+    return C.DispatchKeySet.from_raw_repr(raw)
+
+
+class Operator:
+    """One operator with random kernels on both sides."""
+
+    def __init__(self, rng, players, number):
+        self.namespace, self.schema = f"calls{number}", rng.choice(SCHEMAS)
+        self.name, self.libraries = f"{self.namespace}::f", [2 * number + 1, 2 * number + 2]
+        self.steps = [("library", self.libraries[0], "FRAGMENT", self.namespace, "", "file.py", 1),
+                      ("def_", self.libraries[0], "f" + self.schema, "")]
+        for position in range(rng.randint(0, 7)):
+            key = rng.choice(KERNEL_KEYS)
+            tag = "next " if rng.random() < 0.4 and key in NEXT_KEYS else "last "
+            if rng.random() < 0.2:
+                self.steps.append(("impl_fallthrough", self.libraries[0], self.name, key))
+            else:
+                self.steps.append(("impl", self.libraries[0], self.name, key, f"{tag}{position} {key}"))
+        if rng.random() < 0.2:
+            self.steps += [("library", self.libraries[1], "IMPL", "_", "", "file.py", 2),
+                           ("fallback", self.libraries[1], rng.choice(["CPU", "Meta", "SparseCPU", "CUDA"]), "all")]
+        for step in self.steps:
+            outcomes = [player.play(step) for player in players]
+            assert outcomes[0] == outcomes[1], (step, outcomes, [player.message for player in players])
+        refresh = C._dispatch_library("FRAGMENT", self.namespace, "", "file.py", 3)
+        refresh.impl("f", "CompositeImplicitAutograd", print)
+        refresh.reset()
+        assert players[0].check(self.name) == "done"
+        self.torch = C._dispatch_find_schema_or_throw(self.name, "")
+        self.own = players[1].find(self.name)
+
+    def free(self, players):
+        for player in players:
+            for number in reversed(self.libraries):
+                player.play(("free", number))
+
+
+def make_arguments(rng, schema, tensors):
+    """Pairs: as PyTorch takes it, as dispatch_host.Call does."""
+    def tensor(optional=False):
+        if optional and rng.random() < 0.3:
+            return None, ("none",)
+        keys, value = rng.choice(tensors)
+        return value, ("tensor", keys)
+
+    def many(optional):
+        made = [tensor(optional) for _ in range(rng.randint(0, 3))]
+        return [value for value, _ in made], ("tensors", [None if spec[0] == "none" else spec[1] for _, spec in made])
+
+    pairs = []
+    for argument in schema[1:schema.index(")")].split(", "):
+        kind = argument.split(" ")[0]
+        pairs.append((7, ("int", 7)) if kind == "int" else many("?" in kind) if "[]" in kind else tensor("?" in kind))
+    return pairs
+
+
+class TorchLocal:
+    """Thread-local sets: what to do, by PyTorch's guards and functions."""
+
+    def __init__(self, included, excluded):
+        self.guards = [C._ForceDispatchKeyGuard(key_set(included), key_set(excluded))]
+        self.guards[0].__enter__()
+
+    def apply(self, what, *arguments):
+        if what in ("tls_include", "tls_exclude"):
+            function = getattr(C, f"_dispatch_tls_set_dispatch_key_{what[4:]}d")
+            function(torch_key(arguments[0]), arguments[1])
+            return
+        guard = {"exclude": lambda keys: C._ExcludeDispatchKeyGuard(key_set(keys)),
+                 "include": lambda key: C._IncludeDispatchKeyGuard(torch_key(key)),
+                 "force": lambda included, excluded: C._ForceDispatchKeyGuard(key_set(included), key_set(excluded)),
+                 "preserve": C._PreserveDispatchKeyGuard}[what](*arguments)
+        guard.__enter__()
+        self.guards.append(guard)
+
+    def sets(self):
+        return C._dispatch_tls_local_include_set().raw_repr(), C._dispatch_tls_local_exclude_set().raw_repr()
+
+    def end(self):
+        while self.guards:
+            self.guards.pop().__exit__(None, None, None)
+
+
+class OwnLocal:
+    def __init__(self, included, excluded):
+        self.guards = []
+        self.apply("force", included, excluded)
+
+    def apply(self, what, *arguments):
+        c = dispatch_host.c
+        if what in ("tls_include", "tls_exclude"):
+            getattr(c, f"aoticache_dispatch_{what[4:]}")(dispatch_host.parse_key(arguments[0]), arguments[1])
+            return
+        guard = dispatch_host.Guard()
+        if what == "force":
+            c.aoticache_dispatch_guard_force(guard, *arguments)
+        else:
+            include = c.aoticache_key_set_of(dispatch_host.parse_key(arguments[0])) if what == "include" else 0
+            c.aoticache_dispatch_guard_add(guard, include, arguments[0] if what == "exclude" else 0)
+        self.guards.append(guard)
+
+    def sets(self):
+        return dispatch_host.c.aoticache_dispatch_included(), dispatch_host.c.aoticache_dispatch_excluded()
+
+    def end(self):
+        while self.guards:
+            dispatch_host.c.aoticache_dispatch_guard_end(self.guards.pop())
+
+
+def make_local(rng):
+    """What is done to the thread-local sets before a call."""
+    def keys(count):
+        made = 0
+        for _ in range(rng.randint(0, count)):
+            made |= C.DispatchKeySet(torch_key(rng.choice(LOCAL_KEYS))).raw_repr()
+        return made
+
+    choices = [lambda: ("exclude", keys(4)), lambda: ("exclude", keys(2)), lambda: ("include", rng.choice(LOCAL_KEYS)),
+               lambda: ("force", keys(3), keys(3)), lambda: ("tls_include", rng.choice(LOCAL_KEYS), rng.random() < 0.5),
+               lambda: ("tls_exclude", rng.choice(LOCAL_KEYS), rng.random() < 0.5), lambda: ("preserve",)]
+    return [rng.choice(choices)() for _ in range(rng.choice([0, 0, 1, 1, 2, 3]))]
+
+
+def make_manner(rng, operator):
+    """How it is called: through its arguments, with a key set, with a key."""
+    r = rng.random()
+    if r < 0.7:
+        return ("call",)
+    if r < 0.85:
+        raw = 0
+        for _ in range(rng.randint(0, 4)):
+            raw |= C.DispatchKeySet(torch_key(rng.choice(LOCAL_KEYS))).raw_repr()
+        return "redispatch", raw if rng.random() < 0.8 else rng.getrandbits(62)
+    # PyTorch crashes where nothing is registered for the key.
+    keys = [key for key in LOCAL_KEYS if C._dispatch_has_kernel_for_dispatch_key(operator.name, torch_key(key))]
+    return ("call_for_key", rng.choice(keys)) if keys else ("call",)
+
+
+def torch_call(operator, manner, values):
+    if os.environ.get("TRACE"):
+        print(operator.steps, manner, [type(value) for value in values], C._dispatch_tls_local_include_set(),
+              C._dispatch_tls_local_exclude_set(), file=sys.stderr, flush=True)
+    try:
+        if manner[0] == "call":
+            C._dispatch_call_boxed(operator.torch, *values)
+        elif manner[0] == "redispatch":
+            operator.torch.redispatch_boxed(key_set(manner[1]), *values)
+        else:
+            getattr(torch.ops, operator.namespace).f.default._op_dk(torch_key(manner[1]), *values)
+        return "answered", None
+    except RuntimeError as error:
+        # NotImplementedError is one. A fallthrough that is reached is no kernel, either: theirs is a failed assertion.
+        absent = isinstance(error, NotImplementedError) or "fallthrough_kernel was executed" in str(error)
+        return "no kernel" if absent else "failed", error
+
+
+def own_call(operator, manner, specs):
+    call = dispatch_host.Call(specs)
+    try:
+        if manner[0] == "call":
+            operator.own.call(call.stack)
+        elif manner[0] == "redispatch":
+            operator.own.redispatch(manner[1], call.stack)
+        else:
+            operator.own.call_for_key(dispatch_host.parse_key(manner[1]), call.stack)
+        assert call.stack.count == 1, call.stack.count
+        return "answered", None
+    except dispatch_host.Refused as error:
+        return "no kernel" if error.status == "NOT_FOUND" else "failed", error
+
+
+def fallback_of(passed):
+    """What our copies of PyTorch's fallbacks do."""
+    def make(key):
+        below = (AFTER_AUTOGRAD if key.startswith("Autograd") else dispatch_players.full_after(key))
+
+        def kernel(operator, keys, stack):
+            passed.append(key)
+            if not key.startswith("Autograd") and key not in RESOLVE:
+                raise Unsafe(key)
+            dispatch_host.call("operator_redispatch", operator, keys & below, dispatch_host.ctypes.byref(stack))
+        return kernel
+    return make
+
+
+def one_call(rng, players, operator, tensors, passed):
+    """Returns "same", "skipped", or the difference."""
+    arguments = make_arguments(rng, operator.schema, tensors)
+    changes, manner = make_local(rng), make_manner(rng, operator)
+    plain = TorchLocal.sets(None)
+    locals_ = [TorchLocal(*plain), OwnLocal(*plain)]
+    try:
+        for change in changes:
+            for local in locals_:
+                local.apply(*change)
+        sets = [local.sets() for local in locals_]
+        if sets[0] != sets[1]:
+            return f"thread-local sets after {changes}\n  PyTorch: {sets[0]}\n  ours:    {sets[1]}"
+        passed.clear()
+        for player in players:
+            player.log.clear()
+        players[1].kernels.raised = None
+        ours = own_call(operator, manner, [spec for _, spec in arguments])
+        resolves = any(key in RESOLVE for key in passed)
+        if isinstance(players[1].kernels.raised, Unsafe) or (resolves and sets[0] != plain):
+            return "skipped"
+        theirs = torch_call(operator, manner, [value for value, _ in arguments])
+    finally:
+        for local in locals_:
+            local.end()
+    if (theirs[0], players[0].log) == (ours[0], players[1].log):
+        return "same"
+    steps = "\n".join(f"    {step}" for step in operator.steps)
+    specs = [value if spec[0] == "int" else str(C._dispatch_keys(value)) if spec[0] == "tensor" else
+             [item is not None and str(C._dispatch_keys(item)) for item in value or []] for value, spec in arguments]
+
+    def log(player):
+        return [(tag, str(key_set(keys))) for tag, keys in player.log]
+    return (f"{manner} with {specs} after {changes}\n{steps}\n  PyTorch: {theirs[0]} {log(players[0])} "
+            f"{str(theirs[1])[:300]}\n  ours:    {ours[0]} {log(players[1])} {str(ours[1])[:300]}")
+
+
+def compare_calls(seed, calls, fallbacks, of_each=40):
+    """Prints; returns how many calls differ."""
+    begun, counts, passed = time.monotonic(), {"same": 0, "skipped": 0, "different": 0}, []
+    C._set_autograd_fallback_mode("nothing")
+    players = [dispatch_players.TorchPlayer(), dispatch_players.OwnPlayer()]
+    players[1].copy_fallbacks(fallbacks, fallback_of(passed))
+    tensors = make_tensors()
+    for number in range(max(1, calls // of_each)):
+        rng = random.Random(f"{seed} {number}")
+        operator = Operator(rng, players, number)
+        for _ in range(of_each):
+            outcome = one_call(rng, players, operator, tensors, passed)
+            counts[outcome if outcome in counts else "different"] += 1
+            if outcome not in counts and counts["different"] <= 5:
+                print(f"not ok - call of operator {number} of seed {seed}: {outcome}", flush=True)
+        operator.free(players)
+    for player in players:
+        player.close()
+    if counts["same"] < 2 * counts["skipped"]:
+        print(f"not ok - too few calls can be compared: {counts}")
+        return 1
+    if not counts["different"]:
+        print(f"ok - {counts['same']} calls reach the same kernels with the same key sets, "
+              f"{counts['skipped']} not made ({time.monotonic() - begun:.0f} s)")
+    return counts["different"]

@@ -1,0 +1,318 @@
+"""Random sequences of registrations, played to PyTorch's dispatcher and to ours; everything that can be asked is
+compared after every step. Then random calls: which kernel is reached, and with which key set.
+
+A difference is printed as the shortest list of steps found that still shows it. Environment: BUILD; SEED, the first
+seed (by default one that never changes); STEPS, how many steps in total; CALLS, how many calls; TRACE=1 prints each
+first.
+"""
+import os
+import random
+import sys
+import time
+
+import torch
+
+import dispatch_calls
+import dispatch_host
+import dispatch_players
+
+SEED, STEPS = int(os.environ.get("SEED", "1")), int(os.environ.get("STEPS", "8000"))
+CALLS, TRACE = int(os.environ.get("CALLS", "6000")), os.environ.get("TRACE")
+LENGTH = 40  # of a sequence
+ALIAS_KEYS = ["Autograd", "CompositeImplicitAutograd", "CompositeExplicitAutograd",
+              "CompositeExplicitAutogradNonFunctional", "CompositeImplicitAutogradNestedTensor",
+              "FuncTorchBatchedDecomposition"]
+COMMON_KEYS = ["CPU", "CUDA", "Meta", "XLA", "SparseCPU", "QuantizedCPU", "AutogradCPU", "AutogradCUDA", "AutogradXLA",
+               "AutogradOther", "AutogradMeta", "FPGA", "MkldnnCPU", "NestedTensorCPU", "SparseCsrCPU", "BackendSelect",
+               "ADInplaceOrView", "Tracer", "AutocastCPU", "FuncTorchBatched", "Batched", "Functionalize", "Python"]
+# Keys that no operator has a kernel for in practice, or that are not keys.
+ODD_KEYS = ["Undefined", "Dense", "Quantized", "Sparse", "SparseCsr", "NestedTensor", "AutogradFunctionality",
+            "QuantizedHIP", "CPUU", "cpu", "AutogradFPGA"]
+ALL_KEYS = sorted(name for name in torch._C.DispatchKey.__members__
+                  if torch._C._parse_dispatch_key(name) is not None and name not in ODD_KEYS)
+RUNTIME_KEYS = [name for name in ALL_KEYS if name not in ALIAS_KEYS]
+# Refused for the first of its keys, for its only key, and taken.
+FALLBACK_KEYS = (RUNTIME_KEYS + ["Autograd", "FuncTorchBatchedDecomposition"] +
+                 5 * ["CompositeImplicitAutogradNestedTensor"])
+ALIASES = ["", "", "", "CONSERVATIVE", "FROM_SCHEMA", "PURE_FUNCTION"]
+NAMES = ["f", "f.out", "g", "h_.a"]
+SIGNATURES = ["(Tensor x) -> Tensor"] * 6 + [
+    "(Tensor x, Tensor y) -> Tensor", "(Tensor(a!) x) -> Tensor(a!)", "() -> ()", "(Tensor[] x) -> Tensor",
+    "(Tensor x, int n=3, *, float s=0.5) -> (Tensor, Tensor)", "(Tensor? x) -> Tensor"]
+MALFORMED = ["f(Tensor x -> Tensor", "f(Tensor x)", "f(Tenso x) -> Tensor", "f.(Tensor x) -> Tensor",
+             "(Tensor x) -> Tensor", "f(Tensor x) -> Tensor extra", "f(Tensor x, Tensor x) -> Tensor",
+             "f(int n=1, Tensor x) -> Tensor", "", "f.default(Tensor x) -> Tensor", "f..a(Tensor x) -> Tensor"]
+# What it has in C++ only: the numbers of keys that it does not parse.
+UNNAMED_KEYS = ["AutogradMTIA", "AutogradMAIA", "QuantizedMeta", "QuantizedHIP", "SparseXLA"]
+# After some steps PyTorch's own check fails: it has not brought all of a table up to date (its dump computes it anew).
+# Ours has to pass its check always.
+STALE = {"operators": 0}
+counter = 0
+
+
+class Difference(Exception):
+    pass
+
+
+class Sequence:
+    """Makes steps. Namespaces are written "@0", "@1" and become names of their own when they are played."""
+
+    def __init__(self, seed):
+        self.random, self.libraries, self.line = random.Random(seed), 0, 0
+
+    def key(self, none=0.15):
+        r = self.random.random()
+        if r < none:
+            return ""
+        pool = (COMMON_KEYS if r < 0.6 else ALIAS_KEYS if r < 0.85 else ALL_KEYS if r < 0.96 else ODD_KEYS)
+        return self.random.choice(pool)
+
+    def name(self):
+        prefix = self.random.choice(["", "", "", "@0::", "@1::", "aten::" if self.random.random() < 0.2 else ""])
+        return prefix + self.random.choice(NAMES)
+
+    def schema(self):
+        if self.random.random() < 0.06:
+            return self.random.choice(MALFORMED)
+        return self.name() + self.random.choice(SIGNATURES)
+
+    def library(self):
+        self.line += 1
+        self.libraries += 1
+        kind = self.random.choice(["DEF", "IMPL", "IMPL", "FRAGMENT", "FRAGMENT"])
+        namespace = self.random.choice(["@0", "@0", "@0", "@1", "_"])
+        key = self.key(0.5) if kind == "IMPL" or self.random.random() < 0.05 else ""
+        if kind == "DEF" and namespace == "_":
+            namespace = "@1"  # PyTorch's own answer there is an accident: "bad optional access"
+        return "library", self.libraries, kind, namespace, key, "file.py", self.line
+
+    def step(self):
+        r, number = self.random.random(), self.random.randint(max(1, self.libraries - 5), max(1, self.libraries))
+        debug = f"step {self.random.randint(1, 99)}"
+        if not self.libraries or r < 0.14:
+            return self.library()
+        if r < 0.30:
+            return "def_", number, self.schema(), self.random.choice(ALIASES + ["NONSENSE"] * (r < 0.17))
+        if r < 0.35:
+            return "def_name_t_t", number, self.name(), self.key(0.4), debug
+        if r < 0.42:
+            return "def_schema_t_t", number, self.schema(), self.key(0.4), self.random.choice(ALIASES), debug
+        if r < 0.44:
+            return "def_legacy", number, self.schema()
+        if r < 0.46:
+            return "impl_for_key", number, self.name(), self.random.choice(UNNAMED_KEYS), "note"
+        if r < 0.60:
+            return "impl", number, self.name(), self.key(0) or "CPU", "note"
+        if r < 0.75:
+            return "impl_t_t", number, self.name(), self.key(), debug
+        if r < 0.80:
+            return "impl_fallthrough", number, self.name(), self.key(0) or "CPU"
+        if r < 0.84:
+            return "fallback", number, self.random.choice(FALLBACK_KEYS + ["CPUU"]), "fallback"
+        if r < 0.88:
+            return "fallback_fallthrough", number, self.random.choice(FALLBACK_KEYS + ["CPUU", ""])
+        return "free" if r > 0.95 else "reset", number
+
+
+def placed(value, names):
+    """With the namespaces of this run."""
+    if isinstance(value, str):
+        return value.replace("@0", names[0]).replace("@1", names[1])
+    return value
+
+
+def undefined(step, players):
+    """Steps that are not played: PyTorch reads a null pointer where a library of all namespaces takes a kernel for a
+    name without one. And where one of the keys that an alias key stands for has a fallback, those before it get one."""
+    verb, number, *rest = step
+    if verb == "library" or number not in players[0].libraries:
+        return False
+    namespace, library_key = players[0].made[number]
+    if verb.startswith("fallback"):
+        key = rest[0] or library_key
+        half = "NestedTensor" if key == "CompositeImplicitAutogradNestedTensor" else "" if "Composite" in key else None
+        return half is not None and any(players[0].has_fallback(key) for key in RUNTIME_KEYS if half in key)
+    return verb.startswith("impl") and "::" not in rest[0] and namespace == "_"
+
+
+def compare(what, answers):
+    if answers[0] != answers[1]:
+        raise Difference(f"{what}\n  PyTorch: {answers[0]!r}\n  ours:    {answers[1]!r}")
+
+
+def compare_lines(what, texts):
+    """Texts that differ, as the lines that do."""
+    if texts[0] == texts[1]:
+        return
+    lines = [text.splitlines() for text in texts]
+    if len(lines[0]) == len(lines[1]):
+        lines = [[line for line, other in zip(mine, others) if line != other]
+                 for mine, others in (lines, reversed(lines))]
+    compare(what, lines)
+
+
+def compare_operator(players, name, keys, key_set):
+    compare(f"has_kernel of {name}", [player.has_kernel(name) for player in players])
+    compare_lines(f"dump of {name}", [player.dump(name) for player in players])
+    compare_lines(f"table of {name}", [player.dump_table(name) for player in players])
+    compare(f"own check of {name}", ["done", players[1].check(name)])
+    stale = players[0].check(name) != "done"
+    STALE["operators"] += stale
+    for key in keys:
+        answers = [player.about_key(name, key) for player in players]
+        if stale and answers[0] is not None:  # its has_computed_kernel reads that table
+            answers = [answer and (answer[0], answer[2]) for answer in answers]
+        compare(f"has, computed, fallthrough of {name} for {key}", answers)
+    compare(f"has_kernel_for_any of {name} for {key_set:#x}",
+            [player.has_kernel_for_any(name, key_set) for player in players])
+
+
+def compare_all(players, names, rng, thorough=False):
+    keys = [rng.choice(COMMON_KEYS), rng.choice(ALIAS_KEYS), rng.choice(ALL_KEYS)]
+    if thorough:
+        keys = RUNTIME_KEYS + ALIAS_KEYS
+    key_set = rng.getrandbits(62)
+    for namespace in names:
+        for name in NAMES:
+            compare_operator(players, f"{namespace}::{name}", keys, key_set)
+        compare(f"dangling of {namespace}", [player.dangling(namespace) for player in players])
+        if thorough or rng.random() < 0.1:  # PyTorch takes milliseconds for each
+            compare(f"names of {namespace}", [player.names(namespace) for player in players])
+            for key in ["", rng.choice(COMMON_KEYS + ALIAS_KEYS)]:
+                compare(f"registrations of {namespace} for {key}",
+                        [player.registrations(namespace, key) for player in players])
+    for key in keys if thorough else [rng.choice(RUNTIME_KEYS)]:
+        compare(f"has_fallback for {key}", [player.has_fallback(key) for player in players])
+    compare("own check of everything", ["done", players[1].check_all()])
+
+
+def everything(player, names):
+    return [(player.dump(f"{namespace}::{name}"), player.dump_table(f"{namespace}::{name}"))
+            for namespace in names for name in NAMES] + [player.has_fallback(key) for key in RUNTIME_KEYS]
+
+
+def play_step(players, step, names):
+    """One step on both sides. Where PyTorch refuses def_schema_t_t since the kernel does not fit, its definition stays
+    all the same; ours takes nothing, and is given the definition, so that the two are alike again."""
+    step = tuple(placed(part, names) for part in step)
+    if TRACE:
+        print(step, file=sys.stderr, flush=True)
+    if undefined(step, players):
+        return
+    before = everything(players[1], names) if step[0] != "library" else None
+    outcomes = [player.play(step) for player in players]
+    if step[0] == "library":
+        players[0].made[step[1]] = step[3], step[4]
+    if outcomes[0] != outcomes[1]:
+        compare(f"outcome of {step} ({players[0].message} / {players[1].message})", outcomes)
+    if outcomes[1] == "refused" and before is not None:
+        compare(f"state before and after {step}, which was refused", [before, everything(players[1], names)])
+        if step[0] == "def_schema_t_t" and "Inferred operator schema" in players[0].message:
+            players[1].play(("def_", *step[1:3], step[4]))
+
+
+def play(steps, seed):
+    """Raises Difference at the first one; returns how many steps were refused."""
+    global counter
+    counter += 1
+    names = [f"seq{counter}a", f"seq{counter}b"]
+    players = [dispatch_players.TorchPlayer(), dispatch_players.OwnPlayer()]
+    players[0].made = {}  # namespace and key of each library
+    rng = random.Random(seed)
+    try:
+        players[1].copy_fallbacks(FALLBACKS)
+        for step in steps:
+            play_step(players, step, names)
+            compare_all(players, names, rng)
+        compare_all(players, names, rng, thorough=True)
+    finally:
+        for player in players:
+            player.close()
+    compare("names left", [sorted(n for n in torch._C._dispatch_get_all_op_names() if n.startswith(names[0])), []])
+
+
+def difference_of(steps, seed):
+    try:
+        play(steps, seed)
+    except (Difference, AssertionError) as difference:
+        return difference
+    return None
+
+
+def shrink(steps, seed):
+    """Leaves out what is not needed to differ, in chunks, then one by one."""
+    size = max(1, len(steps) // 2)
+    while size:
+        position = 0
+        while position < len(steps):
+            shorter = steps[:position] + steps[position + size:]
+            if difference_of(shorter, seed):
+                steps = shorter
+            else:
+                position += size
+        size //= 2
+    return steps
+
+
+def report(seed, steps, what):
+    print(f"not ok - {what} of seed {seed}")
+    steps = shrink(steps, seed)
+    for step in steps:
+        print(f"    {step}")
+    print(f"    {difference_of(steps, seed)}", flush=True)
+
+
+def sequences(limit_seconds):
+    begun, played, bad, seed = time.monotonic(), 0, 0, SEED
+    while played < STEPS and bad < 3 and time.monotonic() - begun < limit_seconds:
+        sequence = Sequence(seed)
+        steps = [sequence.step() for _ in range(LENGTH)]
+        if difference_of(steps, seed):
+            report(seed, steps, "sequence")
+            bad += 1
+        played, seed = played + LENGTH, seed + 1
+    if not bad:
+        print(f"ok - {played} steps of {seed - SEED} sequences have the same effects; "
+              f"PyTorch's own check failed {STALE['operators']} times ({time.monotonic() - begun:.0f} s)")
+    return bad
+
+
+def half_done():
+    """What PyTorch does by halves and ours not at all: a fallback for many keys of which one has a fallback, and a
+    definition whose kernel does not fit. Returns how many checks failed."""
+    player = dispatch_players.OwnPlayer()
+    player.copy_fallbacks(FALLBACKS)
+    for step in [("library", 1, "IMPL", "_", "", "file.py", 1), ("library", 2, "DEF", "half", "", "file.py", 2)]:
+        assert player.play(step) == "done", player.message
+    bad = 0
+    for step in [("fallback_fallthrough", 1, "CompositeExplicitAutograd"), ("fallback", 1, "Autograd", "fallback"),
+                 ("def_schema_t_t", 2, "f(Tensor x, Tensor y) -> Tensor", "CPU", "", "kernel")]:
+        before = everything(player, ["half"])
+        outcome = player.play(step)
+        same = everything(player, ["half"]) == before
+        if outcome != "refused" or not same:
+            print(f"not ok - {step}: {outcome}, {player.message}; nothing changed: {same}")
+            bad += 1
+    player.close()
+    if not bad:
+        print("ok - what is refused is refused as a whole")
+    return bad
+
+
+def main():
+    if dispatch_players.skip_reason():
+        print(f"skip - dispatcher sequences: {dispatch_players.skip_reason()}")
+        return 77
+    lacking = dispatch_host.missing()
+    bad = any(lacking)
+    print(f"not ok - not bound: {lacking[0]}, not declared: {lacking[1]}, not exported: {lacking[2]}" if bad else
+          "ok - every function of the headers is bound")
+    bad += half_done()
+    bad += sequences(40 if "STEPS" not in os.environ else 1e9)
+    bad += dispatch_calls.compare_calls(SEED, CALLS, FALLBACKS)
+    return 1 if bad else 0
+
+
+FALLBACKS = dispatch_players.built_in_fallbacks()
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,388 @@
+/* Unit tests of calls: eager/dispatch/dispatch_call.c, dispatch_arguments.c, dispatch_defaults.c, dispatch_mode.c. */
+#include "dispatcher_fixture.h"
+
+#include <pthread.h>
+
+TestSuite(dispatch_call, .init = dispatcher_begin, .fini = dispatcher_end, .timeout = 30);
+
+static aoticache_oplib *def;
+
+static aoticache_operator *begin(const char *schema)
+{
+    def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1);
+    define(def, schema);
+    return find("t::f");
+}
+
+static aoticache_status call_on(const aoticache_operator *op, const aoticache_value *values, size_t count)
+{
+    reached = -1;
+    memcpy(places, values, count * sizeof *values);
+    stack.count = count;
+    return aoticache_operator_call(op, &stack, &error);
+}
+
+#define VALUES(...)                       \
+    (const aoticache_value[]){__VA_ARGS__}, \
+        sizeof((const aoticache_value[]){__VA_ARGS__}) / sizeof(aoticache_value)
+#define SET(name) aoticache_key_set_of(AOTICACHE_DISPATCH_KEY_##name)
+
+/* ---- from arguments to kernels ---- */
+
+Test(dispatch_call, highest_key_of_all_tensors_decides)
+{
+    const aoticache_operator *op = begin("f(Tensor a, int n, Tensor? b, Tensor[] c, Tensor?[] d) -> ()");
+    add(def, "f", "CPU", plain_kernel(1));
+    add(def, "f", "CUDA", plain_kernel(2));
+    add(def, "f", "AutogradCUDA", plain_kernel(3));
+    add(def, "f", "SparseCPU", plain_kernel(4));
+    const aoticache_value cpu = tensor_of(SET(CPU)), none = {.kind = AOTICACHE_VALUE_NONE};
+    const aoticache_tensor_view *cuda[] = {NULL, tensor_of(SET(CUDA)).as.tensor},
+        *sparse[] = {tensor_of(SET(SparseCPU)).as.tensor};
+    const aoticache_value empty = {.kind = AOTICACHE_VALUE_TENSOR_LIST}, on_cuda = {.kind = AOTICACHE_VALUE_TENSOR_LIST,
+                                                                                    .count = 2, .as.tensors = cuda},
+                          on_sparse = {.kind = AOTICACHE_VALUE_TENSOR_LIST, .count = 1, .as.tensors = sparse};
+    succeeds(call_on(op, VALUES(cpu, int_of(1), none, empty, empty)));
+    cr_expect_eq(reached, 1);
+    succeeds(call_on(op, VALUES(cpu, int_of(1), tensor_of(SET(CUDA)), empty, empty)));
+    cr_expect_eq(reached, 2);
+    succeeds(call_on(op, VALUES(cpu, int_of(1), none, empty, on_cuda)));
+    cr_expect_eq(reached, 2);
+    succeeds(call_on(op, VALUES(cpu, int_of(1), none, on_sparse, empty)));
+    cr_expect_eq(reached, 4);
+    cr_expect_eq(reached_keys, SET(CPU) | SET(SparseCPU));
+    succeeds(call_on(op, VALUES(tensor_of(SET(AutogradCUDA) | SET(CUDA)), int_of(1), none, empty, empty)));
+    cr_expect_eq(reached, 3);
+    aoticache_oplib_free(def);
+}
+
+Test(dispatch_call, tensor_without_a_set_has_its_devices_key)
+{
+    begin("f(Tensor a) -> ()");
+    add(def, "f", "CPU", plain_kernel(1));
+    add(def, "f", NULL, plain_kernel(2));
+    places[0] = tensor_of(0);
+    stack.count = 1;
+    succeeds(aoticache_operator_call(find("t::f"), &stack, &error));
+    cr_assert_eq(reached, 1);
+    /* An undefined tensor has none at all. */
+    places[0] = (aoticache_value){.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = NULL};
+    stack.count = 1;
+    succeeds(aoticache_operator_call(find("t::f"), &stack, &error));
+    cr_assert_eq(reached, 2);
+    aoticache_oplib_free(def);
+}
+
+Test(dispatch_call, thread_sets_are_added_and_taken)
+{
+    begin("f(Tensor a) -> ()");
+    add(def, "f", "CPU", plain_kernel(1));
+    add(def, "f", "Tracer", plain_kernel(2));
+    aoticache_dispatch_include(AOTICACHE_DISPATCH_KEY_Tracer, true);
+    cr_expect_eq(number_reached("t::f", AOTICACHE_DISPATCH_KEY_CPU), 2);
+    aoticache_dispatch_exclude(AOTICACHE_DISPATCH_KEY_Tracer, true);
+    cr_expect_eq(number_reached("t::f", AOTICACHE_DISPATCH_KEY_CPU), 1);
+    aoticache_oplib_free(def);
+}
+
+static void *call_in_new_thread(void *user)
+{
+    *(int *)user = number_reached("t::f", AOTICACHE_DISPATCH_KEY_CPU);
+    return NULL;
+}
+
+/* A new thread's sets are PyTorch's: they have keys for which only fallthroughs are wanted. */
+Test(dispatch_call, usual_fallbacks_let_a_new_thread_reach_a_device_kernel)
+{
+    int before = 0, after = 0;
+    pthread_t thread;
+    begin("f(Tensor a) -> ()");
+    add(def, "f", "CPU", plain_kernel(1));
+    cr_assert_eq(pthread_create(&thread, NULL, call_in_new_thread, &before), 0);
+    pthread_join(thread, NULL);
+    cr_expect_eq(before, -1);
+    aoticache_oplib *any = open_oplib(AOTICACHE_OPLIB_IMPL, "_", NULL, 2);
+    succeeds(aoticache_oplib_fall_through_usual(any, &error));
+    cr_assert_eq(pthread_create(&thread, NULL, call_in_new_thread, &after), 0);
+    pthread_join(thread, NULL);
+    cr_expect_eq(after, 1);
+    places[0] = tensor_of(SET(CPU) | SET(AutogradCPU));
+    stack.count = 1;
+    succeeds(aoticache_operator_call(find("t::f"), &stack, &error));
+    cr_expect_eq(reached, 1);
+    aoticache_oplib_free(any);
+    aoticache_oplib_free(def);
+}
+
+Test(dispatch_call, fallthrough_on_one_backend_leaves_the_others)
+{
+    const aoticache_operator *op = begin("f(Tensor a) -> ()");
+    add(def, "f", "CPU", plain_kernel(1));
+    add(def, "f", "CUDA", plain_kernel(2));
+    add(def, "f", "AutogradCUDA", plain_kernel(3));
+    add(def, "f", "AutogradCPU", fallthrough());
+    places[0] = tensor_of(SET(CPU) | SET(AutogradCPU));
+    stack.count = 1;
+    cr_expect_eq(aoticache_operator_key_set(op, &stack), SET(CPU));
+    succeeds(aoticache_operator_call(op, &stack, &error));
+    cr_expect_eq(reached, 1);
+    succeeds(call_on(op, VALUES(tensor_of(SET(CUDA) | SET(AutogradCUDA)))));
+    cr_expect_eq(reached, 3);
+    /* Its kernel back, no key falls through any longer. */
+    add(def, "f", "AutogradCPU", plain_kernel(4));
+    succeeds(call_on(op, VALUES(tensor_of(SET(CPU) | SET(AutogradCPU)))));
+    cr_expect_eq(reached, 4);
+    aoticache_oplib_free(def);
+}
+
+Test(dispatch_call, redispatch_takes_the_set_as_it_is)
+{
+    const aoticache_operator *op = begin("f(Tensor a) -> ()");
+    add(def, "f", "CPU", plain_kernel(1));
+    add(def, "f", "AutogradCPU", plain_kernel(2));
+    add(def, "f", "Tracer", fallthrough());
+    aoticache_dispatch_include(AOTICACHE_DISPATCH_KEY_AutogradCPU, true);
+    succeeds(aoticache_operator_redispatch(op, SET(CPU), &stack, &error));
+    cr_expect_eq(reached, 1);
+    cr_expect_eq(aoticache_operator_redispatch(op, SET(CPU) | SET(Tracer), &stack, &error), AOTICACHE_NOT_FOUND);
+    cr_expect_not_null(strstr(error.message, "fallthrough"), "%s", error.message);
+    cr_expect_eq(aoticache_operator_redispatch(op, UINT64_MAX, &stack, &error), AOTICACHE_NOT_FOUND);
+    aoticache_oplib_free(def);
+}
+
+Test(dispatch_call, call_for_key_takes_that_kernel_or_the_fallback)
+{
+    const aoticache_operator *op = begin("f(Tensor a) -> ()");
+    aoticache_oplib *any = open_oplib(AOTICACHE_OPLIB_IMPL, "_", NULL, 2);
+    aoticache_boxed_kernel for_all = plain_kernel(5);
+    add(def, "f", "CPU", plain_kernel(1));
+    add(def, "f", "CompositeExplicitAutograd", plain_kernel(2));
+    succeeds(aoticache_oplib_fallback(any, "XLA", &for_all, &error));
+    static const struct {
+        aoticache_dispatch_key key;
+        int number;
+    } cases[] = {{AOTICACHE_DISPATCH_KEY_CPU, 1}, {AOTICACHE_DISPATCH_KEY_CompositeExplicitAutograd, 2},
+                 {AOTICACHE_DISPATCH_KEY_XLA, 5},
+                 {AOTICACHE_DISPATCH_KEY_CUDA, -1}, {AOTICACHE_DISPATCH_KEY_Autograd, -1}, {-7, -1}, {4000, -1}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        places[0] = tensor_of(SET(CPU));
+        stack.count = 1;
+        aoticache_status status = aoticache_operator_call_for_key(op, cases[i].key, &stack, &error);
+        cr_expect_eq(status, cases[i].number >= 0 ? AOTICACHE_OK : AOTICACHE_NOT_FOUND, "%d", cases[i].key);
+        cr_expect(cases[i].number < 0 || reached == cases[i].number, "%d", cases[i].key);
+    }
+    aoticache_oplib_free(any);
+    aoticache_oplib_free(def);
+}
+
+/* ---- what a call refuses ---- */
+
+Test(dispatch_call, missing_kernel_names_key_operator_and_what_there_is)
+{
+    begin("f(Tensor a) -> ()");
+    add(def, "f", "CPU", plain_kernel(1));
+    add(def, "f", "Autograd", plain_kernel(2));
+    cr_assert_eq(call_with("t::f", AOTICACHE_DISPATCH_KEY_CUDA), AOTICACHE_NOT_FOUND);
+    cr_assert_str_eq(error.message, "t::f: no kernel for CUDA; there are kernels for: CPU, Autograd");
+    aoticache_oplib_free(def);
+}
+
+Test(dispatch_call, wrong_arguments_are_named_and_leave_the_stack)
+{
+    const aoticache_operator *op = begin("f(Tensor a, int[] sizes, float? p=None) -> ()");
+    const aoticache_value number = {.kind = AOTICACHE_VALUE_DOUBLE}, none = {.kind = AOTICACHE_VALUE_NONE},
+        odd = {.kind = 77};
+    add(def, "f", "CPU", plain_kernel(1));
+    is_refused(call_on(op, VALUES(tensor_of(SET(CPU)))), "takes 3 arguments, of which 1 are on the stack (next would "
+               "be sizes)");
+    is_refused(call_on(op, VALUES(tensor_of(SET(CPU)), number, none)), "argument 2 (sizes) is of type int[], given "
+               "was: double");
+    is_refused(call_on(op, VALUES(tensor_of(SET(CPU)), odd, none)), "given was: ?");
+    is_refused(call_on(op, VALUES(int_of(1), odd, none)), "argument 1 (a) is of type Tensor, given was: int");
+    cr_expect_eq(stack.count, 3);
+    is_refused(aoticache_operator_call(op, NULL, &error), "a stack");
+    is_refused(aoticache_operator_call(NULL, &stack, &error), "an operator");
+    aoticache_oplib_reset(def);
+    cr_expect_eq(call_on(op, VALUES(tensor_of(SET(CPU)))), AOTICACHE_NOT_FOUND);
+    aoticache_oplib_free(def);
+}
+
+/* ---- keyword arguments and defaults ---- */
+
+Test(dispatch_call, push_arguments_puts_keywords_and_defaults_in_order)
+{
+    const aoticache_operator *op = begin("f(Tensor a, int[2] stride=1, *, float p=0.5, bool b=True, ScalarType? "
+                                         "d=None, "
+                                         "str s='x', MemoryFormat m=contiguous_format, Scalar n=3) -> ()");
+    const char *names[] = {"d", "p"};
+    const aoticache_value values[] = {{.kind = AOTICACHE_VALUE_DTYPE, .as.int_value = 6},
+                                      {.kind = AOTICACHE_VALUE_DOUBLE, .as.double_value = 2}};
+    add(def, "f", "CPU", plain_kernel(1));
+    places[0] = tensor_of(SET(CPU));
+    stack.count = 1;
+    succeeds(aoticache_operator_push_arguments(op, 1, names, values, 2, &stack, &error));
+    cr_assert_eq(stack.count, 8);
+    cr_expect(places[1].kind == AOTICACHE_VALUE_INT_LIST && places[1].count == 2 && places[1].as.ints[1] == 1);
+    cr_expect(places[2].kind == AOTICACHE_VALUE_DOUBLE && places[2].as.double_value == 2);
+    cr_expect(places[3].kind == AOTICACHE_VALUE_BOOL && places[3].as.bool_value);
+    cr_expect(places[4].kind == AOTICACHE_VALUE_DTYPE && places[4].as.int_value == 6);
+    cr_expect(places[5].kind == AOTICACHE_VALUE_STRING && strcmp(places[5].as.string, "x") == 0);
+    cr_expect(places[6].kind == AOTICACHE_VALUE_MEMORY_FORMAT &&
+              places[6].as.int_value == AOTICACHE_MEMORY_FORMAT_CONTIGUOUS);
+    cr_expect(places[7].kind == AOTICACHE_VALUE_INT && places[7].as.int_value == 3);
+    succeeds(aoticache_operator_call(op, &stack, &error));
+    aoticache_oplib_free(def);
+}
+
+Test(dispatch_call, push_arguments_that_are_wrong_leave_the_stack)
+{
+    const aoticache_operator *op = begin("f(Tensor a, int n, int k=1) -> ()");
+    const char *names[] = {"n", "n"}, *first[] = {"a"}, *unknown[] = {"zz"};
+    const aoticache_value values[] = {int_of(1), int_of(2)};
+    aoticache_stack small = {.values = places, .capacity = 2, .count = 1};
+    stack.count = 1;
+    places[0] = tensor_of(SET(CPU));
+    is_refused(aoticache_operator_push_arguments(op, 1, names, values, 2, &stack, &error), "argument n is given twice");
+    is_refused(aoticache_operator_push_arguments(op, 1, first, values, 1, &stack, &error), "argument a is given twice");
+    is_refused(aoticache_operator_push_arguments(op, 1, unknown, values, 1, &stack, &error), "no argument zz");
+    is_refused(aoticache_operator_push_arguments(op, 1, NULL, NULL, 0, &stack, &error), "argument 2 (n) is missing");
+    is_refused(aoticache_operator_push_arguments(op, 2, NULL, NULL, 0, &stack, &error), "said to be on the stack");
+    is_refused(aoticache_operator_push_arguments(op, 1, names, values, 1, &small, &error), "places left");
+    cr_expect_eq(stack.count, 1);
+    stack.count = 4;
+    is_refused(aoticache_operator_push_arguments(op, 4, NULL, NULL, 0, &stack, &error), "takes 3 arguments, given 4");
+    aoticache_oplib_free(def);
+}
+
+/* ---- modes and the observer ---- */
+
+static int seen[8], seen_count;
+static size_t count_inside;
+
+static aoticache_status pass_on(void *user, const aoticache_operator *op, aoticache_key_set keys, aoticache_stack *on,
+                                aoticache_error *ret_error)
+{
+    (void)op, (void)keys, (void)on, (void)ret_error;
+    seen[seen_count++ % 8] = *(const int *)user;
+    count_inside = aoticache_dispatch_mode_count();
+    return AOTICACHE_UNSUPPORTED;
+}
+
+/* Calls the operator again, and leaves a mode behind. */
+static aoticache_status answer(void *user, const aoticache_operator *op, aoticache_key_set keys, aoticache_stack *on,
+                               aoticache_error *ret_error)
+{
+    pass_on(user, op, keys, on, ret_error);
+    aoticache_status status = aoticache_operator_call(op, on, ret_error);
+    aoticache_dispatch_mode_pop(); /* nothing: it runs */
+    aoticache_dispatch_mode_push(&(aoticache_dispatch_mode){.call = pass_on, .user = &numbers[9]}, NULL);
+    return status;
+}
+
+Test(dispatch_call, modes_see_calls_from_the_top_and_are_off_while_they_run)
+{
+    const aoticache_dispatch_mode low = {.call = pass_on, .user = &numbers[1]}, high = {.call = answer,
+                                                                                        .user = &numbers[2]};
+    begin("f(Tensor a) -> ()");
+    add(def, "f", "CPU", plain_kernel(7));
+    succeeds(aoticache_dispatch_mode_push(&low, &error));
+    succeeds(aoticache_dispatch_mode_push(&high, &error));
+    cr_assert_eq(number_reached("t::f", AOTICACHE_DISPATCH_KEY_CPU), 7);
+    cr_assert_eq(seen_count, 2);
+    cr_expect(seen[0] == 2 && seen[1] == 1);
+    cr_expect_eq(count_inside, 0);
+    cr_expect_eq(aoticache_dispatch_mode_count(), 2, "what the mode left behind is off");
+    aoticache_dispatch_mode_pop();
+    cr_assert_eq(number_reached("t::f", AOTICACHE_DISPATCH_KEY_CPU), 7);
+    cr_expect_eq(seen[2], 1);
+    aoticache_dispatch_mode_pop();
+    aoticache_dispatch_mode_pop();
+    cr_assert_eq(number_reached("t::f", AOTICACHE_DISPATCH_KEY_CPU), 7);
+    cr_expect_eq(seen_count, 3);
+    aoticache_oplib_free(def);
+}
+
+Test(dispatch_call, more_than_64_modes_are_refused)
+{
+    const aoticache_dispatch_mode mode = {.call = pass_on, .user = &numbers[1]}, none = {.call = NULL};
+    for (int i = 0; i < 64; i++)
+        succeeds(aoticache_dispatch_mode_push(&mode, &error));
+    is_refused(aoticache_dispatch_mode_push(&mode, &error), "64 modes");
+    is_refused(aoticache_dispatch_mode_push(&none, &error), "a function");
+    cr_assert_eq(aoticache_dispatch_mode_count(), 64);
+    for (int i = 0; i < 64; i++)
+        aoticache_dispatch_mode_pop();
+    cr_assert_eq(aoticache_dispatch_mode_count(), 0);
+}
+
+static int befores, afters;
+static aoticache_status status_seen;
+
+static void *before(void *user, const aoticache_operator *op, aoticache_key_set keys, const aoticache_stack *on)
+{
+    (void)op;
+    befores += user == &befores && keys == SET(CPU) && on->count == 1;
+    return &afters;
+}
+
+static void after(void *user, void *token, const aoticache_operator *op, aoticache_status status)
+{
+    (void)user, (void)op;
+    afters += token == &afters;
+    status_seen = status;
+}
+
+Test(dispatch_call, observer_sees_every_kernel_before_and_after)
+{
+    const aoticache_call_observer observer = {.before = before, .after = after, .user = &befores};
+    begin("f(Tensor a) -> ()");
+    succeeds(aoticache_dispatcher_observe(dispatcher, &observer, &error));
+    cr_assert_eq(call_with("t::f", AOTICACHE_DISPATCH_KEY_CPU), AOTICACHE_NOT_FOUND);
+    cr_assert(befores == 1 && afters == 1 && status_seen == AOTICACHE_NOT_FOUND);
+    succeeds(aoticache_dispatcher_observe(dispatcher, NULL, &error));
+    call_with("t::f", AOTICACHE_DISPATCH_KEY_CPU);
+    cr_assert(befores == 1 && afters == 1);
+    aoticache_oplib_free(def);
+}
+
+/* ---- kernels before others ---- */
+
+static aoticache_status call_below(void *user, const aoticache_operator *op, aoticache_key_set keys,
+                                   aoticache_stack *on,
+                                   aoticache_error *ret_error)
+{
+    seen[seen_count++ % 8] = *(const int *)user;
+    return aoticache_operator_call_previous(op, AOTICACHE_DISPATCH_KEY_CPU, user, keys, on, ret_error);
+}
+
+static aoticache_boxed_kernel before_others(int number)
+{
+    aoticache_boxed_kernel kernel = plain_kernel(number);
+    kernel.call = call_below;
+    kernel.wants_previous = true;
+    return kernel;
+}
+
+Test(dispatch_call, previous_is_what_the_key_would_have_without_the_kernel)
+{
+    begin("f(Tensor a) -> ()");
+    aoticache_oplib *a = open_oplib(AOTICACHE_OPLIB_IMPL, "t", "CPU", 2), *b = open_oplib(AOTICACHE_OPLIB_IMPL, "t",
+                                                                                          "CPU", 3),
+                    *c = open_oplib(AOTICACHE_OPLIB_IMPL, "t", NULL, 4);
+    add(a, "f", NULL, before_others(1));
+    cr_expect_eq(call_with("t::f", AOTICACHE_DISPATCH_KEY_CPU), AOTICACHE_NOT_FOUND);
+    add(c, "f", NULL, plain_kernel(3));
+    cr_expect_eq(number_reached("t::f", AOTICACHE_DISPATCH_KEY_CPU), 3, "the implicit kernel, registered later");
+    add(b, "f", NULL, before_others(2));
+    seen_count = 0;
+    cr_expect_eq(number_reached("t::f", AOTICACHE_DISPATCH_KEY_CPU), 3);
+    cr_expect(seen_count == 2 && seen[0] == 2 && seen[1] == 1);
+    succeeds(aoticache_dispatcher_check(dispatcher, &error));
+    aoticache_oplib_reset(a);
+    cr_expect_eq(number_reached("t::f", AOTICACHE_DISPATCH_KEY_CPU), 3);
+    aoticache_oplib_free(c);
+    cr_expect_eq(call_with("t::f", AOTICACHE_DISPATCH_KEY_CPU), AOTICACHE_NOT_FOUND);
+    aoticache_oplib_free(b);
+    aoticache_oplib_free(a);
+    aoticache_oplib_free(def);
+}
