@@ -3,6 +3,7 @@
  * the hash (XXH3, from xxHash's header) reads the words once.
  */
 #include "eager/pack.h"
+#include "eager/dispatch/dispatch_key_list.h"
 
 #include <string.h>
 
@@ -51,12 +52,11 @@ static bool has_contiguous_strides(const aoticache_tensor_view *view, size_t ndi
     return true;
 }
 
-/*
- * Keys of tensors whose memory does not hold their values: conjugated, negated, or all zeros without being written
- * (Conjugate, Negative, ZeroTensor, c10/core/DispatchKey.h): in PyTorch's raw representation above 17 bits of backends. A
- * compiled kernel reads the memory.
- */
-#define LAZY_KEYS (UINT64_C(7) << 31)
+/* Keys of tensors whose memory does not hold their values: a compiled kernel reads the memory. */
+#define KEY_BIT(functionality) (UINT64_C(1) << (AOTICACHE_DISPATCH_BACKENDS - 1 + (functionality)))
+#define LAZY_KEYS                                                                       \
+    (KEY_BIT(AOTICACHE_DISPATCH_KEY_Conjugate) | KEY_BIT(AOTICACHE_DISPATCH_KEY_Negative) | \
+     KEY_BIT(AOTICACHE_DISPATCH_KEY_ZeroTensor))
 
 static uint64_t *pack_tensor(const aoticache_tensor_view *view, uint64_t *at, const uint64_t *end)
 {

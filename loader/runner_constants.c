@@ -4,6 +4,8 @@
  */
 #include "loader/runner_state.h"
 
+#include "base/name_distance.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,44 +112,15 @@ size_t aoticache_constant_names_find(const aoticache_constant_names *names, cons
 }
 
 /* Longer names are not compared. */
-enum { LONGEST_COMPARED = 255 };
-
-/* Insertions, deletions and replacements that make one of the other (Levenshtein), of names that are short enough. */
-static size_t distance(const char *a, size_t a_length, const char *b, size_t b_length)
-{
-    size_t row[LONGEST_COMPARED + 1];
-    for (size_t j = 0; j <= b_length; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= a_length; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= b_length; j++) {
-            size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-            diagonal = row[j];
-            size_t shifted = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            row[j] = replaced < shifted ? replaced : shifted;
-        }
-    }
-    return row[b_length];
-}
-
 const char *aoticache_constant_names_nearest(const aoticache_constant_names *names, const char *name)
 {
-    size_t length = strlen(name);
-    size_t least = length / 3 + 2;
+    size_t least = strnlen(name, AOTICACHE_NAME_DISTANCE_LONGEST) / 3 + 2;
     const char *nearest = NULL;
-    if (length > LONGEST_COMPARED)
-        return NULL;
     for (size_t i = 0; i < names->count; i++) {
-        const char *candidate = names->names[i].name;
-        size_t candidate_length = strlen(candidate);
-        size_t longer = candidate_length > length ? candidate_length - length : length - candidate_length;
-        if (candidate_length > LONGEST_COMPARED || longer >= least)
-            continue;
-        size_t found = distance(name, length, candidate, candidate_length);
+        size_t found = aoticache_name_distance(name, names->names[i].name, least, false);
         if (found < least) {
             least = found;
-            nearest = candidate;
+            nearest = names->names[i].name;
         }
     }
     return nearest;

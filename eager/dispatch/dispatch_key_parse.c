@@ -2,11 +2,10 @@
  * eager/dispatch/dispatch_key_parse: dispatch keys from text: their names, and names of devices. What is not known is
  * refused with the nearest name that is.
  */
+#include "base/name_distance.h"
 #include "eager/dispatch/dispatch_key.h"
 
 #include <string.h>
-
-#define LONGEST_NAME 48 /* of those compared; CompositeExplicitAutogradNonFunctional has 38 letters */
 
 #define IN_LIST(name, number) [number] = true,
 #define IN_BLOCK(name, backend, first, parsed) [(first) + 1 + (backend)] = ((parsed) >> (backend) & 1) != 0,
@@ -20,41 +19,14 @@ static const bool is_parsed[AOTICACHE_DISPATCH_KEY_COUNT] = {
     AOTICACHE_DISPATCH_ALIAS_LIST(IN_LIST)
 };
 
-static char lower(char letter)
-{
-    return letter >= 'A' && letter <= 'Z' ? (char)(letter - 'A' + 'a') : letter;
-}
-
-/* Letters to change, add or take away, upper and lower case being the same. b: at most LONGEST_NAME bytes. */
-static size_t distance(const char *a, size_t a_length, const char *b, size_t b_length)
-{
-    size_t row[LONGEST_NAME + 1];
-    for (size_t j = 0; j <= b_length; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= a_length; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= b_length; j++) {
-            size_t replaced = diagonal + (lower(a[i - 1]) != lower(b[j - 1]));
-            size_t shifted = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
-            diagonal = row[j];
-            row[j] = replaced < shifted ? replaced : shifted;
-        }
-    }
-    return row[b_length];
-}
-
-/* NULL where none is near. */
+/* NULL where none is near; upper and lower case are the same. */
 static const char *nearest_name(const char *name)
 {
-    size_t length = strnlen(name, LONGEST_NAME + 1);
-    size_t least = length / 3 + 1;
+    size_t least = strnlen(name, AOTICACHE_NAME_DISTANCE_LONGEST) / 3 + 1;
     const char *nearest = NULL;
-    if (length > LONGEST_NAME)
-        return NULL;
     for (int32_t key = 0; key < AOTICACHE_DISPATCH_KEY_COUNT; key++) {
         const char *candidate = aoticache_dispatch_key_name(key);
-        size_t found = is_parsed[key] ? distance(name, length, candidate, strlen(candidate)) : least;
+        size_t found = is_parsed[key] ? aoticache_name_distance(name, candidate, least, true) : SIZE_MAX;
         if (found < least) {
             least = found;
             nearest = candidate;

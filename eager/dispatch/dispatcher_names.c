@@ -2,6 +2,7 @@
  * eager/dispatch/dispatcher_names: operators by name: finding one, suggesting one, listing them.
  */
 #include "base/cleanup.h"
+#include "base/name_distance.h"
 #include "eager/dispatch/dispatcher_state.h"
 
 #include <stdlib.h>
@@ -64,39 +65,18 @@ aoticache_status aoticache_dispatcher_take_operator(aoticache_dispatcher *dispat
 
 /* ---- the nearest name ---- */
 
-enum { MAX_COMPARED = 96, MAX_DISTANCE = 3 };
-
-/* Levenshtein's, of names that are not longer than MAX_COMPARED. */
-static size_t distance(const char *a, size_t a_length, const char *b, size_t b_length)
-{
-    size_t row[MAX_COMPARED + 1];
-    for (size_t k = 0; k <= b_length; k++)
-        row[k] = k;
-    for (size_t i = 1; i <= a_length; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t k = 1; k <= b_length; k++) {
-            size_t best = diagonal + (a[i - 1] != b[k - 1]);
-            diagonal = row[k];
-            best = row[k] + 1 < best ? row[k] + 1 : best;
-            row[k] = row[k - 1] + 1 < best ? row[k - 1] + 1 : best;
-        }
-    }
-    return row[b_length];
-}
+enum { MAX_DISTANCE = 3 };
 
 const char *aoticache_dispatcher_nearest(const aoticache_dispatcher *dispatcher, const char *name)
 {
     const char *nearest = NULL;
-    size_t length = strlen(name), best = MAX_DISTANCE + 1;
-    for (size_t i = 0; length <= MAX_COMPARED && i < dispatcher->operator_capacity; i++) {
+    size_t best = MAX_DISTANCE + 1;
+    for (size_t i = 0; i < dispatcher->operator_capacity; i++) {
         const aoticache_operator *op = dispatcher->operators[i];
         if (op == NULL || op->definition_debug == NULL)
             continue;
-        size_t other = strlen(op->name), apart = other > length ? other - length : length - other;
-        if (other > MAX_COMPARED || apart >= best)
-            continue;
-        size_t found = distance(name, length, op->name, other);
+        /* One as far away as the best so far wins where it comes first by name. */
+        size_t found = aoticache_name_distance(name, op->name, best + 1, false);
         if (found < best || (found == best && nearest != NULL && strcmp(op->name, nearest) < 0)) {
             best = found;
             nearest = op->name;
