@@ -272,6 +272,15 @@ AOTICACHE_API const char *aoticache_oplib_key_name(const aoticache_oplib *oplib)
 AOTICACHE_API aoticache_status aoticache_operator_schema_text(const aoticache_operator *op, char **ret_text,
                                                               aoticache_error *ret_error);
 
+/* ---- for other languages ---- */
+
+/*
+ * Bytes of a structure of this interface, by its name: "aoticache_error", "aoticache_tensor_view", "aoticache_value",
+ * "aoticache_stack", "aoticache_boxed_kernel", "aoticache_dispatch_mode", "aoticache_call_observer",
+ * "aoticache_dispatch_guard". 0 for others. A binding that declares them itself compares.
+ */
+AOTICACHE_API size_t aoticache_dispatch_struct_size(const char *name);
+
 #ifdef __cplusplus
 }
 #endif

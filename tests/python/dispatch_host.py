@@ -53,6 +53,7 @@ TYPES = {"v": None, "S": ctypes.c_int, "i": ctypes.c_int32, "I": ctypes.c_uint32
 # The result's letter, a colon, the arguments' letters; the names without aoticache_.
 FUNCTIONS = {
     "dispatcher_create": "S:oe", "dispatcher_free": "v:p", "dispatcher_get": "p:",
+    "dispatch_struct_size": "z:s",
     "oplib_create": "S:pisssIoe", "oplib_free": "v:p", "oplib_reset": "v:p",
     "oplib_def": "S:psie", "oplib_def_kernel": "S:psisfe", "oplib_impl": "S:pssfe", "oplib_fallback": "S:psfe",
     "oplib_impl_for_key": "S:pskfe", "oplib_fallback_for_key": "S:pkfe", "oplib_fall_through_usual": "S:pe",
@@ -110,6 +111,17 @@ def missing():
         declared |= set(re.findall(r"AOTICACHE_API[^;(]*?\baoticache_(\w+)\s*\(", text))
     exported = {name for name in FUNCTIONS if hasattr(c, "aoticache_" + name)}
     return sorted(declared - set(FUNCTIONS)), sorted(set(FUNCTIONS) - declared), sorted(set(FUNCTIONS) - exported)
+
+
+STRUCTS = {"error": Error, "tensor_view": View, "value": Value, "stack": Stack, "boxed_kernel": Kernel,
+           "dispatch_mode": Mode, "call_observer": Observer, "dispatch_guard": Guard}
+
+
+def wrong_sizes():
+    """Structures that this file declares otherwise than the library: name, bytes here, bytes there."""
+    sizes = {name: (ctypes.sizeof(kind), c.aoticache_dispatch_struct_size(f"aoticache_{name}".encode()))
+             for name, kind in STRUCTS.items()}
+    return {name: both for name, both in sizes.items() if both[0] != both[1]}
 
 
 c = load()

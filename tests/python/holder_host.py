@@ -37,10 +37,6 @@ class View(ctypes.Structure):
                 ("handle", pointer)]
 
 
-# PlainTensors reads views too, and the library writes all of the structure.
-runner_tensors.View = View
-
-
 class Content(ctypes.Union):
     _fields_ = [("address", pointer), ("int_value", int64), ("double_value", ctypes.c_double),
                 ("bool_value", ctypes.c_bool), ("complex_value", ctypes.c_double * 2), ("string", ctypes.c_char_p),

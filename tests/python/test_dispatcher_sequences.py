@@ -307,6 +307,9 @@ def main():
     bad = any(lacking)
     print(f"not ok - not bound: {lacking[0]}, not declared: {lacking[1]}, not exported: {lacking[2]}" if bad else
           "ok - every function of the headers is bound")
+    sizes = dispatch_host.wrong_sizes()
+    print(f"not ok - structures of another size: {sizes}" if sizes else "ok - every structure has the library's size")
+    bad += bool(sizes)
     bad += half_done()
     bad += sequences(40 if "STEPS" not in os.environ else 1e9)
     bad += dispatch_calls.compare_calls(SEED, CALLS, FALLBACKS)
