@@ -42,11 +42,11 @@ AOTICACHE_API const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
     /*
-     * The linker maps a library where the loader had memory for its tables a moment ago, unseen by the sanitizer: the
-     * library's data then seems to be written by whoever had that memory.
+     * The linker maps a library where others had memory a moment ago, unseen by the sanitizer: the library's data then
+     * seems to be written by them. What libraries do by themselves is race_container's to look at.
      */
     return "race:ld-linux\n"
-           "race:table_allocate\n";
+           "race:/proc/thread-self/fd/\n";
 }
 #endif
 
