@@ -226,12 +226,13 @@ static void enlist(aoticache_holder *holder)
 
 static void delist(aoticache_holder *holder)
 {
-    if (holder->link == NULL)
-        return;
+    /* Also for the question whether it is in the list at all: its neighbours, when they leave, write its link. */
     pthread_mutex_lock(&holder->eager->lock);
-    *holder->link = holder->next;
-    if (holder->next != NULL)
-        holder->next->link = holder->link;
+    if (holder->link != NULL) {
+        *holder->link = holder->next;
+        if (holder->next != NULL)
+            holder->next->link = holder->link;
+    }
     pthread_mutex_unlock(&holder->eager->lock);
 }
 
