@@ -37,14 +37,20 @@ static aoticache_status push_results(const aoticache_holder *holder, aoticache_s
 /* With arrays that are large enough. */
 static aoticache_status run_with(aoticache_holder *holder, aoticache_runner *runner, aoticache_stack *stack,
                                  AtenTensorHandle *inputs, size_t capacity, AtenTensorHandle *outputs,
-                                 size_t num_outputs, aoticache_error *ret_error)
+                                 size_t num_outputs, bool *consumed, aoticache_error *ret_error)
 {
-    size_t num_inputs = 0;
+    size_t num_inputs = 0, expected = aoticache_runner_num_inputs(runner);
     const aoticache_value *arguments = stack->values + stack->count - holder->num_arguments;
     if (!aoticache_pack_inputs(arguments, holder->num_arguments, inputs, capacity, &num_inputs))
         return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "%s: the library takes %zu tensors, there are more",
-                                   holder->op, aoticache_runner_num_inputs(runner));
-    aoticache_status status = aoticache_runner_run(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
+                                   holder->op, expected);
+    aoticache_status status;
+    if (consumed == NULL || num_inputs != expected) { /* the latter is refused, and nothing may be taken */
+        status = aoticache_runner_run(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
+    } else {
+        *consumed = true;
+        status = aoticache_runner_run_stealing(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
+    }
     if (__builtin_expect(status != AOTICACHE_OK, 0)) /* INVALID: the counts, which are the library's fault here */
         return status == AOTICACHE_INVALID ? AOTICACHE_LOAD_FAILED : status;
     status = push_results(holder, stack, outputs, num_outputs, ret_error);
@@ -54,7 +60,7 @@ static aoticache_status run_with(aoticache_holder *holder, aoticache_runner *run
 }
 
 aoticache_status aoticache_holder_run(aoticache_holder *holder, aoticache_runner *runner, aoticache_stack *stack,
-                                      aoticache_error *ret_error)
+                                      bool *consumed, aoticache_error *ret_error)
 {
     AtenTensorHandle inputs[TENSORS_ON_STACK], outputs[TENSORS_ON_STACK];
     size_t num_inputs = aoticache_runner_num_inputs(runner), num_outputs = aoticache_runner_num_outputs(runner);
@@ -63,39 +69,55 @@ aoticache_status aoticache_holder_run(aoticache_holder *holder, aoticache_runner
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the stack has %zu places, %zu are needed",
                                    holder->op, stack->capacity, stack->count - holder->num_arguments + results);
     if (__builtin_expect(num_inputs <= TENSORS_ON_STACK && num_outputs <= TENSORS_ON_STACK, 1))
-        return run_with(holder, runner, stack, inputs, TENSORS_ON_STACK, outputs, num_outputs, ret_error);
+        return run_with(holder, runner, stack, inputs, TENSORS_ON_STACK, outputs, num_outputs, consumed, ret_error);
     cleanup_free AtenTensorHandle *more = calloc(num_inputs + num_outputs + 1, sizeof *more);
     if (more == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for %zu tensors", holder->op,
                                    num_inputs + num_outputs);
-    return run_with(holder, runner, stack, more, num_inputs, more + num_inputs, num_outputs, ret_error);
+    return run_with(holder, runner, stack, more, num_inputs, more + num_inputs, num_outputs, consumed, ret_error);
+}
+
+bool aoticache_holder_call_ready(aoticache_holder *holder, aoticache_stack *stack, aoticache_packed *ret_packed,
+                                 bool *ret_packs, bool *consumed, aoticache_status *ret_status,
+                                 aoticache_error *ret_error)
+{
+    aoticache_unit *unit;
+    aoticache_runner *runner;
+    *ret_packs = aoticache_holder_probe(holder, stack->values + stack->count - holder->num_arguments, ret_packed, &unit,
+                                        &runner);
+    if (__builtin_expect(runner == NULL, 0))
+        return false;
+    aoticache_holder_note_use(holder, unit);
+    *ret_status = aoticache_holder_run(holder, runner, stack, consumed, ret_error);
+    return true;
+}
+
+aoticache_status aoticache_holder_conclude(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
+                                           aoticache_status status, aoticache_error *ret_error)
+{
+    if (__builtin_expect(status == AOTICACHE_LOAD_FAILED, 0) && !holder->eager->fail_calls)
+        return aoticache_holder_fall_back(holder, key_set, stack, status, "the library is none for these arguments",
+                                          ret_error);
+    return status;
 }
 
 aoticache_status aoticache_holder_call(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
                                        aoticache_error *ret_error)
 {
     aoticache_packed packed;
-    aoticache_unit *unit;
-    aoticache_runner *runner;
+    aoticache_status status;
+    bool packs;
     if (__builtin_expect(stack->count < holder->num_arguments, 0))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: takes %zu arguments, %zu are on the stack",
                                    holder->op, holder->num_arguments, stack->count);
     aoticache_section_slot *section = aoticache_section_enter();
     if (__builtin_expect(section == NULL, 0))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a thread's state", holder->op);
-    bool packs = aoticache_holder_probe(holder, stack->values + stack->count - holder->num_arguments, &packed, &unit,
-                                        &runner);
-    if (__builtin_expect(runner != NULL, 1)) {
-        aoticache_holder_note_use(holder, unit);
-        aoticache_status status = aoticache_holder_run(holder, runner, stack, ret_error);
-        aoticache_section_leave(section);
-        if (__builtin_expect(status == AOTICACHE_LOAD_FAILED, 0) && !holder->eager->fail_calls)
-            return aoticache_holder_fall_back(holder, key_set, stack, status,
-                                              "the library is none for these arguments", ret_error);
-        return status;
-    }
+    bool ready = aoticache_holder_call_ready(holder, stack, &packed, &packs, NULL, &status, ret_error);
     aoticache_section_leave(section);
-    return aoticache_holder_call_slowly(holder, key_set, stack, packs ? &packed : NULL, ret_error);
+    if (__builtin_expect(ready, 1))
+        return aoticache_holder_conclude(holder, key_set, stack, status, ret_error);
+    return aoticache_holder_call_slowly(holder, key_set, stack, packs ? &packed : NULL, NULL, ret_error);
 }
 
 aoticache_status aoticache_holder_fall_back(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,

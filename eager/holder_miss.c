@@ -18,6 +18,7 @@ typedef struct slow_call {
     aoticache_stack *stack;
     const aoticache_packed *packed;
     aoticache_wanted wanted;
+    bool *consumed;          /* as aoticache_holder_run() */
     bool ran;                /* a kernel was reached: its status is the call's */
     aoticache_status status; /* of the kernel, or of what could not be loaded last */
     aoticache_error error;
@@ -44,7 +45,7 @@ static bool load_and_run(slow_call *call, aoticache_held *held, bool is_hit)
     if (runner == NULL)
         call->status = aoticache_held_load(held, &runner, &call->error);
     if (call->status == AOTICACHE_OK) {
-        call->status = aoticache_holder_run(call->holder, runner, call->stack, &call->error);
+        call->status = aoticache_holder_run(call->holder, runner, call->stack, call->consumed, &call->error);
         call->ran = call->status != AOTICACHE_LOAD_FAILED;
         if (is_hit && call->ran)
             aoticache_holder_note_use(call->holder, held->unit);
@@ -315,10 +316,11 @@ static const char *reason_to_fall_back(const aoticache_holder *holder, const aot
 }
 
 aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
-                                              const aoticache_packed *packed, aoticache_error *ret_error)
+                                              const aoticache_packed *packed, bool *consumed,
+                                              aoticache_error *ret_error)
 {
-    slow_call call = {.holder = holder, .stack = stack, .packed = packed, .status = AOTICACHE_NO_MEMORY,
-                      .error = {.message = "no memory for a thread's state"}};
+    slow_call call = {.holder = holder, .stack = stack, .packed = packed, .consumed = consumed,
+                      .status = AOTICACHE_NO_MEMORY, .error = {.message = "no memory for a thread's state"}};
     const aoticache_value *arguments = arguments_of(holder, stack);
     aoticache_status status = aoticache_holder_check_arguments(holder, arguments, ret_error);
     if (status != AOTICACHE_OK)

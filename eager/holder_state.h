@@ -265,18 +265,35 @@ void aoticache_holder_note_failure(aoticache_holder *holder, aoticache_miss_stat
 
 /* holder_miss.c */
 
-/* A call that the table does not answer. packed: NULL where the arguments cannot be a kernel's. */
+/*
+ * A call that the table does not answer. packed: NULL where the arguments cannot be a kernel's. consumed: as
+ * aoticache_holder_run().
+ */
 aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
-                                              const aoticache_packed *packed, aoticache_error *ret_error);
+                                              const aoticache_packed *packed, bool *consumed,
+                                              aoticache_error *ret_error);
 
 /* holder.c */
 
 /*
  * Runs a loaded library on the arguments on top of the stack. In a section. LOAD_FAILED: it is none for such arguments (it
  * takes another number of tensors).
+ *
+ * consumed: NULL: the tensors of the arguments stay the caller's. Else the library takes their handles over, each once,
+ * which saves making new ones; true where that has happened, whatever came of the run.
  */
 aoticache_status aoticache_holder_run(aoticache_holder *holder, aoticache_runner *runner, aoticache_stack *stack,
-                                      aoticache_error *ret_error);
+                                      bool *consumed, aoticache_error *ret_error);
+/*
+ * A call whose kernel is ready: *ret_status is what came of it. False: it is not, and call_slowly() is next, with what was
+ * packed where *ret_packs. In a section, with all arguments on the stack.
+ */
+bool aoticache_holder_call_ready(aoticache_holder *holder, aoticache_stack *stack, aoticache_packed *ret_packed,
+                                 bool *ret_packs, bool *consumed, aoticache_status *ret_status,
+                                 aoticache_error *ret_error);
+/* What a call comes to that a ready kernel answered with `status`. Not in a section. */
+aoticache_status aoticache_holder_conclude(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
+                                           aoticache_status status, aoticache_error *ret_error);
 aoticache_status aoticache_holder_fall_back(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
                                             aoticache_status status, const char *why, aoticache_error *ret_error);
 

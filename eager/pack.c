@@ -1,97 +1,30 @@
 /*
  * eager/pack: see pack.h. This is most of what a hit costs besides the kernel: each value is written in a few stores, and
- * the hash (XXH3, from xxHash's header) reads the words once.
+ * the hash (XXH3, from xxHash's header) reads the words once. What a binding inlines is in
+ * pack_inline.h.
  */
 #include "eager/pack.h"
-#include "eager/dispatch/dispatch_key_list.h"
+#include "eager/pack_inline.h"
 
 #include <string.h>
 
-#define XXH_INLINE_ALL
-#define XXH_NO_STREAM
-#include <xxhash.h>
-
-/* ---- words ---- */
-
-/* kind in the lowest byte, the rest as the kind has it. */
-static uint64_t head(int32_t kind, uint64_t rest)
-{
-    return (uint64_t)(uint8_t)kind | rest << 8;
-}
-
-static uint64_t device_bits(aoticache_device device)
-{
-    /* "cpu" and "cpu:0" are the same device. */
-    int32_t index = device.type == AOTICACHE_DEVICE_TYPE_CPU ? -1 : device.index;
-    return (uint64_t)(uint8_t)device.type | (uint64_t)(uint16_t)(index + 1) << 8;
-}
-
-/* Every NaN is the same value, as in a request. */
-static uint64_t double_bits(double value)
-{
-    uint64_t bits;
-    if (value != value)
-        return UINT64_C(0x7ff8000000000000);
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-/* ---- values ---- */
-
 /* Each writes at `at` and returns what is behind; NULL where it does not fit before `end` or is no kernel's. */
-
-/* Strides that follow from the sizes are not written. */
-static bool has_contiguous_strides(const aoticache_tensor_view *view, size_t ndim)
-{
-    uint64_t expected = 1;
-    for (size_t i = ndim; i-- > 0;) {
-        if ((uint64_t)view->strides[i] != expected)
-            return false;
-        expected *= view->sizes[i] > 0 ? (uint64_t)view->sizes[i] : 1;
-    }
-    return true;
-}
-
-/* Keys of tensors whose memory does not hold their values: a compiled kernel reads the memory. */
-#define KEY_BIT(functionality) (UINT64_C(1) << (AOTICACHE_DISPATCH_BACKENDS - 1 + (functionality)))
-#define LAZY_KEYS                                                                       \
-    (KEY_BIT(AOTICACHE_DISPATCH_KEY_Conjugate) | KEY_BIT(AOTICACHE_DISPATCH_KEY_Negative) | \
-     KEY_BIT(AOTICACHE_DISPATCH_KEY_ZeroTensor))
 
 static uint64_t *pack_tensor(const aoticache_tensor_view *view, uint64_t *at, const uint64_t *end)
 {
-    if (view == NULL) {
-        if (at >= end)
-            return NULL;
-        *at = head(AOTICACHE_VALUE_NONE, 0);
-        return at + 1;
-    }
-    size_t ndim = (size_t)view->ndim; /* a negative one is too large */
-    if (view->layout != AOTICACHE_LAYOUT_STRIDED || ndim > AOTICACHE_MAX_DIMS || (size_t)(end - at) < 2 + 2 * ndim ||
-        ((uint32_t)view->dtype | (uint32_t)view->device.type) > UINT8_MAX ||
-        (view->dispatch_key_set & LAZY_KEYS) != 0)
+    if (view != NULL)
+        return aoticache_pack_tensor(view, at, end);
+    if (at >= end)
         return NULL;
-    bool contiguous = has_contiguous_strides(view, ndim);
-    at[0] = head(AOTICACHE_VALUE_TENSOR, (uint64_t)ndim | (uint64_t)(uint8_t)view->dtype << 8 |
-                                             (uint64_t)view->requires_grad << 16 | (uint64_t)contiguous << 17 |
-                                             device_bits(view->device) << 24);
-    at[1] = view->dispatch_key_set;
-    at += 2;
-    for (size_t i = 0; i < ndim; i++)
-        at[i] = (uint64_t)view->sizes[i];
-    at += ndim;
-    if (contiguous)
-        return at;
-    for (size_t i = 0; i < ndim; i++)
-        at[i] = (uint64_t)view->strides[i];
-    return at + ndim;
+    *at = aoticache_pack_head(AOTICACHE_VALUE_NONE, 0);
+    return at + 1;
 }
 
 static uint64_t *pack_tensors(const aoticache_value *value, uint64_t *at, const uint64_t *end)
 {
     if (at >= end)
         return NULL;
-    *at++ = head(AOTICACHE_VALUE_TENSOR_LIST, value->count);
+    *at++ = aoticache_pack_head(AOTICACHE_VALUE_TENSOR_LIST, value->count);
     for (uint32_t i = 0; i < value->count && at != NULL; i++)
         at = pack_tensor(value->as.tensors[i], at, end);
     return at;
@@ -102,7 +35,7 @@ static uint64_t *pack_text(const char *text, uint64_t *at, const uint64_t *end)
     size_t length = strlen(text), words = (length + 7) / 8;
     if ((size_t)(end - at) < 1 + words)
         return NULL;
-    at[0] = head(AOTICACHE_VALUE_STRING, length);
+    at[0] = aoticache_pack_head(AOTICACHE_VALUE_STRING, length);
     if (words > 0) {
         at[words] = 0;
         memcpy(at + 1, text, length);
@@ -115,34 +48,8 @@ static uint64_t *pack_scalar(const aoticache_value *value, uint64_t *at, const u
 {
     if (end - at < 3)
         return NULL;
-    at[0] = head(value->kind, 0);
-    switch (value->kind) {
-    case AOTICACHE_VALUE_NONE:
-        return at + 1;
-    case AOTICACHE_VALUE_BOOL:
-        at[0] = head(value->kind, value->as.bool_value);
-        return at + 1;
-    case AOTICACHE_VALUE_DEVICE:
-        at[0] = head(value->kind, device_bits(value->as.device));
-        return at + 1;
-    case AOTICACHE_VALUE_INT:
-    case AOTICACHE_VALUE_DTYPE:
-    case AOTICACHE_VALUE_LAYOUT:
-    case AOTICACHE_VALUE_MEMORY_FORMAT:
-        at[1] = (uint64_t)value->as.int_value;
-        return at + 2;
-    case AOTICACHE_VALUE_DOUBLE:
-        at[1] = double_bits(value->as.double_value);
-        return at + 2;
-    case AOTICACHE_VALUE_COMPLEX:
-        at[1] = double_bits(value->as.complex_value[0]);
-        at[2] = double_bits(value->as.complex_value[1]);
-        return at + 3;
-    case AOTICACHE_VALUE_STRING:
-        return pack_text(value->as.string, at, end);
-    default:
-        return NULL;
-    }
+    return value->kind == AOTICACHE_VALUE_STRING ? pack_text(value->as.string, at, end)
+                                                 : aoticache_pack_number(value, at);
 }
 
 static uint64_t *pack_list(const aoticache_value *value, uint64_t *at, const uint64_t *end)
@@ -150,7 +57,7 @@ static uint64_t *pack_list(const aoticache_value *value, uint64_t *at, const uin
     uint32_t count = value->count;
     if (end - at < 1 || (size_t)(end - at) - 1 < count)
         return NULL;
-    *at++ = head(value->kind, count);
+    *at++ = aoticache_pack_head(value->kind, count);
     switch (value->kind) {
     case AOTICACHE_VALUE_INT_LIST:
         if (count > 0)
@@ -158,7 +65,7 @@ static uint64_t *pack_list(const aoticache_value *value, uint64_t *at, const uin
         return at + count;
     case AOTICACHE_VALUE_DOUBLE_LIST:
         for (uint32_t i = 0; i < count; i++)
-            at[i] = double_bits(value->as.doubles[i]);
+            at[i] = aoticache_pack_double_bits(value->as.doubles[i]);
         return at + count;
     case AOTICACHE_VALUE_BOOL_LIST:
         for (uint32_t i = 0; i < count; i++)
@@ -206,8 +113,7 @@ bool aoticache_pack(const aoticache_value *arguments, size_t count, aoticache_pa
     for (size_t i = 0; i < count; i++)
         if ((at = pack_value(&arguments[i], at, end, &ret_packed->requires_grad)) == NULL)
             return false;
-    ret_packed->count = (uint32_t)(at - ret_packed->words);
-    ret_packed->hash = XXH3_64bits(ret_packed->words, ret_packed->count * sizeof *at);
+    aoticache_pack_finish(ret_packed, at);
     return true;
 }
 
