@@ -19,6 +19,7 @@ bindir     ?= $(prefix)/bin
 includedir ?= $(prefix)/include
 datadir    ?= $(prefix)/share
 mandir     ?= $(datadir)/man
+unitdir    ?= $(prefix)/lib/systemd
 DESTDIR    ?=
 
 SANITIZE ?=
@@ -61,7 +62,9 @@ LIB_DIRS   := base index cache loader eager eager/dispatch
 LIB_SRC    := $(foreach dir,$(LIB_DIRS),$(wildcard $(dir)/*.c))
 SHIM_SRC   := $(wildcard runtime/shim/*.c)
 KERNEL_SRC := $(wildcard runtime/*.c)
-PUBLIC_HEADERS := aoticache.h base/base.h base/tensor_view.h cache/cache.h cache/request.h cache/cpu.h loader/loader.h loader/runner.h \
+PUBLIC_HEADERS := aoticache.h base/base.h base/tensor_view.h cache/cache.h cache/request.h cache/cpu.h cache/collect.h \
+                  cache/statistics.h cache/verify.h cache/marks.h cache/transfer.h cache/config.h cache/usage.h \
+                  loader/loader.h loader/runner.h \
                   loader/check.h loader/residency.h loader/cuda.h loader/package.h \
                   runtime/abi.h runtime/kernel.h eager/eager.h eager/package.h \
                   eager/value.h eager/holder.h eager/dispatch_holder.h eager/dispatch/schema.h \
@@ -130,6 +133,9 @@ $(STATIC): $(LIB_OBJ)
 # Loaded when the first .pt2 package is opened, by the soname of the libzip whose header was compiled against.
 ZIP_LIBRARY ?= $(notdir $(firstword $(shell readlink -f $(shell pkg-config --variable=libdir libzip)/libzip.so | sed 's/\(\.so\.[0-9]*\).*/\1/')))
 $(call objects,loader/package_archive.c): CPPFLAGS += $(if $(ZIP_LIBRARY),-DAOTICACHE_ZIP_LIBRARY='"$(ZIP_LIBRARY)"')
+# The same with the first archive of `aoticache export` and `import`.
+ARCHIVE_LIBRARY ?= $(notdir $(firstword $(shell readlink -f $(shell pkg-config --variable=libdir libarchive 2>/dev/null)/libarchive.so | sed 's/\(\.so\.[0-9]*\).*/\1/')))
+$(call objects,cache/archive_library.c): CPPFLAGS += $(if $(filter libarchive.so.%,$(ARCHIVE_LIBRARY)),-DAOTICACHE_ARCHIVE_LIBRARY='"$(ARCHIVE_LIBRARY)"')
 
 $(call objects,runtime/shim/blas.c): CPPFLAGS += -DAOTICACHE_BLAS_LIBRARY='"$(BLAS_LIBRARY)"'
 $(call objects,runtime/shim/vector_math.c): CPPFLAGS += -DAOTICACHE_SLEEF_LIBRARY='"$(SLEEF_LIBRARY)"'
@@ -162,8 +168,8 @@ $(STUB):
 	$(Q)echo | $(CC) -shared -nostdlib -Wl,-soname,libtorch_cpu.so -x c - -o $@
 
 $(BUILD)/bin/aoticache: $(call objects,$(wildcard eager/tools/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
-$(BUILD)/bin/aoticache-gc: $(BUILD)/obj/cache/tools/aoticache-gc.o $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
-$(BUILD)/bin/aoticache-stat: $(BUILD)/obj/cache/tools/aoticache-stat.o $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
+$(BUILD)/bin/aoticache-gc: $(call objects,cache/tools/aoticache-gc.c $(wildcard cache/tools/gc_*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
+$(BUILD)/bin/aoticache-stat: $(call objects,cache/tools/aoticache-stat.c $(wildcard cache/tools/stat_*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
 $(BINS):
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
@@ -286,7 +292,7 @@ INSTALL_MANIFEST := $(DESTDIR)$(datadir)/aoticache/installed-files
 
 install: all
 	$(Q)BUILD=$(BUILD) DESTDIR='$(DESTDIR)' libdir='$(libdir)' bindir='$(bindir)' includedir='$(includedir)' \
-	    datadir='$(datadir)' mandir='$(mandir)' manifest='$(INSTALL_MANIFEST)' scripts/install-files
+	    datadir='$(datadir)' mandir='$(mandir)' unitdir='$(unitdir)' manifest='$(INSTALL_MANIFEST)' scripts/install-files
 
 uninstall:
 	$(Q)DESTDIR='$(DESTDIR)' manifest='$(INSTALL_MANIFEST)' scripts/uninstall-files

@@ -37,6 +37,12 @@ typedef struct aoticache_cache_options {
     uint32_t failure_ttl_seconds;    /* how long a failed compile is remembered; twice as long after each further failure, */
     aoticache_logger logger;         /* up to failure_max_ttl_seconds */
     uint32_t failure_max_ttl_seconds;
+    /* A put that makes the store larger than this collects, least recently used first, and so do the puts after it until it
+     * is below nine tenths of this: each as much as the limit itself asks for and, beyond that, for ten milliseconds. Never on
+     * the way of a hit; where another process collects, a put leaves it to that one. What is held or pinned stays, also
+     * beyond the limit. 0: what the configuration says (cache/config.h); UINT64_MAX: no limit. */
+    uint64_t max_bytes;
+    uint64_t max_entries;
 } aoticache_cache_options;
 
 #define AOTICACHE_CACHE_OPTIONS_INIT                                                                     \
@@ -105,7 +111,8 @@ AOTICACHE_API uint64_t aoticache_artifact_compile_ns(const aoticache_artifact *a
 
 /*
  * Finds the entry for the request whose requirements this machine meets (the most demanding one of several), opens its
- * objects, verifies their digests. Writes nothing: recency and counters are kept in memory until aoticache_cache_flush().
+ * objects, verifies their digests. Writes nothing but, now and then, what is kept in memory of recency and
+ * counters (cache/statistics.h), without waiting for anybody.
  * An object whose bytes do not hash to its name is moved to quarantine/, its entries are removed, one warning is logged,
  * and the result is NOT_FOUND (or the next entry that fits).
  *
@@ -313,112 +320,12 @@ AOTICACHE_API aoticache_status aoticache_cache_open_artifact(aoticache_cache *ca
 AOTICACHE_API aoticache_status aoticache_cache_remove(aoticache_cache *cache, const aoticache_key *key,
                                                       aoticache_error *ret_error);
 
-/* ---- verifying ---- */
-
-typedef struct aoticache_verify_report {
-    uint64_t entries, objects, bytes; /* looked at */
-    uint64_t damaged;                 /* objects whose bytes do not hash to their name */
-    uint64_t missing;                 /* objects that an entry names and that are not there */
-    uint64_t foreign;                 /* files that do not belong here: symbolic links, other owners, odd names */
-    uint64_t unindexed;               /* manifests without an entry */
-    uint64_t unreferenced;            /* objects that no entry names: what a collection removes */
-    uint64_t repaired;
-} aoticache_verify_report;
-
-/* what: "damaged", "missing", "foreign", "unindexed"; name: the file; detail: one line. */
-typedef void (*aoticache_verify_fn)(void *user, const char *what, const char *name, const char *detail);
-
-/*
- * Reads and hashes every object and compares the index with the store. With repair: damaged and foreign files go to
- * quarantine/, entries that cannot be served are removed, entries of manifests that the index lacks are put back.
- * callback may be NULL. progress (may be NULL) is called with objects done and in all.
- * Returns: OK (look at the report), IO, LOCKED, NO_MEMORY, DENIED (repair of a read-only cache).
- */
-AOTICACHE_API aoticache_status aoticache_cache_verify(aoticache_cache *cache, bool repair, aoticache_verify_fn callback,
-                                                      void (*progress)(void *user, uint64_t done, uint64_t all),
-                                                      void *user, aoticache_verify_report *ret_report,
-                                                      aoticache_error *ret_error);
-
-/* ---- collecting ---- */
-
-typedef struct aoticache_collect_options {
-    size_t size;
-    uint64_t max_bytes;       /* UINT64_MAX: no limit */
-    uint64_t max_age_seconds; /* since last use; UINT64_MAX: no limit */
-    bool dry_run;
-} aoticache_collect_options;
-
-#define AOTICACHE_COLLECT_OPTIONS_INIT \
-    {.size = sizeof(aoticache_collect_options), .max_bytes = UINT64_MAX, .max_age_seconds = UINT64_MAX}
-
-typedef struct aoticache_collect_report {
-    uint64_t entries_before, bytes_before;   /* what the disk holds: shared objects count once */
-    uint64_t entries_after, bytes_after;
-    uint64_t entries_removed, objects_removed, bytes_removed;
-    uint64_t held;      /* entries kept although due, because a live process holds them */
-    uint64_t leftovers; /* temporary files, leases and folders of dead processes that were removed */
-} aoticache_collect_report;
-
-/*
- * Removes entries that were not used for max_age, then the least recently used ones until max_bytes holds; then objects
- * that no entry names; then leftovers of dead processes. Entry first, objects after it; never an object that an entry
- * names or a live process holds. Safe at any time beside any number of readers, writers and collectors. callback (may be
- * NULL) sees each entry that goes (or, dry_run, would go).
- *
- * Locks:   the store, exclusively, in short batches. Another collector at work: LOCKED at once.
- * Returns: OK, IO, LOCKED, NO_MEMORY, DENIED (read-only).
- */
-AOTICACHE_API aoticache_status aoticache_cache_collect(aoticache_cache *cache, const aoticache_collect_options *options,
-                                                       aoticache_entry_fn callback, void *user,
-                                                       aoticache_collect_report *ret_report,
-                                                       aoticache_error *ret_error);
-
-/* ---- statistics ---- */
-
-/* Counters since the cache was made, of all processes, as of their last flush. name, text */
-#define AOTICACHE_COUNTER_LIST(X)                                                       \
-    X(hits, "lookups answered by an entry")                                             \
-    X(hits_guarded, "of these: by an entry for symbolic shapes")                        \
-    X(hits_loaded, "calls answered by a runner that was loaded already, without a lookup") \
-    X(misses, "lookups that found no entry")                                            \
-    X(misses_requirement, "of these: entries were there, but this CPU lacks a feature") \
-    X(misses_damaged, "of these: the entry was there, but its object was damaged")      \
-    X(misses_failed, "of these: a compile had failed a short time ago")                 \
-    X(waits, "requests answered by another's compile")                                  \
-    X(compiles, "compiles that succeeded")                                              \
-    X(compile_failures, "compiles that failed")                                         \
-    X(compile_ns, "nanoseconds spent in compiles that succeeded")                       \
-    X(saved_ns, "nanoseconds of compiling that hits made unnecessary")                  \
-    X(lookup_ns, "nanoseconds spent in lookups that hit, opening and verifying included") \
-    X(stored_bytes, "bytes written as objects")                                         \
-    X(not_stored, "artifacts that could not be stored")                                 \
-    X(damaged, "objects found damaged")                                                 \
-    X(evicted, "entries removed by collections")                                        \
-    X(evicted_bytes, "bytes removed by collections")
-
-typedef struct aoticache_counters {
-#define AOTICACHE_COUNTER_FIELD(name, text) uint64_t name;
-    AOTICACHE_COUNTER_LIST(AOTICACHE_COUNTER_FIELD)
-#undef AOTICACHE_COUNTER_FIELD
-} aoticache_counters;
-
-typedef struct aoticache_statistics {
-    aoticache_counters counters; /* all processes, flushed, plus what this cache has not flushed yet */
-    uint64_t entries, artifacts, objects, bytes;
-    uint64_t failures; /* remembered ones */
-    int64_t created_ns;
-} aoticache_statistics;
-
-AOTICACHE_API aoticache_status aoticache_cache_statistics(aoticache_cache *cache, aoticache_statistics *ret_statistics,
-                                                          aoticache_error *ret_error);
-
-/*
- * Writes recency and counters that were kept in memory. Happens by itself on close and on every miss and put; a process
- * that lives long and only hits calls it now and then (a killed process loses what it had not flushed).
- */
-AOTICACHE_API aoticache_status aoticache_cache_flush(aoticache_cache *cache, aoticache_error *ret_error);
-
 #ifdef __cplusplus
 }
 #endif
+
+#include "cache/collect.h"
+#include "cache/statistics.h"
+#include "cache/verify.h"
+
 #endif

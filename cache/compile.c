@@ -10,6 +10,7 @@
 #include "cache/lease.h"
 #include "cache/request_internal.h"
 #include "cache/state.h"
+#include "cache/statistics_internal.h"
 #include "cache/unstored.h"
 
 /* One get_or_compile from the miss on. */
@@ -21,11 +22,28 @@ struct job {
     void *user;
     aoticache_scratch scratch;
     uint64_t begun_ns; /* of the hook */
+    aoticache_index_group group; /* what is counted and not put down to a group yet */
     unsigned deliveries;
     aoticache_status delivered; /* what the first delivery came to */
     aoticache_artifact *artifact;
     aoticache_error error; /* of the delivery */
 };
+
+/* Puts what was counted down to the groups of the entry that it led to, or else of what was asked for. */
+static void attribute(struct job *job, const aoticache_artifact *artifact)
+{
+    const aoticache_index_group *group = &job->group;
+    if (group->misses == 0)
+        return;
+    if (artifact != NULL && artifact->entry_id != 0)
+        aoticache_cache_note_tally(job->cache, (aoticache_index_tally){.entry_id = artifact->entry_id,
+                                                                       .misses = (uint64_t)group->misses,
+                                                                       .compiles = (uint64_t)group->compiles,
+                                                                       .compile_ns = (uint64_t)group->compile_ns});
+    else
+        aoticache_cache_note_group(job->cache, job->request, group);
+    job->group = (aoticache_index_group){.misses = 0};
+}
 
 /* ---- the delivery: what the hook made is stored, or kept as it is ---- */
 
@@ -156,11 +174,17 @@ static aoticache_status compile(struct job *job, aoticache_artifact **ret_artifa
     if (status == AOTICACHE_OK) {
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_compiles, 1);
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_compile_ns, job->artifact->compile_ns);
+        aoticache_cache_note_latency(job->cache, AOTICACHE_LATENCY_compile, job->artifact->compile_ns);
+        job->group.compiles = 1;
+        job->group.compile_ns = (int64_t)job->artifact->compile_ns;
         job->artifact->source = AOTICACHE_SOURCE_COMPILED;
         forget_failure(job);
+        attribute(job, job->artifact);
         *ret_artifact = steal_ptr(&job->artifact);
     } else {
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_compile_failures, 1);
+        job->group.failures = 1;
+        attribute(job, NULL);
         aoticache_error_set(ret_error, status, "%s", detail.message);
         if (status == AOTICACHE_COMPILE_FAILED)
             remember_failure(job, detail.message);
@@ -182,7 +206,6 @@ static aoticache_status check_remembered_failure(struct job *job, aoticache_erro
         status = aoticache_index_lookup_failure(index, &job->wanted.key, aoticache_wall_ns(), &message, NULL);
     if (status != AOTICACHE_OK)
         return AOTICACHE_OK;
-    aoticache_cache_count(job->cache, AOTICACHE_COUNTER_misses_failed, 1);
     return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED, "%s", message);
 }
 
@@ -215,12 +238,21 @@ static aoticache_status find_or_compile(struct job *job, bool has_waited, aotica
         }
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_waits, 1);
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_saved_ns, report.compile_ns);
-        aoticache_cache_record_use(job->cache, report.entry_id);
+        aoticache_cache_note_tally(job->cache, (aoticache_index_tally){.entry_id = report.entry_id,
+                                                                       .uses = 1,
+                                                                       .saved_ns = report.compile_ns});
         return status;
     }
     if (status == AOTICACHE_NOT_FOUND)
         status = check_remembered_failure(job, ret_error);
     return status == AOTICACHE_OK ? compile(job, ret_artifact, ret_error) : status;
+}
+
+static void count_wait(aoticache_cache *cache, uint64_t ns)
+{
+    aoticache_cache_count(cache, AOTICACHE_COUNTER_lease_waits, 1);
+    aoticache_cache_count(cache, AOTICACHE_COUNTER_lease_wait_ns, ns);
+    aoticache_cache_note_latency(cache, AOTICACHE_LATENCY_lease_wait, ns);
 }
 
 /* Takes the lease where there can be one. */
@@ -230,9 +262,12 @@ static aoticache_status find_or_compile_leased(struct job *job, aoticache_artifa
     aoticache_lease lease = AOTICACHE_LEASE_INIT;
     aoticache_error detail = {.message = ""};
     bool contended = false;
+    const uint64_t begun = aoticache_monotonic_ns();
     if (!job->cache->directory->read_only) {
         aoticache_status status = aoticache_lease_acquire(job->cache->directory, &job->wanted.key,
                                                           job->cache->compile_timeout_ms, &lease, &contended, &detail);
+        if (contended || status == AOTICACHE_LOCKED)
+            count_wait(job->cache, aoticache_monotonic_ns() - begun);
         if (status == AOTICACHE_LOCKED || status == AOTICACHE_NO_MEMORY)
             return aoticache_error_set(ret_error, status, "%s: %s", aoticache_request_op(job->request),
                                        detail.message);
@@ -266,9 +301,17 @@ static aoticache_status get_or_compile(struct job *job, aoticache_artifact **ret
         aoticache_cache_count_hit(job->cache, &report, begun);
     if (status != AOTICACHE_NOT_FOUND)
         return status;
-    aoticache_cache_count_miss(job->cache, &report);
     status = check_remembered_failure(job, ret_error);
-    return status == AOTICACHE_OK ? find_or_compile_leased(job, ret_artifact, ret_error) : status;
+    report.has_failed = status != AOTICACHE_OK;
+    job->group.misses = 1;
+    if (status != AOTICACHE_OK)
+        attribute(job, NULL);
+    aoticache_cache_count_miss(job->cache, &report);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = find_or_compile_leased(job, ret_artifact, ret_error);
+    attribute(job, status == AOTICACHE_OK ? *ret_artifact : NULL);
+    return status;
 }
 
 aoticache_status aoticache_cache_get_or_compile(aoticache_cache *cache, const aoticache_request *request,

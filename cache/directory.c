@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/seam.h"
+#include "cache/config_internal.h"
 
 #define FORMAT_WORD "aoticache "
 #define FORMAT_VERSION 1
@@ -38,6 +39,8 @@ aoticache_status aoticache_cache_default_directory(char *ret_path, size_t size, 
     int length;
     if (explicit_path != NULL && explicit_path[0] != '\0')
         length = snprintf(path, sizeof path, "%s", explicit_path);
+    else if (aoticache_config_find_directory(path, sizeof path))
+        length = (int)strlen(path);
     else if (xdg != NULL && xdg[0] == '/') /* the XDG specification has relative paths ignored */
         length = snprintf(path, sizeof path, "%s/aoticache", xdg);
     else if (home != NULL && home[0] == '/')
@@ -119,17 +122,37 @@ static aoticache_status open_root(const aoticache_cache_options *options, aotica
     struct stat found;
     if (fstat(directory->fd, &found) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot examine %s", directory->path);
+    directory->is_group_shared = options->allow_shared && (found.st_mode & S_IWGRP) != 0;
     return aoticache_directory_trust(directory, &found, S_IFDIR, directory->path, ret_error);
+}
+
+mode_t aoticache_directory_file_mode(const aoticache_directory *directory)
+{
+    return directory->is_group_shared ? 0660 : 0600;
+}
+
+/* Set-group-ID: what is made in it belongs to the same group. */
+mode_t aoticache_directory_folder_mode(const aoticache_directory *directory)
+{
+    return directory->is_group_shared ? 02770 : 0700;
+}
+
+/* Where it fails (not ours, a file system without modes) the others of the group see errors of permission, no more. */
+void aoticache_directory_open_to_group(const aoticache_directory *directory, int fd, mode_t mode)
+{
+    if (directory->is_group_shared && fd >= 0)
+        (void)aoticache_seam_fchmod(fd, mode);
 }
 
 bool aoticache_directory_knows(const char *name, mode_t *ret_type)
 {
     static const char *const folders[] = {AOTICACHE_OBJECTS, AOTICACHE_ARTIFACTS, AOTICACHE_LEASES, AOTICACHE_TMP,
-                                          AOTICACHE_QUARANTINE};
+                                          AOTICACHE_QUARANTINE, AOTICACHE_MARKS};
     static const char *const files[] = {AOTICACHE_FORMAT_FILE,
                                         AOTICACHE_LOCK_FILE,
                                         AOTICACHE_GATE_FILE,
                                         AOTICACHE_COLLECT_LOCK_FILE,
+                                        AOTICACHE_VERIFY_FILE,
                                         AOTICACHE_INDEX_FILE,
                                         AOTICACHE_INDEX_FILE "-wal",
                                         AOTICACHE_INDEX_FILE "-shm",
@@ -173,9 +196,11 @@ static aoticache_status write_format(aoticache_directory *directory, aoticache_e
     char name[64];
     snprintf(name, sizeof name, FORMAT_TEMPORARY "%ld-%llx", (long)getpid(),
              (unsigned long long)aoticache_wall_ns());
-    cleanup_fd int fd = aoticache_seam_openat(directory->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    cleanup_fd int fd = aoticache_seam_openat(directory->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW,
+                                             aoticache_directory_file_mode(directory));
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot create a file in %s", directory->path);
+    aoticache_directory_open_to_group(directory, fd, aoticache_directory_file_mode(directory));
     char text[32];
     int length = snprintf(text, sizeof text, FORMAT_WORD "%d\n", FORMAT_VERSION);
     if (aoticache_seam_write(fd, text, (size_t)length) != 0 || aoticache_seam_fsync(fd) != 0 ||

@@ -17,17 +17,20 @@
 #define AOTICACHE_LOCK_FILE "lock"
 #define AOTICACHE_GATE_FILE "gate"
 #define AOTICACHE_COLLECT_LOCK_FILE "collect.lock"
+#define AOTICACHE_VERIFY_FILE "verify.state" /* how far a verification came that was stopped */
 #define AOTICACHE_OBJECTS "objects"
 #define AOTICACHE_ARTIFACTS "artifacts"
 #define AOTICACHE_LEASES "leases"
 #define AOTICACHE_TMP "tmp"
 #define AOTICACHE_QUARANTINE "quarantine"
+#define AOTICACHE_MARKS "marks"
 
 typedef struct aoticache_directory {
     int fd;     /* of the root, for reading */
     char *path; /* absolute */
     bool read_only;
     bool allow_shared;
+    bool is_group_shared; /* allow_shared, and the root may be written by its group: so may what is made in it */
     uint32_t lock_timeout_ms;
     aoticache_logger logger;
     _Atomic bool no_openat2;
@@ -55,6 +58,14 @@ int aoticache_directory_openat(aoticache_directory *directory, const char *path,
  */
 aoticache_status aoticache_directory_open_folder(aoticache_directory *directory, const char *path, bool create,
                                                  int *ret_fd, aoticache_error *ret_error);
+
+/*
+ * The modes of files and folders that are made: for the user alone, or with the group of a root that is shared with it.
+ * The umask takes bits away: open_to_group() gives them back to what was just made, and does nothing elsewhere.
+ */
+mode_t aoticache_directory_file_mode(const aoticache_directory *directory);
+mode_t aoticache_directory_folder_mode(const aoticache_directory *directory);
+void aoticache_directory_open_to_group(const aoticache_directory *directory, int fd, mode_t mode);
 
 /* Whether a name in the root is one of the cache's, and of which type. */
 bool aoticache_directory_knows(const char *name, mode_t *ret_type);

@@ -108,6 +108,13 @@ static aoticache_status open_existing_folder(aoticache_directory *directory, con
     return status;
 }
 
+static bool open_folder_to_group(const aoticache_directory *directory, int parent, const char *name)
+{
+    cleanup_fd int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    aoticache_directory_open_to_group(directory, fd, aoticache_directory_folder_mode(directory));
+    return fd >= 0;
+}
+
 /* Makes every missing component; each is durable before the next is made in it. */
 static aoticache_status create_folder(aoticache_directory *directory, const char *path, aoticache_error *ret_error)
 {
@@ -119,7 +126,9 @@ static aoticache_status create_folder(aoticache_directory *directory, const char
         rest = split_component(rest, component);
         if (rest == NULL && errno != 0)
             break;
-        if (aoticache_seam_mkdirat(parent, component, 0700) == 0) {
+        if (aoticache_seam_mkdirat(parent, component, aoticache_directory_folder_mode(directory)) == 0) {
+            if (directory->is_group_shared && !open_folder_to_group(directory, parent, component))
+                break;
             if (aoticache_seam_fsync(parent) != 0)
                 break;
         } else if (errno != EEXIST) {

@@ -13,18 +13,21 @@
 #include "cache/lock.h"
 
 /* One try with the file that has the name now. NOT_FOUND: it was unlinked while we waited, so its lock means nothing. */
-static aoticache_status acquire_once(int folder_fd, const char *name, uint32_t timeout_ms, int *ret_fd,
+static aoticache_status acquire_once(const aoticache_directory *directory, aoticache_lease *lease, uint32_t timeout_ms,
                                      bool *ret_contended, aoticache_error *ret_error)
 {
-    cleanup_fd int fd = aoticache_seam_openat(folder_fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600);
+    const mode_t mode = aoticache_directory_file_mode(directory);
+    cleanup_fd int fd =
+        aoticache_seam_openat(lease->folder_fd, lease->name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode);
     if (fd < 0)
-        return aoticache_error_set_errno(ret_error, errno, "cannot create the lease %s", name);
+        return aoticache_error_set_errno(ret_error, errno, "cannot create the lease %s", lease->name);
+    aoticache_directory_open_to_group(directory, fd, mode);
     aoticache_status status = aoticache_lock_acquire(fd, LOCK_EX, timeout_ms, ret_contended, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (!aoticache_directory_is_same(folder_fd, name, fd))
+    if (!aoticache_directory_is_same(lease->folder_fd, lease->name, fd))
         return AOTICACHE_NOT_FOUND;
-    *ret_fd = steal_fd(&fd);
+    lease->fd = steal_fd(&fd);
     return AOTICACHE_OK;
 }
 
@@ -48,8 +51,7 @@ aoticache_status aoticache_lease_acquire(aoticache_directory *directory, const a
     if (status != AOTICACHE_OK)
         return status;
     do
-        status = acquire_once(lease.folder_fd, lease.name, remaining_ms(begun, timeout_ms), &lease.fd, &contended,
-                              ret_error);
+        status = acquire_once(directory, &lease, remaining_ms(begun, timeout_ms), &contended, ret_error);
     while (status == AOTICACHE_NOT_FOUND);
     if (status == AOTICACHE_LOCKED)
         aoticache_error_set(ret_error, status,

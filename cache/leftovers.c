@@ -14,6 +14,7 @@
 #include "base/seam.h"
 #include "cache/lock.h"
 #include "cache/state.h"
+#include "index/collection.h"
 
 #define BATCH 64
 
@@ -97,31 +98,87 @@ static bool remove_format(aoticache_cache *cache, int folder_fd, const char *nam
     return aoticache_seam_unlinkat(folder_fd, name, 0) == 0;
 }
 
+static aoticache_status remove_names(aoticache_cache *cache, int folder_fd, const struct names *names, remove_fn remove,
+                                     uint64_t *ret_removed, aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    for (size_t i = 0; status == AOTICACHE_OK && i < names->count; i += BATCH) {
+        aoticache_lock lock = AOTICACHE_LOCK_INIT;
+        status = aoticache_lock_store(cache->directory, true, &lock, ret_error);
+        for (size_t k = i; status == AOTICACHE_OK && k < names->count && k < i + BATCH; k++)
+            *ret_removed += remove(cache, folder_fd, names->items[k]) ? 1 : 0;
+        aoticache_lock_release(&lock);
+    }
+    return status;
+}
+
 static aoticache_status sweep(aoticache_cache *cache, int folder_fd, const char *prefix, remove_fn remove,
                               uint64_t *ret_removed, aoticache_error *ret_error)
 {
     struct names names = {.items = NULL};
     aoticache_status status = list_names(folder_fd, prefix, &names, ret_error);
-    for (size_t i = 0; status == AOTICACHE_OK && i < names.count; i += BATCH) {
-        aoticache_lock lock = AOTICACHE_LOCK_INIT;
-        status = aoticache_lock_store(cache->directory, true, &lock, ret_error);
-        for (size_t k = i; status == AOTICACHE_OK && k < names.count && k < i + BATCH; k++)
-            *ret_removed += remove(cache, folder_fd, names.items[k]) ? 1 : 0;
-        aoticache_lock_release(&lock);
-    }
+    if (status == AOTICACHE_OK)
+        status = remove_names(cache, folder_fd, &names, remove, ret_removed, ret_error);
     free_names(&names);
     return status;
 }
 
-aoticache_status aoticache_cache_remove_leftovers(aoticache_cache *cache, uint64_t *ret_removed,
+/*
+ * Folders of side files whose artifact no entry has: their manifests' rows are asked for before any lock is taken, and a
+ * cache with many is looked through a part at a time. The place to go on is what the file system says it is: one that it
+ * no longer understands costs nothing but a detour.
+ */
+#define PLACE "scan_artifacts"
+#define PART 1024
+
+static aoticache_status list_orphans(aoticache_index *index, DIR *listing, bool all, struct names *names,
+                                     aoticache_error *ret_error)
+{
+    int64_t place = 0;
+    struct dirent *item = NULL;
+    aoticache_status status = all ? AOTICACHE_OK : aoticache_index_read_meta(index, PLACE, &place, ret_error);
+    if (status == AOTICACHE_OK && place != 0)
+        seekdir(listing, (long)place);
+    for (int n = 0; status == AOTICACHE_OK && (all || n < PART) && (item = readdir(listing)) != NULL; n++) {
+        aoticache_digest artifact;
+        if (aoticache_digest_from_hex(item->d_name, &artifact) == AOTICACHE_OK &&
+            aoticache_index_has_object(index, &artifact, NULL) == AOTICACHE_NOT_FOUND && !add_name(names, item->d_name))
+            status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    }
+    int64_t next = item != NULL ? telldir(listing) : 0;
+    if (status == AOTICACHE_OK && next != place)
+        status = aoticache_index_write_meta(index, PLACE, next, ret_error);
+    return status;
+}
+
+static aoticache_status sweep_artifacts(aoticache_cache *cache, bool all, uint64_t *ret_removed,
+                                        aoticache_error *ret_error)
+{
+    struct names names = {.items = NULL};
+    int fd = -1;
+    aoticache_status status =
+        aoticache_directory_open_folder(cache->directory, AOTICACHE_ARTIFACTS, false, &fd, ret_error);
+    if (status != AOTICACHE_OK)
+        return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+    cleanup_dir DIR *listing = fdopendir(fd);
+    if (listing == NULL) {
+        close(fd);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    }
+    status = list_orphans(aoticache_cache_index(cache), listing, all, &names, ret_error);
+    if (status == AOTICACHE_OK)
+        status = remove_names(cache, fd, &names, remove_side_files, ret_removed, ret_error);
+    free_names(&names);
+    return status;
+}
+
+aoticache_status aoticache_cache_remove_leftovers(aoticache_cache *cache, bool all, uint64_t *ret_removed,
                                                   aoticache_error *ret_error)
 {
     static const struct {
         const char *folder;
         remove_fn remove;
-    } places[] = {{AOTICACHE_TMP, remove_temporary},
-                  {AOTICACHE_LEASES, remove_lease},
-                  {AOTICACHE_ARTIFACTS, remove_side_files}};
+    } places[] = {{AOTICACHE_TMP, remove_temporary}, {AOTICACHE_LEASES, remove_lease}};
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         cleanup_fd int folder = -1;
         aoticache_status status =
@@ -131,5 +188,8 @@ aoticache_status aoticache_cache_remove_leftovers(aoticache_cache *cache, uint64
         if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
             return status;
     }
+    aoticache_status status = sweep_artifacts(cache, all, ret_removed, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
     return sweep(cache, cache->directory->fd, AOTICACHE_FORMAT_FILE ".new-", remove_format, ret_removed, ret_error);
 }

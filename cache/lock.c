@@ -48,9 +48,11 @@ aoticache_status aoticache_lock_acquire(int fd, int operation, uint32_t timeout_
 static aoticache_status lock_file(aoticache_directory *directory, const char *name, int operation, uint32_t timeout_ms,
                                   aoticache_lock *ret_lock, aoticache_error *ret_error)
 {
-    cleanup_fd int fd = aoticache_seam_openat(directory->fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, 0600);
+    const mode_t mode = aoticache_directory_file_mode(directory);
+    cleanup_fd int fd = aoticache_seam_openat(directory->fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode);
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot open %s/%s", directory->path, name);
+    aoticache_directory_open_to_group(directory, fd, mode);
     aoticache_status status = aoticache_lock_acquire(fd, operation, timeout_ms, NULL, ret_error);
     if (status == AOTICACHE_LOCKED)
         return aoticache_error_set(ret_error, status, "%s/%s is held by another process for more than %u ms",

@@ -13,6 +13,7 @@
 #include "cache/lock.h"
 #include "cache/request_internal.h"
 #include "cache/state.h"
+#include "cache/statistics_internal.h"
 
 /* Entries of one key that are looked at without allocating. */
 #define USUAL_HITS 8
@@ -137,6 +138,7 @@ static aoticache_status try_hits(aoticache_cache *cache, aoticache_index *index,
         any_fits = true;
         aoticache_status status = check_guard(index, wanted, hits[i].entry_id, &guard, ret_error);
         *ret_vanished = *ret_vanished || status == AOTICACHE_NOT_FOUND;
+        report->is_refused = report->is_refused || status == AOTICACHE_UNSUPPORTED;
         if (status == AOTICACHE_NOT_FOUND || status == AOTICACHE_UNSUPPORTED)
             continue;
         if (status != AOTICACHE_OK)
@@ -236,44 +238,64 @@ aoticache_status aoticache_cache_find(aoticache_cache *cache, const aoticache_wa
 
 void aoticache_cache_count_hit(aoticache_cache *cache, const aoticache_find_report *report, uint64_t begun_ns)
 {
+    const uint64_t now = aoticache_monotonic_ns();
     aoticache_cache_count(cache, AOTICACHE_COUNTER_hits, 1);
     if (report->is_guarded)
         aoticache_cache_count(cache, AOTICACHE_COUNTER_hits_guarded, 1);
     aoticache_cache_count(cache, AOTICACHE_COUNTER_saved_ns, report->compile_ns);
-    aoticache_cache_count(cache, AOTICACHE_COUNTER_lookup_ns, aoticache_monotonic_ns() - begun_ns);
-    aoticache_cache_record_use(cache, report->entry_id);
+    aoticache_cache_count(cache, AOTICACHE_COUNTER_lookup_ns, now - begun_ns);
+    aoticache_cache_note_latency(cache, AOTICACHE_LATENCY_lookup, now - begun_ns);
+    aoticache_cache_note_tally(cache, (aoticache_index_tally){.entry_id = report->entry_id,
+                                                              .uses = 1,
+                                                              .hits = 1,
+                                                              .saved_ns = report->compile_ns});
+    aoticache_cache_flush_if_due(cache, now);
 }
 
+/* One reason at most, the one that says most about what to do. */
 void aoticache_cache_count_miss(aoticache_cache *cache, const aoticache_find_report *report)
 {
     aoticache_cache_count(cache, AOTICACHE_COUNTER_misses, 1);
-    if (report->lacks_requirement)
-        aoticache_cache_count(cache, AOTICACHE_COUNTER_misses_requirement, 1);
-    if (report->was_damaged)
+    if (report->has_failed)
+        aoticache_cache_count(cache, AOTICACHE_COUNTER_misses_failed, 1);
+    else if (report->was_damaged)
         aoticache_cache_count(cache, AOTICACHE_COUNTER_misses_damaged, 1);
+    else if (report->lacks_requirement)
+        aoticache_cache_count(cache, AOTICACHE_COUNTER_misses_requirement, 1);
+    else if (report->is_refused)
+        aoticache_cache_count(cache, AOTICACHE_COUNTER_misses_guard, 1);
     aoticache_cache_flush(cache, NULL);
 }
 
 /* ---- the public lookups: each finds and counts ---- */
 
-static aoticache_status lookup(aoticache_cache *cache, const aoticache_wanted *wanted, uint64_t begun,
-                               aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+/* A miss that no compile follows. request: NULL where an entry was asked for by its number. */
+static aoticache_status miss(aoticache_cache *cache, const aoticache_request *request,
+                             const aoticache_find_report *report)
+{
+    aoticache_cache_note_group(cache, request, &(aoticache_index_group){.misses = 1});
+    aoticache_cache_count_miss(cache, report);
+    return AOTICACHE_NOT_FOUND;
+}
+
+static aoticache_status lookup(aoticache_cache *cache, const aoticache_request *request,
+                               const aoticache_wanted *wanted, uint64_t begun, aoticache_artifact **ret_artifact,
+                               aoticache_error *ret_error)
 {
     aoticache_find_report report;
     aoticache_status status = aoticache_cache_find(cache, wanted, ret_artifact, &report, ret_error);
     if (status == AOTICACHE_OK)
         aoticache_cache_count_hit(cache, &report, begun);
     else if (status == AOTICACHE_NOT_FOUND)
-        aoticache_cache_count_miss(cache, &report);
+        miss(cache, request, &report);
     return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
 }
 
 /* The request stands for all shapes and an exact entry is asked for, or the other way round: there can be none. */
-static aoticache_status miss(aoticache_cache *cache)
+static aoticache_status miss_for_sure(aoticache_cache *cache, const aoticache_request *request)
 {
     static const aoticache_find_report nothing;
-    aoticache_cache_count_miss(cache, &nothing);
-    return AOTICACHE_NOT_FOUND;
+    return miss(cache, request, &nothing);
 }
 
 aoticache_status aoticache_cache_lookup(aoticache_cache *cache, const aoticache_request *request,
@@ -288,8 +310,8 @@ aoticache_status aoticache_cache_lookup(aoticache_cache *cache, const aoticache_
     if (status != AOTICACHE_OK)
         return status;
     if (aoticache_request_stands_for_all_shapes(request))
-        return miss(cache);
-    return lookup(cache, &wanted, begun, ret_artifact, ret_error);
+        return miss_for_sure(cache, request);
+    return lookup(cache, request, &wanted, begun, ret_artifact, ret_error);
 }
 
 aoticache_status aoticache_cache_lookup_guarded(aoticache_cache *cache, const aoticache_request *request,
@@ -305,8 +327,8 @@ aoticache_status aoticache_cache_lookup_guarded(aoticache_cache *cache, const ao
     if (status != AOTICACHE_OK)
         return status;
     if (!aoticache_request_stands_for_all_shapes(request))
-        return miss(cache);
-    return lookup(cache, &wanted, begun, ret_artifact, ret_error);
+        return miss_for_sure(cache, request);
+    return lookup(cache, request, &wanted, begun, ret_artifact, ret_error);
 }
 
 aoticache_status aoticache_cache_open_stored(aoticache_cache *cache, int64_t entry_id, const aoticache_digest *artifact,
@@ -317,5 +339,5 @@ aoticache_status aoticache_cache_open_stored(aoticache_cache *cache, int64_t ent
     const uint64_t begun = aoticache_monotonic_ns();
     const aoticache_wanted wanted = {.entry_id = entry_id, .artifact = artifact};
     aoticache_cache_enter(cache);
-    return lookup(cache, &wanted, begun, ret_artifact, ret_error);
+    return lookup(cache, NULL, &wanted, begun, ret_artifact, ret_error);
 }

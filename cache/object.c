@@ -178,11 +178,11 @@ aoticache_status aoticache_object_remove(aoticache_directory *directory, const a
     if (status != AOTICACHE_OK)
         return status;
     struct stat found;
-    if (fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW) != 0)
-        return errno == ENOENT ? AOTICACHE_NOT_FOUND
-                               : aoticache_error_set_errno(ret_error, errno, "cannot examine object %s", name);
     /* The lock is kept until after the unlink: a reader that opens meanwhile waits for it and then sees no link. */
     cleanup_fd int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if ((fd >= 0 ? fstat(fd, &found) : fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW)) != 0)
+        return errno == ENOENT ? AOTICACHE_NOT_FOUND
+                               : aoticache_error_set_errno(ret_error, errno, "cannot examine object %s", name);
     if (fd >= 0 && aoticache_seam_flock(fd, LOCK_EX | LOCK_NB) != 0)
         return AOTICACHE_LOCKED;
     if (aoticache_seam_unlinkat(folder, name, 0) != 0)
@@ -255,6 +255,25 @@ static void list_folder(struct listing *listing, const char *prefix, DIR *folder
         if (aoticache_digest_from_hex(hex, &digest) == AOTICACHE_OK && !listing->callback(listing->user, &digest))
             listing->stopped = true;
     }
+}
+
+aoticache_status aoticache_object_list_folder(aoticache_directory *directory, uint8_t first, aoticache_object_fn callback,
+                                              void *user, aoticache_error *ret_error)
+{
+    struct listing listing = {.callback = callback, .user = user};
+    char path[AOTICACHE_OBJECT_FOLDER_BYTES];
+    int fd = -1;
+    snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%02x", first);
+    aoticache_status status = aoticache_directory_open_folder(directory, path, false, &fd, ret_error);
+    if (status != AOTICACHE_OK)
+        return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+    cleanup_dir DIR *folder = fdopendir(fd);
+    if (folder == NULL) {
+        close(fd);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    }
+    list_folder(&listing, path + strlen(AOTICACHE_OBJECTS "/"), folder);
+    return AOTICACHE_OK;
 }
 
 aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache_object_fn callback,

@@ -76,5 +76,8 @@ typedef void (*aoticache_object_foreign_fn)(void *user, const char *path);
 /* foreign may be NULL. Returns: OK, IO, DENIED, NO_MEMORY. */
 aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache_object_fn callback,
                                        aoticache_object_foreign_fn foreign, void *user, aoticache_error *ret_error);
+/* Those of one of the 256 folders. Returns: OK (also where it is not there), IO, DENIED, NO_MEMORY. */
+aoticache_status aoticache_object_list_folder(aoticache_directory *directory, uint8_t first, aoticache_object_fn callback,
+                                              void *user, aoticache_error *ret_error);
 
 #endif

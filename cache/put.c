@@ -272,6 +272,8 @@ aoticache_status aoticache_cache_put(aoticache_cache *cache, const aoticache_req
                 *ret_artifact = steal_ptr(&put.artifact);
         }
         release_put(&put);
+        if (is_done)
+            aoticache_cache_keep_budget(cache);
         if (is_done || (status != AOTICACHE_OK && !aoticache_cache_recovered(cache, status, &index)))
             return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
     }

@@ -165,6 +165,25 @@ static aoticache_status index_one(struct search *search, aoticache_index *index,
     return status;
 }
 
+#define PUTS_AT_ONCE 20000
+
+/* One transaction, from *at on. */
+static aoticache_status index_some(struct search *search, aoticache_index *index, size_t *at, uint64_t *entries,
+                                   aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_bulk_begin(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    for (size_t n = 0; status == AOTICACHE_OK && *at < search->count && n < PUTS_AT_ONCE; n++) {
+        status = index_one(search, index, &search->found[(*at)++].digest, ret_error);
+        if (status == AOTICACHE_OK)
+            ++*entries;
+        else if (status == AOTICACHE_NOT_FOUND)
+            status = AOTICACHE_OK;
+    }
+    return aoticache_index_bulk_end(index, status, ret_error);
+}
+
 aoticache_status aoticache_cache_index_all_manifests(aoticache_directory *directory, aoticache_index *index,
                                                      uint64_t *ret_entries, aoticache_error *ret_error)
 {
@@ -175,13 +194,9 @@ aoticache_status aoticache_cache_index_all_manifests(aoticache_directory *direct
         status = aoticache_error_set(ret_error, search.status, "out of memory");
     if (search.count > 0)
         qsort(search.found, search.count, sizeof *search.found, by_age);
-    for (size_t i = 0; status == AOTICACHE_OK && i < search.count; i++) {
-        status = index_one(&search, index, &search.found[i].digest, ret_error);
-        if (status == AOTICACHE_OK)
-            entries++;
-        else if (status == AOTICACHE_NOT_FOUND)
-            status = AOTICACHE_OK;
-    }
+    /* Nobody else has this index yet: a transaction for each entry would wait for the disk as often. */
+    for (size_t i = 0; status == AOTICACHE_OK && i < search.count;)
+        status = index_some(&search, index, &i, &entries, ret_error);
     free(search.found);
     if (status == AOTICACHE_OK)
         *ret_entries = entries;

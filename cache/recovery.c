@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/seam.h"
 #include "cache/lock.h"
+#include "cache/marks_internal.h"
 #include "cache/scratch.h"
 #include "cache/state.h"
 
@@ -58,7 +59,8 @@ static aoticache_status open_at(const aoticache_directory *directory, const char
     aoticache_index_options options = {.path = path,
                                        .read_only = read_only,
                                        .lock_timeout_ms = directory->lock_timeout_ms,
-                                       .logger = directory->logger};
+                                       .logger = directory->logger,
+                                       .is_group_shared = directory->is_group_shared};
     return aoticache_index_open(&options, ret_index, ret_error);
 }
 
@@ -108,6 +110,8 @@ static aoticache_status build_new(aoticache_directory *directory, const aoticach
     if (status != AOTICACHE_OK)
         return status;
     status = aoticache_cache_index_all_manifests(directory, index, ret_entries, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_cache_load_marks(directory, index, ret_error);
     aoticache_index_close(index);
     if (status == AOTICACHE_OK && faccessat(scratch->fd, AOTICACHE_INDEX_FILE "-wal", F_OK, 0) == 0)
         return aoticache_error_set(ret_error, AOTICACHE_IO, "cannot complete the new index in %s", scratch->path);
@@ -154,9 +158,11 @@ static aoticache_status rebuild(aoticache_cache *cache, const struct stat *unusa
     return status == AOTICACHE_OK ? open_at(directory, directory->path, false, ret_index, ret_error) : status;
 }
 
+/* Something that an index is to know of. */
 static bool has_objects(aoticache_directory *directory)
 {
-    return faccessat(directory->fd, AOTICACHE_OBJECTS, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    return faccessat(directory->fd, AOTICACHE_OBJECTS, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+           faccessat(directory->fd, AOTICACHE_MARKS, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 static aoticache_status open_writable(aoticache_cache *cache, aoticache_index **ret_index, aoticache_error *ret_error)

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "cache/lock.h"
 #include "cache/state.h"
+#include "index/collection.h"
 
 aoticache_status aoticache_cache_remove_objects(aoticache_cache *cache, const aoticache_index_object *objects,
                                                 size_t count, aoticache_removal *ret_removal,
@@ -117,6 +118,17 @@ static aoticache_status read_belongings(aoticache_index *index, const aoticache_
     return AOTICACHE_OK;
 }
 
+/* What is gone need not wait for a collection; what somebody holds does. */
+static aoticache_status forget_waiting(aoticache_cache *cache, aoticache_index *index,
+                                       const struct belongings *belongings, aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    for (size_t i = 0; status == AOTICACHE_OK && i < belongings->count; i++)
+        if (!aoticache_object_is_held(cache->directory, &belongings->objects[i].digest))
+            status = aoticache_index_forget_removal_of(index, &belongings->objects[i].digest, ret_error);
+    return status;
+}
+
 /* With the store locked. */
 static aoticache_status remove_key(aoticache_cache *cache, aoticache_index *index, const aoticache_key *key,
                                    aoticache_error *ret_error)
@@ -132,6 +144,8 @@ static aoticache_status remove_key(aoticache_cache *cache, aoticache_index *inde
         if (aoticache_index_has_object(index, &belongings[i].artifact, NULL) == AOTICACHE_NOT_FOUND)
             aoticache_cache_remove_side_files(cache, &belongings[i].artifact);
         status = aoticache_cache_remove_objects(cache, belongings[i].objects, belongings[i].count, &removal, ret_error);
+        if (status == AOTICACHE_OK)
+            status = forget_waiting(cache, index, &belongings[i], ret_error);
     }
     free_belongings(belongings, count);
     if (status == AOTICACHE_OK && removed == 0)

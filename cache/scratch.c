@@ -30,13 +30,14 @@ static aoticache_status create_once(aoticache_directory *directory, int tmp_fd, 
     int length = snprintf(ret_scratch->path, sizeof ret_scratch->path, "%s/" AOTICACHE_TMP "/%s", directory->path, name);
     if (length < 0 || (size_t)length >= sizeof ret_scratch->path)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the path is too long", directory->path);
-    if (aoticache_seam_mkdirat(tmp_fd, name, 0700) != 0)
+    if (aoticache_seam_mkdirat(tmp_fd, name, aoticache_directory_folder_mode(directory)) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot create %s", ret_scratch->path);
     cleanup_fd int fd = openat(tmp_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
         return AOTICACHE_NOT_FOUND;
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot open %s", ret_scratch->path);
+    aoticache_directory_open_to_group(directory, fd, aoticache_directory_folder_mode(directory));
     if (aoticache_seam_flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK)
             return AOTICACHE_NOT_FOUND;

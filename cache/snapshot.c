@@ -30,7 +30,7 @@ static size_t text_size(const char *text)
     return text != NULL ? strlen(text) + 1 : 1;
 }
 
-static bool copy_entry(const aoticache_index_entry *from, aoticache_snapshot_entry *to)
+bool aoticache_snapshot_copy(const aoticache_index_entry *from, aoticache_snapshot_entry *to)
 {
     size_t size = text_size(from->op) + text_size(from->device) + text_size(from->description) +
                   text_size(from->producer) + text_size(from->guard);
@@ -71,7 +71,7 @@ static bool add_entry(void *user, const aoticache_index_entry *entry)
         snapshot->entries = entries;
         snapshot->capacity = capacity;
     }
-    copying->is_out_of_memory = !copy_entry(entry, &snapshot->entries[snapshot->count]);
+    copying->is_out_of_memory = !aoticache_snapshot_copy(entry, &snapshot->entries[snapshot->count]);
     if (copying->is_out_of_memory)
         return false;
     snapshot->count++;

@@ -44,7 +44,11 @@ struct aoticache_cache {
     _Atomic uint64_t counters[AOTICACHE_COUNTER_COUNT];
     pthread_mutex_t recency_mutex;
     aoticache_recency recency;
+    struct aoticache_unflushed *unflushed; /* statistics_internal.h */
     _Atomic bool has_warned_not_stored;
+    uint64_t max_bytes, max_entries;  /* the budget; 0: no limit */
+    _Atomic bool is_shrinking;        /* it was exceeded, and the low watermark is not reached yet */
+    _Atomic uint64_t shrink_after_ns; /* monotonic: not before, there is nothing that may go */
 };
 
 /* After a fork, the child starts with empty counters and recency: what the parent has not flushed stays the parent's.
@@ -71,7 +75,6 @@ bool aoticache_cache_refreshed(aoticache_cache *cache, aoticache_index **index);
 
 void aoticache_cache_count(aoticache_cache *cache, aoticache_counter counter, uint64_t value);
 const char *aoticache_cache_counter_name(aoticache_counter counter);
-void aoticache_cache_record_use(aoticache_cache *cache, int64_t entry_id);
 
 /* DENIED with the reason where the cache cannot be written. */
 aoticache_status aoticache_cache_check_writable(const aoticache_cache *cache, aoticache_error *ret_error);
@@ -96,7 +99,9 @@ typedef struct aoticache_find_report {
     uint64_t compile_ns;
     bool is_guarded;        /* found: by an entry with a guard */
     bool lacks_requirement; /* there were entries, none of which this CPU can run */
+    bool is_refused;        /* there were entries, whose guards do not let the tensors pass */
     bool was_damaged;
+    bool has_failed;        /* a compile has, a short time ago */
 } aoticache_find_report;
 
 /* A lookup that counts nothing. Returns as aoticache_cache_lookup. Without accept the key must be that of a request for
@@ -127,14 +132,17 @@ typedef struct aoticache_removal {
 aoticache_status aoticache_cache_remove_objects(aoticache_cache *cache, const aoticache_index_object *objects,
                                                 size_t count, aoticache_removal *ret_removal,
                                                 aoticache_error *ret_error);
+/* After a put: what aoticache_cache_options.max_bytes and max_entries promise. Takes the collector's and the store's lock. */
+void aoticache_cache_keep_budget(aoticache_cache *cache);
 /* The folder artifacts/<digest>/: true where it was there and is gone. Kept where a process holds one of its files. */
 bool aoticache_cache_remove_side_files(aoticache_cache *cache, const aoticache_digest *artifact);
 
 /*
  * Removes what dead processes left: temporary files and folders, leases, folders of side files without an artifact. Takes
- * the store's lock exclusively itself, in short batches; ret_removed is added to.
+ * the store's lock exclusively itself, in short batches; ret_removed is added to. all: all folders of side files, else the
+ * next part of them.
  */
-aoticache_status aoticache_cache_remove_leftovers(aoticache_cache *cache, uint64_t *ret_removed,
+aoticache_status aoticache_cache_remove_leftovers(aoticache_cache *cache, bool all, uint64_t *ret_removed,
                                                   aoticache_error *ret_error);
 
 /* ---- manifests and the index (rebuild.c) ---- */

@@ -8,7 +8,7 @@
 
 #include "base/cleanup.h"
 #include "cache/lock.h"
-#include "cache/verify.h"
+#include "cache/verification.h"
 
 /* A manifest that another entry of the same key, requirements and guard has replaced is garbage, not a lost entry. */
 static bool is_superseded(aoticache_index *index, const aoticache_manifest *manifest)
@@ -31,84 +31,85 @@ static bool is_complete(aoticache_directory *directory, const aoticache_manifest
     return true;
 }
 
-struct lost {
-    aoticache_digest digest;
-    aoticache_manifest *manifest;
+/* Only the digest and the age are kept: after the loss of an index there may be a million of them. */
+aoticache_status aoticache_verification_note_unnamed(aoticache_verification *verification,
+                                                     const aoticache_digest *digest, aoticache_error *ret_error)
+{
+    aoticache_directory *directory = verification->cache->directory;
+    aoticache_manifest *manifest = NULL;
     uint64_t bytes;
-};
-
-static int newest_first(const void *left, const void *right)
-{
-    const struct lost *a = left, *b = right;
-    if (a->manifest->created_ns != b->manifest->created_ns)
-        return a->manifest->created_ns > b->manifest->created_ns ? -1 : 1;
-    return memcmp(a->digest.bytes, b->digest.bytes, sizeof a->digest.bytes);
-}
-
-/* Those that were read, newest first. */
-static aoticache_status find_lost(aoticache_verification *verification, struct lost **ret_lost, size_t *ret_count,
-                                  aoticache_error *ret_error)
-{
-    aoticache_index *index = aoticache_cache_index(verification->cache);
-    const aoticache_object_array *objects = &verification->objects;
-    struct lost *lost = calloc(objects->count + 1, sizeof *lost);
-    size_t count = 0;
-    if (lost == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of manifests");
-    for (size_t i = 0; i < objects->count; i++) {
-        const aoticache_digest *digest = &objects->items[i].digest;
-        if (aoticache_index_has_object(index, digest, NULL) != AOTICACHE_NOT_FOUND ||
-            !aoticache_cache_may_be_manifest(verification->cache->directory, digest))
-            continue;
-        if (aoticache_cache_load_manifest(verification->cache->directory, digest, &lost[count].manifest,
-                                          &lost[count].bytes, NULL) == AOTICACHE_OK)
-            lost[count++].digest = *digest;
+    if (!aoticache_cache_may_be_manifest(directory, digest) ||
+        aoticache_cache_load_manifest(directory, digest, &manifest, &bytes, NULL) != AOTICACHE_OK)
+        return AOTICACHE_OK;
+    int64_t created_ns = manifest->created_ns;
+    aoticache_manifest_free(manifest);
+    if (verification->lost_count == verification->lost_capacity) {
+        size_t capacity = verification->lost_capacity != 0 ? verification->lost_capacity * 2 : 64;
+        aoticache_lost_manifest *lost = reallocarray(verification->lost, capacity, sizeof *lost);
+        if (lost == NULL)
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of manifests");
+        verification->lost = lost;
+        verification->lost_capacity = capacity;
     }
-    qsort(lost, count, sizeof *lost, newest_first);
-    *ret_lost = lost;
-    *ret_count = count;
+    verification->lost[verification->lost_count++] =
+        (aoticache_lost_manifest){.digest = *digest, .created_ns = created_ns};
     return AOTICACHE_OK;
 }
 
-/* With the store locked, shared: nothing is removed between looking at the files and recording the entry. */
-static aoticache_status put_back(aoticache_verification *verification, const struct lost *lost,
-                                 aoticache_error *ret_error)
+static int newest_first(const void *left, const void *right)
 {
-    aoticache_cache *cache = verification->cache;
+    const aoticache_lost_manifest *a = left, *b = right;
+    if (a->created_ns != b->created_ns)
+        return a->created_ns > b->created_ns ? -1 : 1;
+    return memcmp(a->digest.bytes, b->digest.bytes, sizeof a->digest.bytes);
+}
+
+/* With the store locked, shared: nothing is removed between looking at the files and recording the entry. */
+static aoticache_status put_back(aoticache_verification *verification, const aoticache_digest *digest, uint64_t bytes,
+                                 const aoticache_manifest *manifest, aoticache_error *ret_error)
+{
+    aoticache_directory *directory = verification->cache->directory;
     aoticache_lock lock = AOTICACHE_LOCK_INIT;
-    aoticache_status status = aoticache_lock_store(cache->directory, false, &lock, ret_error);
+    aoticache_status status = aoticache_lock_store(directory, false, &lock, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (!is_superseded(aoticache_cache_index(cache), lost->manifest))
-        status = aoticache_cache_index_manifest(cache->directory, aoticache_cache_index(cache), &lost->digest,
-                                                lost->bytes, lost->manifest, ret_error);
+    if (!is_superseded(verification->index, manifest))
+        status = aoticache_cache_index_manifest(directory, verification->index, digest, bytes, manifest, ret_error);
     aoticache_lock_release(&lock);
     if (status == AOTICACHE_OK)
         verification->report.repaired++;
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status; /* a file of it is gone: garbage */
 }
 
+static aoticache_status treat(aoticache_verification *verification, const aoticache_digest *digest,
+                              const aoticache_manifest *manifest, uint64_t bytes, aoticache_error *ret_error)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    if (!aoticache_manifest_guard_fits(manifest) || is_superseded(verification->index, manifest) ||
+        !is_complete(verification->cache->directory, manifest))
+        return AOTICACHE_OK;
+    verification->report.unindexed++;
+    aoticache_object_path(digest, path);
+    aoticache_verification_tell(verification, "unindexed", path, manifest->description);
+    return verification->options.repair ? put_back(verification, digest, bytes, manifest, ret_error) : AOTICACHE_OK;
+}
+
 aoticache_status aoticache_verification_check_unindexed(aoticache_verification *verification,
                                                         aoticache_error *ret_error)
 {
-    aoticache_index *index = aoticache_cache_index(verification->cache);
-    struct lost *lost = NULL;
-    size_t count = 0;
-    aoticache_status status = find_lost(verification, &lost, &count, ret_error);
-    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
-        char path[AOTICACHE_OBJECT_PATH_BYTES];
-        if (!aoticache_manifest_guard_fits(lost[i].manifest) || is_superseded(index, lost[i].manifest) ||
-            !is_complete(verification->cache->directory, lost[i].manifest))
-            continue;
-        verification->report.unindexed++;
-        aoticache_object_path(&lost[i].digest, path);
-        if (verification->callback != NULL)
-            verification->callback(verification->user, "unindexed", path, lost[i].manifest->description);
-        if (verification->is_repair)
-            status = put_back(verification, &lost[i], ret_error);
+    aoticache_status status = AOTICACHE_OK;
+    if (verification->lost_count > 1)
+        qsort(verification->lost, verification->lost_count, sizeof *verification->lost, newest_first);
+    for (size_t i = 0; status == AOTICACHE_OK && i < verification->lost_count; i++) {
+        const aoticache_digest *digest = &verification->lost[i].digest;
+        aoticache_manifest *manifest = NULL;
+        uint64_t bytes;
+        if (aoticache_cache_load_manifest(verification->cache->directory, digest, &manifest, &bytes, NULL) !=
+            AOTICACHE_OK)
+            continue; /* collected meanwhile */
+        status = treat(verification, digest, manifest, bytes, ret_error);
+        aoticache_manifest_free(manifest);
     }
-    for (size_t i = 0; i < count; i++)
-        aoticache_manifest_free(lost[i].manifest);
-    free(lost);
+    verification->lost_count = 0;
     return status;
 }

@@ -113,6 +113,7 @@ aoticache_status aoticache_eager_get_runner(aoticache_cache *cache, aoticache_ho
     if (status != AOTICACHE_OK)
         return status;
     report.load_ns = aoticache_monotonic_ns() - start_ns;
+    aoticache_cache_note_load(cache, report.load_ns);
     *ret_runner = runner;
     if (ret_report != NULL)
         *ret_report = report;

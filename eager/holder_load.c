@@ -144,10 +144,12 @@ static aoticache_status load(const aoticache_holder *holder, aoticache_artifact 
     /* Where libraries are to be unloaded, they must be such that they can be. */
     bool private_copy = eager->max_loaded > 0 || eager->max_loaded_bytes > 0;
     aoticache_runner *runner;
+    const uint64_t begun = aoticache_monotonic_ns();
     aoticache_status status =
         aoticache_artifact_load_runner(artifact, holder->device, private_copy, &runner, ret_error);
     if (status != AOTICACHE_OK)
         return status;
+    aoticache_cache_note_load(eager->cache, aoticache_monotonic_ns() - begun);
     status = check_runner(holder, runner, ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_runner_unref(runner);

@@ -13,13 +13,23 @@
 #include "index/index.h"
 #include "index/statements.h"
 
+/* What a transaction adds to the totals; written by aoticache_index_end. */
+typedef struct aoticache_index_change {
+    int64_t entries, artifacts, objects, bytes, failures;
+} aoticache_index_change;
+
 struct aoticache_index {
     pthread_mutex_t lock; /* guards all below; SQLite's own mutexes are off (SQLITE_OPEN_NOMUTEX) */
     sqlite3 *db;          /* NULL: left to the parent of a fork, opened again on use */
     sqlite3_stmt *statements[AOTICACHE_INDEX_STATEMENT_COUNT];
     aoticache_index_durability durability; /* what this connection is set to */
+    aoticache_index_change change;
+    struct aoticache_index_sums *sums; /* of a batch of removals; NULL: each is written at once (statistics.h) */
+    bool is_bulk;                 /* between bulk_begin and bulk_end: one transaction for many writes */
+    aoticache_status bulk_status; /* the first failure of one of them */
     bool read_only;
     bool on_shared_filesystem;
+    bool is_group_shared;
     uint32_t lock_timeout_ms;
     aoticache_logger logger;
     aoticache_index *next; /* list of fork.c */
@@ -74,6 +84,13 @@ aoticache_status aoticache_index_journal_choose(aoticache_index *index, aoticach
 
 /* The journal mode that is set afterwards: at least 16 bytes, "" where SQLite failed. mode: NULL to ask only. */
 int aoticache_index_journal_pragma(aoticache_index *index, const char *mode, char ret_mode[16]);
+
+/* ---- objects.c ---- */
+
+/* The objects of an artifact in their order: an array of the caller's, by free(). NOT_FOUND. */
+aoticache_status aoticache_index_read_artifact(aoticache_index *index, const aoticache_digest *artifact,
+                                               aoticache_index_object **ret_objects, size_t *ret_count,
+                                               aoticache_error *ret_error);
 
 /* ---- status.c ---- */
 

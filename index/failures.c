@@ -59,6 +59,7 @@ static aoticache_status put_row(aoticache_index *index, const aoticache_index_fa
     sqlite3_bind_int64(statement, 5, failure->failed_ns);
     sqlite3_bind_int64(statement, 6, retry_time(failure, earlier));
     sqlite3_bind_int64(statement, 7, earlier < UINT32_MAX ? (sqlite3_int64)earlier + 1 : UINT32_MAX);
+    index->change.failures += earlier == 0 ? 1 : 0;
     return aoticache_index_execute(index, statement, NULL, ret_error);
 }
 
@@ -126,14 +127,20 @@ aoticache_status aoticache_index_lookup_failure(aoticache_index *index, const ao
 static aoticache_status forget_rows(aoticache_index *index, const aoticache_digest *key, int64_t before_ns,
                                     aoticache_error *ret_error)
 {
-    if (key != NULL)
-        return aoticache_index_execute_digest(index, SQL(FORGET_FAILURE), key, NULL, ret_error);
     sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_prepare(index, SQL(FORGET_FAILURES), &statement, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    sqlite3_bind_int64(statement, 1, before_ns);
-    return aoticache_index_execute(index, statement, NULL, ret_error);
+    uint64_t forgotten = 0;
+    aoticache_status status;
+    if (key != NULL) {
+        status = aoticache_index_execute_digest(index, SQL(FORGET_FAILURE), key, &forgotten, ret_error);
+    } else {
+        status = aoticache_index_prepare(index, SQL(FORGET_FAILURES), &statement, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        sqlite3_bind_int64(statement, 1, before_ns);
+        status = aoticache_index_execute(index, statement, &forgotten, ret_error);
+    }
+    index->change.failures -= (int64_t)forgotten;
+    return status;
 }
 
 aoticache_status aoticache_index_forget_failures(aoticache_index *index, const aoticache_digest *key, int64_t before_ns,

@@ -10,7 +10,7 @@
  * held in it for ever.
  * Durability: a transaction that returned OK survives power loss (synchronous=EXTRA); recency and counters are written
  * without waiting for the disk.
- * Files: the index and what SQLite puts beside it (-wal, -shm, -journal) have mode 0600; the index must not be a link.
+ * Files: the index and what SQLite puts beside it (-wal, -shm, -journal) have mode 0600 (0660 where it is shared); the index must not be a link.
  */
 #ifndef AOTICACHE_INDEX_INDEX_H
 #define AOTICACHE_INDEX_INDEX_H
@@ -18,7 +18,7 @@
 #include "base/base.h"
 
 /* The version of the tables, PRAGMA user_version. */
-#define AOTICACHE_INDEX_VERSION 2
+#define AOTICACHE_INDEX_VERSION 3
 
 typedef struct aoticache_index aoticache_index;
 
@@ -27,6 +27,7 @@ typedef struct aoticache_index_options {
     bool read_only;
     uint32_t lock_timeout_ms;
     aoticache_logger logger; /* where WAL is not possible (network file systems) one line says so */
+    bool is_group_shared;    /* a file that is made has mode 0660, for the group of its folder */
 } aoticache_index_options;
 
 /*
@@ -125,9 +126,18 @@ aoticache_status aoticache_index_has_same(aoticache_index *index, const aoticach
                                           aoticache_error *ret_error);
 
 /*
+ * Many puts in one durable transaction: between begin and end no other process can write, and a put that fails makes end
+ * fail and all of them go. For an index that nobody else has yet.
+ */
+aoticache_status aoticache_index_bulk_begin(aoticache_index *index, aoticache_error *ret_error);
+/* status: of the puts; anything but OK takes all back and is returned. */
+aoticache_status aoticache_index_bulk_end(aoticache_index *index, aoticache_status status, aoticache_error *ret_error);
+
+/*
  * Each removes entries in one durable transaction; *ret_removed (may be NULL) may be 0, also where the digest is NULL.
  * remove_object removes every entry whose artifact contains the object (it was found damaged). Rows of artifacts and
- * objects that no entry needs any longer go in the same transaction: "unreferenced" below means "has no row".
+ * objects that no entry needs any longer go in the same transaction: "unreferenced" below means "has no row". What waits
+ * for the removal of its file is recorded in it (collection.h).
  */
 aoticache_status aoticache_index_remove_key(aoticache_index *index, const aoticache_digest *key, uint64_t *ret_removed,
                                             aoticache_error *ret_error);
@@ -250,10 +260,11 @@ typedef struct aoticache_index_totals {
     uint64_t entries, artifacts, objects, bytes, failures;
     int64_t created_ns; /* when the index was made */
 } aoticache_index_totals;
+/* Kept by every transaction: read in no time, however much there is. */
 aoticache_status aoticache_index_read_totals(aoticache_index *index, aoticache_index_totals *ret_totals,
                                              aoticache_error *ret_error);
 
-/* PRAGMA quick_check: OK, or CORRUPT with SQLite's first message. */
+/* PRAGMA quick_check, and whether the totals are those of the rows: OK, or CORRUPT with the first thing that is wrong. */
 aoticache_status aoticache_index_verify(aoticache_index *index, aoticache_error *ret_error);
 
 /* "wal" or "delete"; SQLite's version. Static storage. For doctor. */

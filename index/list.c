@@ -1,6 +1,7 @@
 /*
  * index/list: reading through the tables with a callback, and the totals.
  */
+#include "index/collection.h"
 #include "index/connection.h"
 
 #include <string.h>
@@ -83,6 +84,24 @@ aoticache_status aoticache_index_list(aoticache_index *index, aoticache_index_or
     aoticache_index_statement which =
         order == AOTICACHE_INDEX_BY_LAST_USE ? SQL(LIST_BY_LAST_USE) : SQL(LIST_BY_OP);
     return list(index, which, op, &walk, ret_error);
+}
+
+aoticache_status aoticache_index_read_entry(aoticache_index *index, int64_t entry_id, aoticache_index_entry_fn callback,
+                                            void *user, aoticache_error *ret_error)
+{
+    row_walk walk = {.read = read_entry, .table = "entries", .callback_user = user, .callback.entry = callback};
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_prepare(index, SQL(LIST_ENTRY), &statement, ret_error);
+    if (status == AOTICACHE_OK) {
+        sqlite3_bind_int64(statement, 1, entry_id);
+        walk.stopped = false;
+        status = walk_rows(index, statement, &walk, ret_error);
+    }
+    aoticache_index_leave(index);
+    return status;
 }
 
 static bool read_object(row_walk *walk, sqlite3_stmt *row)

@@ -44,6 +44,20 @@ static aoticache_status read_objects(aoticache_index *index, sqlite3_stmt *state
     return AOTICACHE_OK;
 }
 
+aoticache_status aoticache_index_read_artifact(aoticache_index *index, const aoticache_digest *artifact,
+                                               aoticache_index_object **ret_objects, size_t *ret_count,
+                                               aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_prepare(index, SQL(ARTIFACT_OBJECTS), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(statement, 1, artifact);
+    status = read_objects(index, statement, ret_objects, ret_count, ret_error);
+    sqlite3_reset(statement);
+    return status;
+}
+
 aoticache_status aoticache_index_artifact_objects(aoticache_index *index, const aoticache_digest *artifact,
                                                   aoticache_index_object **ret_objects, size_t *ret_count,
                                                   aoticache_error *ret_error)
@@ -53,13 +67,7 @@ aoticache_status aoticache_index_artifact_objects(aoticache_index *index, const 
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    sqlite3_stmt *statement = NULL;
-    status = aoticache_index_prepare(index, SQL(ARTIFACT_OBJECTS), &statement, ret_error);
-    if (status == AOTICACHE_OK) {
-        aoticache_index_bind_digest(statement, 1, artifact);
-        status = read_objects(index, statement, ret_objects, ret_count, ret_error);
-        sqlite3_reset(statement);
-    }
+    status = aoticache_index_read_artifact(index, artifact, ret_objects, ret_count, ret_error);
     aoticache_index_leave(index);
     return status;
 }
@@ -138,9 +146,29 @@ static aoticache_status take_verdict(aoticache_index *index, sqlite3_stmt *row, 
                                verdict == NULL ? 0 : (int)strcspn(verdict, "\n"), verdict == NULL ? "" : verdict);
 }
 
+/* The running totals beside a count of all rows. */
+static aoticache_status verify_totals(aoticache_index *index, aoticache_error *ret_error)
+{
+    aoticache_index_totals kept, counted;
+    aoticache_status status = read_one_row(index, SQL(TOTALS), take_totals, &kept, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read_one_row(index, SQL(COUNT_TOTALS), take_totals, &counted, ret_error);
+    if (status != AOTICACHE_OK || (kept.entries == counted.entries && kept.artifacts == counted.artifacts &&
+                                   kept.objects == counted.objects && kept.bytes == counted.bytes &&
+                                   kept.failures == counted.failures))
+        return status;
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                               "index %s: is damaged: its totals say %llu entries, %llu objects, %llu bytes, there are"
+                               " %llu, %llu, %llu",
+                               index->path, (unsigned long long)kept.entries, (unsigned long long)kept.objects,
+                               (unsigned long long)kept.bytes, (unsigned long long)counted.entries,
+                               (unsigned long long)counted.objects, (unsigned long long)counted.bytes);
+}
+
 aoticache_status aoticache_index_verify(aoticache_index *index, aoticache_error *ret_error)
 {
     if (index == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index verify: no index");
-    return read_one_row(index, SQL(VERIFY), take_verdict, NULL, ret_error);
+    aoticache_status status = read_one_row(index, SQL(VERIFY), take_verdict, NULL, ret_error);
+    return status == AOTICACHE_OK ? verify_totals(index, ret_error) : status;
 }

@@ -37,15 +37,17 @@ static char *path_resolve(const char *path)
 }
 
 /*
- * Private to the user: 0600, whatever the umask leaves of it. SQLite gives the WAL and the journal the same mode. The
- * entry in the folder becomes durable with the first transaction, whose journal makes SQLite sync the folder.
+ * Private to the user: 0600, whatever the umask leaves of it; 0660 where the directory is shared with a group. SQLite
+ * gives the WAL and the journal the same mode. The entry in the folder becomes durable with the first transaction, whose
+ * journal makes SQLite sync the folder.
  */
 static aoticache_status create_file(aoticache_index *index, aoticache_error *ret_error)
 {
-    int fd = aoticache_seam_openat(AT_FDCWD, index->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-    if (fd >= 0)
-        close(fd);
-    else if (errno != EEXIST)
+    const mode_t mode = index->is_group_shared ? 0660 : 0600;
+    cleanup_fd int fd = aoticache_seam_openat(AT_FDCWD, index->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+    if (fd >= 0 && index->is_group_shared)
+        (void)aoticache_seam_fchmod(fd, mode); /* what the umask took away */
+    if (fd < 0 && errno != EEXIST)
         return aoticache_error_set_errno(ret_error, errno, "index %s: cannot create", index->path);
     return AOTICACHE_OK;
 }
@@ -261,6 +263,7 @@ static aoticache_index *index_create(const aoticache_index_options *options)
     index->read_only = options->read_only;
     index->lock_timeout_ms = options->lock_timeout_ms;
     index->logger = options->logger;
+    index->is_group_shared = options->is_group_shared;
     /* Absolute, so that the same file is meant after a fork and a change of the working directory. */
     index->path = options->path[0] == '/' ? NULL : path_resolve(options->path);
     if (index->path == NULL && asprintf(&index->path, "%s%s", options->path[0] == '/' ? "" : "./", options->path) < 0)

@@ -2,6 +2,7 @@
  * index/put: an entry becomes visible, with its artifact and objects, in one durable transaction.
  */
 #include "index/removal.h"
+#include "index/statistics.h"
 
 #include <string.h>
 
@@ -87,6 +88,14 @@ static void bind_encoding(sqlite3_stmt *statement, int parameter, const aoticach
         sqlite3_bind_zeroblob(statement, parameter, 0);
 }
 
+static uint64_t bytes_of(const aoticache_index_entry *entry)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < entry->object_count; i++)
+        bytes = bytes > UINT64_MAX - entry->objects[i].bytes ? UINT64_MAX : bytes + entry->objects[i].bytes;
+    return bytes;
+}
+
 static aoticache_status insert_details(aoticache_index *index, const aoticache_index_entry *entry,
                                        aoticache_error *ret_error)
 {
@@ -102,6 +111,8 @@ static aoticache_status insert_details(aoticache_index *index, const aoticache_i
     aoticache_index_bind_text(statement, 6, entry->producer);
     sqlite3_bind_int64(statement, 7, entry->created_ns);
     bind_encoding(statement, 8, entry);
+    aoticache_index_bind_unsigned(statement, 9, bytes_of(entry));
+    aoticache_index_bind_unsigned(statement, 10, entry->compile_ns);
     return aoticache_index_execute(index, statement, NULL, ret_error);
 }
 
@@ -125,16 +136,41 @@ static aoticache_status insert_entry(aoticache_index *index, const aoticache_ind
     return aoticache_index_execute(index, statement, NULL, ret_error);
 }
 
+/* What the row of an object adds to the totals. */
+static aoticache_status count_object(aoticache_index *index, const aoticache_index_object *object,
+                                     aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    int64_t before = 0;
+    aoticache_status status = aoticache_index_prepare(index, SQL(READ_OBJECT), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(statement, 1, &object->digest);
+    int result = sqlite3_step(statement);
+    if (result == SQLITE_DONE)
+        index->change.objects++;
+    else if (result != SQLITE_ROW)
+        status = aoticache_index_fail(index, result, "cannot read objects", ret_error);
+    else if (!aoticache_index_read_integer(statement, 0, &before))
+        status = aoticache_index_fail_row(index, "objects", ret_error);
+    sqlite3_reset(statement);
+    index->change.bytes += (int64_t)object->bytes - before;
+    return status;
+}
+
 static aoticache_status insert_object(aoticache_index *index, const aoticache_index_entry *entry, size_t position,
                                       aoticache_error *ret_error)
 {
     const aoticache_index_object *object = &entry->objects[position];
     sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_prepare(index, SQL(INSERT_OBJECT), &statement, ret_error);
+    aoticache_status status = count_object(index, object, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_prepare(index, SQL(INSERT_OBJECT), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_index_bind_digest(statement, 1, &object->digest);
     aoticache_index_bind_unsigned(statement, 2, object->bytes);
+    aoticache_index_bind_digest(statement, 3, &entry->artifact);
     status = aoticache_index_execute(index, statement, NULL, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_index_prepare(index, SQL(INSERT_ARTIFACT_OBJECT), &statement, ret_error);
@@ -146,23 +182,42 @@ static aoticache_status insert_object(aoticache_index *index, const aoticache_in
     return aoticache_index_execute(index, statement, NULL, ret_error);
 }
 
+/* The artifact with its objects. Another entry may have recorded it, perhaps with fewer objects. */
+static aoticache_status put_artifact(aoticache_index *index, const aoticache_index_entry *entry,
+                                     aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_probe_digest(index, SQL(HAS_ARTIFACT), &entry->artifact, ret_error);
+    if (status == AOTICACHE_NOT_FOUND) {
+        index->change.artifacts++;
+        status = AOTICACHE_OK;
+    }
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_drop_artifact(index, &entry->artifact, 0, ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < entry->object_count; i++)
+        status = insert_object(index, entry, i, ret_error);
+    return status;
+}
+
 /* Inside a transaction. */
 static aoticache_status put_rows(aoticache_index *index, const aoticache_index_entry *entry, int64_t *ret_id,
                                  aoticache_error *ret_error)
 {
     aoticache_status status = remove_same(index, entry, ret_error);
     if (status == AOTICACHE_OK)
+        status = put_artifact(index, entry, ret_error); /* before the entry: whether it is new is asked there */
+    if (status == AOTICACHE_OK)
         status = insert_details(index, entry, ret_error);
     if (status == AOTICACHE_OK) {
         *ret_id = sqlite3_last_insert_rowid(index->db);
+        index->change.entries++;
         status = insert_entry(index, entry, *ret_id, ret_error);
     }
-    if (status == AOTICACHE_OK) /* another entry may have recorded it, perhaps with fewer objects */
-        status = aoticache_index_drop_artifact(index, &entry->artifact, ret_error);
-    for (size_t i = 0; status == AOTICACHE_OK && i < entry->object_count; i++)
-        status = insert_object(index, entry, i, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_index_execute_digest(index, SQL(FORGET_FAILURE), &entry->key, NULL, ret_error);
+        status = aoticache_index_count_entry(index, *ret_id, 1, ret_error);
+    uint64_t forgotten = 0;
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_execute_digest(index, SQL(FORGET_FAILURE), &entry->key, &forgotten, ret_error);
+    index->change.failures -= (int64_t)forgotten;
     return status;
 }
 

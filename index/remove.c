@@ -3,16 +3,12 @@
  * longer. Files are the business of the collector in cache/.
  */
 #include "index/removal.h"
+#include "index/statistics.h"
 
-typedef struct found_entry {
-    aoticache_digest key;
-    aoticache_digest artifact;
-    int64_t id;
-} found_entry;
+#include <stdlib.h>
 
-/* One entry that `find` names: OK or NOT_FOUND. Leaves `find` reset, its bindings in place. */
-static aoticache_status find_one(aoticache_index *index, sqlite3_stmt *find, found_entry *ret_found,
-                                 aoticache_error *ret_error)
+aoticache_status aoticache_index_find(aoticache_index *index, sqlite3_stmt *find, aoticache_index_found *ret_found,
+                                      aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
     int result = sqlite3_step(find);
@@ -22,23 +18,77 @@ static aoticache_status find_one(aoticache_index *index, sqlite3_stmt *find, fou
         status = aoticache_index_fail(index, result, "cannot read entries", ret_error);
     else if (!aoticache_index_read_blob(find, 0, ret_found->key.bytes, AOTICACHE_DIGEST_BYTES) ||
              !aoticache_index_read_integer(find, 1, &ret_found->id) ||
-             !aoticache_index_read_blob(find, 2, ret_found->artifact.bytes, AOTICACHE_DIGEST_BYTES))
+             !aoticache_index_read_blob(find, 2, ret_found->artifact.bytes, AOTICACHE_DIGEST_BYTES) ||
+             !aoticache_index_read_count(find, 3, &ret_found->file_count))
         status = aoticache_index_fail_row(index, "entries", ret_error);
     sqlite3_reset(find);
     return status;
 }
 
-aoticache_status aoticache_index_drop_artifact(aoticache_index *index, const aoticache_digest *artifact,
-                                               aoticache_error *ret_error)
+/* ---- artifacts and objects ---- */
+
+static aoticache_status add_removal(aoticache_index *index, const aoticache_index_object *object, int kind,
+                                    aoticache_error *ret_error)
 {
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_prepare(index, SQL(ADD_REMOVAL), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(statement, 1, &object->digest);
+    aoticache_index_bind_unsigned(statement, 2, object->bytes);
+    sqlite3_bind_int(statement, 3, kind);
+    return aoticache_index_execute(index, statement, NULL, ret_error);
+}
+
+/* An artifact no longer names the object. *ret_gone: nothing else does, and its row is gone. */
+static aoticache_status release_object(aoticache_index *index, const aoticache_index_object *object,
+                                       const aoticache_digest *artifact, bool *ret_gone, aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    uint64_t changes = 0;
     aoticache_status status =
-        aoticache_index_execute_digest(index, SQL(DELETE_OBJECTS), artifact, NULL, ret_error);
+        aoticache_index_execute_digest(index, SQL(DELETE_LAST_OBJECT), &object->digest, &changes, ret_error);
+    *ret_gone = changes > 0;
+    if (status != AOTICACHE_OK)
+        return status;
+    if (*ret_gone) {
+        index->change.objects--;
+        index->change.bytes -= (int64_t)object->bytes;
+        return AOTICACHE_OK;
+    }
+    status = aoticache_index_prepare(index, SQL(RELEASE_OBJECT), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(statement, 1, &object->digest);
+    aoticache_index_bind_digest(statement, 2, artifact);
+    return aoticache_index_execute(index, statement, NULL, ret_error);
+}
+
+aoticache_status aoticache_index_drop_artifact(aoticache_index *index, const aoticache_digest *artifact,
+                                               uint32_t file_count, aoticache_error *ret_error)
+{
+    aoticache_index_object *objects = NULL;
+    size_t count = 0;
+    aoticache_status status = aoticache_index_read_artifact(index, artifact, &objects, &count, ret_error);
+    if (status == AOTICACHE_NOT_FOUND)
+        return AOTICACHE_OK;
     if (status == AOTICACHE_OK)
         status = aoticache_index_execute_digest(index, SQL(DELETE_ARTIFACT), artifact, NULL, ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
+        bool is_manifest = aoticache_digest_equal(&objects[i].digest, artifact);
+        bool is_gone = false;
+        status = release_object(index, &objects[i], artifact, &is_gone, ret_error);
+        if (status == AOTICACHE_OK && is_gone && file_count > 0)
+            status = add_removal(index, &objects[i], is_manifest ? (file_count > 1 ? 2 : 1) : 0, ret_error);
+    }
+    free(objects);
     return status;
 }
 
-static aoticache_status delete_rows(aoticache_index *index, const found_entry *found, aoticache_error *ret_error)
+/* ---- entries ---- */
+
+static aoticache_status delete_rows(aoticache_index *index, const aoticache_index_found *found,
+                                    aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
     uint64_t changes = 0;
@@ -60,24 +110,33 @@ static aoticache_status delete_rows(aoticache_index *index, const found_entry *f
     return aoticache_index_execute(index, statement, NULL, ret_error);
 }
 
-static aoticache_status remove_one(aoticache_index *index, const found_entry *found, aoticache_error *ret_error)
+aoticache_status aoticache_index_remove_one(aoticache_index *index, const aoticache_index_found *found,
+                                            aoticache_error *ret_error)
 {
-    aoticache_status status = delete_rows(index, found, ret_error);
+    aoticache_status status = index->sums != NULL
+                                  ? aoticache_index_sums_add_entry(index, index->sums, found->id, -1, ret_error)
+                                  : aoticache_index_count_entry(index, found->id, -1, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_index_probe_digest(index, SQL(HAS_ARTIFACT), &found->artifact, ret_error);
-    if (status == AOTICACHE_NOT_FOUND)
-        status = aoticache_index_drop_artifact(index, &found->artifact, ret_error);
-    return status;
+        status = delete_rows(index, found, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    index->change.entries--;
+    status = aoticache_index_probe_digest(index, SQL(HAS_ARTIFACT), &found->artifact, ret_error);
+    if (status != AOTICACHE_NOT_FOUND)
+        return status;
+    index->change.artifacts--;
+    return aoticache_index_drop_artifact(index, &found->artifact, found->file_count > 0 ? found->file_count : 1,
+                                         ret_error);
 }
 
 aoticache_status aoticache_index_remove_found(aoticache_index *index, sqlite3_stmt *find, uint64_t *ret_removed,
                                               aoticache_error *ret_error)
 {
     uint64_t removed = 0;
-    found_entry found;
+    aoticache_index_found found;
     aoticache_status status;
-    while ((status = find_one(index, find, &found, ret_error)) == AOTICACHE_OK) {
-        status = remove_one(index, &found, ret_error);
+    while ((status = aoticache_index_find(index, find, &found, ret_error)) == AOTICACHE_OK) {
+        status = aoticache_index_remove_one(index, &found, ret_error);
         if (status != AOTICACHE_OK)
             return status;
         removed++;
@@ -85,8 +144,28 @@ aoticache_status aoticache_index_remove_found(aoticache_index *index, sqlite3_st
     if (status != AOTICACHE_NOT_FOUND)
         return status;
     if (ret_removed != NULL)
-        *ret_removed = removed;
+        *ret_removed += removed;
     return AOTICACHE_OK;
+}
+
+/* The entries of an object that its row does not lead to: several artifacts share it. */
+static aoticache_status remove_sharers(aoticache_index *index, const aoticache_digest *object, uint64_t *ret_removed,
+                                       aoticache_error *ret_error)
+{
+    sqlite3_stmt *find = NULL;
+    aoticache_status status = aoticache_index_probe_digest(index, SQL(HAS_OBJECT), object, ret_error);
+    if (status != AOTICACHE_OK)
+        return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+    status = aoticache_index_prepare(index, SQL(SEARCH_OBJECT), &find, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(find, 1, object);
+    status = aoticache_index_remove_found(index, find, ret_removed, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_probe_digest(index, SQL(HAS_OBJECT), object, ret_error);
+    if (status == AOTICACHE_OK)
+        return aoticache_index_fail(index, SQLITE_CORRUPT, "an object has a row, and no entry names it", ret_error);
+    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
 /* With the statement that finds what to remove: by a digest, or where that is NULL by an entry's id. */
@@ -110,6 +189,8 @@ static aoticache_status remove_by(aoticache_index *index, aoticache_index_statem
             sqlite3_bind_int64(find, 1, entry_id);
         status = aoticache_index_remove_found(index, find, &removed, ret_error);
     }
+    if (status == AOTICACHE_OK && which == SQL(FIND_OBJECT))
+        status = remove_sharers(index, digest, &removed, ret_error);
     status = aoticache_index_end(index, status, ret_error);
     if (status == AOTICACHE_OK && ret_removed != NULL)
         *ret_removed = removed;

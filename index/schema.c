@@ -59,6 +59,8 @@ static const char *const migrations[AOTICACHE_INDEX_VERSION] = {
     "ALTER TABLE details ADD COLUMN encoding BLOB NOT NULL DEFAULT x'';"
     "CREATE INDEX details_op ON details(op);"
     "ALTER TABLE failures ADD COLUMN count INTEGER NOT NULL DEFAULT 1;",
+    /* 3: index/sql_*.h say what for */
+    AOTICACHE_SCHEMA_3_COLLECT AOTICACHE_SCHEMA_3_STATISTICS AOTICACHE_SCHEMA_3_MARKS,
 };
 
 /* Ids of an index that is made in a second begin at that second's number times this: nobody makes more entries in one. */
@@ -213,6 +215,9 @@ aoticache_status aoticache_index_schema_check(aoticache_index *index, aoticache_
         return status;
     if (sqlite3_db_readonly(index->db, "main") != 0)
         return refuse_read_only(index, &schema, ret_error);
+    /* So that a collection can give pages back; it can be said of an empty file only. Without it, that is left out. */
+    if (schema.version == 0)
+        sqlite3_exec(index->db, "PRAGMA auto_vacuum=INCREMENTAL", NULL, NULL, NULL);
     if (schema.version == 0)
         status = aoticache_index_journal_choose(index, ret_error);
     return status == AOTICACHE_OK ? migrate(index, ret_error) : status;

@@ -94,10 +94,13 @@ static aoticache_status set_durability(aoticache_index *index, aoticache_index_d
 aoticache_status aoticache_index_begin(aoticache_index *index, aoticache_index_durability durability,
                                        aoticache_error *ret_error)
 {
+    if (index->is_bulk)
+        return AOTICACHE_OK;
     aoticache_status status = set_durability(index, durability, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     sqlite3_stmt *statement = NULL;
+    index->change = (aoticache_index_change){.entries = 0};
     status = aoticache_index_prepare(index, SQL(BEGIN), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -115,8 +118,32 @@ static void roll_back(aoticache_index *index)
         sqlite3_exec(index->db, "ROLLBACK", NULL, NULL, NULL);
 }
 
+static aoticache_status write_totals(aoticache_index *index, aoticache_error *ret_error)
+{
+    const aoticache_index_change *change = &index->change;
+    sqlite3_stmt *statement = NULL;
+    if ((change->entries | change->artifacts | change->objects | change->bytes | change->failures) == 0)
+        return AOTICACHE_OK;
+    aoticache_status status = aoticache_index_prepare(index, SQL(CHANGE_TOTALS), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    sqlite3_bind_int64(statement, 1, change->entries);
+    sqlite3_bind_int64(statement, 2, change->artifacts);
+    sqlite3_bind_int64(statement, 3, change->objects);
+    sqlite3_bind_int64(statement, 4, change->bytes);
+    sqlite3_bind_int64(statement, 5, change->failures);
+    return aoticache_index_execute(index, statement, NULL, ret_error);
+}
+
 aoticache_status aoticache_index_end(aoticache_index *index, aoticache_status status, aoticache_error *ret_error)
 {
+    if (index->is_bulk) {
+        if (index->bulk_status == AOTICACHE_OK)
+            index->bulk_status = status;
+        return status;
+    }
+    if (status == AOTICACHE_OK)
+        status = write_totals(index, ret_error);
     if (status == AOTICACHE_OK) {
         sqlite3_stmt *statement = NULL;
         status = aoticache_index_prepare(index, SQL(COMMIT), &statement, ret_error);
@@ -125,6 +152,31 @@ aoticache_status aoticache_index_end(aoticache_index *index, aoticache_status st
     }
     if (status != AOTICACHE_OK)
         roll_back(index);
+    return status;
+}
+
+aoticache_status aoticache_index_bulk_begin(aoticache_index *index, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_begin(index, AOTICACHE_INDEX_DURABLE, ret_error);
+    index->bulk_status = AOTICACHE_OK;
+    index->is_bulk = status == AOTICACHE_OK;
+    aoticache_index_leave(index);
+    return status;
+}
+
+aoticache_status aoticache_index_bulk_end(aoticache_index *index, aoticache_status status, aoticache_error *ret_error)
+{
+    aoticache_status entered = aoticache_index_enter(index, ret_error);
+    if (entered != AOTICACHE_OK)
+        return entered;
+    index->is_bulk = false;
+    if (status == AOTICACHE_OK && index->bulk_status != AOTICACHE_OK)
+        status = aoticache_error_set(ret_error, index->bulk_status, "index %s: one of many writes has failed", index->path);
+    status = aoticache_index_end(index, status, ret_error);
+    aoticache_index_leave(index);
     return status;
 }
 

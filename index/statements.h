@@ -8,9 +8,15 @@
 #include <sqlite3.h>
 
 #include "index/index.h"
+#include "index/sql_collect.h"
+#include "index/sql_marks.h"
+#include "index/sql_statistics.h"
 
 /* name, SQL */
-#define AOTICACHE_INDEX_STATEMENT_LIST(X)                                                                             \
+#define AOTICACHE_INDEX_STATEMENT_LIST(X) \
+    AOTICACHE_INDEX_COLLECT_STATEMENTS(X) \
+    AOTICACHE_INDEX_STATISTICS_STATEMENTS(X) \
+    AOTICACHE_INDEX_MARKS_STATEMENTS(X) \
     X(BEGIN, "BEGIN IMMEDIATE")                                                                                       \
     X(COMMIT, "COMMIT")                                                                                               \
     /* The order is that of the primary key: one range of it, nothing is sorted. */                                   \
@@ -19,28 +25,33 @@
     X(LOOKUP_ENTRY, "SELECT e.id, e.artifact, e.library, e.library_bytes, e.file_count, e.compile_ns, e.requirements"  \
                     " FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id WHERE d.id = ?1")          \
     X(READ_GUARD, "SELECT guard FROM details WHERE id = ?1")                                                          \
-    X(FIND_SAME, "SELECT e.key, e.id, e.artifact FROM entries e JOIN details d ON d.id = e.id"                        \
+    /* What one removal needs to know: key, id, artifact, files. */                                                   \
+    X(FIND_SAME, "SELECT e.key, e.id, e.artifact, e.file_count FROM entries e JOIN details d ON d.id = e.id"          \
                  " WHERE e.key = ?1 AND e.requirements = ?2 AND d.guard = ?3 LIMIT 1")                                \
-    X(FIND_KEY, "SELECT key, id, artifact FROM entries WHERE key = ?1 LIMIT 1")                                       \
-    X(FIND_ID, "SELECT e.key, e.id, e.artifact FROM details d JOIN entries e ON e.key = d.key AND e.id = d.id"        \
-               " WHERE d.id = ?1 LIMIT 1")                                                                            \
-    X(FIND_OBJECT, "SELECT e.key, e.id, e.artifact FROM artifact_objects a JOIN entries e"                            \
-                   " ON e.artifact = a.artifact WHERE a.object = ?1 LIMIT 1")                                         \
+    X(FIND_KEY, "SELECT key, id, artifact, file_count FROM entries WHERE key = ?1 LIMIT 1")                           \
+    X(FIND_ID, "SELECT e.key, e.id, e.artifact, e.file_count FROM details d JOIN entries e"                           \
+               " ON e.key = d.key AND e.id = d.id WHERE d.id = ?1 LIMIT 1")                                           \
+    /* By the artifact that the object's row names; where it names none, by looking through all artifacts. */         \
+    X(FIND_OBJECT, "SELECT e.key, e.id, e.artifact, e.file_count FROM objects o CROSS JOIN entries e"                 \
+                   " ON e.artifact = o.artifact WHERE o.digest = ?1 LIMIT 1")                                         \
+    X(SEARCH_OBJECT, "SELECT e.key, e.id, e.artifact, e.file_count FROM artifact_objects a CROSS JOIN entries e"      \
+                     " ON e.artifact = a.artifact WHERE a.object = ?1 LIMIT 1")                                       \
     X(INSERT_DETAILS, "INSERT INTO details(key, guard, op, device, description, producer, last_used_ns, uses,"        \
-                      " encoding) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8)")                                         \
+                      " encoding, bytes, compile_ns) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8, ?9, ?10)")             \
     X(INSERT_ENTRY, "INSERT INTO entries(key, rank, created_ns, id, artifact, library, library_bytes, file_count,"    \
                     " compile_ns, requirements) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")                     \
     X(DELETE_ENTRY, "DELETE FROM entries WHERE key = ?1 AND id = ?2")                                                 \
     X(DELETE_DETAILS, "DELETE FROM details WHERE id = ?1")                                                            \
     X(HAS_ARTIFACT, "SELECT 1 FROM entries WHERE artifact = ?1 LIMIT 1")                                              \
-    /* Objects that this artifact alone names; then what it names. */                                                 \
-    X(DELETE_OBJECTS, "DELETE FROM objects WHERE digest IN (SELECT object FROM artifact_objects WHERE artifact = ?1)" \
-                      " AND NOT EXISTS (SELECT 1 FROM artifact_objects o"                                             \
-                      " WHERE o.object = objects.digest AND o.artifact <> ?1)")                                       \
+    X(READ_OBJECT, "SELECT bytes FROM objects WHERE digest = ?1")                                                     \
+    X(INSERT_OBJECT, "INSERT INTO objects(digest, bytes, refs, artifact) VALUES(?1, ?2, 1, ?3)"                       \
+                     " ON CONFLICT(digest) DO UPDATE SET bytes = excluded.bytes, refs = refs + 1")                    \
+    X(DELETE_LAST_OBJECT, "DELETE FROM objects WHERE digest = ?1 AND refs <= 1")                                      \
+    X(RELEASE_OBJECT, "UPDATE objects SET refs = refs - 1, artifact = iif(artifact = ?2, x'', artifact)"              \
+                      " WHERE digest = ?1")                                                                           \
     X(DELETE_ARTIFACT, "DELETE FROM artifact_objects WHERE artifact = ?1")                                            \
-    X(INSERT_OBJECT, "INSERT INTO objects(digest, bytes) VALUES(?1, ?2)"                                              \
-                     " ON CONFLICT(digest) DO UPDATE SET bytes = excluded.bytes WHERE bytes <> excluded.bytes")       \
     X(INSERT_ARTIFACT_OBJECT, "INSERT INTO artifact_objects(artifact, position, object) VALUES(?1, ?2, ?3)")          \
+    X(LIST_ENTRY, AOTICACHE_INDEX_LIST_COLUMNS " WHERE d.id = ?1")                                                    \
     X(LIST_BY_OP, AOTICACHE_INDEX_LIST_SQL " ORDER BY d.op, e.key, e.rank DESC, e.created_ns DESC, e.id DESC")        \
     X(LIST_BY_LAST_USE, AOTICACHE_INDEX_LIST_SQL " ORDER BY d.last_used_ns, e.created_ns, e.id")                      \
     /* One range of the index details_op, whose entries end with the id. */                                           \
@@ -66,16 +77,15 @@
     X(ADD_COUNT, "INSERT INTO counts(name, value) VALUES(?1, ?2)"                                                     \
                  " ON CONFLICT(name) DO UPDATE SET value = min(value, 9223372036854775807 - ?2) + ?2")                \
     X(LIST_COUNTS, "SELECT name, value FROM counts ORDER BY name")                                                    \
-    X(TOTALS, "SELECT (SELECT count(*) FROM entries), (SELECT count(DISTINCT artifact) FROM entries),"                \
-              " (SELECT count(*) FROM objects), (SELECT ifnull(sum(bytes), 0) FROM objects),"                         \
-              " (SELECT count(*) FROM failures), (SELECT value FROM meta WHERE name = 'created_ns')")                 \
     X(VERIFY, "PRAGMA quick_check(1)")
 
-#define AOTICACHE_INDEX_LIST_SQL                                                                                      \
+#define AOTICACHE_INDEX_LIST_COLUMNS                                                                                  \
     "SELECT e.id, e.key, e.artifact, e.library, e.file_count, e.requirements, d.guard, d.op, d.device, d.description," \
     " d.producer, e.compile_ns, e.created_ns, d.last_used_ns, d.uses, (SELECT ifnull(sum(o.bytes), 0)"                \
     " FROM artifact_objects a JOIN objects o ON o.digest = a.object WHERE a.artifact = e.artifact)"                   \
-    " FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id WHERE ?1 IS NULL OR d.op = ?1"
+    " FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"
+
+#define AOTICACHE_INDEX_LIST_SQL AOTICACHE_INDEX_LIST_COLUMNS " WHERE ?1 IS NULL OR d.op = ?1"
 
 typedef enum aoticache_index_statement {
 #define AOTICACHE_INDEX_STATEMENT_ENUM(name, sql) AOTICACHE_INDEX_SQL_##name,

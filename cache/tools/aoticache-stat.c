@@ -1,11 +1,45 @@
 /*
- * aoticache-stat: why something is slow, or that it is not: counters of all processes that use a cache directory.
+ * aoticache-stat: why something is slow, or that it is not: counters of all processes that use a cache directory, and
+ * what it holds. This file owns the command line; stat_*.c read and print.
  */
-#include "cache/tools/cli.h"
+#include "cache/tools/stat.h"
 
-#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
 
-static const aoticache_cli_option stat_options[] = {{0, NULL, 0, NULL, NULL}};
+enum option_id {
+    OPTION_SINCE = 1,
+    OPTION_DAY,
+    OPTION_ALL,
+    OPTION_ZERO,
+    OPTION_BY,
+    OPTION_TOP,
+    OPTION_SORT,
+    OPTION_ENTRIES,
+    OPTION_HISTORY,
+    OPTION_CSV,
+    OPTION_PROMETHEUS,
+    OPTION_HTML,
+    OPTION_WATCH,
+};
+
+static const aoticache_cli_option stat_options[] = {
+    {OPTION_SINCE, "since", 0, "WHEN", "from the history: 90m, 1h, 2d, 2025-01-31, 2025-01-31T12:00\n(UTC)"},
+    {OPTION_DAY, "day", 0, NULL, "the same as --since 1d"},
+    {OPTION_ALL, "all", 0, NULL, "since the cache was made, whatever was zeroed"},
+    {OPTION_ZERO, "zero", 0, NULL, "count anew from here on; nothing is lost, see --all"},
+    {OPTION_BY, "by", 0, "KIND", "sums by operator, device or environment"},
+    {OPTION_TOP, "top", 0, "N", "how many of them (default 20)"},
+    {OPTION_SORT, "sort", 0, "COLUMN",
+     "largest first: hits (default), misses, compiles, failures,\ncompile_ns, saved_ns, entries, bytes; or name"},
+    {OPTION_ENTRIES, "entries", 0, "N", "the N largest and the N coldest entries"},
+    {OPTION_HISTORY, "history", 0, "[=STEP]", "slots of 5min (for a day), hour (31 days; default) or\nday (ten years)"},
+    {OPTION_CSV, "csv", 0, NULL, "comma-separated values"},
+    {OPTION_PROMETHEUS, "prometheus", 0, "[=FILE]", "Prometheus' text format; FILE is replaced as a whole"},
+    {OPTION_HTML, "html", 0, "FILE", "one page with plots that needs nothing else"},
+    {OPTION_WATCH, "watch", 0, "[=SECONDS]", "again and again on a terminal (default every 2 s)"},
+    {0, NULL, 0, NULL, NULL}};
 
 static const aoticache_cli_program stat_program = {
     .name = "aoticache-stat",
@@ -13,163 +47,267 @@ static const aoticache_cli_program stat_program = {
     .usage = "[OPTION]...",
     .summary = "Prints the statistics of a cache: hits, misses and why, compiles, time spent and saved, bytes.",
     .options = stat_options,
-    .details = "Counters are those of all processes since the cache was made. A process adds its own when it\n"
-               "misses, stores or ends: what a running one has only hit may not be counted yet.",
+    .details = "Counters are those of all processes since the cache was made, or since --zero. A process adds its\n"
+               "own when it misses, stores or ends, and every 30 seconds at a lookup: what a running one has hit\n"
+               "last may not be counted yet. aoticache-stat(1) says what every number means.",
 };
 
-static double hit_rate(const aoticache_counters *counters)
+/* ---- the command line ---- */
+
+static int bad_word(const aoticache_cli *cli, const char *option, const char *value, const char *const *words)
 {
-    uint64_t lookups = counters->hits + counters->misses;
-    return lookups > 0 ? (double)counters->hits / (double)lookups : 0;
+    char list[160] = "";
+    const char *nearest = aoticache_cli_nearest(value, words);
+    for (size_t i = 0; words[i] != NULL; i++) {
+        size_t length = strlen(list);
+        snprintf(list + length, sizeof list - length, "%s%s", i == 0 ? "" : words[i + 1] == NULL ? " or " : ", ",
+                 words[i]);
+    }
+    if (nearest != NULL)
+        return aoticache_cli_usage_error(cli, "option --%s: '%s' is none of %s (did you mean %s?)", option, value, list,
+                                         nearest);
+    return aoticache_cli_usage_error(cli, "option --%s: '%s' is none of %s", option, value, list);
 }
 
-static uint64_t mean(uint64_t sum, uint64_t count)
+static int set_form(const aoticache_cli *cli, stat_request *request, stat_form form, const char *option)
 {
-    return count > 0 ? sum / count : 0;
+    if (request->form != STAT_FORM_TEXT && request->form != form)
+        return aoticache_cli_usage_error(cli, "%s and %s are two forms of output: choose one", request->form_option,
+                                         option);
+    request->form = form;
+    request->form_option = option;
+    return AOTICACHE_CLI_EXIT_OK;
 }
 
-static uint64_t lookups_that_hit(const aoticache_counters *counters)
+static int set_since(const aoticache_cli *cli, stat_request *request, const char *option, const char *value)
 {
-    return counters->hits > counters->hits_loaded ? counters->hits - counters->hits_loaded : 0;
+    const int64_t now = aoticache_wall_ns();
+    if (request->since_option != NULL && strcmp(request->since_option, option) != 0)
+        return aoticache_cli_usage_error(cli, "%s and %s exclude each other", request->since_option, option);
+    request->since_option = option;
+    request->since.since = AOTICACHE_STATISTICS_SINCE_CREATED;
+    if (strcmp(option, "--all") == 0)
+        return AOTICACHE_CLI_EXIT_OK;
+    request->since.since = AOTICACHE_STATISTICS_SINCE_TIME;
+    if (!stat_parse_since(value, now, &request->since.since_ns))
+        return aoticache_cli_usage_error(cli, "option %s: '%s' is no time: 90m, 1h, 2d, 2025-01-31, 2025-01-31T12:00",
+                                         option, value);
+    if (request->since.since_ns > now)
+        return aoticache_cli_usage_error(cli, "option %s: '%s' is in the future", option, value);
+    return AOTICACHE_CLI_EXIT_OK;
 }
 
-/* Misses with no reason of their own: no entry had the key. */
-static uint64_t misses_absent(const aoticache_counters *counters)
+static int set_number(const aoticache_cli *cli, const char *option, const char *value, size_t *ret_number)
 {
-    uint64_t explained = counters->misses_requirement + counters->misses_damaged + counters->misses_failed;
-    return counters->misses > explained ? counters->misses - explained : 0;
+    int64_t number;
+    if (!aoticache_cli_parse_int(value, 1, 1000000, &number))
+        return aoticache_cli_usage_error(cli, "option --%s: '%s' is no number from 1 to 1000000", option, value);
+    *ret_number = (size_t)number;
+    return AOTICACHE_CLI_EXIT_OK;
 }
 
-static void print_json(const char *directory, const aoticache_statistics *statistics)
+static int set_by(const aoticache_cli *cli, stat_request *request, const char *value)
 {
-    const aoticache_counters *counters = &statistics->counters;
-    json_t *object = aoticache_cli_json_object();
-    aoticache_cli_json_set(object, "directory", aoticache_cli_json_text(directory));
-    aoticache_cli_json_set(object, "created_ns", aoticache_cli_json_count((uint64_t)statistics->created_ns));
-    aoticache_cli_json_set(object, "entries", aoticache_cli_json_count(statistics->entries));
-    aoticache_cli_json_set(object, "artifacts", aoticache_cli_json_count(statistics->artifacts));
-    aoticache_cli_json_set(object, "objects", aoticache_cli_json_count(statistics->objects));
-    aoticache_cli_json_set(object, "bytes", aoticache_cli_json_count(statistics->bytes));
-    aoticache_cli_json_set(object, "failures", aoticache_cli_json_count(statistics->failures));
-    json_t *all = aoticache_cli_json_object();
-#define SET_COUNTER(name, text) aoticache_cli_json_set(all, #name, aoticache_cli_json_count(counters->name));
-    AOTICACHE_COUNTER_LIST(SET_COUNTER)
-#undef SET_COUNTER
-    aoticache_cli_json_set(object, "counters", all);
-    aoticache_cli_json_set(object, "hit_rate", aoticache_cli_json_number(hit_rate(counters)));
-    aoticache_cli_json_set(object, "mean_lookup_ns",
-                           aoticache_cli_json_count(mean(counters->lookup_ns, lookups_that_hit(counters))));
-    aoticache_cli_json_set(object, "mean_compile_ns",
-                           aoticache_cli_json_count(mean(counters->compile_ns, counters->compiles)));
-    aoticache_cli_json_print(object);
+    size_t position;
+    if (!stat_parse_word(value, stat_kind_names, &position))
+        return bad_word(cli, "by", value, stat_kind_names);
+    request->by_group = true;
+    request->by = (aoticache_group_kind)position;
+    return AOTICACHE_CLI_EXIT_OK;
 }
 
-static void print_count(const char *name, uint64_t count, const char *remark)
+static int set_sort(const aoticache_cli *cli, stat_request *request, const char *value)
 {
-    printf("%-26s %12" PRIu64 "%s%s\n", name, count, remark[0] != '\0' ? "   " : "", remark);
+    size_t position;
+    if (!stat_parse_word(value, stat_column_names, &position))
+        return bad_word(cli, "sort", value, stat_column_names);
+    request->sort = stat_column_names[position];
+    return AOTICACHE_CLI_EXIT_OK;
 }
 
-static void print_text(const char *name, const char *text, const char *remark)
+static int set_history(const aoticache_cli *cli, stat_request *request, const char *value)
 {
-    printf("%-26s %12s%s%s\n", name, text, remark[0] != '\0' ? "   " : "", remark);
+    size_t position;
+    if (!stat_parse_word(value != NULL ? value : "hour", stat_step_names, &position))
+        return bad_word(cli, "history", value, stat_step_names);
+    request->with_history = true;
+    request->step_seconds = stat_step_seconds(position);
+    return AOTICACHE_CLI_EXIT_OK;
 }
 
-static void print_bytes(const char *name, uint64_t bytes)
+static int set_watch(const aoticache_cli *cli, stat_request *request, const char *value)
 {
-    char text[AOTICACHE_CLI_UNIT_BYTES];
-    print_text(name, aoticache_cli_format_bytes(bytes, text), "");
+    double seconds = 2;
+    if (value != NULL && (!aoticache_cli_parse_double(value, &seconds) || !(seconds >= 0.1) || seconds > 86400))
+        return aoticache_cli_usage_error(cli, "option --watch: '%s' is no number of seconds from 0.1 to 86400", value);
+    request->watch_seconds = seconds;
+    return set_form(cli, request, STAT_FORM_WATCH, "--watch");
 }
 
-static void print_heading(const aoticache_cli *cli, const char *name)
+static int set_file(const aoticache_cli *cli, stat_request *request, stat_form form, const char *option,
+                    const char *value)
 {
-    printf("\n%s%s%s\n", aoticache_cli_style_begin(cli, AOTICACHE_CLI_BOLD), name,
-           aoticache_cli_style_begin(cli, AOTICACHE_CLI_PLAIN));
+    if (value != NULL && value[0] == '\0')
+        return aoticache_cli_usage_error(cli, "option %s needs the name of a file", option);
+    request->file = value;
+    return set_form(cli, request, form, option);
 }
 
-static void print_contents(const aoticache_cli *cli, const char *directory, const aoticache_statistics *statistics)
+static int apply(aoticache_cli *cli, stat_request *request, int id, const char *value)
 {
-    char time[AOTICACHE_CLI_UNIT_BYTES], age[AOTICACHE_CLI_UNIT_BYTES];
-    aoticache_cli_print_field(cli, "cache", "%s", directory);
-    aoticache_cli_print_field(cli, "since", "%s (%s)", aoticache_cli_format_time(statistics->created_ns, time),
-                              aoticache_cli_format_age(statistics->created_ns, age));
-    print_heading(cli, "Contents");
-    print_count("  entries", statistics->entries, "");
-    print_count("  objects", statistics->objects, "");
-    print_bytes("  size", statistics->bytes);
-    print_count("  failures remembered", statistics->failures, statistics->failures > 0 ? "aoticache ls --failed" : "");
+    switch (id) {
+    case OPTION_SINCE:
+        return set_since(cli, request, "--since", value);
+    case OPTION_DAY:
+        return set_since(cli, request, "--day", "1d");
+    case OPTION_ALL:
+        return set_since(cli, request, "--all", NULL);
+    case OPTION_ZERO:
+        request->zero = true;
+        return AOTICACHE_CLI_EXIT_OK;
+    case OPTION_BY:
+        return set_by(cli, request, value);
+    case OPTION_TOP:
+        return set_number(cli, "top", value, &request->top);
+    case OPTION_SORT:
+        return set_sort(cli, request, value);
+    case OPTION_ENTRIES:
+        request->with_entries = true;
+        return set_number(cli, "entries", value, &request->entries);
+    case OPTION_HISTORY:
+        return set_history(cli, request, value);
+    case OPTION_CSV:
+        return set_form(cli, request, STAT_FORM_CSV, "--csv");
+    case OPTION_PROMETHEUS:
+        return set_file(cli, request, STAT_FORM_PROMETHEUS, "--prometheus", value);
+    case OPTION_HTML:
+        return set_file(cli, request, STAT_FORM_HTML, "--html", value);
+    case OPTION_WATCH:
+        return set_watch(cli, request, value);
+    default:
+        return aoticache_cli_usage_error(cli, "unexpected argument '%s'", value);
+    }
 }
 
-static void print_lookups(const aoticache_cli *cli, const aoticache_counters *counters)
+/* What does not go together. */
+static int check(const aoticache_cli *cli, stat_request *request)
 {
-    char text[AOTICACHE_CLI_UNIT_BYTES];
-    print_heading(cli, "Lookups");
-    snprintf(text, sizeof text, "%.1f %%", 100 * hit_rate(counters));
-    print_count("  hits", counters->hits, counters->hits + counters->misses > 0 ? text : "");
-    print_count("    for many shapes", counters->hits_guarded, "");
-    print_count("    loaded already", counters->hits_loaded, "");
-    print_count("  misses", counters->misses, "");
-    print_count("    no entry", misses_absent(counters), "");
-    print_count("    CPU feature missing", counters->misses_requirement, "");
-    print_count("    damaged", counters->misses_damaged, "");
-    print_count("    failed before", counters->misses_failed, "");
-    print_count("  waited for another", counters->waits, "");
-    if (lookups_that_hit(counters) > 0)
-        print_text("  mean time of a lookup",
-                   aoticache_cli_format_duration(mean(counters->lookup_ns, lookups_that_hit(counters)), text), "");
+    const int topics = request->by_group + request->with_entries + request->with_history;
+    const bool is_table = request->form == STAT_FORM_TEXT || request->form == STAT_FORM_CSV;
+    if (cli->json && set_form(cli, request, STAT_FORM_JSON, "--json") != AOTICACHE_CLI_EXIT_OK)
+        return AOTICACHE_CLI_EXIT_USAGE;
+    if (topics > 1 && request->form != STAT_FORM_JSON && is_table)
+        return aoticache_cli_usage_error(cli, "--by, --entries and --history are three tables: choose one, or --json");
+    if (topics > 0 && (request->form == STAT_FORM_HTML || request->form == STAT_FORM_WATCH))
+        return aoticache_cli_usage_error(cli, "%s has its own tables: it does not go with --by, --entries, --history",
+                                         request->form_option);
+    if (request->by_group && request->since.since == AOTICACHE_STATISTICS_SINCE_TIME)
+        return aoticache_cli_usage_error(cli, "sums by %s have no history, so that %s does not go with --by; --zero "
+                                              "counts anew",
+                                         stat_kind_names[request->by], request->since_option);
+    if (request->sort != NULL && !request->by_group)
+        return aoticache_cli_usage_error(cli, "--sort goes with --by");
+    if (request->form == STAT_FORM_PROMETHEUS && request->since.since == AOTICACHE_STATISTICS_SINCE_TIME)
+        return aoticache_cli_usage_error(cli, "--prometheus counts since the cache was made: %s does not go with it",
+                                         request->since_option);
+    if (request->form == STAT_FORM_WATCH && !isatty(STDOUT_FILENO))
+        return aoticache_cli_usage_error(cli, "--watch needs a terminal, and standard output is none; --json or --csv "
+                                              "print once");
+    return AOTICACHE_CLI_EXIT_OK;
 }
 
-static void print_compiles(const aoticache_cli *cli, const aoticache_counters *counters)
+/* Returns true where there is something to do; else *ret_exit is the result. */
+static bool parse(aoticache_cli *cli, stat_request *request, int *ret_exit)
 {
-    char text[AOTICACHE_CLI_UNIT_BYTES];
-    print_heading(cli, "Compiles");
-    print_count("  succeeded", counters->compiles, "");
-    print_count("  failed", counters->compile_failures, "");
-    print_text("  time spent", aoticache_cli_format_duration(counters->compile_ns, text), "");
-    print_text("  time saved by hits", aoticache_cli_format_duration(counters->saved_ns, text), "");
-    print_count("  could not be stored", counters->not_stored, "");
+    for (;;) {
+        const char *value = NULL;
+        int id = aoticache_cli_next(cli, &value);
+        if (id == AOTICACHE_CLI_END)
+            break;
+        *ret_exit = id == AOTICACHE_CLI_STOP ? cli->exit_code : apply(cli, request, id, value);
+        if (id == AOTICACHE_CLI_STOP || *ret_exit != AOTICACHE_CLI_EXIT_OK)
+            return false;
+    }
+    *ret_exit = check(cli, request);
+    if (request->form == STAT_FORM_PROMETHEUS)
+        request->since.since = AOTICACHE_STATISTICS_SINCE_CREATED;
+    if (request->sort == NULL)
+        request->sort = "hits";
+    return *ret_exit == AOTICACHE_CLI_EXIT_OK;
 }
 
-static void print_store(const aoticache_cli *cli, const aoticache_counters *counters)
+/* ---- printing ---- */
+
+static void print_table(const stat_view *view)
 {
-    print_heading(cli, "Store");
-    print_bytes("  written", counters->stored_bytes);
-    print_count("  objects found damaged", counters->damaged, "");
-    print_count("  entries collected", counters->evicted, "");
-    print_bytes("  bytes collected", counters->evicted_bytes);
+    if (view->request->by_group)
+        stat_print_groups(view);
+    else if (view->request->with_entries)
+        stat_print_entries(view);
+    else if (view->request->with_history)
+        stat_print_history(view);
+    else
+        stat_print_text(view);
 }
 
-static int print_statistics(const aoticache_cli *cli, aoticache_cache *cache)
+static int print(stat_view *view)
 {
-    aoticache_error error = {.message = ""};
-    aoticache_statistics statistics = {0};
-    aoticache_status status = aoticache_cache_statistics(cache, &statistics, &error);
-    if (status != AOTICACHE_OK)
-        return aoticache_cli_fail(cli, status, &error);
-    const char *directory = aoticache_cache_directory(cache);
-    if (cli->json) {
-        print_json(directory, &statistics);
+    if (view->request->form == STAT_FORM_WATCH)
+        return stat_watch(view);
+    int result = stat_read(view);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    switch (view->request->form) {
+    case STAT_FORM_JSON:
+        stat_print_json(view);
+        return AOTICACHE_CLI_EXIT_OK;
+    case STAT_FORM_CSV:
+        stat_print_csv(view);
+        return AOTICACHE_CLI_EXIT_OK;
+    case STAT_FORM_PROMETHEUS:
+        return stat_write_prometheus(view);
+    case STAT_FORM_HTML:
+        return stat_write_html(view);
+    default:
+        print_table(view);
         return AOTICACHE_CLI_EXIT_OK;
     }
-    print_contents(cli, directory, &statistics);
-    print_lookups(cli, &statistics.counters);
-    print_compiles(cli, &statistics.counters);
-    print_store(cli, &statistics.counters);
+}
+
+static int zero(const aoticache_cli *cli, aoticache_cache *cache)
+{
+    aoticache_error error = {.message = ""};
+    aoticache_status status = aoticache_cache_zero_statistics(cache, &error);
+    if (status != AOTICACHE_OK)
+        return aoticache_cli_fail(cli, status, &error);
+    aoticache_cli_note(cli, "counting anew from here on; --all shows everything");
     return AOTICACHE_CLI_EXIT_OK;
+}
+
+/* UNSUPPORTED is an index of another version here, and not a kernel that cannot be had. */
+static int open_cache(const aoticache_cli *cli, aoticache_cache **ret_cache)
+{
+    int result = aoticache_cli_open_or_say(cli, false, ret_cache);
+    return result == AOTICACHE_CLI_EXIT_COMPILE ? AOTICACHE_CLI_EXIT_FAILURE : result;
 }
 
 static int run(aoticache_cli *cli)
 {
-    const char *value = NULL;
-    int id = aoticache_cli_next(cli, &value);
-    if (id == AOTICACHE_CLI_STOP)
-        return cli->exit_code;
-    if (id == AOTICACHE_CLI_OPERAND)
-        return aoticache_cli_usage_error(cli, "unexpected argument '%s'", value);
-    aoticache_cache *cache = NULL;
-    int result = aoticache_cli_open_or_say(cli, false, &cache);
-    if (result != AOTICACHE_CLI_EXIT_OK)
+    stat_request request = {.since = AOTICACHE_STATISTICS_OPTIONS_INIT, .top = 20};
+    request.since.since = AOTICACHE_STATISTICS_SINCE_ZERO;
+    int result;
+    if (!parse(cli, &request, &result))
         return result;
-    result = print_statistics(cli, cache);
+    aoticache_cache *cache = NULL;
+    result = open_cache(cli, &cache);
+    if (result == AOTICACHE_CLI_EXIT_OK && request.zero)
+        result = zero(cli, cache);
+    if (result == AOTICACHE_CLI_EXIT_OK) {
+        stat_view view = {
+            .cli = cli, .request = &request, .cache = cache, .directory = aoticache_cache_directory(cache)};
+        result = print(&view);
+        stat_view_free(&view);
+    }
     aoticache_cache_close(cache);
     return result;
 }

@@ -222,6 +222,12 @@ char *aoticache_cli_text(const char *format, ...) AOTICACHE_PRINTF(1, 2); /* by 
 
 /* ---- the cache ---- */
 
+struct aoticache_config;
+/* The configuration of this machine and user (cache/config.h), read on first use; what is wrong in it is said then. */
+const struct aoticache_config *aoticache_cli_config(const aoticache_cli *cli);
+/* The options of a cache as the command line says, then the environment and the files; strings are borrowed. */
+aoticache_cache_options aoticache_cli_cache_options(const aoticache_cli *cli);
+
 /*
  * Opens the directory that the options name. create: make it where it is missing; else that is AOTICACHE_NOT_FOUND.
  * Returns what the library returns; the caller prints.
@@ -229,7 +235,7 @@ char *aoticache_cli_text(const char *format, ...) AOTICACHE_PRINTF(1, 2); /* by 
 aoticache_status aoticache_cli_open_cache(const aoticache_cli *cli, bool create, aoticache_cache **ret_cache,
                                           aoticache_error *ret_error);
 
-/* The directory as --cache-dir or the environment names it, for messages. */
+/* The directory as --cache-dir, the environment or the configuration names it, for messages. */
 void aoticache_cli_directory(const aoticache_cli *cli, char ret_path[PATH_MAX]);
 
 /* Opens it, or says what went wrong: AOTICACHE_CLI_EXIT_OK, or what the program is to return. */

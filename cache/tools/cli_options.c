@@ -25,7 +25,7 @@ enum common_id {
 
 const aoticache_cli_option aoticache_cli_common_options[] = {
     {COMMON_CACHE_DIR, "cache-dir", 0, "DIR",
-     "the cache directory; default $AOTICACHE_DIR,\n$XDG_CACHE_HOME/aoticache, ~/.cache/aoticache"},
+     "the cache directory; default $AOTICACHE_DIR, the configuration\n(aoticache help config), $XDG_CACHE_HOME/aoticache, ~/.cache/aoticache"},
     {COMMON_ALLOW_SHARED, "allow-shared", 0, NULL, "accept a directory that others own or may write to"},
     {COMMON_JSON, "json", 0, NULL, "print the result as JSON"},
     {COMMON_COLOR, "color", 0, "WHEN", "auto (default), always or never; NO_COLOR is respected"},

@@ -1,55 +1,73 @@
 /*
  * aoticache ls: what is in the cache, as a table; or which compiles failed.
+ *
+ * What is to be sorted is copied; all else goes straight from the index to the output (a table is kept until its
+ * widths are known).
  */
 #include "base/cleanup.h"
-#include "eager/tools/commands.h"
+#include "eager/tools/ls.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTION_FAILED = 1, OPTION_SORT, OPTION_REVERSE };
-
 static const aoticache_cli_option ls_options[] = {
-    {OPTION_SORT, "sort", 's', "BY", "op (default), size, age (newest first), used (latest first), uses"},
-    {OPTION_REVERSE, "reverse", 'r', NULL, "the other way round"},
-    {OPTION_FAILED, "failed", 0, NULL, "compiles that failed and are not tried again yet, with their message"},
+    {AOTICACHE_LS_SORT, "sort", 's', "BY",
+     "op (default), size, age (newest first), used (latest\nfirst), uses, compile (longest first); -BY turns it round"},
+    {AOTICACHE_LS_REVERSE, "reverse", 'r', NULL, "the other way round"},
+    {AOTICACHE_LS_LIMIT, "limit", 'n', "N", "the first N only"},
+    AOTICACHE_LS_FILTER_ROWS,
+    {AOTICACHE_LS_FAILED, "failed", 0, NULL, "compiles that failed and are not tried again yet, with their message"},
     {0, NULL, 0, NULL, NULL},
 };
 
-typedef int (*comparison)(const void *a, const void *b);
-
 struct ls {
-    const char *op;
-    comparison compare; /* NULL: as the library lists */
+    const aoticache_cli *cli;
+    aoticache_cache *cache;
+    aoticache_ls_filter filter;
+    aoticache_ls_order order; /* NULL: as the library lists */
     bool reverse, failed;
+    int64_t limit;
+    aoticache_mark_list marks;
+    bool has_marks; /* some entry that is shown is marked: there is a column for it */
+
+    aoticache_entry_list list; /* what is to be shown, where it must be sorted or its marks must be known first */
+    aoticache_cli_table *table;
+    uint64_t shown, unfit;
+    aoticache_cpu_features features; /* whose text is below: most entries of a cache need the same */
+    char *features_text;
 };
 
-#define COMPARE(name, left, right)                                       \
-    static int name(const void *left_pointer, const void *right_pointer) \
-    {                                                                    \
-        const aoticache_entry *a = left_pointer, *b = right_pointer;     \
-        return ((left) > (right)) - ((left) < (right));                  \
-    }
-
-COMPARE(by_size, b->bytes, a->bytes)
-COMPARE(by_age, b->created_ns, a->created_ns)
-COMPARE(by_use, b->last_used_ns, a->last_used_ns)
-COMPARE(by_uses, b->uses, a->uses)
-
-static int set_sort(const aoticache_cli *cli, struct ls *ls, const char *value)
+static int take_option(aoticache_cli *cli, struct ls *ls, int id, const char *value)
 {
-    static const struct {
-        const char *name;
-        comparison compare;
-    } orders[] = {{"op", NULL}, {"size", by_size}, {"age", by_age}, {"used", by_use}, {"uses", by_uses}};
-    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
-        if (strcmp(value, orders[i].name) == 0) {
-            ls->compare = orders[i].compare;
+    bool reverse = false;
+    switch (id) {
+    case AOTICACHE_LS_FAILED:
+        ls->failed = true;
+        return AOTICACHE_CLI_EXIT_OK;
+    case AOTICACHE_LS_REVERSE:
+        ls->reverse = !ls->reverse;
+        return AOTICACHE_CLI_EXIT_OK;
+    case AOTICACHE_LS_LIMIT:
+        if (aoticache_cli_parse_int(value, 1, INT64_MAX, &ls->limit))
             return AOTICACHE_CLI_EXIT_OK;
-        }
+        return aoticache_cli_usage_error(cli, "option --limit: '%s' is not a number from 1 on", value);
+    case AOTICACHE_LS_SORT:
+        if (!aoticache_ls_order_parse(value, &ls->order, &reverse))
+            return aoticache_cli_usage_error(
+                cli, "option --sort: '%s' is not op, size, age, used or uses, nor compile, nor one with '-' before it",
+                value);
+        ls->reverse = ls->reverse != reverse;
+        return AOTICACHE_CLI_EXIT_OK;
+    case AOTICACHE_CLI_OPERAND:
+        if (ls->filter.exact_op != NULL)
+            return aoticache_cli_usage_error(cli, "unexpected argument '%s': the operator is %s", value,
+                                             ls->filter.exact_op);
+        ls->filter.exact_op = value;
+        return AOTICACHE_CLI_EXIT_OK;
+    default:
+        return aoticache_ls_filter_take(&ls->filter, cli, id, value);
     }
-    return aoticache_cli_usage_error(cli, "option --sort: '%s' is not op, size, age, used or uses", value);
 }
 
 static int parse(aoticache_cli *cli, struct ls *ls)
@@ -61,15 +79,95 @@ static int parse(aoticache_cli *cli, struct ls *ls)
             return cli->exit_code;
         if (id == AOTICACHE_CLI_END)
             return AOTICACHE_CLI_END;
-        ls->failed |= id == OPTION_FAILED;
-        ls->reverse |= id == OPTION_REVERSE;
-        if (id == OPTION_SORT && set_sort(cli, ls, value) != AOTICACHE_CLI_EXIT_OK)
-            return AOTICACHE_CLI_EXIT_USAGE;
-        if (id == AOTICACHE_CLI_OPERAND && ls->op != NULL)
-            return aoticache_cli_usage_error(cli, "unexpected argument '%s': the operator is %s", value, ls->op);
-        if (id == AOTICACHE_CLI_OPERAND)
-            ls->op = value;
+        int result = take_option(cli, ls, id, value);
+        if (result != AOTICACHE_CLI_EXIT_OK)
+            return result;
     }
+}
+
+/* ---- one entry ---- */
+
+/* An element of the array, indented as the rest of the object is. */
+static void print_json(struct ls *ls, const aoticache_entry *entry, const aoticache_mark *mark)
+{
+    json_t *object = aoticache_entry_to_json(entry);
+    aoticache_mark_add_to_json(object, mark);
+    cleanup_free char *text = json_dumps(object, JSON_INDENT(2) | JSON_ENSURE_ASCII);
+    json_decref(object);
+    fputs(ls->shown > 0 ? ",\n    " : "\n    ", stdout);
+    for (const char *c = text != NULL ? text : "null"; *c != '\0'; c++) {
+        putchar_unlocked(*c);
+        if (*c == '\n')
+            fputs("    ", stdout);
+    }
+}
+
+static const char *features_text(struct ls *ls, const aoticache_cpu_features *features)
+{
+    if (ls->features_text == NULL || memcmp(features, &ls->features, sizeof *features) != 0) {
+        free(ls->features_text);
+        ls->features_text = aoticache_features_text(features);
+        ls->features = *features;
+    }
+    return ls->features_text;
+}
+
+static void add_row(struct ls *ls, const aoticache_entry *entry, const aoticache_mark *mark)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES], bytes[AOTICACHE_CLI_UNIT_BYTES];
+    char age[AOTICACHE_CLI_UNIT_BYTES], used[AOTICACHE_CLI_UNIT_BYTES];
+    aoticache_digest_to_hex(&entry->key, hex);
+    hex[12] = '\0';
+    bool runs_here = aoticache_cpu_features_include(aoticache_cpu_features_get(), &entry->requirements);
+    cleanup_free char *needs =
+        aoticache_cli_text("%s%s", runs_here ? "" : "! ", features_text(ls, &entry->requirements));
+    cleanup_free char *uses = aoticache_cli_text("%" PRIu64, entry->uses);
+    cleanup_free char *marks = aoticache_mark_text(mark);
+    bool has_guard = entry->guard != NULL && entry->guard[0] != '\0';
+    cleanup_free char *kernel = aoticache_cli_text("%s%s%s", entry->description, has_guard ? " where " : "",
+                                                   has_guard ? entry->guard : "");
+    const char *cells[] = {hex,
+                           kernel,
+                           aoticache_cli_format_bytes(entry->bytes, bytes),
+                           aoticache_cli_format_age(entry->created_ns, age),
+                           aoticache_cli_format_age(entry->last_used_ns, used),
+                           uses,
+                           entry->producer,
+                           needs,
+                           marks[0] != '\0' ? marks : "-"};
+    aoticache_cli_table_add(ls->table, runs_here ? AOTICACHE_CLI_PLAIN : AOTICACHE_CLI_YELLOW, cells);
+    ls->unfit += !runs_here;
+}
+
+static bool show_entry(struct ls *ls, const aoticache_entry *entry)
+{
+    const aoticache_mark *mark = aoticache_marks_find(&ls->marks, &entry->key);
+    if (ls->cli->json)
+        print_json(ls, entry, mark);
+    else
+        add_row(ls, entry, mark);
+    ls->shown++;
+    return ls->limit == 0 || ls->shown < (uint64_t)ls->limit;
+}
+
+/* ---- all entries ---- */
+
+static bool must_collect(const struct ls *ls)
+{
+    return ls->order != NULL || ls->reverse || (ls->marks.count > 0 && !ls->cli->json);
+}
+
+static bool take_entry(void *user, const aoticache_entry *entry)
+{
+    struct ls *ls = user;
+    const aoticache_mark *mark = aoticache_marks_find(&ls->marks, &entry->key);
+    if (!aoticache_ls_filter_accepts(&ls->filter, ls->cache, entry, mark))
+        return true;
+    if (!must_collect(ls))
+        return show_entry(ls, entry);
+    aoticache_entries_append(&ls->list, entry);
+    bool is_sorted = ls->order == NULL && !ls->reverse;
+    return !is_sorted || ls->limit == 0 || ls->list.count < (size_t)ls->limit;
 }
 
 static void reverse_entries(aoticache_entry_list *list)
@@ -81,176 +179,100 @@ static void reverse_entries(aoticache_entry_list *list)
     }
 }
 
-/* ---- entries ---- */
-
-static void print_entries_json(const char *directory, const aoticache_entry_list *list)
-{
-    json_t *object = aoticache_cli_json_object();
-    json_t *entries = aoticache_cli_json_array();
-    for (size_t i = 0; i < list->count; i++)
-        aoticache_cli_json_append(entries, aoticache_entry_to_json(&list->entries[i]));
-    aoticache_cli_json_set(object, "directory", aoticache_cli_json_text(directory));
-    aoticache_cli_json_set(object, "entries", entries);
-    aoticache_cli_json_print(object);
-}
-
-static void add_row(aoticache_cli_table *table, const aoticache_entry *entry)
-{
-    char hex[AOTICACHE_DIGEST_HEX_BYTES], bytes[AOTICACHE_CLI_UNIT_BYTES];
-    char age[AOTICACHE_CLI_UNIT_BYTES], used[AOTICACHE_CLI_UNIT_BYTES];
-    aoticache_digest_to_hex(&entry->key, hex);
-    hex[12] = '\0';
-    bool runs_here = aoticache_cpu_features_include(aoticache_cpu_features_get(), &entry->requirements);
-    cleanup_free char *features = aoticache_features_text(&entry->requirements);
-    cleanup_free char *needs = aoticache_cli_text("%s%s", runs_here ? "" : "! ", features);
-    cleanup_free char *uses = aoticache_cli_text("%" PRIu64, entry->uses);
-    bool has_guard = entry->guard != NULL && entry->guard[0] != '\0';
-    cleanup_free char *kernel = aoticache_cli_text("%s%s%s", entry->description, has_guard ? " where " : "",
-                                                   has_guard ? entry->guard : "");
-    const char *cells[] = {hex,
-                           kernel,
-                           aoticache_cli_format_bytes(entry->bytes, bytes),
-                           aoticache_cli_format_age(entry->created_ns, age),
-                           aoticache_cli_format_age(entry->last_used_ns, used),
-                           uses,
-                           entry->producer,
-                           needs};
-    aoticache_cli_table_add(table, runs_here ? AOTICACHE_CLI_PLAIN : AOTICACHE_CLI_YELLOW, cells);
-}
-
-static void print_entries_text(const aoticache_cli *cli, const aoticache_entry_list *list)
+static void begin_output(struct ls *ls)
 {
     static const aoticache_cli_column columns[] = {
-        {"KEY", false, false}, {"KERNEL", false, true}, {"SIZE", true, false},      {"AGE", true, false},
-        {"USED", true, false}, {"USES", true, false},   {"PRODUCER", false, false}, {"CPU", false, false},
+        {"KEY", false, false}, {"KERNEL", false, true},     {"SIZE", true, false},
+        {"AGE", true, false},  {"USED", true, false},       {"USES", true, false},
+        {"PRODUCER", false, false}, {"CPU", false, false},  {"MARKS", false, false},
     };
-    if (list->count == 0)
+    const size_t count = sizeof columns / sizeof columns[0];
+    if (!ls->cli->json) {
+        ls->table = aoticache_cli_table_create(columns, ls->has_marks ? count : count - 1);
         return;
-    size_t unfit = 0;
-    aoticache_cli_table *table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
-    for (size_t i = 0; i < list->count; i++) {
-        add_row(table, &list->entries[i]);
-        unfit += !aoticache_cpu_features_include(aoticache_cpu_features_get(), &list->entries[i].requirements);
     }
-    aoticache_cli_table_print(table, cli);
-    aoticache_cli_table_free(table);
-    if (unfit > 0)
-        aoticache_cli_note(cli, "! marks what this machine's CPU cannot run: 'aoticache show KEY' says why");
+    json_t *directory = aoticache_cli_json_text(aoticache_cache_directory(ls->cache));
+    cleanup_free char *text = json_dumps(directory, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+    json_decref(directory);
+    printf("{\n  \"directory\": %s,\n  \"entries\": [", text != NULL ? text : "null");
 }
 
-static int list_entries(const aoticache_cli *cli, aoticache_cache *cache, const struct ls *ls)
+static void end_output(struct ls *ls)
 {
-    aoticache_error error = {.message = ""};
-    aoticache_entry_list list = {0};
-    aoticache_status status = aoticache_entries_read(cache, ls->op, NULL, &list, &error);
-    if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
-        return aoticache_cli_fail(cli, status, &error);
-    if (ls->compare != NULL && list.count > 0)
-        qsort(list.entries, list.count, sizeof *list.entries, ls->compare);
+    if (ls->cli->json)
+        printf("%s]\n}\n", ls->shown > 0 ? "\n  " : "");
+    else if (ls->shown > 0)
+        aoticache_cli_table_print(ls->table, ls->cli);
+    if (ls->table != NULL)
+        aoticache_cli_table_free(ls->table);
+    if (ls->unfit > 0)
+        aoticache_cli_note(ls->cli, "! marks what this machine's CPU cannot run: 'aoticache show KEY' says why");
+}
+
+static void show_collected(struct ls *ls)
+{
+    if (ls->order != NULL && ls->list.count > 0)
+        qsort(ls->list.entries, ls->list.count, sizeof *ls->list.entries, ls->order);
     if (ls->reverse)
-        reverse_entries(&list);
-    if (cli->json)
-        print_entries_json(aoticache_cache_directory(cache), &list);
+        reverse_entries(&ls->list);
+    size_t count = ls->limit > 0 && (uint64_t)ls->limit < ls->list.count ? (size_t)ls->limit : ls->list.count;
+    for (size_t i = 0; i < count && !ls->has_marks; i++)
+        ls->has_marks = aoticache_marks_find(&ls->marks, &ls->list.entries[i].key) != NULL;
+    begin_output(ls);
+    for (size_t i = 0; i < count; i++)
+        show_entry(ls, &ls->list.entries[i]);
+}
+
+static int say_nothing_found(const struct ls *ls)
+{
+    if (!aoticache_ls_filter_is_set(&ls->filter)) {
+        aoticache_cli_note(ls->cli, "the cache at %s is empty", aoticache_cache_directory(ls->cache));
+        return AOTICACHE_CLI_EXIT_OK;
+    }
+    aoticache_ls_filter rest = ls->filter;
+    rest.exact_op = NULL;
+    if (ls->filter.exact_op != NULL && !aoticache_ls_filter_is_set(&rest))
+        aoticache_cli_error(ls->cli, "no entry for operator %s", ls->filter.exact_op);
     else
-        print_entries_text(cli, &list);
-    int result = AOTICACHE_CLI_EXIT_OK;
-    if (list.count == 0 && ls->op != NULL) {
-        aoticache_cli_error(cli, "no entry for operator %s", ls->op);
-        result = AOTICACHE_CLI_EXIT_NOT_FOUND;
-    } else if (list.count == 0) {
-        aoticache_cli_note(cli, "the cache at %s is empty", aoticache_cache_directory(cache));
-    }
-    aoticache_entries_free(&list);
-    return result;
+        aoticache_cli_error(ls->cli, "no entry is like that");
+    return AOTICACHE_CLI_EXIT_NOT_FOUND;
 }
 
-/* ---- failures ---- */
-
-struct failures {
-    const aoticache_cli *cli;
-    const char *op;
-    json_t *array; /* with --json */
-    size_t count;
-};
-
-static json_t *failure_to_json(const aoticache_failure *failure)
-{
-    json_t *object = aoticache_cli_json_object();
-    aoticache_cli_json_set(object, "key", aoticache_cli_json_digest(&failure->key));
-    aoticache_cli_json_set(object, "op", aoticache_cli_json_text(failure->op));
-    aoticache_cli_json_set(object, "description", aoticache_cli_json_text(failure->description));
-    aoticache_cli_json_set(object, "message", aoticache_cli_json_text(failure->message));
-    aoticache_cli_json_set(object, "failed_ns", json_integer(failure->failed_ns));
-    aoticache_cli_json_set(object, "retry_ns", json_integer(failure->retry_ns));
-    aoticache_cli_json_set(object, "count", json_integer(failure->count));
-    return object;
-}
-
-static void print_message_lines(const char *message)
-{
-    cleanup_free char *escaped = aoticache_cli_escape_lines(message);
-    char *rest = NULL;
-    for (char *line = strtok_r(escaped, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
-        printf("    %s\n", line);
-}
-
-static bool print_failure(void *user, const aoticache_failure *failure)
-{
-    struct failures *failures = user;
-    if (failures->op != NULL && (failure->op == NULL || strcmp(failures->op, failure->op) != 0))
-        return true;
-    failures->count++;
-    if (failures->array != NULL) {
-        aoticache_cli_json_append(failures->array, failure_to_json(failure));
-        return true;
-    }
-    char hex[AOTICACHE_DIGEST_HEX_BYTES], age[AOTICACHE_CLI_UNIT_BYTES], wait[AOTICACHE_CLI_UNIT_BYTES];
-    cleanup_free char *times = failure->count > 1 ? aoticache_cli_text(", %" PRIu32 " times in a row", failure->count)
-                                                  : aoticache_cli_text("%s", "");
-    aoticache_digest_to_hex(&failure->key, hex);
-    int64_t left = failure->retry_ns - aoticache_wall_ns();
-    cleanup_free char *description = aoticache_cli_escape(failure->description != NULL ? failure->description : "");
-    printf("%s%.12s%s  %s\n", aoticache_cli_style_begin(failures->cli, AOTICACHE_CLI_BOLD), hex,
-           aoticache_cli_style_begin(failures->cli, AOTICACHE_CLI_PLAIN), description);
-    printf("  failed %s ago%s, %s%s\n", aoticache_cli_format_age(failure->failed_ns, age), times,
-           left > 0 ? "not tried again for " : "will be tried again",
-           left > 0 ? aoticache_cli_format_duration((uint64_t)left, wait) : "");
-    print_message_lines(failure->message != NULL ? failure->message : "");
-    return true;
-}
-
-static int list_failures(const aoticache_cli *cli, aoticache_cache *cache, const struct ls *ls)
+static int list_entries(struct ls *ls)
 {
     aoticache_error error = {.message = ""};
-    struct failures failures = {.cli = cli, .op = ls->op, .array = cli->json ? aoticache_cli_json_array() : NULL};
-    aoticache_status status = aoticache_cache_list_failures(cache, print_failure, &failures, &error);
-    if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND) {
-        json_decref(failures.array);
-        return aoticache_cli_fail(cli, status, &error);
-    }
-    if (cli->json) {
-        json_t *object = aoticache_cli_json_object();
-        aoticache_cli_json_set(object, "directory", aoticache_cli_json_text(aoticache_cache_directory(cache)));
-        aoticache_cli_json_set(object, "failures", failures.array);
-        aoticache_cli_json_print(object);
-    } else if (failures.count == 0) {
-        aoticache_cli_note(cli, "no failed compiles are remembered");
-    }
-    return AOTICACHE_CLI_EXIT_OK;
+    int result = aoticache_marks_read(ls->cli, ls->cache, NULL, &ls->marks);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    if (!must_collect(ls))
+        begin_output(ls);
+    aoticache_status status =
+        aoticache_cache_list(ls->cache, ls->filter.exact_op, NULL, take_entry, ls, &error);
+    if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
+        result = aoticache_cli_fail(ls->cli, status, &error);
+    else if (must_collect(ls))
+        show_collected(ls);
+    end_output(ls);
+    if (result == AOTICACHE_CLI_EXIT_OK && ls->shown == 0)
+        result = say_nothing_found(ls);
+    aoticache_entries_free(&ls->list);
+    aoticache_marks_free(&ls->marks);
+    return result;
 }
 
 static int ls_command(aoticache_cli *cli)
 {
-    struct ls ls = {0};
+    struct ls ls = {.cli = cli};
     int result = parse(cli, &ls);
-    if (result != AOTICACHE_CLI_END)
-        return result;
-    aoticache_cache *cache = NULL;
-    result = aoticache_cli_open_or_say(cli, false, &cache);
-    if (result != AOTICACHE_CLI_EXIT_OK)
-        return result;
-    result = ls.failed ? list_failures(cli, cache, &ls) : list_entries(cli, cache, &ls);
-    aoticache_cache_close(cache);
+    if (result == AOTICACHE_CLI_END) {
+        result = aoticache_cli_open_or_say(cli, false, &ls.cache);
+        if (result == AOTICACHE_CLI_EXIT_OK)
+            result = ls.failed ? aoticache_ls_failures(cli, ls.cache, ls.filter.exact_op, ls.filter.op)
+                               : list_entries(&ls);
+    }
+    aoticache_cache_close(ls.cache);
+    free(ls.filter.environment);
+    free(ls.features_text);
     return result;
 }
 
@@ -262,10 +284,11 @@ const aoticache_command aoticache_command_ls = {
             .help_hint = "aoticache help ls",
             .usage = "[OPERATOR] [OPTION]...",
             .summary = "Lists the kernels in the cache, or with --failed the compiles that failed.",
-            .details = "USED is when it was last used, as of the last flush of the processes that use it; CPU is\n"
-                       "what it needs of the processor. A '!' marks what this machine cannot run. After 'where'\n"
-                       "stands the guard of a kernel for many shapes. A compile that fails again is tried again\n"
-                       "after twice the time.",
+            .details = "OPERATOR is an operator's whole name; --op takes a pattern. With several conditions all must\n"
+                       "hold. USED is when it was last used, as of the last flush of the processes that use it; CPU\n"
+                       "is what it needs of the processor. A '!' marks what this machine cannot run. After 'where'\n"
+                       "stands the guard of a kernel for many shapes. MARKS are pins and tags; the column is there\n"
+                       "where there are any. A compile that fails again is tried again after twice the time.",
             .options = ls_options,
         },
     .run = ls_command,

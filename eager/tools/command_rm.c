@@ -9,13 +9,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPTION_OP = 1, OPTION_ALL, OPTION_FAILED, OPTION_YES };
+enum { OPTION_OP = 1, OPTION_ALL, OPTION_FAILED, OPTION_YES, OPTION_FORCE };
 
 static const aoticache_cli_option rm_options[] = {
     {OPTION_OP, "op", 0, "OPERATOR", "all entries of an operator"},
     {OPTION_ALL, "all", 0, NULL, "all entries, and all remembered failures"},
     {OPTION_FAILED, "failed", 0, NULL, "forget which compiles failed; they are tried again"},
     {OPTION_YES, "yes", 'y', NULL, "do not ask"},
+    {OPTION_FORCE, "force", 'f', NULL, "remove what is pinned, too"},
     {0, NULL, 0, NULL, NULL},
 };
 
@@ -25,7 +26,7 @@ struct rm {
     const char **prefixes;
     size_t prefix_count;
     const char *op;
-    bool all, failed, yes;
+    bool all, failed, yes, force;
 };
 
 static int parse(aoticache_cli *cli, struct rm *rm)
@@ -40,6 +41,7 @@ static int parse(aoticache_cli *cli, struct rm *rm)
         rm->all |= id == OPTION_ALL;
         rm->failed |= id == OPTION_FAILED;
         rm->yes |= id == OPTION_YES;
+        rm->force |= id == OPTION_FORCE;
         if (id == OPTION_OP)
             rm->op = value;
         if (id == AOTICACHE_CLI_OPERAND) {
@@ -86,6 +88,49 @@ static int find_targets(const struct rm *rm, aoticache_entry_list *ret_list)
         return AOTICACHE_CLI_EXIT_NOT_FOUND;
     }
     return AOTICACHE_CLI_EXIT_OK;
+}
+
+/* Takes the entries of pinned keys out of the list into another. */
+static void divide_pinned(const aoticache_mark_list *marks, aoticache_entry_list *list,
+                          aoticache_entry_list *ret_pinned)
+{
+    size_t kept = 0;
+    aoticache_entry_list pinned = {.entries = aoticache_cli_allocate(list->count + 1, sizeof *list->entries)};
+    for (size_t i = 0; i < list->count; i++) {
+        const aoticache_mark *mark = aoticache_marks_find(marks, &list->entries[i].key);
+        if (mark != NULL && mark->is_pinned)
+            pinned.entries[pinned.count++] = list->entries[i];
+        else
+            list->entries[kept++] = list->entries[i];
+    }
+    list->count = kept;
+    *ret_pinned = pinned;
+}
+
+/* Of keys that are named one by one, a pinned one is refused, and all with it; --op and --all pass over pinned ones. */
+static int spare_pinned(const struct rm *rm, aoticache_entry_list *list)
+{
+    aoticache_mark_list marks = {0};
+    aoticache_entry_list pinned = {0};
+    if (rm->force)
+        return AOTICACHE_CLI_EXIT_OK;
+    int result = aoticache_marks_read(rm->cli, rm->cache, NULL, &marks);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    divide_pinned(&marks, list, &pinned);
+    if (pinned.count > 0 && rm->prefix_count > 0) {
+        char hex[AOTICACHE_DIGEST_HEX_BYTES];
+        aoticache_digest_to_hex(&pinned.entries[0].key, hex);
+        cleanup_free char *description = aoticache_cli_escape(pinned.entries[0].description);
+        result = aoticache_cli_error(rm->cli, "%.12s is pinned (%s); nothing was removed: unpin it, or add --force",
+                                     hex, description);
+    } else if (pinned.count > 0) {
+        aoticache_cli_note(rm->cli, "%zu %s pinned and stay%s; --force removes them, too", pinned.count,
+                           pinned.count == 1 ? "entry is" : "entries are", pinned.count == 1 ? "s" : "");
+    }
+    aoticache_marks_free(&marks);
+    aoticache_entries_free(&pinned);
+    return result;
 }
 
 /* On a terminal without --yes. Anything but y or yes is no. */
@@ -170,6 +215,8 @@ static int rm_command(aoticache_cli *cli)
         if (result == AOTICACHE_CLI_EXIT_OK)
             result = find_targets(&rm, &list);
         if (result == AOTICACHE_CLI_EXIT_OK)
+            result = spare_pinned(&rm, &list);
+        if (result == AOTICACHE_CLI_EXIT_OK)
             result = remove_targets(&rm, &list);
     }
     aoticache_entries_free(&list);
@@ -187,7 +234,9 @@ const aoticache_command aoticache_command_rm = {
             .usage = "KEY...|--op OPERATOR|--all|--failed [OPTION]...",
             .summary = "Removes kernels from the cache.",
             .details = "KEY is as 'aoticache show' takes it. On a terminal it asks first. What a running program\n"
-                       "has loaded goes on working; its files go with the next collection.",
+                       "has loaded goes on working; its files go with the next collection. What is pinned is not\n"
+                       "removed: a KEY of it is refused, --op and --all pass over it; with --force it goes, and the\n"
+                       "pin stays with the key.",
             .options = rm_options,
         },
     .run = rm_command,

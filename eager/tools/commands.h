@@ -9,6 +9,7 @@
 #define AOTICACHE_EAGER_TOOLS_COMMANDS_H
 
 #include "aoticache.h"
+#include "cache/marks.h"
 #include "cache/tools/cli.h"
 
 /* ---- commands ---- */
@@ -31,6 +32,16 @@ extern const aoticache_command aoticache_command_run_package;
 extern const aoticache_command aoticache_command_inspect;
 extern const aoticache_command aoticache_command_warm;
 extern const aoticache_command aoticache_command_record;
+extern const aoticache_command aoticache_command_pin;
+extern const aoticache_command aoticache_command_unpin;
+extern const aoticache_command aoticache_command_tag;
+extern const aoticache_command aoticache_command_du;
+extern const aoticache_command aoticache_command_why;
+extern const aoticache_command aoticache_command_config;
+extern const aoticache_command aoticache_command_export;
+extern const aoticache_command aoticache_command_import;
+extern const aoticache_command aoticache_command_merge;
+extern const aoticache_command aoticache_command_copy;
 
 /* ---- elements of tensors ---- */
 
@@ -232,6 +243,8 @@ typedef struct aoticache_entry_list {
 
 aoticache_status aoticache_entries_read(aoticache_cache *cache, const char *op, const char *prefix,
                                         aoticache_entry_list *ret_list, aoticache_error *ret_error);
+/* Adds a copy. */
+void aoticache_entries_append(aoticache_entry_list *list, const aoticache_entry *entry);
 void aoticache_entries_free(aoticache_entry_list *list);
 
 /*
@@ -256,6 +269,66 @@ aoticache_status aoticache_manifest_decode(aoticache_cache *cache, const aoticac
 
 /* One line for people about the value of an argument; text is cut off at `size`. */
 void aoticache_argument_format(const aoticache_argument *argument, char *ret_text, size_t size);
+
+/* ---- pins and tags ---- */
+
+/* Marks that own their tags, sorted by key. */
+typedef struct aoticache_mark_list {
+    aoticache_mark *marks;
+    size_t count;
+} aoticache_mark_list;
+
+/* tag: only keys that have it; NULL for all. Says what is wrong; returns an exit code. */
+int aoticache_marks_read(const aoticache_cli *cli, aoticache_cache *cache, const char *tag,
+                         aoticache_mark_list *ret_list);
+void aoticache_marks_free(aoticache_mark_list *list);
+/* NULL where the key is not marked. */
+const aoticache_mark *aoticache_marks_find(const aoticache_mark_list *list, const aoticache_key *key);
+/* "pinned nightly v2"; "" for NULL. By free(). */
+char *aoticache_mark_text(const aoticache_mark *mark);
+bool aoticache_mark_has_tag(const aoticache_mark *mark, const char *tag);
+/* Sets "pinned" and "tags"; mark may be NULL. */
+void aoticache_mark_add_to_json(json_t *object, const aoticache_mark *mark);
+
+/* A key that the command line names. */
+typedef struct aoticache_chosen_key {
+    aoticache_key key;
+    char *description; /* of one of its entries; NULL where nothing is stored for it */
+} aoticache_chosen_key;
+
+/* Sorted by key, each once. */
+typedef struct aoticache_chosen_keys {
+    aoticache_chosen_key *items;
+    size_t count;
+} aoticache_chosen_keys;
+
+/* Keys by their beginnings, or those of operators that a shell pattern names, or those with a tag. */
+typedef struct aoticache_key_choice {
+    const char **prefixes;
+    size_t prefix_count;
+    const char *op, *tag;
+} aoticache_key_choice;
+
+/* The arrays of a choice are the caller's to free. */
+void aoticache_key_choice_add(aoticache_key_choice *choice, const char *prefix);
+/*
+ * Looks them up in one pass, among what is stored and what is marked; all 64 digits name a key for which there is nothing
+ * too. Says what is wrong: a wrong word or an ambiguous one (2), nothing found (3).
+ */
+int aoticache_key_choice_resolve(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_key_choice *choice,
+                                 aoticache_chosen_keys *ret_keys);
+void aoticache_chosen_keys_free(aoticache_chosen_keys *keys);
+
+/* What `pin`, `unpin` and `tag` share: changes all keys, and prints what each is now. done: "pinned", "tagged". */
+typedef aoticache_status (*aoticache_mark_change_fn)(aoticache_cache *cache, const aoticache_key *key, const void *user,
+                                                     aoticache_error *ret_error);
+int aoticache_marks_change(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *keys,
+                           aoticache_mark_change_fn change, const void *user, const char *done);
+/* `pin` and `unpin` whole. */
+int aoticache_pin_command(aoticache_cli *cli, bool pin);
+#define AOTICACHE_PIN_OPTION_ROWS                                                                  \
+    {1, "op", 0, "PATTERN", "all keys of operators like this: 'aten::*', a shell pattern"},        \
+        {2, "tag", 't', "TAG", "all keys with this tag"}, {3, "list", 'l', NULL, "list what is pinned"}
 
 /* ---- doctor ---- */
 

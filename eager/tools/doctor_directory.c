@@ -5,7 +5,7 @@
  * counts.
  */
 #include "base/cleanup.h"
-#include "eager/tools/commands.h"
+#include "eager/tools/doctor.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -26,7 +26,7 @@
 
 /* ---- the file system ---- */
 
-enum file_system_kind { LOCAL, NETWORK, MEMORY };
+enum file_system_kind { LOCAL, NETWORK, MEMORY, LAYERED };
 
 static const struct file_system {
     uint32_t magic; /* linux/magic.h, and statfs(2) for those it lacks */
@@ -34,12 +34,12 @@ static const struct file_system {
     enum file_system_kind kind;
 } file_systems[] = {
     {0xef53, "ext4", LOCAL},           {0x58465342, "xfs", LOCAL},      {0x9123683e, "btrfs", LOCAL},
-    {0x2fc12fc1, "zfs", LOCAL},        {0xf2f52010, "f2fs", LOCAL},     {0x794c7630, "overlayfs", LOCAL},
+    {0x2fc12fc1, "zfs", LOCAL},        {0xf2f52010, "f2fs", LOCAL},     {0x794c7630, "overlayfs", LAYERED},
     {0xca451a4e, "bcachefs", LOCAL},   {0x01021994, "tmpfs", MEMORY},   {0x858458f6, "ramfs", MEMORY},
     {0x6969, "NFS", NETWORK},          {0x517b, "SMB", NETWORK},        {0xff534d42, "CIFS", NETWORK},
     {0xfe534d42, "SMB2", NETWORK},     {0x65735546, "FUSE", NETWORK},   {0x01021997, "9p", NETWORK},
     {0x00c36400, "Ceph", NETWORK},     {0x0bd00bd0, "Lustre", NETWORK}, {0x47504653, "GPFS", NETWORK},
-    {0x5346414f, "AFS", NETWORK},      {0x73757245, "Coda", NETWORK},   {0x61756673, "aufs", LOCAL},
+    {0x5346414f, "AFS", NETWORK},      {0x73757245, "Coda", NETWORK},   {0x61756673, "aufs", LAYERED},
 };
 
 static const struct file_system *find_file_system(uint32_t magic)
@@ -62,6 +62,9 @@ static void check_kind(aoticache_doctor *doctor, const struct statfs *informatio
     else if (known->kind == MEMORY)
         aoticache_doctor_say(doctor, WARN, "file system", "fine for trials; else set AOTICACHE_DIR to a disk",
                              "%s: the cache is lost when the machine starts again", known->name);
+    else if (known->kind == LAYERED)
+        aoticache_doctor_say(doctor, WARN, "file system", "keep the cache on a volume of its own",
+                             "%s: what a container stores is lost with it", known->name);
     else
         aoticache_doctor_say(doctor, OK, "file system", NULL, "%s", known->name);
 }
@@ -130,9 +133,8 @@ static void check_absent(aoticache_doctor *doctor, const char *path)
     check_file_system(doctor, parent);
 }
 
-static void check_owner(aoticache_doctor *doctor, const char *path, const struct stat *information)
+static void check_owner(aoticache_doctor *doctor, const char *path, bool allowed, const struct stat *information)
 {
-    bool allowed = doctor->cli->allow_shared;
     bool strange = information->st_uid != geteuid() && information->st_uid != 0;
     bool writable = (information->st_mode & (S_IWGRP | S_IWOTH)) != 0;
     cleanup_free char *chmod_advice = aoticache_cli_text("chmod go-w %s", path);
@@ -176,16 +178,33 @@ static const char *sqlite_version(void)
     return version != NULL ? version() : "of unknown version";
 }
 
-static void check_contents(aoticache_doctor *doctor, const char *path)
+static void check_journal(aoticache_doctor *doctor, const char *path)
 {
-    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    if (strcmp(journal_mode(path), "rollback journal") == 0)
+        aoticache_doctor_say(doctor, WARN, "journal", "keep the cache on a local disk",
+                             "the index has no WAL here: lookups wait for whoever writes");
+}
+
+static void check_integrity(aoticache_doctor *doctor, aoticache_cache *cache)
+{
+    aoticache_error error = {.message = ""};
+    aoticache_status status = aoticache_cache_check_index(cache, false, &error);
+    if (status == AOTICACHE_OK)
+        aoticache_doctor_say(doctor, OK, "integrity", NULL, "of the index: SQLite's quick check finds nothing");
+    else if (status != AOTICACHE_NOT_FOUND)
+        aoticache_doctor_say(doctor, FAIL, "integrity", "'aoticache verify --repair' builds it anew from the manifests",
+                             "%s", error.message);
+}
+
+static void check_contents(aoticache_doctor *doctor, const char *path, const aoticache_config *config,
+                           aoticache_cache_options options)
+{
     aoticache_error error = {.message = ""};
     aoticache_cache *cache = NULL;
     aoticache_statistics statistics;
     options.directory = path;
     options.read_only = true;
     options.must_exist = true;
-    options.allow_shared = doctor->cli->allow_shared;
     options.logger = aoticache_cli_logger(doctor->cli);
     aoticache_status status = aoticache_cache_open(&options, &cache, &error);
     if (status == AOTICACHE_OK)
@@ -193,8 +212,13 @@ static void check_contents(aoticache_doctor *doctor, const char *path)
     if (status == AOTICACHE_OK) {
         char bytes[AOTICACHE_CLI_UNIT_BYTES];
         aoticache_doctor_say(doctor, OK, "index", NULL, "%" PRIu64 " %s, %s; SQLite %s, %s", statistics.entries,
-                             statistics.entries == 1 ? "entry" : "entries", aoticache_cli_format_bytes(statistics.bytes, bytes),
+                             statistics.entries == 1 ? "entry" : "entries",
+                             aoticache_cli_format_bytes(statistics.bytes, bytes),
                              sqlite_version(), journal_mode(path));
+        check_journal(doctor, path);
+        check_integrity(doctor, cache);
+        aoticache_doctor_check_limits(doctor, config, path, &statistics);
+        aoticache_doctor_check_quarantine(doctor, path);
     } else if (status == AOTICACHE_NOT_FOUND) {
         aoticache_doctor_say(doctor, OK, "index", NULL, "not there yet; SQLite %s", sqlite_version());
     } else {
@@ -217,7 +241,8 @@ static bool is_empty_directory(const char *path)
     return directory != NULL;
 }
 
-static void check_present(aoticache_doctor *doctor, const char *path, const struct stat *information)
+static void check_present(aoticache_doctor *doctor, const char *path, const aoticache_config *config,
+                          const aoticache_cache_options *options, const struct stat *information)
 {
     if (!S_ISDIR(information->st_mode)) {
         aoticache_doctor_say(doctor, FAIL, "directory", "remove it, or set AOTICACHE_DIR to a directory",
@@ -225,33 +250,44 @@ static void check_present(aoticache_doctor *doctor, const char *path, const stru
         return;
     }
     aoticache_doctor_say(doctor, OK, "directory", NULL, "%s", path);
-    check_owner(doctor, path, information);
+    check_owner(doctor, path, options->allow_shared, information);
     check_file_system(doctor, path);
     if (is_empty_directory(path))
         aoticache_doctor_say(doctor, OK, "index", NULL, "not there yet; SQLite %s", sqlite_version());
     else
-        check_contents(doctor, path);
+        check_contents(doctor, path, config, *options);
 }
 
-void aoticache_doctor_check_directory(aoticache_doctor *doctor)
+void aoticache_doctor_check_directory_of(aoticache_doctor *doctor, const aoticache_config *config)
 {
     char path[PATH_MAX];
     struct stat information;
     aoticache_error error = {.message = ""};
-    if (doctor->cli->directory == NULL &&
-        aoticache_cache_default_directory(path, sizeof path, &error) != AOTICACHE_OK) {
+    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    aoticache_config_apply(config, &options);
+    options.allow_shared |= doctor->cli->allow_shared;
+    if (doctor->cli->directory != NULL)
+        options.directory = doctor->cli->directory;
+    if (options.directory != NULL) {
+        snprintf(path, sizeof path, "%s", options.directory);
+    } else if (aoticache_cache_default_directory(path, sizeof path, &error) != AOTICACHE_OK) {
         aoticache_doctor_say(doctor, FAIL, "directory", "set AOTICACHE_DIR or HOME", "%s",
                              error.message[0] != '\0' ? error.message : "no directory is known");
         return;
     }
-    if (doctor->cli->directory != NULL)
-        snprintf(path, sizeof path, "%s", doctor->cli->directory);
     /* A symbolic link is followed to the directory, as opening it does; inside nothing is followed. */
     if (stat(path, &information) == 0)
-        check_present(doctor, path, &information);
+        check_present(doctor, path, config, &options, &information);
     else if (errno == ENOENT)
         check_absent(doctor, path);
     else
         aoticache_doctor_say(doctor, FAIL, "directory", "set AOTICACHE_DIR to a directory that you may use", "%s: %s",
                              path, strerror(errno));
+}
+
+void aoticache_doctor_check_directory(aoticache_doctor *doctor)
+{
+    aoticache_config *config = aoticache_doctor_check_configuration(doctor);
+    aoticache_doctor_check_directory_of(doctor, config);
+    aoticache_config_free(config);
 }

@@ -20,9 +20,8 @@ static const char *copy_text(const char *text)
     return aoticache_cli_text("%s", text != NULL ? text : "");
 }
 
-static bool append_entry(void *user, const aoticache_entry *entry)
+void aoticache_entries_append(aoticache_entry_list *list, const aoticache_entry *entry)
 {
-    aoticache_entry_list *list = user;
     /* Grown in doublings: capacity is the next power of two. */
     if ((list->count & (list->count - 1)) == 0)
         list->entries = aoticache_cli_resize(list->entries, list->count > 0 ? list->count * 2 : 1, sizeof *entry);
@@ -33,6 +32,11 @@ static bool append_entry(void *user, const aoticache_entry *entry)
     copy->description = copy_text(entry->description);
     copy->producer = copy_text(entry->producer);
     copy->guard = copy_text(entry->guard);
+}
+
+static bool append_entry(void *user, const aoticache_entry *entry)
+{
+    aoticache_entries_append(user, entry);
     return true;
 }
 
@@ -92,8 +96,8 @@ int aoticache_entries_find(const aoticache_cli *cli, aoticache_cache *cache, con
                            aoticache_entry_list *ret_list)
 {
     if (!is_prefix(prefix))
-        return aoticache_cli_usage_error(cli, "'%s' is not a key: %d to 64 hexadecimal digits, as 'aoticache ls' prints", prefix,
-                                         PREFIX_MINIMUM);
+        return aoticache_cli_usage_error(
+            cli, "'%s' is not a key: %d to 64 hexadecimal digits, as 'aoticache ls' prints", prefix, PREFIX_MINIMUM);
     cleanup_free char *lower = aoticache_cli_text("%s", prefix);
     for (char *c = lower; *c != '\0'; c++)
         *c = (char)tolower((unsigned char)*c);

@@ -34,6 +34,50 @@ try 'ls sorted by uses' 0 aoticache ls --sort uses --json
 member 'the used one first' entries.0.op aten::mm
 member 'one use' entries.0.uses 1
 
+# ---- filters ----
+entries() { field entries | python3 -c 'import json,sys; print(len(json.load(sys.stdin)))'; }
+count() { # NAME EXPECTED OPTION...
+    local name=$1 expected=$2
+    shift 2
+    run aoticache ls --json "$@"
+    is "$name" "$expected" "$(entries)"
+}
+count 'operators like a pattern' 2 --op 'aten::a*'
+count 'none of them' 0 --op 'at?n::x*'
+try 'is exit code 3' 3 aoticache ls --op 'aten::x*'
+says 'and said' 'no entry is like that'
+count 'a device' 3 --device cpu
+count 'another' 0 --device cuda
+try 'no device' 2 aoticache ls --device house
+count 'a producer' 3 --producer 'cc *'
+count 'another producer' 0 --producer 'pytorch*'
+count 'a pair of the environment' 3 --environment 'arch=*'
+count 'that is not there' 0 --environment 'colour=*'
+count 'two of them' 0 --environment 'arch=*' --environment 'arch=none'
+try 'no pair' 2 aoticache ls --environment arch
+count 'used within an hour' 3 --used-since 1h
+count 'not used for a day' 0 --unused-for 1d
+count 'not used for no time' 3 --unused-for 0
+count 'newer than a day' 3 --newer 1d
+count 'larger than a byte' 3 --larger 1
+count 'larger than a GiB' 0 --larger 1G
+count 'what this CPU can run' 3 --cpu
+count 'what is pinned' 0 --pinned
+count 'with a tag' 0 --tag v1
+count 'several conditions' 1 --op 'aten::*' --cpu --larger 1K aten::mm
+for option in used-since unused-for newer larger; do try "--$option of no number" 2 aoticache ls --$option much; done
+count 'the first two' 2 --limit 2
+member 'in their order' entries.0.op aten::abs
+count 'the last two' 2 --limit 2 --reverse
+member 'backwards' entries.0.op aten::mm
+count 'with a minus' 3 --sort -age
+member 'the newest last' entries.2.op aten::mm
+count 'with a minus and reversed' 3 --sort -age --reverse
+member 'the newest first' entries.0.op aten::mm
+count 'by the time of the compile' 3 --sort compile
+holds 'the longest first' test "$(field entries.0.compile_ns)" -ge "$(field entries.2.compile_ns)"
+try 'no limit' 2 aoticache ls --limit 0
+
 try 'show by a prefix of the key' 0 aoticache show "${key:0:10}"
 prints 'the key in full' "^key +$key\$"
 prints 'the artifact' "^artifact +$artifact\$"

@@ -79,4 +79,72 @@ fresh
 rm -f "$AOTICACHE_DIR"/index.sqlite3*
 try 'an index that is lost' 0 aoticache run "${call[@]}"
 member 'is rebuilt, too' source index
+
+# Parts and kinds of it.
+chmod -R u+rwX "$AOTICACHE_DIR" && rm -rf "$AOTICACHE_DIR"
+for size in 4 5 6 7 8; do aoticache compile aten::abs --input float32:$size --hook c --quiet >/dev/null; done
+fresh_library() { aoticache ls --json | python3 -c 'import json,sys; d=json.load(sys.stdin); print((d if isinstance(d,list) else d["entries"])[0]["library"])'; }
+try 'a quick look' 0 aoticache verify --quick
+prints 'says the same' '^5 entries, 10 objects, .*all is well$'
+damage "$(object_path "$(fresh_library)")"
+try 'sees no bytes' 0 aoticache verify --quick
+try 'a full one does, in one thread or in many' 4 aoticache verify --jobs 1
+try 'in many' 4 aoticache verify -j 8 --json
+member 'one of them' damaged 1
+member 'that is all of it' partial false
+try 'it is repaired  ' 0 aoticache verify --repair --jobs 2
+try 'jobs that are none' 2 aoticache verify --jobs 0
+try 'a limit that is none' 2 aoticache verify --time-limit 5
+try 'a limit that is not reached' 0 aoticache verify --time-limit 1h
+try 'nothing to resume is all of it' 0 aoticache verify --resume
+holds 'and nothing is left of it' [ ! -e "$AOTICACHE_DIR/verify.state" ]
+{
+    printf 'aoticache-verify 1\nquick 0\nrepair 0\nindex 1\nphase 0\nfolder 255\ncursor %064d\n' 0 | sed 's/^cursor 0*$/cursor '"$(printf 'f%.0s' {1..64})"'/'
+    printf '%s\n' 'objects 9' 'bytes 99' 'damaged 0' 'missing 0' 'foreign 0' 'unindexed 0' 'wrong_entries 0' 'wrong_links 0' 'wrong_marks 0' 'unreferenced 0' 'repaired 0'
+} >"$AOTICACHE_DIR/verify.state"
+try 'a run that was stopped' 0 aoticache verify --resume
+prints 'is added to' '^4 entries, 9 objects, 99 B .*all is well$'
+says 'and it is said' '^aoticache verify: 9 of these objects were looked at by earlier runs$'
+
+# A signal: what was done is said, and the next run goes on. A pipe that nobody reads stops it in the midst of its findings.
+# SIGTERM, because SIGINT is ignored in the background of a script.
+for i in $(seq 3000); do : >"$AOTICACHE_DIR/objects/foreign-file-with-a-rather-long-name-so-that-a-pipe-is-full-soon-$i"; done
+mkfifo "$work/pipe"
+aoticache verify >"$work/pipe" 2>"$work/interrupted" &
+verifier=$!
+exec 3<"$work/pipe"
+read -r first <&3 # it is at work, and cannot end before the rest is read
+kill -TERM "$verifier"
+{ echo "$first" && cat <&3; } >"$work/said"
+exec 3<&-
+wait "$verifier"
+status=$?
+is 'an interrupted run ends by its signal' 143 "$status"
+holds 'what was done is said' grep -q '^4 entries, .* 3000 foreign' "$work/said"
+holds 'and how to go on' grep -q "'aoticache verify --resume' goes on" "$work/interrupted"
+holds 'the state is there' [ -s "$AOTICACHE_DIR/verify.state" ]
+try 'it goes on' 4 aoticache verify --resume --json
+member 'to the end' partial false
+member 'and counts nothing twice' foreign 3000
+try 'all is repaired' 0 aoticache verify --repair --quiet
+
+# The index.
+if command -v python3 >/dev/null && python3 -c 'import sqlite3' 2>/dev/null; then
+    sql() { python3 -c 'import sqlite3,sys; d=sqlite3.connect(sys.argv[1]); d.execute(sys.argv[2]); d.commit()' "$AOTICACHE_DIR/index.sqlite3" "$1"; }
+    sql 'UPDATE entries SET library_bytes = library_bytes + 1'
+    try 'entries at odds with their manifests' 4 aoticache verify --json
+    member 'are found' wrong_entries 4
+    member 'each' findings.0.what entry
+    try 'they are set right' 0 aoticache verify --repair
+    sql 'DELETE FROM artifact_objects'
+    try 'tables that do not belong together' 4 aoticache verify --quick
+    prints 'are a damaged index' '^damaged +index\.sqlite3: .*names an artifact without objects'
+    try 'doctor says so, too' 1 aoticache doctor
+    prints 'with what to do' '^FAIL +integrity '
+    try 'it is built anew' 0 aoticache verify --repair
+    try 'and all is well  ' 0 aoticache verify
+    prints 'with every entry' '^4 entries'
+else
+    skip 'a damaged index' 'no Python with sqlite3'
+fi
 finish

@@ -208,7 +208,9 @@ static aoticache_status do_compile(aoticache_cache *cache, aoticache_error *ret_
 
 static aoticache_status do_repair(aoticache_cache *cache, aoticache_error *ret_error)
 {
-    return aoticache_cache_verify(cache, true, NULL, NULL, NULL, NULL, ret_error);
+    aoticache_verify_options options = AOTICACHE_VERIFY_OPTIONS_INIT;
+    options.repair = true;
+    return aoticache_cache_verify(cache, &options, NULL, NULL, NULL, NULL, ret_error);
 }
 
 /* Opening a cache whose index is damaged builds a new one: the open itself is the operation. */
@@ -347,7 +349,7 @@ static void check_sound(aoticache_cache *cache, const char *when)
     aoticache_verify_report report;
     aoticache_error error = {.message = ""};
     char detail[200];
-    if (aoticache_cache_verify(cache, false, NULL, NULL, NULL, &report, &error) != AOTICACHE_OK)
+    if (aoticache_cache_verify(cache, NULL, NULL, NULL, NULL, &report, &error) != AOTICACHE_OK)
         fail(when, error.message);
     snprintf(detail, sizeof detail, "damaged %llu, missing %llu, foreign %llu", (unsigned long long)report.damaged,
              (unsigned long long)report.missing, (unsigned long long)report.foreign);

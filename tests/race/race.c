@@ -304,7 +304,7 @@ static void check_end(aoticache_cache *cache)
     aoticache_error error = {.message = ""};
     char detail[200];
     if (aoticache_cache_collect(cache, NULL, NULL, NULL, NULL, &error) != AOTICACHE_OK ||
-        aoticache_cache_verify(cache, false, NULL, NULL, NULL, &report, &error) != AOTICACHE_OK)
+        aoticache_cache_verify(cache, NULL, NULL, NULL, NULL, &report, &error) != AOTICACHE_OK)
         fail("the end", error.message);
     snprintf(detail, sizeof detail, "damaged %llu, missing %llu, foreign %llu, unindexed %llu, unreferenced %llu",
              (unsigned long long)report.damaged, (unsigned long long)report.missing,

@@ -220,7 +220,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     aoticache_verify_report report;
-    if (aoticache_cache_verify(cache, false, NULL, NULL, NULL, &report, &error) != AOTICACHE_OK)
+    if (aoticache_cache_verify(cache, NULL, NULL, NULL, NULL, &report, &error) != AOTICACHE_OK)
         complain("verify", &error);
     else if (report.damaged + report.missing + report.foreign != 0)
         complain("verify found damage", NULL);

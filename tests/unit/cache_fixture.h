@@ -226,7 +226,9 @@ static aoticache_verify_report fixture_verify(aoticache_cache *cache, bool repai
 {
     aoticache_verify_report report = {.entries = 0};
     aoticache_error error = {.message = ""};
-    aoticache_status status = aoticache_cache_verify(cache, repair, NULL, NULL, NULL, &report, &error);
+    aoticache_verify_options options = AOTICACHE_VERIFY_OPTIONS_INIT;
+    options.repair = repair;
+    aoticache_status status = aoticache_cache_verify(cache, &options, NULL, NULL, NULL, &report, &error);
     cr_assert_eq(status, AOTICACHE_OK, "%s: %s", aoticache_status_name(status), error.message);
     return report;
 }

@@ -128,6 +128,8 @@ Test(index_damage, negative_sizes_are_corrupt)
     got = answers_after("UPDATE objects SET bytes = -1");
     cr_assert_eq(got.objects, AOTICACHE_CORRUPT);
     cr_assert_eq(got.artifact, AOTICACHE_CORRUPT);
+    cr_assert_eq(got.verify, AOTICACHE_CORRUPT, "the totals do not fit");
+    got = answers_after("UPDATE totals SET bytes = -1");
     cr_assert_eq(got.totals, AOTICACHE_CORRUPT);
 }
 
@@ -143,7 +145,7 @@ Test(index_damage, text_with_a_nul_inside_is_corrupt)
 Test(index_damage, sums_that_overflow_are_corrupt)
 {
     answers got = answers_after("UPDATE objects SET bytes = 9223372036854775807");
-    cr_assert_eq(got.totals, AOTICACHE_CORRUPT);
+    cr_assert_eq(got.verify, AOTICACHE_CORRUPT);
     cr_assert_eq(got.list, AOTICACHE_CORRUPT);
 }
 
@@ -191,6 +193,13 @@ Test(index_damage, removal_of_rows_that_contradict_each_other_ends)
     cr_assert_eq(aoticache_index_remove_object(index, &library, NULL, &error), AOTICACHE_CORRUPT, "%s", error.message);
     cr_assert(has_object_number(index, 11), "rolled back");
     aoticache_index_close(index);
+}
+
+Test(index_damage, totals_that_do_not_fit_the_rows_are_found_by_verify)
+{
+    cr_assert_eq(answers_after("UPDATE totals SET entries = entries + 1").verify, AOTICACHE_CORRUPT);
+    cr_assert_eq(answers_after("UPDATE totals SET bytes = bytes - 1").verify, AOTICACHE_CORRUPT);
+    cr_assert_eq(answers_after("DELETE FROM totals").totals, AOTICACHE_CORRUPT);
 }
 
 static void overwrite_page(int page)

@@ -1,6 +1,7 @@
 /*
  * index/: opening. New, empty, older, newer and foreign files; links; read-only files and folders; the journal.
  */
+#include "index/collection.h"
 #include "index_fixture.h"
 
 #include <errno.h>
@@ -102,11 +103,11 @@ Test(index_open, newer_version_is_unsupported_and_untouched)
     aoticache_index *index = fixture_must_open();
     put_numbers(index, 1, 10, 11);
     aoticache_index_close(index);
-    fixture_sql("PRAGMA user_version=3");
+    fixture_sql("PRAGMA user_version=4");
     aoticache_error error = {0};
     cr_assert_eq(open_status(false, &error), AOTICACHE_UNSUPPORTED);
-    cr_assert_not_null(strstr(error.message, "version 3"), "%s", error.message);
-    fixture_sql("PRAGMA user_version=2");
+    cr_assert_not_null(strstr(error.message, "version 4"), "%s", error.message);
+    fixture_sql("PRAGMA user_version=3");
     index = fixture_must_open();
     cr_assert_eq(must_read_totals(index).entries, 1);
     aoticache_index_close(index);
@@ -183,6 +184,74 @@ Test(index_open, version_1_is_migrated_with_all_that_is_in_it)
     aoticache_index_close(index);
     index = fixture_must_open();
     cr_assert_eq(must_read_totals(index).entries, 2, "and it opens again");
+    aoticache_index_close(index);
+}
+
+/* From version 1 to 2; then two entries that share a library, one of them used after it was made, and two objects more:
+ * one that several artifacts name, one that none does. */
+#define NUMBER_31 "00000000000000000000000000000000000000000000000000000000000000"
+#define OLD_ENTRY(key, id, artifact, files, created)                                                                  \
+    "INSERT INTO entries VALUES(x'" key NUMBER_31 "', 0, " created ", " id ", x'" artifact NUMBER_31 "', x'04" NUMBER_31 \
+    "', 40, " files ", 600, zeroblob(16));"                                                                            \
+    "INSERT INTO details VALUES(" id ", x'" key NUMBER_31 "', '', 'aten::mm', 'cpu', 'text', 'cc', 0, 0, x'');"        \
+    "INSERT INTO objects VALUES(x'" artifact NUMBER_31 "', 3);"                                                        \
+    "INSERT INTO artifact_objects VALUES(x'" artifact NUMBER_31 "', 0, x'" artifact NUMBER_31 "');"                    \
+    "INSERT INTO artifact_objects VALUES(x'" artifact NUMBER_31 "', 1, x'04" NUMBER_31 "');"
+
+static const char version_2[] =
+    "ALTER TABLE details ADD COLUMN encoding BLOB NOT NULL DEFAULT x'';"
+    "CREATE INDEX details_op ON details(op);"
+    "ALTER TABLE failures ADD COLUMN count INTEGER NOT NULL DEFAULT 1;"
+    "PRAGMA user_version=2;"
+    OLD_ENTRY("01", "8", "02", "1", "5000") OLD_ENTRY("05", "9", "03", "2", "6000")
+    "UPDATE details SET last_used_ns = 9000 WHERE id = 8;"
+    "INSERT INTO objects VALUES(x'04" NUMBER_31 "', 40);"
+    "INSERT INTO objects VALUES(randomblob(32), 1000);";
+
+struct order {
+    int64_t ids[8];
+    uint64_t bytes[8];
+    size_t count;
+};
+
+static bool see_candidate(void *user, const aoticache_index_candidate *candidate)
+{
+    struct order *order = user;
+    order->ids[order->count] = candidate->entry_id;
+    order->bytes[order->count++] = candidate->bytes;
+    return true;
+}
+
+Test(index_open, version_2_is_migrated_with_totals_order_and_references)
+{
+    fixture_sql(version_1);
+    fixture_sql(version_2);
+    aoticache_index *index = fixture_must_open();
+    aoticache_index_totals totals = must_read_totals(index);
+    cr_assert_eq(totals.entries, 3);
+    cr_assert_eq(totals.artifacts, 3);
+    cr_assert_eq(totals.objects, 4, "what no artifact names is gone");
+    cr_assert_eq(totals.bytes, 10 + 3 + 3 + 40);
+    cr_assert_eq(totals.failures, 1);
+    cr_assert_eq(aoticache_index_verify(index, NULL), AOTICACHE_OK);
+    struct order order = {.count = 0};
+    cr_assert_eq(aoticache_index_list_candidates(index, INT64_MIN, 0, 8, see_candidate, &order, NULL), AOTICACHE_OK);
+    cr_assert_eq(order.count, 3);
+    cr_assert_eq(order.ids[0], 7);
+    cr_assert_eq(order.ids[1], 9);
+    cr_assert_eq(order.ids[2], 8, "it was used last");
+    cr_assert_eq(order.bytes[1], 43);
+    aoticache_index_owned owned[4];
+    size_t count = 0;
+    cr_assert_eq(aoticache_index_entry_objects(index, 9, owned, 4, &count, NULL), AOTICACHE_OK);
+    cr_assert_eq(count, 2);
+    cr_assert(owned[0].is_manifest);
+    cr_assert_eq(owned[1].refs, 2, "two artifacts share it");
+    uint64_t removed = 0;
+    cr_assert_eq(aoticache_index_remove_object(index, &owned[1].digest, &removed, NULL), AOTICACHE_OK);
+    cr_assert_eq(removed, 2);
+    cr_assert_eq(must_read_totals(index).objects, 1);
+    cr_assert_eq(aoticache_index_verify(index, NULL), AOTICACHE_OK);
     aoticache_index_close(index);
 }
 

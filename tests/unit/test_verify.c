@@ -19,11 +19,12 @@ Test(verify, sound_cache_has_nothing_to_report)
 }
 
 static uint64_t progress_done, progress_all;
-static void see_progress(void *user, uint64_t done, uint64_t all)
+static bool see_progress(void *user, uint64_t done, uint64_t all)
 {
     (void)user;
     progress_done = done;
     progress_all = all;
+    return true;
 }
 
 static char seen_what[64], seen_name[512];
@@ -41,7 +42,7 @@ Test(verify, damaged_object_is_named_and_repaired)
     aoticache_verify_report report;
     fixture_put(cache, 1, "library one");
     fixture_damage(fixture_object_of("library one"));
-    cr_assert_eq(aoticache_cache_verify(cache, false, see, see_progress, NULL, &report, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_verify(cache, NULL, see, see_progress, NULL, &report, NULL), AOTICACHE_OK);
     cr_assert_eq(report.damaged, 1);
     cr_assert_str_eq(seen_what, "damaged");
     cr_assert_not_null(strstr(fixture_object_of("library one"), seen_name));
@@ -136,7 +137,9 @@ Test(verify, repair_of_a_read_only_cache_is_refused)
     options.read_only = true;
     aoticache_cache *cache = fixture_open_with(&options);
     aoticache_error error = {.message = ""};
-    cr_assert_eq(aoticache_cache_verify(cache, true, NULL, NULL, NULL, NULL, &error), AOTICACHE_DENIED);
+    aoticache_verify_options repair = AOTICACHE_VERIFY_OPTIONS_INIT;
+    repair.repair = true;
+    cr_assert_eq(aoticache_cache_verify(cache, &repair, NULL, NULL, NULL, NULL, &error), AOTICACHE_DENIED);
     cr_assert_eq(fixture_verify(cache, false).damaged, 0);
     aoticache_cache_close(cache);
 }

@@ -1,0 +1,268 @@
+/*
+ * cache/archive_read: the members of an archive that nobody vouches for, one after the other. See archive.h.
+ *
+ * Only tar, and only plain or compressed with zstd: libarchive's other formats and filters are not turned on. What it
+ * unpacks to is counted against a limit before it is handed out, so that a small archive cannot keep a process busy
+ * with a large one.
+ */
+#include "cache/archive.h"
+
+#include "cache/archive_library.h"
+
+#ifdef AOTICACHE_HAS_LIBARCHIVE
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PIECE_BYTES (256 * 1024)
+
+struct aoticache_tar_reader {
+    const aoticache_archive_functions *call;
+    struct archive *archive;
+    int fd;
+    int read_errno; /* why reading the descriptor failed; 0: it did not */
+    aoticache_tar_goes_on_fn goes_on;
+    void *user;
+    uint64_t max_bytes;
+    uint64_t bytes;         /* read from fd */
+    uint64_t size, position; /* of the member */
+    char piece[PIECE_BYTES];
+};
+
+static la_ssize_t read_piece(struct archive *archive, void *user, const void **ret_bytes)
+{
+    aoticache_tar_reader *reader = user;
+    ssize_t got;
+    while ((got = read(reader->fd, reader->piece, sizeof reader->piece)) < 0 && errno == EINTR)
+        if (reader->goes_on != NULL && !reader->goes_on(reader->user))
+            break;
+    if (got < 0) {
+        reader->read_errno = errno;
+        reader->call->set_error_(archive, errno, "cannot read");
+        return -1;
+    }
+    reader->bytes += (uint64_t)got;
+    *ret_bytes = reader->piece;
+    return got;
+}
+
+static aoticache_status fail(const aoticache_tar_reader *reader, aoticache_error *ret_error)
+{
+    const char *text = reader->call->error_string_(reader->archive);
+    if (reader->read_errno == EINTR)
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "cannot read the archive: stopped");
+    if (reader->read_errno != 0)
+        return aoticache_error_set_errno(ret_error, reader->read_errno, "cannot read the archive");
+    if (reader->call->errno_(reader->archive) == ENOMEM)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to read an archive");
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                               "the archive is damaged or ends early, after %llu bytes: %.200s",
+                               (unsigned long long)reader->bytes, text != NULL ? text : "libarchive does not say why");
+}
+
+static aoticache_status check_limit(const aoticache_tar_reader *reader, aoticache_error *ret_error)
+{
+    la_int64_t unpacked = reader->call->filter_bytes_(reader->archive, 0);
+    if (unpacked < 0 || (uint64_t)unpacked <= reader->max_bytes)
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                               "the archive unpacks to more than the %llu bytes that are allowed; allow more where you "
+                               "know who made it",
+                               (unsigned long long)reader->max_bytes);
+}
+
+static aoticache_status set_up(aoticache_tar_reader *reader, aoticache_error *ret_error)
+{
+    const aoticache_archive_functions *call = reader->call;
+    reader->archive = call->read_new_();
+    if (reader->archive == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to read an archive");
+    /* Anything but OK: it would run a program. */
+    if (call->read_support_filter_zstd_(reader->archive) != ARCHIVE_OK)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "this libarchive was built without zstd");
+    if (call->read_support_format_tar_(reader->archive) != ARCHIVE_OK ||
+        call->read_open_(reader->archive, reader, NULL, read_piece, NULL) != ARCHIVE_OK)
+        return fail(reader, ret_error);
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_tar_reader_open(int fd, uint64_t max_bytes, aoticache_tar_goes_on_fn goes_on, void *user,
+                                           aoticache_tar_reader **ret_reader, aoticache_error *ret_error)
+{
+    const aoticache_archive_functions *call = NULL;
+    aoticache_status status = aoticache_archive_library_open(&call, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_tar_reader *reader = malloc(sizeof *reader);
+    if (reader == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to read an archive");
+    memset(reader, 0, offsetof(aoticache_tar_reader, piece));
+    reader->call = call;
+    reader->fd = fd;
+    reader->goes_on = goes_on;
+    reader->user = user;
+    reader->max_bytes = max_bytes;
+    status = set_up(reader, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_reader = reader;
+    else
+        aoticache_tar_reader_close(reader);
+    return status;
+}
+
+/* NULL for what may be taken in. */
+static const char *oddity_of(const aoticache_archive_functions *call, struct archive_entry *entry)
+{
+    if (call->entry_hardlink_(entry) != NULL)
+        return "a hard link";
+    if (call->entry_symlink_(entry) != NULL)
+        return "a symbolic link";
+    switch (call->entry_filetype_(entry)) {
+    case AE_IFREG:
+        break;
+    case AE_IFLNK:
+        return "a symbolic link";
+    case AE_IFDIR:
+        return "a folder";
+    default:
+        return "no regular file";
+    }
+    if (call->entry_sparse_count_(entry) > 0)
+        return "a sparse file";
+    if (!call->entry_size_is_set_(entry) || call->entry_size_(entry) < 0)
+        return "a file without a size";
+    return NULL;
+}
+
+aoticache_status aoticache_tar_reader_next(aoticache_tar_reader *reader, aoticache_tar_member *ret_member,
+                                           aoticache_error *ret_error)
+{
+    const aoticache_archive_functions *call = reader->call;
+    struct archive_entry *entry = NULL;
+    int result;
+    do
+        result = call->read_next_header_(reader->archive, &entry);
+    while (result == ARCHIVE_RETRY);
+    if (result == ARCHIVE_EOF)
+        return AOTICACHE_NOT_FOUND;
+    /* Warnings are of names and times, which are not believed anyway. */
+    if (result != ARCHIVE_OK && result != ARCHIVE_WARN)
+        return fail(reader, ret_error);
+    aoticache_status status = check_limit(reader, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    const char *oddity = oddity_of(call, entry);
+    reader->size = call->entry_size_(entry) > 0 ? (uint64_t)call->entry_size_(entry) : 0;
+    reader->position = 0;
+    *ret_member =
+        (aoticache_tar_member){.path = call->entry_pathname_(entry), .bytes = reader->size, .oddity = oddity};
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_tar_reader_read(aoticache_tar_reader *reader, const void **ret_bytes, size_t *ret_size,
+                                           aoticache_error *ret_error)
+{
+    const void *bytes = NULL;
+    size_t size = 0;
+    la_int64_t offset = 0;
+    int result;
+    do
+        result = reader->call->read_data_block_(reader->archive, &bytes, &size, &offset);
+    while (result == ARCHIVE_RETRY || ((result == ARCHIVE_OK || result == ARCHIVE_WARN) && size == 0));
+    *ret_size = 0;
+    if (result == ARCHIVE_EOF)
+        return AOTICACHE_OK;
+    if (result != ARCHIVE_OK && result != ARCHIVE_WARN)
+        return fail(reader, ret_error);
+    aoticache_status status = check_limit(reader, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (offset < 0 || (uint64_t)offset != reader->position || size > reader->size - reader->position)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "the archive is damaged: a member has %zu bytes at %lld, %llu of %llu were due",
+                                   size,
+                                   (long long)offset, (unsigned long long)(reader->size - reader->position),
+                                   (unsigned long long)reader->size);
+    reader->position += size;
+    *ret_bytes = bytes;
+    *ret_size = size;
+    return AOTICACHE_OK;
+}
+
+/* Not left to the next header, which would look at neither the limit nor the caller's wish while it unpacks. */
+aoticache_status aoticache_tar_reader_skip(aoticache_tar_reader *reader, aoticache_error *ret_error)
+{
+    for (;;) {
+        const void *bytes;
+        size_t size;
+        la_int64_t offset;
+        int result = reader->call->read_data_block_(reader->archive, &bytes, &size, &offset);
+        if (result == ARCHIVE_EOF)
+            return AOTICACHE_OK;
+        if (result != ARCHIVE_OK && result != ARCHIVE_WARN && result != ARCHIVE_RETRY)
+            return fail(reader, ret_error);
+        aoticache_status status = check_limit(reader, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        if (reader->goes_on != NULL && !reader->goes_on(reader->user))
+            return aoticache_error_set(ret_error, AOTICACHE_IO, "cannot read the archive: stopped");
+    }
+}
+
+uint64_t aoticache_tar_reader_bytes(const aoticache_tar_reader *reader)
+{
+    return reader->bytes;
+}
+
+void aoticache_tar_reader_close(aoticache_tar_reader *reader)
+{
+    if (reader == NULL)
+        return;
+    if (reader->archive != NULL)
+        reader->call->read_free_(reader->archive);
+    free(reader);
+}
+
+#else
+
+aoticache_status aoticache_tar_reader_open(int fd, uint64_t max_bytes, aoticache_tar_goes_on_fn goes_on, void *user,
+                                           aoticache_tar_reader **ret_reader, aoticache_error *ret_error)
+{
+    (void)fd, (void)max_bytes, (void)goes_on, (void)user, (void)ret_reader;
+    return aoticache_archive_library_missing(ret_error);
+}
+
+aoticache_status aoticache_tar_reader_next(aoticache_tar_reader *reader, aoticache_tar_member *ret_member,
+                                           aoticache_error *ret_error)
+{
+    (void)reader, (void)ret_member;
+    return aoticache_archive_library_missing(ret_error);
+}
+
+aoticache_status aoticache_tar_reader_read(aoticache_tar_reader *reader, const void **ret_bytes, size_t *ret_size,
+                                           aoticache_error *ret_error)
+{
+    (void)reader, (void)ret_bytes, (void)ret_size;
+    return aoticache_archive_library_missing(ret_error);
+}
+
+aoticache_status aoticache_tar_reader_skip(aoticache_tar_reader *reader, aoticache_error *ret_error)
+{
+    (void)reader;
+    return aoticache_archive_library_missing(ret_error);
+}
+
+uint64_t aoticache_tar_reader_bytes(const aoticache_tar_reader *reader)
+{
+    (void)reader;
+    return 0;
+}
+
+void aoticache_tar_reader_close(aoticache_tar_reader *reader)
+{
+    (void)reader;
+}
+
+#endif

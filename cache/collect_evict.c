@@ -1,0 +1,123 @@
+/*
+ * cache/collect_evict: a batch of entries goes: those that a process holds stay, the others leave the index, then their
+ * files go.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/collection.h"
+#include "cache/snapshot.h"
+#include "cache/statistics_internal.h"
+
+#define MAX_OWNED 1026 /* what a manifest may list, and itself */
+
+/* Whether a process has an object of the entry in use. *ret_is_there: false where the entry is gone. */
+static aoticache_status look_at(aoticache_collection *collection, int64_t entry_id, bool *ret_is_held, bool *ret_is_there,
+                                aoticache_error *ret_error)
+{
+    aoticache_index_owned owned[MAX_OWNED];
+    size_t count = 0;
+    aoticache_status status =
+        aoticache_index_entry_objects(collection->index, entry_id, owned, MAX_OWNED, &count, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    *ret_is_held = false;
+    *ret_is_there = count > 0;
+    for (size_t i = 0; i < count && i < MAX_OWNED && !*ret_is_held; i++)
+        if (!owned[i].is_manifest) /* nobody needs that one once the artifact is open */
+            *ret_is_held = aoticache_object_is_held(collection->cache->directory, &owned[i].digest);
+    return AOTICACHE_OK;
+}
+
+struct batch {
+    aoticache_index_victim victims[AOTICACHE_COLLECTION_BATCH];
+    aoticache_snapshot_entry copies[AOTICACHE_COLLECTION_BATCH]; /* for the callback */
+    size_t count;
+};
+
+static bool copy_entry(void *user, const aoticache_index_entry *entry)
+{
+    aoticache_snapshot_copy(entry, user);
+    return false;
+}
+
+static aoticache_status prepare_batch(aoticache_collection *collection, const aoticache_collection_item *items,
+                                      size_t count, struct batch *batch, aoticache_error *ret_error)
+{
+    for (size_t i = 0; i < count; i++) {
+        bool is_held = false, is_there = true;
+        aoticache_status status = look_at(collection, items[i].entry_id, &is_held, &is_there, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        collection->report.held += is_held ? 1 : 0;
+        if (is_held || !is_there)
+            continue;
+        aoticache_index_victim *victim = &batch->victims[batch->count];
+        *victim = (aoticache_index_victim){.entry_id = items[i].entry_id, .last_used_ns = items[i].last_used_ns};
+        batch->copies[batch->count].texts = NULL;
+        if (collection->callback != NULL)
+            status = aoticache_index_read_entry(collection->index, items[i].entry_id, copy_entry,
+                                                &batch->copies[batch->count], ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        batch->count++;
+    }
+    return AOTICACHE_OK;
+}
+
+/* Bytes are counted when their files have gone. */
+static void count(aoticache_collection *collection, const struct batch *batch, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++) {
+        int64_t age = collection->now_ns - batch->victims[i].last_used_ns;
+        if (batch->victims[i].is_gone)
+            aoticache_cache_note_eviction(collection->cache, age > 0 ? (uint64_t)age : 0, 0);
+    }
+}
+
+/* Without any lock. */
+static void tell(aoticache_collection *collection, const struct batch *batch, size_t from, size_t to)
+{
+    for (size_t i = from; i < to; i++)
+        if (batch->victims[i].is_gone && batch->copies[i].texts != NULL && !collection->is_stopped &&
+            !collection->callback(collection->user, &batch->copies[i].entry))
+            collection->is_stopped = collection->report.is_partial = true;
+}
+
+static aoticache_status carry_out(aoticache_collection *collection, struct batch *batch, aoticache_error *ret_error)
+{
+    for (size_t at = 0; at < batch->count && (at == 0 || aoticache_collection_goes_on(collection));) {
+        aoticache_index_eviction eviction;
+        aoticache_status status = aoticache_index_evict(collection->index, batch->victims + at, batch->count - at,
+                                                        collection->done, collection->done_count,
+                                                        AOTICACHE_COLLECTION_STRETCH_NS, &eviction, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        collection->done_count = 0;
+        collection->report.entries_removed += eviction.entries;
+        collection->entries -= eviction.entries < collection->entries ? eviction.entries : collection->entries;
+        collection->bytes -= eviction.bytes < collection->bytes ? eviction.bytes : collection->bytes;
+        count(collection, batch, at, at + eviction.tried);
+        tell(collection, batch, at, at + eviction.tried);
+        status = aoticache_collection_remove_waiting(collection, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        at += eviction.tried;
+    }
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_collection_evict(aoticache_collection *collection, const aoticache_collection_item *items,
+                                            size_t count, aoticache_error *ret_error)
+{
+    struct batch *batch = calloc(1, sizeof *batch);
+    if (batch == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    aoticache_status status = prepare_batch(collection, items, count, batch, ret_error);
+    if (status == AOTICACHE_OK)
+        status = carry_out(collection, batch, ret_error);
+    for (size_t i = 0; i < AOTICACHE_COLLECTION_BATCH; i++)
+        free(batch->copies[i].texts);
+    free(batch);
+    return status;
+}

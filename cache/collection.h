@@ -1,0 +1,104 @@
+/*
+ * cache/collection: one collection at work, for the files collect*.c only.
+ *
+ * Nothing of it grows with what the store holds: entries come from the index by the window, least recently used first, and
+ * go by the batch. The steps of a batch, each of which may be the last before the process is killed: entries and what they
+ * alone named leave the index in one durable transaction, which records the objects as waiting; then, with the store locked
+ * exclusively for a stretch of a few milliseconds at a time, the files go; then the records.
+ */
+#ifndef AOTICACHE_CACHE_COLLECTION_H
+#define AOTICACHE_CACHE_COLLECTION_H
+
+#include "cache/state.h"
+#include "index/collection.h"
+
+/* How long others may have to wait: for the store's lock, and for the index's write lock. */
+#define AOTICACHE_COLLECTION_STRETCH_NS UINT64_C(5000000)
+#define AOTICACHE_COLLECTION_BATCH 256
+
+/* An entry of the window, in the order in which they go. */
+typedef struct aoticache_collection_item {
+    int64_t entry_id;
+    int64_t last_used_ns;
+    uint64_t bytes;
+    double score; /* the higher, the sooner */
+    bool is_pinned, is_kept;
+} aoticache_collection_item;
+
+typedef struct aoticache_collection {
+    aoticache_cache *cache;
+    aoticache_index *index;
+    const aoticache_collect_options *options;
+    aoticache_entry_fn callback;
+    void *user;
+    aoticache_collect_report report;
+    uint64_t begun_ns; /* monotonic */
+    int64_t now_ns;    /* wall clock */
+    uint64_t deadline_ns;
+    bool is_stopped;   /* the caller, the time limit, or the index has been replaced */
+    aoticache_status late_status; /* a file that cannot be removed does not keep the others from going */
+    aoticache_error late_error;
+
+    /* What the index says, less what has gone, and what it is to come to; UINT64_MAX: any. */
+    uint64_t entries, bytes;
+    uint64_t wanted_entries, wanted_bytes;
+    uint64_t first_entries, first_bytes;
+
+    aoticache_collection_item *window;
+    size_t window_capacity, window_next, window_count;
+    int64_t read_used_ns, read_id; /* where the index was read to */
+    bool is_read;                  /* to its end, or to where nothing is due */
+
+    int64_t removal_id; /* up to which waiting objects were dealt with */
+    int64_t *done;      /* of these: gone */
+    size_t done_count, done_capacity;
+
+    struct aoticache_collection_shared *shared; /* dry run: objects of several artifacts, and how many of these would go */
+    size_t shared_capacity, shared_count;
+    aoticache_digest *waiting; /* dry run: sorted */
+    size_t waiting_count;
+} aoticache_collection;
+
+/* False where the collection has to end: notes why in the report. Asks the clock and the caller. */
+bool aoticache_collection_goes_on(aoticache_collection *collection);
+
+/* ---- collect_choose.c ---- */
+
+/* Moves the next entries that are due to `ret_items`, at most AOTICACHE_COLLECTION_BATCH; 0: nothing is due any more. */
+aoticache_status aoticache_collection_choose(aoticache_collection *collection, aoticache_collection_item *ret_items,
+                                             size_t *ret_count, aoticache_error *ret_error);
+
+/* ---- collect_evict.c ---- */
+
+/* Takes entries out, with what they alone need. */
+aoticache_status aoticache_collection_evict(aoticache_collection *collection, const aoticache_collection_item *items,
+                                            size_t count, aoticache_error *ret_error);
+
+/* ---- collect_waiting.c ---- */
+
+/* Removes the files of all objects that wait for it, from where the last call ended. */
+aoticache_status aoticache_collection_remove_waiting(aoticache_collection *collection, aoticache_error *ret_error);
+/* Writes which of them are gone. */
+aoticache_status aoticache_collection_forget_done(aoticache_collection *collection, aoticache_error *ret_error);
+/* Adds those that wait now to what there is before; in a dry run also to what would go. */
+aoticache_status aoticache_collection_count_waiting(aoticache_collection *collection, aoticache_error *ret_error);
+
+/* ---- collect_scan.c ---- */
+
+/* Looks for objects that nothing names: in a part of the store, or all of it where it is small or options.scan is set. */
+aoticache_status aoticache_collection_scan(aoticache_collection *collection, aoticache_error *ret_error);
+
+/* ---- collect_dry.c: what would happen ---- */
+
+aoticache_status aoticache_collection_pretend(aoticache_collection *collection, const aoticache_collection_item *items,
+                                              size_t count, aoticache_error *ret_error);
+void aoticache_collection_free_dry(aoticache_collection *collection);
+
+/* ---- collect.c ---- */
+
+/* A collection with these options, and nothing but entries and their objects where is_step is set. */
+aoticache_status aoticache_collection_run(aoticache_cache *cache, const aoticache_collect_options *options, bool is_step,
+                                          aoticache_entry_fn callback, void *user, aoticache_collect_report *ret_report,
+                                          aoticache_error *ret_error);
+
+#endif

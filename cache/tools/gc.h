@@ -1,0 +1,49 @@
+/*
+ * cache/tools/gc: one run of aoticache-gc: what it was told, and what it reports in which form.
+ */
+#ifndef AOTICACHE_CACHE_TOOLS_GC_H
+#define AOTICACHE_CACHE_TOOLS_GC_H
+
+#include "cache/tools/cli.h"
+
+typedef struct aoticache_gc {
+    aoticache_cli cli;
+    aoticache_collect_options options;
+    bool has_limit;
+    bool has_policy;
+    bool has_low;           /* --low was given: low_share or options.low_bytes */
+    double low_share;       /* of max_bytes and max_entries; 0: none */
+    bool shows_progress;
+    bool is_nice;
+    const char *prometheus; /* file, or NULL */
+    const char **keep;      /* NULL-terminated */
+    size_t keep_count;
+    json_t *removed;        /* with --json */
+    aoticache_cli_progress progress;
+    uint64_t told_ns;       /* when progress was last printed where there is no terminal */
+    uint64_t begun_ns;
+} aoticache_gc;
+
+/* How a run ended, in words that programs may rely on. */
+typedef enum aoticache_gc_state {
+    AOTICACHE_GC_DONE,    /* "done" */
+    AOTICACHE_GC_PARTIAL, /* "partial": the time limit, or a signal */
+    AOTICACHE_GC_LOCKED,  /* "locked": another collector is at work */
+    AOTICACHE_GC_ABSENT,  /* "absent": there is no cache */
+} aoticache_gc_state;
+
+/* An entry that goes (or would): a line with --verbose, a member of the JSON. An aoticache_entry_fn. */
+bool aoticache_gc_tell_entry(void *gc, const aoticache_entry *entry);
+/* Live on a terminal, a line every five seconds elsewhere. False once a signal asked for an end. */
+bool aoticache_gc_tell_progress(void *gc, uint64_t done, uint64_t all);
+
+/* The summary: text, or JSON with --json. */
+void aoticache_gc_report(aoticache_gc *gc, const char *directory, aoticache_gc_state state,
+                         const aoticache_collect_report *report);
+/* The file for Prometheus' textfile collector, replaced atomically. report NULL: the run failed. Returns an exit code. */
+int aoticache_gc_write_prometheus(const aoticache_gc *gc, const char *directory, const aoticache_collect_report *report);
+
+/* Set by SIGINT and SIGTERM. */
+bool aoticache_gc_is_interrupted(void);
+
+#endif

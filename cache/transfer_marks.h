@@ -1,0 +1,19 @@
+/*
+ * cache/transfer_marks: pins and tags that come from elsewhere, added to those that are there.
+ *
+ * Private to transfer*.c.
+ */
+#ifndef AOTICACHE_CACHE_TRANSFER_MARKS_H
+#define AOTICACHE_CACHE_TRANSFER_MARKS_H
+
+#include "cache/marks.h"
+#include "cache/transfer_intake.h"
+
+/*
+ * Only where the key has an entry: a mark of what was not taken in is passed over. A tag that is none is refused.
+ * Returns: OK, IO, DENIED, LOCKED, NO_MEMORY.
+ */
+aoticache_status aoticache_transfer_add_mark(aoticache_intake *intake, const aoticache_mark *mark,
+                                             aoticache_error *ret_error);
+
+#endif

@@ -1,0 +1,228 @@
+/*
+ * cache/verify_batch: some folders of objects/, and what the index says of the same range, side by side.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "cache/verification.h"
+#include "index/integrity.h"
+
+bool aoticache_verification_is_done(const aoticache_verification *verification, const aoticache_digest *digest)
+{
+    return verification->has_cursor &&
+           memcmp(digest->bytes, verification->cursor.bytes, sizeof digest->bytes) <= 0;
+}
+
+static bool add_item(aoticache_verify_batch *batch, const aoticache_digest *digest)
+{
+    if (batch->count == batch->capacity) {
+        size_t capacity = batch->capacity != 0 ? batch->capacity * 2 : 1024;
+        aoticache_verify_item *items = reallocarray(batch->items, capacity, sizeof *items);
+        if (items == NULL)
+            return false;
+        batch->items = items;
+        batch->capacity = capacity;
+    }
+    batch->items[batch->count++] =
+        (aoticache_verify_item){.digest = *digest, .named_bytes = AOTICACHE_OBJECT_ANY_SIZE};
+    return true;
+}
+
+static bool add_foreign(aoticache_verify_batch *batch, const char *path)
+{
+    char **foreign = reallocarray(batch->foreign, batch->foreign_count + 1, sizeof *foreign);
+    if (foreign == NULL)
+        return false;
+    batch->foreign = foreign;
+    foreign[batch->foreign_count] = strdup(path);
+    return foreign[batch->foreign_count] != NULL && ++batch->foreign_count > 0;
+}
+
+static bool add_named(void *user, const aoticache_digest *digest, uint64_t bytes)
+{
+    aoticache_verify_batch *batch = user;
+    batch->is_out_of_memory = !aoticache_object_array_add(&batch->named, digest, bytes);
+    return !batch->is_out_of_memory;
+}
+
+static bool add_claim(void *user, const aoticache_index_claim *claim)
+{
+    aoticache_verify_batch *batch = user;
+    if (batch->claim_count == batch->claim_capacity) {
+        size_t capacity = batch->claim_capacity != 0 ? batch->claim_capacity * 2 : 1024;
+        aoticache_verify_claim *claims = reallocarray(batch->claims, capacity, sizeof *claims);
+        batch->is_out_of_memory = claims == NULL;
+        if (claims == NULL)
+            return false;
+        batch->claims = claims;
+        batch->claim_capacity = capacity;
+    }
+    aoticache_verify_claim *added = &batch->claims[batch->claim_count];
+    *added = (aoticache_verify_claim){.artifact = claim->artifact,
+                                      .key = claim->key,
+                                      .library = claim->library,
+                                      .entry_id = claim->entry_id,
+                                      .library_bytes = claim->library_bytes,
+                                      .file_count = claim->file_count,
+                                      .guard = strdup(claim->guard)};
+    memcpy(added->requirements, claim->requirements, sizeof added->requirements);
+    batch->is_out_of_memory = added->guard == NULL;
+    batch->claim_count += batch->is_out_of_memory ? 0 : 1;
+    return !batch->is_out_of_memory;
+}
+
+void aoticache_verify_batch_clear(aoticache_verify_batch *batch)
+{
+    for (size_t i = 0; i < batch->claim_count; i++)
+        free(batch->claims[i].guard);
+    for (size_t i = 0; i < batch->foreign_count; i++)
+        free(batch->foreign[i]);
+    batch->count = batch->named.count = batch->claim_count = batch->foreign_count = 0;
+}
+
+void aoticache_verify_batch_release(aoticache_verify_batch *batch)
+{
+    aoticache_verify_batch_clear(batch);
+    free(batch->items);
+    free(batch->named.items);
+    free(batch->claims);
+    free(batch->foreign);
+}
+
+static int by_digest(const void *left, const void *right)
+{
+    const aoticache_verify_item *a = left, *b = right;
+    return memcmp(a->digest.bytes, b->digest.bytes, sizeof a->digest.bytes);
+}
+
+/* What the index says of each object. */
+static void match(aoticache_verify_batch *batch)
+{
+    size_t named = 0, claim = 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        aoticache_verify_item *item = &batch->items[i];
+        const uint8_t *digest = item->digest.bytes;
+        while (named < batch->named.count && memcmp(batch->named.items[named].digest.bytes, digest, 32) < 0)
+            named++;
+        if (named < batch->named.count && aoticache_digest_equal(&batch->named.items[named].digest, &item->digest))
+            item->named_bytes = batch->named.items[named].bytes;
+        while (claim < batch->claim_count && memcmp(batch->claims[claim].artifact.bytes, digest, 32) < 0)
+            claim++;
+        item->claims = batch->claims + claim;
+        while (claim + item->claim_count < batch->claim_count &&
+               aoticache_digest_equal(&item->claims[item->claim_count].artifact, &item->digest))
+            item->claim_count++;
+    }
+}
+
+/* The rows of the index for folders from first to last. */
+aoticache_status aoticache_verification_read_rows(const aoticache_verification *verification, unsigned first,
+                                                  unsigned last, aoticache_verify_batch *batch,
+                                                  aoticache_error *ret_error)
+{
+    const aoticache_digest from = {.bytes = {(uint8_t)first}};
+    memset(batch->last.bytes, 0xff, sizeof batch->last.bytes);
+    batch->last.bytes[0] = (uint8_t)last;
+    aoticache_status status = AOTICACHE_OK;
+    if (verification->index != NULL)
+        status = aoticache_index_list_objects_between(verification->index, &from, &batch->last, add_named, batch,
+                                                      ret_error);
+    if (status == AOTICACHE_OK && verification->index != NULL && !verification->options.quick)
+        status = aoticache_index_list_claims_between(verification->index, &from, &batch->last, add_claim, batch,
+                                                     ret_error);
+    if (status == AOTICACHE_OK && batch->is_out_of_memory)
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of objects");
+    if (batch->count > 1)
+        qsort(batch->items, batch->count, sizeof *batch->items, by_digest);
+    if (status == AOTICACHE_OK)
+        match(batch);
+    return status;
+}
+
+/* ---- folders ---- */
+
+static bool is_hex(const char *name, size_t length)
+{
+    return strlen(name) == length && strspn(name, "0123456789abcdef") == length;
+}
+
+static bool is_dot(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+/* NULL with OK where it is not there, or no folder that can be trusted: check_top() says so. */
+static aoticache_status open_listing(aoticache_verification *verification, const char *path, DIR **ret_listing,
+                                     aoticache_error *ret_error)
+{
+    struct stat found;
+    int fd = -1;
+    *ret_listing = NULL;
+    if (fstatat(verification->cache->directory->fd, path, &found, AT_SYMLINK_NOFOLLOW) != 0 ||
+        !S_ISDIR(found.st_mode))
+        return AOTICACHE_OK;
+    aoticache_status status =
+        aoticache_directory_open_folder(verification->cache->directory, path, false, &fd, ret_error);
+    if (status != AOTICACHE_OK)
+        return status == AOTICACHE_NOT_FOUND || status == AOTICACHE_DENIED ? AOTICACHE_OK : status;
+    *ret_listing = fdopendir(fd);
+    if (*ret_listing != NULL)
+        return AOTICACHE_OK;
+    close(fd);
+    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+}
+
+aoticache_status aoticache_verification_list_folder(aoticache_verification *verification, unsigned folder,
+                                                    aoticache_verify_batch *batch, aoticache_error *ret_error)
+{
+    char path[AOTICACHE_OBJECT_FOLDER_BYTES];
+    cleanup_dir DIR *listing = NULL;
+    snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%02x", folder & 0xff);
+    aoticache_status status = open_listing(verification, path, &listing, ret_error);
+    if (listing == NULL)
+        return status;
+    bool has_memory = true;
+    for (struct dirent *item; has_memory && (item = readdir(listing)) != NULL;) {
+        char hex[AOTICACHE_DIGEST_HEX_BYTES], foreign[512];
+        aoticache_digest digest;
+        snprintf(hex, sizeof hex, "%02x%.62s", folder & 0xff, item->d_name);
+        snprintf(foreign, sizeof foreign, "%s/%s", path, item->d_name);
+        if (is_dot(item->d_name))
+            continue;
+        if (!is_hex(item->d_name, AOTICACHE_OBJECT_NAME_BYTES - 1) ||
+            aoticache_digest_from_hex(hex, &digest) != AOTICACHE_OK)
+            has_memory = add_foreign(batch, foreign);
+        else if (!aoticache_verification_is_done(verification, &digest))
+            has_memory = add_item(batch, &digest);
+    }
+    return has_memory ? AOTICACHE_OK
+                      : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of objects");
+}
+
+/* What lies directly in objects/. */
+aoticache_status aoticache_verification_check_top(aoticache_verification *verification, aoticache_error *ret_error)
+{
+    const aoticache_directory *directory = verification->cache->directory;
+    cleanup_dir DIR *listing = NULL;
+    aoticache_status status = open_listing(verification, AOTICACHE_OBJECTS, &listing, ret_error);
+    if (listing == NULL)
+        return status;
+    for (struct dirent *item; status == AOTICACHE_OK && (item = readdir(listing)) != NULL;) {
+        char path[512];
+        struct stat found;
+        snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%s", item->d_name);
+        if (is_dot(item->d_name) || fstatat(directory->fd, path, &found, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        if (!is_hex(item->d_name, 2) ||
+            aoticache_directory_trust(directory, &found, S_IFDIR, path, NULL) != AOTICACHE_OK)
+            status = aoticache_verification_treat_foreign(verification, path, ret_error);
+    }
+    return status;
+}

@@ -1,0 +1,225 @@
+/*
+ * index/candidates: the reading half of collection.h. Nothing here is sorted or looked through: every statement walks a
+ * range of a tree, a limited number of rows at a time, so that nobody waits for the mutex for long.
+ */
+#include "index/collection.h"
+#include "index/connection.h"
+
+#include <string.h>
+
+/* Reads one row; false: it is damaged. *ret_goes_on: whether more are wanted. */
+typedef bool (*row_fn)(void *user, sqlite3_stmt *row, bool *ret_goes_on);
+
+static aoticache_status walk(aoticache_index *index, sqlite3_stmt *statement, const char *table, row_fn read, void *user,
+                             aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    bool goes_on = true;
+    int result = SQLITE_ROW;
+    while (status == AOTICACHE_OK && goes_on && (result = sqlite3_step(statement)) == SQLITE_ROW)
+        if (!read(user, statement, &goes_on))
+            status = aoticache_index_fail_row(index, table, ret_error);
+    if (status == AOTICACHE_OK && result != SQLITE_ROW && result != SQLITE_DONE)
+        status = aoticache_index_fail(index, result, "cannot list", ret_error);
+    sqlite3_reset(statement);
+    return status;
+}
+
+/* ---- candidates ---- */
+
+struct candidates {
+    aoticache_index_candidate_fn callback;
+    void *user;
+};
+
+static bool read_candidate(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+{
+    struct candidates *candidates = user;
+    aoticache_index_candidate candidate;
+    uint32_t is_pinned;
+    if (!aoticache_index_read_integer(row, 0, &candidate.entry_id) ||
+        !aoticache_index_read_integer(row, 1, &candidate.last_used_ns) ||
+        !aoticache_index_read_unsigned(row, 2, &candidate.bytes) ||
+        !aoticache_index_read_unsigned(row, 3, &candidate.compile_ns) ||
+        !aoticache_index_read_text(row, 4, &candidate.op) || !aoticache_index_read_count(row, 5, &is_pinned))
+        return false;
+    candidate.is_pinned = is_pinned != 0;
+    *ret_goes_on = candidates->callback(candidates->user, &candidate);
+    return true;
+}
+
+aoticache_status aoticache_index_list_candidates(aoticache_index *index, int64_t after_used_ns, int64_t after_id,
+                                                 size_t limit, aoticache_index_candidate_fn callback, void *user,
+                                                 aoticache_error *ret_error)
+{
+    struct candidates candidates = {.callback = callback, .user = user};
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_prepare(index, SQL(CANDIDATES), &statement, ret_error);
+    if (status == AOTICACHE_OK) {
+        sqlite3_bind_int64(statement, 1, after_used_ns);
+        sqlite3_bind_int64(statement, 2, after_id);
+        sqlite3_bind_int64(statement, 3, (sqlite3_int64)limit);
+        status = walk(index, statement, "details", read_candidate, &candidates, ret_error);
+    }
+    aoticache_index_leave(index);
+    return status;
+}
+
+/* ---- rows into arrays ---- */
+
+struct array {
+    void *items;
+    size_t capacity, count; /* count goes on beyond capacity */
+};
+
+static bool read_owned(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+{
+    struct array *array = user;
+    aoticache_index_owned owned;
+    uint32_t is_manifest;
+    (void)ret_goes_on;
+    if (!aoticache_index_read_blob(row, 0, owned.digest.bytes, AOTICACHE_DIGEST_BYTES) ||
+        !aoticache_index_read_unsigned(row, 1, &owned.bytes) || !aoticache_index_read_unsigned(row, 2, &owned.refs) ||
+        !aoticache_index_read_count(row, 3, &is_manifest))
+        return false;
+    owned.is_manifest = is_manifest != 0;
+    if (array->count < array->capacity)
+        ((aoticache_index_owned *)array->items)[array->count] = owned;
+    array->count++;
+    return true;
+}
+
+aoticache_status aoticache_index_entry_objects(aoticache_index *index, int64_t entry_id, aoticache_index_owned *ret_owned,
+                                               size_t capacity, size_t *ret_count, aoticache_error *ret_error)
+{
+    struct array array = {.items = ret_owned, .capacity = capacity};
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_prepare(index, SQL(ENTRY_OBJECTS), &statement, ret_error);
+    if (status == AOTICACHE_OK) {
+        sqlite3_bind_int64(statement, 1, entry_id);
+        status = walk(index, statement, "objects", read_owned, &array, ret_error);
+    }
+    aoticache_index_leave(index);
+    if (status == AOTICACHE_OK)
+        *ret_count = array.count;
+    return status;
+}
+
+static bool read_removal(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+{
+    struct array *array = user;
+    aoticache_index_removal *removal = (aoticache_index_removal *)array->items + array->count;
+    uint32_t kind, is_named;
+    (void)ret_goes_on;
+    if (!aoticache_index_read_integer(row, 0, &removal->id) ||
+        !aoticache_index_read_blob(row, 1, removal->object.bytes, AOTICACHE_DIGEST_BYTES) ||
+        !aoticache_index_read_unsigned(row, 2, &removal->bytes) || !aoticache_index_read_count(row, 3, &kind) ||
+        !aoticache_index_read_count(row, 4, &is_named) || kind > AOTICACHE_INDEX_REMOVAL_FOLDER)
+        return false;
+    removal->kind = (aoticache_index_removal_kind)kind;
+    removal->is_named = is_named != 0;
+    array->count++;
+    return true;
+}
+
+aoticache_status aoticache_index_list_removals(aoticache_index *index, int64_t after_id,
+                                               aoticache_index_removal *ret_removals, size_t capacity,
+                                               size_t *ret_count, aoticache_error *ret_error)
+{
+    struct array array = {.items = ret_removals, .capacity = capacity};
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_prepare(index, SQL(LIST_REMOVALS), &statement, ret_error);
+    if (status == AOTICACHE_OK) {
+        sqlite3_bind_int64(statement, 1, after_id);
+        sqlite3_bind_int64(statement, 2, (sqlite3_int64)capacity);
+        status = walk(index, statement, "removals", read_removal, &array, ret_error);
+    }
+    aoticache_index_leave(index);
+    if (status == AOTICACHE_OK)
+        *ret_count = array.count;
+    return status;
+}
+
+static bool read_digest(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+{
+    struct array *array = user;
+    aoticache_digest *digest = (aoticache_digest *)array->items + array->count++;
+    (void)ret_goes_on;
+    return aoticache_index_read_blob(row, 0, digest->bytes, AOTICACHE_DIGEST_BYTES);
+}
+
+aoticache_status aoticache_index_objects_from(aoticache_index *index, const aoticache_digest *from,
+                                              aoticache_digest *ret_digests, size_t capacity, size_t *ret_count,
+                                              aoticache_error *ret_error)
+{
+    struct array array = {.items = ret_digests, .capacity = capacity};
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_prepare(index, SQL(OBJECTS_FROM), &statement, ret_error);
+    if (status == AOTICACHE_OK) {
+        aoticache_index_bind_digest(statement, 1, from);
+        sqlite3_bind_int64(statement, 2, (sqlite3_int64)capacity);
+        status = walk(index, statement, "objects", read_digest, &array, ret_error);
+    }
+    aoticache_index_leave(index);
+    if (status == AOTICACHE_OK)
+        *ret_count = array.count;
+    return status;
+}
+
+/* ---- single numbers ---- */
+
+static bool read_number(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+{
+    *ret_goes_on = false;
+    return aoticache_index_read_integer(row, 0, user);
+}
+
+aoticache_status aoticache_index_count_expired(aoticache_index *index, int64_t now_ns, uint64_t *ret_count,
+                                               aoticache_error *ret_error)
+{
+    int64_t count = 0;
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_prepare(index, SQL(COUNT_EXPIRED), &statement, ret_error);
+    if (status == AOTICACHE_OK) {
+        sqlite3_bind_int64(statement, 1, now_ns);
+        status = walk(index, statement, "failures", read_number, &count, ret_error);
+    }
+    aoticache_index_leave(index);
+    if (status == AOTICACHE_OK)
+        *ret_count = (uint64_t)count;
+    return status;
+}
+
+aoticache_status aoticache_index_read_meta(aoticache_index *index, const char *name, int64_t *ret_value,
+                                           aoticache_error *ret_error)
+{
+    int64_t value = 0;
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_prepare(index, SQL(GET_META), &statement, ret_error);
+    if (status == AOTICACHE_OK) {
+        aoticache_index_bind_text(statement, 1, name);
+        status = walk(index, statement, "meta", read_number, &value, ret_error);
+    }
+    aoticache_index_leave(index);
+    if (status == AOTICACHE_OK)
+        *ret_value = value;
+    return status;
+}

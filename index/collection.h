@@ -1,0 +1,119 @@
+/*
+ * index/collection: what a collection asks of the index and changes in it: who was not used for longest, taking entries
+ * out by the batch, and the objects whose files wait to be removed.
+ *
+ * Every entry that goes, by whatever function, leaves in the same transaction a row for each object that nothing names any
+ * longer. The row goes when the file has gone: a process killed between the two leaves what the next collection needs, and
+ * nobody has to search.
+ */
+#ifndef AOTICACHE_INDEX_COLLECTION_H
+#define AOTICACHE_INDEX_COLLECTION_H
+
+#include "index/index.h"
+
+/* While `on`, this connection keeps more pages in memory and lets the log grow further before it is merged. */
+void aoticache_index_prepare_collection(aoticache_index *index, bool on);
+
+/* An entry that may go. op is borrowed during the callback. */
+typedef struct aoticache_index_candidate {
+    int64_t entry_id;
+    int64_t last_used_ns; /* not less than when it was made */
+    uint64_t bytes;       /* of its artifact */
+    uint64_t compile_ns;
+    const char *op;
+    bool is_pinned;
+} aoticache_index_candidate;
+
+/* Return false to stop. The callback must not use the index. */
+typedef bool (*aoticache_index_candidate_fn)(void *user, const aoticache_index_candidate *candidate);
+
+/* In the order of last use, from the one after (after_used_ns, after_id), at most `limit`. INT64_MIN and 0: from the first. */
+aoticache_status aoticache_index_list_candidates(aoticache_index *index, int64_t after_used_ns, int64_t after_id,
+                                                 size_t limit, aoticache_index_candidate_fn callback, void *user,
+                                                 aoticache_error *ret_error);
+
+typedef struct aoticache_index_owned {
+    aoticache_digest digest;
+    uint64_t bytes;
+    uint64_t refs; /* artifacts that name it */
+    bool is_manifest;
+} aoticache_index_owned;
+
+/* The objects of an entry: at most `capacity` are written, *ret_count is how many there are; 0: the entry is gone. */
+aoticache_status aoticache_index_entry_objects(aoticache_index *index, int64_t entry_id, aoticache_index_owned *ret_owned,
+                                               size_t capacity, size_t *ret_count, aoticache_error *ret_error);
+/* One entry as aoticache_index_list gives it; OK without a call where it is gone. */
+aoticache_status aoticache_index_read_entry(aoticache_index *index, int64_t entry_id, aoticache_index_entry_fn callback,
+                                            void *user, aoticache_error *ret_error);
+
+typedef struct aoticache_index_victim {
+    int64_t entry_id;
+    int64_t last_used_ns; /* as it was when it was chosen: an entry that was used since, or is pinned now, stays */
+    bool is_gone;         /* set by evict */
+} aoticache_index_victim;
+
+typedef struct aoticache_index_eviction {
+    size_t tried;     /* of the victims, from the first on: the rest is for another transaction */
+    uint64_t entries; /* that went */
+    uint64_t objects, bytes; /* that nothing names any longer */
+} aoticache_index_eviction;
+
+/* Takes entries out in one durable transaction, for about budget_ns (one at least), and forgets removals that are done
+ * (their numbers in ascending order). */
+aoticache_status aoticache_index_evict(aoticache_index *index, aoticache_index_victim *victims, size_t count,
+                                       const int64_t *done, size_t done_count, uint64_t budget_ns,
+                                       aoticache_index_eviction *ret_eviction, aoticache_error *ret_error);
+
+typedef enum aoticache_index_removal_kind {
+    AOTICACHE_INDEX_REMOVAL_FILE = 0,
+    AOTICACHE_INDEX_REMOVAL_MANIFEST = 1,
+    AOTICACHE_INDEX_REMOVAL_FOLDER = 2, /* a manifest whose artifact has a folder of side files */
+} aoticache_index_removal_kind;
+
+typedef struct aoticache_index_removal {
+    int64_t id;
+    aoticache_digest object;
+    uint64_t bytes;
+    aoticache_index_removal_kind kind;
+    bool is_named; /* an entry has come that needs it: it stays */
+} aoticache_index_removal;
+
+/* Those after the number after_id, in order. ret_removals: room for `capacity`. With the store locked exclusively. */
+aoticache_status aoticache_index_list_removals(aoticache_index *index, int64_t after_id,
+                                               aoticache_index_removal *ret_removals, size_t capacity,
+                                               size_t *ret_count, aoticache_error *ret_error);
+/* Forgets removals that are done, without waiting for the disk: what comes back is found gone. */
+aoticache_status aoticache_index_forget_removals(aoticache_index *index, const int64_t *done, size_t count,
+                                                 aoticache_error *ret_error);
+
+/* Forgets that an object waits; for few of them: all that wait are looked through. */
+aoticache_status aoticache_index_forget_removal_of(aoticache_index *index, const aoticache_digest *object,
+                                                   aoticache_error *ret_error);
+
+/* Digests that entries name, in order, from `from` on. ret_digests: room for `capacity`. */
+aoticache_status aoticache_index_objects_from(aoticache_index *index, const aoticache_digest *from,
+                                              aoticache_digest *ret_digests, size_t capacity, size_t *ret_count,
+                                              aoticache_error *ret_error);
+
+/* Failures that may be tried again at now_ns. forget: at most `limit` of them go. */
+aoticache_status aoticache_index_count_expired(aoticache_index *index, int64_t now_ns, uint64_t *ret_count,
+                                               aoticache_error *ret_error);
+aoticache_status aoticache_index_forget_expired(aoticache_index *index, int64_t now_ns, size_t limit,
+                                                uint64_t *ret_forgotten, aoticache_error *ret_error);
+
+/* A number kept under a name, 0 where there is none. Written without waiting for the disk. */
+aoticache_status aoticache_index_read_meta(aoticache_index *index, const char *name, int64_t *ret_value,
+                                           aoticache_error *ret_error);
+aoticache_status aoticache_index_write_meta(aoticache_index *index, const char *name, int64_t value,
+                                            aoticache_error *ret_error);
+
+/*
+ * Gives about `bytes` of free pages back. *ret_freed: how many bytes; 0: there are none, or the file was made by a version
+ * before 3, which cannot give any back.
+ */
+aoticache_status aoticache_index_vacuum_step(aoticache_index *index, uint64_t bytes, uint64_t *ret_freed,
+                                             aoticache_error *ret_error);
+/* Merges the log into the file, as far as no reader needs it. */
+void aoticache_index_checkpoint(aoticache_index *index);
+
+#endif

@@ -1,0 +1,195 @@
+/*
+ * index/integrity: see integrity.h. Its statements are prepared for each use: nobody needs them on a common way.
+ */
+#include "index/integrity.h"
+
+#include <string.h>
+
+#include "index/connection.h"
+
+#define OPERATIONS_PER_QUESTION 20000 /* of SQLite's machine: a millisecond or so */
+
+/* Enters the index and prepares; on anything but OK nothing is held. */
+static aoticache_status begin(aoticache_index *index, const char *sql, sqlite3_stmt **ret_statement,
+                              aoticache_error *ret_error)
+{
+    if (index == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index: no index");
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    int result = sqlite3_prepare_v2(index->db, sql, -1, ret_statement, NULL);
+    if (result == SQLITE_OK)
+        return AOTICACHE_OK;
+    status = aoticache_index_fail(index, result, "cannot prepare a statement", ret_error);
+    aoticache_index_leave(index);
+    return status;
+}
+
+static void end(aoticache_index *index, sqlite3_stmt *statement)
+{
+    sqlite3_finalize(statement);
+    aoticache_index_leave(index);
+}
+
+/* ---- soundness ---- */
+
+struct question {
+    aoticache_index_goes_on_fn goes_on;
+    void *user;
+    bool stopped;
+};
+
+static int ask(void *user)
+{
+    struct question *question = user;
+    question->stopped = question->stopped || (question->goes_on != NULL && !question->goes_on(question->user));
+    return question->stopped ? 1 : 0;
+}
+
+static aoticache_status damaged(const aoticache_index *index, const char *text, aoticache_error *ret_error)
+{
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "index %s: is damaged: %.*s", index->path,
+                               (int)strcspn(text, "\n"), text);
+}
+
+/* The first row's first column must be `expected`; NULL: there must be no row. */
+static aoticache_status check_one(aoticache_index *index, const char *sql, const char *expected,
+                                  struct question *question, aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = begin(index, sql, &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    sqlite3_progress_handler(index->db, OPERATIONS_PER_QUESTION, ask, question);
+    int result = sqlite3_step(statement);
+    sqlite3_progress_handler(index->db, 0, NULL, NULL);
+    if (result == SQLITE_ROW) {
+        const char *text = (const char *)sqlite3_column_text(statement, 0);
+        if (text == NULL || expected == NULL || strcmp(text, expected) != 0)
+            status = damaged(index, text != NULL ? text : "it does not say how", ret_error);
+    } else if (result != SQLITE_DONE && !question->stopped) {
+        status = aoticache_index_fail(index, result, "cannot be checked", ret_error);
+    }
+    end(index, statement);
+    return status;
+}
+
+/* Each gives a row for something that lacks what it needs. */
+static const char *const relations[] = {
+    "SELECT 'entry ' || e.id || ' has no details' FROM entries e"
+    " WHERE NOT EXISTS (SELECT 1 FROM details d WHERE d.id = e.id AND d.key = e.key) LIMIT 1",
+    "SELECT 'details ' || d.id || ' have no entry' FROM details d"
+    " WHERE NOT EXISTS (SELECT 1 FROM entries e WHERE e.key = d.key AND e.id = d.id) LIMIT 1",
+    "SELECT 'entry ' || e.id || ' names an artifact without objects' FROM entries e"
+    " WHERE NOT EXISTS (SELECT 1 FROM artifact_objects a WHERE a.artifact = e.artifact AND a.object = e.artifact)"
+    " LIMIT 1",
+    "SELECT 'entry ' || e.id || ' names a library that its artifact has not' FROM entries e"
+    " WHERE NOT EXISTS (SELECT 1 FROM artifact_objects a WHERE a.artifact = e.artifact AND a.object = e.library)"
+    " LIMIT 1",
+    "SELECT 'artifact ' || lower(hex(a.artifact)) || ' names an object without a size' FROM artifact_objects a"
+    " WHERE NOT EXISTS (SELECT 1 FROM objects o WHERE o.digest = a.object) LIMIT 1",
+};
+
+aoticache_status aoticache_index_check_integrity(aoticache_index *index, bool is_full,
+                                                 aoticache_index_goes_on_fn goes_on, void *user, bool *ret_completed,
+                                                 aoticache_error *ret_error)
+{
+    struct question question = {.goes_on = goes_on, .user = user};
+    const char *sql = is_full ? "PRAGMA integrity_check(1)" : "PRAGMA quick_check(1)";
+    aoticache_status status = check_one(index, sql, "ok", &question, ret_error);
+    for (size_t i = 0; i < sizeof relations / sizeof relations[0]; i++)
+        if (status == AOTICACHE_OK && !question.stopped)
+            status = check_one(index, relations[i], NULL, &question, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_completed = !question.stopped;
+    return status;
+}
+
+/* ---- parts ---- */
+
+/* False: the row is damaged. */
+typedef bool (*row_fn)(sqlite3_stmt *row, void *user, bool *ret_stopped);
+
+struct object_user {
+    aoticache_index_object_fn callback;
+    void *user;
+};
+
+struct claim_user {
+    aoticache_index_claim_fn callback;
+    void *user;
+};
+
+/* The statement has two parameters, the first and the last digest. */
+static aoticache_status list_between(aoticache_index *index, const char *sql, const aoticache_digest *first,
+                                     const aoticache_digest *last, row_fn read, void *user,
+                                     aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = begin(index, sql, &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(statement, 1, first);
+    aoticache_index_bind_digest(statement, 2, last);
+    int result = SQLITE_ROW;
+    bool stopped = false;
+    while (status == AOTICACHE_OK && !stopped && (result = sqlite3_step(statement)) == SQLITE_ROW)
+        if (!read(statement, user, &stopped))
+            status = aoticache_index_fail_row(index, "objects or entries", ret_error);
+    if (status == AOTICACHE_OK && !stopped && result != SQLITE_DONE)
+        status = aoticache_index_fail(index, result, "cannot list", ret_error);
+    end(index, statement);
+    return status;
+}
+
+static bool read_object(sqlite3_stmt *row, void *user, bool *ret_stopped)
+{
+    const struct object_user *object = user;
+    aoticache_digest digest;
+    uint64_t bytes;
+    if (!aoticache_index_read_blob(row, 0, digest.bytes, AOTICACHE_DIGEST_BYTES) ||
+        !aoticache_index_read_unsigned(row, 1, &bytes))
+        return false;
+    *ret_stopped = !object->callback(object->user, &digest, bytes);
+    return true;
+}
+
+aoticache_status aoticache_index_list_objects_between(aoticache_index *index, const aoticache_digest *first,
+                                                      const aoticache_digest *last, aoticache_index_object_fn callback,
+                                                      void *user, aoticache_error *ret_error)
+{
+    struct object_user object = {.callback = callback, .user = user};
+    return list_between(index, "SELECT digest, bytes FROM objects WHERE digest BETWEEN ?1 AND ?2 ORDER BY digest",
+                        first, last, read_object, &object, ret_error);
+}
+
+static bool read_claim(sqlite3_stmt *row, void *user, bool *ret_stopped)
+{
+    const struct claim_user *to = user;
+    aoticache_index_claim claim;
+    memset(&claim, 0, sizeof claim);
+    if (!aoticache_index_read_integer(row, 0, &claim.entry_id) ||
+        !aoticache_index_read_blob(row, 1, claim.artifact.bytes, AOTICACHE_DIGEST_BYTES) ||
+        !aoticache_index_read_blob(row, 2, claim.key.bytes, AOTICACHE_DIGEST_BYTES) ||
+        !aoticache_index_read_blob(row, 3, claim.library.bytes, AOTICACHE_DIGEST_BYTES) ||
+        !aoticache_index_read_unsigned(row, 4, &claim.library_bytes) ||
+        !aoticache_index_read_count(row, 5, &claim.file_count) ||
+        !aoticache_index_read_blob(row, 6, claim.requirements, AOTICACHE_INDEX_REQUIREMENT_BYTES) ||
+        !aoticache_index_read_text(row, 7, &claim.guard))
+        return false;
+    *ret_stopped = !to->callback(to->user, &claim);
+    return true;
+}
+
+aoticache_status aoticache_index_list_claims_between(aoticache_index *index, const aoticache_digest *first,
+                                                     const aoticache_digest *last, aoticache_index_claim_fn callback,
+                                                     void *user, aoticache_error *ret_error)
+{
+    struct claim_user claim = {.callback = callback, .user = user};
+    return list_between(index,
+                        "SELECT e.id, e.artifact, e.key, e.library, e.library_bytes, e.file_count, e.requirements,"
+                        " d.guard FROM entries e JOIN details d ON d.id = e.id"
+                        " WHERE e.artifact BETWEEN ?1 AND ?2 ORDER BY e.artifact",
+                        first, last, read_claim, &claim, ret_error);
+}

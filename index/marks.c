@@ -1,0 +1,104 @@
+/*
+ * index/marks: see marks.h.
+ */
+#include "index/marks.h"
+#include "index/connection.h"
+
+#include <string.h>
+
+static aoticache_status insert_mark(aoticache_index *index, const aoticache_index_mark *mark,
+                                    aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_prepare(index, SQL(PUT_MARK), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(statement, 1, &mark->key);
+    sqlite3_bind_int64(statement, 2, mark->is_pinned ? 1 : 0);
+    return aoticache_index_execute(index, statement, NULL, ret_error);
+}
+
+static aoticache_status insert_tag(aoticache_index *index, const aoticache_digest *key, const char *tag,
+                                   aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_prepare(index, SQL(INSERT_TAG), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(statement, 1, key);
+    aoticache_index_bind_text(statement, 2, tag);
+    return aoticache_index_execute(index, statement, NULL, ret_error);
+}
+
+static aoticache_status put_rows(aoticache_index *index, const aoticache_index_mark *mark, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_execute_digest(index, SQL(DELETE_TAGS), &mark->key, NULL, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (!mark->is_pinned && mark->tag_count == 0)
+        return aoticache_index_execute_digest(index, SQL(DELETE_MARK), &mark->key, NULL, ret_error);
+    status = insert_mark(index, mark, ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < mark->tag_count; i++)
+        status = insert_tag(index, &mark->key, mark->tags[i], ret_error);
+    return status;
+}
+
+aoticache_status aoticache_index_put_mark(aoticache_index *index, const aoticache_index_mark *mark,
+                                          aoticache_error *ret_error)
+{
+    if (index == NULL || mark == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index mark: no index or no mark");
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_begin(index, AOTICACHE_INDEX_DURABLE, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_end(index, put_rows(index, mark, ret_error), ret_error);
+    aoticache_index_leave(index);
+    return status;
+}
+
+static aoticache_status walk(aoticache_index *index, sqlite3_stmt *statement, aoticache_index_mark_fn callback,
+                             void *user, aoticache_error *ret_error)
+{
+    int result;
+    while ((result = sqlite3_step(statement)) == SQLITE_ROW) {
+        aoticache_digest key;
+        int64_t pinned;
+        const char *tag = NULL;
+        bool has_tag = sqlite3_column_type(statement, 2) != SQLITE_NULL;
+        if (!aoticache_index_read_blob(statement, 0, key.bytes, AOTICACHE_DIGEST_BYTES) ||
+            !aoticache_index_read_integer(statement, 1, &pinned) ||
+            (has_tag && !aoticache_index_read_text(statement, 2, &tag)))
+            return aoticache_index_fail_row(index, "marks", ret_error);
+        if (!callback(user, &key, pinned == 1, tag))
+            return AOTICACHE_OK;
+    }
+    return result == SQLITE_DONE ? AOTICACHE_OK : aoticache_index_fail(index, result, "cannot list marks", ret_error);
+}
+
+aoticache_status aoticache_index_list_marks(aoticache_index *index, const aoticache_digest *key, const char *tag,
+                                            aoticache_index_mark_fn callback, void *user, aoticache_error *ret_error)
+{
+    if (index == NULL || callback == NULL || (key != NULL && tag != NULL))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "index marks: no index or no function, or both a key and a tag");
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    sqlite3_stmt *statement = NULL;
+    aoticache_index_statement which = key != NULL   ? SQL(LIST_MARKS_OF_KEY)
+                                      : tag != NULL ? SQL(LIST_MARKS_OF_TAG)
+                                                    : SQL(LIST_MARKS);
+    status = aoticache_index_prepare(index, which, &statement, ret_error);
+    if (status == AOTICACHE_OK) {
+        if (key != NULL)
+            aoticache_index_bind_digest(statement, 1, key);
+        else if (tag != NULL)
+            aoticache_index_bind_text(statement, 1, tag);
+        status = walk(index, statement, callback, user, ret_error);
+        sqlite3_reset(statement);
+    }
+    aoticache_index_leave(index);
+    return status;
+}

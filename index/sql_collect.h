@@ -1,0 +1,76 @@
+/*
+ * index/sql_collect: tables (version 3) and statements for what collections need.
+ *
+ * totals: one row, kept right by every transaction (connection.h, `change`). objects.refs: how many rows of
+ * artifact_objects name the object, so that a removal asks no tree for others that do; objects.artifact: one of those
+ * artifacts, x'' where it is not known. details_last_use: the order of last use (last_used_ns begins as created_ns).
+ * removals: objects whose rows are gone and whose files still lie there; kind 0: a file, 1: a manifest, 2: a manifest whose
+ * artifact has a folder of side files.
+ */
+#ifndef AOTICACHE_INDEX_SQL_COLLECT_H
+#define AOTICACHE_INDEX_SQL_COLLECT_H
+
+#define AOTICACHE_INDEX_COUNTED_TOTALS                                                                      \
+    "(SELECT count(*) FROM entries), (SELECT count(DISTINCT artifact) FROM entries),"                       \
+    " (SELECT count(*) FROM objects), (SELECT ifnull(sum(bytes), 0) FROM objects),"                         \
+    " (SELECT count(*) FROM failures)"
+
+#define AOTICACHE_SCHEMA_3_COLLECT                                                                          \
+    "ALTER TABLE objects ADD COLUMN refs INTEGER NOT NULL DEFAULT 0;"                                       \
+    "ALTER TABLE objects ADD COLUMN artifact BLOB NOT NULL DEFAULT x'';"                                    \
+    "UPDATE objects SET refs = (SELECT count(*) FROM artifact_objects a WHERE a.object = objects.digest),"  \
+    " artifact = ifnull((SELECT min(a.artifact) FROM artifact_objects a WHERE a.object = objects.digest), x'');" \
+    "DELETE FROM objects WHERE refs = 0;"                                                                   \
+    "DROP INDEX artifact_objects_object;"                                                                   \
+    "ALTER TABLE details ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;"                                      \
+    "ALTER TABLE details ADD COLUMN compile_ns INTEGER NOT NULL DEFAULT 0;"                                 \
+    "UPDATE details SET (last_used_ns, compile_ns, bytes) ="                                                \
+    " (SELECT max(details.last_used_ns, e.created_ns), e.compile_ns, (SELECT ifnull(sum(o.bytes), 0)"       \
+    " FROM artifact_objects a JOIN objects o ON o.digest = a.object WHERE a.artifact = e.artifact)"         \
+    " FROM entries e WHERE e.key = details.key AND e.id = details.id)"                                      \
+    " WHERE EXISTS (SELECT 1 FROM entries e WHERE e.key = details.key AND e.id = details.id);"              \
+    "CREATE INDEX details_last_use ON details(last_used_ns);"                                               \
+    "CREATE INDEX failures_retry ON failures(retry_ns);"                                                    \
+    "CREATE TABLE removals("                                                                                \
+    " id INTEGER PRIMARY KEY AUTOINCREMENT," /* a number that was dealt with does not come again */          \
+    " object BLOB NOT NULL,"                                                                                \
+    " bytes INTEGER NOT NULL,"                                                                              \
+    " kind INTEGER NOT NULL) STRICT;"                                                                       \
+    "CREATE TABLE totals("                                                                                  \
+    " id INTEGER PRIMARY KEY,"                                                                              \
+    " entries INTEGER NOT NULL, artifacts INTEGER NOT NULL, objects INTEGER NOT NULL, bytes INTEGER NOT NULL," \
+    " failures INTEGER NOT NULL) STRICT;"                                                                   \
+    "INSERT INTO totals SELECT 1, " AOTICACHE_INDEX_COUNTED_TOTALS ";"
+
+#define AOTICACHE_INDEX_NOT_PINNED_SQL "NOT EXISTS (SELECT 1 FROM marks m WHERE m.key = d.key AND m.pinned = 1)"
+
+/* name, SQL */
+#define AOTICACHE_INDEX_COLLECT_STATEMENTS(X)                                                                         \
+    X(TOTALS, "SELECT entries, artifacts, objects, bytes, failures,"                                                  \
+              " (SELECT value FROM meta WHERE name = 'created_ns') FROM totals WHERE id = 1")                         \
+    X(COUNT_TOTALS, "SELECT " AOTICACHE_INDEX_COUNTED_TOTALS ", (SELECT value FROM meta WHERE name = 'created_ns')")  \
+    X(CHANGE_TOTALS, "UPDATE totals SET entries = entries + ?1, artifacts = artifacts + ?2, objects = objects + ?3,"  \
+                     " bytes = bytes + ?4, failures = failures + ?5 WHERE id = 1")                                    \
+    /* In the order of the index details_last_use, whose entries end with the id. */                                  \
+    X(CANDIDATES, "SELECT d.id, d.last_used_ns, d.bytes, d.compile_ns, d.op, NOT " AOTICACHE_INDEX_NOT_PINNED_SQL     \
+                  " FROM details d WHERE (d.last_used_ns, d.id) > (?1, ?2) ORDER BY d.last_used_ns, d.id LIMIT ?3")   \
+    X(FIND_VICTIM, "SELECT e.key, e.id, e.artifact, e.file_count FROM details d"                                      \
+                   " CROSS JOIN entries e ON e.key = d.key AND e.id = d.id WHERE d.id = ?1 AND d.last_used_ns = ?2"   \
+                   " AND " AOTICACHE_INDEX_NOT_PINNED_SQL)                                                            \
+    X(ENTRY_OBJECTS, "SELECT a.object, o.bytes, o.refs, a.object = e.artifact FROM details d"                         \
+                     " CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"                                         \
+                     " CROSS JOIN artifact_objects a ON a.artifact = e.artifact"                                      \
+                     " CROSS JOIN objects o ON o.digest = a.object WHERE d.id = ?1 ORDER BY a.position")              \
+    X(ADD_REMOVAL, "INSERT INTO removals(object, bytes, kind) VALUES(?1, ?2, ?3)")                                    \
+    X(LIST_REMOVALS, "SELECT r.id, r.object, r.bytes, r.kind, EXISTS (SELECT 1 FROM objects o"                        \
+                     " WHERE o.digest = r.object) FROM removals r WHERE r.id > ?1 ORDER BY r.id LIMIT ?2")            \
+    X(DELETE_REMOVALS, "DELETE FROM removals WHERE id BETWEEN ?1 AND ?2")                                             \
+    X(DELETE_REMOVALS_OF, "DELETE FROM removals WHERE object = ?1")                                                   \
+    X(OBJECTS_FROM, "SELECT digest FROM objects WHERE digest >= ?1 ORDER BY digest LIMIT ?2")                         \
+    X(COUNT_EXPIRED, "SELECT count(*) FROM failures WHERE retry_ns <= ?1")                                            \
+    X(FORGET_EXPIRED, "DELETE FROM failures WHERE key IN"                                                             \
+                      " (SELECT key FROM failures WHERE retry_ns <= ?1 ORDER BY retry_ns LIMIT ?2)")                  \
+    X(GET_META, "SELECT value FROM meta WHERE name = ?1")                                                             \
+    X(PUT_META, "INSERT INTO meta(name, value) VALUES(?1, ?2) ON CONFLICT(name) DO UPDATE SET value = excluded.value")
+
+#endif

@@ -1,0 +1,379 @@
+/*
+ * What a collection costs: with nothing to do, when it evicts one entry in a hundred, when it evicts ten thousand; beside
+ * the bare unlinks of as many equal files of the same folders, and beside `ccache --cleanup` on the same files, renamed to
+ * lie as in its cache. And how long the totals take to read. Prints one JSON object per line.
+ *
+ * 100,000 entries (200,000 small files); BENCH_LONG=1: a million besides, for which the disk works ten minutes; --quick:
+ * 10,000. In a new folder of $TMPDIR, on a disk: a file system in memory makes unlinks cost next to nothing.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "cache/cache.h"
+#include "index/index.h"
+
+#define MANIFEST_BYTES 700
+#define LIBRARY_BYTES 2500
+#define OBJECTS 2
+#define PUTS_AT_ONCE 20000
+#define REPEATS 9
+#define TMPFS 0x01021994
+
+static char root[400];
+static char cache_dir[440];
+
+static _Noreturn void fail(const char *what, const char *why)
+{
+    fprintf(stderr, "bench_collect: %s: %s\n", what, why);
+    exit(1);
+}
+
+static double now_ms(void)
+{
+    return (double)aoticache_monotonic_ns() / 1e6;
+}
+
+/* splitmix64: the next of a sequence of well-mixed numbers. */
+static uint64_t mix(uint64_t *state)
+{
+    uint64_t z = (*state += 0x9e3779b97f4a7c15U);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+    return z ^ (z >> 31);
+}
+
+/* kind 0: the key of an entry, 1: its manifest, 2: its library. */
+static aoticache_digest digest_of(uint64_t entry, uint64_t kind)
+{
+    aoticache_digest digest;
+    uint64_t state = entry * 12 + kind * 4;
+    for (size_t i = 0; i < sizeof digest; i += sizeof state) {
+        uint64_t word = mix(&state);
+        memcpy(digest.bytes + i, &word, sizeof word);
+    }
+    return digest;
+}
+
+static void report(const char *what, size_t entries, double value, const char *unit, const char *peer, double peer_value,
+                   double target, bool met)
+{
+    printf("{\"name\":\"%s, %zu entries\",\"value\":%.3f,\"unit\":\"%s\",\"peer\":\"%s\",\"peer_value\":%.3f,"
+           "\"ratio\":%.3f,\"target\":%.3g,\"met\":%s}\n",
+           what, entries, value, unit, peer, peer_value, peer_value > 0 ? value / peer_value : 0, target,
+           met ? "true" : "false");
+    fflush(stdout);
+}
+
+/* ---- the store ---- */
+
+static void object_path(const aoticache_digest *digest, char *ret_path, size_t size)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_digest_to_hex(digest, hex);
+    snprintf(ret_path, size, "%s/objects/%.2s/%s", cache_dir, hex, hex + 2);
+}
+
+static void write_object(const aoticache_digest *digest, size_t size)
+{
+    static char bytes[4096];
+    char path[600];
+    object_path(digest, path, sizeof path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0444);
+    if (fd < 0 || write(fd, bytes, size) != (ssize_t)size || close(fd) != 0)
+        fail("cannot write", path);
+}
+
+static aoticache_cache *open_cache(void)
+{
+    aoticache_cache *cache = NULL;
+    aoticache_error error = {.message = ""};
+    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    options.directory = cache_dir;
+    options.max_bytes = options.max_entries = UINT64_MAX;
+    if (aoticache_cache_open(&options, &cache, &error) != AOTICACHE_OK)
+        fail("cannot open", error.message);
+    return cache;
+}
+
+static void put_row(aoticache_index *index, uint64_t number)
+{
+    char op[32], encoding[256] = "";
+    aoticache_error error = {.message = ""};
+    aoticache_index_object objects[OBJECTS] = {{digest_of(number, 1), MANIFEST_BYTES},
+                                               {digest_of(number, 2), LIBRARY_BYTES}};
+    snprintf(op, sizeof op, "aten::operator_%02u", (unsigned)(number % 97));
+    aoticache_index_entry entry = {.key = digest_of(number, 0),
+                                   .artifact = objects[0].digest,
+                                   .library = objects[1].digest,
+                                   .objects = objects,
+                                   .object_count = OBJECTS,
+                                   .file_count = 1,
+                                   .op = op,
+                                   .device = "cpu",
+                                   .description = "(float32[128,256]{256,1}, float32[256]{1}, 1.0, False)",
+                                   .producer = "pytorch 2.13.0",
+                                   .compile_ns = 5000000000,
+                                   .created_ns = 1700000000000000000 + (int64_t)number * 1000000,
+                                   .encoding = (const uint8_t *)encoding,
+                                   .encoding_size = 200};
+    if (aoticache_index_put(index, &entry, &error) != AOTICACHE_OK)
+        fail("cannot put", error.message);
+}
+
+static void fill(size_t entries)
+{
+    char path[600];
+    aoticache_index *index = NULL;
+    aoticache_error error = {.message = ""};
+    aoticache_cache_close(open_cache());
+    snprintf(path, sizeof path, "%s/objects", cache_dir);
+    mkdir(path, 0700);
+    for (int i = 0; i < 256; i++) {
+        snprintf(path, sizeof path, "%s/objects/%02x", cache_dir, i);
+        mkdir(path, 0700);
+    }
+    snprintf(path, sizeof path, "%s/index.sqlite3", cache_dir);
+    aoticache_index_options options = {.path = path, .lock_timeout_ms = 10000};
+    if (aoticache_index_open(&options, &index, &error) != AOTICACHE_OK)
+        fail("cannot open", error.message);
+    for (size_t i = 0; i < entries; i++) {
+        if (i % PUTS_AT_ONCE == 0 && aoticache_index_bulk_begin(index, &error) != AOTICACHE_OK)
+            fail("cannot begin", error.message);
+        for (uint64_t kind = 1; kind <= OBJECTS; kind++) {
+            aoticache_digest digest = digest_of(i, kind);
+            write_object(&digest, kind == 1 ? MANIFEST_BYTES : LIBRARY_BYTES);
+        }
+        put_row(index, i);
+        if ((i % PUTS_AT_ONCE == PUTS_AT_ONCE - 1 || i + 1 == entries) &&
+            aoticache_index_bulk_end(index, AOTICACHE_OK, &error) != AOTICACHE_OK)
+            fail("cannot write", error.message);
+    }
+    aoticache_index_close(index);
+    sync();
+}
+
+/* ---- what is measured ---- */
+
+static double collect(aoticache_cache *cache, uint64_t max_entries, uint64_t expected)
+{
+    aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
+    aoticache_collect_report done;
+    aoticache_error error = {.message = ""};
+    options.max_entries = max_entries;
+    double begun = now_ms();
+    if (aoticache_cache_collect(cache, &options, NULL, NULL, &done, &error) != AOTICACHE_OK)
+        fail("collect", error.message);
+    double took = now_ms() - begun;
+    if (done.entries_removed != expected || done.objects_removed != expected * OBJECTS)
+        fail("collect", "removed another number of entries or objects than it was to");
+    return took;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The files of `count` entries from `first` on, without their rows. */
+static double unlink_bare(uint64_t first, uint64_t count)
+{
+    char(*paths)[600] = calloc(count * OBJECTS, sizeof *paths);
+    if (paths == NULL)
+        fail("unlink", "out of memory");
+    for (uint64_t i = 0; i < count * OBJECTS; i++) {
+        aoticache_digest digest = digest_of(first + i / OBJECTS, 1 + i % OBJECTS);
+        object_path(&digest, paths[i], sizeof paths[i]);
+    }
+    double begun = now_ms();
+    for (uint64_t i = 0; i < count * OBJECTS; i++)
+        if (unlink(paths[i]) != 0)
+            fail("unlink", paths[i]);
+    double took = now_ms() - begun;
+    free(paths);
+    return took;
+}
+
+struct state {
+    aoticache_cache *cache;
+    size_t entries;   /* in the beginning */
+    uint64_t left;    /* rows */
+    uint64_t bare_end; /* files of entries from here on are gone without their rows */
+};
+
+/* Halves before and after, so that what the disk does beside falls on both. */
+static double evict(struct state *state, uint64_t count, const char *what, bool is_goal)
+{
+    double bare = 0, took;
+    sync();
+    state->bare_end -= count / 2;
+    bare += unlink_bare(state->bare_end, count / 2);
+    sync();
+    state->left -= count;
+    took = collect(state->cache, state->left, count);
+    sync();
+    state->bare_end -= count - count / 2;
+    bare += unlink_bare(state->bare_end, count - count / 2);
+    report(what, state->entries, took, "ms", "bare unlinks of as many files", bare, 1.5, !is_goal || took <= 1.5 * bare);
+    return took;
+}
+
+static double nothing_to_do(struct state *state)
+{
+    double times[REPEATS];
+    for (int i = 0; i < REPEATS; i++)
+        times[i] = collect(state->cache, state->left, 0);
+    qsort(times, REPEATS, sizeof times[0], compare_doubles);
+    report("collect, nothing to do, worst of nine", state->entries, times[REPEATS - 1], "ms", "goal", 20, 1,
+           times[REPEATS - 1] <= 20);
+    report("collect, nothing to do", state->entries, times[REPEATS / 2], "ms", "goal", 20, 1, times[REPEATS / 2] <= 20);
+    return times[REPEATS / 2];
+}
+
+static void read_statistics(struct state *state)
+{
+    double times[REPEATS];
+    for (int i = 0; i < REPEATS; i++) {
+        aoticache_statistics statistics;
+        aoticache_error error = {.message = ""};
+        double begun = now_ms();
+        if (aoticache_cache_statistics(state->cache, &statistics, &error) != AOTICACHE_OK)
+            fail("statistics", error.message);
+        times[i] = now_ms() - begun;
+        if (statistics.entries != state->left)
+            fail("statistics", "another number of entries than there are");
+    }
+    qsort(times, REPEATS, sizeof times[0], compare_doubles);
+    report("statistics", state->entries, times[REPEATS / 2], "ms", "goal", 100, 1, times[REPEATS / 2] <= 100);
+}
+
+/* ---- ccache ---- */
+
+static bool has_ccache(void)
+{
+    return system("command -v ccache >/dev/null 2>&1") == 0;
+}
+
+/* As its cache lies: two levels of 16 folders, names of results. *ret_files: how many. */
+static void rename_to_ccache(size_t *ret_files)
+{
+    static const char digits[] = "0123456789abcdef";
+    char from[600], to[700], path[600];
+    size_t files = 0;
+    for (int a = 0; a < 16; a++) {
+        snprintf(path, sizeof path, "%s/ccache/%c", root, digits[a]);
+        mkdir(path, 0700);
+        for (int b = 0; b < 16; b++) {
+            snprintf(path, sizeof path, "%s/ccache/%c/%c", root, digits[a], digits[b]);
+            snprintf(from, sizeof from, "%s/objects/%c%c", cache_dir, digits[a], digits[b]);
+            mkdir(path, 0700);
+            DIR *folder = opendir(from);
+            for (struct dirent *item; folder != NULL && (item = readdir(folder)) != NULL;) {
+                if (item->d_name[0] == '.')
+                    continue;
+                snprintf(to, sizeof to, "%s/%.30sR", path, item->d_name);
+                files += renameat(dirfd(folder), item->d_name, AT_FDCWD, to) == 0;
+            }
+            if (folder != NULL)
+                closedir(folder);
+        }
+    }
+    *ret_files = files;
+}
+
+static size_t count_files(void)
+{
+    char path[600];
+    size_t files = 0;
+    for (int i = 0; i < 256; i++) {
+        snprintf(path, sizeof path, "%s/ccache/%x/%x", root, i / 16, i % 16);
+        DIR *folder = opendir(path);
+        for (struct dirent *item; folder != NULL && (item = readdir(folder)) != NULL;)
+            files += item->d_name[0] != '.';
+        if (folder != NULL)
+            closedir(folder);
+    }
+    return files;
+}
+
+static double run_ccache(size_t max_files)
+{
+    char command[800];
+    snprintf(command, sizeof command,
+             "CCACHE_DIR=%s/ccache CCACHE_MAXSIZE=0 CCACHE_MAXFILES=%zu ccache --cleanup >/dev/null 2>&1", root, max_files);
+    double begun = now_ms();
+    if (system(command) != 0)
+        fail("ccache", "its cleanup failed");
+    return now_ms() - begun;
+}
+
+static void compare_with_ccache(struct state *state, double idle, double evicted_ms, double target)
+{
+    char path[600];
+    size_t files = 0;
+    if (!has_ccache()) {
+        fprintf(stderr, "bench_collect: there is no ccache here to compare with\n");
+        return;
+    }
+    snprintf(path, sizeof path, "%s/ccache", root);
+    mkdir(path, 0700);
+    rename_to_ccache(&files);
+    sync();
+    run_ccache(0); /* brings its counters in order */
+    double its_idle = run_ccache(0);
+    report("collect, nothing to do", state->entries, idle, "ms", "ccache --cleanup", its_idle, 1, idle <= its_idle);
+    sync();
+    double its = run_ccache(files - files / 100);
+    size_t went = files - count_files();
+    if (went < files / 200)
+        fail("ccache", "it removed less than it was to");
+    its *= (double)(files / 100) / (double)went; /* it goes by sixteenths, and removes a little more or less */
+    report("collect, 1 % goes", state->entries, evicted_ms, "ms", "ccache --cleanup", its, 1 / target,
+           evicted_ms * target <= its);
+}
+
+static int remove_one(const char *path, const struct stat *found, int kind, struct FTW *walk)
+{
+    (void)found, (void)kind, (void)walk;
+    return remove(path);
+}
+
+static void measure(size_t entries)
+{
+    struct state state = {.entries = entries, .left = entries, .bare_end = entries};
+    const char *base = getenv("TMPDIR");
+    snprintf(root, sizeof root, "%s/bench-collect-XXXXXX", base != NULL && strlen(base) < 300 ? base : "/tmp");
+    if (mkdtemp(root) == NULL)
+        fail("cannot make a folder", root);
+    snprintf(cache_dir, sizeof cache_dir, "%s/cache", root);
+    struct statfs filesystem;
+    if (statfs(root, &filesystem) == 0 && filesystem.f_type == TMPFS)
+        fprintf(stderr, "bench_collect: %s is in memory: its unlinks cost next to nothing; set TMPDIR to a disk\n", root);
+    fill(entries);
+    state.cache = open_cache();
+    double idle = nothing_to_do(&state);
+    read_statistics(&state);
+    double one_percent = evict(&state, entries / 100, "collect, 1 % goes", true);
+    if (entries / 100 != 10000 && entries > 40000)
+        evict(&state, 10000, "collect, 10 000 go", true);
+    aoticache_cache_close(state.cache);
+    compare_with_ccache(&state, idle, one_percent, entries >= 1000000 ? 3 : 1);
+    nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+int main(int argc, char **argv)
+{
+    bool is_quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
+    const char *is_long = getenv("BENCH_LONG");
+    measure(is_quick ? 10000 : 100000);
+    if (is_long != NULL && strcmp(is_long, "0") != 0)
+        measure(1000000);
+    return 0;
+}

@@ -1,0 +1,244 @@
+/*
+ * crash_transfer: dies at every step of an import and of a merge that changes the disk, and looks at what is left.
+ *
+ * As crash.c does for the other operations: a first run counts the calls that pass the seam, SQLite's included; then
+ * for every one of them a child is killed right before it. Afterwards nothing in the target is damaged, missing or
+ * foreign, what was reported as stored is found, the same operation succeeds when it is done again, and a collection
+ * leaves nothing behind. CRASH_STRIDE: only every n-th call, 3 unless it is set; 1 for all of them.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/seam.h"
+#include "cache/cache.h"
+#include "cache/transfer.h"
+#include "index/index.h"
+
+#define ENTRIES 5
+#define MAX_STEPS 5000
+
+static char root[512], source_path[600], target_path[600];
+static int archive;
+
+/* Shared with the children. */
+struct shared {
+    long calls;
+    bool was_reported;
+};
+static struct shared *shared;
+static long die_at;
+
+static void fail(const char *what, const char *detail)
+{
+    printf("not ok - %s: %s\n", what, detail);
+    exit(1);
+}
+
+static int at_call(void *user, const char *call, const char *path)
+{
+    (void)user, (void)call, (void)path;
+    if (shared->calls++ == die_at)
+        kill(getpid(), SIGKILL);
+    return 0;
+}
+
+static int remove_one(const char *path, const struct stat *found, int kind, struct FTW *walk)
+{
+    (void)found, (void)kind, (void)walk;
+    return remove(path);
+}
+
+static aoticache_cache *open_cache(const char *directory)
+{
+    aoticache_cache *cache = NULL;
+    aoticache_error error = {.message = ""};
+    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    options.directory = directory;
+    if (aoticache_cache_open(&options, &cache, &error) != AOTICACHE_OK)
+        fail("open", error.message);
+    return cache;
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0)
+        fail("write", path);
+}
+
+/* Two files for even numbers, one for odd ones. */
+static void put(aoticache_cache *cache, int number)
+{
+    char paths[2][700], text[64];
+    aoticache_request *request = NULL;
+    aoticache_error error = {.message = ""};
+    snprintf(text, sizeof text, "bytes of library %d", number);
+    snprintf(paths[0], sizeof paths[0], "%s/made.so", root);
+    snprintf(paths[1], sizeof paths[1], "%s/made.bin", root);
+    write_file(paths[0], text);
+    write_file(paths[1], "side file");
+    aoticache_file files[2] = {{.name = "k.so", .path = paths[0]}, {.name = "w.bin", .path = paths[1]}};
+    aoticache_product product = AOTICACHE_PRODUCT_INIT;
+    product.files = files;
+    product.file_count = number % 2 == 0 ? 2 : 1;
+    if (aoticache_request_create("aten::abs", (aoticache_device){.type = 0, .index = -1}, &request, &error) !=
+            AOTICACHE_OK ||
+        aoticache_request_add_int(request, NULL, number, &error) != AOTICACHE_OK ||
+        aoticache_cache_put(cache, request, &product, NULL, &error) != AOTICACHE_OK)
+        fail("put", error.message);
+    aoticache_request_free(request);
+}
+
+/* ---- the operations ---- */
+
+static aoticache_status do_import(aoticache_cache *target, aoticache_transfer_report *ret_report,
+                                  aoticache_error *ret_error)
+{
+    lseek(archive, 0, SEEK_SET);
+    return aoticache_cache_import(target, archive, NULL, ret_report, ret_error);
+}
+
+static aoticache_status do_merge(aoticache_cache *target, aoticache_transfer_report *ret_report,
+                                 aoticache_error *ret_error)
+{
+    aoticache_cache *source = open_cache(source_path);
+    aoticache_status status = aoticache_cache_merge(target, source, NULL, ret_report, ret_error);
+    aoticache_cache_close(source);
+    return status;
+}
+
+typedef aoticache_status (*operation_fn)(aoticache_cache *, aoticache_transfer_report *, aoticache_error *);
+
+static void in_child(operation_fn operation)
+{
+    aoticache_transfer_report report;
+    aoticache_error error = {.message = ""};
+    aoticache_index_seam_install();
+    aoticache_seam_set(at_call, NULL);
+    aoticache_cache *target = open_cache(target_path);
+    if (operation(target, &report, &error) != AOTICACHE_OK)
+        fail("operation", error.message);
+    shared->was_reported = true;
+    aoticache_cache_close(target);
+    exit(0);
+}
+
+/* Whether it was killed. */
+static bool run_child(operation_fn operation, long call)
+{
+    int result = 0;
+    nftw(target_path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    *shared = (struct shared){.calls = 0};
+    die_at = call;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0)
+        in_child(operation);
+    if (child < 0 || waitpid(child, &result, 0) != child)
+        fail("fork", strerror(errno));
+    if (WIFEXITED(result) && WEXITSTATUS(result) != 0)
+        exit(1);
+    return WIFSIGNALED(result);
+}
+
+/* ---- what is left ---- */
+
+static aoticache_verify_report verify(aoticache_cache *cache)
+{
+    aoticache_verify_report report;
+    aoticache_error error = {.message = ""};
+    if (aoticache_cache_verify(cache, NULL, NULL, NULL, NULL, &report, &error) != AOTICACHE_OK)
+        fail("verify", error.message);
+    return report;
+}
+
+static void check_after(const char *name, long call, operation_fn operation)
+{
+    char where[128];
+    aoticache_transfer_report again;
+    aoticache_error error = {.message = ""};
+    aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
+    snprintf(where, sizeof where, "%s, killed before call %ld", name, call);
+    aoticache_cache *cache = open_cache(target_path);
+    aoticache_verify_report report = verify(cache);
+    if (report.damaged + report.missing + report.foreign > 0)
+        fail(where, "something is damaged, missing or foreign");
+    if (shared->was_reported && report.entries != ENTRIES)
+        fail(where, "what was reported as stored is gone");
+    if (operation(cache, &again, &error) != AOTICACHE_OK || again.refused > 0)
+        fail(where, error.message[0] != '\0' ? error.message : "it cannot be done again: something is refused");
+    if (aoticache_cache_collect(cache, &options, NULL, NULL, NULL, &error) != AOTICACHE_OK)
+        fail(where, error.message);
+    report = verify(cache);
+    if (report.entries != ENTRIES || report.damaged + report.missing + report.foreign + report.unindexed > 0)
+        fail(where, "it is not sound after it was done again");
+    aoticache_cache_close(cache);
+    char tmp[700];
+    snprintf(tmp, sizeof tmp, "%s/tmp", target_path);
+    if (rmdir(tmp) != 0 && errno != ENOENT)
+        fail(where, "a collection leaves something in tmp/");
+}
+
+static void play(const char *name, operation_fn operation)
+{
+    const char *text = getenv("CRASH_STRIDE");
+    long stride = text != NULL ? strtol(text, NULL, 10) : 3;
+    if (run_child(operation, -1))
+        fail(name, "the counting run was killed");
+    long calls = shared->calls, killed = 0;
+    if (calls == 0 || calls > MAX_STEPS)
+        fail(name, "an unlikely number of calls");
+    for (long call = 0; call < calls; call += stride > 0 ? stride : 1) {
+        killed += run_child(operation, call);
+        check_after(name, call, operation);
+    }
+    if (killed == 0)
+        fail(name, "nothing was killed");
+    printf("ok - %s: killed before %ld of %ld calls\n", name, killed, calls);
+}
+
+static void prepare(void)
+{
+    const char *parent = getenv("TMPDIR");
+    if (parent == NULL && access("/dev/shm", W_OK | X_OK) == 0)
+        parent = "/dev/shm"; /* a killed process is no power loss: the hundreds of syncs need not reach a disk */
+    snprintf(root, sizeof root, "%s/aoticache-crash-XXXXXX", parent != NULL ? parent : "/tmp");
+    if (mkdtemp(root) == NULL)
+        fail("mkdtemp", strerror(errno));
+    snprintf(source_path, sizeof source_path, "%s/source", root);
+    snprintf(target_path, sizeof target_path, "%s/target", root);
+    shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    archive = memfd_create("archive", MFD_CLOEXEC);
+    if (shared == MAP_FAILED || archive < 0)
+        fail("prepare", strerror(errno));
+    aoticache_cache *source = open_cache(source_path);
+    for (int i = 1; i <= ENTRIES; i++)
+        put(source, i);
+    aoticache_cache_close(source);
+}
+
+int main(void)
+{
+    aoticache_error error = {.message = ""};
+    prepare();
+    play("merge", do_merge);
+    aoticache_cache *source = open_cache(source_path);
+    aoticache_status status = aoticache_cache_export(source, archive, NULL, NULL, &error);
+    aoticache_cache_close(source);
+    if (status == AOTICACHE_UNSUPPORTED)
+        printf("skip - import: %s\n", error.message);
+    else if (status != AOTICACHE_OK)
+        fail("export", error.message);
+    else
+        play("import", do_import);
+    nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return 0;
+}

@@ -1,0 +1,203 @@
+/*
+ * kill_collect: a process that collects is killed at a random instant, many times over (the argument, else
+ * $AOTICACHE_KILLS, else 40); crash.c does so before each system call, this one anywhere. After each kill the store
+ * verifies cleanly, and every entry that the index has is served; then puts fill it again. In the end a collection finds
+ * its way from what the killed ones left: nothing is there that no entry names.
+ */
+#include <errno.h>
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cache/cache.h"
+
+#define ENTRIES 40
+
+static char root[512], directory[600];
+static unsigned random_state = 20240607;
+
+static void fail(const char *what, const char *detail)
+{
+    printf("not ok - %s: %s\n", what, detail);
+    fflush(stdout);
+    _exit(1);
+}
+
+static unsigned next_random(unsigned limit)
+{
+    random_state = random_state * 1664525u + 1013904223u;
+    return (random_state >> 8) % limit;
+}
+
+static aoticache_cache *open_cache(void)
+{
+    aoticache_cache *cache = NULL;
+    aoticache_error error = {.message = ""};
+    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    options.directory = directory;
+    options.max_bytes = options.max_entries = UINT64_MAX;
+    if (aoticache_cache_open(&options, &cache, &error) != AOTICACHE_OK)
+        fail("open", error.message);
+    return cache;
+}
+
+static void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0)
+        fail("write", path);
+}
+
+/* Two files for every third; every two neighbours share a library. */
+static void put(aoticache_cache *cache, int number)
+{
+    char path[2][700], text[64];
+    aoticache_request *request = NULL;
+    aoticache_error error = {.message = ""};
+    snprintf(path[0], sizeof path[0], "%s/made.so", root);
+    snprintf(path[1], sizeof path[1], "%s/made.bin", root);
+    snprintf(text, sizeof text, "bytes of library %d", number / 2);
+    write_file(path[0], text);
+    write_file(path[1], "side file");
+    aoticache_file files[2] = {{.name = "k.so", .path = path[0]}, {.name = "w.bin", .path = path[1]}};
+    aoticache_product product = AOTICACHE_PRODUCT_INIT;
+    product.files = files;
+    product.file_count = number % 3 == 0 ? 2 : 1;
+    if (aoticache_request_create("aten::abs", (aoticache_device){.type = 0, .index = -1}, &request, &error) !=
+            AOTICACHE_OK ||
+        aoticache_request_add_int(request, NULL, number, &error) != AOTICACHE_OK ||
+        aoticache_cache_put(cache, request, &product, NULL, &error) != AOTICACHE_OK)
+        fail("put", error.message);
+    aoticache_request_free(request);
+}
+
+static void collect_and_exit(int kind)
+{
+    aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
+    aoticache_error error = {.message = ""};
+    aoticache_cache *cache = open_cache();
+    if (kind == 0)
+        options.max_age_seconds = 0;
+    else
+        options.max_entries = (uint64_t)kind;
+    options.policy = kind % 2 == 0 ? AOTICACHE_COLLECT_LRU : AOTICACHE_COLLECT_COST;
+    options.scan = kind % 3 == 0;
+    options.vacuum = kind % 5 == 0;
+    aoticache_status status = aoticache_cache_collect(cache, &options, NULL, NULL, NULL, &error);
+    if (status != AOTICACHE_OK)
+        fail("collect", error.message);
+    aoticache_cache_close(cache);
+    exit(0);
+}
+
+/* True where it was killed before it came to its end. *longest_ns: how long one takes that is not killed. */
+static bool collect_and_kill(uint64_t *longest_ns)
+{
+    int result = 0, kind = (int)next_random(ENTRIES);
+    uint64_t wait_ns = *longest_ns * next_random(1000) / 1000, begun = aoticache_monotonic_ns();
+    fflush(stdout);
+    pid_t child = fork();
+    if (child < 0)
+        fail("fork", strerror(errno));
+    if (child == 0)
+        collect_and_exit(kind);
+    struct timespec pause = {.tv_sec = (time_t)(wait_ns / 1000000000u), .tv_nsec = (long)(wait_ns % 1000000000u)};
+    nanosleep(&pause, NULL);
+    kill(child, SIGKILL);
+    waitpid(child, &result, 0);
+    if (WIFSIGNALED(result))
+        return true;
+    if (WEXITSTATUS(result) != 0)
+        fail("collect", "the child failed");
+    *longest_ns = (*longest_ns + aoticache_monotonic_ns() - begun) / 2; /* nearer to what it takes now */
+    return false;
+}
+
+static bool look_up(void *user, const aoticache_entry *entry)
+{
+    aoticache_artifact *artifact = NULL;
+    aoticache_error error = {.message = ""};
+    if (aoticache_cache_open_artifact(user, &entry->artifact, &artifact, &error) != AOTICACHE_OK)
+        fail("an entry that is there is not served", error.message);
+    aoticache_artifact_unref(artifact);
+    return true;
+}
+
+static aoticache_verify_report verify(aoticache_cache *cache)
+{
+    aoticache_verify_report report;
+    aoticache_error error = {.message = ""};
+    if (aoticache_cache_verify(cache, false, NULL, NULL, NULL, &report, &error) != AOTICACHE_OK)
+        fail("verify", error.message);
+    if (report.damaged + report.missing + report.foreign != 0)
+        fail("verify", "the store is not sound");
+    return report;
+}
+
+/* In a process of its own: what the killed one left is read from the disk alone. */
+static void check_and_fill(void)
+{
+    int result = 0;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        aoticache_cache *cache = open_cache();
+        aoticache_error error = {.message = ""};
+        verify(cache);
+        if (aoticache_cache_list(cache, NULL, NULL, look_up, cache, &error) != AOTICACHE_OK)
+            fail("list", error.message);
+        for (int i = 0; i < ENTRIES; i++)
+            if (next_random(4) != 0)
+                put(cache, i);
+        aoticache_cache_close(cache);
+        exit(0);
+    }
+    if (child < 0 || waitpid(child, &result, 0) != child || !WIFEXITED(result) || WEXITSTATUS(result) != 0)
+        fail("check", "it failed");
+    random_state += 12345;
+}
+
+static int remove_one(const char *path, const struct stat *found, int kind, struct FTW *walk)
+{
+    (void)found, (void)kind, (void)walk;
+    return remove(path);
+}
+
+static void check_end(void)
+{
+    aoticache_cache *cache = open_cache();
+    aoticache_error error = {.message = ""};
+    if (aoticache_cache_collect(cache, NULL, NULL, NULL, NULL, &error) != AOTICACHE_OK)
+        fail("end", error.message);
+    if (verify(cache).unreferenced != 0)
+        fail("end", "a collection leaves objects that nothing names");
+    aoticache_cache_close(cache);
+}
+
+int main(int argc, char **argv)
+{
+    const char *parent = getenv("TMPDIR"), *wanted = argc > 1 ? argv[1] : getenv("AOTICACHE_KILLS");
+    int kills = wanted != NULL ? atoi(wanted) : 40, killed = 0, tries = 0;
+    uint64_t longest_ns = 20000000;
+    snprintf(root, sizeof root, "%.400s/aoticache-kill-XXXXXX", parent != NULL ? parent : "/tmp");
+    if (mkdtemp(root) == NULL)
+        fail("mkdtemp", root);
+    snprintf(directory, sizeof directory, "%s/cache", root);
+    check_and_fill();
+    for (; killed < kills; tries++) {
+        if (tries > kills * 20 + 100)
+            fail("kill", "the collections are always faster");
+        killed += collect_and_kill(&longest_ns) ? 1 : 0;
+        check_and_fill();
+    }
+    check_end();
+    nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    printf("ok - %d collections killed at random instants, each followed by a clean verify\n", killed);
+    return 0;
+}

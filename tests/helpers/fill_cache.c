@@ -1,0 +1,78 @@
+/*
+ * Fills a cache with entries that nothing was compiled for, as fast as puts go, for the tests of what is done with many.
+ *
+ * Arguments: the directory, how many entries, the bytes of each library, then milliseconds that the compiles are said to have
+ * taken (entry i took the one at i modulo their number; 1 where there are none). Entry i is of operator fill::opI, and the
+ * ones before it were used before it. No two libraries are alike.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cache/cache.h"
+
+static _Noreturn void fail(const char *what, const char *why)
+{
+    fprintf(stderr, "fill_cache: %s: %s\n", what, why);
+    exit(1);
+}
+
+static void write_library(const char *path, unsigned long number, size_t bytes)
+{
+    FILE *file = fopen(path, "w");
+    if (file == NULL)
+        fail(path, "cannot be written");
+    int written = fprintf(file, "library %lu\n", number);
+    for (size_t i = written > 0 ? (size_t)written : 0; i < bytes; i++)
+        fputc((int)('a' + (i + number) % 26), file);
+    if (fclose(file) != 0)
+        fail(path, "cannot be written");
+}
+
+static void put(aoticache_cache *cache, const char *library, unsigned long number, uint64_t compile_ms)
+{
+    char op[64];
+    aoticache_error error = {.message = ""};
+    aoticache_request *request = NULL;
+    aoticache_file file = {.name = "kernel.so", .path = library};
+    aoticache_product product = AOTICACHE_PRODUCT_INIT;
+    product.files = &file;
+    product.file_count = 1;
+    product.compile_ns = compile_ms * 1000000u;
+    snprintf(op, sizeof op, "fill::op%lu", number);
+    if (aoticache_request_create(op, (aoticache_device){AOTICACHE_DEVICE_TYPE_CPU, -1}, &request, &error) !=
+            AOTICACHE_OK ||
+        aoticache_cache_put(cache, request, &product, NULL, &error) != AOTICACHE_OK)
+        fail(op, error.message);
+    aoticache_request_free(request);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 4)
+        fail("arguments", "DIRECTORY COUNT BYTES [MILLISECONDS]...");
+    unsigned long count = strtoul(argv[2], NULL, 10);
+    size_t bytes = strtoul(argv[3], NULL, 10);
+    const char *parent = getenv("TMPDIR");
+    char library[4096];
+    aoticache_error error = {.message = ""};
+    aoticache_cache *cache = NULL;
+    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    options.directory = argv[1];
+    options.max_bytes = options.max_entries = UINT64_MAX;
+    snprintf(library, sizeof library, "%s/aoticache-fill-XXXXXX", parent != NULL ? parent : "/tmp");
+    int fd = mkstemp(library);
+    if (fd < 0)
+        fail(library, "cannot be made");
+    close(fd);
+    if (aoticache_cache_open(&options, &cache, &error) != AOTICACHE_OK)
+        fail(argv[1], error.message);
+    for (unsigned long i = 0; i < count; i++) {
+        write_library(library, i, bytes);
+        put(cache, library, i, argc > 4 ? strtoull(argv[4 + i % (unsigned)(argc - 4)], NULL, 10) : 1);
+    }
+    aoticache_cache_close(cache);
+    unlink(library);
+    return 0;
+}

@@ -1,0 +1,382 @@
+/*
+ * Units and the configuration: what is read, what is refused, where values come from, what a cache takes of them.
+ */
+#include "cache_fixture.h"
+
+#include <locale.h>
+
+#include "base/units.h"
+#include "cache/config.h"
+#include "cache/config_internal.h"
+#include "cache/state.h"
+#include "locale_fixture.h"
+
+static char lines[4096];
+static size_t line_count;
+
+static void hear(void *user, aoticache_log_level level, const char *line)
+{
+    (void)user;
+    cr_assert_eq(level, AOTICACHE_LOG_WARNING);
+    cr_assert_null(strchr(line, '\n'));
+    line_count++;
+    snprintf(lines + strlen(lines), sizeof lines - strlen(lines), "%s\n", line);
+}
+
+static void setup(void)
+{
+    fixture_setup();
+    for (aoticache_config_name name = 0; name < AOTICACHE_CONFIG_COUNT; name++)
+        unsetenv(aoticache_config_variable(name));
+    setenv(AOTICACHE_CONFIG_FILE_VARIABLE, "", 1);
+    setenv("HOME", fixture_root, 1);
+    unsetenv("XDG_CACHE_HOME");
+    unsetenv("XDG_CONFIG_HOME");
+    umask(022);
+}
+
+TestSuite(config, .init = setup, .fini = fixture_teardown);
+TestSuite(units);
+
+static aoticache_config *read_config(void)
+{
+    aoticache_config *config = NULL;
+    aoticache_error error = {.message = ""};
+    lines[0] = '\0';
+    line_count = 0;
+    cr_assert_eq(aoticache_config_read((aoticache_logger){.log = hear}, &config, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    cr_assert_eq(aoticache_config_problem_count(config), line_count);
+    return config;
+}
+
+/* The configuration of a file with this text. */
+static aoticache_config *read_text(const char *text)
+{
+    setenv(AOTICACHE_CONFIG_FILE_VARIABLE, fixture_write("aoticache.conf", text), 1);
+    return read_config();
+}
+
+/* ---- units ---- */
+
+static uint64_t size_of(const char *text)
+{
+    uint64_t bytes = 12345;
+    return aoticache_size_parse(text, &bytes) ? bytes : UINT64_MAX - 1;
+}
+
+Test(units, sizes_have_binary_and_decimal_prefixes)
+{
+    cr_assert_eq(size_of("0"), 0);
+    cr_assert_eq(size_of("512"), 512);
+    cr_assert_eq(size_of("1.5GiB"), 1610612736);
+    cr_assert_eq(size_of("10G"), UINT64_C(10) << 30);
+    cr_assert_eq(size_of("10 g"), UINT64_C(10) << 30);
+    cr_assert_eq(size_of("10GB"), UINT64_C(10000000000));
+    cr_assert_eq(size_of("0.1KB"), 100);
+    cr_assert_eq(size_of("18446744073709551615"), UINT64_MAX);
+}
+
+Test(units, what_is_no_size_is_refused)
+{
+    static const char *const wrong[] = {"", " 1", "1 ", "-1", "+1", "1e9", "1X", "1GG", "G", ".5G", "1.", "1.2.3", 
+                                        "0x10", "16E", "18446744073709551616", "99999999999999999999999999999999999999999"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        uint64_t bytes = 7;
+        cr_assert_not(aoticache_size_parse(wrong[i], &bytes), "%s", wrong[i]);
+        cr_assert_eq(bytes, 7);
+    }
+}
+
+Test(units, ages_shares_and_counts)
+{
+    uint64_t seconds = 0;
+    double share = 0;
+    cr_assert(aoticache_age_parse("30d", &seconds) && seconds == 2592000);
+    cr_assert(aoticache_age_parse("1.5h", &seconds) && seconds == 5400);
+    cr_assert(aoticache_age_parse("0", &seconds) && seconds == 0);
+    cr_assert_not(aoticache_age_parse("30", &seconds));
+    cr_assert_not(aoticache_age_parse("30 y", &seconds));
+    cr_assert(aoticache_share_parse("5%", &share) && share == 0.05);
+    cr_assert(aoticache_share_parse("0.5 %", &share) && share == 0.005);
+    cr_assert(aoticache_share_parse("100%", &share) && share == 1);
+    cr_assert_not(aoticache_share_parse("101%", &share));
+    cr_assert_not(aoticache_share_parse("5", &share));
+    cr_assert(aoticache_count_parse("18446744073709551615", &seconds) && seconds == UINT64_MAX);
+    cr_assert_not(aoticache_count_parse("18446744073709551616", &seconds));
+    cr_assert_not(aoticache_count_parse("1k", &seconds));
+}
+
+Test(units, decimal_point_is_a_point_in_any_locale)
+{
+    if (!use_decimal_comma())
+        cr_skip_test("no locale with a decimal comma is installed");
+    cr_assert_eq(size_of("1.5K"), 1536);
+}
+
+/* ---- files ---- */
+
+Test(config, nothing_is_set_without_files_and_environment)
+{
+    aoticache_config *config = read_config();
+    cr_assert_eq(line_count, 0);
+    for (aoticache_config_name name = 0; name < AOTICACHE_CONFIG_COUNT; name++) {
+        cr_assert_str_eq(aoticache_config_origin(config, name), "default");
+        cr_assert_not(aoticache_config_is_set(config, name));
+        cr_assert_not_null(aoticache_config_describe(name));
+    }
+    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_failure_ttl), 600);
+    cr_assert_null(aoticache_config_keep(config)[0]);
+    const char *path, *state;
+    cr_assert_not(aoticache_config_file(config, 0, &path, &state));
+    aoticache_config_free(config);
+}
+
+Test(config, lines_are_read_with_comments_and_spaces)
+{
+    aoticache_config *config = read_text("# a comment\n\n"
+                                         "max_size=10G # the disk is small\r\n"
+                                         "  max_entries  =  1000\t\n"
+                                         "directory = /srv/a#b\n"
+                                         "keep = aten::*  my::op\n"
+                                         "min_free = 5%\n"
+                                         "policy = cost\n"
+                                         "allow_shared = yes\n"
+                                         "lock_timeout = 1min\n"
+                                         "max_age = 30d");
+    cr_assert_eq(line_count, 0, "%s", lines);
+    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_size), UINT64_C(10) << 30);
+    cr_assert_str_eq(aoticache_config_value(config, AOTICACHE_CONFIG_max_size), "10G");
+    cr_assert_not_null(strstr(aoticache_config_origin(config, AOTICACHE_CONFIG_max_size), "aoticache.conf:3"));
+    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_entries), 1000);
+    cr_assert_str_eq(aoticache_config_value(config, AOTICACHE_CONFIG_directory), "/srv/a#b");
+    cr_assert_str_eq(aoticache_config_keep(config)[0], "aten::*");
+    cr_assert_str_eq(aoticache_config_keep(config)[1], "my::op");
+    cr_assert_null(aoticache_config_keep(config)[2]);
+    cr_assert_eq(aoticache_config_min_free_share(config), 0.05);
+    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_min_free), 0);
+    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_policy), AOTICACHE_COLLECT_COST);
+    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_allow_shared), 1);
+    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_lock_timeout), 60);
+    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_age), 2592000);
+    aoticache_config_free(config);
+}
+
+Test(config, wrong_lines_are_named_and_the_rest_counts)
+{
+    aoticache_config *config = read_text("maxsize = 1G\n"
+                                         "max_size = much\n"
+                                         "nothing at all\n"
+                                         "directory = relative\n"
+                                         "frobnicate = 1\n"
+                                         "max_entries = 5\x01\n"
+                                         "max_entries = 6\n");
+    cr_assert_eq(line_count, 6, "%s", lines);
+    cr_assert_not_null(strstr(lines, "aoticache.conf:1: there is no setting 'maxsize'; did you mean max_size?"));
+    cr_assert_not_null(strstr(lines, "aoticache.conf:2: max_size: 'much' is not a size"));
+    cr_assert_not_null(strstr(lines, "aoticache.conf:3: 'nothing at all' is not of the form"));
+    cr_assert_not_null(strstr(lines, "aoticache.conf:4: directory: 'relative' is neither absolute"));
+    cr_assert_not_null(strstr(lines, "aoticache.conf:5: there is no setting 'frobnicate'; 'aoticache config'"));
+    cr_assert_not_null(strstr(lines, "aoticache.conf:6: a control character"));
+    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_entries), 6);
+    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_size), 0);
+    aoticache_config_free(config);
+}
+
+Test(config, home_is_put_for_a_tilde)
+{
+    char expected[4300];
+    snprintf(expected, sizeof expected, "%s/kernels", fixture_root);
+    aoticache_config *config = read_text("directory = ~/kernels\n");
+    cr_assert_str_eq(aoticache_config_value(config, AOTICACHE_CONFIG_directory), expected);
+    aoticache_config_free(config);
+    unsetenv("HOME");
+    config = read_text("directory = ~/kernels\n");
+    cr_assert_eq(line_count, 1);
+    aoticache_config_free(config);
+}
+
+Test(config, environment_wins_over_the_file)
+{
+    setenv("AOTICACHE_MAX_SIZE", "5M", 1);
+    setenv("AOTICACHE_MAX_ENTRIES", "", 1);
+    setenv("AOTICACHE_POLICY", "random", 1);
+    aoticache_config *config = read_text("max_size = 10G\nmax_entries = 7\n");
+    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_size), 5 << 20);
+    cr_assert_str_eq(aoticache_config_origin(config, AOTICACHE_CONFIG_max_size), "$AOTICACHE_MAX_SIZE");
+    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_entries), 7);
+    cr_assert_eq(line_count, 1);
+    cr_assert_not_null(strstr(lines, "$AOTICACHE_POLICY: policy: 'random' is not lru or cost; it stays at lru"));
+    aoticache_config_free(config);
+}
+
+static void expect_unused(const char *reason)
+{
+    aoticache_config *config = read_config();
+    const char *path, *state;
+    cr_assert_eq(line_count, 1);
+    cr_assert_not_null(strstr(lines, reason), "%s", lines);
+    cr_assert_not(aoticache_config_is_set(config, AOTICACHE_CONFIG_max_size));
+    cr_assert(aoticache_config_file(config, 0, &path, &state));
+    cr_assert_neq(strcmp(state, "read"), 0);
+    aoticache_config_free(config);
+}
+
+Test(config, file_that_others_may_write_is_not_used)
+{
+    const char *path = fixture_write("aoticache.conf", "max_size = 1G\n");
+    setenv(AOTICACHE_CONFIG_FILE_VARIABLE, path, 1);
+    cr_assert_eq(chmod(path, 0664), 0);
+    expect_unused("can be written by others (mode 0664)");
+    cr_assert_eq(chmod(path, 0646), 0);
+    expect_unused("can be written by others");
+}
+
+Test(config, file_of_another_user_is_not_used)
+{
+    if (geteuid() != 0)
+        cr_skip_test("only root can make a file another's");
+    const char *path = fixture_write("aoticache.conf", "max_size = 1G\n");
+    setenv(AOTICACHE_CONFIG_FILE_VARIABLE, path, 1);
+    cr_assert_eq(chown(path, 12345, 12345), 0);
+    expect_unused("belongs to user 12345");
+}
+
+Test(config, odd_files_are_not_used)
+{
+    char path[4400];
+    setenv(AOTICACHE_CONFIG_FILE_VARIABLE, fixture_root, 1);
+    expect_unused("is not a regular file");
+    snprintf(path, sizeof path, "%s/fifo", fixture_root);
+    cr_assert_eq(mkfifo(path, 0600), 0);
+    setenv(AOTICACHE_CONFIG_FILE_VARIABLE, path, 1);
+    expect_unused("is not a regular file");
+    snprintf(path, sizeof path, "%s/nothing", fixture_root);
+    setenv(AOTICACHE_CONFIG_FILE_VARIABLE, path, 1);
+    expect_unused("is not there");
+
+    char *large = calloc(1, 70001);
+    memset(large, '#', 70000);
+    setenv(AOTICACHE_CONFIG_FILE_VARIABLE, fixture_write("large", large), 1);
+    expect_unused("is larger than");
+    free(large);
+    const char *with_zero = fixture_write("zero", "max_size = 1G\n");
+    int fd = open(with_zero, O_WRONLY | O_APPEND);
+    cr_assert_eq(write(fd, "\0x", 2), 2);
+    close(fd);
+    setenv(AOTICACHE_CONFIG_FILE_VARIABLE, with_zero, 1);
+    expect_unused("has a zero byte at 14");
+}
+
+Test(config, file_of_the_user_is_found_where_xdg_says)
+{
+    char path[4400];
+    snprintf(path, sizeof path, "%s/.config", fixture_root);
+    cr_assert_eq(mkdir(path, 0700), 0);
+    snprintf(path, sizeof path, "%s/.config/aoticache", fixture_root);
+    cr_assert_eq(mkdir(path, 0700), 0);
+    fixture_write(".config/aoticache/config", "max_entries = 3\n");
+    unsetenv(AOTICACHE_CONFIG_FILE_VARIABLE);
+    aoticache_config *config = read_config();
+    const char *system_file, *user_file, *state;
+    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_entries), 3);
+    cr_assert(aoticache_config_file(config, 0, &system_file, &state));
+    cr_assert_str_eq(system_file, AOTICACHE_CONFIG_SYSTEM_FILE);
+    cr_assert(aoticache_config_file(config, 1, &user_file, &state));
+    cr_assert_str_eq(state, "read");
+    aoticache_config_free(config);
+    snprintf(path, sizeof path, "%s/.config", fixture_root);
+    setenv("XDG_CONFIG_HOME", path, 1);
+    unsetenv("HOME");
+    config = read_config();
+    cr_assert_eq(aoticache_config_number(config, AOTICACHE_CONFIG_max_entries), 3);
+    aoticache_config_free(config);
+}
+
+Test(config, one_file_can_be_checked_alone)
+{
+    aoticache_config *config = NULL;
+    aoticache_error error = {.message = ""};
+    aoticache_logger logger = {.log = hear};
+    setenv("AOTICACHE_MAX_SIZE", "rubbish", 1);
+    lines[0] = '\0';
+    const char *path = fixture_write("some.conf", "max_sise = 1G\n");
+    cr_assert_eq(aoticache_config_read_file(path, logger, &config, &error), AOTICACHE_OK);
+    cr_assert_eq(aoticache_config_problem_count(config), 1);
+    aoticache_config_free(config);
+    cr_assert_eq(aoticache_config_read_file("/nonexistent", logger, &config, &error), AOTICACHE_NOT_FOUND);
+    cr_assert_eq(aoticache_config_read_file(fixture_root, logger, &config, &error), AOTICACHE_IO);
+    cr_assert_eq(aoticache_config_read_file(NULL, logger, &config, &error), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_config_read(logger, NULL, &error), AOTICACHE_INVALID);
+}
+
+/* ---- what a cache takes ---- */
+
+Test(config, apply_fills_what_is_set_and_leaves_the_rest)
+{
+    aoticache_config *config = read_text("directory = /srv/kernels\nmax_size = 0\nmax_entries = 9\nallow_shared = on\n"
+                                         "lock_timeout = 2\nfailure_ttl = 1h\n");
+    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    aoticache_config_apply(config, &options);
+    cr_assert_str_eq(options.directory, "/srv/kernels");
+    cr_assert_eq(options.max_bytes, UINT64_MAX);
+    cr_assert_eq(options.max_entries, 9);
+    cr_assert(options.allow_shared);
+    cr_assert_eq(options.lock_timeout_ms, 2000);
+    cr_assert_eq(options.failure_ttl_seconds, 3600);
+    cr_assert_eq(options.compile_timeout_ms, 600000);
+    aoticache_config_free(config);
+}
+
+Test(config, cache_completes_only_what_is_open)
+{
+    aoticache_config *config = NULL;
+    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    aoticache_config_free(read_text("directory = /srv/kernels\nmax_size = 1G\nmax_entries = 9\nallow_shared = on\n"));
+    cr_assert_eq(aoticache_config_complete(&options, &config, NULL), AOTICACHE_OK);
+    cr_assert_str_eq(options.directory, "/srv/kernels");
+    cr_assert_eq(options.max_bytes, 1 << 30);
+    cr_assert_eq(options.max_entries, 9);
+    cr_assert_not(options.allow_shared); /* a program decides that for itself */
+    aoticache_config_free(config);
+
+    options = (aoticache_cache_options)AOTICACHE_CACHE_OPTIONS_INIT;
+    options.directory = "/elsewhere";
+    options.max_bytes = UINT64_MAX;
+    cr_assert_eq(aoticache_config_complete(&options, &config, NULL), AOTICACHE_OK);
+    cr_assert_null(config);
+    cr_assert_str_eq(options.directory, "/elsewhere");
+    cr_assert_eq(options.max_entries, 0);
+
+    options = (aoticache_cache_options)AOTICACHE_CACHE_OPTIONS_INIT;
+    options.max_entries = 4;
+    cr_assert_eq(aoticache_config_complete(&options, &config, NULL), AOTICACHE_OK);
+    cr_assert_eq(options.max_entries, 4);
+    aoticache_config_free(config);
+}
+
+Test(config, directory_of_a_file_comes_after_the_variable_and_before_the_default)
+{
+    char path[PATH_MAX], text[5000];
+    snprintf(text, sizeof text, "directory = %s/configured\n", fixture_root);
+    aoticache_config_free(read_text(text));
+    cr_assert_eq(aoticache_cache_default_directory(path, sizeof path, NULL), AOTICACHE_OK);
+    cr_assert_not_null(strstr(path, "/configured"));
+    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    aoticache_cache *cache = fixture_open_with(&options);
+    cr_assert_str_eq(aoticache_cache_directory(cache), path);
+    aoticache_cache_close(cache);
+    setenv("AOTICACHE_DIR", fixture_cache, 1);
+    cache = fixture_open_with(&options);
+    cr_assert_str_eq(aoticache_cache_directory(cache), fixture_cache);
+    aoticache_cache_close(cache);
+}
+
+Test(config, no_configuration_is_the_default_one)
+{
+    cr_assert_eq(aoticache_config_number(NULL, AOTICACHE_CONFIG_max_size), 0);
+    cr_assert_null(aoticache_config_value(NULL, AOTICACHE_CONFIG_COUNT));
+    cr_assert_str_eq(aoticache_config_value(NULL, AOTICACHE_CONFIG_policy), "lru");
+    cr_assert_null(aoticache_config_keep(NULL)[0]);
+    aoticache_config_free(NULL);
+}

@@ -1,0 +1,329 @@
+/*
+ * index/statistics: slots of the history over years, groups beyond their limit, and an index of version 2 that gets
+ * them.
+ */
+#include "index_fixture.h"
+
+#include "index/statistics.h"
+
+TestSuite(statistics_index, .init = fixture_make, .fini = fixture_remove);
+
+#define SECOND_NS INT64_C(1000000000)
+#define DAY INT64_C(86400)
+#define START INT64_C(1699920000) /* midnight */
+
+static void flush_at(aoticache_index *index, int64_t seconds, uint64_t hits, uint64_t nanoseconds)
+{
+    uint64_t counts[AOTICACHE_INDEX_BUCKETS] = {[40] = hits};
+    const aoticache_index_count count = {.name = "hits", .value = hits};
+    const aoticache_index_histogram histogram = {
+        .name = "lookup", .sum = nanoseconds, .maximum = nanoseconds, .counts = counts};
+    const aoticache_index_deltas deltas = {.now_ns = seconds * SECOND_NS,
+                                           .counts = &count,
+                                           .count_count = 1,
+                                           .histograms = &histogram,
+                                           .histogram_count = 1};
+    aoticache_error error = {.message = ""};
+    cr_assert_eq(aoticache_index_flush_deltas(index, &deltas, true, &error), AOTICACHE_OK, "%s", error.message);
+}
+
+struct seen {
+    uint64_t hits, buckets, sum, maximum;
+    int slots;
+    int64_t first, last;
+};
+
+static bool see_count(void *user, const char *name, uint64_t value)
+{
+    struct seen *seen = user;
+    cr_assert_str_eq(name, "hits");
+    seen->hits += value;
+    return true;
+}
+
+static bool see_histogram(void *user, const aoticache_index_histogram *histogram, bool is_less)
+{
+    struct seen *seen = user;
+    cr_assert_not(is_less);
+    seen->buckets += histogram->counts[40];
+    seen->sum += histogram->sum;
+    seen->maximum = histogram->maximum > seen->maximum ? histogram->maximum : seen->maximum;
+    return true;
+}
+
+static bool see_slot(void *user, int64_t start_seconds, const char *name, uint64_t value)
+{
+    (void)name;
+    struct seen *seen = user;
+    seen->first = seen->slots == 0 ? start_seconds : seen->first;
+    seen->last = start_seconds;
+    seen->slots++;
+    seen->hits += value;
+    return true;
+}
+
+static struct seen read_from(aoticache_index *index, aoticache_index_from from, int64_t since)
+{
+    struct seen seen = {.hits = 0};
+    aoticache_index_times times;
+    const aoticache_index_reading reading = {
+        .from = from, .since_seconds = since, .count = see_count, .histogram = see_histogram, .user = &seen};
+    aoticache_error error = {.message = ""};
+    cr_assert_eq(aoticache_index_read_statistics(index, &reading, &times, &error), AOTICACHE_OK, "%s", error.message);
+    return seen;
+}
+
+static struct seen slots_from(aoticache_index *index, int64_t since, int64_t step)
+{
+    struct seen seen = {.hits = 0};
+    cr_assert_eq(aoticache_index_list_history(index, since, step, see_slot, &seen, NULL), AOTICACHE_OK);
+    return seen;
+}
+
+static int64_t number_of(const char *sql)
+{
+    sqlite3 *db;
+    sqlite3_stmt *statement;
+    cr_assert_eq(sqlite3_open_v2(fixture_path, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+    cr_assert_eq(sqlite3_prepare_v2(db, sql, -1, &statement, NULL), SQLITE_OK, "%s", sqlite3_errmsg(db));
+    cr_assert_eq(sqlite3_step(statement), SQLITE_ROW);
+    int64_t value = sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    sqlite3_close(db);
+    return value;
+}
+
+Test(statistics_index, history_of_months_is_exact_and_small, .timeout = 60)
+{
+    aoticache_index *index = fixture_must_open();
+    const int64_t end = START + 60 * DAY;
+    uint64_t hits = 0, sum = 0, last_day = 0;
+    for (int64_t at = START; at < end; at += 2400) {
+        uint64_t value = 1 + (uint64_t)(at / 2400 % 7);
+        flush_at(index, at, value, value * 10);
+        hits += value;
+        sum += value * 10;
+        last_day += at >= end - DAY ? value : 0;
+    }
+    struct seen all = read_from(index, AOTICACHE_INDEX_FROM_START, 0);
+    cr_assert_eq(all.hits, hits);
+    cr_assert_eq(all.buckets, hits);
+    cr_assert_eq(all.sum, sum);
+    struct seen by_time = read_from(index, AOTICACHE_INDEX_FROM_TIME, 0);
+    cr_assert_eq(by_time.hits, hits, "the slots have all of it, each number once");
+    cr_assert_eq(by_time.buckets, hits);
+    cr_assert_eq(by_time.sum, sum);
+    cr_assert_eq(by_time.maximum, 70);
+    cr_assert_eq(slots_from(index, 0, 86400).hits, hits);
+    cr_assert_eq(read_from(index, AOTICACHE_INDEX_FROM_TIME, end - DAY).hits, last_day);
+    struct seen fine = slots_from(index, end - DAY, 300);
+    cr_assert_eq(fine.hits, last_day);
+    cr_assert_eq(fine.slots, 36, "slots of five minutes are kept for a day");
+    struct seen hours = slots_from(index, end - 31 * DAY, 3600);
+    cr_assert_geq(hours.slots, 30 * 18);
+    aoticache_index_close(index);
+    cr_assert_leq(number_of("SELECT count(*) FROM history"), 25 * 12 + 32 * 24 + 62);
+    cr_assert_leq(number_of("SELECT count(*) FROM latencies"), 25 * 12 + 32 * 24 + 62 + 1);
+    cr_assert_leq(number_of("SELECT count(*) FROM history WHERE level = 0"), 25 * 12);
+}
+
+Test(statistics_index, days_of_more_than_ten_years_ago_go_and_totals_stay)
+{
+    aoticache_index *index = fixture_must_open();
+    flush_at(index, START, 5, 50);
+    flush_at(index, START + 1000 * DAY, 6, 60);
+    flush_at(index, START + 3000 * DAY, 7, 70);
+    cr_assert_eq(slots_from(index, 0, 86400).slots, 3);
+    flush_at(index, START + 4000 * DAY, 8, 80);
+    cr_assert_eq(slots_from(index, 0, 86400).slots, 3);
+    cr_assert_eq(slots_from(index, 0, 86400).hits, 21);
+    cr_assert_eq(read_from(index, AOTICACHE_INDEX_FROM_START, 0).hits, 26);
+    aoticache_index_close(index);
+}
+
+Test(statistics_index, clock_that_was_set_back_loses_nothing)
+{
+    aoticache_index *index = fixture_must_open();
+    flush_at(index, START + 100 * DAY, 5, 50);
+    flush_at(index, START, 6, 60);
+    flush_at(index, 0, 1, 10);
+    flush_at(index, START + 100 * DAY + 3600, 7, 70);
+    cr_assert_eq(read_from(index, AOTICACHE_INDEX_FROM_START, 0).hits, 19);
+    cr_assert_eq(read_from(index, AOTICACHE_INDEX_FROM_TIME, START - DAY).hits, 18);
+    aoticache_index_close(index);
+}
+
+Test(statistics_index, damaged_histogram_is_told)
+{
+    aoticache_index *index = fixture_must_open();
+    flush_at(index, START, 5, 50);
+    aoticache_index_close(index);
+    fixture_sql("UPDATE latencies SET counts = x'ffff'");
+    index = fixture_must_open();
+    struct seen seen = {.hits = 0};
+    aoticache_index_times times;
+    const aoticache_index_reading reading = {.count = see_count, .histogram = see_histogram, .user = &seen};
+    cr_assert_eq(aoticache_index_read_statistics(index, &reading, &times, NULL), AOTICACHE_CORRUPT);
+    aoticache_index_close(index);
+}
+
+/* ---- groups ---- */
+
+struct groups {
+    int count;
+    int64_t hits, entries, bytes, other_hits;
+};
+
+static bool see_group(void *user, const char *name, const aoticache_index_group *group)
+{
+    struct groups *groups = user;
+    groups->count++;
+    groups->hits += group->hits;
+    groups->entries += group->entries;
+    groups->bytes += group->bytes;
+    if (strcmp(name, AOTICACHE_INDEX_OTHER_GROUP) == 0)
+        groups->other_hits = group->hits;
+    return true;
+}
+
+static struct groups groups_of(aoticache_index *index, aoticache_index_group_kind kind)
+{
+    struct groups groups = {.count = 0};
+    aoticache_error error = {.message = ""};
+    cr_assert_eq(aoticache_index_list_groups(index, kind, false, see_group, &groups, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    return groups;
+}
+
+static void flush_sums(aoticache_index *index, const aoticache_index_sums *sums)
+{
+    const aoticache_index_deltas deltas = {.now_ns = START * SECOND_NS, .sums = sums};
+    aoticache_error error = {.message = ""};
+    cr_assert_eq(aoticache_index_flush_deltas(index, &deltas, true, &error), AOTICACHE_OK, "%s", error.message);
+}
+
+Test(statistics_index, names_beyond_the_limit_count_as_others)
+{
+    aoticache_index *index = fixture_must_open();
+    const int names = AOTICACHE_INDEX_MAX_GROUPS + 500;
+    for (int pass = 1; pass <= 2; pass++) {
+        aoticache_index_sums sums = {.slots = NULL};
+        for (int i = 0; i < names; i++) {
+            char op[32];
+            snprintf(op, sizeof op, "my::op%d", i);
+            cr_assert_eq(aoticache_index_sums_add(&sums, op, "cpu", "cc", &(aoticache_index_group){.hits = 1}, NULL),
+                         AOTICACHE_OK);
+        }
+        flush_sums(index, &sums);
+        aoticache_index_sums_free(&sums);
+        struct groups groups = groups_of(index, AOTICACHE_INDEX_GROUP_OPERATOR);
+        cr_assert_eq(groups.count, AOTICACHE_INDEX_MAX_GROUPS + 1);
+        cr_assert_eq(groups.hits, names * pass);
+        cr_assert_eq(groups.other_hits, 500 * pass, "a name keeps its row, or has none");
+    }
+    cr_assert_eq(groups_of(index, AOTICACHE_INDEX_GROUP_DEVICE).count, 1);
+    aoticache_index_close(index);
+}
+
+Test(statistics_index, name_that_is_too_long_counts_as_others)
+{
+    aoticache_index *index = fixture_must_open();
+    aoticache_index_sums sums = {.slots = NULL};
+    char op[1000];
+    memset(op, 'x', sizeof op);
+    op[sizeof op - 1] = '\0';
+    cr_assert_eq(aoticache_index_sums_add(&sums, op, NULL, "cc", &(aoticache_index_group){.hits = 3}, NULL),
+                 AOTICACHE_OK);
+    flush_sums(index, &sums);
+    aoticache_index_sums_free(&sums);
+    cr_assert_eq(groups_of(index, AOTICACHE_INDEX_GROUP_OPERATOR).other_hits, 3);
+    cr_assert_eq(groups_of(index, AOTICACHE_INDEX_GROUP_DEVICE).other_hits, 3);
+    cr_assert_eq(groups_of(index, AOTICACHE_INDEX_GROUP_ENVIRONMENT).other_hits, 0);
+    aoticache_index_close(index);
+}
+
+Test(statistics_index, entries_count_while_they_are_there)
+{
+    aoticache_index *index = fixture_must_open();
+    put_numbers(index, 1, 101, 201);
+    put_numbers(index, 2, 102, 202);
+    put_numbers(index, 1, 103, 203); /* replaces */
+    struct groups groups = groups_of(index, AOTICACHE_INDEX_GROUP_OPERATOR);
+    cr_assert_eq(groups.entries, 2);
+    cr_assert_eq(groups.bytes, 2200);
+    aoticache_digest key = digest_of(1);
+    cr_assert_eq(aoticache_index_remove_key(index, &key, NULL, NULL), AOTICACHE_OK);
+    groups = groups_of(index, AOTICACHE_INDEX_GROUP_ENVIRONMENT);
+    cr_assert_eq(groups.entries, 1);
+    cr_assert_eq(groups.bytes, 1100);
+    aoticache_index_close(index);
+}
+
+Test(statistics_index, locked_index_is_not_waited_for_where_that_is_not_wanted)
+{
+    aoticache_index *index = fixture_must_open();
+    sqlite3 *db;
+    flush_at(index, START, 1, 1);
+    cr_assert_eq(sqlite3_open(fixture_path, &db), SQLITE_OK);
+    cr_assert_eq(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
+    const aoticache_index_count count = {.name = "hits", .value = 1};
+    const aoticache_index_deltas deltas = {.now_ns = START * SECOND_NS, .counts = &count, .count_count = 1};
+    uint64_t begun = aoticache_monotonic_ns();
+    cr_assert_eq(aoticache_index_flush_deltas(index, &deltas, false, NULL), AOTICACHE_LOCKED);
+    cr_assert_lt(aoticache_monotonic_ns() - begun, UINT64_C(1500000000), "the lock timeout is 2 s");
+    sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    sqlite3_close(db);
+    cr_assert_eq(aoticache_index_flush_deltas(index, &deltas, false, NULL), AOTICACHE_OK);
+    cr_assert_eq(read_from(index, AOTICACHE_INDEX_FROM_START, 0).hits, 2);
+    aoticache_index_close(index);
+}
+
+/* ---- what an older version left ---- */
+
+/* The tables of version 2 with three entries, two of one operator, the artifacts of 1100 bytes each. */
+static const char version_2[] =
+    "CREATE TABLE entries(key BLOB NOT NULL, rank INTEGER NOT NULL, created_ns INTEGER NOT NULL, id INTEGER NOT NULL,"
+    " artifact BLOB NOT NULL, library BLOB NOT NULL, library_bytes INTEGER NOT NULL, file_count INTEGER NOT NULL,"
+    " compile_ns INTEGER NOT NULL, requirements BLOB NOT NULL,"
+    " PRIMARY KEY(key, rank DESC, created_ns DESC, id DESC)) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX entries_artifact ON entries(artifact);"
+    "CREATE TABLE details(id INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL, guard TEXT NOT NULL,"
+    " op TEXT NOT NULL, device TEXT NOT NULL, description TEXT NOT NULL, producer TEXT NOT NULL,"
+    " last_used_ns INTEGER NOT NULL, uses INTEGER NOT NULL, encoding BLOB NOT NULL DEFAULT x'') STRICT;"
+    "CREATE INDEX details_op ON details(op);"
+    "CREATE TABLE objects(digest BLOB PRIMARY KEY NOT NULL, bytes INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE artifact_objects(artifact BLOB NOT NULL, position INTEGER NOT NULL, object BLOB NOT NULL,"
+    " PRIMARY KEY(artifact, position)) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX artifact_objects_object ON artifact_objects(object);"
+    "CREATE TABLE failures(key BLOB PRIMARY KEY NOT NULL, op TEXT NOT NULL, description TEXT NOT NULL,"
+    " message TEXT NOT NULL, failed_ns INTEGER NOT NULL, retry_ns INTEGER NOT NULL, count INTEGER NOT NULL DEFAULT 1)"
+    " STRICT, WITHOUT ROWID;"
+    "CREATE TABLE counts(name TEXT PRIMARY KEY NOT NULL, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE meta(name TEXT PRIMARY KEY NOT NULL, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "INSERT INTO meta VALUES('created_ns', 1700000000000000000);"
+    "INSERT INTO counts VALUES('hits', 42);"
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3)"
+    " INSERT INTO entries SELECT CAST(printf('key%029d', i) AS BLOB), 0, 5, i, CAST(printf('art%029d', i) AS BLOB),"
+    " CAST(printf('lib%029d', i) AS BLOB), 1000, 1, 7, zeroblob(16) FROM n;"
+    "INSERT INTO details SELECT id, key, '', iif(id < 3, 'aten::abs', 'aten::neg'), 'cpu', 'x', 'cc 1', 5, 1, x''"
+    " FROM entries;"
+    "INSERT INTO objects SELECT artifact, 100 FROM entries UNION ALL SELECT library, 1000 FROM entries;"
+    "INSERT INTO artifact_objects SELECT artifact, 0, artifact FROM entries UNION ALL SELECT artifact, 1, library"
+    " FROM entries;"
+    "PRAGMA application_id=1634694243; PRAGMA user_version=2;";
+
+Test(statistics_index, entries_of_an_older_version_become_groups)
+{
+    fixture_sql(version_2);
+    aoticache_index *index = fixture_must_open();
+    struct groups groups = groups_of(index, AOTICACHE_INDEX_GROUP_OPERATOR);
+    cr_assert_eq(groups.count, 2);
+    cr_assert_eq(groups.entries, 3);
+    cr_assert_eq(groups.bytes, 3300);
+    cr_assert_eq(groups.hits, 0, "whose they were is not known");
+    cr_assert_eq(groups_of(index, AOTICACHE_INDEX_GROUP_ENVIRONMENT).count, 1);
+    cr_assert_eq(read_from(index, AOTICACHE_INDEX_FROM_START, 0).hits, 42, "the counters stay");
+    flush_at(index, START, 5, 50);
+    cr_assert_eq(read_from(index, AOTICACHE_INDEX_FROM_START, 0).hits, 47);
+    aoticache_index_close(index);
+}
