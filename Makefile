@@ -58,7 +58,7 @@ Q        := $(if $(V),,@)
 
 # ---- what is made of what ----
 
-LIB_DIRS   := base index cache loader eager eager/dispatch
+LIB_DIRS   := base index cache loader eager eager/dispatch eager/torch
 LIB_SRC    := $(foreach dir,$(LIB_DIRS),$(wildcard $(dir)/*.c))
 SHIM_SRC   := $(wildcard runtime/shim/*.c)
 KERNEL_SRC := $(wildcard runtime/*.c)
@@ -68,7 +68,8 @@ PUBLIC_HEADERS := aoticache.h base/base.h base/tensor_view.h cache/cache.h cache
                   loader/check.h loader/residency.h loader/cuda.h loader/package.h \
                   runtime/abi.h runtime/kernel.h eager/eager.h eager/package.h \
                   eager/value.h eager/holder.h eager/dispatch_holder.h eager/dispatch/schema.h \
-                  eager/dispatch/dispatch_key.h eager/dispatch/dispatch_key_list.h eager/dispatch/dispatcher.h
+                  eager/dispatch/dispatch_key.h eager/dispatch/dispatch_key_list.h eager/dispatch/dispatcher.h \
+                  eager/torch/binding.h eager/torch/bridge.h
 KERNELS    := $(wildcard eager/kernels/*.c) $(wildcard eager/kernels/*.h)
 TOOLS      := aoticache aoticache-gc aoticache-stat
 UNIT       := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
@@ -91,7 +92,7 @@ KERNELRT := $(BUILD)/lib/libaoticache_runtime.a
 BRIDGE   := $(BUILD)/lib/libaoticache_cxxbridge.so
 STUB     := $(BUILD)/lib/aoticache/libtorch_cpu.so
 BINS     := $(addprefix $(BUILD)/bin/,$(TOOLS))
-DATA     := $(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/append-weights $(patsubst eager/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
+DATA     := $(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/bridge.cpp $(BUILD)/share/aoticache/append-weights $(patsubst eager/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
 HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
@@ -136,6 +137,9 @@ $(call objects,loader/package_archive.c): CPPFLAGS += $(if $(ZIP_LIBRARY),-DAOTI
 # The same with the first archive of `aoticache export` and `import`.
 ARCHIVE_LIBRARY ?= $(notdir $(firstword $(shell readlink -f $(shell pkg-config --variable=libdir libarchive 2>/dev/null)/libarchive.so | sed 's/\(\.so\.[0-9]*\).*/\1/')))
 $(call objects,cache/archive_library.c): CPPFLAGS += $(if $(filter libarchive.so.%,$(ARCHIVE_LIBRARY)),-DAOTICACHE_ARCHIVE_LIBRARY='"$(ARCHIVE_LIBRARY)"')
+
+# PyTorch's exceptions pass through functions of C there, on the stable C ABI.
+$(call objects,$(wildcard eager/torch/*.c)): CFLAGS += -fexceptions
 
 $(call objects,runtime/shim/blas.c): CPPFLAGS += -DAOTICACHE_BLAS_LIBRARY='"$(BLAS_LIBRARY)"'
 $(call objects,runtime/shim/vector_math.c): CPPFLAGS += -DAOTICACHE_SLEEF_LIBRARY='"$(SLEEF_LIBRARY)"'
@@ -188,6 +192,9 @@ $(BUILD)/aoticache.pc: scripts/aoticache.pc.in base/base.h Makefile $(BUILD)/pre
 	    -e 's|@version@|$(VERSION)|' $< > $@
 
 $(BUILD)/share/aoticache/worker.py: eager/worker.py
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
+$(BUILD)/share/aoticache/bridge.cpp: eager/torch/bridge.cpp
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
 $(BUILD)/share/aoticache/append-weights: scripts/append-weights

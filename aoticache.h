@@ -22,6 +22,7 @@
 #include "eager/eager.h"
 #include "eager/holder.h"
 #include "eager/package.h"
+#include "eager/torch/binding.h"
 #include "eager/value.h"
 #include "loader/check.h"
 #include "loader/cuda.h"

@@ -1,0 +1,270 @@
+"""aoticache: PyTorch's eager operators on a cache of compiled kernels.
+
+```python
+import torch, aoticache
+
+aoticache.enable("aten::abs", "aten::add.Tensor")   # names, patterns ("aten::*norm*"), presets ("pointwise", "safe")
+y = torch.abs(x)            # a miss: compiled in the background, PyTorch's kernel answers meanwhile
+aoticache.wait()            # until the compiles are done
+y = torch.abs(x)            # a hit: the compiled kernel, and in every process from now on
+print(aoticache.stats())
+aoticache.disable()         # PyTorch as it was
+```
+
+A kernel is compiled once per machine, by a worker process, and kept on disk. The package works in C: it calls
+libaoticache and needs no particular version of Python. `import aoticache` does not import PyTorch; what needs it does.
+
+Only misuse raises (a name that no operator has, a setting that does not exist). What the machine lacks is told by one
+AoticacheWarning, and PyTorch's own kernels answer.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from . import _caches, _library, _operators, _session, _stats
+from ._errors import (
+    AoticacheError,
+    AoticacheWarning,
+    LibraryNotFoundError,
+    OperatorNotFoundError,
+    OperatorRefusedError,
+    SettingsError,
+    TorchNotFoundError,
+    warn_once,
+)
+from ._operators import PRESETS, Explanation
+from ._package import PackagedModel, load_package
+from ._plug import install_backend, uninstall_backend
+from ._settings import Dynamic, Settings, make_policy
+from ._stats import CacheStats, OperatorStats, Stats
+
+if TYPE_CHECKING:
+    __version__: str
+
+__all__ = [
+    "PRESETS",
+    "AoticacheError",
+    "AoticacheWarning",
+    "CacheStats",
+    "Enabled",
+    "Explanation",
+    "LibraryNotFoundError",
+    "OperatorNotFoundError",
+    "OperatorRefusedError",
+    "OperatorStats",
+    "PackagedModel",
+    "Settings",
+    "SettingsError",
+    "Stats",
+    "TorchNotFoundError",
+    "configure",
+    "disable",
+    "doctor",
+    "enable",
+    "enabled",
+    "explain",
+    "install_backend",
+    "is_enabled",
+    "load_package",
+    "operators",
+    "stats",
+    "uninstall_backend",
+    "wait",
+]
+
+
+@dataclass(frozen=True)
+class Enabled:
+    """What a call of `enable()` did. True where at least one operator is enabled or will be."""
+
+    #: Operators that are served from now on.
+    operators: tuple[str, ...] = ()
+    #: Operators that are served as soon as the bridge has been compiled, once per machine.
+    pending: tuple[str, ...] = ()
+    #: Operators that a pattern matches and that are not served, and why.
+    skipped: dict[str, str] = field(default_factory=dict)
+    #: Why nothing is enabled; "" where something is.
+    problem: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.operators or self.pending)
+
+    def __str__(self) -> str:
+        if self.problem:
+            return f"nothing is enabled: {self.problem}"
+        parts = [f"{len(self.operators)} operators enabled"]
+        if self.pending:
+            parts.append(f"{len(self.pending)} as soon as the bridge is compiled")
+        if self.skipped:
+            parts.append(f"{len(self.skipped)} skipped")
+        return ", ".join(parts)
+
+
+def enable(
+    *operators: Any,
+    device: Any = "cpu",
+    mode: str = "background",
+    dynamic: Dynamic = "never",
+    **settings: Any,
+) -> Enabled:
+    """
+    Puts the cache behind operators of PyTorch.
+
+    operators: names ("aten::abs", "aten::add.Tensor"; "aten::" may be left out), overloads (torch.ops.aten.abs.default),
+    shell patterns ("aten::*norm*"), or presets: "pointwise" and "safe" (`PRESETS`). An operator that is enabled already
+    gets the new policy.
+
+    device: "cpu" or "cuda".
+
+    mode: what a call does whose kernel is not there. "background" (the default): PyTorch's kernel answers while it is
+    compiled; "wait": the call waits; "never": nothing is compiled, only what the cache has is used.
+
+    dynamic: when a kernel is compiled for all shapes instead of one: "never", ("after", 4) different ones, "always".
+
+    settings: those of `configure()`: cache_dir, workers, ... They hold for the process, so they can change only while
+    nothing is enabled.
+
+    Raises OperatorNotFoundError (with the nearest names), OperatorRefusedError (an operator named exactly that cannot be
+    served: `explain()` says why), SettingsError. What the machine lacks is one warning, and PyTorch goes on by itself.
+
+    >>> aoticache.enable("aten::abs", mode="wait")                                              # doctest: +SKIP
+    Enabled(operators=('aten::abs',), pending=(), skipped={}, problem='')
+    """
+    if not operators:
+        raise SettingsError('enable() needs operators: names, patterns, or a preset ("pointwise", "safe")')
+    policy = make_policy(device, mode, dynamic)
+    wanted = _session.current_settings().changed(settings)
+    choice = _operators.choose(operators, policy.device)
+    problem = _session.problem_with_torch(policy.device)
+    if not problem:
+        try:
+            outcome = _session.enable(choice, policy, wanted)
+            return Enabled(tuple(outcome.enabled), tuple(outcome.pending), outcome.skipped)
+        except (SettingsError, OperatorRefusedError):
+            raise
+        except AoticacheError as error:
+            problem = str(error)
+    warn_once("enable", f"aoticache: nothing is enabled, PyTorch's own kernels answer: {problem}")
+    return Enabled(skipped=dict(choice.skipped), problem=problem)
+
+
+def disable(*operators: Any) -> tuple[str, ...]:
+    """
+    PyTorch's own kernels are back, for calls that begin afterwards: of these operators (names and patterns as for
+    `enable()`), or of all without any. Returns when no call is inside a kernel of the cache any longer. What was compiled
+    stays in the cache. Returns the operators that were enabled.
+    """
+    if not operators:
+        return tuple(_session.disable(None))
+    names: list[str] = []
+    for request in operators:
+        if isinstance(request, str) and request in PRESETS:
+            names.extend(_operators.expand_preset(request, "cpu"))
+            continue
+        name = _operators.name_of(request)
+        if _operators.is_pattern(name):
+            names.extend(_operators.match(name))
+        else:
+            _operators.check_name(name)
+            names.append(name)
+    return tuple(_session.disable(names))
+
+
+@contextmanager
+def enabled(
+    *operators: Any,
+    device: Any = "cpu",
+    mode: str = "background",
+    dynamic: Dynamic = "never",
+    **settings: Any,
+) -> Iterator[Enabled]:
+    """
+    `enable()` for a block; afterwards every operator is as it was before, with the policy that it had.
+
+    It holds for the whole process, not for one thread.
+
+    >>> with aoticache.enabled("pointwise", mode="wait"):                                       # doctest: +SKIP
+    ...     y = model(x)
+    """
+    policy = make_policy(device, mode, dynamic)
+    before = _session.snapshot(_operators.choose(operators, policy.device).operators) if operators else {}
+    result = enable(*operators, device=device, mode=mode, dynamic=dynamic, **settings)
+    try:
+        yield result
+    finally:
+        _session.restore(before)
+
+
+def is_enabled(operator: Any) -> bool:
+    """Whether calls of the operator come to the cache now."""
+    session = _session.current()
+    return session is not None and _operators.name_of(operator) in session.active
+
+
+def wait(timeout: float | None = None) -> bool:
+    """
+    Waits until no compile is queued or under way, that of the bridge included; then uses and counts are written to the
+    cache. timeout: seconds at most; None: without limit. Returns False when the time was over first.
+    """
+    return _session.wait(timeout)
+
+
+def stats() -> Stats:
+    """
+    What happened in this process, operator by operator, and what the cache has: `print(aoticache.stats())`.
+
+    >>> aoticache.stats().total("hits")                                                         # doctest: +SKIP
+    1000
+    """
+    return _stats.collect()
+
+
+def explain(operator: Any, device: Any = "cpu") -> Explanation:
+    """
+    Whether an operator can be served, and why not.
+
+    >>> print(aoticache.explain("aten::relu_"))                                                 # doctest: +SKIP
+    aten::relu_ is not served on cpu: it writes to its argument 'self', and a compiled kernel makes new tensors
+    """
+    policy = make_policy(device, "never", "never")
+    name = _operators.name_of(operator)
+    _operators.check_name(name)
+    return _operators.explain_name(name, policy.device)
+
+
+def operators(device: Any = "cpu") -> list[str]:
+    """All operators of PyTorch that can be served on a device."""
+    return _operators.known_operators(make_policy(device, "never", "never").device)
+
+
+def configure(**settings: Any) -> Settings:
+    """
+    Sets what holds for the process, and returns all settings (`Settings` describes them): cache_dir, workers,
+    compile_timeout, cpu_features, memory_limit, max_loaded, max_loaded_bytes, fail_calls, bridge, cxx, wait_at_exit,
+    record_file. Raises SettingsError for one that does not exist, and while operators are enabled.
+    """
+    return _session.configure(**settings)
+
+
+def doctor() -> str:
+    """A report on what there is and what is missing; the same as `python -m aoticache doctor`."""
+    from . import _doctor
+
+    return _doctor.report()
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _library.load().version
+    raise AttributeError(f"module 'aoticache' has no attribute {name!r}")
+
+
+atexit.register(_caches.flush_all)  # called last
+atexit.register(_session.at_exit)
+os.register_at_fork(after_in_child=_session.after_fork_in_child)

@@ -1,0 +1,70 @@
+"""`python -m aoticache`: doctor, stats, enable-check."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+
+from . import _caches, _doctor, _stats, configure, explain
+from ._errors import AoticacheError
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    found = list(_doctor.findings())
+    if arguments.json:
+        print(json.dumps([dataclasses.asdict(finding) for finding in found], indent=2))
+    else:
+        print(_doctor.report())
+    return 0 if all(finding.verdict != _doctor.FAILED for finding in found) else 1
+
+
+def stats(arguments: argparse.Namespace) -> int:
+    found = _stats.cache_stats(_caches.open_cache(arguments.cache_dir))
+    if arguments.json:
+        print(json.dumps(dataclasses.asdict(found), indent=2))
+        return 0
+    for name, value in dataclasses.asdict(found).items():
+        print(f"{name:18} {value:.1f}" if isinstance(value, float) else f"{name:18} {value}")
+    return 0
+
+
+def enable_check(arguments: argparse.Namespace) -> int:
+    verdicts = [explain(operator, arguments.device) for operator in arguments.operators]
+    if arguments.json:
+        print(json.dumps([dataclasses.asdict(verdict) for verdict in verdicts], indent=2))
+    else:
+        print("\n".join(map(str, verdicts)))
+    return 0 if all(verdicts) else 1
+
+
+def make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m aoticache", description="PyTorch on a cache of compiled kernels.")
+    parser.add_argument("--cache-dir", help="the cache's directory; else $AOTICACHE_DIR and what follows it")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    command = commands.add_parser("doctor", help="what there is and what is missing; exit status 1: it fails")
+    command.set_defaults(run=doctor)
+    command = commands.add_parser("stats", help="what the cache has, and what all processes did with it")
+    command.set_defaults(run=stats)
+    command = commands.add_parser("enable-check", help="whether operators can be served; exit status 1: not all")
+    command.add_argument("operators", nargs="+", metavar="OPERATOR", help='"aten::abs", "aten::add.Tensor"')
+    command.add_argument("--device", default="cpu", help="cpu (default) or cuda")
+    command.set_defaults(run=enable_check)
+    return parser
+
+
+def main(words: list[str] | None = None) -> int:
+    arguments = make_parser().parse_args(words)
+    try:
+        if arguments.cache_dir:
+            configure(cache_dir=arguments.cache_dir)
+        return int(arguments.run(arguments))
+    except AoticacheError as error:
+        print(f"aoticache: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

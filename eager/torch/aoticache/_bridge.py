@@ -1,0 +1,144 @@
+"""The C++ bridge: the command that compiles it for the PyTorch at hand, and getting it from the cache or compiled.
+
+It is compiled once for each version of PyTorch and kept in the cache like a kernel, under a key of its source and of
+what of PyTorch it depends on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import re
+import shutil
+from ctypes import byref, c_size_t, c_void_p
+from pathlib import Path
+
+from . import _caches, _library
+from ._errors import AoticacheError
+from ._operators import require_torch
+from ._settings import Settings
+
+#: What bridge.cpp includes of ours, below the folder of headers.
+HEADERS = ("eager/torch/bridge.h", "eager/value.h", "base/base.h", "base/tensor_view.h")
+COMPILERS = ("c++", "g++", "clang++")
+
+
+class Bridge:
+    """A bridge on disk; the file stays as long as this is held."""
+
+    def __init__(self, library: _library.Library, path: str, artifact: c_void_p) -> None:
+        self.library, self.path, self.artifact = library, path, artifact
+
+
+def find_source(library: _library.Library) -> tuple[Path, Path]:
+    """bridge.cpp and the folder of our headers: of the installation, else of the source tree."""
+    places = [(library.home / "share" / "aoticache" / "bridge.cpp", library.home / "include" / "aoticache")]
+    tree = _library.source_tree()
+    if tree is not None:
+        places.insert(0, (tree / "eager" / "torch" / "bridge.cpp", tree))
+    for source, include in places:
+        if source.is_file() and all((include / header).is_file() for header in HEADERS):
+            return source, include
+    raise AoticacheError(f"bridge.cpp and its headers are not under {places[-1][0].parent}", "NOT_FOUND")
+
+
+def find_compiler(settings: Settings) -> str | None:
+    """The C++ compiler's path, or None."""
+    wanted = settings.cxx or os.environ.get("CXX")
+    if wanted:
+        return shutil.which(wanted.split()[0])
+    return next((path for path in map(shutil.which, COMPILERS) if path), None)
+
+
+def command(compiler: str, include: Path, extra: list[str]) -> list[str]:
+    """The compiler with all its options; "-o FILE SOURCE" comes behind them."""
+    torch = require_torch()
+    root = Path(torch.__file__).resolve().parent
+    words = [compiler, *extra, "-std=c++20", "-O2", "-fPIC", "-shared", "-w"]
+    words += ["-fvisibility=hidden", f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"]
+    words.append(f"-I{include}")
+    for folder in torch_includes(root):
+        words += ["-isystem", folder]
+    libraries = str(root / "lib")
+    words += [f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-Wl,--no-as-needed", "-ltorch_cpu", "-lc10"]
+    return words
+
+
+def torch_includes(root: Path) -> list[str]:
+    """PyTorch's headers; torch.utils.cpp_extension knows them where they are not in the usual place."""
+    usual = root / "include"
+    if (usual / "ATen" / "ATen.h").is_file():
+        return [str(usual), str(usual / "torch" / "csrc" / "api" / "include")]
+    from torch.utils.cpp_extension import include_paths
+
+    return [str(path) for path in include_paths()]
+
+
+def version_tuple(version: str) -> tuple[int, int, int]:
+    """(2, 13, 0) of "2.13.0+cpu" and of "2.13.0a0"."""
+    found = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version)
+    if found is None:
+        return 0, 0, 0
+    return int(found[1]), int(found[2]), int(found[3] or 0)
+
+
+def packed_version(version: str) -> int:
+    """As torch_library_impl() takes it: major, minor and patch in the three topmost bytes."""
+    major, minor, patch = version_tuple(version)
+    return (major << 56) | (minor << 48) | (patch << 40)
+
+
+def environment(include: Path) -> list[str]:
+    """What the bridge's key is made of beside its source."""
+    torch = require_torch()
+    digest = hashlib.sha256()
+    for header in HEADERS:
+        digest.update((include / header).read_bytes())
+    pairs = [
+        "framework=pytorch",
+        f"framework_version={torch.__version__}",
+        f"cxx11_abi={int(torch.compiled_with_cxx11_abi())}",
+        f"bridge_headers={digest.hexdigest()[:32]}",
+        f"libc={_libc()}",
+    ]
+    commit = getattr(torch.version, "git_version", None)
+    if commit:
+        pairs.append(f"framework_commit={commit}")
+    return pairs
+
+
+def _libc() -> str:
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION") or "unknown"
+    except (OSError, ValueError):
+        return "unknown"
+
+
+def prepare(cache: _caches.Cache, settings: Settings, *, compile: bool) -> Bridge:
+    """
+    The bridge for this PyTorch. compile: whether it may be compiled where the cache has none (some 30 s). Raises
+    AoticacheError: NOT_FOUND where there is none and none may be or can be compiled, COMPILE_FAILED with the compiler's
+    words.
+    """
+    library = cache.library
+    source, include = find_source(library)
+    words = None
+    if compile:
+        compiler = find_compiler(settings)
+        if compiler is None:
+            raise AoticacheError("there is no C++ compiler (c++, g++, clang++ or $CXX)", "NOT_FOUND")
+        extra = (settings.cxx or os.environ.get("CXX") or compiler).split()[1:]
+        words = _library.strings(command(compiler, include, extra))
+    path, artifact = ctypes.create_string_buffer(4096), c_void_p()
+    library.call(
+        "aoticache_binding_prepare_bridge",
+        cache.handle,
+        os.fsencode(source),
+        words,
+        _library.strings(environment(include)),
+        path,
+        c_size_t(len(path)),
+        byref(artifact),
+    )
+    return Bridge(library, os.fsdecode(path.value), artifact)

@@ -1,0 +1,102 @@
+"""Caches by directory, opened once in a process, and where what the C library logs goes."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import threading
+from ctypes import byref, c_void_p, sizeof
+from typing import Any
+
+from . import _library
+from ._errors import warn_once
+
+log = logging.getLogger("aoticache")
+log.addHandler(logging.NullHandler())
+_LEVELS = {0: logging.ERROR, 1: logging.WARNING, 2: logging.INFO, 3: logging.DEBUG}
+
+
+def _sink(level: int, line: str) -> None:
+    log.log(_LEVELS.get(level, logging.INFO), "%s", line)
+    if level <= 1:
+        warn_once("log", f"aoticache: {line} (further messages go to logging.getLogger('aoticache'))", 4)
+
+
+_log_function: Any = None
+
+
+def logger() -> _library.Logger:
+    """What the C library is given, everywhere the same."""
+    global _log_function
+    if _log_function is None:
+        _log_function = _library.make_logger(_sink)
+    return _library.Logger(_log_function, None)
+
+
+class Cache:
+    """An open cache; it stays open for as long as the process lives."""
+
+    def __init__(self, library: _library.Library, directory: str | None) -> None:
+        self.library = library
+        self.handle = c_void_p()
+        options = _library.CacheOptions(
+            size=sizeof(_library.CacheOptions),
+            directory=_library.encode(directory),
+            lock_timeout_ms=10000,
+            compile_timeout_ms=600000,
+            failure_ttl_seconds=600,
+            logger=logger(),
+            failure_max_ttl_seconds=86400,
+        )
+        library.call("aoticache_cache_open", byref(options), byref(self.handle))
+        self.directory = os.fsdecode(library.get("aoticache_cache_directory", self.handle))
+        self.read_only = bool(library.get("aoticache_cache_is_read_only", self.handle))
+        if self.read_only:
+            warn_once(
+                "read-only",
+                f"aoticache: the cache {self.directory} cannot be written: kernels that it has are used, new ones are "
+                "lost with the process",
+                5,
+            )
+
+    def statistics(self) -> _library.Statistics:
+        # With room to spare: a newer library may know more numbers, at the end.
+        room = ctypes.create_string_buffer(sizeof(_library.Statistics) + 4096)
+        self.library.call("aoticache_cache_statistics", self.handle, room)
+        return _library.Statistics.from_buffer_copy(room)
+
+    def flush(self) -> None:
+        error = _library.Error()
+        self.library.c.aoticache_cache_flush(self.handle, ctypes.byref(error))
+
+
+_caches: dict[str, Cache] = {}
+_lock = threading.Lock()
+
+
+def open_cache(directory: str | None) -> Cache:
+    """The cache of a directory, None: the default one. Raises AoticacheError."""
+    library = _library.load()
+    with _lock:
+        key = directory if directory is not None else default_directory(library)
+        if key not in _caches:
+            _caches[key] = Cache(library, directory)
+        return _caches[key]
+
+
+def default_directory(library: _library.Library) -> str:
+    text = ctypes.create_string_buffer(4096)
+    library.call("aoticache_cache_default_directory", text, ctypes.c_size_t(len(text)))
+    return os.fsdecode(text.value)
+
+
+def flush_all() -> None:
+    """Writes what is kept in memory of uses and counts."""
+    for cache in list(_caches.values()):
+        cache.flush()
+
+
+def after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()

@@ -1,0 +1,123 @@
+"""What there is and what is missing: `python -m aoticache doctor`. Works without PyTorch, and without the library."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from . import _bridge, _caches, _library, _session
+from ._errors import AoticacheError
+
+OK, MISSING, FAILED = "ok", "note", "FAIL"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the report. FAILED: nothing can be served; MISSING: less can."""
+
+    verdict: str
+    what: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.verdict:4}  {self.what:14} {self.text}"
+
+
+def findings() -> Iterator[Finding]:
+    yield Finding(OK, "Python", f"{platform.python_version()} ({sys.executable or 'embedded'}) on {platform.machine()}")
+    try:
+        library = _library.load()
+    except AoticacheError as error:
+        yield Finding(FAILED, "library", str(error))
+        return
+    yield Finding(OK, "library", f"{library.version} ({library.path})")
+    if not library.has_binding():
+        yield Finding(FAILED, "library", "it has no binding for PyTorch: it is of an older version")
+    yield from _check_files(library)
+    yield from _check_cache()
+    yield from _check_torch(library)
+
+
+def _check_files(library: _library.Library) -> Iterator[Finding]:
+    worker = library.home / "share" / "aoticache" / "worker.py"
+    if worker.is_file():
+        yield Finding(OK, "worker", str(worker))
+    else:
+        yield Finding(FAILED, "worker", f"{worker} is not there: nothing can be compiled; set AOTICACHE_HOME")
+
+
+def _check_cache() -> Iterator[Finding]:
+    try:
+        cache = _caches.open_cache(_session.current_settings().cache_dir)
+    except AoticacheError as error:
+        yield Finding(FAILED, "cache", str(error))
+        return
+    free = shutil.disk_usage(cache.directory).free
+    text = f"{cache.directory}, {free / 1e9:.1f} GB free"
+    if cache.read_only:
+        yield Finding(MISSING, "cache", f"{text}; it cannot be written: what is compiled is lost with the process")
+    else:
+        yield Finding(OK, "cache", text)
+
+
+def _check_torch(library: _library.Library) -> Iterator[Finding]:
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        yield Finding(FAILED, "PyTorch", "it is not installed for this Python: pip install 'aoticache[torch]'")
+        return
+    if _bridge.version_tuple(version) < _session.LEAST_TORCH:
+        yield Finding(FAILED, "PyTorch", f"{version}; operators can be enabled from 2.10 on, packages load")
+        return
+    try:
+        import torch
+    except Exception as error:  # noqa: BLE001 - a broken installation fails in many ways
+        yield Finding(FAILED, "PyTorch", f"{version} is installed and cannot be imported: {error}")
+        return
+    gpu = f"{torch.cuda.device_count()} GPUs" if torch.cuda.is_available() else "no GPU"
+    yield Finding(OK, "PyTorch", f"{torch.__version__}, {gpu}, {torch.get_num_threads()} threads")
+    if _bridge.version_tuple(version) < (2, 13, 0):
+        yield Finding(MISSING, "plug mode", f"AOTI-eager of PyTorch {version} has no backends; 2.13 has")
+    yield from _check_bridge()
+
+
+def _check_bridge() -> Iterator[Finding]:
+    settings = _session.current_settings()
+    compiler = _bridge.find_compiler(settings)
+    try:
+        cache = _caches.open_cache(settings.cache_dir)
+        _bridge.prepare(cache, settings, compile=False)
+        yield Finding(OK, "bridge", "in the cache for this PyTorch")
+    except AoticacheError as error:
+        if error.status != "NOT_FOUND" or "cache has no bridge" not in str(error):
+            yield Finding(MISSING, "bridge", str(error))
+        elif compiler is None:
+            yield Finding(
+                MISSING,
+                "bridge",
+                "not in the cache, and there is no C++ compiler (c++, g++, clang++ or $CXX): the stable C interface is "
+                "used, which cannot serve operators with numbers among their arguments",
+            )
+        else:
+            yield Finding(OK, "bridge", "not in the cache yet; the first enable() compiles it, some 30 s, once")
+    if compiler is None:
+        yield Finding(FAILED, "C++ compiler", "none (c++, g++, clang++ or $CXX): kernels cannot be compiled here")
+    else:
+        yield Finding(OK, "C++ compiler", compiler)
+
+
+def report() -> str:
+    lines = [str(finding) for finding in findings()]
+    for variable in ("AOTICACHE_DIR", "AOTICACHE_HOME", "AOTICACHE_LIBRARY", "AOTICACHE_PYTHON", "AOTICACHE_RECORD"):
+        if os.environ.get(variable):
+            lines.append(f"      {variable}={os.environ[variable]}")
+    return "\n".join(lines)
+
+
+def is_healthy() -> bool:
+    return all(finding.verdict != FAILED for finding in findings())

@@ -1,0 +1,473 @@
+"""libaoticache.so through ctypes: where it is, its structs, its functions.
+
+The structs are those of the public headers, field by field; tests/python/test_torch_package.py compares their sizes and
+offsets with what a C compiler makes of the headers. Every function whose last argument is an `aoticache_error *` is
+called by `Library.call()`, which turns a failure into an AoticacheError.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    Union,
+    c_bool,
+    c_char,
+    c_char_p,
+    c_double,
+    c_int,
+    c_int32,
+    c_int64,
+    c_size_t,
+    c_uint8,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
+from pathlib import Path
+from typing import Any
+
+from ._errors import AoticacheError, LibraryNotFoundError
+
+SONAME = "libaoticache.so.0"
+STATUS = (
+    "OK",
+    "NOT_FOUND",
+    "INVALID",
+    "NO_MEMORY",
+    "IO",
+    "CORRUPT",
+    "LOCKED",
+    "DENIED",
+    "UNSUPPORTED",
+    "COMPILE_FAILED",
+    "LOAD_FAILED",
+    "RUN_FAILED",
+)
+DEVICE_TYPES = {"cpu": 0, "cuda": 1}
+
+LOG = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
+FALLBACK = CFUNCTYPE(c_int, c_void_p, POINTER(c_uint64), c_uint64, c_uint64, c_void_p, c_size_t)
+CONSTANT = CFUNCTYPE(c_bool, c_void_p, c_char_p, c_void_p)
+METADATA = CFUNCTYPE(c_bool, c_void_p, c_char_p, c_char_p)
+
+
+class Error(Structure):
+    _fields_ = [("status", c_int), ("message", c_char * 1024)]
+
+
+class Logger(Structure):
+    _fields_ = [("log", LOG), ("user", c_void_p)]
+
+
+class Device(Structure):
+    _fields_ = [("type", c_int32), ("index", c_int32)]
+
+
+class Digest(Structure):
+    _fields_ = [("bytes", c_uint8 * 32)]
+
+
+class CacheOptions(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("directory", c_char_p),
+        ("read_only", c_bool),
+        ("allow_shared", c_bool),
+        ("must_exist", c_bool),
+        ("lock_timeout_ms", c_uint32),
+        ("compile_timeout_ms", c_uint32),
+        ("failure_ttl_seconds", c_uint32),
+        ("logger", Logger),
+        ("failure_max_ttl_seconds", c_uint32),
+        ("max_bytes", c_uint64),
+        ("max_entries", c_uint64),
+    ]
+
+
+class HookOptions(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("program", c_char_p),
+        ("arguments", POINTER(c_char_p)),
+        ("kernels", c_char_p),
+        ("cpu_features", c_char_p),
+        ("timeout_seconds", c_uint32),
+        ("logger", Logger),
+        ("memory_limit_bytes", c_uint64),
+        ("environment", POINTER(c_char_p)),
+        ("workers", c_uint32),
+    ]
+
+
+class EagerOptions(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("cache", c_void_p),
+        ("hook", c_void_p),
+        ("miss", c_int),
+        ("dynamic", c_int),
+        ("dynamic_after", c_uint32),
+        ("threads", c_uint32),
+        ("queue_length", c_uint32),
+        ("max_loaded", c_size_t),
+        ("max_loaded_bytes", c_uint64),
+        ("serve_requires_grad", c_bool),
+        ("fail_calls", c_bool),
+        ("record_file", c_char_p),
+        ("logger", Logger),
+        ("environment", POINTER(c_char_p)),
+    ]
+
+
+class HolderCounts(Structure):
+    _fields_ = [
+        *((name, c_uint64) for name in ("hits", "hits_symbolic", "loads", "misses", "compiles", "compile_failures")),
+        *((name, c_uint64) for name in ("fallbacks", "queued", "dropped")),
+        *((name, c_size_t) for name in ("entries", "libraries", "loaded")),
+    ]
+
+
+class BindingOptions(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("eager", c_void_p),
+        ("bridge", c_char_p),
+        ("torch_library", c_char_p),
+        ("torch_version", c_uint64),
+    ]
+
+
+class OperatorOptions(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("schema", c_char_p),
+        ("dispatch_key", c_char_p),
+        ("device", Device),
+        ("dynamic", POINTER(c_int)),
+        ("fallback", FALLBACK),
+        ("fallback_user", c_void_p),
+    ]
+
+
+class BindingCounts(Structure):
+    _fields_ = [("holder", HolderCounts), ("calls", c_uint64), ("refused", c_uint64)]
+
+
+class Counters(Structure):
+    _fields_ = [
+        (name, c_uint64)
+        for name in (
+            "hits hits_guarded hits_loaded hits_remote misses misses_requirement misses_guard misses_damaged "
+            "misses_failed waits lease_waits lease_wait_ns compiles compile_failures compile_ns saved_ns lookup_ns "
+            "loads load_ns stored_bytes not_stored damaged evicted evicted_bytes"
+        ).split()
+    ]
+
+
+class Latency(Structure):
+    _fields_ = [(name, c_uint64) for name in ("count", "sum_ns", "p50_ns", "p90_ns", "p99_ns", "max_ns")]
+
+
+class Latencies(Structure):
+    _fields_ = [(name, Latency) for name in ("lookup", "load", "compile", "lease_wait", "eviction_age")]
+
+
+class Statistics(Structure):
+    _fields_ = [
+        ("counters", Counters),
+        *((name, c_uint64) for name in ("entries", "artifacts", "objects", "bytes", "failures")),
+        *((name, c_int64) for name in ("created_ns", "since_ns", "zeroed_ns", "recorded_ns")),
+        ("latencies", Latencies),
+    ]
+
+
+class PackageOptions(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("model", c_char_p),
+        ("device", c_char_p),
+        ("num_models", c_size_t),
+        ("proxy_executor", c_void_p),
+    ]
+
+
+class PackageReport(Structure):
+    _fields_ = [
+        ("key", Digest),
+        ("model", c_char * 256),
+        ("device", c_char * 32),
+        ("added", c_bool),
+        ("stored", c_bool),
+        ("bytes", c_uint64),
+        ("digest_ns", c_uint64),
+        ("add_ns", c_uint64),
+        ("load_ns", c_uint64),
+    ]
+
+
+class RunnerConstant(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("original_fqn", c_char_p),
+        ("dtype", c_int32),
+        ("type", c_int32),
+        ("from_folded", c_bool),
+        ("has_bytes", c_bool),
+        ("bytes", c_uint64),
+    ]
+
+
+class UpdateOptions(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("inactive", c_bool),
+        ("partial", c_bool),
+        ("user_managed", c_bool),
+        ("from_cpu", c_bool),
+        ("by_fqn", c_bool),
+    ]
+
+
+class ConstantPair(Structure):
+    _fields_ = [("name", c_char_p), ("handle", c_void_p)]
+
+
+class LibraryDescription(Structure):
+    _fields_ = [
+        ("needed_count", c_size_t),
+        ("needed", POINTER(c_char_p)),
+        ("symbol_count", c_size_t),
+        ("symbols", POINTER(c_char_p)),
+        ("missing_count", c_size_t),
+        ("missing", POINTER(c_char_p)),
+        ("export_count", c_size_t),
+        ("exports", POINTER(c_char_p)),
+        ("proxy_executor", c_bool),
+        ("cuda", c_bool),
+        ("machine", c_char_p),
+    ]
+
+
+class TensorMetadata(Structure):
+    _fields_ = [
+        ("dtype", c_int32),
+        ("layout", c_int32),
+        ("device", Device),
+        ("requires_grad", c_bool),
+        ("dispatch_key_set", c_uint64),
+        ("ndim", c_uint32),
+        ("sizes", POINTER(c_int64)),
+        ("strides", POINTER(c_int64)),
+    ]
+
+
+class _ArgumentTensor(Structure):
+    _fields_ = [("metadata", TensorMetadata), ("data_digest", Digest)]
+
+
+class _ArgumentList(Structure):
+    _fields_ = [("items", c_void_p), ("count", c_size_t)]
+
+
+class _ArgumentValue(Union):
+    _fields_ = [
+        ("tensor", _ArgumentTensor),
+        ("int_value", c_int64),
+        ("double_value", c_double),
+        ("bool_value", c_bool),
+        ("complex_value", c_double * 2),
+        ("string_value", c_char_p),
+        ("device_value", Device),
+        ("list", _ArgumentList),
+    ]
+
+
+class Argument(Structure):
+    _fields_ = [("kind", c_int), ("name", c_char_p), ("value", _ArgumentValue)]
+
+
+class Stored(Structure):
+    _fields_ = [
+        ("entry_id", c_int64),
+        ("key", Digest),
+        ("artifact", Digest),
+        ("request", c_void_p),
+        ("guard", c_char_p),
+        ("compile_ns", c_uint64),
+    ]
+
+
+STORED = CFUNCTYPE(c_bool, c_void_p, POINTER(Stored))
+
+# Functions that are not called by Library.call(), or give something else than a status: result, then arguments.
+_PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
+    "aoticache_version": (c_char_p, []),
+    "aoticache_cache_close": (None, [c_void_p]),
+    "aoticache_cache_directory": (c_char_p, [c_void_p]),
+    "aoticache_cache_is_read_only": (c_bool, [c_void_p]),
+    "aoticache_artifact_unref": (None, [c_void_p]),
+    "aoticache_artifact_library_fd": (c_int, [c_void_p]),
+    "aoticache_artifact_directory": (c_char_p, [c_void_p]),
+    "aoticache_artifact_is_stored": (c_bool, [c_void_p]),
+    "aoticache_artifact_close_files": (None, [c_void_p]),
+    "aoticache_request_free": (None, [c_void_p]),
+    "aoticache_request_argument_count": (c_size_t, [c_void_p]),
+    "aoticache_request_argument": (POINTER(Argument), [c_void_p, c_size_t]),
+    "aoticache_request_get_environment": (c_char_p, [c_void_p, c_char_p]),
+    "aoticache_hook_free": (None, [c_void_p]),
+    "aoticache_hook_producer": (c_char_p, [c_void_p]),
+    "aoticache_eager_free": (None, [c_void_p]),
+    "aoticache_runner_unref": (None, [c_void_p]),
+    "aoticache_runner_library": (c_void_p, [c_void_p]),
+    "aoticache_runner_device": (c_char_p, [c_void_p]),
+    "aoticache_runner_num_inputs": (c_size_t, [c_void_p]),
+    "aoticache_runner_num_outputs": (c_size_t, [c_void_p]),
+    "aoticache_runner_num_constants": (c_size_t, [c_void_p]),
+    "aoticache_library_needs_proxy_executor": (c_bool, [c_void_p]),
+    "aoticache_library_description_free": (None, [POINTER(LibraryDescription)]),
+    "aoticache_dtype_name": (c_char_p, [c_int32]),
+    "aoticache_layout_name": (c_char_p, [c_int32]),
+    "aoticache_package_close": (None, [c_void_p]),
+    "aoticache_package_list_metadata": (None, [c_void_p, c_void_p, METADATA, c_void_p]),
+    "aoticache_binding_free": (None, [c_void_p]),
+    "aoticache_binding_disable": (None, [c_void_p]),
+    "aoticache_binding_get_counts": (None, [c_void_p, POINTER(BindingCounts)]),
+}
+
+
+def encode(text: str | os.PathLike[str] | None) -> bytes | None:
+    """Text or a path as C takes it; None stays NULL."""
+    return None if text is None else os.fsencode(text)
+
+
+def strings(items: list[str]) -> Any:
+    """A NULL-terminated array of C strings."""
+    return (c_char_p * (len(items) + 1))(*(os.fsencode(item) for item in items), None)
+
+
+class Library:
+    """The loaded library. `path` is its file; `home` the folder that its tools and data lie under, as far as known."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.c = ctypes.CDLL(path)
+        for name, (result, arguments) in _PROTOTYPES.items():
+            function = getattr(self.c, name, None)
+            if function is not None:
+                function.restype = result
+                function.argtypes = arguments
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Calls a function that returns a status and takes an error last; raises unless it is OK."""
+        error = Error()
+        status: int = getattr(self.c, name)(*arguments, ctypes.byref(error))
+        if status != 0:
+            raise AoticacheError(error.message.decode(errors="replace") or name, status_name(status))
+
+    def get(self, name: str, *arguments: Any) -> Any:
+        """Calls a function with a prototype of its own."""
+        return getattr(self.c, name)(*arguments)
+
+    @property
+    def version(self) -> str:
+        text: bytes = self.c.aoticache_version()
+        return text.decode()
+
+    @property
+    def home(self) -> Path:
+        """What `bin`, `lib`, `share` and `include` lie under: two folders above the library."""
+        own = os.environ.get("AOTICACHE_HOME")
+        return Path(own) if own else Path(self.path).resolve().parent.parent
+
+    def has_binding(self) -> bool:
+        return hasattr(self.c, "aoticache_binding_create")
+
+
+def status_name(status: int) -> str:
+    return STATUS[status] if 0 <= status < len(STATUS) else "UNKNOWN"
+
+
+def source_tree() -> Path | None:
+    """The top of the source tree that this package is used from; None where it is installed."""
+    top = Path(__file__).resolve().parents[3]
+    return top if (top / "eager" / "torch" / "binding.h").is_file() else None
+
+
+def candidates() -> Iterator[str]:
+    """Where the library may be, in the order in which it is looked for."""
+    own = os.environ.get("AOTICACHE_LIBRARY")
+    if own:
+        yield own
+        return
+    package = Path(__file__).resolve().parent
+    yield str(package / "lib" / SONAME)
+    for variable in ("AOTICACHE_HOME", "BUILD"):
+        folder = os.environ.get(variable)
+        if folder:
+            yield os.path.join(os.path.abspath(folder), "lib", SONAME)
+    tree = source_tree()
+    if tree is not None:
+        yield str(tree / "build" / "lib" / SONAME)
+    yield SONAME  # the system's
+
+
+_library: Library | None = None
+_lock = threading.Lock()
+
+
+def load() -> Library:
+    """The library, loaded once in a process. Raises LibraryNotFoundError."""
+    global _library
+    with _lock:
+        if _library is None:
+            _library = _load()
+        return _library
+
+
+def _load() -> Library:
+    tried = []
+    for path in candidates():
+        if os.path.isabs(path) and not os.path.exists(path):
+            tried.append(f"{path}: there is no such file")
+            continue
+        try:
+            library = Library(path)
+        except OSError as error:
+            tried.append(f"{path}: {error}")
+            continue
+        if os.path.isabs(path):
+            return library
+        library.path = _mapped_path(path) or path
+        return library
+    if not sys.platform.startswith("linux"):
+        tried.append(f"this is {sys.platform}; libaoticache is for Linux")
+    raise LibraryNotFoundError("libaoticache.so cannot be loaded: " + "; ".join(tried))
+
+
+def _mapped_path(name: str) -> str | None:
+    """The file of a library that the dynamic linker found by itself."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+            paths = (line.split(None, 5)[5].strip() for line in maps if line.count(" ") >= 5 and "/" in line)
+            return next((path for path in paths if os.path.basename(path).startswith(name)), None)
+    except OSError:
+        return None
+
+
+def make_logger(sink: Callable[[int, str], None]) -> Any:
+    """A C function that hands lines of the log to `sink(level, line)`; keep it as long as the library may log."""
+
+    def log(_user: Any, level: int, line: bytes | None) -> None:
+        try:
+            sink(level, (line or b"").decode(errors="replace"))
+        except Exception:  # noqa: BLE001 - nothing may leave a callback from C
+            pass
+
+    return LOG(log)

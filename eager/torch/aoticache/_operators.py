@@ -1,0 +1,358 @@
+"""Which operators there are, what they are called, and which of them can be served.
+
+PyTorch's dispatcher is asked for everything: nothing here lists operators, except for what presets hold beside the
+pointwise ones, and for what a preset leaves out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ._compositions import PARTS
+from ._errors import OperatorNotFoundError, OperatorRefusedError, TorchNotFoundError
+
+DISPATCH_KEYS = {"cpu": "CPU", "cuda": "CUDA"}
+
+# Kernel libraries and PyTorch itself are full of these; there is nothing in them to compile.
+PLUMBING = frozenset(
+    "aten::" + name
+    for name in (
+        "clone copy _to_copy contiguous empty_like new_empty new_empty_strided lift lift_fresh_copy _lazy_clone set "
+        "resize resize_as _resize_output _pin_memory zero fill.Scalar fill.Tensor alias_copy detach_copy zeros_like "
+        "ones_like full_like new_zeros new_ones new_full _reshape_copy _unsafe_view"
+    ).split()
+)
+
+# They change their arguments without saying so in their schema: running statistics.
+WRITERS = frozenset(
+    f"aten::{name}"
+    for name in ("native_batch_norm", "batch_norm_update_stats", "cudnn_batch_norm", "miopen_batch_norm")
+)
+
+# What PyTorch's compiler makes of these is a call of the very same kernel of PyTorch.
+CALLED_AGAIN = (
+    "aten::mm",
+    "aten::bmm",
+    "aten::addmm",
+    "aten::baddbmm",
+    "aten::addbmm",
+    "aten::_int_mm",
+    "aten::convolution*",
+    "aten::_convolution",
+    "aten::mkldnn_*",
+    "aten::linalg_*",
+    "aten::_linalg_*",
+    "aten::cholesky*",
+    "aten::_cholesky*",
+    "aten::_fft_*",
+    "aten::quantize*",
+    "aten::_scaled_dot_product_*",
+    "aten::special_*polynomial*",
+    "aten::special_airy_ai",
+    "aten::_test_*",
+    "aten::_foobar",
+)
+
+# The preset "safe" beside all pointwise operators and reductions.
+SAFE = tuple(
+    "aten::" + name
+    for name in (
+        "_softmax _softmax_backward_data _log_softmax _log_softmax_backward_data native_layer_norm "
+        "native_layer_norm_backward native_group_norm _native_batch_norm_legit_no_training hardswish "
+        "hardswish_backward glu leaky_relu_backward elu_backward softplus_backward hardsigmoid_backward rsub.Tensor "
+        "mse_loss huber_loss smooth_l1_loss masked_fill.Tensor tril triu flip roll cat stack constant_pad_nd "
+        "avg_pool2d _adaptive_avg_pool2d max_pool2d_with_indices upsample_nearest2d upsample_bilinear2d "
+        "index_select gather embedding cumsum floor_divide"
+    ).split()
+)
+PRESETS = {
+    "pointwise": "every operator that PyTorch tags as pointwise",
+    "safe": "pointwise ones, reductions, softmax, norms, pooling, padding, concatenation",
+}
+
+_SPECIAL = frozenset("*?[")
+_COMPOSITION = "it is a composition"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Whether an operator can be served on a device, and why not. `str()` of it is one line for people."""
+
+    operator: str
+    device: str
+    served: bool
+    #: Why it is not served; where it is, what is to be known of it.
+    reason: str
+    schema: str = ""
+    #: What an operator that is only a composition of others calls: these can be served instead.
+    decomposes_into: tuple[str, ...] = ()
+    #: Whether patterns and presets leave it out, although it can be served when it is named.
+    left_out: bool = field(default=False, compare=False)
+
+    def __bool__(self) -> bool:
+        return self.served
+
+    def __str__(self) -> str:
+        verdict = "can be served" if self.served else "is not served"
+        return f"{self.operator} {verdict} on {self.device}" + (f": {self.reason}" if self.reason else "")
+
+
+def require_torch() -> Any:
+    """PyTorch, or an error that says what to do."""
+    try:
+        import torch
+    except ImportError as error:
+        raise TorchNotFoundError(
+            f"PyTorch cannot be imported ({error}): install it beside aoticache, for instance with "
+            "pip install 'aoticache[torch]'"
+        ) from error
+    return torch
+
+
+# ---- names ----
+
+
+def all_names() -> frozenset[str]:
+    """Every operator of the dispatcher: "aten::add.Tensor"."""
+    return frozenset(require_torch()._C._dispatch_get_all_op_names())
+
+
+def name_of(operator: Any) -> str:
+    """The dispatcher's name of what may be a name, an OpOverload or an OpOverloadPacket."""
+    if isinstance(operator, str):
+        name = operator.strip()
+        if "::" not in name:
+            head, _, rest = name.partition(".")
+            torch_ops = getattr(require_torch().ops, head, None)
+            # "aten.add.Tensor", as PyTorch prints it
+            if rest and head == "aten" and torch_ops is not None:
+                name = f"{head}::{rest}"
+            else:
+                name = f"aten::{name}"
+        return name.removesuffix(".default")
+    torch = require_torch()
+    if isinstance(operator, torch._ops.OpOverload):
+        return str(operator.name())
+    if isinstance(operator, torch._ops.OpOverloadPacket):
+        return str(operator._qualified_op_name)
+    raise TypeError(f"an operator is a name or one of torch.ops, not {type(operator).__name__}: {operator!r}")
+
+
+def find_overload(name: str) -> Any:
+    """The OpOverload of a dispatcher's name; None where the dispatcher has none."""
+    torch = require_torch()
+    namespace, _, rest = name.partition("::")
+    base, _, overload = rest.partition(".")
+    try:
+        return getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
+    except AttributeError:
+        return None
+
+
+def overloads_of(base: str, names: Iterable[str]) -> list[str]:
+    return sorted(name for name in names if name.startswith(base + "."))
+
+
+def check_name(name: str) -> None:
+    """Raises OperatorNotFoundError, with the nearest names, unless the operator exists."""
+    names = all_names()
+    if name in names:
+        return
+    overloads = overloads_of(name, names)
+    if overloads:
+        functional = [one for one in overloads if not one.endswith("out")] or overloads
+        raise OperatorNotFoundError(
+            f"operator {name} has no overload without a name: name one of {', '.join(functional)}, or all of them by "
+            f"the pattern {name}.*",
+            tuple(functional),
+        )
+    near = suggestions(name, names)
+    hint = f"did you mean {' or '.join(near)}?" if near else "aoticache.operators() lists those there are"
+    raise OperatorNotFoundError(f"there is no operator {name}: {hint}", near)
+
+
+def suggestions(name: str, names: Iterable[str]) -> tuple[str, ...]:
+    """The nearest names, nearest first: of the operators themselves, then, of the right one, of its overloads."""
+    known = sorted(names)
+    base, _, overload = name.partition(".")
+    if overload:
+        same = [one for one in known if one.partition(".")[0] == base]
+        if same:
+            return tuple(difflib.get_close_matches(name, same, 3, 0.0))
+    close = difflib.get_close_matches(base, {one.partition(".")[0] for one in known}, 3, 0.7)
+    return tuple(close or difflib.get_close_matches(name, known, 3, 0.6))
+
+
+def is_pattern(name: str) -> bool:
+    return any(letter in _SPECIAL for letter in name)
+
+
+def match(pattern: str) -> list[str]:
+    """The operators that a shell pattern matches, with or without their overload. Raises where there are none."""
+    found = sorted(
+        name
+        for name in all_names()
+        if fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name.partition(".")[0], pattern)
+    )
+    if not found:
+        raise OperatorNotFoundError(f"no operator matches the pattern {pattern}")
+    return found
+
+
+# ---- verdicts ----
+
+
+def _types(items: Iterable[Any]) -> list[str]:
+    return [str(item.type) for item in items]
+
+
+def _refuse_schema(schema: Any) -> str:
+    for argument in schema.arguments:
+        alias = argument.alias_info
+        if alias is not None and alias.is_write:
+            return f"it writes to its argument {argument.name!r}, and a compiled kernel makes new tensors"
+    if any(value.alias_info is not None for value in schema.returns):
+        return "it returns a view of its argument, and a compiled kernel makes new tensors"
+    if not schema.returns:
+        return "it returns nothing"
+    odd = [text for text in _types(schema.returns) if text not in ("Tensor", "List[Tensor]")]
+    if odd:
+        return f"it returns a value of type {odd[0]}, and a compiled kernel returns tensors"
+    if not any("Tensor" in text for text in _types(schema.arguments)):
+        return "it has no tensor among its arguments, so there is nothing to compile for"
+    return ""
+
+
+def _refuse_tags(tags: Iterable[Any]) -> str:
+    names = {tag.name for tag in tags}
+    if "nondeterministic_seeded" in names:
+        return "it draws random numbers, which PyTorch's generator and a compiled kernel draw differently"
+    if "dynamic_output_shape" in names:
+        return "the sizes of its results depend on the values of its arguments"
+    if "data_dependent_output" in names:
+        return "its result depends on the values of its arguments"
+    if "inplace_view" in names:
+        return "it changes its argument in place"
+    return ""
+
+
+def _has(name: str, key: str) -> bool:
+    return bool(require_torch()._C._dispatch_has_kernel_for_dispatch_key(name, key))
+
+
+def _refuse_kernel(name: str, key: str) -> str:
+    """Why a kernel cannot stand behind this dispatch key, as the dispatcher's table tells it."""
+    if _has(name, "CompositeImplicitAutograd") and not _has(name, key):
+        return (
+            f"{_COMPOSITION} of other operators that autograd sees through, so a kernel of its own would take its "
+            "gradient away"
+        )
+    if not require_torch()._C._dispatch_has_computed_kernel_for_dispatch_key(name, key):
+        return f"PyTorch has no {key} kernel for it"
+    return ""
+
+
+def _leave_out(name: str) -> str:
+    if name in PLUMBING:
+        return "it only moves or makes memory; patterns and presets leave it out"
+    base = name.partition(".")[0]
+    if any(fnmatch.fnmatchcase(base, pattern) for pattern in CALLED_AGAIN):
+        return "PyTorch's compiler makes it a call of PyTorch's own kernel; patterns and presets leave it out"
+    return ""
+
+
+def explain_name(name: str, device: str) -> Explanation:
+    """The verdict on an operator that exists."""
+    operator = find_overload(name)
+    if operator is None:
+        return Explanation(name, device, False, "torch.ops does not have it")
+    schema = operator._schema
+    text = str(schema)
+    refusal = _refuse_schema(schema) or _refuse_tags(operator.tags)
+    if name in WRITERS:
+        refusal = "it writes to running statistics without saying so in its schema"
+    if refusal:
+        return Explanation(name, device, False, refusal, text)
+    refusal = _refuse_kernel(name, DISPATCH_KEYS[device])
+    if not refusal:
+        left_out = _leave_out(name)
+        return Explanation(name, device, True, left_out, text, left_out=bool(left_out))
+    parts = PARTS.get(name, ())
+    if parts:
+        refusal += f"; enable what it calls instead: {', '.join(parts)}"
+    elif refusal.startswith(_COMPOSITION):
+        refusal += "; enable what it calls instead"
+    return Explanation(name, device, False, refusal, text, parts)
+
+
+# ---- choosing ----
+
+
+def expand_preset(preset: str, device: str) -> list[str]:
+    torch = require_torch()
+    found = []
+    for name in all_names():
+        if not name.startswith("aten::"):
+            continue
+        operator = find_overload(name)
+        if operator is None:
+            continue
+        tags = operator.tags
+        if torch.Tag.pointwise in tags:
+            found.append(name)
+        elif preset == "safe" and getattr(torch.Tag, "reduction", None) in tags:
+            found.append(name)
+    if preset == "safe":
+        found.extend(name for name in SAFE if name in all_names())
+    verdicts = (explain_name(name, device) for name in sorted(set(found)))
+    return [verdict.operator for verdict in verdicts if verdict.served and not verdict.left_out]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a call of enable() is about: operators in order, those of them that were named exactly, and the rest."""
+
+    operators: tuple[str, ...]
+    exact: frozenset[str]
+    skipped: dict[str, str]
+
+
+def choose(requests: Iterable[Any], device: str) -> Choice:
+    """
+    The operators that names, patterns and presets stand for, and those that patterns would stand for if they could be
+    served, with the reason. What is named exactly and cannot be served is an error.
+    """
+    chosen: dict[str, None] = {}
+    exact: set[str] = set()
+    skipped: dict[str, str] = {}
+    for request in requests:
+        if isinstance(request, str) and request in PRESETS:
+            chosen.update(dict.fromkeys(expand_preset(request, device)))
+            continue
+        name = name_of(request)
+        if is_pattern(name):
+            for one in match(name):
+                verdict = explain_name(one, device)
+                if verdict.served and not verdict.left_out:
+                    chosen[one] = None
+                else:
+                    skipped[one] = verdict.reason
+            continue
+        check_name(name)
+        verdict = explain_name(name, device)
+        if not verdict.served:
+            raise OperatorRefusedError(str(verdict))
+        chosen[name] = None
+        exact.add(name)
+    return Choice(tuple(chosen), frozenset(exact), {n: why for n, why in skipped.items() if n not in chosen})
+
+
+def known_operators(device: str = "cpu") -> list[str]:
+    """All operators of PyTorch's own library that can be served on a device."""
+    return sorted(
+        name for name in all_names() if name.startswith("aten::") and explain_name(name, device).served
+    )

@@ -1,0 +1,296 @@
+"""Packages (.pt2) from the store: `load_package()`, a counterpart of `torch._inductor.aoti_load_package()`.
+
+PyTorch's loader unpacks the archive into a temporary folder whenever it loads it; here a model is unpacked once per
+machine, and loaded from the cache, verified, from then on (docs/packages.md).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import weakref
+from collections.abc import Mapping
+from ctypes import byref, c_bool, c_char_p, c_int, c_size_t, c_void_p, create_string_buffer, sizeof
+from dataclasses import dataclass
+from typing import Any
+
+from . import _caches, _handles, _library, _session
+from ._errors import AoticacheError, warn_once
+from ._operators import require_torch
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a model came from, and what it took."""
+
+    #: What `aoticache run-package` and `aoticache_package_load_key()` find it by, without the file.
+    key: str
+    model: str
+    device: str
+    #: Whether this call put it into the cache; else it was there.
+    added: bool
+    #: False: it could not be stored, and runs from a temporary copy.
+    stored: bool
+    bytes: int
+    digest_seconds: float
+    add_seconds: float
+    load_seconds: float
+
+
+class PackagedModel:
+    """
+    A model of a package, to be called like the module that was exported: the same arguments, the same results.
+
+    It may be called from many threads at once; `num_runners` of them run at the same time.
+    """
+
+    def __init__(self, library: _library.Library, runner: c_void_p, path: str, origin: Origin) -> None:
+        self._library = library
+        self._runner = runner
+        self._path = path
+        #: Where it came from: key, bytes, times.
+        self.origin = origin
+        self._outputs = int(library.get("aoticache_runner_num_outputs", runner))
+        self._specs: tuple[Any, Any] | None = None
+        self._kept: list[list[int]] = []
+        self._finalizer = weakref.finalize(self, _release, library, runner, self._kept)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs the model."""
+        torch = require_torch()
+        pytree = torch.utils._pytree
+        in_spec, out_spec = self._get_specs()
+        flat = pytree.tree_flatten((args, _reorder(kwargs, in_spec)))[0]
+        results = self.run([value for value in flat if isinstance(value, torch.Tensor)])
+        return pytree.tree_unflatten(results, out_spec)
+
+    def run(self, inputs: list[Any]) -> list[Any]:
+        """Runs it with its inputs as a flat list, and gives its outputs as one."""
+        handles = _handles.to_handles(inputs)
+        given = (c_void_p * max(1, len(handles)))(*handles)
+        outputs = (c_void_p * max(1, self._outputs))()
+        # The inputs are taken, whatever happens.
+        self._library.call(
+            "aoticache_runner_run_stealing",
+            self._runner,
+            given,
+            c_size_t(len(handles)),
+            outputs,
+            c_size_t(self._outputs),
+        )
+        return _handles.from_handles([handle for handle in outputs[: self._outputs] if handle is not None])
+
+    def get_metadata(self) -> dict[str, str]:
+        """The metadata of the compiled model, the user's too, read from the package."""
+        return read_metadata(self._library, self._path, self.origin.model)
+
+    def get_constant_fqns(self) -> list[str]:
+        """The names of the constants that can be updated, as the module had them: ["weight", "bias"]."""
+        found = (self._constant(place) for place in range(self._number_of_constants()))
+        return [
+            constant.original_fqn.decode() for constant in found if constant.original_fqn and not constant.from_folded
+        ]
+
+    def load_constants(
+        self,
+        constants_map: Mapping[str, Any],
+        *,
+        check_full_update: bool,
+        user_managed: bool = False,
+        allow_h2d_copy: bool = False,
+        inactive: bool = False,
+    ) -> None:
+        """
+        New values for constants, by the names that `get_constant_fqns()` gives.
+
+        check_full_update: every constant must be there. user_managed: no copy is made; the tensors' memory is used as
+        long as the model lives. allow_h2d_copy: tensors on the CPU are copied to the model's device. inactive: into the
+        other buffer, which `swap_constants()` makes the active one.
+        """
+        options = _library.UpdateOptions(
+            size=sizeof(_library.UpdateOptions),
+            inactive=inactive,
+            partial=not check_full_update,
+            user_managed=user_managed,
+            from_cpu=allow_h2d_copy,
+            by_fqn=True,
+        )
+        names = list(constants_map)
+        handles = _handles.to_handles([constants_map[name] for name in names])
+        pairs = (_library.ConstantPair * max(1, len(names)))()
+        for pair, name, handle in zip(pairs, names, handles):
+            pair.name, pair.handle = name.encode(), handle
+        try:
+            self._library.call(
+                "aoticache_runner_update_constants", self._runner, byref(options), pairs, c_size_t(len(names))
+            )
+        except AoticacheError:
+            _handles.delete_handles(handles)
+            raise
+        if user_managed:
+            self._kept.append(handles)
+        else:
+            _handles.delete_handles(handles)
+
+    def get_constants(self, *, inactive: bool = False) -> dict[str, Any]:
+        """Copies of the constants' values, by name, without folded ones."""
+        found: dict[str, Any] = {}
+
+        def take(_user: Any, name: bytes, handle: int) -> bool:
+            copy = c_void_p()
+            if _handles.torch_library().aoti_torch_new_tensor_handle(c_void_p(handle), byref(copy)) != 0:
+                return False
+            found[name.decode()] = _handles.from_handles([copy.value or 0])[0].clone()
+            return True
+
+        self._library.call(
+            "aoticache_runner_extract_constants", self._runner, c_bool(inactive), _library.CONSTANT(take), None
+        )
+        return found
+
+    def fold_constants(self, *, inactive: bool = False) -> None:
+        """Runs the model's constant folding now, instead of with the next call."""
+        self._library.call("aoticache_runner_fold_constants", self._runner, c_bool(inactive), None)
+
+    def swap_constants(self) -> None:
+        """The active and the inactive buffer of constants change places, between two calls."""
+        self._library.call("aoticache_runner_swap_constants", self._runner)
+
+    def free_inactive_constants(self) -> None:
+        """Gives the memory of the inactive buffer back."""
+        self._library.call("aoticache_runner_free_inactive_constants", self._runner)
+
+    def __deepcopy__(self, memo: Any) -> PackagedModel:
+        return self
+
+    def __repr__(self) -> str:
+        return f"<PackagedModel {self.origin.model!r} of {self._path!r} on {self.origin.device}>"
+
+    def _number_of_constants(self) -> int:
+        return int(self._library.get("aoticache_runner_num_constants", self._runner))
+
+    def _constant(self, place: int) -> _library.RunnerConstant:
+        constant = _library.RunnerConstant()
+        self._library.call("aoticache_runner_read_constant", self._runner, c_size_t(place), byref(constant))
+        return constant
+
+    def _get_specs(self) -> tuple[Any, Any]:
+        if self._specs is None:
+            pytree = require_torch().utils._pytree
+            texts = c_char_p(), c_char_p()
+            self._library.call("aoticache_runner_call_spec", self._runner, byref(texts[0]), byref(texts[1]))
+            self._specs = tuple(pytree.treespec_loads((text.value or b"").decode()) for text in texts)
+        return self._specs
+
+
+def _release(library: _library.Library, runner: c_void_p, kept: list[list[int]]) -> None:
+    library.get("aoticache_runner_unref", runner)
+    for handles in kept:
+        _handles.delete_handles(handles)
+
+
+def _reorder(kwargs: dict[str, Any], in_spec: Any) -> Any:
+    from torch.export._tree_utils import reorder_kwargs
+
+    return reorder_kwargs(kwargs, in_spec)
+
+
+def load_package(
+    path: Any,
+    model_name: str | None = None,
+    run_single_threaded: bool = False,
+    num_runners: int = 1,
+    device_index: int = -1,
+    *,
+    cache_dir: str | os.PathLike[str] | None = None,
+) -> Any:
+    """
+    The model of a .pt2 package, from the cache, where it is put if it is not there.
+
+    path: the package, or a file object with one. model_name: None for the only one or, of several, the one called
+    "model". num_runners: how many calls may run at once. device_index: of the GPU, -1 for the current one.
+    run_single_threaded: for programs written for PyTorch's loader; calls that meet nobody take the short way anyway.
+    cache_dir: None for the cache of `configure()`.
+
+    A package that the cache cannot load here (its model calls operators of PyTorch by way of its proxy executor, or the
+    cache cannot be opened) is loaded by PyTorch, with one warning. Returns a PackagedModel, or what PyTorch returns.
+
+    >>> model = aoticache.load_package("model.pt2")                                             # doctest: +SKIP
+    >>> y = model(x)                                                                            # doctest: +SKIP
+    """
+    torch = require_torch()
+    import torch.utils._pytree
+
+    if hasattr(path, "read"):
+        with tempfile.NamedTemporaryFile(suffix=".pt2") as file:
+            path.seek(0)
+            file.write(path.read())
+            file.flush()
+            return load_package(
+                file.name, model_name, run_single_threaded, num_runners, device_index, cache_dir=cache_dir
+            )
+    path = os.path.abspath(os.fspath(path))
+    try:
+        directory = os.path.abspath(os.fspath(cache_dir)) if cache_dir is not None else None
+        cache = _caches.open_cache(directory or _session.current_settings().cache_dir)
+        return _load(cache, path, model_name, num_runners, device_index)
+    except AoticacheError as error:
+        if error.status not in ("UNSUPPORTED", "DENIED", "IO", "LOCKED") or not os.path.exists(path):
+            raise
+        warn_once("package " + path, f"aoticache: {path} is loaded by PyTorch's own loader: {error}")
+        from torch._inductor.package.package import load_package as torch_load_package
+
+        return torch_load_package(path, model_name or "model", run_single_threaded, num_runners, device_index)
+
+
+def _load(
+    cache: _caches.Cache, path: str, model_name: str | None, num_runners: int, device_index: int
+) -> PackagedModel:
+    library, runner, report = cache.library, c_void_p(), _library.PackageReport()
+    options = _library.PackageOptions(
+        size=sizeof(_library.PackageOptions), model=_library.encode(model_name), num_models=num_runners
+    )
+    if device_index >= 0 and require_torch().cuda.is_available():
+        options.device = f"cuda:{device_index}".encode()
+    library.call(
+        "aoticache_package_load", cache.handle, os.fsencode(path), byref(options), byref(runner), byref(report)
+    )
+    origin = Origin(
+        key=bytes(report.key.bytes).hex(),
+        model=report.model.decode(),
+        device=report.device.decode(),
+        added=report.added,
+        stored=report.stored,
+        bytes=report.bytes,
+        digest_seconds=report.digest_ns / 1e9,
+        add_seconds=report.add_ns / 1e9,
+        load_seconds=report.load_ns / 1e9,
+    )
+    if library.get("aoticache_library_needs_proxy_executor", library.get("aoticache_runner_library", runner)):
+        library.get("aoticache_runner_unref", runner)
+        raise AoticacheError(
+            f"its model {origin.model} calls operators of PyTorch by way of its proxy executor", "UNSUPPORTED"
+        )
+    return PackagedModel(library, runner, path, origin)
+
+
+def read_metadata(library: _library.Library, path: str, model_name: str) -> dict[str, str]:
+    package, model = c_void_p(), c_void_p()
+    found: dict[str, str] = {}
+
+    def take(_user: Any, name: bytes, value: bytes) -> bool:
+        found[name.decode()] = value.decode()
+        return True
+
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        library.call("aoticache_package_open_fd", c_int(descriptor), os.fsencode(path), byref(package))
+        try:
+            name = create_string_buffer(model_name.encode())
+            library.call("aoticache_package_find_model", package, name, byref(model))
+            library.get("aoticache_package_list_metadata", package, model, _library.METADATA(take), None)
+        finally:
+            library.get("aoticache_package_close", package)
+    finally:
+        os.close(descriptor)
+    return found

@@ -1,0 +1,365 @@
+"""Plug mode: the cache behind PyTorch's own AOTI-eager.
+
+`torch.library.Library._impl_with_aoti_compile()` asks a compile backend for kernel libraries (2.13 and later,
+torch._inductor.aoti_eager.register_aoti_compile_backend). Ours answers from the cache: one compile per machine, by the
+worker, verified whenever it is opened, and the same entries that `enable()` uses.
+
+PyTorch keeps what it has loaded, and calls nobody when a compile fails: that is an exception of the call.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from ctypes import POINTER, Array, byref, c_bool, c_double, c_int, c_int32, c_int64, c_void_p, cast
+from typing import Any
+
+from . import _caches, _library, _session
+from ._errors import AoticacheError, SettingsError, warn_once
+from ._operators import require_torch
+from ._settings import Settings
+
+KINDS = ("none", "tensor", "constant", "int", "double", "bool", "complex", "string", "device", "dtype", "layout")
+LIST = 12
+
+_lock = threading.Lock()
+_installed: dict[str, Any] = {}
+_missing = object()
+
+
+class Backend:
+    """What is registered for one type of device."""
+
+    def __init__(self, device: str, settings: Settings) -> None:
+        # A session of its own where operators are enabled with other settings would be a second cache: refused there.
+        self.session = _session.open_session(settings)
+        self.device = device
+        self.library = self.session.library
+        self.held: dict[str, c_void_p] = {}  # by path: PyTorch has them loaded, so they stay
+
+    # ---- what PyTorch calls ----
+
+    def compile(self, namespace: str, operator: str, *arguments: Any, **options: Any) -> str:
+        """The path of a library for a call; "" where there is none, which makes PyTorch raise."""
+        try:
+            return self._compile(namespace, operator, *arguments, **options)
+        except AoticacheError as error:
+            name = qualified_name(namespace, operator)
+            _caches.log.error("%s: %s", name, error)
+            warn_once("plug " + name, f"aoticache: AOTI-eager gets no library for {name}: {error}")
+            return ""
+
+    def _compile(
+        self,
+        namespace: str,
+        operator: str,
+        device_type: str,
+        dynamic: bool,
+        function: Any,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        **_options: Any,
+    ) -> str:
+        if dynamic:
+            raise AoticacheError(
+                f"{namespace}::{operator}: libraries for symbolic shapes have guards, which AOTI-eager does not check; "
+                "aoticache.enable(..., dynamic=...) does",
+                "UNSUPPORTED",
+            )
+        request = self._request(namespace, operator, device_type)
+        try:
+            for value in args:
+                self._add(request, None, value, device_type)
+            for name, value in kwargs.items():
+                self._add(request, name.encode(), value, device_type)
+            return self._get(request)
+        finally:
+            self.library.get("aoticache_request_free", request)
+
+    def load(self, namespace: str, operator: str, device_type: str) -> list[dict[str, Any] | None]:
+        """What the cache has for an operator, as AOTI-eager wants it described."""
+        found: list[tuple[int, _library.Digest, list[dict[str, Any]]]] = []
+
+        def take(_user: Any, stored: Any) -> bool:
+            entry = stored.contents
+            if not entry.guard and self._is_ours(entry.request):
+                items = self._describe(entry.request, device_type)
+                if items is not None:
+                    artifact = _library.Digest.from_buffer_copy(entry.artifact)
+                    found.append((entry.entry_id, artifact, items))
+            return True
+
+        name = qualified_name(namespace, operator).encode()
+        try:
+            self.library.call(
+                "aoticache_cache_list_stored", self.session.cache.handle, name, c_int64(0), _library.STORED(take), None
+            )
+        except AoticacheError as error:
+            warn_once("plug", f"aoticache: what the cache has of {name.decode()} is not known: {error}")
+        kernels: list[dict[str, Any] | None] = []
+        for entry_id, digest, items in found:
+            artifact = c_void_p()
+            try:
+                self.library.call(
+                    "aoticache_cache_open_stored",
+                    self.session.cache.handle,
+                    c_int64(entry_id),
+                    byref(digest),
+                    byref(artifact),
+                )
+                self._check(artifact)
+            except AoticacheError:
+                continue
+            kernels.append({"meta_info": items, "kernel_path": self._keep(artifact)})
+        return kernels
+
+    # ---- requests ----
+
+    def _request(self, namespace: str, operator: str, device_type: str) -> c_void_p:
+        request = c_void_p()
+        device = _library.Device(_library.DEVICE_TYPES[device_type], -1)
+        self.library.call(
+            "aoticache_request_create", qualified_name(namespace, operator).encode(), device, byref(request)
+        )
+        return request
+
+    def _add(self, request: c_void_p, name: bytes | None, value: Any, device_type: str) -> None:
+        torch, add = require_torch(), self._adder(request, name)
+        if isinstance(value, torch.Tensor):
+            metadata, keep = tensor_metadata(value)
+            add("tensor", byref(metadata))
+            del keep
+        elif value is None:
+            add("none")
+        elif isinstance(value, bool):
+            add("bool", c_bool(value))
+        elif isinstance(value, int):
+            add("int", c_int64(value))
+        elif isinstance(value, float):
+            add("double", c_double(value))
+        elif isinstance(value, complex):
+            add("complex", c_double(value.real), c_double(value.imag))
+        elif isinstance(value, str):
+            add("string", value.encode())
+        elif isinstance(value, torch.device):
+            index = -1 if value.index is None or value.type == "cpu" else value.index
+            add("device", _library.Device(_library.DEVICE_TYPES[value.type], index))
+        elif isinstance(value, torch.dtype):
+            add("dtype", c_int32(self._number("aoticache_dtype_parse", value)))
+        elif isinstance(value, torch.layout):
+            add("layout", c_int32(self._number("aoticache_layout_parse", value)))
+        elif isinstance(value, torch.memory_format):
+            add("memory_format", c_int32(self._number("aoticache_memory_format_parse", value)))
+        elif isinstance(value, (list, tuple)):
+            self.library.call("aoticache_request_begin_list", request, name)
+            for item in value:
+                self._add(request, None, item, device_type)
+            self.library.call("aoticache_request_end_list", request)
+        else:
+            raise AoticacheError(f"an argument of type {type(value).__name__} cannot be compiled for", "UNSUPPORTED")
+
+    def _adder(self, request: c_void_p, name: bytes | None) -> Any:
+        def add(kind: str, *values: Any) -> None:
+            self.library.call(f"aoticache_request_add_{kind}", request, name, *values)
+
+        return add
+
+    def _number(self, function: str, value: Any) -> int:
+        number = c_int32()
+        if self.library.get(function, str(value).removeprefix("torch.").encode(), byref(number)) != 0:
+            raise AoticacheError(f"{value} is not known here", "UNSUPPORTED")
+        return number.value
+
+    def _named(self, kind: str, number: int) -> Any:
+        """torch.float32 for the dtype 6."""
+        text: bytes = self.library.get(f"aoticache_{kind}_name", c_int32(number))
+        return getattr(require_torch(), text.decode())
+
+    def _get(self, request: c_void_p) -> str:
+        hook = self.session.get_hook()
+        if hook is None:
+            raise AoticacheError(f"no compile worker: {self.session.hook_problem}", "NOT_FOUND")
+        self.library.call("aoticache_hook_set_environment", hook, request)
+        artifact = c_void_p()
+        self.library.call(
+            "aoticache_cache_get_or_compile",
+            self.session.cache.handle,
+            request,
+            self.library.c.aoticache_hook_compile,
+            hook,
+            byref(artifact),
+        )
+        self._check(artifact)
+        return self._keep(artifact)
+
+    def _check(self, artifact: c_void_p) -> None:
+        """AOTI-eager would run a library that needs a proxy executor without one."""
+        description = POINTER(_library.LibraryDescription)()
+        descriptor = c_int(self.library.get("aoticache_artifact_library_fd", artifact))
+        self.library.call("aoticache_library_describe", descriptor, byref(description))
+        needed = bool(description.contents.proxy_executor)
+        self.library.get("aoticache_library_description_free", description)
+        if needed:
+            self.library.get("aoticache_artifact_unref", artifact)
+            raise AoticacheError("PyTorch's compiler only makes it a call of PyTorch's own kernel", "UNSUPPORTED")
+
+    def _keep(self, artifact: c_void_p) -> str:
+        """The path of the library; the artifact stays, so that no collector removes what PyTorch has loaded."""
+        descriptor = self.library.get("aoticache_artifact_library_fd", artifact)
+        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        folder = self.library.get("aoticache_artifact_directory", artifact)
+        if folder:
+            path = next(
+                (entry.path for entry in os.scandir(os.fsdecode(folder)) if os.path.samefile(entry.path, path)), path
+            )
+        with _lock:
+            if path in self.held:
+                self.library.get("aoticache_artifact_unref", artifact)
+            else:
+                self.held[path] = artifact
+                self.library.get("aoticache_artifact_close_files", artifact)
+        return path
+
+    # ---- entries ----
+
+    def _is_ours(self, request: int) -> bool:
+        """Compiled by this version of PyTorch."""
+        environment = (
+            self.library.get("aoticache_request_get_environment", request, name)
+            for name in (b"framework", b"framework_version")
+        )
+        return list(environment) == [b"pytorch", _session.public_version(self.session.torch_version).encode()]
+
+    def _describe(self, request: int, device_type: str) -> list[dict[str, Any]] | None:
+        """The arguments as AOTI-eager compares them; None where it has no way to say one of them."""
+        items = []
+        for place in range(self.library.get("aoticache_request_argument_count", request)):
+            argument = self.library.get("aoticache_request_argument", request, place).contents
+            item = self._describe_one(argument, device_type)
+            if item is None:
+                return None
+            item["arg_order"] = place
+            items.append(item)
+        return items
+
+    def _describe_one(self, argument: _library.Argument, device_type: str) -> dict[str, Any] | None:
+        torch, value = require_torch(), argument.value
+        kind = KINDS[argument.kind] if argument.kind < len(KINDS) else ""
+        if kind == "tensor":
+            return self._describe_tensor(value.tensor.metadata)
+        scalars = {"int": (torch.int64, value.int_value), "double": (torch.float64, value.double_value)}
+        if kind in scalars or kind == "bool":
+            dtype, content = scalars.get(kind, (torch.bool, value.bool_value))
+            index = -1 if device_type == "cpu" else 0
+            return {
+                "is_dynamic": False,
+                "device_type": device_type,
+                "device_index": index,
+                "dtype": dtype,
+                "scalar_value": content,
+            }
+        if kind == "string":
+            return {"string_value": value.string_value.decode()}
+        if kind in ("dtype", "layout"):
+            return {f"{kind}_value": self._named(kind, value.int_value)}
+        if argument.kind == LIST and value.list.count > 0:
+            inside = cast(value.list.items, POINTER(_library.Argument))[: value.list.count]
+            if all(item.kind == KINDS.index("tensor") for item in inside):
+                return {"tensor_list": [self._describe_tensor(item.value.tensor.metadata) for item in inside]}
+        return None
+
+    def _describe_tensor(self, metadata: _library.TensorMetadata) -> dict[str, Any]:
+        torch = require_torch()
+        dtype = self._named("dtype", metadata.dtype)
+        device = "cpu" if metadata.device.type == 0 else "cuda"
+        return {
+            "is_dynamic": False,
+            "device_type": device,
+            "device_index": -1 if device == "cpu" else max(0, metadata.device.index),
+            "dtype": dtype,
+            "sizes": list(metadata.sizes[: metadata.ndim]),
+            "strides": list(metadata.strides[: metadata.ndim]),
+            "requires_grad": False,
+            # Entries are for all key sets; this is that of an ordinary tensor. Others come to compile(), and hit there.
+            "dispatch_key_set": torch._C._dispatch_keys(torch.empty(0, dtype=dtype)).raw_repr(),
+        }
+
+
+def qualified_name(namespace: str, operator: str) -> str:
+    """AOTI-eager's "abs" or "add.Tensor" as the dispatcher's name."""
+    return f"{namespace}::{operator}".removesuffix(".default")
+
+
+def tensor_metadata(tensor: Any) -> tuple[_library.TensorMetadata, tuple[Array[c_int64], Array[c_int64]]]:
+    """What a request says of a tensor, and the arrays that it points to. As the holder sees it: without key set."""
+    ndim = tensor.dim()
+    sizes, strides = (c_int64 * max(1, ndim))(*tensor.shape), (c_int64 * max(1, ndim))(*tensor.stride())
+    number = c_int32()
+    library = _library.load()
+    if library.get("aoticache_dtype_parse", str(tensor.dtype).removeprefix("torch.").encode(), byref(number)) != 0:
+        raise AoticacheError(f"a tensor of {tensor.dtype} cannot be compiled for", "UNSUPPORTED")
+    index = -1 if tensor.device.index is None or tensor.device.type == "cpu" else tensor.device.index
+    metadata = _library.TensorMetadata(
+        dtype=number.value,
+        layout=0,
+        device=_library.Device(_library.DEVICE_TYPES[tensor.device.type], index),
+        requires_grad=False,
+        dispatch_key_set=0,
+        ndim=ndim,
+        sizes=cast(sizes, POINTER(c_int64)),
+        strides=cast(strides, POINTER(c_int64)),
+    )
+    return metadata, (sizes, strides)
+
+
+def install_backend(device: str = "cpu", **settings: Any) -> bool:
+    """
+    Makes `torch.library.Library._impl_with_aoti_compile()` compile and load through the cache, for operators that are
+    registered from now on. settings: those of `configure()`.
+
+    >>> aoticache.install_backend("cpu")                                                        # doctest: +SKIP
+    >>> library = torch.library.Library("aten", "IMPL")                                         # doctest: +SKIP
+    >>> library._impl_with_aoti_compile("abs", "CPU")                                           # doctest: +SKIP
+
+    Returns False, with one warning, where this PyTorch has no such backends (before 2.13) or the cache cannot be opened:
+    AOTI-eager then goes on with its own.
+    """
+    if device not in _library.DEVICE_TYPES:
+        raise SettingsError(f"device {device!r} is not supported; there are 'cpu' and 'cuda'")
+    torch = require_torch()
+    from torch._inductor import aoti_eager
+
+    wanted = _session.current_settings().changed(settings)
+    if not hasattr(aoti_eager, "register_aoti_compile_backend"):
+        warn_once("plug", f"aoticache: PyTorch {torch.__version__} has no compile backends for AOTI-eager; 2.13 has")
+        return False
+    try:
+        backend = Backend(device, wanted)
+    except SettingsError:
+        raise
+    except AoticacheError as error:
+        warn_once("plug", f"aoticache: AOTI-eager goes on with its own cache: {error}")
+        return False
+    if device not in _installed:
+        backend.session.users += 1
+        _installed[device] = aoti_eager._aoti_compile_backends.get(device, _missing)
+    aoti_eager.register_aoti_compile_backend(device, backend.compile, backend.load)
+    return True
+
+
+def uninstall_backend(device: str = "cpu") -> bool:
+    """AOTI-eager as it was, for what is not compiled yet; False where ours is not installed."""
+    if device not in _installed:
+        return False
+    from torch._inductor import aoti_eager
+
+    before = _installed.pop(device)
+    session = _session.current()
+    if session is not None:
+        session.users -= 1
+    if before is _missing:
+        aoti_eager._aoti_compile_backends.pop(device, None)
+    else:
+        aoti_eager._aoti_compile_backends[device] = before
+    return True

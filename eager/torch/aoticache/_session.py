@@ -1,0 +1,549 @@
+"""Operators on kernel holders: what is enabled in this process, and everything behind it.
+
+A session is a cache, a worker that compiles for it, and groups: operators that share how misses are dealt with share
+background threads (an `aoticache_eager`) and a binding. All of it is made by the first operator and stays until the
+process ends or a call with other settings replaces it while nothing is enabled.
+
+Locks: `_lock` orders what changes the session. It is held while the bridge compiles in mode "wait" alone, and calls of
+operators never take it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from ctypes import byref, c_int, c_uint32, c_void_p, pointer, sizeof
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import _bridge, _caches, _fallback, _library
+from ._errors import AoticacheError, OperatorRefusedError, SettingsError, warn_once
+from ._operators import DISPATCH_KEYS, Choice, find_overload, require_torch
+from ._settings import DYNAMIC, MODES, Policy, Settings
+
+LEAST_TORCH = (2, 10, 0)
+WAIT_SLICE_MS = 200  # so that Ctrl-C is noticed
+COUNTS = tuple(str(one[0]) for one in _library.HolderCounts._fields_)
+#: Of these the sum is kept of operators that were disabled; the others say how things are now.
+SUMS = ("hits", "hits_symbolic", "loads", "misses", "compiles", "compile_failures", "fallbacks", "queued", "dropped")
+
+
+@dataclass
+class Group:
+    """Operators of one policy: how misses are dealt with is said once for all of them."""
+
+    eager: c_void_p
+    binding: c_void_p
+
+
+@dataclass
+class Active:
+    """An operator that is enabled."""
+
+    name: str
+    policy: Policy
+    handle: c_void_p
+    fallback: Any  # kept as long as C may call it
+
+
+@dataclass
+class Outcome:
+    """What became of the operators of one call."""
+
+    enabled: list[str] = field(default_factory=list)
+    pending: list[str] = field(default_factory=list)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+class Session:
+    """What one cache directory and one set of settings make."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.pid = os.getpid()
+        self.library = _library.load()
+        if not self.library.has_binding():
+            raise AoticacheError(f"{self.library.path} is of an older version, without PyTorch", "UNSUPPORTED")
+        self.cache = _caches.open_cache(settings.cache_dir)
+        self.torch_version = str(require_torch().__version__)
+        self.hook: c_void_p | None = None
+        self.hook_problem = ""
+        self.bridge: _bridge.Bridge | None = None
+        self.bridge_problem = ""
+        self.bridge_decided = False
+        self.bridge_thread: threading.Thread | None = None
+        self.groups: dict[tuple[str, int], Group] = {}
+        self.active: dict[str, Active] = {}
+        self.pending: dict[str, Policy] = {}
+        self.retired: dict[str, dict[str, int]] = {}
+        self.users = 0  # beside operators: backends of plug mode
+
+    # ---- the worker ----
+
+    def get_hook(self) -> c_void_p | None:
+        """The worker of this Python; None, with one warning, where it cannot be had."""
+        if self.hook is None and not self.hook_problem:
+            try:
+                self.hook = self._create_hook()
+            except AoticacheError as error:
+                self.hook_problem = str(error)
+                warn_once(
+                    "worker",
+                    f"aoticache: no compile worker ({error}): kernels that the cache has are used, PyTorch's own ones "
+                    "answer for the rest",
+                    5,
+                )
+        return self.hook
+
+    def _create_hook(self) -> c_void_p:
+        hook = self._hook_with(None)
+        if self._hook_version(hook) == public_version(self.torch_version):
+            return hook
+        # This PyTorch is where sys.path finds it, which a new Python would not.
+        found = self._hook_version(hook)
+        self.library.get("aoticache_hook_free", hook)
+        folder = os.path.dirname(os.path.dirname(os.path.abspath(require_torch().__file__)))
+        path = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
+        hook = self._hook_with([*(f"{k}={v}" for k, v in os.environ.items() if k != "PYTHONPATH"), f"PYTHONPATH={path}"])
+        if self._hook_version(hook) == public_version(self.torch_version):
+            return hook
+        self.library.get("aoticache_hook_free", hook)
+        raise AoticacheError(
+            f"{sys.executable} starts with PyTorch {found}, this process has {self.torch_version}", "UNSUPPORTED"
+        )
+
+    def _hook_with(self, environment: list[str] | None) -> c_void_p:
+        settings, hook = self.settings, c_void_p()
+        options = _library.HookOptions(
+            size=sizeof(_library.HookOptions),
+            program=_library.encode(worker_python()),
+            cpu_features=_library.encode(settings.cpu_features),
+            timeout_seconds=settings.compile_timeout,
+            logger=_caches.logger(),
+            memory_limit_bytes=settings.memory_limit,
+            workers=settings.workers,
+        )
+        if environment is not None:
+            options.environment = _library.strings(environment)
+        self.library.call("aoticache_hook_create_worker", byref(options), byref(hook))
+        return hook
+
+    def _hook_version(self, hook: c_void_p) -> str:
+        text: bytes = self.library.get("aoticache_hook_producer", hook)
+        return text.decode().removeprefix("pytorch ")
+
+    # ---- the bridge ----
+
+    def decide_bridge(self, mode: str) -> None:
+        """Gets the bridge, or starts to compile it, or finds out that there is none. Called with the lock."""
+        if self.bridge_decided or self.bridge_thread is not None:
+            return
+        if self.settings.bridge == "off":
+            self.bridge_decided = True
+            return
+        try:
+            self.bridge = _bridge.prepare(self.cache, self.settings, compile=False)
+            self.bridge_decided = True
+            return
+        except AoticacheError as error:
+            problem = error
+        if mode == "never":
+            self.give_up_bridge(problem)
+        elif mode == "wait":
+            self._compile_bridge()
+        elif _bridge.find_compiler(self.settings) is None or problem.status != "NOT_FOUND":
+            self._compile_bridge()  # which fails at once, and says why
+        else:
+            self.bridge_thread = threading.Thread(target=self._compile_in_thread, name="aoticache-bridge", daemon=True)
+            self.bridge_thread.start()
+
+    def _compile_bridge(self) -> None:
+        try:
+            self.bridge = _bridge.prepare(self.cache, self.settings, compile=True)
+            self.bridge_decided = True
+        except AoticacheError as error:
+            self.give_up_bridge(error)
+
+    def give_up_bridge(self, problem: AoticacheError) -> None:
+        self.bridge, self.bridge_decided, self.bridge_problem = None, True, str(problem)
+        first = str(problem).strip().splitlines()[0][:400] if str(problem).strip() else problem.status
+        warn_once(
+            "bridge",
+            f"aoticache: no C++ bridge ({first}): PyTorch's stable C interface is used instead, which cannot serve "
+            "operators with numbers among their arguments and is slower where PyTorch's kernel has to answer",
+            5,
+        )
+
+    def _compile_in_thread(self) -> None:
+        """Compiles the bridge, then enables what has been waiting for it."""
+        bridge, problem = None, None
+        try:
+            bridge = _bridge.prepare(self.cache, self.settings, compile=True)
+        except AoticacheError as error:
+            problem = error
+        with _lock:
+            if problem is not None:
+                self.give_up_bridge(problem)
+            self.bridge, self.bridge_decided = bridge, True
+            waiting, self.pending = self.pending, {}
+            if _session is not self:
+                return
+            for name, policy in waiting.items():
+                try:
+                    self.enable_now(name, policy)
+                except AoticacheError as error:
+                    warn_once("pending " + name, f"aoticache: {name} is not served: {error}")
+
+    # ---- groups ----
+
+    def group(self, policy: Policy) -> Group:
+        if policy.shared not in self.groups:
+            eager = self._create_eager(policy)
+            try:
+                self.groups[policy.shared] = Group(eager, self._create_binding(eager))
+            except AoticacheError:
+                self.library.get("aoticache_eager_free", eager)
+                raise
+        return self.groups[policy.shared]
+
+    def _create_eager(self, policy: Policy) -> c_void_p:
+        settings, eager = self.settings, c_void_p()
+        hook = None if policy.mode == "never" else self.get_hook()
+        options = _library.EagerOptions(
+            size=sizeof(_library.EagerOptions),
+            cache=self.cache.handle,
+            hook=hook,
+            miss=MODES[policy.mode if hook is not None else "never"],
+            dynamic=DYNAMIC["never"],
+            dynamic_after=policy.dynamic_after,
+            threads=settings.workers,
+            max_loaded=settings.max_loaded,
+            max_loaded_bytes=settings.max_loaded_bytes,
+            serve_requires_grad=True,  # autograd is above the kernel
+            fail_calls=settings.fail_calls,
+            record_file=_library.encode(settings.record_file),
+            logger=_caches.logger(),
+        )
+        if hook is None:
+            version = public_version(self.torch_version)
+            options.environment = _library.strings(["framework=pytorch", f"framework_version={version}"])
+        self.library.call("aoticache_eager_create", byref(options), byref(eager))
+        return eager
+
+    def _create_binding(self, eager: c_void_p) -> c_void_p:
+        while True:
+            binding = c_void_p()
+            options = _library.BindingOptions(
+                size=sizeof(_library.BindingOptions),
+                eager=eager,
+                bridge=_library.encode(self.bridge.path if self.bridge else None),
+                torch_version=_bridge.packed_version(self.torch_version),
+            )
+            try:
+                self.library.call("aoticache_binding_create", byref(options), byref(binding))
+                return binding
+            except AoticacheError as error:
+                if self.bridge is None:
+                    raise
+                self.give_up_bridge(error)
+
+    # ---- operators ----
+
+    def enable_now(self, name: str, policy: Policy) -> None:
+        """Puts a holder behind the operator. Raises AoticacheError: UNSUPPORTED with the reason, and others."""
+        operator = find_overload(name)
+        key = DISPATCH_KEYS[policy.device]
+        group = self.group(policy)
+        handle, fallback = c_void_p(), None
+        options = _library.OperatorOptions(
+            size=sizeof(_library.OperatorOptions),
+            schema=str(operator._schema).encode(),
+            dispatch_key=key.encode(),
+            device=_library.Device(_library.DEVICE_TYPES[policy.device], -1),
+            dynamic=pointer(c_int(DYNAMIC[policy.dynamic])),
+        )
+        if self.bridge is None:
+            fallback = _fallback.make(operator, key)
+            options.fallback = fallback
+        self.library.call("aoticache_binding_enable", group.binding, byref(options), byref(handle))
+        self.active[name] = Active(name, policy, handle, fallback)
+
+    def disable_now(self, name: str) -> None:
+        active = self.active.pop(name)
+        last = self.counts(active)
+        self.library.get("aoticache_binding_disable", active.handle)
+        total = self.retired.setdefault(name, {})
+        for count, value in last.items():
+            if count in SUMS or count in ("calls", "refused"):
+                total[count] = total.get(count, 0) + value
+
+    def counts(self, active: Active) -> dict[str, int]:
+        found = _library.BindingCounts()
+        self.library.get("aoticache_binding_get_counts", active.handle, byref(found))
+        return {
+            **{name: int(getattr(found.holder, name)) for name in COUNTS},
+            "calls": int(found.calls),
+            "refused": int(found.refused),
+        }
+
+    # ---- waiting and ending ----
+
+    def wait(self, deadline: float | None) -> bool:
+        """Until nothing is compiled or queued; False when the time is over."""
+        thread = self.bridge_thread
+        if thread is not None and self.pid == os.getpid():
+            thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            if thread.is_alive():
+                return False
+        with _lock:
+            eagers = [group.eager for group in self.groups.values()]
+        return all(self._wait_for(eager, deadline) for eager in eagers)
+
+    def _wait_for(self, eager: c_void_p, deadline: float | None) -> bool:
+        while True:
+            left = WAIT_SLICE_MS if deadline is None else int(1000 * (deadline - time.monotonic()))
+            try:
+                self.library.call("aoticache_eager_wait", eager, c_uint32(max(1, min(WAIT_SLICE_MS, left))))
+                return True
+            except AoticacheError as error:
+                if error.status != "LOCKED":
+                    raise
+                if deadline is not None and time.monotonic() >= deadline:
+                    return False
+
+    def flush(self) -> None:
+        error = _library.Error()
+        for group in self.groups.values():
+            self.library.c.aoticache_eager_flush(group.eager, byref(error))
+        self.cache.flush()
+
+    def close(self) -> None:
+        """Frees everything; compiles under way are waited for. No operator may be enabled."""
+        for group in self.groups.values():
+            self.library.get("aoticache_binding_free", group.binding)
+            self.library.get("aoticache_eager_free", group.eager)
+        self.groups.clear()
+        if self.hook is not None:
+            self.library.get("aoticache_hook_free", self.hook)
+            self.hook = None
+
+
+def public_version(version: str) -> str:
+    return version.partition("+")[0]
+
+
+def worker_python() -> str | None:
+    """This Python, where it is one: a program that embeds Python is not."""
+    program = sys.executable or ""
+    return program if os.path.basename(program).startswith(("python", "pypy")) else None
+
+
+# ---- the session of this process ----
+
+_lock = threading.RLock()
+_session: Session | None = None
+_settings = Settings()
+
+
+def current() -> Session | None:
+    return _session
+
+
+def current_settings() -> Settings:
+    return _session.settings if _session is not None else _settings
+
+
+def configure(**values: Any) -> Settings:
+    global _settings
+    with _lock:
+        settings = current_settings().changed(values)
+        _check_change(settings)
+        _settings = settings
+        return settings
+
+
+def _is_busy() -> bool:
+    return _session is not None and bool(_session.active or _session.pending or _session.users)
+
+
+def _check_change(settings: Settings) -> None:
+    if _session is None or settings == _session.settings or not _is_busy():
+        return
+    old = _session.settings
+    if settings.cache_dir != old.cache_dir:
+        raise SettingsError(
+            f"operators are enabled with the cache {_session.cache.directory}; a second one "
+            f"({settings.cache_dir or 'the default'}) cannot be used beside it: aoticache.disable() comes first"
+        )
+    different = [name for name in vars(settings) if getattr(settings, name) != getattr(old, name)]
+    raise SettingsError(f"{', '.join(different)} cannot change while operators are enabled: aoticache.disable() first")
+
+
+def open_session(settings: Settings) -> Session:
+    """The session with these settings. Raises SettingsError where another one is in use; AoticacheError."""
+    global _session, _settings
+    with _lock:
+        _check_change(settings)
+        if _session is not None and settings != _session.settings:
+            old, _session = _session, None
+            old.close()
+        if _session is None:
+            _session = Session(settings)
+            _settings = settings
+        return _session
+
+
+def problem_with_torch(device: str) -> str:
+    """Why operators cannot be enabled with this PyTorch; "" where they can."""
+    torch = require_torch()
+    if _bridge.version_tuple(str(torch.__version__)) < LEAST_TORCH:
+        return f"PyTorch {torch.__version__} has no stable C interface for kernels; 2.10 or later has"
+    if device == "cuda" and not torch.cuda.is_available():
+        return "PyTorch finds no GPU"
+    return ""
+
+
+def enable(choice: Choice, policy: Policy, settings: Settings) -> Outcome:
+    outcome = Outcome(skipped=dict(choice.skipped))
+    with _lock:
+        session = open_session(settings)
+        session.decide_bridge(policy.mode)
+        done: list[tuple[str, Policy | None]] = []
+        try:
+            for name in choice.operators:
+                _enable_one(session, name, policy, name in choice.exact, outcome, done)
+        except AoticacheError:
+            for name, before in reversed(done):
+                _restore_one(session, name, before)
+            raise
+    return outcome
+
+
+def _enable_one(
+    session: Session,
+    name: str,
+    policy: Policy,
+    exact: bool,
+    outcome: Outcome,
+    done: list[tuple[str, Policy | None]],
+) -> None:
+    before = policy_of(session, name)
+    if not session.bridge_decided:
+        session.pending[name] = policy
+        outcome.pending.append(name)
+        done.append((name, before))
+        return
+    if before == policy:
+        outcome.enabled.append(name)
+        return
+    if before is not None:
+        session.disable_now(name)
+    done.append((name, before))
+    try:
+        session.enable_now(name, policy)
+        outcome.enabled.append(name)
+    except AoticacheError as error:
+        if before is not None:
+            session.enable_now(name, before)
+        done.pop()
+        if error.status != "UNSUPPORTED":
+            raise
+        if exact and session.bridge is not None:
+            raise OperatorRefusedError(f"{name} cannot be served: {error}") from error
+        outcome.skipped[name] = str(error)
+        if exact:
+            warn_once("stable " + name, f"aoticache: {name} is not served: {error}", 5)
+
+
+def policy_of(session: Session, name: str) -> Policy | None:
+    active = session.active.get(name)
+    return active.policy if active is not None else session.pending.get(name)
+
+
+def _restore_one(session: Session, name: str, before: Policy | None) -> None:
+    """As it was: for the end of a `with`, and where enable() fails half-way."""
+    session.pending.pop(name, None)
+    if name in session.active and session.active[name].policy != before:
+        session.disable_now(name)
+    if before is None or name in session.active:
+        return
+    if session.bridge_decided:
+        session.enable_now(name, before)
+    else:
+        session.pending[name] = before
+
+
+def snapshot(names: Iterable[str]) -> dict[str, Policy | None]:
+    with _lock:
+        return {name: policy_of(_session, name) if _session is not None else None for name in names}
+
+
+def restore(before: dict[str, Policy | None]) -> None:
+    with _lock:
+        if _session is not None:
+            for name, policy in before.items():
+                _restore_one(_session, name, policy)
+
+
+def disable(names: Iterable[str] | None) -> list[str]:
+    """PyTorch's kernels are back. None: of all operators."""
+    with _lock:
+        if _session is None:
+            return []
+        known = [*_session.active, *_session.pending]
+        gone = known if names is None else [name for name in dict.fromkeys(names) if name in known]
+        for name in gone:
+            _restore_one(_session, name, None)
+        return gone
+
+
+def wait(timeout: float | None) -> bool:
+    session = _session
+    if session is None:
+        return True
+    done = session.wait(None if timeout is None else time.monotonic() + timeout)
+    session.flush()
+    return done
+
+
+# ---- the end of the process, and fork ----
+
+
+def at_exit() -> None:
+    """
+    PyTorch's kernels are back, counts are written. What still compiles is not waited for (unless wait_at_exit says so)
+    and not freed either: it ends with the process, and its worker with it.
+    """
+    session = _session
+    if session is None or session.pid != os.getpid():
+        return
+    try:
+        if session.settings.wait_at_exit > 0:
+            session.wait(time.monotonic() + session.settings.wait_at_exit)
+        disable(None)
+        idle = session.wait(time.monotonic())
+        session.flush()
+        if idle:
+            session.close()
+    except AoticacheError:
+        pass
+
+
+def after_fork_in_child() -> None:
+    """
+    What was enabled stays so. The thread that compiles the bridge is the parent's.
+
+    The threads of OpenMP do not come along either, and libgomp waits for them for ever; compiled kernels divide smaller
+    work among threads than PyTorch's own do. So a child begins with one, as PyTorch's DataLoader makes its workers.
+    """
+    global _lock
+    _lock = threading.RLock()
+    _caches.after_fork()
+    if _session is not None and _session.bridge_thread is not None and not _session.bridge_decided:
+        _session.bridge_thread = None
+        _session.pending = {}
+    if _session is not None and _session.active:
+        require_torch().set_num_threads(1)

@@ -1,0 +1,150 @@
+"""What happened: counts of the operators of this process, and of the cache that all processes share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import _caches, _session
+from ._errors import AoticacheError
+
+
+@dataclass(frozen=True)
+class OperatorStats:
+    """One operator since the process began, whether it is enabled now or was."""
+
+    name: str
+    #: "background, dynamic never, on cpu"; "" for one that is not enabled any more.
+    policy: str = ""
+    #: "enabled", "pending" (until the bridge is there), "disabled".
+    state: str = "disabled"
+    #: Calls that came to the operator while it was enabled: hits, fallbacks and refused ones.
+    calls: int = 0
+    #: Calls that a compiled kernel answered; of these, by one for symbolic shapes.
+    hits: int = 0
+    hits_symbolic: int = 0
+    #: Calls that PyTorch's kernel answered: the compiled one was not there, or could not be.
+    fallbacks: int = 0
+    #: Calls that went to PyTorch's kernel at once: numbers wrapped as tensors, conjugated tensors, recursion.
+    refused: int = 0
+    misses: int = 0
+    loads: int = 0
+    compiles: int = 0
+    compile_failures: int = 0
+    #: Background compiles that were queued; that were not, since the queue was full.
+    queued: int = 0
+    dropped: int = 0
+    #: Different metadata known, different libraries for them, and how many of these are loaded.
+    entries: int = 0
+    libraries: int = 0
+    loaded: int = 0
+
+
+@dataclass(frozen=True)
+class CacheStats:
+    """The cache's directory, all processes together, as of their last flush."""
+
+    directory: str
+    read_only: bool
+    entries: int
+    bytes: int
+    hits: int
+    misses: int
+    compiles: int
+    compile_failures: int
+    compile_seconds: float
+    saved_seconds: float
+
+
+@dataclass(frozen=True)
+class Stats:
+    """What `stats()` gives; `print()` it for a table."""
+
+    operators: dict[str, OperatorStats] = field(default_factory=dict)
+    cache: CacheStats | None = None
+    #: What stands between PyTorch and the kernels: "bridge", "stable C interface", "compiling the bridge", "".
+    interface: str = ""
+    #: Why there is no bridge, or no worker; "" where nothing is missing.
+    problem: str = ""
+
+    def total(self, count: str) -> int:
+        """The sum of a count over all operators: total("hits")."""
+        return sum(int(getattr(one, count)) for one in self.operators.values())
+
+    def __str__(self) -> str:
+        lines = []
+        if self.operators:
+            width = max(len("operator"), *(len(name) for name in self.operators))
+            head = f"{'operator':{width}}  {'calls':>9} {'hits':>9} {'PyTorch':>9} {'compiles':>8} {'failed':>6}  state"
+            lines.append(head)
+            for one in sorted(self.operators.values(), key=lambda one: (-one.calls, one.name)):
+                lines.append(
+                    f"{one.name:{width}}  {one.calls:9} {one.hits:9} {one.fallbacks + one.refused:9} "
+                    f"{one.compiles:8} {one.compile_failures:6}  {one.state}"
+                )
+        else:
+            lines.append("no operator has been enabled in this process")
+        if self.interface:
+            lines.append(f"interface: {self.interface}")
+        if self.problem:
+            lines.append(f"problem: {self.problem.splitlines()[0]}")
+        if self.cache is not None:
+            cache = self.cache
+            lines.append(
+                f"cache {cache.directory}{' (read-only)' if cache.read_only else ''}: {cache.entries} entries, "
+                f"{cache.bytes / 1e6:.1f} MB; {cache.hits} hits, {cache.misses} misses, {cache.compiles} compiles "
+                f"({cache.compile_seconds:.1f} s), {cache.saved_seconds:.1f} s saved"
+            )
+        return "\n".join(lines)
+
+
+def make_operator_stats(name: str, policy: str, state: str, counts: Mapping[str, int]) -> OperatorStats:
+    known: dict[str, Any] = {one: counts[one] for one in counts if one in OperatorStats.__dataclass_fields__}
+    return OperatorStats(name, policy, state, **known)
+
+
+def cache_stats(cache: _caches.Cache) -> CacheStats:
+    found = cache.statistics()
+    counters = found.counters
+    return CacheStats(
+        directory=cache.directory,
+        read_only=cache.read_only,
+        entries=int(found.entries),
+        bytes=int(found.bytes),
+        hits=int(counters.hits),
+        misses=int(counters.misses),
+        compiles=int(counters.compiles),
+        compile_failures=int(counters.compile_failures),
+        compile_seconds=counters.compile_ns / 1e9,
+        saved_seconds=counters.saved_ns / 1e9,
+    )
+
+
+def collect() -> Stats:
+    session = _session.current()
+    if session is None:
+        return Stats()
+    operators: dict[str, OperatorStats] = {}
+    with _session._lock:
+        for name, active in session.active.items():
+            counts = session.counts(active)
+            for count, before in session.retired.get(name, {}).items():
+                counts[count] += before
+            operators[name] = make_operator_stats(name, str(active.policy), "enabled", counts)
+        for name, policy in session.pending.items():
+            operators[name] = make_operator_stats(name, str(policy), "pending", session.retired.get(name, {}))
+        for name, counts in session.retired.items():
+            operators.setdefault(name, make_operator_stats(name, "", "disabled", counts))
+        if session.bridge is not None:
+            interface = "bridge"
+        elif session.bridge_decided:
+            interface = "stable C interface"
+        else:
+            interface = "compiling the bridge"
+        problem = "; ".join(filter(None, (session.bridge_problem, session.hook_problem)))
+    try:
+        cache = cache_stats(session.cache)
+    except AoticacheError:
+        cache = None
+    return Stats(operators, cache, interface, problem)

@@ -1,0 +1,331 @@
+/*
+ * eager/torch/binding: bindings and the operators they enable: what is checked before PyTorch is told, and in which
+ * order an operator comes and goes.
+ */
+#include "eager/torch/binding.h"
+#include "base/cleanup.h"
+#include "eager/torch/binding_state.h"
+
+#include <string.h>
+#include <time.h>
+
+/* Where PyTorch says a kernel comes from. */
+#define REGISTERED_AT "libaoticache"
+
+/* ---- the binding ---- */
+
+static aoticache_status read_options(const aoticache_binding_options *options, aoticache_binding_options *ret_options,
+                                     aoticache_error *ret_error)
+{
+    aoticache_binding_options all = AOTICACHE_BINDING_OPTIONS_INIT;
+    if (options == NULL || options->size < offsetof(aoticache_binding_options, bridge) || options->size > sizeof all)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "binding: options of %zu bytes; use %s",
+                                   options != NULL ? options->size : 0, "AOTICACHE_BINDING_OPTIONS_INIT");
+    memcpy(&all, options, options->size);
+    if (all.eager == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "binding: it needs an eager");
+    *ret_options = all;
+    return AOTICACHE_OK;
+}
+
+static aoticache_status open_way(aoticache_binding *binding, const aoticache_binding_options *options,
+                                 aoticache_error *ret_error)
+{
+    if (options->bridge != NULL) {
+        binding->has_bridge = true;
+        return aoticache_binding_open_bridge(options->bridge, &binding->bridge, ret_error);
+    }
+    const aoticache_torch *torch;
+    aoticache_status status = aoticache_torch_get(&torch, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    binding->torch_version = options->torch_version != 0 ? options->torch_version : torch->aoti_torch_abi_version();
+    return aoticache_stable_bind(options->torch_library, torch, &binding->stable, ret_error);
+}
+
+aoticache_status aoticache_binding_create(const aoticache_binding_options *options, aoticache_binding **ret_binding,
+                                          aoticache_error *ret_error)
+{
+    aoticache_binding_options all = AOTICACHE_BINDING_OPTIONS_INIT;
+    if (ret_binding == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "binding: ret_binding is NULL");
+    aoticache_status status = read_options(options, &all, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_binding *binding = calloc(1, sizeof *binding);
+    if (binding == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a binding");
+    binding->eager = all.eager;
+    pthread_mutex_init(&binding->lock, NULL);
+    status = open_way(binding, &all, ret_error);
+    if (status != AOTICACHE_OK) {
+        aoticache_binding_free(binding);
+        return status;
+    }
+    *ret_binding = binding;
+    return AOTICACHE_OK;
+}
+
+static aoticache_binding_operator *first_operator(aoticache_binding *binding)
+{
+    pthread_mutex_lock(&binding->lock);
+    aoticache_binding_operator *op = binding->operators;
+    pthread_mutex_unlock(&binding->lock);
+    return op;
+}
+
+void aoticache_binding_free(aoticache_binding *binding)
+{
+    if (binding == NULL)
+        return;
+    int saved = errno;
+    for (aoticache_binding_operator *op; (op = first_operator(binding)) != NULL;)
+        aoticache_binding_disable(op);
+    pthread_mutex_destroy(&binding->lock);
+    free(binding);
+    errno = saved;
+}
+
+/* ---- what an operator must be ---- */
+
+static aoticache_status read_operator_options(const aoticache_binding_operator_options *options,
+                                              aoticache_binding_operator_options *ret_options,
+                                              aoticache_error *ret_error)
+{
+    aoticache_binding_operator_options all = AOTICACHE_BINDING_OPERATOR_OPTIONS_INIT;
+    if (options == NULL || options->size < offsetof(aoticache_binding_operator_options, dynamic) ||
+        options->size > sizeof all)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "enabling an operator: options of %zu bytes; use %s",
+                                   options != NULL ? options->size : 0, "AOTICACHE_BINDING_OPERATOR_OPTIONS_INIT");
+    memcpy(&all, options, options->size);
+    if (all.schema == NULL || all.dispatch_key == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "enabling an operator needs its schema and a dispatch key");
+    *ret_options = all;
+    return AOTICACHE_OK;
+}
+
+static bool is_of_tensor(const aoticache_type *type)
+{
+    while (type->kind == AOTICACHE_TYPE_OPTIONAL || type->kind == AOTICACHE_TYPE_LIST)
+        type = type->elements[0];
+    return type->kind == AOTICACHE_TYPE_TENSOR;
+}
+
+/* The dispatcher finds a kernel by the tensors of a call: one for a device is never asked without any. */
+static aoticache_status check_arguments(const aoticache_schema *schema, aoticache_error *ret_error)
+{
+    for (size_t i = 0; i < aoticache_schema_num_arguments(schema); i++)
+        if (is_of_tensor(aoticache_schema_argument_at(schema, i)->type))
+            return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%.200s takes no tensors: there is nothing to gain",
+                               aoticache_schema_full_name(schema));
+}
+
+static aoticache_status make_holder(aoticache_binding_operator *op, const aoticache_binding_operator_options *options,
+                                    aoticache_error *ret_error)
+{
+    aoticache_holder_options chosen = AOTICACHE_HOLDER_OPTIONS_INIT;
+    chosen.schema = options->schema;
+    chosen.dispatch_key = options->dispatch_key;
+    chosen.device = options->device;
+    chosen.dynamic = options->dynamic;
+    chosen.fallback = aoticache_binding_want_fallback;
+    return aoticache_holder_create(op->binding->eager, &chosen, &op->holder, ret_error);
+}
+
+static aoticache_status plan_stable(aoticache_binding_operator *op, const aoticache_binding_operator_options *options,
+                                    aoticache_error *ret_error)
+{
+    const aoticache_schema *schema = op->holder->schema;
+    if (options->fallback == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s: without a bridge it needs a fallback",
+                                   aoticache_schema_full_name(schema));
+    if (op->holder->returns == AOTICACHE_RETURNS_LIST)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "%.200s gives a list of tensors; with a C++ compiler the bridge serves it",
+                                   aoticache_schema_full_name(schema));
+    op->fallback = options->fallback;
+    op->fallback_user = options->fallback_user;
+    return aoticache_stable_plan_create(schema, &op->plan, ret_error);
+}
+
+/* Everything that can be said no to before PyTorch is told. */
+static aoticache_status prepare(aoticache_binding_operator *op, const aoticache_binding_operator_options *options,
+                                aoticache_error *ret_error)
+{
+    aoticache_status status = make_holder(op, options, ret_error);
+    if (status == AOTICACHE_OK)
+        status = check_arguments(op->holder->schema, ret_error);
+    if (status == AOTICACHE_OK && !op->binding->has_bridge)
+        status = plan_stable(op, options, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_shell_acquire(op->holder->schema, options->dispatch_key, !op->binding->has_bridge,
+                                         &op->shell, ret_error);
+    return status;
+}
+
+/* ---- telling PyTorch ---- */
+
+static aoticache_status register_with_bridge(aoticache_binding_operator *op, aoticache_error *ret_error)
+{
+    char message[sizeof ret_error->message] = "";
+    aoticache_status status =
+        op->binding->bridge.enable(op->shell->name, op->shell->overload, aoticache_holder_schema(op->holder),
+                                   op->shell->dispatch_key, op->shell, &op->registration, message, sizeof message);
+    return status == AOTICACHE_OK ? AOTICACHE_OK : aoticache_error_set(ret_error, status, "%s", message);
+}
+
+/* "aten::add" and "Tensor": "aten" and "add.Tensor". */
+static aoticache_status register_with_library(aoticache_binding_operator *op, aoticache_error *ret_error)
+{
+    const aoticache_shell *shell = op->shell;
+    const aoticache_stable *stable = &op->binding->stable;
+    const char *colons = strstr(shell->name, "::");
+    cleanup_free char *ns = colons != NULL ? strndup(shell->name, (size_t)(colons - shell->name)) : NULL;
+    cleanup_free char *name = NULL;
+    const char *dot = shell->overload[0] != '\0' ? "." : "";
+    if (ns == NULL || asprintf(&name, "%s%s%s", colons + 2, dot, shell->overload) < 0) {
+        name = NULL;
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: no memory for its name", shell->name);
+    }
+    AOTITorchError code =
+        stable->aoti_torch_library_init_impl(ns, shell->dispatch_key, REGISTERED_AT, 0, &op->library);
+    if (code == 0)
+        code = stable->torch_library_impl(op->library, name, aoticache_stable_functions[shell->slot],
+                                          op->binding->torch_version);
+    if (code == 0)
+        return AOTICACHE_OK;
+    const char *what = stable->torch_exception_get_what != NULL ? stable->torch_exception_get_what() : NULL;
+    return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "PyTorch refuses a kernel for %.200s on %.60s: %.500s",
+                               aoticache_holder_op(op->holder), shell->dispatch_key,
+                               what != NULL ? what : "it does not say why");
+}
+
+/* Calls may come before this returns. */
+static aoticache_status tell_torch(aoticache_binding_operator *op, aoticache_error *ret_error)
+{
+    op->shell->stable = op->binding->stable;
+    op->shell->torch_version = op->binding->torch_version;
+    atomic_store(&op->shell->op, op);
+    return op->binding->has_bridge ? register_with_bridge(op, ret_error) : register_with_library(op, ret_error);
+}
+
+static void tell_torch_the_end(aoticache_binding_operator *op)
+{
+    if (op->registration != NULL)
+        op->binding->bridge.disable(op->registration);
+    if (op->library != NULL)
+        op->binding->stable.aoti_torch_delete_library_object(op->library);
+}
+
+/* ---- coming and going ---- */
+
+static void enlist(aoticache_binding_operator *op)
+{
+    aoticache_binding *binding = op->binding;
+    pthread_mutex_lock(&binding->lock);
+    op->next = binding->operators;
+    op->link = &binding->operators;
+    if (op->next != NULL)
+        op->next->link = &op->next;
+    binding->operators = op;
+    pthread_mutex_unlock(&binding->lock);
+}
+
+static void delist(aoticache_binding_operator *op)
+{
+    if (op->link == NULL)
+        return;
+    pthread_mutex_lock(&op->binding->lock);
+    *op->link = op->next;
+    if (op->next != NULL)
+        op->next->link = op->link;
+    pthread_mutex_unlock(&op->binding->lock);
+}
+
+void aoticache_binding_operator_unref(aoticache_binding_operator *op)
+{
+    if (atomic_fetch_sub(&op->references, 1) != 1)
+        return;
+    aoticache_holder_unref(op->holder);
+    aoticache_stable_plan_free(op->plan);
+    free(op);
+}
+
+/*
+ * Who found an operator before it was taken back is in no section afterwards, or has a reference. False: this thread
+ * is in a section itself (a kernel library has led to here), and cannot wait for that: then the operator stays, unused.
+ */
+static bool leave_sections(void)
+{
+    if (aoticache_section_mine != NULL && aoticache_section_mine->depth > 0)
+        return false;
+    aoticache_section_synchronize();
+    return true;
+}
+
+/* Who is inside of the operator itself would wait for itself. */
+static void wait_for_calls(const aoticache_binding_operator *op)
+{
+    if (aoticache_binding_is_inside(op))
+        return;
+    for (long wait_ns = 1000; atomic_load(&op->references) > 1; wait_ns = wait_ns < 1000000 ? 2 * wait_ns : wait_ns)
+        nanosleep(&(struct timespec){.tv_nsec = wait_ns}, NULL);
+}
+
+aoticache_status aoticache_binding_enable(aoticache_binding *binding,
+                                          const aoticache_binding_operator_options *options,
+                                          aoticache_binding_operator **ret_operator, aoticache_error *ret_error)
+{
+    aoticache_binding_operator_options all = AOTICACHE_BINDING_OPERATOR_OPTIONS_INIT;
+    if (binding == NULL || ret_operator == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "enabling an operator needs a binding and a place");
+    aoticache_status status = read_operator_options(options, &all, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_binding_operator *op = calloc(1, sizeof *op);
+    if (op == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for an operator");
+    op->binding = binding;
+    atomic_init(&op->references, 1);
+    status = prepare(op, &all, ret_error);
+    if (status == AOTICACHE_OK)
+        status = tell_torch(op, ret_error);
+    if (status != AOTICACHE_OK) {
+        aoticache_binding_disable(op);
+        return status;
+    }
+    enlist(op);
+    *ret_operator = op;
+    return AOTICACHE_OK;
+}
+
+/* Also of one that could not be enabled, however far it came. */
+void aoticache_binding_disable(aoticache_binding_operator *op)
+{
+    if (op == NULL)
+        return;
+    int saved = errno;
+    bool is_left = true;
+    delist(op);
+    tell_torch_the_end(op);
+    if (op->shell != NULL) {
+        atomic_store(&op->shell->op, NULL);
+        is_left = leave_sections();
+        aoticache_shell_release(op->shell);
+        wait_for_calls(op);
+    }
+    if (is_left)
+        aoticache_binding_operator_unref(op);
+    errno = saved;
+}
+
+void aoticache_binding_get_counts(const aoticache_binding_operator *op, aoticache_binding_counts *ret_counts)
+{
+    aoticache_binding_counts counts = {.refused = atomic_load_explicit(&op->refused, memory_order_relaxed)};
+    aoticache_holder_get_counts(op->holder, &counts.holder);
+    counts.calls = counts.refused + atomic_load_explicit(&op->ready, memory_order_relaxed) +
+                   atomic_load_explicit(&op->slow, memory_order_relaxed);
+    *ret_counts = counts;
+}

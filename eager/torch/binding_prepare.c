@@ -1,0 +1,191 @@
+/*
+ * eager/torch/binding_prepare: the bridge as an artifact of the cache: compiled once for each PyTorch and source, found
+ * again by all processes, its failure remembered with what the compiler said.
+ */
+#include "base/cleanup.h"
+#include "eager/process.h"
+#include "eager/torch/binding.h"
+#include "eager/torch/bridge.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BRIDGE_OP "aoticache::torch_bridge"
+#define FILE_NAME "torch_bridge.so"
+#define MAX_ARGUMENTS 1024
+#define MAX_OUTPUT_BYTES (1 << 20)
+/* PyTorch's headers take a C++ compiler some 20 s; on a busy machine a multiple of that. */
+#define TIMEOUT_NS (600 * UINT64_C(1000000000))
+
+typedef struct bridge_compile {
+    const char *source;
+    const char *const *command;
+} bridge_compile;
+
+/* ---- what is asked for ---- */
+
+static aoticache_status set_pair(aoticache_request *request, const char *pair, aoticache_error *ret_error)
+{
+    const char *equals = strchr(pair, '=');
+    if (equals == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "bridge: environment \"%.100s\" is not NAME=VALUE",
+                                   pair);
+    cleanup_free char *name = strndup(pair, (size_t)(equals - pair));
+    if (name == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "bridge: no memory for its request");
+    return aoticache_request_set_environment(request, name, equals + 1, ret_error);
+}
+
+/* The source stands in the key by its digest, not by its path. */
+static aoticache_status set_source(aoticache_request *request, const char *source, aoticache_error *ret_error)
+{
+    aoticache_digest digest;
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    cleanup_fd int fd = open(source, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return aoticache_error_set_errno(ret_error, errno, "bridge: its source %.400s cannot be read", source);
+    aoticache_status status = aoticache_digest_of_fd(fd, &digest, NULL, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_digest_to_hex(&digest, hex);
+    return aoticache_request_set_environment(request, "source", hex, ret_error);
+}
+
+static aoticache_status make_request(const char *source, const char *const *environment,
+                                     aoticache_request **ret_request, aoticache_error *ret_error)
+{
+    char abi[16];
+    aoticache_request *request = NULL;
+    aoticache_device cpu = {.type = AOTICACHE_DEVICE_TYPE_CPU, .index = -1};
+    aoticache_status status = aoticache_request_create(BRIDGE_OP, cpu, &request, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    snprintf(abi, sizeof abi, "%u", AOTICACHE_BRIDGE_ABI);
+    for (size_t i = 0; status == AOTICACHE_OK && environment != NULL && environment[i] != NULL; i++)
+        status = set_pair(request, environment[i], ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_request_set_environment(request, "bridge_abi", abi, ret_error);
+    if (status == AOTICACHE_OK)
+        status = set_source(request, source, ret_error);
+    if (status != AOTICACHE_OK) {
+        aoticache_request_free(request);
+        return status;
+    }
+    *ret_request = request;
+    return AOTICACHE_OK;
+}
+
+/* ---- compiling ---- */
+
+/* The command, "-o FILE SOURCE"; *ret_arguments is the caller's, its items are not. */
+static aoticache_status make_arguments(const bridge_compile *compile, const char *output, const char ***ret_arguments,
+                                       aoticache_error *ret_error)
+{
+    size_t count = 0;
+    while (compile->command[count] != NULL && count < MAX_ARGUMENTS)
+        count++;
+    if (count == 0 || count == MAX_ARGUMENTS)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "bridge: a command has 1 to %d words, not %zu",
+                                   MAX_ARGUMENTS - 1, count);
+    const char **arguments = calloc(count + 4, sizeof *arguments);
+    if (arguments == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "bridge: no memory for the compiler's arguments");
+    memcpy(arguments, compile->command, count * sizeof *arguments);
+    arguments[count] = "-o";
+    arguments[count + 1] = output;
+    arguments[count + 2] = compile->source;
+    *ret_arguments = arguments;
+    return AOTICACHE_OK;
+}
+
+/* *ret_said: what it said; the caller's, or NULL. */
+static aoticache_status run_compiler(const bridge_compile *compile, const char *output, char **ret_said,
+                                     aoticache_error *ret_error)
+{
+    char program[PATH_MAX];
+    cleanup_free const char **arguments = NULL;
+    aoticache_process process = AOTICACHE_PROCESS_INIT;
+    aoticache_status status = make_arguments(compile, output, &arguments, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_program_find(compile->command[0], program, ret_error);
+    if (status == AOTICACHE_NOT_FOUND || status == AOTICACHE_DENIED) /* no failure of this source: not remembered */
+        return AOTICACHE_UNSUPPORTED;
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_process_options options = {.program = program, .arguments = arguments, .guarded = true};
+    status = aoticache_process_run(&options, MAX_OUTPUT_BYTES, aoticache_monotonic_ns() + TIMEOUT_NS, &process,
+                                   ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_said = aoticache_process_output(&process);
+    aoticache_process_free(&process);
+    return status;
+}
+
+static aoticache_status compile_bridge(void *user, const aoticache_request *request, const char *directory,
+                                       aoticache_deliver_fn deliver, void *deliver_user, aoticache_error *ret_error)
+{
+    const bridge_compile *compile = user;
+    char output[PATH_MAX];
+    cleanup_free char *said = NULL;
+    uint64_t begin = aoticache_monotonic_ns();
+    (void)request;
+    if (compile->command == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "there is no compiler for the bridge");
+    if ((size_t)snprintf(output, sizeof output, "%s/%s", directory, FILE_NAME) >= sizeof output)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "bridge: %.200s... is too long a path", directory);
+    aoticache_status status = run_compiler(compile, output, &said, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_file file = {.name = FILE_NAME, .path = output};
+    aoticache_product product = AOTICACHE_PRODUCT_INIT;
+    product.files = &file;
+    product.file_count = 1;
+    product.producer = "c++";
+    product.compile_ns = aoticache_monotonic_ns() - begin;
+    product.output = said;
+    return deliver(deliver_user, &product);
+}
+
+/* ---- the whole ---- */
+
+static aoticache_status find_or_compile(aoticache_cache *cache, const aoticache_request *request,
+                                        bridge_compile *compile, aoticache_artifact **ret_artifact,
+                                        aoticache_error *ret_error)
+{
+    if (compile->command != NULL)
+        return aoticache_cache_get_or_compile(cache, request, compile_bridge, compile, ret_artifact, ret_error);
+    aoticache_status status = aoticache_cache_lookup(cache, request, ret_artifact, ret_error);
+    if (status == AOTICACHE_NOT_FOUND)
+        aoticache_error_set(ret_error, status, "the cache has no bridge for this PyTorch, and none is to be compiled");
+    return status;
+}
+
+aoticache_status aoticache_binding_prepare_bridge(aoticache_cache *cache, const char *source,
+                                                  const char *const *command, const char *const *environment,
+                                                  char *ret_path, size_t path_size, aoticache_artifact **ret_artifact,
+                                                  aoticache_error *ret_error)
+{
+    if (cache == NULL || source == NULL || ret_path == NULL || ret_artifact == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "a bridge needs a cache, a source, and places for its path and artifact");
+    aoticache_request *request = NULL;
+    aoticache_artifact *artifact = NULL;
+    bridge_compile compile = {.source = source, .command = command};
+    aoticache_status status = make_request(source, environment, &request, ret_error);
+    if (status == AOTICACHE_OK)
+        status = find_or_compile(cache, request, &compile, &artifact, ret_error);
+    aoticache_request_free(request);
+    if (status != AOTICACHE_OK)
+        return status;
+    int length = snprintf(NULL, 0, "/proc/self/fd/%d", aoticache_artifact_library_fd(artifact));
+    if ((size_t)length >= path_size) {
+        aoticache_artifact_unref(artifact);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "bridge: a path of %d bytes does not fit in %zu",
+                                   length + 1, path_size);
+    }
+    snprintf(ret_path, path_size, "/proc/self/fd/%d", aoticache_artifact_library_fd(artifact));
+    *ret_artifact = artifact;
+    return AOTICACHE_OK;
+}

@@ -1,0 +1,134 @@
+/*
+ * eager/torch/binding_state: what the files of the binding share: operators that are enabled, the places in PyTorch's
+ * dispatcher that lead to them, and one call on its way.
+ *
+ * Private. A call that PyTorch has begun cannot be held back: it may reach us after its operator was taken back. So
+ * what PyTorch is given (a shell, and on the stable ABI a function of the pool) is never freed and never becomes
+ * another operator's; the operator itself is reached through it, inside a read section (eager/section.h), and kept by a
+ * reference where a call leaves the section before its end.
+ */
+#ifndef AOTICACHE_EAGER_TORCH_BINDING_STATE_H
+#define AOTICACHE_EAGER_TORCH_BINDING_STATE_H
+
+#include "eager/holder_state.h"
+#include "eager/section.h"
+#include "eager/torch/binding.h"
+#include "eager/torch/bridge.h"
+#include "eager/torch/stable.h"
+
+/* ---- what lives as long as the process ---- */
+
+/* One operator and dispatch key, on one of the two ways. */
+typedef struct aoticache_shell {
+    _Atomic(struct aoticache_binding_operator *) op; /* NULL: not enabled */
+    char *name, *overload, *dispatch_key;
+    bool is_stable;
+    bool taken;    /* enabled, or about to be; under the list's lock */
+    uint32_t slot; /* of the pool, where is_stable */
+    aoticache_stable stable; /* where is_stable, as the version */
+    uint64_t torch_version;
+    struct aoticache_shell *next;
+} aoticache_shell;
+
+/*
+ * The shell of an operator, made where there is none yet; taken until aoticache_shell_release().
+ * Returns: OK; INVALID (it is enabled, on whichever way); UNSUPPORTED (no function of the pool is left); NO_MEMORY.
+ */
+aoticache_status aoticache_shell_acquire(const aoticache_schema *schema, const char *dispatch_key, bool is_stable,
+                                         aoticache_shell **ret_shell, aoticache_error *ret_error);
+void aoticache_shell_release(aoticache_shell *shell);
+/* The shell of a function of the pool. */
+aoticache_shell *aoticache_shell_of_slot(uint32_t slot);
+
+/* ---- a binding and its operators ---- */
+
+struct aoticache_binding {
+    aoticache_eager *eager;
+    aoticache_stable stable; /* without a bridge, as the version */
+    uint64_t torch_version;
+    bool has_bridge;
+    aoticache_bridge bridge;
+    pthread_mutex_t lock;
+    aoticache_binding_operator *operators; /* under the lock */
+};
+
+struct aoticache_binding_operator {
+    aoticache_holder *holder;
+    aoticache_binding *binding;
+    aoticache_shell *shell;
+    atomic_size_t references; /* 1 while it is enabled, and one for each call inside that is in no section */
+    /* Not atomic as a whole, as a unit's uses: threads that hit at once may count one. */
+    atomic_uint_least64_t ready;
+    atomic_uint_least64_t slow, refused;
+    void *registration; /* of the bridge */
+    aoticache_stable_plan *plan; /* of the stable ABI, as the rest */
+    struct AOTICacheTorchLibrary *library;
+    aoticache_binding_fallback_fn fallback;
+    void *fallback_user;
+    aoticache_binding_operator *next, **link; /* of the binding's, under its lock */
+};
+
+/* The last reference frees it: the holder with it. */
+void aoticache_binding_operator_unref(aoticache_binding_operator *op);
+
+/* ---- one call ---- */
+
+typedef struct aoticache_binding_call {
+    aoticache_stack stack; /* first: the holder's fallback finds the call by it */
+    aoticache_binding_operator *op;
+    aoticache_section_slot *section; /* NULL: left */
+    struct aoticache_binding_call *outer;
+    bool fallback_wanted, kept;
+    bool consumed; /* the tensors' handles are gone */
+} aoticache_binding_call;
+
+typedef enum aoticache_binding_entry {
+    AOTICACHE_BINDING_ENTERED,
+    AOTICACHE_BINDING_GONE,      /* the operator is not enabled any more */
+    AOTICACHE_BINDING_NO_THREAD, /* no memory for the thread's state */
+} aoticache_binding_entry;
+
+/* Leaves the section and keeps the operator all the same: before anything of unknown length. */
+void aoticache_binding_keep(aoticache_binding_call *call);
+void aoticache_binding_count_refused(aoticache_binding_operator *op);
+/* The call is PyTorch's kernel's, and counted so. */
+aoticache_bridge_result aoticache_binding_refuse(aoticache_binding_call *call);
+/*
+ * Where aoticache_binding_probe() found nothing; packed: NULL where the arguments are not tensors and numbers only.
+ */
+aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *call, uint64_t key_set,
+                                                        const aoticache_packed *packed, bool consume,
+                                                        aoticache_error *error);
+/* What the holder's status comes to. */
+aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *call, aoticache_status status);
+/* Whether this thread is inside a call of `op`. */
+bool aoticache_binding_is_inside(const aoticache_binding_operator *op);
+/* The holder's fallback: says that one is wanted. */
+aoticache_status aoticache_binding_want_fallback(void *user, uint64_t key_set, aoticache_stack *stack,
+                                                 aoticache_error *ret_error);
+/* In the child of a fork: only this thread's calls are inside. */
+void aoticache_binding_recount(aoticache_binding_operator *op);
+
+/*
+ * Wrapped numbers ("x + 2.0" makes a tensor of 2.0): in PyTorch's type promotion they count for less than tensors of no
+ * dimension. Whether the result is all the same what they are: where a tensor that has dimensions is of their category
+ * (bool, integer, floating, complex) or a higher one. wrapped: bit i: argument i; not 0.
+ */
+bool aoticache_wrapped_numbers_do_not_matter(const aoticache_value *arguments, size_t count, uint64_t wrapped);
+
+/* ---- the bridge ---- */
+
+/* Opens the bridge of options.bridge. Returns: OK, LOAD_FAILED, UNSUPPORTED. */
+aoticache_status aoticache_binding_open_bridge(const char *path, aoticache_bridge *ret_bridge,
+                                               aoticache_error *ret_error);
+
+/* ---- the stable ABI ---- */
+
+#define AOTICACHE_STABLE_SLOTS 512
+
+/* The functions of the pool: each calls aoticache_stable_call() with its number. */
+extern const aoticache_stable_fn aoticache_stable_functions[AOTICACHE_STABLE_SLOTS];
+/* Ends by throwing through aoti_torch_check() where the call fails. */
+void aoticache_stable_call(uint32_t slot, uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs);
+
+#endif

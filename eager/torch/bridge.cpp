@@ -1,0 +1,874 @@
+/*
+ * eager/torch/bridge: the C++ side of the PyTorch binding, compiled on the user's machine against the headers of the
+ * PyTorch that is to load it (eager/torch/bridge.h is the other side, and the specification of everything here).
+ *
+ * Owns what only PyTorch's C++ ABI can do: registering kernels with the dispatcher, reading tensors, Scalars and lists
+ * without copies, calling PyTorch's own kernel, throwing what PyTorch throws. What is served is for the core to decide.
+ *
+ * An operator whose C++ type is in `signatures` gets an unboxed kernel, which spares each call the IValues of a boxed
+ * one. PyTorch calls kernels through tables that it changes under running calls, which may see half a change: so what
+ * has been registered once stays registered, and lets calls through while it is disabled.
+ */
+#include "eager/torch/bridge.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/op_registration/infer_schema.h>
+#include <ATen/core/stack.h>
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+#include <torch/headeronly/version.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#if TORCH_VERSION_MAJOR < 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 10)
+#error "the bridge needs PyTorch 2.10 or later"
+#endif
+
+namespace {
+
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+using c10::IValue;
+using c10::TypeKind;
+using torch::jit::Stack;
+
+const aoticache_bridge_host *host;
+
+/* One list for the tensors' conversion: what has none of these keys is what its sizes, strides and data say it is. */
+constexpr DispatchKeySet refused_keys({DispatchKey::Conjugate, DispatchKey::Negative, DispatchKey::ZeroTensor,
+                                       DispatchKey::Python});
+
+constexpr uint64_t known_dtypes = 0
+#define DTYPE_BIT(upper, lower, number, bytes) | uint64_t(1) << number
+    AOTICACHE_DTYPE_LIST(DTYPE_BIT)
+#undef DTYPE_BIT
+    ;
+
+constexpr size_t max_values = 32;        /* the longest schema of PyTorch 2.13 has 30 arguments */
+constexpr size_t max_list_bytes = 8192; /* for twice the metadata that a holder takes */
+
+/* ---- arguments on their way to C ---- */
+
+class Arguments {
+public:
+    /* False: no value says this. */
+    bool push(const at::Tensor &tensor)
+    {
+        auto *view = take<aoticache_tensor_view>(1);
+        if (!view || !fill(tensor, view))
+            return false;
+        aoticache_value &value = add(AOTICACHE_VALUE_TENSOR);
+        value.as.tensor = view;
+        mark_wrapped(tensor);
+        return true;
+    }
+
+    bool push(const std::optional<at::Tensor> &tensor)
+    {
+        return tensor && tensor->defined() ? push(*tensor) : push_none();
+    }
+
+    bool push(const at::Scalar &scalar)
+    {
+        return fill(scalar, &add(AOTICACHE_VALUE_NONE));
+    }
+
+    bool push(int64_t number)
+    {
+        return push_int(AOTICACHE_VALUE_INT, number);
+    }
+
+    bool push(bool truth)
+    {
+        add(AOTICACHE_VALUE_BOOL).as.bool_value = truth;
+        return true;
+    }
+
+    bool push(double number)
+    {
+        add(AOTICACHE_VALUE_DOUBLE).as.double_value = number;
+        return true;
+    }
+
+    bool push(at::ScalarType dtype)
+    {
+        return push_int(AOTICACHE_VALUE_DTYPE, static_cast<int64_t>(dtype));
+    }
+
+    /* Copied: C strings end. */
+    bool push(std::string_view text)
+    {
+        char *copied = take<char>(text.size() + 1);
+        if (!copied)
+            return false;
+        copied[text.copy(copied, text.size())] = '\0';
+        add(AOTICACHE_VALUE_STRING).as.string = copied;
+        return true;
+    }
+
+    bool push(at::IntArrayRef ints)
+    {
+        if (ints.size() > UINT32_MAX)
+            return false;
+        aoticache_value &value = add(AOTICACHE_VALUE_INT_LIST);
+        value.count = static_cast<uint32_t>(ints.size());
+        value.as.ints = ints.data();
+        return true;
+    }
+
+    bool push(c10::SymIntArrayRef symbolic)
+    {
+        std::optional<at::IntArrayRef> ints = c10::asIntArrayRefSlowOpt(symbolic);
+        return ints && push(*ints);
+    }
+
+    bool push(at::OptionalIntArrayRef ints)
+    {
+        return ints ? push(*ints) : push_none();
+    }
+
+    template <class T> bool push(const std::optional<T> &optional)
+    {
+        return optional ? push(*optional) : push_none();
+    }
+
+    /* kind: that of the argument's type, by value_kind(). */
+    bool push(const IValue &value, int32_t kind);
+
+    aoticache_bridge_result call(void *op, DispatchKeySet keys, aoticache_error *error)
+    {
+        return host->call(op, keys.raw_repr(), wrapped, &stack, error);
+    }
+
+    aoticache_stack stack = {values, 0, max_values};
+
+private:
+    template <class T> T *take(size_t count)
+    {
+        static_assert(alignof(T) <= 8);
+        size_t bytes = (count * sizeof(T) + 7) & ~size_t(7);
+        if (count > max_list_bytes || bytes > max_list_bytes - used)
+            return nullptr;
+        T *place = reinterpret_cast<T *>(memory + used);
+        used += bytes;
+        return place;
+    }
+
+    aoticache_value &add(int32_t kind)
+    {
+        aoticache_value &value = values[stack.count++];
+        value.kind = kind;
+        value.count = 0;
+        return value;
+    }
+
+    bool push_none()
+    {
+        add(AOTICACHE_VALUE_NONE);
+        return true;
+    }
+
+    bool push_int(int32_t kind, int64_t number)
+    {
+        add(kind).as.int_value = number;
+        return true;
+    }
+
+    void mark_wrapped(const at::Tensor &tensor)
+    {
+        size_t position = stack.count - 1;
+        if (tensor.unsafeGetTensorImpl()->is_wrapped_number())
+            wrapped |= uint64_t(1) << (position < 63 ? position : 63);
+    }
+
+    static bool fill(const at::Tensor &tensor, aoticache_tensor_view *view);
+    static bool fill(const at::Scalar &scalar, aoticache_value *value);
+    static bool fill(const IValue &number, aoticache_value *value);
+    bool push_tensors(c10::ArrayRef<IValue> list);
+    bool push_list(c10::ArrayRef<IValue> list, int32_t kind);
+    template <class T, class Convert> T *copy(c10::ArrayRef<IValue> list, Convert convert);
+
+    uint64_t wrapped = 0;
+    size_t used = 0;
+    aoticache_value values[max_values];
+    alignas(8) unsigned char memory[max_list_bytes];
+};
+
+bool Arguments::fill(const at::Tensor &tensor, aoticache_tensor_view *view)
+{
+    const c10::TensorImpl *impl = tensor.unsafeGetTensorImpl();
+    if (!tensor.defined() || impl->key_set().has_any(refused_keys) || impl->layout() != c10::kStrided ||
+        impl->has_symbolic_sizes_strides() || !impl->has_storage())
+        return false;
+    auto dtype = static_cast<uint32_t>(c10::typeMetaToScalarType(impl->dtype()));
+    if (dtype > 63 || !(known_dtypes >> dtype & 1))
+        return false;
+    const void *data = impl->unsafe_storage().data(); /* throws where data must not be seen */
+    c10::IntArrayRef sizes = impl->sizes(), strides = impl->strides();
+    int64_t numel = impl->numel();
+    if (!data && numel)
+        return false;
+    int64_t offset = impl->storage_offset() * static_cast<int64_t>(impl->itemsize());
+    c10::Device device = impl->device();
+    *view = {
+        .data = numel ? const_cast<char *>(static_cast<const char *>(data)) + offset : nullptr,
+        .dtype = static_cast<int32_t>(dtype),
+        .device = {static_cast<int32_t>(device.type()), device.index()},
+        .ndim = static_cast<int64_t>(sizes.size()),
+        .numel = numel,
+        .sizes = sizes.data(),
+        .strides = strides.data(),
+        .layout = AOTICACHE_LAYOUT_STRIDED,
+        .requires_grad = false,
+        .dispatch_key_set = 0,
+        .handle = reinterpret_cast<struct AtenTensorOpaque *>(const_cast<at::Tensor *>(&tensor)),
+    };
+    return true;
+}
+
+bool Arguments::fill(const at::Scalar &scalar, aoticache_value *value)
+{
+    if (scalar.isSymbolic())
+        return false;
+    switch (scalar.type()) {
+    case at::kLong:
+        value->kind = AOTICACHE_VALUE_INT;
+        value->as.int_value = scalar.toLong();
+        return true;
+    case at::kDouble:
+        value->kind = AOTICACHE_VALUE_DOUBLE;
+        value->as.double_value = scalar.toDouble();
+        return true;
+    case at::kBool:
+        value->kind = AOTICACHE_VALUE_BOOL;
+        value->as.bool_value = scalar.toBool();
+        return true;
+    case at::kComplexDouble: {
+        c10::complex<double> number = scalar.toComplexDouble();
+        value->kind = AOTICACHE_VALUE_COMPLEX;
+        value->as.complex_value[0] = number.real();
+        value->as.complex_value[1] = number.imag();
+        return true;
+    }
+    default: /* unsigned 64-bit numbers beyond INT64_MAX */
+        return false;
+    }
+}
+
+bool Arguments::fill(const IValue &number, aoticache_value *value)
+{
+    value->count = 0;
+    return (number.isInt() || number.isDouble() || number.isBool() || number.isComplexDouble()) &&
+           fill(number.toScalar(), value);
+}
+
+bool Arguments::push_tensors(c10::ArrayRef<IValue> list)
+{
+    auto **pointers = take<const aoticache_tensor_view *>(list.size());
+    if (!pointers)
+        return false;
+    aoticache_value &value = add(AOTICACHE_VALUE_TENSOR_LIST);
+    value.count = static_cast<uint32_t>(list.size());
+    value.as.tensors = pointers;
+    for (size_t i = 0; i < list.size(); i++) {
+        pointers[i] = nullptr;
+        if (list[i].isNone() || !list[i].toTensor().defined())
+            continue;
+        auto *view = take<aoticache_tensor_view>(1);
+        if (!view || !fill(list[i].toTensor(), view))
+            return false;
+        pointers[i] = view;
+        mark_wrapped(list[i].toTensor());
+    }
+    return true;
+}
+
+/* convert: false where an element is symbolic. */
+template <class T, class Convert> T *Arguments::copy(c10::ArrayRef<IValue> list, Convert convert)
+{
+    T *elements = take<T>(list.size());
+    for (size_t i = 0; elements && i < list.size(); i++)
+        if (!convert(list[i], &elements[i]))
+            return nullptr;
+    return elements;
+}
+
+bool Arguments::push_list(c10::ArrayRef<IValue> list, int32_t kind)
+{
+    aoticache_value value = {};
+    value.kind = kind;
+    value.count = static_cast<uint32_t>(list.size());
+    switch (kind) {
+    case AOTICACHE_VALUE_INT_LIST:
+        value.as.ints = copy<int64_t>(list, [](const IValue &from, int64_t *to) {
+            return from.isInt() && (*to = from.toInt(), true);
+        });
+        break;
+    case AOTICACHE_VALUE_DOUBLE_LIST:
+        value.as.doubles = copy<double>(list, [](const IValue &from, double *to) {
+            return from.isDouble() && (*to = from.toDouble(), true);
+        });
+        break;
+    case AOTICACHE_VALUE_BOOL_LIST:
+        value.as.bools = copy<bool>(list, [](const IValue &from, bool *to) {
+            return from.isBool() && (*to = from.toBool(), true);
+        });
+        break;
+    case AOTICACHE_VALUE_SCALAR_LIST:
+        value.as.scalars = copy<aoticache_value>(list, [](const IValue &from, aoticache_value *to) {
+            return fill(from, to);
+        });
+        break;
+    default:
+        value.as.strings = copy<const char *>(list, [](const IValue &from, const char **to) {
+            return from.isString() && (*to = from.toStringRef().c_str(), true);
+        });
+    }
+    add(kind) = value;
+    return value.as.ints != nullptr;
+}
+
+bool Arguments::push(const IValue &value, int32_t kind)
+{
+    if (value.isNone())
+        return push_none();
+    switch (kind) {
+    case AOTICACHE_VALUE_NONE: /* None is not the only way to leave an optional tensor out */
+        return value.toTensor().defined() ? push(value.toTensor()) : push_none();
+    case AOTICACHE_VALUE_TENSOR:
+        return push(value.toTensor());
+    case AOTICACHE_VALUE_TENSOR_LIST:
+        return push_tensors(value.toListRef());
+    case AOTICACHE_VALUE_INT:
+        return value.isInt() && push(value.toInt());
+    case AOTICACHE_VALUE_DOUBLE:
+        return value.isDouble() && push(value.toDouble());
+    case AOTICACHE_VALUE_BOOL:
+        return value.isBool() && push(value.toBool());
+    case AOTICACHE_VALUE_COMPLEX:
+        return fill(value, &add(AOTICACHE_VALUE_NONE));
+    case AOTICACHE_VALUE_STRING:
+        add(kind).as.string = value.toStringRef().c_str();
+        return true;
+    case AOTICACHE_VALUE_DEVICE:
+        add(kind).as.device = {static_cast<int32_t>(value.toDevice().type()), value.toDevice().index()};
+        return true;
+    case AOTICACHE_VALUE_DTYPE:
+    case AOTICACHE_VALUE_LAYOUT:
+    case AOTICACHE_VALUE_MEMORY_FORMAT:
+        return push_int(kind, value.toInt());
+    case AOTICACHE_VALUE_GENERATOR:
+        add(kind).as.object = value.toGenerator().unsafeGetGeneratorImpl();
+        return true;
+    default:
+        return push_list(value.toListRef(), kind);
+    }
+}
+
+/* ---- the kinds of arguments that a schema announces ---- */
+
+int32_t list_kind(const c10::Type &element)
+{
+    switch (element.kind()) {
+    case TypeKind::OptionalType:
+        return element.containedType(0)->kind() == TypeKind::TensorType ? AOTICACHE_VALUE_TENSOR_LIST : -1;
+    case TypeKind::TensorType:
+        return AOTICACHE_VALUE_TENSOR_LIST;
+    case TypeKind::IntType:
+    case TypeKind::SymIntType:
+        return AOTICACHE_VALUE_INT_LIST;
+    case TypeKind::FloatType:
+        return AOTICACHE_VALUE_DOUBLE_LIST;
+    case TypeKind::BoolType:
+        return AOTICACHE_VALUE_BOOL_LIST;
+    case TypeKind::NumberType:
+        return AOTICACHE_VALUE_SCALAR_LIST;
+    case TypeKind::StringType:
+        return AOTICACHE_VALUE_STRING_LIST;
+    default:
+        return -1;
+    }
+}
+
+/* -1: none. NONE stands for an optional tensor, COMPLEX for a number of any kind. */
+int32_t value_kind(const c10::Type &type)
+{
+    switch (type.kind()) {
+    case TypeKind::OptionalType: {
+        int32_t kind = value_kind(*type.containedType(0));
+        return kind == AOTICACHE_VALUE_TENSOR ? AOTICACHE_VALUE_NONE : kind;
+    }
+    case TypeKind::ListType:
+        return list_kind(*type.containedType(0));
+    case TypeKind::TensorType:
+        return AOTICACHE_VALUE_TENSOR;
+    case TypeKind::IntType:
+    case TypeKind::SymIntType:
+        return AOTICACHE_VALUE_INT;
+    case TypeKind::FloatType:
+        return AOTICACHE_VALUE_DOUBLE;
+    case TypeKind::BoolType:
+        return AOTICACHE_VALUE_BOOL;
+    case TypeKind::NumberType:
+    case TypeKind::ComplexType:
+        return AOTICACHE_VALUE_COMPLEX;
+    case TypeKind::StringType:
+        return AOTICACHE_VALUE_STRING;
+    case TypeKind::DeviceObjType:
+        return AOTICACHE_VALUE_DEVICE;
+    case TypeKind::ScalarTypeType:
+        return AOTICACHE_VALUE_DTYPE;
+    case TypeKind::LayoutType:
+        return AOTICACHE_VALUE_LAYOUT;
+    case TypeKind::MemoryFormatType:
+        return AOTICACHE_VALUE_MEMORY_FORMAT;
+    case TypeKind::GeneratorType:
+        return AOTICACHE_VALUE_GENERATOR;
+    default:
+        return -1;
+    }
+}
+
+std::vector<int32_t> value_kinds(const c10::FunctionSchema &schema)
+{
+    std::vector<int32_t> kinds;
+    for (const c10::Argument &argument : schema.arguments())
+        kinds.push_back(value_kind(*argument.real_type()));
+    return kinds;
+}
+
+/* ---- results on their way back ---- */
+
+at::Tensor take_tensor(struct AtenTensorOpaque *handle)
+{
+    std::unique_ptr<at::Tensor> tensor(reinterpret_cast<at::Tensor *>(handle));
+    return tensor ? std::move(*tensor) : at::Tensor();
+}
+
+/* What the core left on the stack, freed where it is not taken. */
+class Results {
+public:
+    explicit Results(aoticache_stack &stack) : stack(stack) {}
+
+    ~Results()
+    {
+        while (next < stack.count)
+            drop(stack.values[next++]);
+    }
+
+    void check(size_t expected) const
+    {
+        TORCH_CHECK(stack.count == expected, "the kernel cache gave ", stack.count, " results, not ", expected);
+    }
+
+    at::Tensor take()
+    {
+        TORCH_CHECK(stack.values[next].kind == AOTICACHE_VALUE_OUTPUT, "the kernel cache gave no tensor");
+        return take_tensor(stack.values[next++].as.output);
+    }
+
+    IValue take_boxed()
+    {
+        if (stack.values[next].kind != AOTICACHE_VALUE_OUTPUT_LIST)
+            return take();
+        aoticache_value &value = stack.values[next];
+        c10::List<at::Tensor> list;
+        list.reserve(value.count);
+        for (uint32_t i = 0; i < value.count; i++) {
+            auto *handle = value.as.outputs[i];
+            value.as.outputs[i] = nullptr;
+            list.push_back(take_tensor(handle));
+        }
+        drop(value);
+        next++;
+        return list;
+    }
+
+private:
+    static void drop(const aoticache_value &value)
+    {
+        if (value.kind == AOTICACHE_VALUE_OUTPUT)
+            take_tensor(value.as.output);
+        if (value.kind != AOTICACHE_VALUE_OUTPUT_LIST)
+            return;
+        for (uint32_t i = 0; i < value.count; i++)
+            take_tensor(value.as.outputs[i]);
+        free(value.as.outputs);
+    }
+
+    aoticache_stack &stack;
+    size_t next = 0;
+};
+
+at::Tensor take_all(Results &results, at::Tensor *)
+{
+    results.check(1);
+    return results.take();
+}
+
+template <class... Types> std::tuple<Types...> take_all(Results &results, std::tuple<Types...> *)
+{
+    results.check(sizeof...(Types));
+    return std::tuple<Types...>{Types(results.take())...};
+}
+
+/* ---- kernels ---- */
+
+/*
+ * PyTorch hands out the kernels that it has for boxed calls only, which cost a call two conversions of all its values,
+ * and keeps a note of each. Past that there is what C++ leaves open: explicit instantiations may name private members.
+ */
+struct EntryMember {
+    friend constexpr auto member_of(EntryMember);
+};
+
+template <class Tag, auto Member> struct Expose {
+    friend constexpr auto member_of(Tag)
+    {
+        return Member;
+    }
+};
+
+template struct Expose<EntryMember, &c10::OperatorHandle::operatorDef_>;
+
+/* What a call with this key gets; handle.hasComputedKernelForDispatchKey(key). */
+const c10::KernelFunction &find_kernel(const c10::OperatorHandle &handle, DispatchKey key)
+{
+    return (handle.*member_of(EntryMember()))->op.lookup(DispatchKeySet(key));
+}
+
+/* An operator and key that were enabled once: never freed, since PyTorch does not say when the calls inside end. */
+struct Operator {
+    std::atomic<void *> op; /* the core's; null: disabled */
+    c10::OperatorHandle handle;
+    DispatchKey key;
+    c10::KernelFunction fallback; /* PyTorch's own kernel */
+    c10::KernelFunction kernel;   /* ours; holds the functor */
+    std::vector<int32_t> kinds;   /* of the arguments */
+    size_t num_results;
+};
+
+/*
+ * Puts the arguments by `push` and calls the core. True: served. An exception of push() means that PyTorch refuses to
+ * show what it was asked for; its kernel says that in its own words.
+ */
+template <class Push> bool serve(void *op, DispatchKeySet keys, Arguments &arguments, Push push)
+{
+    bool pushed = false;
+    try {
+        pushed = push();
+    } catch (const std::exception &) {
+    }
+    if (C10_UNLIKELY(!pushed)) {
+        host->refuse(op);
+        return false;
+    }
+    aoticache_error error;
+    error.message[0] = '\0';
+    aoticache_bridge_result result = arguments.call(op, keys, &error);
+    TORCH_CHECK(result != AOTICACHE_BRIDGE_FAILED, error.message);
+    return result == AOTICACHE_BRIDGE_SERVED;
+}
+
+class BoxedKernel final : public c10::OperatorKernel {
+public:
+    explicit BoxedKernel(const Operator *state) : state(*state) {}
+
+    void operator()(const c10::OperatorHandle &handle, DispatchKeySet keys, Stack *stack)
+    {
+        void *op = state.op.load(std::memory_order_acquire);
+        if (!op || !answer(op, keys, stack))
+            state.fallback.callBoxed(handle, keys, stack);
+    }
+
+private:
+    bool answer(void *op, DispatchKeySet keys, Stack *stack)
+    {
+        Arguments arguments;
+        size_t count = state.kinds.size();
+        bool served = serve(op, keys, arguments, [&] {
+            const IValue *values = stack->data() + (stack->size() - count);
+            for (size_t i = 0; i < count; i++)
+                if (!arguments.push(values[i], state.kinds[i]))
+                    return false;
+            return true;
+        });
+        if (!served)
+            return false;
+        Results results(arguments.stack);
+        results.check(state.num_results);
+        torch::jit::drop(*stack, count);
+        for (size_t i = 0; i < state.num_results; i++)
+            stack->push_back(results.take_boxed());
+        return true;
+    }
+
+    const Operator &state;
+};
+
+template <class Signature> class UnboxedKernel;
+
+template <class Return, class... Types> class UnboxedKernel<Return(Types...)> final : public c10::OperatorKernel {
+public:
+    explicit UnboxedKernel(const Operator *state) : state(*state) {}
+
+    Return operator()(DispatchKeySet keys, Types... values)
+    {
+        if (void *op = state.op.load(std::memory_order_acquire)) {
+            Arguments arguments;
+            if (serve(op, keys, arguments, [&] { return (arguments.push(values) && ...); })) {
+                Results results(arguments.stack);
+                return take_all(results, static_cast<Return *>(nullptr));
+            }
+        }
+        return state.fallback.template call<Return, Types...>(state.handle, keys, std::forward<Types>(values)...);
+    }
+
+private:
+    const Operator &state;
+};
+
+/* ---- signatures that get unboxed kernels ---- */
+
+using Tensor = const at::Tensor &;
+using OptionalTensor = const std::optional<at::Tensor> &;
+using Scalar = const at::Scalar &;
+using OptionalScalar = const std::optional<at::Scalar> &;
+using Dtype = std::optional<at::ScalarType>;
+using Ints = at::IntArrayRef;
+using SymInts = c10::SymIntArrayRef;
+using OptionalInts = at::OptionalIntArrayRef;
+using Two = std::tuple<at::Tensor, at::Tensor>;
+using Three = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+
+template <class... Signatures> struct SignatureList {
+};
+
+using signatures = SignatureList<
+    at::Tensor(Tensor),                                            /* abs, relu, sigmoid */
+    at::Tensor(Tensor, Tensor),                                    /* mul, mm, bmm, eq.Tensor */
+    at::Tensor(Tensor, Tensor, Tensor),                            /* where.self */
+    at::Tensor(Tensor, Scalar),                                    /* pow.Tensor_Scalar, leaky_relu, eq.Scalar */
+    at::Tensor(Tensor, Tensor, Scalar),                            /* add, sub, threshold_backward */
+    at::Tensor(Tensor, Tensor, Tensor, Scalar),                    /* addcmul, addcdiv */
+    at::Tensor(Tensor, Tensor, Tensor, Scalar, Scalar),            /* addmm, baddbmm */
+    at::Tensor(Tensor, OptionalScalar, OptionalScalar),            /* clamp */
+    at::Tensor(Tensor, int64_t, bool),                             /* _softmax, _log_softmax */
+    at::Tensor(Tensor, std::string_view),                          /* gelu */
+    at::Tensor(Tensor, OptionalInts, bool, Dtype),                 /* sum.dim_IntList, mean.dim */
+    at::Tensor(Tensor, Ints, bool),                                /* amax, amin */
+    Three(Tensor, SymInts, OptionalTensor, OptionalTensor, double) /* native_layer_norm */
+    >;
+
+struct Kernel {
+    c10::KernelFunction function;
+    std::optional<c10::impl::CppSignature> signature;
+};
+
+/* The dispatcher's own check of what is registered says whether it is of this type. */
+template <class Signature> bool make_unboxed(const Operator *state, std::optional<Kernel> &ret_kernel)
+{
+    c10::FunctionSchema schema = state->handle.schema().cloneWithRealTypes(c10::fn_has_symint<Signature>::value);
+    c10::FunctionSchema ours = c10::inferFunctionSchemaFlattenedReturns<Signature>().cloneWithRealTypes();
+    if (c10::findSchemaDifferences(schema, ours))
+        return false;
+    ret_kernel = {c10::KernelFunction::makeFromUnboxedFunctor<false, UnboxedKernel<Signature>>(
+                      std::make_unique<UnboxedKernel<Signature>>(state)),
+                  c10::impl::CppSignature::make<Signature>()};
+    return true;
+}
+
+template <class... Signatures> std::optional<Kernel> make_unboxed(const Operator *state, SignatureList<Signatures...>)
+{
+    std::optional<Kernel> kernel;
+    (void)(make_unboxed<Signatures>(state, kernel) || ...);
+    return kernel;
+}
+
+/* ---- registration ---- */
+
+struct Failure {
+    aoticache_status status;
+    std::string message;
+};
+
+[[noreturn]] void fail(aoticache_status status, const std::string &message)
+{
+    throw Failure{status, message};
+}
+
+bool is_result(const c10::Type &type)
+{
+    return type.kind() == TypeKind::TensorType ||
+           (type.kind() == TypeKind::ListType && type.containedType(0)->kind() == TypeKind::TensorType);
+}
+
+void check_schema(const c10::FunctionSchema &schema, const char *expected)
+{
+    std::string text = c10::toString(schema);
+    if (text != expected)
+        fail(AOTICACHE_INVALID, "PyTorch has " + text + ", not " + expected);
+    if (schema.is_vararg() || schema.is_varret() ||
+        std::max(schema.arguments().size(), schema.returns().size()) > max_values)
+        fail(AOTICACHE_UNSUPPORTED, text + ": more than " + std::to_string(max_values) + " arguments");
+    for (const c10::Argument &argument : schema.arguments())
+        if (value_kind(*argument.real_type()) < 0)
+            fail(AOTICACHE_UNSUPPORTED, text + ": argument " + argument.name() + " is of type " +
+                                            argument.real_type()->str() + ", which no kernel library takes");
+    for (const c10::Argument &result : schema.returns())
+        if (!is_result(*result.real_type()))
+            fail(AOTICACHE_UNSUPPORTED, text + ": a result is of type " + result.real_type()->str() +
+                                            ", which no kernel library gives");
+}
+
+DispatchKey parse_key(const char *name)
+{
+    try {
+        return c10::parseDispatchKey(name);
+    } catch (const std::exception &) {
+        fail(AOTICACHE_INVALID, std::string("PyTorch has no dispatch key ") + name);
+    }
+}
+
+Kernel make_kernel(const Operator *state)
+{
+    std::optional<Kernel> unboxed = make_unboxed(state, signatures());
+    if (unboxed)
+        return std::move(*unboxed);
+    return {c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<BoxedKernel>(state)), std::nullopt};
+}
+
+/* PyTorch warns once of any kernel that takes another's place, which here is what was asked for; that once is kept. */
+class Silence : public c10::WarningHandler {
+public:
+    void process(const c10::Warning &) override {}
+};
+
+void register_kernel(Operator *state)
+{
+    Silence silence;
+    c10::WarningUtils::WarnAlways always;
+    c10::WarningUtils::WarningHandlerGuard guard(&silence);
+    Kernel kernel = make_kernel(state);
+    state->kernel = kernel.function;
+    static auto *registrations = new std::vector<c10::RegistrationHandleRAII>();
+    registrations->reserve(registrations->size() + 1);
+    registrations->push_back(c10::Dispatcher::singleton().registerImpl(state->handle.operator_name(), state->key,
+                                                                       std::move(kernel.function),
+                                                                       std::move(kernel.signature), nullptr,
+                                                                       "aoticache"));
+}
+
+std::mutex lock;
+std::vector<Operator *> *operators = new std::vector<Operator *>(); /* the oldest first; under the lock */
+
+/* One that PyTorch calls: nobody else has put a kernel of his own before it in the meantime. */
+Operator *find_registered(const c10::OperatorHandle &handle, DispatchKey key)
+{
+    for (auto state = operators->rbegin(); state != operators->rend(); ++state)
+        if ((*state)->handle == handle && (*state)->key == key)
+            return find_kernel(handle, key)._equalsBoxedAndUnboxed((*state)->kernel) ? *state : nullptr;
+    return nullptr;
+}
+
+Operator *find_or_register(const c10::OperatorHandle &handle, DispatchKey key)
+{
+    if (Operator *registered = find_registered(handle, key))
+        return registered;
+    const c10::FunctionSchema &schema = handle.schema();
+    operators->reserve(operators->size() + 1);
+    auto state = std::unique_ptr<Operator>(new Operator{
+        {nullptr}, handle, key, find_kernel(handle, key), {}, value_kinds(schema), schema.returns().size()});
+    register_kernel(state.get());
+    operators->push_back(state.get());
+    return state.release();
+}
+
+Operator *enable(const char *name, const char *overload, const char *schema, const char *dispatch_key, void *op)
+{
+    std::optional<c10::OperatorHandle> handle = c10::Dispatcher::singleton().findSchema({name, overload});
+    if (!handle)
+        fail(AOTICACHE_NOT_FOUND, std::string("PyTorch has no operator ") + name + (*overload ? "." : "") + overload);
+    check_schema(handle->schema(), schema);
+    DispatchKey key = parse_key(dispatch_key);
+    if (!handle->hasComputedKernelForDispatchKey(key))
+        fail(AOTICACHE_UNSUPPORTED, std::string(name) + ": PyTorch has no kernel for " + dispatch_key);
+    std::lock_guard<std::mutex> guard(lock);
+    Operator *state = find_or_register(*handle, key);
+    void *none = nullptr;
+    if (!state->op.compare_exchange_strong(none, op))
+        fail(AOTICACHE_INVALID, std::string(name) + " is enabled already for " + dispatch_key);
+    return state;
+}
+
+/* Runs `action`; whatever it throws becomes a status and a line. */
+template <class Action> aoticache_status guarded(char *message, size_t message_size, Action action)
+{
+    auto report = [&](aoticache_status status, const char *text) {
+        if (message_size)
+            snprintf(message, message_size, "%.*s", static_cast<int>(strcspn(text, "\n")), text);
+        return status;
+    };
+    try {
+        action();
+        return AOTICACHE_OK;
+    } catch (const Failure &failure) {
+        return report(failure.status, failure.message.c_str());
+    } catch (const std::bad_alloc &) {
+        return report(AOTICACHE_NO_MEMORY, "out of memory");
+    } catch (const c10::Error &error) {
+        return report(AOTICACHE_LOAD_FAILED, error.what_without_backtrace());
+    } catch (const std::exception &error) {
+        return report(AOTICACHE_LOAD_FAILED, error.what());
+    }
+}
+
+aoticache_status bridge_enable(const char *name, const char *overload, const char *schema, const char *dispatch_key,
+                               void *op, void **ret_registration, char *message, size_t message_size)
+{
+    return guarded(message, message_size,
+                   [&] { *ret_registration = enable(name, overload, schema, dispatch_key, op); });
+}
+
+void bridge_disable(void *registration)
+{
+    static_cast<Operator *>(registration)->op.store(nullptr, std::memory_order_release);
+}
+
+std::string version_text(uint64_t version)
+{
+    return std::to_string(version >> 56) + "." + std::to_string(version >> 48 & 255) + "." +
+           std::to_string(version >> 40 & 255);
+}
+
+void check_versions(const aoticache_bridge_host *caller)
+{
+    if (caller->abi != AOTICACHE_BRIDGE_ABI)
+        fail(AOTICACHE_UNSUPPORTED, "the bridge has interface " + std::to_string(AOTICACHE_BRIDGE_ABI) +
+                                        ", the library " + std::to_string(caller->abi));
+    if (aoti_torch_abi_version() != TORCH_ABI_VERSION)
+        fail(AOTICACHE_UNSUPPORTED, "the bridge was compiled for PyTorch " TORCH_VERSION ", this process has " +
+                                        version_text(aoti_torch_abi_version()));
+}
+
+} // namespace
+
+extern "C" AOTICACHE_API aoticache_status aoticache_bridge_open(const aoticache_bridge_host *caller,
+                                                                aoticache_bridge *ret_bridge, char *message,
+                                                                size_t message_size)
+{
+    return guarded(message, message_size, [&] {
+        check_versions(caller);
+        host = caller;
+        *ret_bridge = {sizeof(aoticache_bridge), AOTICACHE_BRIDGE_ABI, TORCH_VERSION, bridge_enable, bridge_disable};
+    });
+}

@@ -1,0 +1,96 @@
+/*
+ * eager/torch/bridge: what the core of the binding and the bridge (eager/torch/bridge.cpp) have between them. The
+ * bridge is compiled on the user's machine against the headers of its PyTorch, cached as an entry, and opened by the
+ * core (aoticache_binding_options.bridge); it links nothing of ours: all it calls is in the struct that it is given.
+ *
+ * The bridge registers a boxed kernel for an operator and a dispatch key, and keeps PyTorch's own kernel for them. A
+ * call:
+ * 1. It turns the arguments on PyTorch's stack, all of the schema's in their order, into values, on its own stack and
+ *    without copies: a tensor's view points at the sizes and strides inside of PyTorch's tensor; its handle is the
+ *    at::Tensor* of the argument itself, borrowed.
+ * 2. It calls host->call(). On SERVED it takes its arguments off PyTorch's stack and moves the results there; on
+ * FALLBACK    it calls PyTorch's kernel with the original arguments and the original key set; on FAILED it throws
+ * error.message    (TORCH_CHECK's kind of exception), with the arguments dropped.
+ * 3. Calls that cannot be a compiled kernel's go to PyTorch's kernel without host->call(): host->refuse() counts them.
+ *    These are calls with a tensor that is undefined where the schema says Tensor, not strided, without storage, lazily
+ *    conjugated or negated (is_conj(), is_neg()), a zero tensor (_is_zerotensor()), with symbolic sizes, or
+ *    of a dtype that is not in base.h; and values that no kind of eager/value.h says.
+ *
+ * Of views in such calls: requires_grad is false and dispatch_key_set is 0, since autograd and all else that key sets
+ * stand for has been dealt with above the kernel, and so that an entry of the cache serves the bridge, the stable C
+ * ABI and `aoticache warm` alike. A Scalar is INT, DOUBLE, BOOL or COMPLEX as it is; SymInt is INT; an absent optional
+ * one NONE.
+ *
+ * Exceptions never leave a function of this interface, in neither direction. Thread safety: everything from any thread.
+ */
+#ifndef AOTICACHE_EAGER_TORCH_BRIDGE_H
+#define AOTICACHE_EAGER_TORCH_BRIDGE_H
+
+#include "base/base.h"
+#include "eager/value.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Changes with everything here and in value.h and tensor_view.h that a bridge compiled earlier would get wrong. */
+#define AOTICACHE_BRIDGE_ABI 1u
+
+typedef enum aoticache_bridge_result {
+    AOTICACHE_BRIDGE_SERVED = 0,   /* the results are on the stack: OUTPUT or OUTPUT_LIST values, the bridge's */
+    AOTICACHE_BRIDGE_FALLBACK = 1, /* PyTorch's kernel is to answer; the stack is as it was */
+    AOTICACHE_BRIDGE_FAILED = 2,   /* an exception with error's message; the stack is as it was */
+} aoticache_bridge_result;
+
+typedef struct aoticache_bridge_host {
+    size_t size;
+    uint32_t abi; /* AOTICACHE_BRIDGE_ABI */
+    /*
+     * op:      as enable() got it. It stays valid as long as the process lives, also after disable(): then it answers
+     *          FALLBACK.
+     * key_set: of the call, PyTorch's raw representation.
+     * wrapped: bit i: argument i is a tensor that is a wrapped number (TensorImpl::is_wrapped_number()), or a list with one
+     *          in it; of arguments from the 64th on all say so in bit 63.
+     * stack:   exactly the arguments; with room for the results.
+     * Results: an OUTPUT is an at::Tensor* made with new: moved from, then deleted. An OUTPUT_LIST's array is freed with
+     *          free().
+     */
+    aoticache_bridge_result (*call)(void *op, uint64_t key_set, uint64_t wrapped, aoticache_stack *stack,
+                                    aoticache_error *error);
+    /* Counts a call that went to PyTorch's kernel by itself. */
+    void (*refuse)(void *op);
+} aoticache_bridge_host;
+
+typedef struct aoticache_bridge {
+    size_t size;
+    uint32_t abi;
+    const char *torch_version; /* that it was compiled against, "2.13.0"; static */
+    /*
+     * Registers a kernel for `dispatch_key` ("CPU") behind the operator `name` ("aten::add") with `overload` ("Tensor", ""
+     * for none), which must have `schema`, as PyTorch prints it. op: what host->call() is to get.
+     * ret_registration: to be given to disable().
+     * Returns: OK; NOT_FOUND (no such operator); INVALID (another schema: both; an unknown key); UNSUPPORTED (no kernel of
+     * PyTorch's for that key, which is the fallback; or the schema has what this bridge cannot convert: named); LOAD_FAILED
+     * (PyTorch threw: its message); NO_MEMORY. Where it fails, one line is in `message`.
+     */
+    aoticache_status (*enable)(const char *name, const char *overload, const char *schema, const char *dispatch_key,
+                               void *op, void **ret_registration, char *message, size_t message_size);
+    /*
+     * Takes the registration back: calls that begin afterwards are PyTorch's. Does not wait for calls that have begun:
+     * what these may still use (the functor, PyTorch's kernel) is kept for ever, a few hundred bytes for each enable().
+     */
+    void (*disable)(void *registration);
+} aoticache_bridge;
+
+/*
+ * The bridge's one exported function. host: borrowed for as long as the process lives. ret_bridge: filled in.
+ * Returns: OK; UNSUPPORTED (another abi, or the PyTorch of this process is not the one it was compiled against: both).
+ */
+#define AOTICACHE_BRIDGE_OPEN "aoticache_bridge_open"
+typedef aoticache_status (*aoticache_bridge_open_fn)(const aoticache_bridge_host *host, aoticache_bridge *ret_bridge,
+                                                     char *message, size_t message_size);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

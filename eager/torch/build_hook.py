@@ -1,0 +1,104 @@
+"""Builds the C parts for a wheel, with make, in a folder of their own, and says where they go in the package.
+
+Below the package they lie as `make install` would put them under a prefix (lib, bin, share, include), since the library
+finds its worker and its shim two folders above itself. Links are left out: a wheel has none.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+PACKAGE = "aoticache"
+LIBRARIES = (
+    "libaoticache.so.0",
+    "libaoticache_torchshim.so",
+    "libaoticache_cxxbridge.so",
+    "libaoticache_runtime.a",
+    "aoticache/libtorch_cpu.so",  # what kernels written in C are linked against; it is empty
+)
+PROGRAMS = ("aoticache", "aoticache-gc", "aoticache-stat")
+FOLDERS = ("share/aoticache", "include/aoticache")
+
+
+class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
+    """Found by hatchling under this name."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        root = Path(self.root)
+        if version == "editable":  # the package is used where it is, and finds build/lib beside it
+            self._make(root, root / "build")
+            return
+        build = self._build_folder(root)
+        self._make(root, build)
+        build_data["pure_python"] = False
+        build_data["tag"] = f"py3-none-{platform_tag()}"
+        for source, target in contents(root, build):
+            if not source.is_file():
+                raise FileNotFoundError(f"{source} has not been built")
+            build_data["force_include"][str(source)] = f"{PACKAGE}/{target}"
+
+    def _build_folder(self, root: Path) -> Path:
+        own = os.environ.get("AOTICACHE_WHEEL_BUILD")
+        if own:
+            return Path(own).resolve()
+        if os.access(root, os.W_OK):
+            return root / "build" / "wheel"
+        return Path(tempfile.mkdtemp(prefix="aoticache-wheel-"))
+
+    def _make(self, root: Path, build: Path) -> None:
+        jobs = os.environ.get("AOTICACHE_WHEEL_JOBS") or str(os.cpu_count() or 1)
+        # Without debugging information; what the caller set in CFLAGS is heeded.
+        flags = [f"{name}={os.environ.get(name, '-O2')}" for name in ("CFLAGS", "CXXFLAGS")]
+        command = ["make", f"-j{jobs}", f"BUILD={build}", *flags, "all"]
+        try:
+            subprocess.run(command, cwd=root, check=True)
+        except FileNotFoundError as error:
+            raise RuntimeError("building aoticache needs make, a C and a C++ compiler (README.md, Building)") from error
+        except subprocess.CalledProcessError as error:
+            raise RuntimeError(
+                f"{' '.join(command)} failed with status {error.returncode}: what it needs is in README.md, Building"
+            ) from error
+
+
+def contents(root: Path, build: Path) -> list[tuple[Path, str]]:
+    """Files, and where they go below the package."""
+    found = [(build / "lib" / name, f"lib/{name}") for name in LIBRARIES]
+    found += [(build / "bin" / name, f"bin/{name}") for name in PROGRAMS]
+    for folder in FOLDERS:
+        files = sorted(path for path in (build / folder).rglob("*") if path.is_file())
+        found += [(path, f"{folder}/{path.relative_to(build / folder)}") for path in files]
+    targets = {target for _, target in found}
+    # The bridge is compiled on the machine that uses it, against that machine's PyTorch.
+    for source, target in [
+        ("eager/torch/bridge.cpp", "share/aoticache/bridge.cpp"),
+        *((header, f"include/aoticache/{header}") for header in bridge_headers(root)),
+    ]:
+        if target not in targets:
+            found.append((root / source, target))
+    return found
+
+
+def bridge_headers(root: Path) -> list[str]:
+    """What bridge.cpp includes of ours, found by following its includes."""
+    seen: list[str] = []
+    todo = ["eager/torch/bridge.cpp"]
+    while todo:
+        for line in (root / todo.pop()).read_text().splitlines():
+            if line.startswith('#include "'):
+                header = line.split('"')[1]
+                if header not in seen:
+                    seen.append(header)
+                    todo.append(header)
+    return seen
+
+
+def platform_tag() -> str:
+    """linux_x86_64: it needs libraries of the system, as every wheel does that was built on one machine for it."""
+    return sysconfig.get_platform().replace("-", "_").replace(".", "_")

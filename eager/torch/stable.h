@@ -1,0 +1,201 @@
+/*
+ * eager/torch/stable: PyTorch's stable C ABI as the binding uses it: its functions, and how the values of a schema lie
+ * in StableIValues.
+ *
+ * Private. Source: torch/csrc/stable/c/shim.h, torch/csrc/stable/stableivalue_conversions.h (2.13).
+ */
+#ifndef AOTICACHE_EAGER_TORCH_STABLE_H
+#define AOTICACHE_EAGER_TORCH_STABLE_H
+
+#include "eager/dispatch/schema.h"
+#include "eager/value.h"
+#include "loader/loader.h"
+
+#include <string.h>
+
+typedef void (*aoticache_stable_fn)(uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs);
+
+struct AOTICacheTorchLibrary; /* a TorchLibraryHandle */
+struct AOTICacheTorchList;    /* a StableListHandle */
+struct AOTICacheTorchString;  /* a StringHandle */
+
+/* Result, name, parameters. 2.10 has all of them. */
+#define AOTICACHE_STABLE_LIST(X)                                                                                      \
+    X(AOTITorchError, aoti_torch_library_init_impl, (const char *ns, const char *key, const char *file, uint32_t line, \
+                                                     struct AOTICacheTorchLibrary **ret_library))                     \
+    X(AOTITorchError, torch_library_impl, (struct AOTICacheTorchLibrary *library, const char *name,                   \
+                                           aoticache_stable_fn fn, uint64_t build_version))                           \
+    X(AOTITorchError, aoti_torch_delete_library_object, (struct AOTICacheTorchLibrary *library))                      \
+    X(AOTITorchError, torch_call_dispatcher, (const char *name, const char *overload, uint64_t *stack,                \
+                                              uint64_t build_version))                                                \
+    X(AOTITorchError, torch_list_size, (struct AOTICacheTorchList *list, size_t *ret_size))                           \
+    X(AOTITorchError, torch_list_get_item, (struct AOTICacheTorchList *list, size_t index, uint64_t *ret_item))       \
+    X(AOTITorchError, torch_delete_list, (struct AOTICacheTorchList *list))                                           \
+    X(AOTITorchError, torch_delete_string, (struct AOTICacheTorchString *string))                                     \
+    X(AOTITorchError, torch_string_length, (struct AOTICacheTorchString *string, size_t *ret_length))                 \
+    X(AOTITorchError, torch_string_c_str, (struct AOTICacheTorchString *string, const char **ret_text))               \
+    X(void, aoti_torch_check, (bool condition, const char *function, const char *file, uint32_t line,                 \
+                               const char *message))
+
+typedef struct aoticache_stable {
+#define AOTICACHE_STABLE_MEMBER(result, name, parameters) result (*name) parameters;
+    AOTICACHE_STABLE_LIST(AOTICACHE_STABLE_MEMBER)
+#undef AOTICACHE_STABLE_MEMBER
+    /* Of optional values; before 2.13 NULL: the C++ runtime's delete. */
+    AOTITorchError (*torch_delete_stable_ivalue)(uint64_t *value);
+    void (*operator_delete)(void *memory);
+    const char *(*torch_exception_get_what)(void); /* 2.13; NULL */
+    const aoticache_torch *torch; /* what tensors are looked at with */
+} aoticache_stable;
+
+/*
+ * path: of libtorch_cpu.so, or what stands in for it, which must be loaded; NULL: the one that is.
+ * Returns: OK; NOT_FOUND (it is not in this process); UNSUPPORTED (it lacks functions: older than 2.10).
+ */
+aoticache_status aoticache_stable_bind(const char *path, const aoticache_torch *torch, aoticache_stable *ret_stable,
+                                       aoticache_error *ret_error);
+
+/* ---- values ---- */
+
+/* So many arguments and results fit a call. */
+#define AOTICACHE_STABLE_MAX_ARGUMENTS 32
+
+/* How one argument lies. */
+typedef struct aoticache_stable_form {
+    uint8_t kind;    /* aoticache_value_kind */
+    uint8_t element; /* of a list: of its items */
+    bool is_optional;
+} aoticache_stable_form;
+
+/* How the arguments of a schema lie. */
+typedef struct aoticache_stable_plan {
+    size_t count;
+    bool has_lists;
+    bool is_plain; /* tensors and numbers only, none of them optional */
+    aoticache_stable_form forms[];
+} aoticache_stable_plan;
+
+/* Returns: OK; UNSUPPORTED (an argument that this ABI has no form for: named; too many); NO_MEMORY. */
+aoticache_status aoticache_stable_plan_create(const aoticache_schema *schema, aoticache_stable_plan **ret_plan,
+                                              aoticache_error *ret_error);
+void aoticache_stable_plan_free(aoticache_stable_plan *plan);
+
+/* The arguments of one call as values, and what they lie in. Made without memory, but for lists. */
+typedef struct aoticache_stable_arguments {
+    size_t count;
+    uint64_t wrapped; /* bit i: argument i may be a wrapped number */
+    aoticache_value values[AOTICACHE_STABLE_MAX_ARGUMENTS];
+    aoticache_tensor_view views[AOTICACHE_STABLE_MAX_ARGUMENTS];
+    void *lists[AOTICACHE_STABLE_MAX_ARGUMENTS]; /* what a list lies in, or NULL; set where the plan has lists */
+    uint32_t list_counts[AOTICACHE_STABLE_MAX_ARGUMENTS];
+} aoticache_stable_arguments;
+
+/*
+ * Reads the arguments, whose owner stays the stack (but for the handles of tensors that are in lists: they are new).
+ * False: an argument that only PyTorch's kernel can serve; nothing is to be dropped then.
+ */
+bool aoticache_stable_read(const aoticache_stable *stable, const aoticache_stable_plan *plan, const uint64_t *stack,
+                           aoticache_stable_arguments *ret_arguments);
+/* Gives back what reading took, the stack's values not; `values` may have been written over since. */
+void aoticache_stable_drop(const aoticache_stable *stable, const aoticache_stable_plan *plan,
+                           aoticache_stable_arguments *arguments, bool consumed);
+/* Frees the stack's values; with `consumed` the handles of tensors are gone already. */
+void aoticache_stable_release(const aoticache_stable *stable, const aoticache_stable_plan *plan, uint64_t *stack,
+                              bool consumed);
+
+/* ---- inline, for hits ---- */
+
+static inline void *aoticache_stable_pointer(uint64_t bits)
+{
+    return (void *)(uintptr_t)bits;
+}
+
+/*
+ * What a kernel is chosen by; its data pointer and its number of elements are not looked at. Complex tensors may be
+ * conjugated lazily, which this ABI does not tell.
+ */
+static inline bool aoticache_stable_read_tensor(const aoticache_torch *torch, AtenTensorHandle tensor,
+                                                aoticache_tensor_view *view)
+{
+    int64_t *sizes, *strides;
+    if (__builtin_expect(tensor == NULL, 0))
+        return false;
+    if (__builtin_expect((torch->aoti_torch_get_dtype(tensor, &view->dtype) |
+                          torch->aoti_torch_get_device_type(tensor, &view->device.type) |
+                          torch->aoti_torch_get_dim(tensor, &view->ndim) |
+                          torch->aoti_torch_get_sizes(tensor, &sizes) |
+                          torch->aoti_torch_get_strides(tensor, &strides)) != 0, 0))
+        return false;
+    view->device.index = -1;
+    if (view->device.type != AOTICACHE_DEVICE_TYPE_CPU &&
+        torch->aoti_torch_get_device_index(tensor, &view->device.index) != 0)
+        return false;
+    view->data = NULL;
+    view->numel = 0;
+    view->sizes = sizes;
+    view->strides = strides;
+    view->layout = AOTICACHE_LAYOUT_STRIDED;
+    view->requires_grad = false;
+    view->dispatch_key_set = 0;
+    view->handle = tensor;
+    return view->dtype < AOTICACHE_DTYPE_COMPLEX32 || view->dtype > AOTICACHE_DTYPE_COMPLEX128;
+}
+
+/* The dtypes of Python's numbers but for complex ones; of bool a wrapped one promotes as any. */
+static inline bool aoticache_stable_may_be_wrapped(const aoticache_tensor_view *view)
+{
+    return view->ndim == 0 && view->device.type == AOTICACHE_DEVICE_TYPE_CPU &&
+           (view->dtype == AOTICACHE_DTYPE_FLOAT64 || view->dtype == AOTICACHE_DTYPE_INT64);
+}
+
+static inline bool aoticache_stable_read_argument_tensor(const aoticache_stable *stable, uint64_t bits, size_t i,
+                                                         aoticache_stable_arguments *arguments)
+{
+    aoticache_tensor_view *view = &arguments->views[i];
+    arguments->values[i].kind = AOTICACHE_VALUE_TENSOR;
+    arguments->values[i].as.tensor = view;
+    if (__builtin_expect(!aoticache_stable_read_tensor(stable->torch, aoticache_stable_pointer(bits), view), 0))
+        return false;
+    if (__builtin_expect(aoticache_stable_may_be_wrapped(view), 0))
+        arguments->wrapped |= UINT64_C(1) << i;
+    return true;
+}
+
+static inline void aoticache_stable_read_number(const aoticache_stable_form *form, uint64_t bits,
+                                                aoticache_value *value)
+{
+    value->kind = form->kind;
+    switch (form->kind) {
+    case AOTICACHE_VALUE_BOOL:
+        value->as.bool_value = (bits & 0xff) != 0;
+        break;
+    case AOTICACHE_VALUE_DTYPE:
+    case AOTICACHE_VALUE_LAYOUT:
+    case AOTICACHE_VALUE_MEMORY_FORMAT:
+        value->as.int_value = (int32_t)(uint32_t)bits;
+        break;
+    case AOTICACHE_VALUE_DEVICE:
+        value->as.device = (aoticache_device){.type = (int32_t)(bits >> 32), .index = (int32_t)(uint32_t)bits};
+        break;
+    default: /* an int as it is, a double bit by bit */
+        memcpy(&value->as.int_value, &bits, sizeof bits);
+        break;
+    }
+}
+
+/* As aoticache_stable_read(), where the plan is plain; nothing is to be dropped. */
+static inline bool aoticache_stable_read_plainly(const aoticache_stable *stable, const aoticache_stable_plan *plan,
+                                                 const uint64_t *stack, aoticache_stable_arguments *ret_arguments)
+{
+    ret_arguments->count = plan->count;
+    ret_arguments->wrapped = 0;
+    for (size_t i = 0; i < plan->count; i++) {
+        if (plan->forms[i].kind != AOTICACHE_VALUE_TENSOR)
+            aoticache_stable_read_number(&plan->forms[i], stack[i], &ret_arguments->values[i]);
+        else if (__builtin_expect(!aoticache_stable_read_argument_tensor(stable, stack[i], i, ret_arguments), 0))
+            return false;
+    }
+    return true;
+}
+
+#endif

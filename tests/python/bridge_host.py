@@ -1,0 +1,194 @@
+"""A host of the bridge (eager/torch/bridge.h) in Python: what the core is to it, for tests of the bridge by itself.
+
+Compiles eager/torch/bridge.cpp against the PyTorch that runs the test, once for each content, below the build folder.
+Host records the arguments of each call as Python values and answers as it is told.
+"""
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+from ctypes import CFUNCTYPE, POINTER, c_bool, c_char, c_char_p, c_double, c_int, c_int32, c_int64, c_size_t, c_uint32
+from ctypes import c_uint64, c_void_p
+
+import torch
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SOURCES = ["eager/torch/bridge.cpp", "eager/torch/bridge.h", "eager/value.h", "base/base.h", "base/tensor_view.h"]
+ABI = 1
+SERVED, FALLBACK, FAILED = range(3)
+STATUS = {}
+
+
+class Device(ctypes.Structure):
+    _fields_ = [("type", c_int32), ("index", c_int32)]
+
+
+class View(ctypes.Structure):
+    _fields_ = [("data", c_void_p), ("dtype", c_int32), ("device", Device), ("ndim", c_int64), ("numel", c_int64),
+                ("sizes", POINTER(c_int64)), ("strides", POINTER(c_int64)), ("layout", c_int32),
+                ("requires_grad", c_bool), ("dispatch_key_set", c_uint64), ("handle", c_void_p)]
+
+
+class Value(ctypes.Structure):
+    pass
+
+
+class Content(ctypes.Union):
+    _fields_ = [("tensor", POINTER(View)), ("tensors", POINTER(POINTER(View))), ("int_value", c_int64),
+                ("double_value", c_double), ("bool_value", c_bool), ("complex_value", c_double * 2),
+                ("string", c_char_p), ("device", Device), ("ints", POINTER(c_int64)), ("doubles", POINTER(c_double)),
+                ("bools", POINTER(c_bool)), ("scalars", POINTER(Value)), ("strings", POINTER(c_char_p)),
+                ("output", c_void_p), ("outputs", POINTER(c_void_p)), ("object", c_void_p)]
+
+
+Value._anonymous_ = ("content",)
+Value._fields_ = [("kind", c_int32), ("count", c_uint32), ("content", Content)]
+
+
+class Stack(ctypes.Structure):
+    _fields_ = [("values", POINTER(Value)), ("count", c_size_t), ("capacity", c_size_t)]
+
+
+class Error(ctypes.Structure):
+    _fields_ = [("status", c_int), ("message", c_char * 1024)]
+
+
+CALL = CFUNCTYPE(c_int, c_void_p, c_uint64, c_uint64, POINTER(Stack), POINTER(Error))
+REFUSE = CFUNCTYPE(None, c_void_p)
+ENABLE = CFUNCTYPE(c_int, c_char_p, c_char_p, c_char_p, c_char_p, c_void_p, POINTER(c_void_p), c_char_p, c_size_t)
+DISABLE = CFUNCTYPE(None, c_void_p)
+
+
+class HostStruct(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("abi", c_uint32), ("call", CALL), ("refuse", REFUSE)]
+
+
+class BridgeStruct(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("abi", c_uint32), ("torch_version", c_char_p), ("enable", ENABLE),
+                ("disable", DISABLE)]
+
+
+def status_number(name):
+    """The number that base.h gives to "INVALID"."""
+    if not STATUS:
+        text = open(os.path.join(ROOT, "base/base.h"), encoding="utf-8").read()
+        listed = text[text.index("#define AOTICACHE_STATUS_LIST(X)"):]
+        for line in listed[:listed.index("\n\n")].splitlines()[1:]:
+            words = line.strip().removeprefix("X(").split(",")
+            STATUS[words[0].strip()] = int(words[1])
+    return STATUS[name]
+
+
+def compile_bridge(build, flags=()):
+    """The path of the compiled bridge; None without a C++ compiler."""
+    compiler = shutil.which(os.environ.get("CXX", "c++"))
+    if compiler is None:
+        return None
+    digest = hashlib.sha256(torch.__version__.encode() + " ".join(flags).encode())
+    for source in SOURCES:
+        digest.update(open(os.path.join(ROOT, source), "rb").read())
+    folder = os.path.join(build, "tests/bridge")
+    path = os.path.join(folder, f"bridge-{digest.hexdigest()[:16]}.so")
+    if os.path.exists(path):
+        return path
+    os.makedirs(folder, exist_ok=True)
+    home = os.path.dirname(torch.__file__)
+    subprocess.run([compiler, "-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra",
+                    "-Werror", *flags, f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
+                    f"-I{ROOT}", "-isystem", f"{home}/include", "-o", f"{path}.{os.getpid()}",
+                    os.path.join(ROOT, SOURCES[0]), f"-L{home}/lib", "-ltorch_cpu", "-lc10", "-Wl,-z,nodelete"],
+                   check=True)
+    os.rename(f"{path}.{os.getpid()}", path)
+    return path
+
+
+def read_view(view):
+    """A tensor as what the view says of it."""
+    return ("tensor", view.data, view.dtype, view.device.type, view.device.index, view.numel,
+            tuple(view.sizes[:view.ndim]), tuple(view.strides[:view.ndim]), view.layout, view.requires_grad,
+            view.dispatch_key_set)
+
+
+def read_value(value):
+    """As (kind, content); kinds by their names in value.h."""
+    one = {3: "int", 9: "dtype", 10: "layout", 11: "memory format"}
+    lists = {12: ("ints", "int list"), 13: ("doubles", "double list"), 14: ("bools", "bool list")}
+    kind, count = value.kind, value.count
+    if kind == 0:
+        return ("none",)
+    if kind == 1:
+        return read_view(value.tensor.contents)
+    if kind == 2:
+        return ("tensor list", [read_view(p.contents) if p else None for p in value.tensors[:count]])
+    if kind in one:
+        return (one[kind], value.int_value)
+    if kind in lists:
+        return (lists[kind][1], getattr(value, lists[kind][0])[:count])
+    if kind == 4:
+        return ("double", value.double_value)
+    if kind == 5:
+        return ("bool", value.bool_value)
+    if kind == 6:
+        return ("complex", complex(*value.complex_value))
+    if kind == 7:
+        return ("string", value.string.decode())
+    if kind == 8:
+        return ("device", value.device.type, value.device.index)
+    if kind == 15:
+        return ("scalar list", [read_value(scalar) for scalar in value.scalars[:count]])
+    if kind == 16:
+        return ("string list", [text.decode() for text in value.strings[:count]])
+    return ("generator" if kind == 17 else kind,)
+
+
+class Host:
+    """The host, and the bridge that it opened. answer: what a call does with its arguments; by default nothing."""
+
+    def __init__(self, path):
+        self.library = ctypes.CDLL(path)
+        self.torch = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib/libtorch_cpu.so"))
+        self.calls, self.refused, self.failures = [], [], []
+        self.answer = lambda stack: FALLBACK
+        self.message = "the kernel said no"
+        self.struct = HostStruct(ctypes.sizeof(HostStruct), ABI, CALL(self.call), REFUSE(self.refused.append))
+        self.bridge = BridgeStruct(ctypes.sizeof(BridgeStruct))
+
+    def open(self, abi=ABI):
+        message = ctypes.create_string_buffer(1024)
+        self.struct.abi = abi
+        status = self.library.aoticache_bridge_open(ctypes.byref(self.struct), ctypes.byref(self.bridge), message,
+                                                    c_size_t(len(message)))
+        return status, message.value.decode()
+
+    def enable(self, op, key="CPU", schema=None, token=1):
+        """(status, message, registration); op: an OpOverload, or a name with its overload behind a dot."""
+        registration, message = c_void_p(), ctypes.create_string_buffer(1024)
+        if isinstance(op, str):
+            name, _, overload = op.partition(".")
+        else:
+            name, overload, schema = op._schema.name, op._schema.overload_name, schema or str(op._schema)
+        status = self.bridge.enable(name.encode(), overload.encode(), (schema or "").encode(), key.encode(), token,
+                                    ctypes.byref(registration), message, len(message))
+        return status, message.value.decode(), registration
+
+    def call(self, op, key_set, wrapped, stack, error):
+        try:
+            values = stack.contents
+            self.calls.append((op, wrapped, [read_value(value) for value in values.values[:values.count]]))
+            error.contents.message = self.message.encode()
+            return self.answer(values)
+        except Exception as failure:  # nothing may leave a callback
+            self.failures.append(failure)
+            return FALLBACK
+
+    def new_tensor(self, sizes, dtype=6):
+        """A handle that is the caller's, of a contiguous tensor; with its data's address."""
+        strides = [1] * len(sizes)
+        for i in range(len(sizes) - 2, -1, -1):
+            strides[i] = strides[i + 1] * sizes[i + 1]
+        handle, data, shape = c_void_p(), c_void_p(), c_int64 * max(len(sizes), 1)
+        assert self.torch.aoti_torch_empty_strided(c_int64(len(sizes)), shape(*sizes), shape(*strides), c_int32(dtype),
+                                                   c_int32(0), c_int32(0), ctypes.byref(handle)) == 0
+        assert self.torch.aoti_torch_get_data_ptr(handle, ctypes.byref(data)) == 0
+        return handle.value, data.value

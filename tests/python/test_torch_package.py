@@ -1,0 +1,185 @@
+"""The Python package by itself: the structs of its ctypes are those of the headers, its text is valid for Python 3.10, its
+types hold, it can be imported without PyTorch; and load_package() gives what torch._inductor.aoti_load_package() gives."""
+import ast
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import package_models
+from torch_scenarios import BUILD, TOP, environment, main, play
+
+PACKAGE = os.path.join(TOP, "eager", "torch", "aoticache")
+sys.path.insert(0, os.path.dirname(PACKAGE))
+STRUCTS = {"Error": "error", "Logger": "logger", "Device": "device", "Digest": "digest", "CacheOptions": "cache_options",
+           "HookOptions": "hook_options", "EagerOptions": "eager_options", "HolderCounts": "holder_counts",
+           "BindingOptions": "binding_options", "OperatorOptions": "binding_operator_options",
+           "BindingCounts": "binding_counts", "Counters": "counters", "Statistics": "statistics",
+           "PackageOptions": "package_options", "PackageReport": "package_report", "RunnerConstant": "constant",
+           "UpdateOptions": "update_options", "LibraryDescription": "library_description",
+           "TensorMetadata": "tensor_metadata", "Argument": "argument", "Stored": "stored"}
+
+
+def test_structs_are_those_of_the_headers():
+    from aoticache import _library
+    lines = ['#include "aoticache.h"', "#include <stddef.h>", "#include <stdio.h>", "int main(void) {"]
+    expected = []
+    for python, c in STRUCTS.items():
+        struct = getattr(_library, python)
+        expected.append(_size(struct))
+        lines.append(f'printf("%zu\\n", sizeof(aoticache_{c}));')
+        for field in struct._fields_:
+            place = getattr(struct, field[0])
+            expected += [place.offset, place.size]
+            lines.append(f'printf("%zu\\n%zu\\n", offsetof(aoticache_{c}, {field[0]}),')
+            lines.append(f"       sizeof(((aoticache_{c} *)0)->{field[0]}));")
+    with tempfile.TemporaryDirectory() as folder:
+        source = os.path.join(folder, "sizes.c")
+        with open(source, "w") as file:
+            file.write("\n".join([*lines, "return 0; }", ""]))
+        subprocess.run(["cc", "-D_GNU_SOURCE", f"-I{TOP}", source, "-o", f"{folder}/sizes"], check=True)
+        found = subprocess.run([f"{folder}/sizes"], check=True, capture_output=True, text=True).stdout.split()
+    assert [int(one) for one in found] == expected, (found, expected)
+
+
+def _size(struct):
+    import ctypes
+    return ctypes.sizeof(struct)
+
+
+def test_version_is_the_header_s():
+    import aoticache
+    with open(os.path.join(TOP, "base", "base.h")) as file:
+        assert re.search(r'#define AOTICACHE_VERSION "(.*)"', file.read())[1] == aoticache.__version__
+
+
+def test_text_is_for_python_3_10():
+    paths = [*glob.glob(os.path.join(PACKAGE, "*.py")), os.path.join(TOP, "eager", "torch", "build_hook.py")]
+    assert len(paths) > 10
+    for path in paths:
+        with open(path) as file:
+            ast.parse(file.read(), path, feature_version=(3, 10))
+
+
+def test_types_hold():
+    mypy = os.path.join(os.path.dirname(sys.executable), "mypy")
+    if not os.path.exists(mypy):
+        print("skip - types_hold: mypy is not installed")
+        return
+    done = subprocess.run([mypy, "--config-file", os.path.join(TOP, "pyproject.toml"), "--python-version", "3.11",
+                           "--cache-dir", os.path.join(BUILD, "mypy-cache"), PACKAGE], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_works_without_pytorch():
+    said = play("""
+        import sys
+        sys.modules["torch"] = None
+        import aoticache
+        assert "PyTorch" in aoticache.doctor()
+        for call in (lambda: aoticache.enable("abs"), lambda: aoticache.load_package("x.pt2"), aoticache.operators):
+            try:
+                call()
+            except ImportError as error:
+                assert "PyTorch cannot be imported" in str(error), error
+            else:
+                raise AssertionError("no exception")
+        print(aoticache.stats())
+        print("done")
+    """)
+    assert "no operator has been enabled" in said
+
+
+def test_commands():
+    def run(*words):
+        done = subprocess.run([sys.executable, "-m", "aoticache", *words], env=environment(), capture_output=True,
+                              text=True)
+        return done.returncode, done.stdout + done.stderr
+    status, said = run("doctor")
+    assert status == 0 and "PyTorch" in said and "FAIL" not in said, said
+    status, said = run("stats")
+    assert status == 0 and "entries" in said, said
+    status, said = run("enable-check", "abs", "aten::add.Tensor")
+    assert status == 0 and "aten::abs can be served on cpu" in said, said
+    status, said = run("enable-check", "aten::abss")
+    assert status == 1 and "did you mean aten::abs" in said and "Traceback" not in said, said
+
+
+def test_packages_are_pytorch_s():
+    import aoticache
+    import torch
+    folder = package_models.packages()
+    store = os.path.join(BUILD, "torch-package-store")
+    shutil.rmtree(store, ignore_errors=True)
+    x = torch.linspace(-2, 2, 5 * 64).reshape(5, 64)
+    for name in ("embedded", "pickled"):
+        path = f"{folder}/{name}.pt2"
+        theirs = torch._inductor.aoti_load_package(path)
+        first, ours = (aoticache.load_package(path, cache_dir=store) for _ in range(2))
+        assert first.origin.added and not ours.origin.added and ours.origin.key == first.origin.key
+        for a, b in zip(ours(x), theirs(x), strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=0)
+        assert type(ours(x)) is type(theirs(x))
+        assert ours.get_metadata() == theirs.get_metadata()
+        assert sorted(ours.get_constant_fqns()) == sorted(theirs.get_constant_fqns())
+        values = {"weight": torch.ones(64, 64), "bias": torch.zeros(64), "offset": torch.ones(64)}
+        for model in (ours, theirs):
+            model.load_constants(values, check_full_update=True)
+        torch.testing.assert_close(ours(x)[0], theirs(x)[0], rtol=0, atol=0)
+        torch.testing.assert_close(ours.get_constants()["weight"], torch.ones(64, 64))
+        _refuses(lambda: ours.load_constants({"nothing": x}, check_full_update=False), "nothing")
+        _refuses(lambda: ours(x, x), "2")
+
+
+def test_models_by_name_and_bad_packages():
+    import aoticache
+    import torch
+    folder, store = package_models.packages(), os.path.join(BUILD, "torch-package-store")
+    x = torch.arange(8.0)
+    several = f"{folder}/several.pt2"
+    torch.testing.assert_close(aoticache.load_package(several, "thrice", cache_dir=store)(x), x * 3)
+    with open(several, "rb") as file:
+        torch.testing.assert_close(aoticache.load_package(file, "twice", cache_dir=store)(x), x * 2)
+    _refuses(lambda: aoticache.load_package(several, "once", cache_dir=store), "once")
+    _refuses(lambda: aoticache.load_package(f"{folder}/none.pt2", cache_dir=store), "none.pt2")
+    with tempfile.NamedTemporaryFile(suffix=".pt2") as file:
+        file.write(b"no archive")
+        file.flush()
+        _refuses(lambda: aoticache.load_package(file.name, cache_dir=store), file.name)
+    counting = aoticache.load_package(f"{folder}/blob.pt2", cache_dir=store)
+    for turn in range(3):
+        torch.testing.assert_close(counting(torch.zeros(1000)), torch.full((1000,), 16.0 * (turn + 1)))
+
+
+def test_handles_do_not_leak():
+    import aoticache
+    import torch
+    model = aoticache.load_package(f"{package_models.packages()}/several.pt2", "twice",
+                                   cache_dir=os.path.join(BUILD, "torch-package-store"))
+    x = torch.ones(8)
+    def resident():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * 4096
+    for _ in range(2000):
+        model(x)
+    before = resident()
+    for _ in range(20000):
+        model(x)
+    assert resident() - before < 4 << 20, resident() - before
+    assert sys.getrefcount(x) < 5 and x._use_count() < 4, x._use_count()
+
+
+def _refuses(call, words):
+    try:
+        call()
+    except RuntimeError as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(f"nothing was refused: {words}")
+
+
+if __name__ == "__main__":
+    main([value for name, value in list(globals().items()) if name.startswith("test_")])

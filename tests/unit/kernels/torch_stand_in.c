@@ -1,0 +1,216 @@
+/*
+ * A stand-in for PyTorch's dispatcher, for the tests of the binding (tests/unit/binding_fixture.h): a library of its own
+ * with the functions of the stable C ABI that the binding takes (not those for tensors), and the bridge's one. It counts
+ * what is alive. An exception is a jump out of the call, since nothing may be done after one is thrown.
+ */
+#include "eager/torch/bridge.h"
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+typedef void (*boxed_fn)(uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs);
+
+typedef struct library {
+    char name[128], key[32];
+    boxed_fn fn;
+} library;
+
+typedef struct list {
+    size_t count;
+    bool tensors;
+    uint64_t items[16];
+} list;
+
+EXPORT library *stand_in_last;
+EXPORT int stand_in_libraries, stand_in_lists, stand_in_strings, stand_in_boxes, stand_in_again, stand_in_fail_impl;
+EXPORT int (*stand_in_new_handle)(void *tensor, void **ret_tensor);
+EXPORT int (*stand_in_delete_handle)(void *tensor);
+
+static __thread jmp_buf *target;
+static __thread char thrown[1024];
+
+/* ---- libraries ---- */
+
+EXPORT int aoti_torch_library_init_impl(const char *ns, const char *key, const char *file, uint32_t line, library **ret)
+{
+    (void)file, (void)line;
+    *ret = calloc(1, sizeof **ret);
+    snprintf((*ret)->name, 64, "%s::", ns);
+    snprintf((*ret)->key, 32, "%s", key);
+    stand_in_libraries++;
+    return 0;
+}
+
+EXPORT int torch_library_impl(library *self, const char *name, boxed_fn fn, uint64_t version)
+{
+    (void)version;
+    if (stand_in_fail_impl)
+        return 1;
+    strncat(self->name, name, 60);
+    self->fn = fn;
+    stand_in_last = self;
+    return 0;
+}
+
+EXPORT int aoti_torch_delete_library_object(library *self)
+{
+    if (stand_in_last == self)
+        stand_in_last = NULL;
+    free(self);
+    stand_in_libraries--;
+    return 0;
+}
+
+EXPORT int torch_call_dispatcher(const char *name, const char *overload, uint64_t *stack, uint64_t version)
+{
+    (void)name, (void)overload, (void)version;
+    stand_in_again++;
+    stack[0] = 4242;
+    return 0;
+}
+
+/* ---- values ---- */
+
+EXPORT int torch_list_size(list *self, size_t *ret_size)
+{
+    *ret_size = self->count;
+    return 0;
+}
+
+EXPORT int torch_list_get_item(list *self, size_t index, uint64_t *ret_item)
+{
+    if (index >= self->count)
+        return 1;
+    *ret_item = self->items[index];
+    return self->tensors ? stand_in_new_handle((void *)self->items[index], (void **)ret_item) : 0;
+}
+
+EXPORT int torch_delete_list(list *self)
+{
+    for (size_t i = 0; self->tensors && i < self->count; i++)
+        stand_in_delete_handle((void *)self->items[i]);
+    free(self);
+    stand_in_lists--;
+    return 0;
+}
+
+EXPORT uint64_t stand_in_list(bool tensors, const uint64_t *items, size_t count)
+{
+    list *self = calloc(1, sizeof *self);
+    self->count = count;
+    self->tensors = tensors;
+    memcpy(self->items, items, count * sizeof *items);
+    stand_in_lists++;
+    return (uint64_t)self;
+}
+
+EXPORT int torch_delete_string(char *self)
+{
+    free(self);
+    stand_in_strings--;
+    return 0;
+}
+
+EXPORT int torch_string_length(char *self, size_t *ret_length)
+{
+    *ret_length = strlen(self);
+    return 0;
+}
+
+EXPORT int torch_string_c_str(char *self, const char **ret_text)
+{
+    *ret_text = self;
+    return 0;
+}
+
+EXPORT uint64_t stand_in_string(const char *text)
+{
+    stand_in_strings++;
+    return (uint64_t)strdup(text);
+}
+
+EXPORT int torch_delete_stable_ivalue(uint64_t *box)
+{
+    free(box);
+    stand_in_boxes--;
+    return 0;
+}
+
+EXPORT uint64_t stand_in_box(uint64_t value)
+{
+    uint64_t *box = malloc(sizeof *box);
+    *box = value;
+    stand_in_boxes++;
+    return (uint64_t)box;
+}
+
+/* ---- calls and exceptions ---- */
+
+EXPORT void aoti_torch_check(bool condition, const char *function, const char *file, uint32_t line, const char *message)
+{
+    (void)function, (void)file, (void)line;
+    if (condition)
+        return;
+    snprintf(thrown, sizeof thrown, "%s", message);
+    longjmp(*target, 1);
+}
+
+EXPORT const char *stand_in_call(boxed_fn fn, uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs)
+{
+    jmp_buf here, *outer = target;
+    const char *volatile result = NULL;
+    target = &here;
+    if (setjmp(here) == 0)
+        fn(stack, num_inputs, num_outputs);
+    else
+        result = thrown;
+    target = outer;
+    return result;
+}
+
+/* ---- the bridge ---- */
+
+EXPORT const aoticache_bridge_host *stand_in_host;
+EXPORT void *stand_in_op;
+EXPORT uint32_t stand_in_abi = AOTICACHE_BRIDGE_ABI;
+EXPORT char stand_in_enabled[256];
+EXPORT int stand_in_registrations, stand_in_enable_status, stand_in_open_status;
+
+static aoticache_status enable(const char *name, const char *overload, const char *schema, const char *key, void *op,
+                               void **ret_registration, char *message, size_t size)
+{
+    if (stand_in_enable_status != 0) {
+        snprintf(message, size, "the bridge says no");
+        return stand_in_enable_status;
+    }
+    snprintf(stand_in_enabled, sizeof stand_in_enabled, "%s|%s|%s|%s", name, overload, key, schema);
+    stand_in_op = op;
+    stand_in_registrations++;
+    *ret_registration = &stand_in_registrations;
+    return AOTICACHE_OK;
+}
+
+static void disable(void *registration)
+{
+    (void)registration;
+    stand_in_registrations--;
+}
+
+EXPORT aoticache_status aoticache_bridge_open(const aoticache_bridge_host *host, aoticache_bridge *ret_bridge,
+                                              char *message, size_t size)
+{
+    if (stand_in_open_status != 0) {
+        snprintf(message, size, "made for 2.10.0, this is 2.13.0");
+        return stand_in_open_status;
+    }
+    stand_in_host = host;
+    ret_bridge->abi = stand_in_abi;
+    ret_bridge->torch_version = "2.13.0";
+    ret_bridge->enable = enable;
+    ret_bridge->disable = disable;
+    return AOTICACHE_OK;
+}

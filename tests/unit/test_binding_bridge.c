@@ -1,0 +1,293 @@
+/* Unit tests of the binding behind a bridge (eager/torch/binding_bridge.c, binding_call.c), with a stand-in for it. */
+#include "binding_fixture.h"
+
+TestSuite(binding_bridge, .init = fixture_begin, .fini = fixture_end, .timeout = 60);
+
+static void begin_as(const aoticache_eager_options *changes)
+{
+    begin_binding_with("", changes, true);
+    cr_assert_eq(try_enable(SCALE), AOTICACHE_OK, "%s", error.message);
+}
+
+static void begin(void)
+{
+    begin_as(NULL);
+}
+
+/* As the bridge does it; the stack and its values are left in `places`. */
+static aoticache_bridge_result call_with(void *shell, const test_tensor *tensor, double factor, uint64_t wrapped)
+{
+    const aoticache_bridge_host *host = STAND_IN(const aoticache_bridge_host *, stand_in_host);
+    places[0] = VALUE_TENSOR(tensor);
+    places[1] = VALUE_DOUBLE(factor);
+    places[2] = VALUE_INT(0);
+    stack.count = 3;
+    error.message[0] = '\0';
+    return host->call(shell, 0, wrapped, &stack, &error);
+}
+
+static aoticache_bridge_result call_bridge(const test_tensor *tensor, double factor)
+{
+    return call_with(STAND_IN(void *, stand_in_op), tensor, factor, 0);
+}
+
+static bool is_served(const test_tensor *tensor, double factor)
+{
+    bool right = call_bridge(tensor, factor) == AOTICACHE_BRIDGE_SERVED && stack.count == 1 &&
+                 output_is(&places[0], tensor, factor, 0);
+    if (right)
+        aoticache_stack_drop(&stack, 0);
+    return right;
+}
+
+static bool is_untouched(const test_tensor *tensor)
+{
+    return stack.count == 3 && places[0].kind == AOTICACHE_VALUE_TENSOR && places[0].as.tensor == &tensor->view;
+}
+
+Test(binding_bridge, hits_are_served_and_inputs_stay_the_callers)
+{
+    begin();
+    cr_expect_str_eq((const char *)dlsym(stand_in, "stand_in_enabled"),
+                     "test::scale||CPU|test::scale(Tensor self, float factor=2., *, int offset=0) -> Tensor");
+    for (int i = 0; i < 4; i++)
+        cr_expect(is_served(x, 3));
+    cr_expect_eq(binding_counts().calls, 4);
+    cr_expect_eq(binding_counts().holder.hits, 3);
+    end_binding();
+}
+
+Test(binding_bridge, miss_that_is_not_compiled_is_the_bridges)
+{
+    aoticache_eager_options never = {.miss = AOTICACHE_MISS_NEVER};
+    begin_as(&never);
+    cr_expect_eq(call_bridge(x, 3), AOTICACHE_BRIDGE_FALLBACK);
+    cr_expect(is_untouched(x));
+    cr_expect_eq(binding_counts().holder.fallbacks, 1);
+    cr_expect_eq(binding_counts().calls, 1);
+    cr_expect_eq(fallback_calls, 0);
+    end_binding();
+}
+
+Test(binding_bridge, failing_kernel_is_a_failure_with_its_message)
+{
+    begin();
+    x->data[0] = -1;
+    for (int i = 0; i < 2; i++) {
+        cr_expect_eq(call_bridge(x, 3), AOTICACHE_BRIDGE_FAILED);
+        cr_expect_not_null(strstr(error.message, "x is -1, on purpose"), "%s", error.message);
+        cr_expect(is_untouched(x));
+    }
+    end_binding();
+}
+
+Test(binding_bridge, wrong_number_of_arguments_is_pytorchs)
+{
+    const aoticache_bridge_host *host;
+    begin();
+    host = STAND_IN(const aoticache_bridge_host *, stand_in_host);
+    places[0] = VALUE_TENSOR(x);
+    stack.count = 1;
+    cr_expect_eq(host->call(STAND_IN(void *, stand_in_op), 0, 0, &stack, &error), AOTICACHE_BRIDGE_FALLBACK);
+    host->refuse(STAND_IN(void *, stand_in_op));
+    cr_expect_eq(binding_counts().refused, 2);
+    cr_expect_eq(binding_counts().calls, 2);
+    end_binding();
+}
+
+Test(binding_bridge, late_call_is_pytorchs_until_it_is_enabled_again)
+{
+    begin();
+    cr_expect(is_served(x, 3));
+    void *shell = STAND_IN(void *, stand_in_op);
+    aoticache_binding_disable(op);
+    cr_expect_eq(STAND_IN_COUNT(registrations), 0);
+    cr_expect_eq(call_with(shell, x, 3, 0), AOTICACHE_BRIDGE_FALLBACK);
+    cr_expect(is_untouched(x));
+    STAND_IN(const aoticache_bridge_host *, stand_in_host)->refuse(shell);
+    cr_assert_eq(try_enable(SCALE), AOTICACHE_OK, "%s", error.message);
+    cr_expect_eq(STAND_IN(void *, stand_in_op), shell);
+    cr_expect(is_served(x, 3));
+    end_binding();
+}
+
+/* ---- recursion ---- */
+
+static aoticache_bridge_result nested;
+static void *nested_shell;
+
+/* A hook that calls the operator that it compiles for, as a kernel library may. */
+static aoticache_status compile_and_call(void *user, const aoticache_request *request, const char *directory,
+                                         aoticache_deliver_fn hand_over, void *deliver_user, aoticache_error *ret_error)
+{
+    aoticache_value values[3] = {VALUE_TENSOR(x), VALUE_DOUBLE(7), VALUE_INT(0)};
+    aoticache_stack inner = {.values = values, .count = 3, .capacity = 3};
+    aoticache_error inner_error;
+    nested = STAND_IN(const aoticache_bridge_host *, stand_in_host)->call(nested_shell, 0, 0, &inner, &inner_error);
+    return patched_hook_compile(user, request, directory, hand_over, deliver_user, ret_error);
+}
+
+Test(binding_bridge, call_of_an_operator_from_within_itself_is_pytorchs)
+{
+    begin();
+    aoticache_callback callback = AOTICACHE_CALLBACK_INIT;
+    callback.user = &hook;
+    callback.compile = compile_and_call;
+    callback.producer = "patched 1";
+    aoticache_hook *calling, *usual = hook.hook;
+    cr_assert_eq(aoticache_hook_create_callback(&callback, &calling, &error), AOTICACHE_OK);
+    eager->hook = calling;
+    nested_shell = STAND_IN(void *, stand_in_op);
+    nested = AOTICACHE_BRIDGE_FAILED;
+    cr_expect(is_served(x, 3));
+    cr_expect_eq(nested, AOTICACHE_BRIDGE_FALLBACK);
+    cr_expect_eq(binding_counts().refused, 1);
+    cr_expect_eq(hook.compiles, 1);
+    eager->hook = usual;
+    cr_expect(is_served(x, 7), "once outside, it is served");
+    aoticache_hook_free(calling);
+    end_binding();
+}
+
+/* ---- wrapped numbers ---- */
+
+static aoticache_tensor_view views[4];
+
+static aoticache_value tensor_value(int i, int32_t dtype, int64_t ndim)
+{
+    views[i] = (aoticache_tensor_view){.dtype = dtype, .ndim = ndim};
+    return (aoticache_value){.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &views[i]};
+}
+
+static bool do_not_matter(int32_t tensor, int64_t ndim, int32_t number)
+{
+    aoticache_value values[] = {tensor_value(0, tensor, ndim), tensor_value(1, number, 0), VALUE_INT(1)};
+    return aoticache_wrapped_numbers_do_not_matter(values, 3, 2);
+}
+
+Test(binding_bridge, wrapped_numbers_matter_where_no_tensor_with_dimensions_reaches_their_category)
+{
+    cr_expect(do_not_matter(AOTICACHE_DTYPE_FLOAT32, 1, AOTICACHE_DTYPE_FLOAT64));
+    cr_expect(do_not_matter(AOTICACHE_DTYPE_BFLOAT16, 3, AOTICACHE_DTYPE_INT64));
+    cr_expect(do_not_matter(AOTICACHE_DTYPE_UINT8, 1, AOTICACHE_DTYPE_INT64));
+    cr_expect(do_not_matter(AOTICACHE_DTYPE_BOOL, 1, AOTICACHE_DTYPE_BOOL));
+    cr_expect(do_not_matter(AOTICACHE_DTYPE_COMPLEX64, 1, AOTICACHE_DTYPE_COMPLEX128));
+    cr_expect_not(do_not_matter(AOTICACHE_DTYPE_FLOAT32, 0, AOTICACHE_DTYPE_FLOAT64), "a tensor without dimensions");
+    cr_expect_not(do_not_matter(AOTICACHE_DTYPE_INT64, 2, AOTICACHE_DTYPE_FLOAT64));
+    cr_expect_not(do_not_matter(AOTICACHE_DTYPE_BOOL, 2, AOTICACHE_DTYPE_INT64));
+    cr_expect_not(do_not_matter(AOTICACHE_DTYPE_FLOAT64, 2, AOTICACHE_DTYPE_COMPLEX128));
+}
+
+Test(binding_bridge, wrapped_numbers_are_judged_over_all_arguments)
+{
+    aoticache_value values[] = {tensor_value(0, AOTICACHE_DTYPE_INT32, 1), tensor_value(1, AOTICACHE_DTYPE_FLOAT64, 0),
+                                tensor_value(2, AOTICACHE_DTYPE_FLOAT16, 2), tensor_value(3, AOTICACHE_DTYPE_INT64, 0)};
+    cr_expect(aoticache_wrapped_numbers_do_not_matter(values, 4, 2 | 8));
+    cr_expect_not(aoticache_wrapped_numbers_do_not_matter(values, 2, 2));
+    cr_expect(aoticache_wrapped_numbers_do_not_matter(values + 2, 2, 2));
+    const aoticache_tensor_view *list[] = {&views[0], NULL, &views[2]};
+    aoticache_value lists[] = {{.kind = AOTICACHE_VALUE_TENSOR_LIST, .count = 3, .as.tensors = list}, values[1]};
+    cr_expect(aoticache_wrapped_numbers_do_not_matter(lists, 2, 2));
+    cr_expect_not(aoticache_wrapped_numbers_do_not_matter(lists, 2, 1), "a number in a list");
+}
+
+Test(binding_bridge, wrapped_number_that_matters_is_pytorchs)
+{
+    begin();
+    cr_expect_eq(call_with(STAND_IN(void *, stand_in_op), x, 3, 1), AOTICACHE_BRIDGE_SERVED);
+    aoticache_stack_drop(&stack, 0);
+    test_tensor *scalar = tensor_create(0, NULL);
+    cr_expect_eq(call_with(STAND_IN(void *, stand_in_op), scalar, 3, 1), AOTICACHE_BRIDGE_FALLBACK);
+    cr_expect_eq(binding_counts().refused, 1);
+    cr_expect_eq(call_with(STAND_IN(void *, stand_in_op), scalar, 3, 0), AOTICACHE_BRIDGE_SERVED);
+    aoticache_stack_drop(&stack, 0);
+    tensor_free(scalar);
+    end_binding();
+}
+
+/* ---- threads ---- */
+
+static atomic_bool ending;
+static atomic_int wrong, served_in_threads;
+
+static void *call_in_thread(void *shell)
+{
+    const aoticache_bridge_host *host = STAND_IN(const aoticache_bridge_host *, stand_in_host);
+    while (!atomic_load(&ending)) {
+        aoticache_value values[3] = {VALUE_TENSOR(x), VALUE_DOUBLE(3), VALUE_INT(0)};
+        aoticache_stack own = {.values = values, .count = 3, .capacity = 3};
+        aoticache_error own_error;
+        aoticache_bridge_result result = host->call(shell, 0, 0, &own, &own_error);
+        if (result == AOTICACHE_BRIDGE_SERVED) {
+            if (own.count != 1 || !output_is(&values[0], x, 3, 0))
+                atomic_fetch_add(&wrong, 1);
+            aoticache_stack_drop(&own, 0);
+            atomic_fetch_add(&served_in_threads, 1);
+        } else if (result != AOTICACHE_BRIDGE_FALLBACK || own.count != 3) {
+            atomic_fetch_add(&wrong, 1);
+        }
+    }
+    return NULL;
+}
+
+Test(binding_bridge, enabling_and_disabling_under_calls_is_safe)
+{
+    pthread_t threads[3];
+    begin();
+    cr_expect(is_served(x, 3));
+    void *shell = STAND_IN(void *, stand_in_op);
+    for (int i = 0; i < 3; i++)
+        pthread_create(&threads[i], NULL, call_in_thread, shell);
+    for (int i = 0; i < 60; i++) {
+        int before = atomic_load(&served_in_threads);
+        while (atomic_load(&served_in_threads) == before)
+            nanosleep(&(struct timespec){.tv_nsec = 10000}, NULL);
+        aoticache_binding_disable(op);
+        cr_assert_eq(try_enable(SCALE), AOTICACHE_OK, "%s", error.message);
+    }
+    atomic_store(&ending, true);
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    cr_expect_eq(wrong, 0);
+    end_binding();
+}
+
+/* ---- bridges that are none ---- */
+
+static aoticache_status open_another(const char *path)
+{
+    aoticache_binding *other = NULL;
+    aoticache_binding_options options = AOTICACHE_BINDING_OPTIONS_INIT;
+    options.eager = eager;
+    options.bridge = path;
+    error.message[0] = '\0';
+    aoticache_status status = aoticache_binding_create(&options, &other, &error);
+    cr_expect_null(other);
+    return status;
+}
+
+Test(binding_bridge, bridge_that_does_not_fit_is_refused_and_says_why)
+{
+    begin_binding_with("", NULL, true);
+    cr_expect_eq(open_another("/nowhere/bridge.so"), AOTICACHE_LOAD_FAILED);
+    cr_expect_not_null(strstr(error.message, "/nowhere/bridge.so"), "%s", error.message);
+    cr_expect_eq(open_another(write_file("text.so", "no library", 0600)), AOTICACHE_LOAD_FAILED);
+    STAND_IN_COUNT(open_status) = AOTICACHE_UNSUPPORTED;
+    cr_expect_eq(open_another(stand_in_path), AOTICACHE_UNSUPPORTED);
+    cr_expect_not_null(strstr(error.message, "made for 2.10.0"), "%s", error.message);
+    STAND_IN_COUNT(open_status) = 0;
+    STAND_IN(uint32_t, stand_in_abi) = AOTICACHE_BRIDGE_ABI + 1;
+    cr_expect_eq(open_another(stand_in_path), AOTICACHE_UNSUPPORTED);
+    end_binding();
+}
+
+Test(binding_bridge, refusal_by_the_bridge_is_handed_on)
+{
+    begin_binding_with("", NULL, true);
+    STAND_IN_COUNT(enable_status) = AOTICACHE_NOT_FOUND;
+    cr_expect_eq(try_enable(SCALE), AOTICACHE_NOT_FOUND);
+    cr_expect_str_eq(error.message, "the bridge says no");
+    STAND_IN_COUNT(enable_status) = 0;
+    cr_expect_eq(try_enable("test::op(Tensor self, Scalar other) -> Tensor[]"), AOTICACHE_OK, "%s", error.message);
+    end_binding();
+}
