@@ -3,18 +3,18 @@
  * bridge is compiled on the user's machine against the headers of its PyTorch, cached as an entry, and opened by the
  * core (aoticache_binding_options.bridge); it links nothing of ours: all it calls is in the struct that it is given.
  *
- * The bridge registers a boxed kernel for an operator and a dispatch key, and keeps PyTorch's own kernel for them. A
- * call:
+ * The bridge registers a kernel for an operator and a dispatch key, and keeps PyTorch's own kernel for them. A call:
  * 1. It turns the arguments on PyTorch's stack, all of the schema's in their order, into values, on its own stack and
  *    without copies: a tensor's view points at the sizes and strides inside of PyTorch's tensor; its handle is the
  *    at::Tensor* of the argument itself, borrowed.
  * 2. It calls host->call(). On SERVED it takes its arguments off PyTorch's stack and moves the results there; on
- * FALLBACK    it calls PyTorch's kernel with the original arguments and the original key set; on FAILED it throws
- * error.message    (TORCH_CHECK's kind of exception), with the arguments dropped.
+ *    FALLBACK it calls PyTorch's kernel with the original arguments and the original key set; on FAILED it throws
+ *    error.message (TORCH_CHECK's kind of exception), with the arguments dropped.
  * 3. Calls that cannot be a compiled kernel's go to PyTorch's kernel without host->call(): host->refuse() counts them.
  *    These are calls with a tensor that is undefined where the schema says Tensor, not strided, without storage, lazily
  *    conjugated or negated (is_conj(), is_neg()), a zero tensor (_is_zerotensor()), with symbolic sizes, or
- *    of a dtype that is not in base.h; and values that no kind of eager/value.h says.
+ *    of a dtype that is not in base.h, or with the Python key (a subclass that got below its own dispatch); and values
+ *    that no kind of eager/value.h says: symbolic numbers, Scalars above INT64_MAX, lists of more than 8 KiB.
  *
  * Of views in such calls: requires_grad is false and dispatch_key_set is 0, since autograd and all else that key sets
  * stand for has been dealt with above the kernel, and so that an entry of the cache serves the bridge, the stable C
@@ -69,15 +69,17 @@ typedef struct aoticache_bridge {
      * Registers a kernel for `dispatch_key` ("CPU") behind the operator `name` ("aten::add") with `overload` ("Tensor", ""
      * for none), which must have `schema`, as PyTorch prints it. op: what host->call() is to get.
      * ret_registration: to be given to disable().
-     * Returns: OK; NOT_FOUND (no such operator); INVALID (another schema: both; an unknown key); UNSUPPORTED (no kernel of
-     * PyTorch's for that key, which is the fallback; or the schema has what this bridge cannot convert: named); LOAD_FAILED
+     * Returns: OK; NOT_FOUND (no such operator); INVALID (another schema: both; an unknown key; it is enabled already);
+     * UNSUPPORTED (no kernel of PyTorch's for that key, which is the fallback; or the schema has what this bridge cannot
+     * convert, named, or more than 32 arguments); LOAD_FAILED
      * (PyTorch threw: its message); NO_MEMORY. Where it fails, one line is in `message`.
      */
     aoticache_status (*enable)(const char *name, const char *overload, const char *schema, const char *dispatch_key,
                                void *op, void **ret_registration, char *message, size_t message_size);
     /*
-     * Takes the registration back: calls that begin afterwards are PyTorch's. Does not wait for calls that have begun:
-     * what these may still use (the functor, PyTorch's kernel) is kept for ever, a few hundred bytes for each enable().
+     * Calls that begin afterwards go to PyTorch's kernel without host->call(). The registration stays in PyTorch's
+     * table, since PyTorch cannot take one back under running calls (it changes the entry in place), and is used again by
+     * the next enable() of that operator and key; a few hundred bytes for each of these are kept for ever.
      */
     void (*disable)(void *registration);
 } aoticache_bridge;

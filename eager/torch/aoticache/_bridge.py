@@ -61,7 +61,9 @@ def command(compiler: str, include: Path, extra: list[str]) -> list[str]:
     for folder in torch_includes(root):
         words += ["-isystem", folder]
     libraries = str(root / "lib")
-    words += [f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-Wl,--no-as-needed", "-ltorch_cpu", "-lc10"]
+    # No rpath: the bridge is cached for machines whose PyTorch lies elsewhere, and finds the loaded one by its soname.
+    # Never unmapped: PyTorch's dispatcher keeps pointers into it.
+    words += [f"-L{libraries}", "-Wl,-z,nodelete", "-Wl,--no-as-needed", "-ltorch_cpu", "-lc10"]
     return words
 
 
@@ -69,7 +71,7 @@ def torch_includes(root: Path) -> list[str]:
     """PyTorch's headers; torch.utils.cpp_extension knows them where they are not in the usual place."""
     usual = root / "include"
     if (usual / "ATen" / "ATen.h").is_file():
-        return [str(usual), str(usual / "torch" / "csrc" / "api" / "include")]
+        return [str(usual)]
     from torch.utils.cpp_extension import include_paths
 
     return [str(path) for path in include_paths()]
