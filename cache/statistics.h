@@ -117,7 +117,8 @@ typedef struct aoticache_statistics_options {
 
 /*
  * All there is, in constant time: nothing is scanned but, SINCE_TIME, the history. A read-only cache without an index
- * gives zeros.
+ * gives zeros. What another thread of this process is just writing may be missing for that moment, and is there afterwards:
+ * a reading can be lower than one before it.
  * Returns: OK, INVALID, IO, LOCKED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cache_statistics(aoticache_cache *cache, aoticache_statistics *ret_statistics,

@@ -138,13 +138,17 @@ static int take_limit(aoticache_gc *gc, int id, const char *value)
             return wrong(gc, "max-age", value, "an age such as 30d");
         break;
     case OPTION_MIN_FREE:
-        if (!parse_share_or_size(value, &options->min_free_share, &options->min_free_bytes))
-            return wrong(gc, "min-free", value, "a size such as 20G or a share such as 5%");
+        if (!parse_share_or_size(value, &options->min_free_share, &options->min_free_bytes) ||
+            options->min_free_share >= 1)
+            return wrong(gc, "min-free", value, "a size such as 20G or a share such as 5%, less than 100%");
         break;
     default:
         gc->has_low = true;
-        if (!parse_share_or_size(value, &gc->low_share, &options->low_bytes))
-            return wrong(gc, "low", value, "a size such as 8G or a share such as 90%");
+        gc->low_share = 0;
+        options->low_bytes = 0; /* which means that there is none, so it cannot be asked for */
+        if (!parse_share_or_size(value, &gc->low_share, &options->low_bytes) ||
+            (gc->low_share <= 0 && options->low_bytes == 0))
+            return wrong(gc, "low", value, "a size such as 8G or a share such as 90%, more than 0");
     }
     return AOTICACHE_CLI_END;
 }
@@ -213,6 +217,8 @@ static int parse(aoticache_gc *gc)
             break;
         case OPTION_PROMETHEUS:
             gc->prometheus = value;
+            if (*value == '\0')
+                result = wrong(gc, "prometheus", value, "the name of a file");
             break;
         case AOTICACHE_CLI_OPERAND:
             return aoticache_cli_usage_error(&gc->cli, "unexpected argument '%s'", value);
@@ -251,9 +257,11 @@ static void configure(aoticache_gc *gc, const aoticache_config *config)
                     options->max_age_seconds != UINT64_MAX || options->min_free_bytes > 0 || options->min_free_share > 0;
 }
 
+/* 1 at least: 0 would be no low watermark. */
 static uint64_t share_of(uint64_t number, double share)
 {
-    return (uint64_t)((double)number * share);
+    uint64_t part = (uint64_t)((double)number * share);
+    return part > 0 ? part : 1;
 }
 
 /* The low watermark in bytes and entries, from what was given. */
@@ -264,6 +272,8 @@ static int settle_low(aoticache_gc *gc)
         return AOTICACHE_CLI_END;
     if (options->max_bytes == UINT64_MAX && options->max_entries == 0)
         return aoticache_cli_usage_error(&gc->cli, "option --low needs --max-size or --max-entries");
+    if (options->low_bytes > 0 && options->max_bytes == UINT64_MAX)
+        return aoticache_cli_usage_error(&gc->cli, "option --low: a size needs --max-size; a share will do without");
     if (options->low_bytes > options->max_bytes)
         return aoticache_cli_usage_error(&gc->cli, "option --low: more than --max-size");
     if (gc->low_share > 0 && options->max_bytes != UINT64_MAX)

@@ -40,15 +40,16 @@ static json_t *entry_to_json(const aoticache_entry *entry)
     return object;
 }
 
+/* A signal stops it in aoticache_gc_tell_progress(): what has gone is always listed to the end. */
 bool aoticache_gc_tell_entry(void *user, const aoticache_entry *entry)
 {
     aoticache_gc *gc = user;
     if (gc->removed != NULL) {
         aoticache_cli_json_append(gc->removed, entry_to_json(entry));
-        return !aoticache_gc_is_interrupted();
+        return true;
     }
     if (!gc->cli.verbose)
-        return !aoticache_gc_is_interrupted();
+        return true;
     char hex[AOTICACHE_DIGEST_HEX_BYTES], bytes[AOTICACHE_CLI_UNIT_BYTES], age[AOTICACHE_CLI_UNIT_BYTES];
     aoticache_digest_to_hex(&entry->key, hex);
     char *description = aoticache_cli_escape(entry->description != NULL ? entry->description : "");
@@ -56,7 +57,7 @@ bool aoticache_gc_tell_entry(void *user, const aoticache_entry *entry)
     printf("%s %.12s %s (%s, used %s ago)\n", gc->options.dry_run ? "would remove" : "removed", hex, description,
            aoticache_cli_format_bytes(entry->bytes, bytes), aoticache_cli_format_age(entry->last_used_ns, age));
     free(description);
-    return !aoticache_gc_is_interrupted();
+    return true;
 }
 
 bool aoticache_gc_tell_progress(void *user, uint64_t done, uint64_t all)
