@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Every option of aoticache-gc, from outside: what goes, what stays, what it says, and how it ends when it is stopped.
+[ ! -w /dev/shm ] || export TMPDIR=${TMPDIR:-/dev/shm} # its many puts wait for no disk
 . tests/cli/lib.sh
 
 fill=$BUILD/tests/helpers/fill_cache
@@ -12,14 +13,14 @@ fresh() {
 }
 left() { # the numbers of what is there, in order
     aoticache ls --json 2>/dev/null | python3 -c 'import json, sys
-print(*sorted(int(e["operator"].split("op")[1].split(".")[0]) for e in json.load(sys.stdin)["entries"]))'
+print(*sorted(int(e["description"].split("op")[1].split("(")[0]) for e in json.load(sys.stdin)["entries"]))'
 }
 sound() { # NAME: verify finds nothing to say
     run aoticache verify
     is "$1" 0 "$status"
 }
 of_entry() { python3 -c 'import json, sys
-print(next(e[sys.argv[2]] for e in json.load(sys.stdin)["entries"] if e["operator"].startswith("fill::op" + sys.argv[1])))' "$@"; }
+print(next(e[sys.argv[2]] for e in json.load(sys.stdin)["entries"] if e["description"].startswith("fill::op%s(" % sys.argv[1])))' "$@"; }
 
 # ---- how much ----
 
@@ -188,7 +189,6 @@ if command -v ionice >/dev/null; then
 else
     skip '--nice: of its input and output' 'there is no ionice(1)'
 fi
-cp "$err" "$work/stalled.err"
 try 'another one at the same time' 0 aoticache-gc --max-age 0
 says 'says that it does nothing' "another collector is at work in $AOTICACHE_DIR: nothing done"
 try 'another one, as JSON' 0 aoticache-gc --max-age 0 --json --quiet

@@ -1,0 +1,187 @@
+#!/usr/bin/env bash
+# A disk that is full to the last byte, and one that is mounted read-only: programs go on, tools say what is wrong, nothing
+# is lost. On a small tmpfs, in a mount namespace of its own that ends with the script.
+if [ -z "${AOTICACHE_TEST_NAMESPACE:-}" ]; then
+    for way in -m -Urm; do
+        # shellcheck disable=SC2016 # for the inner shell
+        unshare $way sh -c 'mount -t tmpfs -o size=1m tmpfs /mnt' >/dev/null 2>&1 || continue
+        exec env AOTICACHE_TEST_NAMESPACE=1 unshare $way bash "$0" "$@"
+    done
+    echo 'skip - a full disk: no tmpfs can be mounted here (it takes root, or user namespaces)'
+    exit 77
+fi
+. tests/cli/lib.sh
+
+disk=$work/disk
+leave() {
+    umount "$disk" 2>/dev/null
+    cleanup
+}
+trap leave EXIT
+mkdir "$disk" && mount -t tmpfs -o size=40m,mode=700 tmpfs "$disk" || { not_ok 'set-up' 'no tmpfs' && finish; }
+export AOTICACHE_DIR=$disk/cache
+free_bytes() { echo $(($(stat -f -c '%a * %S' "$disk"))); }
+fill() { # until nothing at all is left, twice, as what programs have open goes away
+    cat /dev/zero >>"$disk/fill" 2>/dev/null
+    sync -f "$disk"
+    cat /dev/zero >>"$disk/fill" 2>/dev/null
+    [ "$(free_bytes)" = 0 ] || not_ok 'set-up' "$(free_bytes) bytes are free"
+}
+room() { truncate -s "-${1}K" "$disk/fill"; } # KIB: so much less is in the way
+call() { aoticache run aten::abs --input "float32:$1=-2" "${@:2}"; }
+count() { aoticache ls --json 2>/dev/null | python3 -c 'import json,sys; print(len(json.load(sys.stdin)["entries"]))'; }
+objects() { (cd "$AOTICACHE_DIR" && find objects -type f -exec sha256sum {} + | LC_ALL=C sort); }
+
+for size in 2 3 4 5 6 7; do
+    call $size --hook c --quiet >/dev/null || { not_ok 'set-up' 'the kernel does not compile' && finish; }
+done
+archive=$work/all.tar.zst
+run aoticache export "$archive"
+has_archive=$((status == 0))
+aoticache-gc --quiet --prometheus "$disk/gc.prom" 2>/dev/null
+cp "$disk/gc.prom" "$work/gc.prom"
+before=$(objects)
+
+# ---- no kernel fits any more, but what SQLite needs to read ----
+
+fill
+room 36
+try 'full: a hit' 0 call 2 --hook none --json
+member 'full: comes from the index' source index
+member 'full: is right' outputs.0.values '[2.0, 2.0]'
+try 'full: a miss compiles' 0 call 8 --hook c --json
+member 'full: and is right' outputs.0.values '[2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]'
+is 'full: one line says that it is not stored' 1 "$(grep -c 'warning' "$err")"
+says 'full: and why' 'is not stored: .*No space left on device'
+try 'full: compile' 0 aoticache compile aten::abs --input float32:9 --hook c
+says 'full: says so too' 'is not stored: .*No space left on device'
+is 'full: nothing half-made is left' "$before" "$(objects)"
+is 'full: nor in tmp/' 0 "$(find "$AOTICACHE_DIR/tmp" -mindepth 1 | wc -l)"
+try 'full: ls' 0 aoticache ls
+try 'full: verify' 0 aoticache verify
+prints 'full: finds all well' '^6 entries, 12 objects.*: all is well$'
+try 'full: stat' 0 aoticache-stat --json
+member 'full: with its numbers' entries 6
+try 'full: du' 0 aoticache du
+if [ "$has_archive" = 1 ]; then
+    try 'full: export onto it' 1 aoticache export "$disk/all.tar.zst"
+    says 'full: says why' 'No space left on device'
+    is 'full: leaves no file' 0 "$(find "$disk" -maxdepth 1 -name '*tar*' | wc -l)"
+    try 'full: export elsewhere' 0 aoticache export "$work/more.tar.zst"
+    holds 'full: gives the same bytes' cmp -s "$archive" "$work/more.tar.zst"
+    try 'full: import into a new cache on it' 1 aoticache import --cache-dir "$disk/other" "$archive"
+    says 'full: says why not' 'No space left on device|no room|disk is full'
+    rm -rf "$disk/other"
+else
+    skip 'full: export and import' 'there is no libarchive'
+fi
+try 'full: gc --dry-run' 0 aoticache-gc --max-entries 3 --dry-run
+prints 'full: says what would go' '^would remove 3 of 6 entries'
+
+# ---- nothing is free at all ----
+
+fill
+try 'nothing free: a call' 0 call 2 --hook c --json
+member 'nothing free: is right' outputs.0.values '[2.0, 2.0]'
+try 'nothing free: a miss' 0 call 8 --hook c --json
+member 'nothing free: is right too' outputs.0.values '[2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0, 2.0]'
+run aoticache pin --op 'aten::*'
+holds 'nothing free: a pin is refused' [ "$status" != 0 ]
+says 'nothing free: and why' 'No space left on device|disk is full'
+is 'nothing free: there is no half a mark' 0 "$(find "$AOTICACHE_DIR/marks" -type f 2>/dev/null | wc -l)"
+try 'nothing free: metrics' 1 aoticache-gc --dry-run --quiet --prometheus "$disk/gc.prom"
+holds 'nothing free: the old ones stay' cmp -s "$disk/gc.prom" "$work/gc.prom"
+is 'nothing free: nothing is lost' "$before" "$(objects)"
+
+# ---- gc makes room, or says that it cannot, and then a little is enough ----
+
+run aoticache-gc --max-entries 5
+full_status=$status
+if [ "$full_status" = 0 ]; then
+    is 'full: gc makes room' 5 "$(count)"
+else
+    is 'full: gc cannot: the exit code' 1 "$full_status"
+    says 'full: gc cannot: the reason' '^aoticache-gc: .*(disk is full|No space left on device|open for reading only)'
+    is 'full: gc cannot: nothing is lost' "$before" "$(objects)"
+fi
+try 'full: verify after gc' 0 aoticache verify
+needed=never
+for kib in 64 128 256 512; do
+    room $((kib == 64 ? 64 : kib / 2))
+    run aoticache-gc --max-entries 3
+    if [ "$status" = 0 ]; then needed=$kib && break; fi
+done
+echo "# gc went on with $needed KiB free, after status $full_status with none" >&2
+holds 'with 512 KiB free gc makes room' [ "$needed" != never ]
+is 'down to its limit' 3 "$(count)"
+is 'of its objects six are left' 6 "$(objects | wc -l)"
+holds 'each as it was' [ -z "$(comm -23 <(objects) <(echo "$before"))" ]
+try 'what is left is sound' 0 aoticache verify
+
+# ---- room again ----
+
+rm -f "$disk/fill"
+try 'room: a miss is stored' 0 call 8 --hook c --quiet
+says_nothing 'room: without a word'
+try 'room: and found' 0 call 8 --hook none --quiet
+try 'room: pin' 0 aoticache pin --op 'aten::*'
+aoticache unpin --op 'aten::*' --quiet >/dev/null
+if [ "$has_archive" = 1 ]; then
+    try 'room: import' 0 aoticache import "$archive"
+    is 'room: all is there' 7 "$(count)"
+fi
+try 'room: verify' 0 aoticache verify
+rm -f "$disk/gc.prom"
+fill
+room 400 # and it shall clear 200 more
+try 'room: gc --min-free' 0 aoticache-gc --min-free 600K --json
+holds 'room: has taken what was missing' [ "$(free_bytes)" -ge $(((600 - 64) * 1024)) ]
+holds 'room: and not all' [ "$(field entries_after)" -gt 0 ]
+holds 'room: and something' [ "$(field entries_removed)" -gt 0 ]
+try 'room: gc --min-free again' 0 aoticache-gc --min-free 1% --json
+member 'room: where there is enough nothing goes' entries_removed 0
+rm -f "$disk/fill"
+for size in 2 3 4; do call $size --hook c --quiet >/dev/null 2>&1; done
+try 'room: all of it is sound' 0 aoticache verify
+
+# ---- read-only ----
+
+here=$(count)
+aoticache-gc --quiet --prometheus "$disk/gc.prom" 2>/dev/null
+snapshot() { (cd "$disk" && find . -printf '%p %s %T@ %m\n' | LC_ALL=C sort && find . -type f -exec sha256sum {} + | LC_ALL=C sort); }
+before=$(snapshot)
+if ! mount -o remount,ro "$disk"; then
+    skip 'read-only' 'the tmpfs cannot be mounted again read-only'
+    finish
+fi
+try 'read-only: a hit' 0 call 2 --hook none --json
+member 'read-only: comes from the index' source index
+member 'read-only: is right' outputs.0.values '[2.0, 2.0]'
+is 'read-only: one line says so' 1 "$(grep -c 'cannot be written (Read-only file system)' "$err")"
+try 'read-only: a miss compiles' 0 call 11 --hook c --quiet
+try 'read-only: a miss that may not compile' 3 call 12 --hook none --quiet
+is 'read-only: ls' "$here" "$(count)"
+try 'read-only: verify' 0 aoticache verify
+prints 'read-only: all is well' ': all is well$'
+try 'read-only: stat' 0 aoticache-stat --json
+member 'read-only: with its numbers' entries "$here"
+try 'read-only: why' 3 aoticache why aten::abs --input float32:99
+refused() { # NAME COMMAND...
+    try "read-only: $1 is refused" 1 "${@:2}"
+    says "read-only: $1 says why" 'open for reading only|Read-only file system'
+}
+refused gc aoticache-gc --max-entries 1
+refused pin aoticache pin --op 'aten::*'
+refused tag aoticache tag --op 'aten::*' some
+refused rm aoticache rm --all --yes
+[ "$has_archive" = 0 ] || refused import aoticache import "$archive"
+try 'read-only: gc --dry-run' 0 aoticache-gc --max-entries 1 --dry-run
+prints 'read-only: says what would go' "^would remove $((here - 1)) of $here entries"
+try 'read-only: metrics' 1 aoticache-gc --dry-run --quiet --prometheus "$disk/gc.prom"
+says 'read-only: cannot be written' "cannot write $disk/gc.prom: Read-only file system"
+mount -o remount,rw "$disk"
+is 'read-only: nothing has changed' "$before" "$(snapshot)"
+try 'writable again: a put' 0 call 11 --hook c --quiet
+says_nothing 'writable again: without a word'
+try 'writable again: verify' 0 aoticache verify
+finish
