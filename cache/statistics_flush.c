@@ -259,6 +259,11 @@ aoticache_status aoticache_cache_flush(aoticache_cache *cache, aoticache_error *
     return flush(cache, true, ret_error);
 }
 
+void aoticache_cache_flush_if_free(aoticache_cache *cache)
+{
+    flush(cache, false, NULL);
+}
+
 static bool has_many(aoticache_cache *cache)
 {
     pthread_mutex_lock(&cache->recency_mutex);

@@ -38,6 +38,9 @@ void aoticache_cache_note_group(aoticache_cache *cache, const aoticache_request 
 /* For lookups that hit: flushes where it is time to, without waiting for anybody. */
 void aoticache_cache_flush_if_due(aoticache_cache *cache, uint64_t now_ns);
 
+/* For lookups that miss: flushes, unless somebody else is writing; the next flush has it then. */
+void aoticache_cache_flush_if_free(aoticache_cache *cache);
+
 /* Adds what this cache has counted and not flushed. */
 void aoticache_cache_add_unflushed(aoticache_cache *cache, aoticache_counters *counters);
 
