@@ -137,7 +137,7 @@ static int64_t quarantined_ns(int folder, const char *name)
     return fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW) == 0 ? (int64_t)found.st_ctime * 1000000000 : INT64_MAX;
 }
 
-static void remove_quarantine(aoticache_collection *collection)
+void aoticache_collection_remove_quarantine(aoticache_collection *collection)
 {
     uint64_t seconds = collection->options->quarantine_age_seconds;
     int fd = -1;
@@ -185,15 +185,17 @@ static aoticache_status tidy_up(aoticache_collection *collection, aoticache_erro
     if (status == AOTICACHE_OK)
         status = remove_failures(collection, ret_error);
     if (status == AOTICACHE_OK)
-        remove_quarantine(collection);
+        aoticache_collection_remove_quarantine(collection);
     if (status == AOTICACHE_OK && collection->options->vacuum && !collection->options->dry_run)
         status = vacuum(collection, ret_error);
     return status;
 }
 
-static aoticache_status work(aoticache_collection *collection, bool is_step, aoticache_error *ret_error)
+static aoticache_status work(aoticache_collection *collection, aoticache_error *ret_error)
 {
-    bool is_dry = collection->options->dry_run;
+    const bool is_dry = collection->options->dry_run, is_step = collection->is_step;
+    if (!is_dry && !is_step && aoticache_collection_room(collection) < AOTICACHE_COLLECTION_BATCH)
+        aoticache_collection_clear(collection); /* first, as all else may need what it frees */
     aoticache_status status = set_goal(collection, ret_error);
     if (status == AOTICACHE_OK && !is_step)
         status = aoticache_collection_count_waiting(collection, ret_error);
@@ -227,7 +229,7 @@ static void begin(aoticache_collection *collection)
 }
 
 /* On the index that is there now; once more where that turned out to be damaged and was built anew. */
-static aoticache_status work_on_index(aoticache_collection *collection, bool is_step, aoticache_error *ret_error)
+static aoticache_status work_on_index(aoticache_collection *collection, aoticache_error *ret_error)
 {
     const aoticache_collection blank = *collection;
     aoticache_cache *cache = collection->cache;
@@ -240,7 +242,7 @@ static aoticache_status work_on_index(aoticache_collection *collection, bool is_
         begin(collection);
         collection->index = index;
         aoticache_index_prepare_collection(index, true);
-        status = work(collection, is_step, ret_error);
+        status = work(collection, ret_error);
         aoticache_index_prepare_collection(index, false);
         free(collection->window);
         free(collection->done);
@@ -253,7 +255,8 @@ aoticache_status aoticache_collection_run(aoticache_cache *cache, const aoticach
                                           aoticache_entry_fn callback, void *user, aoticache_collect_report *ret_report,
                                           aoticache_error *ret_error)
 {
-    aoticache_collection collection = {.cache = cache, .options = options, .callback = callback, .user = user};
+    aoticache_collection collection = {
+        .cache = cache, .options = options, .callback = callback, .user = user, .is_step = is_step};
     aoticache_lock lock = AOTICACHE_LOCK_INIT;
     aoticache_status status = AOTICACHE_OK;
     if (!options->dry_run) {
@@ -267,7 +270,7 @@ aoticache_status aoticache_collection_run(aoticache_cache *cache, const aoticach
     aoticache_cache_refreshed(cache, &index);
     if (!is_step)
         aoticache_cache_flush(cache, NULL);
-    status = work_on_index(&collection, is_step, ret_error);
+    status = work_on_index(&collection, ret_error);
     if (!is_step && !options->dry_run)
         aoticache_cache_flush(cache, NULL);
     aoticache_lock_release(&lock);

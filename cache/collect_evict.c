@@ -88,9 +88,13 @@ static aoticache_status carry_out(aoticache_collection *collection, struct batch
 {
     for (size_t at = 0; at < batch->count && (at == 0 || aoticache_collection_goes_on(collection));) {
         aoticache_index_eviction eviction;
-        aoticache_status status = aoticache_index_evict(collection->index, batch->victims + at, batch->count - at,
-                                                        collection->done, collection->done_count,
-                                                        AOTICACHE_COLLECTION_STRETCH_NS, &eviction, ret_error);
+        const size_t room = aoticache_collection_room(collection);
+        const size_t tried = batch->count - at < room ? batch->count - at : room;
+        aoticache_status status = aoticache_index_evict(collection->index, batch->victims + at, tried, collection->done,
+                                                        collection->done_count, AOTICACHE_COLLECTION_STRETCH_NS,
+                                                        &eviction, ret_error);
+        if (status != AOTICACHE_OK && aoticache_collection_retries(collection, tried))
+            continue;
         if (status != AOTICACHE_OK)
             return status;
         collection->done_count = 0;
@@ -102,6 +106,7 @@ static aoticache_status carry_out(aoticache_collection *collection, struct batch
         status = aoticache_collection_remove_waiting(collection, ret_error);
         if (status != AOTICACHE_OK)
             return status;
+        aoticache_collection_settle(collection);
         at += eviction.tried;
     }
     return AOTICACHE_OK;

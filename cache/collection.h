@@ -36,6 +36,11 @@ typedef struct aoticache_collection {
     int64_t now_ns;    /* wall clock */
     uint64_t deadline_ns;
     bool is_stopped;   /* the caller, the time limit, or the index has been replaced */
+    bool is_step;      /* nothing but entries and their objects */
+    bool is_scarce;    /* little is free: the log is merged after each batch */
+    bool is_cleared;   /* what needs no index has gone */
+    bool has_failed;   /* for want of room: */
+    size_t most;       /* the batch that is tried next */
     aoticache_status late_status; /* a file that cannot be removed does not keep the others from going */
     aoticache_error late_error;
 
@@ -74,6 +79,17 @@ aoticache_status aoticache_collection_choose(aoticache_collection *collection, a
 aoticache_status aoticache_collection_evict(aoticache_collection *collection, const aoticache_collection_item *items,
                                             size_t count, aoticache_error *ret_error);
 
+/* ---- collect_room.c ---- */
+
+/* How many entries may go in one transaction, by what is free and what has failed: 1 to AOTICACHE_COLLECTION_BATCH. */
+size_t aoticache_collection_room(aoticache_collection *collection);
+/* To be called when a batch and its files have gone: merges the log where little is free. */
+void aoticache_collection_settle(aoticache_collection *collection);
+/* After a batch of `tried` entries has failed: whether that was for want of room and another try makes sense. */
+bool aoticache_collection_retries(aoticache_collection *collection, size_t tried);
+/* Merges the log and removes what can go without the index: leftovers, old quarantine. */
+void aoticache_collection_clear(aoticache_collection *collection);
+
 /* ---- collect_waiting.c ---- */
 
 /* Removes the files of all objects that wait for it, from where the last call ended. */
@@ -95,6 +111,9 @@ aoticache_status aoticache_collection_pretend(aoticache_collection *collection, 
 void aoticache_collection_free_dry(aoticache_collection *collection);
 
 /* ---- collect.c ---- */
+
+/* Files that were put aside, damaged, and are old enough. */
+void aoticache_collection_remove_quarantine(aoticache_collection *collection);
 
 /* A collection with these options, and nothing but entries and their objects where is_step is set. */
 aoticache_status aoticache_collection_run(aoticache_cache *cache, const aoticache_collect_options *options, bool is_step,

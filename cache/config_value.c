@@ -41,9 +41,11 @@ static bool parse_seconds(const char *text, struct parsed *ret_value)
            ret_value->number <= MAX_SECONDS;
 }
 
+/* All of the disk can never be free. */
 static bool parse_free(const char *text, struct parsed *ret_value)
 {
-    return aoticache_share_parse(text, &ret_value->share) || aoticache_size_parse(text, &ret_value->number);
+    return aoticache_share_parse(text, &ret_value->share) ? ret_value->share < 1
+                                                          : aoticache_size_parse(text, &ret_value->number);
 }
 
 static bool parse_policy(const char *text, struct parsed *ret_value)
@@ -78,7 +80,7 @@ static const struct {
     [AOTICACHE_CONFIG_max_size] = {parse_size, "a size, as 10G or 500M"},
     [AOTICACHE_CONFIG_max_entries] = {parse_count, "a number of entries"},
     [AOTICACHE_CONFIG_max_age] = {parse_age, "an age, as 30d or 12h, or 0"},
-    [AOTICACHE_CONFIG_min_free] = {parse_free, "a share or a size, as 5% or 10G"},
+    [AOTICACHE_CONFIG_min_free] = {parse_free, "a size, as 10G, or a share of less than 100%, as 5%"},
     [AOTICACHE_CONFIG_policy] = {parse_policy, "lru or cost"},
     [AOTICACHE_CONFIG_keep] = {parse_text, "patterns"},
     [AOTICACHE_CONFIG_allow_shared] = {parse_truth, "true or false"},

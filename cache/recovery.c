@@ -221,7 +221,8 @@ aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_er
             return aoticache_error_set(ret_error, status, "%s", detail.message);
         if (status == AOTICACHE_IO) { /* a full disk, most likely */
             directory->read_only = true;
-            aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s; the cache stores nothing", detail.message);
+            aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s; the cache stores nothing and is only read",
+                          detail.message);
         }
     }
     if (directory->read_only) {

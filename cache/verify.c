@@ -95,12 +95,36 @@ static aoticache_status treat_damaged_index(aoticache_verification *verification
     return AOTICACHE_OK;
 }
 
+/* A read-only cache that was opened without an index answers nothing, which is well only where it is empty. */
+static aoticache_status explain_no_index(aoticache_verification *verification, aoticache_error *ret_error)
+{
+    const aoticache_directory *directory = verification->cache->directory;
+    aoticache_error detail = {.message = ""};
+    bool completed;
+    aoticache_status status = check_integrity(verification->cache, false, NULL, &completed, &detail);
+    if (status == AOTICACHE_CORRUPT)
+        return treat_damaged_index(verification, detail.message, ret_error);
+    if (status == AOTICACHE_OK)
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "%s/" AOTICACHE_INDEX_FILE " could not be read when the "
+                                   "cache was opened, and can be now: verify again", directory->path);
+    if (status != AOTICACHE_NOT_FOUND)
+        return aoticache_error_set(ret_error, status, "%s", detail.message);
+    if (faccessat(directory->fd, AOTICACHE_OBJECTS, F_OK, AT_SYMLINK_NOFOLLOW) != 0)
+        return AOTICACHE_OK;
+    verification->report.missing++;
+    aoticache_verification_tell(verification, "missing", AOTICACHE_INDEX_FILE,
+                                "there are objects, and no index to find them by");
+    return AOTICACHE_OK;
+}
+
 static aoticache_status check_index(aoticache_verification *verification, aoticache_error *ret_error)
 {
+    if (verification->index == NULL)
+        return explain_no_index(verification, ret_error);
     aoticache_error detail = {.message = ""};
     bool completed = true;
     aoticache_cache_refreshed(verification->cache, &verification->index);
-    if (verification->index == NULL || verification->is_index_checked)
+    if (verification->is_index_checked)
         return AOTICACHE_OK;
     aoticache_status status = check_integrity(verification->cache, !verification->options.quick, verification,
                                               &completed, &detail);
@@ -227,6 +251,8 @@ static aoticache_status verify(aoticache_verification *verification, aoticache_e
         status = aoticache_verification_count_unreferenced(verification, ret_error);
     if (status == AOTICACHE_OK && verification->index != NULL)
         status = aoticache_index_read_totals(verification->index, &totals, ret_error);
+    if (verification->index == NULL)
+        verification->report.unreferenced = 0; /* nobody knows which are */
     verification->report.entries = totals.entries;
     return status;
 }

@@ -115,5 +115,9 @@ aoticache_status aoticache_index_vacuum_step(aoticache_index *index, uint64_t by
                                              aoticache_error *ret_error);
 /* Merges the log into the file, as far as no reader needs it. */
 void aoticache_index_checkpoint(aoticache_index *index);
+/* The same, and gives the log's room back where no reader needs it: waits for these for a moment only. */
+void aoticache_index_truncate_log(aoticache_index *index);
+/* Whether anything has failed for want of room since the last call of evict began. */
+bool aoticache_index_is_out_of_room(aoticache_index *index);
 
 #endif

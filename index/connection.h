@@ -27,9 +27,11 @@ struct aoticache_index {
     struct aoticache_index_sums *sums; /* of a batch of removals; NULL: each is written at once (statistics.h) */
     bool is_bulk;                 /* between bulk_begin and bulk_end: one transaction for many writes */
     aoticache_status bulk_status; /* the first failure of one of them */
+    bool is_out_of_room;          /* something has failed for want of it; evict resets it */
     bool read_only;
     bool on_shared_filesystem;
     bool is_group_shared;
+    bool is_without_room; /* read as it is, as the disk has no room for its -shm file (open.c) */
     uint32_t lock_timeout_ms;
     aoticache_logger logger;
     aoticache_index *next; /* list of fork.c */
@@ -59,6 +61,8 @@ void aoticache_index_unregister(aoticache_index *index);
 aoticache_status aoticache_index_connect(aoticache_index *index, aoticache_error *ret_error);
 /* Finalizes the statements and closes. NULL is allowed in `db`. */
 void aoticache_index_disconnect(aoticache_index *index);
+/* How long statements wait for locks: lock_timeout_ms. */
+void aoticache_index_set_timeout(aoticache_index *index);
 
 /* Takes the mutex, with a usable connection. On anything but OK nothing is held. */
 aoticache_status aoticache_index_enter(aoticache_index *index, aoticache_error *ret_error);

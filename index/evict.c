@@ -9,6 +9,7 @@
 #define MERGE_PAGES "4000"      /* 16 MB of log */
 #define USUAL_CACHE_KIB "2000"  /* SQLite's own */
 #define USUAL_MERGE_PAGES "1000"
+#define READERS_MS 50
 
 void aoticache_index_prepare_collection(aoticache_index *index, bool on)
 {
@@ -80,6 +81,7 @@ aoticache_status aoticache_index_evict(aoticache_index *index, aoticache_index_v
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
+    index->is_out_of_room = false;
     status = aoticache_index_begin(index, AOTICACHE_INDEX_DURABLE, ret_error);
     if (status == AOTICACHE_OK) {
         status = delete_removals(index, done, done_count, ret_error);
@@ -248,4 +250,23 @@ void aoticache_index_checkpoint(aoticache_index *index)
         return;
     sqlite3_wal_checkpoint_v2(index->db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
     aoticache_index_leave(index);
+}
+
+void aoticache_index_truncate_log(aoticache_index *index)
+{
+    if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
+        return;
+    sqlite3_busy_timeout(index->db, READERS_MS);
+    sqlite3_wal_checkpoint_v2(index->db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+    aoticache_index_set_timeout(index);
+    aoticache_index_leave(index);
+}
+
+bool aoticache_index_is_out_of_room(aoticache_index *index)
+{
+    if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
+        return false;
+    const bool is_out_of_room = index->is_out_of_room;
+    aoticache_index_leave(index);
+    return is_out_of_room;
 }

@@ -15,9 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #define MAX_VALUE_BYTES (16 << 20) /* no row of a damaged file makes us allocate more */
 #define MAX_SQL_BYTES (64 << 10)
+#define SHM_BYTES (32 << 10) /* the least that SQLite makes a -shm file */
 
 /* The path with the links in its folder resolved; `path` must name a file. NULL with errno. */
 static char *path_resolve(const char *path)
@@ -113,12 +115,16 @@ static aoticache_status open_or_create(aoticache_index *index, aoticache_error *
     return result == SQLITE_OK ? AOTICACHE_OK : aoticache_index_fail(index, result, "cannot open", ret_error);
 }
 
+void aoticache_index_set_timeout(aoticache_index *index)
+{
+    sqlite3_busy_timeout(index->db, index->lock_timeout_ms > INT_MAX ? INT_MAX : (int)index->lock_timeout_ms);
+}
+
 /* The file may be damaged or made by somebody else: what SQLite offers against that, none of which needs a statement. */
 static void configure(aoticache_index *index)
 {
     sqlite3_int64 no_mmap = 0; /* a mapped file that shrinks is SIGBUS */
-    uint32_t timeout_ms = index->lock_timeout_ms > INT_MAX ? INT_MAX : index->lock_timeout_ms;
-    sqlite3_busy_timeout(index->db, (int)timeout_ms);
+    aoticache_index_set_timeout(index);
     sqlite3_db_config(index->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(index->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     sqlite3_db_config(index->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
@@ -165,18 +171,9 @@ static bool folder_is_writable(const aoticache_index *index)
     return faccessat(AT_FDCWD, folder, W_OK, AT_EACCESS) == 0;
 }
 
-/*
- * An index in a folder that we cannot write to: reading a WAL index needs its -shm file, which cannot be made there. As
- * nothing is left in the WAL and nobody of our rights can change the file, it is read as it is ("immutable"): without
- * locks, and without noticing what a mightier user changes while it is open.
- */
+/* The index as it is ("immutable"): without locks, so nothing may be left in the WAL. */
 static aoticache_status open_immutable(aoticache_index *index, aoticache_error *ret_error)
 {
-    if (has_wal(index))
-        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                   "index %s: its -wal file holds changes and the folder cannot be written to: open it"
-                                   " once as a user who may write there",
-                                   index->path);
     cleanup_free char *uri = uri_of(index->path, "?immutable=1");
     if (uri == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", index->path);
@@ -187,6 +184,96 @@ static aoticache_status open_immutable(aoticache_index *index, aoticache_error *
         return aoticache_index_fail(index, result, "cannot open", ret_error);
     configure(index);
     return aoticache_index_schema_check(index, ret_error);
+}
+
+/*
+ * An index in a folder that we cannot write to: reading a WAL index needs its -shm file, which cannot be made there. As
+ * nothing is left in the WAL and nobody of our rights can change the file, it is read as it is, without noticing what a
+ * mightier user changes while it is open.
+ */
+static aoticache_status open_in_foreign_folder(aoticache_index *index, aoticache_error *ret_error)
+{
+    if (has_wal(index))
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                                   "index %s: its -wal file holds changes and the folder cannot be written to: open it"
+                                   " once as a user who may write there",
+                                   index->path);
+    return open_immutable(index, ret_error);
+}
+
+/* ---- a full disk: there is no room for the -shm file ---- */
+
+static bool disk_is_full(const aoticache_index *index)
+{
+    struct statvfs disk;
+    return statvfs(index->path, &disk) == 0 && (disk.f_bavail * disk.f_frsize < SHM_BYTES ||
+                                                (disk.f_files > 0 && disk.f_favail == 0));
+}
+
+/* What SQLite says where it cannot make the -shm file for lack of room. ENOENT is from its second try, without creating. */
+static bool has_no_room(const aoticache_index *index)
+{
+    int result = sqlite3_extended_errcode(index->db);
+    int cause = sqlite3_system_errno(index->db);
+    return result == SQLITE_IOERR_SHMSIZE || result == SQLITE_IOERR_SHMOPEN ||
+           ((result & 0xff) == SQLITE_CANTOPEN &&
+            (cause == ENOSPC || cause == EDQUOT || (cause == ENOENT && disk_is_full(index))));
+}
+
+/* Whether the -shm file is there, whole: then others may be writing. An attempt that failed can leave a part of it. */
+static bool has_shm(const aoticache_index *index)
+{
+    cleanup_free char *shm = NULL;
+    struct stat file;
+    if (asprintf(&shm, "%s-shm", index->path) < 0) {
+        shm = NULL;
+        return true;
+    }
+    return lstat(shm, &file) == 0 ? file.st_size >= SHM_BYTES : errno != ENOENT;
+}
+
+/*
+ * Changes that are only in the WAL, left by a process that died, go into the database by a connection that needs no -shm
+ * file because it keeps all others out. It takes no room where the database does not grow; where it does not succeed, the
+ * WAL stays as it is.
+ */
+static void fold_wal(aoticache_index *index)
+{
+    bool read_only = index->read_only;
+    index->read_only = false;
+    aoticache_index_registry_lock();
+    int result = open_resolved(index);
+    aoticache_index_registry_unlock();
+    if (result == SQLITE_OK) {
+        configure(index);
+        sqlite3_exec(index->db, "PRAGMA locking_mode = EXCLUSIVE; PRAGMA user_version", NULL, NULL, NULL);
+        sqlite3_wal_checkpoint_v2(index->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+    }
+    aoticache_index_disconnect(index);
+    index->read_only = read_only;
+}
+
+/*
+ * Without a -shm file nobody else has the index open but those who came here themselves, and read it as it is. Who makes
+ * one later, as there is room again, may write: aoticache_index_enter looks for that.
+ */
+static aoticache_status open_without_room(aoticache_index *index, aoticache_error *ret_error)
+{
+    if (has_wal(index))
+        fold_wal(index);
+    if (has_wal(index))
+        return aoticache_error_set(ret_error, AOTICACHE_IO,
+                                   "index %s: its -wal file holds changes and the disk is full: make some room",
+                                   index->path);
+    aoticache_status status = open_immutable(index, ret_error);
+    index->is_without_room = status == AOTICACHE_OK;
+    return status;
+}
+
+/* To be opened again, as others may change it now. */
+static bool is_outdated(const aoticache_index *index)
+{
+    return index->is_without_room && (has_shm(index) || has_wal(index));
 }
 
 static aoticache_status connect_here(aoticache_index *index, aoticache_error *ret_error)
@@ -202,8 +289,13 @@ static aoticache_status connect_here(aoticache_index *index, aoticache_error *re
     int primary = sqlite3_errcode(index->db) & 0xff;
     bool cannot_share = primary == SQLITE_CANTOPEN || primary == SQLITE_READONLY;
     if (status != AOTICACHE_OK && cannot_share && !folder_is_writable(index))
-        status = open_immutable(index, ret_error);
-    return status;
+        return open_in_foreign_folder(index, ret_error);
+    if (status == AOTICACHE_OK || !has_no_room(index) || has_shm(index))
+        return status;
+    if (index->read_only)
+        return open_without_room(index, ret_error);
+    return aoticache_error_set(ret_error, AOTICACHE_IO, "index %s: the disk is full: there is no room for its -shm file",
+                               index->path);
 }
 
 aoticache_status aoticache_index_connect(aoticache_index *index, aoticache_error *ret_error)
@@ -223,6 +315,7 @@ void aoticache_index_disconnect(aoticache_index *index)
     sqlite3_close(index->db);
     index->db = NULL;
     index->durability = AOTICACHE_INDEX_DURABILITY_UNSET;
+    index->is_without_room = false;
 }
 
 aoticache_status aoticache_index_enter(aoticache_index *index, aoticache_error *ret_error)
@@ -231,6 +324,8 @@ aoticache_status aoticache_index_enter(aoticache_index *index, aoticache_error *
     if (status != AOTICACHE_OK)
         return status;
     pthread_mutex_lock(&index->lock);
+    if (__builtin_expect(index->is_without_room, 0) && is_outdated(index))
+        aoticache_index_disconnect(index);
     if (__builtin_expect(index->db != NULL, 1))
         return AOTICACHE_OK;
     status = aoticache_index_connect(index, ret_error);

@@ -60,12 +60,20 @@ aoticache_status aoticache_index_status_of(int result, int system_errno)
     }
 }
 
+/* SQLite says FULL of a write only, and of no quota. */
+static bool is_want_of_room(int primary, int system_errno)
+{
+    return (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN) && (system_errno == ENOSPC || system_errno == EDQUOT);
+}
+
 aoticache_status aoticache_index_fail(aoticache_index *index, int result, const char *what, aoticache_error *ret_error)
 {
     int system_errno = index->db == NULL ? 0 : sqlite3_system_errno(index->db);
     aoticache_status status = aoticache_index_status_of(result, system_errno);
     const char *text = index->db == NULL ? sqlite3_errstr(result) : sqlite3_errmsg(index->db);
     int primary = result & 0xff;
+    if (primary == SQLITE_FULL || is_want_of_room(primary, system_errno))
+        index->is_out_of_room = true;
     if (system_errno != 0 && (primary == SQLITE_CANTOPEN || primary == SQLITE_IOERR)) {
         char buffer[128];
         return aoticache_error_set(ret_error, status, "index %s: %s: %s: %s", index->path, what, text,

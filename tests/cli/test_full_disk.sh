@@ -144,6 +144,27 @@ rm -f "$disk/fill"
 for size in 2 3 4; do call $size --hook c --quiet >/dev/null 2>&1; done
 try 'room: all of it is sound' 0 aoticache verify
 
+# ---- many entries and little room: what gc writes itself must fit too ----
+
+many() { # KIB: 3000 entries, so much free
+    rm -rf "$disk/many" "$disk/fill"
+    "$BUILD/tests/helpers/fill_cache" "$disk/many" 3000 4000 || not_ok 'many: set-up' 'the cache cannot be filled'
+    head -c 300K /dev/zero >"$disk/many/tmp/torn"
+    fill
+    room "$1"
+    try "many: gc with $1 KiB free" 0 aoticache-gc --cache-dir "$disk/many" --max-entries 100 --json
+    member "many: $1 KiB: comes to its limit" entries_after 100
+    member "many: $1 KiB: with what was torn" leftovers 1
+    is "many: $1 KiB: only their files are left" 200 "$(find "$disk/many/objects" -type f | wc -l)"
+    holds "many: $1 KiB: makes room" [ "$(free_bytes)" -gt 12000000 ]
+    holds "many: $1 KiB: no log is left" [ ! -s "$disk/many/index.sqlite3-wal" ]
+    try "many: $1 KiB: verify" 0 aoticache verify --cache-dir "$disk/many"
+    prints "many: $1 KiB: finds all well" '^100 entries, 200 objects.*: all is well$'
+}
+many 2048
+many 512
+rm -rf "$disk/many" "$disk/fill"
+
 # ---- read-only ----
 
 here=$(count)

@@ -605,6 +605,33 @@ Test(index_open, full_disk_is_io_and_loses_nothing)
     aoticache_index_close(index);
 }
 
+Test(index_open, without_room_for_shared_memory_it_is_read_until_others_write)
+{
+    const char *call = "ftruncate";
+    aoticache_index_hit hit;
+    aoticache_error error = {0};
+    aoticache_index *reader = NULL;
+    aoticache_index_seam_install();
+    aoticache_index *writer = fixture_must_open();
+    put_numbers(writer, 1, 10, 11);
+    aoticache_index_close(writer);
+    aoticache_seam_set(fail_one, (void *)&call); /* the first thing that SQLite does with a new -shm file */
+    cr_assert_eq(open_status(false, &error), AOTICACHE_IO);
+    cr_assert_not_null(strstr(error.message, "the disk is full"), "%s", error.message);
+    cr_assert_eq(fixture_open(true, &reader, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(lookup_number(reader, 1, &hit, NULL), AOTICACHE_OK);
+    aoticache_seam_set(NULL, NULL);
+    cr_assert_eq(lookup_number(reader, 2, &hit, NULL), AOTICACHE_NOT_FOUND);
+    writer = fixture_must_open();
+    put_numbers(writer, 2, 20, 21);
+    cr_assert_eq(lookup_number(reader, 2, &hit, NULL), AOTICACHE_OK);
+    put_numbers(writer, 3, 30, 31);
+    cr_assert_eq(lookup_number(reader, 3, &hit, NULL), AOTICACHE_OK);
+    aoticache_index_close(writer);
+    cr_assert_eq(lookup_number(reader, 3, &hit, NULL), AOTICACHE_OK);
+    aoticache_index_close(reader);
+}
+
 Test(index_open, failing_to_create_is_io_and_can_be_repeated)
 {
     const char *call = "open";
