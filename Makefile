@@ -97,7 +97,7 @@ HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
-.PHONY: FORCE all deps test check bench operators year fuzz gpu demo install uninstall clean help tests
+.PHONY: FORCE all deps test check bench operators torch-operators year fuzz gpu demo install uninstall clean help tests
 .DEFAULT_GOAL := all
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -293,6 +293,10 @@ gpu: all tests
 operators: all $(BUILD)/tests/helpers/run_library
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/operator_table.py
 
+# Which operators of PyTorch the binding serves, and why not the others: docs/torch-operators.md.
+torch-operators: all
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/torch_operator_table.py
+
 # A year of a cache of 100,000 keys (minutes), beside plain LRU and Belady's rule. What the ordinary tests do is smaller.
 year: all tests
 	$(Q)KEYS=100000 REQUESTS=1000000 BUILD=$(BUILD) bash tests/cli/test_year.sh
@@ -313,12 +317,13 @@ clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check bench operators year fuzz gpu demo install uninstall deps tests clean help'
+	@echo 'targets: all test check bench operators torch-operators year fuzz gpu demo install uninstall deps tests clean help'
 	@echo '  all        build everything under build/'
 	@echo '  test       install what is missing, build, run all tests'
 	@echo '  check      the same without installing anything'
 	@echo '  bench      benchmarks, a table and build/bench.json'
 	@echo '  operators  run operators of PyTorch on the shim, docs/operators.md (minutes)'
+	@echo '  torch-operators  which operators the PyTorch binding serves, docs/torch-operators.md'
 	@echo '  year       a simulated year of a large cache, beside LRU and Belady (minutes)'
 	@echo '  fuzz       fuzz targets, FUZZ_SECONDS=60 each (clang);  gpu: what needs a GPU'
 	@echo '  demo       install what is missing, build, show the main job'

@@ -74,6 +74,9 @@ PRESETS = {
     "safe": "pointwise ones, reductions, softmax, norms, pooling, padding, concatenation",
 }
 
+# In the types of arguments: objects of PyTorch's that have no values to compile for.
+FOREIGN = ("__torch__", "Storage", "Stream")
+
 _SPECIAL = frozenset("*?[")
 _COMPOSITION = "it is a composition"
 
@@ -121,6 +124,11 @@ def all_names() -> frozenset[str]:
     return frozenset(require_torch()._C._dispatch_get_all_op_names())
 
 
+def exists(name: str) -> bool:
+    """Whether the dispatcher has it, without fetching thousands of names."""
+    return bool(require_torch()._C._dispatch_has_kernel(name))
+
+
 def name_of(operator: Any) -> str:
     """The dispatcher's name of what may be a name, an OpOverload or an OpOverloadPacket."""
     if isinstance(operator, str):
@@ -159,6 +167,8 @@ def overloads_of(base: str, names: Iterable[str]) -> list[str]:
 
 def check_name(name: str) -> None:
     """Raises OperatorNotFoundError, with the nearest names, unless the operator exists."""
+    if exists(name):
+        return
     names = all_names()
     if name in names:
         return
@@ -222,6 +232,11 @@ def _refuse_schema(schema: Any) -> str:
     odd = [text for text in _types(schema.returns) if text not in ("Tensor", "List[Tensor]")]
     if odd:
         return f"it returns a value of type {odd[0]}, and a compiled kernel returns tensors"
+    if len(schema.returns) > 1 and "List[Tensor]" in _types(schema.returns):
+        return "it returns a list of tensors beside other results, which a holder does not take apart"
+    foreign = [text for text in _types(schema.arguments) if any(word in text for word in FOREIGN)]
+    if foreign:
+        return f"it takes an argument of type {foreign[0]}, which no compiled kernel takes"
     if not any("Tensor" in text for text in _types(schema.arguments)):
         return "it has no tensor among its arguments, so there is nothing to compile for"
     return ""
@@ -307,7 +322,8 @@ def expand_preset(preset: str, device: str) -> list[str]:
         elif preset == "safe" and getattr(torch.Tag, "reduction", None) in tags:
             found.append(name)
     if preset == "safe":
-        found.extend(name for name in SAFE if name in all_names())
+        names = all_names()
+        found.extend(name for name in SAFE if name in names)
     verdicts = (explain_name(name, device) for name in sorted(set(found)))
     return [verdict.operator for verdict in verdicts if verdict.served and not verdict.left_out]
 

@@ -191,11 +191,13 @@ class Session:
             waiting, self.pending = self.pending, {}
             if _session is not self:
                 return
+            refused: dict[str, str] = {}
             for name, policy in waiting.items():
                 try:
                     self.enable_now(name, policy)
                 except AoticacheError as error:
-                    warn_once("pending " + name, f"aoticache: {name} is not served: {error}")
+                    refused[name] = str(error)
+            warn_of_refused(refused)
 
     # ---- groups ----
 
@@ -419,7 +421,19 @@ def enable(choice: Choice, policy: Policy, settings: Settings) -> Outcome:
             for name, before in reversed(done):
                 _restore_one(session, name, before)
             raise
+    warn_of_refused({name: why for name, why in outcome.skipped.items() if name in choice.exact}, 5)
     return outcome
+
+
+def warn_of_refused(refused: dict[str, str], stacklevel: int = 3) -> None:
+    """One warning for all operators that were named and that this process cannot serve; each is named once."""
+    if not refused:
+        return
+    (name, why), more = next(iter(refused.items())), len(refused) - 1
+    text = f"aoticache: {name} is not served: {why}"
+    if more:
+        text += f"; nor are {more} others, each for a reason of its own: .skipped of what enable() returned has them"
+    warn_once("refused " + " ".join(sorted(refused)), text, stacklevel)
 
 
 def _enable_one(
@@ -454,8 +468,6 @@ def _enable_one(
         if exact and session.bridge is not None:
             raise OperatorRefusedError(f"{name} cannot be served: {error}") from error
         outcome.skipped[name] = str(error)
-        if exact:
-            warn_once("stable " + name, f"aoticache: {name} is not served: {error}", 5)
 
 
 def policy_of(session: Session, name: str) -> Policy | None:

@@ -1,0 +1,182 @@
+"""Processes that run PyTorch's operators on the cache are killed at random instants, sometimes with their workers: the cache
+stays sound, the next process has the right results, and no worker outlives its host.
+
+KILLS and SECONDS are the long form; SEED chooses the instants and shapes. Environment: BUILD.
+"""
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
+KILLS, SEED = int(os.environ.get("KILLS", "2")), int(os.environ.get("SEED", "1"))
+LATEST = float(os.environ.get("SECONDS", "6"))  # a kill comes so long after the first call, at most
+START_SECONDS, END_SECONDS = 120, 30
+sys.path.insert(0, os.path.join(HERE, "..", "..", "eager", "torch"))
+os.environ.setdefault("AOTICACHE_HOME", BUILD)
+OPERATORS = ("aten::abs", "aten::exp", "aten::add.Tensor", "aten::sigmoid")
+
+
+# ---- in a process of its own ----
+
+def calls(torch, draw, count):
+    """(function, its tensors) of small shapes: what one process compiles, another one may want."""
+    for _ in range(count):
+        x = torch.randn(draw.randrange(2, 8), 3)
+        yield draw.choice([(torch.abs, (x,)), (torch.exp, (x,)), (torch.add, (x, x)), (torch.sigmoid, (x,))])
+
+
+def play(cache, seed, mode, count):
+    """Calls until it is killed, or `count` times; the results are checked against those of before."""
+    import torch
+    import aoticache
+    torch.set_num_threads(1)
+    torch.manual_seed(int(seed))
+    drawn = list(calls(torch, random.Random(int(seed)), 40 if int(count) == 0 else int(count)))
+    expected = [function(*tensors) for function, tensors in drawn]
+    enabled = aoticache.enable(*OPERATORS, mode=mode, cache_dir=cache, workers=2)
+    print("enabled", len(enabled.operators) + len(enabled.pending), flush=True)
+    results = []
+    while True:
+        results = [function(*tensors) for function, tensors in drawn]
+        if int(count):
+            break
+        time.sleep(0.01)
+    aoticache.wait()
+    stats = aoticache.stats()
+    aoticache.disable()
+    wrong = sum(not torch.allclose(*pair) for pair in zip(results, expected))
+    print(json.dumps({"wrong": wrong, "hits": stats.total("hits"), "compiles": stats.total("compiles"),
+                      "served": stats.total("calls") - stats.total("fallbacks") - stats.total("refused")}))
+
+
+# ---- the test ----
+
+def start(cache, seed, mode="background", count=0):
+    command = [sys.executable, "-W", "ignore", os.path.abspath(__file__), "play", cache, str(seed), mode, str(count)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def parent_of(process):
+    """(parent, name, start): None where there is no such process, or it has ended."""
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            head, _, tail = file.read().rpartition(")")
+    except OSError:
+        return None
+    fields = tail.split()
+    return None if fields[0] in "ZX" else (int(fields[1]), head.partition("(")[2], fields[19])
+
+
+def descendants(process):
+    """{number: when it was started} of the processes under one, all of them."""
+    every = {int(name): parent_of(name) for name in os.listdir("/proc") if name.isdigit()}
+    found, todo = {}, [process]
+    while todo:
+        parent = todo.pop()
+        for number, stat in every.items():
+            if stat is not None and stat[0] == parent and number not in found:
+                found[number] = stat[2]
+                todo.append(number)
+    return found
+
+
+def alive(started):
+    return [number for number, when in started.items() if (parent_of(number) or (0, 0, None))[2] == when]
+
+
+def wait_for_end(started):
+    """Workers end with their host: within a time, since they may be in the middle of something."""
+    until = time.monotonic() + END_SECONDS
+    while alive(started) and time.monotonic() < until:
+        time.sleep(0.1)
+    return alive(started)
+
+
+def kill(number):
+    try:
+        os.kill(number, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def kill_once(cache, draw, seed):
+    """Two processes on one cache; one of them or both are killed, now and then a worker first."""
+    hosts = [start(cache, seed + i) for i in range(2)]
+    try:
+        for host in hosts:
+            assert host.stdout.readline().startswith("enabled"), "a process ended early"
+        time.sleep(draw.uniform(0.5, LATEST))
+        started = {host.pid: descendants(host.pid) for host in hosts}
+        below = sorted(number for one in started.values() for number in one)
+        if below and draw.random() < 0.5:
+            kill(draw.choice(below))
+            time.sleep(draw.uniform(0, 1))
+            for host in hosts:
+                assert host.poll() is None, f"a process ended with {host.returncode} when its worker was killed"
+                started[host.pid].update(descendants(host.pid))
+    finally:
+        for host in hosts:
+            host.kill()
+            host.wait()
+            host.stdout.close()
+    every = {number: when for one in started.values() for number, when in one.items()}
+    left = wait_for_end(every)
+    for number in left:
+        kill(number)
+    assert not left, f"{len(left)} of {len(every)} processes outlive their host by {END_SECONDS} s"
+    return len(every)
+
+
+def verify(cache):
+    tool = os.path.join(BUILD, "bin", "aoticache")
+    done = subprocess.run([tool, "verify", "--cache-dir", cache], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, f"aoticache verify ends with {done.returncode}: {(done.stdout + done.stderr)[:300]}"
+
+
+def finish(cache, seed, mode, count):
+    host = start(cache, seed, mode, count)
+    output, _ = host.communicate(timeout=300)
+    assert host.returncode == 0, f"the process afterwards ends with {host.returncode}"
+    return json.loads(output.splitlines()[-1])
+
+
+def main():
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        print("this Python has no PyTorch")
+        return 77
+    draw, failed = random.Random(SEED), 0
+    with tempfile.TemporaryDirectory(prefix="aoticache-kill.") as folder:
+        cache = os.path.join(folder, "cache")
+        try:
+            finish(cache, 1, "wait", 1)  # the bridge is compiled
+            for turn in range(KILLS):
+                below = kill_once(cache, draw, 100 + turn % 3)
+                verify(cache)
+                print(f"# turn {turn}: {below} processes below the killed ones, all ended; the cache is sound", flush=True)
+            print("ok - torch kill: the cache is sound and no worker is left")
+            found = finish(cache, 100, "wait", 6)
+            print(f"# afterwards: {found}")
+            assert found["wrong"] == 0 and found["served"] == 6, f"{found}"
+            again = finish(cache, 100, "wait", 6)
+            assert again["wrong"] == 0 and again["compiles"] == 0 and again["hits"] == 6, f"{again}"
+            verify(cache)
+            print("ok - torch kill: a new process has the right results, and the next one compiles nothing")
+        except Exception as error:
+            failed = 1
+            print(f"not ok - torch kill: {' '.join(str(error).split())[:500]}")
+    return failed
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 6 and sys.argv[1] == "play":
+        play(*sys.argv[2:])
+    else:
+        sys.exit(main())
