@@ -3,6 +3,7 @@
  * statistics_flush.c.
  */
 #include <errno.h>
+#include <stddef.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,13 +49,21 @@ aoticache_index *aoticache_cache_index(aoticache_cache *cache)
     return current != NULL ? current->index : NULL;
 }
 
-static aoticache_status check_options(const aoticache_cache_options *options, aoticache_error *ret_error)
+/* What the first version had; it grows at its end, and a program that was built with fewer members has the defaults. */
+#define LEAST_OPTIONS_BYTES offsetof(aoticache_cache_options, failure_max_ttl_seconds)
+
+static aoticache_status take_options(const aoticache_cache_options *options, aoticache_cache_options *ret_options,
+                                     aoticache_error *ret_error)
 {
-    if (options->size < sizeof *options)
+    aoticache_cache_options taken = AOTICACHE_CACHE_OPTIONS_INIT;
+    if (options->size < LEAST_OPTIONS_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "aoticache_cache_options.size is %zu, this library's is %zu; use "
                                    "AOTICACHE_CACHE_OPTIONS_INIT",
                                    options->size, sizeof *options);
+    memcpy(&taken, options, options->size < sizeof taken ? options->size : sizeof taken);
+    taken.size = sizeof taken;
+    *ret_options = taken;
     return AOTICACHE_OK;
 }
 
@@ -66,10 +75,10 @@ aoticache_status aoticache_cache_open(const aoticache_cache_options *options, ao
         options = &defaults;
     if (ret_cache == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_open: ret_cache is NULL");
-    aoticache_status status = check_options(options, ret_error);
+    aoticache_cache_options completed;
+    aoticache_status status = take_options(options, &completed, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    aoticache_cache_options completed = *options;
     cleanup_config aoticache_config *config = NULL;
     status = aoticache_config_complete(&completed, &config, ret_error);
     if (status != AOTICACHE_OK)

@@ -152,6 +152,7 @@ aoticache_status aoticache_index_end(aoticache_index *index, aoticache_status st
     }
     if (status != AOTICACHE_OK)
         roll_back(index);
+    index->change = (aoticache_index_change){.entries = 0}; /* a transaction that only reads ends here, too */
     return status;
 }
 

@@ -15,7 +15,7 @@ stage=$work/stage
 sed -e "s|^prefix=.*|prefix=$stage|" -e "s|^libdir=.*|libdir=$stage/lib|" -e "s|^includedir=.*|includedir=$stage/include|" \
     "$BUILD/aoticache.pc" >"$work/aoticache.pc"
 try 'installed' 0 env BUILD="$BUILD" DESTDIR= libdir="$stage/lib" bindir="$stage/bin" includedir="$stage/include" \
-    datadir="$stage/share" mandir="$stage/share/man" manifest="$stage/share/aoticache/installed-files" scripts/install-files
+    datadir="$stage/share" mandir="$stage/share/man" unitdir="$stage/lib/systemd" manifest="$stage/share/aoticache/installed-files" scripts/install-files
 # shellcheck disable=SC2046 # several words
 try 'it compiles as printed, without warnings' 0 cc -Wall -Wextra -Werror "$example" \
     $(PKG_CONFIG_PATH=$work pkg-config --cflags --libs aoticache) -Wl,-rpath,"$stage/lib" -o "$work/example"
