@@ -327,3 +327,16 @@ Test(statistics_index, entries_of_an_older_version_become_groups)
     cr_assert_eq(read_from(index, AOTICACHE_INDEX_FROM_START, 0).hits, 47);
     aoticache_index_close(index);
 }
+
+/* Reading has a transaction of its own, whose end must not write again what the put before it changed. */
+Test(statistics_index, read_after_a_put_leaves_the_totals)
+{
+    aoticache_index *index = fixture_must_open();
+    put_numbers(index, 1, 2, 3);
+    read_from(index, 0, 0);
+    read_from(index, 0, 0);
+    cr_assert_eq(must_read_totals(index).entries, 1u);
+    aoticache_error error = {.message = ""};
+    cr_assert_eq(aoticache_index_verify(index, &error), AOTICACHE_OK, "%s", error.message);
+    aoticache_index_close(index);
+}
