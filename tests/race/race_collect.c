@@ -202,7 +202,7 @@ static pid_t start(void (*work)(aoticache_cache *), bool has_budget, unsigned se
     aoticache_cache *cache = open_cache(has_budget);
     work(cache);
     aoticache_cache_close(cache);
-    exit(0);
+    _exit(0); /* the parent's cache is the parent's to close */
 }
 
 static void wait_for(const pid_t *children, size_t count)
