@@ -1,25 +1,8 @@
 #!/usr/bin/env bash
 # A disk that is full to the last byte, and one that is mounted read-only: programs go on, tools say what is wrong, nothing
 # is lost. On a small tmpfs, in a mount namespace of its own that ends with the script.
-if [ -z "${AOTICACHE_TEST_NAMESPACE:-}" ]; then
-    for way in -m -Urm; do
-        # shellcheck disable=SC2016 # for the inner shell
-        unshare $way sh -c 'mount -t tmpfs -o size=1m tmpfs /mnt' >/dev/null 2>&1 || continue
-        exec env AOTICACHE_TEST_NAMESPACE=1 unshare $way bash "$0" "$@"
-    done
-    echo 'skip - a full disk: no tmpfs can be mounted here (it takes root, or user namespaces)'
-    exit 77
-fi
-. tests/cli/lib.sh
-
-disk=$work/disk
-leave() {
-    umount "$disk" 2>/dev/null
-    cleanup
-}
-trap leave EXIT
-mkdir "$disk" && mount -t tmpfs -o size=40m,mode=700 tmpfs "$disk" || { not_ok 'set-up' 'no tmpfs' && finish; }
-export AOTICACHE_DIR=$disk/cache
+DISK_TEST='a full disk' DISK_SIZE=40m
+. tests/cli/small_disk.sh
 free_bytes() { echo $(($(stat -f -c '%a * %S' "$disk"))); }
 fill() { # until nothing at all is left, twice, as what programs have open goes away
     cat /dev/zero >>"$disk/fill" 2>/dev/null

@@ -2,25 +2,8 @@
 # Nothing is free on the disk, and no process has the index open, so that SQLite cannot make its -shm file: what is in the
 # cache is found, listed and verified all the same, also where the last changes are only in the WAL. On a small tmpfs, in a
 # mount namespace of its own that ends with the script.
-if [ -z "${AOTICACHE_TEST_NAMESPACE:-}" ]; then
-    for way in -m -Urm; do
-        # shellcheck disable=SC2016 # for the inner shell
-        unshare $way sh -c 'mount -t tmpfs -o size=1m tmpfs /mnt' >/dev/null 2>&1 || continue
-        exec env AOTICACHE_TEST_NAMESPACE=1 unshare $way bash "$0" "$@"
-    done
-    echo 'skip - no space: no tmpfs can be mounted here (it takes root, or user namespaces)'
-    exit 77
-fi
-. tests/cli/lib.sh
-
-disk=$work/disk
-leave() {
-    umount "$disk" 2>/dev/null
-    cleanup
-}
-trap leave EXIT
-mkdir "$disk" && mount -t tmpfs -o size=8m,mode=700 tmpfs "$disk" || { not_ok 'set-up' 'no tmpfs' && finish; }
-export AOTICACHE_DIR=$disk/cache
+DISK_TEST='no space' DISK_SIZE=8m
+. tests/cli/small_disk.sh
 fill() { # until nothing at all is left
     cat /dev/zero >>"$disk/fill" 2>/dev/null
     [ "$(stat -f -c %a "$disk")" = 0 ] || not_ok 'set-up' "$(stat -f -c %a "$disk") blocks are free"
