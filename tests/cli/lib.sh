@@ -90,6 +90,14 @@ no_terminal='there is no script(1), or no pseudo-terminal for it'
 # A kernel folder in which each source is the library itself, or an error: kernels FOLDER NAME <source
 kernel() { mkdir -p "$1" && cat >"$1/$2"; }
 
+# install_to DESTDIR PREFIX, uninstall_from DESTDIR PREFIX: what `make install` and `make uninstall` do with the build that
+# is tested, without building anything: make would compile what holds the prefix anew, and without the sanitizers.
+install_to() {
+    env BUILD="$BUILD" DESTDIR="$1" libdir="$2/lib" bindir="$2/bin" includedir="$2/include" datadir="$2/share" \
+        mandir="$2/share/man" unitdir="$2/lib/systemd" manifest="$1$2/share/aoticache/installed-files" scripts/install-files
+}
+uninstall_from() { env DESTDIR="$1" manifest="$1$2/share/aoticache/installed-files" scripts/uninstall-files; }
+
 # object_path DIGEST: where it lies
 object_path() { echo "$AOTICACHE_DIR/objects/${1:0:2}/${1:2}"; }
 

@@ -14,8 +14,7 @@ holds 'and is there' grep -q 'aoticache_eager_get_runner' "$example"
 stage=$work/stage
 sed -e "s|^prefix=.*|prefix=$stage|" -e "s|^libdir=.*|libdir=$stage/lib|" -e "s|^includedir=.*|includedir=$stage/include|" \
     "$BUILD/aoticache.pc" >"$work/aoticache.pc"
-try 'installed' 0 env BUILD="$BUILD" DESTDIR= libdir="$stage/lib" bindir="$stage/bin" includedir="$stage/include" \
-    datadir="$stage/share" mandir="$stage/share/man" unitdir="$stage/lib/systemd" manifest="$stage/share/aoticache/installed-files" scripts/install-files
+try 'installed' 0 install_to '' "$stage"
 # shellcheck disable=SC2046 # several words
 try 'it compiles as printed, without warnings' 0 cc -Wall -Wextra -Werror "$example" \
     $(PKG_CONFIG_PATH=$work pkg-config --cflags --libs aoticache) -Wl,-rpath,"$stage/lib" -o "$work/example"
@@ -26,6 +25,6 @@ prints 'and prints the same' '^1 3 5$'
 try 'statistics of the installed tool' 0 env -i HOME="$work" AOTICACHE_DIR="$AOTICACHE_DIR" "$stage/bin/aoticache-stat" --json
 member 'one compile' counters.compiles 1
 member 'one hit' counters.hits 1
-try 'uninstalled' 0 env DESTDIR= manifest="$stage/share/aoticache/installed-files" scripts/uninstall-files
+try 'uninstalled' 0 uninstall_from '' "$stage"
 is 'and nothing is left' '' "$(find "$stage" -type f 2>/dev/null)"
 finish

@@ -46,7 +46,7 @@ fi
 # ---- what is installed, and taken back ----
 
 stage=$work/stage
-try 'make install' 0 make --no-print-directory install BUILD="$BUILD" DESTDIR="$stage" prefix=/usr
+try 'what is built is installed' 0 install_to "$stage" /usr
 for file in lib/systemd/user/aoticache-gc.service lib/systemd/user/aoticache-gc.timer \
     lib/systemd/system/aoticache-gc@.service lib/systemd/system/aoticache-gc@.timer \
     share/bash-completion/completions/aoticache-stat share/zsh/site-functions/_aoticache \
@@ -78,8 +78,8 @@ while IFS= read -r line; do
     try "the program takes: ${line#*aoticache-gc }" 0 aoticache-gc ${line#*aoticache-gc }
 done < <(sed -n 's/^ExecStart=//p' "$stage"/usr/lib/systemd/*/*.service; sed -n '/^[0-9]/p' "$stage/usr/share/doc/aoticache/crontab.example")
 
-try 'make uninstall' 0 make --no-print-directory uninstall BUILD="$BUILD" DESTDIR="$stage" prefix=/usr
-is 'takes all of it back' '' "$(find "$stage" -type f)"
+try 'it is uninstalled' 0 uninstall_from "$stage" /usr
+is 'and all of it is gone' '' "$(find "$stage" -type f)"
 
 # ---- man pages ----
 

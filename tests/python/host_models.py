@@ -4,6 +4,8 @@ small integers, so that both give the same bits. Compiled once per build folder,
 import hashlib
 import os
 
+import once
+
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 os.environ.setdefault("AOTICACHE_HOME", BUILD)
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(BUILD, "inductor-cache"))
@@ -44,15 +46,15 @@ def torch_libraries(torch):
     with open(__file__, "rb") as text:
         version = hashlib.sha256(torch.__version__.encode() + text.read()).hexdigest()[:16]
     folder = os.path.join(BUILD, "tests", "hosts", f"torch-{version}")
-    os.makedirs(folder, exist_ok=True)
     paths = {}
-    for name, (model, options) in make_models(torch).items():
-        paths[name] = os.path.join(folder, f"{name}.so")
-        if os.path.exists(paths[name]):
-            continue
-        example = (torch.ones(INPUT_SIZES[name]),)
-        made = torch._inductor.aot_compile(torch.export.export(model, example).module(), example, options={
-            "aot_inductor.output_path": f"{paths[name]}.{os.getpid()}.so", "aot_inductor.enable_line_tables": False,
-            **options})
-        os.rename(made, paths[name])
+    with once.lock(folder):
+        for name, (model, options) in make_models(torch).items():
+            paths[name] = os.path.join(folder, f"{name}.so")
+            if os.path.exists(paths[name]):
+                continue
+            example = (torch.ones(INPUT_SIZES[name]),)
+            made = torch._inductor.aot_compile(torch.export.export(model, example).module(), example, options={
+                "aot_inductor.output_path": f"{paths[name]}.{os.getpid()}.so",
+                "aot_inductor.enable_line_tables": False, **options})
+            os.rename(made, paths[name])
     return paths

@@ -7,6 +7,8 @@ import hashlib
 import os
 import shutil
 
+import once
+
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 os.environ.setdefault("AOTICACHE_HOME", BUILD)
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(BUILD, "inductor-cache"))
@@ -77,12 +79,13 @@ def packages():
     import torch._inductor.package
     with open(__file__, "rb") as text:
         digest = hashlib.sha256(text.read() + torch.__version__.encode()).hexdigest()[:16]
-    folder = os.path.join(BUILD, f"test-packages-{digest}")
-    if not os.path.isdir(folder):
-        shutil.rmtree(folder + ".new", ignore_errors=True)
-        os.makedirs(folder + ".new")
-        compile_all(torch, folder + ".new")
-        os.rename(folder + ".new", folder)
+    folder = os.path.join(BUILD, "test-packages", digest)
+    with once.lock(os.path.join(BUILD, "test-packages")):
+        if not os.path.isdir(folder):
+            shutil.rmtree(folder + ".new", ignore_errors=True)
+            os.makedirs(folder + ".new")
+            compile_all(torch, folder + ".new")
+            os.rename(folder + ".new", folder)
     return folder
 
 

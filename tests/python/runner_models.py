@@ -13,6 +13,8 @@ import sys
 import time
 import zipfile
 
+import once
+
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 os.environ.setdefault("AOTICACHE_HOME", BUILD)
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(BUILD, "inductor-cache"))
@@ -220,14 +222,14 @@ def libraries(torch, models):
     with open(__file__, "rb") as text:
         version = hashlib.sha256(torch.__version__.encode() + text.read()).hexdigest()[:16]
     folder = os.path.join(BUILD, "battery-models", version)
-    os.makedirs(folder, exist_ok=True)
     paths = {}
-    for name, model in models.items():
-        paths[name] = os.path.join(folder, name)
-        if not os.path.exists(paths[name] + ".so"):
-            begin = time.monotonic()
-            compile_model(torch, model, paths[name])
-            print(f"# compiled {name} in {time.monotonic() - begin:.1f} s", flush=True)
+    with once.lock(folder):
+        for name, model in models.items():
+            paths[name] = os.path.join(folder, name)
+            if not os.path.exists(paths[name] + ".so"):
+                begin = time.monotonic()
+                compile_model(torch, model, paths[name])
+                print(f"# compiled {name} in {time.monotonic() - begin:.1f} s", flush=True)
     return paths
 
 
