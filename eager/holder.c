@@ -3,6 +3,7 @@
  * ready is in holder_miss.c.
  */
 #include "base/cleanup.h"
+#include "eager/dispatch/default_values.h"
 #include "eager/holder_state.h"
 
 #include <string.h>
@@ -226,7 +227,7 @@ static aoticache_status describe(aoticache_holder *holder, const aoticache_holde
     holder->schema_text = format_schema(holder->schema);
     holder->dispatch_key = options->dispatch_key != NULL ? strdup(options->dispatch_key) : NULL;
     holder->num_arguments = aoticache_schema_num_arguments(holder->schema);
-    holder->defaults = aoticache_defaults_create(holder->schema);
+    holder->defaults = aoticache_default_values_create(holder->schema);
     if (holder->op == NULL || holder->schema_text == NULL || holder->defaults == NULL ||
         (options->dispatch_key != NULL && holder->dispatch_key == NULL))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a holder");
@@ -332,7 +333,7 @@ void aoticache_holder_unref(aoticache_holder *holder)
     aoticache_table_free(&holder->families);
     free_states(holder);
     aoticache_section_reclaim();
-    aoticache_defaults_free(holder->defaults, holder->num_arguments);
+    aoticache_default_values_free(holder->defaults, holder->num_arguments);
     aoticache_schema_free(holder->schema);
     pthread_mutex_destroy(&holder->load_lock);
     pthread_mutex_destroy(&holder->lock);

@@ -1,110 +1,12 @@
 /*
- * eager/holder_arguments: the schema's side of a call: the values of its defaults, and whether an argument is of a kind that
- * the schema takes.
+ * eager/holder_arguments: whether an argument is of a kind that the schema takes.
  */
 #include "eager/holder_state.h"
-
-#include <stdlib.h>
-#include <string.h>
-
-/* ---- defaults ---- */
 
 static const aoticache_type *strip_optional(const aoticache_type *type)
 {
     return type->kind == AOTICACHE_TYPE_OPTIONAL ? type->elements[0] : type;
 }
-
-/* A list of the default's items, or of one value as often as a fixed size says ("int[2] stride=1"). */
-static bool default_list(const aoticache_type *type, const aoticache_default *value, aoticache_value *ret_value)
-{
-    const aoticache_type *element = strip_optional(type->elements[0]);
-    bool single = value->kind != AOTICACHE_DEFAULT_LIST;
-    size_t count = single ? (size_t)(type->fixed_size > 0 ? type->fixed_size : 1) : value->count;
-    bool ints = element->kind == AOTICACHE_TYPE_INT || element->kind == AOTICACHE_TYPE_SYM_INT;
-    size_t size = element->kind == AOTICACHE_TYPE_BOOL ? sizeof(bool) : 8;
-    if (!ints && element->kind != AOTICACHE_TYPE_FLOAT && element->kind != AOTICACHE_TYPE_BOOL)
-        return false;
-    char *items = calloc(count + 1, size);
-    if (items == NULL)
-        return false;
-    for (size_t i = 0; i < count; i++) {
-        const aoticache_default *item = single ? value : &value->items[i];
-        double number = item->kind == AOTICACHE_DEFAULT_FLOAT ? item->float_value : (double)item->int_value;
-        const void *bytes = ints ? (const void *)&item->int_value : (const void *)&number;
-        memcpy(items + i * size, size == sizeof(bool) ? (const void *)&item->bool_value : bytes, size);
-    }
-    *ret_value = (aoticache_value){.count = (uint32_t)count,
-                                   .kind = ints ? AOTICACHE_VALUE_INT_LIST
-                                           : size == 8 ? AOTICACHE_VALUE_DOUBLE_LIST : AOTICACHE_VALUE_BOOL_LIST};
-    ret_value->as.ints = (const int64_t *)(const void *)items;
-    return true;
-}
-
-/* Of a type that is no list. */
-static aoticache_value default_single(const aoticache_type *type, const aoticache_default *value)
-{
-    aoticache_value made = {.kind = AOTICACHE_VALUE_OTHER};
-    switch (value->kind) {
-    case AOTICACHE_DEFAULT_INT:
-        made.kind = type->kind == AOTICACHE_TYPE_DTYPE           ? AOTICACHE_VALUE_DTYPE
-                    : type->kind == AOTICACHE_TYPE_LAYOUT        ? AOTICACHE_VALUE_LAYOUT
-                    : type->kind == AOTICACHE_TYPE_MEMORY_FORMAT ? AOTICACHE_VALUE_MEMORY_FORMAT
-                                                                 : AOTICACHE_VALUE_INT;
-        made.as.int_value = value->int_value;
-        if (type->kind == AOTICACHE_TYPE_FLOAT)
-            made = (aoticache_value){.kind = AOTICACHE_VALUE_DOUBLE, .as.double_value = (double)value->int_value};
-        break;
-    case AOTICACHE_DEFAULT_FLOAT:
-        made.kind = AOTICACHE_VALUE_DOUBLE;
-        made.as.double_value = value->float_value;
-        break;
-    case AOTICACHE_DEFAULT_COMPLEX:
-        made.kind = AOTICACHE_VALUE_COMPLEX;
-        made.as.complex_value[0] = value->float_value;
-        made.as.complex_value[1] = value->imaginary;
-        break;
-    case AOTICACHE_DEFAULT_BOOL:
-        made.kind = AOTICACHE_VALUE_BOOL;
-        made.as.bool_value = value->bool_value;
-        break;
-    case AOTICACHE_DEFAULT_STRING:
-        made.kind = AOTICACHE_VALUE_STRING;
-        made.as.string = value->string_value;
-        break;
-    default:
-        break;
-    }
-    return made;
-}
-
-aoticache_value *aoticache_defaults_create(const aoticache_schema *schema)
-{
-    size_t count = aoticache_schema_num_arguments(schema);
-    aoticache_value *defaults = calloc(count + 1, sizeof *defaults);
-    for (size_t i = 0; defaults != NULL && i < count; i++) {
-        const aoticache_schema_argument *argument = aoticache_schema_argument_at(schema, i);
-        const aoticache_type *type = strip_optional(argument->type);
-        defaults[i] = (aoticache_value){.kind = AOTICACHE_VALUE_OTHER};
-        if (argument->default_value.kind == AOTICACHE_DEFAULT_NONE)
-            defaults[i].kind = AOTICACHE_VALUE_NONE;
-        else if (argument->default_value.kind != AOTICACHE_DEFAULT_ABSENT && type->kind == AOTICACHE_TYPE_LIST)
-            default_list(type, &argument->default_value, &defaults[i]);
-        else if (argument->default_value.kind != AOTICACHE_DEFAULT_ABSENT)
-            defaults[i] = default_single(type, &argument->default_value);
-    }
-    return defaults;
-}
-
-void aoticache_defaults_free(aoticache_value *defaults, size_t count)
-{
-    for (size_t i = 0; defaults != NULL && i < count; i++)
-        if (defaults[i].kind == AOTICACHE_VALUE_INT_LIST || defaults[i].kind == AOTICACHE_VALUE_DOUBLE_LIST ||
-            defaults[i].kind == AOTICACHE_VALUE_BOOL_LIST)
-            free((void *)(uintptr_t)defaults[i].as.ints);
-    free(defaults);
-}
-
-/* ---- what the schema takes ---- */
 
 static bool list_takes(const aoticache_type *element, int32_t kind)
 {

@@ -182,9 +182,6 @@ aoticache_status aoticache_holder_set_environment(const aoticache_holder *holder
 /* Whether an argument is what the schema takes: OK, INVALID. */
 aoticache_status aoticache_holder_check_arguments(const aoticache_holder *holder, const aoticache_value *arguments,
                                                   aoticache_error *ret_error);
-/* The values of all defaults, OTHER where there is none; the caller's. NULL without memory. */
-aoticache_value *aoticache_defaults_create(const aoticache_schema *schema);
-void aoticache_defaults_free(aoticache_value *defaults, size_t count);
 
 /* holder_fill.c: entries of the index that are not known yet. Failures are logged. */
 void aoticache_holder_fill(aoticache_holder *holder);

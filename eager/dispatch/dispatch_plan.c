@@ -2,6 +2,7 @@
  * eager/dispatch/dispatch_plan: what a call needs of a schema, precomputed: which arguments' tensors give the key set,
  * which kinds of values each argument takes, and the defaults.
  */
+#include "eager/dispatch/default_values.h"
 #include "eager/dispatch/dispatcher_state.h"
 
 #include <stdlib.h>
@@ -106,10 +107,10 @@ aoticache_status aoticache_op_plan_create(aoticache_schema *schema, aoticache_op
                                    "may have", aoticache_schema_full_name(schema), count,
                                    AOTICACHE_DISPATCH_MAX_ARGUMENTS);
     aoticache_op_plan *plan = calloc(1, sizeof *plan + count * sizeof plan->accepted[0]);
-    aoticache_value *defaults = aoticache_op_defaults_create(schema);
+    aoticache_value *defaults = aoticache_default_values_create(schema);
     if (plan == NULL || defaults == NULL) {
         free(plan);
-        aoticache_op_defaults_free(defaults, count);
+        aoticache_default_values_free(defaults, count);
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for its definition",
                                    aoticache_schema_full_name(schema));
     }
@@ -130,7 +131,7 @@ void aoticache_op_plan_free(aoticache_op_plan *plan)
 {
     if (plan == NULL)
         return;
-    aoticache_op_defaults_free(plan->defaults, plan->count);
+    aoticache_default_values_free(plan->defaults, plan->count);
     aoticache_schema_free(plan->schema);
     free(plan);
 }

@@ -102,10 +102,6 @@ aoticache_status aoticache_op_plan_create(aoticache_schema *schema, aoticache_op
 void aoticache_op_plan_free(aoticache_op_plan *plan);
 void aoticache_op_plan_retire(aoticache_dispatcher *dispatcher, aoticache_op_plan *plan);
 
-/* dispatch_defaults.c: one for each argument; NULL without memory. */
-aoticache_value *aoticache_op_defaults_create(const aoticache_schema *schema);
-void aoticache_op_defaults_free(aoticache_value *defaults, size_t count);
-
 /* ---- operators: operator.c ---- */
 
 /* A signature that an operator's typed kernels have to have, and who had it first. */

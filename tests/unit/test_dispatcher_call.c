@@ -1,4 +1,4 @@
-/* Unit tests of calls: eager/dispatch/dispatch_call.c, dispatch_arguments.c, dispatch_defaults.c, dispatch_mode.c. */
+/* Unit tests of calls: eager/dispatch/dispatch_call.c, dispatch_arguments.c, default_values.c, dispatch_mode.c. */
 #include "dispatcher_fixture.h"
 
 #include <pthread.h>

@@ -1,9 +1,7 @@
 /*
- * eager/dispatch/dispatch_defaults: the default values of a schema's arguments as values that go on a stack.
- *
- * Made once for each definition; lists and the texts in them live as long as it.
+ * eager/dispatch/default_values: see default_values.h.
  */
-#include "eager/dispatch/dispatcher_state.h"
+#include "eager/dispatch/default_values.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -165,20 +163,20 @@ static bool make(const aoticache_schema_argument *argument, aoticache_value *ret
     return true;
 }
 
-aoticache_value *aoticache_op_defaults_create(const aoticache_schema *schema)
+aoticache_value *aoticache_default_values_create(const aoticache_schema *schema)
 {
     size_t count = aoticache_schema_num_arguments(schema);
     aoticache_value *defaults = calloc(count + 1, sizeof *defaults);
     for (size_t i = 0; defaults != NULL && i < count; i++) {
         if (!make(aoticache_schema_argument_at(schema, i), &defaults[i])) {
-            aoticache_op_defaults_free(defaults, i);
+            aoticache_default_values_free(defaults, i);
             return NULL;
         }
     }
     return defaults;
 }
 
-void aoticache_op_defaults_free(aoticache_value *defaults, size_t count)
+void aoticache_default_values_free(aoticache_value *defaults, size_t count)
 {
     for (size_t i = 0; defaults != NULL && i < count; i++) {
         switch (defaults[i].kind) {
