@@ -130,7 +130,7 @@ try 'and the next one does not wait' 5 aoticache run aten::abs --input float32:2
 # From no room at all up to the first size where all fits: each time the caller gets the kernel.
 if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
     mkdir -p "$work/small"
-    for kib in $(seq 32 16 640); do
+    for kib in $(seq 32 32 640) $(seq 768 256 4096); do
         run unshare -m sh -c "mount -t tmpfs -o size=${kib}k,mode=700 none '$work/small' && AOTICACHE_DIR='$work/small' \
             aoticache run aten::add.Tensor --input float32:2=1 --input float32:2=2 --hook c --json"
         is "a disk of $kib KiB: the kernel runs" 0 "$status"
