@@ -3,28 +3,22 @@
  * how long it took.
  */
 #include "base/cleanup.h"
-#include "eager/tools/commands.h"
+#include "eager/tools/timed_runs.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { OPTION_REPEAT = AOTICACHE_KERNEL_FIRST_FREE, OPTION_ALL_VALUES };
 
-#define MAX_REPEAT 10000000
-#define VALUES_IN_JSON 1000
-
 static const aoticache_cli_option run_options[] = {
     AOTICACHE_KERNEL_OPTION_ROWS,
-    {OPTION_REPEAT, "repeat", 'n', "N", "run N times more; print median and minimum"},
-    {OPTION_ALL_VALUES, "all-values", 0, NULL, "with --json: all values, not the first 1000"},
+    AOTICACHE_TIMED_RUNS_OPTION_ROWS(OPTION_REPEAT, OPTION_ALL_VALUES),
     {0, NULL, 0, NULL, NULL},
 };
 
 struct run {
     aoticache_kernel_options kernel;
-    int64_t repeat;
-    bool all_values;
+    aoticache_timed_runs runs;
 
     aoticache_cache *cache;
     aoticache_hook *hook;
@@ -32,9 +26,6 @@ struct run {
     aoticache_runner *runner;
     aoticache_eager_report report;
     aoticache_entry_list entries; /* of the key, to say which library ran */
-    AtenTensorHandle *inputs, *outputs;
-    size_t input_count, output_count;
-    uint64_t first_ns, median_ns, minimum_ns;
 };
 
 static int parse(aoticache_cli *cli, struct run *run)
@@ -47,15 +38,12 @@ static int parse(aoticache_cli *cli, struct run *run)
             return cli->exit_code;
         if (id == AOTICACHE_CLI_END)
             break;
-        if (id == OPTION_REPEAT) {
-            if (!aoticache_cli_parse_int(value, 1, MAX_REPEAT, &run->repeat))
-                return aoticache_cli_usage_error(cli, "option --repeat: '%s' is not a number from 1 to %d", value,
-                                                 MAX_REPEAT);
-        } else if (id == OPTION_ALL_VALUES) {
-            run->all_values = true;
-        } else {
+        if (id == OPTION_REPEAT)
+            result = aoticache_timed_runs_take_repeat(&run->runs, cli, value);
+        else if (id == OPTION_ALL_VALUES)
+            run->runs.all_values = true;
+        else
             result = aoticache_kernel_options_take(&run->kernel, cli, id, value);
-        }
         if (result != AOTICACHE_CLI_EXIT_OK)
             return result;
     }
@@ -69,71 +57,13 @@ static int parse(aoticache_cli *cli, struct run *run)
 static int make_inputs(const aoticache_cli *cli, struct run *run)
 {
     const aoticache_kernel_options *kernel = &run->kernel;
-    run->inputs = aoticache_cli_allocate(kernel->tensor_count, sizeof *run->inputs);
-    for (size_t i = 0; i < kernel->tensor_count; i++) {
+    int result = AOTICACHE_CLI_EXIT_OK;
+    for (size_t i = 0; result == AOTICACHE_CLI_EXIT_OK && i < kernel->tensor_count; i++) {
         const aoticache_kernel_tensor *tensor = &kernel->tensors[i];
-        aoticache_error error = {.message = ""};
-        if (tensor->constant)
-            continue;
-        aoticache_status status =
-            aoticache_tensor_from_blob(tensor->data, tensor->spec.dtype, tensor->spec.ndim, tensor->spec.sizes,
-                                       tensor->spec.strides, &run->inputs[run->input_count], &error);
-        if (status != AOTICACHE_OK)
-            return aoticache_cli_fail(cli, status, &error);
-        run->input_count++;
+        if (!tensor->constant)
+            result = aoticache_timed_runs_add_input(&run->runs, cli, &tensor->spec, tensor->data, kernel->tensor_count);
     }
-    return AOTICACHE_CLI_EXIT_OK;
-}
-
-static void free_tensors(AtenTensorHandle *tensors, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        aoticache_tensor_free(tensors[i]);
-}
-
-static aoticache_status run_once(struct run *run, AtenTensorHandle *outputs, uint64_t *ret_ns, aoticache_error *error)
-{
-    uint64_t start = aoticache_monotonic_ns();
-    aoticache_status status =
-        aoticache_runner_run(run->runner, run->inputs, run->input_count, outputs, run->output_count, error);
-    *ret_ns = aoticache_monotonic_ns() - start;
-    return status;
-}
-
-static int compare_times(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static aoticache_status repeat(struct run *run, aoticache_error *error)
-{
-    cleanup_free uint64_t *times = aoticache_cli_allocate((size_t)run->repeat, sizeof *times);
-    cleanup_free AtenTensorHandle *outputs = aoticache_cli_allocate(run->output_count, sizeof *outputs);
-    for (int64_t i = 0; i < run->repeat; i++) {
-        aoticache_status status = run_once(run, outputs, &times[i], error);
-        if (status != AOTICACHE_OK)
-            return status;
-        free_tensors(outputs, run->output_count);
-    }
-    qsort(times, (size_t)run->repeat, sizeof *times, compare_times);
-    run->minimum_ns = times[0];
-    run->median_ns = times[run->repeat / 2];
-    return AOTICACHE_OK;
-}
-
-static int execute(const aoticache_cli *cli, struct run *run)
-{
-    aoticache_error error = {.message = ""};
-    size_t count = aoticache_runner_num_outputs(run->runner);
-    run->outputs = aoticache_cli_allocate(count, sizeof *run->outputs);
-    run->output_count = count;
-    aoticache_status status = run_once(run, run->outputs, &run->first_ns, &error);
-    if (status != AOTICACHE_OK)
-        run->output_count = 0;
-    else if (run->repeat > 0)
-        status = repeat(run, &error);
-    return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(cli, status, &error);
+    return result;
 }
 
 /* ---- printing ---- */
@@ -145,25 +75,6 @@ static void read_entries(struct run *run)
     aoticache_entries_read(run->cache, NULL, hex, &run->entries, NULL);
 }
 
-static int print_outputs(const aoticache_cli *cli, const struct run *run, json_t *array)
-{
-    for (size_t i = 0; i < run->output_count; i++) {
-        aoticache_error error = {.message = ""};
-        aoticache_tensor_view view;
-        aoticache_status status = aoticache_tensor_get_view(run->outputs[i], &view, &error);
-        if (status != AOTICACHE_OK)
-            return aoticache_cli_fail(cli, status, &error);
-        if (array != NULL) {
-            aoticache_cli_json_append(array,
-                                      aoticache_tensor_to_json(&view, run->all_values ? UINT64_MAX : VALUES_IN_JSON));
-            continue;
-        }
-        cleanup_free char *name = aoticache_cli_text("output %zu", i);
-        aoticache_tensor_print(cli, name, &view);
-    }
-    return AOTICACHE_CLI_EXIT_OK;
-}
-
 static int print_json(const aoticache_cli *cli, const struct run *run)
 {
     const aoticache_eager_report *report = &run->report;
@@ -171,7 +82,7 @@ static int print_json(const aoticache_cli *cli, const struct run *run)
     cleanup_free char *description = aoticache_kernel_describe(run->request);
     json_t *object = aoticache_cli_json_object();
     json_t *outputs = aoticache_cli_json_array();
-    int result = print_outputs(cli, run, outputs);
+    int result = aoticache_timed_runs_print_outputs(&run->runs, cli, outputs);
     aoticache_cli_json_set(object, "op", aoticache_cli_json_text(run->kernel.op));
     aoticache_cli_json_set(object, "description", aoticache_cli_json_text(description));
     aoticache_cli_json_set(object, "key", aoticache_cli_json_digest(&report->key));
@@ -186,12 +97,7 @@ static int print_json(const aoticache_cli *cli, const struct run *run)
     aoticache_cli_json_set(object, "lookup_ns", aoticache_cli_json_count(report->lookup_ns));
     aoticache_cli_json_set(object, "compile_ns", aoticache_cli_json_count(report->compile_ns));
     aoticache_cli_json_set(object, "load_ns", aoticache_cli_json_count(report->load_ns));
-    aoticache_cli_json_set(object, "first_run_ns", aoticache_cli_json_count(run->first_ns));
-    if (run->repeat > 0) {
-        aoticache_cli_json_set(object, "repeat", json_integer(run->repeat));
-        aoticache_cli_json_set(object, "run_median_ns", aoticache_cli_json_count(run->median_ns));
-        aoticache_cli_json_set(object, "run_min_ns", aoticache_cli_json_count(run->minimum_ns));
-    }
+    aoticache_timed_runs_set_times(&run->runs, object);
     aoticache_cli_json_set(object, "outputs", outputs);
     if (result == AOTICACHE_CLI_EXIT_OK)
         aoticache_cli_json_print(object);
@@ -203,7 +109,7 @@ static int print_json(const aoticache_cli *cli, const struct run *run)
 static int print_text(const aoticache_cli *cli, const struct run *run)
 {
     const aoticache_eager_report *report = &run->report;
-    int result = print_outputs(cli, run, NULL);
+    int result = aoticache_timed_runs_print_outputs(&run->runs, cli, NULL);
     if (result != AOTICACHE_CLI_EXIT_OK || cli->quiet)
         return result;
     const aoticache_entry *entry = aoticache_entries_fitting(&run->entries);
@@ -224,10 +130,7 @@ static int print_text(const aoticache_cli *cli, const struct run *run)
                                   : aoticache_cli_format_duration(report->compile_ns, other),
                               "");
     aoticache_cli_print_field(cli, "load", "%s", aoticache_cli_format_duration(report->load_ns, time));
-    aoticache_cli_print_field(cli, "first run", "%s", aoticache_cli_format_duration(run->first_ns, time));
-    if (run->repeat > 0)
-        aoticache_cli_print_field(cli, "repeated", "%" PRId64 " runs: median %" PRIu64 " ns, minimum %" PRIu64 " ns",
-                                  run->repeat, run->median_ns, run->minimum_ns);
+    aoticache_timed_runs_print_times(&run->runs, cli);
     return result;
 }
 
@@ -256,7 +159,7 @@ static int steps(const aoticache_cli *cli, struct run *run)
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = make_inputs(cli, run);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        result = execute(cli, run);
+        result = aoticache_timed_runs_execute(&run->runs, cli, run->runner);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     read_entries(run);
@@ -270,10 +173,7 @@ static int run_command(aoticache_cli *cli)
     int result = parse(cli, &run);
     if (result == AOTICACHE_CLI_END)
         result = steps(cli, &run);
-    free_tensors(run.outputs, run.output_count);
-    free_tensors(run.inputs, run.input_count);
-    free(run.outputs);
-    free(run.inputs);
+    aoticache_timed_runs_free(&run.runs);
     aoticache_runner_unref(run.runner);
     aoticache_entries_free(&run.entries);
     aoticache_request_free(run.request);

@@ -3,33 +3,28 @@
  * prints what came out and how long it took.
  */
 #include "base/cleanup.h"
-#include "eager/tools/commands.h"
+#include "eager/tools/timed_runs.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { OPTION_INPUT = 1, OPTION_MODEL, OPTION_DEVICE, OPTION_SEED, OPTION_REPEAT, OPTION_ALL_VALUES };
 
-#define MAX_REPEAT 10000000
 #define MAX_INPUTS 1024
-#define VALUES_IN_JSON 1000
 
 static const aoticache_cli_option run_package_options[] = {
     {OPTION_INPUT, "input", 'i', "SPEC", "a tensor, in the order of the model's inputs"},
     {OPTION_MODEL, "model", 'm', "NAME", "of a package with several; default the only one, or \"model\""},
     {OPTION_DEVICE, "device", 0, "DEVICE", "default what the package was compiled for"},
     {OPTION_SEED, "seed", 0, "N", "of random fills; default 0"},
-    {OPTION_REPEAT, "repeat", 'n', "N", "run N times more; print median and minimum"},
-    {OPTION_ALL_VALUES, "all-values", 0, NULL, "with --json: all values, not the first 1000"},
+    AOTICACHE_TIMED_RUNS_OPTION_ROWS(OPTION_REPEAT, OPTION_ALL_VALUES),
     {0, NULL, 0, NULL, NULL},
 };
 
 struct input {
     aoticache_tensor_spec spec;
     void *data;
-    AtenTensorHandle tensor;
 };
 
 struct run {
@@ -39,29 +34,21 @@ struct run {
     struct input *inputs;
     size_t input_count;
     uint64_t seed;
-    int64_t repeat;
-    bool all_values;
+    aoticache_timed_runs runs;
 
     aoticache_cache *cache;
     aoticache_runner *runner;
     aoticache_package_report report;
-    AtenTensorHandle *outputs;
-    size_t output_count;
-    uint64_t first_ns, median_ns, minimum_ns;
 };
 
 /* ---- the command line ---- */
 
-static int take_number(const aoticache_cli *cli, int id, const char *value, struct run *run)
+static int take_seed(const aoticache_cli *cli, const char *value, struct run *run)
 {
     int64_t seed;
-    if (id == OPTION_REPEAT && !aoticache_cli_parse_int(value, 1, MAX_REPEAT, &run->repeat))
-        return aoticache_cli_usage_error(cli, "option --repeat: '%s' is not a number from 1 to %d", value, MAX_REPEAT);
-    if (id == OPTION_SEED) {
-        if (!aoticache_cli_parse_int(value, 0, INT64_MAX, &seed))
-            return aoticache_cli_usage_error(cli, "option --seed: '%s' is not a number of 0 or more", value);
-        run->seed = (uint64_t)seed;
-    }
+    if (!aoticache_cli_parse_int(value, 0, INT64_MAX, &seed))
+        return aoticache_cli_usage_error(cli, "option --seed: '%s' is not a number of 0 or more", value);
+    run->seed = (uint64_t)seed;
     return AOTICACHE_CLI_EXIT_OK;
 }
 
@@ -81,15 +68,17 @@ static int take(const aoticache_cli *cli, int id, const char *value, struct run 
         run->device = value;
         return AOTICACHE_CLI_EXIT_OK;
     case OPTION_ALL_VALUES:
-        run->all_values = true;
+        run->runs.all_values = true;
         return AOTICACHE_CLI_EXIT_OK;
-    case AOTICACHE_CLI_OPERAND:
+    case OPTION_SEED:
+        return take_seed(cli, value, run);
+    case OPTION_REPEAT:
+        return aoticache_timed_runs_take_repeat(&run->runs, cli, value);
+    default: /* the operand */
         if (run->what != NULL)
             return aoticache_cli_usage_error(cli, "unexpected argument '%s'", value);
         run->what = value;
         return AOTICACHE_CLI_EXIT_OK;
-    default:
-        return take_number(cli, id, value, run);
     }
 }
 
@@ -140,19 +129,14 @@ static int make_inputs(const aoticache_cli *cli, struct run *run)
 /* After the loading, which decides where tensors come from. */
 static int make_tensors(const aoticache_cli *cli, struct run *run)
 {
-    for (size_t i = 0; i < run->input_count; i++) {
-        struct input *input = &run->inputs[i];
-        aoticache_error error = {.message = ""};
-        aoticache_status status =
-            aoticache_tensor_from_blob(input->data, input->spec.dtype, input->spec.ndim, input->spec.sizes,
-                                       input->spec.strides, &input->tensor, &error);
-        if (status != AOTICACHE_OK)
-            return aoticache_cli_fail(cli, status, &error);
-    }
-    return AOTICACHE_CLI_EXIT_OK;
+    int result = AOTICACHE_CLI_EXIT_OK;
+    for (size_t i = 0; result == AOTICACHE_CLI_EXIT_OK && i < run->input_count; i++)
+        result = aoticache_timed_runs_add_input(&run->runs, cli, &run->inputs[i].spec, run->inputs[i].data,
+                                                run->input_count);
+    return result;
 }
 
-/* ---- loading and running ---- */
+/* ---- loading ---- */
 
 /* A file where there is one of this name, else the beginning of a key. */
 static int find_key(const aoticache_cli *cli, struct run *run, bool *ret_is_key, aoticache_key *ret_key)
@@ -185,59 +169,6 @@ static int load(const aoticache_cli *cli, struct run *run)
     return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(cli, status, &error);
 }
 
-static void free_tensors(AtenTensorHandle *tensors, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        aoticache_tensor_free(tensors[i]);
-}
-
-static aoticache_status run_once(struct run *run, AtenTensorHandle *outputs, uint64_t *ret_ns, aoticache_error *error)
-{
-    cleanup_free AtenTensorHandle *inputs = aoticache_cli_allocate(run->input_count, sizeof *inputs);
-    for (size_t i = 0; i < run->input_count; i++)
-        inputs[i] = run->inputs[i].tensor;
-    uint64_t start = aoticache_monotonic_ns();
-    aoticache_status status =
-        aoticache_runner_run(run->runner, inputs, run->input_count, outputs, run->output_count, error);
-    *ret_ns = aoticache_monotonic_ns() - start;
-    return status;
-}
-
-static int compare_times(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-static aoticache_status repeat(struct run *run, aoticache_error *error)
-{
-    cleanup_free uint64_t *times = aoticache_cli_allocate((size_t)run->repeat, sizeof *times);
-    cleanup_free AtenTensorHandle *outputs = aoticache_cli_allocate(run->output_count, sizeof *outputs);
-    for (int64_t i = 0; i < run->repeat; i++) {
-        aoticache_status status = run_once(run, outputs, &times[i], error);
-        if (status != AOTICACHE_OK)
-            return status;
-        free_tensors(outputs, run->output_count);
-    }
-    qsort(times, (size_t)run->repeat, sizeof *times, compare_times);
-    run->minimum_ns = times[0];
-    run->median_ns = times[run->repeat / 2];
-    return AOTICACHE_OK;
-}
-
-static int execute(const aoticache_cli *cli, struct run *run)
-{
-    aoticache_error error = {.message = ""};
-    run->output_count = aoticache_runner_num_outputs(run->runner);
-    run->outputs = aoticache_cli_allocate(run->output_count, sizeof *run->outputs);
-    aoticache_status status = run_once(run, run->outputs, &run->first_ns, &error);
-    if (status != AOTICACHE_OK)
-        run->output_count = 0;
-    else if (run->repeat > 0)
-        status = repeat(run, &error);
-    return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(cli, status, &error);
-}
-
 /* ---- printing ---- */
 
 static const char *source_text(const aoticache_package_report *report)
@@ -247,31 +178,12 @@ static const char *source_text(const aoticache_package_report *report)
     return report->added ? "added now" : "found in the cache";
 }
 
-static int print_outputs(const aoticache_cli *cli, const struct run *run, json_t *array)
-{
-    for (size_t i = 0; i < run->output_count; i++) {
-        aoticache_error error = {.message = ""};
-        aoticache_tensor_view view;
-        aoticache_status status = aoticache_tensor_get_view(run->outputs[i], &view, &error);
-        if (status != AOTICACHE_OK)
-            return aoticache_cli_fail(cli, status, &error);
-        if (array != NULL) {
-            aoticache_cli_json_append(array,
-                                      aoticache_tensor_to_json(&view, run->all_values ? UINT64_MAX : VALUES_IN_JSON));
-            continue;
-        }
-        cleanup_free char *name = aoticache_cli_text("output %zu", i);
-        aoticache_tensor_print(cli, name, &view);
-    }
-    return AOTICACHE_CLI_EXIT_OK;
-}
-
 static int print_json(const aoticache_cli *cli, const struct run *run)
 {
     const aoticache_package_report *report = &run->report;
     json_t *object = aoticache_cli_json_object();
     json_t *outputs = aoticache_cli_json_array();
-    int result = print_outputs(cli, run, outputs);
+    int result = aoticache_timed_runs_print_outputs(&run->runs, cli, outputs);
     aoticache_cli_json_set(object, "model", aoticache_cli_json_text(report->model));
     aoticache_cli_json_set(object, "device", aoticache_cli_json_text(aoticache_runner_device(run->runner)));
     aoticache_cli_json_set(object, "key", aoticache_cli_json_digest(&report->key));
@@ -281,12 +193,7 @@ static int print_json(const aoticache_cli *cli, const struct run *run)
     aoticache_cli_json_set(object, "digest_ns", aoticache_cli_json_count(report->digest_ns));
     aoticache_cli_json_set(object, "add_ns", aoticache_cli_json_count(report->add_ns));
     aoticache_cli_json_set(object, "load_ns", aoticache_cli_json_count(report->load_ns));
-    aoticache_cli_json_set(object, "first_run_ns", aoticache_cli_json_count(run->first_ns));
-    if (run->repeat > 0) {
-        aoticache_cli_json_set(object, "repeat", json_integer(run->repeat));
-        aoticache_cli_json_set(object, "run_median_ns", aoticache_cli_json_count(run->median_ns));
-        aoticache_cli_json_set(object, "run_min_ns", aoticache_cli_json_count(run->minimum_ns));
-    }
+    aoticache_timed_runs_set_times(&run->runs, object);
     aoticache_cli_json_set(object, "outputs", outputs);
     if (result == AOTICACHE_CLI_EXIT_OK)
         aoticache_cli_json_print(object);
@@ -299,7 +206,7 @@ static int print_text(const aoticache_cli *cli, const struct run *run)
 {
     const aoticache_package_report *report = &run->report;
     char hex[AOTICACHE_DIGEST_HEX_BYTES], time[AOTICACHE_CLI_UNIT_BYTES];
-    int result = print_outputs(cli, run, NULL);
+    int result = aoticache_timed_runs_print_outputs(&run->runs, cli, NULL);
     if (result != AOTICACHE_CLI_EXIT_OK || cli->quiet)
         return result;
     aoticache_digest_to_hex(&report->key, hex);
@@ -313,10 +220,7 @@ static int print_text(const aoticache_cli *cli, const struct run *run)
     if (report->add_ns > 0)
         aoticache_cli_print_field(cli, "unpacking", "%s", aoticache_cli_format_duration(report->add_ns, time));
     aoticache_cli_print_field(cli, "load", "%s", aoticache_cli_format_duration(report->load_ns, time));
-    aoticache_cli_print_field(cli, "first run", "%s", aoticache_cli_format_duration(run->first_ns, time));
-    if (run->repeat > 0)
-        aoticache_cli_print_field(cli, "repeated", "%" PRId64 " runs: median %" PRIu64 " ns, minimum %" PRIu64 " ns",
-                                  run->repeat, run->median_ns, run->minimum_ns);
+    aoticache_timed_runs_print_times(&run->runs, cli);
     return result;
 }
 
@@ -332,7 +236,7 @@ static int steps(const aoticache_cli *cli, struct run *run)
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = make_tensors(cli, run);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        result = execute(cli, run);
+        result = aoticache_timed_runs_execute(&run->runs, cli, run->runner);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     return cli->json ? print_json(cli, run) : print_text(cli, run);
@@ -344,12 +248,9 @@ static int run_package_command(aoticache_cli *cli)
     int result = parse(cli, &run);
     if (result == AOTICACHE_CLI_END)
         result = steps(cli, &run);
-    free_tensors(run.outputs, run.output_count);
-    for (size_t i = 0; run.inputs != NULL && i < run.input_count; i++) {
-        aoticache_tensor_free(run.inputs[i].tensor);
+    aoticache_timed_runs_free(&run.runs);
+    for (size_t i = 0; run.inputs != NULL && i < run.input_count; i++)
         free(run.inputs[i].data);
-    }
-    free(run.outputs);
     free(run.inputs);
     free(run.words);
     aoticache_runner_unref(run.runner);
