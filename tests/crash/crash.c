@@ -10,7 +10,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +21,7 @@
 #include "base/seam.h"
 #include "cache/cache.h"
 #include "index/index.h"
+#include "tests/helpers/cache_process.h"
 
 #define STORED 3  /* entries that every cache has before the operation */
 #define NEW_KEY 10 /* the one that the operation puts */
@@ -56,75 +56,10 @@ static int at_call(void *user, const char *call, const char *path)
 
 /* ---- what is stored ---- */
 
-static void fail(const char *what, const char *detail)
-{
-    printf("not ok - %s: %s\n", what, detail);
-    exit(1);
-}
-
-static int remove_one(const char *path, const struct stat *found, int kind, struct FTW *walk)
-{
-    (void)found, (void)kind, (void)walk;
-    return remove(path);
-}
-
-static void remove_folder(const char *path)
-{
-    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-}
-
-static aoticache_cache *open_cache(void)
-{
-    aoticache_cache *cache = NULL;
-    aoticache_error error = {.message = ""};
-    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
-    options.directory = directory;
-    if (aoticache_cache_open(&options, &cache, &error) != AOTICACHE_OK)
-        fail("open", error.message);
-    return cache;
-}
-
-static aoticache_request *make_request(int number)
-{
-    aoticache_request *request = NULL;
-    aoticache_error error = {.message = ""};
-    if (aoticache_request_create("aten::abs", (aoticache_device){.type = 0, .index = -1}, &request, &error) !=
-            AOTICACHE_OK ||
-        aoticache_request_add_int(request, NULL, number, &error) != AOTICACHE_OK)
-        fail("request", error.message);
-    return request;
-}
-
-static void library_bytes(int number, char ret_text[64])
-{
-    snprintf(ret_text, 64, "bytes of library %d", number);
-}
-
-static void write_file(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-    if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0)
-        fail("write", path);
-}
-
 /* Two files for even numbers, one for odd ones. */
 static aoticache_status put(aoticache_cache *cache, int number, aoticache_error *ret_error)
 {
-    char path[2][700], text[64];
-    library_bytes(number, text);
-    snprintf(path[0], sizeof path[0], "%s/made.so", root);
-    snprintf(path[1], sizeof path[1], "%s/made.bin", root);
-    write_file(path[0], text);
-    write_file(path[1], "side file");
-    aoticache_file files[2] = {{.name = "k.so", .path = path[0]}, {.name = "w.bin", .path = path[1]}};
-    aoticache_product product = AOTICACHE_PRODUCT_INIT;
-    product.files = files;
-    product.file_count = number % 2 == 0 ? 2 : 1;
-    product.producer = "crash";
-    aoticache_request *request = make_request(number);
-    aoticache_status status = aoticache_cache_put(cache, request, &product, NULL, ret_error);
-    aoticache_request_free(request);
-    return status;
+    return put_numbered(cache, root, number, number, number % 2 == 0, ret_error);
 }
 
 static bool finds(aoticache_cache *cache, int number)
@@ -136,7 +71,7 @@ static bool finds(aoticache_cache *cache, int number)
     aoticache_request_free(request);
     if (status != AOTICACHE_OK)
         return false;
-    library_bytes(number, expected);
+    library_text(number, expected);
     ssize_t got = pread(aoticache_artifact_library_fd(artifact), actual, sizeof actual - 1, 0);
     bool is_right = got == (ssize_t)strlen(expected) && memcmp(actual, expected, (size_t)got) == 0;
     if (is_right && number % 2 == 0) {
@@ -184,7 +119,7 @@ static aoticache_status compile(void *user, const aoticache_request *request, co
 {
     char path[700], text[64];
     (void)user, (void)request, (void)ret_error;
-    library_bytes(NEW_KEY + 1, text);
+    library_text(NEW_KEY + 1, text);
     snprintf(path, sizeof path, "%s/k.so", folder);
     write_file(path, text);
     aoticache_file file = {.name = "k.so", .path = path};
@@ -226,7 +161,7 @@ static void damage_first(void)
 {
     aoticache_digest digest;
     char text[64], hex[AOTICACHE_DIGEST_HEX_BYTES], path[800];
-    library_bytes(1, text);
+    library_text(1, text);
     aoticache_digest_of(text, strlen(text), &digest);
     aoticache_digest_to_hex(&digest, hex);
     snprintf(path, sizeof path, "%s/objects/%.2s/%s", directory, hex, hex + 2);
@@ -265,7 +200,7 @@ static void prepare(const struct operation *operation)
 {
     aoticache_error error = {.message = ""};
     remove_folder(directory);
-    aoticache_cache *cache = open_cache();
+    aoticache_cache *cache = open_in(directory);
     for (int i = 1; i <= STORED; i++)
         if (put(cache, i, &error) != AOTICACHE_OK)
             fail("prepare", error.message);
@@ -281,7 +216,7 @@ static void perform_and_die(const struct operation *operation, long die_at, int 
     seam = (struct seam){.die_at = die_at, .pipe_fd = pipe_fd};
     aoticache_index_seam_install();
     aoticache_seam_set(at_call, &seam);
-    aoticache_cache *cache = open_cache();
+    aoticache_cache *cache = open_in(directory);
     aoticache_status status = operation->perform(cache, &error);
     if (status != AOTICACHE_OK)
         fail(operation->name, error.message);
@@ -385,7 +320,7 @@ static void check_after(const struct operation *operation, const struct outcome 
 {
     aoticache_error error = {.message = ""};
     bool is_damaged_anyway = operation->spoil == damage_first;
-    aoticache_cache *cache = open_cache();
+    aoticache_cache *cache = open_in(directory);
     check_entries(cache, operation, outcome->was_reported, when);
     if (!is_damaged_anyway)
         check_sound(cache, when);

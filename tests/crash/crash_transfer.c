@@ -8,7 +8,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +20,7 @@
 #include "cache/cache.h"
 #include "cache/transfer.h"
 #include "index/index.h"
+#include "tests/helpers/cache_process.h"
 
 #define ENTRIES 5
 #define MAX_STEPS 5000
@@ -36,12 +36,6 @@ struct shared {
 static struct shared *shared;
 static long die_at;
 
-static void fail(const char *what, const char *detail)
-{
-    printf("not ok - %s: %s\n", what, detail);
-    exit(1);
-}
-
 static int at_call(void *user, const char *call, const char *path)
 {
     (void)user, (void)call, (void)path;
@@ -50,51 +44,12 @@ static int at_call(void *user, const char *call, const char *path)
     return 0;
 }
 
-static int remove_one(const char *path, const struct stat *found, int kind, struct FTW *walk)
-{
-    (void)found, (void)kind, (void)walk;
-    return remove(path);
-}
-
-static aoticache_cache *open_cache(const char *directory)
-{
-    aoticache_cache *cache = NULL;
-    aoticache_error error = {.message = ""};
-    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
-    options.directory = directory;
-    if (aoticache_cache_open(&options, &cache, &error) != AOTICACHE_OK)
-        fail("open", error.message);
-    return cache;
-}
-
-static void write_file(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-    if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0)
-        fail("write", path);
-}
-
 /* Two files for even numbers, one for odd ones. */
 static void put(aoticache_cache *cache, int number)
 {
-    char paths[2][700], text[64];
-    aoticache_request *request = NULL;
     aoticache_error error = {.message = ""};
-    snprintf(text, sizeof text, "bytes of library %d", number);
-    snprintf(paths[0], sizeof paths[0], "%s/made.so", root);
-    snprintf(paths[1], sizeof paths[1], "%s/made.bin", root);
-    write_file(paths[0], text);
-    write_file(paths[1], "side file");
-    aoticache_file files[2] = {{.name = "k.so", .path = paths[0]}, {.name = "w.bin", .path = paths[1]}};
-    aoticache_product product = AOTICACHE_PRODUCT_INIT;
-    product.files = files;
-    product.file_count = number % 2 == 0 ? 2 : 1;
-    if (aoticache_request_create("aten::abs", (aoticache_device){.type = 0, .index = -1}, &request, &error) !=
-            AOTICACHE_OK ||
-        aoticache_request_add_int(request, NULL, number, &error) != AOTICACHE_OK ||
-        aoticache_cache_put(cache, request, &product, NULL, &error) != AOTICACHE_OK)
+    if (put_numbered(cache, root, number, number, number % 2 == 0, &error) != AOTICACHE_OK)
         fail("put", error.message);
-    aoticache_request_free(request);
 }
 
 /* ---- the operations ---- */
@@ -109,7 +64,7 @@ static aoticache_status do_import(aoticache_cache *target, aoticache_transfer_re
 static aoticache_status do_merge(aoticache_cache *target, aoticache_transfer_report *ret_report,
                                  aoticache_error *ret_error)
 {
-    aoticache_cache *source = open_cache(source_path);
+    aoticache_cache *source = open_in(source_path);
     aoticache_status status = aoticache_cache_merge(target, source, NULL, ret_report, ret_error);
     aoticache_cache_close(source);
     return status;
@@ -123,7 +78,7 @@ static void in_child(operation_fn operation)
     aoticache_error error = {.message = ""};
     aoticache_index_seam_install();
     aoticache_seam_set(at_call, NULL);
-    aoticache_cache *target = open_cache(target_path);
+    aoticache_cache *target = open_in(target_path);
     if (operation(target, &report, &error) != AOTICACHE_OK)
         fail("operation", error.message);
     shared->was_reported = true;
@@ -135,7 +90,7 @@ static void in_child(operation_fn operation)
 static bool run_child(operation_fn operation, long call)
 {
     int result = 0;
-    nftw(target_path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    remove_folder(target_path);
     *shared = (struct shared){.calls = 0};
     die_at = call;
     fflush(stdout);
@@ -167,7 +122,7 @@ static void check_after(const char *name, long call, operation_fn operation)
     aoticache_error error = {.message = ""};
     aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
     snprintf(where, sizeof where, "%s, killed before call %ld", name, call);
-    aoticache_cache *cache = open_cache(target_path);
+    aoticache_cache *cache = open_in(target_path);
     aoticache_verify_report report = verify(cache);
     if (report.damaged + report.missing + report.foreign > 0)
         fail(where, "something is damaged, missing or foreign");
@@ -219,7 +174,7 @@ static void prepare(void)
     archive = memfd_create("archive", MFD_CLOEXEC);
     if (shared == MAP_FAILED || archive < 0)
         fail("prepare", strerror(errno));
-    aoticache_cache *source = open_cache(source_path);
+    aoticache_cache *source = open_in(source_path);
     for (int i = 1; i <= ENTRIES; i++)
         put(source, i);
     aoticache_cache_close(source);
@@ -230,7 +185,7 @@ int main(void)
     aoticache_error error = {.message = ""};
     prepare();
     play("merge", do_merge);
-    aoticache_cache *source = open_cache(source_path);
+    aoticache_cache *source = open_in(source_path);
     aoticache_status status = aoticache_cache_export(source, archive, NULL, NULL, &error);
     aoticache_cache_close(source);
     if (status == AOTICACHE_UNSUPPORTED)
@@ -239,6 +194,6 @@ int main(void)
         fail("export", error.message);
     else
         play("import", do_import);
-    nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    remove_folder(root);
     return 0;
 }

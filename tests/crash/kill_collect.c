@@ -5,76 +5,34 @@
  * its way from what the killed ones left: nothing is there that no entry names.
  */
 #include <errno.h>
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "cache/cache.h"
+#include "tests/helpers/cache_process.h"
 
 #define ENTRIES 40
 
 static char root[512], directory[600];
-static unsigned random_state = 20240607;
-
-static void fail(const char *what, const char *detail)
-{
-    printf("not ok - %s: %s\n", what, detail);
-    fflush(stdout);
-    _exit(1);
-}
-
-static unsigned next_random(unsigned limit)
-{
-    random_state = random_state * 1664525u + 1013904223u;
-    return (random_state >> 8) % limit;
-}
 
 static aoticache_cache *open_cache(void)
 {
-    aoticache_cache *cache = NULL;
-    aoticache_error error = {.message = ""};
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
     options.directory = directory;
     options.max_bytes = options.max_entries = UINT64_MAX;
-    if (aoticache_cache_open(&options, &cache, &error) != AOTICACHE_OK)
-        fail("open", error.message);
-    return cache;
-}
-
-static void write_file(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-    if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0)
-        fail("write", path);
+    return open_with(&options);
 }
 
 /* Two files for every third; every two neighbours share a library. */
 static void put(aoticache_cache *cache, int number)
 {
-    char path[2][700], text[64];
-    aoticache_request *request = NULL;
     aoticache_error error = {.message = ""};
-    snprintf(path[0], sizeof path[0], "%s/made.so", root);
-    snprintf(path[1], sizeof path[1], "%s/made.bin", root);
-    snprintf(text, sizeof text, "bytes of library %d", number / 2);
-    write_file(path[0], text);
-    write_file(path[1], "side file");
-    aoticache_file files[2] = {{.name = "k.so", .path = path[0]}, {.name = "w.bin", .path = path[1]}};
-    aoticache_product product = AOTICACHE_PRODUCT_INIT;
-    product.files = files;
-    product.file_count = number % 3 == 0 ? 2 : 1;
-    if (aoticache_request_create("aten::abs", (aoticache_device){.type = 0, .index = -1}, &request, &error) !=
-            AOTICACHE_OK ||
-        aoticache_request_add_int(request, NULL, number, &error) != AOTICACHE_OK ||
-        aoticache_cache_put(cache, request, &product, NULL, &error) != AOTICACHE_OK)
+    if (put_numbered(cache, root, number, number / 2, number % 3 == 0, &error) != AOTICACHE_OK)
         fail("put", error.message);
-    aoticache_request_free(request);
 }
 
 static void collect_and_exit(int kind)
@@ -163,12 +121,6 @@ static void check_and_fill(void)
     random_state += 12345;
 }
 
-static int remove_one(const char *path, const struct stat *found, int kind, struct FTW *walk)
-{
-    (void)found, (void)kind, (void)walk;
-    return remove(path);
-}
-
 static void check_end(void)
 {
     aoticache_cache *cache = open_cache();
@@ -185,6 +137,7 @@ int main(int argc, char **argv)
     const char *parent = getenv("TMPDIR"), *wanted = argc > 1 ? argv[1] : getenv("AOTICACHE_KILLS");
     int kills = wanted != NULL ? atoi(wanted) : 40, killed = 0, tries = 0;
     uint64_t longest_ns = 20000000;
+    random_state = 20240607;
     snprintf(root, sizeof root, "%.400s/aoticache-kill-XXXXXX", parent != NULL ? parent : "/tmp");
     if (mkdtemp(root) == NULL)
         fail("mkdtemp", root);
@@ -197,7 +150,7 @@ int main(int argc, char **argv)
         check_and_fill();
     }
     check_end();
-    nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    remove_folder(root);
     printf("ok - %d collections killed at random instants, each followed by a clean verify\n", killed);
     return 0;
 }

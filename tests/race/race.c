@@ -10,17 +10,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cache/cache.h"
+#include "tests/helpers/cache_process.h"
 
 #define PROCESSES 8
 #define KEYS 24
@@ -43,20 +41,6 @@ struct shared {
 static struct shared *shared;
 static char root[512];
 static char directory[600];
-static unsigned random_state;
-
-static void fail(const char *what, const char *detail)
-{
-    printf("not ok - %s: %s\n", what, detail);
-    fflush(stdout);
-    _exit(1);
-}
-
-static unsigned next_random(unsigned limit)
-{
-    random_state = random_state * 1664525u + 1013904223u;
-    return (random_state >> 8) % limit;
-}
 
 static bool is_held(int key)
 {
@@ -98,27 +82,6 @@ static void write_library(const char *path, int key, int variant)
 }
 
 /* ---- the operations ---- */
-
-static aoticache_cache *open_cache(void)
-{
-    aoticache_cache *cache = NULL;
-    aoticache_error error = {.message = ""};
-    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
-    options.directory = directory;
-    if (aoticache_cache_open(&options, &cache, &error) != AOTICACHE_OK)
-        fail("open", error.message);
-    return cache;
-}
-
-static aoticache_request *make_request(int key)
-{
-    aoticache_request *request = NULL;
-    if (aoticache_request_create("aten::abs", (aoticache_device){.type = 0, .index = -1}, &request, NULL) !=
-            AOTICACHE_OK ||
-        aoticache_request_add_int(request, NULL, key, NULL) != AOTICACHE_OK)
-        fail("request", "cannot be made");
-    return request;
-}
 
 /* Whether a lookup that begins now may come back empty. */
 static bool must_be_found(int key)
@@ -254,7 +217,7 @@ static enum kind choose(void)
 static void work(int number, uint64_t end_ns)
 {
     random_state = (unsigned)number * 7919u + 1;
-    aoticache_cache *cache = open_cache();
+    aoticache_cache *cache = open_in(directory);
     while (aoticache_monotonic_ns() < end_ns) {
         enum kind kind = choose();
         int key = (int)next_random(KEYS);
@@ -268,7 +231,7 @@ static void work(int number, uint64_t end_ns)
         case PUT: put(cache, key, NULL); break;
         case REMOVE: do_remove(cache, key); break;
         case COLLECT: do_collect(cache); break;
-        case REOPEN: aoticache_cache_close(cache); cache = open_cache(); break;
+        case REOPEN: aoticache_cache_close(cache); cache = open_in(directory); break;
         case KINDS: break;
         }
         atomic_fetch_add(&shared->done[kind], 1);
@@ -277,12 +240,6 @@ static void work(int number, uint64_t end_ns)
 }
 
 /* ---- the parent ---- */
-
-static int remove_one(const char *path, const struct stat *found, int kind, struct FTW *walk)
-{
-    (void)found, (void)kind, (void)walk;
-    return remove(path);
-}
 
 static int count_names(const char *folder)
 {
@@ -341,7 +298,7 @@ int main(int argc, char **argv)
     if (shared == MAP_FAILED || mkdtemp(root) == NULL || seconds <= 0)
         fail("set-up", root);
     snprintf(directory, sizeof directory, "%s/cache", root);
-    aoticache_cache *cache = open_cache();
+    aoticache_cache *cache = open_in(directory);
     for (int i = 0; i < FIRST_STABLE; i++)
         put(cache, i, &held[i]);
     uint64_t begun = aoticache_monotonic_ns();
@@ -370,6 +327,6 @@ int main(int argc, char **argv)
     check_end(cache);
     print_summary();
     aoticache_cache_close(cache);
-    nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    remove_folder(root);
     return 0;
 }

@@ -6,17 +6,15 @@
  * and nothing is left over. Prints the longest time that a lookup, a put and a collection took: figures, not limits.
  */
 #include <errno.h>
-#include <ftw.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cache/cache.h"
+#include "tests/helpers/cache_process.h"
 
 #define READERS 3
 #define PUTTERS 2
@@ -37,20 +35,6 @@ struct shared {
 
 static struct shared *shared;
 static char root[512], directory[600];
-static unsigned random_state;
-
-static void fail(const char *what, const char *detail)
-{
-    printf("not ok - %s: %s\n", what, detail);
-    fflush(stdout);
-    _exit(1);
-}
-
-static unsigned next_random(unsigned limit)
-{
-    random_state = random_state * 1664525u + 1013904223u;
-    return (random_state >> 8) % limit;
-}
 
 static void note(enum kind kind, uint64_t begun_ns)
 {
@@ -63,26 +47,11 @@ static void note(enum kind kind, uint64_t begun_ns)
 
 static aoticache_cache *open_cache(bool has_budget)
 {
-    aoticache_cache *cache = NULL;
-    aoticache_error error = {.message = ""};
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
     options.directory = directory;
     options.max_bytes = UINT64_MAX;
     options.max_entries = has_budget ? MAX_ENTRIES : UINT64_MAX;
-    if (aoticache_cache_open(&options, &cache, &error) != AOTICACHE_OK)
-        fail("open", error.message);
-    return cache;
-}
-
-static aoticache_request *request_of(unsigned number)
-{
-    aoticache_request *request = NULL;
-    aoticache_error error = {.message = ""};
-    if (aoticache_request_create("aten::abs", (aoticache_device){.type = 0, .index = -1}, &request, &error) !=
-            AOTICACHE_OK ||
-        aoticache_request_add_int(request, NULL, (int64_t)number, &error) != AOTICACHE_OK)
-        fail("request", error.message);
-    return request;
+    return open_with(&options);
 }
 
 /* Every two neighbours have the same library, so that objects are shared. */
@@ -104,7 +73,7 @@ static void check_bytes(unsigned number, const aoticache_artifact *artifact)
 static bool look_up(aoticache_cache *cache, unsigned number, aoticache_artifact **ret_artifact)
 {
     aoticache_error error = {.message = ""};
-    aoticache_request *request = request_of(number);
+    aoticache_request *request = make_request((int)number);
     uint64_t begun = aoticache_monotonic_ns();
     aoticache_status status = aoticache_cache_lookup(cache, request, ret_artifact, &error);
     note(LOOKUP, begun);
@@ -131,7 +100,7 @@ static void put(aoticache_cache *cache, unsigned number)
     product.files = &made;
     product.file_count = 1;
     product.compile_ns = 1000000u * (1 + number % 50);
-    aoticache_request *request = request_of(number);
+    aoticache_request *request = make_request((int)number);
     uint64_t begun = aoticache_monotonic_ns();
     if (aoticache_cache_put(cache, request, &product, NULL, &error) != AOTICACHE_OK)
         fail("put", error.message);
@@ -230,12 +199,6 @@ static void check_end(void)
     aoticache_cache_close(cache);
 }
 
-static int remove_one(const char *path, const struct stat *found, int kind, struct FTW *walk)
-{
-    (void)found, (void)kind, (void)walk;
-    return remove(path);
-}
-
 static void print_figures(void)
 {
     for (int i = 0; i < KINDS; i++)
@@ -286,7 +249,7 @@ int main(int argc, char **argv)
     print_figures();
     if (atomic_load(&shared->evicted) == 0 || atomic_load(&shared->found) == 0)
         fail("load", "nothing was evicted, or nothing was found: this has shown nothing");
-    nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    remove_folder(root);
     printf("ok - readers, putters and collectors: what is held is whole\n");
     return 0;
 }

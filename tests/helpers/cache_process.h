@@ -1,0 +1,107 @@
+/*
+ * What the programs share that kill processes or let them race: a cache of numbered entries, and an end at once where
+ * something is wrong.
+ */
+#ifndef AOTICACHE_TESTS_HELPERS_CACHE_PROCESS_H
+#define AOTICACHE_TESTS_HELPERS_CACHE_PROCESS_H
+
+#include "cache/cache.h"
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* A child's exit must not run what its parent registered. */
+static inline void fail(const char *what, const char *detail)
+{
+    printf("not ok - %s: %s\n", what, detail);
+    fflush(stdout);
+    _exit(1);
+}
+
+/* The same numbers in every run that begins with the same state. */
+static unsigned random_state __attribute__((unused));
+
+static inline unsigned next_random(unsigned limit)
+{
+    random_state = random_state * 1664525u + 1013904223u;
+    return (random_state >> 8) % limit;
+}
+
+/* ---- files ---- */
+
+static inline int remove_one(const char *path, const struct stat *found, int kind, struct FTW *walk)
+{
+    (void)found, (void)kind, (void)walk;
+    return remove(path);
+}
+
+static inline void remove_folder(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static inline void write_file(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0)
+        fail("write", path);
+}
+
+/* ---- the cache ---- */
+
+static inline aoticache_cache *open_with(const aoticache_cache_options *options)
+{
+    aoticache_cache *cache = NULL;
+    aoticache_error error = {.message = ""};
+    if (aoticache_cache_open(options, &cache, &error) != AOTICACHE_OK)
+        fail("open", error.message);
+    return cache;
+}
+
+static inline aoticache_cache *open_in(const char *directory)
+{
+    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    options.directory = directory;
+    return open_with(&options);
+}
+
+static inline aoticache_request *make_request(int number)
+{
+    aoticache_request *request = NULL;
+    aoticache_error error = {.message = ""};
+    if (aoticache_request_create("aten::abs", (aoticache_device){.type = 0, .index = -1}, &request, &error) !=
+            AOTICACHE_OK ||
+        aoticache_request_add_int(request, NULL, number, &error) != AOTICACHE_OK)
+        fail("request", error.message);
+    return request;
+}
+
+static inline void library_text(int library, char ret_text[64])
+{
+    snprintf(ret_text, 64, "bytes of library %d", library);
+}
+
+/* Entry `number`, whose library is library_text() of `library`, with a second file where asked; made in `folder`. */
+static inline aoticache_status put_numbered(aoticache_cache *cache, const char *folder, int number, int library,
+                                            bool has_second_file, aoticache_error *ret_error)
+{
+    char path[2][700], text[64];
+    library_text(library, text);
+    snprintf(path[0], sizeof path[0], "%s/made.so", folder);
+    snprintf(path[1], sizeof path[1], "%s/made.bin", folder);
+    write_file(path[0], text);
+    write_file(path[1], "side file");
+    aoticache_file files[2] = {{.name = "k.so", .path = path[0]}, {.name = "w.bin", .path = path[1]}};
+    aoticache_product product = AOTICACHE_PRODUCT_INIT;
+    product.files = files;
+    product.file_count = has_second_file ? 2 : 1;
+    product.producer = "test";
+    aoticache_request *request = make_request(number);
+    aoticache_status status = aoticache_cache_put(cache, request, &product, NULL, ret_error);
+    aoticache_request_free(request);
+    return status;
+}
+
+#endif
