@@ -13,21 +13,13 @@ from ctypes import c_uint64, c_void_p
 
 import torch
 
+from c_types import Device, Error, View
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SOURCES = ["eager/torch/bridge.cpp", "eager/torch/bridge.h", "eager/value.h", "base/base.h", "base/tensor_view.h"]
 ABI = 1
 SERVED, FALLBACK, FAILED = range(3)
 STATUS = {}
-
-
-class Device(ctypes.Structure):
-    _fields_ = [("type", c_int32), ("index", c_int32)]
-
-
-class View(ctypes.Structure):
-    _fields_ = [("data", c_void_p), ("dtype", c_int32), ("device", Device), ("ndim", c_int64), ("numel", c_int64),
-                ("sizes", POINTER(c_int64)), ("strides", POINTER(c_int64)), ("layout", c_int32),
-                ("requires_grad", c_bool), ("dispatch_key_set", c_uint64), ("handle", c_void_p)]
 
 
 class Value(ctypes.Structure):
@@ -48,10 +40,6 @@ Value._fields_ = [("kind", c_int32), ("count", c_uint32), ("content", Content)]
 
 class Stack(ctypes.Structure):
     _fields_ = [("values", POINTER(Value)), ("count", c_size_t), ("capacity", c_size_t)]
-
-
-class Error(ctypes.Structure):
-    _fields_ = [("status", c_int), ("message", c_char * 1024)]
 
 
 CALL = CFUNCTYPE(c_int, c_void_p, c_uint64, c_uint64, POINTER(Stack), POINTER(Error))

@@ -12,6 +12,7 @@ import ctypes
 import os
 import threading
 
+from c_types import Error, View
 import runner_tensors
 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
@@ -24,17 +25,6 @@ CPU_KEY_SET = 635655225345  # of an ordinary tensor: torch._C._dispatch_keys(tor
 ROOM = 16  # places on a stack beside the arguments: results
 pointer, size_t, int64, uint32, uint64 = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64, ctypes.c_uint32,
                                           ctypes.c_uint64)
-
-
-class Error(ctypes.Structure):
-    _fields_ = [("status", ctypes.c_int), ("message", ctypes.c_char * 1024)]
-
-
-class View(ctypes.Structure):
-    _fields_ = [("data", pointer), ("dtype", ctypes.c_int32), ("device", ctypes.c_int32 * 2), ("ndim", int64),
-                ("numel", int64), ("sizes", ctypes.POINTER(int64)), ("strides", ctypes.POINTER(int64)),
-                ("layout", ctypes.c_int32), ("requires_grad", ctypes.c_bool), ("dispatch_key_set", uint64),
-                ("handle", pointer)]
 
 
 class Content(ctypes.Union):

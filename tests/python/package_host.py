@@ -2,14 +2,12 @@
 import ctypes
 import os
 
+from c_types import Error, View
+
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 os.environ.setdefault("AOTICACHE_HOME", BUILD)
 FLOAT32 = 6
 pointer, size_t = ctypes.c_void_p, ctypes.c_size_t
-
-
-class Error(ctypes.Structure):
-    _fields_ = [("status", ctypes.c_int), ("message", ctypes.c_char * 1024)]
 
 
 class Options(ctypes.Structure):
@@ -21,14 +19,6 @@ class Report(ctypes.Structure):
     _fields_ = [("key", ctypes.c_uint8 * 32), ("model", ctypes.c_char * 256), ("device", ctypes.c_char * 32),
                 ("added", ctypes.c_bool), ("stored", ctypes.c_bool), ("bytes", ctypes.c_uint64),
                 ("digest_ns", ctypes.c_uint64), ("add_ns", ctypes.c_uint64), ("load_ns", ctypes.c_uint64)]
-
-
-class View(ctypes.Structure):
-    _fields_ = [("data", pointer), ("dtype", ctypes.c_int32), ("device_type", ctypes.c_int32),
-                ("device_index", ctypes.c_int32), ("ndim", ctypes.c_int64), ("numel", ctypes.c_int64),
-                ("sizes", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-                ("layout", ctypes.c_int32), ("requires_grad", ctypes.c_bool), ("dispatch_key_set", ctypes.c_uint64),
-                ("handle", pointer)]
 
 
 class Host:

@@ -18,6 +18,7 @@ import os
 import sys
 import threading
 
+from c_types import Error
 from runner_tensors import ELEMENT_BYTES, PlainTensor, PlainTensors, TorchTensors
 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
@@ -153,10 +154,6 @@ class Reference(Player):
 
     def close(self):
         del self.runner
-
-
-class Error(ctypes.Structure):
-    _fields_ = [("status", ctypes.c_int), ("message", ctypes.c_char * 1024)]
 
 
 class RunnerOptions(ctypes.Structure):

@@ -4,6 +4,8 @@ sizes, strides, hexadecimal bytes from the first element to the last].
 """
 import ctypes
 
+from c_types import View
+
 ELEMENT_BYTES = {0: 1, 1: 1, 2: 2, 3: 4, 4: 8, 5: 2, 6: 4, 7: 8, 9: 8, 10: 16, 11: 1, 15: 2}
 pointer, int64 = ctypes.c_void_p, ctypes.c_int64
 
@@ -57,13 +59,6 @@ class TorchTensors:
     def extra_handles(self, tensor):
         """How many others hold it."""
         return tensor._use_count() - 1
-
-
-class View(ctypes.Structure):
-    _fields_ = [("data", pointer), ("dtype", ctypes.c_int32), ("device", ctypes.c_int32 * 2), ("ndim", int64),
-                ("numel", int64), ("sizes", ctypes.POINTER(int64)), ("strides", ctypes.POINTER(int64)),
-                ("layout", ctypes.c_int32), ("requires_grad", ctypes.c_bool), ("dispatch_key_set", ctypes.c_uint64),
-                ("handle", pointer)]
 
 
 class PlainTensor:

@@ -8,19 +8,9 @@ import os
 import random
 import sys
 
+from c_types import Device, Error, View
+
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
-
-
-class View(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int32), ("device_type", ctypes.c_int32),
-                ("device_index", ctypes.c_int32), ("ndim", ctypes.c_int64), ("numel", ctypes.c_int64),
-                ("sizes", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-                ("layout", ctypes.c_int32), ("requires_grad", ctypes.c_bool), ("dispatch_key_set", ctypes.c_uint64),
-                ("handle", ctypes.c_void_p)]
-
-
-class Error(ctypes.Structure):
-    _fields_ = [("status", ctypes.c_int), ("message", ctypes.c_char * 1024)]
 
 
 class Check:
@@ -31,7 +21,7 @@ class Check:
 
     def passes(self, tensor):
         numbers = ctypes.c_int64 * max(tensor.dim(), 1)
-        view = View(dtype=6, device_index=-1, ndim=tensor.dim(), sizes=numbers(*tensor.shape),
+        view = View(dtype=6, device=Device(0, -1), ndim=tensor.dim(), sizes=numbers(*tensor.shape),
                     strides=numbers(*tensor.stride()))
         passes = self.c.aoticache_check_passes(self.handle, ctypes.byref(view), ctypes.c_size_t(1))
         explained = self.c.aoticache_check_explain(self.handle, ctypes.byref(view), ctypes.c_size_t(1), None, None)

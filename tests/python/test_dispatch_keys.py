@@ -9,6 +9,8 @@ import random
 import sys
 import warnings
 
+from c_types import Error
+
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 SETS = 4000
 NUMBERS = range(160)  # some beyond the last key
@@ -18,10 +20,6 @@ UNKNOWN = ("nope cpu cuda autograd CPUTensorId DefaultBackend CatchAll Autocast 
            "EndOfFunctionalityKeys EndOfDenseBackends InvalidBit CPUBit PrivateUse1_PreAutograd UnknownUnknown "
            "QuantizedUndefined DenseCPU 49 UNKNOWN_TENSOR_TYPE_ID AutogradHIP AutogradCPU2").split()
 UNKNOWN += ["", " CPU", "CPU ", "CPU,CUDA", "CPU\nCUDA", "CP\u00dc", "C" * 5000]
-
-
-class Error(ctypes.Structure):
-    _fields_ = [("status", ctypes.c_int), ("message", ctypes.c_char * 1024)]
 
 
 class Guard(ctypes.Structure):

@@ -13,21 +13,11 @@ import random
 import sys
 import tempfile
 
+from c_types import Error, View
+
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 DTYPES = {"float32": 6, "int64": 4}
 SIZES = (1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9, 11, 12, 16, 17, 23, 32, 33, 40, 64, 65)
-
-
-class View(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("dtype", ctypes.c_int32), ("device_type", ctypes.c_int32),
-                ("device_index", ctypes.c_int32), ("ndim", ctypes.c_int64), ("numel", ctypes.c_int64),
-                ("sizes", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
-                ("layout", ctypes.c_int32), ("requires_grad", ctypes.c_bool), ("dispatch_key_set", ctypes.c_uint64),
-                ("handle", ctypes.c_void_p)]
-
-
-class Error(ctypes.Structure):
-    _fields_ = [("status", ctypes.c_int), ("message", ctypes.c_char * 1024)]
 
 
 class Check:
@@ -41,7 +31,7 @@ class Check:
         for view, tensor in zip(views, tensors):
             numbers = ctypes.c_int64 * max(tensor.dim(), 1)
             kept += [numbers(*tensor.shape), numbers(*tensor.stride())]
-            view.dtype, view.device_index, view.ndim = DTYPES[str(tensor.dtype)[6:]], -1, tensor.dim()
+            view.dtype, view.device.index, view.ndim = DTYPES[str(tensor.dtype)[6:]], -1, tensor.dim()
             view.sizes, view.strides = kept[-2], kept[-1]
         return self.c.aoticache_check_passes(self.handle, views, ctypes.c_size_t(len(tensors)))
 

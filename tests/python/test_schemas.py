@@ -10,13 +10,11 @@ import random
 import re
 import sys
 
+from c_types import Error
+
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 MUTANTS = 6000
 TORCH = None
-
-
-class Error(ctypes.Structure):
-    _fields_ = [("status", ctypes.c_int), ("message", ctypes.c_char * 1024)]
 
 
 class Type(ctypes.Structure):
