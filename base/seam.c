@@ -70,6 +70,18 @@ int aoticache_seam_ftruncate(int fd, off_t size)
     SEAM("ftruncate", NULL, ftruncate(fd, size));
 }
 
+int aoticache_seam_allocate(int fd, off_t size)
+{
+    int error;
+    if (aoticache_seam_ask("fallocate", NULL) != 0)
+        return -1;
+    do
+        error = posix_fallocate(fd, 0, size);
+    while (error == EINTR);
+    errno = error != 0 ? error : errno;
+    return error == 0 ? 0 : -1;
+}
+
 int aoticache_seam_fsync(int fd)
 {
     SEAM("fsync", NULL, fsync(fd));

@@ -26,6 +26,8 @@ int aoticache_seam_openat(int dirfd, const char *path, int flags, mode_t mode);
 /* Writes all of it: 0, or -1 with errno set. */
 int aoticache_seam_write(int fd, const void *bytes, size_t size);
 int aoticache_seam_ftruncate(int fd, off_t size);
+/* posix_fallocate(3), from the beginning: 0, or -1 with errno set. */
+int aoticache_seam_allocate(int fd, off_t size);
 int aoticache_seam_fsync(int fd);
 int aoticache_seam_fchmod(int fd, mode_t mode);
 int aoticache_seam_mkdirat(int dirfd, const char *path, mode_t mode);

@@ -43,6 +43,9 @@ typedef struct aoticache_cache_options {
      * beyond the limit. 0: what the configuration says (cache/config.h); UINT64_MAX: no limit. */
     uint64_t max_bytes;
     uint64_t max_entries;
+    /* For a program that is about to collect: where the disk is too full to open the cache for writing, the reserve is
+     * given up (docs/store.md). Other programs leave it for that. */
+    bool may_use_reserve;
 } aoticache_cache_options;
 
 #define AOTICACHE_CACHE_OPTIONS_INIT                                                                     \
@@ -55,7 +58,7 @@ typedef struct aoticache_cache_options {
  * Opens, and creates where it is missing, a cache directory. options may be NULL for the defaults.
  *
  * A damaged or unreadable index is moved aside and rebuilt from the manifests, with one warning in the log. Where the
- * directory cannot be written, the cache opens read-only and says so once in the log.
+ * directory cannot be written, or the disk is full, the cache opens read-only and says so once in the log.
  *
  * Returns: OK, INVALID, NO_MEMORY, IO, DENIED (owner, mode, symbolic link), UNSUPPORTED (a newer format), NOT_FOUND
  * (must_exist), LOCKED.
@@ -240,7 +243,16 @@ typedef struct aoticache_entry {
 /* Return false to stop. */
 typedef bool (*aoticache_entry_fn)(void *user, const aoticache_entry *entry);
 
-/* All entries, by operator and key; prefix: only keys, artifacts or libraries whose hexadecimal digest starts so; op: only this operator. Either may be NULL. */
+/*
+ * All entries, by operator, and those of one in the order in which they were stored.
+ *
+ * op:     only this operator; may be NULL.
+ * prefix: only keys, artifacts or libraries whose hexadecimal digest starts so; may be NULL.
+ *
+ * Entries are read some at a time, so memory is bounded and nobody waits for a slow callback, which may use the cache
+ * and change it: what comes or goes meanwhile is seen or not.
+ * Returns: OK, INVALID, IO, LOCKED, NO_MEMORY, CORRUPT.
+ */
 AOTICACHE_API aoticache_status aoticache_cache_list(aoticache_cache *cache, const char *op, const char *prefix,
                                                     aoticache_entry_fn callback, void *user,
                                                     aoticache_error *ret_error);

@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "cache/lock.h"
+#include "cache/reserve.h"
 
 #define FAILURES_AT_ONCE 1000
 #define VACUUM_STEP (UINT64_C(1) << 20)
@@ -64,6 +65,8 @@ static uint64_t missing_room(const aoticache_collection *collection)
     double least = options->min_free_share * (double)filesystem.f_blocks * unit;
     if ((double)options->min_free_bytes > least)
         least = (double)options->min_free_bytes;
+    if (atomic_load(&collection->cache->has_given_up_reserve)) /* for a moment: its room is to be had again */
+        least += (double)AOTICACHE_RESERVE_BYTES;
     double missing = least - (double)filesystem.f_bavail * unit;
     return missing > 0 ? (uint64_t)missing + 1 : 0;
 }
@@ -103,7 +106,7 @@ static aoticache_status remove_entries(aoticache_collection *collection, aoticac
         status = collection->options->dry_run ? aoticache_collection_pretend(collection, items, count, ret_error)
                                               : aoticache_collection_evict(collection, items, count, ret_error);
     } while (status == AOTICACHE_OK && aoticache_collection_goes_on(collection));
-    return status;
+    return status == AOTICACHE_OK ? aoticache_collection_end_round(collection, ret_error) : status;
 }
 
 static aoticache_status remove_failures(aoticache_collection *collection, aoticache_error *ret_error)
@@ -274,6 +277,8 @@ aoticache_status aoticache_collection_run(aoticache_cache *cache, const aoticach
     if (!is_step && !options->dry_run)
         aoticache_cache_flush(cache, NULL);
     aoticache_lock_release(&lock);
+    if (status == AOTICACHE_OK && !is_step && !options->dry_run)
+        aoticache_reserve_keep(cache);
     if (status == AOTICACHE_OK)
         *ret_report = collection.report;
     return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;

@@ -1,7 +1,7 @@
 /*
- * cache/collect_budget: the cache that keeps itself small. A put that makes the store larger than the budget collects, and
- * so does every put after it until the store is below nine tenths: each for a few milliseconds beyond what the budget
- * itself asks for, so that no put waits for all of it. Lookups never come here.
+ * cache/collect_budget: the cache that keeps itself small. A put, or a batch of an import, that makes the store larger
+ * than the budget collects, and so does every put after it until the store is below nine tenths: each for a few
+ * milliseconds beyond what the budget itself asks for, so that no put waits for all of it. Lookups never come here.
  */
 #include "cache/collection.h"
 

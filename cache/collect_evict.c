@@ -84,30 +84,53 @@ static void tell(aoticache_collection *collection, const struct batch *batch, si
             collection->is_stopped = collection->report.is_partial = true;
 }
 
+aoticache_status aoticache_collection_end_round(aoticache_collection *collection, aoticache_error *ret_error)
+{
+    if (collection->round == 0)
+        return AOTICACHE_OK;
+    collection->round = 0;
+    aoticache_status status = aoticache_collection_remove_waiting(collection, ret_error);
+    if (status == AOTICACHE_OK)
+        aoticache_collection_settle(collection);
+    return status;
+}
+
+/* Each transaction is a round: what it frees is needed at once, or there is no time for more. */
+static bool is_hurried(const aoticache_collection *collection)
+{
+    return collection->is_scarce || collection->deadline_ns != UINT64_MAX;
+}
+
 static aoticache_status carry_out(aoticache_collection *collection, struct batch *batch, aoticache_error *ret_error)
 {
     for (size_t at = 0; at < batch->count && (at == 0 || aoticache_collection_goes_on(collection));) {
         aoticache_index_eviction eviction;
         const size_t room = aoticache_collection_room(collection);
         const size_t tried = batch->count - at < room ? batch->count - at : room;
-        aoticache_status status = aoticache_index_evict(collection->index, batch->victims + at, tried, collection->done,
-                                                        collection->done_count, AOTICACHE_COLLECTION_STRETCH_NS,
-                                                        &eviction, ret_error);
+        const bool is_round = is_hurried(collection);
+        aoticache_status status = is_round ? aoticache_collection_end_round(collection, ret_error) : AOTICACHE_OK;
+        if (status != AOTICACHE_OK)
+            return status;
+        status = aoticache_index_evict(collection->index, batch->victims + at, tried, collection->done,
+                                       collection->done_count, AOTICACHE_COLLECTION_STRETCH_NS, is_round, &eviction,
+                                       ret_error);
         if (status != AOTICACHE_OK && aoticache_collection_retries(collection, tried))
             continue;
         if (status != AOTICACHE_OK)
             return status;
+        collection->is_durable = is_round;
+        collection->round += eviction.tried;
         collection->done_count = 0;
         collection->report.entries_removed += eviction.entries;
         collection->entries -= eviction.entries < collection->entries ? eviction.entries : collection->entries;
         collection->bytes -= eviction.bytes < collection->bytes ? eviction.bytes : collection->bytes;
         count(collection, batch, at, at + eviction.tried);
         tell(collection, batch, at, at + eviction.tried);
-        status = aoticache_collection_remove_waiting(collection, ret_error);
+        at += eviction.tried;
+        if (is_round || collection->round >= AOTICACHE_COLLECTION_ROUND)
+            status = aoticache_collection_end_round(collection, ret_error);
         if (status != AOTICACHE_OK)
             return status;
-        aoticache_collection_settle(collection);
-        at += eviction.tried;
     }
     return AOTICACHE_OK;
 }

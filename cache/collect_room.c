@@ -2,11 +2,13 @@
  * cache/collect_room: collecting where little or nothing is free. Taking entries out needs room itself: the log grows
  * by some pages for each, and the index by what is recorded of the files that wait. So the fewer bytes are free, the
  * fewer entries go at once; their files go before the next ones, and the log is merged and cut. Where a batch still
- * does not fit, smaller ones are tried, and at last whatever can go without the index.
+ * does not fit, smaller ones are tried, and at last whatever can go without the index. Where next to nothing is free,
+ * the reserve goes first.
  */
 #include <sys/statvfs.h>
 
 #include "cache/collection.h"
+#include "cache/reserve.h"
 
 /* With this much for each entry of a batch nothing is scarce: far more than an entry takes, as others write too. */
 #define ENTRY_BYTES (UINT64_C(256) << 10)
@@ -42,6 +44,8 @@ void aoticache_collection_settle(aoticache_collection *collection)
 /* What fails here fails again, and is told, where it is due. */
 void aoticache_collection_clear(aoticache_collection *collection)
 {
+    if (aoticache_reserve_is_needed(collection->cache))
+        aoticache_reserve_give_up(collection->cache);
     aoticache_index_truncate_log(collection->index);
     aoticache_cache_remove_leftovers(collection->cache, false, &collection->report.leftovers, NULL);
     aoticache_collection_remove_quarantine(collection);
@@ -62,6 +66,7 @@ bool aoticache_collection_retries(aoticache_collection *collection, size_t tried
     if (collection->is_step || collection->is_cleared)
         return false;
     collection->is_cleared = true;
+    aoticache_reserve_give_up(collection->cache);
     aoticache_collection_clear(collection);
     aoticache_collection_scan(collection, NULL);
     return true;

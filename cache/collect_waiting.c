@@ -4,14 +4,19 @@
  *
  * With the store locked exclusively no put is at work, so an object that has no row now is nobody's; one that a process
  * holds stays on the list until it is let go.
+ *
+ * Files go folder by folder, which spares opening each folder anew and is what file systems do best; all the manifests
+ * of a list before the rest, so that a rebuilt index does not bring an entry back.
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cache/collection.h"
 #include "cache/lock.h"
 
 #define ROWS 64
+#define AT_ONCE 4096 /* objects that are put in order: some of each of the 256 folders */
 #define MAX_DONE 8192
 
 static bool note_done(aoticache_collection *collection, int64_t id)
@@ -28,7 +33,8 @@ static bool note_done(aoticache_collection *collection, int64_t id)
     return true;
 }
 
-static void remove_one(aoticache_collection *collection, const aoticache_index_removal *removal)
+static void remove_one(aoticache_collection *collection, const aoticache_index_removal *removal,
+                       aoticache_object_folder *folder)
 {
     aoticache_cache *cache = collection->cache;
     aoticache_error error = {.message = ""};
@@ -37,7 +43,8 @@ static void remove_one(aoticache_collection *collection, const aoticache_index_r
     if (!removal->is_named) {
         if (removal->kind == AOTICACHE_INDEX_REMOVAL_FOLDER)
             aoticache_cache_remove_side_files(cache, &removal->object);
-        status = aoticache_object_remove(cache->directory, &removal->object, &bytes, &error);
+        status = aoticache_object_remove_next(cache->directory, folder, &removal->object,
+                                              removal->kind != AOTICACHE_INDEX_REMOVAL_FILE, &bytes, &error);
     }
     if (status == AOTICACHE_OK) {
         collection->report.objects_removed++;
@@ -51,45 +58,102 @@ static void remove_one(aoticache_collection *collection, const aoticache_index_r
     }
 }
 
-/* One stretch with the lock. *ret_goes_on: there may be more. */
-static aoticache_status stretch(aoticache_collection *collection, bool *ret_goes_on, aoticache_error *ret_error)
+/* Of a list in order, from *at on: as many as there is time for. With the store locked. */
+static aoticache_status remove_some(aoticache_collection *collection, aoticache_index_removal *removals, size_t count,
+                                    size_t *at, aoticache_error *ret_error)
 {
-    aoticache_index_removal rows[ROWS];
-    size_t count = 0, at = 0;
+    const uint64_t end_ns = aoticache_monotonic_ns() + AOTICACHE_COLLECTION_STRETCH_NS;
+    aoticache_object_folder folder = AOTICACHE_OBJECT_FOLDER_INIT;
+    aoticache_status status = AOTICACHE_OK;
+    bool is_over = false;
+    while (status == AOTICACHE_OK && !is_over && *at < count) {
+        const size_t end = count - *at < ROWS ? count : *at + ROWS;
+        status = aoticache_index_check_removals(collection->index, removals + *at, end - *at, ret_error);
+        while (status == AOTICACHE_OK && !is_over && *at < end) {
+            remove_one(collection, &removals[(*at)++], &folder);
+            is_over = aoticache_monotonic_ns() > end_ns;
+        }
+    }
+    if (folder.fd >= 0)
+        close(folder.fd);
+    return status;
+}
+
+/* One stretch with the lock. */
+static aoticache_status stretch(aoticache_collection *collection, aoticache_index_removal *removals, size_t count,
+                                size_t *at, aoticache_error *ret_error)
+{
     aoticache_lock lock = AOTICACHE_LOCK_INIT;
     aoticache_status status = aoticache_lock_store(collection->cache->directory, true, &lock, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    const uint64_t begun = aoticache_monotonic_ns();
     /* A new index was built of the manifests that are there: what the old one no longer names may be named again. */
-    if (!aoticache_cache_index_is_current(collection->cache)) {
-        collection->is_stopped = collection->report.is_partial = true;
-        aoticache_lock_release(&lock);
-        *ret_goes_on = false;
-        return AOTICACHE_OK;
+    if (aoticache_cache_index_is_current(collection->cache)) {
+        status = remove_some(collection, removals, count, at, ret_error);
+    } else {
+        collection->is_replaced = collection->is_stopped = collection->report.is_partial = true;
+        *at = count;
     }
-    do {
-        status = aoticache_index_list_removals(collection->index, collection->removal_id, rows, ROWS, &count, ret_error);
-        for (at = 0; status == AOTICACHE_OK && at < count; at++) {
-            remove_one(collection, &rows[at]);
-            collection->removal_id = rows[at].id;
-            if (aoticache_monotonic_ns() - begun > AOTICACHE_COLLECTION_STRETCH_NS)
-                break;
-        }
-    } while (status == AOTICACHE_OK && count == ROWS && at == count);
     aoticache_lock_release(&lock);
-    *ret_goes_on = at < count;
+    return status;
+}
+
+static int by_folder(const void *a, const void *b)
+{
+    const aoticache_index_removal *x = a, *y = b;
+    const bool x_is_file = x->kind == AOTICACHE_INDEX_REMOVAL_FILE, y_is_file = y->kind == AOTICACHE_INDEX_REMOVAL_FILE;
+    return x_is_file != y_is_file ? x_is_file - y_is_file : memcmp(&x->object, &y->object, sizeof x->object);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* No file may go before it is on disk that no entry needs it. */
+static aoticache_status make_durable(aoticache_collection *collection, aoticache_error *ret_error)
+{
+    if (collection->is_durable)
+        return AOTICACHE_OK;
+    aoticache_status status = aoticache_index_settle(collection->index, ret_error);
+    if (status != AOTICACHE_OK && aoticache_index_is_out_of_room(collection->index)) {
+        aoticache_index_truncate_log(collection->index); /* has its room for what is to be written */
+        status = aoticache_index_settle(collection->index, ret_error);
+    }
+    collection->is_durable = status == AOTICACHE_OK;
+    return status;
+}
+
+static aoticache_status remove_list(aoticache_collection *collection, aoticache_index_removal *removals, size_t count,
+                                    aoticache_error *ret_error)
+{
+    aoticache_status status = make_durable(collection, ret_error);
+    collection->removal_id = removals[count - 1].id;
+    qsort(removals, count, sizeof *removals, by_folder);
+    for (size_t at = 0; status == AOTICACHE_OK && at < count;)
+        status = stretch(collection, removals, count, &at, ret_error);
+    if (collection->done_count > 1)
+        qsort(collection->done, collection->done_count, sizeof *collection->done, by_number);
+    if (status == AOTICACHE_OK && collection->done_count > MAX_DONE)
+        status = aoticache_collection_forget_done(collection, ret_error);
     return status;
 }
 
 aoticache_status aoticache_collection_remove_waiting(aoticache_collection *collection, aoticache_error *ret_error)
 {
+    aoticache_index_removal *removals = malloc(AT_ONCE * sizeof *removals);
+    size_t count = removals != NULL ? AT_ONCE : 0;
     aoticache_status status = AOTICACHE_OK;
-    for (bool goes_on = true; status == AOTICACHE_OK && goes_on;) {
-        status = stretch(collection, &goes_on, ret_error);
-        if (status == AOTICACHE_OK && collection->done_count > MAX_DONE)
-            status = aoticache_collection_forget_done(collection, ret_error);
+    if (removals == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    while (status == AOTICACHE_OK && count == AT_ONCE && !collection->is_replaced) {
+        status = aoticache_index_list_removals(collection->index, collection->removal_id, removals, AT_ONCE, &count,
+                                               ret_error);
+        if (status == AOTICACHE_OK && count > 0)
+            status = remove_list(collection, removals, count, ret_error);
     }
+    free(removals);
     return status;
 }
 
@@ -128,6 +192,8 @@ aoticache_status aoticache_collection_count_waiting(aoticache_collection *collec
     aoticache_status status = AOTICACHE_OK;
     for (int64_t after = INT64_MIN; status == AOTICACHE_OK && count == ROWS; after = rows[count - 1].id) {
         status = aoticache_index_list_removals(collection->index, after, rows, ROWS, &count, ret_error);
+        if (status == AOTICACHE_OK)
+            status = aoticache_index_check_removals(collection->index, rows, count, ret_error);
         for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
             const aoticache_digest *object = &rows[i].object;
             if (rows[i].is_named)

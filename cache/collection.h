@@ -1,10 +1,11 @@
 /*
  * cache/collection: one collection at work, for the files collect*.c only.
  *
- * Nothing of it grows with what the store holds: entries come from the index by the window, least recently used first, and
- * go by the batch. The steps of a batch, each of which may be the last before the process is killed: entries and what they
- * alone named leave the index in one durable transaction, which records the objects as waiting; then, with the store locked
- * exclusively for a stretch of a few milliseconds at a time, the files go; then the records.
+ * Nothing of it grows with what the store holds: entries come from the index by the window, least recently used first,
+ * and go by the batch, many batches to a round. The steps of a round, each of which may be the last before the process is
+ * killed: entries and what they alone named leave the index in transactions of a few milliseconds, which record the
+ * objects as waiting; these are made durable, all at once; then, with the store locked exclusively for a stretch of a few
+ * milliseconds at a time, the files go; then the records. Where room or time is short, a round is one transaction.
  */
 #ifndef AOTICACHE_CACHE_COLLECTION_H
 #define AOTICACHE_CACHE_COLLECTION_H
@@ -15,6 +16,7 @@
 /* How long others may have to wait: for the store's lock, and for the index's write lock. */
 #define AOTICACHE_COLLECTION_STRETCH_NS UINT64_C(5000000)
 #define AOTICACHE_COLLECTION_BATCH 256
+#define AOTICACHE_COLLECTION_ROUND 2048 /* entries; their files wait until it is full */
 
 /* An entry of the window, in the order in which they go. */
 typedef struct aoticache_collection_item {
@@ -35,7 +37,8 @@ typedef struct aoticache_collection {
     uint64_t begun_ns; /* monotonic */
     int64_t now_ns;    /* wall clock */
     uint64_t deadline_ns;
-    bool is_stopped;   /* the caller, the time limit, or the index has been replaced */
+    bool is_stopped;   /* the caller, the time limit, or: */
+    bool is_replaced;  /* the index is another one now */
     bool is_step;      /* nothing but entries and their objects */
     bool is_scarce;    /* little is free: the log is merged after each batch */
     bool is_cleared;   /* what needs no index has gone */
@@ -54,6 +57,8 @@ typedef struct aoticache_collection {
     int64_t read_used_ns, read_id; /* where the index was read to */
     bool is_read;                  /* to its end, or to where nothing is due */
 
+    size_t round;       /* entries that have gone, and their files have not */
+    bool is_durable;    /* on disk is all that the index says of what waits */
     int64_t removal_id; /* up to which waiting objects were dealt with */
     int64_t *done;      /* of these: gone */
     size_t done_count, done_capacity;
@@ -75,9 +80,10 @@ aoticache_status aoticache_collection_choose(aoticache_collection *collection, a
 
 /* ---- collect_evict.c ---- */
 
-/* Takes entries out, with what they alone need. */
+/* Takes entries out, with what they alone need; files go when the round ends. */
 aoticache_status aoticache_collection_evict(aoticache_collection *collection, const aoticache_collection_item *items,
                                             size_t count, aoticache_error *ret_error);
+aoticache_status aoticache_collection_end_round(aoticache_collection *collection, aoticache_error *ret_error);
 
 /* ---- collect_room.c ---- */
 
@@ -87,7 +93,8 @@ size_t aoticache_collection_room(aoticache_collection *collection);
 void aoticache_collection_settle(aoticache_collection *collection);
 /* After a batch of `tried` entries has failed: whether that was for want of room and another try makes sense. */
 bool aoticache_collection_retries(aoticache_collection *collection, size_t tried);
-/* Merges the log and removes what can go without the index: leftovers, old quarantine. */
+/* Gives up the reserve where it is needed, merges the log and removes what can go without the index: leftovers, old
+ * quarantine. */
 void aoticache_collection_clear(aoticache_collection *collection);
 
 /* ---- collect_waiting.c ---- */

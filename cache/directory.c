@@ -152,6 +152,7 @@ bool aoticache_directory_knows(const char *name, mode_t *ret_type)
                                         AOTICACHE_LOCK_FILE,
                                         AOTICACHE_GATE_FILE,
                                         AOTICACHE_COLLECT_LOCK_FILE,
+                                        AOTICACHE_RESERVE_FILE,
                                         AOTICACHE_VERIFY_FILE,
                                         AOTICACHE_INDEX_FILE,
                                         AOTICACHE_INDEX_FILE "-wal",

@@ -17,6 +17,7 @@
 #define AOTICACHE_LOCK_FILE "lock"
 #define AOTICACHE_GATE_FILE "gate"
 #define AOTICACHE_COLLECT_LOCK_FILE "collect.lock"
+#define AOTICACHE_RESERVE_FILE "reserve"
 #define AOTICACHE_VERIFY_FILE "verify.state" /* how far a verification came that was stopped */
 #define AOTICACHE_OBJECTS "objects"
 #define AOTICACHE_ARTIFACTS "artifacts"

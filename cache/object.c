@@ -62,6 +62,8 @@ static aoticache_status open_failed(int errno_value, const char *path, aoticache
     }
 }
 
+#define SMALL_BYTES 16384
+
 /* Opened and marked, and it was still linked when it had been marked; the bytes are not looked at. */
 static aoticache_status open_marked(aoticache_directory *directory, const char *path, int *ret_fd,
                                     struct stat *ret_found, aoticache_error *ret_error)
@@ -85,20 +87,48 @@ static aoticache_status open_marked(aoticache_directory *directory, const char *
     return AOTICACHE_OK;
 }
 
-static aoticache_status verify_digest(int fd, const aoticache_digest *digest, const char *path,
-                                      aoticache_error *ret_error)
+/* So many bytes from the beginning, or as many as there are. */
+static aoticache_status read_bytes(int fd, char *bytes, size_t size, size_t *ret_have, aoticache_error *ret_error)
 {
-    aoticache_digest actual;
-    aoticache_error detail = {.message = ""};
-    aoticache_status status = aoticache_digest_of_fd(fd, &actual, NULL, &detail);
+    size_t have = 0;
+    while (have < size) {
+        ssize_t got = pread(fd, bytes + have, size - have, (off_t)have);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return aoticache_error_set_errno(ret_error, errno, "cannot read at byte %zu", have);
+        if (got == 0)
+            break;
+        have += (size_t)got;
+    }
+    *ret_have = have;
+    return AOTICACHE_OK;
+}
+
+/* Of a small one in one call to the system: a verification, and a cold hit, look at many. */
+static aoticache_status digest_of_object(int fd, uint64_t size, aoticache_digest *ret_digest,
+                                         aoticache_error *ret_error)
+{
+    char bytes[SMALL_BYTES];
+    size_t have = 0;
+    if (size > sizeof bytes)
+        return aoticache_digest_of_fd(fd, ret_digest, NULL, ret_error);
+    aoticache_status status = read_bytes(fd, bytes, (size_t)size, &have, ret_error);
+    return status == AOTICACHE_OK ? aoticache_digest_of(bytes, have, ret_digest) : status;
+}
+
+static aoticache_status judge_digest(aoticache_status status, const aoticache_digest *actual,
+                                     const aoticache_digest *digest, const char *path, const aoticache_error *detail,
+                                     aoticache_error *ret_error)
+{
     if (status == AOTICACHE_IO || status == AOTICACHE_DENIED)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: %s", path, detail.message);
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: %s", path, detail->message);
     if (status != AOTICACHE_OK)
-        return aoticache_error_set(ret_error, status, "%s: %s", path, detail.message);
-    if (aoticache_digest_equal(&actual, digest))
+        return aoticache_error_set(ret_error, status, "%s: %s", path, detail->message);
+    if (aoticache_digest_equal(actual, digest))
         return AOTICACHE_OK;
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
-    aoticache_digest_to_hex(&actual, hex);
+    aoticache_digest_to_hex(actual, hex);
     return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: its bytes hash to %s", path, hex);
 }
 
@@ -116,7 +146,10 @@ aoticache_status aoticache_object_open(aoticache_directory *directory, const aot
     if (expected_bytes != AOTICACHE_OBJECT_ANY_SIZE && (uint64_t)found.st_size != expected_bytes)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: %lld bytes on disk, the index says %llu", path,
                                    (long long)found.st_size, (unsigned long long)expected_bytes);
-    status = verify_digest(fd, digest, path, ret_error);
+    aoticache_digest actual;
+    aoticache_error detail = {.message = ""};
+    status = digest_of_object(fd, (uint64_t)found.st_size, &actual, &detail);
+    status = judge_digest(status, &actual, digest, path, &detail, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     *ret_fd = steal_fd(&fd);
@@ -128,32 +161,32 @@ aoticache_status aoticache_object_open(aoticache_directory *directory, const aot
 aoticache_status aoticache_object_read(aoticache_directory *directory, const aoticache_digest *digest, char **ret_bytes,
                                        size_t *ret_size, aoticache_error *ret_error)
 {
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    struct stat found;
     cleanup_fd int fd = -1;
-    uint64_t bytes = 0;
-    aoticache_status status =
-        aoticache_object_open(directory, digest, AOTICACHE_OBJECT_ANY_SIZE, &fd, &bytes, ret_error);
+    aoticache_object_path(digest, path);
+    aoticache_status status = open_marked(directory, path, &fd, &found, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (bytes > AOTICACHE_OBJECT_MAX_MANIFEST_BYTES)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "an object of %llu bytes is no manifest",
-                                   (unsigned long long)bytes);
-    cleanup_free char *text = malloc((size_t)bytes + 1);
+    if ((uint64_t)found.st_size > AOTICACHE_OBJECT_MAX_MANIFEST_BYTES)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "an object of %lld bytes is no manifest",
+                                   (long long)found.st_size);
+    const size_t size = (size_t)found.st_size;
+    cleanup_free char *text = malloc(size + 1);
     if (text == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a manifest of %llu bytes",
-                                   (unsigned long long)bytes);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a manifest of %zu bytes", size);
+    aoticache_digest actual;
+    aoticache_error detail = {.message = ""};
     size_t have = 0;
-    while (have < bytes) {
-        ssize_t got = pread(fd, text + have, (size_t)bytes - have, (off_t)have);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "an object ends at byte %zu of %llu", have,
-                                       (unsigned long long)bytes);
-        have += (size_t)got;
-    }
-    text[bytes] = '\0';
+    status = read_bytes(fd, text, size, &have, &detail);
+    if (status == AOTICACHE_OK)
+        status = aoticache_digest_of(text, have, &actual);
+    status = judge_digest(status, &actual, digest, path, &detail, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    text[have] = '\0';
     *ret_bytes = steal_ptr(&text);
-    *ret_size = (size_t)bytes;
+    *ret_size = have;
     return AOTICACHE_OK;
 }
 
@@ -169,17 +202,12 @@ static aoticache_status open_parent(aoticache_directory *directory, const aotica
     return aoticache_directory_open_folder(directory, folder, false, ret_folder, ret_error);
 }
 
-aoticache_status aoticache_object_remove(aoticache_directory *directory, const aoticache_digest *digest,
-                                         uint64_t *ret_bytes, aoticache_error *ret_error)
+static aoticache_status remove_from(int folder, const char *name, bool is_manifest, uint64_t *ret_bytes,
+                                    aoticache_error *ret_error)
 {
-    cleanup_fd int folder = -1;
-    char name[AOTICACHE_OBJECT_NAME_BYTES];
-    aoticache_status status = open_parent(directory, digest, &folder, name, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
     struct stat found;
     /* The lock is kept until after the unlink: a reader that opens meanwhile waits for it and then sees no link. */
-    cleanup_fd int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    cleanup_fd int fd = is_manifest ? -1 : openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if ((fd >= 0 ? fstat(fd, &found) : fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW)) != 0)
         return errno == ENOENT ? AOTICACHE_NOT_FOUND
                                : aoticache_error_set_errno(ret_error, errno, "cannot examine object %s", name);
@@ -190,6 +218,37 @@ aoticache_status aoticache_object_remove(aoticache_directory *directory, const a
     if (ret_bytes != NULL)
         *ret_bytes = (uint64_t)found.st_size;
     return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_object_remove_next(aoticache_directory *directory, aoticache_object_folder *folder,
+                                              const aoticache_digest *digest, bool is_manifest, uint64_t *ret_bytes,
+                                              aoticache_error *ret_error)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    if (folder->fd >= 0 && folder->first != digest->bytes[0]) {
+        close(folder->fd);
+        folder->fd = -1;
+    }
+    if (folder->fd < 0) {
+        char name[AOTICACHE_OBJECT_NAME_BYTES];
+        aoticache_status status = open_parent(directory, digest, &folder->fd, name, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        folder->first = digest->bytes[0];
+    }
+    aoticache_digest_to_hex(digest, hex);
+    return remove_from(folder->fd, hex + 2, is_manifest, ret_bytes, ret_error);
+}
+
+aoticache_status aoticache_object_remove(aoticache_directory *directory, const aoticache_digest *digest,
+                                         uint64_t *ret_bytes, aoticache_error *ret_error)
+{
+    aoticache_object_folder folder = AOTICACHE_OBJECT_FOLDER_INIT;
+    aoticache_status status =
+        aoticache_object_remove_next(directory, &folder, digest, false, ret_bytes, ret_error);
+    if (folder.fd >= 0)
+        close(folder.fd);
+    return status;
 }
 
 aoticache_status aoticache_object_set_aside(aoticache_directory *directory, const aoticache_digest *digest,

@@ -63,6 +63,20 @@ aoticache_status aoticache_object_read(aoticache_directory *directory, const aot
  */
 aoticache_status aoticache_object_remove(aoticache_directory *directory, const aoticache_digest *digest,
                                          uint64_t *ret_bytes, aoticache_error *ret_error);
+/* The folder of the object that was removed last, kept open for the next one. Closed by its user. */
+typedef struct aoticache_object_folder {
+    int fd; /* -1: none */
+    uint8_t first;
+} aoticache_object_folder;
+#define AOTICACHE_OBJECT_FOLDER_INIT {.fd = -1}
+
+/*
+ * The same for one of many; those of a folder after each other cost the least. is_manifest: the mark is not asked for,
+ * as nobody needs a manifest that he has open.
+ */
+aoticache_status aoticache_object_remove_next(aoticache_directory *directory, aoticache_object_folder *folder,
+                                              const aoticache_digest *digest, bool is_manifest, uint64_t *ret_bytes,
+                                              aoticache_error *ret_error);
 /* Moves an object to quarantine/. The caller holds the store's lock exclusively. OK, NOT_FOUND, IO, DENIED. */
 aoticache_status aoticache_object_set_aside(aoticache_directory *directory, const aoticache_digest *digest,
                                             aoticache_error *ret_error);

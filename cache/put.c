@@ -12,7 +12,7 @@
 #include "base/cleanup.h"
 #include "cache/lock.h"
 #include "cache/request_internal.h"
-#include "cache/state.h"
+#include "cache/reserve.h"
 
 #define MAX_FILES 1024 /* what a manifest may list */
 /* How often a put that finds the index replaced under it starts anew. */
@@ -272,8 +272,10 @@ aoticache_status aoticache_cache_put(aoticache_cache *cache, const aoticache_req
                 *ret_artifact = steal_ptr(&put.artifact);
         }
         release_put(&put);
-        if (is_done)
+        if (is_done) {
             aoticache_cache_keep_budget(cache);
+            aoticache_reserve_keep(cache);
+        }
         if (is_done || (status != AOTICACHE_OK && !aoticache_cache_recovered(cache, status, &index)))
             return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
     }

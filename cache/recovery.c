@@ -17,8 +17,8 @@
 #include "base/seam.h"
 #include "cache/lock.h"
 #include "cache/marks_internal.h"
+#include "cache/reserve.h"
 #include "cache/scratch.h"
-#include "cache/state.h"
 
 /* More often than this the disk is at fault, and building it again does not help. */
 #define MAX_RECOVERIES 3
@@ -217,6 +217,9 @@ aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_er
     if (!directory->read_only) {
         aoticache_error detail = {.message = ""};
         status = open_writable(cache, &index, &detail);
+        if (status == AOTICACHE_IO && cache->may_use_reserve && aoticache_reserve_is_needed(cache) &&
+            aoticache_reserve_give_up(cache))
+            status = open_writable(cache, &index, &detail);
         if (status != AOTICACHE_OK && status != AOTICACHE_IO)
             return aoticache_error_set(ret_error, status, "%s", detail.message);
         if (status == AOTICACHE_IO) { /* a full disk, most likely */

@@ -46,6 +46,8 @@ struct aoticache_cache {
     aoticache_recency recency;
     struct aoticache_unflushed *unflushed; /* statistics_internal.h */
     _Atomic bool has_warned_not_stored;
+    bool may_use_reserve;             /* reserve.h */
+    _Atomic bool has_tried_reserve, has_given_up_reserve;
     uint64_t max_bytes, max_entries;  /* the budget; 0: no limit */
     _Atomic bool is_shrinking;        /* it was exceeded, and the low watermark is not reached yet */
     _Atomic uint64_t shrink_after_ns; /* monotonic: not before, there is nothing that may go */
@@ -132,7 +134,8 @@ typedef struct aoticache_removal {
 aoticache_status aoticache_cache_remove_objects(aoticache_cache *cache, const aoticache_index_object *objects,
                                                 size_t count, aoticache_removal *ret_removal,
                                                 aoticache_error *ret_error);
-/* After a put: what aoticache_cache_options.max_bytes and max_entries promise. Takes the collector's and the store's lock. */
+/* After a put or a batch of an import: what aoticache_cache_options.max_bytes and max_entries promise. Takes the
+ * collector's and the store's lock. */
 void aoticache_cache_keep_budget(aoticache_cache *cache);
 /* The folder artifacts/<digest>/: true where it was there and is gone. Kept where a process holds one of its files. */
 bool aoticache_cache_remove_side_files(aoticache_cache *cache, const aoticache_digest *artifact);

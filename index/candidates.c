@@ -5,26 +5,6 @@
 #include "index/collection.h"
 #include "index/connection.h"
 
-#include <string.h>
-
-/* Reads one row; false: it is damaged. *ret_goes_on: whether more are wanted. */
-typedef bool (*row_fn)(void *user, sqlite3_stmt *row, bool *ret_goes_on);
-
-static aoticache_status walk(aoticache_index *index, sqlite3_stmt *statement, const char *table, row_fn read, void *user,
-                             aoticache_error *ret_error)
-{
-    aoticache_status status = AOTICACHE_OK;
-    bool goes_on = true;
-    int result = SQLITE_ROW;
-    while (status == AOTICACHE_OK && goes_on && (result = sqlite3_step(statement)) == SQLITE_ROW)
-        if (!read(user, statement, &goes_on))
-            status = aoticache_index_fail_row(index, table, ret_error);
-    if (status == AOTICACHE_OK && result != SQLITE_ROW && result != SQLITE_DONE)
-        status = aoticache_index_fail(index, result, "cannot list", ret_error);
-    sqlite3_reset(statement);
-    return status;
-}
-
 /* ---- candidates ---- */
 
 struct candidates {
@@ -62,7 +42,7 @@ aoticache_status aoticache_index_list_candidates(aoticache_index *index, int64_t
         sqlite3_bind_int64(statement, 1, after_used_ns);
         sqlite3_bind_int64(statement, 2, after_id);
         sqlite3_bind_int64(statement, 3, (sqlite3_int64)limit);
-        status = walk(index, statement, "details", read_candidate, &candidates, ret_error);
+        status = aoticache_index_walk(index, statement, "details", read_candidate, &candidates, ret_error);
     }
     aoticache_index_leave(index);
     return status;
@@ -103,7 +83,7 @@ aoticache_status aoticache_index_entry_objects(aoticache_index *index, int64_t e
     status = aoticache_index_prepare(index, SQL(ENTRY_OBJECTS), &statement, ret_error);
     if (status == AOTICACHE_OK) {
         sqlite3_bind_int64(statement, 1, entry_id);
-        status = walk(index, statement, "objects", read_owned, &array, ret_error);
+        status = aoticache_index_walk(index, statement, "objects", read_owned, &array, ret_error);
     }
     aoticache_index_leave(index);
     if (status == AOTICACHE_OK)
@@ -115,15 +95,14 @@ static bool read_removal(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
     struct array *array = user;
     aoticache_index_removal *removal = (aoticache_index_removal *)array->items + array->count;
-    uint32_t kind, is_named;
+    uint32_t kind;
     (void)ret_goes_on;
     if (!aoticache_index_read_integer(row, 0, &removal->id) ||
         !aoticache_index_read_blob(row, 1, removal->object.bytes, AOTICACHE_DIGEST_BYTES) ||
         !aoticache_index_read_unsigned(row, 2, &removal->bytes) || !aoticache_index_read_count(row, 3, &kind) ||
-        !aoticache_index_read_count(row, 4, &is_named) || kind > AOTICACHE_INDEX_REMOVAL_FOLDER)
+        kind > AOTICACHE_INDEX_REMOVAL_FOLDER)
         return false;
     removal->kind = (aoticache_index_removal_kind)kind;
-    removal->is_named = is_named != 0;
     array->count++;
     return true;
 }
@@ -141,11 +120,36 @@ aoticache_status aoticache_index_list_removals(aoticache_index *index, int64_t a
     if (status == AOTICACHE_OK) {
         sqlite3_bind_int64(statement, 1, after_id);
         sqlite3_bind_int64(statement, 2, (sqlite3_int64)capacity);
-        status = walk(index, statement, "removals", read_removal, &array, ret_error);
+        status = aoticache_index_walk(index, statement, "removals", read_removal, &array, ret_error);
     }
     aoticache_index_leave(index);
     if (status == AOTICACHE_OK)
         *ret_count = array.count;
+    return status;
+}
+
+static aoticache_status check_rows(aoticache_index *index, aoticache_index_removal *removals, size_t count,
+                                   aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
+        status = aoticache_index_probe_digest(index, SQL(HAS_OBJECT), &removals[i].object, ret_error);
+        removals[i].is_named = status == AOTICACHE_OK;
+        status = status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+    }
+    return status;
+}
+
+aoticache_status aoticache_index_check_removals(aoticache_index *index, aoticache_index_removal *removals, size_t count,
+                                                aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_execute_digest(index, SQL(BEGIN_READ), NULL, NULL, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_end(index, check_rows(index, removals, count, ret_error), ret_error);
+    aoticache_index_leave(index);
     return status;
 }
 
@@ -170,7 +174,7 @@ aoticache_status aoticache_index_objects_from(aoticache_index *index, const aoti
     if (status == AOTICACHE_OK) {
         aoticache_index_bind_digest(statement, 1, from);
         sqlite3_bind_int64(statement, 2, (sqlite3_int64)capacity);
-        status = walk(index, statement, "objects", read_digest, &array, ret_error);
+        status = aoticache_index_walk(index, statement, "objects", read_digest, &array, ret_error);
     }
     aoticache_index_leave(index);
     if (status == AOTICACHE_OK)
@@ -197,7 +201,7 @@ aoticache_status aoticache_index_count_expired(aoticache_index *index, int64_t n
     status = aoticache_index_prepare(index, SQL(COUNT_EXPIRED), &statement, ret_error);
     if (status == AOTICACHE_OK) {
         sqlite3_bind_int64(statement, 1, now_ns);
-        status = walk(index, statement, "failures", read_number, &count, ret_error);
+        status = aoticache_index_walk(index, statement, "failures", read_number, &count, ret_error);
     }
     aoticache_index_leave(index);
     if (status == AOTICACHE_OK)
@@ -216,7 +220,7 @@ aoticache_status aoticache_index_read_meta(aoticache_index *index, const char *n
     status = aoticache_index_prepare(index, SQL(GET_META), &statement, ret_error);
     if (status == AOTICACHE_OK) {
         aoticache_index_bind_text(statement, 1, name);
-        status = walk(index, statement, "meta", read_number, &value, ret_error);
+        status = aoticache_index_walk(index, statement, "meta", read_number, &value, ret_error);
     }
     aoticache_index_leave(index);
     if (status == AOTICACHE_OK)

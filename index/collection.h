@@ -58,11 +58,16 @@ typedef struct aoticache_index_eviction {
     uint64_t objects, bytes; /* that nothing names any longer */
 } aoticache_index_eviction;
 
-/* Takes entries out in one durable transaction, for about budget_ns (one at least), and forgets removals that are done
- * (their numbers in ascending order). */
+/*
+ * Takes entries out in one transaction, for about budget_ns (one at least), and forgets removals that are done (their
+ * numbers in ascending order). is_durable: waits for the disk. Without it, no file may go before
+ * aoticache_index_settle().
+ */
 aoticache_status aoticache_index_evict(aoticache_index *index, aoticache_index_victim *victims, size_t count,
-                                       const int64_t *done, size_t done_count, uint64_t budget_ns,
+                                       const int64_t *done, size_t done_count, uint64_t budget_ns, bool is_durable,
                                        aoticache_index_eviction *ret_eviction, aoticache_error *ret_error);
+/* Everything that was written before, by whomever, survives power loss once this has returned OK. */
+aoticache_status aoticache_index_settle(aoticache_index *index, aoticache_error *ret_error);
 
 typedef enum aoticache_index_removal_kind {
     AOTICACHE_INDEX_REMOVAL_FILE = 0,
@@ -78,10 +83,13 @@ typedef struct aoticache_index_removal {
     bool is_named; /* an entry has come that needs it: it stays */
 } aoticache_index_removal;
 
-/* Those after the number after_id, in order. ret_removals: room for `capacity`. With the store locked exclusively. */
+/* Those after the number after_id, in order; is_named is left alone. ret_removals: room for `capacity`. */
 aoticache_status aoticache_index_list_removals(aoticache_index *index, int64_t after_id,
                                                aoticache_index_removal *ret_removals, size_t capacity,
                                                size_t *ret_count, aoticache_error *ret_error);
+/* Sets is_named of each. It holds as long as the store stays locked exclusively. */
+aoticache_status aoticache_index_check_removals(aoticache_index *index, aoticache_index_removal *removals, size_t count,
+                                                aoticache_error *ret_error);
 /* Forgets removals that are done, without waiting for the disk: what comes back is found gone. */
 aoticache_status aoticache_index_forget_removals(aoticache_index *index, const int64_t *done, size_t count,
                                                  aoticache_error *ret_error);
@@ -117,7 +125,7 @@ aoticache_status aoticache_index_vacuum_step(aoticache_index *index, uint64_t by
 void aoticache_index_checkpoint(aoticache_index *index);
 /* The same, and gives the log's room back where no reader needs it: waits for these for a moment only. */
 void aoticache_index_truncate_log(aoticache_index *index);
-/* Whether anything has failed for want of room since the last call of evict began. */
+/* Whether anything has failed for want of room since the last call of evict or settle began. */
 bool aoticache_index_is_out_of_room(aoticache_index *index);
 
 #endif

@@ -55,15 +55,14 @@ static aoticache_status evict_one(aoticache_index *index, sqlite3_stmt *find, ao
 }
 
 static aoticache_status evict_rows(aoticache_index *index, aoticache_index_victim *victims, size_t count,
-                                   uint64_t budget_ns, size_t *ret_tried, aoticache_error *ret_error)
+                                   uint64_t end_ns, size_t *ret_tried, aoticache_error *ret_error)
 {
-    const uint64_t begun = aoticache_monotonic_ns();
     aoticache_index_sums sums = {.count = 0};
     sqlite3_stmt *find = NULL;
     size_t tried = 0;
     aoticache_status status = aoticache_index_prepare(index, SQL(FIND_VICTIM), &find, ret_error);
     index->sums = &sums;
-    while (status == AOTICACHE_OK && tried < count && (tried == 0 || aoticache_monotonic_ns() - begun < budget_ns))
+    while (status == AOTICACHE_OK && tried < count && (tried == 0 || aoticache_monotonic_ns() < end_ns))
         status = evict_one(index, find, &victims[tried++], ret_error);
     index->sums = NULL;
     if (status == AOTICACHE_OK)
@@ -74,7 +73,7 @@ static aoticache_status evict_rows(aoticache_index *index, aoticache_index_victi
 }
 
 aoticache_status aoticache_index_evict(aoticache_index *index, aoticache_index_victim *victims, size_t count,
-                                       const int64_t *done, size_t done_count, uint64_t budget_ns,
+                                       const int64_t *done, size_t done_count, uint64_t budget_ns, bool is_durable,
                                        aoticache_index_eviction *ret_eviction, aoticache_error *ret_error)
 {
     aoticache_index_eviction eviction = {.tried = 0};
@@ -82,11 +81,12 @@ aoticache_status aoticache_index_evict(aoticache_index *index, aoticache_index_v
     if (status != AOTICACHE_OK)
         return status;
     index->is_out_of_room = false;
-    status = aoticache_index_begin(index, AOTICACHE_INDEX_DURABLE, ret_error);
+    status = aoticache_index_begin(index, is_durable ? AOTICACHE_INDEX_DURABLE : AOTICACHE_INDEX_RELAXED, ret_error);
     if (status == AOTICACHE_OK) {
+        const uint64_t end_ns = aoticache_monotonic_ns() + budget_ns;
         status = delete_removals(index, done, done_count, ret_error);
         if (status == AOTICACHE_OK)
-            status = evict_rows(index, victims, count, budget_ns, &eviction.tried, ret_error);
+            status = evict_rows(index, victims, count, end_ns, &eviction.tried, ret_error);
         eviction.entries = (uint64_t)-index->change.entries;
         eviction.objects = (uint64_t)-index->change.objects;
         eviction.bytes = (uint64_t)-index->change.bytes;
@@ -97,6 +97,22 @@ aoticache_status aoticache_index_evict(aoticache_index *index, aoticache_index_v
         victims[i].is_gone = false;
     if (status == AOTICACHE_OK)
         *ret_eviction = eviction;
+    return status;
+}
+
+/* A commit that waits for the disk makes those before it durable, with either journal. */
+aoticache_status aoticache_index_settle(aoticache_index *index, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    index->is_out_of_room = false;
+    status = aoticache_index_begin(index, AOTICACHE_INDEX_DURABLE, ret_error);
+    if (status == AOTICACHE_OK) {
+        status = aoticache_index_execute_digest(index, SQL(SETTLE), NULL, NULL, ret_error);
+        status = aoticache_index_end(index, status, ret_error);
+    }
+    aoticache_index_leave(index);
     return status;
 }
 

@@ -4,8 +4,6 @@
 #include "index/marks.h"
 #include "index/connection.h"
 
-#include <string.h>
-
 static aoticache_status insert_mark(aoticache_index *index, const aoticache_index_mark *mark,
                                     aoticache_error *ret_error)
 {
@@ -43,38 +41,41 @@ static aoticache_status put_rows(aoticache_index *index, const aoticache_index_m
     return status;
 }
 
-aoticache_status aoticache_index_put_mark(aoticache_index *index, const aoticache_index_mark *mark,
-                                          aoticache_error *ret_error)
+aoticache_status aoticache_index_put_marks(aoticache_index *index, const aoticache_index_mark *marks, size_t count,
+                                           aoticache_error *ret_error)
 {
-    if (index == NULL || mark == NULL)
+    if (index == NULL || marks == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index mark: no index or no mark");
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     status = aoticache_index_begin(index, AOTICACHE_INDEX_DURABLE, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_index_end(index, put_rows(index, mark, ret_error), ret_error);
+    if (status == AOTICACHE_OK) {
+        for (size_t i = 0; status == AOTICACHE_OK && i < count; i++)
+            status = put_rows(index, &marks[i], ret_error);
+        status = aoticache_index_end(index, status, ret_error);
+    }
     aoticache_index_leave(index);
     return status;
 }
 
-static aoticache_status walk(aoticache_index *index, sqlite3_stmt *statement, aoticache_index_mark_fn callback,
-                             void *user, aoticache_error *ret_error)
+struct listing {
+    aoticache_index_mark_fn callback;
+    void *user;
+};
+
+static bool give_mark(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
-    int result;
-    while ((result = sqlite3_step(statement)) == SQLITE_ROW) {
-        aoticache_digest key;
-        int64_t pinned;
-        const char *tag = NULL;
-        bool has_tag = sqlite3_column_type(statement, 2) != SQLITE_NULL;
-        if (!aoticache_index_read_blob(statement, 0, key.bytes, AOTICACHE_DIGEST_BYTES) ||
-            !aoticache_index_read_integer(statement, 1, &pinned) ||
-            (has_tag && !aoticache_index_read_text(statement, 2, &tag)))
-            return aoticache_index_fail_row(index, "marks", ret_error);
-        if (!callback(user, &key, pinned == 1, tag))
-            return AOTICACHE_OK;
-    }
-    return result == SQLITE_DONE ? AOTICACHE_OK : aoticache_index_fail(index, result, "cannot list marks", ret_error);
+    const struct listing *listing = user;
+    aoticache_digest key;
+    int64_t pinned;
+    const char *tag = NULL;
+    const bool has_tag = sqlite3_column_type(row, 2) != SQLITE_NULL;
+    if (!aoticache_index_read_blob(row, 0, key.bytes, AOTICACHE_DIGEST_BYTES) ||
+        !aoticache_index_read_integer(row, 1, &pinned) || (has_tag && !aoticache_index_read_text(row, 2, &tag)))
+        return false;
+    *ret_goes_on = listing->callback(listing->user, &key, pinned == 1, tag);
+    return true;
 }
 
 aoticache_status aoticache_index_list_marks(aoticache_index *index, const aoticache_digest *key, const char *tag,
@@ -86,6 +87,7 @@ aoticache_status aoticache_index_list_marks(aoticache_index *index, const aotica
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
+    struct listing listing = {.callback = callback, .user = user};
     sqlite3_stmt *statement = NULL;
     aoticache_index_statement which = key != NULL   ? SQL(LIST_MARKS_OF_KEY)
                                       : tag != NULL ? SQL(LIST_MARKS_OF_TAG)
@@ -96,8 +98,7 @@ aoticache_status aoticache_index_list_marks(aoticache_index *index, const aotica
             aoticache_index_bind_digest(statement, 1, key);
         else if (tag != NULL)
             aoticache_index_bind_text(statement, 1, tag);
-        status = walk(index, statement, callback, user, ret_error);
-        sqlite3_reset(statement);
+        status = aoticache_index_walk(index, statement, "marks", give_mark, &listing, ret_error);
     }
     aoticache_index_leave(index);
     return status;

@@ -18,12 +18,12 @@ typedef struct aoticache_index_mark {
 } aoticache_index_mark;
 
 /*
- * Replaces what is recorded of the key, in one durable transaction; a key that is neither pinned nor tagged has no
+ * Replaces what is recorded of these keys, in one durable transaction; a key that is neither pinned nor tagged has no
  * rows.
  * Returns: OK, INVALID, LOCKED, IO, DENIED, CORRUPT, NO_MEMORY.
  */
-aoticache_status aoticache_index_put_mark(aoticache_index *index, const aoticache_index_mark *mark,
-                                          aoticache_error *ret_error);
+aoticache_status aoticache_index_put_marks(aoticache_index *index, const aoticache_index_mark *marks, size_t count,
+                                           aoticache_error *ret_error);
 
 /* One row: a key and one of its tags (NULL where it has none), the keys in their order, the tags of each in theirs.
  * Return false to stop. The callback must not use the index. */

@@ -62,14 +62,15 @@
                      " CROSS JOIN artifact_objects a ON a.artifact = e.artifact"                                      \
                      " CROSS JOIN objects o ON o.digest = a.object WHERE d.id = ?1 ORDER BY a.position")              \
     X(ADD_REMOVAL, "INSERT INTO removals(object, bytes, kind) VALUES(?1, ?2, ?3)")                                    \
-    X(LIST_REMOVALS, "SELECT r.id, r.object, r.bytes, r.kind, EXISTS (SELECT 1 FROM objects o"                        \
-                     " WHERE o.digest = r.object) FROM removals r WHERE r.id > ?1 ORDER BY r.id LIMIT ?2")            \
+    X(LIST_REMOVALS, "SELECT id, object, bytes, kind FROM removals WHERE id > ?1 ORDER BY id LIMIT ?2")               \
     X(DELETE_REMOVALS, "DELETE FROM removals WHERE id BETWEEN ?1 AND ?2")                                             \
     X(DELETE_REMOVALS_OF, "DELETE FROM removals WHERE object = ?1")                                                   \
     X(OBJECTS_FROM, "SELECT digest FROM objects WHERE digest >= ?1 ORDER BY digest LIMIT ?2")                         \
     X(COUNT_EXPIRED, "SELECT count(*) FROM failures WHERE retry_ns <= ?1")                                            \
     X(FORGET_EXPIRED, "DELETE FROM failures WHERE key IN"                                                             \
                       " (SELECT key FROM failures WHERE retry_ns <= ?1 ORDER BY retry_ns LIMIT ?2)")                  \
+    /* Writes a page, whatever there is. */                                                                           \
+    X(SETTLE, "INSERT INTO meta(name, value) VALUES('settled', 1) ON CONFLICT(name) DO UPDATE SET value = value + 1")  \
     X(GET_META, "SELECT value FROM meta WHERE name = ?1")                                                             \
     X(PUT_META, "INSERT INTO meta(name, value) VALUES(?1, ?2) ON CONFLICT(name) DO UPDATE SET value = excluded.value")
 

@@ -50,7 +50,8 @@ aoticache_status aoticache_index_execute_digest(aoticache_index *index, aoticach
     aoticache_status status = aoticache_index_prepare(index, which, &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    aoticache_index_bind_digest(statement, 1, digest);
+    if (digest != NULL)
+        aoticache_index_bind_digest(statement, 1, digest);
     return aoticache_index_execute(index, statement, ret_changes, ret_error);
 }
 
@@ -67,6 +68,21 @@ aoticache_status aoticache_index_probe_digest(aoticache_index *index, aoticache_
         status = AOTICACHE_NOT_FOUND;
     else if (result != SQLITE_ROW)
         status = aoticache_index_fail(index, result, "cannot read", ret_error);
+    sqlite3_reset(statement);
+    return status;
+}
+
+aoticache_status aoticache_index_walk(aoticache_index *index, sqlite3_stmt *statement, const char *table,
+                                      aoticache_index_row_fn read, void *user, aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    bool goes_on = true;
+    int result = SQLITE_ROW;
+    while (status == AOTICACHE_OK && goes_on && (result = sqlite3_step(statement)) == SQLITE_ROW)
+        if (!read(user, statement, &goes_on))
+            status = aoticache_index_fail_row(index, table, ret_error);
+    if (status == AOTICACHE_OK && result != SQLITE_ROW && result != SQLITE_DONE)
+        status = aoticache_index_fail(index, result, "cannot list", ret_error);
     sqlite3_reset(statement);
     return status;
 }

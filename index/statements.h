@@ -52,8 +52,9 @@
     X(DELETE_ARTIFACT, "DELETE FROM artifact_objects WHERE artifact = ?1")                                            \
     X(INSERT_ARTIFACT_OBJECT, "INSERT INTO artifact_objects(artifact, position, object) VALUES(?1, ?2, ?3)")          \
     X(LIST_ENTRY, AOTICACHE_INDEX_LIST_COLUMNS " WHERE d.id = ?1")                                                    \
-    X(LIST_BY_OP, AOTICACHE_INDEX_LIST_SQL " ORDER BY d.op, e.key, e.rank DESC, e.created_ns DESC, e.id DESC")        \
-    X(LIST_BY_LAST_USE, AOTICACHE_INDEX_LIST_SQL " ORDER BY d.last_used_ns, e.created_ns, e.id")                      \
+    /* Two ranges of the index details_op, whose entries end with the id: the rest of an operator, what is behind. */ \
+    X(LIST_OF_OP, AOTICACHE_INDEX_LIST_COLUMNS " WHERE d.op = ?1 AND d.id > ?2 ORDER BY d.id LIMIT ?3")               \
+    X(LIST_BEHIND_OP, AOTICACHE_INDEX_LIST_COLUMNS " WHERE d.op > ?1 AND ?2 IS NOT NULL ORDER BY d.op, d.id LIMIT ?3") \
     /* One range of the index details_op, whose entries end with the id. */                                           \
     X(LIST_STORED, "SELECT e.id, e.key, e.artifact, e.rank, e.created_ns, e.compile_ns, e.requirements, d.guard,"     \
                    " d.encoding FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"                 \
@@ -85,8 +86,6 @@
     " FROM artifact_objects a JOIN objects o ON o.digest = a.object WHERE a.artifact = e.artifact)"                   \
     " FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"
 
-#define AOTICACHE_INDEX_LIST_SQL AOTICACHE_INDEX_LIST_COLUMNS " WHERE ?1 IS NULL OR d.op = ?1"
-
 typedef enum aoticache_index_statement {
 #define AOTICACHE_INDEX_STATEMENT_ENUM(name, sql) AOTICACHE_INDEX_SQL_##name,
     AOTICACHE_INDEX_STATEMENT_LIST(AOTICACHE_INDEX_STATEMENT_ENUM)
@@ -111,6 +110,12 @@ aoticache_status aoticache_index_execute_digest(aoticache_index *index, aoticach
 /* Whether the statement, given one digest, has a row: OK or NOT_FOUND. */
 aoticache_status aoticache_index_probe_digest(aoticache_index *index, aoticache_index_statement which,
                                               const aoticache_digest *digest, aoticache_error *ret_error);
+
+/* Reads one row; false: it is damaged. *ret_goes_on, true before, says whether more are wanted. */
+typedef bool (*aoticache_index_row_fn)(void *user, sqlite3_stmt *row, bool *ret_goes_on);
+/* Gives the rows of a statement, its bindings made, to `read`, and resets it. table: what they are, for messages. */
+aoticache_status aoticache_index_walk(aoticache_index *index, sqlite3_stmt *statement, const char *table,
+                                      aoticache_index_row_fn read, void *user, aoticache_error *ret_error);
 
 typedef enum aoticache_index_durability {
     AOTICACHE_INDEX_DURABILITY_UNSET, /* whatever this SQLite was built with */

@@ -26,24 +26,20 @@ static bool read_entry(sqlite3_stmt *row, aoticache_index_entry *entry)
            aoticache_index_read_unsigned(row, 15, &entry->bytes);
 }
 
-static aoticache_status walk(aoticache_index *index, sqlite3_stmt *rows, aoticache_index_entry_fn callback, void *user,
-                             aoticache_error *ret_error)
+struct listing {
+    aoticache_index_entry_fn callback;
+    void *user;
+};
+
+static bool give_entry(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
-    int result = SQLITE_DONE;
-    bool goes_on = true;
-    aoticache_status status = AOTICACHE_OK;
-    while (status == AOTICACHE_OK && goes_on && (result = sqlite3_step(rows)) == SQLITE_ROW) {
-        aoticache_index_entry entry;
-        memset(&entry, 0, sizeof entry);
-        if (read_entry(rows, &entry))
-            goes_on = callback(user, &entry);
-        else
-            status = aoticache_index_fail_row(index, "entries", ret_error);
-    }
-    if (status == AOTICACHE_OK && result != SQLITE_ROW && result != SQLITE_DONE)
-        status = aoticache_index_fail(index, result, "cannot list", ret_error);
-    sqlite3_reset(rows);
-    return status;
+    const struct listing *listing = user;
+    aoticache_index_entry entry;
+    memset(&entry, 0, sizeof entry);
+    if (!read_entry(row, &entry))
+        return false;
+    *ret_goes_on = listing->callback(listing->user, &entry);
+    return true;
 }
 
 aoticache_status aoticache_index_list_extreme(aoticache_index *index, aoticache_index_extreme which, size_t limit,
@@ -52,6 +48,7 @@ aoticache_status aoticache_index_list_extreme(aoticache_index *index, aoticache_
 {
     if (index == NULL || callback == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index list: no index or no function");
+    struct listing listing = {.callback = callback, .user = user};
     sqlite3_stmt *rows = NULL;
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
@@ -60,7 +57,7 @@ aoticache_status aoticache_index_list_extreme(aoticache_index *index, aoticache_
                                      ret_error);
     if (status == AOTICACHE_OK) {
         sqlite3_bind_int64(rows, 1, limit < INT32_MAX ? (sqlite3_int64)limit : INT32_MAX);
-        status = walk(index, rows, callback, user, ret_error);
+        status = aoticache_index_walk(index, rows, "entries", give_entry, &listing, ret_error);
     }
     aoticache_index_leave(index);
     return status;

@@ -222,24 +222,20 @@ static bool read_group(sqlite3_stmt *row, const char **ret_name, aoticache_index
     return is_right;
 }
 
-static aoticache_status walk_groups(aoticache_index *index, sqlite3_stmt *rows, aoticache_index_group_fn callback,
-                                    void *user, aoticache_error *ret_error)
+struct listing {
+    aoticache_index_group_fn callback;
+    void *user;
+};
+
+static bool give_group(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
-    int result = SQLITE_DONE;
-    bool goes_on = true;
-    aoticache_status status = AOTICACHE_OK;
-    while (status == AOTICACHE_OK && goes_on && (result = sqlite3_step(rows)) == SQLITE_ROW) {
-        const char *name;
-        aoticache_index_group group = {.hits = 0};
-        if (read_group(rows, &name, &group))
-            goes_on = callback(user, name, &group);
-        else
-            status = aoticache_index_fail_row(index, "groups", ret_error);
-    }
-    if (status == AOTICACHE_OK && result != SQLITE_ROW && result != SQLITE_DONE)
-        status = aoticache_index_fail(index, result, "cannot list", ret_error);
-    sqlite3_reset(rows);
-    return status;
+    const struct listing *listing = user;
+    const char *name;
+    aoticache_index_group group = {.hits = 0};
+    if (!read_group(row, &name, &group))
+        return false;
+    *ret_goes_on = listing->callback(listing->user, name, &group);
+    return true;
 }
 
 aoticache_status aoticache_index_list_groups(aoticache_index *index, aoticache_index_group_kind kind, bool since_zero,
@@ -248,6 +244,7 @@ aoticache_status aoticache_index_list_groups(aoticache_index *index, aoticache_i
 {
     if (index == NULL || callback == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index groups: no index or no function");
+    struct listing listing = {.callback = callback, .user = user};
     sqlite3_stmt *rows = NULL;
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
@@ -256,7 +253,7 @@ aoticache_status aoticache_index_list_groups(aoticache_index *index, aoticache_i
     if (status == AOTICACHE_OK) {
         sqlite3_bind_int64(rows, 1, kind);
         sqlite3_bind_int64(rows, 2, since_zero ? (int)kind + AOTICACHE_GROUP_ZERO : -1);
-        status = walk_groups(index, rows, callback, user, ret_error);
+        status = aoticache_index_walk(index, rows, "groups", give_group, &listing, ret_error);
     }
     aoticache_index_leave(index);
     return status;

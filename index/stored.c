@@ -31,19 +31,20 @@ static bool read_stored(sqlite3_stmt *row, aoticache_index_stored *stored)
            aoticache_index_read_text(row, 7, &stored->guard) && read_encoding(row, 8, stored);
 }
 
-static aoticache_status walk(aoticache_index *index, sqlite3_stmt *statement, aoticache_index_stored_fn callback,
-                             void *user, aoticache_error *ret_error)
+struct listing {
+    aoticache_index_stored_fn callback;
+    void *user;
+};
+
+static bool give_stored(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
-    int result;
-    while ((result = sqlite3_step(statement)) == SQLITE_ROW) {
-        aoticache_index_stored stored;
-        memset(&stored, 0, sizeof stored);
-        if (!read_stored(statement, &stored))
-            return aoticache_index_fail_row(index, "details", ret_error);
-        if (!callback(user, &stored))
-            return AOTICACHE_OK;
-    }
-    return result == SQLITE_DONE ? AOTICACHE_OK : aoticache_index_fail(index, result, "cannot list", ret_error);
+    const struct listing *listing = user;
+    aoticache_index_stored stored;
+    memset(&stored, 0, sizeof stored);
+    if (!read_stored(row, &stored))
+        return false;
+    *ret_goes_on = listing->callback(listing->user, &stored);
+    return true;
 }
 
 aoticache_status aoticache_index_list_stored(aoticache_index *index, const char *op, int64_t after_entry, size_t limit,
@@ -55,14 +56,14 @@ aoticache_status aoticache_index_list_stored(aoticache_index *index, const char 
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
+    struct listing listing = {.callback = callback, .user = user};
     sqlite3_stmt *statement = NULL;
     status = aoticache_index_prepare(index, SQL(LIST_STORED), &statement, ret_error);
     if (status == AOTICACHE_OK) {
         aoticache_index_bind_text(statement, 1, op);
         sqlite3_bind_int64(statement, 2, after_entry);
         sqlite3_bind_int64(statement, 3, limit < MAX_BATCH ? (sqlite3_int64)limit : MAX_BATCH);
-        status = walk(index, statement, callback, user, ret_error);
-        sqlite3_reset(statement);
+        status = aoticache_index_walk(index, statement, "details", give_stored, &listing, ret_error);
     }
     aoticache_index_leave(index);
     return status;

@@ -336,7 +336,10 @@ static int open_and_collect(aoticache_gc *gc)
     aoticache_cache *cache = NULL;
     aoticache_error error = {.message = ""};
     aoticache_cli_directory(&gc->cli, directory);
-    aoticache_status status = aoticache_cli_open_cache(&gc->cli, false, &cache, &error);
+    aoticache_cache_options options = aoticache_cli_cache_options(&gc->cli);
+    options.must_exist = true;
+    options.may_use_reserve = !gc->options.dry_run;
+    aoticache_status status = aoticache_cache_open(&options, &cache, &error);
     if (status == AOTICACHE_NOT_FOUND) {
         aoticache_cli_note(&gc->cli, "there is no cache at %s: nothing to do", directory);
         return report_idle(gc, directory, AOTICACHE_GC_ABSENT);

@@ -17,7 +17,7 @@
     X(tmp, "compiles and copies at work, or of dead processes")         \
     X(leases, "who compiles what at this moment")                       \
     X(marks, "pins and tags")                                           \
-    X(other, "the format, locks")
+    X(other, "the format, locks, the reserve")
 
 typedef enum aoticache_disk_part_id {
 #define AOTICACHE_DISK_PART_ENUM(name, text) AOTICACHE_DISK_PART_##name,

@@ -76,12 +76,56 @@ try 'nothing free: metrics' 1 aoticache-gc --dry-run --quiet --prometheus "$disk
 holds 'nothing free: the old ones stay' cmp -s "$disk/gc.prom" "$work/gc.prom"
 is 'nothing free: nothing is lost' "$before" "$(objects)"
 
-# ---- gc makes room, or says that it cannot, and then a little is enough ----
+# ---- with the reserve: gc makes room, whether or not a program has the cache open ----
 
-run aoticache-gc --max-entries 5
+reserve=$AOTICACHE_DIR/reserve
+holds 'the reserve is there, and nobody else took it' [ "$(stat -c %s "$reserve")" = 1048576 ]
+fill
+try 'the reserve: gc --dry-run' 0 aoticache-gc --max-entries 5 --dry-run
+holds 'the reserve: a dry run leaves it' [ -e "$reserve" ]
+fill
+try 'the reserve: gc with nothing free' 0 aoticache-gc --max-entries 5 --verbose
+says 'the reserve: says that it went' 'the reserve was given up'
+is 'the reserve: gc makes room' 5 "$(count)"
+holds 'the reserve: its room is there' [ "$(free_bytes)" -gt 500000 ]
+holds 'the reserve: is not made anew where there is too little' [ ! -e "$reserve" ]
+try 'the reserve: verify' 0 aoticache verify
+rm "$disk/fill"
+try 'the reserve: gc with room' 0 aoticache-gc --quiet
+holds 'the reserve: is there again' [ "$(stat -c %s "$reserve")" = 1048576 ]
+"$interpreter" - "$AOTICACHE_DIR/index.sqlite3" <<'PYTHON' &
+import sqlite3, sys, time
+index = sqlite3.connect(sys.argv[1])
+index.execute('SELECT count(*) FROM meta').fetchall()
+time.sleep(60)
+PYTHON
+reader=$!
+for _ in $(seq 100); do [ ! -e "$AOTICACHE_DIR/index.sqlite3-shm" ] || break; sleep 0.1; done
+fill
+before=$(objects)
+holds 'the reserve: a reader has the index open' kill -0 "$reader"
+try 'the reserve: gc with nothing free beside a reader' 0 aoticache-gc --max-entries 4
+is 'the reserve: makes room there too' 4 "$(count)"
+kill "$reader"
+wait "$reader" 2>/dev/null
+try 'the reserve: verify again' 0 aoticache verify
+rm "$disk/fill"
+aoticache-gc --quiet >/dev/null 2>&1
+fill
+try 'the reserve: gc --min-free' 0 aoticache-gc --min-free 100K --json
+holds 'the reserve: is no room that was freed' [ "$(field entries_removed)" -gt 0 ]
+
+# ---- without it gc says that it cannot, and then a little is enough ----
+
+rm "$disk/fill"
+for size in 2 3 4 5 6 7; do call $size --hook c --quiet >/dev/null 2>&1; done
+rm -f "$reserve"
+fill
+before=$(objects)
+run aoticache-gc --max-entries 3
 full_status=$status
 if [ "$full_status" = 0 ]; then
-    is 'full: gc makes room' 5 "$(count)"
+    is 'full: gc makes room' 3 "$(count)"
 else
     is 'full: gc cannot: the exit code' 1 "$full_status"
     says 'full: gc cannot: the reason' '^aoticache-gc: .*(disk is full|No space left on device|open for reading only)'
@@ -91,13 +135,13 @@ try 'full: verify after gc' 0 aoticache verify
 needed=never
 for kib in 64 128 256 512; do
     room $((kib == 64 ? 64 : kib / 2))
-    run aoticache-gc --max-entries 3
+    run aoticache-gc --max-entries 2
     if [ "$status" = 0 ]; then needed=$kib && break; fi
 done
 echo "# gc went on with $needed KiB free, after status $full_status with none" >&2
 holds 'with 512 KiB free gc makes room' [ "$needed" != never ]
-is 'down to its limit' 3 "$(count)"
-is 'of its objects six are left' 6 "$(objects | wc -l)"
+is 'down to its limit' 2 "$(count)"
+is 'of its objects four are left' 4 "$(objects | wc -l)"
 holds 'each as it was' [ -z "$(comm -23 <(objects) <(echo "$before"))" ]
 try 'what is left is sound' 0 aoticache verify
 
@@ -129,10 +173,11 @@ try 'room: all of it is sound' 0 aoticache verify
 
 # ---- many entries and little room: what gc writes itself must fit too ----
 
-many() { # KIB: 3000 entries, so much free
+many() { # KIB: 3000 entries, so much free, and no reserve but where that is nothing
     rm -rf "$disk/many" "$disk/fill"
     "$BUILD/tests/helpers/fill_cache" "$disk/many" 3000 4000 || not_ok 'many: set-up' 'the cache cannot be filled'
     head -c 300K /dev/zero >"$disk/many/tmp/torn"
+    [ "$1" = 0 ] || rm "$disk/many/reserve"
     fill
     room "$1"
     try "many: gc with $1 KiB free" 0 aoticache-gc --cache-dir "$disk/many" --max-entries 100 --json
@@ -146,6 +191,7 @@ many() { # KIB: 3000 entries, so much free
 }
 many 2048
 many 512
+many 0
 rm -rf "$disk/many" "$disk/fill"
 
 # ---- read-only ----

@@ -3,7 +3,11 @@
  */
 #include "cache_fixture.h"
 
+#include <sys/file.h>
 #include <sys/wait.h>
+
+#include "cache/state.h"
+#include "index/collection.h"
 
 TestSuite(collect, .init = fixture_setup, .fini = fixture_teardown);
 
@@ -133,6 +137,131 @@ Test(collect, held_artifact_stays)
     aoticache_artifact_unref(artifact);
     report = collect(cache, 0, 0, false);
     cr_assert_eq(report.entries_removed, 1);
+    aoticache_cache_close(cache);
+}
+
+static bool lock_manifest(void *user, const aoticache_entry *entry)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES], path[sizeof fixture_cache + 100];
+    aoticache_digest_to_hex(&entry->artifact, hex);
+    snprintf(path, sizeof path, "%s/objects/%.2s/%s", fixture_cache, hex, hex + 2);
+    *(int *)user = open(path, O_RDONLY | O_CLOEXEC);
+    return flock(*(int *)user, LOCK_SH) == 0;
+}
+
+Test(collect, manifest_that_somebody_reads_goes_all_the_same)
+{
+    aoticache_cache *cache = fixture_open();
+    int fd = -1;
+    fixture_put(cache, 1, "library one");
+    cr_assert_eq(aoticache_cache_list(cache, NULL, NULL, lock_manifest, &fd, NULL), AOTICACHE_OK);
+    cr_assert_geq(fd, 0);
+    cr_assert_eq(collect(cache, 0, 0, false).objects_removed, 2);
+    cr_assert_eq(fixture_files("objects"), 0);
+    close(fd);
+    aoticache_cache_close(cache);
+}
+
+/* ---- the order of what reaches the disk ---- */
+
+static struct {
+    bool is_unsynced; /* SQLite has written since it synced */
+    int files, files_too_soon;
+    int last_manifest; /* how many files had gone before it */
+    aoticache_digest manifests[8];
+    size_t manifest_count;
+} disk;
+
+static bool note_manifest(void *user, const aoticache_entry *entry)
+{
+    (void)user;
+    disk.manifests[disk.manifest_count++] = entry->artifact;
+    return true;
+}
+
+static int watch_disk(void *user, const char *call, const char *path)
+{
+    (void)user;
+    if (strcmp(call, "pwrite") == 0)
+        disk.is_unsynced = true;
+    if (strcmp(call, "fsync") == 0)
+        disk.is_unsynced = false;
+    if (strcmp(call, "unlink") != 0 || strlen(path) != AOTICACHE_DIGEST_HEX_BYTES - 3)
+        return 0;
+    disk.files_too_soon += disk.is_unsynced ? 1 : 0;
+    for (size_t i = 0; i < disk.manifest_count; i++) {
+        char hex[AOTICACHE_DIGEST_HEX_BYTES];
+        aoticache_digest_to_hex(&disk.manifests[i], hex);
+        if (strcmp(hex + 2, path) == 0)
+            disk.last_manifest = disk.files;
+    }
+    disk.files++;
+    return 0;
+}
+
+/* Six entries; is_unsynced as the collection finds it. */
+static aoticache_cache *watched_cache(void)
+{
+    aoticache_index_seam_install();
+    aoticache_cache *cache = fixture_open();
+    for (int i = 1; i <= 6; i++)
+        fixture_put(cache, i, library(i));
+    cr_assert_eq(aoticache_cache_list(cache, NULL, NULL, note_manifest, NULL, NULL), AOTICACHE_OK);
+    cr_assert_eq(disk.manifest_count, 6);
+    disk.is_unsynced = true;
+    aoticache_seam_set(watch_disk, NULL);
+    return cache;
+}
+
+Test(collect, files_go_once_it_is_on_disk_that_nobody_needs_them)
+{
+    for (int hurried = 0; hurried < 2; hurried++) {
+        memset(&disk, 0, sizeof disk);
+        aoticache_cache *cache = watched_cache();
+        aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
+        aoticache_collect_report report;
+        options.max_bytes = 0;
+        options.time_limit_ms = hurried ? 3600000 : 0;
+        cr_assert_eq(aoticache_cache_collect(cache, &options, NULL, NULL, &report, NULL), AOTICACHE_OK);
+        cr_assert_eq(report.objects_removed, 12);
+        cr_assert_eq(disk.files, 12);
+        cr_assert_eq(disk.files_too_soon, 0);
+        aoticache_seam_set(NULL, NULL);
+        aoticache_cache_close(cache);
+    }
+}
+
+static bool choose(void *user, const aoticache_index_candidate *candidate)
+{
+    *(aoticache_index_victim *)user =
+        (aoticache_index_victim){.entry_id = candidate->entry_id, .last_used_ns = candidate->last_used_ns};
+    return false;
+}
+
+/* As one leaves them that is killed between its transaction and the files. */
+Test(collect, files_of_a_killed_collection_wait_for_the_disk_too)
+{
+    aoticache_cache *cache = watched_cache();
+    aoticache_index *index = aoticache_cache_index(cache);
+    aoticache_index_eviction eviction;
+    aoticache_index_victim victim = {.entry_id = 0};
+    cr_assert_eq(aoticache_index_list_candidates(index, INT64_MIN, 0, 1, choose, &victim, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_index_evict(index, &victim, 1, NULL, 0, 1000000, false, &eviction, NULL), AOTICACHE_OK);
+    cr_assert_eq(eviction.objects, 2);
+    cr_assert_eq(disk.files, 0);
+    cr_assert_eq(collect(cache, UINT64_MAX, UINT64_MAX, false).objects_removed, 2);
+    cr_assert_eq(disk.files, 2);
+    cr_assert_eq(disk.files_too_soon, 0);
+    aoticache_seam_set(NULL, NULL);
+    aoticache_cache_close(cache);
+}
+
+Test(collect, manifests_go_before_other_objects)
+{
+    aoticache_cache *cache = watched_cache();
+    cr_assert_eq(collect(cache, 0, 0, false).objects_removed, 12);
+    cr_assert_eq(disk.last_manifest, 5);
+    aoticache_seam_set(NULL, NULL);
     aoticache_cache_close(cache);
 }
 
