@@ -1,7 +1,8 @@
 /*
  * cache/lease: the right to compile one key, held by one thread of one process at a time.
  *
- * Private. A lease is a locked file leases/<key in hexadecimal>; the kernel frees it when its holder dies.
+ * Private. A lease is a locked file leases/<key in hexadecimal>; the kernel frees it when its holder dies. The child of
+ * a fork holds none of its parent's leases; releasing one there does nothing to it.
  */
 #ifndef AOTICACHE_CACHE_LEASE_H
 #define AOTICACHE_CACHE_LEASE_H

@@ -80,6 +80,49 @@ Test(lease, waiter_gets_it_after_release)
     cr_assert_eq(fixture_names("leases"), 0);
 }
 
+/* Its own child, which lives on, does not hold it. */
+Test(lease, death_of_a_holder_that_has_forked_frees_it)
+{
+    aoticache_key key = fixture_key(1);
+    aoticache_lease lease = AOTICACHE_LEASE_INIT;
+    bool contended;
+    int end[2], status;
+    cr_assert_eq(pipe(end), 0);
+    pid_t holder = fork();
+    if (holder == 0) {
+        char byte;
+        close(end[1]);
+        aoticache_lease_acquire(directory, &key, 0, &lease, &contended, NULL);
+        if (fork() == 0 && read(end[0], &byte, 1) < 0)
+            _exit(1);
+        _exit(0);
+    }
+    close(end[0]);
+    cr_assert_eq(waitpid(holder, &status, 0), holder);
+    cr_expect_eq(aoticache_lease_acquire(directory, &key, 200, &lease, &contended, NULL), AOTICACHE_OK);
+    aoticache_lease_release(&lease);
+    close(end[1]);
+}
+
+Test(lease, child_that_releases_leaves_its_parents_alone)
+{
+    aoticache_key key = fixture_key(1);
+    aoticache_lease lease = AOTICACHE_LEASE_INIT, other = AOTICACHE_LEASE_INIT;
+    bool contended;
+    int status;
+    cr_assert_eq(aoticache_lease_acquire(directory, &key, 0, &lease, &contended, NULL), AOTICACHE_OK);
+    pid_t child = fork();
+    if (child == 0) {
+        aoticache_lease_release(&lease);
+        _exit(aoticache_lease_acquire(directory, &key, 20, &other, &contended, NULL) == AOTICACHE_LOCKED ? 0 : 1);
+    }
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_expect_eq(status, 0);
+    cr_expect_eq(fixture_names("leases"), 1);
+    aoticache_lease_release(&lease);
+    cr_expect_eq(fixture_names("leases"), 0);
+}
+
 Test(lease, death_of_the_holder_frees_it)
 {
     aoticache_key key = fixture_key(1);
