@@ -33,7 +33,7 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         root = Path(self.root)
         if version == "editable":  # the package is used where it is, and finds build/lib beside it
-            self._make(root, root / "build")
+            self._make(root, own_build_folder() or root / "build")
             return
         build = self._build_folder(root)
         self._make(root, build)
@@ -45,9 +45,9 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             build_data["force_include"][str(source)] = f"{PACKAGE}/{target}"
 
     def _build_folder(self, root: Path) -> Path:
-        own = os.environ.get("AOTICACHE_WHEEL_BUILD")
-        if own:
-            return Path(own).resolve()
+        own = own_build_folder()
+        if own is not None:
+            return own
         if os.access(root, os.W_OK):
             return root / "build" / "wheel"
         return Path(tempfile.mkdtemp(prefix="aoticache-wheel-"))
@@ -65,6 +65,12 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             raise RuntimeError(
                 f"{' '.join(command)} failed with status {error.returncode}: what it needs is in README.md, Building"
             ) from error
+
+
+def own_build_folder() -> Path | None:
+    """What the environment names. What is up to date there is not built again."""
+    own = os.environ.get("AOTICACHE_WHEEL_BUILD")
+    return Path(own).resolve() if own else None
 
 
 def contents(root: Path, build: Path) -> list[tuple[Path, str]]:

@@ -65,6 +65,7 @@ typedef struct aoticache_stable_form {
     uint8_t kind;    /* aoticache_value_kind */
     uint8_t element; /* of a list: of its items */
     bool is_optional;
+    bool has_gaps; /* a list of optional tensors */
 } aoticache_stable_form;
 
 /* How the arguments of a schema lie. */
@@ -87,18 +88,16 @@ typedef struct aoticache_stable_arguments {
     aoticache_value values[AOTICACHE_STABLE_MAX_ARGUMENTS];
     aoticache_tensor_view views[AOTICACHE_STABLE_MAX_ARGUMENTS];
     void *lists[AOTICACHE_STABLE_MAX_ARGUMENTS]; /* what a list lies in, or NULL; set where the plan has lists */
-    uint32_t list_counts[AOTICACHE_STABLE_MAX_ARGUMENTS];
 } aoticache_stable_arguments;
 
 /*
- * Reads the arguments, whose owner stays the stack (but for the handles of tensors that are in lists: they are new).
+ * Reads the arguments, whose owner stays the stack, the handles of tensors in lists among them.
  * False: an argument that only PyTorch's kernel can serve; nothing is to be dropped then.
  */
 bool aoticache_stable_read(const aoticache_stable *stable, const aoticache_stable_plan *plan, const uint64_t *stack,
                            aoticache_stable_arguments *ret_arguments);
-/* Gives back what reading took, the stack's values not; `values` may have been written over since. */
-void aoticache_stable_drop(const aoticache_stable *stable, const aoticache_stable_plan *plan,
-                           aoticache_stable_arguments *arguments, bool consumed);
+/* Gives back what reading took, the stack's values not. */
+void aoticache_stable_drop(const aoticache_stable_plan *plan, aoticache_stable_arguments *arguments);
 /* Frees the stack's values; with `consumed` the handles of tensors are gone already. */
 void aoticache_stable_release(const aoticache_stable *stable, const aoticache_stable_plan *plan, uint64_t *stack,
                               bool consumed);

@@ -89,7 +89,7 @@ static inline bool answer(stable_call *call, uint64_t *stack, uint64_t num_input
     aoticache_bridge_result result =
         aoticache_binding_answer(&call->core, 0, arguments->wrapped, true, &call->error);
     if (op->plan->has_lists)
-        aoticache_stable_drop(stable, op->plan, arguments, call->core.consumed);
+        aoticache_stable_drop(op->plan, arguments);
     if (__builtin_expect(result != AOTICACHE_BRIDGE_SERVED, 0))
         return fail_or_fall_back(call, result, stack, num_inputs, num_outputs);
     if (!op->plan->is_plain)

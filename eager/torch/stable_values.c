@@ -2,8 +2,9 @@
  * eager/torch/stable_values: StableIValues as values of ours, by the schema: what each argument's 64 bits mean, and
  * whose the things are that they point to.
  *
- * An optional argument is 0, or a pointer to 64 bits on the heap. A list is a handle whose items are taken out one by
- * one; of a tensor in it that makes a new handle. A device has its index in the lower half and its type in the upper.
+ * An optional value is 0, or a pointer to 64 bits on the heap. A list is a handle on nothing but the 64 bits of its
+ * items: taking one out makes no new handle of a tensor, and deleting the list deletes none. A device has its index in
+ * the lower half and its type in the upper.
  */
 #include "eager/torch/stable.h"
 
@@ -30,7 +31,10 @@ static bool scalar_kind(const aoticache_type *type, uint8_t *ret_kind)
 
 static bool list_kind(const aoticache_type *element, aoticache_stable_form *form)
 {
-    if (element->kind == AOTICACHE_TYPE_OPTIONAL || !scalar_kind(element, &form->element))
+    form->has_gaps = element->kind == AOTICACHE_TYPE_OPTIONAL;
+    if (form->has_gaps)
+        element = element->elements[0];
+    if (!scalar_kind(element, &form->element) || (form->has_gaps && form->element != AOTICACHE_VALUE_TENSOR))
         return false;
     switch (form->element) {
     case AOTICACHE_VALUE_TENSOR:
@@ -130,24 +134,32 @@ static bool read_scalar(const aoticache_stable *stable, const aoticache_stable_f
 
 /* ---- lists ---- */
 
+/* The handle of a tensor in a list; NULL: a gap. */
+static AtenTensorHandle tensor_of_item(const aoticache_stable_form *form, uint64_t bits)
+{
+    if (form->has_gaps && bits != 0)
+        bits = *(const uint64_t *)aoticache_stable_pointer(bits);
+    return aoticache_stable_pointer(bits);
+}
 
 /* Pointers to the views first, then the views. */
-static bool read_tensors(const aoticache_stable *stable, struct AOTICacheTorchList *list, size_t count, void *memory,
-                         aoticache_value *value)
+static bool read_tensors(const aoticache_stable *stable, const aoticache_stable_form *form,
+                         struct AOTICacheTorchList *list, size_t count, void *memory, aoticache_value *value)
 {
     const aoticache_tensor_view **pointers = memory;
     aoticache_tensor_view *views = (aoticache_tensor_view *)(pointers + count);
     value->as.tensors = pointers;
-    for (value->count = 0; value->count < count; value->count++) {
+    value->count = (uint32_t)count;
+    for (size_t i = 0; i < count; i++) {
         uint64_t bits;
-        if (stable->torch_list_get_item(list, value->count, &bits) != 0)
+        if (stable->torch_list_get_item(list, i, &bits) != 0)
             return false;
-        if (!aoticache_stable_read_tensor(stable->torch, aoticache_stable_pointer(bits), &views[value->count])) {
-            if (bits != 0)
-                stable->torch->aoti_torch_delete_tensor_object(aoticache_stable_pointer(bits));
+        AtenTensorHandle tensor = tensor_of_item(form, bits);
+        if (tensor == NULL && form->has_gaps)
+            continue;
+        if (!aoticache_stable_read_tensor(stable->torch, tensor, &views[i]))
             return false;
-        }
-        pointers[value->count] = &views[value->count];
+        pointers[i] = &views[i];
     }
     return true;
 }
@@ -171,7 +183,7 @@ static bool read_numbers(const aoticache_stable *stable, struct AOTICacheTorchLi
     return true;
 }
 
-/* On failure *memory is what drop_list() frees; value->count says how many tensors it has. */
+/* *memory is the caller's, also on failure. */
 static bool read_list(const aoticache_stable *stable, const aoticache_stable_form *form, uint64_t bits, void **memory,
                       aoticache_value *value)
 {
@@ -185,17 +197,16 @@ static bool read_list(const aoticache_stable *stable, const aoticache_stable_for
     *memory = calloc(count > 0 ? count : 1, item);
     if (*memory == NULL)
         return false;
-    return of_tensors ? read_tensors(stable, list, count, *memory, value)
+    return of_tensors ? read_tensors(stable, form, list, count, *memory, value)
                       : read_numbers(stable, list, count, *memory, value);
 }
 
-static void drop_list(const aoticache_stable *stable, const aoticache_stable_form *form, void *memory, uint32_t count,
-                      bool consumed)
+static bool may_have_wrapped(const aoticache_value *list)
 {
-    aoticache_tensor_view *const *views = memory;
-    for (uint32_t i = 0; form->element == AOTICACHE_VALUE_TENSOR && !consumed && i < count; i++)
-        stable->torch->aoti_torch_delete_tensor_object(views[i]->handle);
-    free(memory);
+    for (uint32_t i = 0; list->kind == AOTICACHE_VALUE_TENSOR_LIST && i < list->count; i++)
+        if (list->as.tensors[i] != NULL && aoticache_stable_may_be_wrapped(list->as.tensors[i]))
+            return true;
+    return false;
 }
 
 /* ---- all arguments ---- */
@@ -215,9 +226,11 @@ static bool read_argument(const aoticache_stable *stable, const aoticache_stable
         return aoticache_stable_read_argument_tensor(stable, bits, i, arguments);
     if (!is_list(form->kind))
         return read_scalar(stable, form, bits, value);
-    bool complete = read_list(stable, form, bits, &arguments->lists[i], value);
-    arguments->list_counts[i] = value->count;
-    return complete;
+    if (!read_list(stable, form, bits, &arguments->lists[i], value))
+        return false;
+    if (may_have_wrapped(value))
+        arguments->wrapped |= UINT64_C(1) << i;
+    return true;
 }
 
 bool aoticache_stable_read(const aoticache_stable *stable, const aoticache_stable_plan *plan, const uint64_t *stack,
@@ -230,21 +243,43 @@ bool aoticache_stable_read(const aoticache_stable *stable, const aoticache_stabl
     for (size_t i = 0; i < plan->count; i++) {
         if (__builtin_expect(read_argument(stable, &plan->forms[i], stack[i], i, ret_arguments), 1))
             continue;
-        aoticache_stable_drop(stable, plan, ret_arguments, false);
+        aoticache_stable_drop(plan, ret_arguments);
         return false;
     }
     return true;
 }
 
-void aoticache_stable_drop(const aoticache_stable *stable, const aoticache_stable_plan *plan,
-                           aoticache_stable_arguments *arguments, bool consumed)
+void aoticache_stable_drop(const aoticache_stable_plan *plan, aoticache_stable_arguments *arguments)
 {
     for (size_t i = 0; plan->has_lists && i < plan->count; i++)
-        if (is_list(plan->forms[i].kind) && arguments->lists[i] != NULL)
-            drop_list(stable, &plan->forms[i], arguments->lists[i], arguments->list_counts[i], consumed);
+        free(arguments->lists[i]);
 }
 
 /* ---- the stack's own ---- */
+
+static void release_box(const aoticache_stable *stable, uint64_t *box)
+{
+    if (stable->torch_delete_stable_ivalue != NULL)
+        stable->torch_delete_stable_ivalue(box);
+    else
+        stable->operator_delete(box);
+}
+
+static void release_tensors(const aoticache_stable *stable, const aoticache_stable_form *form,
+                            struct AOTICacheTorchList *list, bool consumed)
+{
+    size_t count = 0;
+    stable->torch_list_size(list, &count);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bits = 0;
+        stable->torch_list_get_item(list, i, &bits);
+        AtenTensorHandle tensor = tensor_of_item(form, bits);
+        if (!consumed && tensor != NULL)
+            stable->torch->aoti_torch_delete_tensor_object(tensor);
+        if (form->has_gaps && bits != 0)
+            release_box(stable, aoticache_stable_pointer(bits));
+    }
+}
 
 static void release_value(const aoticache_stable *stable, const aoticache_stable_form *form, uint64_t bits,
                           bool consumed)
@@ -255,6 +290,8 @@ static void release_value(const aoticache_stable *stable, const aoticache_stable
     } else if (form->kind == AOTICACHE_VALUE_STRING) {
         stable->torch_delete_string(aoticache_stable_pointer(bits));
     } else if (is_list(form->kind)) {
+        if (form->element == AOTICACHE_VALUE_TENSOR && (!consumed || form->has_gaps))
+            release_tensors(stable, form, aoticache_stable_pointer(bits), consumed);
         stable->torch_delete_list(aoticache_stable_pointer(bits));
     }
 }
@@ -263,10 +300,7 @@ static void release_optional(const aoticache_stable *stable, const aoticache_sta
                              bool consumed)
 {
     release_value(stable, form, *box, consumed);
-    if (stable->torch_delete_stable_ivalue != NULL)
-        stable->torch_delete_stable_ivalue(box);
-    else
-        stable->operator_delete(box);
+    release_box(stable, box);
 }
 
 void aoticache_stable_release(const aoticache_stable *stable, const aoticache_stable_plan *plan, uint64_t *stack,

@@ -1,30 +1,43 @@
-"""enable() and everything around it, each scenario in a process of its own: modes, gradients, threads, fork, the end of
-the process, other users of PyTorch in it, bad input, and machines that lack something."""
+"""enable() and everything around it: modes, gradients, threads, fork, the end of the process, other users of PyTorch in
+it, bad input, and machines that lack something. Most of it in one process; what needs one of its own has it."""
 import os
 import shutil
 import tempfile
+import textwrap
 
-from torch_scenarios import CACHE, main, play
+from torch_scenarios import CACHE, main, play, play_file, play_together
 
 BEGIN = """
-import os, sys, threading, time, warnings
+import dataclasses, os, sys, tempfile, threading, time, warnings
 import torch, aoticache
 x = torch.linspace(-3, 3, 12).reshape(3, 4)
+SUMS = ("calls", "hits", "hits_symbolic", "fallbacks", "refused", "misses", "loads", "compiles", "compile_failures")
+before = aoticache.stats().operators
 def same(a, b):
     torch.testing.assert_close(a, b, rtol=0, atol=0, equal_nan=True)
     assert a.stride() == b.stride()
 def counts(name):
-    return aoticache.stats().operators[name]
+    now, then = aoticache.stats().operators[name], before.get(name, aoticache.OperatorStats(name))
+    return dataclasses.replace(now, **{one: getattr(now, one) - getattr(then, one) for one in SUMS})
+def once(call, words):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        call()
+    said = [one for one in said if one.category is aoticache.AoticacheWarning]
+    assert len(said) == 1 and words in str(said[0].message), said
+    assert said[0].filename == call.__code__.co_filename, said[0].filename
+def raises(kind, words, call):
+    try:
+        call()
+    except kind as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(f"no exception with {words!r}")
 """
 
-
-def scenario(text, *arguments, **more):
-    import textwrap
-    return play(BEGIN + textwrap.dedent(text), arguments, **more)
-
-
-def test_wait_mode_answers_with_the_compiled_kernel():
-    scenario("""
+# In this order, since some find the kernels that others have compiled.
+TOGETHER = {
+    "wait_mode_answers_with_the_compiled_kernel": """
         expected = torch.abs(x), x + x, x + 1, torch.softmax(x, 1)
         done = aoticache.enable("aten::abs", torch.ops.aten.add.Tensor, "_softmax", mode="wait")
         assert set(done.operators) == {"aten::abs", "aten::add.Tensor", "aten::_softmax"} and done and not done.pending
@@ -34,18 +47,14 @@ def test_wait_mode_answers_with_the_compiled_kernel():
         assert counts("aten::abs").hits >= 1 and counts("aten::abs").fallbacks == 0, aoticache.stats()
         assert aoticache.is_enabled("abs") and aoticache.stats().interface == "bridge"
         assert set(aoticache.disable()) == set(done.operators) and not aoticache.is_enabled("abs")
-        before = counts("aten::abs").calls
+        calls = counts("aten::abs").calls
         torch.abs(x)
-        assert counts("aten::abs").calls == before and counts("aten::abs").state == "disabled"
+        assert counts("aten::abs").calls == calls and counts("aten::abs").state == "disabled"
         aoticache.enable("abs", mode="wait")
         torch.abs(x)
-        assert counts("aten::abs").calls == before + 1
-        print("done")
-    """)
-
-
-def test_background_mode_never_waits_and_then_hits():
-    scenario("""
+        assert counts("aten::abs").calls == calls + 1
+    """,
+    "background_mode_never_waits_and_then_hits": """
         aoticache.enable("aten::neg", "aten::sigmoid")
         expected = [torch.sigmoid(x), torch.neg(x)]
         assert aoticache.wait(250)
@@ -53,29 +62,21 @@ def test_background_mode_never_waits_and_then_hits():
         assert aoticache.wait(250)
         same(torch.sigmoid(x), expected[0]); same(torch.neg(x), expected[1])
         assert counts("aten::sigmoid").hits >= 1, aoticache.stats()
-        print("done")
-    """)
-
-
-def test_never_mode_compiles_nothing():
-    scenario("""
+    """,
+    "never_mode_compiles_nothing": """
         aoticache.enable("aten::abs", mode="never")
         same(torch.abs(x), x.clone().abs_())
         assert counts("aten::abs").hits == 1, aoticache.stats()
         torch.abs(torch.randn(3, 5, 7, 2))
         now = counts("aten::abs")
         assert now.fallbacks == 1 and now.compiles == 0, aoticache.stats()
-        print("done")
-    """)
-
-
-def test_gradients_are_right():
-    scenario("""
-        names = ("aten::sigmoid", "aten::sigmoid_backward", "aten::mul.Tensor")
+    """,
+    "gradients_are_right": """
+        names = ("aten::sigmoid", "aten::sigmoid_backward")
         y = x.clone().requires_grad_(); (torch.sigmoid(y) * y).sum().backward()
         with aoticache.enabled(*names, mode="wait"):
             z = x.clone().requires_grad_(); (torch.sigmoid(z) * z).sum().backward()
-            assert counts("aten::sigmoid").calls >= 1 and counts("aten::sigmoid_backward").calls >= 1
+            assert all(counts(name).calls == 1 and counts(name).fallbacks == 0 for name in names), aoticache.stats()
             with torch.no_grad():
                 assert not torch.sigmoid(z).requires_grad
             with torch.inference_mode():
@@ -83,35 +84,23 @@ def test_gradients_are_right():
             assert torch.sigmoid(z).requires_grad
         torch.testing.assert_close(z.grad, y.grad)
         assert not aoticache.is_enabled(names[0])
-        print("done")
-    """)
-
-
-def test_enabled_gives_back_what_was():
-    scenario("""
+    """,
+    "enabled_gives_back_what_was": """
         aoticache.enable("aten::abs", mode="never")
         with aoticache.enabled("aten::abs", "aten::neg", mode="wait", dynamic=("after", 2)):
             assert "wait, dynamic after 2" in counts("aten::abs").policy and aoticache.is_enabled("aten::neg")
         assert counts("aten::abs").policy.startswith("never") and not aoticache.is_enabled("aten::neg")
-        print("done")
-    """)
-
-
-def test_dynamic_after_two_shapes_compiles_for_all():
-    scenario("""
+    """,
+    "dynamic_after_two_shapes_compiles_for_all": """
         aoticache.enable("aten::neg", mode="wait", dynamic=("after", 2))
         for n in (3, 4, 5, 6, 7, 8):
-            same(torch.neg(torch.ones(n, 6)), -torch.ones(n, 6).mul_(1))
+            same(torch.neg(torch.ones(n, 4)), torch.full((n, 4), -1.0))
         now = counts("aten::neg")
         assert now.libraries <= 4 and now.hits_symbolic >= 1, now
-        print("done")
-    """)
-
-
-def test_threads_share_kernels():
-    scenario("""
-        aoticache.enable("aten::abs", "aten::_softmax", mode="wait")
+    """,
+    "threads_share_kernels": """
         expected = x.clone().abs_(), torch.softmax(x.double(), 1).float()
+        aoticache.enable("aten::abs", "aten::_softmax", mode="wait")
         failed = []
         def work():
             try:
@@ -125,78 +114,19 @@ def test_threads_share_kernels():
         threads = [threading.Thread(target=work) for _ in range(4)]
         [one.start() for one in threads]; [one.join() for one in threads]
         assert not failed, failed
-        print("done")
-    """)
-
-
-def test_fork_and_data_loader():
-    scenario("""
-        import torch.utils.data
-        class Data(torch.utils.data.Dataset):
-            def __len__(self): return 8
-            def __getitem__(self, place): return torch.abs(torch.full((3, 4), -float(place)))
-        if __name__ == "__main__":
-            aoticache.enable("aten::abs", mode="wait")
-            torch.abs(x)
-            big = torch.randn(64, 64); torch.abs(big)
-            batches = list(torch.utils.data.DataLoader(Data(), num_workers=2, multiprocessing_context="fork"))
-            assert [int(batch[0, 0, 0]) for batch in batches] == list(range(8))
-            child = os.fork()
-            if child == 0:
-                torch.abs(big)
-                hits = counts("aten::abs").hits
-                os._exit(0 if hits >= 1 else 1)
-            assert os.waitpid(child, 0)[1] == 0
-            print("done")
-    """)
-
-
-def test_compiled_functions_are_not_disturbed():
-    scenario("""
+    """,
+    "compiled_functions_are_not_disturbed": """
         aoticache.enable("pointwise", "aten::_softmax", mode="never")
         f = torch.compile(lambda a: torch.softmax(torch.sigmoid(a) * a, 1))
         torch.testing.assert_close(f(x), torch.softmax(torch.sigmoid(x) * x, 1))
-        print("done")
-    """)
-
-
-def test_errors_are_exceptions_of_the_call():
-    scenario("""
+    """,
+    "errors_are_exceptions_of_the_call": """
         aoticache.enable("aten::_softmax", "aten::mul.Tensor", mode="wait")
         warnings.simplefilter("ignore")
-        for call, kind in ((lambda: torch.softmax(x, 7), IndexError), (lambda: x * torch.ones(5), RuntimeError)):
-            try:
-                call()
-            except kind as error:
-                assert "imension" in str(error), error
-            else:
-                raise AssertionError("no exception")
-        print("done")
-    """)
-
-
-def test_process_ends_with_compiles_under_way():
-    said = scenario("""
-        aoticache.enable("aten::neg")
-        assert aoticache.wait(250)
-        torch.neg(torch.randn(int.from_bytes(os.urandom(2), "little") + 2, 3))
-        time.sleep(1)
-        begin = time.monotonic()
-        import atexit
-        print("done", flush=True)
-    """)
-    assert "Traceback" not in said, said
-
-
-def test_names_and_settings_that_do_not_exist():
-    scenario("""
-        def raises(kind, words, call):
-            try:
-                call()
-            except kind as error:
-                assert words in str(error), error
-            else:
-                raise AssertionError(words)
+        raises(IndexError, "imension", lambda: torch.softmax(x, 7))
+        raises(RuntimeError, "imension", lambda: x * torch.ones(5))
+    """,
+    "names_and_settings_that_do_not_exist": """
         on = aoticache.enable
         raises(ValueError, "did you mean aten::abs", lambda: on("aten::abss"))
         raises(aoticache.OperatorNotFoundError, "aten::add.Tensor", lambda: on("aten::add"))
@@ -218,12 +148,12 @@ def test_names_and_settings_that_do_not_exist():
         assert not aoticache.is_enabled("neg")
         found = on("aten::*norm*", mode="never")
         assert "aten::native_layer_norm" in found.operators and "aten::layer_norm" in found.skipped
-        print("done")
-    """)
-
-
-def test_explanations_of_compositions_are_true():
-    scenario("""
+        aoticache.disable()
+        aoticache.configure(bridge="off")
+        on("abs", mode="never")
+        assert aoticache.stats().interface == "stable C interface"
+    """,
+    "explanations_of_compositions_are_true": """
         from torch.utils._python_dispatch import TorchDispatchMode
         from aoticache._compositions import PARTS
         class Watch(TorchDispatchMode):
@@ -244,59 +174,159 @@ def test_explanations_of_compositions_are_true():
         for name, parts in PARTS.items():
             assert not aoticache.explain(name), name
             assert all(aoticache.explain(part) for part in parts), name
-        print("done")
-    """)
-
-
-def once(said):
-    assert said.count("AoticacheWarning: aoticache:") == 1, said
-    return said
-
-
-def test_cache_that_cannot_be_had_is_one_warning():
-    said = once(scenario("""
-        warnings.simplefilter("always")
-        result = aoticache.enable("aten::abs", cache_dir="/proc/nowhere/cache")
-        assert not result and result.problem
-        aoticache.enable("aten::neg", cache_dir="/proc/nowhere/cache")
+    """,
+    "cache_that_cannot_be_had_is_one_warning": """
+        def enable():
+            result = aoticache.enable("aten::abs", cache_dir="/proc/nowhere/cache")
+            assert not result and result.problem
+            aoticache.enable("aten::neg", cache_dir="/proc/nowhere/cache")
+        once(enable, "PyTorch's own kernels answer")
         same(torch.abs(x), x.clone().abs_())
-        print("done")
-    """))
-    assert "PyTorch's own kernels answer" in said, said
-
-
-def test_no_compiler_is_one_warning_and_the_stable_interface():
-    with tempfile.TemporaryDirectory() as folder:
-        said = once(scenario("""
-            warnings.simplefilter("always")
-            aoticache.enable("aten::abs", "aten::native_layer_norm", mode="wait", cxx="/nonexistent/c++",
-                             cache_dir=sys.argv[1])
+    """,
+    "no_compiler_is_one_warning_and_the_stable_interface": """
+        with tempfile.TemporaryDirectory() as folder:
+            once(lambda: aoticache.enable("aten::abs", "aten::native_layer_norm", mode="wait", cxx="/nonexistent/c++",
+                                          cache_dir=folder), "C++ compiler")
             assert aoticache.stats().interface == "stable C interface"
+            aoticache.enable("aten::abs", mode="never")
             same(torch.abs(x), x.clone().abs_())
-            print("done")
-        """, folder))
-        assert "C++ compiler" in said, said
-
-
-def test_stable_interface_serves_and_falls_back():
-    scenario("""
-        aoticache.enable("aten::abs", "aten::maximum", "aten::native_layer_norm", "aten::amax", mode="wait",
-                         bridge="off")
-        same(torch.abs(x), x.clone().abs_()); same(torch.abs(x), x.clone().abs_())
-        assert counts("aten::abs").hits >= 1, aoticache.stats()
-        aoticache.enable("aten::abs", "aten::maximum", "aten::native_layer_norm", "aten::amax", mode="never")
+            assert counts("aten::abs").fallbacks == 1, counts("aten::abs")
+            aoticache.disable()
+    """,
+    "stable_interface_serves_and_falls_back": """
+        names = ("aten::abs", "aten::maximum", "aten::native_layer_norm", "aten::amax", "aten::cat", "aten::stack",
+                 "aten::_unsafe_index.Tensor")
+        aoticache.enable(*names, mode="wait", bridge="off")
+        assert aoticache.stats().interface == "stable C interface"
+        joined = torch.cat([x.clone(), x.clone()])
+        for _ in range(2):
+            same(torch.abs(x), x.clone().abs_()); same(torch.cat([x, x]), joined)
+        assert counts("aten::abs").hits >= 1 and counts("aten::cat").hits >= 1, aoticache.stats()
+        aoticache.enable(*names, mode="never")
         y = torch.randn(5, 3, 2)
         same(torch.abs(y), y.clone().abs_()); same(torch.maximum(y, -y), y.clone().abs_())
-        torch.nn.functional.layer_norm(y, [2], torch.ones(2)); same(y.amax([0, 2], keepdim=True).reshape(3), y.permute(1, 0, 2).reshape(3, 10).max(1)[0])
-        assert aoticache.stats().total("fallbacks") >= 3, aoticache.stats()
-        try:
-            torch.maximum(y, torch.ones(7))
-        except RuntimeError as error:
-            assert "size of tensor" in str(error), error
-        else:
-            raise AssertionError("no exception")
+        torch.nn.functional.layer_norm(y, [2], torch.ones(2))
+        same(y.amax([0, 2], keepdim=True).reshape(3), y.permute(1, 0, 2).reshape(3, 10).max(1)[0])
+        for _ in range(100):  # lists of tensors, also with gaps, and what they hold
+            both = torch.cat([y, y], 1)
+            assert torch.equal(both[:, :3], y) and torch.equal(torch.stack([y, y])[1], y)
+            assert torch.equal(torch.ops.aten._unsafe_index(y, [None, torch.tensor([1, 1])])[:, 0], y[:, 1])
+        assert y._use_count() == 1 and sys.getrefcount(y) == 2
+        assert counts("aten::_unsafe_index.Tensor").fallbacks == 100 <= counts("aten::cat").fallbacks, aoticache.stats()
+        assert all(counts(name).fallbacks >= 1 for name in names), aoticache.stats()
+        raises(RuntimeError, "size of tensor", lambda: torch.maximum(y, torch.ones(7)))
+        raises(RuntimeError, "Sizes of tensors must match", lambda: torch.cat([y, torch.ones(1, 2, 3)]))
+    """,
+}
+
+
+def scenario(text, *arguments, **more):
+    return play(BEGIN + textwrap.dedent(text), arguments, **more)
+
+
+def test_fork_and_data_loader():
+    scenario("""
+        import torch.utils.data
+        class Data(torch.utils.data.Dataset):
+            def __len__(self): return 8
+            def __getitem__(self, place): return torch.abs(torch.full((3, 4), -float(place)))
+        aoticache.enable("aten::abs", mode="wait")
+        torch.abs(x)
+        big = torch.randn(64, 64); torch.abs(big)
+        batches = list(torch.utils.data.DataLoader(Data(), num_workers=2, multiprocessing_context="fork"))
+        assert [int(batch[0, 0, 0]) for batch in batches] == list(range(8))
+        child = os.fork()
+        if child == 0:
+            torch.abs(big)
+            hits = counts("aten::abs").hits
+            os._exit(0 if hits >= 1 else 1)
+        assert os.waitpid(child, 0)[1] == 0
         print("done")
     """)
+
+
+def test_workers_that_are_spawned_enable_their_own():
+    play_file(BEGIN + textwrap.dedent("""
+        import torch.utils.data
+        class Data(torch.utils.data.Dataset):
+            def __len__(self): return 4
+            def __getitem__(self, place): return torch.abs(torch.full((3, 4), -float(place))), counts("aten::abs").hits
+        def begin(worker):
+            assert not aoticache.is_enabled("abs")
+            aoticache.enable("aten::abs", mode="never")  # with the cache that the environment names
+        if __name__ == "__main__":
+            aoticache.enable("aten::abs", mode="wait")
+            torch.abs(x)
+            for method in ("spawn", "forkserver"):
+                batches = list(torch.utils.data.DataLoader(Data(), num_workers=1, multiprocessing_context=method,
+                                                           worker_init_fn=begin))
+                assert [(int(y[0, 0, 0]), int(hits)) for y, hits in batches] == [(n, n + 1) for n in range(4)], batches
+            print("done")
+    """))
+
+
+# Stands in for the compiler of the bridge: it waits for a file, and has the bridge already.
+COMPILER = """#!/bin/sh
+echo started >> {folder}/started
+while [ ! -e {folder}/gate ]; do sleep 0.02; done
+while [ $# -gt 0 ]; do [ "$1" = -o ] && cp {folder}/bridge.so "$2"; shift; done
+"""
+
+
+def test_children_go_on_while_the_bridge_compiles():
+    with tempfile.TemporaryDirectory() as folder:
+        with open(f"{folder}/c++", "w", opener=lambda path, flags: os.open(path, flags, 0o755)) as file:
+            file.write(COMPILER.format(folder=folder))
+        scenario("""
+            import shutil
+            from aoticache import _bridge, _caches
+            folder = sys.argv[1]
+            torch.set_num_threads(1)
+            def started():
+                return len(open(folder + "/started").read().split()) if os.path.exists(folder + "/started") else 0
+            def enable(name):
+                assert aoticache.enable("aten::abs", cache_dir=f"{folder}/{name}", cxx=folder + "/c++").pending
+                while not started(): time.sleep(0.01)
+            def serves():
+                was_pending = counts("aten::abs").state == "pending"
+                return (was_pending and aoticache.wait(100) and aoticache.is_enabled("abs")
+                        and aoticache.stats().interface == "bridge" and torch.equal(torch.abs(x), x.clone().abs_()))
+            shutil.copy(_bridge.prepare(_caches.open_cache(None), aoticache.Settings(), compile=True).path,
+                        folder + "/bridge.so")
+
+            # The parent ends first: its child compiles anew.
+            reader, writer = os.pipe()
+            parent = os.fork()
+            if parent == 0:
+                enable("first")
+                if os.fork() == 0:
+                    os.write(writer, b"1" if serves() else b"0")
+                os._exit(0)
+            assert os.waitpid(parent, 0)[1] == 0
+            open(folder + "/gate", "w").close()
+            assert os.read(reader, 1) == b"1" and started() == 2, started()
+            os.remove(folder + "/gate"); os.remove(folder + "/started")
+
+            # The parent goes on: one compile is enough for both.
+            enable("second")
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if serves() else 1)
+            open(folder + "/gate", "w").close()
+            assert serves() and os.waitpid(child, 0)[1] == 0 and started() == 1, started()
+            print("done")
+        """, folder)
+
+
+def test_process_ends_with_compiles_under_way():
+    said = scenario("""
+        aoticache.enable("aten::neg")
+        assert aoticache.wait(250)
+        torch.neg(torch.randn(int.from_bytes(os.urandom(2), "little") + 2, 3))
+        time.sleep(1)
+        print("done", flush=True)
+    """)
+    assert "Traceback" not in said, said
 
 
 def test_old_library_or_none_is_told():
@@ -308,4 +338,5 @@ def test_old_library_or_none_is_told():
 if __name__ == "__main__":
     if os.environ.get("FRESH"):
         shutil.rmtree(CACHE, ignore_errors=True)
-    main([value for name, value in list(globals().items()) if name.startswith("test_")])
+    done = play_together(BEGIN, TOGETHER)
+    main([value for name, value in list(globals().items()) if name.startswith("test_")], failed=not done)

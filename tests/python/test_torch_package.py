@@ -64,6 +64,26 @@ def test_text_is_for_python_3_10():
             ast.parse(file.read(), path, feature_version=(3, 10))
 
 
+def runs(python):
+    """A shim of pyenv's may stand for no Python at all."""
+    return subprocess.run([python, "-c", "import ctypes"], capture_output=True).returncode == 0
+
+
+def test_other_pythons_import_it():
+    """Those that are found; without PyTorch, which few of them have."""
+    found = []
+    for minor in range(10, 15):
+        places = [f"python3.{minor}", *glob.glob(os.path.expanduser(f"~/.pyenv/versions/3.{minor}.*/bin/python3"))]
+        python = next((one for one in map(shutil.which, places) if one and runs(one)), None)
+        if python is None:
+            continue
+        text = "import sys; sys.modules['torch'] = None; import aoticache; print(aoticache.__version__)"
+        done = subprocess.run([python, "-W", "error", "-c", text], env=environment(), capture_output=True, text=True)
+        assert done.returncode == 0, f"Python 3.{minor}: {done.stderr}"
+        found.append(f"3.{minor}")
+    print(f"# imported by Python {', '.join(found)}")
+
+
 def test_types_hold():
     mypy = os.path.join(os.path.dirname(sys.executable), "mypy")
     if not os.path.exists(mypy):

@@ -1,12 +1,15 @@
-"""`pip install .`: the wheel, built and installed into a fresh virtual environment, works there, away from the sources.
+"""`pip install`: an sdist, the wheel that is built from it and installed into a fresh virtual environment, away from
+the sources, and an editable install.
 
-Environment: BUILD; the wheel's C parts are built in $BUILD/wheel, a minute the first time. PyTorch is that of this Python.
+Environment: BUILD, which has the C parts: what an sdist lacks is an error of make all the same. PyTorch is that of this
+Python.
 """
+import glob
 import importlib.util
 import os
-import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import zipfile
 
@@ -15,7 +18,7 @@ from torch_scenarios import BUILD, CACHE, TOP
 CHECK = """
 import os, sys, torch, aoticache
 assert "/site-packages/" in aoticache.__file__ and aoticache._library.load().path.startswith(os.path.dirname(aoticache.__file__))
-x = torch.linspace(-1, 1, 10)
+x = torch.linspace(-3, 3, 12).reshape(3, 4)
 aoticache.enable("aten::abs", "aten::clamp", mode="wait")
 assert torch.equal(torch.abs(x), x.clone().abs_()) and torch.equal(torch.abs(x), x.clone().abs_())
 assert aoticache.stats().operators["aten::abs"].hits >= 1 and aoticache.stats().interface == "bridge"
@@ -29,17 +32,47 @@ def run(*words, **more):
     return done.stdout
 
 
-def build_wheel(folder):
-    if importlib.util.find_spec("hatchling") is None:
-        print("hatchling is not installed: scripts/install-deps installs it")
-        sys.exit(77)
-    variables = {**os.environ, "AOTICACHE_WHEEL_BUILD": os.path.join(BUILD, "wheel"), "AOTICACHE_WHEEL_JOBS": "2"}
-    for name in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS"):
-        variables.pop(name, None)
-    run(sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", folder, TOP,
-        env=variables)
-    (wheel,) = [name for name in os.listdir(folder) if name.endswith(".whl")]
-    return os.path.join(folder, wheel)
+def environment():
+    """Nothing of ours, and of make's."""
+    ours = ("PYTHONPATH", "BUILD", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")
+    variables = {name: value for name, value in os.environ.items()
+                 if name not in ours and not name.startswith("AOTICACHE_")}
+    return {**variables, "AOTICACHE_DIR": CACHE, "AOTICACHE_CONFIG": "", "AOTICACHE_WHEEL_BUILD": BUILD}
+
+
+def build_sdist(folder):
+    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder, cwd=TOP, env=environment())
+    (sdist,) = glob.glob(os.path.join(folder, "aoticache-*.tar.gz"))
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    for name in ("pyproject.toml", "PKG-INFO", "Makefile", "eager/torch/build_hook.py", "scripts/libaoticache.map",
+                 "eager/torch/aoticache/py.typed", "README.md", "LICENSE"):
+        assert name in names, f"{name} is not in the sdist"
+    odd = [name for name in names if name.startswith(("build/", ".git/")) or name.endswith((".o", ".so", ".pyc"))]
+    assert not odd, odd
+    return sdist
+
+
+def pip(*words):
+    return run(sys.executable, "-m", "pip", *words, env=environment())
+
+
+def build_wheel(sdist, folder):
+    pip("wheel", "--no-build-isolation", "--no-deps", "--no-index", "-w", folder, sdist)
+    (wheel,) = glob.glob(os.path.join(folder, "*.whl"))
+    return wheel
+
+
+def make_venv(path):
+    run(sys.executable, "-m", "venv", "--without-pip", path)
+    return os.path.join(path, "bin", "python")
+
+
+def lend(venv, package):
+    """The virtual environment has this Python's package, and what lies beside it."""
+    (site,) = glob.glob(os.path.join(venv, "lib", "*", "site-packages"))
+    with open(os.path.join(site, f"{package}.pth"), "w") as file:
+        file.write(os.path.dirname(os.path.dirname(importlib.util.find_spec(package).origin)) + "\n")
 
 
 def check_contents(wheel):
@@ -57,31 +90,45 @@ def check_contents(wheel):
     assert all("extra ==" in line for line in required), required
 
 
+def check_wheel(wheel, folder):
+    check_contents(wheel)
+    print("ok - wheel_has_everything", flush=True)
+    venv = os.path.join(folder, "venv")
+    python, variables = make_venv(venv), environment()
+    pip("--python", python, "install", "--no-deps", "--no-index", wheel)
+    done = subprocess.run([python, "-m", "aoticache", "doctor"], env=variables, capture_output=True, text=True,
+                          cwd=folder)
+    assert done.returncode == 1 and "pip install 'aoticache[torch]'" in done.stdout, done.stdout + done.stderr
+    print("ok - doctor_without_pytorch", flush=True)
+    lend(venv, "torch")
+    assert "done" in run(python, "-c", CHECK, env=variables, cwd=folder)
+    print("ok - operators_are_served", flush=True)
+    assert "aten::abs" in run(os.path.join(venv, "bin", "aoticache"), "ls", env=variables, cwd=folder)
+    assert "FAIL" not in run(python, "-m", "aoticache", "doctor", env=variables, cwd=folder)
+    print("ok - tools_are_commands", flush=True)
+
+
+def check_editable(folder):
+    """The package is used where it is, with the library that was built."""
+    venv = os.path.join(folder, "editable")
+    python = make_venv(venv)
+    lend(venv, "hatchling")  # an editable install is made by the Python that it is for
+    pip("--python", python, "install", "--no-build-isolation", "--no-deps", "--no-index", "-e", TOP)
+    said = run(python, "-c", "import aoticache; print(aoticache.__file__, aoticache.__version__, aoticache.stats())",
+               env={**environment(), "AOTICACHE_HOME": BUILD}, cwd=folder)
+    assert said.startswith(os.path.join(TOP, "eager", "torch", "aoticache", "__init__.py")), said
+    print("ok - editable_install_uses_the_sources", flush=True)
+
+
 def main():
+    if importlib.util.find_spec("hatchling") is None:
+        print("hatchling is not installed: scripts/install-deps installs it")
+        sys.exit(77)
     with tempfile.TemporaryDirectory() as folder:
-        wheel = build_wheel(folder)
-        check_contents(wheel)
-        print("ok - wheel_has_everything", flush=True)
-        venv = os.path.join(folder, "venv")
-        run(sys.executable, "-m", "venv", "--without-pip", venv)
-        (site,) = [os.path.join(venv, "lib", one, "site-packages") for one in os.listdir(os.path.join(venv, "lib"))]
-        run(sys.executable, "-m", "pip", "--python", os.path.join(venv, "bin", "python"), "install", "--no-deps",
-            "--no-index", wheel)
-        python = os.path.join(venv, "bin", "python")
-        variables = {name: value for name, value in os.environ.items()
-                     if name not in ("PYTHONPATH", "BUILD", "AOTICACHE_HOME", "AOTICACHE_LIBRARY", "AOTICACHE_PYTHON")}
-        variables["AOTICACHE_DIR"] = CACHE
-        done = subprocess.run([python, "-m", "aoticache", "doctor"], env=variables, capture_output=True, text=True, cwd=folder)
-        assert done.returncode == 1 and "pip install 'aoticache[torch]'" in done.stdout, done.stdout + done.stderr
-        print("ok - doctor_without_pytorch", flush=True)
-        with open(os.path.join(site, "pytorch.pth"), "w") as file:
-            file.write(os.path.dirname(os.path.dirname(importlib.util.find_spec("torch").origin)) + "\n")
-        assert "done" in run(python, "-c", CHECK, env=variables, cwd=folder)
-        print("ok - operators_are_served", flush=True)
-        assert "aten::abs" in run(os.path.join(venv, "bin", "aoticache"), "ls", env=variables, cwd=folder)
-        assert "FAIL" not in run(python, "-m", "aoticache", "doctor", env=variables, cwd=folder)
-        print("ok - tools_are_commands", flush=True)
-        shutil.rmtree(venv)
+        sdist = build_sdist(folder)
+        print("ok - sdist_has_everything", flush=True)
+        check_wheel(build_wheel(sdist, folder), folder)
+        check_editable(folder)
 
 
 if __name__ == "__main__":

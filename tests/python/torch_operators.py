@@ -1,12 +1,12 @@
 """Plays samples of PyTorch's operator database (torch_samples.py) with every operator enabled that the binding accepts,
 in one process.
 
-    torch_operators.py draw SEED COUNT NAMES CACHE      chooses the samples
-    torch_operators.py play NAMES RESULTS CACHE PASS... plays them, once in each pass
+    torch_operators.py draw SEED COUNT NAMES RESULTS CACHE PASS...  chooses the samples, and plays them
+    torch_operators.py play NAMES RESULTS CACHE PASS...             plays them, once in each pass
 
-PASS is the mode, "wait", "background" or "never". NAMES and RESULTS are JSON files. RESULTS: {"samples": one dictionary
-for each sample, "operators": what happened by operator, "stats": of the process}. Expected results come from the same
-process before anything is enabled. Environment: BRIDGE: "auto" or "off"; WORKERS.
+PASS is the mode, "wait", "background" or "never", or "stable": "never" without the bridge, which comes last. NAMES
+and RESULTS are JSON files. RESULTS: {"samples": one dictionary for each sample, "passes": what each pass came to by
+itself}. Expected results come from the same process before anything is enabled. Environment: WORKERS.
 """
 import json
 import logging
@@ -128,9 +128,13 @@ def accepted_by_binding(aoticache):
     return [name for name in names if name not in refused], refused
 
 
-def configure(aoticache, cache):
-    aoticache.configure(cache_dir=cache, workers=int(os.environ.get("WORKERS", "2")),
-                        bridge=os.environ.get("BRIDGE", "auto"), compile_timeout=150)
+def configure(aoticache, cache, bridge="auto"):
+    workers = int(os.environ.get("WORKERS", "2"))
+    aoticache.configure(cache_dir=cache, workers=workers, bridge=bridge, compile_timeout=150)
+
+
+def totals_of(stats, before):
+    return {count: stats.total(count) - before.get(count, 0) for count in COUNTS}
 
 
 def play(names_path, results_path, cache, *passes):
@@ -145,25 +149,27 @@ def play(names_path, results_path, cache, *passes):
     logging.getLogger("aoticache").setLevel(logging.INFO)
     began = time.monotonic()
     player = Player(names, len(passes))
-    found = {"seconds": {"eager": round(time.monotonic() - began, 1)}}
-    for place, mode in enumerate(passes):
+    found = {"samples": player.results, "passes": [], "seconds": {"eager": round(time.monotonic() - began, 1)}}
+    for place, what in enumerate(passes):
         began = time.monotonic()
+        mode, before = "never" if what == "stable" else what, totals_of(aoticache.stats(), {})
+        if what == "stable":
+            configure(aoticache, cache, bridge="off")
         enabled = enable_all(aoticache, task["accepted"], mode)
-        found["enabled"], found["skipped"] = len(enabled.operators), enabled.skipped
         assert enabled.operators, f"{enabled}"
         outcomes = player.play(aoticache, place, mode, handler.lines)
         aoticache.wait()
         stats = aoticache.stats()
         aoticache.disable()
         player.judge(place, outcomes)
-        found["seconds"][f"{place} {mode}"] = round(time.monotonic() - began, 1)
-    found.update(samples=player.results, interface=stats.interface, problem=stats.problem,
-                 totals={count: stats.total(count) for count in COUNTS})
+        found["passes"].append({"enabled": len(enabled.operators), "skipped": len(enabled.skipped),
+                                "interface": stats.interface, "totals": totals_of(stats, before)})
+        found["seconds"][f"{place} {what}"] = round(time.monotonic() - began, 1)
     with open(results_path, "w") as file:
         json.dump(found, file, indent=1)
 
 
-def draw(seed, count, names_path, cache):
+def draw(seed, count, names_path, results_path, cache, *passes):
     import aoticache
     from torch_samples import draw_names
     began = time.monotonic()
@@ -173,6 +179,7 @@ def draw(seed, count, names_path, cache):
     with open(names_path, "w") as file:
         json.dump({"names": [vars(name) for name in names], "left": left, "accepted": accepted,
                    "disagreeing": disagreeing, "seconds": round(time.monotonic() - began, 1)}, file)
+    play(names_path, results_path, cache, *passes)
 
 
 def main(what, *words):

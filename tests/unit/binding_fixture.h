@@ -27,11 +27,11 @@ static void (*fallback_meanwhile)(void);
 #define STAND_IN(type, name) (*(type *)dlsym(stand_in, #name))
 #define STAND_IN_COUNT(name) STAND_IN(int, stand_in_##name)
 
-static uint64_t stand_in_list(bool tensors, const uint64_t *items, size_t count)
+static uint64_t stand_in_list(const uint64_t *items, size_t count)
 {
-    uint64_t (*make)(bool, const uint64_t *, size_t);
+    uint64_t (*make)(const uint64_t *, size_t);
     *(void **)&make = dlsym(stand_in, "stand_in_list");
-    return make(tensors, items, count);
+    return make(items, count);
 }
 
 static uint64_t stand_in_box(uint64_t value)
@@ -66,8 +66,6 @@ static void load_stand_in(void)
     stand_in = dlopen(stand_in_path, RTLD_NOW | RTLD_LOCAL);
     cr_assert_not_null(stand_in, "%s", dlerror());
     cr_assert_eq(aoticache_torch_get(&torch, &error), AOTICACHE_OK, "%s", error.message);
-    STAND_IN(void *, stand_in_new_handle) = *(void *const *)&torch->aoti_torch_new_tensor_handle;
-    STAND_IN(void *, stand_in_delete_handle) = *(void *const *)&torch->aoti_torch_delete_tensor_object;
 }
 
 /* A new handle of a tensor, as PyTorch gives them to a kernel. */

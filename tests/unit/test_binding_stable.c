@@ -3,9 +3,9 @@
 
 TestSuite(binding_stable, .init = fixture_begin, .fini = fixture_end, .timeout = 60);
 
-#define LISTS                                                                                                        \
-    "test::lists(Tensor self, float[] factors, Tensor[] others, int[]? sizes, bool[2] flags, str? name=None, " \
-    "ScalarType? dtype=None, Device? device=None, Tensor? last=None) -> Tensor"
+#define LISTS                                                                                                  \
+    "test::lists(Tensor self, float[] factors, Tensor[] others, int[]? sizes, bool[2] flags, str? name, " \
+    "ScalarType? dtype, Device? device, Tensor?[] last) -> Tensor"
 
 /* Calls the function that was registered last. */
 static const char *call_last(uint64_t *values, uint64_t inputs)
@@ -135,16 +135,36 @@ Test(binding_stable, failed_compile_is_an_exception_only_where_it_is_asked_for)
 static void fill_lists(uint64_t values[9], bool full)
 {
     uint64_t factors[] = {bits_of(3), bits_of(4)}, others[] = {handle_of(x), handle_of(x)};
-    uint64_t sizes[] = {5, (uint64_t)-6}, flags[] = {1, 0};
+    uint64_t sizes[] = {5, (uint64_t)-6}, flags[] = {1, 0}, last[] = {0, full ? stand_in_box(handle_of(x)) : 0};
     values[0] = handle_of(x);
-    values[1] = stand_in_list(false, factors, 2);
-    values[2] = stand_in_list(true, others, 2);
-    values[3] = full ? stand_in_box(stand_in_list(false, sizes, 2)) : 0;
-    values[4] = stand_in_list(false, flags, 2);
+    values[1] = stand_in_list(factors, 2);
+    values[2] = stand_in_list(others, 2);
+    values[3] = full ? stand_in_box(stand_in_list(sizes, 2)) : 0;
+    values[4] = stand_in_list(flags, 2);
     values[5] = full ? stand_in_box(stand_in_string("name")) : 0;
     values[6] = full ? stand_in_box(AOTICACHE_DTYPE_FLOAT32) : 0;
     values[7] = full ? stand_in_box((uint64_t)AOTICACHE_DEVICE_TYPE_CPU << 32 | UINT32_MAX) : 0;
-    values[8] = full ? stand_in_box(handle_of(x)) : 0;
+    values[8] = stand_in_list(last, 2);
+}
+
+static AOTITorchError (*delete_tensor)(AtenTensorHandle tensor);
+static int deleted;
+
+static AOTITorchError count_delete(AtenTensorHandle tensor)
+{
+    deleted++;
+    return delete_tensor(tensor);
+}
+
+/* From now on the handles are counted that the binding deletes. */
+static void count_deletes(void)
+{
+    static aoticache_torch counting;
+    counting = *binding->stable.torch;
+    delete_tensor = counting.aoti_torch_delete_tensor_object;
+    counting.aoti_torch_delete_tensor_object = count_delete;
+    binding->stable.torch = &counting;
+    deleted = 0;
 }
 
 Test(binding_stable, lists_optionals_and_strings_are_read_and_freed)
@@ -154,6 +174,7 @@ Test(binding_stable, lists_optionals_and_strings_are_read_and_freed)
     aoticache_stable_arguments arguments;
     begin_binding_with("", NULL, false);
     aoticache_schema *schema;
+    count_deletes();
     cr_assert_eq(aoticache_schema_parse(LISTS, &schema, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(aoticache_stable_plan_create(schema, &plan, &error), AOTICACHE_OK, "%s", error.message);
     fill_lists(values, true);
@@ -167,9 +188,12 @@ Test(binding_stable, lists_optionals_and_strings_are_read_and_freed)
     cr_expect(got[5].kind == AOTICACHE_VALUE_STRING && strcmp(got[5].as.string, "name") == 0);
     cr_expect(got[6].kind == AOTICACHE_VALUE_DTYPE && got[6].as.int_value == AOTICACHE_DTYPE_FLOAT32);
     cr_expect(got[7].kind == AOTICACHE_VALUE_DEVICE && got[7].as.device.type == 0 && got[7].as.device.index == -1);
-    cr_expect(got[8].kind == AOTICACHE_VALUE_TENSOR && got[8].as.tensor->strides[0] == 3);
-    aoticache_stable_drop(&binding->stable, plan, &arguments, false);
+    cr_expect(got[8].kind == AOTICACHE_VALUE_TENSOR_LIST && got[8].count == 2 && got[8].as.tensors[0] == NULL &&
+              got[8].as.tensors[1]->strides[0] == 3);
+    aoticache_stable_drop(plan, &arguments);
+    cr_expect_eq(deleted, 0, "what the stack owns is its still");
     aoticache_stable_release(&binding->stable, plan, values, false);
+    cr_expect_eq(deleted, 4);
     aoticache_stable_plan_free(plan);
     aoticache_schema_free(schema);
     end_binding();
@@ -185,11 +209,36 @@ static int lists_fallback(void *user, uint64_t *values, uint64_t num_inputs, uin
     return 0;
 }
 
+/* A tensor in a list that only PyTorch's kernel can serve: the stack is as it was. */
+Test(binding_stable, list_that_cannot_be_read_stays_the_stacks)
+{
+    float pair[2] = {1, 2};
+    AtenTensorHandle complex;
+    aoticache_schema *schema;
+    aoticache_stable_plan *plan;
+    aoticache_stable_arguments arguments;
+    begin_binding_with("", NULL, false);
+    count_deletes();
+    cr_assert_eq(aoticache_schema_parse("test::op(Tensor[] list) -> Tensor", &schema, &error), AOTICACHE_OK);
+    cr_assert_eq(aoticache_stable_plan_create(schema, &plan, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(torch->aoti_torch_create_tensor_from_blob(pair, 1, SIZES(1), SIZES(1), 0, AOTICACHE_DTYPE_COMPLEX64, 0,
+                                                           0, &complex), 0);
+    uint64_t items[] = {handle_of(x), (uint64_t)(uintptr_t)complex}, values[] = {stand_in_list(items, 2)};
+    cr_expect_not(aoticache_stable_read(&binding->stable, plan, values, &arguments));
+    cr_expect_eq(deleted, 0);
+    aoticache_stable_release(&binding->stable, plan, values, false);
+    cr_expect_eq(deleted, 2);
+    aoticache_stable_plan_free(plan);
+    aoticache_schema_free(schema);
+    end_binding();
+}
+
 /* A hit takes the handles of all tensors, also of those in lists and boxes; a fallback gets all as it was. */
 Test(binding_stable, calls_with_lists_are_served_and_fall_back)
 {
     uint64_t values[9];
     begin_binding_with("-DINPUTS=4", NULL, false);
+    count_deletes();
     aoticache_binding_operator_options options = operator_options(LISTS);
     aoticache_stable_plan *plan = NULL;
     options.fallback = lists_fallback;
@@ -201,10 +250,12 @@ Test(binding_stable, calls_with_lists_are_served_and_fall_back)
         cr_assert_null(call_last(values, 9));
         cr_expect(gives(values[0], x, 3 + 3, 0));
     }
+    cr_expect_eq(deleted, 0, "the kernel has taken all");
     fill_lists(values, false); /* one tensor less than the library takes */
     cr_assert_null(call_last(values, 9));
     cr_expect_eq(values[0], 77);
     cr_expect_eq(fallback_calls, 1);
+    cr_expect_eq(deleted, 3);
     end_binding();
 }
 
@@ -357,7 +408,7 @@ Test(binding_stable, schemas_it_cannot_serve_are_refused_with_the_reason)
     begin_binding_with("", NULL, false);
     expect_refused("test::op(Tensor self, Scalar other) -> Tensor", AOTICACHE_UNSUPPORTED, "other");
     expect_refused("test::op(Tensor self, Generator? g=None) -> Tensor", AOTICACHE_UNSUPPORTED, "Generator?");
-    expect_refused("test::op(Tensor?[] list) -> Tensor", AOTICACHE_UNSUPPORTED, "Tensor?[]");
+    expect_refused("test::op(Tensor self, int?[] list) -> Tensor", AOTICACHE_UNSUPPORTED, "int?[]");
     expect_refused("test::op_(Tensor(a!) self) -> Tensor(a!)", AOTICACHE_UNSUPPORTED, "writes to its arguments");
     expect_refused("test::op(Tensor(a) self) -> Tensor(a)", AOTICACHE_UNSUPPORTED, "view");
     expect_refused("test::op(Tensor self) -> int", AOTICACHE_UNSUPPORTED, "result 0 is int");

@@ -267,4 +267,8 @@ def __getattr__(name: str) -> Any:
 
 atexit.register(_caches.flush_all)  # called last
 atexit.register(_session.at_exit)
-os.register_at_fork(after_in_child=_session.after_fork_in_child)
+os.register_at_fork(
+    before=_session.before_fork,
+    after_in_parent=_session.after_fork_in_parent,
+    after_in_child=_session.after_fork_in_child,
+)

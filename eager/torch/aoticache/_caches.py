@@ -20,7 +20,7 @@ _LEVELS = {0: logging.ERROR, 1: logging.WARNING, 2: logging.INFO, 3: logging.DEB
 def _sink(level: int, line: str) -> None:
     log.log(_LEVELS.get(level, logging.INFO), "%s", line)
     if level <= 1:
-        warn_once("log", f"aoticache: {line} (further messages go to logging.getLogger('aoticache'))", 4)
+        warn_once("log", f"aoticache: {line} (further messages go to logging.getLogger('aoticache'))")
 
 
 _log_function: Any = None
@@ -57,7 +57,6 @@ class Cache:
                 "read-only",
                 f"aoticache: the cache {self.directory} cannot be written: kernels that it has are used, new ones are "
                 "lost with the process",
-                5,
             )
 
     def statistics(self) -> _library.Statistics:

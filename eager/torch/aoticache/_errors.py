@@ -7,6 +7,7 @@ class `AoticacheWarning` says why.
 
 from __future__ import annotations
 
+import inspect
 import threading
 import warnings
 
@@ -60,13 +61,27 @@ _said: set[str] = set()
 _lock = threading.Lock()
 
 
-def warn_once(topic: str, message: str, stacklevel: int = 3) -> None:
-    """One warning for each topic in a process."""
+def warn_once(topic: str, message: str) -> None:
+    """One warning for each topic in a process, at the line outside of the package that led to it."""
     with _lock:
         if topic in _said:
             return
         _said.add(topic)
-    warnings.warn(message, AoticacheWarning, stacklevel=stacklevel)
+    warnings.warn(message, AoticacheWarning, stacklevel=_depth_of_caller())
+
+
+def _depth_of_caller() -> int:
+    """The stacklevel, for warn_once(), of the innermost frame that is none of the package's."""
+    package = __name__.partition(".")[0]
+    frame, depth = inspect.currentframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame, depth = frame.f_back, depth + 1
+    return depth
+
+
+def after_fork() -> None:
+    global _lock
+    _lock = threading.Lock()
 
 
 def forget_warnings() -> None:

@@ -47,8 +47,7 @@ def make(operator: Any, dispatch_key: str) -> Any:
     schema = operator._schema
     arguments = []
     for argument, kind in zip(schema.arguments, argument_kinds(str(schema)), strict=True):
-        # Lists of tensors are left to the bridge.
-        unpack = None if "Tensor" in kind and "[" in kind else _handles.unpacker(kind)
+        unpack = _handles.unpacker(kind)
         if unpack is None:
             raise AoticacheError(
                 f"its argument {argument.name!r} is of type {kind}, which the stable C interface does not pass; the "

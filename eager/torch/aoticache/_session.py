@@ -4,12 +4,13 @@ A session is a cache, a worker that compiles for it, and groups: operators that 
 background threads (an `aoticache_eager`) and a binding. All of it is made by the first operator and stays until the
 process ends or a call with other settings replaces it while nothing is enabled.
 
-Locks: `_lock` orders what changes the session. It is held while the bridge compiles in mode "wait" alone, and calls of
-operators never take it.
+Locks: `_lock` orders what changes the session. It is never held while something compiles, and calls of operators never
+take it. It is held across a fork, so that a child finds no operator half enabled.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -19,13 +20,14 @@ from ctypes import byref, c_int, c_uint32, c_void_p, pointer, sizeof
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _bridge, _caches, _fallback, _library
+from . import _bridge, _caches, _errors, _fallback, _library
 from ._errors import AoticacheError, OperatorRefusedError, SettingsError, warn_once
 from ._operators import DISPATCH_KEYS, Choice, find_overload, require_torch
 from ._settings import DYNAMIC, MODES, Policy, Settings
 
 LEAST_TORCH = (2, 10, 0)
 WAIT_SLICE_MS = 200  # so that Ctrl-C is noticed
+FORK_WAIT_SECONDS = 5
 COUNTS = tuple(str(one[0]) for one in _library.HolderCounts._fields_)
 #: Of these the sum is kept of operators that were disabled; the others say how things are now.
 SUMS = ("hits", "hits_symbolic", "loads", "misses", "compiles", "compile_failures", "fallbacks", "queued", "dropped")
@@ -78,7 +80,7 @@ class Session:
         self.groups: dict[tuple[str, int], Group] = {}
         self.active: dict[str, Active] = {}
         self.pending: dict[str, Policy] = {}
-        self.retired: dict[str, dict[str, int]] = {}
+        self.retired = _retired
         self.users = 0  # beside operators: backends of plug mode
 
     # ---- the worker ----
@@ -94,7 +96,6 @@ class Session:
                     "worker",
                     f"aoticache: no compile worker ({error}): kernels that the cache has are used, PyTorch's own ones "
                     "answer for the rest",
-                    5,
                 )
         return self.hook
 
@@ -137,35 +138,63 @@ class Session:
 
     # ---- the bridge ----
 
-    def decide_bridge(self, mode: str) -> None:
-        """Gets the bridge, or starts to compile it, or finds out that there is none. Called with the lock."""
-        if self.bridge_decided or self.bridge_thread is not None:
-            return
+    def decide_bridge(self, mode: str) -> bool:
+        """
+        Gets the bridge, or starts to compile it, or finds out that there is none. Called with the lock. False: nothing
+        is known before compile_bridge(), which is called without.
+        """
+        if self.bridge_decided or (self.bridge_thread is not None and mode != "wait"):
+            return True
         if self.settings.bridge == "off":
             self.bridge_decided = True
-            return
+            return True
         try:
             self.bridge = _bridge.prepare(self.cache, self.settings, compile=False)
             self.bridge_decided = True
-            return
+            return True
         except AoticacheError as error:
             problem = error
         if mode == "never":
             self.give_up_bridge(problem)
-        elif mode == "wait":
-            self._compile_bridge()
-        elif _bridge.find_compiler(self.settings) is None or problem.status != "NOT_FOUND":
-            self._compile_bridge()  # which fails at once, and says why
-        else:
-            self.bridge_thread = threading.Thread(target=self._compile_in_thread, name="aoticache-bridge", daemon=True)
-            self.bridge_thread.start()
+            return True
+        # Without a compiler it fails at once, and says why.
+        if mode == "wait" or problem.status != "NOT_FOUND" or _bridge.find_compiler(self.settings) is None:
+            return False
+        self.start_bridge_thread()
+        return True
 
-    def _compile_bridge(self) -> None:
+    def start_bridge_thread(self) -> None:
+        self.bridge_thread = threading.Thread(target=self.compile_bridge, name="aoticache-bridge", daemon=True)
+        self.bridge_thread.start()
+
+    def compile_bridge(self) -> None:
+        """
+        Compiles the bridge, unless another thread or process does so already, then enables what has been waiting for
+        it. Called without the lock.
+        """
+        bridge, problem = None, None
         try:
-            self.bridge = _bridge.prepare(self.cache, self.settings, compile=True)
-            self.bridge_decided = True
+            bridge = _bridge.prepare(self.cache, self.settings, compile=True)
         except AoticacheError as error:
-            self.give_up_bridge(error)
+            problem = error
+        with _lock:
+            if self.bridge_decided:
+                return
+            if problem is not None:
+                self.give_up_bridge(problem)
+            self.bridge, self.bridge_decided = bridge, True
+            if _session is self:
+                self.enable_pending()
+
+    def enable_pending(self) -> None:
+        waiting, self.pending = self.pending, {}
+        refused: dict[str, str] = {}
+        for name, policy in waiting.items():
+            try:
+                self.enable_now(name, policy)
+            except AoticacheError as error:
+                refused[name] = str(error)
+        warn_of_refused(refused)
 
     def give_up_bridge(self, problem: AoticacheError) -> None:
         self.bridge, self.bridge_decided, self.bridge_problem = None, True, str(problem)
@@ -174,30 +203,7 @@ class Session:
             "bridge",
             f"aoticache: no C++ bridge ({first}): PyTorch's stable C interface is used instead, which cannot serve "
             "operators with numbers among their arguments and is slower where PyTorch's kernel has to answer",
-            5,
         )
-
-    def _compile_in_thread(self) -> None:
-        """Compiles the bridge, then enables what has been waiting for it."""
-        bridge, problem = None, None
-        try:
-            bridge = _bridge.prepare(self.cache, self.settings, compile=True)
-        except AoticacheError as error:
-            problem = error
-        with _lock:
-            if problem is not None:
-                self.give_up_bridge(problem)
-            self.bridge, self.bridge_decided = bridge, True
-            waiting, self.pending = self.pending, {}
-            if _session is not self:
-                return
-            refused: dict[str, str] = {}
-            for name, policy in waiting.items():
-                try:
-                    self.enable_now(name, policy)
-                except AoticacheError as error:
-                    refused[name] = str(error)
-            warn_of_refused(refused)
 
     # ---- groups ----
 
@@ -296,7 +302,7 @@ class Session:
     def wait(self, deadline: float | None) -> bool:
         """Until nothing is compiled or queued; False when the time is over."""
         thread = self.bridge_thread
-        if thread is not None and self.pid == os.getpid():
+        if thread is not None:
             thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
             if thread.is_alive():
                 return False
@@ -348,14 +354,20 @@ def worker_python() -> str | None:
 _lock = threading.RLock()
 _session: Session | None = None
 _settings = Settings()
+_retired: dict[str, dict[str, int]] = {}  # counts of operators that were disabled, since the process began
 
 
 def current() -> Session | None:
     return _session
 
 
+def retired() -> dict[str, dict[str, int]]:
+    return _retired
+
+
 def current_settings() -> Settings:
-    return _session.settings if _session is not None else _settings
+    """Those of the session, unless configure() has said since what the next one is to have."""
+    return _settings
 
 
 def configure(**values: Any) -> Settings:
@@ -409,23 +421,32 @@ def problem_with_torch(device: str) -> str:
 
 
 def enable(choice: Choice, policy: Policy, settings: Settings) -> Outcome:
-    outcome = Outcome(skipped=dict(choice.skipped))
-    with _lock:
-        session = open_session(settings)
-        session.decide_bridge(policy.mode)
-        done: list[tuple[str, Policy | None]] = []
-        try:
-            for name in choice.operators:
-                _enable_one(session, name, policy, name in choice.exact, outcome, done)
-        except AoticacheError:
-            for name, before in reversed(done):
-                _restore_one(session, name, before)
-            raise
-    warn_of_refused({name: why for name, why in outcome.skipped.items() if name in choice.exact}, 5)
+    while True:
+        with _lock:
+            session = open_session(settings)
+            if session.decide_bridge(policy.mode):
+                outcome = _enable_all(session, choice, policy)
+                break
+        session.compile_bridge()
+    warn_of_refused({name: why for name, why in outcome.skipped.items() if name in choice.exact})
     return outcome
 
 
-def warn_of_refused(refused: dict[str, str], stacklevel: int = 3) -> None:
+def _enable_all(session: Session, choice: Choice, policy: Policy) -> Outcome:
+    """All of them, or none."""
+    outcome = Outcome(skipped=dict(choice.skipped))
+    done: list[tuple[str, Policy | None]] = []
+    try:
+        for name in choice.operators:
+            _enable_one(session, name, policy, name in choice.exact, outcome, done)
+    except AoticacheError:
+        for name, before in reversed(done):
+            _restore_one(session, name, before)
+        raise
+    return outcome
+
+
+def warn_of_refused(refused: dict[str, str]) -> None:
     """One warning for all operators that were named and that this process cannot serve; each is named once."""
     if not refused:
         return
@@ -433,7 +454,7 @@ def warn_of_refused(refused: dict[str, str], stacklevel: int = 3) -> None:
     text = f"aoticache: {name} is not served: {why}"
     if more:
         text += f"; nor are {more} others, each for a reason of its own: .skipped of what enable() returned has them"
-    warn_once("refused " + " ".join(sorted(refused)), text, stacklevel)
+    warn_once("refused " + " ".join(sorted(refused)), text)
 
 
 def _enable_one(
@@ -544,18 +565,34 @@ def at_exit() -> None:
         pass
 
 
+def before_fork() -> None:
+    # Whoever holds it may wait for a call that forks.
+    _lock.acquire(timeout=FORK_WAIT_SECONDS)
+
+
+def after_fork_in_parent() -> None:
+    with contextlib.suppress(RuntimeError):  # not acquired
+        _lock.release()
+
+
 def after_fork_in_child() -> None:
     """
-    What was enabled stays so. The thread that compiles the bridge is the parent's.
+    What was enabled stays so. The thread that compiles the bridge is the parent's: where operators wait for it, the
+    child has one of its own, which waits for the parent's or compiles the bridge itself if the parent ends before.
 
     The threads of OpenMP do not come along either, and libgomp waits for them for ever; compiled kernels divide smaller
     work among threads than PyTorch's own do. So a child begins with one, as PyTorch's DataLoader makes its workers.
     """
     global _lock
     _lock = threading.RLock()
+    _errors.after_fork()
     _caches.after_fork()
-    if _session is not None and _session.bridge_thread is not None and not _session.bridge_decided:
-        _session.bridge_thread = None
-        _session.pending = {}
-    if _session is not None and _session.active:
+    session = _session
+    if session is None:
+        return
+    if session.active or session.pending:
         require_torch().set_num_threads(1)
+    if session.bridge_thread is not None and not session.bridge_decided:
+        session.bridge_thread = None
+        if session.pending:
+            session.start_bridge_thread()

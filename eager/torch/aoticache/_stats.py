@@ -124,7 +124,8 @@ def cache_stats(cache: _caches.Cache) -> CacheStats:
 def collect() -> Stats:
     session = _session.current()
     if session is None:
-        return Stats()
+        retired = _session.retired().items()
+        return Stats({name: make_operator_stats(name, "", "disabled", counts) for name, counts in retired})
     operators: dict[str, OperatorStats] = {}
     with _session._lock:
         for name, active in session.active.items():

@@ -21,14 +21,11 @@ typedef struct library {
 
 typedef struct list {
     size_t count;
-    bool tensors;
     uint64_t items[16];
 } list;
 
 EXPORT library *stand_in_last;
 EXPORT int stand_in_libraries, stand_in_lists, stand_in_strings, stand_in_boxes, stand_in_again, stand_in_fail_impl;
-EXPORT int (*stand_in_new_handle)(void *tensor, void **ret_tensor);
-EXPORT int (*stand_in_delete_handle)(void *tensor);
 
 static __thread jmp_buf *target;
 static __thread char thrown[1024];
@@ -81,28 +78,26 @@ EXPORT int torch_list_size(list *self, size_t *ret_size)
     return 0;
 }
 
+/* As PyTorch's: of a tensor that makes no new handle, and the list's end is not that of its items. */
 EXPORT int torch_list_get_item(list *self, size_t index, uint64_t *ret_item)
 {
     if (index >= self->count)
         return 1;
     *ret_item = self->items[index];
-    return self->tensors ? stand_in_new_handle((void *)self->items[index], (void **)ret_item) : 0;
+    return 0;
 }
 
 EXPORT int torch_delete_list(list *self)
 {
-    for (size_t i = 0; self->tensors && i < self->count; i++)
-        stand_in_delete_handle((void *)self->items[i]);
     free(self);
     stand_in_lists--;
     return 0;
 }
 
-EXPORT uint64_t stand_in_list(bool tensors, const uint64_t *items, size_t count)
+EXPORT uint64_t stand_in_list(const uint64_t *items, size_t count)
 {
     list *self = calloc(1, sizeof *self);
     self->count = count;
-    self->tensors = tensors;
     memcpy(self->items, items, count * sizeof *items);
     stand_in_lists++;
     return (uint64_t)self;
