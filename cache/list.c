@@ -22,21 +22,26 @@ static bool matches(const aoticache_entry *entry, const char *prefix)
            digest_begins(&entry->artifact, prefix, length) || digest_begins(&entry->library, prefix, length);
 }
 
+struct listing {
+    const char *prefix;
+    aoticache_entry_fn callback;
+    void *user;
+};
+
+static bool pass_on(void *user, aoticache_snapshot_entry *entry)
+{
+    struct listing *listing = user;
+    return !matches(&entry->entry, listing->prefix) || listing->callback(listing->user, &entry->entry);
+}
+
 aoticache_status aoticache_cache_list(aoticache_cache *cache, const char *op, const char *prefix,
                                       aoticache_entry_fn callback, void *user, aoticache_error *ret_error)
 {
+    struct listing listing = {.prefix = prefix, .callback = callback, .user = user};
     if (cache == NULL || callback == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list: an argument is NULL");
-    aoticache_snapshot snapshot;
     aoticache_cache_enter(cache);
-    aoticache_status status = aoticache_snapshot_take(cache, AOTICACHE_INDEX_BY_OP, op, &snapshot, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    for (size_t i = 0; i < snapshot.count; i++)
-        if (matches(&snapshot.entries[i].entry, prefix) && !callback(user, &snapshot.entries[i].entry))
-            break;
-    aoticache_snapshot_free(&snapshot);
-    return AOTICACHE_OK;
+    return aoticache_snapshot_walk(cache, op, pass_on, &listing, ret_error);
 }
 
 /* ---- failures ---- */

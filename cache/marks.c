@@ -1,10 +1,10 @@
 /*
  * cache/marks: pins and tags: see marks.h.
  *
- * A change reads the file of the key, replaces it, then the rows of the index. Files come first: a process that dies
- * between leaves what the file says for the next change of the key, and for the next index that is built, to record.
- * The store's lock, shared, keeps the index from being replaced meanwhile; the lock of the folder marks/ keeps other
- * changes out.
+ * A change reads the file of each key, replaces it, then the rows of the index; many keys by the batch. Files come
+ * first: a process that dies between leaves what the file says for the next change of the key, and for the next index
+ * that is built, to record. The store's lock, shared, keeps the index from being replaced meanwhile; the lock of the
+ * folder marks/ keeps other changes out.
  */
 #include "cache/marks.h"
 
@@ -20,10 +20,20 @@
 
 #define MAX_TRIES 4
 
+#define BATCH 128 /* keys whose files and rows are written together */
+
 struct change {
-    enum { CHANGE_PIN, CHANGE_UNPIN, CHANGE_TAG, CHANGE_UNTAG } what;
-    const aoticache_key *key;
+    aoticache_mark_action what;
     const char *tag;
+    const aoticache_key *keys;
+    size_t count;
+};
+
+/* A batch in memory. */
+struct batch {
+    aoticache_mark_state *after;
+    const aoticache_mark_state **to_write, **to_record;
+    size_t write_count, record_count;
 };
 
 /* ---- changing ---- */
@@ -31,15 +41,15 @@ struct change {
 static aoticache_status apply(const struct change *change, aoticache_mark_state *state, aoticache_error *ret_error)
 {
     switch (change->what) {
-    case CHANGE_PIN:
+    case AOTICACHE_MARK_PIN:
         state->is_pinned = true;
         break;
-    case CHANGE_UNPIN:
+    case AOTICACHE_MARK_UNPIN:
         state->is_pinned = false;
         break;
-    case CHANGE_TAG:
+    case AOTICACHE_MARK_TAG:
         return aoticache_mark_state_add_tag(state, change->tag, ret_error);
-    case CHANGE_UNTAG:
+    case AOTICACHE_MARK_UNTAG:
         aoticache_mark_state_remove_tag(state, change->tag);
         break;
     }
@@ -100,33 +110,61 @@ static bool is_same_state(const aoticache_mark_state *a, const aoticache_mark_st
     return true;
 }
 
-static aoticache_status record(aoticache_index *index, const aoticache_mark_state *state, aoticache_error *ret_error)
+static aoticache_status record(aoticache_index *index, const aoticache_mark_state *const *states, size_t count,
+                               aoticache_error *ret_error)
 {
-    const char *tags[AOTICACHE_MAX_TAGS];
-    for (size_t i = 0; i < state->tag_count; i++)
-        tags[i] = state->tags[i];
-    aoticache_index_mark mark = {
-        .key = state->key, .is_pinned = state->is_pinned, .tags = tags, .tag_count = state->tag_count};
-    return aoticache_index_put_mark(index, &mark, ret_error);
+    cleanup_free aoticache_index_mark *marks = calloc(count, sizeof *marks);
+    cleanup_free const char **tags = calloc(count * AOTICACHE_MAX_TAGS, sizeof *tags);
+    if (marks == NULL || tags == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for marks");
+    for (size_t i = 0; i < count; i++) {
+        const char **own = tags + i * AOTICACHE_MAX_TAGS;
+        for (size_t k = 0; k < states[i]->tag_count; k++)
+            own[k] = states[i]->tags[k];
+        marks[i] = (aoticache_index_mark){.key = states[i]->key,
+                                          .is_pinned = states[i]->is_pinned,
+                                          .tags = own,
+                                          .tag_count = states[i]->tag_count};
+    }
+    return aoticache_index_put_marks(index, marks, count, ret_error);
 }
 
-/* With both locks held. What is so already is not written again. */
-static aoticache_status change_locked(aoticache_cache *cache, aoticache_index *index, int folder,
-                                      const struct change *change, aoticache_error *ret_error)
+/* What is so already is not written again. */
+static aoticache_status prepare(aoticache_cache *cache, aoticache_index *index, int folder, const struct change *change,
+                                size_t at, struct batch *batch, aoticache_error *ret_error)
 {
-    aoticache_mark_state recorded, before;
+    aoticache_mark_state recorded, before, *after = &batch->after[at];
     bool was_damaged = false;
-    aoticache_status status = read_rows(index, change->key, &recorded, ret_error);
+    aoticache_status status = read_rows(index, &change->keys[at], &recorded, ret_error);
     if (status == AOTICACHE_OK)
         status = read_state(cache->directory, folder, &recorded, &before, &was_damaged, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    aoticache_mark_state after = before;
-    status = apply(change, &after, ret_error);
-    if (status == AOTICACHE_OK && (was_damaged || !is_same_state(&before, &after)))
-        status = aoticache_mark_file_write(cache->directory, folder, &after, ret_error);
-    if (status == AOTICACHE_OK && !is_same_state(&recorded, &after))
-        status = record(index, &after, ret_error);
+    *after = before;
+    status = apply(change, after, ret_error);
+    if (status == AOTICACHE_OK && (was_damaged || !is_same_state(&before, after)))
+        batch->to_write[batch->write_count++] = after;
+    if (status == AOTICACHE_OK && !is_same_state(&recorded, after))
+        batch->to_record[batch->record_count++] = after;
+    return status;
+}
+
+/* With both locks held. A key that cannot be changed keeps those of its batch from being, too. */
+static aoticache_status change_locked(aoticache_cache *cache, aoticache_index *index, int folder,
+                                      const struct change *change, aoticache_error *ret_error)
+{
+    cleanup_free aoticache_mark_state *after = calloc(change->count, sizeof *after);
+    cleanup_free const aoticache_mark_state **lists = calloc(2 * change->count, sizeof *lists);
+    if (after == NULL || lists == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for marks");
+    struct batch batch = {.after = after, .to_write = lists, .to_record = lists + change->count};
+    aoticache_status status = AOTICACHE_OK;
+    for (size_t i = 0; status == AOTICACHE_OK && i < change->count; i++)
+        status = prepare(cache, index, folder, change, i, &batch, ret_error);
+    if (status == AOTICACHE_OK && batch.write_count > 0)
+        status = aoticache_mark_files_write(cache->directory, folder, batch.to_write, batch.write_count, ret_error);
+    if (status == AOTICACHE_OK && batch.record_count > 0)
+        status = record(index, batch.to_record, batch.record_count, ret_error);
     return status;
 }
 
@@ -157,14 +195,9 @@ out:
     return status;
 }
 
-static aoticache_status change_mark(aoticache_cache *cache, const struct change *change, aoticache_error *ret_error)
+static aoticache_status change_batch(aoticache_cache *cache, const struct change *change, aoticache_error *ret_error)
 {
-    if (cache == NULL || change->key == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "mark: the cache or the key is NULL");
-    aoticache_cache_enter(cache);
-    aoticache_status status = aoticache_cache_check_writable(cache, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
+    aoticache_status status = AOTICACHE_OK;
     aoticache_index *index = aoticache_cache_index(cache);
     for (int i = 0; i < MAX_TRIES; i++) {
         bool is_stale = false;
@@ -179,32 +212,52 @@ static aoticache_status change_mark(aoticache_cache *cache, const struct change 
                                cache->directory->path);
 }
 
+aoticache_status aoticache_cache_mark_keys(aoticache_cache *cache, const aoticache_key *keys, size_t count,
+                                           aoticache_mark_action action, const char *tag, size_t *ret_done,
+                                           aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    size_t done = 0;
+    if (cache == NULL || (keys == NULL && count > 0))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "mark: the cache or the key is NULL");
+    if ((unsigned)action > AOTICACHE_MARK_UNTAG)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "mark: there is no action %d", (int)action);
+    if (action == AOTICACHE_MARK_TAG || action == AOTICACHE_MARK_UNTAG)
+        status = aoticache_tag_check(tag, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_cache_enter(cache);
+    status = aoticache_cache_check_writable(cache, ret_error);
+    while (status == AOTICACHE_OK && done < count) {
+        const size_t size = count - done < BATCH ? count - done : BATCH;
+        status = change_batch(cache, &(struct change){action, tag, keys + done, size}, ret_error);
+        done += status == AOTICACHE_OK ? size : 0;
+    }
+    if (ret_done != NULL)
+        *ret_done = done;
+    return status;
+}
+
 aoticache_status aoticache_cache_pin(aoticache_cache *cache, const aoticache_key *key, aoticache_error *ret_error)
 {
-    return change_mark(cache, &(struct change){.what = CHANGE_PIN, .key = key}, ret_error);
+    return aoticache_cache_mark_keys(cache, key, 1, AOTICACHE_MARK_PIN, NULL, NULL, ret_error);
 }
 
 aoticache_status aoticache_cache_unpin(aoticache_cache *cache, const aoticache_key *key, aoticache_error *ret_error)
 {
-    return change_mark(cache, &(struct change){.what = CHANGE_UNPIN, .key = key}, ret_error);
+    return aoticache_cache_mark_keys(cache, key, 1, AOTICACHE_MARK_UNPIN, NULL, NULL, ret_error);
 }
 
 aoticache_status aoticache_cache_tag(aoticache_cache *cache, const aoticache_key *key, const char *tag,
                                      aoticache_error *ret_error)
 {
-    aoticache_status status = aoticache_tag_check(tag, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    return change_mark(cache, &(struct change){.what = CHANGE_TAG, .key = key, .tag = tag}, ret_error);
+    return aoticache_cache_mark_keys(cache, key, 1, AOTICACHE_MARK_TAG, tag, NULL, ret_error);
 }
 
 aoticache_status aoticache_cache_untag(aoticache_cache *cache, const aoticache_key *key, const char *tag,
                                        aoticache_error *ret_error)
 {
-    aoticache_status status = aoticache_tag_check(tag, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    return change_mark(cache, &(struct change){.what = CHANGE_UNTAG, .key = key, .tag = tag}, ret_error);
+    return aoticache_cache_mark_keys(cache, key, 1, AOTICACHE_MARK_UNTAG, tag, NULL, ret_error);
 }
 
 /* ---- listing ---- */

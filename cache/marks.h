@@ -6,8 +6,8 @@
  * A pinned key's entries are never collected; they can be removed by name, and the mark stays when they are.
  *
  * Thread and fork safety are the cache's. Functions that change a mark take the store's lock shared and the lock of
- * the marks, both for one small file and one transaction of the index; changes of one key by several processes at
- * once are all kept.
+ * the marks, both for a batch of small files and one transaction of the index; changes of one key by several processes
+ * at once are all kept.
  */
 #ifndef AOTICACHE_CACHE_MARKS_H
 #define AOTICACHE_CACHE_MARKS_H
@@ -36,6 +36,26 @@ AOTICACHE_API aoticache_status aoticache_cache_tag(aoticache_cache *cache, const
                                                    aoticache_error *ret_error);
 AOTICACHE_API aoticache_status aoticache_cache_untag(aoticache_cache *cache, const aoticache_key *key, const char *tag,
                                                      aoticache_error *ret_error);
+
+typedef enum aoticache_mark_action {
+    AOTICACHE_MARK_PIN = 0,
+    AOTICACHE_MARK_UNPIN = 1,
+    AOTICACHE_MARK_TAG = 2,
+    AOTICACHE_MARK_UNTAG = 3,
+} aoticache_mark_action;
+
+/*
+ * The same for many keys, each batch of 128 of them made durable together: some hundred times faster than one by one. A
+ * batch that fails is not done, or its files are, and its rows follow with the next change of each key.
+ *
+ * keys:     borrowed for the call; each once.
+ * tag:      for TAG and UNTAG; else NULL.
+ * ret_done: how many of them, from the first on, are done, on failure too; may be NULL.
+ * Returns:  as above.
+ */
+AOTICACHE_API aoticache_status aoticache_cache_mark_keys(aoticache_cache *cache, const aoticache_key *keys,
+                                                         size_t count, aoticache_mark_action action, const char *tag,
+                                                         size_t *ret_done, aoticache_error *ret_error);
 
 /* Whether a text can be a tag: OK, or INVALID with what is wrong with it. Needs no cache. */
 AOTICACHE_API aoticache_status aoticache_tag_check(const char *tag, aoticache_error *ret_error);

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -171,46 +172,76 @@ static size_t format(const aoticache_mark_state *state, const char *name, char t
     return used + (size_t)snprintf(text + used, MAX_FILE_BYTES - used, "]}\n");
 }
 
-static int write_temporary(const aoticache_directory *directory, int tmp_fd, const char *temporary, const char *text,
-                           size_t size)
+/* From so many on, one syncfs is cheaper than to wait for each. */
+#define MANY_FILES 16
+
+typedef char temporary_name[80]; /* "" for a mark that is empty */
+
+static aoticache_status write_temporary(const aoticache_directory *directory, int tmp_fd,
+                                        const aoticache_mark_state *state, const char *temporary, bool syncs,
+                                        aoticache_error *ret_error)
 {
+    char text[MAX_FILE_BYTES], name[AOTICACHE_MARK_NAME_BYTES];
     const mode_t mode = aoticache_directory_file_mode(directory);
+    aoticache_digest_to_hex(&state->key, name);
+    const size_t size = format(state, name, text);
     cleanup_fd int fd = aoticache_seam_openat(tmp_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
     aoticache_directory_open_to_group(directory, fd, mode);
-    if (fd < 0 || aoticache_seam_write(fd, text, size) != 0 || aoticache_seam_fsync(fd) != 0)
-        return -1;
-    return 0;
+    if (fd < 0 || aoticache_seam_write(fd, text, size) != 0 || (syncs && aoticache_seam_fsync(fd) != 0))
+        return aoticache_error_set_errno(ret_error, errno, "cannot write mark %s", name);
+    return AOTICACHE_OK;
 }
 
-static aoticache_status replace(aoticache_directory *directory, int folder_fd, const aoticache_mark_state *state,
-                                const char *name, aoticache_error *ret_error)
+static aoticache_status write_temporaries(aoticache_directory *directory, int tmp_fd,
+                                          const aoticache_mark_state *const *states, temporary_name *temporaries,
+                                          size_t count, aoticache_error *ret_error)
 {
-    char text[MAX_FILE_BYTES], temporary[80];
-    cleanup_fd int tmp_fd = -1;
-    size_t size = format(state, name, text);
-    aoticache_status status = aoticache_directory_open_folder(directory, AOTICACHE_TMP, true, &tmp_fd, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    aoticache_scratch_name(directory, temporary, sizeof temporary);
-    if (write_temporary(directory, tmp_fd, temporary, text, size) == 0 &&
-        aoticache_seam_renameat(tmp_fd, temporary, folder_fd, name) == 0)
-        return AOTICACHE_OK;
-    int saved = errno;
-    aoticache_seam_unlinkat(tmp_fd, temporary, 0);
-    return aoticache_error_set_errno(ret_error, saved, "cannot write mark %s", name);
+    const bool are_many = count >= MANY_FILES;
+    aoticache_status status = AOTICACHE_OK;
+    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
+        if (aoticache_mark_state_is_empty(states[i]))
+            continue;
+        aoticache_scratch_name(directory, temporaries[i], sizeof temporaries[i]);
+        status = write_temporary(directory, tmp_fd, states[i], temporaries[i], !are_many, ret_error);
+    }
+    if (status == AOTICACHE_OK && are_many && (aoticache_seam_ask("syncfs", NULL) != 0 || syncfs(tmp_fd) != 0))
+        status = aoticache_error_set_errno(ret_error, errno, "cannot make marks in %s durable", directory->path);
+    return status;
 }
 
-aoticache_status aoticache_mark_file_write(aoticache_directory *directory, int folder_fd,
-                                           const aoticache_mark_state *state, aoticache_error *ret_error)
+/* The temporary file takes the name of the mark, or the mark goes. */
+static aoticache_status replace(int tmp_fd, int folder_fd, const aoticache_mark_state *state, char *temporary,
+                                aoticache_error *ret_error)
 {
     char name[AOTICACHE_MARK_NAME_BYTES];
-    aoticache_status status = AOTICACHE_OK;
     aoticache_digest_to_hex(&state->key, name);
-    if (!aoticache_mark_state_is_empty(state))
-        status = replace(directory, folder_fd, state, name, ret_error);
-    else if (aoticache_seam_unlinkat(folder_fd, name, 0) != 0 && errno != ENOENT)
-        status = aoticache_error_set_errno(ret_error, errno, "cannot remove mark %s", name);
+    if (temporary[0] == '\0')
+        return aoticache_seam_unlinkat(folder_fd, name, 0) == 0 || errno == ENOENT
+                   ? AOTICACHE_OK
+                   : aoticache_error_set_errno(ret_error, errno, "cannot remove mark %s", name);
+    if (aoticache_seam_renameat(tmp_fd, temporary, folder_fd, name) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot write mark %s", name);
+    temporary[0] = '\0';
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_mark_files_write(aoticache_directory *directory, int folder_fd,
+                                            const aoticache_mark_state *const *states, size_t count,
+                                            aoticache_error *ret_error)
+{
+    cleanup_fd int tmp_fd = -1;
+    cleanup_free temporary_name *temporaries = calloc(count, sizeof *temporaries);
+    if (temporaries == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for marks");
+    aoticache_status status = aoticache_directory_open_folder(directory, AOTICACHE_TMP, true, &tmp_fd, ret_error);
+    if (status == AOTICACHE_OK)
+        status = write_temporaries(directory, tmp_fd, states, temporaries, count, ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++)
+        status = replace(tmp_fd, folder_fd, states[i], temporaries[i], ret_error);
+    for (size_t i = 0; tmp_fd >= 0 && i < count; i++)
+        if (temporaries[i][0] != '\0')
+            aoticache_seam_unlinkat(tmp_fd, temporaries[i], 0);
     if (status == AOTICACHE_OK && aoticache_seam_fsync(folder_fd) != 0)
-        status = aoticache_error_set_errno(ret_error, errno, "cannot make mark %s durable", name);
+        status = aoticache_error_set_errno(ret_error, errno, "cannot make marks in %s durable", directory->path);
     return status;
 }

@@ -33,9 +33,13 @@ void aoticache_mark_state_remove_tag(aoticache_mark_state *state, const char *ta
  */
 aoticache_status aoticache_mark_file_read(aoticache_directory *directory, const aoticache_key *key,
                                           aoticache_mark_state *ret_state, aoticache_error *ret_error);
-/* Replaces the file atomically, or removes it where the mark is empty; durable on OK. OK, IO, DENIED, NO_MEMORY. */
-aoticache_status aoticache_mark_file_write(aoticache_directory *directory, int folder_fd,
-                                           const aoticache_mark_state *state, aoticache_error *ret_error);
+/*
+ * Replaces each file atomically, or removes it where the mark is empty; durable on OK. Where it fails some may have
+ * been replaced. OK, IO, DENIED, NO_MEMORY.
+ */
+aoticache_status aoticache_mark_files_write(aoticache_directory *directory, int folder_fd,
+                                            const aoticache_mark_state *const *states, size_t count,
+                                            aoticache_error *ret_error);
 
 /*
  * Records all marks of the store in an index. A file that cannot be used is moved to quarantine/, with one warning. The

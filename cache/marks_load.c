@@ -18,7 +18,7 @@ static aoticache_status record(aoticache_index *index, const aoticache_mark_stat
         tags[i] = state->tags[i];
     aoticache_index_mark mark = {
         .key = state->key, .is_pinned = state->is_pinned, .tags = tags, .tag_count = state->tag_count};
-    return aoticache_index_put_mark(index, &mark, ret_error);
+    return aoticache_index_put_marks(index, &mark, 1, ret_error);
 }
 
 /* A mark that cannot be read is lost, and said to be; all else goes on. */

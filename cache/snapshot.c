@@ -8,10 +8,7 @@
 
 #include "base/cleanup.h"
 
-struct copying {
-    aoticache_snapshot *snapshot;
-    bool is_out_of_memory;
-};
+#define PAGE 1024
 
 static char *append_text(char **cursor, const char *text)
 {
@@ -58,46 +55,99 @@ bool aoticache_snapshot_copy(const aoticache_index_entry *from, aoticache_snapsh
     return true;
 }
 
+/* ---- going through ---- */
+
+struct page {
+    aoticache_snapshot_entry entries[PAGE];
+    size_t count;
+    bool is_out_of_memory;
+};
+
 static bool add_entry(void *user, const aoticache_index_entry *entry)
 {
-    struct copying *copying = user;
-    aoticache_snapshot *snapshot = copying->snapshot;
+    struct page *page = user;
+    page->is_out_of_memory = !aoticache_snapshot_copy(entry, &page->entries[page->count]);
+    page->count += page->is_out_of_memory ? 0 : 1;
+    return !page->is_out_of_memory;
+}
+
+static void clear(struct page *page)
+{
+    for (size_t i = 0; i < page->count; i++)
+        free(page->entries[i].texts);
+    page->count = 0;
+}
+
+static aoticache_status read_page(aoticache_cache *cache, const char *op, const aoticache_index_place *after,
+                                  struct page *page, aoticache_error *ret_error)
+{
+    aoticache_index *index = aoticache_cache_index(cache);
+    aoticache_status status = AOTICACHE_OK;
+    if (index == NULL)
+        return AOTICACHE_OK;
+    do {
+        clear(page);
+        status = aoticache_index_list(index, op, after->op != NULL ? after : NULL, PAGE, add_entry, page, ret_error);
+    } while (aoticache_cache_recovered(cache, status, &index));
+    if (status == AOTICACHE_OK && page->is_out_of_memory)
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of entries");
+    return status;
+}
+
+/* To be called before the callback may take its texts. */
+static bool note_place(const struct page *page, aoticache_index_place *after)
+{
+    const aoticache_snapshot_entry *last = &page->entries[page->count - 1];
+    char *op = strdup(last->entry.op);
+    if (op == NULL)
+        return false;
+    free((char *)after->op);
+    *after = (aoticache_index_place){.op = op, .entry_id = last->entry_id};
+    return true;
+}
+
+aoticache_status aoticache_snapshot_walk(aoticache_cache *cache, const char *op, aoticache_snapshot_fn callback,
+                                         void *user, aoticache_error *ret_error)
+{
+    aoticache_index_place after = {.op = NULL};
+    aoticache_status status = AOTICACHE_OK;
+    struct page *page = calloc(1, sizeof *page);
+    bool goes_on = page != NULL;
+    if (page == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of entries");
+    while (status == AOTICACHE_OK && goes_on) {
+        status = read_page(cache, op, &after, page, ret_error);
+        goes_on = page->count == PAGE;
+        if (status == AOTICACHE_OK && goes_on && !note_place(page, &after))
+            status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of entries");
+        for (size_t i = 0; status == AOTICACHE_OK && i < page->count; i++) {
+            if (callback(user, &page->entries[i]))
+                continue;
+            goes_on = false;
+            break;
+        }
+        clear(page);
+    }
+    free((char *)after.op);
+    free(page);
+    return status;
+}
+
+/* ---- keeping ---- */
+
+bool aoticache_snapshot_add(aoticache_snapshot *snapshot, aoticache_snapshot_entry *entry)
+{
     if (snapshot->count == snapshot->capacity) {
         size_t capacity = snapshot->capacity != 0 ? snapshot->capacity * 2 : 64;
-        aoticache_snapshot_entry *entries = realloc(snapshot->entries, capacity * sizeof *entries);
-        copying->is_out_of_memory = entries == NULL;
+        aoticache_snapshot_entry *entries = reallocarray(snapshot->entries, capacity, sizeof *entries);
         if (entries == NULL)
             return false;
         snapshot->entries = entries;
         snapshot->capacity = capacity;
     }
-    copying->is_out_of_memory = !aoticache_snapshot_copy(entry, &snapshot->entries[snapshot->count]);
-    if (copying->is_out_of_memory)
-        return false;
-    snapshot->count++;
+    snapshot->entries[snapshot->count++] = *entry;
+    entry->texts = NULL;
     return true;
-}
-
-aoticache_status aoticache_snapshot_take(aoticache_cache *cache, aoticache_index_order order, const char *op,
-                                         aoticache_snapshot *ret_snapshot, aoticache_error *ret_error)
-{
-    aoticache_snapshot snapshot = {.entries = NULL};
-    struct copying copying = {.snapshot = &snapshot};
-    aoticache_index *index = aoticache_cache_index(cache);
-    aoticache_status status = AOTICACHE_OK;
-    if (index != NULL) {
-        do {
-            aoticache_snapshot_free(&snapshot);
-            status = aoticache_index_list(index, order, op, add_entry, &copying, ret_error);
-        } while (aoticache_cache_recovered(cache, status, &index));
-    }
-    if (status == AOTICACHE_OK && copying.is_out_of_memory)
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of entries");
-    if (status != AOTICACHE_OK)
-        aoticache_snapshot_free(&snapshot);
-    else
-        *ret_snapshot = snapshot;
-    return status;
 }
 
 void aoticache_snapshot_free(aoticache_snapshot *snapshot)

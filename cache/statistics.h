@@ -16,7 +16,8 @@ extern "C" {
 #endif
 
 /*
- * Counters: name, text. hits by tier: hits_loaded (the table of loaded runners), hits_remote, and the rest (the index).
+ * Counters: name, text. hits by tier: hits_loaded (the table of loaded runners), hits_remote (always 0
+ * so far: there is no remote tier yet), and the rest (the index).
  * A miss has one reason at most; those without one found no entry for the key (aoticache_counters_misses_absent()).
  */
 #define AOTICACHE_COUNTER_LIST(X)                                                       \

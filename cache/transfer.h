@@ -66,10 +66,12 @@ AOTICACHE_API aoticache_status aoticache_cache_export(aoticache_cache *cache, in
  * Takes in what an archive holds, reading a descriptor from where it stands: a file, a pipe. Entries that need a CPU
  * that this machine is not are stored too. What is there already stays as it is. A member that is damaged, incomplete
  * or foreign is refused, logged and counted, and the import goes on. Entries become visible in batches, each after all
- * its objects are durable; on OK everything is. Imported entries count as used now.
+ * its objects are durable; on OK everything is. Imported entries count as used now. After each batch the budget holds
+ * (aoticache_cache_options.max_bytes), as after a put. 16 MiB of the file system are left free: what does not fit beside
+ * them is refused.
  *
  * options, ret_report: may be NULL. ret_report is written on failure too, as far as it came.
- * Locks:   the store, shared, once for each batch. Another process may be at work in the cache, a collector too.
+ * Locks:   the store, shared, once for each batch; with a budget, what a collection takes. Another process may be at work in the cache, a collector too.
  * Returns: OK (look at `refused`); CORRUPT (no such archive, damaged, or it ends early; what was complete before
  * stays); DENIED (read-only; more than max_bytes); INVALID; IO (a full disk; stopped); LOCKED; NO_MEMORY; UNSUPPORTED
  * (no libarchive, an archive of a newer format).

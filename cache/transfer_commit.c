@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/seam.h"
 #include "cache/lock.h"
+#include "cache/reserve.h"
 #include "cache/transfer_intake.h"
 #include "index/put_batch.h"
 
@@ -365,6 +366,8 @@ aoticache_status aoticache_intake_commit(aoticache_intake *intake, aoticache_err
         status = try_commit(intake, &is_stale, ret_error);
         if (status == AOTICACHE_OK && !is_stale) {
             clear(intake);
+            aoticache_cache_keep_budget(intake->cache);
+            aoticache_reserve_keep(intake->cache);
             return AOTICACHE_OK;
         }
         if (status != AOTICACHE_OK && !aoticache_cache_recovered(intake->cache, status, &index))

@@ -243,11 +243,7 @@ static aoticache_status look_at_object(struct import *import, const aoticache_ta
         aoticache_transfer_table_find(&import->intake.table, digest)->has_come = true;
         return take_stored_manifest(import, digest, ret_error);
     }
-    if (!aoticache_intake_has_room(&import->intake, member->bytes))
-        aoticache_intake_refuse(&import->intake, "%s has %llu bytes, and the file system has no room for it",
-                                show(member->path, path), (unsigned long long)member->bytes);
-    else
-        *ret_wanted = true;
+    *ret_wanted = aoticache_intake_has_room(&import->intake, show(member->path, path), member->bytes);
     return AOTICACHE_OK;
 }
 

@@ -22,7 +22,8 @@
 /* What comes slowly, through a network, becomes visible all the same. */
 #define BATCH_NS (UINT64_C(5) * 1000000000u)
 /* Left free on the file system, for the index and others. */
-#define SPARE_BYTES (UINT64_C(16) << 20)
+#define SPARE_MIB 16
+#define SPARE_BYTES ((uint64_t)SPARE_MIB << 20)
 
 aoticache_status aoticache_intake_begin(aoticache_intake *intake, aoticache_cache *cache,
                                         const aoticache_transfer_options *options, aoticache_transfer_report *report,
@@ -137,13 +138,19 @@ aoticache_status aoticache_intake_has(aoticache_intake *intake, const aoticache_
     return aoticache_error_set(ret_error, status, "%s", detail.message);
 }
 
-bool aoticache_intake_has_room(const aoticache_intake *intake, uint64_t bytes)
+bool aoticache_intake_has_room(aoticache_intake *intake, const char *name, uint64_t bytes)
 {
     struct statvfs file_system;
     if (fstatvfs(intake->folder_fd, &file_system) != 0)
         return true; /* then it is tried */
     uint64_t available = (uint64_t)file_system.f_bavail * file_system.f_frsize;
-    return available >= SPARE_BYTES && bytes <= available - SPARE_BYTES;
+    if (available >= SPARE_BYTES && bytes <= available - SPARE_BYTES)
+        return true;
+    aoticache_intake_refuse(intake,
+                            "%s has %llu bytes: the file system has no room for it (%llu bytes are free, of which an "
+                            "import leaves %d MiB)",
+                            name, (unsigned long long)bytes, (unsigned long long)available, SPARE_MIB);
+    return false;
 }
 
 aoticache_status aoticache_intake_create_file(aoticache_intake *intake, const aoticache_digest *digest, int *ret_fd,

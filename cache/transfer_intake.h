@@ -61,8 +61,8 @@ aoticache_status aoticache_intake_has_entry(aoticache_intake *intake, const aoti
 /* Whether an object has come in or is, sound, in the store. Returns: OK, IO, LOCKED, NO_MEMORY. */
 aoticache_status aoticache_intake_has(aoticache_intake *intake, const aoticache_digest *digest, bool *ret_has,
                                       aoticache_error *ret_error);
-/* Whether there is room for so many bytes. */
-bool aoticache_intake_has_room(const aoticache_intake *intake, uint64_t bytes);
+/* Whether there is room for so many bytes beside what is left free for others; where not, `name` is refused. */
+bool aoticache_intake_has_room(aoticache_intake *intake, const char *name, uint64_t bytes);
 
 /* A new file for an object, for writing and reading. Returns: OK, IO, DENIED. */
 aoticache_status aoticache_intake_create_file(aoticache_intake *intake, const aoticache_digest *digest, int *ret_fd,

@@ -119,34 +119,43 @@ static int compare_entries(const void *left, const void *right)
     return order != 0 ? order : memcmp(a->artifact.bytes, b->artifact.bytes, sizeof a->artifact.bytes);
 }
 
-static void keep_selected(aoticache_snapshot *snapshot, const aoticache_transfer_options *options,
-                          const struct keys *tagged)
+struct selecting {
+    const aoticache_transfer_options *options;
+    const struct keys *tagged;
+    aoticache_snapshot snapshot;
+    bool is_out_of_memory;
+};
+
+static bool keep_selected(void *user, aoticache_snapshot_entry *entry)
 {
-    size_t kept = 0;
-    for (size_t i = 0; i < snapshot->count; i++) {
-        if (is_selected(options, tagged, &snapshot->entries[i].entry))
-            snapshot->entries[kept++] = snapshot->entries[i];
-        else
-            free(snapshot->entries[i].texts);
-    }
-    snapshot->count = kept;
-    if (kept > 0)
-        qsort(snapshot->entries, kept, sizeof *snapshot->entries, compare_entries);
+    struct selecting *selecting = user;
+    if (is_selected(selecting->options, selecting->tagged, &entry->entry))
+        selecting->is_out_of_memory = !aoticache_snapshot_add(&selecting->snapshot, entry);
+    return !selecting->is_out_of_memory;
 }
 
 aoticache_status aoticache_transfer_select(aoticache_cache *cache, const aoticache_transfer_options *options,
                                            aoticache_snapshot *ret_snapshot, aoticache_error *ret_error)
 {
     struct keys tagged = {.items = NULL};
+    struct selecting selecting = {.options = options, .tagged = &tagged};
+    aoticache_snapshot *snapshot = &selecting.snapshot;
     aoticache_status status = AOTICACHE_OK;
     if (options->tag != NULL)
         status = read_tagged(cache, options->tag, &tagged, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_snapshot_take(cache, AOTICACHE_INDEX_BY_OP, NULL, ret_snapshot, ret_error);
-    if (status == AOTICACHE_OK)
-        keep_selected(ret_snapshot, options, &tagged);
+        status = aoticache_snapshot_walk(cache, NULL, keep_selected, &selecting, ret_error);
+    if (status == AOTICACHE_OK && selecting.is_out_of_memory)
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of entries");
     free(tagged.items);
-    return status;
+    if (status != AOTICACHE_OK) {
+        aoticache_snapshot_free(snapshot);
+        return status;
+    }
+    if (snapshot->count > 0)
+        qsort(snapshot->entries, snapshot->count, sizeof *snapshot->entries, compare_entries);
+    *ret_snapshot = *snapshot;
+    return AOTICACHE_OK;
 }
 
 /* ---- marks ---- */

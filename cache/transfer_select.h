@@ -21,7 +21,7 @@ aoticache_status aoticache_transfer_options_check(const aoticache_transfer_optio
 bool aoticache_transfer_names(const aoticache_transfer_options *options, const char *op, const char *device,
                               const aoticache_key *key);
 
-/* The entries that all of the options name, by operator, key and artifact. As aoticache_snapshot_take. */
+/* The entries that all of the options name, by operator, key and artifact. As aoticache_snapshot_walk. */
 aoticache_status aoticache_transfer_select(aoticache_cache *cache, const aoticache_transfer_options *options,
                                            aoticache_snapshot *ret_snapshot, aoticache_error *ret_error);
 

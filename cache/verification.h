@@ -31,12 +31,26 @@ typedef struct aoticache_verify_claim {
     char *guard;
 } aoticache_verify_claim;
 
+/* An object of an artifact, as the index has it. */
+typedef struct aoticache_verify_part {
+    aoticache_digest artifact, object;
+    uint64_t bytes;
+} aoticache_verify_part;
+
+typedef struct aoticache_verify_parts {
+    aoticache_verify_part *items;
+    size_t count, capacity;
+    bool is_out_of_memory;
+} aoticache_verify_parts;
+
 typedef struct aoticache_verify_item {
     aoticache_digest digest;
     uint64_t bytes;       /* on disk */
     uint64_t named_bytes; /* the index's; AOTICACHE_OBJECT_ANY_SIZE where it does not name the object */
     const aoticache_verify_claim *claims; /* the entries of which it is the manifest */
     size_t claim_count;
+    const aoticache_verify_part *parts; /* and of it as an artifact */
+    size_t part_count;
     aoticache_verdict_of_object verdict;
 } aoticache_verify_item;
 
@@ -47,6 +61,7 @@ typedef struct aoticache_verify_batch {
     aoticache_object_array named; /* what the index names in the same range */
     aoticache_verify_claim *claims;
     size_t claim_count, claim_capacity;
+    aoticache_verify_parts parts;
     char **foreign; /* paths of what else lies there, relative to the root */
     size_t foreign_count;
     aoticache_digest last; /* of the range */
@@ -98,6 +113,9 @@ bool aoticache_verification_goes_on(aoticache_verification *verification, uint64
 
 /* ---- verify_batch.c ---- */
 
+/* Adds to aoticache_verify_parts: for aoticache_index_list_parts_between(). */
+bool aoticache_verify_add_part(void *parts, const aoticache_digest *artifact, const aoticache_digest *object,
+                               uint64_t bytes);
 /* Empties a batch; frees what it has. */
 void aoticache_verify_batch_clear(aoticache_verify_batch *batch);
 void aoticache_verify_batch_release(aoticache_verify_batch *batch);
@@ -136,9 +154,8 @@ aoticache_status aoticache_verify_item_examine(aoticache_directory *directory, b
  * Returns: OK; CORRUPT (damaged, no manifest, or with the difference; *ret_entry_id is the entry's); NOT_FOUND;
  * UNSUPPORTED (of a newer program); IO, NO_MEMORY, LOCKED.
  */
-aoticache_status aoticache_verify_item_compare(aoticache_cache *cache, aoticache_index *index,
-                                               aoticache_verify_item *item, int64_t *ret_entry_id,
-                                               aoticache_error *ret_error);
+aoticache_status aoticache_verify_item_compare(aoticache_cache *cache, aoticache_verify_item *item,
+                                               int64_t *ret_entry_id, aoticache_error *ret_error);
 /* Looks again; counts, tells, and repairs. */
 aoticache_status aoticache_verification_treat_entries(aoticache_verification *verification,
                                                       const aoticache_verify_item *item, aoticache_error *ret_error);

@@ -78,13 +78,31 @@ static bool add_claim(void *user, const aoticache_index_claim *claim)
     return !batch->is_out_of_memory;
 }
 
+bool aoticache_verify_add_part(void *user, const aoticache_digest *artifact, const aoticache_digest *object,
+                               uint64_t bytes)
+{
+    aoticache_verify_parts *parts = user;
+    if (parts->count == parts->capacity) {
+        size_t capacity = parts->capacity != 0 ? parts->capacity * 2 : 16;
+        aoticache_verify_part *items = reallocarray(parts->items, capacity, sizeof *items);
+        parts->is_out_of_memory = items == NULL;
+        if (items == NULL)
+            return false;
+        parts->items = items;
+        parts->capacity = capacity;
+    }
+    parts->items[parts->count++] =
+        (aoticache_verify_part){.artifact = *artifact, .object = *object, .bytes = bytes};
+    return true;
+}
+
 void aoticache_verify_batch_clear(aoticache_verify_batch *batch)
 {
     for (size_t i = 0; i < batch->claim_count; i++)
         free(batch->claims[i].guard);
     for (size_t i = 0; i < batch->foreign_count; i++)
         free(batch->foreign[i]);
-    batch->count = batch->named.count = batch->claim_count = batch->foreign_count = 0;
+    batch->count = batch->named.count = batch->claim_count = batch->parts.count = batch->foreign_count = 0;
 }
 
 void aoticache_verify_batch_release(aoticache_verify_batch *batch)
@@ -93,6 +111,7 @@ void aoticache_verify_batch_release(aoticache_verify_batch *batch)
     free(batch->items);
     free(batch->named.items);
     free(batch->claims);
+    free(batch->parts.items);
     free(batch->foreign);
 }
 
@@ -105,7 +124,7 @@ static int by_digest(const void *left, const void *right)
 /* What the index says of each object. */
 static void match(aoticache_verify_batch *batch)
 {
-    size_t named = 0, claim = 0;
+    size_t named = 0, claim = 0, part = 0;
     for (size_t i = 0; i < batch->count; i++) {
         aoticache_verify_item *item = &batch->items[i];
         const uint8_t *digest = item->digest.bytes;
@@ -119,6 +138,12 @@ static void match(aoticache_verify_batch *batch)
         while (claim + item->claim_count < batch->claim_count &&
                aoticache_digest_equal(&item->claims[item->claim_count].artifact, &item->digest))
             item->claim_count++;
+        while (part < batch->parts.count && memcmp(batch->parts.items[part].artifact.bytes, digest, 32) < 0)
+            part++;
+        item->parts = batch->parts.items + part;
+        while (part + item->part_count < batch->parts.count &&
+               aoticache_digest_equal(&item->parts[item->part_count].artifact, &item->digest))
+            item->part_count++;
     }
 }
 
@@ -137,7 +162,10 @@ aoticache_status aoticache_verification_read_rows(const aoticache_verification *
     if (status == AOTICACHE_OK && verification->index != NULL && !verification->options.quick)
         status = aoticache_index_list_claims_between(verification->index, &from, &batch->last, add_claim, batch,
                                                      ret_error);
-    if (status == AOTICACHE_OK && batch->is_out_of_memory)
+    if (status == AOTICACHE_OK && verification->index != NULL && !verification->options.quick)
+        status = aoticache_index_list_parts_between(verification->index, &from, &batch->last, aoticache_verify_add_part,
+                                                    &batch->parts, ret_error);
+    if (status == AOTICACHE_OK && (batch->is_out_of_memory || batch->parts.is_out_of_memory))
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of objects");
     if (batch->count > 1)
         qsort(batch->items, batch->count, sizeof *batch->items, by_digest);

@@ -38,33 +38,26 @@ static aoticache_status compare_claim(const aoticache_verify_claim *claim, const
     return AOTICACHE_OK;
 }
 
-static bool has_object(const aoticache_index_object *objects, size_t count, const aoticache_digest *digest,
-                       uint64_t bytes)
+static bool has_part(const aoticache_verify_item *item, const aoticache_digest *digest, uint64_t bytes)
 {
-    for (size_t i = 0; i < count; i++)
-        if (aoticache_digest_equal(&objects[i].digest, digest))
-            return objects[i].bytes == bytes;
+    for (size_t i = 0; i < item->part_count; i++)
+        if (aoticache_digest_equal(&item->parts[i].object, digest))
+            return item->parts[i].bytes == bytes;
     return false;
 }
 
 /* What is not among an artifact's objects in the index would be collected under it. */
-static aoticache_status compare_objects(aoticache_index *index, const aoticache_digest *artifact,
-                                        const aoticache_manifest *manifest, aoticache_error *ret_error)
+static aoticache_status compare_objects(const aoticache_verify_item *item, const aoticache_manifest *manifest,
+                                        aoticache_error *ret_error)
 {
-    cleanup_free aoticache_index_object *objects = NULL;
-    size_t count = 0;
-    aoticache_status status = aoticache_index_artifact_objects(index, artifact, &objects, &count, ret_error);
-    if (status != AOTICACHE_OK)
-        return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status; /* removed meanwhile */
-    for (size_t i = 0; i < manifest->file_count; i++)
-        if (!has_object(objects, count, &manifest->files[i].digest, manifest->files[i].bytes))
+    for (size_t i = 0; item->part_count > 0 && i < manifest->file_count; i++) /* none: removed meanwhile */
+        if (!has_part(item, &manifest->files[i].digest, manifest->files[i].bytes))
             return differs(ret_error, "other objects or sizes");
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_verify_item_compare(aoticache_cache *cache, aoticache_index *index,
-                                               aoticache_verify_item *item, int64_t *ret_entry_id,
-                                               aoticache_error *ret_error)
+aoticache_status aoticache_verify_item_compare(aoticache_cache *cache, aoticache_verify_item *item,
+                                               int64_t *ret_entry_id, aoticache_error *ret_error)
 {
     aoticache_manifest *manifest = NULL;
     *ret_entry_id = item->claims[0].entry_id;
@@ -75,7 +68,7 @@ aoticache_status aoticache_verify_item_compare(aoticache_cache *cache, aoticache
         status = compare_claim(&item->claims[i], manifest, ret_error);
     }
     if (status == AOTICACHE_OK)
-        status = compare_objects(index, &item->digest, manifest, ret_error);
+        status = compare_objects(item, manifest, ret_error);
     aoticache_manifest_free(manifest);
     return status;
 }
@@ -116,14 +109,24 @@ static aoticache_status compare_again(aoticache_verification *verification, cons
                                       int64_t *ret_entry_id, aoticache_error *ret_error)
 {
     struct again again = {.claims = NULL};
+    aoticache_verify_parts parts = {.items = NULL};
     aoticache_status status = aoticache_index_list_claims_between(verification->index, artifact, artifact, add_claim,
                                                                   &again, ret_error);
     if (status == AOTICACHE_OK && again.is_out_of_memory)
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of entries");
-    aoticache_verify_item item = {.digest = *artifact, .claims = again.claims, .claim_count = again.count};
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_list_parts_between(verification->index, artifact, artifact, aoticache_verify_add_part,
+                                                    &parts, ret_error);
+    if (status == AOTICACHE_OK && parts.is_out_of_memory)
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of objects");
+    aoticache_verify_item item = {.digest = *artifact,
+                                  .claims = again.claims,
+                                  .claim_count = again.count,
+                                  .parts = parts.items,
+                                  .part_count = parts.count};
     if (status == AOTICACHE_OK && again.count > 0)
-        status = aoticache_verify_item_compare(verification->cache, verification->index, &item, ret_entry_id,
-                                               ret_error);
+        status = aoticache_verify_item_compare(verification->cache, &item, ret_entry_id, ret_error);
+    free(parts.items);
     for (size_t i = 0; i < again.count; i++)
         free(again.claims[i].guard);
     free(again.claims);

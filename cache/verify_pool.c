@@ -76,7 +76,7 @@ static void examine(struct pool *pool, aoticache_verify_item *item)
     int64_t entry_id;
     /* Reading a manifest verifies its digest: only where something is wrong it is read again to see what. */
     if (is_manifest) {
-        compared = aoticache_verify_item_compare(verification->cache, verification->index, item, &entry_id, NULL);
+        compared = aoticache_verify_item_compare(verification->cache, item, &entry_id, NULL);
         item->verdict = AOTICACHE_OBJECT_SOUND;
         if (compared == AOTICACHE_OK)
             return;

@@ -19,12 +19,15 @@ struct stored {
 static bool take_entry(void *user, const aoticache_entry *entry)
 {
     struct stored *stored = user;
+    if (stored->found && aoticache_cpu_features_count(&entry->requirements) <
+                             aoticache_cpu_features_count(&stored->requirements))
+        return true;
     stored->found = true;
     stored->is_package = strcmp(entry->op, AOTICACHE_PACKAGE_OP) == 0;
     snprintf(stored->op, sizeof stored->op, "%s", entry->op);
     stored->artifact = entry->artifact;
     stored->requirements = entry->requirements;
-    return false;
+    return true;
 }
 
 static int digit(char hex)

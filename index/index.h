@@ -149,14 +149,25 @@ aoticache_status aoticache_index_remove_entry(aoticache_index *index, int64_t en
 /* Return false to stop. Pointers are borrowed during the call. The callback must not use the index. */
 typedef bool (*aoticache_index_entry_fn)(void *user, const aoticache_index_entry *entry);
 
-typedef enum aoticache_index_order {
-    AOTICACHE_INDEX_BY_OP,       /* operator, key */
-    AOTICACHE_INDEX_BY_LAST_USE, /* least recently used first */
-} aoticache_index_order;
+/* An entry, to go on behind it. */
+typedef struct aoticache_index_place {
+    const char *op;
+    int64_t entry_id;
+} aoticache_index_place;
 
-/* All entries (objects and object_count are not filled); op: only this operator, NULL for all. */
-aoticache_status aoticache_index_list(aoticache_index *index, aoticache_index_order order, const char *op,
-                                      aoticache_index_entry_fn callback, void *user, aoticache_error *ret_error);
+#define AOTICACHE_INDEX_ALL SIZE_MAX
+
+/*
+ * Entries by operator, those of one by their number, that is in the order in which they were stored (objects and
+ * object_count are not filled).
+ *
+ * op:    only this operator; NULL: all.
+ * after: only what is behind; NULL: from the beginning. It need not be there any more.
+ * limit: at most so many. What is read at once is one read transaction, which keeps the log from being merged.
+ */
+aoticache_status aoticache_index_list(aoticache_index *index, const char *op, const aoticache_index_place *after,
+                                      size_t limit, aoticache_index_entry_fn callback, void *user,
+                                      aoticache_error *ret_error);
 
 /* An entry as a holder's table needs it: by the request that it answers. Pointers are borrowed during the callback. */
 typedef struct aoticache_index_stored {

@@ -121,6 +121,11 @@ struct claim_user {
     void *user;
 };
 
+struct part_user {
+    aoticache_index_part_fn callback;
+    void *user;
+};
+
 /* The statement has two parameters, the first and the last digest. */
 static aoticache_status list_between(aoticache_index *index, const char *sql, const aoticache_digest *first,
                                      const aoticache_digest *last, row_fn read, void *user,
@@ -192,4 +197,28 @@ aoticache_status aoticache_index_list_claims_between(aoticache_index *index, con
                         " d.guard FROM entries e JOIN details d ON d.id = e.id"
                         " WHERE e.artifact BETWEEN ?1 AND ?2 ORDER BY e.artifact",
                         first, last, read_claim, &claim, ret_error);
+}
+
+static bool read_part(sqlite3_stmt *row, void *user, bool *ret_stopped)
+{
+    const struct part_user *part = user;
+    aoticache_digest artifact, object;
+    uint64_t bytes;
+    if (!aoticache_index_read_blob(row, 0, artifact.bytes, AOTICACHE_DIGEST_BYTES) ||
+        !aoticache_index_read_blob(row, 1, object.bytes, AOTICACHE_DIGEST_BYTES) ||
+        !aoticache_index_read_unsigned(row, 2, &bytes))
+        return false;
+    *ret_stopped = !part->callback(part->user, &artifact, &object, bytes);
+    return true;
+}
+
+aoticache_status aoticache_index_list_parts_between(aoticache_index *index, const aoticache_digest *first,
+                                                    const aoticache_digest *last, aoticache_index_part_fn callback,
+                                                    void *user, aoticache_error *ret_error)
+{
+    struct part_user part = {.callback = callback, .user = user};
+    return list_between(index,
+                        "SELECT a.artifact, a.object, o.bytes FROM artifact_objects a"
+                        " JOIN objects o ON o.digest = a.object WHERE a.artifact BETWEEN ?1 AND ?2 ORDER BY a.artifact, a.position",
+                        first, last, read_part, &part, ret_error);
 }

@@ -50,4 +50,13 @@ aoticache_status aoticache_index_list_claims_between(aoticache_index *index, con
                                                      const aoticache_digest *last, aoticache_index_claim_fn callback,
                                                      void *user, aoticache_error *ret_error);
 
+/* One object of an artifact. Return false to stop. Must not use the index. */
+typedef bool (*aoticache_index_part_fn)(void *user, const aoticache_digest *artifact, const aoticache_digest *object,
+                                        uint64_t bytes);
+
+/* The objects of the artifacts that have digests from first to last, both included, in the order of these. */
+aoticache_status aoticache_index_list_parts_between(aoticache_index *index, const aoticache_digest *first,
+                                                    const aoticache_digest *last, aoticache_index_part_fn callback,
+                                                    void *user, aoticache_error *ret_error);
+
 #endif

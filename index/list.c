@@ -18,6 +18,7 @@ typedef struct row_walk {
         aoticache_index_count_fn count;
     } callback;
     bool stopped; /* the caller's function had enough */
+    size_t count; /* rows that it was given */
 } row_walk;
 
 static aoticache_status walk_rows(aoticache_index *index, sqlite3_stmt *statement, row_walk *walk,
@@ -25,36 +26,34 @@ static aoticache_status walk_rows(aoticache_index *index, sqlite3_stmt *statemen
 {
     int result = SQLITE_ROW;
     aoticache_status status = AOTICACHE_OK;
-    while (status == AOTICACHE_OK && !walk->stopped && (result = sqlite3_step(statement)) == SQLITE_ROW)
+    while (status == AOTICACHE_OK && !walk->stopped && (result = sqlite3_step(statement)) == SQLITE_ROW) {
+        walk->count++;
         if (!walk->read(walk, statement))
             status = aoticache_index_fail_row(index, walk->table, ret_error);
+    }
     if (status == AOTICACHE_OK && result != SQLITE_ROW && result != SQLITE_DONE)
         status = aoticache_index_fail(index, result, "cannot list", ret_error);
     sqlite3_reset(statement);
     return status;
 }
 
-/* op: bound as the statement's only parameter where `which` has one. */
-static aoticache_status list(aoticache_index *index, aoticache_index_statement which, const char *op, row_walk *walk,
+static aoticache_status list(aoticache_index *index, aoticache_index_statement which, row_walk *walk,
                              aoticache_error *ret_error)
 {
-    if (index == NULL || walk->callback.entry == NULL)
+    if (index == NULL || walk->callback.object == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index list: no index or no function");
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     sqlite3_stmt *statement = NULL;
     status = aoticache_index_prepare(index, which, &statement, ret_error);
-    if (status == AOTICACHE_OK) {
-        if (sqlite3_bind_parameter_count(statement) > 0)
-            aoticache_index_bind_text(statement, 1, op); /* NULL binds NULL: all */
+    if (status == AOTICACHE_OK)
         status = walk_rows(index, statement, walk, ret_error);
-    }
     aoticache_index_leave(index);
     return status;
 }
 
-/* The columns of AOTICACHE_INDEX_LIST_SQL. */
+/* The columns of AOTICACHE_INDEX_LIST_COLUMNS. */
 static bool read_entry(row_walk *walk, sqlite3_stmt *row)
 {
     aoticache_index_entry entry;
@@ -77,13 +76,37 @@ static bool read_entry(row_walk *walk, sqlite3_stmt *row)
     return true;
 }
 
-aoticache_status aoticache_index_list(aoticache_index *index, aoticache_index_order order, const char *op,
-                                      aoticache_index_entry_fn callback, void *user, aoticache_error *ret_error)
+static aoticache_status list_range(aoticache_index *index, aoticache_index_statement which, const char *op,
+                                   int64_t after, size_t limit, row_walk *walk, aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_prepare(index, which, &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_text(statement, 1, op);
+    sqlite3_bind_int64(statement, 2, after);
+    sqlite3_bind_int64(statement, 3, limit < INT64_MAX ? (int64_t)limit : -1);
+    return walk_rows(index, statement, walk, ret_error);
+}
+
+aoticache_status aoticache_index_list(aoticache_index *index, const char *op, const aoticache_index_place *after,
+                                      size_t limit, aoticache_index_entry_fn callback, void *user,
+                                      aoticache_error *ret_error)
 {
     row_walk walk = {.read = read_entry, .table = "entries", .callback_user = user, .callback.entry = callback};
-    aoticache_index_statement which =
-        order == AOTICACHE_INDEX_BY_LAST_USE ? SQL(LIST_BY_LAST_USE) : SQL(LIST_BY_OP);
-    return list(index, which, op, &walk, ret_error);
+    if (index == NULL || callback == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index list: no index or no function");
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (op != NULL || after != NULL)
+        status = list_range(index, SQL(LIST_OF_OP), op != NULL ? op : after->op,
+                            after != NULL ? after->entry_id : INT64_MIN, limit, &walk, ret_error);
+    if (status == AOTICACHE_OK && op == NULL && !walk.stopped && walk.count < limit)
+        status = list_range(index, SQL(LIST_BEHIND_OP), after != NULL ? after->op : "", 0, limit - walk.count, &walk,
+                            ret_error);
+    aoticache_index_leave(index);
+    return status;
 }
 
 aoticache_status aoticache_index_read_entry(aoticache_index *index, int64_t entry_id, aoticache_index_entry_fn callback,
@@ -119,7 +142,7 @@ aoticache_status aoticache_index_list_objects(aoticache_index *index, aoticache_
                                               aoticache_error *ret_error)
 {
     row_walk walk = {.read = read_object, .table = "objects", .callback_user = user, .callback.object = callback};
-    return list(index, SQL(LIST_OBJECTS), NULL, &walk, ret_error);
+    return list(index, SQL(LIST_OBJECTS), &walk, ret_error);
 }
 
 static bool read_failure(row_walk *walk, sqlite3_stmt *row)
@@ -141,7 +164,7 @@ aoticache_status aoticache_index_list_failures(aoticache_index *index, aoticache
                                                aoticache_error *ret_error)
 {
     row_walk walk = {.read = read_failure, .table = "failures", .callback_user = user, .callback.failure = callback};
-    return list(index, SQL(LIST_FAILURES), NULL, &walk, ret_error);
+    return list(index, SQL(LIST_FAILURES), &walk, ret_error);
 }
 
 static bool read_count(row_walk *walk, sqlite3_stmt *row)
@@ -158,5 +181,5 @@ aoticache_status aoticache_index_list_counts(aoticache_index *index, aoticache_i
                                              aoticache_error *ret_error)
 {
     row_walk walk = {.read = read_count, .table = "counts", .callback_user = user, .callback.count = callback};
-    return list(index, SQL(LIST_COUNTS), NULL, &walk, ret_error);
+    return list(index, SQL(LIST_COUNTS), &walk, ret_error);
 }

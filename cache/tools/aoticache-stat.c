@@ -202,8 +202,9 @@ static int check(const aoticache_cli *cli, stat_request *request)
         return aoticache_cli_usage_error(cli, "%s has its own tables: it does not go with --by, --entries, --history",
                                          request->form_option);
     if (request->by_group && request->since.since == AOTICACHE_STATISTICS_SINCE_TIME)
-        return aoticache_cli_usage_error(cli, "sums by %s have no history, so that %s does not go with --by; --zero "
-                                              "counts anew",
+        return aoticache_cli_usage_error(cli, "only the totals have a history, sums by %s have none: %s does not go "
+                                              "with --by; --zero counts from now on, and 'aoticache ls --used-since "
+                                              "AGE' lists what was used since then",
                                          stat_kind_names[request->by], request->since_option);
     if (request->sort != NULL && !request->by_group)
         return aoticache_cli_usage_error(cli, "--sort goes with --by");

@@ -176,7 +176,9 @@ typedef struct aoticache_cli_column {
 aoticache_cli_table *aoticache_cli_table_create(const aoticache_cli_column *columns, size_t column_count);
 /* cells: column_count strings, escaped and copied. style: of the whole row. */
 void aoticache_cli_table_add(aoticache_cli_table *table, aoticache_cli_style style, const char *const *cells);
-void aoticache_cli_table_print(const aoticache_cli_table *table, const aoticache_cli *cli);
+/* Prints and forgets the rows that it has; the titles the first time. A long table goes by the block: widths only
+ * grow. */
+void aoticache_cli_table_print(aoticache_cli_table *table, const aoticache_cli *cli);
 void aoticache_cli_table_free(aoticache_cli_table *table);
 
 /* "name        value": one line of a list, the value escaped. */

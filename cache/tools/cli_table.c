@@ -16,6 +16,8 @@ struct aoticache_cli_table {
     char **cells; /* row_count * column_count */
     aoticache_cli_style *styles;
     size_t row_count, row_capacity;
+    size_t *least; /* widths of what was printed */
+    bool has_titles;
 };
 
 #define GAP 2
@@ -26,6 +28,7 @@ aoticache_cli_table *aoticache_cli_table_create(const aoticache_cli_column *colu
     aoticache_cli_table *table = aoticache_cli_allocate(1, sizeof *table);
     table->columns = columns;
     table->column_count = column_count;
+    table->least = aoticache_cli_allocate(column_count, sizeof *table->least);
     return table;
 }
 
@@ -43,7 +46,8 @@ void aoticache_cli_table_add(aoticache_cli_table *table, aoticache_cli_style sty
 
 static size_t column_width(const aoticache_cli_table *table, size_t column)
 {
-    size_t width = aoticache_cli_columns(table->columns[column].title);
+    size_t title = aoticache_cli_columns(table->columns[column].title);
+    size_t width = table->least[column] > title ? table->least[column] : title;
     for (size_t row = 0; row < table->row_count; row++) {
         size_t columns = aoticache_cli_columns(table->cells[row * table->column_count + column]);
         width = columns > width ? columns : width;
@@ -51,12 +55,12 @@ static size_t column_width(const aoticache_cli_table *table, size_t column)
     return width;
 }
 
-static void fit_widths(const aoticache_cli_table *table, size_t *widths)
+static void fit_widths(aoticache_cli_table *table, size_t *widths)
 {
     size_t sum = 0;
     size_t terminal = aoticache_cli_terminal_width();
     for (size_t column = 0; column < table->column_count; column++) {
-        widths[column] = column_width(table, column);
+        widths[column] = table->least[column] = column_width(table, column);
         sum += widths[column] + (column > 0 ? GAP : 0);
     }
     for (size_t column = 0; column < table->column_count && terminal > 0 && sum > terminal; column++) {
@@ -113,21 +117,31 @@ static void print_row(const aoticache_cli_table *table, const aoticache_cli *cli
     putchar('\n');
 }
 
-void aoticache_cli_table_print(const aoticache_cli_table *table, const aoticache_cli *cli)
+static void clear_rows(aoticache_cli_table *table)
+{
+    for (size_t i = 0; i < table->row_count * table->column_count; i++)
+        free(table->cells[i]);
+    table->row_count = 0;
+}
+
+void aoticache_cli_table_print(aoticache_cli_table *table, const aoticache_cli *cli)
 {
     cleanup_free size_t *widths = aoticache_cli_allocate(table->column_count, sizeof *widths);
     fit_widths(table, widths);
-    print_row(table, cli, AOTICACHE_CLI_BOLD, widths, 0, true);
+    if (!table->has_titles)
+        print_row(table, cli, AOTICACHE_CLI_BOLD, widths, 0, true);
+    table->has_titles = true;
     for (size_t row = 0; row < table->row_count; row++)
         print_row(table, cli, table->styles[row], widths, row, false);
+    clear_rows(table);
 }
 
 void aoticache_cli_table_free(aoticache_cli_table *table)
 {
     if (table == NULL)
         return;
-    for (size_t i = 0; i < table->row_count * table->column_count; i++)
-        free(table->cells[i]);
+    clear_rows(table);
+    free(table->least);
     free(table->cells);
     free(table->styles);
     free(table);

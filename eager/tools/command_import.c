@@ -59,7 +59,9 @@ const aoticache_command aoticache_command_import = {
             .summary = "Takes in the kernels of an archive that 'aoticache export' made.",
             .details = "Every name, size, digest and manifest is verified; what is wrong or foreign is refused by\n"
                        "name, and the rest comes. What is here already stays as it is. - is the standard input. Exit\n"
-                       "code 1 where something was refused or the archive ends early; what was complete stays.",
+                       "code 1 where something was refused or the archive ends early; what was complete stays.\n"
+                       "16 MiB of the file system are left free. Beyond max_size of the configuration the least\n"
+                       "recently used goes.",
             .options = import_options,
         },
     .run = import_command,

@@ -1,8 +1,8 @@
 /*
  * aoticache ls: what is in the cache, as a table; or which compiles failed.
  *
- * What is to be sorted is copied; all else goes straight from the index to the output (a table is kept until its
- * widths are known).
+ * What is to be sorted is copied; all else goes straight from the index to the output (a table by the block, as its
+ * widths must be known).
  */
 #include "base/cleanup.h"
 #include "eager/tools/ls.h"
@@ -21,6 +21,8 @@ static const aoticache_cli_option ls_options[] = {
     {0, NULL, 0, NULL, NULL},
 };
 
+#define TABLE_BLOCK 4096
+
 struct ls {
     const aoticache_cli *cli;
     aoticache_cache *cache;
@@ -29,9 +31,8 @@ struct ls {
     bool reverse, failed;
     int64_t limit;
     aoticache_mark_list marks;
-    bool has_marks; /* some entry that is shown is marked: there is a column for it */
 
-    aoticache_entry_list list; /* what is to be shown, where it must be sorted or its marks must be known first */
+    aoticache_entry_list list; /* what is to be shown, where it must be sorted */
     aoticache_cli_table *table;
     uint64_t shown, unfit;
     aoticache_cpu_features features; /* whose text is below: most entries of a cache need the same */
@@ -146,7 +147,8 @@ static bool show_entry(struct ls *ls, const aoticache_entry *entry)
         print_json(ls, entry, mark);
     else
         add_row(ls, entry, mark);
-    ls->shown++;
+    if (++ls->shown % TABLE_BLOCK == 0 && !ls->cli->json)
+        aoticache_cli_table_print(ls->table, ls->cli);
     return ls->limit == 0 || ls->shown < (uint64_t)ls->limit;
 }
 
@@ -154,7 +156,7 @@ static bool show_entry(struct ls *ls, const aoticache_entry *entry)
 
 static bool must_collect(const struct ls *ls)
 {
-    return ls->order != NULL || ls->reverse || (ls->marks.count > 0 && !ls->cli->json);
+    return ls->order != NULL || ls->reverse;
 }
 
 static bool take_entry(void *user, const aoticache_entry *entry)
@@ -166,8 +168,7 @@ static bool take_entry(void *user, const aoticache_entry *entry)
     if (!must_collect(ls))
         return show_entry(ls, entry);
     aoticache_entries_append(&ls->list, entry);
-    bool is_sorted = ls->order == NULL && !ls->reverse;
-    return !is_sorted || ls->limit == 0 || ls->list.count < (size_t)ls->limit;
+    return true;
 }
 
 static void reverse_entries(aoticache_entry_list *list)
@@ -188,7 +189,7 @@ static void begin_output(struct ls *ls)
     };
     const size_t count = sizeof columns / sizeof columns[0];
     if (!ls->cli->json) {
-        ls->table = aoticache_cli_table_create(columns, ls->has_marks ? count : count - 1);
+        ls->table = aoticache_cli_table_create(columns, ls->marks.count > 0 ? count : count - 1);
         return;
     }
     json_t *directory = aoticache_cli_json_text(aoticache_cache_directory(ls->cache));
@@ -216,8 +217,6 @@ static void show_collected(struct ls *ls)
     if (ls->reverse)
         reverse_entries(&ls->list);
     size_t count = ls->limit > 0 && (uint64_t)ls->limit < ls->list.count ? (size_t)ls->limit : ls->list.count;
-    for (size_t i = 0; i < count && !ls->has_marks; i++)
-        ls->has_marks = aoticache_marks_find(&ls->marks, &ls->list.entries[i].key) != NULL;
     begin_output(ls);
     for (size_t i = 0; i < count; i++)
         show_entry(ls, &ls->list.entries[i]);

@@ -176,6 +176,8 @@ static int record_program(const aoticache_cli *cli, const struct record *record)
 /* ---- the cache ---- */
 
 struct lines {
+    const struct record *record;
+    aoticache_cache *cache;
     char **lines;
     size_t count;
     size_t left_out;
@@ -218,6 +220,18 @@ static char *entry_line(aoticache_cache *cache, const aoticache_entry *entry)
     cleanup_free char *what = aoticache_cli_escape(entry->description);
     cleanup_free char *why = aoticache_cli_escape(reason);
     return aoticache_cli_text("# %s: left out: %s", what, why);
+}
+
+static bool add_line(void *user, const aoticache_entry *entry)
+{
+    struct lines *lines = user;
+    if (!is_asked_for(lines->record, entry))
+        return true;
+    if ((lines->count & (lines->count - 1)) == 0)
+        lines->lines =
+            aoticache_cli_resize(lines->lines, lines->count > 0 ? lines->count * 2 : 1, sizeof *lines->lines);
+    lines->lines[lines->count++] = entry_line(lines->cache, entry);
+    return true;
 }
 
 static int compare_lines(const void *left, const void *right)
@@ -288,18 +302,13 @@ static int record_cache(const aoticache_cli *cli, const struct record *record)
 {
     aoticache_error error = {.message = ""};
     aoticache_cache *cache = NULL;
-    aoticache_entry_list list = {0};
-    struct lines lines = {0};
     int result = aoticache_cli_open_or_say(cli, false, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
-    aoticache_status status = aoticache_entries_read(cache, record->op, NULL, &list, &error);
+    struct lines lines = {.record = record, .cache = cache};
+    aoticache_status status = aoticache_cache_list(cache, record->op, NULL, add_line, &lines, &error);
     if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
         result = aoticache_cli_fail(cli, status, &error);
-    lines.lines = aoticache_cli_allocate(list.count + 1, sizeof *lines.lines);
-    for (size_t i = 0; i < list.count; i++)
-        if (is_asked_for(record, &list.entries[i]))
-            lines.lines[lines.count++] = entry_line(cache, &list.entries[i]);
     sort_lines(&lines);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = write_lines(cli, record, &lines);
@@ -308,7 +317,6 @@ static int record_cache(const aoticache_cli *cli, const struct record *record)
     for (size_t i = 0; i < lines.count; i++)
         free(lines.lines[i]);
     free(lines.lines);
-    aoticache_entries_free(&list);
     aoticache_cache_close(cache);
     return result;
 }

@@ -73,31 +73,15 @@ static int parse(aoticache_cli *cli, struct tag *tag)
 
 /* ---- changing ---- */
 
-static aoticache_status change_tags(aoticache_cache *cache, const aoticache_key *key, const void *user,
-                                    aoticache_error *ret_error)
-{
-    const struct tag *tag = user;
-    aoticache_status status = AOTICACHE_OK;
-    for (const char *const *each = tag->tags; *each != NULL && status == AOTICACHE_OK; each++)
-        status = tag->remove ? aoticache_cache_untag(cache, key, *each, ret_error)
-                             : aoticache_cache_tag(cache, key, *each, ret_error);
-    return status;
-}
-
-static aoticache_status change_nothing(aoticache_cache *cache, const aoticache_key *key, const void *user,
-                                       aoticache_error *ret_error)
-{
-    (void)cache, (void)key, (void)user, (void)ret_error;
-    return AOTICACHE_OK;
-}
-
 static int change(const aoticache_cli *cli, aoticache_cache *cache, const struct tag *tag)
 {
     aoticache_chosen_keys keys = {0};
     int result = aoticache_key_choice_resolve(cli, cache, &tag->choice, &keys);
-    if (result == AOTICACHE_CLI_EXIT_OK)
-        result = aoticache_marks_change(cli, cache, &keys, tag->list ? change_nothing : change_tags, tag,
-                                        tag->list ? "key" : tag->remove ? "untagged" : "tagged");
+    if (result == AOTICACHE_CLI_EXIT_OK && tag->list)
+        result = aoticache_marks_print(cli, cache, &keys, "key");
+    else if (result == AOTICACHE_CLI_EXIT_OK)
+        result = aoticache_marks_change(cli, cache, &keys, tag->remove ? AOTICACHE_MARK_UNTAG : AOTICACHE_MARK_TAG,
+                                        tag->tags, tag->remove ? "untagged" : "tagged");
     aoticache_chosen_keys_free(&keys);
     return result;
 }

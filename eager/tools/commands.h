@@ -319,11 +319,12 @@ int aoticache_key_choice_resolve(const aoticache_cli *cli, aoticache_cache *cach
                                  aoticache_chosen_keys *ret_keys);
 void aoticache_chosen_keys_free(aoticache_chosen_keys *keys);
 
-/* What `pin`, `unpin` and `tag` share: changes all keys, and prints what each is now. done: "pinned", "tagged". */
-typedef aoticache_status (*aoticache_mark_change_fn)(aoticache_cache *cache, const aoticache_key *key, const void *user,
-                                                     aoticache_error *ret_error);
-int aoticache_marks_change(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *keys,
-                           aoticache_mark_change_fn change, const void *user, const char *done);
+/* What `pin`, `unpin` and `tag` share: prints what each key is now. done: "pinned", "tagged". */
+int aoticache_marks_print(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *keys,
+                          const char *done);
+/* Changes all keys, and prints them. tags: NULL-terminated, for TAG and UNTAG; else NULL. */
+int aoticache_marks_change(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
+                           aoticache_mark_action action, const char *const *tags, const char *done);
 /* `pin` and `unpin` whole. */
 int aoticache_pin_command(aoticache_cli *cli, bool pin);
 #define AOTICACHE_PIN_OPTION_ROWS                                                                  \

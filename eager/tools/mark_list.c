@@ -115,8 +115,8 @@ static void print_chosen(const aoticache_chosen_key *chosen, const aoticache_mar
            marks[0] != '\0' ? "]" : "");
 }
 
-static int print_changed(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *keys,
-                         const char *done)
+int aoticache_marks_print(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *keys,
+                          const char *done)
 {
     aoticache_mark_list marks = {0};
     int result = aoticache_marks_read(cli, cache, NULL, &marks);
@@ -140,16 +140,25 @@ static int print_changed(const aoticache_cli *cli, aoticache_cache *cache, const
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-int aoticache_marks_change(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *keys,
-                           aoticache_mark_change_fn change, const void *user, const char *done)
+#define AT_ONCE 1024 /* keys between two looks at the progress */
+
+int aoticache_marks_change(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
+                           aoticache_mark_action action, const char *const *tags, const char *done)
 {
+    static const char *const no_tags[] = {"", NULL}; /* one change, without any */
     aoticache_cli_progress progress = {.cli = cli, .what = "keys"};
     aoticache_status status = AOTICACHE_OK;
     aoticache_error error = {.message = ""};
-    for (size_t i = 0; i < keys->count && status == AOTICACHE_OK; i++) {
-        aoticache_cli_progress_show(&progress, i, keys->count);
-        status = change(cache, &keys->items[i].key, user, &error);
+    cleanup_free aoticache_key *keys = aoticache_cli_allocate(chosen->count + 1, sizeof *keys);
+    for (size_t i = 0; i < chosen->count; i++)
+        keys[i] = chosen->items[i].key;
+    for (size_t i = 0; i < chosen->count && status == AOTICACHE_OK; i += AT_ONCE) {
+        const size_t count = chosen->count - i < AT_ONCE ? chosen->count - i : AT_ONCE;
+        aoticache_cli_progress_show(&progress, i, chosen->count);
+        for (const char *const *tag = tags != NULL ? tags : no_tags; *tag != NULL && status == AOTICACHE_OK; tag++)
+            status = aoticache_cache_mark_keys(cache, keys + i, count, action, *tag, NULL, &error);
     }
     aoticache_cli_progress_clear(&progress);
-    return status == AOTICACHE_OK ? print_changed(cli, cache, keys, done) : aoticache_cli_fail(cli, status, &error);
+    return status == AOTICACHE_OK ? aoticache_marks_print(cli, cache, chosen, done)
+                                  : aoticache_cli_fail(cli, status, &error);
 }

@@ -51,13 +51,6 @@ static bool take_pinned(void *user, const aoticache_mark *mark)
     return true;
 }
 
-static aoticache_status change_nothing(aoticache_cache *cache, const aoticache_key *key, const void *user,
-                                       aoticache_error *ret_error)
-{
-    (void)cache, (void)key, (void)user, (void)ret_error;
-    return AOTICACHE_OK;
-}
-
 static int list_pinned(const aoticache_cli *cli, aoticache_cache *cache)
 {
     struct listing listing = {.choice = {0}};
@@ -67,7 +60,7 @@ static int list_pinned(const aoticache_cli *cli, aoticache_cache *cache)
     if (result == AOTICACHE_CLI_EXIT_OK && listing.choice.prefix_count > 0)
         result = aoticache_key_choice_resolve(cli, cache, &listing.choice, &listing.pinned);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        result = aoticache_marks_change(cli, cache, &listing.pinned, change_nothing, NULL, "pinned");
+        result = aoticache_marks_print(cli, cache, &listing.pinned, "pinned");
     if (result == AOTICACHE_CLI_EXIT_OK && listing.pinned.count == 0 && !cli->json)
         aoticache_cli_note(cli, "nothing is pinned");
     for (size_t i = 0; i < listing.choice.prefix_count; i++)
@@ -78,13 +71,6 @@ static int list_pinned(const aoticache_cli *cli, aoticache_cache *cache)
 }
 
 /* ---- the commands ---- */
-
-static aoticache_status change_pin(aoticache_cache *cache, const aoticache_key *key, const void *user,
-                                   aoticache_error *ret_error)
-{
-    const bool *pin = user;
-    return *pin ? aoticache_cache_pin(cache, key, ret_error) : aoticache_cache_unpin(cache, key, ret_error);
-}
 
 int aoticache_pin_command(aoticache_cli *cli, bool pin)
 {
@@ -100,7 +86,8 @@ int aoticache_pin_command(aoticache_cli *cli, bool pin)
         else if (result == AOTICACHE_CLI_EXIT_OK)
             result = aoticache_key_choice_resolve(cli, cache, &choice, &keys);
         if (result == AOTICACHE_CLI_EXIT_OK && !list)
-            result = aoticache_marks_change(cli, cache, &keys, change_pin, &pin, pin ? "pinned" : "unpinned");
+            result = aoticache_marks_change(cli, cache, &keys, pin ? AOTICACHE_MARK_PIN : AOTICACHE_MARK_UNPIN, NULL,
+                                            pin ? "pinned" : "unpinned");
     }
     aoticache_chosen_keys_free(&keys);
     aoticache_cache_close(cache);

@@ -17,6 +17,10 @@ unset NO_COLOR XDG_CACHE_HOME AOTICACHE_HOME AOTICACHE_PYTHON AOTICACHE_CC CLICO
 export AOTICACHE_CONFIG= AOTICACHE_DIR=$work/cache TERM=dumb PATH=$BUILD/bin:$PATH LC_ALL=C
 umask 022
 
+# `python3` may be a script that looks for the interpreter each time (pyenv), and tests start it by the hundred.
+interpreter=$(python3 -c 'import sys; print(sys.executable)') || exit 1
+python3() { "$interpreter" "$@"; }
+
 cleanup() {
     chmod -R u+rwX "$work" 2>/dev/null
     rm -rf "$work"

@@ -7,6 +7,8 @@
 #include <stdatomic.h>
 #include <sys/wait.h>
 
+#include "cache/state.h"
+
 TestSuite(cache, .init = fixture_setup, .fini = fixture_teardown);
 
 /* A hook that writes `text` into its folder, and what it saw. */
@@ -509,4 +511,70 @@ Test(cache, bad_arguments_are_refused)
     cr_assert_eq(aoticache_cache_lookup(NULL, NULL, NULL, &error), AOTICACHE_INVALID);
     aoticache_cache_close(NULL);
     aoticache_artifact_unref(NULL);
+}
+
+/* ---- listing ---- */
+
+#define LISTED 2500 /* some pages */
+
+static void put_rows(aoticache_cache *cache)
+{
+    aoticache_index *index = aoticache_cache_index(cache);
+    cr_assert_eq(aoticache_index_bulk_begin(index, NULL), AOTICACHE_OK);
+    for (uint32_t i = 0; i < LISTED; i++) {
+        char op[16];
+        snprintf(op, sizeof op, "op%u", i % 3);
+        aoticache_index_object object = {.bytes = 10};
+        aoticache_index_entry entry = {.op = op, .device = "", .description = "", .producer = "", .created_ns = 1 + i};
+        memcpy(object.digest.bytes, &i, sizeof i);
+        object.digest.bytes[31] = 1;
+        entry.key = entry.artifact = entry.library = object.digest;
+        entry.objects = &object;
+        entry.object_count = entry.file_count = 1;
+        cr_assert_eq(aoticache_index_put(index, &entry, NULL), AOTICACHE_OK);
+    }
+    cr_assert_eq(aoticache_index_bulk_end(index, AOTICACHE_OK, NULL), AOTICACHE_OK);
+}
+
+struct seen {
+    aoticache_cache *cache;
+    bool numbers[LISTED];
+    char last_op[16];
+    int64_t last_created_ns;
+    size_t count, stop_after;
+};
+
+static bool see_and_remove(void *user, const aoticache_entry *entry)
+{
+    struct seen *seen = user;
+    uint32_t number;
+    memcpy(&number, entry->key.bytes, sizeof number);
+    cr_assert_lt(number, LISTED);
+    cr_assert_not(seen->numbers[number], "entry %u comes twice", number);
+    seen->numbers[number] = true;
+    const int order = strcmp(seen->last_op, entry->op);
+    cr_assert(order < 0 || (order == 0 && seen->last_created_ns < entry->created_ns));
+    snprintf(seen->last_op, sizeof seen->last_op, "%s", entry->op);
+    seen->last_created_ns = entry->created_ns;
+    if (seen->cache != NULL && seen->count % 100 == 0)
+        cr_assert_eq(aoticache_cache_remove(seen->cache, &entry->key, NULL), AOTICACHE_OK);
+    return ++seen->count != seen->stop_after;
+}
+
+Test(cache, list_goes_through_many_and_lets_the_callback_change_the_cache)
+{
+    aoticache_cache *cache = fixture_open();
+    put_rows(cache);
+    static struct seen all, stopped, one, rest;
+    all.cache = cache;
+    cr_assert_eq(aoticache_cache_list(cache, NULL, NULL, see_and_remove, &all, NULL), AOTICACHE_OK);
+    cr_assert_eq(all.count, LISTED);
+    stopped.stop_after = 1500;
+    cr_assert_eq(aoticache_cache_list(cache, NULL, NULL, see_and_remove, &stopped, NULL), AOTICACHE_OK);
+    cr_assert_eq(stopped.count, 1500);
+    cr_assert_eq(aoticache_cache_list(cache, "op1", NULL, see_and_remove, &one, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_list(cache, NULL, NULL, see_and_remove, &rest, NULL), AOTICACHE_OK);
+    cr_assert_eq(rest.count, LISTED - LISTED / 100);
+    cr_assert(one.count > LISTED / 3 - LISTED / 100 && one.count < LISTED / 3 + 1);
+    aoticache_cache_close(cache);
 }

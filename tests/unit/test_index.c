@@ -200,7 +200,7 @@ Test(index, functions_without_their_arguments_are_invalid)
     cr_assert_eq(aoticache_index_lookup(index, &digest, NULL, 1, &count, NULL), AOTICACHE_INVALID);
     cr_assert_eq(aoticache_index_remove_key(NULL, &digest, NULL, NULL), AOTICACHE_INVALID);
     cr_assert_eq(aoticache_index_remove_entry(NULL, 1, NULL, NULL), AOTICACHE_INVALID);
-    cr_assert_eq(aoticache_index_list(index, AOTICACHE_INDEX_BY_OP, NULL, NULL, NULL, NULL), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_index_list(index, NULL, NULL, AOTICACHE_INDEX_ALL, NULL, NULL, NULL), AOTICACHE_INVALID);
     cr_assert_eq(aoticache_index_artifact_objects(index, NULL, &objects, &count, NULL), AOTICACHE_INVALID);
     cr_assert_eq(aoticache_index_has_object(index, NULL, NULL), AOTICACHE_INVALID);
     cr_assert_eq(aoticache_index_put_failure(index, NULL, NULL), AOTICACHE_INVALID);
@@ -350,18 +350,51 @@ Test(index, list_gives_entries_by_operator)
     put_op(index, 2, "aten::abs");
     put_op(index, 3, "aten::mul");
     listing all = {0}, one = {0}, none = {0}, stopped = {.stop_after = 2};
-    cr_assert_eq(aoticache_index_list(index, AOTICACHE_INDEX_BY_OP, NULL, collect_entry, &all, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_index_list(index, NULL, NULL, AOTICACHE_INDEX_ALL, collect_entry, &all, NULL), AOTICACHE_OK);
     cr_assert_str_eq(all.text, "aten::abs:2 aten::mul:1 aten::mul:3 ");
-    cr_assert_eq(aoticache_index_list(index, AOTICACHE_INDEX_BY_OP, "aten::abs", collect_entry, &one, NULL),
+    cr_assert_eq(aoticache_index_list(index, "aten::abs", NULL, AOTICACHE_INDEX_ALL, collect_entry, &one, NULL),
                  AOTICACHE_OK);
     cr_assert_str_eq(one.text, "aten::abs:2 ");
-    cr_assert_eq(aoticache_index_list(index, AOTICACHE_INDEX_BY_OP, "x", collect_entry, &none, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_index_list(index, "x", NULL, AOTICACHE_INDEX_ALL, collect_entry, &none, NULL), AOTICACHE_OK);
     cr_assert_eq(none.count, 0);
-    cr_assert_eq(aoticache_index_list(index, AOTICACHE_INDEX_BY_OP, NULL, collect_entry, &stopped, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_index_list(index, NULL, NULL, AOTICACHE_INDEX_ALL, collect_entry, &stopped, NULL), AOTICACHE_OK);
     cr_assert_eq(stopped.count, 2);
     aoticache_index_hit hit;
     cr_assert_eq(lookup_number(index, 1, &hit, NULL), AOTICACHE_OK, "usable after a list that was stopped");
     put_op(index, 4, "aten::neg");
+    aoticache_index_close(index);
+}
+
+/* A page at a time, each behind the last entry of the one before. */
+Test(index, list_goes_on_behind_an_entry)
+{
+    aoticache_index *index = fixture_must_open();
+    const char *const ops[] = {"b", "a", "b", "c", "b", "a", "b"};
+    listing all = {0};
+    aoticache_index_place place = {.op = NULL};
+    char op[64];
+    for (uint32_t i = 0; i < sizeof ops / sizeof ops[0]; i++)
+        put_op(index, i + 1, ops[i]);
+    for (size_t before = SIZE_MAX; before != all.count;) {
+        before = all.count;
+        cr_assert_eq(aoticache_index_list(index, NULL, place.op != NULL ? &place : NULL, 2, collect_entry, &all, NULL),
+                     AOTICACHE_OK);
+        cr_assert_leq(all.count, before == SIZE_MAX ? 2 : before + 2);
+        place.op = strcpy(op, (const char[][2]){"a", "a", "b", "b", "b", "b", "c"}[all.count - 1]);
+        place.entry_id = all.last.entry_id;
+    }
+    cr_assert_str_eq(all.text, "a:2 a:6 b:1 b:3 b:5 b:7 c:4 ");
+    listing some = {0}, none = {0};
+    place = (aoticache_index_place){.op = "b", .entry_id = 0};
+    cr_assert_eq(aoticache_index_list(index, "b", &place, 3, collect_entry, &some, NULL), AOTICACHE_OK);
+    cr_assert_str_eq(some.text, "b:1 b:3 b:5 ");
+    place.entry_id = some.last.entry_id;
+    cr_assert_eq(aoticache_index_remove_entry(index, place.entry_id, NULL, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_index_list(index, "b", &place, 3, collect_entry, &some, NULL), AOTICACHE_OK);
+    cr_assert_str_eq(some.text, "b:1 b:3 b:5 b:7 ", "the entry need not be there any more");
+    place = (aoticache_index_place){.op = "c", .entry_id = INT64_MAX};
+    cr_assert_eq(aoticache_index_list(index, NULL, &place, 3, collect_entry, &none, NULL), AOTICACHE_OK);
+    cr_assert_eq(none.count, 0);
     aoticache_index_close(index);
 }
 
@@ -394,7 +427,7 @@ Test(index, list_gives_everything_that_was_put)
     put_op(index, 1, "aten::mul");
     int64_t entry_id = 0;
     aoticache_index_hit hit;
-    cr_assert_eq(aoticache_index_list(index, AOTICACHE_INDEX_BY_OP, NULL, check_entry, &entry_id, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_index_list(index, NULL, NULL, AOTICACHE_INDEX_ALL, check_entry, &entry_id, NULL), AOTICACHE_OK);
     cr_assert_eq(lookup_number(index, 1, &hit, NULL), AOTICACHE_OK);
     cr_assert_eq(hit.entry_id, entry_id);
     aoticache_index_close(index);
@@ -565,12 +598,15 @@ Test(index, flush_adds_uses_and_counts)
     const aoticache_index_use late[] = {{one.entry_id, 8000, 2}};
     cr_assert_eq(aoticache_index_flush(index, late, 1, counts, 1, NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_index_flush(index, NULL, 0, NULL, 0, NULL), AOTICACHE_OK);
-    listing by_use = {0};
-    cr_assert_eq(aoticache_index_list(index, AOTICACHE_INDEX_BY_LAST_USE, NULL, collect_entry, &by_use, NULL),
+    listing first = {0}, second = {0};
+    cr_assert_eq(aoticache_index_list(index, "aten::abs", NULL, AOTICACHE_INDEX_ALL, collect_entry, &first, NULL),
                  AOTICACHE_OK);
-    cr_assert_str_eq(by_use.text, "aten::mul:2 aten::abs:1 ");
-    cr_assert_eq(by_use.last.uses, 3);
-    cr_assert_eq(by_use.last.last_used_ns, 9000, "a late batch does not turn the clock back");
+    cr_assert_eq(aoticache_index_list(index, "aten::mul", NULL, AOTICACHE_INDEX_ALL, collect_entry, &second, NULL),
+                 AOTICACHE_OK);
+    cr_assert_eq(first.last.uses, 3);
+    cr_assert_eq(first.last.last_used_ns, 9000, "a late batch does not turn the clock back");
+    cr_assert_eq(second.last.uses, 3);
+    cr_assert_eq(second.last.last_used_ns, 5000);
     char text[256] = "";
     cr_assert_eq(aoticache_index_list_counts(index, collect_count, text, NULL), AOTICACHE_OK);
     cr_assert_str_eq(text, "hits=8;misses=2;");
@@ -591,7 +627,7 @@ Test(index, counts_stop_at_the_largest_number)
     const aoticache_index_use uses[] = {{hit.entry_id, 1, UINT64_MAX}, {hit.entry_id, 2, 7}};
     cr_assert_eq(aoticache_index_flush(index, uses, 2, NULL, 0, NULL), AOTICACHE_OK);
     listing all = {0};
-    cr_assert_eq(aoticache_index_list(index, AOTICACHE_INDEX_BY_OP, NULL, collect_entry, &all, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_index_list(index, NULL, NULL, AOTICACHE_INDEX_ALL, collect_entry, &all, NULL), AOTICACHE_OK);
     cr_assert_eq(all.last.uses, INT64_MAX);
     aoticache_index_close(index);
 }

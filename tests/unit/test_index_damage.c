@@ -64,7 +64,7 @@ static answers ask_everything(aoticache_index *index)
     aoticache_index_totals totals;
     aoticache_digest artifact = digest_of(10), failed = digest_of(2);
     got.lookup = lookup_number(index, 1, &hit, NULL);
-    got.list = aoticache_index_list(index, AOTICACHE_INDEX_BY_OP, NULL, ignore_entry, &sum, NULL);
+    got.list = aoticache_index_list(index, NULL, NULL, AOTICACHE_INDEX_ALL, ignore_entry, &sum, NULL);
     got.objects = aoticache_index_list_objects(index, ignore_object, NULL, NULL);
     got.artifact = aoticache_index_artifact_objects(index, &artifact, &objects, &count, NULL);
     got.failure = aoticache_index_lookup_failure(index, &failed, 0, &message, NULL);

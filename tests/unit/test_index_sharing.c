@@ -237,7 +237,7 @@ Test(index_sharing, fork_in_the_middle_of_a_statement_is_refused_in_the_child)
     inherited = fixture_must_open();
     put_numbers(inherited, 1, 10, 11);
     int result = -1;
-    cr_assert_eq(aoticache_index_list(inherited, AOTICACHE_INDEX_BY_OP, NULL, fork_inside, &result, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_index_list(inherited, NULL, NULL, AOTICACHE_INDEX_ALL, fork_inside, &result, NULL), AOTICACHE_OK);
     cr_assert(WIFEXITED(result) && WEXITSTATUS(result) == 0, "status %x", result);
     put_numbers(inherited, 2, 20, 21);
     aoticache_index_close(inherited);

@@ -4,6 +4,7 @@
  */
 #include "cache_fixture.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <sys/wait.h>
 
@@ -57,8 +58,8 @@ static void remove_index(void)
 
 /* All marks in one text: "1 a,b;0 c;" in the order of the keys. */
 struct listing {
-    char text[8192];
-    aoticache_key keys[64];
+    char text[32768];
+    aoticache_key keys[512];
     size_t count, limit;
 };
 
@@ -177,6 +178,109 @@ Test(marks, list_is_in_the_order_of_keys_and_by_tag)
     aoticache_cache_close(cache);
 }
 
+static int count_files(const char *folder)
+{
+    char path[4400];
+    int count = 0;
+    snprintf(path, sizeof path, "%s/%s", fixture_cache, folder);
+    DIR *listing = opendir(path);
+    for (struct dirent *item; listing != NULL && (item = readdir(listing)) != NULL;)
+        count += item->d_name[0] != '.';
+    if (listing != NULL)
+        closedir(listing);
+    return count;
+}
+
+struct fault {
+    int calls, fails_at;
+    bool dies;
+    bool was_unlink; /* then the file stays */
+};
+
+static int fail_at(void *user, const char *call, const char *path)
+{
+    struct fault *fault = user;
+    (void)path;
+    if (++fault->calls != fault->fails_at)
+        return 0;
+    fault->was_unlink = strcmp(call, "unlink") == 0;
+    if (fault->dies)
+        _exit(7);
+    return EIO;
+}
+
+/* Some batches; what is so already stays, and what fails says how far it came. */
+Test(marks, many_keys_are_marked_together)
+{
+    enum { MANY = 300 };
+    aoticache_cache *cache = open_cache();
+    aoticache_key keys[MANY];
+    size_t done = 0;
+    for (int i = 0; i < MANY; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "key %d", i);
+        keys[i] = make_key(text);
+    }
+    cr_assert_eq(aoticache_cache_tag(cache, &keys[7], "seven", NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_mark_keys(cache, keys, MANY, AOTICACHE_MARK_PIN, NULL, &done, NULL), AOTICACHE_OK);
+    cr_assert_eq(done, MANY);
+    cr_assert_eq(aoticache_cache_mark_keys(cache, keys, MANY, AOTICACHE_MARK_TAG, "all", NULL, NULL), AOTICACHE_OK);
+    struct listing all = list_marks(cache, "all"), seven = list_marks(cache, "seven");
+    cr_assert_eq(all.count, MANY);
+    cr_assert_str_eq(seven.text, "1 all,seven;");
+    aoticache_cache_close(cache);
+    remove_index();
+    cache = open_cache();
+    cr_assert_eq(list_marks(cache, "all").count, MANY, "each has its file");
+    cr_assert_eq(aoticache_cache_mark_keys(cache, keys, MANY, AOTICACHE_MARK_UNPIN, NULL, NULL, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_mark_keys(cache, keys, MANY, AOTICACHE_MARK_UNTAG, "all", NULL, NULL), AOTICACHE_OK);
+    assert_marks(cache, "0 seven;");
+    char text[16];
+    for (int i = 1; i < AOTICACHE_MAX_TAGS; i++) {
+        snprintf(text, sizeof text, "t%d", i);
+        cr_assert_eq(aoticache_cache_tag(cache, &keys[200], text, NULL), AOTICACHE_OK);
+    }
+    cr_assert_eq(aoticache_cache_tag(cache, &keys[200], "last", NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_mark_keys(cache, keys, MANY, AOTICACHE_MARK_TAG, "more", &done, NULL),
+                 AOTICACHE_INVALID, "one of them can have no more");
+    cr_assert_eq(list_marks(cache, "more").count, done);
+    cr_assert(done > 0 && done <= 200);
+    cr_assert_eq(aoticache_cache_mark_keys(cache, keys, 1, AOTICACHE_MARK_TAG, NULL, NULL, NULL), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_cache_mark_keys(cache, keys, 1, (aoticache_mark_action)4, NULL, NULL, NULL), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_cache_mark_keys(cache, NULL, 0, AOTICACHE_MARK_PIN, NULL, &done, NULL), AOTICACHE_OK);
+    cr_assert_eq(done, 0);
+    aoticache_cache_close(cache);
+}
+
+/* Where writing several files ends early, none that is temporary stays. */
+Test(marks, batch_that_fails_leaves_whole_marks)
+{
+    aoticache_cache *cache = open_cache();
+    aoticache_key keys[20];
+    int failures = 0;
+    for (int i = 0; i < 20; i++) {
+        char text[16];
+        snprintf(text, sizeof text, "key %d", i);
+        keys[i] = make_key(text);
+    }
+    for (int at = 1;; at++) {
+        struct fault fault = {.fails_at = at};
+        aoticache_seam_set(fail_at, &fault);
+        aoticache_status status =
+            aoticache_cache_mark_keys(cache, keys, 20, AOTICACHE_MARK_TAG, "t", NULL, NULL);
+        aoticache_seam_set(NULL, NULL);
+        if (fault.calls < at)
+            break;
+        failures += status != AOTICACHE_OK;
+        cr_assert_leq(count_files("tmp"), fault.was_unlink ? 1 : 0, "after call %d", at);
+        cr_assert_eq(aoticache_cache_mark_keys(cache, keys, 20, AOTICACHE_MARK_UNTAG, "t", NULL, NULL), AOTICACHE_OK);
+        assert_marks(cache, "");
+        cr_assert_eq(count_files("marks"), 0);
+    }
+    cr_assert_gt(failures, 40);
+    aoticache_cache_close(cache);
+}
+
 Test(marks, index_that_is_lost_gets_them_back)
 {
     aoticache_cache *cache = open_cache();
@@ -266,22 +370,6 @@ Test(marks, read_only_cache_refuses_changes_and_lists)
 }
 
 /* ---- every call that changes the disk fails once ---- */
-
-struct fault {
-    int calls, fails_at;
-    bool dies;
-};
-
-static int fail_at(void *user, const char *call, const char *path)
-{
-    struct fault *fault = user;
-    (void)call, (void)path;
-    if (++fault->calls != fault->fails_at)
-        return 0;
-    if (fault->dies)
-        _exit(7);
-    return EIO;
-}
 
 Test(marks, call_that_fails_leaves_what_was)
 {

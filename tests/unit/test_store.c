@@ -455,3 +455,52 @@ Test(store, really_full_disk_loses_nothing)
     cr_assert(found);
     cr_assert_eq(leftovers, 0);
 }
+
+static uint64_t reserve_bytes(void)
+{
+    char path[4300];
+    struct stat found;
+    snprintf(path, sizeof path, "%s/reserve", fixture_cache);
+    return stat(path, &found) == 0 ? (uint64_t)found.st_blocks * 512 : 0;
+}
+
+Test(store, first_put_makes_the_reserve)
+{
+    aoticache_cache *cache = fixture_open();
+    cr_assert_eq(reserve_bytes(), 0);
+    fixture_put(cache, 1, "one");
+    if (reserve_bytes() == 0)
+        cr_skip_test("next to nothing is free here");
+    cr_assert_geq(reserve_bytes(), 1 << 20);
+    cr_assert_eq(fixture_verify(cache, false).foreign, 0);
+    aoticache_cache_close(cache);
+}
+
+Test(store, small_budget_does_without_a_reserve)
+{
+    aoticache_cache_options options = fixture_options();
+    options.max_bytes = 10 << 20;
+    aoticache_cache *cache = fixture_open_with(&options);
+    fixture_put(cache, 1, "one");
+    cr_assert_eq(reserve_bytes(), 0);
+    aoticache_cache_close(cache);
+}
+
+static int refuse_to_allocate(void *user, const char *call, const char *path)
+{
+    (void)user, (void)path;
+    return strcmp(call, "fallocate") == 0 ? ENOSPC : 0;
+}
+
+Test(store, reserve_that_cannot_be_made_leaves_nothing)
+{
+    aoticache_cache *cache = fixture_open();
+    aoticache_seam_set(refuse_to_allocate, NULL);
+    fixture_put(cache, 1, "one");
+    aoticache_seam_set(NULL, NULL);
+    char path[4300];
+    snprintf(path, sizeof path, "%s/reserve", fixture_cache);
+    cr_assert_neq(access(path, F_OK), 0);
+    cr_assert_eq(fixture_warnings, 0);
+    aoticache_cache_close(cache);
+}

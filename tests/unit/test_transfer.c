@@ -543,3 +543,33 @@ Test(transfer, read_only_target_is_denied)
     aoticache_cache_close(other);
     aoticache_cache_close(cache);
 }
+
+Test(transfer, import_keeps_the_budget)
+{
+    enum { COUNT = 60, MOST = 20 };
+    char text[32];
+    aoticache_cache *cache = fixture_open();
+    aoticache_cache_options limited = fixture_options();
+    limited.directory = other_path;
+    limited.max_entries = MOST;
+    aoticache_cache *other = fixture_open_with(&limited);
+    fixture_put(other, COUNT + 1, "was there");
+    for (int i = 1; i <= COUNT; i++) {
+        snprintf(text, sizeof text, "library %d", i);
+        fixture_put(cache, i, text);
+    }
+    int fd = new_archive();
+    export_all(cache, fd, NULL);
+    aoticache_transfer_report report = import_all(other, fd, NULL);
+    close(fd);
+    cr_assert_eq(report.entries, COUNT);
+    cr_assert_eq(report.refused, 0);
+    aoticache_statistics statistics;
+    cr_assert_eq(aoticache_cache_statistics(other, &statistics, NULL), AOTICACHE_OK);
+    cr_assert_leq(statistics.entries, MOST);
+    cr_assert_gt(statistics.entries, MOST / 2);
+    cr_assert_not(fixture_finds(other, COUNT + 1, "was there"));
+    assert_sound(other, statistics.entries);
+    aoticache_cache_close(other);
+    aoticache_cache_close(cache);
+}
