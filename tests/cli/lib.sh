@@ -15,6 +15,8 @@ out=$work/out err=$work/err status=0
 
 unset NO_COLOR XDG_CACHE_HOME AOTICACHE_HOME AOTICACHE_PYTHON AOTICACHE_CC CLICOLOR
 export AOTICACHE_CONFIG= AOTICACHE_DIR=$work/cache TERM=dumb PATH=$BUILD/bin:$PATH LC_ALL=C
+# Where PyTorch's compiler keeps its own files: else below TMPDIR, for good.
+export TORCHINDUCTOR_CACHE_DIR=${TORCHINDUCTOR_CACHE_DIR:-$BUILD/inductor-cache}
 umask 022
 
 # `python3` may be a script that looks for the interpreter each time (pyenv), and tests start it by the hundred.

@@ -242,7 +242,7 @@ if ! "$python" -c 'import torch' 2>/dev/null; then
     skip 'what PyTorch makes' "$python has no PyTorch (scripts/install-deps gets it)"
     finish
 fi
-export TORCHINDUCTOR_CACHE_DIR=$BUILD/inductor-cache BUILD
+export BUILD
 cat >"$work/make.py" <<'PYTHON'
 import hashlib, os, sys
 sys.path.insert(0, "tests/python")

@@ -14,7 +14,7 @@ import sys
 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 CACHE = os.environ.get("CACHE", os.path.join(BUILD, "holder-cache-dynamic"))
-SEED, SHAPES, AFTER = int(os.environ.get("SEED", "6")), 200, 4
+SEED, SHAPES, AFTER = int(os.environ.get("SEED", "6")), 200, 2
 # By kinds of calls (draw_sweep), each a family of its own: AFTER exact libraries, one for all shapes, one to spare.
 FAMILIES = {"aten::add": 3, "aten::mul": 1, "aten::sum": 1, "aten::mm": 1}
 MOST_LIBRARIES = AFTER + 2

@@ -4,6 +4,7 @@
 #include "loader/run_gate.h"
 
 #include <criterion/criterion.h>
+#include <sched.h>
 #include <time.h>
 
 static void *enter_shared(void *gate)
@@ -35,6 +36,20 @@ static pthread_t expect_waiting(void *(*enter)(void *), aoticache_run_gate *gate
     nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
     cr_assert_neq(pthread_tryjoin_np(thread, &result), 0, "it did not wait");
     return thread;
+}
+
+/* A new thread may take longer to begin than any time that a test could wait for it. */
+static void await_waiting_run(aoticache_run_gate *gate)
+{
+    while (atomic_load(&gate->waiting) == 0)
+        sched_yield();
+}
+
+/* It has announced itself by the highest bit (loader/run_gate.c). */
+static void await_waiting_change(aoticache_run_gate *gate)
+{
+    while (atomic_load(&gate->inside) >> 31 == 0)
+        sched_yield();
 }
 
 Test(run_gate, fast_path_is_one_at_a_time_and_closed_while_anybody_is_registered)
@@ -106,6 +121,7 @@ Test(run_gate, change_waits_for_runs_and_runs_for_it)
     aoticache_run_gate_init(&gate, 2, false);
     enter_shared(&gate);
     pthread_t change = expect_waiting(enter_exclusive, &gate, 5);
+    await_waiting_change(&gate);
     pthread_t run = expect_waiting(enter_shared, &gate, 5); /* behind the change, though there is a place */
     aoticache_run_gate_leave_shared(&gate);
     pthread_join(change, NULL);
@@ -126,6 +142,7 @@ Test(run_gate, run_comes_between_two_changes)
     aoticache_run_gate_init(&gate, 1, false);
     enter_exclusive(&gate);
     pthread_t run = expect_waiting(enter_shared, &gate, 5);
+    await_waiting_run(&gate);
     aoticache_run_gate_leave_exclusive(&gate);
     pthread_t change = expect_waiting(enter_exclusive, &gate, 5);
     pthread_join(run, NULL);

@@ -88,6 +88,7 @@ class CacheOptions(Structure):
         ("failure_max_ttl_seconds", c_uint32),
         ("max_bytes", c_uint64),
         ("max_entries", c_uint64),
+        ("may_use_reserve", c_bool),
     ]
 
 
