@@ -8,6 +8,9 @@
  * Files go folder by folder, which spares opening each folder anew and is what file systems do best; all the manifests
  * of a list before the rest, so that a rebuilt index does not bring an entry back.
  */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,6 +21,8 @@
 #define ROWS 64
 #define AT_ONCE 4096 /* objects that are put in order: some of each of the 256 folders */
 #define MAX_DONE 8192
+#define HELPERS 3 /* threads beside the collection's own */
+#define LEAST_FOR_THREADS 32
 
 static bool note_done(aoticache_collection *collection, int64_t id)
 {
@@ -33,51 +38,150 @@ static bool note_done(aoticache_collection *collection, int64_t id)
     return true;
 }
 
-static void remove_one(aoticache_collection *collection, const aoticache_index_removal *removal,
-                       aoticache_object_folder *folder)
+/* ---- a chunk of files ---- */
+
+/* What came of one. */
+struct outcome {
+    aoticache_status status;
+    uint64_t bytes;
+};
+
+struct chunk {
+    aoticache_cache *cache;
+    const aoticache_index_removal *removals;
+    struct outcome *outcomes;
+    size_t count;
+    uint64_t end_ns;
+    atomic_size_t next;    /* to take; what lies behind the last one taken was not reached in time */
+    pthread_mutex_t mutex; /* of: */
+    aoticache_error error; /* the first one */
+};
+
+/* An object may wait more than once, in rows that are neighbours here: the first one stays if it must. */
+static bool is_repeated(const struct chunk *chunk, size_t at)
 {
-    aoticache_cache *cache = collection->cache;
+    const aoticache_index_removal *this = &chunk->removals[at];
+    return at > 0 && this[-1].kind == this->kind && aoticache_digest_equal(&this[-1].object, &this->object);
+}
+
+static void remove_one(struct chunk *chunk, size_t at, aoticache_object_folder *folder)
+{
+    const aoticache_index_removal *removal = &chunk->removals[at];
+    struct outcome *outcome = &chunk->outcomes[at];
     aoticache_error error = {.message = ""};
-    uint64_t bytes = 0;
-    aoticache_status status = AOTICACHE_NOT_FOUND;
-    if (!removal->is_named) {
-        if (removal->kind == AOTICACHE_INDEX_REMOVAL_FOLDER)
-            aoticache_cache_remove_side_files(cache, &removal->object);
-        status = aoticache_object_remove_next(cache->directory, folder, &removal->object,
-                                              removal->kind != AOTICACHE_INDEX_REMOVAL_FILE, &bytes, &error);
-    }
-    if (status == AOTICACHE_OK) {
+    outcome->bytes = 0;
+    outcome->status = AOTICACHE_NOT_FOUND;
+    if (removal->is_named || is_repeated(chunk, at))
+        return;
+    if (removal->kind == AOTICACHE_INDEX_REMOVAL_FOLDER)
+        aoticache_cache_remove_side_files(chunk->cache, &removal->object);
+    outcome->status = aoticache_object_remove_next(chunk->cache->directory, folder, &removal->object,
+                                                   removal->kind != AOTICACHE_INDEX_REMOVAL_FILE, &outcome->bytes,
+                                                   &error);
+    if (outcome->status == AOTICACHE_OK || outcome->status == AOTICACHE_NOT_FOUND ||
+        outcome->status == AOTICACHE_LOCKED)
+        return;
+    pthread_mutex_lock(&chunk->mutex);
+    if (chunk->error.message[0] == '\0')
+        chunk->error = error;
+    pthread_mutex_unlock(&chunk->mutex);
+}
+
+/* At least one, whatever the time. */
+static void *remove_from_chunk(void *argument)
+{
+    struct chunk *chunk = argument;
+    aoticache_object_folder folder = AOTICACHE_OBJECT_FOLDER_INIT;
+    do {
+        size_t at = atomic_fetch_add(&chunk->next, 1);
+        if (at >= chunk->count)
+            break;
+        remove_one(chunk, at, &folder);
+    } while (aoticache_monotonic_ns() <= chunk->end_ns);
+    if (folder.fd >= 0)
+        close(folder.fd);
+    return NULL;
+}
+
+/*
+ * A disk takes its time for each file (where freed blocks are discarded at once, most of an unlink is waiting), and
+ * takes it for several at once. A thread costs some 20 us, so only for a chunk that is worth it, and none beside a put:
+ * those are its program's processors.
+ */
+static size_t start_helpers(const aoticache_collection *collection, struct chunk *chunk, pthread_t *threads)
+{
+    size_t started = 0;
+    sigset_t all, before;
+    if (collection->is_step || chunk->count < LEAST_FOR_THREADS)
+        return 0;
+    sigfillset(&all); /* the program's signals are not for them */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (started < HELPERS && pthread_create(&threads[started], NULL, remove_from_chunk, chunk) == 0)
+        started++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+static void note_outcome(aoticache_collection *collection, const aoticache_index_removal *removal,
+                         const struct outcome *outcome, const aoticache_error *error)
+{
+    if (outcome->status == AOTICACHE_OK) {
         collection->report.objects_removed++;
-        collection->report.bytes_removed += bytes;
+        collection->report.bytes_removed += outcome->bytes;
     }
-    if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
+    if (outcome->status == AOTICACHE_OK || outcome->status == AOTICACHE_NOT_FOUND)
         note_done(collection, removal->id);
-    else if (status != AOTICACHE_LOCKED && collection->late_status == AOTICACHE_OK) {
-        collection->late_status = status;
-        collection->late_error = error;
+    else if (outcome->status != AOTICACHE_LOCKED && collection->late_status == AOTICACHE_OK) {
+        collection->late_status = outcome->status;
+        collection->late_error = *error;
     }
 }
 
-/* Of a list in order, from *at on: as many as there is time for. With the store locked. */
+/* Returns how many it came to, one at least. */
+static size_t remove_chunk(aoticache_collection *collection, const aoticache_index_removal *removals, size_t count,
+                           uint64_t end_ns)
+{
+    struct outcome outcomes[ROWS];
+    pthread_t threads[HELPERS];
+    struct chunk chunk = {
+        .cache = collection->cache, .removals = removals, .outcomes = outcomes, .count = count, .end_ns = end_ns,
+        .mutex = PTHREAD_MUTEX_INITIALIZER, .error = {.message = ""},
+    };
+    size_t started = start_helpers(collection, &chunk, threads);
+    remove_from_chunk(&chunk);
+    while (started > 0)
+        pthread_join(threads[--started], NULL);
+    size_t reached = atomic_load(&chunk.next);
+    reached = reached < count ? reached : count;
+    for (size_t i = 0; i < reached; i++)
+        note_outcome(collection, &removals[i], &outcomes[i], &chunk.error);
+    return reached;
+}
+
+static bool is_file(const aoticache_index_removal *removal)
+{
+    return removal->kind == AOTICACHE_INDEX_REMOVAL_FILE;
+}
+
+/* The files of a list in order, from *at on: as many as there is time for. With the store locked. */
 static aoticache_status remove_some(aoticache_collection *collection, aoticache_index_removal *removals, size_t count,
                                     size_t *at, aoticache_error *ret_error)
 {
     const uint64_t end_ns = aoticache_monotonic_ns() + AOTICACHE_COLLECTION_STRETCH_NS;
-    aoticache_object_folder folder = AOTICACHE_OBJECT_FOLDER_INIT;
     aoticache_status status = AOTICACHE_OK;
-    bool is_over = false;
-    while (status == AOTICACHE_OK && !is_over && *at < count) {
-        const size_t end = count - *at < ROWS ? count : *at + ROWS;
-        status = aoticache_index_check_removals(collection->index, removals + *at, end - *at, ret_error);
-        while (status == AOTICACHE_OK && !is_over && *at < end) {
-            remove_one(collection, &removals[(*at)++], &folder);
-            is_over = aoticache_monotonic_ns() > end_ns;
-        }
+    while (status == AOTICACHE_OK && *at < count && aoticache_monotonic_ns() <= end_ns) {
+        size_t in_chunk = 1; /* no file beside a manifest: those go before */
+        const size_t most = count - *at < ROWS ? count - *at : ROWS;
+        while (in_chunk < most && is_file(&removals[*at]) == is_file(&removals[*at + in_chunk]))
+            in_chunk++;
+        status = aoticache_index_check_removals(collection->index, removals + *at, in_chunk, ret_error);
+        if (status == AOTICACHE_OK)
+            *at += remove_chunk(collection, removals + *at, in_chunk, end_ns);
     }
-    if (folder.fd >= 0)
-        close(folder.fd);
     return status;
 }
+
+/* ---- lists ---- */
 
 /* One stretch with the lock. */
 static aoticache_status stretch(aoticache_collection *collection, aoticache_index_removal *removals, size_t count,
@@ -101,8 +205,8 @@ static aoticache_status stretch(aoticache_collection *collection, aoticache_inde
 static int by_folder(const void *a, const void *b)
 {
     const aoticache_index_removal *x = a, *y = b;
-    const bool x_is_file = x->kind == AOTICACHE_INDEX_REMOVAL_FILE, y_is_file = y->kind == AOTICACHE_INDEX_REMOVAL_FILE;
-    return x_is_file != y_is_file ? x_is_file - y_is_file : memcmp(&x->object, &y->object, sizeof x->object);
+    const int order = is_file(x) - is_file(y), by_name = memcmp(&x->object, &y->object, sizeof x->object);
+    return order != 0 ? order : by_name != 0 ? by_name : (int)x->kind - (int)y->kind;
 }
 
 static int by_number(const void *a, const void *b)

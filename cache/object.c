@@ -214,7 +214,8 @@ static aoticache_status remove_from(int folder, const char *name, bool is_manife
     if (fd >= 0 && aoticache_seam_flock(fd, LOCK_EX | LOCK_NB) != 0)
         return AOTICACHE_LOCKED;
     if (aoticache_seam_unlinkat(folder, name, 0) != 0)
-        return aoticache_error_set_errno(ret_error, errno, "cannot remove object %s", name);
+        return errno == ENOENT ? AOTICACHE_NOT_FOUND
+                               : aoticache_error_set_errno(ret_error, errno, "cannot remove object %s", name);
     if (ret_bytes != NULL)
         *ret_bytes = (uint64_t)found.st_size;
     return AOTICACHE_OK;

@@ -6,7 +6,7 @@
 #include "index/statistics.h"
 
 #define CACHE_KIB "16384"       /* the inner pages of all trees of a large index */
-#define MERGE_PAGES "4000"      /* 16 MB of log */
+#define MERGE_PAGES "16000"     /* 64 MB of log */
 #define USUAL_CACHE_KIB "2000"  /* SQLite's own */
 #define USUAL_MERGE_PAGES "1000"
 #define READERS_MS 50
