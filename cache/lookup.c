@@ -264,7 +264,7 @@ void aoticache_cache_count_miss(aoticache_cache *cache, const aoticache_find_rep
         aoticache_cache_count(cache, AOTICACHE_COUNTER_misses_requirement, 1);
     else if (report->is_refused)
         aoticache_cache_count(cache, AOTICACHE_COUNTER_misses_guard, 1);
-    aoticache_cache_flush_if_free(cache);
+    aoticache_cache_flush_missed(cache);
 }
 
 /* ---- the public lookups: each finds and counts ---- */

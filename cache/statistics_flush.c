@@ -12,6 +12,7 @@
 #define FLUSH_AFTER_NS UINT64_C(30000000000)
 #define FLUSH_AFTER_ENTRIES 4096
 #define FLUSH_PAUSE_NS UINT64_C(100000000) /* between tries of a flush for many entries */
+#define MISS_PAUSE_NS UINT64_C(10000000) /* between flushes for misses: others want to write, too */
 /* Names in memory that await their flush (three for each operator): more are counted as others. */
 #define MAX_NAMES 3072
 
@@ -259,9 +260,16 @@ aoticache_status aoticache_cache_flush(aoticache_cache *cache, aoticache_error *
     return flush(cache, true, ret_error);
 }
 
-void aoticache_cache_flush_if_free(aoticache_cache *cache)
+void aoticache_cache_flush_missed(aoticache_cache *cache)
 {
-    flush(cache, false, NULL);
+    aoticache_unflushed *unflushed = cache->unflushed;
+    const uint64_t now_ns = aoticache_monotonic_ns();
+    uint64_t missed = atomic_load_explicit(&unflushed->missed_ns, memory_order_relaxed);
+    if (missed != 0 && now_ns - missed < MISS_PAUSE_NS)
+        return;
+    if (atomic_compare_exchange_strong_explicit(&unflushed->missed_ns, &missed, now_ns, memory_order_relaxed,
+                                                memory_order_relaxed))
+        flush(cache, false, NULL);
 }
 
 static bool has_many(aoticache_cache *cache)

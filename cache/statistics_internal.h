@@ -14,6 +14,7 @@ typedef struct aoticache_unflushed {
     aoticache_histogram histograms[AOTICACHE_LATENCY_COUNT];
     aoticache_index_sums sums;   /* of what happened to no entry; under the cache's recency_mutex */
     _Atomic uint64_t flushed_ns; /* monotonic: the last flush, or try of one */
+    _Atomic uint64_t missed_ns;  /* the last flush for a miss, or try of one; 0: none */
     uint64_t flush_after_ns;     /* how long a process that only hits keeps its numbers to itself */
 } aoticache_unflushed;
 
@@ -38,8 +39,9 @@ void aoticache_cache_note_group(aoticache_cache *cache, const aoticache_request 
 /* For lookups that hit: flushes where it is time to, without waiting for anybody. */
 void aoticache_cache_flush_if_due(aoticache_cache *cache, uint64_t now_ns);
 
-/* For lookups that miss: flushes, unless somebody else is writing; the next flush has it then. */
-void aoticache_cache_flush_if_free(aoticache_cache *cache);
+/* For lookups that miss: flushes, unless one that missed has just done so or somebody else is writing; the next flush has
+ * it then. */
+void aoticache_cache_flush_missed(aoticache_cache *cache);
 
 /* Adds what this cache has counted and not flushed. */
 void aoticache_cache_add_unflushed(aoticache_cache *cache, aoticache_counters *counters);
