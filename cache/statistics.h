@@ -232,7 +232,7 @@ AOTICACHE_API aoticache_status aoticache_cache_list_extreme(aoticache_cache *cac
 AOTICACHE_API void aoticache_cache_note_load(aoticache_cache *cache, uint64_t ns);
 
 /*
- * Writes recency and counters that were kept in memory. Happens by itself on close, on every miss, compile and put, and
+ * Writes recency and counters that were kept in memory. Happens by itself on close, on misses, every compile and put, and
  * at a lookup that hits when the last flush is more than 30 seconds ago or 4096 entries were used since (such a flush
  * never waits for another writer: it is tried again 30 seconds later). A process that lives long and is served by its
  * table of loaded runners alone calls it now and then.
