@@ -100,6 +100,18 @@ aoticache_status aoticache_index_evict(aoticache_index *index, aoticache_index_v
     return status;
 }
 
+/* A transaction of one statement; digest: its parameter, or NULL. With the index entered. */
+static aoticache_status execute_alone(aoticache_index *index, aoticache_index_durability durability,
+                                      aoticache_index_statement which, const aoticache_digest *digest,
+                                      aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_begin(index, durability, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_execute_digest(index, which, digest, NULL, ret_error);
+    return aoticache_index_end(index, status, ret_error);
+}
+
 /* A commit that waits for the disk makes those before it durable, with either journal. */
 aoticache_status aoticache_index_settle(aoticache_index *index, aoticache_error *ret_error)
 {
@@ -107,11 +119,7 @@ aoticache_status aoticache_index_settle(aoticache_index *index, aoticache_error 
     if (status != AOTICACHE_OK)
         return status;
     index->is_out_of_room = false;
-    status = aoticache_index_begin(index, AOTICACHE_INDEX_DURABLE, ret_error);
-    if (status == AOTICACHE_OK) {
-        status = aoticache_index_execute_digest(index, SQL(SETTLE), NULL, NULL, ret_error);
-        status = aoticache_index_end(index, status, ret_error);
-    }
+    status = execute_alone(index, AOTICACHE_INDEX_DURABLE, SQL(SETTLE), NULL, ret_error);
     aoticache_index_leave(index);
     return status;
 }
@@ -137,11 +145,7 @@ aoticache_status aoticache_index_forget_removal_of(aoticache_index *index, const
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_begin(index, AOTICACHE_INDEX_RELAXED, ret_error);
-    if (status == AOTICACHE_OK) {
-        status = aoticache_index_execute_digest(index, SQL(DELETE_REMOVALS_OF), object, NULL, ret_error);
-        status = aoticache_index_end(index, status, ret_error);
-    }
+    status = execute_alone(index, AOTICACHE_INDEX_RELAXED, SQL(DELETE_REMOVALS_OF), object, ret_error);
     aoticache_index_leave(index);
     return status;
 }
