@@ -5,6 +5,8 @@
 #include "index/collection.h"
 #include "index/connection.h"
 
+#include <string.h>
+
 /* ---- candidates ---- */
 
 struct candidates {
@@ -52,35 +54,60 @@ aoticache_status aoticache_index_list_candidates(aoticache_index *index, int64_t
 
 struct array {
     void *items;
+    size_t capacity, count;
+};
+
+struct owned_array {
+    aoticache_index *index;
+    aoticache_index_owned *items;
     size_t capacity, count; /* count goes on beyond capacity */
 };
 
+/* One object of an artifact; what has no row is left out. */
+static bool add_owned(struct owned_array *array, const uint8_t *digest, const aoticache_digest *manifest, uint64_t entries)
+{
+    aoticache_index_owned owned = {.entries = entries};
+    aoticache_index_object_row object;
+    memcpy(owned.digest.bytes, digest, sizeof owned.digest.bytes);
+    aoticache_status status = aoticache_index_read_object(array->index, &owned.digest, &object, NULL);
+    if (status != AOTICACHE_OK)
+        return status == AOTICACHE_NOT_FOUND;
+    owned.bytes = object.bytes;
+    owned.refs = object.refs;
+    owned.is_manifest = aoticache_digest_equal(&owned.digest, manifest);
+    if (array->count < array->capacity)
+        array->items[array->count] = owned;
+    array->count++;
+    return true;
+}
+
+/* The columns of the statement ENTRY_PARTS. */
 static bool read_owned(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
-    struct array *array = user;
-    aoticache_index_owned owned;
-    uint32_t is_manifest;
-    (void)ret_goes_on;
-    if (!aoticache_index_read_blob(row, 0, owned.digest.bytes, AOTICACHE_DIGEST_BYTES) ||
-        !aoticache_index_read_unsigned(row, 1, &owned.bytes) || !aoticache_index_read_unsigned(row, 2, &owned.refs) ||
-        !aoticache_index_read_count(row, 3, &is_manifest))
+    const uint8_t *digests;
+    size_t count;
+    aoticache_digest manifest;
+    uint64_t entries;
+    if (!aoticache_index_read_parts(row, 0, &digests, &count) ||
+        !aoticache_index_read_blob(row, 1, manifest.bytes, AOTICACHE_DIGEST_BYTES) ||
+        !aoticache_index_read_unsigned(row, 2, &entries))
         return false;
-    owned.is_manifest = is_manifest != 0;
-    if (array->count < array->capacity)
-        ((aoticache_index_owned *)array->items)[array->count] = owned;
-    array->count++;
+    *ret_goes_on = false;
+    for (size_t i = 0; i < count; i++)
+        if (!add_owned(user, digests + i * AOTICACHE_DIGEST_BYTES, &manifest, entries))
+            return false;
     return true;
 }
 
 aoticache_status aoticache_index_entry_objects(aoticache_index *index, int64_t entry_id, aoticache_index_owned *ret_owned,
                                                size_t capacity, size_t *ret_count, aoticache_error *ret_error)
 {
-    struct array array = {.items = ret_owned, .capacity = capacity};
+    struct owned_array array = {.index = index, .items = ret_owned, .capacity = capacity};
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_prepare(index, SQL(ENTRY_OBJECTS), &statement, ret_error);
+    status = aoticache_index_prepare(index, SQL(ENTRY_PARTS), &statement, ret_error);
     if (status == AOTICACHE_OK) {
         sqlite3_bind_int64(statement, 1, entry_id);
         status = aoticache_index_walk(index, statement, "objects", read_owned, &array, ret_error);

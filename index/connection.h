@@ -91,10 +91,23 @@ int aoticache_index_journal_pragma(aoticache_index *index, const char *mode, cha
 
 /* ---- objects.c ---- */
 
-/* The objects of an artifact in their order: an array of the caller's, by free(). NOT_FOUND. */
+typedef struct aoticache_index_object_row {
+    uint64_t bytes;
+    uint64_t refs; /* how often artifacts name it */
+} aoticache_index_object_row;
+
+/* NOT_FOUND: it has no row. */
+aoticache_status aoticache_index_read_object(aoticache_index *index, const aoticache_digest *digest,
+                                             aoticache_index_object_row *ret_row, aoticache_error *ret_error);
+/* A column with digests one behind the other; false: it is damaged. Borrowed until the next step or reset. */
+bool aoticache_index_read_parts(sqlite3_stmt *statement, int column, const uint8_t **ret_digests, size_t *ret_count);
+
+
+/* The objects of an artifact in their order, but those without a row: an array of the caller's, by free(). ret_entry: an
+ * entry that names it; may be NULL. NOT_FOUND. */
 aoticache_status aoticache_index_read_artifact(aoticache_index *index, const aoticache_digest *artifact,
                                                aoticache_index_object **ret_objects, size_t *ret_count,
-                                               aoticache_error *ret_error);
+                                               int64_t *ret_entry, aoticache_error *ret_error);
 
 /* ---- status.c ---- */
 

@@ -81,14 +81,21 @@ static const char *const relations[] = {
     " WHERE NOT EXISTS (SELECT 1 FROM details d WHERE d.id = e.id AND d.key = e.key) LIMIT 1",
     "SELECT 'details ' || d.id || ' have no entry' FROM details d"
     " WHERE NOT EXISTS (SELECT 1 FROM entries e WHERE e.key = d.key AND e.id = d.id) LIMIT 1",
-    "SELECT 'entry ' || e.id || ' names an artifact without objects' FROM entries e"
-    " WHERE NOT EXISTS (SELECT 1 FROM artifact_objects a WHERE a.artifact = e.artifact AND a.object = e.artifact)"
-    " LIMIT 1",
-    "SELECT 'entry ' || e.id || ' names a library that its artifact has not' FROM entries e"
-    " WHERE NOT EXISTS (SELECT 1 FROM artifact_objects a WHERE a.artifact = e.artifact AND a.object = e.library)"
-    " LIMIT 1",
-    "SELECT 'artifact ' || lower(hex(a.artifact)) || ' names an object without a size' FROM artifact_objects a"
-    " WHERE NOT EXISTS (SELECT 1 FROM objects o WHERE o.digest = a.object) LIMIT 1",
+    "SELECT 'entry ' || e.id || ' names an artifact without objects' FROM entries e WHERE NOT EXISTS"
+    " (SELECT 1 FROM objects m WHERE m.digest = e.artifact AND instr(m.parts, e.artifact) % 32 = 1) LIMIT 1",
+    "SELECT 'entry ' || e.id || ' names a library that its artifact has not' FROM entries e WHERE NOT EXISTS"
+    " (SELECT 1 FROM objects m WHERE m.digest = e.artifact AND instr(m.parts, e.library) % 32 = 1) LIMIT 1",
+    "SELECT 'artifact ' || lower(hex(e.artifact)) || ' does not name its entry ' || e.id FROM entries e"
+    " WHERE NOT EXISTS (SELECT 1 FROM objects m WHERE m.digest = e.artifact AND m.entry = e.id)"
+    " AND NOT EXISTS (SELECT 1 FROM sharers s WHERE s.artifact = e.artifact AND s.entry = e.id) LIMIT 1",
+    "SELECT 'artifact ' || lower(hex(n.artifact)) || ' names an entry that is not there' FROM"
+    " (SELECT digest AS artifact, entry FROM objects WHERE entry <> 0 UNION ALL SELECT artifact, entry FROM sharers) n"
+    " WHERE NOT EXISTS (SELECT 1 FROM details d JOIN entries e ON e.key = d.key AND e.id = d.id"
+    " WHERE d.id = n.entry AND e.artifact = n.artifact) LIMIT 1",
+    "WITH RECURSIVE part(artifact, parts, i) AS (SELECT digest, parts, 0 FROM objects WHERE parts <> x''"
+    " UNION ALL SELECT artifact, parts, i + 1 FROM part WHERE (i + 2) * 32 <= length(parts))"
+    " SELECT 'artifact ' || lower(hex(artifact)) || ' names an object without a size' FROM part"
+    " WHERE NOT EXISTS (SELECT 1 FROM objects o WHERE o.digest = substr(part.parts, part.i * 32 + 1, 32)) LIMIT 1",
 };
 
 aoticache_status aoticache_index_check_integrity(aoticache_index *index, bool is_full,
@@ -124,6 +131,7 @@ struct claim_user {
 struct part_user {
     aoticache_index_part_fn callback;
     void *user;
+    aoticache_index *index;
 };
 
 /* The statement has two parameters, the first and the last digest. */
@@ -194,21 +202,32 @@ aoticache_status aoticache_index_list_claims_between(aoticache_index *index, con
     struct claim_user claim = {.callback = callback, .user = user};
     return list_between(index,
                         "SELECT e.id, e.artifact, e.key, e.library, e.library_bytes, e.file_count, e.requirements,"
-                        " d.guard FROM entries e JOIN details d ON d.id = e.id"
-                        " WHERE e.artifact BETWEEN ?1 AND ?2 ORDER BY e.artifact",
+                        " d.guard FROM (SELECT digest, entry FROM objects WHERE digest BETWEEN ?1 AND ?2 AND entry <> 0"
+                        " UNION ALL SELECT artifact, entry FROM sharers WHERE artifact BETWEEN ?1 AND ?2) n"
+                        " CROSS JOIN details d ON d.id = n.entry CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"
+                        " ORDER BY n.digest, e.id",
                         first, last, read_claim, &claim, ret_error);
 }
 
-static bool read_part(sqlite3_stmt *row, void *user, bool *ret_stopped)
+/* Objects of the artifact that have no row are left out. */
+static bool read_parts(sqlite3_stmt *row, void *user, bool *ret_stopped)
 {
     const struct part_user *part = user;
     aoticache_digest artifact, object;
-    uint64_t bytes;
+    const uint8_t *parts;
+    size_t count;
     if (!aoticache_index_read_blob(row, 0, artifact.bytes, AOTICACHE_DIGEST_BYTES) ||
-        !aoticache_index_read_blob(row, 1, object.bytes, AOTICACHE_DIGEST_BYTES) ||
-        !aoticache_index_read_unsigned(row, 2, &bytes))
+        !aoticache_index_read_parts(row, 1, &parts, &count))
         return false;
-    *ret_stopped = !part->callback(part->user, &artifact, &object, bytes);
+    for (size_t i = 0; i < count && !*ret_stopped; i++) {
+        aoticache_index_object_row found;
+        memcpy(object.bytes, parts + i * AOTICACHE_DIGEST_BYTES, AOTICACHE_DIGEST_BYTES);
+        aoticache_status status = aoticache_index_read_object(part->index, &object, &found, NULL);
+        if (status == AOTICACHE_OK)
+            *ret_stopped = !part->callback(part->user, &artifact, &object, found.bytes);
+        else if (status != AOTICACHE_NOT_FOUND)
+            return false;
+    }
     return true;
 }
 
@@ -216,9 +235,8 @@ aoticache_status aoticache_index_list_parts_between(aoticache_index *index, cons
                                                     const aoticache_digest *last, aoticache_index_part_fn callback,
                                                     void *user, aoticache_error *ret_error)
 {
-    struct part_user part = {.callback = callback, .user = user};
-    return list_between(index,
-                        "SELECT a.artifact, a.object, o.bytes FROM artifact_objects a"
-                        " JOIN objects o ON o.digest = a.object WHERE a.artifact BETWEEN ?1 AND ?2 ORDER BY a.artifact, a.position",
-                        first, last, read_part, &part, ret_error);
+    struct part_user part = {.callback = callback, .user = user, .index = index};
+    return list_between(index, "SELECT digest, parts FROM objects WHERE digest BETWEEN ?1 AND ?2 AND entry <> 0"
+                               " ORDER BY digest",
+                        first, last, read_parts, &part, ret_error);
 }

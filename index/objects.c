@@ -7,55 +7,89 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for one more, in powers of two. */
-static bool grow(aoticache_index_object **objects, size_t count)
+aoticache_status aoticache_index_read_object(aoticache_index *index, const aoticache_digest *digest,
+                                             aoticache_index_object_row *ret_row, aoticache_error *ret_error)
 {
-    if ((count & (count - 1)) != 0)
-        return true;
-    size_t capacity = count == 0 ? 1 : 2 * count;
-    aoticache_index_object *larger = reallocarray(*objects, capacity, sizeof **objects);
-    if (larger == NULL)
-        return false;
-    *objects = larger;
-    return true;
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_prepare(index, SQL(READ_OBJECT), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(statement, 1, digest);
+    int result = sqlite3_step(statement);
+    if (result == SQLITE_DONE)
+        status = AOTICACHE_NOT_FOUND;
+    else if (result != SQLITE_ROW)
+        status = aoticache_index_fail(index, result, "cannot read objects", ret_error);
+    else if (!aoticache_index_read_unsigned(statement, 0, &ret_row->bytes) ||
+             !aoticache_index_read_unsigned(statement, 1, &ret_row->refs))
+        status = aoticache_index_fail_row(index, "objects", ret_error);
+    sqlite3_reset(statement);
+    return status;
 }
 
-static aoticache_status read_objects(aoticache_index *index, sqlite3_stmt *statement,
-                                     aoticache_index_object **ret_objects, size_t *ret_count,
-                                     aoticache_error *ret_error)
+bool aoticache_index_read_parts(sqlite3_stmt *statement, int column, const uint8_t **ret_digests, size_t *ret_count)
 {
-    cleanup_free aoticache_index_object *objects = NULL;
-    size_t count = 0;
-    int result;
-    while ((result = sqlite3_step(statement)) == SQLITE_ROW) {
-        if (!grow(&objects, count))
-            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", index->path);
-        if (!aoticache_index_read_blob(statement, 0, objects[count].digest.bytes, AOTICACHE_DIGEST_BYTES) ||
-            !aoticache_index_read_unsigned(statement, 1, &objects[count].bytes))
-            return aoticache_index_fail_row(index, "objects", ret_error);
-        count++;
-    }
-    if (result != SQLITE_DONE)
-        return aoticache_index_fail(index, result, "cannot read objects", ret_error);
-    if (count == 0)
-        return AOTICACHE_NOT_FOUND;
-    *ret_objects = steal_ptr(&objects);
-    *ret_count = count;
+    if (sqlite3_column_type(statement, column) != SQLITE_BLOB)
+        return false;
+    *ret_digests = sqlite3_column_blob(statement, column);
+    const size_t size = (size_t)sqlite3_column_bytes(statement, column);
+    *ret_count = size / AOTICACHE_DIGEST_BYTES;
+    return size % AOTICACHE_DIGEST_BYTES == 0 && (*ret_digests != NULL || size == 0);
+}
+
+/* The columns of the statement READ_ARTIFACT: objects with room for all, their digests set. */
+static aoticache_status take_parts(aoticache_index *index, sqlite3_stmt *row, aoticache_index_object **ret_objects,
+                                   size_t *ret_count, int64_t *ret_entry, aoticache_error *ret_error)
+{
+    const uint8_t *digests;
+    if (!aoticache_index_read_parts(row, 0, &digests, ret_count) || !aoticache_index_read_integer(row, 1, ret_entry))
+        return aoticache_index_fail_row(index, "objects", ret_error);
+    aoticache_index_object *objects = calloc(*ret_count + 1, sizeof *objects);
+    if (objects == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", index->path);
+    for (size_t i = 0; i < *ret_count; i++)
+        memcpy(objects[i].digest.bytes, digests + i * AOTICACHE_DIGEST_BYTES, AOTICACHE_DIGEST_BYTES);
+    *ret_objects = objects;
     return AOTICACHE_OK;
 }
 
 aoticache_status aoticache_index_read_artifact(aoticache_index *index, const aoticache_digest *artifact,
                                                aoticache_index_object **ret_objects, size_t *ret_count,
-                                               aoticache_error *ret_error)
+                                               int64_t *ret_entry, aoticache_error *ret_error)
 {
+    cleanup_free aoticache_index_object *objects = NULL;
+    size_t named = 0, count = 0;
+    int64_t entry = 0;
     sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_prepare(index, SQL(ARTIFACT_OBJECTS), &statement, ret_error);
+    aoticache_status status = aoticache_index_prepare(index, SQL(READ_ARTIFACT), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_index_bind_digest(statement, 1, artifact);
-    status = read_objects(index, statement, ret_objects, ret_count, ret_error);
+    int result = sqlite3_step(statement);
+    if (result == SQLITE_DONE)
+        status = AOTICACHE_NOT_FOUND;
+    else if (result != SQLITE_ROW)
+        status = aoticache_index_fail(index, result, "cannot read objects", ret_error);
+    else
+        status = take_parts(index, statement, &objects, &named, &entry, ret_error);
     sqlite3_reset(statement);
-    return status;
+    for (size_t i = 0; status == AOTICACHE_OK && i < named; i++) {
+        aoticache_index_object_row row;
+        status = aoticache_index_read_object(index, &objects[i].digest, &row, ret_error);
+        if (status == AOTICACHE_OK)
+            objects[count++] = (aoticache_index_object){objects[i].digest, row.bytes};
+        else if (status == AOTICACHE_NOT_FOUND)
+            status = AOTICACHE_OK;
+    }
+    if (status == AOTICACHE_OK && count == 0)
+        status = AOTICACHE_NOT_FOUND;
+    if (status != AOTICACHE_OK)
+        return status;
+    if (ret_entry != NULL)
+        *ret_entry = entry;
+    *ret_objects = steal_ptr(&objects);
+    *ret_count = count;
+    return AOTICACHE_OK;
 }
 
 aoticache_status aoticache_index_artifact_objects(aoticache_index *index, const aoticache_digest *artifact,
@@ -67,7 +101,7 @@ aoticache_status aoticache_index_artifact_objects(aoticache_index *index, const 
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_read_artifact(index, artifact, ret_objects, ret_count, ret_error);
+    status = aoticache_index_read_artifact(index, artifact, ret_objects, ret_count, NULL, ret_error);
     aoticache_index_leave(index);
     return status;
 }

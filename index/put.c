@@ -4,7 +4,10 @@
 #include "index/removal.h"
 #include "index/statistics.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/cleanup.h"
 
 #define MAX_TEXT_BYTES (1 << 20)
 
@@ -22,6 +25,14 @@ static const aoticache_index_object *find_library(const aoticache_index_entry *e
     return NULL;
 }
 
+static bool has_manifest(const aoticache_index_entry *entry)
+{
+    for (size_t i = 0; i < entry->object_count; i++)
+        if (aoticache_digest_equal(&entry->objects[i].digest, &entry->artifact))
+            return true;
+    return false;
+}
+
 static aoticache_status check(const aoticache_index_entry *entry, aoticache_error *ret_error)
 {
     if (entry->objects == NULL || entry->object_count == 0 || entry->object_count > INT32_MAX)
@@ -29,6 +40,9 @@ static aoticache_status check(const aoticache_index_entry *entry, aoticache_erro
                                    entry->object_count);
     if (find_library(entry) == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: the library is not among the %zu objects",
+                                   entry->object_count);
+    if (!has_manifest(entry))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index put: the artifact is not among the %zu objects",
                                    entry->object_count);
     if (!text_fits(entry->op) || !text_fits(entry->device) || !text_fits(entry->description) ||
         !text_fits(entry->producer) || (entry->guard != NULL && !text_fits(entry->guard)))
@@ -140,28 +154,22 @@ static aoticache_status insert_entry(aoticache_index *index, const aoticache_ind
 static aoticache_status count_object(aoticache_index *index, const aoticache_index_object *object,
                                      aoticache_error *ret_error)
 {
-    sqlite3_stmt *statement = NULL;
-    int64_t before = 0;
-    aoticache_status status = aoticache_index_prepare(index, SQL(READ_OBJECT), &statement, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    aoticache_index_bind_digest(statement, 1, &object->digest);
-    int result = sqlite3_step(statement);
-    if (result == SQLITE_DONE)
+    aoticache_index_object_row before = {.bytes = 0};
+    aoticache_status status = aoticache_index_read_object(index, &object->digest, &before, ret_error);
+    if (status == AOTICACHE_NOT_FOUND) {
         index->change.objects++;
-    else if (result != SQLITE_ROW)
-        status = aoticache_index_fail(index, result, "cannot read objects", ret_error);
-    else if (!aoticache_index_read_integer(statement, 0, &before))
-        status = aoticache_index_fail_row(index, "objects", ret_error);
-    sqlite3_reset(statement);
-    index->change.bytes += (int64_t)object->bytes - before;
+        status = AOTICACHE_OK;
+    }
+    index->change.bytes += (int64_t)object->bytes - (int64_t)before.bytes;
     return status;
 }
 
+/* parts: what the row of the artifact's manifest names, with an entry of it. */
 static aoticache_status insert_object(aoticache_index *index, const aoticache_index_entry *entry, size_t position,
-                                      aoticache_error *ret_error)
+                                      int64_t first_entry, const aoticache_digest *parts, aoticache_error *ret_error)
 {
     const aoticache_index_object *object = &entry->objects[position];
+    const bool is_manifest = aoticache_digest_equal(&object->digest, &entry->artifact);
     sqlite3_stmt *statement = NULL;
     aoticache_status status = count_object(index, object, ret_error);
     if (status == AOTICACHE_OK)
@@ -171,31 +179,52 @@ static aoticache_status insert_object(aoticache_index *index, const aoticache_in
     aoticache_index_bind_digest(statement, 1, &object->digest);
     aoticache_index_bind_unsigned(statement, 2, object->bytes);
     aoticache_index_bind_digest(statement, 3, &entry->artifact);
-    status = aoticache_index_execute(index, statement, NULL, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_index_prepare(index, SQL(INSERT_ARTIFACT_OBJECT), &statement, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    aoticache_index_bind_digest(statement, 1, &entry->artifact);
-    sqlite3_bind_int64(statement, 2, (sqlite3_int64)position);
-    aoticache_index_bind_digest(statement, 3, &object->digest);
+    sqlite3_bind_int64(statement, 4, is_manifest ? first_entry : 0);
+    if (is_manifest)
+        sqlite3_bind_blob64(statement, 5, parts, entry->object_count * sizeof *parts, SQLITE_STATIC);
+    else
+        sqlite3_bind_zeroblob(statement, 5, 0);
     return aoticache_index_execute(index, statement, NULL, ret_error);
 }
 
-/* The artifact with its objects. Another entry may have recorded it, perhaps with fewer objects. */
-static aoticache_status put_artifact(aoticache_index *index, const aoticache_index_entry *entry,
+static aoticache_status insert_objects(aoticache_index *index, const aoticache_index_entry *entry, int64_t first_entry,
+                                       aoticache_error *ret_error)
+{
+    cleanup_free aoticache_digest *parts = calloc(entry->object_count, sizeof *parts);
+    aoticache_status status = AOTICACHE_OK;
+    if (parts == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", index->path);
+    for (size_t i = 0; i < entry->object_count; i++)
+        parts[i] = entry->objects[i].digest;
+    for (size_t i = 0; status == AOTICACHE_OK && i < entry->object_count; i++)
+        status = insert_object(index, entry, i, first_entry, parts, ret_error);
+    return status;
+}
+
+/* An entry that the artifact's row names; NOT_FOUND: there is no such artifact. */
+static aoticache_status find_first_entry(aoticache_index *index, const aoticache_digest *artifact, int64_t *ret_id,
+                                         aoticache_error *ret_error)
+{
+    cleanup_free aoticache_index_object *objects = NULL;
+    size_t count = 0;
+    return aoticache_index_read_artifact(index, artifact, &objects, &count, ret_id, ret_error);
+}
+
+/* The artifact with its objects, which the entry `id` names. Another one may have recorded it, perhaps with fewer. */
+static aoticache_status put_artifact(aoticache_index *index, const aoticache_index_entry *entry, int64_t id,
                                      aoticache_error *ret_error)
 {
-    aoticache_status status = aoticache_index_probe_digest(index, SQL(HAS_ARTIFACT), &entry->artifact, ret_error);
+    int64_t first = id;
+    aoticache_status status = find_first_entry(index, &entry->artifact, &first, ret_error);
     if (status == AOTICACHE_NOT_FOUND) {
         index->change.artifacts++;
-        status = AOTICACHE_OK;
+        return insert_objects(index, entry, first, ret_error);
     }
     if (status == AOTICACHE_OK)
-        status = aoticache_index_drop_artifact(index, &entry->artifact, 0, ret_error);
-    for (size_t i = 0; status == AOTICACHE_OK && i < entry->object_count; i++)
-        status = insert_object(index, entry, i, ret_error);
-    return status;
+        status = aoticache_index_add_sharer(index, &entry->artifact, id, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_drop_artifact(index, &entry->artifact, ret_error);
+    return status == AOTICACHE_OK ? insert_objects(index, entry, first, ret_error) : status;
 }
 
 /* Inside a transaction. */
@@ -204,14 +233,14 @@ static aoticache_status put_rows(aoticache_index *index, const aoticache_index_e
 {
     aoticache_status status = remove_same(index, entry, ret_error);
     if (status == AOTICACHE_OK)
-        status = put_artifact(index, entry, ret_error); /* before the entry: whether it is new is asked there */
-    if (status == AOTICACHE_OK)
         status = insert_details(index, entry, ret_error);
     if (status == AOTICACHE_OK) {
         *ret_id = sqlite3_last_insert_rowid(index->db);
         index->change.entries++;
         status = insert_entry(index, entry, *ret_id, ret_error);
     }
+    if (status == AOTICACHE_OK)
+        status = put_artifact(index, entry, *ret_id, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_index_count_entry(index, *ret_id, 1, ret_error);
     uint64_t forgotten = 0;

@@ -24,11 +24,11 @@ aoticache_status aoticache_index_remove_one(aoticache_index *index, const aotica
 aoticache_status aoticache_index_remove_found(aoticache_index *index, sqlite3_stmt *find, uint64_t *ret_removed,
                                               aoticache_error *ret_error);
 
-/*
- * Removes the rows of an artifact and of the objects that it alone names. With file_count those objects are recorded as
- * waiting for the removal of their files (a folder of side files too where it is above 1); 0: they are needed again.
- */
+/* Removes what an artifact is: the rows of the objects that it alone names. They are needed again: no file is to go. */
 aoticache_status aoticache_index_drop_artifact(aoticache_index *index, const aoticache_digest *artifact,
-                                               uint32_t file_count, aoticache_error *ret_error);
+                                               aoticache_error *ret_error);
+/* The entry has the artifact of another one. */
+aoticache_status aoticache_index_add_sharer(aoticache_index *index, const aoticache_digest *artifact, int64_t entry_id,
+                                            aoticache_error *ret_error);
 
 #endif

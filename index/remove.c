@@ -5,7 +5,7 @@
 #include "index/removal.h"
 #include "index/statistics.h"
 
-#include <stdlib.h>
+#include "base/cleanup.h"
 
 aoticache_status aoticache_index_find(aoticache_index *index, sqlite3_stmt *find, aoticache_index_found *ret_found,
                                       aoticache_error *ret_error)
@@ -64,16 +64,11 @@ static aoticache_status release_object(aoticache_index *index, const aoticache_i
     return aoticache_index_execute(index, statement, NULL, ret_error);
 }
 
-aoticache_status aoticache_index_drop_artifact(aoticache_index *index, const aoticache_digest *artifact,
-                                               uint32_t file_count, aoticache_error *ret_error)
+/* All objects of an artifact are released; its manifest's row, if it stays, is that of an object only. */
+static aoticache_status release_objects(aoticache_index *index, const aoticache_digest *artifact, uint32_t file_count,
+                                        const aoticache_index_object *objects, size_t count, aoticache_error *ret_error)
 {
-    aoticache_index_object *objects = NULL;
-    size_t count = 0;
-    aoticache_status status = aoticache_index_read_artifact(index, artifact, &objects, &count, ret_error);
-    if (status == AOTICACHE_NOT_FOUND)
-        return AOTICACHE_OK;
-    if (status == AOTICACHE_OK)
-        status = aoticache_index_execute_digest(index, SQL(DELETE_ARTIFACT), artifact, NULL, ret_error);
+    aoticache_status status = AOTICACHE_OK;
     for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
         bool is_manifest = aoticache_digest_equal(&objects[i].digest, artifact);
         bool is_gone = false;
@@ -81,8 +76,80 @@ aoticache_status aoticache_index_drop_artifact(aoticache_index *index, const aot
         if (status == AOTICACHE_OK && is_gone && file_count > 0)
             status = add_removal(index, &objects[i], is_manifest ? (file_count > 1 ? 2 : 1) : 0, ret_error);
     }
-    free(objects);
     return status;
+}
+
+aoticache_status aoticache_index_drop_artifact(aoticache_index *index, const aoticache_digest *artifact,
+                                               aoticache_error *ret_error)
+{
+    cleanup_free aoticache_index_object *objects = NULL;
+    size_t count = 0;
+    aoticache_status status = aoticache_index_read_artifact(index, artifact, &objects, &count, NULL, ret_error);
+    if (status != AOTICACHE_OK)
+        return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+    return release_objects(index, artifact, 0, objects, count, ret_error);
+}
+
+/* A statement with an artifact and an entry's id. */
+static aoticache_status execute_pair(aoticache_index *index, aoticache_index_statement which,
+                                     const aoticache_digest *artifact, int64_t entry_id, aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_prepare(index, which, &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(statement, 1, artifact);
+    sqlite3_bind_int64(statement, 2, entry_id);
+    return aoticache_index_execute(index, statement, NULL, ret_error);
+}
+
+aoticache_status aoticache_index_add_sharer(aoticache_index *index, const aoticache_digest *artifact, int64_t entry_id,
+                                            aoticache_error *ret_error)
+{
+    return execute_pair(index, SQL(ADD_SHARER), artifact, entry_id, ret_error);
+}
+
+/* One of the entries that share an artifact becomes the one that its row names: OK, or NOT_FOUND where there is none. */
+static aoticache_status hand_on(aoticache_index *index, const aoticache_digest *artifact, aoticache_error *ret_error)
+{
+    sqlite3_stmt *find = NULL;
+    int64_t heir = 0;
+    aoticache_status status = aoticache_index_prepare(index, SQL(FIND_SHARER), &find, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(find, 1, artifact);
+    int result = sqlite3_step(find);
+    if (result == SQLITE_DONE)
+        status = AOTICACHE_NOT_FOUND;
+    else if (result != SQLITE_ROW)
+        status = aoticache_index_fail(index, result, "cannot read sharers", ret_error);
+    else if (!aoticache_index_read_integer(find, 0, &heir))
+        status = aoticache_index_fail_row(index, "sharers", ret_error);
+    sqlite3_reset(find);
+    if (status == AOTICACHE_OK)
+        status = execute_pair(index, SQL(HAND_ARTIFACT_ON), artifact, heir, ret_error);
+    return status == AOTICACHE_OK ? execute_pair(index, SQL(DELETE_SHARER), artifact, heir, ret_error) : status;
+}
+
+/* An entry that is gone named the artifact. */
+static aoticache_status release_artifact(aoticache_index *index, const aoticache_index_found *found,
+                                         aoticache_error *ret_error)
+{
+    cleanup_free aoticache_index_object *objects = NULL;
+    size_t count = 0;
+    int64_t entry = 0;
+    aoticache_status status =
+        aoticache_index_read_artifact(index, &found->artifact, &objects, &count, &entry, ret_error);
+    if (status != AOTICACHE_OK)
+        return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+    if (entry != found->id)
+        return execute_pair(index, SQL(DELETE_SHARER), &found->artifact, found->id, ret_error);
+    status = hand_on(index, &found->artifact, ret_error);
+    if (status != AOTICACHE_NOT_FOUND)
+        return status;
+    index->change.artifacts--;
+    return release_objects(index, &found->artifact, found->file_count > 0 ? found->file_count : 1, objects, count,
+                           ret_error);
 }
 
 /* ---- entries ---- */
@@ -121,12 +188,7 @@ aoticache_status aoticache_index_remove_one(aoticache_index *index, const aotica
     if (status != AOTICACHE_OK)
         return status;
     index->change.entries--;
-    status = aoticache_index_probe_digest(index, SQL(HAS_ARTIFACT), &found->artifact, ret_error);
-    if (status != AOTICACHE_NOT_FOUND)
-        return status;
-    index->change.artifacts--;
-    return aoticache_index_drop_artifact(index, &found->artifact, found->file_count > 0 ? found->file_count : 1,
-                                         ret_error);
+    return release_artifact(index, found, ret_error);
 }
 
 aoticache_status aoticache_index_remove_found(aoticache_index *index, sqlite3_stmt *find, uint64_t *ret_removed,

@@ -1,17 +1,21 @@
 /*
  * index/sql_collect: tables (version 3) and statements for what collections need.
  *
- * totals: one row, kept right by every transaction (connection.h, `change`). objects.refs: how many rows of
- * artifact_objects name the object, so that a removal asks no tree for others that do; objects.artifact: one of those
- * artifacts, x'' where it is not known. details_last_use: the order of last use (last_used_ns begins as created_ns).
- * removals: objects whose rows are gone and whose files still lie there; kind 0: a file, 1: a manifest, 2: a manifest whose
- * artifact has a folder of side files.
+ * Keys and digests lie anywhere in their trees, so each row that is found by one costs a removal a page of its own, in the
+ * log and in the file. Hence no table and no index more than these: an artifact is the row of its manifest in objects.
+ *
+ * totals: one row, kept right by every transaction (connection.h, `change`). objects.refs: how often artifacts name the
+ * object, so that a removal asks no tree for others that do; objects.artifact: one of those artifacts, x'' where it is not
+ * known. objects.entry: in the row of a manifest, an entry of the artifact, else 0; sharers: its other entries.
+ * objects.parts: in the row of a manifest, the digests of the artifact's objects in their order, itself among them.
+ * details_last_use: the order of last use (last_used_ns begins as created_ns). removals: objects whose rows are gone and
+ * whose files still lie there; kind 0: a file, 1: a manifest, 2: a manifest whose artifact has a folder of side files.
  */
 #ifndef AOTICACHE_INDEX_SQL_COLLECT_H
 #define AOTICACHE_INDEX_SQL_COLLECT_H
 
 #define AOTICACHE_INDEX_COUNTED_TOTALS                                                                      \
-    "(SELECT count(*) FROM entries), (SELECT count(DISTINCT artifact) FROM entries),"                       \
+    "(SELECT count(*) FROM entries), (SELECT count(*) FROM objects WHERE entry <> 0),"                       \
     " (SELECT count(*) FROM objects), (SELECT ifnull(sum(bytes), 0) FROM objects),"                         \
     " (SELECT count(*) FROM failures)"
 
@@ -21,7 +25,17 @@
     "UPDATE objects SET refs = (SELECT count(*) FROM artifact_objects a WHERE a.object = objects.digest),"  \
     " artifact = ifnull((SELECT min(a.artifact) FROM artifact_objects a WHERE a.object = objects.digest), x'');" \
     "DELETE FROM objects WHERE refs = 0;"                                                                   \
-    "DROP INDEX artifact_objects_object;"                                                                   \
+    "ALTER TABLE objects ADD COLUMN entry INTEGER NOT NULL DEFAULT 0;"                                      \
+    "ALTER TABLE objects ADD COLUMN parts BLOB NOT NULL DEFAULT x'';"                                       \
+    "UPDATE objects SET entry = (SELECT min(e.id) FROM entries e WHERE e.artifact = objects.digest), parts =" \
+    " (WITH RECURSIVE p(n, b) AS (SELECT 0, x'' UNION ALL SELECT p.n + 1, CAST(p.b || a.object AS BLOB)"    \
+    " FROM p JOIN artifact_objects a ON a.artifact = objects.digest AND a.position = p.n)"                  \
+    " SELECT b FROM p ORDER BY n DESC LIMIT 1)"                                                             \
+    " WHERE EXISTS (SELECT 1 FROM entries e WHERE e.artifact = objects.digest);"                            \
+    "CREATE TABLE sharers("                                                                                 \
+    " artifact BLOB NOT NULL, entry INTEGER NOT NULL, PRIMARY KEY(artifact, entry)) STRICT, WITHOUT ROWID;" \
+    "INSERT INTO sharers SELECT e.artifact, e.id FROM entries e JOIN objects o ON o.digest = e.artifact"    \
+    " WHERE o.entry <> e.id;"                                                                               \
     "ALTER TABLE details ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0;"                                      \
     "ALTER TABLE details ADD COLUMN compile_ns INTEGER NOT NULL DEFAULT 0;"                                 \
     "UPDATE details SET (last_used_ns, compile_ns, bytes) ="                                                \
@@ -29,6 +43,8 @@
     " FROM artifact_objects a JOIN objects o ON o.digest = a.object WHERE a.artifact = e.artifact)"         \
     " FROM entries e WHERE e.key = details.key AND e.id = details.id)"                                      \
     " WHERE EXISTS (SELECT 1 FROM entries e WHERE e.key = details.key AND e.id = details.id);"              \
+    "DROP TABLE artifact_objects;"                                                                          \
+    "DROP INDEX entries_artifact;"                                                                          \
     "CREATE INDEX details_last_use ON details(last_used_ns);"                                               \
     "CREATE INDEX failures_retry ON failures(retry_ns);"                                                    \
     "CREATE TABLE removals("                                                                                \
@@ -57,10 +73,9 @@
     X(FIND_VICTIM, "SELECT e.key, e.id, e.artifact, e.file_count FROM details d"                                      \
                    " CROSS JOIN entries e ON e.key = d.key AND e.id = d.id WHERE d.id = ?1 AND d.last_used_ns = ?2"   \
                    " AND " AOTICACHE_INDEX_NOT_PINNED_SQL)                                                            \
-    X(ENTRY_OBJECTS, "SELECT a.object, o.bytes, o.refs, a.object = e.artifact FROM details d"                         \
-                     " CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"                                         \
-                     " CROSS JOIN artifact_objects a ON a.artifact = e.artifact"                                      \
-                     " CROSS JOIN objects o ON o.digest = a.object WHERE d.id = ?1 ORDER BY a.position")              \
+    X(ENTRY_PARTS, "SELECT m.parts, m.digest, 1 + (SELECT count(*) FROM sharers s WHERE s.artifact = m.digest)"       \
+                   " FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"                            \
+                   " CROSS JOIN objects m ON m.digest = e.artifact WHERE d.id = ?1")                                  \
     X(ADD_REMOVAL, "INSERT INTO removals(object, bytes, kind) VALUES(?1, ?2, ?3)")                                    \
     X(LIST_REMOVALS, "SELECT id, object, bytes, kind FROM removals WHERE id > ?1 ORDER BY id LIMIT ?2")               \
     X(DELETE_REMOVALS, "DELETE FROM removals WHERE id BETWEEN ?1 AND ?2")                                             \

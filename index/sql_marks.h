@@ -14,11 +14,15 @@
 
 /* Bytes of a group: each object counts once in it, however many of its entries name it. */
 #define AOTICACHE_INDEX_USAGE_SQL(group, join)                                                                   \
-    "SELECT g, sum(n), sum(bytes), max(used) FROM"                                                               \
+    "WITH RECURSIVE part(g, parts, i) AS (SELECT DISTINCT " group ", m.parts, 0 FROM details d"                  \
+    " CROSS JOIN entries e ON e.key = d.key AND e.id = d.id" join                                                \
+    " JOIN objects m ON m.digest = e.artifact WHERE m.parts <> x''"                                              \
+    " UNION ALL SELECT g, parts, i + 1 FROM part WHERE (i + 2) * 32 <= length(parts))"                           \
+    " SELECT g, sum(n), sum(bytes), max(used) FROM"                                                              \
     " (SELECT " group " AS g, count(*) AS n, 0 AS bytes, max(d.last_used_ns) AS used FROM details d" join        \
-    " GROUP BY g UNION ALL SELECT g, 0, sum(bytes), 0 FROM (SELECT DISTINCT " group " AS g, a.object, o.bytes"   \
-    " FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id" join                                 \
-    " JOIN artifact_objects a ON a.artifact = e.artifact JOIN objects o ON o.digest = a.object) GROUP BY g)"     \
+    " GROUP BY g UNION ALL SELECT g, 0, sum(o.bytes), 0 FROM"                                                    \
+    " (SELECT DISTINCT g, substr(parts, i * 32 + 1, 32) AS object FROM part)"                                    \
+    " JOIN objects o ON o.digest = object GROUP BY g)"                                                           \
     " GROUP BY g ORDER BY 3 DESC, g"
 
 /* name, SQL */

@@ -32,25 +32,31 @@
     X(FIND_ID, "SELECT e.key, e.id, e.artifact, e.file_count FROM details d JOIN entries e"                           \
                " ON e.key = d.key AND e.id = d.id WHERE d.id = ?1 LIMIT 1")                                           \
     /* By the artifact that the object's row names; where it names none, by looking through all artifacts. */         \
-    X(FIND_OBJECT, "SELECT e.key, e.id, e.artifact, e.file_count FROM objects o CROSS JOIN entries e"                 \
-                   " ON e.artifact = o.artifact WHERE o.digest = ?1 LIMIT 1")                                         \
-    X(SEARCH_OBJECT, "SELECT e.key, e.id, e.artifact, e.file_count FROM artifact_objects a CROSS JOIN entries e"      \
-                     " ON e.artifact = a.artifact WHERE a.object = ?1 LIMIT 1")                                       \
+    X(FIND_OBJECT, "SELECT e.key, e.id, e.artifact, e.file_count FROM objects o"                                      \
+                   " CROSS JOIN objects m ON m.digest = o.artifact CROSS JOIN details d ON d.id = m.entry"            \
+                   " CROSS JOIN entries e ON e.key = d.key AND e.id = d.id WHERE o.digest = ?1 LIMIT 1")              \
+    X(SEARCH_OBJECT, "SELECT e.key, e.id, e.artifact, e.file_count FROM objects m CROSS JOIN details d"               \
+                     " ON d.id = m.entry CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"                       \
+                     " WHERE m.entry <> 0 AND instr(m.parts, ?1) % 32 = 1 LIMIT 1")                                   \
     X(INSERT_DETAILS, "INSERT INTO details(key, guard, op, device, description, producer, last_used_ns, uses,"        \
                       " encoding, bytes, compile_ns) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, 0, ?8, ?9, ?10)")             \
     X(INSERT_ENTRY, "INSERT INTO entries(key, rank, created_ns, id, artifact, library, library_bytes, file_count,"    \
                     " compile_ns, requirements) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")                     \
     X(DELETE_ENTRY, "DELETE FROM entries WHERE key = ?1 AND id = ?2")                                                 \
     X(DELETE_DETAILS, "DELETE FROM details WHERE id = ?1")                                                            \
-    X(HAS_ARTIFACT, "SELECT 1 FROM entries WHERE artifact = ?1 LIMIT 1")                                              \
-    X(READ_OBJECT, "SELECT bytes FROM objects WHERE digest = ?1")                                                     \
-    X(INSERT_OBJECT, "INSERT INTO objects(digest, bytes, refs, artifact) VALUES(?1, ?2, 1, ?3)"                       \
-                     " ON CONFLICT(digest) DO UPDATE SET bytes = excluded.bytes, refs = refs + 1")                    \
+    X(READ_ARTIFACT, "SELECT parts, entry FROM objects WHERE digest = ?1 AND entry <> 0")                             \
+    X(FIND_SHARER, "SELECT entry FROM sharers WHERE artifact = ?1 LIMIT 1")                                           \
+    X(ADD_SHARER, "INSERT OR IGNORE INTO sharers(artifact, entry) VALUES(?1, ?2)")                                    \
+    X(DELETE_SHARER, "DELETE FROM sharers WHERE artifact = ?1 AND entry = ?2")                                        \
+    X(HAND_ARTIFACT_ON, "UPDATE objects SET entry = ?2 WHERE digest = ?1")                                            \
+    X(READ_OBJECT, "SELECT bytes, refs FROM objects WHERE digest = ?1")                                               \
+    X(INSERT_OBJECT, "INSERT INTO objects(digest, bytes, refs, artifact, entry, parts) VALUES(?1, ?2, 1, ?3, ?4, ?5)" \
+                     " ON CONFLICT(digest) DO UPDATE SET bytes = excluded.bytes, refs = refs + 1,"                    \
+                     " entry = iif(excluded.entry <> 0, excluded.entry, entry),"                                      \
+                     " parts = iif(excluded.entry <> 0, excluded.parts, parts)")                                      \
     X(DELETE_LAST_OBJECT, "DELETE FROM objects WHERE digest = ?1 AND refs <= 1")                                      \
-    X(RELEASE_OBJECT, "UPDATE objects SET refs = refs - 1, artifact = iif(artifact = ?2, x'', artifact)"              \
-                      " WHERE digest = ?1")                                                                           \
-    X(DELETE_ARTIFACT, "DELETE FROM artifact_objects WHERE artifact = ?1")                                            \
-    X(INSERT_ARTIFACT_OBJECT, "INSERT INTO artifact_objects(artifact, position, object) VALUES(?1, ?2, ?3)")          \
+    X(RELEASE_OBJECT, "UPDATE objects SET refs = refs - 1, artifact = iif(artifact = ?2, x'', artifact),"             \
+                      " entry = iif(digest = ?2, 0, entry), parts = iif(digest = ?2, x'', parts) WHERE digest = ?1")  \
     X(LIST_ENTRY, AOTICACHE_INDEX_LIST_COLUMNS " WHERE d.id = ?1")                                                    \
     /* Two ranges of the index details_op, whose entries end with the id: the rest of an operator, what is behind. */ \
     X(LIST_OF_OP, AOTICACHE_INDEX_LIST_COLUMNS " WHERE d.op = ?1 AND d.id > ?2 ORDER BY d.id LIMIT ?3")               \
@@ -60,8 +66,6 @@
                    " d.encoding FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"                 \
                    " WHERE d.op = ?1 AND d.id > ?2 ORDER BY d.id LIMIT ?3")                                           \
     X(FILL_ENCODING, "UPDATE details SET encoding = ?2 WHERE id = ?1 AND encoding = x''")                             \
-    X(ARTIFACT_OBJECTS, "SELECT a.object, o.bytes FROM artifact_objects a JOIN objects o ON o.digest = a.object"      \
-                        " WHERE a.artifact = ?1 ORDER BY a.position")                                                 \
     X(LIST_OBJECTS, "SELECT digest, bytes FROM objects")                                                              \
     X(HAS_OBJECT, "SELECT 1 FROM objects WHERE digest = ?1")                                                          \
     X(COUNT_FAILURES, "SELECT count FROM failures WHERE key = ?1")                                                    \
@@ -82,8 +86,7 @@
 
 #define AOTICACHE_INDEX_LIST_COLUMNS                                                                                  \
     "SELECT e.id, e.key, e.artifact, e.library, e.file_count, e.requirements, d.guard, d.op, d.device, d.description," \
-    " d.producer, e.compile_ns, e.created_ns, d.last_used_ns, d.uses, (SELECT ifnull(sum(o.bytes), 0)"                \
-    " FROM artifact_objects a JOIN objects o ON o.digest = a.object WHERE a.artifact = e.artifact)"                   \
+    " d.producer, e.compile_ns, e.created_ns, d.last_used_ns, d.uses, d.bytes"                                        \
     " FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"
 
 typedef enum aoticache_index_statement {

@@ -2,6 +2,7 @@
  * index/: entries, artifacts and objects; failures; recency, counters and totals. Opening is in test_index_open.c, what
  * happens to a damaged file in test_index_damage.c, sharing in test_index_sharing.c.
  */
+#include "index/integrity.h"
 #include "index_fixture.h"
 
 TestSuite(index, .init = fixture_make, .fini = fixture_remove, .timeout = 60);
@@ -278,6 +279,55 @@ Test(index, remove_object_takes_every_entry_that_needs_it)
     cr_assert_not(has_object_number(index, 20));
     cr_assert(has_object_number(index, 41));
     cr_assert_eq(must_read_totals(index).entries, 1);
+    aoticache_index_close(index);
+}
+
+static int64_t id_of_number(aoticache_index *index, uint32_t key)
+{
+    aoticache_index_hit hit;
+    cr_assert_eq(lookup_number(index, key, &hit, NULL), AOTICACHE_OK);
+    return hit.entry_id;
+}
+
+/* Whichever goes first, the one that the artifact's row names or one that shares it, the others keep the artifact. */
+Test(index, entries_that_share_an_artifact_keep_it_until_the_last_one_goes)
+{
+    static const uint32_t orders[][3] = {{1, 2, 3}, {3, 2, 1}, {2, 1, 3}, {2, 3, 1}};
+    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
+        aoticache_index *index = fixture_must_open();
+        for (uint32_t key = 1; key <= 3; key++)
+            put_numbers(index, key, 10, 11);
+        put_numbers(index, 2, 10, 11); /* once more: another entry, the same artifact */
+        for (size_t j = 0; j < 3; j++) {
+            uint64_t removed;
+            bool completed = false;
+            aoticache_error error = {0};
+            cr_assert_eq(must_read_totals(index).artifacts, 1);
+            cr_assert_eq(must_read_totals(index).objects, 2);
+            cr_assert_eq(aoticache_index_check_integrity(index, true, NULL, NULL, &completed, &error), AOTICACHE_OK, "%s",
+                         error.message);
+            cr_assert_eq(aoticache_index_verify(index, &error), AOTICACHE_OK, "%s", error.message);
+            cr_assert_eq(aoticache_index_remove_entry(index, id_of_number(index, orders[i][j]), &removed, NULL),
+                         AOTICACHE_OK);
+            cr_assert_eq(removed, 1);
+            cr_assert_eq(has_object_number(index, 11), j < 2);
+        }
+        cr_assert_eq(must_read_totals(index).artifacts, 0);
+        cr_assert_eq(must_read_totals(index).objects, 0);
+        cr_assert_eq(aoticache_index_verify(index, NULL), AOTICACHE_OK);
+        aoticache_index_close(index);
+    }
+}
+
+Test(index, artifact_must_be_among_its_objects)
+{
+    aoticache_index *index = fixture_must_open();
+    sample with;
+    aoticache_error error = {0};
+    sample_make(&with, 1, 10, 11);
+    with.entry.artifact = digest_of(12);
+    cr_assert_eq(aoticache_index_put(index, &with.entry, &error), AOTICACHE_INVALID);
+    cr_assert_not_null(strstr(error.message, "artifact is not among"), "%s", error.message);
     aoticache_index_close(index);
 }
 

@@ -129,6 +129,8 @@ Test(index_damage, negative_sizes_are_corrupt)
     cr_assert_eq(got.objects, AOTICACHE_CORRUPT);
     cr_assert_eq(got.artifact, AOTICACHE_CORRUPT);
     cr_assert_eq(got.verify, AOTICACHE_CORRUPT, "the totals do not fit");
+    cr_assert_eq(answers_after("UPDATE details SET bytes = -1").list, AOTICACHE_CORRUPT);
+    cr_assert_eq(answers_after("UPDATE objects SET parts = x'0102' WHERE entry <> 0").artifact, AOTICACHE_CORRUPT);
     got = answers_after("UPDATE totals SET bytes = -1");
     cr_assert_eq(got.totals, AOTICACHE_CORRUPT);
 }
@@ -146,7 +148,6 @@ Test(index_damage, sums_that_overflow_are_corrupt)
 {
     answers got = answers_after("UPDATE objects SET bytes = 9223372036854775807");
     cr_assert_eq(got.verify, AOTICACHE_CORRUPT);
-    cr_assert_eq(got.list, AOTICACHE_CORRUPT);
 }
 
 Test(index_damage, missing_and_changed_tables_are_corrupt)
@@ -176,23 +177,20 @@ Test(index_damage, views_and_triggers_do_not_run)
 
 Test(index_damage, removal_of_rows_that_contradict_each_other_ends)
 {
-    make_one();
-    /* An index that names rows which the table does not have: entries without the index, put back after the deletion. */
-    fixture_sql("CREATE TABLE saved AS SELECT rootpage FROM sqlite_schema WHERE name = 'entries_artifact';"
-                "PRAGMA writable_schema=ON;"
-                "UPDATE sqlite_schema SET name = 'x', tbl_name = 'x', type = 'table',"
-                " sql = 'CREATE TABLE x(artifact BLOB, key BLOB, rank INT, created_ns INT, id INT,"
-                " PRIMARY KEY(artifact, key, rank, created_ns, id)) WITHOUT ROWID' WHERE name = 'entries_artifact'");
-    fixture_sql("DELETE FROM entries");
-    fixture_sql("PRAGMA writable_schema=ON;"
-                "UPDATE sqlite_schema SET name = 'entries_artifact', tbl_name = 'entries', type = 'index',"
-                " sql = 'CREATE INDEX entries_artifact ON entries(artifact)' WHERE name = 'x'");
-    aoticache_index *index = fixture_must_open();
-    aoticache_digest library = digest_of(11);
-    aoticache_error error = {0};
-    cr_assert_eq(aoticache_index_remove_object(index, &library, NULL, &error), AOTICACHE_CORRUPT, "%s", error.message);
-    cr_assert(has_object_number(index, 11), "rolled back");
-    aoticache_index_close(index);
+    static const char *const damage[] = {"DELETE FROM entries", "UPDATE objects SET entry = 12345 WHERE entry <> 0",
+                                         "UPDATE objects SET parts = x'' WHERE entry <> 0",
+                                         "UPDATE objects SET parts = x'01' WHERE entry <> 0"};
+    for (size_t i = 0; i < sizeof damage / sizeof damage[0]; i++) {
+        make_one();
+        fixture_sql(damage[i]);
+        aoticache_index *index = fixture_must_open();
+        aoticache_digest library = digest_of(11);
+        aoticache_error error = {0};
+        cr_expect_eq(aoticache_index_remove_object(index, &library, NULL, &error), AOTICACHE_CORRUPT, "%s: %s", damage[i],
+                     error.message);
+        cr_expect(has_object_number(index, 11), "%s: rolled back", damage[i]);
+        aoticache_index_close(index);
+    }
 }
 
 Test(index_damage, totals_that_do_not_fit_the_rows_are_found_by_verify)

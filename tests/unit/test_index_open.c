@@ -2,6 +2,7 @@
  * index/: opening. New, empty, older, newer and foreign files; links; read-only files and folders; the journal.
  */
 #include "index/collection.h"
+#include "index/integrity.h"
 #include "index_fixture.h"
 
 #include <errno.h>
@@ -187,7 +188,8 @@ Test(index_open, version_1_is_migrated_with_all_that_is_in_it)
     aoticache_index_close(index);
 }
 
-/* From version 1 to 2; then two entries that share a library, one of them used after it was made, and two objects more:
+/* From version 1 to 2; then two entries that share a library, one of them used after it was made, a third with the
+ * artifact of the second, and two objects more:
  * one that several artifacts name, one that none does. */
 #define NUMBER_31 "00000000000000000000000000000000000000000000000000000000000000"
 #define OLD_ENTRY(key, id, artifact, files, created)                                                                  \
@@ -204,6 +206,9 @@ static const char version_2[] =
     "ALTER TABLE failures ADD COLUMN count INTEGER NOT NULL DEFAULT 1;"
     "PRAGMA user_version=2;"
     OLD_ENTRY("01", "8", "02", "1", "5000") OLD_ENTRY("05", "9", "03", "2", "6000")
+    "INSERT INTO entries VALUES(x'06" NUMBER_31 "', 0, 7000, 10, x'03" NUMBER_31 "', x'04" NUMBER_31 "', 40, 2, 600,"
+    " zeroblob(16));"
+    "INSERT INTO details VALUES(10, x'06" NUMBER_31 "', '', 'aten::mm', 'cpu', 'text', 'cc', 0, 0, x'');"
     "UPDATE details SET last_used_ns = 9000 WHERE id = 8;"
     "INSERT INTO objects VALUES(x'04" NUMBER_31 "', 40);"
     "INSERT INTO objects VALUES(randomblob(32), 1000);";
@@ -228,7 +233,7 @@ Test(index_open, version_2_is_migrated_with_totals_order_and_references)
     fixture_sql(version_2);
     aoticache_index *index = fixture_must_open();
     aoticache_index_totals totals = must_read_totals(index);
-    cr_assert_eq(totals.entries, 3);
+    cr_assert_eq(totals.entries, 4);
     cr_assert_eq(totals.artifacts, 3);
     cr_assert_eq(totals.objects, 4, "what no artifact names is gone");
     cr_assert_eq(totals.bytes, 10 + 3 + 3 + 40);
@@ -236,10 +241,12 @@ Test(index_open, version_2_is_migrated_with_totals_order_and_references)
     cr_assert_eq(aoticache_index_verify(index, NULL), AOTICACHE_OK);
     struct order order = {.count = 0};
     cr_assert_eq(aoticache_index_list_candidates(index, INT64_MIN, 0, 8, see_candidate, &order, NULL), AOTICACHE_OK);
-    cr_assert_eq(order.count, 3);
+    cr_assert_eq(order.count, 4);
     cr_assert_eq(order.ids[0], 7);
     cr_assert_eq(order.ids[1], 9);
-    cr_assert_eq(order.ids[2], 8, "it was used last");
+    cr_assert_eq(order.ids[3], 8, "it was used last");
+    bool completed = false;
+    cr_assert_eq(aoticache_index_check_integrity(index, true, NULL, NULL, &completed, NULL), AOTICACHE_OK);
     cr_assert_eq(order.bytes[1], 43);
     aoticache_index_owned owned[4];
     size_t count = 0;
@@ -247,9 +254,10 @@ Test(index_open, version_2_is_migrated_with_totals_order_and_references)
     cr_assert_eq(count, 2);
     cr_assert(owned[0].is_manifest);
     cr_assert_eq(owned[1].refs, 2, "two artifacts share it");
+    cr_assert_eq(owned[0].entries, 2, "and two entries one of these");
     uint64_t removed = 0;
     cr_assert_eq(aoticache_index_remove_object(index, &owned[1].digest, &removed, NULL), AOTICACHE_OK);
-    cr_assert_eq(removed, 2);
+    cr_assert_eq(removed, 3);
     cr_assert_eq(must_read_totals(index).objects, 1);
     cr_assert_eq(aoticache_index_verify(index, NULL), AOTICACHE_OK);
     aoticache_index_close(index);

@@ -295,7 +295,10 @@ Test(verify_parts, entries_at_odds_with_their_manifest_are_recorded_again)
 Test(verify_parts, rows_that_lack_each_other_are_damage_and_the_index_is_built_anew)
 {
     static const char *const damage[] = {"DELETE FROM details", "DELETE FROM entries WHERE id > 0",
-                                         "DELETE FROM artifact_objects",
+                                         "UPDATE objects SET parts = x''", "UPDATE objects SET entry = 0",
+                                         "UPDATE objects SET entry = entry + 1 WHERE entry <> 0",
+                                         "INSERT INTO sharers SELECT digest, 12345 FROM objects WHERE entry <> 0",
+                                         "UPDATE objects SET parts = CAST(parts || zeroblob(32) AS BLOB) WHERE entry <> 0",
                                          "DELETE FROM objects WHERE digest = (SELECT library FROM entries)"};
     for (size_t i = 0; i < sizeof damage / sizeof damage[0]; i++) {
         fixture_put(cache, 1, "library one");
