@@ -1,6 +1,6 @@
 /*
- * cache/collect_dry: what a collection would remove: the same choice, with objects that several artifacts, and artifacts
- * that several entries share counted only when the last of these would go.
+ * cache/collect_dry: what a collection would remove: the same choice, with objects that several artifacts share counted
+ * only when the last of these would go.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -41,32 +41,18 @@ static bool grow(aoticache_collection *collection)
     return true;
 }
 
-/* One of `refs` that need the thing would go. *ret_last: none is left. */
-static bool release(aoticache_collection *collection, const aoticache_digest *thing, uint64_t refs, bool *ret_last)
+/* One artifact that names the object would go. *ret_last: none is left. */
+static bool release(aoticache_collection *collection, const aoticache_index_owned *owned, bool *ret_last)
 {
-    *ret_last = refs <= 1;
+    *ret_last = owned->refs <= 1;
     if (*ret_last)
         return true;
     if (collection->shared_count * 2 >= collection->shared_capacity && !grow(collection))
         return false;
-    struct aoticache_collection_shared *slot = find_slot(collection->shared, collection->shared_capacity, thing);
+    struct aoticache_collection_shared *slot = find_slot(collection->shared, collection->shared_capacity, &owned->digest);
     collection->shared_count += slot->gone == 0 ? 1 : 0;
-    slot->digest = *thing;
-    *ret_last = ++slot->gone >= refs;
-    return true;
-}
-
-/* An entry of the artifact would go. The artifact is counted under a digest that is not its manifest's. */
-static bool release_artifact(aoticache_collection *collection, const aoticache_index_owned *owned, size_t count,
-                             bool *ret_last)
-{
-    *ret_last = true;
-    for (size_t i = 0; i < count; i++) {
-        aoticache_digest artifact = owned[i].digest;
-        artifact.bytes[AOTICACHE_DIGEST_BYTES - 1] ^= 1;
-        if (owned[i].is_manifest)
-            return release(collection, &artifact, owned[i].entries, ret_last);
-    }
+    slot->digest = owned->digest;
+    *ret_last = ++slot->gone >= owned->refs;
     return true;
 }
 
@@ -80,14 +66,11 @@ static aoticache_status pretend_one(aoticache_collection *collection, const aoti
 {
     collection->report.entries_removed++;
     collection->entries -= collection->entries > 0 ? 1 : 0;
-    bool is_last = false;
-    if (!release_artifact(collection, owned, count, &is_last))
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
-    for (size_t i = 0; is_last && i < count; i++) {
-        bool is_last_of_object = false;
-        if (!release(collection, &owned[i].digest, owned[i].refs, &is_last_of_object))
+    for (size_t i = 0; i < count; i++) {
+        bool is_last = false;
+        if (!release(collection, &owned[i], &is_last))
             return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
-        if (!is_last_of_object)
+        if (!is_last)
             continue;
         collection->report.objects_removed++;
         collection->report.bytes_removed += owned[i].bytes;

@@ -13,16 +13,20 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cache/collection.h"
 #include "cache/lock.h"
 
-#define ROWS 64
+#define ROWS 64       /* of a list that is gone through */
+#define CHUNK 192     /* files: about as many as go in a stretch */
 #define AT_ONCE 4096 /* objects that are put in order: some of each of the 256 folders */
 #define MAX_DONE 8192
-#define HELPERS 3 /* threads beside the collection's own */
-#define LEAST_FOR_THREADS 32
+#define HELPERS 3     /* threads beside the collection's own, */
+#define HELPERS_THAT_WAIT 15 /* and where they mostly wait for the disk */
+#define FILES_OF_A_THREAD 8
+#define STACK_BYTES (256 * 1024)
 
 static bool note_done(aoticache_collection *collection, int64_t id)
 {
@@ -104,22 +108,43 @@ static void *remove_from_chunk(void *argument)
 }
 
 /*
- * A disk takes its time for each file (where freed blocks are discarded at once, most of an unlink is waiting), and
- * takes it for several at once. A thread costs some 20 us, so only for a chunk that is worth it, and none beside a put:
- * those are its program's processors.
+ * A disk takes its time for each file (where freed blocks are discarded at once, nearly all of an unlink is waiting), and
+ * takes it for several at once: sixteen threads remove nine times as many there as one (docs/performance.md). A thread
+ * costs some 20 us, so only for a chunk that is worth it, and none beside a put: those are its program's processors.
  */
 static size_t start_helpers(const aoticache_collection *collection, struct chunk *chunk, pthread_t *threads)
 {
+    const size_t most = collection->is_waiting ? HELPERS_THAT_WAIT : HELPERS, useful = chunk->count / FILES_OF_A_THREAD;
     size_t started = 0;
     sigset_t all, before;
-    if (collection->is_step || chunk->count < LEAST_FOR_THREADS)
+    pthread_attr_t attributes;
+    if (collection->is_step || useful < 2 || pthread_attr_init(&attributes) != 0)
         return 0;
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
     sigfillset(&all); /* the program's signals are not for them */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (started < HELPERS && pthread_create(&threads[started], NULL, remove_from_chunk, chunk) == 0)
+    while (started < most && started < useful &&
+           pthread_create(&threads[started], &attributes, remove_from_chunk, chunk) == 0)
         started++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
     return started;
+}
+
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec now = {.tv_sec = 0};
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* This thread's part of the work, and what it was: a processor's or the disk's. */
+static void take_part(aoticache_collection *collection, struct chunk *chunk)
+{
+    const uint64_t begun = clock_ns(CLOCK_MONOTONIC), worked = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    remove_from_chunk(chunk);
+    collection->is_waiting =
+        clock_ns(CLOCK_MONOTONIC) - begun > 2 * (clock_ns(CLOCK_THREAD_CPUTIME_ID) - worked);
 }
 
 static void note_outcome(aoticache_collection *collection, const aoticache_index_removal *removal,
@@ -141,14 +166,14 @@ static void note_outcome(aoticache_collection *collection, const aoticache_index
 static size_t remove_chunk(aoticache_collection *collection, const aoticache_index_removal *removals, size_t count,
                            uint64_t end_ns)
 {
-    struct outcome outcomes[ROWS];
-    pthread_t threads[HELPERS];
+    struct outcome outcomes[CHUNK];
+    pthread_t threads[HELPERS_THAT_WAIT];
     struct chunk chunk = {
         .cache = collection->cache, .removals = removals, .outcomes = outcomes, .count = count, .end_ns = end_ns,
         .mutex = PTHREAD_MUTEX_INITIALIZER, .error = {.message = ""},
     };
     size_t started = start_helpers(collection, &chunk, threads);
-    remove_from_chunk(&chunk);
+    take_part(collection, &chunk);
     while (started > 0)
         pthread_join(threads[--started], NULL);
     size_t reached = atomic_load(&chunk.next);
@@ -171,7 +196,7 @@ static aoticache_status remove_some(aoticache_collection *collection, aoticache_
     aoticache_status status = AOTICACHE_OK;
     while (status == AOTICACHE_OK && *at < count && aoticache_monotonic_ns() <= end_ns) {
         size_t in_chunk = 1; /* no file beside a manifest: those go before */
-        const size_t most = count - *at < ROWS ? count - *at : ROWS;
+        const size_t most = count - *at < CHUNK ? count - *at : CHUNK;
         while (in_chunk < most && is_file(&removals[*at]) == is_file(&removals[*at + in_chunk]))
             in_chunk++;
         status = aoticache_index_check_removals(collection->index, removals + *at, in_chunk, ret_error);

@@ -42,6 +42,7 @@ typedef struct aoticache_collection {
     bool is_step;      /* nothing but entries and their objects */
     bool is_scarce;    /* little is free: the log is merged after each batch */
     bool is_cleared;   /* what needs no index has gone */
+    bool is_waiting;   /* removing files is waiting for the disk rather than work */
     bool has_failed;   /* for want of room: */
     size_t most;       /* the batch that is tried next */
     aoticache_status late_status; /* a file that cannot be removed does not keep the others from going */
@@ -63,7 +64,7 @@ typedef struct aoticache_collection {
     int64_t *done;      /* of these: gone */
     size_t done_count, done_capacity;
 
-    struct aoticache_collection_shared *shared; /* dry run: objects of several artifacts, and how many of these would go */
+    struct aoticache_collection_shared *shared; /* dry run: what several have, and how many of these would go */
     size_t shared_capacity, shared_count;
     aoticache_digest *waiting; /* dry run: sorted */
     size_t waiting_count;

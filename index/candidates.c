@@ -64,9 +64,9 @@ struct owned_array {
 };
 
 /* One object of an artifact; what has no row is left out. */
-static bool add_owned(struct owned_array *array, const uint8_t *digest, const aoticache_digest *manifest, uint64_t entries)
+static bool add_owned(struct owned_array *array, const uint8_t *digest, const aoticache_digest *manifest)
 {
-    aoticache_index_owned owned = {.entries = entries};
+    aoticache_index_owned owned;
     aoticache_index_object_row object;
     memcpy(owned.digest.bytes, digest, sizeof owned.digest.bytes);
     aoticache_status status = aoticache_index_read_object(array->index, &owned.digest, &object, NULL);
@@ -87,14 +87,12 @@ static bool read_owned(void *user, sqlite3_stmt *row, bool *ret_goes_on)
     const uint8_t *digests;
     size_t count;
     aoticache_digest manifest;
-    uint64_t entries;
     if (!aoticache_index_read_parts(row, 0, &digests, &count) ||
-        !aoticache_index_read_blob(row, 1, manifest.bytes, AOTICACHE_DIGEST_BYTES) ||
-        !aoticache_index_read_unsigned(row, 2, &entries))
+        !aoticache_index_read_blob(row, 1, manifest.bytes, AOTICACHE_DIGEST_BYTES))
         return false;
     *ret_goes_on = false;
     for (size_t i = 0; i < count; i++)
-        if (!add_owned(user, digests + i * AOTICACHE_DIGEST_BYTES, &manifest, entries))
+        if (!add_owned(user, digests + i * AOTICACHE_DIGEST_BYTES, &manifest))
             return false;
     return true;
 }

@@ -35,8 +35,7 @@ aoticache_status aoticache_index_list_candidates(aoticache_index *index, int64_t
 typedef struct aoticache_index_owned {
     aoticache_digest digest;
     uint64_t bytes;
-    uint64_t refs;    /* how often artifacts name it */
-    uint64_t entries; /* that have the artifact */
+    uint64_t refs; /* how often artifacts name it */
     bool is_manifest;
 } aoticache_index_owned;
 

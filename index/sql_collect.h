@@ -73,8 +73,7 @@
     X(FIND_VICTIM, "SELECT e.key, e.id, e.artifact, e.file_count FROM details d"                                      \
                    " CROSS JOIN entries e ON e.key = d.key AND e.id = d.id WHERE d.id = ?1 AND d.last_used_ns = ?2"   \
                    " AND " AOTICACHE_INDEX_NOT_PINNED_SQL)                                                            \
-    X(ENTRY_PARTS, "SELECT m.parts, m.digest, 1 + (SELECT count(*) FROM sharers s WHERE s.artifact = m.digest)"       \
-                   " FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"                            \
+    X(ENTRY_PARTS, "SELECT m.parts, m.digest FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"    \
                    " CROSS JOIN objects m ON m.digest = e.artifact WHERE d.id = ?1")                                  \
     X(ADD_REMOVAL, "INSERT INTO removals(object, bytes, kind) VALUES(?1, ?2, ?3)")                                    \
     X(LIST_REMOVALS, "SELECT id, object, bytes, kind FROM removals WHERE id > ?1 ORDER BY id LIMIT ?2")               \

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cache/cache.h"
@@ -25,6 +26,8 @@
 #define OBJECTS 2
 #define PUTS_AT_ONCE 20000
 #define REPEATS 9
+#define FOLDERS 256
+#define PROCESSES 16 /* that make and remove what is measured: most of both is waiting for the disk */
 #define TMPFS 0x01021994
 
 static char root[400];
@@ -108,6 +111,25 @@ static void write_folder(int number, size_t entries)
     close(folder);
 }
 
+/* `work` on each of the folders, in several processes. */
+static void for_folders(void (*work)(int number, size_t entries), size_t entries)
+{
+    pid_t children[PROCESSES];
+    int result = 0;
+    for (int i = 0; i < PROCESSES; i++) {
+        children[i] = fork();
+        if (children[i] < 0)
+            fail("cannot start", "a process");
+        for (int number = i; children[i] == 0 && number < FOLDERS; number += PROCESSES)
+            work(number, entries);
+        if (children[i] == 0)
+            _exit(0);
+    }
+    for (int i = 0; i < PROCESSES; i++)
+        if (waitpid(children[i], &result, 0) != children[i] || result != 0)
+            fail("a process", "has failed");
+}
+
 static aoticache_cache *open_cache(void)
 {
     aoticache_cache *cache = NULL;
@@ -153,8 +175,7 @@ static void fill(size_t entries)
     aoticache_cache_close(open_cache());
     snprintf(path, sizeof path, "%s/objects", cache_dir);
     mkdir(path, 0700);
-    for (int i = 0; i < 256; i++)
-        write_folder(i, entries);
+    for_folders(write_folder, entries);
     snprintf(path, sizeof path, "%s/index.sqlite3", cache_dir);
     aoticache_index_options options = {.path = path, .lock_timeout_ms = 10000};
     if (aoticache_index_open(&options, &index, &error) != AOTICACHE_OK)
@@ -219,7 +240,7 @@ static void look_at_all(void)
 {
     char path[600];
     struct stat found;
-    for (int i = 0; i < 256; i++) {
+    for (int i = 0; i < FOLDERS; i++) {
         snprintf(path, sizeof path, "%s/objects/%02x", cache_dir, i);
         DIR *folder = opendir(path);
         for (struct dirent *item; folder != NULL && (item = readdir(folder)) != NULL;)
@@ -321,7 +342,7 @@ static size_t count_files(void)
 {
     char path[600];
     size_t files = 0;
-    for (int i = 0; i < 256; i++) {
+    for (int i = 0; i < FOLDERS; i++) {
         snprintf(path, sizeof path, "%s/ccache/%x/%x", root, i / 16, i % 16);
         DIR *folder = opendir(path);
         for (struct dirent *item; folder != NULL && (item = readdir(folder)) != NULL;)
@@ -374,6 +395,16 @@ static int remove_one(const char *path, const struct stat *found, int kind, stru
     return remove(path);
 }
 
+static void remove_folder(int number, size_t entries)
+{
+    char path[600];
+    (void)entries;
+    snprintf(path, sizeof path, "%s/objects/%02x", cache_dir, (unsigned)number);
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    snprintf(path, sizeof path, "%s/ccache/%x/%x", root, (unsigned)number / 16, (unsigned)number % 16);
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
 static void measure(size_t entries)
 {
     struct state state = {.entries = entries, .left = entries, .bare_end = entries};
@@ -394,6 +425,7 @@ static void measure(size_t entries)
         evict(&state, 10000, "collect, 10 000 go", true);
     aoticache_cache_close(state.cache);
     compare_with_ccache(&state, idle, one_percent, entries >= 1000000 ? 3 : 1);
+    for_folders(remove_folder, entries);
     nftw(root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 

@@ -352,6 +352,28 @@ Test(statistics, process_that_only_hits_flushes_now_and_then)
     aoticache_cache_close(other);
 }
 
+Test(statistics, process_that_misses_all_the_time_leaves_pauses_between_its_flushes)
+{
+    aoticache_cache *cache = fixture_open(), *other = fixture_open();
+    aoticache_artifact *artifact = NULL;
+    uint64_t misses = 0, flushes = 0, seen = 0;
+    const uint64_t begun = aoticache_monotonic_ns();
+    do {
+        cr_assert_eq(fixture_lookup(cache, 9, &artifact), AOTICACHE_NOT_FOUND);
+        misses++;
+        const uint64_t before = seen;
+        seen = read_all(other).counters.misses;
+        flushes += seen != before ? 1 : 0;
+        cr_assert(misses > 1 || seen == 1, "a single miss is seen at once");
+    } while (aoticache_monotonic_ns() - begun < 200000000);
+    const uint64_t pauses = (aoticache_monotonic_ns() - begun) / 10000000;
+    cr_assert_leq(flushes, pauses + 1, "%llu flushes of %llu misses in %llu pauses", (unsigned long long)flushes,
+                  (unsigned long long)misses, (unsigned long long)pauses);
+    aoticache_cache_close(cache);
+    cr_assert_eq(read_all(other).counters.misses, misses, "none is lost");
+    aoticache_cache_close(other);
+}
+
 static int fail_writes(void *user, const char *call, const char *path)
 {
     (void)user, (void)path;
