@@ -9,13 +9,13 @@
  * of a list before the rest, so that a rebuilt index does not bring an entry back.
  */
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/threads.h"
 #include "cache/collection.h"
 #include "cache/lock.h"
 
@@ -115,18 +115,12 @@ static void *remove_from_chunk(void *argument)
 static size_t start_helpers(const aoticache_collection *collection, struct chunk *chunk, pthread_t *threads)
 {
     const size_t most = collection->is_waiting ? HELPERS_THAT_WAIT : HELPERS, useful = chunk->count / FILES_OF_A_THREAD;
-    size_t started = 0;
-    sigset_t all, before;
     pthread_attr_t attributes;
     if (collection->is_step || useful < 2 || pthread_attr_init(&attributes) != 0)
         return 0;
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    sigfillset(&all); /* the program's signals are not for them */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (started < most && started < useful &&
-           pthread_create(&threads[started], &attributes, remove_from_chunk, chunk) == 0)
-        started++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const size_t started =
+        aoticache_threads_start(threads, useful < most ? useful : most, &attributes, remove_from_chunk, chunk);
     pthread_attr_destroy(&attributes);
     return started;
 }

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include <time.h>
 
 #include "base/cleanup.h"
+#include "base/threads.h"
 #include "cache/verification.h"
 
 #define MAX_JOBS 256
@@ -128,19 +128,13 @@ static size_t count_jobs(const aoticache_verification *verification, size_t item
     return jobs < items ? jobs : items;
 }
 
-/* Signals are the program's business, and its threads'. Returns how many threads there are. */
+/* Returns how many threads there are. */
 static size_t start(struct pool *pool, size_t jobs, pthread_t threads[MAX_JOBS])
 {
-    sigset_t all, before;
-    size_t count = 0;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_mutex_lock(&pool->mutex);
-    while (count < jobs && pthread_create(&threads[count], NULL, work_and_leave, pool) == 0)
-        count++;
-    pool->running = count;
+    pool->running = aoticache_threads_start(threads, jobs, NULL, work_and_leave, pool);
+    const size_t count = pool->running;
     pthread_mutex_unlock(&pool->mutex);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return count;
 }
 

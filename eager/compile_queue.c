@@ -2,9 +2,9 @@
  * eager/compile_queue: background compiles: a bounded queue of misses and the threads that work it off. Threads begin when
  * there is work for them and end with the eager. A child after fork() has neither the threads nor the jobs of its parent.
  */
+#include "base/threads.h"
 #include "eager/holder_state.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -82,19 +82,15 @@ static void *work_off(void *user)
     return NULL;
 }
 
-/* Signals are the host's own threads' business. Under eager->lock. */
+/* Under eager->lock. */
 static bool start_thread(aoticache_eager *eager)
 {
-    sigset_t all, before;
     pthread_t thread;
     pthread_attr_t attributes;
-    sigfillset(&all);
     if (pthread_attr_init(&attributes) != 0)
         return false;
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = pthread_create(&thread, &attributes, work_off, eager) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const bool started = aoticache_threads_start(&thread, 1, &attributes, work_off, eager) == 1;
     pthread_attr_destroy(&attributes);
     eager->threads += started;
     return started;

@@ -115,9 +115,6 @@ aoticache_status aoticache_index_check_integrity(aoticache_index *index, bool is
 
 /* ---- parts ---- */
 
-/* False: the row is damaged. */
-typedef bool (*row_fn)(sqlite3_stmt *row, void *user, bool *ret_stopped);
-
 struct object_user {
     aoticache_index_object_fn callback;
     void *user;
@@ -136,7 +133,7 @@ struct part_user {
 
 /* The statement has two parameters, the first and the last digest. */
 static aoticache_status list_between(aoticache_index *index, const char *sql, const aoticache_digest *first,
-                                     const aoticache_digest *last, row_fn read, void *user,
+                                     const aoticache_digest *last, aoticache_index_row_fn read, void *user,
                                      aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
@@ -145,18 +142,12 @@ static aoticache_status list_between(aoticache_index *index, const char *sql, co
         return status;
     aoticache_index_bind_digest(statement, 1, first);
     aoticache_index_bind_digest(statement, 2, last);
-    int result = SQLITE_ROW;
-    bool stopped = false;
-    while (status == AOTICACHE_OK && !stopped && (result = sqlite3_step(statement)) == SQLITE_ROW)
-        if (!read(statement, user, &stopped))
-            status = aoticache_index_fail_row(index, "objects or entries", ret_error);
-    if (status == AOTICACHE_OK && !stopped && result != SQLITE_DONE)
-        status = aoticache_index_fail(index, result, "cannot list", ret_error);
+    status = aoticache_index_walk(index, statement, "objects or entries", read, user, ret_error);
     end(index, statement);
     return status;
 }
 
-static bool read_object(sqlite3_stmt *row, void *user, bool *ret_stopped)
+static bool read_object(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
     const struct object_user *object = user;
     aoticache_digest digest;
@@ -164,7 +155,7 @@ static bool read_object(sqlite3_stmt *row, void *user, bool *ret_stopped)
     if (!aoticache_index_read_blob(row, 0, digest.bytes, AOTICACHE_DIGEST_BYTES) ||
         !aoticache_index_read_unsigned(row, 1, &bytes))
         return false;
-    *ret_stopped = !object->callback(object->user, &digest, bytes);
+    *ret_goes_on = object->callback(object->user, &digest, bytes);
     return true;
 }
 
@@ -177,7 +168,7 @@ aoticache_status aoticache_index_list_objects_between(aoticache_index *index, co
                         first, last, read_object, &object, ret_error);
 }
 
-static bool read_claim(sqlite3_stmt *row, void *user, bool *ret_stopped)
+static bool read_claim(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
     const struct claim_user *to = user;
     aoticache_index_claim claim;
@@ -191,7 +182,7 @@ static bool read_claim(sqlite3_stmt *row, void *user, bool *ret_stopped)
         !aoticache_index_read_blob(row, 6, claim.requirements, AOTICACHE_INDEX_REQUIREMENT_BYTES) ||
         !aoticache_index_read_text(row, 7, &claim.guard))
         return false;
-    *ret_stopped = !to->callback(to->user, &claim);
+    *ret_goes_on = to->callback(to->user, &claim);
     return true;
 }
 
@@ -210,7 +201,7 @@ aoticache_status aoticache_index_list_claims_between(aoticache_index *index, con
 }
 
 /* Objects of the artifact that have no row are left out. */
-static bool read_parts(sqlite3_stmt *row, void *user, bool *ret_stopped)
+static bool read_parts(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
     const struct part_user *part = user;
     aoticache_digest artifact, object;
@@ -219,12 +210,12 @@ static bool read_parts(sqlite3_stmt *row, void *user, bool *ret_stopped)
     if (!aoticache_index_read_blob(row, 0, artifact.bytes, AOTICACHE_DIGEST_BYTES) ||
         !aoticache_index_read_parts(row, 1, &parts, &count))
         return false;
-    for (size_t i = 0; i < count && !*ret_stopped; i++) {
+    for (size_t i = 0; i < count && *ret_goes_on; i++) {
         aoticache_index_object_row found;
         memcpy(object.bytes, parts + i * AOTICACHE_DIGEST_BYTES, AOTICACHE_DIGEST_BYTES);
         aoticache_status status = aoticache_index_read_object(part->index, &object, &found, NULL);
         if (status == AOTICACHE_OK)
-            *ret_stopped = !part->callback(part->user, &artifact, &object, found.bytes);
+            *ret_goes_on = part->callback(part->user, &artifact, &object, found.bytes);
         else if (status != AOTICACHE_NOT_FOUND)
             return false;
     }

@@ -4,11 +4,11 @@
  * A thread of its own shows it, since the call says nothing until it is done: first after half a second, so that what is
  * quick shows nothing, then every second.
  */
+#include "base/threads.h"
 #include "cache/tools/cli.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -54,7 +54,6 @@ aoticache_cli_waiting *aoticache_cli_waiting_begin(const aoticache_cli *cli, con
 {
     aoticache_cli_waiting *waiting = calloc(1, sizeof *waiting);
     pthread_condattr_t monotonic;
-    sigset_t all, before;
     if (waiting == NULL)
         return NULL;
     waiting->progress = (aoticache_cli_progress){.cli = cli, .what = what};
@@ -63,12 +62,7 @@ aoticache_cli_waiting *aoticache_cli_waiting_begin(const aoticache_cli *cli, con
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&waiting->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    /* Signals are the main thread's. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&waiting->thread, NULL, show, waiting);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error == 0)
+    if (aoticache_threads_start(&waiting->thread, 1, NULL, show, waiting) == 1)
         return waiting;
     destroy(waiting);
     return NULL;

@@ -5,11 +5,11 @@
  * that one thread alone writes to the terminal. Signals are the main thread's.
  */
 #include "base/cleanup.h"
+#include "base/threads.h"
 #include "eager/tools/warm_work.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <time.h>
 
@@ -112,18 +112,6 @@ static void *run(void *argument)
     return NULL;
 }
 
-static size_t start_threads(struct work *work, pthread_t *threads, size_t count)
-{
-    sigset_t all, before;
-    size_t started = 0;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (started < count && pthread_create(&threads[started], NULL, run, work) == 0)
-        started++;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return started;
-}
-
 /* ---- the main thread ---- */
 
 static struct timespec next_tick(void)
@@ -178,7 +166,7 @@ void aoticache_warm_run(aoticache_warm_work *what)
     pthread_condattr_destroy(&monotonic);
     work.finished = aoticache_cli_allocate(what->list->count, sizeof(void *));
     pthread_t *threads = aoticache_cli_allocate(wanted, sizeof *threads);
-    size_t started = start_threads(&work, threads, wanted);
+    size_t started = aoticache_threads_start(threads, wanted, NULL, run, &work);
     if (started == 0)
         run(&work);
     watch(&work);
