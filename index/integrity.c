@@ -75,27 +75,28 @@ static aoticache_status check_one(aoticache_index *index, const char *sql, const
     return status;
 }
 
-/* Each gives a row for something that lacks what it needs. */
+/*
+ * Each gives a row for something that lacks what it needs. Every entry has details and is named by its artifact; where there
+ * are no more of both than there are entries, each of them has its entry, too.
+ */
 static const char *const relations[] = {
-    "SELECT 'entry ' || e.id || ' has no details' FROM entries e"
-    " WHERE NOT EXISTS (SELECT 1 FROM details d WHERE d.id = e.id AND d.key = e.key) LIMIT 1",
-    "SELECT 'details ' || d.id || ' have no entry' FROM details d"
-    " WHERE NOT EXISTS (SELECT 1 FROM entries e WHERE e.key = d.key AND e.id = d.id) LIMIT 1",
-    "SELECT 'entry ' || e.id || ' names an artifact without objects' FROM entries e WHERE NOT EXISTS"
-    " (SELECT 1 FROM objects m WHERE m.digest = e.artifact AND instr(m.parts, e.artifact) % 32 = 1) LIMIT 1",
-    "SELECT 'entry ' || e.id || ' names a library that its artifact has not' FROM entries e WHERE NOT EXISTS"
-    " (SELECT 1 FROM objects m WHERE m.digest = e.artifact AND instr(m.parts, e.library) % 32 = 1) LIMIT 1",
-    "SELECT 'artifact ' || lower(hex(e.artifact)) || ' does not name its entry ' || e.id FROM entries e"
-    " WHERE NOT EXISTS (SELECT 1 FROM objects m WHERE m.digest = e.artifact AND m.entry = e.id)"
-    " AND NOT EXISTS (SELECT 1 FROM sharers s WHERE s.artifact = e.artifact AND s.entry = e.id) LIMIT 1",
-    "SELECT 'artifact ' || lower(hex(n.artifact)) || ' names an entry that is not there' FROM"
-    " (SELECT digest AS artifact, entry FROM objects WHERE entry <> 0 UNION ALL SELECT artifact, entry FROM sharers) n"
-    " WHERE NOT EXISTS (SELECT 1 FROM details d JOIN entries e ON e.key = d.key AND e.id = d.id"
-    " WHERE d.id = n.entry AND e.artifact = n.artifact) LIMIT 1",
-    "WITH RECURSIVE part(artifact, parts, i) AS (SELECT digest, parts, 0 FROM objects WHERE parts <> x''"
-    " UNION ALL SELECT artifact, parts, i + 1 FROM part WHERE (i + 2) * 32 <= length(parts))"
-    " SELECT 'artifact ' || lower(hex(artifact)) || ' names an object without a size' FROM part"
-    " WHERE NOT EXISTS (SELECT 1 FROM objects o WHERE o.digest = substr(part.parts, part.i * 32 + 1, 32)) LIMIT 1",
+    "SELECT 'entry ' || e.id || CASE WHEN d.id IS NULL THEN ' has no details'"
+    " WHEN m.digest IS NULL OR instr(m.parts, e.artifact) % 32 <> 1 THEN ' names an artifact without objects'"
+    " WHEN instr(m.parts, e.library) % 32 <> 1 THEN ' names a library that its artifact has not'"
+    " ELSE ' is not named by its artifact' END"
+    " FROM entries e LEFT JOIN details d ON d.id = e.id AND d.key = e.key LEFT JOIN objects m ON m.digest = e.artifact"
+    " WHERE d.id IS NULL OR m.digest IS NULL OR instr(m.parts, e.artifact) % 32 <> 1"
+    " OR instr(m.parts, e.library) % 32 <> 1 OR (m.entry <> e.id"
+    " AND NOT EXISTS (SELECT 1 FROM sharers s WHERE s.artifact = e.artifact AND s.entry = e.id)) LIMIT 1",
+    "SELECT 'there are ' || entries || ' entries, ' || details || ' details, and ' || named || ' that artifacts name'"
+    " FROM (SELECT (SELECT count(*) FROM entries) AS entries, (SELECT count(*) FROM details) AS details,"
+    " (SELECT count(*) FROM objects WHERE entry <> 0) + (SELECT count(*) FROM sharers) AS named)"
+    " WHERE entries <> details OR entries <> named",
+    "WITH RECURSIVE " AOTICACHE_INDEX_LONG_SQL("digest", "objects n", "")
+    " SELECT 'artifact ' || lower(hex(g)) || ' names an object without a size' FROM (SELECT n.digest AS g, "
+    AOTICACHE_INDEX_SHORT_PART_SQL " AS object FROM objects n " AOTICACHE_INDEX_SHORT_SQL
+    " UNION ALL SELECT g, " AOTICACHE_INDEX_LONG_PART_SQL " FROM long)"
+    " WHERE object <> g AND NOT EXISTS (SELECT 1 FROM objects o WHERE o.digest = object) LIMIT 1",
 };
 
 aoticache_status aoticache_index_check_integrity(aoticache_index *index, bool is_full,

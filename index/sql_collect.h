@@ -19,6 +19,17 @@
     " (SELECT count(*) FROM objects), (SELECT ifnull(sum(bytes), 0) FROM objects),"                         \
     " (SELECT count(*) FROM failures)"
 
+/*
+ * The digests in objects.parts, one to a row: those of short artifacts, nearly all, by a join with the first four numbers;
+ * the rest of the others' by the recursive table `long`. n: what has the column parts; g: whatever is wanted with each.
+ */
+#define AOTICACHE_INDEX_SHORT_PART_SQL "substr(n.parts, p.column1 * 32 + 1, 32)"
+#define AOTICACHE_INDEX_SHORT_SQL "CROSS JOIN (VALUES(0), (1), (2), (3)) p WHERE p.column1 * 32 < length(n.parts)"
+#define AOTICACHE_INDEX_LONG_PART_SQL "substr(parts, i * 32 + 1, 32)"
+#define AOTICACHE_INDEX_LONG_SQL(group, from, join)                                                         \
+    "long(g, parts, i) AS (SELECT " group ", n.parts, 4 FROM " from join " WHERE length(n.parts) > 128"     \
+    " UNION ALL SELECT g, parts, i + 1 FROM long WHERE (i + 2) * 32 <= length(parts))"
+
 #define AOTICACHE_SCHEMA_3_COLLECT                                                                          \
     "ALTER TABLE objects ADD COLUMN refs INTEGER NOT NULL DEFAULT 0;"                                       \
     "ALTER TABLE objects ADD COLUMN artifact BLOB NOT NULL DEFAULT x'';"                                    \

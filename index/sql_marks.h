@@ -13,15 +13,16 @@
     "CREATE INDEX tags_tag ON tags(tag);"
 
 /* Bytes of a group: each object counts once in it, however many of its entries name it. */
+#define AOTICACHE_INDEX_NAMED_SQL " named n CROSS JOIN details d ON d.id = n.entry"
 #define AOTICACHE_INDEX_USAGE_SQL(group, join)                                                                   \
-    "WITH RECURSIVE part(g, parts, i) AS (SELECT DISTINCT " group ", m.parts, 0 FROM details d"                  \
-    " CROSS JOIN entries e ON e.key = d.key AND e.id = d.id" join                                                \
-    " JOIN objects m ON m.digest = e.artifact WHERE m.parts <> x''"                                              \
-    " UNION ALL SELECT g, parts, i + 1 FROM part WHERE (i + 2) * 32 <= length(parts))"                           \
+    "WITH RECURSIVE named(parts, entry) AS NOT MATERIALIZED (SELECT parts, entry FROM objects WHERE entry <> 0"  \
+    " UNION ALL SELECT o.parts, s.entry FROM sharers s JOIN objects o ON o.digest = s.artifact),"                \
+    AOTICACHE_INDEX_LONG_SQL(group, AOTICACHE_INDEX_NAMED_SQL, join)                                             \
     " SELECT g, sum(n), sum(bytes), max(used) FROM"                                                              \
     " (SELECT " group " AS g, count(*) AS n, 0 AS bytes, max(d.last_used_ns) AS used FROM details d" join        \
     " GROUP BY g UNION ALL SELECT g, 0, sum(o.bytes), 0 FROM"                                                    \
-    " (SELECT DISTINCT g, substr(parts, i * 32 + 1, 32) AS object FROM part)"                                    \
+    " (SELECT " group " AS g, " AOTICACHE_INDEX_SHORT_PART_SQL " AS object FROM" AOTICACHE_INDEX_NAMED_SQL join  \
+    " " AOTICACHE_INDEX_SHORT_SQL " UNION SELECT g, " AOTICACHE_INDEX_LONG_PART_SQL " FROM long)"                \
     " JOIN objects o ON o.digest = object GROUP BY g)"                                                           \
     " GROUP BY g ORDER BY 3 DESC, g"
 

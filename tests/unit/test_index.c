@@ -3,6 +3,7 @@
  * happens to a damaged file in test_index_damage.c, sharing in test_index_sharing.c.
  */
 #include "index/integrity.h"
+#include "index/usage.h"
 #include "index_fixture.h"
 
 TestSuite(index, .init = fixture_make, .fini = fixture_remove, .timeout = 60);
@@ -280,6 +281,49 @@ Test(index, remove_object_takes_every_entry_that_needs_it)
     cr_assert(has_object_number(index, 41));
     cr_assert_eq(must_read_totals(index).entries, 1);
     aoticache_index_close(index);
+}
+
+static bool see_usage(void *user, const aoticache_index_usage *usage)
+{
+    *(uint64_t *)user += usage->bytes;
+    return true;
+}
+
+/* Few or many: what looks at the objects of artifacts takes the first ones another way than the rest. */
+Test(index, every_object_of_an_artifact_is_looked_at)
+{
+    enum { MOST = 9 };
+    for (uint32_t count = 2; count <= MOST; count++) {
+        aoticache_index *index = fixture_must_open();
+        aoticache_index_object objects[MOST];
+        aoticache_error error = {0};
+        bool completed = false;
+        uint64_t bytes = 0, wanted = 0;
+        sample with;
+        sample_make(&with, 1, 10, 11);
+        for (uint32_t i = 0; i < count; i++) {
+            objects[i] = (aoticache_index_object){digest_of(10 + i), 1000 + i};
+            wanted += objects[i].bytes;
+        }
+        with.entry.objects = objects;
+        with.entry.object_count = count;
+        must_put(index, &with);
+        cr_assert_eq(aoticache_index_check_integrity(index, true, NULL, NULL, &completed, &error), AOTICACHE_OK, "%s",
+                     error.message);
+        cr_assert_eq(aoticache_index_list_usage(index, AOTICACHE_INDEX_USAGE_BY_OP, see_usage, &bytes, NULL),
+                     AOTICACHE_OK);
+        cr_assert_eq(bytes, wanted, "%u objects", count);
+        aoticache_index_close(index);
+        char sql[128];
+        snprintf(sql, sizeof sql, "DELETE FROM objects WHERE hex(digest) LIKE '%02X%%'", 10 + count - 1);
+        fixture_sql(sql);
+        index = fixture_must_open();
+        cr_assert_eq(aoticache_index_check_integrity(index, true, NULL, NULL, &completed, &error), AOTICACHE_CORRUPT,
+                     "%u objects", count);
+        aoticache_index_close(index);
+        fixture_remove();
+        fixture_make();
+    }
 }
 
 static int64_t id_of_number(aoticache_index *index, uint32_t key)
