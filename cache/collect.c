@@ -200,10 +200,12 @@ static aoticache_status work(aoticache_collection *collection, aoticache_error *
     if (!is_dry && !is_step && aoticache_collection_room(collection) < AOTICACHE_COLLECTION_BATCH)
         aoticache_collection_clear(collection); /* first, as all else may need what it frees */
     aoticache_status status = set_goal(collection, ret_error);
-    if (status == AOTICACHE_OK && !is_step)
+    if (status == AOTICACHE_OK && is_dry)
         status = aoticache_collection_count_waiting(collection, ret_error);
+    collection->is_backlog = true;
     if (status == AOTICACHE_OK && !is_dry && !is_step)
         status = aoticache_collection_remove_waiting(collection, ret_error);
+    collection->is_backlog = false;
     if (status == AOTICACHE_OK && !collection->is_stopped)
         status = remove_entries(collection, ret_error);
     if (status == AOTICACHE_OK && !is_dry)

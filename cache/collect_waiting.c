@@ -148,6 +148,10 @@ static void note_outcome(aoticache_collection *collection, const aoticache_index
         collection->report.objects_removed++;
         collection->report.bytes_removed += outcome->bytes;
     }
+    if (collection->is_backlog && outcome->status == AOTICACHE_OK)
+        collection->report.bytes_before += outcome->bytes;
+    else if (collection->is_backlog && outcome->status != AOTICACHE_NOT_FOUND)
+        collection->report.bytes_before += removal->bytes; /* it stays for now */
     if (outcome->status == AOTICACHE_OK || outcome->status == AOTICACHE_NOT_FOUND)
         note_done(collection, removal->id);
     else if (outcome->status != AOTICACHE_LOCKED && collection->late_status == AOTICACHE_OK) {
@@ -254,11 +258,15 @@ static aoticache_status remove_list(aoticache_collection *collection, aoticache_
     aoticache_status status = make_durable(collection, ret_error);
     collection->removal_id = removals[count - 1].id;
     qsort(removals, count, sizeof *removals, by_folder);
-    for (size_t at = 0; status == AOTICACHE_OK && at < count;)
+    for (size_t at = 0; status == AOTICACHE_OK && at < count;) {
         status = stretch(collection, removals, count, &at, ret_error);
+        if (collection->is_backlog && at < count && !aoticache_collection_goes_on(collection))
+            break;
+    }
     if (collection->done_count > 1)
         qsort(collection->done, collection->done_count, sizeof *collection->done, by_number);
-    if (status == AOTICACHE_OK && collection->done_count > MAX_DONE)
+    /* A backlog is there because collections were killed: this one may be, too, and the next is to go on from here. */
+    if (status == AOTICACHE_OK && (collection->is_backlog || collection->done_count > MAX_DONE))
         status = aoticache_collection_forget_done(collection, ret_error);
     return status;
 }
@@ -270,7 +278,8 @@ aoticache_status aoticache_collection_remove_waiting(aoticache_collection *colle
     aoticache_status status = AOTICACHE_OK;
     if (removals == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
-    while (status == AOTICACHE_OK && count == AT_ONCE && !collection->is_replaced) {
+    while (status == AOTICACHE_OK && count == AT_ONCE && !collection->is_replaced &&
+           !(collection->is_backlog && collection->is_stopped)) {
         status = aoticache_index_list_removals(collection->index, collection->removal_id, removals, AT_ONCE, &count,
                                                ret_error);
         if (status == AOTICACHE_OK && count > 0)
@@ -322,8 +331,6 @@ aoticache_status aoticache_collection_count_waiting(aoticache_collection *collec
             if (rows[i].is_named)
                 continue;
             collection->report.bytes_before += rows[i].bytes;
-            if (!collection->options->dry_run)
-                continue;
             if (!add_waiting(collection, object))
                 return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
             if (aoticache_object_is_held(collection->cache->directory, object))

@@ -59,6 +59,7 @@ typedef struct aoticache_collection {
     bool is_read;                  /* to its end, or to where nothing is due */
 
     size_t round;       /* entries that have gone, and their files have not */
+    bool is_backlog;    /* what waits was left by a collection before this one */
     bool is_durable;    /* on disk is all that the index says of what waits */
     int64_t removal_id; /* up to which waiting objects were dealt with */
     int64_t *done;      /* of these: gone */
@@ -104,7 +105,7 @@ void aoticache_collection_clear(aoticache_collection *collection);
 aoticache_status aoticache_collection_remove_waiting(aoticache_collection *collection, aoticache_error *ret_error);
 /* Writes which of them are gone. */
 aoticache_status aoticache_collection_forget_done(aoticache_collection *collection, aoticache_error *ret_error);
-/* Adds those that wait now to what there is before; in a dry run also to what would go. */
+/* For a dry run: adds those that wait now to what there is before, and to what would go. */
 aoticache_status aoticache_collection_count_waiting(aoticache_collection *collection, aoticache_error *ret_error);
 
 /* ---- collect_scan.c ---- */

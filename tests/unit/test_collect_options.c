@@ -318,22 +318,35 @@ Test(collect_options, callback_that_had_enough_stops_it)
     aoticache_cache_close(cache);
 }
 
-Test(collect_options, time_limit_stops_it_with_a_sound_store)
+enum { MANY = 20000 };
+
+static aoticache_digest digest_of_row(uint32_t number)
 {
-    aoticache_cache *cache = cache_of(1);
-    aoticache_index *index = aoticache_cache_index(cache);
+    aoticache_digest digest = {.bytes = {0}};
+    memcpy(digest.bytes, &number, sizeof number);
+    digest.bytes[31] = 1;
+    return digest;
+}
+
+/* Entries without files. */
+static void put_rows(aoticache_index *index)
+{
     cr_assert_eq(aoticache_index_bulk_begin(index, NULL), AOTICACHE_OK);
-    for (uint32_t i = 0; i < 20000; i++) {
-        aoticache_index_object object = {.bytes = 10};
+    for (uint32_t i = 0; i < MANY; i++) {
+        aoticache_index_object object = {.digest = digest_of_row(i), .bytes = 10};
         aoticache_index_entry entry = {.op = "x", .device = "", .description = "", .producer = "", .created_ns = 1 + i};
-        memcpy(object.digest.bytes, &i, sizeof i);
-        object.digest.bytes[31] = 1;
         entry.key = entry.artifact = entry.library = object.digest;
         entry.objects = &object;
         entry.object_count = entry.file_count = 1;
         cr_assert_eq(aoticache_index_put(index, &entry, NULL), AOTICACHE_OK);
     }
     cr_assert_eq(aoticache_index_bulk_end(index, AOTICACHE_OK, NULL), AOTICACHE_OK);
+}
+
+Test(collect_options, time_limit_stops_it_with_a_sound_store)
+{
+    aoticache_cache *cache = cache_of(1);
+    put_rows(aoticache_cache_index(cache));
     aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
     options.max_bytes = 0;
     options.time_limit_ms = 1;
@@ -344,6 +357,46 @@ Test(collect_options, time_limit_stops_it_with_a_sound_store)
     check_index(cache);
     options.time_limit_ms = 0;
     cr_assert_eq(collect(cache, &options).entries_after, 0);
+    aoticache_cache_close(cache);
+}
+
+static size_t count_waiting(aoticache_cache *cache)
+{
+    static aoticache_index_removal waiting[MANY];
+    size_t count = 0;
+    cr_assert_eq(aoticache_index_list_removals(aoticache_cache_index(cache), INT64_MIN, waiting, MANY, &count, NULL),
+                 AOTICACHE_OK);
+    return count;
+}
+
+/* Of collections that were killed: what they took out of the index, and whose files they did not come to. */
+Test(collect_options, backlog_is_worked_off_however_short_the_time)
+{
+    aoticache_cache *cache = cache_of(1);
+    aoticache_index *index = aoticache_cache_index(cache);
+    put_rows(index);
+    cr_assert_eq(aoticache_index_bulk_begin(index, NULL), AOTICACHE_OK);
+    for (uint32_t i = 0; i < MANY; i++) {
+        const aoticache_digest key = digest_of_row(i);
+        uint64_t removed = 0;
+        cr_assert_eq(aoticache_index_remove_key(index, &key, &removed, NULL), AOTICACHE_OK);
+    }
+    cr_assert_eq(aoticache_index_bulk_end(index, AOTICACHE_OK, NULL), AOTICACHE_OK);
+    aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
+    options.time_limit_ms = 1;
+    size_t left = count_waiting(cache), runs = 0;
+    cr_assert_eq(left, MANY);
+    while (left > 0) {
+        const aoticache_collect_report report = collect(cache, &options);
+        const size_t before = left;
+        left = count_waiting(cache);
+        cr_assert_lt(left, before);
+        cr_assert(left == 0 || report.is_partial);
+        runs++;
+    }
+    cr_assert_gt(runs, 1, "one was enough: this shows nothing");
+    cr_assert(has(cache, 1));
+    check_index(cache);
     aoticache_cache_close(cache);
 }
 
