@@ -51,7 +51,8 @@
     X(void, error_set, (zip_error_t *, int, int))                                                        \
     X(int, error_code_zip, (const zip_error_t *))                                                        \
     X(const char *, error_strerror, (zip_error_t *))                                                     \
-    X(zip_int64_t, error_to_data, (const zip_error_t *, void *, zip_uint64_t))
+    X(zip_int64_t, error_to_data, (const zip_error_t *, void *, zip_uint64_t))                           \
+    X(const char *, libzip_version, (void))
 
 static struct {
 #define ZIP_FIELD(result, name, parameters) result(*name) parameters;
@@ -204,13 +205,28 @@ static zip_int64_t source_function(void *user, void *data, zip_uint64_t size, zi
 
 /* ---- the archive ---- */
 
+/*
+ * libzip 1.12 and later compare data descriptors too, and take them to be of 24 bytes wherever the archive ends in a Zip64
+ * record (_zip_checkcons(), lib/zip_open.c). PyTorch writes that record always, and descriptors of 16 bytes, as is right for
+ * entries without sizes of 64 bits (APPNOTE 4.3.9.2): there the check would refuse every package. Names that come twice
+ * are found by package.c, sizes and checksums when an entry is unpacked.
+ */
+static int open_flags(void)
+{
+    const char *version = zip.libzip_version();
+    char *end = NULL;
+    unsigned long major = strtoul(version, &end, 10);
+    unsigned long minor = *end == '.' ? strtoul(end + 1, NULL, 10) : 0;
+    return major > 1 || minor >= 12 ? ZIP_RDONLY : ZIP_RDONLY | ZIP_CHECKCONS;
+}
+
 static aoticache_status open_zip(aoticache_archive *archive, aoticache_error *ret_error)
 {
     zip_error_t error;
     zip.error_init(&error);
     zip_source_t *source = zip.source_function_create(source_function, archive, &error);
     if (source != NULL)
-        archive->zip = zip.open_from_source(source, ZIP_RDONLY | ZIP_CHECKCONS, &error);
+        archive->zip = zip.open_from_source(source, open_flags(), &error);
     aoticache_status status = AOTICACHE_OK;
     if (archive->zip == NULL) {
         status = aoticache_error_set(ret_error, status_of(&error, AOTICACHE_INVALID),

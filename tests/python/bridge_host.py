@@ -82,7 +82,7 @@ def compile_bridge(build, flags=()):
         return path
     os.makedirs(folder, exist_ok=True)
     home = os.path.dirname(torch.__file__)
-    subprocess.run([compiler, "-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra",
+    subprocess.run([compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra",
                     "-Werror", *flags, f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
                     f"-I{ROOT}", "-isystem", f"{home}/include", "-o", f"{path}.{os.getpid()}",
                     os.path.join(ROOT, SOURCES[0]), f"-L{home}/lib", "-ltorch_cpu", "-lc10", "-Wl,-z,nodelete"],

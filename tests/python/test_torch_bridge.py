@@ -127,7 +127,8 @@ def test_a_kernel_of_somebody_else_is_the_fallback_of_the_next_registration():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         library.impl("erf", lambda self: torch.full_like(self, 7.0), "CPU")
-    check(any("Overriding" in str(warning.message) for warning in caught), "PyTorch's one warning is spent")
+    warns = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 14)  # later ones say nothing
+    check(any("Overriding" in str(warning.message) for warning in caught) == warns, "PyTorch's one warning is spent")
     check(torch.erf(x).tolist() == [7.0, 7.0], "not overridden")
     with Enabled(A.erf.default):
         check(torch.erf(x).tolist() == [7.0, 7.0] and len(host.calls) == 1, host.calls)

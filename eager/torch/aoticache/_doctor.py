@@ -81,8 +81,8 @@ def _check_torch(library: _library.Library) -> Iterator[Finding]:
         return
     gpu = f"{torch.cuda.device_count()} GPUs" if torch.cuda.is_available() else "no GPU"
     yield Finding(OK, "PyTorch", f"{torch.__version__}, {gpu}, {torch.get_num_threads()} threads")
-    if _bridge.version_tuple(version) < (2, 13, 0):
-        yield Finding(MISSING, "plug mode", f"AOTI-eager of PyTorch {version} has no backends; 2.13 has")
+    if _bridge.version_tuple(version) < (2, 12, 0):
+        yield Finding(MISSING, "plug mode", f"AOTI-eager of PyTorch {version} has no backends; 2.12 has")
     yield from _check_bridge()
 
 

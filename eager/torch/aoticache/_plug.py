@@ -1,6 +1,6 @@
 """Plug mode: the cache behind PyTorch's own AOTI-eager.
 
-`torch.library.Library._impl_with_aoti_compile()` asks a compile backend for kernel libraries (2.13 and later,
+`torch.library.Library._impl_with_aoti_compile()` asks a compile backend for kernel libraries (2.12 and later,
 torch._inductor.aoti_eager.register_aoti_compile_backend). Ours answers from the cache: one compile per machine, by the
 worker, verified whenever it is opened, and the same entries that `enable()` uses.
 
@@ -322,7 +322,7 @@ def install_backend(device: str = "cpu", **settings: Any) -> bool:
     >>> library = torch.library.Library("aten", "IMPL")                                         # doctest: +SKIP
     >>> library._impl_with_aoti_compile("abs", "CPU")                                           # doctest: +SKIP
 
-    Returns False, with one warning, where this PyTorch has no such backends (before 2.13) or the cache cannot be opened:
+    Returns False, with one warning, where this PyTorch has no such backends (before 2.12) or the cache cannot be opened:
     AOTI-eager then goes on with its own.
     """
     if device not in _library.DEVICE_TYPES:
@@ -332,7 +332,7 @@ def install_backend(device: str = "cpu", **settings: Any) -> bool:
 
     wanted = _session.current_settings().changed(settings)
     if not hasattr(aoti_eager, "register_aoti_compile_backend"):
-        warn_once("plug", f"aoticache: PyTorch {torch.__version__} has no compile backends for AOTI-eager; 2.13 has")
+        warn_once("plug", f"aoticache: PyTorch {torch.__version__} has no compile backends for AOTI-eager; 2.12 has")
         return False
     try:
         backend = Backend(device, wanted)
