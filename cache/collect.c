@@ -106,7 +106,7 @@ static aoticache_status remove_entries(aoticache_collection *collection, aoticac
         status = collection->options->dry_run ? aoticache_collection_pretend(collection, items, count, ret_error)
                                               : aoticache_collection_evict(collection, items, count, ret_error);
     } while (status == AOTICACHE_OK && aoticache_collection_goes_on(collection));
-    return status == AOTICACHE_OK ? aoticache_collection_end_round(collection, ret_error) : status;
+    return status == AOTICACHE_OK ? aoticache_collection_end_round(collection, true, ret_error) : status;
 }
 
 static aoticache_status remove_failures(aoticache_collection *collection, aoticache_error *ret_error)
@@ -251,6 +251,7 @@ static aoticache_status work_on_index(aoticache_collection *collection, aoticach
         aoticache_index_prepare_collection(index, false);
         free(collection->window);
         free(collection->done);
+        free(collection->flight);
         aoticache_collection_free_dry(collection);
     } while (aoticache_cache_recovered(cache, status, &index));
     return status;

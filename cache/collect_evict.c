@@ -84,21 +84,40 @@ static void tell(aoticache_collection *collection, const struct batch *batch, si
             collection->is_stopped = collection->report.is_partial = true;
 }
 
-aoticache_status aoticache_collection_end_round(aoticache_collection *collection, aoticache_error *ret_error)
+/* Each transaction is a round: what it frees is needed at once, or there is no time for more. */
+static bool is_hurried(const aoticache_collection *collection)
 {
-    if (collection->round == 0)
-        return AOTICACHE_OK;
+    return collection->is_scarce || collection->deadline_ns != UINT64_MAX;
+}
+
+aoticache_status aoticache_collection_end_round(aoticache_collection *collection, bool is_last, aoticache_error *ret_error)
+{
+    const bool is_alone = is_last || is_hurried(collection) || collection->is_step;
+    aoticache_status status = aoticache_collection_finish_flight(collection, ret_error);
+    if (status != AOTICACHE_OK || collection->round == 0)
+        return status;
     collection->round = 0;
-    aoticache_status status = aoticache_collection_remove_waiting(collection, ret_error);
+    status = is_alone ? aoticache_collection_remove_waiting(collection, ret_error)
+                      : aoticache_collection_line_up(collection, ret_error);
     if (status == AOTICACHE_OK)
         aoticache_collection_settle(collection);
     return status;
 }
 
-/* Each transaction is a round: what it frees is needed at once, or there is no time for more. */
-static bool is_hurried(const aoticache_collection *collection)
+/* One transaction; the files of the last round go beside it. */
+static aoticache_status evict_some(aoticache_collection *collection, struct batch *batch, size_t at, size_t count,
+                                   bool is_durable, aoticache_index_eviction *ret_eviction, aoticache_error *ret_error)
 {
-    return collection->is_scarce || collection->deadline_ns != UINT64_MAX;
+    aoticache_status status = aoticache_collection_start_flight(collection, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_evict(collection->index, batch->victims + at, count, collection->done,
+                                   collection->done_count, AOTICACHE_COLLECTION_STRETCH_NS, is_durable, ret_eviction,
+                                   ret_error);
+    if (status == AOTICACHE_OK)
+        collection->done_count = 0;
+    aoticache_collection_land_flight(collection);
+    return status;
 }
 
 static aoticache_status carry_out(aoticache_collection *collection, struct batch *batch, aoticache_error *ret_error)
@@ -108,19 +127,16 @@ static aoticache_status carry_out(aoticache_collection *collection, struct batch
         const size_t room = aoticache_collection_room(collection);
         const size_t tried = batch->count - at < room ? batch->count - at : room;
         const bool is_round = is_hurried(collection);
-        aoticache_status status = is_round ? aoticache_collection_end_round(collection, ret_error) : AOTICACHE_OK;
+        aoticache_status status = is_round ? aoticache_collection_end_round(collection, false, ret_error) : AOTICACHE_OK;
         if (status != AOTICACHE_OK)
             return status;
-        status = aoticache_index_evict(collection->index, batch->victims + at, tried, collection->done,
-                                       collection->done_count, AOTICACHE_COLLECTION_STRETCH_NS, is_round, &eviction,
-                                       ret_error);
+        status = evict_some(collection, batch, at, tried, is_round, &eviction, ret_error);
         if (status != AOTICACHE_OK && aoticache_collection_retries(collection, tried))
             continue;
         if (status != AOTICACHE_OK)
             return status;
         collection->is_durable = is_round;
         collection->round += eviction.tried;
-        collection->done_count = 0;
         collection->report.entries_removed += eviction.entries;
         collection->entries -= eviction.entries < collection->entries ? eviction.entries : collection->entries;
         collection->bytes -= eviction.bytes < collection->bytes ? eviction.bytes : collection->bytes;
@@ -128,7 +144,7 @@ static aoticache_status carry_out(aoticache_collection *collection, struct batch
         tell(collection, batch, at, at + eviction.tried);
         at += eviction.tried;
         if (is_round || collection->round >= AOTICACHE_COLLECTION_ROUND)
-            status = aoticache_collection_end_round(collection, ret_error);
+            status = aoticache_collection_end_round(collection, false, ret_error);
         if (status != AOTICACHE_OK)
             return status;
     }

@@ -8,182 +8,30 @@
  * Files go folder by folder, which spares opening each folder anew and is what file systems do best; all the manifests
  * of a list before the rest, so that a rebuilt index does not bring an entry back.
  */
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "base/threads.h"
 #include "cache/collection.h"
 #include "cache/lock.h"
 
-#define ROWS 64       /* of a list that is gone through */
-#define CHUNK 192     /* files: about as many as go in a stretch */
+#define ROWS 64      /* of a list that is gone through */
 #define AT_ONCE 4096 /* objects that are put in order: some of each of the 256 folders */
+#define IN_FLIGHT 8192 /* what a round of entries with a few objects each leaves */
 #define MAX_DONE 8192
-#define HELPERS 3     /* threads beside the collection's own, */
-#define HELPERS_THAT_WAIT 15 /* and where they mostly wait for the disk */
-#define FILES_OF_A_THREAD 8
-#define STACK_BYTES (256 * 1024)
-
-static bool note_done(aoticache_collection *collection, int64_t id)
-{
-    if (collection->done_count == collection->done_capacity) {
-        size_t capacity = collection->done_capacity != 0 ? collection->done_capacity * 2 : 256;
-        int64_t *done = reallocarray(collection->done, capacity, sizeof *done);
-        if (done == NULL)
-            return false; /* it stays on the list, and is found gone by the next collection */
-        collection->done = done;
-        collection->done_capacity = capacity;
-    }
-    collection->done[collection->done_count++] = id;
-    return true;
-}
-
-/* ---- a chunk of files ---- */
-
-/* What came of one. */
-struct outcome {
-    aoticache_status status;
-    uint64_t bytes;
-};
-
-struct chunk {
-    aoticache_cache *cache;
-    const aoticache_index_removal *removals;
-    struct outcome *outcomes;
-    size_t count;
-    uint64_t end_ns;
-    atomic_size_t next;    /* to take; what lies behind the last one taken was not reached in time */
-    pthread_mutex_t mutex; /* of: */
-    aoticache_error error; /* the first one */
-};
-
-/* An object may wait more than once, in rows that are neighbours here: the first one stays if it must. */
-static bool is_repeated(const struct chunk *chunk, size_t at)
-{
-    const aoticache_index_removal *this = &chunk->removals[at];
-    return at > 0 && this[-1].kind == this->kind && aoticache_digest_equal(&this[-1].object, &this->object);
-}
-
-static void remove_one(struct chunk *chunk, size_t at, aoticache_object_folder *folder)
-{
-    const aoticache_index_removal *removal = &chunk->removals[at];
-    struct outcome *outcome = &chunk->outcomes[at];
-    aoticache_error error = {.message = ""};
-    outcome->bytes = 0;
-    outcome->status = AOTICACHE_NOT_FOUND;
-    if (removal->is_named || is_repeated(chunk, at))
-        return;
-    if (removal->kind == AOTICACHE_INDEX_REMOVAL_FOLDER)
-        aoticache_cache_remove_side_files(chunk->cache, &removal->object);
-    outcome->status = aoticache_object_remove_next(chunk->cache->directory, folder, &removal->object,
-                                                   removal->kind != AOTICACHE_INDEX_REMOVAL_FILE, &outcome->bytes,
-                                                   &error);
-    if (outcome->status == AOTICACHE_OK || outcome->status == AOTICACHE_NOT_FOUND ||
-        outcome->status == AOTICACHE_LOCKED)
-        return;
-    pthread_mutex_lock(&chunk->mutex);
-    if (chunk->error.message[0] == '\0')
-        chunk->error = error;
-    pthread_mutex_unlock(&chunk->mutex);
-}
-
-/* At least one, whatever the time. */
-static void *remove_from_chunk(void *argument)
-{
-    struct chunk *chunk = argument;
-    aoticache_object_folder folder = AOTICACHE_OBJECT_FOLDER_INIT;
-    do {
-        size_t at = atomic_fetch_add(&chunk->next, 1);
-        if (at >= chunk->count)
-            break;
-        remove_one(chunk, at, &folder);
-    } while (aoticache_monotonic_ns() <= chunk->end_ns);
-    if (folder.fd >= 0)
-        close(folder.fd);
-    return NULL;
-}
-
-/*
- * A disk takes its time for each file (where freed blocks are discarded at once, nearly all of an unlink is waiting), and
- * takes it for several at once: sixteen threads remove nine times as many there as one (docs/performance.md). A thread
- * costs some 20 us, so only for a chunk that is worth it, and none beside a put: those are its program's processors.
- */
-static size_t start_helpers(const aoticache_collection *collection, struct chunk *chunk, pthread_t *threads)
-{
-    const size_t most = collection->is_waiting ? HELPERS_THAT_WAIT : HELPERS, useful = chunk->count / FILES_OF_A_THREAD;
-    pthread_attr_t attributes;
-    if (collection->is_step || useful < 2 || pthread_attr_init(&attributes) != 0)
-        return 0;
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    const size_t started =
-        aoticache_threads_start(threads, useful < most ? useful : most, &attributes, remove_from_chunk, chunk);
-    pthread_attr_destroy(&attributes);
-    return started;
-}
-
-static uint64_t clock_ns(clockid_t clock)
-{
-    struct timespec now = {.tv_sec = 0};
-    clock_gettime(clock, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-/* This thread's part of the work, and what it was: a processor's or the disk's. */
-static void take_part(aoticache_collection *collection, struct chunk *chunk)
-{
-    const uint64_t begun = clock_ns(CLOCK_MONOTONIC), worked = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-    remove_from_chunk(chunk);
-    collection->is_waiting =
-        clock_ns(CLOCK_MONOTONIC) - begun > 2 * (clock_ns(CLOCK_THREAD_CPUTIME_ID) - worked);
-}
-
-static void note_outcome(aoticache_collection *collection, const aoticache_index_removal *removal,
-                         const struct outcome *outcome, const aoticache_error *error)
-{
-    if (outcome->status == AOTICACHE_OK) {
-        collection->report.objects_removed++;
-        collection->report.bytes_removed += outcome->bytes;
-    }
-    if (collection->is_backlog && outcome->status == AOTICACHE_OK)
-        collection->report.bytes_before += outcome->bytes;
-    else if (collection->is_backlog && outcome->status != AOTICACHE_NOT_FOUND)
-        collection->report.bytes_before += removal->bytes; /* it stays for now */
-    if (outcome->status == AOTICACHE_OK || outcome->status == AOTICACHE_NOT_FOUND)
-        note_done(collection, removal->id);
-    else if (outcome->status != AOTICACHE_LOCKED && collection->late_status == AOTICACHE_OK) {
-        collection->late_status = outcome->status;
-        collection->late_error = *error;
-    }
-}
-
-/* Returns how many it came to, one at least. */
-static size_t remove_chunk(aoticache_collection *collection, const aoticache_index_removal *removals, size_t count,
-                           uint64_t end_ns)
-{
-    struct outcome outcomes[CHUNK];
-    pthread_t threads[HELPERS_THAT_WAIT];
-    struct chunk chunk = {
-        .cache = collection->cache, .removals = removals, .outcomes = outcomes, .count = count, .end_ns = end_ns,
-        .mutex = PTHREAD_MUTEX_INITIALIZER, .error = {.message = ""},
-    };
-    size_t started = start_helpers(collection, &chunk, threads);
-    take_part(collection, &chunk);
-    while (started > 0)
-        pthread_join(threads[--started], NULL);
-    size_t reached = atomic_load(&chunk.next);
-    reached = reached < count ? reached : count;
-    for (size_t i = 0; i < reached; i++)
-        note_outcome(collection, &removals[i], &outcomes[i], &chunk.error);
-    return reached;
-}
 
 static bool is_file(const aoticache_index_removal *removal)
 {
     return removal->kind == AOTICACHE_INDEX_REMOVAL_FILE;
+}
+
+/* How many may go at the same time: no file beside a manifest, as those go before. */
+static size_t next_chunk(const aoticache_index_removal *removals, size_t count)
+{
+    const size_t most = count < AOTICACHE_COLLECTION_CHUNK ? count : AOTICACHE_COLLECTION_CHUNK;
+    size_t in_chunk = 1;
+    while (in_chunk < most && is_file(&removals[0]) == is_file(&removals[in_chunk]))
+        in_chunk++;
+    return in_chunk;
 }
 
 /* The files of a list in order, from *at on: as many as there is time for. With the store locked. */
@@ -193,34 +41,45 @@ static aoticache_status remove_some(aoticache_collection *collection, aoticache_
     const uint64_t end_ns = aoticache_monotonic_ns() + AOTICACHE_COLLECTION_STRETCH_NS;
     aoticache_status status = AOTICACHE_OK;
     while (status == AOTICACHE_OK && *at < count && aoticache_monotonic_ns() <= end_ns) {
-        size_t in_chunk = 1; /* no file beside a manifest: those go before */
-        const size_t most = count - *at < CHUNK ? count - *at : CHUNK;
-        while (in_chunk < most && is_file(&removals[*at]) == is_file(&removals[*at + in_chunk]))
-            in_chunk++;
+        const size_t in_chunk = next_chunk(removals + *at, count - *at);
         status = aoticache_index_check_removals(collection->index, removals + *at, in_chunk, ret_error);
         if (status == AOTICACHE_OK)
-            *at += remove_chunk(collection, removals + *at, in_chunk, end_ns);
+            *at += aoticache_collection_remove_chunk(collection, removals + *at, in_chunk, end_ns);
     }
     return status;
 }
 
 /* ---- lists ---- */
 
+/* *ret_lock is held where *ret_is_current is set; else the collection is to end. */
+static aoticache_status lock_store(aoticache_collection *collection, aoticache_lock *ret_lock, bool *ret_is_current,
+                                   aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_lock_store(collection->cache->directory, true, ret_lock, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    /* A new index was built of the manifests that are there: what the old one no longer names may be named again. */
+    *ret_is_current = aoticache_cache_index_is_current(collection->cache);
+    if (*ret_is_current)
+        return AOTICACHE_OK;
+    aoticache_lock_release(ret_lock);
+    collection->is_replaced = collection->is_stopped = collection->report.is_partial = true;
+    return AOTICACHE_OK;
+}
+
 /* One stretch with the lock. */
 static aoticache_status stretch(aoticache_collection *collection, aoticache_index_removal *removals, size_t count,
                                 size_t *at, aoticache_error *ret_error)
 {
     aoticache_lock lock = AOTICACHE_LOCK_INIT;
-    aoticache_status status = aoticache_lock_store(collection->cache->directory, true, &lock, ret_error);
+    bool is_current = false;
+    aoticache_status status = lock_store(collection, &lock, &is_current, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    /* A new index was built of the manifests that are there: what the old one no longer names may be named again. */
-    if (aoticache_cache_index_is_current(collection->cache)) {
+    if (is_current)
         status = remove_some(collection, removals, count, at, ret_error);
-    } else {
-        collection->is_replaced = collection->is_stopped = collection->report.is_partial = true;
+    else
         *at = count;
-    }
     aoticache_lock_release(&lock);
     return status;
 }
@@ -252,19 +111,35 @@ static aoticache_status make_durable(aoticache_collection *collection, aoticache
     return status;
 }
 
+static void sort_done(aoticache_collection *collection)
+{
+    if (collection->done_count > 1)
+        qsort(collection->done, collection->done_count, sizeof *collection->done, by_number);
+}
+
+/* In order, from *at on. */
+static aoticache_status remove_rest(aoticache_collection *collection, aoticache_index_removal *removals, size_t count,
+                                    size_t *at, aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    while (status == AOTICACHE_OK && *at < count) {
+        status = stretch(collection, removals, count, at, ret_error);
+        if (collection->is_backlog && *at < count && !aoticache_collection_goes_on(collection))
+            break;
+    }
+    sort_done(collection);
+    return status;
+}
+
 static aoticache_status remove_list(aoticache_collection *collection, aoticache_index_removal *removals, size_t count,
                                     aoticache_error *ret_error)
 {
+    size_t at = 0;
     aoticache_status status = make_durable(collection, ret_error);
     collection->removal_id = removals[count - 1].id;
     qsort(removals, count, sizeof *removals, by_folder);
-    for (size_t at = 0; status == AOTICACHE_OK && at < count;) {
-        status = stretch(collection, removals, count, &at, ret_error);
-        if (collection->is_backlog && at < count && !aoticache_collection_goes_on(collection))
-            break;
-    }
-    if (collection->done_count > 1)
-        qsort(collection->done, collection->done_count, sizeof *collection->done, by_number);
+    if (status == AOTICACHE_OK)
+        status = remove_rest(collection, removals, count, &at, ret_error);
     /* A backlog is there because collections were killed: this one may be, too, and the next is to go on from here. */
     if (status == AOTICACHE_OK && (collection->is_backlog || collection->done_count > MAX_DONE))
         status = aoticache_collection_forget_done(collection, ret_error);
@@ -287,6 +162,84 @@ aoticache_status aoticache_collection_remove_waiting(aoticache_collection *colle
     }
     free(removals);
     return status;
+}
+
+/* ---- beside the transactions of the next round ---- */
+
+struct aoticache_collection_flight {
+    aoticache_index_removal removals[IN_FLIGHT];
+    size_t count, at;
+    aoticache_collection_chunk chunk; /* on its way where is_up, with the store locked */
+    bool is_up;
+    aoticache_lock lock;
+};
+
+aoticache_status aoticache_collection_line_up(aoticache_collection *collection, aoticache_error *ret_error)
+{
+    struct aoticache_collection_flight *flight = collection->flight;
+    if (flight == NULL)
+        flight = collection->flight = calloc(1, sizeof *flight);
+    if (flight == NULL || flight->at < flight->count)
+        return aoticache_collection_remove_waiting(collection, ret_error);
+    flight->at = flight->count = 0;
+    aoticache_status status = make_durable(collection, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_list_removals(collection->index, collection->removal_id, flight->removals, IN_FLIGHT,
+                                               &flight->count, ret_error);
+    if (status != AOTICACHE_OK || flight->count == 0)
+        return status;
+    collection->removal_id = flight->removals[flight->count - 1].id;
+    qsort(flight->removals, flight->count, sizeof *flight->removals, by_folder);
+    if (flight->count < IN_FLIGHT)
+        return AOTICACHE_OK;
+    status = aoticache_collection_finish_flight(collection, ret_error); /* there may be more than there is room for */
+    return status == AOTICACHE_OK ? aoticache_collection_remove_waiting(collection, ret_error) : status;
+}
+
+aoticache_status aoticache_collection_start_flight(aoticache_collection *collection, aoticache_error *ret_error)
+{
+    struct aoticache_collection_flight *flight = collection->flight;
+    bool is_current = false;
+    if (flight == NULL || flight->at == flight->count)
+        return AOTICACHE_OK;
+    flight->lock = (aoticache_lock)AOTICACHE_LOCK_INIT;
+    aoticache_status status = lock_store(collection, &flight->lock, &is_current, ret_error);
+    if (status != AOTICACHE_OK || !is_current) {
+        flight->at = flight->count;
+        return status;
+    }
+    aoticache_index_removal *removals = flight->removals + flight->at;
+    const size_t count = next_chunk(removals, flight->count - flight->at);
+    status = aoticache_index_check_removals(collection->index, removals, count, ret_error);
+    if (status != AOTICACHE_OK) {
+        aoticache_lock_release(&flight->lock);
+        return status;
+    }
+    aoticache_index_delay_merge(collection->index, true);
+    aoticache_collection_chunk_start(collection, &flight->chunk, removals, count,
+                                     aoticache_monotonic_ns() + AOTICACHE_COLLECTION_STRETCH_NS);
+    flight->is_up = true;
+    return AOTICACHE_OK;
+}
+
+void aoticache_collection_land_flight(aoticache_collection *collection)
+{
+    struct aoticache_collection_flight *flight = collection->flight;
+    if (flight == NULL || !flight->is_up)
+        return;
+    flight->is_up = false;
+    flight->at += aoticache_collection_chunk_end(collection, &flight->chunk);
+    aoticache_lock_release(&flight->lock);
+    aoticache_index_delay_merge(collection->index, false);
+    sort_done(collection);
+}
+
+aoticache_status aoticache_collection_finish_flight(aoticache_collection *collection, aoticache_error *ret_error)
+{
+    struct aoticache_collection_flight *flight = collection->flight;
+    if (flight == NULL || flight->at == flight->count)
+        return AOTICACHE_OK;
+    return remove_rest(collection, flight->removals, flight->count, &flight->at, ret_error);
 }
 
 aoticache_status aoticache_collection_forget_done(aoticache_collection *collection, aoticache_error *ret_error)

@@ -5,11 +5,16 @@
  * and go by the batch, many batches to a round. The steps of a round, each of which may be the last before the process is
  * killed: entries and what they alone named leave the index in transactions of a few milliseconds, which record the
  * objects as waiting; these are made durable, all at once; then, with the store locked exclusively for a stretch of a few
- * milliseconds at a time, the files go; then the records. Where room or time is short, a round is one transaction.
+ * milliseconds at a time, the files go, beside the transactions of the next round; then the records. Where room or time is
+ * short, a round is one transaction, and its files go before the next.
  */
 #ifndef AOTICACHE_CACHE_COLLECTION_H
 #define AOTICACHE_CACHE_COLLECTION_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "cache/lock.h"
 #include "cache/state.h"
 #include "index/collection.h"
 
@@ -26,6 +31,31 @@ typedef struct aoticache_collection_item {
     double score; /* the higher, the sooner */
     bool is_pinned, is_kept;
 } aoticache_collection_item;
+
+/* At most: about as many as go in a stretch, by how many threads beside the collection's own. */
+#define AOTICACHE_COLLECTION_CHUNK 192
+#define AOTICACHE_COLLECTION_THREADS 15
+
+/* What came of a file. */
+typedef struct aoticache_collection_outcome {
+    aoticache_status status;
+    uint64_t bytes;
+} aoticache_collection_outcome;
+
+/* Files on their way: collect_files.c. */
+typedef struct aoticache_collection_chunk {
+    aoticache_cache *cache;
+    const aoticache_index_removal *removals;
+    aoticache_collection_outcome outcomes[AOTICACHE_COLLECTION_CHUNK];
+    size_t count;
+    uint64_t end_ns;
+    atomic_size_t next; /* to take; what lies behind the last one taken was not reached in time */
+    pthread_t threads[AOTICACHE_COLLECTION_THREADS];
+    size_t thread_count;
+    bool is_waiting;       /* written by the thread that has the first one */
+    pthread_mutex_t mutex; /* of: */
+    aoticache_error error; /* the first one */
+} aoticache_collection_chunk;
 
 typedef struct aoticache_collection {
     aoticache_cache *cache;
@@ -62,6 +92,7 @@ typedef struct aoticache_collection {
     bool is_backlog;    /* what waits was left by a collection before this one */
     bool is_durable;    /* on disk is all that the index says of what waits */
     int64_t removal_id; /* up to which waiting objects were dealt with */
+    struct aoticache_collection_flight *flight; /* the list of the last round, which goes beside the next one's transactions */
     int64_t *done;      /* of these: gone */
     size_t done_count, done_capacity;
 
@@ -82,10 +113,11 @@ aoticache_status aoticache_collection_choose(aoticache_collection *collection, a
 
 /* ---- collect_evict.c ---- */
 
-/* Takes entries out, with what they alone need; files go when the round ends. */
+/* Takes entries out, with what they alone need; their files go after the round, beside the next one. */
 aoticache_status aoticache_collection_evict(aoticache_collection *collection, const aoticache_collection_item *items,
                                             size_t count, aoticache_error *ret_error);
-aoticache_status aoticache_collection_end_round(aoticache_collection *collection, aoticache_error *ret_error);
+/* is_last: no round comes after it. */
+aoticache_status aoticache_collection_end_round(aoticache_collection *collection, bool is_last, aoticache_error *ret_error);
 
 /* ---- collect_room.c ---- */
 
@@ -99,10 +131,30 @@ bool aoticache_collection_retries(aoticache_collection *collection, size_t tried
  * quarantine. */
 void aoticache_collection_clear(aoticache_collection *collection);
 
+/* ---- collect_files.c: at most AOTICACHE_COLLECTION_CHUNK files, with the store locked ---- */
+
+/* Starts threads that remove them, until end_ns or a little later. */
+void aoticache_collection_chunk_start(const aoticache_collection *collection, aoticache_collection_chunk *chunk,
+                                      const aoticache_index_removal *removals, size_t count, uint64_t end_ns);
+/* Waits for them. Returns how many files they came to, from the first on, and notes what came of each. */
+size_t aoticache_collection_chunk_end(aoticache_collection *collection, aoticache_collection_chunk *chunk);
+/* Both, and takes part: it comes to one at least. */
+size_t aoticache_collection_remove_chunk(aoticache_collection *collection, const aoticache_index_removal *removals,
+                                         size_t count, uint64_t end_ns);
+
 /* ---- collect_waiting.c ---- */
 
 /* Removes the files of all objects that wait for it, from where the last call ended. */
 aoticache_status aoticache_collection_remove_waiting(aoticache_collection *collection, aoticache_error *ret_error);
+/*
+ * The same, piece by piece, beside other work of the caller. line_up: takes the list, of what is on disk then, once the last
+ * one is finished. start: locks the store, and a piece is on its way. land: waits for it, and the store is free again; between
+ * the two no log is merged. finish: the rest of the list, without anything beside it.
+ */
+aoticache_status aoticache_collection_line_up(aoticache_collection *collection, aoticache_error *ret_error);
+aoticache_status aoticache_collection_start_flight(aoticache_collection *collection, aoticache_error *ret_error);
+void aoticache_collection_land_flight(aoticache_collection *collection);
+aoticache_status aoticache_collection_finish_flight(aoticache_collection *collection, aoticache_error *ret_error);
 /* Writes which of them are gone. */
 aoticache_status aoticache_collection_forget_done(aoticache_collection *collection, aoticache_error *ret_error);
 /* For a dry run: adds those that wait now to what there is before, and to what would go. */

@@ -13,6 +13,8 @@
 
 /* While `on`, this connection keeps more pages in memory and lets the log grow further before it is merged. */
 void aoticache_index_prepare_collection(aoticache_index *index, bool on);
+/* While `on`, not even a long log is merged after a commit, which can take a while: for who holds a lock. Off: it is now. */
+void aoticache_index_delay_merge(aoticache_index *index, bool on);
 
 /* An entry that may go. op is borrowed during the callback. */
 typedef struct aoticache_index_candidate {

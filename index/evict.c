@@ -6,19 +6,48 @@
 #include "index/statistics.h"
 
 #define CACHE_KIB "16384"       /* the inner pages of all trees of a large index */
-#define MERGE_PAGES "16000"     /* 64 MB of log */
+#define MERGE_PAGES 16000       /* 64 MB of log */
 #define USUAL_CACHE_KIB "2000"  /* SQLite's own */
 #define USUAL_MERGE_PAGES "1000"
 #define READERS_MS 50
+
+static void merge_if_due(aoticache_index *index)
+{
+    if (!index->delays_merge && index->log_pages >= MERGE_PAGES)
+        sqlite3_wal_checkpoint_v2(index->db, "main", SQLITE_CHECKPOINT_PASSIVE, &index->log_pages, NULL);
+}
+
+/* After a commit, where SQLite's own would merge, too. */
+static int note_log(void *user, sqlite3 *db, const char *name, int pages)
+{
+    aoticache_index *index = user;
+    (void)db, (void)name;
+    index->log_pages = pages;
+    merge_if_due(index);
+    return SQLITE_OK;
+}
 
 void aoticache_index_prepare_collection(aoticache_index *index, bool on)
 {
     if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
         return;
+    index->delays_merge = false;
+    index->log_pages = 0;
     sqlite3_exec(index->db,
-                 on ? "PRAGMA cache_size=-" CACHE_KIB "; PRAGMA wal_autocheckpoint=" MERGE_PAGES
+                 on ? "PRAGMA cache_size=-" CACHE_KIB
                     : "PRAGMA cache_size=-" USUAL_CACHE_KIB "; PRAGMA wal_autocheckpoint=" USUAL_MERGE_PAGES,
                  NULL, NULL, NULL);
+    if (on)
+        sqlite3_wal_hook(index->db, note_log, index);
+    aoticache_index_leave(index);
+}
+
+void aoticache_index_delay_merge(aoticache_index *index, bool on)
+{
+    if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
+        return;
+    index->delays_merge = on;
+    merge_if_due(index);
     aoticache_index_leave(index);
 }
 
