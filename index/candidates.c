@@ -61,17 +61,22 @@ struct owned_array {
     aoticache_index *index;
     aoticache_index_owned *items;
     size_t capacity, count; /* count goes on beyond capacity */
+    aoticache_status status; /* of reading objects */
+    aoticache_error *error;
 };
 
-/* One object of an artifact; what has no row is left out. */
+/* One object of an artifact; what has no row is left out. False: array->status says why. */
 static bool add_owned(struct owned_array *array, const uint8_t *digest, const aoticache_digest *manifest)
 {
     aoticache_index_owned owned;
     aoticache_index_object_row object;
     memcpy(owned.digest.bytes, digest, sizeof owned.digest.bytes);
-    aoticache_status status = aoticache_index_read_object(array->index, &owned.digest, &object, NULL);
+    aoticache_status status = aoticache_index_read_object(array->index, &owned.digest, &object, array->error);
+    if (status == AOTICACHE_NOT_FOUND)
+        return true;
+    array->status = status;
     if (status != AOTICACHE_OK)
-        return status == AOTICACHE_NOT_FOUND;
+        return false;
     owned.bytes = object.bytes;
     owned.refs = object.refs;
     owned.is_manifest = aoticache_digest_equal(&owned.digest, manifest);
@@ -93,14 +98,15 @@ static bool read_owned(void *user, sqlite3_stmt *row, bool *ret_goes_on)
     *ret_goes_on = false;
     for (size_t i = 0; i < count; i++)
         if (!add_owned(user, digests + i * AOTICACHE_DIGEST_BYTES, &manifest))
-            return false;
+            break;
     return true;
 }
 
 aoticache_status aoticache_index_entry_objects(aoticache_index *index, int64_t entry_id, aoticache_index_owned *ret_owned,
                                                size_t capacity, size_t *ret_count, aoticache_error *ret_error)
 {
-    struct owned_array array = {.index = index, .items = ret_owned, .capacity = capacity};
+    struct owned_array array = {.index = index, .items = ret_owned, .capacity = capacity,
+                                .status = AOTICACHE_OK, .error = ret_error};
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
@@ -111,6 +117,7 @@ aoticache_status aoticache_index_entry_objects(aoticache_index *index, int64_t e
         status = aoticache_index_walk(index, statement, "objects", read_owned, &array, ret_error);
     }
     aoticache_index_leave(index);
+    status = status == AOTICACHE_OK ? array.status : status;
     if (status == AOTICACHE_OK)
         *ret_count = array.count;
     return status;

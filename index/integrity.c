@@ -130,6 +130,8 @@ struct part_user {
     aoticache_index_part_fn callback;
     void *user;
     aoticache_index *index;
+    aoticache_status status; /* of reading objects */
+    aoticache_error *error;
 };
 
 /* The statement has two parameters, the first and the last digest. */
@@ -204,7 +206,7 @@ aoticache_status aoticache_index_list_claims_between(aoticache_index *index, con
 /* Objects of the artifact that have no row are left out. */
 static bool read_parts(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
-    const struct part_user *part = user;
+    struct part_user *part = user;
     aoticache_digest artifact, object;
     const uint8_t *parts;
     size_t count;
@@ -214,11 +216,13 @@ static bool read_parts(void *user, sqlite3_stmt *row, bool *ret_goes_on)
     for (size_t i = 0; i < count && *ret_goes_on; i++) {
         aoticache_index_object_row found;
         memcpy(object.bytes, parts + i * AOTICACHE_DIGEST_BYTES, AOTICACHE_DIGEST_BYTES);
-        aoticache_status status = aoticache_index_read_object(part->index, &object, &found, NULL);
+        aoticache_status status = aoticache_index_read_object(part->index, &object, &found, part->error);
         if (status == AOTICACHE_OK)
             *ret_goes_on = part->callback(part->user, &artifact, &object, found.bytes);
-        else if (status != AOTICACHE_NOT_FOUND)
-            return false;
+        else if (status != AOTICACHE_NOT_FOUND) {
+            part->status = status;
+            *ret_goes_on = false;
+        }
     }
     return true;
 }
@@ -227,8 +231,10 @@ aoticache_status aoticache_index_list_parts_between(aoticache_index *index, cons
                                                     const aoticache_digest *last, aoticache_index_part_fn callback,
                                                     void *user, aoticache_error *ret_error)
 {
-    struct part_user part = {.callback = callback, .user = user, .index = index};
-    return list_between(index, "SELECT digest, parts FROM objects WHERE digest BETWEEN ?1 AND ?2 AND entry <> 0"
+    struct part_user part = {.callback = callback, .user = user, .index = index,
+                             .status = AOTICACHE_OK, .error = ret_error};
+    aoticache_status status = list_between(index, "SELECT digest, parts FROM objects WHERE digest BETWEEN ?1 AND ?2 AND entry <> 0"
                                " ORDER BY digest",
                         first, last, read_parts, &part, ret_error);
+    return status == AOTICACHE_OK ? part.status : status;
 }
