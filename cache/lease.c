@@ -124,14 +124,14 @@ aoticache_status aoticache_lease_acquire(aoticache_directory *directory, const a
 {
     aoticache_lease lease = AOTICACHE_LEASE_INIT;
     const uint64_t begun = aoticache_monotonic_ns();
-    bool contended = false;
+    *ret_contended = false;
     aoticache_digest_to_hex(key, lease.name);
     aoticache_status status =
         aoticache_directory_open_folder(directory, AOTICACHE_LEASES, true, &lease.folder_fd, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     do
-        status = acquire_once(directory, &lease, remaining_ms(begun, timeout_ms), &contended, ret_error);
+        status = acquire_once(directory, &lease, remaining_ms(begun, timeout_ms), ret_contended, ret_error);
     while (status == AOTICACHE_NOT_FOUND);
     if (status == AOTICACHE_LOCKED)
         aoticache_error_set(ret_error, status,
@@ -143,7 +143,6 @@ aoticache_status aoticache_lease_acquire(aoticache_directory *directory, const a
         return status;
     }
     *ret_lease = lease;
-    *ret_contended = contended;
     return AOTICACHE_OK;
 }
 

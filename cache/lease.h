@@ -18,7 +18,7 @@ typedef struct aoticache_lease {
 #define AOTICACHE_LEASE_INIT {.fd = -1, .folder_fd = -1}
 
 /*
- * timeout_ms: 0 waits without limit. ret_contended: true where somebody else held it first.
+ * timeout_ms: 0 waits without limit. ret_contended: true as soon as it has to wait for somebody else, whatever comes of it.
  * Returns: OK, LOCKED, and what makes leases impossible here: IO, DENIED, NO_MEMORY.
  */
 aoticache_status aoticache_lease_acquire(aoticache_directory *directory, const aoticache_key *key, uint32_t timeout_ms,

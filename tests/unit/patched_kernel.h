@@ -31,7 +31,9 @@ typedef struct patched_hook {
     const char *log; /* a file: one line with the key for each compile that succeeded; NULL: none */
     atomic_int compiles, dynamic_compiles;
     atomic_int fail_status; /* what a compile returns, once it is not 0 */
+    atomic_int begun; /* compiles, whatever became of them */
     atomic_int delay_ms;
+    atomic_bool is_shut; /* compiles that have begun do not go on before it is open: no test depends on how fast it is */
     const char *guard;      /* of dynamic compiles; NULL: by the first tensor's rank, sizes from 2 on */
 } patched_hook;
 
@@ -124,6 +126,9 @@ static inline aoticache_status patched_hook_compile(void *user, const aoticache_
     patched_hook *hook = user;
     char path[PATH_MAX], guard[128];
     int delay = hook->delay_ms, failure = hook->fail_status;
+    hook->begun++;
+    while (hook->is_shut)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000L}, NULL);
     nanosleep(&(struct timespec){.tv_sec = delay / 1000, .tv_nsec = delay % 1000 * 1000000L}, NULL);
     if (failure != 0)
         return aoticache_error_set(ret_error, failure, "this hook fails on purpose");

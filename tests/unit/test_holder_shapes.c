@@ -172,9 +172,10 @@ Test(holder_shapes, background_makes_one_for_all)
     test_tensor *tensors[6];
     for (int64_t i = 0; i < 6; i++)
         tensors[i] = tensor_create(2, SIZES(2 + i, 3));
-    hook.delay_ms = 50;
+    hook.is_shut = true;
     for (int i = 0; i < 6; i++)
         cr_expect(falls_back(tensors[i], 2, 0));
+    hook.is_shut = false;
     cr_assert_eq(aoticache_eager_wait(eager, 0, &error), AOTICACHE_OK);
     for (int i = 0; i < 6; i++)
         cr_expect(scales(tensors[i], 2, 0));

@@ -70,7 +70,9 @@ Test(lease, waiter_gets_it_after_release)
     cr_assert_eq(aoticache_lease_acquire(directory, &key, 0, &lease, &contended, NULL), AOTICACHE_OK);
     for (int i = 0; i < 4; i++)
         pthread_create(&threads[i], NULL, wait_for_lease, &waiters[i]);
-    usleep(30000);
+    for (int i = 0; i < 4; i++)
+        while (!__atomic_load_n(&waiters[i].contended, __ATOMIC_RELAXED)) /* set as soon as it has to wait */
+            usleep(1000);
     aoticache_lease_release(&lease);
     for (int i = 0; i < 4; i++) {
         pthread_join(threads[i], NULL);
