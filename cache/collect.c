@@ -16,6 +16,8 @@
 #include "cache/reserve.h"
 
 #define FAILURES_AT_ONCE 1000
+#define CACHE_KIB (64 << 10)      /* the inner pages of all trees of a large index, and those that a round changes */
+#define STEP_CACHE_KIB (16 << 10) /* the former: it is another program's memory */
 #define VACUUM_STEP (UINT64_C(1) << 20)
 #define QUARANTINE_SECONDS (UINT64_C(30) * 24 * 3600)
 
@@ -246,12 +248,13 @@ static aoticache_status work_on_index(aoticache_collection *collection, aoticach
         *collection = blank;
         begin(collection);
         collection->index = index;
-        aoticache_index_prepare_collection(index, true);
+        aoticache_index_prepare_collection(index, collection->is_step ? STEP_CACHE_KIB : CACHE_KIB);
         status = work(collection, ret_error);
-        aoticache_index_prepare_collection(index, false);
+        aoticache_index_prepare_collection(index, 0);
         free(collection->window);
         free(collection->done);
-        free(collection->flight);
+        aoticache_collection_end_flights(collection);
+        aoticache_team_free(collection->team);
         aoticache_collection_free_dry(collection);
     } while (aoticache_cache_recovered(cache, status, &index));
     return status;

@@ -58,6 +58,7 @@ static bool add_candidate(void *user, const aoticache_index_candidate *candidate
     collection->window[collection->window_count++] =
         (aoticache_collection_item){.entry_id = candidate->entry_id,
                                     .last_used_ns = candidate->last_used_ns,
+                                    .key = candidate->key,
                                     .bytes = candidate->bytes,
                                     .score = score_of(collection, candidate),
                                     .is_pinned = candidate->is_pinned,

@@ -10,22 +10,35 @@
 #include "cache/statistics_internal.h"
 
 #define MAX_OWNED 1026 /* what a manifest may list, and itself */
+#define AT_ONCE 64     /* looked up before others of this process may use the index again */
 
-/* Whether a process has an object of the entry in use. *ret_is_there: false where the entry is gone. */
-static aoticache_status look_at(aoticache_collection *collection, int64_t entry_id, bool *ret_is_held, bool *ret_is_there,
-                                aoticache_error *ret_error)
+static bool is_held(const aoticache_collection *collection, const aoticache_digest *object)
+{
+    return aoticache_object_is_held(collection->cache->directory, object);
+}
+
+/* Of one with many objects. */
+static aoticache_status look_at_all(const aoticache_collection *collection, int64_t entry_id, bool *ret_is_held,
+                                    aoticache_error *ret_error)
 {
     aoticache_index_owned owned[MAX_OWNED];
     size_t count = 0;
     aoticache_status status =
         aoticache_index_entry_objects(collection->index, entry_id, owned, MAX_OWNED, &count, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
+    for (size_t i = 0; status == AOTICACHE_OK && i < count && i < MAX_OWNED && !*ret_is_held; i++)
+        *ret_is_held = !owned[i].is_manifest && is_held(collection, &owned[i].digest);
+    return status;
+}
+
+/* Whether a process has an object of the entry in use; nobody needs its manifest once the artifact is open. */
+static aoticache_status look_at(const aoticache_collection *collection, const aoticache_index_victim *victim,
+                                bool *ret_is_held, aoticache_error *ret_error)
+{
     *ret_is_held = false;
-    *ret_is_there = count > 0;
-    for (size_t i = 0; i < count && i < MAX_OWNED && !*ret_is_held; i++)
-        if (!owned[i].is_manifest) /* nobody needs that one once the artifact is open */
-            *ret_is_held = aoticache_object_is_held(collection->cache->directory, &owned[i].digest);
+    if (victim->object_count == 0)
+        return look_at_all(collection, victim->entry_id, ret_is_held, ret_error);
+    for (size_t i = 1; i < victim->object_count && !*ret_is_held; i++)
+        *ret_is_held = is_held(collection, &victim->objects[i].digest);
     return AOTICACHE_OK;
 }
 
@@ -41,28 +54,41 @@ static bool copy_entry(void *user, const aoticache_index_entry *entry)
     return false;
 }
 
-static aoticache_status prepare_batch(aoticache_collection *collection, const aoticache_collection_item *items,
-                                      size_t count, struct batch *batch, aoticache_error *ret_error)
+/* The entries of items that nobody holds, looked up behind those of the batch. */
+static aoticache_status prepare_some(aoticache_collection *collection, const aoticache_collection_item *items,
+                                     size_t count, struct batch *batch, aoticache_error *ret_error)
 {
-    for (size_t i = 0; i < count; i++) {
-        bool is_held = false, is_there = true;
-        aoticache_status status = look_at(collection, items[i].entry_id, &is_held, &is_there, ret_error);
-        if (status != AOTICACHE_OK)
-            return status;
-        collection->report.held += is_held ? 1 : 0;
-        if (is_held || !is_there)
+    aoticache_index_victim *victims = &batch->victims[batch->count];
+    for (size_t i = 0; i < count; i++)
+        victims[i] = (aoticache_index_victim){
+            .entry_id = items[i].entry_id, .last_used_ns = items[i].last_used_ns, .key = items[i].key};
+    aoticache_status status = aoticache_index_look_up(collection->index, victims, count, ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
+        bool is_held = false;
+        if (!victims[i].is_there)
             continue;
-        aoticache_index_victim *victim = &batch->victims[batch->count];
-        *victim = (aoticache_index_victim){.entry_id = items[i].entry_id, .last_used_ns = items[i].last_used_ns};
-        batch->copies[batch->count].texts = NULL;
+        status = look_at(collection, &victims[i], &is_held, ret_error);
+        collection->report.held += is_held ? 1 : 0;
+        if (status != AOTICACHE_OK || is_held)
+            continue;
         if (collection->callback != NULL)
             status = aoticache_index_read_entry(collection->index, items[i].entry_id, copy_entry,
                                                 &batch->copies[batch->count], ret_error);
-        if (status != AOTICACHE_OK)
-            return status;
-        batch->count++;
+        if (status == AOTICACHE_OK)
+            batch->victims[batch->count++] = victims[i];
     }
-    return AOTICACHE_OK;
+    return status;
+}
+
+static aoticache_status prepare_batch(aoticache_collection *collection, const aoticache_collection_item *items,
+                                      size_t count, struct batch *batch, aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    for (size_t at = 0, some; status == AOTICACHE_OK && at < count; at += some) {
+        some = count - at < AT_ONCE ? count - at : AT_ONCE;
+        status = prepare_some(collection, items + at, some, batch, ret_error);
+    }
+    return status;
 }
 
 /* Bytes are counted when their files have gone. */
@@ -92,31 +118,19 @@ static bool is_hurried(const aoticache_collection *collection)
 
 aoticache_status aoticache_collection_end_round(aoticache_collection *collection, bool is_last, aoticache_error *ret_error)
 {
-    const bool is_alone = is_last || is_hurried(collection) || collection->is_step;
-    aoticache_status status = aoticache_collection_finish_flight(collection, ret_error);
-    if (status != AOTICACHE_OK || collection->round == 0)
-        return status;
+    const bool is_alone = is_hurried(collection) || collection->is_step, is_empty = collection->round == 0;
+    aoticache_status status = AOTICACHE_OK;
     collection->round = 0;
-    status = is_alone ? aoticache_collection_remove_waiting(collection, ret_error)
-                      : aoticache_collection_line_up(collection, ret_error);
-    if (status == AOTICACHE_OK)
+    if (!is_empty && !is_alone)
+        status = aoticache_collection_take_off(collection, ret_error);
+    if (is_last && !is_empty && !is_alone)
+        aoticache_index_merge_if_due(collection->index); /* beside the files: the next commit would */
+    if (status == AOTICACHE_OK && (is_last || is_alone))
+        status = aoticache_collection_land(collection, ret_error);
+    if (status == AOTICACHE_OK && !is_empty && is_alone)
+        status = aoticache_collection_remove_waiting(collection, ret_error);
+    if (status == AOTICACHE_OK && !is_empty)
         aoticache_collection_settle(collection);
-    return status;
-}
-
-/* One transaction; the files of the last round go beside it. */
-static aoticache_status evict_some(aoticache_collection *collection, struct batch *batch, size_t at, size_t count,
-                                   bool is_durable, aoticache_index_eviction *ret_eviction, aoticache_error *ret_error)
-{
-    aoticache_status status = aoticache_collection_start_flight(collection, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    status = aoticache_index_evict(collection->index, batch->victims + at, count, collection->done,
-                                   collection->done_count, AOTICACHE_COLLECTION_STRETCH_NS, is_durable, ret_eviction,
-                                   ret_error);
-    if (status == AOTICACHE_OK)
-        collection->done_count = 0;
-    aoticache_collection_land_flight(collection);
     return status;
 }
 
@@ -130,11 +144,14 @@ static aoticache_status carry_out(aoticache_collection *collection, struct batch
         aoticache_status status = is_round ? aoticache_collection_end_round(collection, false, ret_error) : AOTICACHE_OK;
         if (status != AOTICACHE_OK)
             return status;
-        status = evict_some(collection, batch, at, tried, is_round, &eviction, ret_error);
+        status = aoticache_index_evict(collection->index, batch->victims + at, tried, collection->done,
+                                       collection->done_count, AOTICACHE_COLLECTION_STRETCH_NS, is_round, &eviction,
+                                       ret_error);
         if (status != AOTICACHE_OK && aoticache_collection_retries(collection, tried))
             continue;
         if (status != AOTICACHE_OK)
             return status;
+        collection->done_count = 0;
         collection->is_durable = is_round;
         collection->round += eviction.tried;
         collection->report.entries_removed += eviction.entries;

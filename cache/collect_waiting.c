@@ -16,7 +16,7 @@
 
 #define ROWS 64      /* of a list that is gone through */
 #define AT_ONCE 4096 /* objects that are put in order: some of each of the 256 folders */
-#define IN_FLIGHT 8192 /* what a round of entries with a few objects each leaves */
+#define LEAST_CHUNK 16
 #define MAX_DONE 8192
 
 static bool is_file(const aoticache_index_removal *removal)
@@ -25,13 +25,23 @@ static bool is_file(const aoticache_index_removal *removal)
 }
 
 /* How many may go at the same time: no file beside a manifest, as those go before. */
-static size_t next_chunk(const aoticache_index_removal *removals, size_t count)
+static size_t next_chunk(const aoticache_collection *collection, const aoticache_index_removal *removals, size_t count)
 {
-    const size_t most = count < AOTICACHE_COLLECTION_CHUNK ? count : AOTICACHE_COLLECTION_CHUNK;
+    const size_t likely = collection->chunk > 0 ? collection->chunk : AOTICACHE_COLLECTION_CHUNK;
+    const size_t most = count < likely ? count : likely;
     size_t in_chunk = 1;
     while (in_chunk < most && is_file(&removals[0]) == is_file(&removals[in_chunk]))
         in_chunk++;
     return in_chunk;
+}
+
+/* What a chunk did not come to in time is looked up once more: so the next one is to be about as much as there is time for. */
+static void note_speed(aoticache_collection *collection, size_t count, size_t reached)
+{
+    const size_t next = reached < count ? reached + reached / 4 : 2 * count;
+    collection->chunk = next < LEAST_CHUNK                  ? LEAST_CHUNK
+                        : next < AOTICACHE_COLLECTION_CHUNK ? next
+                                                            : AOTICACHE_COLLECTION_CHUNK;
 }
 
 /* The files of a list in order, from *at on: as many as there is time for. With the store locked. */
@@ -41,10 +51,13 @@ static aoticache_status remove_some(aoticache_collection *collection, aoticache_
     const uint64_t end_ns = aoticache_monotonic_ns() + AOTICACHE_COLLECTION_STRETCH_NS;
     aoticache_status status = AOTICACHE_OK;
     while (status == AOTICACHE_OK && *at < count && aoticache_monotonic_ns() <= end_ns) {
-        const size_t in_chunk = next_chunk(removals + *at, count - *at);
+        const size_t in_chunk = next_chunk(collection, removals + *at, count - *at);
         status = aoticache_index_check_removals(collection->index, removals + *at, in_chunk, ret_error);
-        if (status == AOTICACHE_OK)
-            *at += aoticache_collection_remove_chunk(collection, removals + *at, in_chunk, end_ns);
+        if (status != AOTICACHE_OK)
+            break;
+        const size_t reached = aoticache_collection_remove_chunk(collection, removals + *at, in_chunk, end_ns);
+        note_speed(collection, in_chunk, reached);
+        *at += reached;
     }
     return status;
 }
@@ -97,8 +110,7 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* No file may go before it is on disk that no entry needs it. */
-static aoticache_status make_durable(aoticache_collection *collection, aoticache_error *ret_error)
+aoticache_status aoticache_collection_make_durable(aoticache_collection *collection, aoticache_error *ret_error)
 {
     if (collection->is_durable)
         return AOTICACHE_OK;
@@ -111,35 +123,29 @@ static aoticache_status make_durable(aoticache_collection *collection, aoticache
     return status;
 }
 
-static void sort_done(aoticache_collection *collection)
+aoticache_status aoticache_collection_remove_listed(aoticache_collection *collection, aoticache_index_removal *removals,
+                                                    size_t count, aoticache_error *ret_error)
 {
-    if (collection->done_count > 1)
-        qsort(collection->done, collection->done_count, sizeof *collection->done, by_number);
-}
-
-/* In order, from *at on. */
-static aoticache_status remove_rest(aoticache_collection *collection, aoticache_index_removal *removals, size_t count,
-                                    size_t *at, aoticache_error *ret_error)
-{
+    size_t at = 0;
     aoticache_status status = AOTICACHE_OK;
-    while (status == AOTICACHE_OK && *at < count) {
-        status = stretch(collection, removals, count, at, ret_error);
-        if (collection->is_backlog && *at < count && !aoticache_collection_goes_on(collection))
+    qsort(removals, count, sizeof *removals, by_folder);
+    while (status == AOTICACHE_OK && at < count) {
+        status = stretch(collection, removals, count, &at, ret_error);
+        if (collection->is_backlog && at < count && !aoticache_collection_goes_on(collection))
             break;
     }
-    sort_done(collection);
+    if (collection->done_count > 1)
+        qsort(collection->done, collection->done_count, sizeof *collection->done, by_number);
     return status;
 }
 
 static aoticache_status remove_list(aoticache_collection *collection, aoticache_index_removal *removals, size_t count,
                                     aoticache_error *ret_error)
 {
-    size_t at = 0;
-    aoticache_status status = make_durable(collection, ret_error);
+    aoticache_status status = aoticache_collection_make_durable(collection, ret_error);
     collection->removal_id = removals[count - 1].id;
-    qsort(removals, count, sizeof *removals, by_folder);
     if (status == AOTICACHE_OK)
-        status = remove_rest(collection, removals, count, &at, ret_error);
+        status = aoticache_collection_remove_listed(collection, removals, count, ret_error);
     /* A backlog is there because collections were killed: this one may be, too, and the next is to go on from here. */
     if (status == AOTICACHE_OK && (collection->is_backlog || collection->done_count > MAX_DONE))
         status = aoticache_collection_forget_done(collection, ret_error);
@@ -162,84 +168,6 @@ aoticache_status aoticache_collection_remove_waiting(aoticache_collection *colle
     }
     free(removals);
     return status;
-}
-
-/* ---- beside the transactions of the next round ---- */
-
-struct aoticache_collection_flight {
-    aoticache_index_removal removals[IN_FLIGHT];
-    size_t count, at;
-    aoticache_collection_chunk chunk; /* on its way where is_up, with the store locked */
-    bool is_up;
-    aoticache_lock lock;
-};
-
-aoticache_status aoticache_collection_line_up(aoticache_collection *collection, aoticache_error *ret_error)
-{
-    struct aoticache_collection_flight *flight = collection->flight;
-    if (flight == NULL)
-        flight = collection->flight = calloc(1, sizeof *flight);
-    if (flight == NULL || flight->at < flight->count)
-        return aoticache_collection_remove_waiting(collection, ret_error);
-    flight->at = flight->count = 0;
-    aoticache_status status = make_durable(collection, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_index_list_removals(collection->index, collection->removal_id, flight->removals, IN_FLIGHT,
-                                               &flight->count, ret_error);
-    if (status != AOTICACHE_OK || flight->count == 0)
-        return status;
-    collection->removal_id = flight->removals[flight->count - 1].id;
-    qsort(flight->removals, flight->count, sizeof *flight->removals, by_folder);
-    if (flight->count < IN_FLIGHT)
-        return AOTICACHE_OK;
-    status = aoticache_collection_finish_flight(collection, ret_error); /* there may be more than there is room for */
-    return status == AOTICACHE_OK ? aoticache_collection_remove_waiting(collection, ret_error) : status;
-}
-
-aoticache_status aoticache_collection_start_flight(aoticache_collection *collection, aoticache_error *ret_error)
-{
-    struct aoticache_collection_flight *flight = collection->flight;
-    bool is_current = false;
-    if (flight == NULL || flight->at == flight->count)
-        return AOTICACHE_OK;
-    flight->lock = (aoticache_lock)AOTICACHE_LOCK_INIT;
-    aoticache_status status = lock_store(collection, &flight->lock, &is_current, ret_error);
-    if (status != AOTICACHE_OK || !is_current) {
-        flight->at = flight->count;
-        return status;
-    }
-    aoticache_index_removal *removals = flight->removals + flight->at;
-    const size_t count = next_chunk(removals, flight->count - flight->at);
-    status = aoticache_index_check_removals(collection->index, removals, count, ret_error);
-    if (status != AOTICACHE_OK) {
-        aoticache_lock_release(&flight->lock);
-        return status;
-    }
-    aoticache_index_delay_merge(collection->index, true);
-    aoticache_collection_chunk_start(collection, &flight->chunk, removals, count,
-                                     aoticache_monotonic_ns() + AOTICACHE_COLLECTION_STRETCH_NS);
-    flight->is_up = true;
-    return AOTICACHE_OK;
-}
-
-void aoticache_collection_land_flight(aoticache_collection *collection)
-{
-    struct aoticache_collection_flight *flight = collection->flight;
-    if (flight == NULL || !flight->is_up)
-        return;
-    flight->is_up = false;
-    flight->at += aoticache_collection_chunk_end(collection, &flight->chunk);
-    aoticache_lock_release(&flight->lock);
-    aoticache_index_delay_merge(collection->index, false);
-    sort_done(collection);
-}
-
-aoticache_status aoticache_collection_finish_flight(aoticache_collection *collection, aoticache_error *ret_error)
-{
-    struct aoticache_collection_flight *flight = collection->flight;
-    if (flight == NULL || flight->at == flight->count)
-        return AOTICACHE_OK;
-    return remove_rest(collection, flight->removals, flight->count, &flight->at, ret_error);
 }
 
 aoticache_status aoticache_collection_forget_done(aoticache_collection *collection, aoticache_error *ret_error)

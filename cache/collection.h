@@ -11,11 +11,9 @@
 #ifndef AOTICACHE_CACHE_COLLECTION_H
 #define AOTICACHE_CACHE_COLLECTION_H
 
-#include <pthread.h>
-#include <stdatomic.h>
-
 #include "cache/lock.h"
 #include "cache/state.h"
+#include "cache/team.h"
 #include "index/collection.h"
 
 /* How long others may have to wait: for the store's lock, and for the index's write lock. */
@@ -27,35 +25,11 @@
 typedef struct aoticache_collection_item {
     int64_t entry_id;
     int64_t last_used_ns;
+    aoticache_digest key;
     uint64_t bytes;
     double score; /* the higher, the sooner */
     bool is_pinned, is_kept;
 } aoticache_collection_item;
-
-/* At most: about as many as go in a stretch, by how many threads beside the collection's own. */
-#define AOTICACHE_COLLECTION_CHUNK 192
-#define AOTICACHE_COLLECTION_THREADS 15
-
-/* What came of a file. */
-typedef struct aoticache_collection_outcome {
-    aoticache_status status;
-    uint64_t bytes;
-} aoticache_collection_outcome;
-
-/* Files on their way: collect_files.c. */
-typedef struct aoticache_collection_chunk {
-    aoticache_cache *cache;
-    const aoticache_index_removal *removals;
-    aoticache_collection_outcome outcomes[AOTICACHE_COLLECTION_CHUNK];
-    size_t count;
-    uint64_t end_ns;
-    atomic_size_t next; /* to take; what lies behind the last one taken was not reached in time */
-    pthread_t threads[AOTICACHE_COLLECTION_THREADS];
-    size_t thread_count;
-    bool is_waiting;       /* written by the thread that has the first one */
-    pthread_mutex_t mutex; /* of: */
-    aoticache_error error; /* the first one */
-} aoticache_collection_chunk;
 
 typedef struct aoticache_collection {
     aoticache_cache *cache;
@@ -73,6 +47,7 @@ typedef struct aoticache_collection {
     bool is_scarce;    /* little is free: the log is merged after each batch */
     bool is_cleared;   /* what needs no index has gone */
     bool is_waiting;   /* removing files is waiting for the disk rather than work */
+    size_t chunk;      /* as many as the last one came to, more or less; 0: there was none */
     bool has_failed;   /* for want of room: */
     size_t most;       /* the batch that is tried next */
     aoticache_status late_status; /* a file that cannot be removed does not keep the others from going */
@@ -92,7 +67,8 @@ typedef struct aoticache_collection {
     bool is_backlog;    /* what waits was left by a collection before this one */
     bool is_durable;    /* on disk is all that the index says of what waits */
     int64_t removal_id; /* up to which waiting objects were dealt with */
-    struct aoticache_collection_flight *flight; /* the list of the last round, which goes beside the next one's transactions */
+    struct aoticache_collection_flight *flight; /* what removes the files of the last round; NULL: there is none yet */
+    aoticache_team *team; /* removes files */
     int64_t *done;      /* of these: gone */
     size_t done_count, done_capacity;
 
@@ -131,34 +107,41 @@ bool aoticache_collection_retries(aoticache_collection *collection, size_t tried
  * quarantine. */
 void aoticache_collection_clear(aoticache_collection *collection);
 
-/* ---- collect_files.c: at most AOTICACHE_COLLECTION_CHUNK files, with the store locked ---- */
+/* ---- collect_files.c ---- */
 
-/* Starts threads that remove them, until end_ns or a little later. */
-void aoticache_collection_chunk_start(const aoticache_collection *collection, aoticache_collection_chunk *chunk,
-                                      const aoticache_index_removal *removals, size_t count, uint64_t end_ns);
-/* Waits for them. Returns how many files they came to, from the first on, and notes what came of each. */
-size_t aoticache_collection_chunk_end(aoticache_collection *collection, aoticache_collection_chunk *chunk);
-/* Both, and takes part: it comes to one at least. */
+#define AOTICACHE_COLLECTION_CHUNK 192 /* about as many as go in a stretch */
+
+/*
+ * Removes files, at most AOTICACHE_COLLECTION_CHUNK, with the store locked and by several threads, until end_ns or a little
+ * later. Returns how many it came to, from the first on and at least one, and notes what came of each.
+ */
 size_t aoticache_collection_remove_chunk(aoticache_collection *collection, const aoticache_index_removal *removals,
                                          size_t count, uint64_t end_ns);
+/* A removal is not to come again. */
+void aoticache_collection_note_done(aoticache_collection *collection, int64_t id);
 
 /* ---- collect_waiting.c ---- */
 
 /* Removes the files of all objects that wait for it, from where the last call ended. */
 aoticache_status aoticache_collection_remove_waiting(aoticache_collection *collection, aoticache_error *ret_error);
-/*
- * The same, piece by piece, beside other work of the caller. line_up: takes the list, of what is on disk then, once the last
- * one is finished. start: locks the store, and a piece is on its way. land: waits for it, and the store is free again; between
- * the two no log is merged. finish: the rest of the list, without anything beside it.
- */
-aoticache_status aoticache_collection_line_up(aoticache_collection *collection, aoticache_error *ret_error);
-aoticache_status aoticache_collection_start_flight(aoticache_collection *collection, aoticache_error *ret_error);
-void aoticache_collection_land_flight(aoticache_collection *collection);
-aoticache_status aoticache_collection_finish_flight(aoticache_collection *collection, aoticache_error *ret_error);
+/* The files of a list, in the order in which they are best removed, which the list has afterwards. */
+aoticache_status aoticache_collection_remove_listed(aoticache_collection *collection, aoticache_index_removal *removals,
+                                                    size_t count, aoticache_error *ret_error);
+/* No file may go before it is on disk that no entry needs it. */
+aoticache_status aoticache_collection_make_durable(aoticache_collection *collection, aoticache_error *ret_error);
 /* Writes which of them are gone. */
 aoticache_status aoticache_collection_forget_done(aoticache_collection *collection, aoticache_error *ret_error);
 /* For a dry run: adds those that wait now to what there is before, and to what would go. */
 aoticache_status aoticache_collection_count_waiting(aoticache_collection *collection, aoticache_error *ret_error);
+
+/* ---- collect_beside.c ---- */
+
+/* As remove_waiting, beside what the caller does until land. One at a time: it lands the one before. */
+aoticache_status aoticache_collection_take_off(aoticache_collection *collection, aoticache_error *ret_error);
+/* Waits for it, if there is one. What it says is of the files. */
+aoticache_status aoticache_collection_land(aoticache_collection *collection, aoticache_error *ret_error);
+/* The same, and no other will be: for the end of a collection, whatever has happened. */
+void aoticache_collection_end_flights(aoticache_collection *collection);
 
 /* ---- collect_scan.c ---- */
 

@@ -23,7 +23,8 @@ static bool read_candidate(void *user, sqlite3_stmt *row, bool *ret_goes_on)
         !aoticache_index_read_integer(row, 1, &candidate.last_used_ns) ||
         !aoticache_index_read_unsigned(row, 2, &candidate.bytes) ||
         !aoticache_index_read_unsigned(row, 3, &candidate.compile_ns) ||
-        !aoticache_index_read_text(row, 4, &candidate.op) || !aoticache_index_read_count(row, 5, &is_pinned))
+        !aoticache_index_read_text(row, 4, &candidate.op) || !aoticache_index_read_count(row, 5, &is_pinned) ||
+        !aoticache_index_read_blob(row, 6, candidate.key.bytes, AOTICACHE_DIGEST_BYTES))
         return false;
     candidate.is_pinned = is_pinned != 0;
     *ret_goes_on = candidates->callback(candidates->user, &candidate);

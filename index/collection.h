@@ -11,10 +11,10 @@
 
 #include "index/index.h"
 
-/* While `on`, this connection keeps more pages in memory and lets the log grow further before it is merged. */
-void aoticache_index_prepare_collection(aoticache_index *index, bool on);
-/* While `on`, not even a long log is merged after a commit, which can take a while: for who holds a lock. Off: it is now. */
-void aoticache_index_delay_merge(aoticache_index *index, bool on);
+/* Until the call with 0, this connection keeps so many KiB in memory and lets the log grow further before it is merged. */
+void aoticache_index_prepare_collection(aoticache_index *index, int cache_kib);
+/* During it: merges the log now, if the first commit afterwards would. */
+void aoticache_index_merge_if_due(aoticache_index *index);
 
 /* An entry that may go. op is borrowed during the callback. */
 typedef struct aoticache_index_candidate {
@@ -23,6 +23,7 @@ typedef struct aoticache_index_candidate {
     uint64_t bytes;       /* of its artifact */
     uint64_t compile_ns;
     const char *op;
+    aoticache_digest key;
     bool is_pinned;
 } aoticache_index_candidate;
 
@@ -48,11 +49,25 @@ aoticache_status aoticache_index_entry_objects(aoticache_index *index, int64_t e
 aoticache_status aoticache_index_read_entry(aoticache_index *index, int64_t entry_id, aoticache_index_entry_fn callback,
                                             void *user, aoticache_error *ret_error);
 
+#define AOTICACHE_INDEX_VICTIM_OBJECTS 4
+
 typedef struct aoticache_index_victim {
     int64_t entry_id;
     int64_t last_used_ns; /* as it was when it was chosen: an entry that was used since, or is pinned now, stays */
-    bool is_gone;         /* set by evict */
+    aoticache_digest key;
+    bool is_gone; /* set by evict */
+
+    /* Set by look_up, which nobody has to call: with it, evict has less to read. */
+    aoticache_digest artifact;
+    uint32_t file_count;
+    bool is_there;
+    size_t object_count; /* 0: not looked up, or more than there is room for */
+    aoticache_index_object objects[AOTICACHE_INDEX_VICTIM_OBJECTS]; /* of its artifact, the manifest among them */
 } aoticache_index_victim;
+
+/* What victims (with id and key) consist of, at this moment. It does not change; whether others need it, too, does. */
+aoticache_status aoticache_index_look_up(aoticache_index *index, aoticache_index_victim *victims, size_t count,
+                                         aoticache_error *ret_error);
 
 typedef struct aoticache_index_eviction {
     size_t tried;     /* of the victims, from the first on: the rest is for another transaction */

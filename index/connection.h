@@ -27,8 +27,7 @@ struct aoticache_index {
     struct aoticache_index_sums *sums; /* of a batch of removals; NULL: each is written at once (statistics.h) */
     bool is_bulk;                 /* between bulk_begin and bulk_end: one transaction for many writes */
     aoticache_status bulk_status; /* the first failure of one of them */
-    int log_pages;                /* between prepare_collection(true) and (false): as of the last commit */
-    bool delays_merge;            /* likewise */
+    int log_pages;                /* during prepare_collection(): as of the last commit */
     bool is_out_of_room;          /* something has failed for want of it; evict resets it */
     bool read_only;
     bool on_shared_filesystem;

@@ -1,58 +1,99 @@
 /*
- * index/evict: the writing half of collection.h: entries that go by the batch, and what is kept of files that wait.
+ * index/evict: entries that go by the batch.
+ *
+ * Looking an entry up and taking it out are two steps, so that the transaction, for which other writers wait, has little to
+ * read. What an entry consists of never changes, so it may be read before; whether it is still to go, and whether others
+ * need what it needs, is asked again inside.
  */
 #include "index/collection.h"
 #include "index/removal.h"
 #include "index/statistics.h"
 
-#define CACHE_KIB "16384"       /* the inner pages of all trees of a large index */
-#define MERGE_PAGES 16000       /* 64 MB of log */
-#define USUAL_CACHE_KIB "2000"  /* SQLite's own */
-#define USUAL_MERGE_PAGES "1000"
-#define READERS_MS 50
+#include <string.h>
 
-static void merge_if_due(aoticache_index *index)
+/* ---- before ---- */
+
+/* The objects of a victim but its manifest, which is there. */
+static aoticache_status look_up_objects(aoticache_index *index, aoticache_index_victim *victim, const uint8_t *digests,
+                                        size_t count, aoticache_error *ret_error)
 {
-    if (!index->delays_merge && index->log_pages >= MERGE_PAGES)
-        sqlite3_wal_checkpoint_v2(index->db, "main", SQLITE_CHECKPOINT_PASSIVE, &index->log_pages, NULL);
+    aoticache_status status = AOTICACHE_OK;
+    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
+        aoticache_index_object *object = &victim->objects[victim->object_count];
+        aoticache_index_object_row row;
+        memcpy(object->digest.bytes, digests + i * AOTICACHE_DIGEST_BYTES, AOTICACHE_DIGEST_BYTES);
+        if (aoticache_digest_equal(&object->digest, &victim->artifact))
+            continue;
+        status = aoticache_index_read_object(index, &object->digest, &row, ret_error);
+        if (status == AOTICACHE_OK) {
+            object->bytes = row.bytes;
+            victim->object_count++;
+        } else if (status == AOTICACHE_NOT_FOUND) {
+            status = AOTICACHE_OK; /* what has no row is left out */
+        }
+    }
+    return status;
 }
 
-/* After a commit, where SQLite's own would merge, too. */
-static int note_log(void *user, sqlite3 *db, const char *name, int pages)
+/* The columns of the statement LOOK_UP_VICTIM. */
+static aoticache_status take_victim(aoticache_index *index, sqlite3_stmt *row, aoticache_index_victim *victim,
+                                    aoticache_error *ret_error)
 {
-    aoticache_index *index = user;
-    (void)db, (void)name;
-    index->log_pages = pages;
-    merge_if_due(index);
-    return SQLITE_OK;
+    const uint8_t *digests;
+    size_t count;
+    victim->is_there = true;
+    if (!aoticache_index_read_blob(row, 0, victim->artifact.bytes, AOTICACHE_DIGEST_BYTES) ||
+        !aoticache_index_read_count(row, 1, &victim->file_count) ||
+        !aoticache_index_read_unsigned(row, 2, &victim->objects[0].bytes) ||
+        !aoticache_index_read_parts(row, 3, &digests, &count))
+        return aoticache_index_fail_row(index, "entries", ret_error);
+    if (count == 0 || count > AOTICACHE_INDEX_VICTIM_OBJECTS || victim->file_count == 0)
+        return AOTICACHE_OK;
+    victim->objects[0].digest = victim->artifact;
+    victim->object_count = 1;
+    return look_up_objects(index, victim, digests, count, ret_error);
 }
 
-void aoticache_index_prepare_collection(aoticache_index *index, bool on)
+static aoticache_status look_up_one(aoticache_index *index, sqlite3_stmt *look_up, aoticache_index_victim *victim,
+                                    aoticache_error *ret_error)
 {
-    if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
-        return;
-    index->delays_merge = false;
-    index->log_pages = 0;
-    sqlite3_exec(index->db,
-                 on ? "PRAGMA cache_size=-" CACHE_KIB
-                    : "PRAGMA cache_size=-" USUAL_CACHE_KIB "; PRAGMA wal_autocheckpoint=" USUAL_MERGE_PAGES,
-                 NULL, NULL, NULL);
-    if (on)
-        sqlite3_wal_hook(index->db, note_log, index);
+    aoticache_status status = AOTICACHE_OK;
+    aoticache_index_bind_digest(look_up, 1, &victim->key);
+    sqlite3_bind_int64(look_up, 2, victim->entry_id);
+    int result = sqlite3_step(look_up);
+    if (result == SQLITE_ROW)
+        status = take_victim(index, look_up, victim, ret_error);
+    else if (result != SQLITE_DONE)
+        status = aoticache_index_fail(index, result, "cannot read entries", ret_error);
+    sqlite3_reset(look_up);
+    return status;
+}
+
+aoticache_status aoticache_index_look_up(aoticache_index *index, aoticache_index_victim *victims, size_t count,
+                                         aoticache_error *ret_error)
+{
+    sqlite3_stmt *begin = NULL, *look_up = NULL;
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_prepare(index, SQL(LOOK_UP_VICTIM), &look_up, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_prepare(index, SQL(BEGIN_READ), &begin, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_execute(index, begin, NULL, ret_error);
+    if (status == AOTICACHE_OK) {
+        for (size_t i = 0; status == AOTICACHE_OK && i < count; i++)
+            status = look_up_one(index, look_up, &victims[i], ret_error);
+        status = aoticache_index_end(index, status, ret_error);
+    }
     aoticache_index_leave(index);
+    return status;
 }
 
-void aoticache_index_delay_merge(aoticache_index *index, bool on)
-{
-    if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
-        return;
-    index->delays_merge = on;
-    merge_if_due(index);
-    aoticache_index_leave(index);
-}
+/* ---- in the transaction ---- */
 
-static aoticache_status delete_removals(aoticache_index *index, const int64_t *done, size_t count,
-                                        aoticache_error *ret_error)
+aoticache_status aoticache_index_delete_removals(aoticache_index *index, const int64_t *done, size_t count,
+                                                 aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
     aoticache_status status = AOTICACHE_OK;
@@ -68,10 +109,32 @@ static aoticache_status delete_removals(aoticache_index *index, const int64_t *d
     return status;
 }
 
+/* By what was read before. Leaves it where it is in use again, or pinned, or gone. */
+static aoticache_status evict_known(aoticache_index *index, aoticache_index_victim *victim, aoticache_error *ret_error)
+{
+    const aoticache_index_found found = {.key = victim->key, .artifact = victim->artifact, .id = victim->entry_id,
+                                         .file_count = victim->file_count};
+    sqlite3_stmt *group = NULL;
+    aoticache_status status = aoticache_index_prepare(index, SQL(GROUP_OF_VICTIM), &group, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    sqlite3_bind_int64(group, 1, victim->entry_id);
+    sqlite3_bind_int64(group, 2, victim->last_used_ns);
+    status = aoticache_index_sums_add_found(index, index->sums, group, -1, ret_error);
+    if (status == AOTICACHE_NOT_FOUND)
+        return AOTICACHE_OK;
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_remove_known(index, &found, victim->objects, victim->object_count, ret_error);
+    victim->is_gone = status == AOTICACHE_OK;
+    return status;
+}
+
 static aoticache_status evict_one(aoticache_index *index, sqlite3_stmt *find, aoticache_index_victim *victim,
                                   aoticache_error *ret_error)
 {
     aoticache_index_found found;
+    if (victim->object_count > 0)
+        return evict_known(index, victim, ret_error);
     sqlite3_bind_int64(find, 1, victim->entry_id);
     sqlite3_bind_int64(find, 2, victim->last_used_ns);
     aoticache_status status = aoticache_index_find(index, find, &found, ret_error);
@@ -113,7 +176,7 @@ aoticache_status aoticache_index_evict(aoticache_index *index, aoticache_index_v
     status = aoticache_index_begin(index, is_durable ? AOTICACHE_INDEX_DURABLE : AOTICACHE_INDEX_RELAXED, ret_error);
     if (status == AOTICACHE_OK) {
         const uint64_t end_ns = aoticache_monotonic_ns() + budget_ns;
-        status = delete_removals(index, done, done_count, ret_error);
+        status = aoticache_index_delete_removals(index, done, done_count, ret_error);
         if (status == AOTICACHE_OK)
             status = evict_rows(index, victims, count, end_ns, &eviction.tried, ret_error);
         eviction.entries = (uint64_t)-index->change.entries;
@@ -127,195 +190,4 @@ aoticache_status aoticache_index_evict(aoticache_index *index, aoticache_index_v
     if (status == AOTICACHE_OK)
         *ret_eviction = eviction;
     return status;
-}
-
-/* A transaction of one statement; digest: its parameter, or NULL. With the index entered. */
-static aoticache_status execute_alone(aoticache_index *index, aoticache_index_durability durability,
-                                      aoticache_index_statement which, const aoticache_digest *digest,
-                                      aoticache_error *ret_error)
-{
-    aoticache_status status = aoticache_index_begin(index, durability, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    status = aoticache_index_execute_digest(index, which, digest, NULL, ret_error);
-    return aoticache_index_end(index, status, ret_error);
-}
-
-/* A commit that waits for the disk makes those before it durable, with either journal. */
-aoticache_status aoticache_index_settle(aoticache_index *index, aoticache_error *ret_error)
-{
-    aoticache_status status = aoticache_index_enter(index, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    index->is_out_of_room = false;
-    status = execute_alone(index, AOTICACHE_INDEX_DURABLE, SQL(SETTLE), NULL, ret_error);
-    aoticache_index_leave(index);
-    return status;
-}
-
-aoticache_status aoticache_index_forget_removals(aoticache_index *index, const int64_t *done, size_t count,
-                                                 aoticache_error *ret_error)
-{
-    if (count == 0)
-        return AOTICACHE_OK;
-    aoticache_status status = aoticache_index_enter(index, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    status = aoticache_index_begin(index, AOTICACHE_INDEX_RELAXED, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_index_end(index, delete_removals(index, done, count, ret_error), ret_error);
-    aoticache_index_leave(index);
-    return status;
-}
-
-aoticache_status aoticache_index_forget_removal_of(aoticache_index *index, const aoticache_digest *object,
-                                                   aoticache_error *ret_error)
-{
-    aoticache_status status = aoticache_index_enter(index, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    status = execute_alone(index, AOTICACHE_INDEX_RELAXED, SQL(DELETE_REMOVALS_OF), object, ret_error);
-    aoticache_index_leave(index);
-    return status;
-}
-
-/* ---- failures, numbers, free pages ---- */
-
-static aoticache_status forget_expired_rows(aoticache_index *index, int64_t now_ns, size_t limit,
-                                            uint64_t *ret_forgotten, aoticache_error *ret_error)
-{
-    sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_prepare(index, SQL(FORGET_EXPIRED), &statement, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    sqlite3_bind_int64(statement, 1, now_ns);
-    sqlite3_bind_int64(statement, 2, (sqlite3_int64)limit);
-    status = aoticache_index_execute(index, statement, ret_forgotten, ret_error);
-    if (status == AOTICACHE_OK)
-        index->change.failures -= (int64_t)*ret_forgotten;
-    return status;
-}
-
-aoticache_status aoticache_index_forget_expired(aoticache_index *index, int64_t now_ns, size_t limit,
-                                                uint64_t *ret_forgotten, aoticache_error *ret_error)
-{
-    uint64_t forgotten = 0;
-    aoticache_status status = aoticache_index_enter(index, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    status = aoticache_index_begin(index, AOTICACHE_INDEX_RELAXED, ret_error);
-    if (status == AOTICACHE_OK) {
-        status = forget_expired_rows(index, now_ns, limit, &forgotten, ret_error);
-        status = aoticache_index_end(index, status, ret_error);
-    }
-    aoticache_index_leave(index);
-    if (status == AOTICACHE_OK)
-        *ret_forgotten = forgotten;
-    return status;
-}
-
-static aoticache_status put_meta(aoticache_index *index, const char *name, int64_t value, aoticache_error *ret_error)
-{
-    sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_prepare(index, SQL(PUT_META), &statement, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    aoticache_index_bind_text(statement, 1, name);
-    sqlite3_bind_int64(statement, 2, value);
-    return aoticache_index_execute(index, statement, NULL, ret_error);
-}
-
-aoticache_status aoticache_index_write_meta(aoticache_index *index, const char *name, int64_t value,
-                                            aoticache_error *ret_error)
-{
-    aoticache_status status = aoticache_index_enter(index, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    status = aoticache_index_begin(index, AOTICACHE_INDEX_RELAXED, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_index_end(index, put_meta(index, name, value, ret_error), ret_error);
-    aoticache_index_leave(index);
-    return status;
-}
-
-static aoticache_status read_number(aoticache_index *index, const char *sql, int64_t *ret_value,
-                                    aoticache_error *ret_error)
-{
-    sqlite3_stmt *statement = NULL;
-    int result = sqlite3_prepare_v2(index->db, sql, -1, &statement, NULL);
-    if (result == SQLITE_OK)
-        result = sqlite3_step(statement);
-    if (result == SQLITE_ROW)
-        *ret_value = sqlite3_column_int64(statement, 0);
-    sqlite3_finalize(statement);
-    return result == SQLITE_ROW ? AOTICACHE_OK : aoticache_index_fail(index, result, sql, ret_error);
-}
-
-/* Bytes of pages without use, in a file that can give them back. */
-static aoticache_status read_free(aoticache_index *index, int64_t *ret_page, int64_t *ret_pages,
-                                  aoticache_error *ret_error)
-{
-    int64_t mode = 0;
-    *ret_pages = 0;
-    aoticache_status status = read_number(index, "PRAGMA auto_vacuum", &mode, ret_error);
-    if (status == AOTICACHE_OK)
-        status = read_number(index, "PRAGMA page_size", ret_page, ret_error);
-    if (status == AOTICACHE_OK && mode != 0)
-        status = read_number(index, "PRAGMA freelist_count", ret_pages, ret_error);
-    return status;
-}
-
-aoticache_status aoticache_index_vacuum_step(aoticache_index *index, uint64_t bytes, uint64_t *ret_freed,
-                                             aoticache_error *ret_error)
-{
-    int64_t page = 0, before = 0, after = 0;
-    char sql[64];
-    aoticache_status status = aoticache_index_enter(index, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    status = read_free(index, &page, &before, ret_error);
-    if (status == AOTICACHE_OK && before > 0) {
-        uint64_t pages = bytes / (uint64_t)page;
-        sqlite3_snprintf(sizeof sql, sql, "PRAGMA incremental_vacuum(%u)", pages < 100000 ? (unsigned)pages + 1 : 100000u);
-        status = aoticache_index_begin(index, AOTICACHE_INDEX_RELAXED, ret_error);
-        if (status == AOTICACHE_OK) {
-            int result = sqlite3_exec(index->db, sql, NULL, NULL, NULL);
-            if (result != SQLITE_OK)
-                status = aoticache_index_fail(index, result, sql, ret_error);
-            status = aoticache_index_end(index, status, ret_error);
-        }
-        if (status == AOTICACHE_OK)
-            status = read_free(index, &page, &after, ret_error);
-    }
-    aoticache_index_leave(index);
-    if (status == AOTICACHE_OK)
-        *ret_freed = before > after ? (uint64_t)(before - after) * (uint64_t)page : 0;
-    return status;
-}
-
-void aoticache_index_checkpoint(aoticache_index *index)
-{
-    if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
-        return;
-    sqlite3_wal_checkpoint_v2(index->db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-    aoticache_index_leave(index);
-}
-
-void aoticache_index_truncate_log(aoticache_index *index)
-{
-    if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
-        return;
-    sqlite3_busy_timeout(index->db, READERS_MS);
-    sqlite3_wal_checkpoint_v2(index->db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
-    aoticache_index_set_timeout(index);
-    aoticache_index_leave(index);
-}
-
-bool aoticache_index_is_out_of_room(aoticache_index *index)
-{
-    if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
-        return false;
-    const bool is_out_of_room = index->is_out_of_room;
-    aoticache_index_leave(index);
-    return is_out_of_room;
 }

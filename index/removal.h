@@ -20,9 +20,17 @@ aoticache_status aoticache_index_find(aoticache_index *index, sqlite3_stmt *find
 /* Removes the entry and what it alone needed. */
 aoticache_status aoticache_index_remove_one(aoticache_index *index, const aoticache_index_found *found,
                                             aoticache_error *ret_error);
+/* The same for who has counted it, and knows what its artifact consists of: the manifest is the first of the objects. */
+aoticache_status aoticache_index_remove_known(aoticache_index *index, const aoticache_index_found *found,
+                                              const aoticache_index_object *objects, size_t count,
+                                              aoticache_error *ret_error);
 /* Removes entries as long as `find` finds one. ret_removed: how many; may be NULL. */
 aoticache_status aoticache_index_remove_found(aoticache_index *index, sqlite3_stmt *find, uint64_t *ret_removed,
                                               aoticache_error *ret_error);
+
+/* Forgets removals (ascending numbers) whose files have gone. */
+aoticache_status aoticache_index_delete_removals(aoticache_index *index, const int64_t *done, size_t count,
+                                                 aoticache_error *ret_error);
 
 /* Removes what an artifact is: the rows of the objects that it alone names. They are needed again: no file is to go. */
 aoticache_status aoticache_index_drop_artifact(aoticache_index *index, const aoticache_digest *artifact,

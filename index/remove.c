@@ -90,9 +90,10 @@ aoticache_status aoticache_index_drop_artifact(aoticache_index *index, const aot
     return release_objects(index, artifact, 0, objects, count, ret_error);
 }
 
-/* A statement with an artifact and an entry's id. */
+/* A statement with an artifact and an entry's id. ret_changes: may be NULL. */
 static aoticache_status execute_pair(aoticache_index *index, aoticache_index_statement which,
-                                     const aoticache_digest *artifact, int64_t entry_id, aoticache_error *ret_error)
+                                     const aoticache_digest *artifact, int64_t entry_id, uint64_t *ret_changes,
+                                     aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_prepare(index, which, &statement, ret_error);
@@ -100,13 +101,13 @@ static aoticache_status execute_pair(aoticache_index *index, aoticache_index_sta
         return status;
     aoticache_index_bind_digest(statement, 1, artifact);
     sqlite3_bind_int64(statement, 2, entry_id);
-    return aoticache_index_execute(index, statement, NULL, ret_error);
+    return aoticache_index_execute(index, statement, ret_changes, ret_error);
 }
 
 aoticache_status aoticache_index_add_sharer(aoticache_index *index, const aoticache_digest *artifact, int64_t entry_id,
                                             aoticache_error *ret_error)
 {
-    return execute_pair(index, SQL(ADD_SHARER), artifact, entry_id, ret_error);
+    return execute_pair(index, SQL(ADD_SHARER), artifact, entry_id, NULL, ret_error);
 }
 
 /* One of the entries that share an artifact becomes the one that its row names: OK, or NOT_FOUND where there is none. */
@@ -127,8 +128,8 @@ static aoticache_status hand_on(aoticache_index *index, const aoticache_digest *
         status = aoticache_index_fail_row(index, "sharers", ret_error);
     sqlite3_reset(find);
     if (status == AOTICACHE_OK)
-        status = execute_pair(index, SQL(HAND_ARTIFACT_ON), artifact, heir, ret_error);
-    return status == AOTICACHE_OK ? execute_pair(index, SQL(DELETE_SHARER), artifact, heir, ret_error) : status;
+        status = execute_pair(index, SQL(HAND_ARTIFACT_ON), artifact, heir, NULL, ret_error);
+    return status == AOTICACHE_OK ? execute_pair(index, SQL(DELETE_SHARER), artifact, heir, NULL, ret_error) : status;
 }
 
 /* An entry that is gone named the artifact. */
@@ -143,13 +144,34 @@ static aoticache_status release_artifact(aoticache_index *index, const aoticache
     if (status != AOTICACHE_OK)
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
     if (entry != found->id)
-        return execute_pair(index, SQL(DELETE_SHARER), &found->artifact, found->id, ret_error);
+        return execute_pair(index, SQL(DELETE_SHARER), &found->artifact, found->id, NULL, ret_error);
     status = hand_on(index, &found->artifact, ret_error);
     if (status != AOTICACHE_NOT_FOUND)
         return status;
     index->change.artifacts--;
     return release_objects(index, &found->artifact, found->file_count > 0 ? found->file_count : 1, objects, count,
                            ret_error);
+}
+
+/* The same, for who knows what it consists of; where another entry has the artifact, by all that is to be read for that. */
+static aoticache_status release_known(aoticache_index *index, const aoticache_index_found *found,
+                                      const aoticache_index_object *objects, size_t count,
+                                      aoticache_error *ret_error)
+{
+    uint64_t changes = 0;
+    aoticache_status status =
+        execute_pair(index, SQL(DELETE_LAST_ARTIFACT), &found->artifact, found->id, &changes, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (changes == 0)
+        return release_artifact(index, found, ret_error);
+    index->change.artifacts--;
+    index->change.objects--;
+    index->change.bytes -= (int64_t)objects[0].bytes;
+    status = add_removal(index, &objects[0], found->file_count > 1 ? 2 : 1, ret_error);
+    return status == AOTICACHE_OK
+               ? release_objects(index, &found->artifact, found->file_count, objects + 1, count - 1, ret_error)
+               : status;
 }
 
 /* ---- entries ---- */
@@ -189,6 +211,17 @@ aoticache_status aoticache_index_remove_one(aoticache_index *index, const aotica
         return status;
     index->change.entries--;
     return release_artifact(index, found, ret_error);
+}
+
+aoticache_status aoticache_index_remove_known(aoticache_index *index, const aoticache_index_found *found,
+                                              const aoticache_index_object *objects, size_t count,
+                                              aoticache_error *ret_error)
+{
+    aoticache_status status = delete_rows(index, found, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    index->change.entries--;
+    return release_known(index, found, objects, count, ret_error);
 }
 
 aoticache_status aoticache_index_remove_found(aoticache_index *index, sqlite3_stmt *find, uint64_t *ret_removed,

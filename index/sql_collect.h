@@ -80,10 +80,17 @@
                      " bytes = bytes + ?4, failures = failures + ?5 WHERE id = 1")                                    \
     /* In the order of the index details_last_use, whose entries end with the id. */                                  \
     X(CANDIDATES, "SELECT d.id, d.last_used_ns, d.bytes, d.compile_ns, d.op, NOT " AOTICACHE_INDEX_NOT_PINNED_SQL     \
-                  " FROM details d WHERE (d.last_used_ns, d.id) > (?1, ?2) ORDER BY d.last_used_ns, d.id LIMIT ?3")   \
+                  ", d.key FROM details d WHERE (d.last_used_ns, d.id) > (?1, ?2) ORDER BY d.last_used_ns, d.id LIMIT ?3")   \
     X(FIND_VICTIM, "SELECT e.key, e.id, e.artifact, e.file_count FROM details d"                                      \
                    " CROSS JOIN entries e ON e.key = d.key AND e.id = d.id WHERE d.id = ?1 AND d.last_used_ns = ?2"   \
                    " AND " AOTICACHE_INDEX_NOT_PINNED_SQL)                                                            \
+    /* Before the transaction in which it goes, and there: whether it still is to. */                                 \
+    X(LOOK_UP_VICTIM, "SELECT e.artifact, e.file_count, m.bytes, m.parts FROM entries e"                              \
+                      " CROSS JOIN objects m ON m.digest = e.artifact WHERE e.key = ?1 AND e.id = ?2")                \
+    X(GROUP_OF_VICTIM, "SELECT d.op, d.device, d.producer, d.bytes FROM details d"                                    \
+                       " WHERE d.id = ?1 AND d.last_used_ns = ?2 AND " AOTICACHE_INDEX_NOT_PINNED_SQL)                \
+    X(DELETE_LAST_ARTIFACT, "DELETE FROM objects WHERE digest = ?1 AND entry = ?2 AND refs <= 1"                      \
+                            " AND NOT EXISTS (SELECT 1 FROM sharers s WHERE s.artifact = ?1)")                        \
     X(ENTRY_PARTS, "SELECT m.parts, m.digest FROM details d CROSS JOIN entries e ON e.key = d.key AND e.id = d.id"    \
                    " CROSS JOIN objects m ON m.digest = e.artifact WHERE d.id = ?1")                                  \
     X(ADD_REMOVAL, "INSERT INTO removals(object, bytes, kind) VALUES(?1, ?2, ?3)")                                    \

@@ -11,6 +11,8 @@
 
 #include "index/index.h"
 
+struct sqlite3_stmt;
+
 /* ---- groups: sums by operator, by device and by environment (the producer of the code) ---- */
 
 typedef enum aoticache_index_group_kind {
@@ -64,6 +66,9 @@ aoticache_status aoticache_index_sums_add_entry(aoticache_index *index, aoticach
 /* The same for one entry, written at once. */
 aoticache_status aoticache_index_count_entry(aoticache_index *index, int64_t entry_id, int count,
                                              aoticache_error *ret_error);
+/* As sums_add_entry, for the row of a statement that gives op, device, producer and bytes. NOT_FOUND: there is none. Resets it. */
+aoticache_status aoticache_index_sums_add_found(aoticache_index *index, aoticache_index_sums *sums,
+                                                struct sqlite3_stmt *row, int count, aoticache_error *ret_error);
 
 /* Groups of a kind, in no order. since_zero: less what there was at aoticache_index_zero_statistics(). */
 typedef bool (*aoticache_index_group_fn)(void *user, const char *name, const aoticache_index_group *group);

@@ -175,16 +175,12 @@ void aoticache_index_sums_free(aoticache_index_sums *sums)
 
 /* ---- contents ---- */
 
-aoticache_status aoticache_index_sums_add_entry(aoticache_index *index, aoticache_index_sums *sums, int64_t entry_id,
+aoticache_status aoticache_index_sums_add_found(aoticache_index *index, aoticache_index_sums *sums, sqlite3_stmt *row,
                                                 int count, aoticache_error *ret_error)
 {
-    sqlite3_stmt *row = NULL;
     const char *op, *device, *producer;
     uint64_t bytes;
-    aoticache_status status = aoticache_index_prepare(index, SQL(GROUP_OF), &row, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    sqlite3_bind_int64(row, 1, entry_id);
+    aoticache_status status = AOTICACHE_OK;
     int result = sqlite3_step(row);
     if (result == SQLITE_ROW && aoticache_index_read_text(row, 0, &op) && aoticache_index_read_text(row, 1, &device) &&
         aoticache_index_read_text(row, 2, &producer) && aoticache_index_read_unsigned(row, 3, &bytes)) {
@@ -192,11 +188,25 @@ aoticache_status aoticache_index_sums_add_entry(aoticache_index *index, aoticach
         status = aoticache_index_sums_add(sums, op, device, producer, &group, ret_error);
     } else if (result == SQLITE_ROW) {
         status = aoticache_index_fail_row(index, "details", ret_error);
-    } else if (result != SQLITE_DONE) {
+    } else if (result == SQLITE_DONE) {
+        status = AOTICACHE_NOT_FOUND;
+    } else {
         status = aoticache_index_fail(index, result, "cannot read", ret_error);
     }
     sqlite3_reset(row);
     return status;
+}
+
+aoticache_status aoticache_index_sums_add_entry(aoticache_index *index, aoticache_index_sums *sums, int64_t entry_id,
+                                                int count, aoticache_error *ret_error)
+{
+    sqlite3_stmt *row = NULL;
+    aoticache_status status = aoticache_index_prepare(index, SQL(GROUP_OF), &row, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    sqlite3_bind_int64(row, 1, entry_id);
+    status = aoticache_index_sums_add_found(index, sums, row, count, ret_error);
+    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
 aoticache_status aoticache_index_count_entry(aoticache_index *index, int64_t entry_id, int count,

@@ -180,7 +180,7 @@ static void fill(size_t entries)
     aoticache_index_options options = {.path = path, .lock_timeout_ms = 10000};
     if (aoticache_index_open(&options, &index, &error) != AOTICACHE_OK)
         fail("cannot open", error.message);
-    aoticache_index_prepare_collection(index, true); /* more memory for the trees */
+    aoticache_index_prepare_collection(index, 64 << 10); /* more memory for the trees */
     for (size_t i = 0; i < entries; i++) {
         if (i % PUTS_AT_ONCE == 0 && aoticache_index_bulk_begin(index, &error) != AOTICACHE_OK)
             fail("cannot begin", error.message);

@@ -1,0 +1,126 @@
+/*
+ * cache/collect_beside: the files of a round go by a thread of their own, beside the transactions of the next one.
+ *
+ * Removing files is mostly waiting for the disk, taking rows out is a processor's work. The thread asks the index by a
+ * connection of its own: that of the collection is busy, and whoever waits for it must not have the store locked. It works
+ * on a collection of its own, with nothing in it but what removing files needs, whose results are added when it has ended.
+ */
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/threads.h"
+#include "cache/collection.h"
+
+#define IN_FLIGHT 8192 /* what a round of entries with a few objects each leaves */
+
+struct aoticache_collection_flight {
+    aoticache_collection own;
+    aoticache_index_removal removals[IN_FLIGHT];
+    size_t count;
+    pthread_t thread;
+    bool is_up; /* the thread is there; all above is its business */
+    aoticache_status status;
+    aoticache_error error;
+};
+
+static void *fly(void *argument)
+{
+    struct aoticache_collection_flight *flight = argument;
+    flight->status =
+        aoticache_collection_remove_listed(&flight->own, flight->removals, flight->count, &flight->error);
+    return NULL;
+}
+
+/* NULL: there is no memory, or no second connection. */
+static struct aoticache_collection_flight *make_flight(aoticache_collection *collection)
+{
+    const aoticache_directory *directory = collection->cache->directory;
+    struct aoticache_collection_flight *flight = calloc(1, sizeof *flight);
+    char path[PATH_MAX + 64];
+    if (flight == NULL)
+        return NULL;
+    snprintf(path, sizeof path, "%s/" AOTICACHE_INDEX_FILE, directory->path);
+    const aoticache_index_options options = {.path = path, .read_only = true, .lock_timeout_ms = directory->lock_timeout_ms};
+    flight->own.cache = collection->cache;
+    flight->own.options = collection->options;
+    if (aoticache_index_open(&options, &flight->own.index, NULL) == AOTICACHE_OK)
+        return flight;
+    free(flight);
+    return NULL;
+}
+
+/* What has become of the files. */
+static void add_results(aoticache_collection *collection, aoticache_collection *own)
+{
+    collection->report.objects_removed += own->report.objects_removed;
+    collection->report.bytes_removed += own->report.bytes_removed;
+    own->report = (aoticache_collect_report){.objects_removed = 0};
+    for (size_t i = 0; i < own->done_count; i++)
+        aoticache_collection_note_done(collection, own->done[i]);
+    own->done_count = 0;
+    if (collection->late_status == AOTICACHE_OK && own->late_status != AOTICACHE_OK) {
+        collection->late_status = own->late_status;
+        collection->late_error = own->late_error;
+    }
+    if (own->is_replaced)
+        collection->is_replaced = collection->is_stopped = collection->report.is_partial = true;
+}
+
+aoticache_status aoticache_collection_land(aoticache_collection *collection, aoticache_error *ret_error)
+{
+    struct aoticache_collection_flight *flight = collection->flight;
+    if (flight == NULL || !flight->is_up)
+        return AOTICACHE_OK;
+    pthread_join(flight->thread, NULL);
+    flight->is_up = false;
+    add_results(collection, &flight->own);
+    if (flight->status != AOTICACHE_OK)
+        return aoticache_error_set(ret_error, flight->status, "%s", flight->error.message);
+    return AOTICACHE_OK;
+}
+
+static aoticache_status take_off(aoticache_collection *collection, struct aoticache_collection_flight *flight,
+                                 aoticache_error *ret_error)
+{
+    flight->error.message[0] = '\0';
+    flight->is_up = aoticache_threads_start(&flight->thread, 1, NULL, fly, flight) == 1;
+    return flight->is_up ? AOTICACHE_OK
+                         : aoticache_collection_remove_listed(collection, flight->removals, flight->count, ret_error);
+}
+
+aoticache_status aoticache_collection_take_off(aoticache_collection *collection, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_collection_make_durable(collection, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_collection_land(collection, ret_error);
+    if (status == AOTICACHE_OK && collection->flight == NULL)
+        collection->flight = make_flight(collection);
+    struct aoticache_collection_flight *flight = collection->flight;
+    if (status != AOTICACHE_OK || flight == NULL)
+        return status == AOTICACHE_OK ? aoticache_collection_remove_waiting(collection, ret_error) : status;
+    status = aoticache_index_list_removals(collection->index, collection->removal_id, flight->removals, IN_FLIGHT,
+                                           &flight->count, ret_error);
+    if (status != AOTICACHE_OK || flight->count == 0)
+        return status;
+    collection->removal_id = flight->removals[flight->count - 1].id;
+    status = take_off(collection, flight, ret_error);
+    if (status != AOTICACHE_OK || flight->count < IN_FLIGHT)
+        return status;
+    status = aoticache_collection_land(collection, ret_error); /* there may be more than there is room for */
+    return status == AOTICACHE_OK ? aoticache_collection_remove_waiting(collection, ret_error) : status;
+}
+
+void aoticache_collection_end_flights(aoticache_collection *collection)
+{
+    struct aoticache_collection_flight *flight = collection->flight;
+    if (flight == NULL)
+        return;
+    aoticache_collection_land(collection, NULL);
+    aoticache_index_close(flight->own.index);
+    aoticache_team_free(flight->own.team);
+    free(flight->own.done);
+    free(flight);
+    collection->flight = NULL;
+}

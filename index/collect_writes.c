@@ -1,0 +1,240 @@
+/*
+ * index/collect_writes: the writing half of collection.h but for evictions: what is kept of files that wait, expired
+ * failures, numbers, free pages, the log.
+ */
+#include "index/collection.h"
+#include "index/removal.h"
+
+#define MERGE_PAGES 16000       /* 64 MB of log */
+#define USUAL_MERGE_PAGES 1000
+#define USUAL "PRAGMA cache_size=-2000; PRAGMA wal_autocheckpoint=1000" /* SQLite's own */
+#define READERS_MS 50
+
+static void merge(aoticache_index *index)
+{
+    sqlite3_wal_checkpoint_v2(index->db, "main", SQLITE_CHECKPOINT_PASSIVE, &index->log_pages, NULL);
+}
+
+/* After a commit, where SQLite's own would merge, too. */
+static int note_log(void *user, sqlite3 *db, const char *name, int pages)
+{
+    aoticache_index *index = user;
+    (void)db, (void)name;
+    index->log_pages = pages;
+    if (pages >= MERGE_PAGES)
+        merge(index);
+    return SQLITE_OK;
+}
+
+void aoticache_index_prepare_collection(aoticache_index *index, int cache_kib)
+{
+    char sql[64];
+    sqlite3_snprintf(sizeof sql, sql, "PRAGMA cache_size=-%d", cache_kib);
+    if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
+        return;
+    index->log_pages = 0;
+    sqlite3_exec(index->db, cache_kib > 0 ? sql : USUAL, NULL, NULL, NULL);
+    if (cache_kib > 0)
+        sqlite3_wal_hook(index->db, note_log, index);
+    aoticache_index_leave(index);
+}
+
+void aoticache_index_merge_if_due(aoticache_index *index)
+{
+    if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
+        return;
+    if (index->log_pages >= USUAL_MERGE_PAGES)
+        merge(index);
+    aoticache_index_leave(index);
+}
+
+/* A transaction of one statement; digest: its parameter, or NULL. With the index entered. */
+static aoticache_status execute_alone(aoticache_index *index, aoticache_index_durability durability,
+                                      aoticache_index_statement which, const aoticache_digest *digest,
+                                      aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_begin(index, durability, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_execute_digest(index, which, digest, NULL, ret_error);
+    return aoticache_index_end(index, status, ret_error);
+}
+
+/* A commit that waits for the disk makes those before it durable, with either journal. */
+aoticache_status aoticache_index_settle(aoticache_index *index, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    index->is_out_of_room = false;
+    status = execute_alone(index, AOTICACHE_INDEX_DURABLE, SQL(SETTLE), NULL, ret_error);
+    aoticache_index_leave(index);
+    return status;
+}
+
+aoticache_status aoticache_index_forget_removals(aoticache_index *index, const int64_t *done, size_t count,
+                                                 aoticache_error *ret_error)
+{
+    if (count == 0)
+        return AOTICACHE_OK;
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_begin(index, AOTICACHE_INDEX_RELAXED, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_end(index, aoticache_index_delete_removals(index, done, count, ret_error), ret_error);
+    aoticache_index_leave(index);
+    return status;
+}
+
+aoticache_status aoticache_index_forget_removal_of(aoticache_index *index, const aoticache_digest *object,
+                                                   aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = execute_alone(index, AOTICACHE_INDEX_RELAXED, SQL(DELETE_REMOVALS_OF), object, ret_error);
+    aoticache_index_leave(index);
+    return status;
+}
+
+/* ---- failures, numbers, free pages ---- */
+
+static aoticache_status forget_expired_rows(aoticache_index *index, int64_t now_ns, size_t limit,
+                                            uint64_t *ret_forgotten, aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_prepare(index, SQL(FORGET_EXPIRED), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    sqlite3_bind_int64(statement, 1, now_ns);
+    sqlite3_bind_int64(statement, 2, (sqlite3_int64)limit);
+    status = aoticache_index_execute(index, statement, ret_forgotten, ret_error);
+    if (status == AOTICACHE_OK)
+        index->change.failures -= (int64_t)*ret_forgotten;
+    return status;
+}
+
+aoticache_status aoticache_index_forget_expired(aoticache_index *index, int64_t now_ns, size_t limit,
+                                                uint64_t *ret_forgotten, aoticache_error *ret_error)
+{
+    uint64_t forgotten = 0;
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_begin(index, AOTICACHE_INDEX_RELAXED, ret_error);
+    if (status == AOTICACHE_OK) {
+        status = forget_expired_rows(index, now_ns, limit, &forgotten, ret_error);
+        status = aoticache_index_end(index, status, ret_error);
+    }
+    aoticache_index_leave(index);
+    if (status == AOTICACHE_OK)
+        *ret_forgotten = forgotten;
+    return status;
+}
+
+static aoticache_status put_meta(aoticache_index *index, const char *name, int64_t value, aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_prepare(index, SQL(PUT_META), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_text(statement, 1, name);
+    sqlite3_bind_int64(statement, 2, value);
+    return aoticache_index_execute(index, statement, NULL, ret_error);
+}
+
+aoticache_status aoticache_index_write_meta(aoticache_index *index, const char *name, int64_t value,
+                                            aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_begin(index, AOTICACHE_INDEX_RELAXED, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_end(index, put_meta(index, name, value, ret_error), ret_error);
+    aoticache_index_leave(index);
+    return status;
+}
+
+static aoticache_status read_number(aoticache_index *index, const char *sql, int64_t *ret_value,
+                                    aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    int result = sqlite3_prepare_v2(index->db, sql, -1, &statement, NULL);
+    if (result == SQLITE_OK)
+        result = sqlite3_step(statement);
+    if (result == SQLITE_ROW)
+        *ret_value = sqlite3_column_int64(statement, 0);
+    sqlite3_finalize(statement);
+    return result == SQLITE_ROW ? AOTICACHE_OK : aoticache_index_fail(index, result, sql, ret_error);
+}
+
+/* Bytes of pages without use, in a file that can give them back. */
+static aoticache_status read_free(aoticache_index *index, int64_t *ret_page, int64_t *ret_pages,
+                                  aoticache_error *ret_error)
+{
+    int64_t mode = 0;
+    *ret_pages = 0;
+    aoticache_status status = read_number(index, "PRAGMA auto_vacuum", &mode, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read_number(index, "PRAGMA page_size", ret_page, ret_error);
+    if (status == AOTICACHE_OK && mode != 0)
+        status = read_number(index, "PRAGMA freelist_count", ret_pages, ret_error);
+    return status;
+}
+
+aoticache_status aoticache_index_vacuum_step(aoticache_index *index, uint64_t bytes, uint64_t *ret_freed,
+                                             aoticache_error *ret_error)
+{
+    int64_t page = 0, before = 0, after = 0;
+    char sql[64];
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = read_free(index, &page, &before, ret_error);
+    if (status == AOTICACHE_OK && before > 0) {
+        uint64_t pages = bytes / (uint64_t)page;
+        sqlite3_snprintf(sizeof sql, sql, "PRAGMA incremental_vacuum(%u)", pages < 100000 ? (unsigned)pages + 1 : 100000u);
+        status = aoticache_index_begin(index, AOTICACHE_INDEX_RELAXED, ret_error);
+        if (status == AOTICACHE_OK) {
+            int result = sqlite3_exec(index->db, sql, NULL, NULL, NULL);
+            if (result != SQLITE_OK)
+                status = aoticache_index_fail(index, result, sql, ret_error);
+            status = aoticache_index_end(index, status, ret_error);
+        }
+        if (status == AOTICACHE_OK)
+            status = read_free(index, &page, &after, ret_error);
+    }
+    aoticache_index_leave(index);
+    if (status == AOTICACHE_OK)
+        *ret_freed = before > after ? (uint64_t)(before - after) * (uint64_t)page : 0;
+    return status;
+}
+
+void aoticache_index_checkpoint(aoticache_index *index)
+{
+    if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
+        return;
+    sqlite3_wal_checkpoint_v2(index->db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    aoticache_index_leave(index);
+}
+
+void aoticache_index_truncate_log(aoticache_index *index)
+{
+    if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
+        return;
+    sqlite3_busy_timeout(index->db, READERS_MS);
+    sqlite3_wal_checkpoint_v2(index->db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+    aoticache_index_set_timeout(index);
+    aoticache_index_leave(index);
+}
+
+bool aoticache_index_is_out_of_room(aoticache_index *index)
+{
+    if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
+        return false;
+    const bool is_out_of_room = index->is_out_of_room;
+    aoticache_index_leave(index);
+    return is_out_of_room;
+}
