@@ -98,9 +98,11 @@ static aoticache_status set_goal(aoticache_collection *collection, aoticache_err
 
 static aoticache_status remove_entries(aoticache_collection *collection, aoticache_error *ret_error)
 {
-    aoticache_collection_item items[AOTICACHE_COLLECTION_BATCH];
+    aoticache_collection_item *items = calloc(AOTICACHE_COLLECTION_ROUND, sizeof *items);
     size_t count = 0;
     aoticache_status status = AOTICACHE_OK;
+    if (items == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     do {
         status = aoticache_collection_choose(collection, items, &count, ret_error);
         if (status != AOTICACHE_OK || count == 0)
@@ -108,6 +110,7 @@ static aoticache_status remove_entries(aoticache_collection *collection, aoticac
         status = collection->options->dry_run ? aoticache_collection_pretend(collection, items, count, ret_error)
                                               : aoticache_collection_evict(collection, items, count, ret_error);
     } while (status == AOTICACHE_OK && aoticache_collection_goes_on(collection));
+    free(items);
     return status == AOTICACHE_OK ? aoticache_collection_end_round(collection, true, ret_error) : status;
 }
 
@@ -250,10 +253,10 @@ static aoticache_status work_on_index(aoticache_collection *collection, aoticach
         collection->index = index;
         aoticache_index_prepare_collection(index, collection->is_step ? STEP_CACHE_KIB : CACHE_KIB);
         status = work(collection, ret_error);
+        aoticache_collection_end_flights(collection);
         aoticache_index_prepare_collection(index, 0);
         free(collection->window);
         free(collection->done);
-        aoticache_collection_end_flights(collection);
         aoticache_team_free(collection->team);
         aoticache_collection_free_dry(collection);
     } while (aoticache_cache_recovered(cache, status, &index));

@@ -1,9 +1,11 @@
 /*
- * cache/collect_beside: the files of a round go by a thread of their own, beside the transactions of the next one.
+ * cache/collect_beside: what is done beside the transactions of a round by a thread of its own: the files of the round
+ * before go, and the index's log is merged up to there.
  *
- * Removing files is mostly waiting for the disk, taking rows out is a processor's work. The thread asks the index by a
- * connection of its own: that of the collection is busy, and whoever waits for it must not have the store locked. It works
- * on a collection of its own, with nothing in it but what removing files needs, whose results are added when it has ended.
+ * Removing files is mostly waiting for the disk, taking rows out is a processor's work, merging is both. The thread uses
+ * the index by connections of its own: that of the collection is busy, and whoever waits for it must not have the store
+ * locked. It works on a collection of its own, with nothing in it but what removing files needs, whose results are added
+ * when it has ended.
  */
 #include <limits.h>
 #include <pthread.h>
@@ -19,10 +21,11 @@ struct aoticache_collection_flight {
     aoticache_collection own;
     aoticache_index_removal removals[IN_FLIGHT];
     size_t count;
-    pthread_t thread;
-    bool is_up; /* the thread is there; all above is its business */
+    aoticache_index *writable; /* to merge with; NULL: the collection's own does, when the log is very long */
     aoticache_status status;
     aoticache_error error;
+    pthread_t thread;
+    bool is_up; /* the thread is there; all above is its business */
 };
 
 static void *fly(void *argument)
@@ -30,7 +33,19 @@ static void *fly(void *argument)
     struct aoticache_collection_flight *flight = argument;
     flight->status =
         aoticache_collection_remove_listed(&flight->own, flight->removals, flight->count, &flight->error);
+    if (flight->writable != NULL)
+        aoticache_index_checkpoint(flight->writable);
     return NULL;
+}
+
+static aoticache_index *connect_again(const aoticache_directory *directory, bool read_only)
+{
+    char path[PATH_MAX + 64];
+    aoticache_index *index = NULL;
+    snprintf(path, sizeof path, "%s/" AOTICACHE_INDEX_FILE, directory->path);
+    const aoticache_index_options options = {
+        .path = path, .read_only = read_only, .lock_timeout_ms = directory->lock_timeout_ms};
+    return aoticache_index_open(&options, &index, NULL) == AOTICACHE_OK ? index : NULL;
 }
 
 /* NULL: there is no memory, or no second connection. */
@@ -38,17 +53,17 @@ static struct aoticache_collection_flight *make_flight(aoticache_collection *col
 {
     const aoticache_directory *directory = collection->cache->directory;
     struct aoticache_collection_flight *flight = calloc(1, sizeof *flight);
-    char path[PATH_MAX + 64];
     if (flight == NULL)
         return NULL;
-    snprintf(path, sizeof path, "%s/" AOTICACHE_INDEX_FILE, directory->path);
-    const aoticache_index_options options = {.path = path, .read_only = true, .lock_timeout_ms = directory->lock_timeout_ms};
     flight->own.cache = collection->cache;
     flight->own.options = collection->options;
-    if (aoticache_index_open(&options, &flight->own.index, NULL) == AOTICACHE_OK)
-        return flight;
-    free(flight);
-    return NULL;
+    flight->own.index = connect_again(directory, true);
+    if (flight->own.index == NULL) {
+        free(flight);
+        return NULL;
+    }
+    flight->writable = connect_again(directory, false);
+    return flight;
 }
 
 /* What has become of the files. */
@@ -119,6 +134,7 @@ void aoticache_collection_end_flights(aoticache_collection *collection)
         return;
     aoticache_collection_land(collection, NULL);
     aoticache_index_close(flight->own.index);
+    aoticache_index_close(flight->writable);
     aoticache_team_free(flight->own.team);
     free(flight->own.done);
     free(flight);

@@ -13,7 +13,8 @@
 
 #include "cache/collection.h"
 
-#define WINDOW_LRU 512
+#define WINDOW_LRU AOTICACHE_COLLECTION_ROUND
+#define WINDOW_STEP 512
 #define WINDOW_COST 4096
 #define LEAST_COMPILE_NS 1e6 /* what was compiled in no time is not worth infinitely little */
 
@@ -48,6 +49,15 @@ static double score_of(const aoticache_collection *collection, const aoticache_i
     return (double)candidate->bytes * age / (compile > LEAST_COMPILE_NS ? compile : LEAST_COMPILE_NS);
 }
 
+/* FNV-1a: the same for the same name, and hardly ever for another. */
+static uint64_t number_of(const char *op)
+{
+    uint64_t number = UINT64_C(0xcbf29ce484222325);
+    for (; *op != '\0'; op++)
+        number = (number ^ (unsigned char)*op) * UINT64_C(0x100000001b3);
+    return number;
+}
+
 static bool add_candidate(void *user, const aoticache_index_candidate *candidate)
 {
     aoticache_collection *collection = user;
@@ -60,6 +70,7 @@ static bool add_candidate(void *user, const aoticache_index_candidate *candidate
                                     .last_used_ns = candidate->last_used_ns,
                                     .key = candidate->key,
                                     .bytes = candidate->bytes,
+                                    .op = number_of(candidate->op),
                                     .score = score_of(collection, candidate),
                                     .is_pinned = candidate->is_pinned,
                                     .is_kept = is_kept(collection, candidate->op)};
@@ -89,7 +100,7 @@ static aoticache_status fill(aoticache_collection *collection, aoticache_error *
 {
     bool by_cost = collection->options->policy == AOTICACHE_COLLECT_COST;
     if (collection->window == NULL) {
-        collection->window_capacity = by_cost ? WINDOW_COST : WINDOW_LRU;
+        collection->window_capacity = by_cost ? WINDOW_COST : collection->is_step ? WINDOW_STEP : WINDOW_LRU;
         collection->window = calloc(collection->window_capacity, sizeof *collection->window);
         if (collection->window == NULL)
             return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
@@ -124,7 +135,7 @@ aoticache_status aoticache_collection_choose(aoticache_collection *collection, a
 {
     size_t count = 0;
     uint64_t bytes = 0;
-    while (count < AOTICACHE_COLLECTION_BATCH) {
+    while (count < AOTICACHE_COLLECTION_ROUND) {
         if (needs_filling(collection) && count == 0) {
             aoticache_status status = fill(collection, ret_error);
             if (status != AOTICACHE_OK)

@@ -10,6 +10,7 @@
 #include "cache/statistics_internal.h"
 
 #define MAX_OWNED 1026 /* what a manifest may list, and itself */
+#define LOG_PAGES 16000 /* 64 MB: merging takes a fifth of a second, and nobody else does it */
 #define AT_ONCE 64     /* looked up before others of this process may use the index again */
 
 static bool is_held(const aoticache_collection *collection, const aoticache_digest *object)
@@ -124,11 +125,13 @@ aoticache_status aoticache_collection_end_round(aoticache_collection *collection
     if (!is_empty && !is_alone)
         status = aoticache_collection_take_off(collection, ret_error);
     if (is_last && !is_empty && !is_alone)
-        aoticache_index_merge_if_due(collection->index); /* beside the files: the next commit would */
+        aoticache_index_merge_if_due(collection->index, AOTICACHE_INDEX_LOG_PAGES); /* beside the files, not after them */
     if (status == AOTICACHE_OK && (is_last || is_alone))
         status = aoticache_collection_land(collection, ret_error);
     if (status == AOTICACHE_OK && !is_empty && is_alone)
         status = aoticache_collection_remove_waiting(collection, ret_error);
+    if (is_alone)
+        aoticache_index_merge_if_due(collection->index, LOG_PAGES);
     if (status == AOTICACHE_OK && !is_empty)
         aoticache_collection_settle(collection);
     return status;
@@ -168,8 +171,22 @@ static aoticache_status carry_out(aoticache_collection *collection, struct batch
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_collection_evict(aoticache_collection *collection, const aoticache_collection_item *items,
-                                            size_t count, aoticache_error *ret_error)
+static int by_op(const void *a, const void *b)
+{
+    const aoticache_collection_item *x = a, *y = b;
+    if (x->op != y->op)
+        return x->op < y->op ? -1 : 1;
+    return (x->entry_id > y->entry_id) - (x->entry_id < y->entry_id);
+}
+
+/* All of them are due, so the order matters to nobody, unless it may end in between, or somebody is told of each. */
+static bool has_free_order(const aoticache_collection *collection)
+{
+    return !collection->is_step && !is_hurried(collection) && collection->callback == NULL;
+}
+
+static aoticache_status evict_batch(aoticache_collection *collection, const aoticache_collection_item *items,
+                                    size_t count, aoticache_error *ret_error)
 {
     struct batch *batch = calloc(1, sizeof *batch);
     if (batch == NULL)
@@ -180,5 +197,20 @@ aoticache_status aoticache_collection_evict(aoticache_collection *collection, co
     for (size_t i = 0; i < AOTICACHE_COLLECTION_BATCH; i++)
         free(batch->copies[i].texts);
     free(batch);
+    return status;
+}
+
+aoticache_status aoticache_collection_evict(aoticache_collection *collection, aoticache_collection_item *items,
+                                            size_t count, aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    if (has_free_order(collection)) /* a transaction of a few operators changes few pages of what is kept by operator */
+        qsort(items, count, sizeof *items, by_op);
+    for (size_t at = 0, some; status == AOTICACHE_OK && at < count; at += some) {
+        some = count - at < AOTICACHE_COLLECTION_BATCH ? count - at : AOTICACHE_COLLECTION_BATCH;
+        if (at > 0 && !aoticache_collection_goes_on(collection))
+            break;
+        status = evict_batch(collection, items + at, some, ret_error);
+    }
     return status;
 }

@@ -35,16 +35,19 @@ static size_t next_chunk(const aoticache_collection *collection, const aoticache
     return in_chunk;
 }
 
-/* What a chunk did not come to in time is looked up once more: so the next one is to be about as much as there is time for. */
+/* A chunk is to be about as much as there is time for: what it does not come to has been looked up in vain. */
 static void note_speed(aoticache_collection *collection, size_t count, size_t reached)
 {
-    const size_t next = reached < count ? reached + reached / 4 : 2 * count;
+    const size_t next = reached < count ? reached : count + count / 8 + 1;
     collection->chunk = next < LEAST_CHUNK                  ? LEAST_CHUNK
                         : next < AOTICACHE_COLLECTION_CHUNK ? next
                                                             : AOTICACHE_COLLECTION_CHUNK;
 }
 
-/* The files of a list in order, from *at on: as many as there is time for. With the store locked. */
+/*
+ * The files of a list in order, from *at on: as many as there is time for, and what is begun then, up to as long again.
+ * With the store locked.
+ */
 static aoticache_status remove_some(aoticache_collection *collection, aoticache_index_removal *removals, size_t count,
                                     size_t *at, aoticache_error *ret_error)
 {
@@ -55,7 +58,8 @@ static aoticache_status remove_some(aoticache_collection *collection, aoticache_
         status = aoticache_index_check_removals(collection->index, removals + *at, in_chunk, ret_error);
         if (status != AOTICACHE_OK)
             break;
-        const size_t reached = aoticache_collection_remove_chunk(collection, removals + *at, in_chunk, end_ns);
+        const size_t reached = aoticache_collection_remove_chunk(collection, removals + *at, in_chunk,
+                                                                 end_ns + AOTICACHE_COLLECTION_STRETCH_NS);
         note_speed(collection, in_chunk, reached);
         *at += reached;
     }

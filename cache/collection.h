@@ -27,6 +27,7 @@ typedef struct aoticache_collection_item {
     int64_t last_used_ns;
     aoticache_digest key;
     uint64_t bytes;
+    uint64_t op;  /* a number for it */
     double score; /* the higher, the sooner */
     bool is_pinned, is_kept;
 } aoticache_collection_item;
@@ -83,14 +84,14 @@ bool aoticache_collection_goes_on(aoticache_collection *collection);
 
 /* ---- collect_choose.c ---- */
 
-/* Moves the next entries that are due to `ret_items`, at most AOTICACHE_COLLECTION_BATCH; 0: nothing is due any more. */
+/* Moves the next entries that are due to `ret_items`, at most AOTICACHE_COLLECTION_ROUND; 0: nothing is due any more. */
 aoticache_status aoticache_collection_choose(aoticache_collection *collection, aoticache_collection_item *ret_items,
                                              size_t *ret_count, aoticache_error *ret_error);
 
 /* ---- collect_evict.c ---- */
 
-/* Takes entries out, with what they alone need; their files go after the round, beside the next one. */
-aoticache_status aoticache_collection_evict(aoticache_collection *collection, const aoticache_collection_item *items,
+/* Takes entries out, which it may sort, with what they alone need; their files go after the round, beside the next one. */
+aoticache_status aoticache_collection_evict(aoticache_collection *collection, aoticache_collection_item *items,
                                             size_t count, aoticache_error *ret_error);
 /* is_last: no round comes after it. */
 aoticache_status aoticache_collection_end_round(aoticache_collection *collection, bool is_last, aoticache_error *ret_error);

@@ -5,9 +5,9 @@
 #include "index/collection.h"
 #include "index/removal.h"
 
-#define MERGE_PAGES 16000       /* 64 MB of log */
-#define USUAL_MERGE_PAGES 1000
+#define MERGE_PAGES 64000 /* 256 MB of log: far more than gathers while others merge, too */
 #define USUAL "PRAGMA cache_size=-2000; PRAGMA wal_autocheckpoint=1000" /* SQLite's own */
+#define LOG_BYTES "16777216" /* that are kept when the log begins anew */
 #define READERS_MS 50
 
 static void merge(aoticache_index *index)
@@ -28,8 +28,8 @@ static int note_log(void *user, sqlite3 *db, const char *name, int pages)
 
 void aoticache_index_prepare_collection(aoticache_index *index, int cache_kib)
 {
-    char sql[64];
-    sqlite3_snprintf(sizeof sql, sql, "PRAGMA cache_size=-%d", cache_kib);
+    char sql[96];
+    sqlite3_snprintf(sizeof sql, sql, "PRAGMA cache_size=-%d; PRAGMA journal_size_limit=" LOG_BYTES, cache_kib);
     if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
         return;
     index->log_pages = 0;
@@ -39,11 +39,11 @@ void aoticache_index_prepare_collection(aoticache_index *index, int cache_kib)
     aoticache_index_leave(index);
 }
 
-void aoticache_index_merge_if_due(aoticache_index *index)
+void aoticache_index_merge_if_due(aoticache_index *index, int pages)
 {
     if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
         return;
-    if (index->log_pages >= USUAL_MERGE_PAGES)
+    if (index->log_pages >= pages)
         merge(index);
     aoticache_index_leave(index);
 }

@@ -11,10 +11,14 @@
 
 #include "index/index.h"
 
-/* Until the call with 0, this connection keeps so many KiB in memory and lets the log grow further before it is merged. */
+/*
+ * Until the call with 0, this connection keeps so many KiB in memory and merges the log only when it is very long: somebody
+ * is to do so before, with aoticache_index_checkpoint() and another connection, beside the writing.
+ */
 void aoticache_index_prepare_collection(aoticache_index *index, int cache_kib);
-/* During it: merges the log now, if the first commit afterwards would. */
-void aoticache_index_merge_if_due(aoticache_index *index);
+/* During it: merges the log now, if it has this many pages; with AOTICACHE_INDEX_LOG_PAGES the next commit would, else. */
+#define AOTICACHE_INDEX_LOG_PAGES 1000
+void aoticache_index_merge_if_due(aoticache_index *index, int pages);
 
 /* An entry that may go. op is borrowed during the callback. */
 typedef struct aoticache_index_candidate {

@@ -206,3 +206,36 @@ Test(evict, look_up_says_what_is_not_there)
     cr_assert_eq(victim.object_count, 0);
     aoticache_index_close(index);
 }
+
+/* ---- the log ---- */
+
+static off_t log_bytes(void)
+{
+    char path[sizeof fixture_path + 8];
+    struct stat found = {.st_size = -1};
+    snprintf(path, sizeof path, "%s-wal", fixture_path);
+    stat(path, &found);
+    return found.st_size;
+}
+
+Test(evict, log_is_not_merged_during_a_collection_and_cut_after_it)
+{
+    aoticache_index *index = fixture_must_open(), *beside = fixture_must_open();
+    const off_t kept = 16 << 20;
+    aoticache_error error = {.message = ""};
+    put_numbers(index, 1, 11, 21);
+    aoticache_index_prepare_collection(index, 16 << 10);
+    cr_assert_eq(aoticache_index_bulk_begin(index, &error), AOTICACHE_OK, "%s", error.message);
+    for (uint32_t i = 0; i < 40000; i++)
+        put_numbers(index, 100 + i, 100000 + i, 200000 + i);
+    cr_assert_eq(aoticache_index_bulk_end(index, AOTICACHE_OK, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_gt(log_bytes(), kept);
+    aoticache_index_checkpoint(beside);
+    cr_assert_gt(log_bytes(), kept, "merged, and as long as it was");
+    aoticache_index_prepare_collection(index, 0);
+    put_numbers(index, 2, 12, 22);
+    cr_assert_leq(log_bytes(), kept, "a log that begins anew is cut");
+    must_be_sound(index);
+    aoticache_index_close(beside);
+    aoticache_index_close(index);
+}
