@@ -57,16 +57,13 @@ static aoticache_status take_victim(aoticache_index *index, sqlite3_stmt *row, a
 static aoticache_status look_up_one(aoticache_index *index, sqlite3_stmt *look_up, aoticache_index_victim *victim,
                                     aoticache_error *ret_error)
 {
-    aoticache_status status = AOTICACHE_OK;
     aoticache_index_bind_digest(look_up, 1, &victim->key);
     sqlite3_bind_int64(look_up, 2, victim->entry_id);
-    int result = sqlite3_step(look_up);
-    if (result == SQLITE_ROW)
+    aoticache_status status = aoticache_index_fetch(index, look_up, ret_error);
+    if (status == AOTICACHE_OK)
         status = take_victim(index, look_up, victim, ret_error);
-    else if (result != SQLITE_DONE)
-        status = aoticache_index_fail(index, result, "cannot read entries", ret_error);
     sqlite3_reset(look_up);
-    return status;
+    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
 aoticache_status aoticache_index_look_up(aoticache_index *index, aoticache_index_victim *victims, size_t count,

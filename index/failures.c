@@ -17,15 +17,13 @@ static aoticache_status count_failures(aoticache_index *index, const aoticache_d
     if (status != AOTICACHE_OK)
         return status;
     aoticache_index_bind_digest(statement, 1, key);
-    int result = sqlite3_step(statement);
-    if (result == SQLITE_DONE)
-        *ret_count = 0;
-    else if (result != SQLITE_ROW)
-        status = aoticache_index_fail(index, result, "cannot count failures", ret_error);
-    else if (!aoticache_index_read_count(statement, 0, ret_count))
+    status = aoticache_index_fetch(index, statement, ret_error);
+    if (status == AOTICACHE_OK && !aoticache_index_read_count(statement, 0, ret_count))
         status = aoticache_index_fail_row(index, "failures", ret_error);
+    else if (status == AOTICACHE_NOT_FOUND)
+        *ret_count = 0;
     sqlite3_reset(statement);
-    return status;
+    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
 /* When it may be tried again, after `earlier` failures before this one. */
@@ -111,13 +109,9 @@ aoticache_status aoticache_index_lookup_failure(aoticache_index *index, const ao
     if (status == AOTICACHE_OK) {
         aoticache_index_bind_digest(statement, 1, key);
         sqlite3_bind_int64(statement, 2, now_ns);
-        int result = sqlite3_step(statement);
-        if (result == SQLITE_ROW)
+        status = aoticache_index_fetch(index, statement, ret_error);
+        if (status == AOTICACHE_OK)
             status = copy_message(index, statement, ret_message, ret_error);
-        else if (result == SQLITE_DONE)
-            status = AOTICACHE_NOT_FOUND;
-        else
-            status = aoticache_index_fail(index, result, "cannot look up a failure", ret_error);
         sqlite3_reset(statement);
     }
     aoticache_index_leave(index);

@@ -15,13 +15,9 @@ aoticache_status aoticache_index_read_object(aoticache_index *index, const aotic
     if (status != AOTICACHE_OK)
         return status;
     aoticache_index_bind_digest(statement, 1, digest);
-    int result = sqlite3_step(statement);
-    if (result == SQLITE_DONE)
-        status = AOTICACHE_NOT_FOUND;
-    else if (result != SQLITE_ROW)
-        status = aoticache_index_fail(index, result, "cannot read objects", ret_error);
-    else if (!aoticache_index_read_unsigned(statement, 0, &ret_row->bytes) ||
-             !aoticache_index_read_unsigned(statement, 1, &ret_row->refs))
+    status = aoticache_index_fetch(index, statement, ret_error);
+    if (status == AOTICACHE_OK && (!aoticache_index_read_unsigned(statement, 0, &ret_row->bytes) ||
+                                   !aoticache_index_read_unsigned(statement, 1, &ret_row->refs)))
         status = aoticache_index_fail_row(index, "objects", ret_error);
     sqlite3_reset(statement);
     return status;
@@ -65,12 +61,8 @@ aoticache_status aoticache_index_read_artifact(aoticache_index *index, const aot
     if (status != AOTICACHE_OK)
         return status;
     aoticache_index_bind_digest(statement, 1, artifact);
-    int result = sqlite3_step(statement);
-    if (result == SQLITE_DONE)
-        status = AOTICACHE_NOT_FOUND;
-    else if (result != SQLITE_ROW)
-        status = aoticache_index_fail(index, result, "cannot read objects", ret_error);
-    else
+    status = aoticache_index_fetch(index, statement, ret_error);
+    if (status == AOTICACHE_OK)
         status = take_parts(index, statement, &objects, &named, &entry, ret_error);
     sqlite3_reset(statement);
     for (size_t i = 0; status == AOTICACHE_OK && i < named; i++) {
@@ -142,11 +134,11 @@ static aoticache_status read_one_row(aoticache_index *index, aoticache_index_sta
     sqlite3_stmt *statement = NULL;
     status = aoticache_index_prepare(index, which, &statement, ret_error);
     if (status == AOTICACHE_OK) {
-        int result = sqlite3_step(statement);
-        if (result == SQLITE_ROW)
+        status = aoticache_index_fetch(index, statement, ret_error);
+        if (status == AOTICACHE_OK)
             status = read(index, statement, read_result, ret_error);
-        else
-            status = aoticache_index_fail(index, result == SQLITE_DONE ? SQLITE_CORRUPT : result, "cannot read", ret_error);
+        else if (status == AOTICACHE_NOT_FOUND)
+            status = aoticache_index_fail(index, SQLITE_CORRUPT, "cannot read", ret_error);
         sqlite3_reset(statement);
     }
     aoticache_index_leave(index);

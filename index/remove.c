@@ -10,16 +10,12 @@
 aoticache_status aoticache_index_find(aoticache_index *index, sqlite3_stmt *find, aoticache_index_found *ret_found,
                                       aoticache_error *ret_error)
 {
-    aoticache_status status = AOTICACHE_OK;
-    int result = sqlite3_step(find);
-    if (result == SQLITE_DONE)
-        status = AOTICACHE_NOT_FOUND;
-    else if (result != SQLITE_ROW)
-        status = aoticache_index_fail(index, result, "cannot read entries", ret_error);
-    else if (!aoticache_index_read_blob(find, 0, ret_found->key.bytes, AOTICACHE_DIGEST_BYTES) ||
-             !aoticache_index_read_integer(find, 1, &ret_found->id) ||
-             !aoticache_index_read_blob(find, 2, ret_found->artifact.bytes, AOTICACHE_DIGEST_BYTES) ||
-             !aoticache_index_read_count(find, 3, &ret_found->file_count))
+    aoticache_status status = aoticache_index_fetch(index, find, ret_error);
+    if (status == AOTICACHE_OK &&
+        (!aoticache_index_read_blob(find, 0, ret_found->key.bytes, AOTICACHE_DIGEST_BYTES) ||
+         !aoticache_index_read_integer(find, 1, &ret_found->id) ||
+         !aoticache_index_read_blob(find, 2, ret_found->artifact.bytes, AOTICACHE_DIGEST_BYTES) ||
+         !aoticache_index_read_count(find, 3, &ret_found->file_count)))
         status = aoticache_index_fail_row(index, "entries", ret_error);
     sqlite3_reset(find);
     return status;
@@ -119,12 +115,8 @@ static aoticache_status hand_on(aoticache_index *index, const aoticache_digest *
     if (status != AOTICACHE_OK)
         return status;
     aoticache_index_bind_digest(find, 1, artifact);
-    int result = sqlite3_step(find);
-    if (result == SQLITE_DONE)
-        status = AOTICACHE_NOT_FOUND;
-    else if (result != SQLITE_ROW)
-        status = aoticache_index_fail(index, result, "cannot read sharers", ret_error);
-    else if (!aoticache_index_read_integer(find, 0, &heir))
+    status = aoticache_index_fetch(index, find, ret_error);
+    if (status == AOTICACHE_OK && !aoticache_index_read_integer(find, 0, &heir))
         status = aoticache_index_fail_row(index, "sharers", ret_error);
     sqlite3_reset(find);
     if (status == AOTICACHE_OK)

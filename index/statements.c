@@ -55,6 +55,14 @@ aoticache_status aoticache_index_execute_digest(aoticache_index *index, aoticach
     return aoticache_index_execute(index, statement, ret_changes, ret_error);
 }
 
+aoticache_status aoticache_index_fetch(aoticache_index *index, sqlite3_stmt *statement, aoticache_error *ret_error)
+{
+    int result = sqlite3_step(statement);
+    if (result == SQLITE_ROW)
+        return AOTICACHE_OK;
+    return result == SQLITE_DONE ? AOTICACHE_NOT_FOUND : aoticache_index_fail(index, result, "cannot read", ret_error);
+}
+
 aoticache_status aoticache_index_probe_digest(aoticache_index *index, aoticache_index_statement which,
                                               const aoticache_digest *digest, aoticache_error *ret_error)
 {
@@ -63,11 +71,7 @@ aoticache_status aoticache_index_probe_digest(aoticache_index *index, aoticache_
     if (status != AOTICACHE_OK)
         return status;
     aoticache_index_bind_digest(statement, 1, digest);
-    int result = sqlite3_step(statement);
-    if (result == SQLITE_DONE)
-        status = AOTICACHE_NOT_FOUND;
-    else if (result != SQLITE_ROW)
-        status = aoticache_index_fail(index, result, "cannot read", ret_error);
+    status = aoticache_index_fetch(index, statement, ret_error);
     sqlite3_reset(statement);
     return status;
 }

@@ -110,6 +110,8 @@ aoticache_status aoticache_index_execute(aoticache_index *index, sqlite3_stmt *s
 aoticache_status aoticache_index_execute_digest(aoticache_index *index, aoticache_index_statement which,
                                                 const aoticache_digest *digest, uint64_t *ret_changes,
                                                 aoticache_error *ret_error);
+/* Steps to the next row: OK, or NOT_FOUND: there is none. To be reset by its user once the row has been read. */
+aoticache_status aoticache_index_fetch(aoticache_index *index, sqlite3_stmt *statement, aoticache_error *ret_error);
 /* Whether the statement, given one digest, has a row: OK or NOT_FOUND. */
 aoticache_status aoticache_index_probe_digest(aoticache_index *index, aoticache_index_statement which,
                                               const aoticache_digest *digest, aoticache_error *ret_error);

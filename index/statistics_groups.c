@@ -109,11 +109,9 @@ static aoticache_status read_count(aoticache_index *index, aoticache_index_group
     if (status != AOTICACHE_OK)
         return status;
     sqlite3_bind_int64(statement, 1, kind);
-    int result = sqlite3_step(statement);
-    if (result == SQLITE_ROW)
+    status = aoticache_index_fetch(index, statement, ret_error);
+    if (status == AOTICACHE_OK)
         *ret_count = sqlite3_column_int64(statement, 0);
-    else
-        status = aoticache_index_fail(index, result, "cannot read", ret_error);
     sqlite3_reset(statement);
     return status;
 }
@@ -180,18 +178,14 @@ aoticache_status aoticache_index_sums_add_found(aoticache_index *index, aoticach
 {
     const char *op, *device, *producer;
     uint64_t bytes;
-    aoticache_status status = AOTICACHE_OK;
-    int result = sqlite3_step(row);
-    if (result == SQLITE_ROW && aoticache_index_read_text(row, 0, &op) && aoticache_index_read_text(row, 1, &device) &&
-        aoticache_index_read_text(row, 2, &producer) && aoticache_index_read_unsigned(row, 3, &bytes)) {
+    aoticache_status status = aoticache_index_fetch(index, row, ret_error);
+    if (status == AOTICACHE_OK &&
+        !(aoticache_index_read_text(row, 0, &op) && aoticache_index_read_text(row, 1, &device) &&
+          aoticache_index_read_text(row, 2, &producer) && aoticache_index_read_unsigned(row, 3, &bytes)))
+        status = aoticache_index_fail_row(index, "details", ret_error);
+    if (status == AOTICACHE_OK) {
         const aoticache_index_group group = {.entries = count, .bytes = count * (int64_t)bytes};
         status = aoticache_index_sums_add(sums, op, device, producer, &group, ret_error);
-    } else if (result == SQLITE_ROW) {
-        status = aoticache_index_fail_row(index, "details", ret_error);
-    } else if (result == SQLITE_DONE) {
-        status = AOTICACHE_NOT_FOUND;
-    } else {
-        status = aoticache_index_fail(index, result, "cannot read", ret_error);
     }
     sqlite3_reset(row);
     return status;

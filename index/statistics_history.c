@@ -170,13 +170,10 @@ static aoticache_status has_older(aoticache_index *index, int level, int64_t bef
     if (status != AOTICACHE_OK)
         return status;
     sqlite3_bind_int64(statement, 1, level);
-    int result = sqlite3_step(statement);
-    if (result != SQLITE_ROW && result != SQLITE_DONE)
-        status = aoticache_index_fail(index, result, "cannot read", ret_error);
-    else
-        *ret_has = result == SQLITE_ROW && sqlite3_column_int64(statement, 0) < before;
+    status = aoticache_index_fetch(index, statement, ret_error);
+    *ret_has = status == AOTICACHE_OK && sqlite3_column_int64(statement, 0) < before;
     sqlite3_reset(statement);
-    return status;
+    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
 /* Nothing becomes too old for a longer level before something of a shorter one has moved. */
