@@ -108,7 +108,7 @@ SCRIPT
 chmod +x "$work/sleeper"
 alive() { [ -s "$work/sleeper.pid" ] && kill -0 "$(cat "$work/sleeper.pid")" 2>/dev/null; }
 gone_soon() {
-    for _ in $(seq 50); do
+    for _ in $(seq 300); do
         alive || return 0
         sleep 0.1
     done
@@ -119,7 +119,7 @@ holds 'its process is ended' gone_soon
 rm -f "$work/sleeper.pid"
 aoticache run aten::abs --input float32:2 --hook "command:$work/sleeper" --retry >"$out" 2>"$err" &
 tool=$!
-for _ in $(seq 50); do alive && break || sleep 0.1; done
+for _ in $(seq 300); do alive && break || sleep 0.1; done
 holds 'a compile is running' alive
 kill -TERM "$tool"
 wait "$tool" 2>/dev/null

@@ -288,9 +288,18 @@ def test_children_go_on_while_the_bridge_compiles():
                 assert aoticache.enable("aten::abs", cache_dir=f"{folder}/{name}", cxx=folder + "/c++").pending
                 while not started(): time.sleep(0.01)
             def serves():
-                was_pending = counts("aten::abs").state == "pending"
-                return (was_pending and aoticache.wait(100) and aoticache.is_enabled("abs")
+                return (aoticache.wait(100) and aoticache.is_enabled("abs")
                         and aoticache.stats().interface == "bridge" and torch.equal(torch.abs(x), x.clone().abs_()))
+            def play_child():
+                try:
+                    os.write(writer, b"1" if counts("aten::abs").state == "pending" else b"0")
+                    os.write(writer, b"1" if serves() else b"0")
+                finally:
+                    os.write(writer, b"00") # where it raised: nobody is to wait for ever
+                    os._exit(0)
+            def open_gate():
+                assert os.read(reader, 1) == b"1", "the child does not wait for the bridge"
+                open(folder + "/gate", "w").close()
             shutil.copy(_bridge.prepare(_caches.open_cache(None), aoticache.Settings(), compile=True).path,
                         folder + "/bridge.so")
 
@@ -300,20 +309,20 @@ def test_children_go_on_while_the_bridge_compiles():
             if parent == 0:
                 enable("first")
                 if os.fork() == 0:
-                    os.write(writer, b"1" if serves() else b"0")
+                    play_child()
                 os._exit(0)
             assert os.waitpid(parent, 0)[1] == 0
-            open(folder + "/gate", "w").close()
+            open_gate()
             assert os.read(reader, 1) == b"1" and started() == 2, started()
+            reader, writer = os.pipe()
             os.remove(folder + "/gate"); os.remove(folder + "/started")
 
             # The parent goes on: one compile is enough for both.
             enable("second")
-            child = os.fork()
-            if child == 0:
-                os._exit(0 if serves() else 1)
-            open(folder + "/gate", "w").close()
-            assert serves() and os.waitpid(child, 0)[1] == 0 and started() == 1, started()
+            if os.fork() == 0:
+                play_child()
+            open_gate()
+            assert serves() and os.read(reader, 1) == b"1" and started() == 1, started()
             print("done")
         """, folder)
 

@@ -183,14 +183,11 @@ static inline bool is_running(pid_t pid)
     return state != NULL && strlen(state) > 2 && state[2] != 'Z' && state[2] != 'X';
 }
 
-/* Whether it is gone within so many milliseconds. */
-static inline bool is_gone_within(pid_t pid, int milliseconds)
+/* Whether it ends by itself. What does so takes moments, but machines stand still at times. */
+static inline bool is_gone_soon(pid_t pid)
 {
-    for (int waited = 0; waited < milliseconds; waited += 20) {
-        if (!is_running(pid))
-            return true;
+    for (int i = 0; i < 1500 && is_running(pid); i++)
         sleep_ms(20);
-    }
     return !is_running(pid);
 }
 

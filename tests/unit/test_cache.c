@@ -17,6 +17,7 @@ struct hook {
     aoticache_status result; /* other than OK: fails with it */
     int deliveries;          /* how often it delivers; -1 means once */
     useconds_t takes;
+    atomic_bool is_shut; /* it waits for this to end */
     aoticache_cpu_features requirements;
     _Atomic int calls;
     char directory[4096];
@@ -44,6 +45,8 @@ static aoticache_status hook_compile(void *user, const aoticache_request *reques
     snprintf(hook->directory, sizeof hook->directory, "%s", directory);
     if (hook->takes > 0)
         usleep(hook->takes);
+    while (hook->is_shut)
+        usleep(1000);
     if (hook->result != AOTICACHE_OK)
         return aoticache_error_set(ret_error, hook->result, "error: expected ';'");
     aoticache_file files[2] = {
@@ -210,7 +213,7 @@ Test(cache, waiting_for_anothers_compile_times_out)
     aoticache_cache_options options = fixture_options();
     options.compile_timeout_ms = 30;
     aoticache_cache *cache = fixture_open_with(&options);
-    struct hook slow = {.text = "once", .deliveries = -1, .takes = 400000};
+    struct hook slow = {.text = "once", .deliveries = -1, .is_shut = true};
     struct thread thread = {.cache = cache, .hook = &slow};
     pthread_t id;
     aoticache_artifact *artifact = NULL;
@@ -219,6 +222,7 @@ Test(cache, waiting_for_anothers_compile_times_out)
     while (slow.calls == 0)
         usleep(1000);
     cr_assert_eq(get(cache, 1, &slow, &artifact, &error), AOTICACHE_LOCKED);
+    slow.is_shut = false;
     cr_assert_not_null(strstr(error.message, "aten::abs"), "%s", error.message);
     pthread_join(id, NULL);
     cr_assert_eq(thread.status, AOTICACHE_OK);

@@ -109,13 +109,13 @@ Test(process, timeout_kills_the_whole_group)
     snprintf(script, sizeof script, "trap '' TERM; sleep 300 & echo $! $$ > %s/pids; wait", test_folder);
     aoticache_process process = start_shell(script, false, NULL);
     uint64_t start = aoticache_monotonic_ns();
-    cr_assert_eq(aoticache_process_read_all(&process, 1000, after(0.5)), AOTICACHE_PROCESS_TIMEOUT);
+    cr_assert_eq(aoticache_process_read_all(&process, 1000, after(3)), AOTICACHE_PROCESS_TIMEOUT);
     aoticache_process_end(&process);
-    cr_assert_lt(aoticache_monotonic_ns() - start, 10 * SECOND);
+    cr_assert_lt(aoticache_monotonic_ns() - start, 60 * SECOND);
     int child = 0, shell = 0;
     cr_assert_eq(sscanf(read_text(in_folder("pids")), "%d %d", &child, &shell), 2);
-    cr_assert(is_gone_within(child, 2000));
-    cr_assert(is_gone_within(shell, 2000));
+    cr_assert(is_gone_soon(child));
+    cr_assert(is_gone_soon(shell));
     aoticache_process_free(&process);
 }
 
@@ -124,7 +124,7 @@ Test(process, death_is_noticed_although_a_child_holds_the_output)
     aoticache_process process = start_shell("sleep 300 & exit 0", false, NULL);
     uint64_t start = aoticache_monotonic_ns();
     cr_assert_eq(aoticache_process_read_all(&process, 1000, after(30)), AOTICACHE_PROCESS_END);
-    cr_assert_lt(aoticache_monotonic_ns() - start, 10 * SECOND);
+    cr_assert_lt(aoticache_monotonic_ns() - start, 60 * SECOND);
     aoticache_process_free(&process);
 }
 
@@ -213,7 +213,7 @@ Test(process, host_that_ignores_sigchld_is_served)
     pid_t pid = process.pid;
     cr_assert_eq(aoticache_process_read_all(&process, 100, after(0.2)), AOTICACHE_PROCESS_TIMEOUT);
     aoticache_process_free(&process);
-    cr_assert(is_gone_within(pid, 2000));
+    cr_assert(is_gone_soon(pid));
 }
 
 Test(process, children_of_the_host_are_left_alone)
