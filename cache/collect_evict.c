@@ -111,6 +111,11 @@ static void tell(aoticache_collection *collection, const struct batch *batch, si
             collection->is_stopped = collection->report.is_partial = true;
 }
 
+static size_t round_of(const aoticache_collection *collection)
+{
+    return collection->cache->round != 0 ? collection->cache->round : AOTICACHE_COLLECTION_ROUND;
+}
+
 /* Each transaction is a round: what it frees is needed at once, or there is no time for more. */
 static bool is_hurried(const aoticache_collection *collection)
 {
@@ -163,7 +168,7 @@ static aoticache_status carry_out(aoticache_collection *collection, struct batch
         count(collection, batch, at, at + eviction.tried);
         tell(collection, batch, at, at + eviction.tried);
         at += eviction.tried;
-        if (is_round || collection->round >= AOTICACHE_COLLECTION_ROUND)
+        if (is_round || collection->round >= round_of(collection))
             status = aoticache_collection_end_round(collection, false, ret_error);
         if (status != AOTICACHE_OK)
             return status;
@@ -203,11 +208,12 @@ static aoticache_status evict_batch(aoticache_collection *collection, const aoti
 aoticache_status aoticache_collection_evict(aoticache_collection *collection, aoticache_collection_item *items,
                                             size_t count, aoticache_error *ret_error)
 {
+    const size_t round = round_of(collection), most = round < AOTICACHE_COLLECTION_BATCH ? round : AOTICACHE_COLLECTION_BATCH;
     aoticache_status status = AOTICACHE_OK;
     if (has_free_order(collection)) /* a transaction of a few operators changes few pages of what is kept by operator */
         qsort(items, count, sizeof *items, by_op);
     for (size_t at = 0, some; status == AOTICACHE_OK && at < count; at += some) {
-        some = count - at < AOTICACHE_COLLECTION_BATCH ? count - at : AOTICACHE_COLLECTION_BATCH;
+        some = count - at < most ? count - at : most;
         if (at > 0 && !aoticache_collection_goes_on(collection))
             break;
         status = evict_batch(collection, items + at, some, ret_error);

@@ -19,7 +19,7 @@
 /* How long others may have to wait: for the store's lock, and for the index's write lock. */
 #define AOTICACHE_COLLECTION_STRETCH_NS UINT64_C(5000000)
 #define AOTICACHE_COLLECTION_BATCH 256
-#define AOTICACHE_COLLECTION_ROUND 2048 /* entries; their files wait until it is full */
+#define AOTICACHE_COLLECTION_ROUND 2048 /* entries, at most; their files wait until it is full */
 
 /* An entry of the window, in the order in which they go. */
 typedef struct aoticache_collection_item {

@@ -49,6 +49,7 @@ struct aoticache_cache {
     bool may_use_reserve;             /* reserve.h */
     _Atomic bool has_tried_reserve, has_given_up_reserve;
     uint64_t max_bytes, max_entries;  /* the budget; 0: no limit */
+    size_t round;                     /* entries in a round of a collection; 0: as usual. For tests, which have few */
     _Atomic bool is_shrinking;        /* it was exceeded, and the low watermark is not reached yet */
     _Atomic uint64_t shrink_after_ns; /* monotonic: not before, there is nothing that may go */
 };

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cache/state.h"
 #include "tests/helpers/cache_process.h"
 
 #define ENTRIES 40
@@ -47,6 +48,7 @@ static void collect_and_exit(int kind)
     options.policy = kind % 2 == 0 ? AOTICACHE_COLLECT_LRU : AOTICACHE_COLLECT_COST;
     options.scan = kind % 3 == 0;
     options.vacuum = kind % 5 == 0;
+    cache->round = next_random(8); /* files go beside the transactions of the next round, if there is one */
     aoticache_status status = aoticache_cache_collect(cache, &options, NULL, NULL, NULL, &error);
     if (status != AOTICACHE_OK)
         fail("collect", error.message);

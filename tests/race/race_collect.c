@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cache/state.h"
 #include "tests/helpers/cache_process.h"
 
 #define READERS 3
@@ -147,6 +148,7 @@ static void collect_all_the_time(aoticache_cache *cache)
         options.policy = next_random(2);
         options.scan = next_random(4) == 0;
         options.vacuum = next_random(4) == 0;
+        cache->round = next_random(8); /* files go beside the transactions of the next round, if there is one */
         uint64_t begun = aoticache_monotonic_ns();
         aoticache_status status = aoticache_cache_collect(cache, &options, NULL, NULL, &report, &error);
         note(COLLECT, begun);

@@ -121,6 +121,30 @@ Test(collect, shared_object_stays_as_long_as_one_entry_needs_it)
     aoticache_cache_close(cache);
 }
 
+/* As in large stores: the files of a round go, and the log is merged, beside the transactions of the next. */
+Test(collect, many_rounds_remove_what_one_does)
+{
+    aoticache_cache *cache = fixture_open();
+    aoticache_artifact *held = NULL;
+    for (int i = 0; i < 24; i++)
+        fixture_put(cache, i, library(i / 2)); /* two have the same library */
+    cr_assert_eq(fixture_lookup(cache, 4, &held), AOTICACHE_OK);
+    cache->round = 3;
+    aoticache_collect_report report = collect(cache, UINT64_MAX, 0, false);
+    cr_assert_eq(report.held, 2, "the entry of the library that is open, and the other one that has it");
+    cr_assert_eq(report.entries_removed, 22);
+    cr_assert_eq(report.entries_after, 2);
+    cr_assert_eq(report.objects_removed, 22 + 11);
+    cr_assert_eq(fixture_files("objects"), 2 + 1, "two manifests and the library");
+    cr_assert_eq(fixture_verify(cache, false).unreferenced, 0);
+    aoticache_artifact_unref(held);
+    report = collect(cache, UINT64_MAX, 0, false);
+    cr_assert_eq(report.entries_after, 0);
+    cr_assert_eq(report.bytes_after, 0);
+    cr_assert_eq(fixture_files("objects"), 0);
+    aoticache_cache_close(cache);
+}
+
 Test(collect, held_artifact_stays)
 {
     aoticache_cache *cache = fixture_open();
