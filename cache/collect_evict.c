@@ -208,7 +208,8 @@ static aoticache_status evict_batch(aoticache_collection *collection, const aoti
 aoticache_status aoticache_collection_evict(aoticache_collection *collection, aoticache_collection_item *items,
                                             size_t count, aoticache_error *ret_error)
 {
-    const size_t round = round_of(collection), most = round < AOTICACHE_COLLECTION_BATCH ? round : AOTICACHE_COLLECTION_BATCH;
+    const size_t round = round_of(collection);
+    const size_t most = round < AOTICACHE_COLLECTION_BATCH ? round : AOTICACHE_COLLECTION_BATCH;
     aoticache_status status = AOTICACHE_OK;
     if (has_free_order(collection)) /* a transaction of a few operators changes few pages of what is kept by operator */
         qsort(items, count, sizeof *items, by_op);
