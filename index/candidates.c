@@ -37,17 +37,14 @@ aoticache_status aoticache_index_list_candidates(aoticache_index *index, int64_t
 {
     struct candidates candidates = {.callback = callback, .user = user};
     sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    aoticache_status status = aoticache_index_enter_statement(index, SQL(CANDIDATES), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_prepare(index, SQL(CANDIDATES), &statement, ret_error);
-    if (status == AOTICACHE_OK) {
-        sqlite3_bind_int64(statement, 1, after_used_ns);
-        sqlite3_bind_int64(statement, 2, after_id);
-        sqlite3_bind_int64(statement, 3, (sqlite3_int64)limit);
-        status = aoticache_index_walk(index, statement, "details", read_candidate, &candidates, ret_error);
-    }
-    aoticache_index_leave(index);
+    sqlite3_bind_int64(statement, 1, after_used_ns);
+    sqlite3_bind_int64(statement, 2, after_id);
+    sqlite3_bind_int64(statement, 3, (sqlite3_int64)limit);
+    status = aoticache_index_walk(index, statement, "details", read_candidate, &candidates, ret_error);
+    aoticache_index_leave_statement(index, statement);
     return status;
 }
 
@@ -109,15 +106,12 @@ aoticache_status aoticache_index_entry_objects(aoticache_index *index, int64_t e
     struct owned_array array = {.index = index, .items = ret_owned, .capacity = capacity,
                                 .status = AOTICACHE_OK, .error = ret_error};
     sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    aoticache_status status = aoticache_index_enter_statement(index, SQL(ENTRY_PARTS), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_prepare(index, SQL(ENTRY_PARTS), &statement, ret_error);
-    if (status == AOTICACHE_OK) {
-        sqlite3_bind_int64(statement, 1, entry_id);
-        status = aoticache_index_walk(index, statement, "objects", read_owned, &array, ret_error);
-    }
-    aoticache_index_leave(index);
+    sqlite3_bind_int64(statement, 1, entry_id);
+    status = aoticache_index_walk(index, statement, "objects", read_owned, &array, ret_error);
+    aoticache_index_leave_statement(index, statement);
     status = status == AOTICACHE_OK ? array.status : status;
     if (status == AOTICACHE_OK)
         *ret_count = array.count;
@@ -146,16 +140,13 @@ aoticache_status aoticache_index_list_removals(aoticache_index *index, int64_t a
 {
     struct array array = {.items = ret_removals, .capacity = capacity};
     sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    aoticache_status status = aoticache_index_enter_statement(index, SQL(LIST_REMOVALS), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_prepare(index, SQL(LIST_REMOVALS), &statement, ret_error);
-    if (status == AOTICACHE_OK) {
-        sqlite3_bind_int64(statement, 1, after_id);
-        sqlite3_bind_int64(statement, 2, (sqlite3_int64)capacity);
-        status = aoticache_index_walk(index, statement, "removals", read_removal, &array, ret_error);
-    }
-    aoticache_index_leave(index);
+    sqlite3_bind_int64(statement, 1, after_id);
+    sqlite3_bind_int64(statement, 2, (sqlite3_int64)capacity);
+    status = aoticache_index_walk(index, statement, "removals", read_removal, &array, ret_error);
+    aoticache_index_leave_statement(index, statement);
     if (status == AOTICACHE_OK)
         *ret_count = array.count;
     return status;
@@ -200,16 +191,13 @@ aoticache_status aoticache_index_objects_from(aoticache_index *index, const aoti
 {
     struct array array = {.items = ret_digests, .capacity = capacity};
     sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    aoticache_status status = aoticache_index_enter_statement(index, SQL(OBJECTS_FROM), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_prepare(index, SQL(OBJECTS_FROM), &statement, ret_error);
-    if (status == AOTICACHE_OK) {
-        aoticache_index_bind_digest(statement, 1, from);
-        sqlite3_bind_int64(statement, 2, (sqlite3_int64)capacity);
-        status = aoticache_index_walk(index, statement, "objects", read_digest, &array, ret_error);
-    }
-    aoticache_index_leave(index);
+    aoticache_index_bind_digest(statement, 1, from);
+    sqlite3_bind_int64(statement, 2, (sqlite3_int64)capacity);
+    status = aoticache_index_walk(index, statement, "objects", read_digest, &array, ret_error);
+    aoticache_index_leave_statement(index, statement);
     if (status == AOTICACHE_OK)
         *ret_count = array.count;
     return status;
@@ -228,15 +216,12 @@ aoticache_status aoticache_index_count_expired(aoticache_index *index, int64_t n
 {
     int64_t count = 0;
     sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    aoticache_status status = aoticache_index_enter_statement(index, SQL(COUNT_EXPIRED), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_prepare(index, SQL(COUNT_EXPIRED), &statement, ret_error);
-    if (status == AOTICACHE_OK) {
-        sqlite3_bind_int64(statement, 1, now_ns);
-        status = aoticache_index_walk(index, statement, "failures", read_number, &count, ret_error);
-    }
-    aoticache_index_leave(index);
+    sqlite3_bind_int64(statement, 1, now_ns);
+    status = aoticache_index_walk(index, statement, "failures", read_number, &count, ret_error);
+    aoticache_index_leave_statement(index, statement);
     if (status == AOTICACHE_OK)
         *ret_count = (uint64_t)count;
     return status;
@@ -247,15 +232,12 @@ aoticache_status aoticache_index_read_meta(aoticache_index *index, const char *n
 {
     int64_t value = 0;
     sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    aoticache_status status = aoticache_index_enter_statement(index, SQL(GET_META), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_prepare(index, SQL(GET_META), &statement, ret_error);
-    if (status == AOTICACHE_OK) {
-        aoticache_index_bind_text(statement, 1, name);
-        status = aoticache_index_walk(index, statement, "meta", read_number, &value, ret_error);
-    }
-    aoticache_index_leave(index);
+    aoticache_index_bind_text(statement, 1, name);
+    status = aoticache_index_walk(index, statement, "meta", read_number, &value, ret_error);
+    aoticache_index_leave_statement(index, statement);
     if (status == AOTICACHE_OK)
         *ret_value = value;
     return status;

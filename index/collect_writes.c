@@ -77,14 +77,11 @@ aoticache_status aoticache_index_forget_removals(aoticache_index *index, const i
 {
     if (count == 0)
         return AOTICACHE_OK;
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_RELAXED, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_begin(index, AOTICACHE_INDEX_RELAXED, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_index_end(index, aoticache_index_delete_removals(index, done, count, ret_error), ret_error);
-    aoticache_index_leave(index);
-    return status;
+    status = aoticache_index_delete_removals(index, done, count, ret_error);
+    return aoticache_index_leave_write(index, status, ret_error);
 }
 
 aoticache_status aoticache_index_forget_removal_of(aoticache_index *index, const aoticache_digest *object,
@@ -119,15 +116,11 @@ aoticache_status aoticache_index_forget_expired(aoticache_index *index, int64_t 
                                                 uint64_t *ret_forgotten, aoticache_error *ret_error)
 {
     uint64_t forgotten = 0;
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_RELAXED, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_begin(index, AOTICACHE_INDEX_RELAXED, ret_error);
-    if (status == AOTICACHE_OK) {
-        status = forget_expired_rows(index, now_ns, limit, &forgotten, ret_error);
-        status = aoticache_index_end(index, status, ret_error);
-    }
-    aoticache_index_leave(index);
+    status = forget_expired_rows(index, now_ns, limit, &forgotten, ret_error);
+    status = aoticache_index_leave_write(index, status, ret_error);
     if (status == AOTICACHE_OK)
         *ret_forgotten = forgotten;
     return status;
@@ -147,14 +140,10 @@ static aoticache_status put_meta(aoticache_index *index, const char *name, int64
 aoticache_status aoticache_index_write_meta(aoticache_index *index, const char *name, int64_t value,
                                             aoticache_error *ret_error)
 {
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_RELAXED, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_begin(index, AOTICACHE_INDEX_RELAXED, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_index_end(index, put_meta(index, name, value, ret_error), ret_error);
-    aoticache_index_leave(index);
-    return status;
+    return aoticache_index_leave_write(index, put_meta(index, name, value, ret_error), ret_error);
 }
 
 static aoticache_status read_number(aoticache_index *index, const char *sql, int64_t *ret_value,

@@ -68,6 +68,17 @@ void aoticache_index_set_timeout(aoticache_index *index);
 /* Takes the mutex, with a usable connection. On anything but OK nothing is held. */
 aoticache_status aoticache_index_enter(aoticache_index *index, aoticache_error *ret_error);
 void aoticache_index_leave(aoticache_index *index);
+/* enter, for one statement, which is prepared. On anything but OK nothing is held. */
+aoticache_status aoticache_index_enter_statement(aoticache_index *index, aoticache_index_statement which,
+                                                 sqlite3_stmt **ret_statement, aoticache_error *ret_error);
+/* Resets the statement and leaves. */
+void aoticache_index_leave_statement(aoticache_index *index, sqlite3_stmt *statement);
+/* enter, for one write transaction, which is begun. On anything but OK nothing is held. */
+aoticache_status aoticache_index_enter_write(aoticache_index *index, aoticache_index_durability durability,
+                                             aoticache_error *ret_error);
+/* Ends the transaction as aoticache_index_end does, and leaves. */
+aoticache_status aoticache_index_leave_write(aoticache_index *index, aoticache_status status,
+                                             aoticache_error *ret_error);
 
 /* ---- schema.c, journal.c ---- */
 

@@ -54,16 +54,11 @@ aoticache_status aoticache_index_flush(aoticache_index *index, const aoticache_i
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index flush: no index, or a use or name is missing");
     if (use_count == 0 && count_count == 0)
         return AOTICACHE_OK;
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_RELAXED, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_begin(index, AOTICACHE_INDEX_RELAXED, ret_error);
-    if (status == AOTICACHE_OK) {
-        status = add_uses(index, uses, use_count, ret_error);
-        if (status == AOTICACHE_OK)
-            status = add_counts(index, counts, count_count, ret_error);
-        status = aoticache_index_end(index, status, ret_error);
-    }
-    aoticache_index_leave(index);
-    return status;
+    status = add_uses(index, uses, use_count, ret_error);
+    if (status == AOTICACHE_OK)
+        status = add_counts(index, counts, count_count, ret_error);
+    return aoticache_index_leave_write(index, status, ret_error);
 }

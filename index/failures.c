@@ -73,14 +73,10 @@ aoticache_status aoticache_index_put_failure(aoticache_index *index, const aotic
         !text_fits(failure->description))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index failure: a text is missing or over %d bytes long",
                                    MAX_MESSAGE_BYTES);
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_DURABLE, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_begin(index, AOTICACHE_INDEX_DURABLE, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_index_end(index, put_row(index, failure, ret_error), ret_error);
-    aoticache_index_leave(index);
-    return status;
+    return aoticache_index_leave_write(index, put_row(index, failure, ret_error), ret_error);
 }
 
 static aoticache_status copy_message(aoticache_index *index, sqlite3_stmt *row, char **ret_message,
@@ -101,20 +97,16 @@ aoticache_status aoticache_index_lookup_failure(aoticache_index *index, const ao
 {
     if (index == NULL || key == NULL || ret_message == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index failure: no index, key or result");
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter_statement(index, SQL(LOOKUP_FAILURE), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    sqlite3_stmt *statement = NULL;
-    status = aoticache_index_prepare(index, SQL(LOOKUP_FAILURE), &statement, ret_error);
-    if (status == AOTICACHE_OK) {
-        aoticache_index_bind_digest(statement, 1, key);
-        sqlite3_bind_int64(statement, 2, now_ns);
-        status = aoticache_index_fetch(index, statement, ret_error);
-        if (status == AOTICACHE_OK)
-            status = copy_message(index, statement, ret_message, ret_error);
-        sqlite3_reset(statement);
-    }
-    aoticache_index_leave(index);
+    aoticache_index_bind_digest(statement, 1, key);
+    sqlite3_bind_int64(statement, 2, now_ns);
+    status = aoticache_index_fetch(index, statement, ret_error);
+    if (status == AOTICACHE_OK)
+        status = copy_message(index, statement, ret_message, ret_error);
+    aoticache_index_leave_statement(index, statement);
     return status;
 }
 
@@ -142,12 +134,8 @@ aoticache_status aoticache_index_forget_failures(aoticache_index *index, const a
 {
     if (index == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index failure: no index");
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_DURABLE, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_begin(index, AOTICACHE_INDEX_DURABLE, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_index_end(index, forget_rows(index, key, before_ns, ret_error), ret_error);
-    aoticache_index_leave(index);
-    return status;
+    return aoticache_index_leave_write(index, forget_rows(index, key, before_ns, ret_error), ret_error);
 }

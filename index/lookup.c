@@ -42,17 +42,13 @@ aoticache_status aoticache_index_lookup(aoticache_index *index, const aoticache_
 {
     if (index == NULL || key == NULL || ret_count == NULL || (ret_hits == NULL && capacity > 0))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index lookup: no index, key or room for the result");
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter_statement(index, SQL(LOOKUP), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    sqlite3_stmt *statement = NULL;
-    status = aoticache_index_prepare(index, SQL(LOOKUP), &statement, ret_error);
-    if (status == AOTICACHE_OK) {
-        aoticache_index_bind_digest(statement, 1, key);
-        status = step_hits(index, statement, ret_hits, capacity, ret_count, ret_error);
-        sqlite3_reset(statement);
-    }
-    aoticache_index_leave(index);
+    aoticache_index_bind_digest(statement, 1, key);
+    status = step_hits(index, statement, ret_hits, capacity, ret_count, ret_error);
+    aoticache_index_leave_statement(index, statement);
     return status;
 }
 
@@ -64,23 +60,15 @@ static aoticache_status read_numbered(aoticache_index *index, aoticache_index_st
                                                                aoticache_error *ret_error),
                                       void *result, aoticache_error *ret_error)
 {
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter_statement(index, which, &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    sqlite3_stmt *statement = NULL;
-    status = aoticache_index_prepare(index, which, &statement, ret_error);
-    if (status == AOTICACHE_OK) {
-        sqlite3_bind_int64(statement, 1, entry_id);
-        int stepped = sqlite3_step(statement);
-        if (stepped == SQLITE_ROW)
-            status = take(index, statement, result, ret_error);
-        else if (stepped == SQLITE_DONE)
-            status = AOTICACHE_NOT_FOUND;
-        else
-            status = aoticache_index_fail(index, stepped, "cannot look up", ret_error);
-        sqlite3_reset(statement);
-    }
-    aoticache_index_leave(index);
+    sqlite3_bind_int64(statement, 1, entry_id);
+    status = aoticache_index_fetch(index, statement, ret_error);
+    if (status == AOTICACHE_OK)
+        status = take(index, statement, result, ret_error);
+    aoticache_index_leave_statement(index, statement);
     return status;
 }
 

@@ -46,17 +46,12 @@ aoticache_status aoticache_index_put_marks(aoticache_index *index, const aoticac
 {
     if (index == NULL || marks == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index mark: no index or no mark");
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_DURABLE, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_begin(index, AOTICACHE_INDEX_DURABLE, ret_error);
-    if (status == AOTICACHE_OK) {
-        for (size_t i = 0; status == AOTICACHE_OK && i < count; i++)
-            status = put_rows(index, &marks[i], ret_error);
-        status = aoticache_index_end(index, status, ret_error);
-    }
-    aoticache_index_leave(index);
-    return status;
+    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++)
+        status = put_rows(index, &marks[i], ret_error);
+    return aoticache_index_leave_write(index, status, ret_error);
 }
 
 struct listing {
@@ -84,22 +79,19 @@ aoticache_status aoticache_index_list_marks(aoticache_index *index, const aotica
     if (index == NULL || callback == NULL || (key != NULL && tag != NULL))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "index marks: no index or no function, or both a key and a tag");
-    aoticache_status status = aoticache_index_enter(index, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
     struct listing listing = {.callback = callback, .user = user};
-    sqlite3_stmt *statement = NULL;
     aoticache_index_statement which = key != NULL   ? SQL(LIST_MARKS_OF_KEY)
                                       : tag != NULL ? SQL(LIST_MARKS_OF_TAG)
                                                     : SQL(LIST_MARKS);
-    status = aoticache_index_prepare(index, which, &statement, ret_error);
-    if (status == AOTICACHE_OK) {
-        if (key != NULL)
-            aoticache_index_bind_digest(statement, 1, key);
-        else if (tag != NULL)
-            aoticache_index_bind_text(statement, 1, tag);
-        status = aoticache_index_walk(index, statement, "marks", give_mark, &listing, ret_error);
-    }
-    aoticache_index_leave(index);
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter_statement(index, which, &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (key != NULL)
+        aoticache_index_bind_digest(statement, 1, key);
+    else if (tag != NULL)
+        aoticache_index_bind_text(statement, 1, tag);
+    status = aoticache_index_walk(index, statement, "marks", give_mark, &listing, ret_error);
+    aoticache_index_leave_statement(index, statement);
     return status;
 }

@@ -128,20 +128,16 @@ static aoticache_status read_one_row(aoticache_index *index, aoticache_index_sta
                                                               aoticache_error *ret_error),
                                      void *read_result, aoticache_error *ret_error)
 {
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter_statement(index, which, &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    sqlite3_stmt *statement = NULL;
-    status = aoticache_index_prepare(index, which, &statement, ret_error);
-    if (status == AOTICACHE_OK) {
-        status = aoticache_index_fetch(index, statement, ret_error);
-        if (status == AOTICACHE_OK)
-            status = read(index, statement, read_result, ret_error);
-        else if (status == AOTICACHE_NOT_FOUND)
-            status = aoticache_index_fail(index, SQLITE_CORRUPT, "cannot read", ret_error);
-        sqlite3_reset(statement);
-    }
-    aoticache_index_leave(index);
+    status = aoticache_index_fetch(index, statement, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read(index, statement, read_result, ret_error);
+    else if (status == AOTICACHE_NOT_FOUND)
+        status = aoticache_index_fail(index, SQLITE_CORRUPT, "cannot read", ret_error);
+    aoticache_index_leave_statement(index, statement);
     return status;
 }
 

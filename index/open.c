@@ -342,6 +342,44 @@ void aoticache_index_leave(aoticache_index *index)
     aoticache_index_fork_leave();
 }
 
+aoticache_status aoticache_index_enter_statement(aoticache_index *index, aoticache_index_statement which,
+                                                 sqlite3_stmt **ret_statement, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_prepare(index, which, ret_statement, ret_error);
+    if (status != AOTICACHE_OK)
+        aoticache_index_leave(index);
+    return status;
+}
+
+void aoticache_index_leave_statement(aoticache_index *index, sqlite3_stmt *statement)
+{
+    sqlite3_reset(statement);
+    aoticache_index_leave(index);
+}
+
+aoticache_status aoticache_index_enter_write(aoticache_index *index, aoticache_index_durability durability,
+                                             aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_begin(index, durability, ret_error);
+    if (status != AOTICACHE_OK)
+        aoticache_index_leave(index);
+    return status;
+}
+
+aoticache_status aoticache_index_leave_write(aoticache_index *index, aoticache_status status,
+                                             aoticache_error *ret_error)
+{
+    status = aoticache_index_end(index, status, ret_error);
+    aoticache_index_leave(index);
+    return status;
+}
+
 static void index_free(aoticache_index *index)
 {
     pthread_mutex_destroy(&index->lock);

@@ -258,13 +258,10 @@ aoticache_status aoticache_index_put_numbered(aoticache_index *index, const aoti
     int64_t id = 0;
     aoticache_status status = check(entry, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_index_enter(index, ret_error);
+        status = aoticache_index_enter_write(index, AOTICACHE_INDEX_DURABLE, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_begin(index, AOTICACHE_INDEX_DURABLE, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_index_end(index, put_rows(index, entry, &id, ret_error), ret_error);
-    aoticache_index_leave(index);
+    status = aoticache_index_leave_write(index, put_rows(index, entry, &id, ret_error), ret_error);
     if (status == AOTICACHE_OK)
         *ret_entry_id = id;
     return status;

@@ -262,12 +262,9 @@ static aoticache_status remove_by(aoticache_index *index, aoticache_index_statem
 {
     uint64_t removed = 0;
     sqlite3_stmt *find = NULL;
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_DURABLE, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_begin(index, AOTICACHE_INDEX_DURABLE, ret_error);
-    if (status != AOTICACHE_OK)
-        goto out;
     status = aoticache_index_prepare(index, which, &find, ret_error);
     if (status == AOTICACHE_OK) {
         if (digest != NULL)
@@ -278,11 +275,9 @@ static aoticache_status remove_by(aoticache_index *index, aoticache_index_statem
     }
     if (status == AOTICACHE_OK && which == SQL(FIND_OBJECT))
         status = remove_sharers(index, digest, &removed, ret_error);
-    status = aoticache_index_end(index, status, ret_error);
+    status = aoticache_index_leave_write(index, status, ret_error);
     if (status == AOTICACHE_OK && ret_removed != NULL)
         *ret_removed = removed;
-out:
-    aoticache_index_leave(index);
     return status;
 }
 

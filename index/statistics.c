@@ -239,12 +239,8 @@ aoticache_status aoticache_index_zero_statistics(aoticache_index *index, int64_t
 {
     if (index == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index statistics: no index");
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_DURABLE, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_begin(index, AOTICACHE_INDEX_DURABLE, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_index_end(index, zero(index, now_ns, ret_error), ret_error);
-    aoticache_index_leave(index);
-    return status;
+    return aoticache_index_leave_write(index, zero(index, now_ns, ret_error), ret_error);
 }

@@ -50,15 +50,12 @@ aoticache_status aoticache_index_list_extreme(aoticache_index *index, aoticache_
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index list: no index or no function");
     struct listing listing = {.callback = callback, .user = user};
     sqlite3_stmt *rows = NULL;
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    aoticache_status status = aoticache_index_enter_statement(
+        index, which == AOTICACHE_INDEX_LARGEST ? SQL(LARGEST) : SQL(COLDEST), &rows, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_prepare(index, which == AOTICACHE_INDEX_LARGEST ? SQL(LARGEST) : SQL(COLDEST), &rows,
-                                     ret_error);
-    if (status == AOTICACHE_OK) {
-        sqlite3_bind_int64(rows, 1, limit < INT32_MAX ? (sqlite3_int64)limit : INT32_MAX);
-        status = aoticache_index_walk(index, rows, "entries", give_entry, &listing, ret_error);
-    }
-    aoticache_index_leave(index);
+    sqlite3_bind_int64(rows, 1, limit < INT32_MAX ? (sqlite3_int64)limit : INT32_MAX);
+    status = aoticache_index_walk(index, rows, "entries", give_entry, &listing, ret_error);
+    aoticache_index_leave_statement(index, rows);
     return status;
 }

@@ -250,15 +250,12 @@ aoticache_status aoticache_index_list_groups(aoticache_index *index, aoticache_i
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index groups: no index or no function");
     struct listing listing = {.callback = callback, .user = user};
     sqlite3_stmt *rows = NULL;
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    aoticache_status status = aoticache_index_enter_statement(index, SQL(GROUPS), &rows, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_prepare(index, SQL(GROUPS), &rows, ret_error);
-    if (status == AOTICACHE_OK) {
-        sqlite3_bind_int64(rows, 1, kind);
-        sqlite3_bind_int64(rows, 2, since_zero ? (int)kind + AOTICACHE_GROUP_ZERO : -1);
-        status = aoticache_index_walk(index, rows, "groups", give_group, &listing, ret_error);
-    }
-    aoticache_index_leave(index);
+    sqlite3_bind_int64(rows, 1, kind);
+    sqlite3_bind_int64(rows, 2, since_zero ? (int)kind + AOTICACHE_GROUP_ZERO : -1);
+    status = aoticache_index_walk(index, rows, "groups", give_group, &listing, ret_error);
+    aoticache_index_leave_statement(index, rows);
     return status;
 }

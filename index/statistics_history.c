@@ -224,26 +224,22 @@ aoticache_status aoticache_index_history_add(aoticache_index *index, const aotic
 
 /* ---- listing ---- */
 
-static aoticache_status walk_slots(aoticache_index *index, sqlite3_stmt *rows, aoticache_index_slot_fn callback,
-                                   void *user, aoticache_error *ret_error)
+struct listing {
+    aoticache_index_slot_fn callback;
+    void *user;
+};
+
+static bool give_slot(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
-    int result = SQLITE_DONE;
-    bool goes_on = true;
-    aoticache_status status = AOTICACHE_OK;
-    while (status == AOTICACHE_OK && goes_on && (result = sqlite3_step(rows)) == SQLITE_ROW) {
-        int64_t start;
-        const char *name;
-        uint64_t value;
-        if (aoticache_index_read_integer(rows, 0, &start) && aoticache_index_read_text(rows, 1, &name) &&
-            aoticache_index_read_unsigned(rows, 2, &value))
-            goes_on = callback(user, start, name, value);
-        else
-            status = aoticache_index_fail_row(index, "history", ret_error);
-    }
-    if (status == AOTICACHE_OK && result != SQLITE_ROW && result != SQLITE_DONE)
-        status = aoticache_index_fail(index, result, "cannot list", ret_error);
-    sqlite3_reset(rows);
-    return status;
+    const struct listing *listing = user;
+    int64_t start;
+    const char *name;
+    uint64_t value;
+    if (!aoticache_index_read_integer(row, 0, &start) || !aoticache_index_read_text(row, 1, &name) ||
+        !aoticache_index_read_unsigned(row, 2, &value))
+        return false;
+    *ret_goes_on = listing->callback(listing->user, start, name, value);
+    return true;
 }
 
 aoticache_status aoticache_index_list_history(aoticache_index *index, int64_t since_seconds, int64_t step,
@@ -252,16 +248,14 @@ aoticache_status aoticache_index_list_history(aoticache_index *index, int64_t si
 {
     if (index == NULL || callback == NULL || step <= 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index history: no index, function or step");
+    struct listing listing = {.callback = callback, .user = user};
     sqlite3_stmt *rows = NULL;
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    aoticache_status status = aoticache_index_enter_statement(index, SQL(HISTORY), &rows, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_prepare(index, SQL(HISTORY), &rows, ret_error);
-    if (status == AOTICACHE_OK) {
-        sqlite3_bind_int64(rows, 1, since_seconds);
-        sqlite3_bind_int64(rows, 2, step);
-        status = walk_slots(index, rows, callback, user, ret_error);
-    }
-    aoticache_index_leave(index);
+    sqlite3_bind_int64(rows, 1, since_seconds);
+    sqlite3_bind_int64(rows, 2, step);
+    status = aoticache_index_walk(index, rows, "history", give_slot, &listing, ret_error);
+    aoticache_index_leave_statement(index, rows);
     return status;
 }

@@ -53,19 +53,16 @@ aoticache_status aoticache_index_list_stored(aoticache_index *index, const char 
 {
     if (index == NULL || op == NULL || callback == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index list: no index, operator or function");
-    aoticache_status status = aoticache_index_enter(index, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
     struct listing listing = {.callback = callback, .user = user};
     sqlite3_stmt *statement = NULL;
-    status = aoticache_index_prepare(index, SQL(LIST_STORED), &statement, ret_error);
-    if (status == AOTICACHE_OK) {
-        aoticache_index_bind_text(statement, 1, op);
-        sqlite3_bind_int64(statement, 2, after_entry);
-        sqlite3_bind_int64(statement, 3, limit < MAX_BATCH ? (sqlite3_int64)limit : MAX_BATCH);
-        status = aoticache_index_walk(index, statement, "details", give_stored, &listing, ret_error);
-    }
-    aoticache_index_leave(index);
+    aoticache_status status = aoticache_index_enter_statement(index, SQL(LIST_STORED), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_text(statement, 1, op);
+    sqlite3_bind_int64(statement, 2, after_entry);
+    sqlite3_bind_int64(statement, 3, limit < MAX_BATCH ? (sqlite3_int64)limit : MAX_BATCH);
+    status = aoticache_index_walk(index, statement, "details", give_stored, &listing, ret_error);
+    aoticache_index_leave_statement(index, statement);
     return status;
 }
 
@@ -93,12 +90,8 @@ aoticache_status aoticache_index_fill_encodings(aoticache_index *index, const ao
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index: no index or no encodings");
     if (count == 0)
         return AOTICACHE_OK;
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_RELAXED, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_begin(index, AOTICACHE_INDEX_RELAXED, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_index_end(index, fill_rows(index, encodings, count, ret_error), ret_error);
-    aoticache_index_leave(index);
-    return status;
+    return aoticache_index_leave_write(index, fill_rows(index, encodings, count, ret_error), ret_error);
 }

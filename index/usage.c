@@ -4,21 +4,21 @@
 #include "index/usage.h"
 #include "index/connection.h"
 
-static aoticache_status walk(aoticache_index *index, sqlite3_stmt *statement, aoticache_index_usage_fn callback,
-                             void *user, aoticache_error *ret_error)
+struct listing {
+    aoticache_index_usage_fn callback;
+    void *user;
+};
+
+static bool give_usage(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
-    int result;
-    while ((result = sqlite3_step(statement)) == SQLITE_ROW) {
-        aoticache_index_usage usage = {.name = NULL};
-        if (!aoticache_index_read_text(statement, 0, &usage.name) ||
-            !aoticache_index_read_unsigned(statement, 1, &usage.entries) ||
-            !aoticache_index_read_unsigned(statement, 2, &usage.bytes) ||
-            !aoticache_index_read_integer(statement, 3, &usage.last_used_ns))
-            return aoticache_index_fail_row(index, "details", ret_error);
-        if (!callback(user, &usage))
-            return AOTICACHE_OK;
-    }
-    return result == SQLITE_DONE ? AOTICACHE_OK : aoticache_index_fail(index, result, "cannot add up", ret_error);
+    const struct listing *listing = user;
+    aoticache_index_usage usage = {.name = NULL};
+    if (!aoticache_index_read_text(row, 0, &usage.name) || !aoticache_index_read_unsigned(row, 1, &usage.entries) ||
+        !aoticache_index_read_unsigned(row, 2, &usage.bytes) ||
+        !aoticache_index_read_integer(row, 3, &usage.last_used_ns))
+        return false;
+    *ret_goes_on = listing->callback(listing->user, &usage);
+    return true;
 }
 
 aoticache_status aoticache_index_list_usage(aoticache_index *index, aoticache_index_usage_group by,
@@ -32,15 +32,12 @@ aoticache_status aoticache_index_list_usage(aoticache_index *index, aoticache_in
     };
     if (index == NULL || callback == NULL || (size_t)by >= sizeof statements / sizeof statements[0])
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index usage: no index, no function or no such group");
-    aoticache_status status = aoticache_index_enter(index, ret_error);
+    struct listing listing = {.callback = callback, .user = user};
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter_statement(index, statements[by], &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    sqlite3_stmt *statement = NULL;
-    status = aoticache_index_prepare(index, statements[by], &statement, ret_error);
-    if (status == AOTICACHE_OK) {
-        status = walk(index, statement, callback, user, ret_error);
-        sqlite3_reset(statement);
-    }
-    aoticache_index_leave(index);
+    status = aoticache_index_walk(index, statement, "details", give_usage, &listing, ret_error);
+    aoticache_index_leave_statement(index, statement);
     return status;
 }
