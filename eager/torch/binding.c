@@ -145,8 +145,6 @@ static aoticache_status plan_stable(aoticache_binding_operator *op, const aotica
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "%.200s gives a list of tensors; with a C++ compiler the bridge serves it",
                                    aoticache_schema_full_name(schema));
-    op->fallback = options->fallback;
-    op->fallback_user = options->fallback_user;
     return aoticache_stable_plan_create(schema, &op->plan, ret_error);
 }
 
@@ -176,10 +174,18 @@ static aoticache_status register_with_bridge(aoticache_binding_operator *op, aot
     return status == AOTICACHE_OK ? AOTICACHE_OK : aoticache_error_set(ret_error, status, "%s", message);
 }
 
+/* PyTorch no longer has our function. */
+static void withdraw(aoticache_shell *shell)
+{
+    if (shell->library != NULL)
+        shell->stable.aoti_torch_delete_library_object(shell->library);
+    shell->library = NULL;
+}
+
 /* "aten::add" and "Tensor": "aten" and "add.Tensor". */
 static aoticache_status register_with_library(aoticache_binding_operator *op, aoticache_error *ret_error)
 {
-    const aoticache_shell *shell = op->shell;
+    aoticache_shell *shell = op->shell;
     const aoticache_stable *stable = &op->binding->stable;
     const char *colons = strstr(shell->name, "::");
     cleanup_free char *ns = colons != NULL ? strndup(shell->name, (size_t)(colons - shell->name)) : NULL;
@@ -190,33 +196,36 @@ static aoticache_status register_with_library(aoticache_binding_operator *op, ao
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: no memory for its name", shell->name);
     }
     AOTITorchError code =
-        stable->aoti_torch_library_init_impl(ns, shell->dispatch_key, REGISTERED_AT, 0, &op->library);
+        stable->aoti_torch_library_init_impl(ns, shell->dispatch_key, REGISTERED_AT, 0, &shell->library);
     if (code == 0)
-        code = stable->torch_library_impl(op->library, name, aoticache_stable_functions[shell->slot],
+        code = stable->torch_library_impl(shell->library, name, aoticache_stable_functions[shell->slot],
                                           op->binding->torch_version);
     if (code == 0)
         return AOTICACHE_OK;
     const char *what = stable->torch_exception_get_what != NULL ? stable->torch_exception_get_what() : NULL;
-    return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "PyTorch refuses a kernel for %.200s on %.60s: %.500s",
-                               aoticache_holder_op(op->holder), shell->dispatch_key,
-                               what != NULL ? what : "it does not say why");
+    aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "PyTorch refuses a kernel for %.200s on %.60s: %.500s",
+                        aoticache_holder_op(op->holder), shell->dispatch_key,
+                        what != NULL ? what : "it does not say why");
+    withdraw(shell);
+    return AOTICACHE_LOAD_FAILED;
 }
 
-/* Calls may come before this returns. */
-static aoticache_status tell_torch(aoticache_binding_operator *op, aoticache_error *ret_error)
+/* Calls may come before this returns: at once, where PyTorch has our function of a retired operator. */
+static aoticache_status tell_torch(aoticache_binding_operator *op, const aoticache_binding_operator_options *options,
+                                   aoticache_error *ret_error)
 {
-    op->shell->stable = op->binding->stable;
-    op->shell->torch_version = op->binding->torch_version;
-    atomic_store(&op->shell->op, op);
-    return op->binding->has_bridge ? register_with_bridge(op, ret_error) : register_with_library(op, ret_error);
-}
-
-static void tell_torch_the_end(aoticache_binding_operator *op)
-{
-    if (op->registration != NULL)
-        op->binding->bridge.disable(op->registration);
-    if (op->library != NULL)
-        op->binding->stable.aoti_torch_delete_library_object(op->library);
+    aoticache_shell *shell = op->shell;
+    bool is_registered = shell->library != NULL;
+    if (shell->is_stable && !is_registered) {
+        shell->stable = op->binding->stable;
+        shell->torch_version = op->binding->torch_version;
+        shell->fallback = options->fallback;
+        shell->fallback_user = options->fallback_user;
+    }
+    atomic_store(&shell->op, op);
+    if (is_registered)
+        return AOTICACHE_OK;
+    return shell->is_stable ? register_with_library(op, ret_error) : register_with_bridge(op, ret_error);
 }
 
 /* ---- coming and going ---- */
@@ -291,7 +300,7 @@ aoticache_status aoticache_binding_enable(aoticache_binding *binding,
     atomic_init(&op->references, 1);
     status = prepare(op, &all, ret_error);
     if (status == AOTICACHE_OK)
-        status = tell_torch(op, ret_error);
+        status = tell_torch(op, &all, ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_binding_disable(op);
         return status;
@@ -302,15 +311,18 @@ aoticache_status aoticache_binding_enable(aoticache_binding *binding,
 }
 
 /* Also of one that could not be enabled, however far it came. */
-void aoticache_binding_disable(aoticache_binding_operator *op)
+static void end(aoticache_binding_operator *op, bool stays_registered)
 {
     if (op == NULL)
         return;
     int saved = errno;
     bool is_left = true;
     delist(op);
-    tell_torch_the_end(op);
+    if (op->registration != NULL)
+        op->binding->bridge.disable(op->registration);
     if (op->shell != NULL) {
+        if (!stays_registered)
+            withdraw(op->shell);
         atomic_store(&op->shell->op, NULL);
         is_left = leave_sections();
         aoticache_shell_release(op->shell);
@@ -319,6 +331,16 @@ void aoticache_binding_disable(aoticache_binding_operator *op)
     if (is_left)
         aoticache_binding_operator_unref(op);
     errno = saved;
+}
+
+void aoticache_binding_disable(aoticache_binding_operator *op)
+{
+    end(op, false);
+}
+
+void aoticache_binding_retire(aoticache_binding_operator *op)
+{
+    end(op, true);
 }
 
 void aoticache_binding_get_counts(const aoticache_binding_operator *op, aoticache_binding_counts *ret_counts)

@@ -78,7 +78,8 @@ typedef struct aoticache_binding_operator_options {
     const char *dispatch_key; /* "CPU", "CUDA" */
     aoticache_device device;
     const aoticache_dynamic *dynamic;      /* NULL: the eager's */
-    aoticache_binding_fallback_fn fallback; /* required without a bridge; not used with one */
+    aoticache_binding_fallback_fn fallback; /* required without a bridge, which has its own; not used either where the
+                                             * operator was retired: PyTorch still has our function, with one */
     void *fallback_user;
 } aoticache_binding_operator_options;
 
@@ -105,8 +106,17 @@ AOTICACHE_API aoticache_status aoticache_binding_enable(aoticache_binding *bindi
  * gone. Compiles of it that are queued or under way go on. From inside a call of the operator itself (its fallback) it
  * does not wait for that one; the eager must then outlive it. In Python: without the GIL, which calls inside may need.
  * NULL is allowed.
+ *
+ * On the stable C ABI no other thread may be on its way to the operator: PyTorch's dispatcher changes its table while
+ * calls read it, and frees what they are about to use (seen with 2.13). aoticache_binding_retire() is for that.
  */
 AOTICACHE_API void aoticache_binding_disable(aoticache_binding_operator *op);
+/*
+ * The same, at any time: on the stable C ABI PyTorch keeps our function, which hands every call to the fallback from
+ * then on, until the operator is enabled again and then disabled. The fallback and its user must live as long. (The
+ * bridge does so always, at no cost, in C++: there this is disable.)
+ */
+AOTICACHE_API void aoticache_binding_retire(aoticache_binding_operator *op);
 
 typedef struct aoticache_binding_counts {
     aoticache_holder_counts holder;

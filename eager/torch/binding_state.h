@@ -24,10 +24,14 @@ typedef struct aoticache_shell {
     char *name, *overload, *dispatch_key;
     bool is_stable;
     bool taken;    /* enabled, or about to be; under the list's lock */
-    uint32_t slot; /* of the pool, where is_stable */
-    aoticache_stable stable; /* where is_stable, as the version */
-    uint64_t torch_version;
     struct aoticache_shell *next;
+    /* Where is_stable. What follows the slot is written before PyTorch has our function, and stays as long as it has. */
+    uint32_t slot; /* of the pool */
+    aoticache_stable stable;
+    uint64_t torch_version;
+    struct AOTICacheTorchLibrary *library;  /* our function's registration; NULL: PyTorch does not have it */
+    aoticache_binding_fallback_fn fallback; /* the kernel that was PyTorch's at that time */
+    void *fallback_user;
 } aoticache_shell;
 
 /*
@@ -61,10 +65,7 @@ struct aoticache_binding_operator {
     atomic_uint_least64_t ready;
     atomic_uint_least64_t slow, refused;
     void *registration; /* of the bridge */
-    aoticache_stable_plan *plan; /* of the stable ABI, as the rest */
-    struct AOTICacheTorchLibrary *library;
-    aoticache_binding_fallback_fn fallback;
-    void *fallback_user;
+    aoticache_stable_plan *plan; /* of the stable ABI */
     aoticache_binding_operator *next, **link; /* of the binding's, under its lock */
 };
 

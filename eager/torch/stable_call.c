@@ -34,6 +34,24 @@ static void call_again(const aoticache_shell *shell, uint64_t *stack)
     throw(stable, what != NULL ? what : "the operator failed after aoticache had given it back");
 }
 
+/* The operator was retired: PyTorch still has our function, by the name it would come here again. */
+static void let_through(const aoticache_shell *shell, uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs)
+{
+    aoticache_error error;
+    error.message[0] = '\0';
+    if (shell->fallback(shell->fallback_user, stack, num_inputs, num_outputs, error.message, sizeof error.message) != 0)
+        throw(&shell->stable, error.message);
+}
+
+static __attribute__((noinline)) void call_without_operator(const aoticache_shell *shell, uint64_t *stack,
+                                                            uint64_t num_inputs, uint64_t num_outputs)
+{
+    if (shell->library != NULL)
+        let_through(shell, stack, num_inputs, num_outputs);
+    else
+        call_again(shell, stack);
+}
+
 /* ---- answers ---- */
 
 static __attribute__((noinline)) bool refuse_results(stable_call *call, uint64_t num_outputs)
@@ -60,11 +78,11 @@ static inline bool push_results(stable_call *call, uint64_t *stack, uint64_t num
 static __attribute__((noinline)) bool fall_back(stable_call *call, uint64_t *stack, uint64_t num_inputs,
                                                 uint64_t num_outputs)
 {
-    aoticache_binding_operator *op = call->core.op;
+    const aoticache_shell *shell = call->core.op->shell;
     call->error.message[0] = '\0';
     aoticache_binding_keep(&call->core);
-    return op->fallback(op->fallback_user, stack, num_inputs, num_outputs, call->error.message,
-                        sizeof call->error.message) == 0;
+    return shell->fallback(shell->fallback_user, stack, num_inputs, num_outputs, call->error.message,
+                           sizeof call->error.message) == 0;
 }
 
 static __attribute__((noinline)) bool fail_or_fall_back(stable_call *call, aoticache_bridge_result result,
@@ -121,7 +139,7 @@ void aoticache_stable_call(uint32_t slot, uint64_t *stack, uint64_t num_inputs, 
     const aoticache_shell *shell = aoticache_shell_of_slot(slot);
     aoticache_binding_entry entry = aoticache_binding_begin(shell, &call.core);
     if (__builtin_expect(entry == AOTICACHE_BINDING_GONE, 0)) {
-        call_again(shell, stack);
+        call_without_operator(shell, stack, num_inputs, num_outputs);
         return;
     }
     if (__builtin_expect(entry == AOTICACHE_BINDING_NO_THREAD, 0))

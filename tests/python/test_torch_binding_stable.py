@@ -117,13 +117,16 @@ class Operator:
     def disable(self):
         self.binding.c.aoticache_binding_disable(self.handle)
 
+    def retire(self):
+        self.binding.c.aoticache_binding_retire(self.handle)
+
 
 class Binding:
     """A cache, a hook, an eager and a binding; `with` frees them."""
 
     def __init__(self, folder, hook="c", **options):
         self.c = ctypes.CDLL(os.path.join(BUILD, "lib", "libaoticache.so"))
-        for name in ("binding_disable", "binding_free", "eager_free", "hook_free", "cache_close"):
+        for name in ("binding_disable", "binding_retire", "binding_free", "eager_free", "hook_free", "cache_close"):
             getattr(self.c, "aoticache_" + name).argtypes = [ctypes.c_void_p]
         os.environ["AOTICACHE_DIR"] = folder
         self.cache, self.hook, self.eager, self.handle = (ctypes.c_void_p() for _ in range(4))
@@ -311,23 +314,28 @@ def case_threads(folder):
                 wrong.append(1)
 
     with Binding(folder) as binding:
-        Operator(binding, ABS).disable()
-        threads = [threading.Thread(target=work) for _ in range(4)]
+        first = Operator(binding, ABS)  # PyTorch keeps our function, and that its fallback
+        first.retire()
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
         for thread in threads:
             thread.start()
         served = 0
-        kept = []  # callbacks that a late call may be on its way to
-        for _ in range(20):
+        for _ in range(100):
             op = Operator(binding, ABS)
-            kept.append(op)
             for _ in range(50):
                 torch.abs(x)
             served += op.counts().hits
-            op.disable()
+            op.retire()
+            before = first.fallbacks
+            assert torch.equal(torch.abs(x), expected) and first.fallbacks > before
         ending.set()
         for thread in threads:
             thread.join()
         assert not wrong and served > 0
+        Operator(binding, ABS).disable()
+        assert "libaoticache" not in torch._C._dispatch_dump_table("aten::abs")
+        before = first.fallbacks
+        assert torch.equal(torch.abs(x), expected) and first.fallbacks == before
 
 
 def case_fork(folder):

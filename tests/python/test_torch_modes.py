@@ -245,6 +245,43 @@ def test_fork_and_data_loader():
     """)
 
 
+def test_stable_interface_comes_and_goes_under_threads():
+    """PyTorch's dispatcher frees a kernel while others call it: ours stays as long as there are other threads."""
+    scenario("""
+        expected, wrong, ending = torch.abs(x), [], threading.Event()
+        def table():
+            return torch._C._dispatch_dump_table("aten::abs")
+        def work():
+            while not ending.is_set():
+                if not torch.equal(torch.abs(x), expected):
+                    wrong.append(1)
+        torch.set_num_threads(1)
+        with aoticache.enabled("aten::abs", mode="wait", bridge="off"):
+            same(torch.abs(x), expected)
+        assert "libaoticache" not in table()
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
+        aoticache.enable("aten::abs", mode="never", bridge="off")
+        for thread in threads:
+            thread.start()
+        for turn in range(50):
+            hits = counts("aten::abs").hits
+            same(torch.abs(x), expected)
+            assert counts("aten::abs").hits > hits
+            aoticache.disable()
+            calls = counts("aten::abs").calls
+            same(torch.abs(x), expected)
+            assert counts("aten::abs").calls == calls and "libaoticache" in table()
+            aoticache.enable("aten::abs", mode="never" if turn % 2 else "wait", bridge="off")
+        ending.set()
+        for thread in threads:
+            thread.join()
+        aoticache.disable()
+        assert not wrong and "libaoticache" not in table()
+        same(torch.abs(x), expected)
+        print("done")
+    """)
+
+
 def test_workers_that_are_spawned_enable_their_own():
     play_file(BEGIN + textwrap.dedent("""
         import torch.utils.data

@@ -282,6 +282,14 @@ Test(binding_stable, what_cannot_be_told_apart_goes_to_the_fallback)
 
 /* ---- coming and going ---- */
 
+static int other_fallback(void *user, uint64_t *values, uint64_t num_inputs, uint64_t num_outputs, char *message,
+                          size_t message_size)
+{
+    (void)user, (void)values, (void)num_inputs, (void)num_outputs, (void)message, (void)message_size;
+    cr_assert_fail("not this one");
+    return 1;
+}
+
 Test(binding_stable, late_call_is_made_again_by_name)
 {
     const char *thrown;
@@ -298,6 +306,40 @@ Test(binding_stable, late_call_is_made_again_by_name)
     cr_expect_eq(STAND_IN(stand_in_library *, stand_in_last)->fn, fn, "an operator keeps its function");
     cr_expect(gives(call_scale(x, 3, 4, &thrown), x, 3, 4));
     cr_expect_eq(binding_counts().holder.compiles, 0);
+    end_binding();
+}
+
+Test(binding_stable, retired_operator_keeps_its_function_and_its_fallback)
+{
+    const char *thrown;
+    begin();
+    aoticache_stable_fn fn = STAND_IN(stand_in_library *, stand_in_last)->fn;
+    cr_expect(gives(call_scale(x, 3, 4, &thrown), x, 3, 4));
+    for (int turn = 1; turn <= 3; turn++) {
+        aoticache_binding_retire(op);
+        cr_expect_eq(STAND_IN_COUNT(libraries), 1);
+        cr_expect_eq(call_scale(x, 3, 4, &thrown), 77);
+        cr_expect_null(thrown);
+        cr_expect_eq(fallback_calls, turn);
+        aoticache_binding_operator_options options = operator_options(SCALE);
+        options.fallback = other_fallback; /* what PyTorch has now is our function, which this one would call */
+        cr_assert_eq(aoticache_binding_enable(binding, &options, &op, &error), AOTICACHE_OK, "%s", error.message);
+        cr_expect_eq(STAND_IN_COUNT(libraries), 1);
+        cr_expect(gives(call_scale(x, 3, 4, &thrown), x, 3, 4));
+        cr_expect_eq(binding_counts().holder.compiles, 0);
+    }
+    aoticache_binding_retire(op);
+    fallback_fails = "index 7 is out of range";
+    call_scale(x, 3, 4, &thrown);
+    cr_assert_not_null(thrown);
+    cr_expect_str_eq(thrown, "index 7 is out of range");
+    fallback_fails = NULL;
+    cr_assert_eq(try_enable(SCALE), AOTICACHE_OK, "%s", error.message);
+    aoticache_binding_disable(op);
+    cr_expect_eq(STAND_IN_COUNT(libraries), 0);
+    uint64_t values[3] = {1, 2, 3};
+    cr_expect_null(stand_in_call(fn, values, 3, 1));
+    cr_expect_eq(STAND_IN_COUNT(again), 1);
     end_binding();
 }
 

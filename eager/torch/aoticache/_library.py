@@ -339,6 +339,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_package_list_metadata": (None, [c_void_p, c_void_p, METADATA, c_void_p]),
     "aoticache_binding_free": (None, [c_void_p]),
     "aoticache_binding_disable": (None, [c_void_p]),
+    "aoticache_binding_retire": (None, [c_void_p]),
     "aoticache_binding_get_counts": (None, [c_void_p, POINTER(BindingCounts)]),
 }
 

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
-from ctypes import byref, c_int, c_uint32, c_void_p, pointer, sizeof
+from ctypes import byref, c_int, c_uint32, c_void_p, pointer, py_object, pythonapi, sizeof
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,7 +48,6 @@ class Active:
     name: str
     policy: Policy
     handle: c_void_p
-    fallback: Any  # kept as long as C may call it
 
 
 @dataclass
@@ -277,12 +276,18 @@ class Session:
             fallback = _fallback.make(operator, key)
             options.fallback = fallback
         self.library.call("aoticache_binding_enable", group.binding, byref(options), byref(handle))
-        self.active[name] = Active(name, policy, handle, fallback)
+        if fallback is not None:
+            _fallbacks.setdefault((name, key), fallback)
+        self.active[name] = Active(name, policy, handle)
 
     def disable_now(self, name: str) -> None:
         active = self.active.pop(name)
         last = self.counts(active)
-        self.library.get("aoticache_binding_disable", active.handle)
+        # PyTorch's dispatcher cannot give a kernel up while others call it: then ours stays, and calls the fallback.
+        alone = threading.active_count() == 1
+        self.library.get("aoticache_binding_disable" if alone else "aoticache_binding_retire", active.handle)
+        if alone:
+            _fallbacks.pop((name, DISPATCH_KEYS[active.policy.device]), None)
         total = self.retired.setdefault(name, {})
         for count, value in last.items():
             if count in SUMS or count in ("calls", "refused"):
@@ -354,6 +359,8 @@ def worker_python() -> str | None:
 _lock = threading.RLock()
 _session: Session | None = None
 _settings = Settings()
+#: By operator and dispatch key: what C calls as long as PyTorch has our function, which may be after the operator's end.
+_fallbacks: dict[tuple[str, str], Any] = {}
 _retired: dict[str, dict[str, int]] = {}  # counts of operators that were disabled, since the process began
 
 
@@ -557,6 +564,8 @@ def at_exit() -> None:
         if session.settings.wait_at_exit > 0:
             session.wait(time.monotonic() + session.settings.wait_at_exit)
         disable(None)
+        for fallback in _fallbacks.values():
+            pythonapi.Py_IncRef(py_object(fallback))  # threads that the process does not wait for
         idle = session.wait(time.monotonic())
         session.flush()
         if idle:
