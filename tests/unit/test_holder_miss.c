@@ -367,11 +367,13 @@ Test(holder_miss, child_goes_on_after_fork)
     while (hook.begun < 2)
         sleep_ms(1); /* 8 is inside the hook now, 9 in the queue */
     pid_t child = fork();
-    hook.is_shut = false; /* each has its own */
-    if (child == 0)
+    if (child == 0) {
+        hook.is_shut = false; /* each has its own */
         _exit(child_goes_on());
+    }
     int status;
-    waitpid(child, &status, 0);
+    waitpid(child, &status, 0); /* the parent's stays shut until then: 9 would be in the cache before the child asks */
+    hook.is_shut = false;
     cr_expect_eq(status, 0, "status %x", (unsigned)status);
     cr_expect_eq(aoticache_eager_wait(eager, 0, &error), AOTICACHE_OK);
     cr_expect(scales(x, 8, 0) && scales(x, 9, 0));
