@@ -282,6 +282,28 @@ def test_stable_interface_comes_and_goes_under_threads():
     """)
 
 
+def test_bridge_after_the_stable_interface_keeps_what_is_called():
+    """PyTorch still has the function of an operator that was retired; for the bridge that is the kernel it found."""
+    scenario("""
+        import gc
+        expected, go = x.clone().abs_(), threading.Event()
+        thread = threading.Thread(target=go.wait)
+        thread.start()
+        aoticache.enable("aten::abs", mode="never", bridge="off")
+        aoticache.disable()
+        go.set()
+        thread.join()
+        aoticache.configure(bridge="auto")
+        aoticache.enable("aten::abs", mode="wait")
+        assert aoticache.stats().interface == "bridge"
+        aoticache.wait()
+        aoticache.disable()
+        gc.collect()
+        same(torch.abs(x), expected)
+        print("done")
+    """)
+
+
 def test_workers_that_are_spawned_enable_their_own():
     play_file(BEGIN + textwrap.dedent("""
         import torch.utils.data

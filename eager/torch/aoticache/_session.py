@@ -48,6 +48,7 @@ class Active:
     name: str
     policy: Policy
     handle: c_void_p
+    is_stable: bool  # on the stable C interface
 
 
 @dataclass
@@ -278,13 +279,13 @@ class Session:
         self.library.call("aoticache_binding_enable", group.binding, byref(options), byref(handle))
         if fallback is not None:
             _fallbacks.setdefault((name, key), fallback)
-        self.active[name] = Active(name, policy, handle)
+        self.active[name] = Active(name, policy, handle, fallback is not None)
 
     def disable_now(self, name: str) -> None:
         active = self.active.pop(name)
         last = self.counts(active)
         # PyTorch's dispatcher cannot give a kernel up while others call it: then ours stays, and calls the fallback.
-        alone = threading.active_count() == 1
+        alone = active.is_stable and threading.active_count() == 1
         self.library.get("aoticache_binding_disable" if alone else "aoticache_binding_retire", active.handle)
         if alone:
             _fallbacks.pop((name, DISPATCH_KEYS[active.policy.device]), None)
