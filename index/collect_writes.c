@@ -213,9 +213,9 @@ void aoticache_index_truncate_log(aoticache_index *index)
 {
     if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
         return;
-    sqlite3_busy_timeout(index->db, READERS_MS);
+    aoticache_index_set_wait(index, READERS_MS);
     sqlite3_wal_checkpoint_v2(index->db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
-    aoticache_index_set_timeout(index);
+    aoticache_index_set_wait(index, index->lock_timeout_ms);
     aoticache_index_leave(index);
 }
 

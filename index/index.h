@@ -25,7 +25,7 @@ typedef struct aoticache_index aoticache_index;
 typedef struct aoticache_index_options {
     const char *path;
     bool read_only;
-    uint32_t lock_timeout_ms;
+    uint32_t lock_timeout_ms; /* who waits tries about every millisecond, so that one that writes all the time lets it in */
     aoticache_logger logger; /* where WAL is not possible (network file systems) one line says so */
     bool is_group_shared;    /* a file that is made has mode 0660, for the group of its folder */
 } aoticache_index_options;

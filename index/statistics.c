@@ -86,10 +86,9 @@ aoticache_status aoticache_index_flush_deltas(aoticache_index *index, const aoti
     if (status != AOTICACHE_OK)
         return status;
     if (!may_wait)
-        sqlite3_busy_timeout(index->db, 0);
+        aoticache_index_set_wait(index, 0);
     status = write_deltas(index, deltas, ret_error);
-    if (!may_wait)
-        sqlite3_busy_timeout(index->db, index->lock_timeout_ms > INT32_MAX ? INT32_MAX : (int)index->lock_timeout_ms);
+    aoticache_index_set_wait(index, index->lock_timeout_ms);
     aoticache_index_leave(index);
     return status;
 }

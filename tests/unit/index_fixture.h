@@ -52,7 +52,7 @@ static inline void fixture_log(void *user, aoticache_log_level level, const char
 
 static inline aoticache_status fixture_open(bool read_only, aoticache_index **ret_index, aoticache_error *ret_error)
 {
-    aoticache_index_options options = {.path = fixture_path, .read_only = read_only, .lock_timeout_ms = 2000};
+    aoticache_index_options options = {.path = fixture_path, .read_only = read_only, .lock_timeout_ms = 30000};
     options.logger.log = fixture_log;
     return aoticache_index_open(&options, ret_index, ret_error);
 }

@@ -181,7 +181,7 @@ static void lose_entry(const char *guard)
 {
     char path[4400];
     aoticache_index *index = NULL;
-    aoticache_index_options options = {.path = path, .lock_timeout_ms = 1000};
+    aoticache_index_options options = {.path = path, .lock_timeout_ms = 10000};
     snprintf(path, sizeof path, "%s/index.sqlite3", fixture_cache);
     cr_assert_eq(aoticache_index_open(&options, &index, NULL), AOTICACHE_OK);
     bool is_lost = false;

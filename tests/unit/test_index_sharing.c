@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 
 TestSuite(index_sharing, .init = fixture_make, .fini = fixture_remove, .timeout = 120);
@@ -48,10 +49,52 @@ Test(index_sharing, lookup_does_not_wait_for_a_writer_but_put_does)
     aoticache_index_close(index);
 }
 
+/* Holds the write lock for milliseconds and leaves it for microseconds, over and over, as many small puts on a slow disk. */
+static void *write_all_the_time(void *argument)
+{
+    atomic_bool *is_over = argument;
+    const struct timespec held = {.tv_nsec = 5000000};
+    sqlite3 *writer = NULL;
+    if (sqlite3_open(fixture_path, &writer) != SQLITE_OK)
+        return writer;
+    while (!atomic_load(is_over)) {
+        if (sqlite3_exec(writer, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
+            continue;
+        nanosleep(&held, NULL);
+        sqlite3_exec(writer, "COMMIT", NULL, NULL, NULL);
+    }
+    sqlite3_close(writer);
+    return NULL;
+}
+
+Test(index_sharing, put_gets_its_turn_beside_one_that_writes_all_the_time)
+{
+    aoticache_index *index;
+    aoticache_index_options options = {.path = fixture_path, .lock_timeout_ms = 10000};
+    cr_assert_eq(aoticache_index_open(&options, &index, NULL), AOTICACHE_OK);
+    atomic_bool is_over = false;
+    pthread_t writer;
+    cr_assert_eq(pthread_create(&writer, NULL, write_all_the_time, &is_over), 0);
+    aoticache_error error = {0};
+    aoticache_status status = AOTICACHE_OK;
+    for (uint32_t i = 1; i <= 10 && status == AOTICACHE_OK; i++) {
+        sample with;
+        sample_make(&with, i, i + 10, 7);
+        status = aoticache_index_put(index, &with.entry, &error);
+    }
+    atomic_store(&is_over, true);
+    void *unopened = NULL;
+    pthread_join(writer, &unopened);
+    cr_assert_null(unopened);
+    cr_assert_eq(status, AOTICACHE_OK, "%s", error.message);
+    aoticache_index_close(index);
+}
+
 typedef struct thread_work {
     aoticache_index *index;
     uint32_t number;
     int failures;
+    aoticache_error error; /* of the last that failed */
 } thread_work;
 
 static void *work_in_thread(void *argument)
@@ -62,13 +105,14 @@ static void *work_in_thread(void *argument)
         aoticache_index_hit hit;
         uint32_t key = work->number * 1000 + i;
         sample_make(&with, key, key + 100, 7);
-        work->failures += aoticache_index_put(work->index, &with.entry, NULL) != AOTICACHE_OK;
-        work->failures += lookup_number(work->index, key, &hit, NULL) != AOTICACHE_OK;
+        aoticache_error *error = &work->error;
+        work->failures += aoticache_index_put(work->index, &with.entry, error) != AOTICACHE_OK;
+        work->failures += lookup_number(work->index, key, &hit, error) != AOTICACHE_OK;
         work->failures += !aoticache_digest_equal(&hit.artifact, &with.entry.artifact);
         aoticache_index_use use = {hit.entry_id, 1, 1};
-        work->failures += aoticache_index_flush(work->index, &use, 1, NULL, 0, NULL) != AOTICACHE_OK;
+        work->failures += aoticache_index_flush(work->index, &use, 1, NULL, 0, error) != AOTICACHE_OK;
         if (i % 2 == 0)
-            work->failures += aoticache_index_remove_key(work->index, &with.entry.key, NULL, NULL) != AOTICACHE_OK;
+            work->failures += aoticache_index_remove_key(work->index, &with.entry.key, NULL, error) != AOTICACHE_OK;
     }
     return NULL;
 }
@@ -79,12 +123,12 @@ Test(index_sharing, threads_share_one_index_and_one_file)
     thread_work work[4];
     pthread_t threads[4];
     for (uint32_t i = 0; i < 4; i++) {
-        work[i] = (thread_work){i < 3 ? shared : other, i + 1, 0};
+        work[i] = (thread_work){.index = i < 3 ? shared : other, .number = i + 1};
         cr_assert_eq(pthread_create(&threads[i], NULL, work_in_thread, &work[i]), 0);
     }
     for (size_t i = 0; i < 4; i++) {
         pthread_join(threads[i], NULL);
-        cr_assert_eq(work[i].failures, 0, "thread %zu", i);
+        cr_assert_eq(work[i].failures, 0, "thread %zu: %s", i, work[i].error.message);
     }
     cr_assert_eq(must_read_totals(shared).entries, 4 * 12);
     cr_assert_eq(aoticache_index_verify(shared, NULL), AOTICACHE_OK);
