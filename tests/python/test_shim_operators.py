@@ -1,6 +1,6 @@
 """Libraries that PyTorch compiles give PyTorch's results in a process without PyTorch.
 
-Each case is compiled by AOTInductor, run by tests/helpers/run_library in a process of its own on
+The cases are compiled by AOTInductor, run by tests/helpers/run_library in a process of its own on
 libaoticache_torchshim.so, and compared with what the same library gives in this process, on libtorch: bit by bit, but
 for products of matrices and functions like exp(), within PyTorch's own tolerances there. Environment: BUILD, the build
 folder; SHIM_CASES, names of cases to run instead of all, separated by spaces.
@@ -117,6 +117,9 @@ def run_on_libtorch(library, inputs):
     return torch._C._aoti.AOTIModelContainerRunnerCpu(library, 1).run(copies)
 
 
+# The others call no product of matrices, so that a failure of one kind hides none of the other.
+PRODUCTS = ("float64", "float16_mm", "bfloat16_mm", "mm_large", "int_mm", "addmm", "bmm", "baddbmm", "weights")
+
 # Sums in another order, and functions like exp() that the C library computes a little more exactly.
 TOLERANCES = {
     "pointwise": {"rtol": 1.3e-6, "atol": 1e-5}, "softmax_layer_norm": {"rtol": 1.3e-6, "atol": 1e-5},
@@ -128,17 +131,63 @@ TOLERANCES = {
 }
 
 
-def check_case(name, model, inputs, directory):
-    library = os.path.join(directory, name + ".so")
-    compile_case(model, [tensor.clone() if tensor.is_contiguous() else tensor for tensor in inputs], library)
-    seen = run_alone(library, inputs, directory)
-    wanted = run_on_libtorch(library, inputs)
-    assert len(seen) == len(wanted), "%d outputs, %d wanted" % (len(seen), len(wanted))
-    for position, (ours, theirs) in enumerate(zip(seen, wanted)):
+class Several(torch.nn.Module):
+    """Several functions and modules as one: takes the inputs of all, gives for each a tuple of what it gives."""
+    def __init__(self, cases):
+        super().__init__()
+        self.parts = torch.nn.ModuleList(model if isinstance(model, torch.nn.Module) else Function(model)
+                                         for model, _ in cases)
+        self.counts = [len(inputs) for _, inputs in cases]
+
+    def forward(self, *inputs):
+        results, begun = [], 0
+        for part, count in zip(self.parts, self.counts):
+            result = part(*inputs[begun:begun + count])
+            results.append(result if isinstance(result, tuple) else (result,))
+            begun += count
+        return tuple(results)
+
+
+def compare(name, ours_of_all, theirs_of_all):
+    for position, (ours, theirs) in enumerate(zip(ours_of_all, theirs_of_all)):
         assert ours.dtype == theirs.dtype, "output %d: %s, %s wanted" % (position, ours.dtype, theirs.dtype)
         assert ours.stride() == theirs.stride(), "output %d: strides %s, %s wanted" % (position, ours.stride(),
                                                                                        theirs.stride())
         torch.testing.assert_close(ours, theirs, equal_nan=True, **TOLERANCES.get(name, {"rtol": 0, "atol": 0}))
+
+
+def check_cases(cases, directory):
+    """One library for all `cases`, since compiling one takes PyTorch nearly as long as compiling ten. name: error or None."""
+    library = os.path.join(directory, "of_%d_%s.so" % (len(cases), next(iter(cases))))
+    model = Several(cases.values())
+    inputs = [tensor for _, tensors in cases.values() for tensor in tensors]
+    compile_case(model, [tensor.clone() if tensor.is_contiguous() else tensor for tensor in inputs], library)
+    seen = run_alone(library, inputs, directory)
+    wanted = run_on_libtorch(library, inputs)
+    assert len(seen) == len(wanted), "%d outputs, %d wanted" % (len(seen), len(wanted))
+    found, begun = {}, 0
+    for (name, (_, given)), result in zip(cases.items(), model(*[tensor.clone() for tensor in inputs])):
+        try:
+            compare(name, seen[begun:begun + len(result)], wanted[begun:begun + len(result)])
+            found[name] = None
+        except AssertionError as error:
+            found[name] = error
+        begun += len(result)
+    assert begun == len(seen), "%d outputs, %d wanted" % (len(seen), begun)
+    return found
+
+
+def check_group(cases, directory):
+    """As check_cases, but what hinders all of them to be compiled or run is looked for in one after the other."""
+    try:
+        return check_cases(cases, directory)
+    except Exception as error:
+        if len(cases) == 1:
+            return {name: error for name in cases}
+        found = {name: check_group({name: case}, directory)[name] for name, case in cases.items()}
+        if not any(found.values()):
+            found["together"] = error
+        return found
 
 
 def check_bad_index(directory):
@@ -161,20 +210,25 @@ def main():
             print("not ok - %s is not built" % needed)
             return 1
     chosen = os.environ.get("SHIM_CASES", "").split()
-    failed = 0
+    cases = {name: case for name, case in make_cases().items() if not chosen or name in chosen}
+    found = {}
     with tempfile.TemporaryDirectory() as directory:
-        checks = {name: (check_case, name, *case) for name, case in make_cases().items()}
-        checks["bad_index"] = (check_bad_index,)
-        for name, (check, *arguments) in checks.items():
-            if chosen and name not in chosen:
-                continue
+        for is_product in (False, True):
+            group = {name: case for name, case in cases.items() if (name in PRODUCTS) == is_product}
+            if group:
+                found.update(check_group(group, directory))
+        if not chosen or "bad_index" in chosen:
             try:
-                check(*arguments, directory)
-                print("ok - shim operators: %s" % name, flush=True)
-            except Exception as error:  # a case that fails says so and the others still run
-                failed += 1
-                reason = str(error).strip().replace("\n", " | ")[:600]
-                print("not ok - shim operators: %s: %s" % (name, reason), flush=True)
+                found["bad_index"] = check_bad_index(directory)
+            except Exception as error:  # a case that fails says so
+                found["bad_index"] = error
+    failed = 0
+    for name, error in found.items():
+        if error is None:
+            print("ok - shim operators: %s" % name, flush=True)
+        else:
+            failed += 1
+            print("not ok - shim operators: %s: %s" % (name, " | ".join(str(error).split("\n"))[:600]), flush=True)
     return 1 if failed else 0
 
 
