@@ -4,7 +4,8 @@ cache, which compiles nothing.
 
 Four operators take turns: add and mul with broadcasting, sum over dimensions, mm; sizes 0 and 1 and tensors that are
 not contiguous are among them. Compiles are kept in $BUILD/holder-cache-dynamic.
-Environment: BUILD; SEED: which shapes; CACHE: another directory.
+Environment: BUILD; SEED: which shapes; CACHE: another directory; AFTER: how many shapes of a family are compiled for
+themselves first; APART=all: also those calls of the long form.
 """
 import json
 import os
@@ -14,7 +15,7 @@ import sys
 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 CACHE = os.environ.get("CACHE", os.path.join(BUILD, "holder-cache-dynamic"))
-SEED, SHAPES, AFTER = int(os.environ.get("SEED", "6")), 200, 2
+SEED, SHAPES, AFTER = int(os.environ.get("SEED", "6")), 200, int(os.environ.get("AFTER", "1"))
 # By kinds of calls (draw_sweep), each a family of its own: AFTER exact libraries, one for all shapes, one to spare.
 FAMILIES = {"aten::add": 3, "aten::mul": 1, "aten::sum": 1, "aten::mm": 1}
 MOST_LIBRARIES = AFTER + 2
@@ -57,14 +58,17 @@ def draw_sweep(draw):
 
 # Sizes that compilers treat apart, and strides that no family has: each is right, whatever serves it.
 APART = [
-    ("add", "zero", [[0, 3], [0, 3]], "contiguous"), ("add", "zero", [[5, 0, 2], [2]], "contiguous"),
-    ("add", "one", [[1, 7], [5, 7]], "contiguous"), ("add", "one", [[9, 1], [9, 6]], "contiguous"),
-    ("add", "one", [[1, 1], [1, 1]], "contiguous"), ("add", "gaps", [[6, 4], [6, 4]], "gaps"),
-    ("add", "expanded", [[6, 4], [6, 4]], "expanded"), ("sum", "zero", [[0, 3, 4]], "contiguous"),
-    ("sum", "one", [[1, 3, 4]], "contiguous"), ("mm", "zero", [[0, 3], [3, 4]], "contiguous"),
-    ("mm", "zero", [[2, 0], [0, 4]], "contiguous"), ("mm", "one", [[1, 3], [3, 1]], "contiguous"),
+    ("add", "zero", [[5, 0, 2], [2]], "contiguous"), ("add", "one", [[9, 1], [9, 6]], "contiguous"),
+    ("add", "gaps", [[6, 4], [6, 4]], "gaps"), ("add", "expanded", [[6, 4], [6, 4]], "expanded"),
+    ("sum", "zero", [[0, 3, 4]], "contiguous"), ("mm", "zero", [[2, 0], [0, 4]], "contiguous"),
     ("mm", "transposed", [[5, 3], [3, 4]], "transposed"),
 ]
+if os.environ.get("APART") == "all":  # a compile of seconds each
+    APART += [
+        ("add", "zero", [[0, 3], [0, 3]], "contiguous"), ("add", "one", [[1, 7], [5, 7]], "contiguous"),
+        ("add", "one", [[1, 1], [1, 1]], "contiguous"), ("sum", "one", [[1, 3, 4]], "contiguous"),
+        ("mm", "zero", [[0, 3], [3, 4]], "contiguous"), ("mm", "one", [[1, 3], [3, 1]], "contiguous"),
+    ]
 
 
 def make_tensor(torch, sizes, layout):

@@ -21,7 +21,7 @@ import operator_table
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
-SEED, COUNT = int(os.environ.get("SEED", "6")), int(os.environ.get("COUNT", "25"))
+SEED, COUNT = int(os.environ.get("SEED", "6")), int(os.environ.get("COUNT", "12"))
 CACHE = os.environ.get("CACHE", os.path.join(BUILD, "holder-cache"))
 WORKERS = 2
 # Of the calls that are drawn, so many are served: the rest is refused with a reason.
