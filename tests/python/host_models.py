@@ -1,5 +1,6 @@
 """Two models, compiled by PyTorch, whose twins in C are tests/hosts/kernels/affine.c and folded.c. All numbers are
 small integers, so that both give the same bits. Compiled once per build folder, PyTorch version and text of this file.
+Environment: BUILD; MODELS: another build folder, whose models will do.
 """
 import hashlib
 import os
@@ -9,6 +10,7 @@ import once
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 os.environ.setdefault("AOTICACHE_HOME", BUILD)
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(BUILD, "inductor-cache"))
+MODELS = os.environ.get("MODELS", BUILD)
 INPUT_SIZES = {"affine": (2, 4), "folded": (2, 12), "pointwise": (2, 3), "reduction": (2, 3), "failing": (2, 3)}
 
 
@@ -45,7 +47,7 @@ def torch_libraries(torch):
     """Name to path of the libraries that PyTorch makes."""
     with open(__file__, "rb") as text:
         version = hashlib.sha256(torch.__version__.encode() + text.read()).hexdigest()[:16]
-    folder = os.path.join(BUILD, "tests", "hosts", f"torch-{version}")
+    folder = os.path.join(MODELS, "tests", "hosts", f"torch-{version}")
     paths = {}
     with once.lock(folder):
         for name, (model, options) in make_models(torch).items():
