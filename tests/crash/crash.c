@@ -372,7 +372,10 @@ static void run_operation(const struct operation *operation)
     }
     if (killed == 0)
         fail(operation->name, "it has no steps");
-    printf("ok - %s: killed at %ld steps, one of %ld, nothing lost\n", operation->name, killed, stride);
+    if (stride == 1)
+        printf("ok - %s: killed at each of its %ld steps, nothing lost\n", operation->name, killed);
+    else
+        printf("ok - %s: killed at %ld steps, one in %ld, nothing lost\n", operation->name, killed, stride);
 }
 
 int main(void)
