@@ -97,7 +97,7 @@ HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
-.PHONY: FORCE all deps test check bench operators torch-operators year fuzz gpu demo install uninstall clean help tests race-tests
+.PHONY: FORCE all deps test check long bench operators torch-operators year fuzz gpu demo install uninstall clean help tests race-tests
 .DEFAULT_GOAL := all
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -281,6 +281,11 @@ test: deps
 check: all tests
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/run-tests
 
+# The tests' long forms, hours of them: make long FORMS='kill_collect race'. scripts/long-tests --list names them.
+FORMS ?=
+long: all tests
+	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/long-tests $(FORMS)
+
 demo: deps
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/demo
@@ -320,10 +325,11 @@ clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check bench operators torch-operators year fuzz gpu demo install uninstall deps tests clean help'
+	@echo 'targets: all test check long bench operators torch-operators year fuzz gpu demo install uninstall deps tests clean help'
 	@echo '  all        build everything under build/'
 	@echo '  test       install what is missing, build, run all tests'
 	@echo '  check      the same without installing anything'
+	@echo '  long       the long forms of the tests, hours; FORMS="kill_collect race": those (scripts/long-tests --list)'
 	@echo '  bench      benchmarks, a table and build/bench.json'
 	@echo '  operators  run operators of PyTorch on the shim, docs/operators.md (minutes)'
 	@echo '  torch-operators  which operators the PyTorch binding serves, docs/torch-operators.md'
