@@ -100,7 +100,7 @@ index.execute('SELECT count(*) FROM meta').fetchall()
 time.sleep(60)
 PYTHON
 reader=$!
-for _ in $(seq 100); do [ ! -e "$AOTICACHE_DIR/index.sqlite3-shm" ] || break; sleep 0.1; done
+for _ in $(seq 600); do [ ! -e "$AOTICACHE_DIR/index.sqlite3-shm" ] || break; sleep 0.1; done
 fill
 before=$(objects)
 holds 'the reserve: a reader has the index open' kill -0 "$reader"

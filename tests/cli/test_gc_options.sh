@@ -168,7 +168,7 @@ start_stalled() { # ARGUMENT...: aoticache-gc --verbose, in the background as $c
     aoticache-gc --verbose "$@" >"$work/pipe" 2>"$err" 6>&- &
     collector=$!
     local tries=0
-    while [ $tries -lt 300 ] && ! stalled; do sleep 0.05 && tries=$((tries + 1)); done
+    while [ $tries -lt 1200 ] && ! stalled; do sleep 0.05 && tries=$((tries + 1)); done
 }
 stalled() { [ "$(python3 -c 'import array, fcntl, termios
 n = array.array("i", [0]); fcntl.ioctl(6, termios.FIONREAD, n); print(n[0])')" -ge 4096 ]; }

@@ -179,7 +179,7 @@ prints 'the machine is told' '^machine +.*32-bit'
 try 'a directory' 2 aoticache inspect "$work"
 says 'is called one' 'is a directory, not a library or a package'
 mkfifo "$work/pipe"
-try 'a pipe' 2 timeout 5 aoticache inspect "$work/pipe"
+try 'a pipe' 2 timeout 60 aoticache inspect "$work/pipe"
 try 'a file that is not there' 3 aoticache inspect "$work/nothing.so"
 says 'is named' "$work/nothing\.so: No such file or directory"
 if [ "$(id -u)" != 0 ]; then

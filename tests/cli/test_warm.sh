@@ -113,7 +113,7 @@ kill -TERM "$warm"
 wait "$warm"
 is 'a signal ends it' 143 $?
 any_left() { for pid in $(cat "$work/started"); do kill -0 "$pid" 2>/dev/null && return 0; done; return 1; }
-for _ in $(seq 100); do any_left || break; sleep 0.1; done
+for _ in $(seq 600); do any_left || break; sleep 0.1; done
 if any_left; then not_ok 'and the compilers that it started' "still there: $(cat "$work/started")"; else ok 'and the compilers that it started'; fi
 
 # ---- a terminal ----

@@ -27,7 +27,7 @@ def report(name, wrong):
 
 def play_alone(library, sizes, output):
     result = subprocess.run([PROGRAM, library, output, *map(str, sizes)], stdout=subprocess.DEVNULL,
-                            stderr=subprocess.PIPE, text=True, timeout=120)
+                            stderr=subprocess.PIPE, text=True, timeout=600)
     return result.returncode, read_lines(output)
 
 

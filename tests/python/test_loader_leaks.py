@@ -205,7 +205,7 @@ def check_with_valgrind(folder):
                     program], check=True)
     result = subprocess.run(["valgrind", "-q", "--leak-check=full", "--errors-for-leak-kinds=definite",
                              f"--error-exitcode={VALGRIND_ERROR}", program, *kernels], stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True, timeout=300)
+                            stderr=subprocess.STDOUT, text=True, timeout=900)
     assert result.returncode == 0, f"exit {result.returncode}\n{result.stdout[-3000:]}"
     return None
 
@@ -229,7 +229,7 @@ def compile_all(folder):
 
 def run_case(name, folder):
     result = subprocess.run([sys.executable, __file__, "--case", name, folder], stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True, timeout=300)
+                            stderr=subprocess.STDOUT, text=True, timeout=900)
     print("ok" if result.returncode == 0 else "not ok", "-", name)
     for line in result.stdout.splitlines()[-15:]:
         print(f"  {line}" if result.returncode != 0 else f"  # {line}")

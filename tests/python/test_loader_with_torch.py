@@ -175,7 +175,7 @@ def main():
         compile_all(folder)
         for name in CASES:
             result = subprocess.run([sys.executable, __file__, "--case", name, folder], stdout=subprocess.PIPE,
-                                    stderr=subprocess.STDOUT, text=True, timeout=300)
+                                    stderr=subprocess.STDOUT, text=True, timeout=900)
             print("ok" if result.returncode == 0 else "not ok", "-", name)
             if result.returncode != 0:
                 failed += 1

@@ -50,7 +50,7 @@ def play(kind, folder, peer):
     with open(os.path.join(folder, kind + ".log"), "w+") as log:
         command = [sys.executable, os.path.join(HERE, "runner_players.py"), kind, os.path.join(folder, "scenarios"),
                    results] + ([peer] if peer else [])
-        code = subprocess.run(command, stdout=log, stderr=log, timeout=300).returncode
+        code = subprocess.run(command, stdout=log, stderr=log, timeout=900).returncode
         log.seek(0)
         said = [line for line in log.read().splitlines() if "[WARNING]" not in line][-12:]
     answers = {}

@@ -106,7 +106,7 @@ def compile_case(model, inputs, path):
 def run_alone(library, inputs, directory):
     given, got = os.path.join(directory, "inputs"), os.path.join(directory, "outputs")
     write_tensors(given, inputs)
-    ran = subprocess.run([HELPER, library, given, got], capture_output=True, text=True, timeout=60)
+    ran = subprocess.run([HELPER, library, given, got], capture_output=True, text=True, timeout=300)
     if ran.returncode != 0:
         raise RuntimeError("exit %d: %s" % (ran.returncode, ran.stderr.strip()))
     return read_tensors(got)

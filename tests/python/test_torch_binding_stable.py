@@ -426,7 +426,7 @@ def run_all():
     together = [name for name in cases if name not in ALONE]
     failed = 0
     for names in [together, *([name] for name in ALONE)]:
-        result = subprocess.run([sys.executable, __file__, *names], timeout=550)
+        result = subprocess.run([sys.executable, __file__, *names], timeout=1500)
         if result.returncode not in (0, 1):
             print(f"not ok - {' or '.join(names)}: its process ended with {result.returncode}", flush=True)
         failed |= result.returncode != 0

@@ -13,7 +13,7 @@ EXAMPLES = ("mlp.py", "cnn.py")
 def run(name):
     path = os.path.join(TOP, "docs", "examples", name)
     done = subprocess.run([sys.executable, path, "--cache-dir", CACHE], env=environment(), capture_output=True, text=True,
-                          timeout=280)
+                          timeout=900)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "AoticacheWarning" not in done.stderr, done.stderr
     return done.stdout

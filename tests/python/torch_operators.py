@@ -130,7 +130,7 @@ def accepted_by_binding(aoticache):
 
 def configure(aoticache, cache, bridge="auto"):
     workers = int(os.environ.get("WORKERS", "2"))
-    aoticache.configure(cache_dir=cache, workers=workers, bridge=bridge, compile_timeout=150)
+    aoticache.configure(cache_dir=cache, workers=workers, bridge=bridge, compile_timeout=600)
 
 
 def totals_of(stats, before):

@@ -11,7 +11,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 CACHE = os.path.join(BUILD, "torch-package-cache")
-LIMIT = float(os.environ.get("SCENARIO_TIMEOUT", "280"))
+LIMIT = float(os.environ.get("SCENARIO_TIMEOUT", "900"))
 
 
 def environment(**more):
@@ -57,7 +57,7 @@ for name, text in json.load(sys.stdin):
         traceback.print_exc()
         print(f"not ok - {name}: {type(error).__name__}: {' '.join(str(error).split())[:300]}", flush=True)
     aoticache.disable()
-    aoticache.wait(60)
+    aoticache.wait(300)
     aoticache.configure(**vars(aoticache.Settings()))
     forget_warnings()
 """

@@ -1,7 +1,7 @@
 /* Unit tests of the binding behind a bridge (eager/torch/binding_bridge.c, binding_call.c), with a stand-in for it. */
 #include "binding_fixture.h"
 
-TestSuite(binding_bridge, .init = fixture_begin, .fini = fixture_end, .timeout = 60);
+TestSuite(binding_bridge, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 
 static void begin_as(const aoticache_eager_options *changes)
 {

@@ -2,7 +2,7 @@
 #include "eager/torch/binding.h"
 #include "eager_fixture.h"
 
-TestSuite(binding_prepare, .init = fixture_begin, .fini = fixture_end, .timeout = 60);
+TestSuite(binding_prepare, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 
 static aoticache_cache *cache;
 static aoticache_artifact *artifact;

@@ -1,7 +1,7 @@
 /* Unit tests of the binding on the stable C ABI (eager/torch/stable_*.c, binding.c), with a stand-in for PyTorch. */
 #include "binding_fixture.h"
 
-TestSuite(binding_stable, .init = fixture_begin, .fini = fixture_end, .timeout = 60);
+TestSuite(binding_stable, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 
 #define LISTS                                                                                                  \
     "test::lists(Tensor self, float[] factors, Tensor[] others, int[]? sizes, bool[2] flags, str? name, " \

@@ -1,7 +1,7 @@
 /* Unit tests of eager/callback.c, and of what eager/hook.c checks of everything that is delivered. */
 #include "eager_fixture.h"
 
-TestSuite(callback, .init = fixture_begin, .fini = fixture_end, .timeout = 60);
+TestSuite(callback, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 
 /* What the function of a test does. */
 struct script {

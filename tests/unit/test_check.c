@@ -5,7 +5,7 @@
 
 #include <limits.h>
 
-TestSuite(check, .timeout = 60);
+TestSuite(check, .timeout = 300);
 
 static bool one_passes(const char *text, int64_t ndim, const int64_t *sizes, const int64_t *strides)
 {

@@ -1,7 +1,7 @@
 /* What a failing check says: the first property that differs, with both values. */
 #include "check_fixture.h"
 
-TestSuite(check_explain, .timeout = 60);
+TestSuite(check_explain, .timeout = 300);
 
 static void expect(const char *text, const aoticache_tensor_view *views, size_t count, const char *message)
 {

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-TestSuite(check_text, .timeout = 60);
+TestSuite(check_text, .timeout = 300);
 
 /* Reads the first, expects the second to be written. */
 static void expect(const char *text, const char *written)

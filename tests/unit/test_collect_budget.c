@@ -7,7 +7,7 @@
 
 #include "cache/state.h"
 
-TestSuite(collect_budget, .init = fixture_setup, .fini = fixture_teardown, .timeout = 60);
+TestSuite(collect_budget, .init = fixture_setup, .fini = fixture_teardown, .timeout = 300);
 
 #define LIBRARY_BYTES 20000
 

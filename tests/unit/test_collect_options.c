@@ -9,7 +9,7 @@
 #include "cache/state.h"
 #include "index/collection.h"
 
-TestSuite(collect_options, .init = fixture_setup, .fini = fixture_teardown, .timeout = 60);
+TestSuite(collect_options, .init = fixture_setup, .fini = fixture_teardown, .timeout = 300);
 
 #define LIBRARY_BYTES 20000
 

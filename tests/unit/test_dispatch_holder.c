@@ -7,7 +7,7 @@
 #include "eager_fixture.h"
 #include "loader/loader.h"
 
-TestSuite(dispatch_holder, .init = fixture_begin, .fini = fixture_end, .timeout = 120);
+TestSuite(dispatch_holder, .init = fixture_begin, .fini = fixture_end, .timeout = 600);
 
 static aoticache_error error;
 static aoticache_cache *cache;

@@ -21,7 +21,7 @@ static void end(void)
     fixture_end();
 }
 
-TestSuite(eager, .init = begin, .fini = end, .timeout = 120);
+TestSuite(eager, .init = begin, .fini = end, .timeout = 600);
 
 static aoticache_runner *get(aoticache_hook *with, aoticache_eager_report *report)
 {

@@ -2,7 +2,7 @@
 #include "eager/dispatch/schema.h"
 #include "holder_fixture.h"
 
-TestSuite(holder, .init = fixture_begin, .fini = fixture_end, .timeout = 60);
+TestSuite(holder, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 
 /* ---- hits, misses, publication ---- */
 

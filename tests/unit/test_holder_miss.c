@@ -3,7 +3,7 @@
 
 #include <dirent.h>
 
-TestSuite(holder_miss, .init = fixture_begin, .fini = fixture_end, .timeout = 60);
+TestSuite(holder_miss, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 
 static void begin_policy(aoticache_eager_options options)
 {

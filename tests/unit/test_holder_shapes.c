@@ -1,7 +1,7 @@
 /* Unit tests of the holder with libraries for symbolic shapes: when they are made, what they serve, what comes first. */
 #include "holder_fixture.h"
 
-TestSuite(holder_shapes, .init = fixture_begin, .fini = fixture_end, .timeout = 60);
+TestSuite(holder_shapes, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 
 static void begin_dynamic(aoticache_dynamic dynamic, uint32_t after, aoticache_miss miss)
 {

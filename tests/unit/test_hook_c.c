@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <math.h>
 
-TestSuite(hook_c, .init = fixture_begin, .fini = fixture_end, .timeout = 120);
+TestSuite(hook_c, .init = fixture_begin, .fini = fixture_end, .timeout = 600);
 
 static void need_compiler(void)
 {

@@ -1,7 +1,7 @@
 /* Unit tests of eager/command.c, and of what all hooks share (eager/hook.c). */
 #include "eager_fixture.h"
 
-TestSuite(hook_command, .init = fixture_begin, .fini = fixture_end, .timeout = 60);
+TestSuite(hook_command, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 
 static aoticache_hook *make_hook(const char *script, const char *const *arguments, uint32_t timeout_seconds)
 {

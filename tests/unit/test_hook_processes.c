@@ -5,7 +5,7 @@
 #include "eager/process.h"
 #include "eager_fixture.h"
 
-TestSuite(hook_processes, .init = fixture_begin, .fini = fixture_end, .timeout = 90);
+TestSuite(hook_processes, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 
 #define SHELL "#!/bin/sh\nread -r request\n"
 #define DIRECTORY "directory=$(echo \"$request\" | sed 's/.*\"directory\":\"\\([^\"]*\\)\".*/\\1/')\n"

@@ -6,7 +6,7 @@
 #include "index/usage.h"
 #include "index_fixture.h"
 
-TestSuite(index, .init = fixture_make, .fini = fixture_remove, .timeout = 60);
+TestSuite(index, .init = fixture_make, .fini = fixture_remove, .timeout = 300);
 
 Test(index, lookup_unknown_key_is_not_found)
 {

@@ -4,7 +4,7 @@
  */
 #include "index_fixture.h"
 
-TestSuite(index_damage, .init = fixture_make, .fini = fixture_remove, .timeout = 120);
+TestSuite(index_damage, .init = fixture_make, .fini = fixture_remove, .timeout = 600);
 
 static void make_one(void)
 {

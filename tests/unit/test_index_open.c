@@ -11,7 +11,7 @@
 #include "base/seam.h"
 #include "index/connection.h"
 
-TestSuite(index_open, .init = fixture_make, .fini = fixture_remove, .timeout = 60);
+TestSuite(index_open, .init = fixture_make, .fini = fixture_remove, .timeout = 300);
 
 static aoticache_status open_status(bool read_only, aoticache_error *ret_error)
 {

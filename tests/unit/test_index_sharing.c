@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <sys/wait.h>
 
-TestSuite(index_sharing, .init = fixture_make, .fini = fixture_remove, .timeout = 120);
+TestSuite(index_sharing, .init = fixture_make, .fini = fixture_remove, .timeout = 600);
 
 Test(index_sharing, two_connections_see_each_other)
 {

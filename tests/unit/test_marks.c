@@ -11,7 +11,7 @@
 #include "cache/marks.h"
 #include "cache/usage.h"
 
-TestSuite(marks, .init = fixture_setup, .fini = fixture_teardown, .timeout = 60);
+TestSuite(marks, .init = fixture_setup, .fini = fixture_teardown, .timeout = 300);
 
 static aoticache_cache *open_cache(void)
 {

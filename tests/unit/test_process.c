@@ -4,7 +4,7 @@
 
 #include <fcntl.h>
 
-TestSuite(process, .init = fixture_begin, .fini = fixture_end, .timeout = 60);
+TestSuite(process, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 
 #define SECOND UINT64_C(1000000000)
 

@@ -5,7 +5,7 @@
 #include <float.h>
 #include <math.h>
 
-TestSuite(protocol, .init = fixture_begin, .fini = fixture_end, .timeout = 60);
+TestSuite(protocol, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 
 /* ---- requests ---- */
 

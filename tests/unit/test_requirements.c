@@ -22,7 +22,7 @@ static void end(void)
     fixture_end();
 }
 
-TestSuite(requirements, .init = begin, .fini = end, .timeout = 120);
+TestSuite(requirements, .init = begin, .fini = end, .timeout = 600);
 
 /* Another instruction set's library is not needed for a SIGILL. */
 static const char *make_deadly_library(void)

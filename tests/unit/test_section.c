@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-TestSuite(section, .timeout = 20);
+TestSuite(section, .timeout = 120);
 
 static atomic_int released;
 

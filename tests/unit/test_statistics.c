@@ -431,7 +431,7 @@ static void work(int number)
     _exit(0);
 }
 
-Test(statistics, numbers_of_many_processes_add_up, .timeout = 120)
+Test(statistics, numbers_of_many_processes_add_up, .timeout = 600)
 {
     aoticache_cache *cache = fixture_open();
     for (int i = 0; i < 16; i++) {

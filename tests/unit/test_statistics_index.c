@@ -93,7 +93,7 @@ static int64_t number_of(const char *sql)
     return value;
 }
 
-Test(statistics_index, history_of_months_is_exact_and_small, .timeout = 60)
+Test(statistics_index, history_of_months_is_exact_and_small, .timeout = 300)
 {
     aoticache_index *index = fixture_must_open();
     const int64_t end = START + 60 * DAY;

@@ -4,7 +4,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-TestSuite(table, .timeout = 60);
+TestSuite(table, .timeout = 300);
 
 static void make_packed(uint64_t number, aoticache_packed *packed)
 {

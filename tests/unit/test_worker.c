@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 
-TestSuite(worker, .init = fixture_begin, .fini = fixture_end, .timeout = 400);
+TestSuite(worker, .init = fixture_begin, .fini = fixture_end, .timeout = 900);
 
 #define VERSION_FILE "__version__ = '9.8.7+cpu'\ndebug = False\n"
 #define SHELL "#!/bin/sh\n"
