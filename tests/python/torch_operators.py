@@ -82,9 +82,11 @@ class Player:
             before = after
         return outcomes
 
-    def judge(self, place, outcomes):
+    def judge(self, place, outcomes, is_stable):
         for sample, (expected, cotangents), got, result in zip(self.samples, self.expected, outcomes, self.results):
             one = result["passes"][place]
+            if is_stable and expected.error and got.error == "RuntimeError" and got.message == expected.message:
+                got.error = expected.error  # that interface has no other exception (docs/pytorch.md)
             verdict = self.module.judge(got, expected)
             if verdict.startswith("wrong") and served_of(one["operators"]) and self.module.as_compiled(
                     sample, cotangents, set(one["operators"]), got):
@@ -161,7 +163,7 @@ def play(names_path, results_path, cache, *passes):
         aoticache.wait()
         stats = aoticache.stats()
         aoticache.disable()
-        player.judge(place, outcomes)
+        player.judge(place, outcomes, stats.interface == "stable C interface")
         found["passes"].append({"enabled": len(enabled.operators), "skipped": len(enabled.skipped),
                                 "interface": stats.interface, "totals": totals_of(stats, before)})
         found["seconds"][f"{place} {what}"] = round(time.monotonic() - began, 1)
