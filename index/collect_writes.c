@@ -213,9 +213,9 @@ void aoticache_index_truncate_log(aoticache_index *index)
 {
     if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
         return;
-    aoticache_index_set_wait(index, READERS_MS);
+    index->wait_ms = READERS_MS;
     sqlite3_wal_checkpoint_v2(index->db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
-    aoticache_index_set_wait(index, index->lock_timeout_ms);
+    index->wait_ms = index->lock_timeout_ms;
     aoticache_index_leave(index);
 }
 

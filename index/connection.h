@@ -34,7 +34,7 @@ struct aoticache_index {
     bool is_group_shared;
     bool is_without_room; /* read as it is, as the disk has no room for its -shm file (open.c) */
     uint32_t lock_timeout_ms;
-    uint32_t wait_ms;       /* how long a statement waits for SQLite's locks at present */
+    uint32_t wait_ms;       /* how long a statement waits for a lock: lock_timeout_ms, but less for some */
     uint64_t wait_begun_ns; /* when the one that waits now began to */
     aoticache_logger logger;
     aoticache_index *next; /* list of fork.c */
@@ -64,8 +64,6 @@ void aoticache_index_unregister(aoticache_index *index);
 aoticache_status aoticache_index_connect(aoticache_index *index, aoticache_error *ret_error);
 /* Finalizes the statements and closes. NULL is allowed in `db`. */
 void aoticache_index_disconnect(aoticache_index *index);
-/* How long statements wait for locks from now on: lock_timeout_ms at first. */
-void aoticache_index_set_wait(aoticache_index *index, uint32_t milliseconds);
 
 /* Takes the mutex, with a usable connection. On anything but OK nothing is held. */
 aoticache_status aoticache_index_enter(aoticache_index *index, aoticache_error *ret_error);

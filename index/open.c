@@ -137,16 +137,11 @@ static int wait_for_lock(void *argument, int tries)
     return 1;
 }
 
-void aoticache_index_set_wait(aoticache_index *index, uint32_t milliseconds)
-{
-    index->wait_ms = milliseconds;
-}
-
 /* The file may be damaged or made by somebody else: what SQLite offers against that, none of which needs a statement. */
 static void configure(aoticache_index *index)
 {
     sqlite3_int64 no_mmap = 0; /* a mapped file that shrinks is SIGBUS */
-    aoticache_index_set_wait(index, index->lock_timeout_ms);
+    index->wait_ms = index->lock_timeout_ms;
     sqlite3_busy_handler(index->db, wait_for_lock, index);
     sqlite3_db_config(index->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(index->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);

@@ -86,9 +86,9 @@ aoticache_status aoticache_index_flush_deltas(aoticache_index *index, const aoti
     if (status != AOTICACHE_OK)
         return status;
     if (!may_wait)
-        aoticache_index_set_wait(index, 0);
+        index->wait_ms = 0;
     status = write_deltas(index, deltas, ret_error);
-    aoticache_index_set_wait(index, index->lock_timeout_ms);
+    index->wait_ms = index->lock_timeout_ms;
     aoticache_index_leave(index);
     return status;
 }
