@@ -356,8 +356,7 @@ static void in_child(void (*check)(const struct operation *, const struct outcom
  */
 static void run_operation(const struct operation *operation)
 {
-    const char *text = getenv("CRASH_STRIDE");
-    const long stride = text != NULL && strtol(text, NULL, 10) > 0 ? strtol(text, NULL, 10) : 1;
+    const long stride = crash_stride(1);
     long step = 0, killed = 0;
     for (bool is_alive = false; !is_alive; step += stride) {
         char when[200];

@@ -144,14 +144,13 @@ static void check_after(const char *name, long call, operation_fn operation)
 
 static void play(const char *name, operation_fn operation)
 {
-    const char *text = getenv("CRASH_STRIDE");
-    long stride = text != NULL ? strtol(text, NULL, 10) : 3;
+    const long stride = crash_stride(3);
     if (run_child(operation, -1))
         fail(name, "the counting run was killed");
     long calls = shared->calls, killed = 0;
     if (calls == 0 || calls > MAX_STEPS)
         fail(name, "an unlikely number of calls");
-    for (long call = 0; call < calls; call += stride > 0 ? stride : 1) {
+    for (long call = 0; call < calls; call += stride) {
         killed += run_child(operation, call);
         check_after(name, call, operation);
     }

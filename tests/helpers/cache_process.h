@@ -104,4 +104,12 @@ static inline aoticache_status put_numbered(aoticache_cache *cache, const char *
     return status;
 }
 
+/* Before every how many-th call a process is killed: CRASH_STRIDE, or what is given. */
+static inline long crash_stride(long otherwise)
+{
+    const char *text = getenv("CRASH_STRIDE");
+    const long stride = text != NULL ? strtol(text, NULL, 10) : otherwise;
+    return stride > 0 ? stride : 1;
+}
+
 #endif
