@@ -216,10 +216,11 @@ def source_of(torch, worker, directory, size):
 
 def run_threads(torch, worker):
     """The number of this machine's threads is not in the code."""
-    with tempfile.TemporaryDirectory() as directory:
-        text = source_of(torch, worker, directory, 1000)
-        assert "#pragma omp parallel" in text, "a million elements are not taken in parallel"
-        assert "num_threads(" not in text.replace("omp_get_num_threads(", ""), "the code has a number of threads"
+    for size, parallel in ((1000, True), (6, False)):
+        with tempfile.TemporaryDirectory() as directory:
+            text = source_of(torch, worker, directory, size)
+            assert ("#pragma omp parallel" in text) == parallel, f"{size} by {size}: in parallel is {not parallel}"
+            assert "num_threads(" not in text.replace("omp_get_num_threads(", ""), "the code has a number of threads"
     return "code has no number of threads"
 
 

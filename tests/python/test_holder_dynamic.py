@@ -2,10 +2,10 @@
 libraries that the worker compiles for all shapes once a few have been asked for; then by another process from the
 cache, which compiles nothing.
 
-Three operators take turns: add with broadcasting, sum over dimensions, mm; sizes 0 and 1 and tensors that are
+Operators take turns: add with broadcasting, sum over dimensions, mm; sizes 0 and 1 and tensors that are
 not contiguous are among them. Compiles are kept in $BUILD/holder-cache-dynamic.
 Environment: BUILD; SEED: which shapes; CACHE: another directory; AFTER: how many shapes of a family are compiled for
-themselves first; APART=all: also those calls of the long form.
+themselves first; CASES=all: the long form, with mul and more sizes.
 """
 import json
 import os
@@ -17,8 +17,10 @@ BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 CACHE = os.environ.get("CACHE", os.path.join(BUILD, "holder-cache-dynamic"))
 SEED, SHAPES, AFTER = int(os.environ.get("SEED", "6")), 200, int(os.environ.get("AFTER", "1"))
 # By kinds of calls (draw_sweep), each a family of its own: AFTER exact libraries, one for all shapes, one to spare.
-FAMILIES = {"aten::add": 3, "aten::sum": 1, "aten::mm": 1}
+FAMILIES = {"aten::add": 3, "aten::mul": 1, "aten::sum": 1, "aten::mm": 1}
 MOST_LIBRARIES = AFTER + 2
+IS_LONG = os.environ.get("CASES") == "all"
+OPERATORS = ["add", "mul", "sum", "mm"] if IS_LONG else ["add", "sum", "mm"]
 SWEEP = "sweep"
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
@@ -43,9 +45,9 @@ def draw_sweep(draw):
     """SHAPES calls (operator, kind, sizes of the inputs, layout of the last one, further arguments)."""
     calls = []
     while len(calls) < SHAPES:
-        operator = ["add", "sum", "mm"][len(calls) % 3]
-        if operator == "add":
-            kind = draw.choice(["same", "row", "transposed"])
+        operator = OPERATORS[len(calls) % len(OPERATORS)]
+        if operator in ("add", "mul"):
+            kind = draw.choice(["same", "row", "transposed"]) if operator == "add" else "row"
             first, second, layout = draw_pair(draw, kind)
             calls.append((operator, kind, [first, second], layout))
         elif operator == "sum":
@@ -62,7 +64,7 @@ APART = [
     ("add", "gaps", [[6, 4], [6, 4]], "gaps"), ("add", "expanded", [[6, 4], [6, 4]], "expanded"),
     ("mm", "zero", [[2, 0], [0, 4]], "contiguous"), ("mm", "transposed", [[5, 3], [3, 4]], "transposed"),
 ]
-if os.environ.get("APART") == "all":  # a compile of seconds each
+if IS_LONG:  # a compile of seconds each
     APART += [
         ("add", "zero", [[0, 3], [0, 3]], "contiguous"), ("add", "one", [[1, 7], [5, 7]], "contiguous"),
         ("add", "one", [[1, 1], [1, 1]], "contiguous"), ("sum", "zero", [[0, 3, 4]], "contiguous"),
@@ -85,7 +87,7 @@ def make_call(torch, call):
     """The overload, its arguments as values, what PyTorch gives."""
     operator, _, shapes, layout = call
     aten = torch.ops.aten
-    overload = {"add": aten.add.Tensor, "sum": aten.sum.dim_IntList, "mm": aten.mm.default}
+    overload = {"add": aten.add.Tensor, "mul": aten.mul.Tensor, "sum": aten.sum.dim_IntList, "mm": aten.mm.default}
     tensors = [make_tensor(torch, sizes, layout if i else "contiguous") for i, sizes in enumerate(shapes)]
     further = [[1]] if operator == "sum" else []
     values = [["tensor", tensor] for tensor in tensors] + [["ints", one] for one in further]
@@ -140,7 +142,7 @@ def check_sweep():
     say("sweep", counts)
     for operator, one in counts.items():
         most = FAMILIES[operator.partition(".")[0]] * MOST_LIBRARIES
-        assert one["libraries"] <= most, f"{operator}: {one['libraries']} libraries for {SHAPES // 3} shapes"
+        assert one["libraries"] <= most, f"{operator}: {one['libraries']} libraries for {SHAPES // len(OPERATORS)} shapes"
         assert one["hits_symbolic"] > 0 and one["fallbacks"] == 0, f"{operator}: {one}"
 
 
