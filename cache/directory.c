@@ -157,7 +157,8 @@ bool aoticache_directory_knows(const char *name, mode_t *ret_type)
                                         AOTICACHE_INDEX_FILE,
                                         AOTICACHE_INDEX_FILE "-wal",
                                         AOTICACHE_INDEX_FILE "-shm",
-                                        AOTICACHE_INDEX_FILE "-journal"};
+                                        AOTICACHE_INDEX_FILE "-journal",
+                                        AOTICACHE_INDEX_FILE "-gate"};
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
         if (strcmp(name, folders[i]) == 0) {
             *ret_type = S_IFDIR;

@@ -36,6 +36,8 @@ struct aoticache_index {
     uint32_t lock_timeout_ms;
     uint32_t wait_ms;       /* how long a statement waits for a lock: lock_timeout_ms, but less for some */
     uint64_t wait_begun_ns; /* when the one that waits now began to */
+    int gate_fd;            /* -1: not open (gate.c) */
+    bool is_in_gate;        /* it is locked: this connection writes next */
     aoticache_logger logger;
     aoticache_index *next; /* list of fork.c */
     char *path;
@@ -79,6 +81,19 @@ aoticache_status aoticache_index_enter_write(aoticache_index *index, aoticache_i
 /* Ends the transaction as aoticache_index_end does, and leaves. */
 aoticache_status aoticache_index_leave_write(aoticache_index *index, aoticache_status status,
                                              aoticache_error *ret_error);
+
+/* ---- gate.c: the wait for the write lock ---- */
+
+/* SQLite's busy handler; argument: the index. 0 where wait_ms are over, by the clock. */
+int aoticache_index_wait(void *argument, int tries);
+/*
+ * Before the write lock is tried for: waits, half of wait_ms at most, until nobody else waits for it, and keeps others
+ * waiting until it is left. Where that is not to be had, it is entered all the same.
+ */
+void aoticache_index_gate_enter(aoticache_index *index);
+/* Preserves errno. */
+void aoticache_index_gate_leave(aoticache_index *index);
+void aoticache_index_gate_close(aoticache_index *index);
 
 /* ---- schema.c, journal.c ---- */
 

@@ -10,7 +10,8 @@
  * held in it for ever.
  * Durability: a transaction that returned OK survives power loss (synchronous=EXTRA); recency and counters are written
  * without waiting for the disk.
- * Files: the index and what SQLite puts beside it (-wal, -shm, -journal) have mode 0600 (0660 where it is shared); the index must not be a link.
+ * Files: the index and what is put beside it (-wal, -shm, -journal by SQLite, -gate by gate.c) have mode 0600 (0660 where
+ * it is shared); the index must not be a link.
  */
 #ifndef AOTICACHE_INDEX_INDEX_H
 #define AOTICACHE_INDEX_INDEX_H
@@ -25,7 +26,7 @@ typedef struct aoticache_index aoticache_index;
 typedef struct aoticache_index_options {
     const char *path;
     bool read_only;
-    uint32_t lock_timeout_ms; /* who waits tries about every millisecond, so that one that writes all the time lets it in */
+    uint32_t lock_timeout_ms; /* who waits gets its turn before one that has just written (gate.c) */
     aoticache_logger logger; /* where WAL is not possible (network file systems) one line says so */
     bool is_group_shared;    /* a file that is made has mode 0660, for the group of its folder */
 } aoticache_index_options;

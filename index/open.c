@@ -15,12 +15,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <time.h>
 
 #define MAX_VALUE_BYTES (16 << 20) /* no row of a damaged file makes us allocate more */
 #define MAX_SQL_BYTES (64 << 10)
-#define SHORTEST_PAUSE_NS 500000u /* between two tries for a lock: 0.5 to 1.5 ms */
-#define PAUSE_RANGE_NS 1000000u
 #define SHM_BYTES (32 << 10) /* the least that SQLite makes a -shm file */
 
 /* The path with the links in its folder resolved; `path` must name a file. NULL with errno. */
@@ -117,32 +114,12 @@ static aoticache_status open_or_create(aoticache_index *index, aoticache_error *
     return result == SQLITE_OK ? AOTICACHE_OK : aoticache_index_fail(index, result, "cannot open", ret_error);
 }
 
-/*
- * SQLite's own handler asks ten times a second in the end. Who writes all the time leaves the lock for microseconds between
- * two transactions, each of which takes milliseconds on a slow disk: those ten would hardly ever hit that gap, and a writer
- * would starve. A try costs about 5 us; the pauses vary, so that they do not fall into step with the other's.
- */
-static int wait_for_lock(void *argument, int tries)
-{
-    aoticache_index *index = argument;
-    uint64_t now = aoticache_monotonic_ns();
-    if (tries == 0)
-        index->wait_begun_ns = now;
-    uint64_t waited = now - index->wait_begun_ns, limit = (uint64_t)index->wait_ms * 1000000u;
-    if (waited >= limit)
-        return 0;
-    uint64_t pause = SHORTEST_PAUSE_NS + now % PAUSE_RANGE_NS;
-    struct timespec wanted = {.tv_nsec = (long)(pause < limit - waited ? pause : limit - waited)};
-    nanosleep(&wanted, NULL); /* a signal merely makes the next try come sooner */
-    return 1;
-}
-
 /* The file may be damaged or made by somebody else: what SQLite offers against that, none of which needs a statement. */
 static void configure(aoticache_index *index)
 {
     sqlite3_int64 no_mmap = 0; /* a mapped file that shrinks is SIGBUS */
     index->wait_ms = index->lock_timeout_ms;
-    sqlite3_busy_handler(index->db, wait_for_lock, index);
+    sqlite3_busy_handler(index->db, aoticache_index_wait, index);
     sqlite3_db_config(index->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(index->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     sqlite3_db_config(index->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
@@ -332,6 +309,7 @@ void aoticache_index_disconnect(aoticache_index *index)
     }
     sqlite3_close(index->db);
     index->db = NULL;
+    aoticache_index_gate_close(index);
     index->durability = AOTICACHE_INDEX_DURABILITY_UNSET;
     index->is_without_room = false;
 }
@@ -411,6 +389,7 @@ static aoticache_index *index_create(const aoticache_index_options *options)
     if (index == NULL)
         return NULL;
     pthread_mutex_init(&index->lock, NULL);
+    index->gate_fd = -1;
     index->read_only = options->read_only;
     index->lock_timeout_ms = options->lock_timeout_ms;
     index->logger = options->logger;

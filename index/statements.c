@@ -124,10 +124,12 @@ aoticache_status aoticache_index_begin(aoticache_index *index, aoticache_index_d
     status = aoticache_index_prepare(index, SQL(BEGIN), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
+    aoticache_index_gate_enter(index);
     int result = sqlite3_step(statement);
     if (result != SQLITE_DONE)
         status = aoticache_index_fail(index, result, "cannot begin to write", ret_error);
     sqlite3_reset(statement);
+    aoticache_index_gate_leave(index);
     return status;
 }
 

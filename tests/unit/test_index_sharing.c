@@ -3,10 +3,16 @@
  */
 #include "index_fixture.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 TestSuite(index_sharing, .init = fixture_make, .fini = fixture_remove, .timeout = 600);
 
@@ -49,22 +55,22 @@ Test(index_sharing, lookup_does_not_wait_for_a_writer_but_put_does)
     aoticache_index_close(index);
 }
 
-/* Holds the write lock for milliseconds and leaves it for microseconds, over and over, as many small puts on a slow disk. */
+/* Holds the write lock for 20 ms and leaves it for microseconds, over and over, as many puts on a slow disk. */
 static void *write_all_the_time(void *argument)
 {
     atomic_bool *is_over = argument;
-    const struct timespec held = {.tv_nsec = 5000000};
-    sqlite3 *writer = NULL;
-    if (sqlite3_open(fixture_path, &writer) != SQLITE_OK)
-        return writer;
-    while (!atomic_load(is_over)) {
-        if (sqlite3_exec(writer, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
-            continue;
+    const struct timespec held = {.tv_nsec = 20000000};
+    aoticache_index *writer = NULL;
+    aoticache_status status = fixture_open(false, &writer, NULL);
+    while (status == AOTICACHE_OK && !atomic_load(is_over)) {
+        status = aoticache_index_bulk_begin(writer, NULL);
+        if (status != AOTICACHE_OK)
+            break;
         nanosleep(&held, NULL);
-        sqlite3_exec(writer, "COMMIT", NULL, NULL, NULL);
+        status = aoticache_index_bulk_end(writer, AOTICACHE_OK, NULL);
     }
-    sqlite3_close(writer);
-    return NULL;
+    aoticache_index_close(writer);
+    return (void *)(intptr_t)status;
 }
 
 Test(index_sharing, put_gets_its_turn_beside_one_that_writes_all_the_time)
@@ -77,17 +83,72 @@ Test(index_sharing, put_gets_its_turn_beside_one_that_writes_all_the_time)
     cr_assert_eq(pthread_create(&writer, NULL, write_all_the_time, &is_over), 0);
     aoticache_error error = {0};
     aoticache_status status = AOTICACHE_OK;
-    for (uint32_t i = 1; i <= 10 && status == AOTICACHE_OK; i++) {
+    for (uint32_t i = 1; i <= 5 && status == AOTICACHE_OK; i++) {
         sample with;
         sample_make(&with, i, i + 10, 7);
         status = aoticache_index_put(index, &with.entry, &error);
     }
     atomic_store(&is_over, true);
-    void *unopened = NULL;
-    pthread_join(writer, &unopened);
-    cr_assert_null(unopened);
+    void *writers = NULL;
+    pthread_join(writer, &writers);
+    cr_assert_eq((intptr_t)writers, AOTICACHE_OK);
     cr_assert_eq(status, AOTICACHE_OK, "%s", error.message);
     aoticache_index_close(index);
+}
+
+static void *put_one(void *argument)
+{
+    sample with;
+    sample_make(&with, 1, 11, 7);
+    return (void *)(intptr_t)aoticache_index_put(argument, &with.entry, NULL);
+}
+
+Test(index_sharing, who_waits_to_write_comes_before_who_wrote_last)
+{
+    aoticache_index *one = fixture_must_open(), *two = fixture_must_open();
+    aoticache_index_hit hit;
+    cr_assert_eq(aoticache_index_bulk_begin(one, NULL), AOTICACHE_OK);
+    char gate_path[PATH_MAX];
+    snprintf(gate_path, sizeof gate_path, "%s-gate", fixture_path);
+    int gate = open(gate_path, O_RDWR | O_CLOEXEC);
+    cr_assert_geq(gate, 0);
+    pthread_t other;
+    cr_assert_eq(pthread_create(&other, NULL, put_one, two), 0);
+    while (flock(gate, LOCK_EX | LOCK_NB) == 0) { /* until the other one waits */
+        flock(gate, LOCK_UN);
+        sched_yield();
+    }
+    cr_assert_eq(aoticache_index_bulk_end(one, AOTICACHE_OK, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_index_bulk_begin(one, NULL), AOTICACHE_OK);
+    cr_assert_eq(lookup_number(one, 1, &hit, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_index_bulk_end(one, AOTICACHE_OK, NULL), AOTICACHE_OK);
+    void *result = NULL;
+    pthread_join(other, &result);
+    cr_assert_eq((intptr_t)result, AOTICACHE_OK);
+    close(gate);
+    aoticache_index_close(two);
+    aoticache_index_close(one);
+}
+
+Test(index_sharing, gate_that_nobody_opens_again_is_gone_round)
+{
+    aoticache_index *index;
+    aoticache_index_options options = {.path = fixture_path, .lock_timeout_ms = 200};
+    cr_assert_eq(aoticache_index_open(&options, &index, NULL), AOTICACHE_OK);
+    put_numbers(index, 1, 10, 11);
+    char gate_path[PATH_MAX];
+    snprintf(gate_path, sizeof gate_path, "%s-gate", fixture_path);
+    int gate = open(gate_path, O_RDWR | O_CLOEXEC);
+    cr_assert_eq(flock(gate, LOCK_EX), 0); /* as by a process that was stopped */
+    put_numbers(index, 2, 20, 21);
+    close(gate);
+    aoticache_index_close(index);
+    cr_assert_eq(unlink(gate_path), 0);
+    cr_assert_eq(mkdir(gate_path, 0700), 0); /* or where there can be none */
+    cr_assert_eq(aoticache_index_open(&options, &index, NULL), AOTICACHE_OK);
+    put_numbers(index, 3, 30, 31);
+    aoticache_index_close(index);
+    cr_assert_eq(rmdir(gate_path), 0);
 }
 
 typedef struct thread_work {
