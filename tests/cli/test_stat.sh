@@ -210,7 +210,7 @@ is 'Prometheus goes on counting' 4 "$(python3 "$work/check.py" "$out" aoticache_
 # ---- a live view ----
 
 if has_terminal; then
-    live="aoticache-stat --watch=0.1 & live=\$!; sleep 3; kill -INT \$live; wait \$live; echo ended with \$?"
+    live="aoticache-stat --watch=0.1 & live=\$!; sleep 5; kill -INT \$live; wait \$live; echo ended with \$?"
     on_terminal dumb "$live" >"$out" 2>"$err"
     prints 'it shows the view' '^  hits +1'
     prints 'again and again' '^last [0-9.]+ s: '

@@ -425,7 +425,7 @@ Test(binding_stable, child_of_a_fork_disables_without_its_parents_calls)
         const char *thrown;
         fallback_meanwhile = NULL;
         bool right = call_scale(x, 3, 4, &thrown) == 77;
-        alarm(20);
+        alarm(300);
         aoticache_binding_disable(op);
         _exit(right ? 0 : 1);
     }

@@ -3,7 +3,7 @@
  */
 #include "dispatcher_fixture.h"
 
-TestSuite(dispatcher, .init = dispatcher_begin, .fini = dispatcher_end, .timeout = 120);
+TestSuite(dispatcher, .init = dispatcher_begin, .fini = dispatcher_end, .timeout = 600);
 
 /* ---- dumps ---- */
 

@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-TestSuite(dispatch_call, .init = dispatcher_begin, .fini = dispatcher_end, .timeout = 120);
+TestSuite(dispatch_call, .init = dispatcher_begin, .fini = dispatcher_end, .timeout = 600);
 
 static aoticache_oplib *def;
 

@@ -2,7 +2,7 @@
 #include "eager/holder_state.h"
 #include "holder_fixture.h"
 
-TestSuite(holder_request, .init = fixture_begin, .fini = fixture_end, .timeout = 120);
+TestSuite(holder_request, .init = fixture_begin, .fini = fixture_end, .timeout = 600);
 
 static test_tensor *y;
 

@@ -55,7 +55,7 @@ static void *wait_for_lease(void *user)
     struct waiter *waiter = user;
     aoticache_key key = fixture_key(1);
     aoticache_lease lease = AOTICACHE_LEASE_INIT;
-    waiter->status = aoticache_lease_acquire(directory, &key, 5000, &lease, &waiter->contended, NULL);
+    waiter->status = aoticache_lease_acquire(directory, &key, 300000, &lease, &waiter->contended, NULL);
     aoticache_lease_release(&lease);
     return NULL;
 }
@@ -101,7 +101,7 @@ Test(lease, death_of_a_holder_that_has_forked_frees_it)
     }
     close(end[0]);
     cr_assert_eq(waitpid(holder, &status, 0), holder);
-    cr_expect_eq(aoticache_lease_acquire(directory, &key, 200, &lease, &contended, NULL), AOTICACHE_OK);
+    cr_expect_eq(aoticache_lease_acquire(directory, &key, 60000, &lease, &contended, NULL), AOTICACHE_OK);
     aoticache_lease_release(&lease);
     close(end[1]);
 }

@@ -558,7 +558,7 @@ static int load_in_child(int fd)
     if (child == 0) {
         aoticache_library *library = NULL;
         aoticache_error error = {0};
-        alarm(20);
+        alarm(300);
         if (aoticache_library_load_fd(fd, "damaged", &library, &error) != AOTICACHE_OK)
             _exit(strncmp(error.message, "library damaged: ", 17) == 0 && strlen(error.message) > 25 ? REFUSED
                                                                                                      : NO_WORDS);

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-TestSuite(pack, .timeout = 120);
+TestSuite(pack, .timeout = 600);
 
 #define NUMBERS(...) (const int64_t[]){__VA_ARGS__}
 

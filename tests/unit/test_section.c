@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-TestSuite(section, .timeout = 120);
+TestSuite(section, .timeout = 600);
 
 static atomic_int released;
 
