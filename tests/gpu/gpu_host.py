@@ -76,7 +76,8 @@ class Loader:
         return self.api.PyCapsule_GetPointer(capsule, self.api.PyCapsule_GetName(capsule))
 
     def adopt(self, handle):
-        return self.torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr(self.api.PyCapsule_New(handle, None, None))
+        capsule = self.api.PyCapsule_New(handle, None, None)  # the function for one tensor does not take its handle
+        return self.torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs([capsule])[0]
 
     def free(self, handle):
         self.c.aoticache_tensor_free(pointer(handle))

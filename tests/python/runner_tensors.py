@@ -41,7 +41,8 @@ class TorchTensors:
         return self.api.PyCapsule_GetPointer(capsule, self.api.PyCapsule_GetName(capsule))
 
     def adopt(self, handle):
-        return self.torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr(self.api.PyCapsule_New(handle, None, None))
+        capsule = self.api.PyCapsule_New(handle, None, None)  # the function for one tensor does not take its handle
+        return self.torch._C._aoti.alloc_tensors_by_stealing_from_void_ptrs([capsule])[0]
 
     def describe(self, tensor):
         data = self.torch.empty(0, dtype=tensor.dtype)

@@ -62,7 +62,8 @@ def play(cache, seed, mode, count):
 
 def start(cache, seed, mode="background", count=0):
     command = [sys.executable, "-W", "ignore", os.path.abspath(__file__), "play", cache, str(seed), mode, str(count)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    # A worker that was killed is a compile that failed, and would be remembered for ten minutes.
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "AOTICACHE_FAILURE_TTL": "0"})
 
 
 def parent_of(process):

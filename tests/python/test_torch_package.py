@@ -10,6 +10,7 @@ import sys
 import tempfile
 
 import package_models
+from memory_in_use import bytes_per_call
 from torch_scenarios import BUILD, TOP, environment, main, play
 
 PACKAGE = os.path.join(TOP, "eager", "torch", "aoticache")
@@ -180,15 +181,8 @@ def test_handles_do_not_leak():
     model = aoticache.load_package(f"{package_models.packages()}/several.pt2", "twice",
                                    cache_dir=os.path.join(BUILD, "torch-package-store"))
     x = torch.ones(8)
-    def resident():
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * 4096
-    for _ in range(2000):
-        model(x)
-    before = resident()
-    for _ in range(20000):
-        model(x)
-    assert resident() - before < 4 << 20, resident() - before
+    found = bytes_per_call(lambda: model(x), 20000)
+    assert found < 16, f"{found} bytes per call"  # a handle has 32
     assert sys.getrefcount(x) < 5 and x._use_count() < 4, x._use_count()
 
 
