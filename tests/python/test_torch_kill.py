@@ -52,6 +52,7 @@ def play(cache, seed, mode, count):
         time.sleep(0.01)
     aoticache.wait()
     stats = aoticache.stats()
+    print("# " + str(stats).replace("\n", "\n# "), flush=True)
     aoticache.disable()
     wrong = sum(not torch.allclose(*pair) for pair in zip(results, expected))
     print(json.dumps({"wrong": wrong, "hits": stats.total("hits"), "compiles": stats.total("compiles"),
@@ -61,7 +62,8 @@ def play(cache, seed, mode, count):
 # ---- the test ----
 
 def start(cache, seed, mode="background", count=0):
-    command = [sys.executable, "-W", "ignore", os.path.abspath(__file__), "play", cache, str(seed), mode, str(count)]
+    quiet = ["-W", "ignore"] if count == 0 else []  # of one that comes to its end the warnings are for the log
+    command = [sys.executable, *quiet, os.path.abspath(__file__), "play", cache, str(seed), mode, str(count)]
     # A worker that was killed is a compile that failed, and would be remembered for ten minutes.
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "AOTICACHE_FAILURE_TTL": "0"})
 
@@ -155,6 +157,7 @@ def bring_bridge(cache):
 def finish(cache, seed, mode, count):
     host = start(cache, seed, mode, count)
     output, _ = host.communicate(timeout=900)
+    print("\n".join(line for line in output.splitlines() if line.startswith("#")), flush=True)
     assert host.returncode == 0, f"the process afterwards ends with {host.returncode}"
     return json.loads(output.splitlines()[-1])
 

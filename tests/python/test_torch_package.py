@@ -114,6 +114,29 @@ def test_works_without_pytorch():
     assert "no operator has been enabled" in said
 
 
+def test_configuration_holds_here_too():
+    with tempfile.TemporaryDirectory() as folder:
+        shared, file = os.path.join(folder, "shared"), os.path.join(folder, "settings")
+        os.mkdir(shared)
+        os.chmod(shared, 0o770)
+        with open(file, "w") as settings:
+            settings.write("allow_shared = true\nfailure_ttl = 0\nmax_entries = 7\n")
+        open_it = """
+            import sys
+            from aoticache import AoticacheError, _caches
+            try:
+                print(_caches.open_cache(sys.argv[1] or None).directory, "done")
+            except AoticacheError as error:
+                print(error.status, "done")
+        """
+        assert "DENIED done" in play(open_it, [shared], AOTICACHE_CONFIG="")
+        assert f"{shared} done" in play(open_it, [shared], AOTICACHE_CONFIG=file)
+        assert f"{shared} done" in play(open_it, [shared], AOTICACHE_CONFIG="", AOTICACHE_ALLOW_SHARED="1")
+        with open(file, "a") as settings:
+            settings.write(f"directory = {shared}\n")
+        assert f"{shared} done" in play(open_it, [""], AOTICACHE_CONFIG=file, AOTICACHE_DIR=None)
+
+
 def test_commands():
     def run(*words):
         done = subprocess.run([sys.executable, "-m", "aoticache", *words], env=environment(), capture_output=True,

@@ -311,6 +311,8 @@ STORED = CFUNCTYPE(c_bool, c_void_p, POINTER(Stored))
 _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_version": (c_char_p, []),
     "aoticache_cache_close": (None, [c_void_p]),
+    "aoticache_config_apply": (None, [c_void_p, POINTER(CacheOptions)]),
+    "aoticache_config_free": (None, [c_void_p]),
     "aoticache_cache_directory": (c_char_p, [c_void_p]),
     "aoticache_cache_is_read_only": (c_bool, [c_void_p]),
     "aoticache_artifact_unref": (None, [c_void_p]),
