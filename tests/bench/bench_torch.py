@@ -7,20 +7,29 @@ compiler would take an hour for them. They lie in a cache of their own, and the 
 is of the same kind. All other kernels are PyTorch's compiler's.
 
 Every process plays all configurations TURNS times, and there are ROUNDS processes; values are the least of all series,
-since other programs on the machine only add to them. Kernels are kept in $BUILD/bench-torch, $BUILD/bench-torch-many
-and $BUILD/bench-aoti-eager. Only the small `aten::abs` and the 1 000 are compiled where they are missing (a minute or
-two, once): the rest is left out, which is said, unless BENCH_LONG is set (some ten minutes more, once).
+since other programs on the machine only add to them.
+
+The small `aten::abs`, which has goals, is measured once more, in processes of one configuration each that run on one
+processor and take turns by the series, some milliseconds long: where other machines share the processor its speed halves
+and doubles within seconds, for all of them alike then. The ratio is the median of all turns' ratios.
+
+Kernels are kept in $BUILD/bench-torch, $BUILD/bench-torch-many and $BUILD/bench-aoti-eager. Only the small `aten::abs` and
+the 1 000 are compiled where they are missing (a minute or two, once): the rest is left out, which is said, unless
+BENCH_LONG is set (some ten minutes more, once).
 
 Prints one JSON object per line (scripts/bench collects them). Environment: BUILD, the build folder; BENCH_LONG;
 BENCH_ROUNDS: processes.
 """
+import atexit
 import concurrent.futures
 import ctypes
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
+import timeit
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
@@ -28,8 +37,10 @@ FOLDER, FOLDER_OF_MANY = os.path.join(BUILD, "bench-torch"), os.path.join(BUILD,
 #: AOTI-eager's kernels: bench_aoti_eager.py's one, and those of all cases.
 PEER_ONE, PEER_ALL = (os.path.join(BUILD, "bench-aoti-eager", name) for name in ("1-kernels", "all-kernels"))
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
-TURNS, MANY, REPEATS, SERIES_NS, MOST_CALLS = 2, 1000, 7, 4e6, 2000
+SERIES_TURNS, EACH_AT = 100, 10  # "each" in every so manieth turn
+TURNS, MANY, REPEATS, SERIES, MOST_CALLS = 2, 1000, 7, 0.004, 2000  # SERIES: seconds
 SMALL, SMALL_SHAPE = "aten::abs, 4x4", (4, 4)
+CONFIGURATIONS = ("plain", "AOTI-eager", "ours", "1 kernel in C", "1000 kernels in C")
 OPERATORS = ("aten::abs", "aten::add.Tensor", "aten::mul.Tensor", "aten::tanh", "aten::relu", "aten::_softmax",
              "aten::native_layer_norm", "aten::mm")
 SIZES = (1, 1000, 1000000)
@@ -37,24 +48,34 @@ SIZES = (1, 1000, 1000000)
 
 # ---- what is measured ----
 
+class Case(timeit.Timer):
+    """A statement and its local names. It is timed as torch.utils.benchmark does it: no function around it, and Python's
+    collector of cycles waits."""
+
+    def __init__(self, statement, **names):
+        super().__init__(statement, f"{', '.join(names)}, = given", globals={"given": tuple(names.values())})
+
+    def __call__(self):
+        self.timeit(1)
+
+
 def make_cases(torch):
-    """{name: function}; the chain is four operators."""
-    cases, F = {}, torch.nn.functional
-    small = -torch.ones(SMALL_SHAPE)
-    cases[SMALL] = lambda: torch.abs(small)
+    """{name: case}; the chain is four operators."""
+    F = torch.nn.functional
+    cases = {SMALL: Case("op(x)", op=torch.abs, x=-torch.ones(SMALL_SHAPE))}
     for size in SIZES:
         x, y = torch.randn(size), torch.randn(size)
         rows, side = (1, 1) if size == 1 else (size // 100, 100), round(size ** 0.5)
         table, weight = torch.randn(rows), torch.ones(rows[-1:])
         square = torch.randn(side, side)
         cases.update({
-            f"aten::abs, {size}": lambda x=x: torch.abs(x),
-            f"aten::add.Tensor, {size}": lambda x=x, y=y: torch.add(x, y),
-            f"chain of 4 pointwise, {size}":
-                lambda x=x, y=y: torch.relu(torch.tanh(torch.mul(torch.add(x, y), y))),
-            f"softmax, {size}": lambda t=table: torch.softmax(t, -1),
-            f"layer norm, {size}": lambda t=table, w=weight: F.layer_norm(t, w.shape, w, w),
-            f"matmul, {side}x{side}": lambda m=square: torch.mm(m, m),
+            f"aten::abs, {size}": Case("op(x)", op=torch.abs, x=x),
+            f"aten::add.Tensor, {size}": Case("op(x, y)", op=torch.add, x=x, y=y),
+            f"chain of 4 pointwise, {size}": Case("relu(tanh(mul(add(x, y), y)))", relu=torch.relu, tanh=torch.tanh,
+                                                  mul=torch.mul, add=torch.add, x=x, y=y),
+            f"softmax, {size}": Case("op(t, -1)", op=torch.softmax, t=table),
+            f"layer norm, {size}": Case("op(t, w.shape, w, w)", op=F.layer_norm, t=table, w=weight),
+            f"matmul, {side}x{side}": Case("op(m, m)", op=torch.mm, m=square),
         })
     return cases
 
@@ -64,28 +85,12 @@ def many_tensors(torch):
     return [-torch.ones(SMALL_SHAPE[0] + i, SMALL_SHAPE[1]) for i in range(MANY)]
 
 
-def measure(call):
+def measure(case):
     """Nanoseconds of one call, the least of some series."""
-    found, calls = [], 1
-    while True:
-        begun = time.perf_counter_ns()
-        for _ in range(calls):
-            call()
-        spent = time.perf_counter_ns() - begun
-        if spent < SERIES_NS / 2 and calls < MOST_CALLS:
-            calls = min(MOST_CALLS, 2 * calls)
-            continue
-        found.append(spent / calls)
-        if len(found) == REPEATS:
-            return min(found)
-
-
-def measure_each(torch, tensors):
-    """The same, of a call with each of the tensors in turn."""
-    def call(op=torch.abs):
-        for tensor in tensors:
-            op(tensor)
-    return measure(call) / len(tensors)
+    calls = 1
+    while calls < MOST_CALLS and case.timeit(calls) < SERIES / 2:
+        calls = min(MOST_CALLS, 2 * calls)
+    return min(case.repeat(REPEATS, calls)) / calls * 1e9
 
 
 # ---- ours ----
@@ -155,13 +160,11 @@ def play_compile(torch, everything):
 
 
 def play_compile_many(torch):
-    aoticache, tensors = import_ours(), many_tensors(torch)
+    aoticache = import_ours()
     compile_in_c(aoticache)
-    for folder, wanted in ((FOLDER, tensors[:1]), (FOLDER_OF_MANY, tensors)):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        enable(aoticache, mode="wait", operators=OPERATORS[:1], folder=folder)
-        load_many(torch, aoticache, wanted)
-        aoticache.disable()
+    os.makedirs(FOLDER_OF_MANY, mode=0o700, exist_ok=True)
+    enable(aoticache, mode="wait", operators=OPERATORS[:1], folder=FOLDER_OF_MANY)
+    load_many(torch, aoticache, many_tensors(torch))
     return {}
 
 
@@ -197,8 +200,19 @@ class AotiEager:
         for operator in self.operators:
             self.library._impl_with_aoti_compile(operator.split("::")[1], "CPU")
 
+        return self
+
     def __exit__(self, *exception):
         self.library._destroy()
+
+    def stay(self):
+        """Until the process ends: a Library that nobody holds any more takes its kernels back."""
+        atexit.register(self.__enter__().__exit__)
+        try:
+            self.torch.abs(self.torch.ones(3, 3, 3))
+        except RuntimeError:
+            return
+        raise AssertionError("AOTI-eager is not asked")
 
 
 def has_table(folder):
@@ -232,34 +246,45 @@ def measure_ours(aoticache, cases):
         aoticache.disable()
 
 
-def measure_many(torch, aoticache, call, tensors, folder):
-    enable(aoticache, mode="wait", operators=OPERATORS[:1], folder=folder)
-    try:
-        load_many(torch, aoticache, tensors)
-        return {"one": measure(call), "each": measure_each(torch, tensors)}
-    finally:
-        aoticache.disable()
-
-
-def play_turns(torch, names, with_many):
+def play_turns(torch, names):
     """{configuration: {case: nanoseconds}}. Before its first turn nothing of ours is registered with PyTorch."""
     cases = {name: call for name, call in make_cases(torch).items() if name in names}
-    tensors, aoticache, found = many_tensors(torch), None, []
+    aoticache, found = import_ours(), []
     for _ in range(8):  # memory of that size comes from the heap from now on, in every configuration
         torch.zeros(8000000)
     for _ in range(TURNS):
-        turn = {"plain": {name: measure(call) for name, call in cases.items()}, "peer": measure_peer(torch, cases)}
-        if with_many:
-            turn["plain each"] = {"each": measure_each(torch, tensors)}
-        if aoticache is None:
-            aoticache = import_ours()
-            compile_in_c(aoticache)
-        turn["ours"] = measure_ours(aoticache, cases)
-        if with_many:
-            turn["alone"] = measure_many(torch, aoticache, cases[SMALL], tensors[:1], FOLDER)
-            turn["many"] = measure_many(torch, aoticache, cases[SMALL], tensors, FOLDER_OF_MANY)
-        found.append(turn)
+        found.append({"plain": {name: measure(call) for name, call in cases.items()}, "peer": measure_peer(torch, cases),
+                      "ours": measure_ours(aoticache, cases)})
     return least(found)
+
+
+def configure(torch, what, tensors):
+    """One of CONFIGURATIONS, for as long as the process lives."""
+    if what == "AOTI-eager":
+        AotiEager(torch, PEER_ONE, OPERATORS[:1]).stay()
+    elif what != "plain":
+        aoticache = import_ours()
+        if what == "ours":
+            enable(aoticache, operators=OPERATORS[:1])
+            tensors = tensors[:1]
+        else:
+            compile_in_c(aoticache)
+            enable(aoticache, mode="wait", operators=OPERATORS[:1], folder=FOLDER_OF_MANY)
+            tensors = tensors if what == "1000 kernels in C" else tensors[:1]
+        load_many(torch, aoticache, tensors)
+
+
+def play_series(torch, what):
+    """For each line of standard input one series is measured, and the nanoseconds of a call are printed: of "small" the
+    small case's, of "each" a call's with each of the many tensors in turn."""
+    tensors = many_tensors(torch)
+    configure(torch, what, tensors)
+    series = {"small": (make_cases(torch)[SMALL], MOST_CALLS, 1),
+              "each": (Case("for x in tensors: op(x)", op=torch.abs, tensors=tensors), 1, MANY)}
+    print("ready", flush=True)
+    for line in sys.stdin:
+        case, times, calls = series[line.strip()]
+        print(case.timeit(times) / times / calls * 1e9, flush=True)
 
 
 def play_first(torch, ours):
@@ -269,7 +294,8 @@ def play_first(torch, ours):
         aoticache = import_ours()
         enable(aoticache, operators=OPERATORS[:1])
     else:
-        AotiEager(torch, PEER_ONE, OPERATORS[:1]).__enter__()
+        peer = AotiEager(torch, PEER_ONE, OPERATORS[:1])
+        peer.__enter__()  # and kept: a Library that nobody holds any more takes its kernels back
     result = torch.abs(tensor)
     found = {"first": {"ms": (time.perf_counter_ns() - begun) / 1e6}}
     assert torch.equal(result, -tensor)
@@ -286,22 +312,54 @@ def play(what, threads, names):
         "compile-all": lambda: play_compile(torch, True),
         "compile-many": lambda: play_compile_many(torch),
         "compile-peer": lambda: play_compile_peer(torch),
-        "turns": lambda: play_turns(torch, names, threads == 1),
+        "series": lambda: play_series(torch, *names),
+        "turns": lambda: play_turns(torch, names),
         "first-ours": lambda: play_first(torch, True),
         "first-peer": lambda: play_first(torch, False),
     }
     with torch.no_grad():
-        print(json.dumps(plays[what]()))
+        found = plays[what]()
+    if found is not None:
+        print(json.dumps(found))
 
 
 # ---- all of them ----
 
+def command(what, threads=1, names=()):
+    return [sys.executable, "-W", "ignore", os.path.abspath(__file__), what, str(threads), json.dumps(list(names))]
+
+
 def run(what, threads=1, names=()):
-    command = [sys.executable, "-W", "ignore", os.path.abspath(__file__), what, str(threads), json.dumps(list(names))]
     # AOTI-eager warns that it is deprecated, once for each kernel.
     environment = {**os.environ, "TORCH_LOGS": "-all"} if what == "compile-peer" else None
-    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command(what, threads, names), env=environment, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def take_turns(configurations):
+    """{configuration: {"small" or "each": nanoseconds of every turn}}, all on one processor."""
+    processor = {min(os.sched_getaffinity(0))}
+    processes = {what: subprocess.Popen(command("series", 1, [what]), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, preexec_fn=lambda: os.sched_setaffinity(0, processor))
+                 for what in configurations}
+    try:
+        for process in processes.values():
+            while process.stdout.readline().strip() != "ready":
+                assert process.poll() is None
+        found = {what: {"small": [], "each": []} for what in configurations}
+        for turn in range(SERIES_TURNS):
+            for name in ("small",) if turn % EACH_AT else ("small", "each"):
+                for what, process in processes.items():
+                    if name == "each" and what not in ("plain", "1000 kernels in C"):
+                        continue
+                    process.stdin.write(f"{name}\n")
+                    process.stdin.flush()
+                    found[what][name].append(float(process.stdout.readline()))
+        return found
+    finally:
+        for process in processes.values():
+            process.stdin.close()
+            process.wait()
 
 
 def least(found):
@@ -315,26 +373,33 @@ def least(found):
     return result
 
 
-def say(name, value, unit, peer, peer_value, target=None):
-    ratio = value / peer_value
+def say(name, value, unit, peer, peer_value, target=None, ratio=None):
+    ratio = ratio or value / peer_value
     print(json.dumps({"name": f"PyTorch on the cache, {name}", "value": round(value, 2), "unit": unit, "peer": peer,
                       "peer_value": round(peer_value, 2), "ratio": round(ratio, 4), "target": target,
                       "met": None if target is None else ratio <= target}), flush=True)
 
 
-def report_small(found):
-    say(SMALL, found["ours"][SMALL], "ns", "plain", found["plain"][SMALL], 0.75)
-    if SMALL in found.get("peer", {}):
-        say(f"{SMALL}, against AOTI-eager", found["ours"][SMALL], "ns", "AOTI-eager", found["peer"][SMALL], 0.6)
-    say(f"{SMALL}, {MANY} kernels in C", found["many"]["one"], "ns", "1 kernel in C", found["alone"]["one"], 1.1)
-    say(f"aten::abs, {MANY} kernels in C, each in turn", found["many"]["each"], "ns", "plain",
-        found["plain each"]["each"])
+def report_small():
+    """Every round has processes of its own: what a process' memory happens to look like counts too."""
+    rounds = [take_turns([what for what in CONFIGURATIONS if what != "AOTI-eager" or has_table(PEER_ONE)])
+              for _ in range(ROUNDS)]
+
+    def report(name, of, peer, case="small", target=None):
+        if peer not in rounds[0]:
+            return
+        ours, theirs = ([value for found in rounds for value in found[what][case]] for what in (of, peer))
+        say(name, statistics.median(ours), "ns", peer, statistics.median(theirs), target,
+            statistics.median(a / b for a, b in zip(ours, theirs)))
+
+    report(SMALL, "ours", "plain", target=0.75)
+    report(f"{SMALL}, against AOTI-eager", "ours", "AOTI-eager", target=0.6)
+    report(f"{SMALL}, {MANY} kernels in C", "1000 kernels in C", "1 kernel in C", target=1.1)
+    report(f"aten::abs, {MANY} kernels in C, each in turn", "1000 kernels in C", "plain", case="each")
 
 
 def report_all(found, threads):
     for name, ours in found["ours"].items():
-        if name == SMALL and threads == 1:
-            continue
         title = f"{name}, {'1 thread' if threads == 1 else f'all {os.cpu_count()} threads'}"
         say(title, ours, "ns", "plain", found["plain"][name])
         if name in found.get("peer", {}):
@@ -369,9 +434,8 @@ def main():
     if missing:
         print(f"bench_torch: no compiled kernel answers in: {'; '.join(missing)} (BENCH_LONG=1 compiles what can be, "
               "some ten minutes, once)", file=sys.stderr)
-    found = least(run("turns", 1, served) for _ in range(ROUNDS))
-    report_small(found)
-    report_all(found, 1)
+    report_small()
+    report_all(least(run("turns", 1, served) for _ in range(ROUNDS)), 1)
     if os.cpu_count() > 1:
         report_all(least(run("turns", 0, served) for _ in range(ROUNDS)), 0)
     if has_table(PEER_ONE):
