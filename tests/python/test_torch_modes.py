@@ -175,6 +175,21 @@ TOGETHER = {
             assert not aoticache.explain(name), name
             assert all(aoticache.explain(part) for part in parts), name
     """,
+    "where_mkl_is_faster_only_a_name_enables": """
+        operators = aoticache._operators
+        operators.mkl_is_fast()  # of this machine, whatever it is
+        for fast in (True, False):
+            operators.mkl_is_fast = lambda: fast
+            assert aoticache.explain("aten::tanh") and aoticache.explain("aten::tanh").left_out == fast
+            assert ("aten::tanh" in operators.expand_preset("pointwise", "cpu")) == (not fast)
+            assert "aten::sigmoid" in operators.expand_preset("pointwise", "cpu")
+            assert not operators.explain_name("aten::tanh", "cuda").left_out
+            skipped = aoticache.enable("aten::tan*", mode="never").skipped
+            assert ("MKL" in skipped.get("aten::tanh", "")) == fast, skipped
+            aoticache.disable()
+            assert "aten::tanh" in aoticache.enable("aten::tanh", mode="never").operators
+            aoticache.disable()
+    """,
     "cache_that_cannot_be_had_is_one_warning": """
         def enable():
             result = aoticache.enable("aten::abs", cache_dir="/proc/nowhere/cache")

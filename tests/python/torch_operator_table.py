@@ -30,6 +30,7 @@ def reason_of(explanation):
 
 
 def verdicts(aoticache, torch):
+    aoticache._operators.mkl_is_fast = lambda: False  # the table is for every processor
     names = sorted(name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::"))
     return [aoticache.explain(name) for name in names if has_kernel(torch, name)]
 
@@ -55,7 +56,7 @@ def write_groups(out, level, groups):
         write_list(out, [one.operator for one in found])
 
 
-def render(found, version):
+def render(found, version, faster_by_mkl):
     out = io.StringIO()
     served = [one for one in found if one.served and not one.left_out]
     left, refused = collections.defaultdict(list), collections.defaultdict(list)
@@ -64,6 +65,7 @@ def render(found, version):
             left[reason_of(one)].append(one)
         elif not one.served:
             refused[reason_of(one)].append(one)
+    mkl = ", ".join(f"`{name.removeprefix('aten::')}`" for name in sorted(faster_by_mkl))
     count = sum(map(len, left.values())), sum(map(len, refused.values()))
     out.write(f"""# Operators of PyTorch that the cache can serve
 
@@ -78,6 +80,8 @@ PyTorch {version}, CPU: every overload of the namespace `aten` that has a CPU ke
 | {len(served)} | served |
 | {count[0]} | served when named; patterns and presets leave them out |
 | {count[1]} | not served |
+
+On Intel's processors, where PyTorch has MKL, patterns and presets leave out these too: {mkl}.
 
 | not served, since | overloads |
 | --- | --- |
@@ -111,7 +115,7 @@ def main(*words):
         print("torch_operator_table: this Python has no PyTorch", file=sys.stderr)
         return 1
     import aoticache
-    text = render(verdicts(aoticache, torch), torch.__version__.partition("+")[0])
+    text = render(verdicts(aoticache, torch), torch.__version__.partition("+")[0], aoticache._operators.FASTER_BY_MKL)
     if "--check" in words:
         with open(TABLE) as file:
             same = file.read() == text
