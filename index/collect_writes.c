@@ -1,52 +1,9 @@
 /*
- * index/collect_writes: the writing half of collection.h but for evictions: what is kept of files that wait, expired
- * failures, numbers, free pages, the log.
+ * index/collect_writes: the writing half of collection.h but for evictions and the log: what is kept of files that wait,
+ * expired failures, numbers, free pages.
  */
 #include "index/collection.h"
 #include "index/removal.h"
-
-#define MERGE_PAGES 64000 /* 256 MB of log: far more than gathers while others merge, too */
-#define USUAL "PRAGMA cache_size=-2000; PRAGMA wal_autocheckpoint=1000" /* SQLite's own */
-#define LOG_BYTES "16777216" /* that are kept when the log begins anew */
-#define READERS_MS 50
-
-static void merge(aoticache_index *index)
-{
-    sqlite3_wal_checkpoint_v2(index->db, "main", SQLITE_CHECKPOINT_PASSIVE, &index->log_pages, NULL);
-}
-
-/* After a commit, where SQLite's own would merge, too. */
-static int note_log(void *user, sqlite3 *db, const char *name, int pages)
-{
-    aoticache_index *index = user;
-    (void)db, (void)name;
-    index->log_pages = pages;
-    if (pages >= MERGE_PAGES)
-        merge(index);
-    return SQLITE_OK;
-}
-
-void aoticache_index_prepare_collection(aoticache_index *index, int cache_kib)
-{
-    char sql[96];
-    sqlite3_snprintf(sizeof sql, sql, "PRAGMA cache_size=-%d; PRAGMA journal_size_limit=" LOG_BYTES, cache_kib);
-    if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
-        return;
-    index->log_pages = 0;
-    sqlite3_exec(index->db, cache_kib > 0 ? sql : USUAL, NULL, NULL, NULL);
-    if (cache_kib > 0)
-        sqlite3_wal_hook(index->db, note_log, index);
-    aoticache_index_leave(index);
-}
-
-void aoticache_index_merge_if_due(aoticache_index *index, int pages)
-{
-    if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
-        return;
-    if (index->log_pages >= pages)
-        merge(index);
-    aoticache_index_leave(index);
-}
 
 /* A transaction of one statement; digest: its parameter, or NULL. With the index entered. */
 static aoticache_status execute_alone(aoticache_index *index, aoticache_index_durability durability,
@@ -199,24 +156,6 @@ aoticache_status aoticache_index_vacuum_step(aoticache_index *index, uint64_t by
     if (status == AOTICACHE_OK)
         *ret_freed = before > after ? (uint64_t)(before - after) * (uint64_t)page : 0;
     return status;
-}
-
-void aoticache_index_checkpoint(aoticache_index *index)
-{
-    if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
-        return;
-    sqlite3_wal_checkpoint_v2(index->db, "main", SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-    aoticache_index_leave(index);
-}
-
-void aoticache_index_truncate_log(aoticache_index *index)
-{
-    if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
-        return;
-    index->wait_ms = READERS_MS;
-    sqlite3_wal_checkpoint_v2(index->db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
-    index->wait_ms = index->lock_timeout_ms;
-    aoticache_index_leave(index);
 }
 
 bool aoticache_index_is_out_of_room(aoticache_index *index)
