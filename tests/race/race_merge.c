@@ -42,6 +42,14 @@ static aoticache_index *open_index(void)
     return index;
 }
 
+static bool has_log(void)
+{
+    aoticache_index *index = open_index();
+    const bool has = strcmp(aoticache_index_journal_mode(index), "wal") == 0;
+    aoticache_index_close(index);
+    return has;
+}
+
 static void merge_all_the_time(void)
 {
     sqlite3 *bare = NULL;
@@ -149,7 +157,11 @@ int main(int argc, char **argv)
     if (mkdtemp(root) == NULL)
         fail("mkdtemp", root);
     snprintf(path, sizeof path, "%s/index.sqlite3", root);
-    aoticache_index_close(open_index());
+    if (!has_log()) {
+        remove_folder(root);
+        printf("no WAL on the file system of %s\n", root);
+        return 77;
+    }
     sched_getaffinity(0, sizeof processors, &processors);
     one = first_of(&processors);
     sched_setaffinity(0, sizeof one, &one);
