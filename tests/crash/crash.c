@@ -279,19 +279,6 @@ static struct outcome run_child(const struct operation *operation, long die_at)
     return outcome;
 }
 
-static void check_sound(aoticache_cache *cache, const char *when)
-{
-    aoticache_verify_report report;
-    aoticache_error error = {.message = ""};
-    char detail[200];
-    if (aoticache_cache_verify(cache, NULL, NULL, NULL, NULL, &report, &error) != AOTICACHE_OK)
-        fail(when, error.message);
-    snprintf(detail, sizeof detail, "damaged %llu, missing %llu, foreign %llu", (unsigned long long)report.damaged,
-             (unsigned long long)report.missing, (unsigned long long)report.foreign);
-    if (report.damaged + report.missing + report.foreign != 0)
-        fail(when, detail);
-}
-
 static void check_entries(aoticache_cache *cache, const struct operation *operation, bool is_done, const char *when)
 {
     if (operation->keeps_first && !finds(cache, 1))
@@ -323,11 +310,11 @@ static void check_after(const struct operation *operation, const struct outcome 
     aoticache_cache *cache = open_in(directory);
     check_entries(cache, operation, outcome->was_reported, when);
     if (!is_damaged_anyway)
-        check_sound(cache, when);
+        verify(cache, when);
     if (operation->perform(cache, &error) != AOTICACHE_OK)
         fail(when, error.message);
     check_entries(cache, operation, true, when);
-    check_sound(cache, when);
+    verify(cache, when);
     if (aoticache_cache_collect(cache, NULL, NULL, NULL, NULL, &error) != AOTICACHE_OK)
         fail(when, error.message);
     check_entries(cache, operation, true, when);

@@ -5,7 +5,7 @@
 #ifndef AOTICACHE_TESTS_HELPERS_CACHE_PROCESS_H
 #define AOTICACHE_TESTS_HELPERS_CACHE_PROCESS_H
 
-#include "cache/cache.h"
+#include "cache/verify.h"
 
 #include <ftw.h>
 #include <stdio.h>
@@ -102,6 +102,45 @@ static inline aoticache_status put_numbered(aoticache_cache *cache, const char *
     aoticache_status status = aoticache_cache_put(cache, request, &product, NULL, ret_error);
     aoticache_request_free(request);
     return status;
+}
+
+/* ---- soundness ---- */
+
+static inline void tell_finding(void *user, const char *what, const char *name, const char *detail)
+{
+    printf("# %s: %s: %s: %s\n", (const char *)user, what, name, detail);
+}
+
+static inline void fail_unsound(const char *when, const aoticache_verify_report *report)
+{
+    char detail[200];
+    snprintf(detail, sizeof detail,
+             "the cache is not sound: damaged %llu, missing %llu, foreign %llu, unindexed %llu, unreferenced %llu",
+             (unsigned long long)report->damaged, (unsigned long long)report->missing,
+             (unsigned long long)report->foreign, (unsigned long long)report->unindexed,
+             (unsigned long long)report->unreferenced);
+    fail(when, detail);
+}
+
+/* What must be true after a kill, too, which may leave objects that nothing names and manifests without an entry. Says
+ * each thing that is found. */
+static inline aoticache_verify_report verify(aoticache_cache *cache, const char *when)
+{
+    aoticache_verify_report report;
+    aoticache_error error = {.message = ""};
+    if (aoticache_cache_verify(cache, NULL, tell_finding, NULL, (void *)when, &report, &error) != AOTICACHE_OK)
+        fail(when, error.message);
+    if (report.damaged + report.missing + report.foreign != 0)
+        fail_unsound(when, &report);
+    return report;
+}
+
+/* The same, and that nothing is left over. */
+static inline void verify_tidy(aoticache_cache *cache, const char *when)
+{
+    const aoticache_verify_report report = verify(cache, when);
+    if (report.unindexed + report.unreferenced != 0)
+        fail_unsound(when, &report);
 }
 
 /* Before every how many-th call a process is killed: CRASH_STRIDE, or what is given. */
