@@ -130,13 +130,13 @@ aoticache_status aoticache_collection_end_round(aoticache_collection *collection
     if (!is_empty && !is_alone)
         status = aoticache_collection_take_off(collection, ret_error);
     if (is_last && !is_empty && !is_alone)
-        aoticache_index_merge_if_due(collection->index, AOTICACHE_INDEX_LOG_PAGES); /* beside the files, not after them */
+        aoticache_index_checkpoint_if_due(collection->index, AOTICACHE_INDEX_LOG_PAGES); /* beside the files, not after them */
     if (status == AOTICACHE_OK && (is_last || is_alone))
         status = aoticache_collection_land(collection, ret_error);
     if (status == AOTICACHE_OK && !is_empty && is_alone)
         status = aoticache_collection_remove_waiting(collection, ret_error);
     if (is_alone)
-        aoticache_index_merge_if_due(collection->index, LOG_PAGES);
+        aoticache_index_checkpoint_if_due(collection->index, LOG_PAGES);
     if (status == AOTICACHE_OK && !is_empty)
         aoticache_collection_settle(collection);
     return status;

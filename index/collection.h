@@ -18,7 +18,7 @@
 void aoticache_index_prepare_collection(aoticache_index *index, int cache_kib);
 /* During it: merges the log now, if it has this many pages; with AOTICACHE_INDEX_LOG_PAGES the next commit would, else. */
 #define AOTICACHE_INDEX_LOG_PAGES 1000
-void aoticache_index_merge_if_due(aoticache_index *index, int pages);
+void aoticache_index_checkpoint_if_due(aoticache_index *index, int pages);
 
 /* An entry that may go. op is borrowed during the callback. */
 typedef struct aoticache_index_candidate {

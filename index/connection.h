@@ -28,7 +28,7 @@ struct aoticache_index {
     bool is_bulk;                 /* between bulk_begin and bulk_end: one transaction for many writes */
     aoticache_status bulk_status; /* the first failure of one of them */
     int log_pages;                /* as of the last commit or merge */
-    bool is_collecting;           /* others merge: this connection only does when the log is very long (merge.c) */
+    bool is_collecting;           /* others merge: this connection only does when the log is very long (checkpoint.c) */
     bool is_out_of_room;          /* something has failed for want of it; evict resets it */
     bool read_only;
     bool on_shared_filesystem;
@@ -96,10 +96,10 @@ void aoticache_index_gate_enter(aoticache_index *index);
 void aoticache_index_gate_leave(aoticache_index *index);
 void aoticache_index_gate_close(aoticache_index *index);
 
-/* ---- merge.c ---- */
+/* ---- checkpoint.c ---- */
 
 /* From here on this connection's commits merge the log into the file when it has grown. */
-void aoticache_index_merge_prepare(aoticache_index *index);
+void aoticache_index_checkpoint_prepare(aoticache_index *index);
 
 /* ---- schema.c, journal.c ---- */
 

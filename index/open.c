@@ -128,7 +128,7 @@ static void configure(aoticache_index *index)
     sqlite3_limit(index->db, SQLITE_LIMIT_SQL_LENGTH, MAX_SQL_BYTES);
     sqlite3_limit(index->db, SQLITE_LIMIT_ATTACHED, 0);
     sqlite3_file_control(index->db, "main", SQLITE_FCNTL_MMAP_SIZE, &no_mmap);
-    aoticache_index_merge_prepare(index);
+    aoticache_index_checkpoint_prepare(index);
 }
 
 /* "file:" URI of the path: every byte that could mean something in a URI is written as %XX. NULL: no memory. */

@@ -1,5 +1,5 @@
 /*
- * index/merge: what the log (-wal) holds goes into the file; SQLite calls it a checkpoint.
+ * index/checkpoint: what the log (-wal) holds goes into the file; SQLite calls it a checkpoint.
  *
  * SQLite before 3.51.3 can lose pages where a merge begins at the very moment at which a writer begins the log anew
  * (https://sqlite.org/wal.html#walresetbug): the merge then says of the new log that as much of it is in the file as there
@@ -14,9 +14,9 @@
 #include "index/collection.h"
 #include "index/connection.h"
 
-#define MANY_PAGES 64000 /* 256 MB of log: far more than gathers while others merge, too */
+#define MANY_PAGES 64000     /* 256 MB of log: far more than gathers while others merge, too */
 #define USUAL_CACHE_KIB 2000 /* SQLite's own */
-#define LOG_BYTES 16777216 /* that are kept when the log begins anew */
+#define LOG_BYTES 16777216   /* that are kept when the log begins anew */
 #define READERS_MS 50
 
 /* NULL: it cannot be had now. */
@@ -52,7 +52,7 @@ static int note_log(void *user, sqlite3 *db, const char *name, int pages)
     return SQLITE_OK;
 }
 
-void aoticache_index_merge_prepare(aoticache_index *index)
+void aoticache_index_checkpoint_prepare(aoticache_index *index)
 {
     sqlite3_wal_hook(index->db, note_log, index);
 }
@@ -70,7 +70,7 @@ void aoticache_index_prepare_collection(aoticache_index *index, int cache_kib)
     aoticache_index_leave(index);
 }
 
-void aoticache_index_merge_if_due(aoticache_index *index, int pages)
+void aoticache_index_checkpoint_if_due(aoticache_index *index, int pages)
 {
     if (aoticache_index_enter(index, NULL) != AOTICACHE_OK)
         return;

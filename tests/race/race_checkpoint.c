@@ -1,7 +1,7 @@
 /*
- * race_merge: merges of the index's log beside a writer, on one processor, so that each is interrupted everywhere. In
+ * race_checkpoint: merges of the index's log beside a writer, on one processor, so that each is interrupted everywhere. In
  * SQLite before 3.51.3 a merge that begins while the writer begins the log anew says of the new log that more of it is in
- * the file than there is, and what is written next is lost (https://sqlite.org/wal.html#walresetbug). index/merge.c keeps
+ * the file than there is, and what is written next is lost (https://sqlite.org/wal.html#walresetbug). index/checkpoint.c keeps
  * that away, and this looks on: the header of the -shm file says how long the log is and how much of it is in the file.
  *
  * Arguments: seconds (6 by default); `bare`: merge by SQLite alone, which shows the fault where SQLite has it.
@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@
 
 #define MERGERS 3
 #define PROCESSES (MERGERS + 1)
+#define LEAST_LOGS 10
 
 /* 32-bit words of the -shm file: https://sqlite.org/walformat.html */
 enum { LOG_FRAMES = 4, SALT = 8, MERGED_FRAMES = 24, HEADER_BYTES = 136 };
@@ -71,7 +73,7 @@ static void write_all_the_time(void)
     aoticache_error error = {.message = ""};
     random_state = 1;
     for (int64_t value = 1;; value++) {
-        if (aoticache_index_write_meta(index, "race_merge", value, &error) != AOTICACHE_OK)
+        if (aoticache_index_write_meta(index, "race_checkpoint", value, &error) != AOTICACHE_OK)
             fail("write", error.message);
         if (next_random(8) == 0)
             usleep(next_random(300));
@@ -83,8 +85,10 @@ static pid_t start(void (*work)(void))
     pid_t child = fork();
     if (child < 0)
         fail("fork", strerror(errno));
-    if (child == 0)
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* none goes on where the parent fails */
         work();
+    }
     return child;
 }
 
@@ -144,14 +148,48 @@ static cpu_set_t first_of(const cpu_set_t *processors)
     return one;
 }
 
+/* All on one processor, and this one on any. */
+static void start_all(pid_t ret_children[PROCESSES])
+{
+    cpu_set_t processors;
+    sched_getaffinity(0, sizeof processors, &processors);
+    const cpu_set_t one = first_of(&processors);
+    sched_setaffinity(0, sizeof one, &one);
+    for (int i = 0; i < PROCESSES; i++)
+        ret_children[i] = start(i < MERGERS ? merge_all_the_time : write_all_the_time);
+    sched_setaffinity(0, sizeof processors, &processors);
+}
+
+/* A slow disk begins few logs in that time; without one nothing would be shown. */
+static struct seen watch(const pid_t *children, unsigned seconds)
+{
+    struct seen seen = {.logs = 0};
+    const _Atomic uint32_t *header = map_header();
+    const uint64_t begun = aoticache_monotonic_ns(), end = begun + seconds * UINT64_C(1000000000);
+    while (aoticache_monotonic_ns() < end ||
+           (seen.logs < LEAST_LOGS && aoticache_monotonic_ns() < begun + UINT64_C(90000000000))) {
+        look(header, &seen);
+        check_running(children);
+        usleep(100);
+    }
+    munmap((void *)header, HEADER_BYTES);
+    return seen;
+}
+
+static void check_end(void)
+{
+    aoticache_error error = {.message = ""};
+    aoticache_index *index = open_index();
+    if (aoticache_index_verify(index, &error) != AOTICACHE_OK)
+        fail("end", error.message);
+    aoticache_index_close(index);
+}
+
 int main(int argc, char **argv)
 {
     const char *parent = getenv("TMPDIR");
     const unsigned seconds = argc > 1 ? (unsigned)atoi(argv[1]) : 6;
-    cpu_set_t processors, one;
     pid_t children[PROCESSES];
-    struct seen seen = {.logs = 0};
-    aoticache_error error = {.message = ""};
     is_bare = argc > 2 && strcmp(argv[2], "bare") == 0;
     snprintf(root, sizeof root, "%.400s/aoticache-race-XXXXXX", parent != NULL ? parent : "/tmp");
     if (mkdtemp(root) == NULL)
@@ -162,35 +200,18 @@ int main(int argc, char **argv)
         printf("no WAL on the file system of %s\n", root);
         return 77;
     }
-    sched_getaffinity(0, sizeof processors, &processors);
-    one = first_of(&processors);
-    sched_setaffinity(0, sizeof one, &one);
-    for (int i = 0; i < PROCESSES; i++)
-        children[i] = start(i < MERGERS ? merge_all_the_time : write_all_the_time);
-    sched_setaffinity(0, sizeof processors, &processors);
-    const _Atomic uint32_t *header = map_header();
-    const uint64_t begun = aoticache_monotonic_ns(), end = begun + seconds * UINT64_C(1000000000);
-    /* A slow disk begins few logs in that time; without one nothing would be shown. */
-    while (aoticache_monotonic_ns() < end ||
-           (seen.logs < 10 && aoticache_monotonic_ns() < begun + UINT64_C(90000000000))) {
-        look(header, &seen);
-        check_running(children);
-        usleep(100);
-    }
+    start_all(children);
+    const struct seen seen = watch(children, seconds);
     for (int i = 0; i < PROCESSES; i++) {
         kill(children[i], SIGKILL);
         waitpid(children[i], NULL, 0);
     }
-    munmap((void *)header, HEADER_BYTES);
     printf("# SQLite %s: %lu logs seen, %lu of them wrong\n", aoticache_index_sqlite_version(), seen.logs, seen.wrong);
     if (seen.wrong > 0)
         fail("merge", "a log says that more of it is in the file than there is: what is written next is lost");
-    if (seen.logs < 10)
+    if (seen.logs < LEAST_LOGS)
         fail("load", "the log hardly ever began anew: this has shown nothing");
-    aoticache_index *index = open_index();
-    if (aoticache_index_verify(index, &error) != AOTICACHE_OK)
-        fail("end", error.message);
-    aoticache_index_close(index);
+    check_end();
     remove_folder(root);
     printf("ok - merges beside a writer: no log is taken for its predecessor\n");
     return 0;
