@@ -21,6 +21,22 @@
 #define AOTICACHE_PRINTF(format_index, first_index)
 #endif
 
+/*
+ * What the AOTICACHE_..._INIT macros of option structs expand to: all members zero but the first, `size`. C names the member;
+ * C++ has no such initializer before C++20, and gcc warns of it there.
+ */
+#ifdef __cplusplus
+template <typename Struct> static inline Struct aoticache_sized_init()
+{
+    Struct made = Struct();
+    made.size = sizeof(Struct);
+    return made;
+}
+#define AOTICACHE_SIZED_INIT(type) aoticache_sized_init<type>()
+#else
+#define AOTICACHE_SIZED_INIT(type) {.size = sizeof(type)}
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif

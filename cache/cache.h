@@ -48,11 +48,24 @@ typedef struct aoticache_cache_options {
     bool may_use_reserve;
 } aoticache_cache_options;
 
+#ifdef __cplusplus
+static inline aoticache_cache_options aoticache_cache_options_init()
+{
+    aoticache_cache_options made = AOTICACHE_SIZED_INIT(aoticache_cache_options);
+    made.lock_timeout_ms = 10000;
+    made.compile_timeout_ms = 600000;
+    made.failure_ttl_seconds = 600;
+    made.failure_max_ttl_seconds = 86400;
+    return made;
+}
+#define AOTICACHE_CACHE_OPTIONS_INIT aoticache_cache_options_init()
+#else
 #define AOTICACHE_CACHE_OPTIONS_INIT                                                                     \
     {                                                                                                    \
         .size = sizeof(aoticache_cache_options), .lock_timeout_ms = 10000, .compile_timeout_ms = 600000, \
         .failure_ttl_seconds = 600, .failure_max_ttl_seconds = 86400                                     \
     }
+#endif
 
 /*
  * Opens, and creates where it is missing, a cache directory. options may be NULL for the defaults.
@@ -163,7 +176,7 @@ typedef struct aoticache_product {
     const char *output;                  /* what the compiler said, kept beside the entry (64 KiB at most); may be NULL */
 } aoticache_product;
 
-#define AOTICACHE_PRODUCT_INIT {.size = sizeof(aoticache_product)}
+#define AOTICACHE_PRODUCT_INIT AOTICACHE_SIZED_INIT(aoticache_product)
 
 /*
  * Stores the files (copied; the originals stay) and records the entry. When it returns OK everything is durable: it

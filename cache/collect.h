@@ -48,8 +48,19 @@ typedef struct aoticache_collect_options {
     bool (*progress)(void *user, uint64_t done, uint64_t all);
 } aoticache_collect_options;
 
+#ifdef __cplusplus
+static inline aoticache_collect_options aoticache_collect_options_init()
+{
+    aoticache_collect_options made = AOTICACHE_SIZED_INIT(aoticache_collect_options);
+    made.max_bytes = UINT64_MAX;
+    made.max_age_seconds = UINT64_MAX;
+    return made;
+}
+#define AOTICACHE_COLLECT_OPTIONS_INIT aoticache_collect_options_init()
+#else
 #define AOTICACHE_COLLECT_OPTIONS_INIT \
     {.size = sizeof(aoticache_collect_options), .max_bytes = UINT64_MAX, .max_age_seconds = UINT64_MAX}
+#endif
 
 typedef struct aoticache_collect_report {
     uint64_t entries_before, bytes_before; /* what the index names, and what was found beside it */

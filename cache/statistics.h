@@ -114,7 +114,7 @@ typedef struct aoticache_statistics_options {
     int64_t since_ns; /* wall clock; for SINCE_TIME */
 } aoticache_statistics_options;
 
-#define AOTICACHE_STATISTICS_OPTIONS_INIT {.size = sizeof(aoticache_statistics_options)}
+#define AOTICACHE_STATISTICS_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_statistics_options)
 
 /*
  * All there is, in constant time: nothing is scanned but, SINCE_TIME, the history. A read-only cache without an index

@@ -37,7 +37,7 @@ typedef struct aoticache_transfer_options {
     uint64_t max_bytes; /* import: what an archive may unpack to; 0: 1 TiB */
 } aoticache_transfer_options;
 
-#define AOTICACHE_TRANSFER_OPTIONS_INIT {.size = sizeof(aoticache_transfer_options)}
+#define AOTICACHE_TRANSFER_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_transfer_options)
 
 typedef struct aoticache_transfer_report {
     uint64_t entries, objects, bytes; /* that were written, or taken in; manifests are objects too */

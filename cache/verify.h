@@ -25,7 +25,7 @@ typedef struct aoticache_verify_options {
     uint64_t time_limit_ms; /* stop after so long; 0: no limit */
 } aoticache_verify_options;
 
-#define AOTICACHE_VERIFY_OPTIONS_INIT {.size = sizeof(aoticache_verify_options)}
+#define AOTICACHE_VERIFY_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_verify_options)
 
 /* name, what it counts. All parts of a verification that was resumed, added up. */
 #define AOTICACHE_VERIFY_COUNT_LIST(X)                                                      \

@@ -35,7 +35,7 @@ typedef struct aoticache_hook_options {
     uint32_t workers;         /* worker: how many compile at once; started as they are needed; 0: 1 */
 } aoticache_hook_options;
 
-#define AOTICACHE_HOOK_OPTIONS_INIT {.size = sizeof(aoticache_hook_options)}
+#define AOTICACHE_HOOK_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_hook_options)
 
 /*
  * A Python process with PyTorch, started by the first miss, started again when it has died, ended with this process,
@@ -78,7 +78,7 @@ typedef struct aoticache_callback {
     bool dynamic;         /* serves requests for symbolic shapes (environment "shapes" is "dynamic"): the product has a guard */
 } aoticache_callback;
 
-#define AOTICACHE_CALLBACK_INIT {.size = sizeof(aoticache_callback)}
+#define AOTICACHE_CALLBACK_INIT AOTICACHE_SIZED_INIT(aoticache_callback)
 
 /* Returns: OK, INVALID, NO_MEMORY. */
 AOTICACHE_API aoticache_status aoticache_hook_create_callback(const aoticache_callback *callback,

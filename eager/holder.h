@@ -60,7 +60,7 @@ typedef struct aoticache_eager_options {
     const char *const *environment;
 } aoticache_eager_options;
 
-#define AOTICACHE_EAGER_OPTIONS_INIT {.size = sizeof(aoticache_eager_options)}
+#define AOTICACHE_EAGER_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_eager_options)
 
 /* Returns: OK, INVALID, NO_MEMORY, IO (the record file). */
 AOTICACHE_API aoticache_status aoticache_eager_create(const aoticache_eager_options *options,
@@ -96,7 +96,7 @@ typedef struct aoticache_holder_options {
     const aoticache_dynamic *dynamic; /* this operator's policy; NULL: the eager's */
 } aoticache_holder_options;
 
-#define AOTICACHE_HOLDER_OPTIONS_INIT {.size = sizeof(aoticache_holder_options)}
+#define AOTICACHE_HOLDER_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_holder_options)
 
 /*
  * Fills its table with what the index has for the operator, device and hook: metadata now, libraries on the first hit.

@@ -54,7 +54,7 @@ typedef struct aoticache_package_options {
     AOTIProxyExecutorHandle proxy_executor;
 } aoticache_package_options;
 
-#define AOTICACHE_PACKAGE_OPTIONS_INIT {.size = sizeof(aoticache_package_options)}
+#define AOTICACHE_PACKAGE_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_package_options)
 
 /*
  * A runner for a model of the package at `path`, from the cache, where it is put if it is not there. options and

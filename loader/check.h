@@ -30,7 +30,8 @@ typedef struct aoticache_symbol {
     int64_t multiple_of; /* 1 or more; 0 is taken for 1 */
 } aoticache_symbol;
 
-#define AOTICACHE_SYMBOL_INIT {.min = 0, .max = INT64_MAX, .multiple_of = 1}
+/* Any value. The members in their order, so that C++ takes it too. */
+#define AOTICACHE_SYMBOL_INIT {0, INT64_MAX, 1}
 
 /*
  * A size or a stride: any value, or coefficient * symbols[0] * symbols[1] ... + offset. A constant may not be negative;
@@ -72,10 +73,8 @@ typedef struct aoticache_tensor_pattern {
     const aoticache_dim *strides; /* ndim, for STRIDES_GIVEN */
 } aoticache_tensor_pattern;
 
-#define AOTICACHE_TENSOR_PATTERN_INIT                                                                        \
-    {                                                                                                        \
-        .dtype = -1, .layout = -1, .device_type = -1, .device_index = -1, .requires_grad = -1, .ndim = -1, \
-    }
+/* All free. The members in their order, so that C++ takes it too. */
+#define AOTICACHE_TENSOR_PATTERN_INIT {-1, -1, -1, -1, -1, false, 0, -1, NULL, AOTICACHE_STRIDES_FREE, NULL}
 
 typedef struct aoticache_check aoticache_check;
 

@@ -126,7 +126,7 @@ typedef struct aoticache_load_options {
     bool private_copy;
 } aoticache_load_options;
 
-#define AOTICACHE_LOAD_OPTIONS_INIT {.size = sizeof(aoticache_load_options)}
+#define AOTICACHE_LOAD_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_load_options)
 
 /* As aoticache_library_load_fd(); options may be NULL. */
 AOTICACHE_API aoticache_status aoticache_library_load_fd_with(int fd, const char *name,

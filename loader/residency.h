@@ -30,7 +30,7 @@ typedef struct aoticache_residency_options {
     uint64_t max_bytes; /* of loaded libraries (aoticache_library_bytes) and constants together; 0: any */
 } aoticache_residency_options;
 
-#define AOTICACHE_RESIDENCY_OPTIONS_INIT {.size = sizeof(aoticache_residency_options)}
+#define AOTICACHE_RESIDENCY_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_residency_options)
 
 /* options may be NULL: no budget, nothing is ever unloaded but by remove. Returns: OK, INVALID, NO_MEMORY. */
 AOTICACHE_API aoticache_status aoticache_residency_create(const aoticache_residency_options *options,

@@ -48,7 +48,7 @@ typedef struct aoticache_runner_options {
     bool pool_only;        /* never take the fast path */
 } aoticache_runner_options;
 
-#define AOTICACHE_RUNNER_OPTIONS_INIT {.size = sizeof(aoticache_runner_options)}
+#define AOTICACHE_RUNNER_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_runner_options)
 
 /*
  * Creates a container on a device. Holds a reference to the library.
@@ -117,7 +117,7 @@ typedef struct aoticache_run_options {
     bool steal_inputs;                      /* as aoticache_runner_run_stealing() */
 } aoticache_run_options;
 
-#define AOTICACHE_RUN_OPTIONS_INIT {.size = sizeof(aoticache_run_options)}
+#define AOTICACHE_RUN_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_run_options)
 
 /*
  * As aoticache_runner_run(); options may be NULL. With steal_inputs the array is written to: every place is NULL
@@ -166,7 +166,7 @@ typedef struct aoticache_update_options {
     bool by_fqn;       /* names are original FQNs */
 } aoticache_update_options;
 
-#define AOTICACHE_UPDATE_OPTIONS_INIT {.size = sizeof(aoticache_update_options)}
+#define AOTICACHE_UPDATE_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_update_options)
 
 /*
  * New values for constants. options may be NULL: the defaults. pairs: names and tensors, borrowed for the call; with

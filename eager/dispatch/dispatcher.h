@@ -54,7 +54,7 @@ typedef struct aoticache_boxed_kernel {
     bool wants_previous;       /* it calls aoticache_operator_call_previous() */
 } aoticache_boxed_kernel;
 
-#define AOTICACHE_BOXED_KERNEL_INIT {.size = sizeof(aoticache_boxed_kernel)}
+#define AOTICACHE_BOXED_KERNEL_INIT AOTICACHE_SIZED_INIT(aoticache_boxed_kernel)
 
 /* ---- oplibs ---- */
 

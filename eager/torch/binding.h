@@ -35,7 +35,7 @@ typedef struct aoticache_binding_options {
                              * PyTorch says of itself */
 } aoticache_binding_options;
 
-#define AOTICACHE_BINDING_OPTIONS_INIT {.size = sizeof(aoticache_binding_options)}
+#define AOTICACHE_BINDING_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_binding_options)
 
 /*
  * A bridge that is opened stays in the process: the path may go afterwards.
@@ -83,7 +83,7 @@ typedef struct aoticache_binding_operator_options {
     void *fallback_user;
 } aoticache_binding_operator_options;
 
-#define AOTICACHE_BINDING_OPERATOR_OPTIONS_INIT {.size = sizeof(aoticache_binding_operator_options)}
+#define AOTICACHE_BINDING_OPERATOR_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_binding_operator_options)
 
 typedef struct aoticache_binding_operator aoticache_binding_operator;
 

@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# The public headers in other people's programs: each alone, and every initializer, in all standards of C and C++ that the
+# compilers here know, with warnings as errors.
+. tests/cli/lib.sh
+
+include=$BUILD/include/aoticache
+strict=(-Wall -Wextra -Wpedantic -Werror "-I$include")
+
+# A program that makes one of each struct that has an initializer, and prints its bytes.
+program() {
+    local file=$1 macro type
+    {
+        echo '#include <aoticache.h>'
+        find "$include" -name '*.h' -printf '#include "%P"\n' | sort
+        echo '#include <stdio.h>'
+        while read -r macro; do
+            type=$(tr '[:upper:]' '[:lower:]' <<<"${macro%_INIT}")
+            echo "static void print_$type(void) { static const $type made = $macro; const unsigned char *bytes = (const unsigned char *)&made;"
+            echo "printf(\"$type\"); for (size_t i = 0; i < sizeof made; i++) printf(\" %02x\", bytes[i]); printf(\"\\n\"); }"
+        done <"$work/macros"
+        echo 'int main(void) {'
+        while read -r macro; do echo "print_$(tr '[:upper:]' '[:lower:]' <<<"${macro%_INIT}")();"; done <"$work/macros"
+        echo 'return 0; }'
+    } >"$file"
+}
+
+grep -rhoE '^ *#define AOTICACHE_[A-Z_]+_INIT\b' "$include" | awk '{ print $2 }' | sort -u | grep -v SIZED_INIT >"$work/macros"
+holds 'initializers are found' [ "$(wc -l <"$work/macros")" -ge 15 ]
+program "$work/all.c"
+cp "$work/all.c" "$work/all.cpp"
+
+knows() { echo 'int main(void) { return 0; }' | "$@" -x "$language" -fsyntax-only - 2>/dev/null; }
+
+compile() { # COMPILER STANDARD SOURCE
+    knows "$1" "-std=$2" || { skip "$1 $2" 'this compiler does not know it'; return; }
+    try "$1 -std=$2" 0 "$1" "-std=$2" "${strict[@]}" -fsyntax-only "$3"
+}
+
+for language in c c++; do
+    if [ $language = c ]; then
+        compilers='gcc clang' standards='c11 c17 c2x gnu11' source=$work/all.c
+    else
+        compilers='g++ clang++' standards='c++11 c++14 c++17 c++20 c++2b' source=$work/all.cpp
+    fi
+    for compiler in $compilers; do
+        if ! command -v "$compiler" >/dev/null; then
+            skip "$compiler" 'it is not installed'
+            continue
+        fi
+        for standard in $standards; do compile "$compiler" "$standard" "$source"; done
+        while IFS= read -r header; do # each alone
+            echo "#include \"$header\"" >"$work/one.${source##*.}"
+            try "$compiler, $header alone" 0 "$compiler" "${strict[@]}" -fsyntax-only "$work/one.${source##*.}"
+        done < <(find "$include" -name '*.h' -printf '%P\n' | sort)
+    done
+done
+
+# What an initializer holds is the same in both languages.
+try 'compiled as C' 0 gcc "${strict[@]}" "$work/all.c" -o "$work/as_c"
+try 'compiled as C++' 0 g++ -std=c++11 "${strict[@]}" "$work/all.cpp" -o "$work/as_cpp"
+"$work/as_c" >"$work/c.txt"
+"$work/as_cpp" >"$work/cpp.txt"
+holds 'initializers are the same in C and C++' cmp "$work/c.txt" "$work/cpp.txt"
+finish
