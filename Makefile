@@ -39,10 +39,13 @@ OPTIMISE := $(if $(DEBUG),-O0 -g3,-O2 -g)
 WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wwrite-strings \
             -Wpointer-arith -Wformat=2 $(if $(WERROR),-Werror)
 INSTRUMENT := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all)
-CPPFLAGS += -D_GNU_SOURCE -I. -DAOTICACHE_PREFIX='"$(prefix)"'
+# CPPFLAGS, CFLAGS, CXXFLAGS and LDFLAGS are the caller's, also on make's command line, which no += here would reach.
+OWN_CPPFLAGS = -D_GNU_SOURCE -I.
+ALL_CPPFLAGS = $(OWN_CPPFLAGS) $(CPPFLAGS)
 CFLAGS   += $(OPTIMISE)
 CXXFLAGS += $(OPTIMISE)
-ALL_CFLAGS = -std=gnu11 -fPIC -fvisibility=hidden $(WARN) $(INSTRUMENT) $(shell pkg-config --cflags $(PKGS)) $(CFLAGS)
+OWN_CFLAGS =
+ALL_CFLAGS = -std=gnu11 -fPIC -fvisibility=hidden $(WARN) $(INSTRUMENT) $(shell pkg-config --cflags $(PKGS)) $(OWN_CFLAGS) $(CFLAGS)
 ALL_CXXFLAGS = -std=c++17 -fPIC -fvisibility=hidden $(filter-out -Wstrict-prototypes -Wmissing-prototypes,$(WARN)) \
                $(INSTRUMENT) $(CXXFLAGS)
 # SHA-256 alone is used of libcrypto. Linked from its archive where there is one, that is 25 KB; loading the shared library
@@ -107,13 +110,13 @@ all: $(PRODUCTS)
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC    $<")
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
 # Whatever it takes from libstdc++ is made weak, so that kernel libraries need none; the file says why.
 $(BUILD)/obj/runtime/constant_map.o: runtime/constant_map.cpp
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CXX   $<")
-	$(Q)$(CXX) $(CPPFLAGS) $(ALL_CXXFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(CXX) $(ALL_CPPFLAGS) $(ALL_CXXFLAGS) -MMD -MP -c $< -o $@
 	$(Q)$(OBJCOPY) --wildcard --weaken-symbol='_Z*' --weaken-symbol='__cxa_*' --weaken-symbol='__gxx_*' \
 	    --weaken-symbol='_Unwind_*' $@
 
@@ -133,16 +136,16 @@ $(STATIC): $(LIB_OBJ)
 
 # Loaded when the first .pt2 package is opened, by the soname of the libzip whose header was compiled against.
 ZIP_LIBRARY ?= $(notdir $(firstword $(shell readlink -f $(shell pkg-config --variable=libdir libzip)/libzip.so | sed 's/\(\.so\.[0-9]*\).*/\1/')))
-$(call objects,loader/package_archive.c): CPPFLAGS += $(if $(ZIP_LIBRARY),-DAOTICACHE_ZIP_LIBRARY='"$(ZIP_LIBRARY)"')
+$(call objects,loader/package_archive.c): OWN_CPPFLAGS += $(if $(ZIP_LIBRARY),-DAOTICACHE_ZIP_LIBRARY='"$(ZIP_LIBRARY)"')
 # The same with the first archive of `aoticache export` and `import`.
 ARCHIVE_LIBRARY ?= $(notdir $(firstword $(shell readlink -f $(shell pkg-config --variable=libdir libarchive 2>/dev/null)/libarchive.so | sed 's/\(\.so\.[0-9]*\).*/\1/')))
-$(call objects,cache/archive_library.c): CPPFLAGS += $(if $(filter libarchive.so.%,$(ARCHIVE_LIBRARY)),-DAOTICACHE_ARCHIVE_LIBRARY='"$(ARCHIVE_LIBRARY)"')
+$(call objects,cache/archive_library.c): OWN_CPPFLAGS += $(if $(filter libarchive.so.%,$(ARCHIVE_LIBRARY)),-DAOTICACHE_ARCHIVE_LIBRARY='"$(ARCHIVE_LIBRARY)"')
 
 # PyTorch's exceptions pass through functions of C there, on the stable C ABI.
-$(call objects,$(wildcard eager/torch/*.c)): CFLAGS += -fexceptions
+$(call objects,$(wildcard eager/torch/*.c)): OWN_CFLAGS += -fexceptions
 
-$(call objects,runtime/shim/blas.c): CPPFLAGS += -DAOTICACHE_BLAS_LIBRARY='"$(BLAS_LIBRARY)"'
-$(call objects,runtime/shim/vector_math.c): CPPFLAGS += -DAOTICACHE_SLEEF_LIBRARY='"$(SLEEF_LIBRARY)"'
+$(call objects,runtime/shim/blas.c): OWN_CPPFLAGS += -DAOTICACHE_BLAS_LIBRARY='"$(BLAS_LIBRARY)"'
+$(call objects,runtime/shim/vector_math.c): OWN_CPPFLAGS += -DAOTICACHE_SLEEF_LIBRARY='"$(SLEEF_LIBRARY)"'
 
 # Loaded by the loader alone, which makes kernel libraries need it by this soname where libtorch is not in the process
 # (loader/loader.h says why).
@@ -157,7 +160,7 @@ $(SHIM): $(SHIM_OBJ) scripts/libaoticache_torchshim.map Makefile
 $(BRIDGE): loader/bridge/constant_map.cpp loader/bridge.h Makefile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CXX   $<")
-	$(Q)$(CXX) $(CPPFLAGS) $(ALL_CXXFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) $< -o $@
+	$(Q)$(CXX) $(ALL_CPPFLAGS) $(ALL_CXXFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) $< -o $@
 
 # What kernel libraries written in C link: the container and the exported interface.
 $(KERNELRT): $(KERNEL_OBJ)
@@ -174,17 +177,23 @@ $(STUB):
 $(BUILD)/bin/aoticache: $(call objects,$(wildcard eager/tools/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
 $(BUILD)/bin/aoticache-gc: $(call objects,cache/tools/aoticache-gc.c $(wildcard cache/tools/gc_*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
 $(BUILD)/bin/aoticache-stat: $(call objects,cache/tools/aoticache-stat.c $(wildcard cache/tools/stat_*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
-$(BINS):
+# The programs find the library where they are installed and in the build folder. RPATH= leaves that to the dynamic linker,
+# as distributions want it (the build folder then needs LD_LIBRARY_PATH).
+RPATH ?= -Wl,-rpath,'$$ORIGIN/../lib$(addprefix :$$ORIGIN/,$(filter-out ../lib,$(shell realpath -ms --relative-to='$(bindir)' '$(libdir)')))'
+$(BINS): $(BUILD)/prefix
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(filter %.o,$^) -L$(BUILD)/lib -laoticache -Wl,-rpath,'$$ORIGIN/../lib' \
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(filter %.o,$^) -L$(BUILD)/lib -laoticache $(RPATH) \
 	    -ljansson -ldl -lpthread -lm -o $@
 
 # Changes with the folders to install to, so that `make` and then `make install prefix=...` installs what says so.
+LAYOUT := $(prefix) $(libdir) $(bindir) $(includedir) $(datadir)
 $(BUILD)/prefix: FORCE
 	@mkdir -p $(@D)
-	@echo '$(prefix) $(libdir) $(includedir)' | cmp -s - $@ || echo '$(prefix) $(libdir) $(includedir)' > $@
+	@echo '$(LAYOUT)' | cmp -s - $@ || echo '$(LAYOUT)' > $@
 $(call objects,base/home.c): $(BUILD)/prefix
+$(call objects,base/home.c): OWN_CPPFLAGS += -DAOTICACHE_PREFIX='"$(prefix)"' -DAOTICACHE_LIBDIR='"$(libdir)"' \
+    -DAOTICACHE_DATADIR='"$(datadir)"' -DAOTICACHE_INCLUDEDIR='"$(includedir)"'
 
 $(BUILD)/aoticache.pc: scripts/aoticache.pc.in base/base.h Makefile $(BUILD)/prefix
 	@mkdir -p $(@D)
@@ -241,7 +250,7 @@ $(HOST_BATTERY): $(BUILD)/obj/tests/helpers/host_battery.o $(STATIC)
 $(BUILD)/tests/hosts/%.so: tests/hosts/kernels/%.c tests/hosts/kernels/call_spec.h runtime/kernel.h $(KERNELRT) $(STUB)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -ffp-contract=off $(LDFLAGS) -shared $< $(KERNELRT) -Wl,--no-as-needed $(STUB) \
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -ffp-contract=off $(LDFLAGS) -shared $< $(KERNELRT) -Wl,--no-as-needed $(STUB) \
 	    -Wl,--as-needed -lm -o $@
 
 # Fuzz targets replay their corpus in the ordinary tests, and grow it under libFuzzer by hand: make fuzz FUZZ_SECONDS=600.
@@ -260,8 +269,8 @@ fuzz:
 $(BUILD)/tests/conformance/map_functions: tests/conformance/map_functions.cpp tests/hosts/kernels/affine.c $(KERNELRT) $(SHIM)
 	@mkdir -p $(@D) $(BUILD)/obj/tests/hosts
 	$(if $(V),,@echo "  CXX   $<")
-	$(Q)$(CC) $(CPPFLAGS) $(ALL_CFLAGS) -c tests/hosts/kernels/affine.c -o $(BUILD)/obj/tests/hosts/affine.o
-	$(Q)$(CXX) $(CPPFLAGS) $(ALL_CXXFLAGS) $(LDFLAGS) $< $(BUILD)/obj/tests/hosts/affine.o $(KERNELRT) $(SHIM) \
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -c tests/hosts/kernels/affine.c -o $(BUILD)/obj/tests/hosts/affine.o
+	$(Q)$(CXX) $(ALL_CPPFLAGS) $(ALL_CXXFLAGS) $(LDFLAGS) $< $(BUILD)/obj/tests/hosts/affine.o $(KERNELRT) $(SHIM) \
 	    -Wl,-rpath,'$$ORIGIN/../../lib' -ldl -lpthread -o $@
 
 $(BUILD)/tests/bench/libnull_shim.so: tests/bench/peers/null_shim.c
@@ -339,7 +348,10 @@ help:
 	@echo '  install    to $$(DESTDIR)$$(prefix), prefix=/usr/local by default;  uninstall takes it back'
 	@echo '  deps       install what is missing, nothing else'
 	@echo '  clean      remove what was built (build/venv stays)'
-	@echo 'variables: V=1 DEBUG=1 SANITIZE=address,undefined|thread WERROR=1 CC=clang CXX= prefix= DESTDIR= VENV='
+	@echo 'variables: V=1 DEBUG=1 SANITIZE=address,undefined|thread WERROR=1 CC=clang CXX= VENV='
+	@echo '  prefix= libdir= bindir= includedir= datadir= mandir= unitdir= DESTDIR=   where install puts things'
+	@echo '  STATIC_CRYPTO=   need the shared libcrypto; by default SHA-256 is linked from libcrypto.a where that is there'
+	@echo '  RPATH=           no search path for the library in the programs, for packages of a distribution'
 
 -include $(patsubst %.o,%.d,$(ALL_OBJ)) $(wildcard $(BUILD)/obj/tests/*/*.d)
 # Objects of tests stay, so that a change rebuilds only what it touches.

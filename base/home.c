@@ -1,5 +1,6 @@
 /*
- * base/home: see home.h.
+ * base/home: finds the files that belong to this library, in a build folder, in an installation of any layout (lib,
+ * lib64, lib/x86_64-linux-gnu), and in one that was moved as a whole.
  */
 #include "base/home.h"
 
@@ -10,56 +11,120 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The folders that `make install` was told; the Makefile says so. */
 #ifndef AOTICACHE_PREFIX
 #define AOTICACHE_PREFIX "/usr/local"
+#define AOTICACHE_LIBDIR AOTICACHE_PREFIX "/lib"
+#define AOTICACHE_DATADIR AOTICACHE_PREFIX "/share"
+#define AOTICACHE_INCLUDEDIR AOTICACHE_PREFIX "/include"
 #endif
 
-/* The folder above the one of the file that this function is in; false where the dynamic linker does not say. */
-static bool tree_of_this_code(char ret_tree[PATH_MAX])
+static const struct {
+    const char *name;   /* in a build folder, and in what callers ask for */
+    const char *folder; /* the same in the installation */
+} installed_folders[] = {{"lib/", AOTICACHE_LIBDIR "/"},
+                         {"share/", AOTICACHE_DATADIR "/"},
+                         {"include/", AOTICACHE_INCLUDEDIR "/"}};
+
+typedef struct home_search {
+    const char *relative;
+    char *ret_path;
+    char tried[512]; /* the places, for the message */
+    size_t used;
+} home_search;
+
+/* Whether `tree`, `middle` and the rest of the search's file are one that can be read. */
+static bool is_in(home_search *search, const char *tree, const char *middle, const char *rest)
+{
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s%s%s", tree, middle, rest);
+    if (length < 0 || (size_t)length >= sizeof path)
+        return false;
+    if (access(path, R_OK) == 0) {
+        memcpy(search->ret_path, path, (size_t)length + 1);
+        return true;
+    }
+    if (search->used < sizeof search->tried)
+        search->used += (size_t)snprintf(search->tried + search->used, sizeof search->tried - search->used, "%s%s%s",
+                                         search->used > 0 ? ", " : "", tree, middle);
+    return false;
+}
+
+static bool is_in_tree(home_search *search, const char *tree)
+{
+    return is_in(search, tree, "/", search->relative);
+}
+
+/* The folder of the file that this function is in; false where the dynamic linker does not say. */
+static bool folder_of_this_code(char ret_folder[PATH_MAX])
 {
     Dl_info info;
     if (dladdr((void *)(uintptr_t)aoticache_version, &info) == 0 || info.dli_fname == NULL)
         return false;
     /* A program that was started by its bare name has just that here. */
     const char *file = strchr(info.dli_fname, '/') != NULL ? info.dli_fname : "/proc/self/exe";
-    if (realpath(file, ret_tree) == NULL)
+    if (realpath(file, ret_folder) == NULL)
         return false;
-    for (int level = 0; level < 2; level++) {
-        char *slash = strrchr(ret_tree, '/');
-        if (slash == NULL)
-            return false;
+    char *slash = strrchr(ret_folder, '/');
+    if (slash != NULL)
         *slash = '\0';
-    }
-    return true;
+    return slash != NULL;
+}
+
+/* `folder` below the prefix, with the slash it begins with; NULL where it lies elsewhere. */
+static const char *below_prefix(const char *folder)
+{
+    size_t length = strlen(AOTICACHE_PREFIX);
+    return strncmp(folder, AOTICACHE_PREFIX, length) == 0 && folder[length] == '/' ? folder + length : NULL;
+}
+
+/* An installation that lies elsewhere than it was made for: its prefix is above the library's own folder. */
+static bool is_in_moved_installation(home_search *search, const char *code, const char *folder, const char *rest)
+{
+    const char *libraries = below_prefix(AOTICACHE_LIBDIR);
+    const char *middle = below_prefix(folder);
+    if (libraries == NULL || middle == NULL)
+        return false;
+    size_t length = strlen(code), end = strlen(libraries);
+    if (length < end || strcmp(code + length - end, libraries) != 0)
+        return false;
+    char tree[PATH_MAX];
+    memcpy(tree, code, length - end);
+    tree[length - end] = '\0';
+    return is_in(search, tree, middle, rest);
+}
+
+/* The folder above the code's, as in a build folder; after what fits the installation, which may lie beside an older one. */
+static bool is_near_this_code(home_search *search, const char *folder, const char *rest)
+{
+    char code[PATH_MAX];
+    if (!folder_of_this_code(code))
+        return false;
+    if (folder != NULL && is_in_moved_installation(search, code, folder, rest))
+        return true;
+    char *slash = strrchr(code, '/');
+    if (slash == NULL)
+        return false;
+    *slash = '\0';
+    return is_in_tree(search, code);
 }
 
 aoticache_status aoticache_home_find(const char *relative, char *ret_path, aoticache_error *ret_error)
 {
-    char tree[PATH_MAX];
-    char path[PATH_MAX];
-    const char *places[3];
-    size_t count = 0;
-    const char *home = secure_getenv("AOTICACHE_HOME");
-    if (home != NULL && home[0] != '\0')
-        places[count++] = home;
-    if (tree_of_this_code(tree))
-        places[count++] = tree;
-    places[count++] = AOTICACHE_PREFIX;
-
-    char tried[512] = "";
-    size_t used = 0;
-    for (size_t i = 0; i < count; i++) {
-        int length = snprintf(path, sizeof path, "%s/%s", places[i], relative);
-        if (length < 0 || (size_t)length >= sizeof path)
-            continue;
-        if (access(path, R_OK) == 0) {
-            memcpy(ret_path, path, (size_t)length + 1);
-            return AOTICACHE_OK;
+    home_search search = {.relative = relative, .ret_path = ret_path};
+    const char *folder = NULL, *rest = NULL;
+    for (size_t i = 0; i < sizeof installed_folders / sizeof installed_folders[0]; i++) {
+        size_t length = strlen(installed_folders[i].name);
+        if (strncmp(relative, installed_folders[i].name, length) == 0) {
+            folder = installed_folders[i].folder;
+            rest = relative + length;
         }
-        if (used < sizeof tried)
-            used += (size_t)snprintf(tried + used, sizeof tried - used, "%s%s", used > 0 ? ", " : "", places[i]);
     }
+    const char *home = secure_getenv("AOTICACHE_HOME");
+    if ((home != NULL && home[0] != '\0' && is_in_tree(&search, home)) || is_near_this_code(&search, folder, rest) ||
+        (folder != NULL ? is_in(&search, folder, "", rest) : is_in_tree(&search, AOTICACHE_PREFIX)))
+        return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND,
                                "%s is in none of %s; set AOTICACHE_HOME to the folder it is installed under", relative,
-                               tried);
+                               search.tried);
 }

@@ -2,8 +2,9 @@
  * base/home: where the files that belong to this library are: the shim, the compile worker, the C kernels, the headers.
  *
  * Private. They lie in one tree (lib/, share/aoticache/, include/aoticache/) that is looked for in this order:
- * $AOTICACHE_HOME; the folder above the one that holds the file this code was loaded from (a build folder and an
- * installation both look like that); the prefix the library was built for.
+ * $AOTICACHE_HOME; the installation, wherever it was moved as a whole, that the file this code was loaded from belongs to
+ * (libdir may be lib64 or lib/x86_64-linux-gnu there); the folder above that file's (a build folder); the folders that
+ * `make install` was told.
  */
 #ifndef AOTICACHE_BASE_HOME_H
 #define AOTICACHE_BASE_HOME_H

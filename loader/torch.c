@@ -92,6 +92,28 @@ static loaded_file find_loaded(const char *prefix)
     return file;
 }
 
+/* The first file that is listed is the program: one that asks for a dynamic linker has one. */
+static int note_dynamic_linker(struct dl_phdr_info *info, size_t size, void *user)
+{
+    (void)size;
+    bool *found = user;
+    for (size_t i = 0; i < info->dlpi_phnum; i++)
+        *found |= info->dlpi_phdr[i].p_type == PT_INTERP;
+    return 1;
+}
+
+/* In a program linked with -static, what dlopen() loads gets a C library of its own, and crashes. */
+static aoticache_status check_program_is_dynamic(aoticache_error *ret_error)
+{
+    bool found = false;
+    dl_iterate_phdr(note_dynamic_linker, &found);
+    if (found)
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                               "this program is linked statically, and such a program cannot load libraries; link it "
+                               "without -static (libaoticache.a may be used all the same)");
+}
+
 /* ---- libtorch ---- */
 
 /* The name by which other libraries need it: PyTorch's wheels use the plain one, distributions add a version. */
@@ -174,6 +196,9 @@ aoticache_status aoticache_torch_provider_get(const aoticache_torch_provider **r
 {
     aoticache_torch_provider *provider = atomic_load_explicit(&chosen, memory_order_acquire);
     if (provider == NULL) {
+        aoticache_status dynamic = check_program_is_dynamic(ret_error);
+        if (dynamic != AOTICACHE_OK)
+            return dynamic;
         provider = calloc(1, sizeof *provider);
         if (provider == NULL)
             return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a provider");

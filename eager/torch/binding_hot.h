@@ -19,6 +19,19 @@ extern __thread aoticache_binding_call *aoticache_binding_innermost __attribute_
 
 /* ---- in and out ---- */
 
+/* The call lies on its caller's stack; end() takes it off the list before that returns, which GCC cannot see. */
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdangling-pointer"
+#endif
+static inline void aoticache_binding_push(aoticache_binding_call *call)
+{
+    aoticache_binding_innermost = call;
+}
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
+#pragma GCC diagnostic pop
+#endif
+
 /* ENTERED: end() must follow. ret_call: its stack is left to the caller. */
 static inline aoticache_binding_entry aoticache_binding_begin(const aoticache_shell *shell,
                                                               aoticache_binding_call *ret_call)
@@ -37,7 +50,7 @@ static inline aoticache_binding_entry aoticache_binding_begin(const aoticache_sh
     ret_call->fallback_wanted = false;
     ret_call->kept = false;
     ret_call->consumed = false;
-    aoticache_binding_innermost = ret_call;
+    aoticache_binding_push(ret_call);
     return AOTICACHE_BINDING_ENTERED;
 }
 
