@@ -30,6 +30,12 @@ int aoticache_seam_ftruncate(int fd, off_t size);
 int aoticache_seam_allocate(int fd, off_t size);
 int aoticache_seam_fsync(int fd);
 int aoticache_seam_fchmod(int fd, mode_t mode);
+/*
+ * fchown(2) of what was just made in a cache or an index of somebody else's, if this is root: `owner` and `group` are those
+ * of its folder, which root's own files would lock out. Only of a folder or an empty file with one name that root owns, so
+ * that what was put there for root to find is not given away. Does nothing for others, and where it fails.
+ */
+void aoticache_seam_give(int fd, uid_t owner, gid_t group);
 int aoticache_seam_mkdirat(int dirfd, const char *path, mode_t mode);
 int aoticache_seam_renameat(int old_dirfd, const char *old_path, int new_dirfd, const char *new_path);
 int aoticache_seam_linkat(int old_dirfd, const char *old_path, int new_dirfd, const char *new_path);

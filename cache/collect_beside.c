@@ -7,9 +7,7 @@
  * locked. It works on a collection of its own, with nothing in it but what removing files needs, whose results are added
  * when it has ended.
  */
-#include <limits.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/threads.h"
@@ -40,11 +38,11 @@ static void *fly(void *argument)
 
 static aoticache_index *connect_again(const aoticache_directory *directory, bool read_only)
 {
-    char path[PATH_MAX + 64];
+    char path[AOTICACHE_INDEX_PATH_BYTES];
     aoticache_index *index = NULL;
-    snprintf(path, sizeof path, "%s/" AOTICACHE_INDEX_FILE, directory->path);
-    const aoticache_index_options options = {
-        .path = path, .read_only = read_only, .lock_timeout_ms = directory->lock_timeout_ms};
+    aoticache_index_options options = aoticache_cache_index_options(directory, path);
+    options.read_only = read_only;
+    options.logger = (aoticache_logger){.log = NULL}; /* what there is to say the first connection has said */
     return aoticache_index_open(&options, &index, NULL) == AOTICACHE_OK ? index : NULL;
 }
 

@@ -51,16 +51,23 @@ static aoticache_status examine_side_files(const aoticache_directory *directory,
     return AOTICACHE_OK;
 }
 
-static aoticache_status open_at(const aoticache_directory *directory, const char *parent, bool read_only,
-                                aoticache_index **ret_index, aoticache_error *ret_error)
+aoticache_index_options aoticache_cache_index_options(const aoticache_directory *directory,
+                                                      char path[AOTICACHE_INDEX_PATH_BYTES])
 {
-    char path[PATH_MAX + 32];
-    snprintf(path, sizeof path, "%s/" AOTICACHE_INDEX_FILE, parent);
-    aoticache_index_options options = {.path = path,
-                                       .read_only = read_only,
-                                       .lock_timeout_ms = directory->lock_timeout_ms,
-                                       .logger = directory->logger,
-                                       .is_group_shared = directory->is_group_shared};
+    snprintf(path, AOTICACHE_INDEX_PATH_BYTES, "%s/" AOTICACHE_INDEX_FILE, directory->path);
+    return (aoticache_index_options){.path = path,
+                                     .folder_fd = &directory->fd,
+                                     .lock_timeout_ms = directory->lock_timeout_ms,
+                                     .logger = directory->logger,
+                                     .is_group_shared = directory->is_group_shared};
+}
+
+static aoticache_status open_current(const aoticache_directory *directory, bool read_only, aoticache_index **ret_index,
+                                     aoticache_error *ret_error)
+{
+    char path[AOTICACHE_INDEX_PATH_BYTES];
+    aoticache_index_options options = aoticache_cache_index_options(directory, path);
+    options.read_only = read_only;
     return aoticache_index_open(&options, ret_index, ret_error);
 }
 
@@ -106,7 +113,11 @@ static aoticache_status build_new(aoticache_directory *directory, const aoticach
                                   uint64_t *ret_entries, aoticache_error *ret_error)
 {
     aoticache_index *index = NULL;
-    aoticache_status status = open_at(directory, scratch->path, false, &index, ret_error);
+    char path[AOTICACHE_INDEX_PATH_BYTES];
+    aoticache_index_options options = aoticache_cache_index_options(directory, path);
+    options.folder_fd = &scratch->fd;
+    snprintf(path, sizeof path, "%s/" AOTICACHE_INDEX_FILE, scratch->path);
+    aoticache_status status = aoticache_index_open(&options, &index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     status = aoticache_cache_index_all_manifests(directory, index, ret_entries, ret_error);
@@ -155,7 +166,7 @@ static aoticache_status rebuild(aoticache_cache *cache, const struct stat *unusa
     if (!is_there || (unusable != NULL && is_same_file(&found, unusable)))
         status = replace_index(directory, reason, ret_error);
     aoticache_lock_release(&lock);
-    return status == AOTICACHE_OK ? open_at(directory, directory->path, false, ret_index, ret_error) : status;
+    return status == AOTICACHE_OK ? open_current(directory, false, ret_index, ret_error) : status;
 }
 
 /* Something that an index is to know of. */
@@ -175,7 +186,7 @@ static aoticache_status open_writable(aoticache_cache *cache, aoticache_index **
         return examined;
     if (examined == AOTICACHE_NOT_FOUND && has_objects(directory))
         return rebuild(cache, NULL, "the index is lost", ret_index, ret_error);
-    aoticache_status status = open_at(directory, directory->path, false, ret_index, &detail);
+    aoticache_status status = open_current(directory, false, ret_index, &detail);
     if (status == AOTICACHE_OK)
         return status;
     if (status != AOTICACHE_CORRUPT)
@@ -197,7 +208,7 @@ static aoticache_status open_for_reading(aoticache_cache *cache, aoticache_index
         return AOTICACHE_OK;
     if (status != AOTICACHE_OK)
         return status;
-    status = open_at(directory, directory->path, true, ret_index, &detail);
+    status = open_current(directory, true, ret_index, &detail);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
         return AOTICACHE_OK;
     if (status == AOTICACHE_UNSUPPORTED || status == AOTICACHE_NO_MEMORY)

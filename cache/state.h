@@ -6,6 +6,7 @@
 #ifndef AOTICACHE_CACHE_STATE_H
 #define AOTICACHE_CACHE_STATE_H
 
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
@@ -62,6 +63,10 @@ void aoticache_cache_enter(aoticache_cache *cache);
 aoticache_index *aoticache_cache_index(aoticache_cache *cache);
 
 /* Opens the index for the first time; a damaged or missing one is rebuilt. */
+#define AOTICACHE_INDEX_PATH_BYTES (PATH_MAX + 32)
+/* How the index of a directory is opened, in the very folder that was checked. path: room for its name in messages. */
+aoticache_index_options aoticache_cache_index_options(const aoticache_directory *directory,
+                                                      char path[AOTICACHE_INDEX_PATH_BYTES]);
 aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_error *ret_error);
 
 /*

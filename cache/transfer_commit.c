@@ -270,11 +270,9 @@ static aoticache_status next_row(void *user, size_t position, aoticache_index_en
 static aoticache_status record_entries(const aoticache_intake *intake, int64_t *ret_ids, aoticache_error *ret_error)
 {
     const aoticache_directory *directory = intake->cache->directory;
-    char path[PATH_MAX + 32];
+    char path[AOTICACHE_INDEX_PATH_BYTES];
     struct rows rows = {.intake = intake};
-    snprintf(path, sizeof path, "%s/" AOTICACHE_INDEX_FILE, directory->path);
-    aoticache_index_options options = {
-        .path = path, .lock_timeout_ms = directory->lock_timeout_ms, .logger = directory->logger};
+    const aoticache_index_options options = aoticache_cache_index_options(directory, path);
     aoticache_status status =
         aoticache_index_put_batch(&options, intake->count, next_row, &rows, ret_ids, ret_error);
     free(rows.objects);

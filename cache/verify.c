@@ -7,7 +7,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,10 +56,11 @@ static aoticache_status check_integrity(aoticache_cache *cache, bool is_full, ao
                                         bool *ret_completed, aoticache_error *ret_error)
 {
     const aoticache_directory *directory = cache->directory;
-    char path[PATH_MAX + 64];
+    char path[AOTICACHE_INDEX_PATH_BYTES];
     aoticache_index *index = NULL;
-    snprintf(path, sizeof path, "%s/" AOTICACHE_INDEX_FILE, directory->path);
-    aoticache_index_options options = {.path = path, .read_only = true, .lock_timeout_ms = directory->lock_timeout_ms};
+    aoticache_index_options options = aoticache_cache_index_options(directory, path);
+    options.read_only = true;
+    options.logger = (aoticache_logger){.log = NULL};
     aoticache_status status = aoticache_index_open(&options, &index, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_index_check_integrity(index, is_full, verification != NULL ? goes_on : NULL, verification,

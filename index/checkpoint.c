@@ -20,11 +20,10 @@
 #define READERS_MS 50
 
 /* NULL: it cannot be had now. */
-static sqlite3 *begin_reader(const aoticache_index *index)
+static sqlite3 *begin_reader(aoticache_index *index)
 {
-    const int flags = SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;
     sqlite3 *reader = NULL;
-    if (sqlite3_open_v2(index->path, &reader, flags, NULL) == SQLITE_OK &&
+    if (aoticache_index_vfs_connect(index, index->name, SQLITE_OPEN_READONLY, &reader) == SQLITE_OK &&
         sqlite3_exec(reader, "BEGIN; PRAGMA user_version", NULL, NULL, NULL) == SQLITE_OK)
         return reader;
     sqlite3_close(reader);

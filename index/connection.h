@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <sqlite3.h>
+#include <sys/stat.h>
 
 #include "index/index.h"
 #include "index/statements.h"
@@ -41,8 +42,32 @@ struct aoticache_index {
     bool is_in_gate;        /* it is locked: this connection writes next */
     aoticache_logger logger;
     aoticache_index *next; /* list of fork.c */
-    char *path;
+    char *path;            /* for messages */
+
+    /* vfs.c */
+    struct aoticache_index_folder *folder; /* the index's, shared by all that are in it; NULL: not open */
+    int folder_fd;                         /* folder's */
+    char *name;                            /* by which SQLite knows the file: in the folder's descriptor */
+    char foreign_name[256];                /* what a file asked SQLite to touch, and is not the index's: "" for nothing */
+    sqlite3_vfs vfs;
+    sqlite3_vfs *plain_vfs; /* which it stands on */
+    char vfs_name[32];
 };
+
+/* ---- vfs.c: the files that SQLite may touch for an index ---- */
+
+#define AOTICACHE_INDEX_SEAM_VFS "aoticache-seam" /* seam_sqlite.c */
+
+/* folder_fd: the folder of index->path, where the caller has it open; else NULL. Returns: OK, NOT_FOUND (read_only), IO, DENIED, NO_MEMORY. */
+aoticache_status aoticache_index_vfs_open_folder(aoticache_index *index, const int *folder_fd, aoticache_error *ret_error);
+void aoticache_index_vfs_close_folder(aoticache_index *index);
+/* sqlite3_open_v2, with index->name or a URI of it. NOMUTEX and NOFOLLOW are added to the flags. */
+int aoticache_index_vfs_connect(aoticache_index *index, const char *name, int flags, sqlite3 **ret_db);
+
+/* The index's file (suffix "") or one beside it ("-wal"): lstat(2), and open(2) for reading and writing with O_CREAT and
+ * `flags`, with the mode and the owner that files of this folder have. -1 with errno. */
+int aoticache_index_vfs_stat(const aoticache_index *index, const char *suffix, struct stat *ret_found);
+int aoticache_index_vfs_create(const aoticache_index *index, const char *suffix, int flags);
 
 /* ---- fork.c: which process a connection belongs to ---- */
 

@@ -13,12 +13,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/seam.h"
 
 #define SHORTEST_PAUSE_NS 50000u
@@ -54,15 +52,7 @@ int aoticache_index_wait(void *argument, int tries)
 /* Kept open for the connection's life. A failure is tried again by the next transaction. */
 static void open_gate(aoticache_index *index)
 {
-    cleanup_free char *path = NULL;
-    const mode_t mode = index->is_group_shared ? 0660 : 0600;
-    if (asprintf(&path, "%s-gate", index->path) < 0) {
-        path = NULL;
-        return;
-    }
-    index->gate_fd = aoticache_seam_openat(AT_FDCWD, path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode);
-    if (index->gate_fd >= 0 && index->is_group_shared)
-        (void)aoticache_seam_fchmod(index->gate_fd, mode); /* what the umask took away; another's file has it */
+    index->gate_fd = aoticache_index_vfs_create(index, "-gate", O_NONBLOCK);
 }
 
 void aoticache_index_gate_enter(aoticache_index *index)

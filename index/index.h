@@ -11,7 +11,8 @@
  * Durability: a transaction that returned OK survives power loss (synchronous=EXTRA); recency and counters are written
  * without waiting for the disk.
  * Files: the index and what is put beside it (-wal, -shm, -journal by SQLite, -gate by gate.c) have mode 0600 (0660 where
- * it is shared); the index must not be a link.
+ * it is shared) and, where root makes them, the owner of their folder; none may be a link. No other file is touched, whatever
+ * these say: a journal that names one is CORRUPT (vfs.c).
  */
 #ifndef AOTICACHE_INDEX_INDEX_H
 #define AOTICACHE_INDEX_INDEX_H
@@ -29,6 +30,9 @@ typedef struct aoticache_index_options {
     uint32_t lock_timeout_ms; /* who waits gets its turn before one that has just written (gate.c) */
     aoticache_logger logger; /* where WAL is not possible (network file systems) one line says so */
     bool is_group_shared;    /* a file that is made has mode 0660, for the group of its folder */
+    /* The folder of `path`, where the caller has opened and checked it: then `path` is for messages, but for its last
+     * component. Borrowed for the call. NULL: it is opened by its name. */
+    const int *folder_fd;
 } aoticache_index_options;
 
 /*

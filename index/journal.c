@@ -133,7 +133,7 @@ void aoticache_index_journal_prepare(aoticache_index *index)
 {
     struct statfs filesystem;
     index->on_shared_filesystem =
-        statfs(index->path, &filesystem) == 0 && aoticache_index_filesystem_is_shared((long)filesystem.f_type);
+        fstatfs(index->folder_fd, &filesystem) == 0 && aoticache_index_filesystem_is_shared((long)filesystem.f_type);
     if (index->on_shared_filesystem && sqlite3_db_readonly(index->db, "main") == 0)
         aoticache_index_journal_leave_wal(index);
 }

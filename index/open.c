@@ -20,34 +20,14 @@
 #define MAX_SQL_BYTES (64 << 10)
 #define SHM_BYTES (32 << 10) /* the least that SQLite makes a -shm file */
 
-/* The path with the links in its folder resolved; `path` must name a file. NULL with errno. */
-static char *path_resolve(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    cleanup_free char *folder = slash == NULL ? strdup(".") : strndup(path, (size_t)(slash - path) + 1);
-    if (folder == NULL)
-        return NULL;
-    cleanup_free char *resolved = realpath(folder, NULL);
-    char *joined = NULL;
-    if (resolved == NULL)
-        return NULL;
-    const char *between = resolved[1] == '\0' ? "" : "/"; /* "/" itself */
-    if (asprintf(&joined, "%s%s%s", resolved, between, slash == NULL ? path : slash + 1) < 0)
-        return NULL;
-    return joined;
-}
-
 /*
  * Private to the user: 0600, whatever the umask leaves of it; 0660 where the directory is shared with a group. SQLite
- * gives the WAL and the journal the same mode. The entry in the folder becomes durable with the first transaction, whose
- * journal makes SQLite sync the folder.
+ * gives the WAL and the journal the same mode and owner. The entry in the folder becomes durable with the first transaction,
+ * whose journal makes SQLite sync the folder.
  */
 static aoticache_status create_file(aoticache_index *index, aoticache_error *ret_error)
 {
-    const mode_t mode = index->is_group_shared ? 0660 : 0600;
-    cleanup_fd int fd = aoticache_seam_openat(AT_FDCWD, index->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
-    if (fd >= 0 && index->is_group_shared)
-        (void)aoticache_seam_fchmod(fd, mode); /* what the umask took away */
+    cleanup_fd int fd = aoticache_index_vfs_create(index, "", O_EXCL);
     if (fd < 0 && errno != EEXIST)
         return aoticache_error_set_errno(ret_error, errno, "index %s: cannot create", index->path);
     return AOTICACHE_OK;
@@ -57,26 +37,8 @@ static aoticache_status create_file(aoticache_index *index, aoticache_error *ret
 static int open_handle(aoticache_index *index, const char *name, int more_flags)
 {
     int access_flag = index->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
-    int flags = access_flag | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW | SQLITE_OPEN_EXRESCODE | more_flags;
     aoticache_index_disconnect(index);
-    return sqlite3_open_v2(name, &index->db, flags, NULL);
-}
-
-/*
- * SQLITE_OPEN_NOFOLLOW refuses links anywhere in the path, but a home directory behind a link is common and harmless: what
- * must not be a link is the file. So the folder is resolved and the open tried again.
- */
-static int open_resolved(aoticache_index *index)
-{
-    int result = open_handle(index, index->path, 0);
-    if (result != SQLITE_CANTOPEN_SYMLINK)
-        return result;
-    char *resolved = path_resolve(index->path);
-    if (resolved == NULL)
-        return result;
-    free(index->path);
-    index->path = resolved;
-    return open_handle(index, index->path, 0);
+    return aoticache_index_vfs_connect(index, name, access_flag | SQLITE_OPEN_EXRESCODE | more_flags, &index->db);
 }
 
 static bool is_missing(const aoticache_index *index, int result)
@@ -91,7 +53,7 @@ static bool is_missing(const aoticache_index *index, int result)
 static bool is_read_only_by_chance(const aoticache_index *index)
 {
     return !index->read_only && sqlite3_db_readonly(index->db, "main") == 1 &&
-           faccessat(AT_FDCWD, index->path, W_OK, AT_EACCESS) == 0;
+           faccessat(index->folder_fd, strrchr(index->name, '/') + 1, W_OK, AT_EACCESS) == 0;
 }
 
 /*
@@ -100,17 +62,17 @@ static bool is_read_only_by_chance(const aoticache_index *index)
  */
 static aoticache_status open_or_create(aoticache_index *index, aoticache_error *ret_error)
 {
-    int result = open_resolved(index);
+    int result = open_handle(index, index->name, 0);
     if (is_missing(index, result)) {
         if (index->read_only)
             return AOTICACHE_NOT_FOUND;
         aoticache_status status = create_file(index, ret_error);
         if (status != AOTICACHE_OK)
             return status;
-        result = open_resolved(index);
+        result = open_handle(index, index->name, 0);
     }
     if (result == SQLITE_OK && is_read_only_by_chance(index))
-        result = open_resolved(index);
+        result = open_handle(index, index->name, 0);
     return result == SQLITE_OK ? AOTICACHE_OK : aoticache_index_fail(index, result, "cannot open", ret_error);
 }
 
@@ -148,29 +110,19 @@ static char *uri_of(const char *path, const char *query)
 /* Whether the index has changes that are only in its WAL. */
 static bool has_wal(const aoticache_index *index)
 {
-    cleanup_free char *wal = NULL;
     struct stat file;
-    if (asprintf(&wal, "%s-wal", index->path) < 0) {
-        wal = NULL;
-        return true;
-    }
-    return lstat(wal, &file) == 0 ? file.st_size > 0 : errno != ENOENT;
+    return aoticache_index_vfs_stat(index, "-wal", &file) == 0 ? file.st_size > 0 : errno != ENOENT;
 }
 
 static bool folder_is_writable(const aoticache_index *index)
 {
-    cleanup_free char *folder = strdup(index->path);
-    char *slash = folder == NULL ? NULL : strrchr(folder, '/');
-    if (slash == NULL)
-        return true;
-    slash[slash == folder] = '\0';
-    return faccessat(AT_FDCWD, folder, W_OK, AT_EACCESS) == 0;
+    return faccessat(index->folder_fd, ".", W_OK, AT_EACCESS) == 0;
 }
 
 /* The index as it is ("immutable"): without locks, so nothing may be left in the WAL. */
 static aoticache_status open_immutable(aoticache_index *index, aoticache_error *ret_error)
 {
-    cleanup_free char *uri = uri_of(index->path, "?immutable=1");
+    cleanup_free char *uri = uri_of(index->name, "?immutable=1");
     if (uri == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", index->path);
     aoticache_index_registry_lock();
@@ -202,7 +154,7 @@ static aoticache_status open_in_foreign_folder(aoticache_index *index, aoticache
 static bool disk_is_full(const aoticache_index *index)
 {
     struct statvfs disk;
-    return statvfs(index->path, &disk) == 0 && (disk.f_bavail * disk.f_frsize < SHM_BYTES ||
+    return fstatvfs(index->folder_fd, &disk) == 0 && (disk.f_bavail * disk.f_frsize < SHM_BYTES ||
                                                 (disk.f_files > 0 && disk.f_favail == 0));
 }
 
@@ -219,13 +171,8 @@ static bool has_no_room(const aoticache_index *index)
 /* Whether the -shm file is there, whole: then others may be writing. An attempt that failed can leave a part of it. */
 static bool has_shm(const aoticache_index *index)
 {
-    cleanup_free char *shm = NULL;
     struct stat file;
-    if (asprintf(&shm, "%s-shm", index->path) < 0) {
-        shm = NULL;
-        return true;
-    }
-    return lstat(shm, &file) == 0 ? file.st_size >= SHM_BYTES : errno != ENOENT;
+    return aoticache_index_vfs_stat(index, "-shm", &file) == 0 ? file.st_size >= SHM_BYTES : errno != ENOENT;
 }
 
 /*
@@ -238,7 +185,7 @@ static void fold_wal(aoticache_index *index)
     bool read_only = index->read_only;
     index->read_only = false;
     aoticache_index_registry_lock();
-    int result = open_resolved(index);
+    int result = open_handle(index, index->name, 0);
     aoticache_index_registry_unlock();
     if (result == SQLITE_OK) {
         configure(index);
@@ -379,7 +326,9 @@ aoticache_status aoticache_index_leave_write(aoticache_index *index, aoticache_s
 
 static void index_free(aoticache_index *index)
 {
+    aoticache_index_vfs_close_folder(index);
     pthread_mutex_destroy(&index->lock);
+    free(index->name);
     free(index->path);
     free(index);
 }
@@ -395,10 +344,7 @@ static aoticache_index *index_create(const aoticache_index_options *options)
     index->lock_timeout_ms = options->lock_timeout_ms;
     index->logger = options->logger;
     index->is_group_shared = options->is_group_shared;
-    /* Absolute, so that the same file is meant after a fork and a change of the working directory. */
-    index->path = options->path[0] == '/' ? NULL : path_resolve(options->path);
-    if (index->path == NULL && asprintf(&index->path, "%s%s", options->path[0] == '/' ? "" : "./", options->path) < 0)
-        index->path = NULL;
+    index->path = strdup(options->path);
     if (index->path != NULL)
         return index;
     index_free(index);
@@ -417,6 +363,8 @@ aoticache_status aoticache_index_open(const aoticache_index_options *options, ao
     if (index == NULL)
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", options->path);
     else
+        status = aoticache_index_vfs_open_folder(index, options->folder_fd, ret_error);
+    if (status == AOTICACHE_OK)
         status = aoticache_index_connect(index, ret_error);
     if (status == AOTICACHE_OK) {
         aoticache_index_register(index);

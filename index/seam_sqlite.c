@@ -147,7 +147,7 @@ void aoticache_index_seam_install(void)
     replace_system_calls(vfs);
     seam_vfs = *vfs;
     seam_vfs.pNext = NULL;
-    seam_vfs.zName = "aoticache-seam";
+    seam_vfs.zName = AOTICACHE_INDEX_SEAM_VFS;
     seam_vfs.xOpen = seam_vfs_open;
     sqlite3_vfs_register(&seam_vfs, 1);
 }

@@ -72,6 +72,10 @@ aoticache_status aoticache_index_fail(aoticache_index *index, int result, const 
     aoticache_status status = aoticache_index_status_of(result, system_errno);
     const char *text = index->db == NULL ? sqlite3_errstr(result) : sqlite3_errmsg(index->db);
     int primary = result & 0xff;
+    if (index->foreign_name[0] != '\0')
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "index %s: a file beside it names %s, which is none of the index's: somebody has forged it",
+                                   index->path, index->foreign_name);
     if (primary == SQLITE_FULL || is_want_of_room(primary, system_errno))
         index->is_out_of_room = true;
     if (system_errno != 0 && (primary == SQLITE_CANTOPEN || primary == SQLITE_IOERR)) {
