@@ -10,8 +10,8 @@
  * parent had not flushed stays the parent's). No lock is held while the caller's code runs, but for the lease of one key
  * during its compile.
  *
- * Trust: the directory must belong to the effective user (or root) and not be writable by others; symbolic links inside
- * it are not followed. What is found otherwise is refused with AOTICACHE_DENIED unless options.allow_shared says else.
+ * Trust: the directory must belong to the effective user (or root) and not be writable by others, nor may others be able to
+ * rename a folder above it (docs/store.md lists what is accepted); symbolic links inside it are not followed. What is found otherwise is refused with AOTICACHE_DENIED unless options.allow_shared says else.
  */
 #ifndef AOTICACHE_CACHE_CACHE_H
 #define AOTICACHE_CACHE_CACHE_H
@@ -30,7 +30,7 @@ typedef struct aoticache_cache_options {
     size_t size;           /* sizeof this struct, set by the initializer */
     const char *directory; /* NULL: $AOTICACHE_DIR, else $XDG_CACHE_HOME/aoticache, else $HOME/.cache/aoticache */
     bool read_only;        /* never write: no recency, no counters, no store; also what a read-only file system gives */
-    bool allow_shared;     /* accept a directory owned by somebody else or writable by others */
+    bool allow_shared;     /* accept a directory owned by somebody else or writable by others, also above it */
     bool must_exist;       /* AOTICACHE_NOT_FOUND instead of creating the directory */
     uint32_t lock_timeout_ms;        /* how long to wait for SQLite's and the store's locks */
     uint32_t compile_timeout_ms;     /* how long get_or_compile waits for another's compile; 0: without limit */

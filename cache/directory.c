@@ -123,7 +123,10 @@ static aoticache_status open_root(const aoticache_cache_options *options, aotica
     if (fstat(directory->fd, &found) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot examine %s", directory->path);
     directory->is_group_shared = options->allow_shared && (found.st_mode & S_IWGRP) != 0;
-    return aoticache_directory_trust(directory, &found, S_IFDIR, directory->path, ret_error);
+    directory->owner = found.st_uid;
+    directory->group = found.st_gid;
+    aoticache_status status = aoticache_directory_trust(directory, &found, S_IFDIR, directory->path, ret_error);
+    return status == AOTICACHE_OK ? aoticache_directory_find_real_path(directory, &found, ret_error) : status;
 }
 
 mode_t aoticache_directory_file_mode(const aoticache_directory *directory)
@@ -138,8 +141,9 @@ mode_t aoticache_directory_folder_mode(const aoticache_directory *directory)
 }
 
 /* Where it fails (not ours, a file system without modes) the others of the group see errors of permission, no more. */
-void aoticache_directory_open_to_group(const aoticache_directory *directory, int fd, mode_t mode)
+void aoticache_directory_hand_over(const aoticache_directory *directory, int fd, mode_t mode)
 {
+    aoticache_seam_give(fd, directory->owner, directory->group);
     if (directory->is_group_shared && fd >= 0)
         (void)aoticache_seam_fchmod(fd, mode);
 }
@@ -202,7 +206,7 @@ static aoticache_status write_format(aoticache_directory *directory, aoticache_e
                                              aoticache_directory_file_mode(directory));
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot create a file in %s", directory->path);
-    aoticache_directory_open_to_group(directory, fd, aoticache_directory_file_mode(directory));
+    aoticache_directory_hand_over(directory, fd, aoticache_directory_file_mode(directory));
     char text[32];
     int length = snprintf(text, sizeof text, FORMAT_WORD "%d\n", FORMAT_VERSION);
     if (aoticache_seam_write(fd, text, (size_t)length) != 0 || aoticache_seam_fsync(fd) != 0 ||
@@ -304,6 +308,7 @@ void aoticache_directory_close(aoticache_directory *directory)
     int saved = errno;
     if (directory->fd >= 0)
         close(directory->fd);
+    free(directory->real_path);
     free(directory->path);
     free(directory);
     errno = saved;

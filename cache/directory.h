@@ -28,7 +28,10 @@
 
 typedef struct aoticache_directory {
     int fd;     /* of the root, for reading */
-    char *path; /* absolute */
+    char *path; /* absolute, as it was chosen */
+    char *real_path; /* without links: for compilers and loaders, which cannot be given a descriptor */
+    uid_t owner; /* of the root, and its group: what root makes in it is theirs */
+    gid_t group;
     bool read_only;
     bool allow_shared;
     bool is_group_shared; /* allow_shared, and the root may be written by its group: so may what is made in it */
@@ -61,12 +64,21 @@ aoticache_status aoticache_directory_open_folder(aoticache_directory *directory,
                                                  int *ret_fd, aoticache_error *ret_error);
 
 /*
+ * Sets real_path, and judges the folders above the root: each must belong to root or the effective user, and others must
+ * not be able to rename what is in it. allow_shared drops that. root: what fstat(2) says of the root.
+ * Returns: OK, DENIED, IO, NO_MEMORY.
+ */
+aoticache_status aoticache_directory_find_real_path(aoticache_directory *directory, const struct stat *root,
+                                                    aoticache_error *ret_error);
+
+/*
  * The modes of files and folders that are made: for the user alone, or with the group of a root that is shared with it.
- * The umask takes bits away: open_to_group() gives them back to what was just made, and does nothing elsewhere.
+ * hand_over() is called with each that was just made: it gives the bits back that the umask took away, in a directory that is
+ * shared, and makes it the property of the directory's owner, where root has made it.
  */
 mode_t aoticache_directory_file_mode(const aoticache_directory *directory);
 mode_t aoticache_directory_folder_mode(const aoticache_directory *directory);
-void aoticache_directory_open_to_group(const aoticache_directory *directory, int fd, mode_t mode);
+void aoticache_directory_hand_over(const aoticache_directory *directory, int fd, mode_t mode);
 
 /* Whether a name in the root is one of the cache's, and of which type. */
 bool aoticache_directory_knows(const char *name, mode_t *ret_type);

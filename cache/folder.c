@@ -108,10 +108,10 @@ static aoticache_status open_existing_folder(aoticache_directory *directory, con
     return status;
 }
 
-static bool open_folder_to_group(const aoticache_directory *directory, int parent, const char *name)
+static bool hand_over_folder(const aoticache_directory *directory, int parent, const char *name)
 {
     cleanup_fd int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    aoticache_directory_open_to_group(directory, fd, aoticache_directory_folder_mode(directory));
+    aoticache_directory_hand_over(directory, fd, aoticache_directory_folder_mode(directory));
     return fd >= 0;
 }
 
@@ -127,7 +127,8 @@ static aoticache_status create_folder(aoticache_directory *directory, const char
         if (rest == NULL && errno != 0)
             break;
         if (aoticache_seam_mkdirat(parent, component, aoticache_directory_folder_mode(directory)) == 0) {
-            if (directory->is_group_shared && !open_folder_to_group(directory, parent, component))
+            if ((directory->is_group_shared || directory->owner != geteuid()) &&
+                !hand_over_folder(directory, parent, component))
                 break;
             if (aoticache_seam_fsync(parent) != 0)
                 break;

@@ -100,7 +100,7 @@ static aoticache_status acquire_once(const aoticache_directory *directory, aotic
     int fd = open_held(lease->folder_fd, lease->name, mode);
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot create the lease %s", lease->name);
-    aoticache_directory_open_to_group(directory, fd, mode);
+    aoticache_directory_hand_over(directory, fd, mode);
     aoticache_status status = aoticache_lock_acquire(fd, LOCK_EX, timeout_ms, ret_contended, ret_error);
     if (status == AOTICACHE_OK && !aoticache_directory_is_same(lease->folder_fd, lease->name, fd))
         status = AOTICACHE_NOT_FOUND;

@@ -52,7 +52,7 @@ static aoticache_status lock_file(aoticache_directory *directory, const char *na
     cleanup_fd int fd = aoticache_seam_openat(directory->fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode);
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot open %s/%s", directory->path, name);
-    aoticache_directory_open_to_group(directory, fd, mode);
+    aoticache_directory_hand_over(directory, fd, mode);
     aoticache_status status = aoticache_lock_acquire(fd, operation, timeout_ms, NULL, ret_error);
     if (status == AOTICACHE_LOCKED)
         return aoticache_error_set(ret_error, status, "%s/%s is held by another process for more than %u ms",

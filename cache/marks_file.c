@@ -186,7 +186,7 @@ static aoticache_status write_temporary(const aoticache_directory *directory, in
     aoticache_digest_to_hex(&state->key, name);
     const size_t size = format(state, name, text);
     cleanup_fd int fd = aoticache_seam_openat(tmp_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
-    aoticache_directory_open_to_group(directory, fd, mode);
+    aoticache_directory_hand_over(directory, fd, mode);
     if (fd < 0 || aoticache_seam_write(fd, text, size) != 0 || (syncs && aoticache_seam_fsync(fd) != 0))
         return aoticache_error_set_errno(ret_error, errno, "cannot write mark %s", name);
     return AOTICACHE_OK;

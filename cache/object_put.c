@@ -55,12 +55,14 @@ static aoticache_status write_bytes(const struct source *source, int to, aoticac
 }
 
 /* Fills the temporary file and leaves it durable, immutable, open for reading and marked in *ret_fd. */
-static aoticache_status write_temporary(int tmp_fd, const char *temporary, const struct source *source,
-                                        const aoticache_digest *digest, int *ret_fd, aoticache_error *ret_error)
+static aoticache_status write_temporary(const aoticache_directory *directory, int tmp_fd, const char *temporary,
+                                        const struct source *source, const aoticache_digest *digest, int *ret_fd,
+                                        aoticache_error *ret_error)
 {
     cleanup_fd int writer = aoticache_seam_openat(tmp_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (writer < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot create a temporary file to store %s", source->name);
+    aoticache_directory_hand_over(directory, writer, 0600);
     aoticache_status status = write_bytes(source, writer, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -108,7 +110,7 @@ static aoticache_status write_object(aoticache_directory *directory, const struc
     if (status != AOTICACHE_OK)
         return status;
     aoticache_scratch_name(directory, temporary, sizeof temporary);
-    status = write_temporary(tmp_fd, temporary, source, digest, &fd, ret_error);
+    status = write_temporary(directory, tmp_fd, temporary, source, digest, &fd, ret_error);
     if (status != AOTICACHE_OK)
         goto out;
     if (aoticache_seam_renameat(tmp_fd, temporary, folder, name) != 0) {

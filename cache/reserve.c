@@ -44,7 +44,7 @@ static bool make(aoticache_cache *cache)
                                               O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode);
     if (fd < 0)
         return false;
-    aoticache_directory_open_to_group(directory, fd, mode);
+    aoticache_directory_hand_over(directory, fd, mode);
     if (aoticache_seam_allocate(fd, (off_t)AOTICACHE_RESERVE_BYTES) == 0) {
         atomic_store(&cache->has_given_up_reserve, false);
         return true;

@@ -27,7 +27,8 @@ static aoticache_status create_once(aoticache_directory *directory, int tmp_fd, 
 {
     char name[80];
     aoticache_scratch_name(directory, name, sizeof name);
-    int length = snprintf(ret_scratch->path, sizeof ret_scratch->path, "%s/" AOTICACHE_TMP "/%s", directory->path, name);
+    int length = snprintf(ret_scratch->path, sizeof ret_scratch->path, "%s/" AOTICACHE_TMP "/%s",
+                          directory->real_path, name);
     if (length < 0 || (size_t)length >= sizeof ret_scratch->path)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the path is too long", directory->path);
     if (aoticache_seam_mkdirat(tmp_fd, name, aoticache_directory_folder_mode(directory)) != 0)
@@ -37,7 +38,7 @@ static aoticache_status create_once(aoticache_directory *directory, int tmp_fd, 
         return AOTICACHE_NOT_FOUND;
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot open %s", ret_scratch->path);
-    aoticache_directory_open_to_group(directory, fd, aoticache_directory_folder_mode(directory));
+    aoticache_directory_hand_over(directory, fd, aoticache_directory_folder_mode(directory));
     if (aoticache_seam_flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK)
             return AOTICACHE_NOT_FOUND;
@@ -95,7 +96,12 @@ void aoticache_scratch_remove(aoticache_scratch *scratch)
     if (scratch->path[0] == '\0')
         return;
     int saved = errno;
-    aoticache_directory_remove_tree(AT_FDCWD, scratch->path);
+    /* By the descriptor where there is one: the path is another's where the directory was renamed meanwhile. */
+    cleanup_fd int parent = scratch->fd >= 0 ? openat(scratch->fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (parent >= 0)
+        aoticache_directory_remove_tree(parent, strrchr(scratch->path, '/') + 1);
+    else
+        aoticache_directory_remove_tree(AT_FDCWD, scratch->path);
     scratch->path[0] = '\0';
     if (scratch->fd >= 0)
         close(scratch->fd);

@@ -96,7 +96,7 @@ static aoticache_status make_temporary_folder(aoticache_directory *directory, ao
         char target[PATH_MAX + AOTICACHE_OBJECT_PATH_BYTES];
         char link[PATH_MAX + 256];
         aoticache_object_path(&files[i].digest, object);
-        snprintf(target, sizeof target, "%s/%s", directory->path, object);
+        snprintf(target, sizeof target, "%s/%s", directory->real_path, object);
         snprintf(link, sizeof link, "%s/%s", artifact->scratch.path, files[i].name);
         if (aoticache_seam_ask("symlink", link) != 0 || symlink(target, link) != 0)
             status = aoticache_error_set_errno(ret_error, errno, "cannot create %s", link);
@@ -126,7 +126,7 @@ aoticache_status aoticache_artifact_provide_folder(aoticache_directory *director
     aoticache_status made = AOTICACHE_OK;
     for (int i = 0; i < MAX_TRIES && (made == AOTICACHE_OK || made == AOTICACHE_NOT_FOUND); i++) {
         if (is_complete(directory, folder, files, fds, count))
-            return set_directory(artifact, directory->path, folder, ret_error);
+            return set_directory(artifact, directory->real_path, folder, ret_error);
         made = directory->read_only ? AOTICACHE_DENIED : make_folder(directory, hex, files, count, NULL);
     }
     aoticache_status status = make_temporary_folder(directory, artifact, files, count, ret_error);

@@ -105,14 +105,17 @@ static aoticache_status open_folder(aoticache_intake *intake, struct folders *fo
     int *fd = &folders->fds[digest->bytes[0]];
     snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%02x", digest->bytes[0]);
     if (*fd < 0) {
+        aoticache_directory *directory = intake->cache->directory;
+        const mode_t mode = aoticache_directory_folder_mode(directory);
         const char *name = path + strlen(AOTICACHE_OBJECTS "/");
-        if (aoticache_seam_mkdirat(folders->objects, name, 0700) != 0 && errno != EEXIST)
-            return aoticache_error_set_errno(ret_error, errno, "cannot create %s/%s", intake->cache->directory->path,
-                                             path);
-        aoticache_status status =
-            aoticache_directory_open_folder(intake->cache->directory, path, true, fd, ret_error);
+        const bool is_made = aoticache_seam_mkdirat(folders->objects, name, mode) == 0;
+        if (!is_made && errno != EEXIST)
+            return aoticache_error_set_errno(ret_error, errno, "cannot create %s/%s", directory->path, path);
+        aoticache_status status = aoticache_directory_open_folder(directory, path, true, fd, ret_error);
         if (status != AOTICACHE_OK)
             return status;
+        if (is_made)
+            aoticache_directory_hand_over(directory, *fd, mode);
         folders->count++;
     }
     *ret_fd = *fd;

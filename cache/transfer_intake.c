@@ -161,6 +161,7 @@ aoticache_status aoticache_intake_create_file(aoticache_intake *intake, const ao
     *ret_fd = aoticache_seam_openat(intake->folder_fd, hex, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (*ret_fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot create %s/%s", intake->scratch.path, hex);
+    aoticache_directory_hand_over(intake->cache->directory, *ret_fd, 0600);
     return AOTICACHE_OK;
 }
 

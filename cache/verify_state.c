@@ -51,7 +51,9 @@ static bool replace(aoticache_directory *directory, const char *text, size_t siz
     if (aoticache_directory_open_folder(directory, AOTICACHE_TMP, true, &tmp, NULL) != AOTICACHE_OK)
         return false;
     aoticache_scratch_name(directory, name, sizeof name);
-    cleanup_fd int fd = aoticache_seam_openat(tmp, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    const mode_t mode = aoticache_directory_file_mode(directory);
+    cleanup_fd int fd = aoticache_seam_openat(tmp, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+    aoticache_directory_hand_over(directory, fd, mode);
     if (fd >= 0 && aoticache_seam_write(fd, text, size) == 0 &&
         aoticache_seam_renameat(tmp, name, directory->fd, AOTICACHE_VERIFY_FILE) == 0)
         return true;

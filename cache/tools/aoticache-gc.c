@@ -64,6 +64,7 @@ static const aoticache_cli_program gc_program = {
     .details = "Sizes: K, M, G, T and KiB, MiB, ... are powers of 1024; KB, MB, GB, ... powers of 1000.\n"
                "Limits that are not given are those of the configuration (aoticache config).\n"
                "Where another collector is at work, or there is no cache yet, nothing is done: exit code 0.\n"
+               "Run by root, it becomes the user who owns the cache first.\n"
                "SIGINT and SIGTERM end it between two batches; what was removed is removed: exit code 0.\n"
                "--verbose lists the entries that go.",
 };
@@ -336,6 +337,9 @@ static int open_and_collect(aoticache_gc *gc)
     aoticache_cache *cache = NULL;
     aoticache_error error = {.message = ""};
     aoticache_cli_directory(&gc->cli, directory);
+    int result = aoticache_gc_become_owner(gc, directory);
+    if (result != AOTICACHE_CLI_END)
+        return result;
     aoticache_cache_options options = aoticache_cli_cache_options(&gc->cli);
     options.must_exist = true;
     options.may_use_reserve = !gc->options.dry_run;
@@ -352,7 +356,7 @@ static int open_and_collect(aoticache_gc *gc)
     if (!gc->has_limit)
         aoticache_cli_note(&gc->cli,
                            "no limit given: only leftovers are removed (--max-size and --max-age set limits)");
-    int result = collect(gc, cache);
+    result = collect(gc, cache);
     aoticache_cache_close(cache);
     return result;
 }
@@ -380,6 +384,8 @@ int main(int argc, char **argv)
     aoticache_gc gc = {.options = AOTICACHE_COLLECT_OPTIONS_INIT};
     aoticache_cli_begin(&gc.cli, &gc_program, argc, argv, 1);
     int result = run(&gc);
+    if (gc.writer > 0)
+        aoticache_gc_tell_writer(&gc, NULL);
     json_decref(gc.removed);
     free(gc.keep);
     return aoticache_cli_finish(&gc.cli, result);

@@ -6,6 +6,8 @@
 
 #include "cache/tools/cli.h"
 
+#include <sys/types.h>
+
 typedef struct aoticache_gc {
     aoticache_cli cli;
     aoticache_collect_options options;
@@ -16,6 +18,8 @@ typedef struct aoticache_gc {
     bool shows_progress;
     bool is_nice;
     const char *prometheus; /* file, or NULL */
+    pid_t writer;           /* the process that writes it, where this one has become somebody else; 0: this one does */
+    int writer_fd;          /* what it is to write goes in here */
     const char **keep;      /* NULL-terminated */
     size_t keep_count;
     json_t *removed;        /* with --json */
@@ -41,7 +45,14 @@ bool aoticache_gc_tell_progress(void *gc, uint64_t done, uint64_t all);
 void aoticache_gc_report(aoticache_gc *gc, const char *directory, aoticache_gc_state state,
                          const aoticache_collect_report *report);
 /* The file for Prometheus' textfile collector, replaced atomically. report NULL: the run failed. Returns an exit code. */
-int aoticache_gc_write_prometheus(const aoticache_gc *gc, const char *directory, const aoticache_collect_report *report);
+int aoticache_gc_write_prometheus(aoticache_gc *gc, const char *directory, const aoticache_collect_report *report);
+/* Its last step: the file with this text in it, by this process. Returns an exit code. */
+int aoticache_gc_write_file(const aoticache_gc *gc, const char *text);
+
+/* Where this is root and the directory another user's: becomes that user, and says so. AOTICACHE_CLI_END, or an exit code. */
+int aoticache_gc_become_owner(aoticache_gc *gc, const char *directory);
+/* NULL: there is nothing to be written. Waits until it is, and returns an exit code. */
+int aoticache_gc_tell_writer(aoticache_gc *gc, const char *text);
 
 /* Set by SIGINT and SIGTERM. */
 bool aoticache_gc_is_interrupted(void);

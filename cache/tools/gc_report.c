@@ -184,14 +184,14 @@ static void print_metrics(FILE *file, const aoticache_gc *gc, const char *direct
 #undef REPORT_GAUGE
 }
 
-int aoticache_gc_write_prometheus(const aoticache_gc *gc, const char *directory, const aoticache_collect_report *report)
+int aoticache_gc_write_file(const aoticache_gc *gc, const char *text)
 {
     /* The collector reads names that end with .prom, so the temporary name must not. */
     char *temporary = aoticache_cli_text("%s.%ld.tmp", gc->prometheus, (long)getpid());
     FILE *file = fopen(temporary, "wxe");
     bool is_written = file != NULL;
     if (is_written) {
-        print_metrics(file, gc, directory, report);
+        fputs(text, file);
         is_written = fflush(file) == 0 && fchmod(fileno(file), 0644) == 0 && !ferror(file);
         is_written = fclose(file) == 0 && is_written && rename(temporary, gc->prometheus) == 0;
     }
@@ -202,5 +202,19 @@ int aoticache_gc_write_prometheus(const aoticache_gc *gc, const char *directory,
             unlink(temporary);
     }
     free(temporary);
+    return result;
+}
+
+int aoticache_gc_write_prometheus(aoticache_gc *gc, const char *directory, const aoticache_collect_report *report)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&text, &size);
+    if (memory != NULL)
+        print_metrics(memory, gc, directory, report);
+    if (memory == NULL || fclose(memory) != 0)
+        free(aoticache_cli_allocate(SIZE_MAX, 1)); /* out of memory: the way out that says so */
+    int result = gc->writer > 0 ? aoticache_gc_tell_writer(gc, text) : aoticache_gc_write_file(gc, text);
+    free(text);
     return result;
 }
