@@ -13,9 +13,9 @@ static aoticache_status parse_schema(const char *full, const char *written, aoti
                                      aoticache_error *ret_error)
 {
     aoticache_schema *as_written = NULL;
-    aoticache_status status = aoticache_schema_parse(full, ret_schema, ret_error);
-    if (status == AOTICACHE_INVALID && written != NULL && aoticache_schema_parse(written, &as_written,
-                                                                                 ret_error) == AOTICACHE_OK)
+    aoticache_status status = aoticache_schema_parse_definition(full, ret_schema, ret_error);
+    if (status == AOTICACHE_INVALID && written != NULL &&
+        aoticache_schema_parse_definition(written, &as_written, ret_error) == AOTICACHE_OK)
         aoticache_schema_free(as_written);
     return status;
 }
@@ -47,7 +47,7 @@ static aoticache_status schema_of_kernel(const char *full, const aoticache_op_ke
     signature = aoticache_op_signature_text(kernel->signature);
     if (signature == NULL || asprintf(&text, "%s%s", full, signature) < 0)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a schema");
-    return aoticache_schema_parse(text, ret_schema, ret_error);
+    return aoticache_schema_parse_definition(text, ret_schema, ret_error);
 }
 
 static aoticache_status make_plan(const aoticache_oplib *oplib, const char *text, definition *of,

@@ -98,11 +98,19 @@ typedef struct aoticache_schema_argument {
 } aoticache_schema_argument;
 
 /*
- * Parses. text: UTF-8, at most 64 KiB.
+ * Parses. text: UTF-8, at most 64 KiB, read during the call alone: the schema has copies of all that it names.
+ * Freed by aoticache_schema_free().
  * Returns: OK; INVALID ("schema, column 17: expected ',' or ')', found ';'"); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_schema_parse(const char *text, aoticache_schema **ret_schema,
                                                       aoticache_error *ret_error);
+/*
+ * As aoticache_schema_parse(), for a text that is to define an operator: without type variables, which schemas of
+ * TorchScript alone have. "f(tensor x) -> tensor" has two there and is refused here (torch._C.parse_schema takes it,
+ * torch.library's define does not).
+ */
+AOTICACHE_API aoticache_status aoticache_schema_parse_definition(const char *text, aoticache_schema **ret_schema,
+                                                                 aoticache_error *ret_error);
 /* Only a name: "aten::add.Tensor", no parentheses: a schema without arguments and returns whose has_signature is false. */
 AOTICACHE_API aoticache_status aoticache_schema_parse_name(const char *text, aoticache_schema **ret_schema,
                                                            aoticache_error *ret_error);

@@ -337,16 +337,19 @@ static aoticache_schema *parse_all(schema_parser *parser, bool name_alone)
                : NULL;
 }
 
-static aoticache_schema *parse_into(schema_arena *arena, const char *text, bool name_alone,
+typedef enum what_text { SCHEMA, DEFINITION, NAME } what_text;
+
+static aoticache_schema *parse_into(schema_arena *arena, const char *text, what_text what,
                                     aoticache_status *ret_status, aoticache_error *ret_error)
 {
-    schema_parser parser = {.lexer = {.text = text}, .arena = arena, .error = ret_error};
-    aoticache_schema *schema = parse_all(&parser, name_alone);
+    schema_parser parser = {
+        .lexer = {.text = text}, .arena = arena, .is_definition = what == DEFINITION, .error = ret_error};
+    aoticache_schema *schema = parse_all(&parser, what == NAME);
     *ret_status = parser.status;
     return schema;
 }
 
-static aoticache_status parse(const char *text, bool name_alone, aoticache_schema **ret_schema, aoticache_error *ret_error)
+static aoticache_status parse(const char *text, what_text what, aoticache_schema **ret_schema, aoticache_error *ret_error)
 {
     alignas(max_align_t) char scratch[6144];
     schema_arena arena = {.memory = scratch, .capacity = sizeof scratch, .chunks_allowed = true};
@@ -357,14 +360,14 @@ static aoticache_status parse(const char *text, bool name_alone, aoticache_schem
     if (size > SCHEMA_MAX_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "schema, column %u: longer than %u bytes",
                                    SCHEMA_MAX_BYTES + 1, SCHEMA_MAX_BYTES);
-    bool parsed = parse_into(&arena, text, name_alone, &status, ret_error) != NULL;
+    bool parsed = parse_into(&arena, text, what, &status, ret_error) != NULL;
     aoticache_schema_arena_release(&arena);
     if (!parsed)
         return status;
     schema_arena exact = {.memory = malloc(arena.total), .capacity = arena.total};
     if (exact.memory == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "schema: out of memory");
-    aoticache_schema *schema = parse_into(&exact, text, name_alone, &status, ret_error);
+    aoticache_schema *schema = parse_into(&exact, text, what, &status, ret_error);
     if (schema == NULL) { /* the argument vector alone takes memory in the second parse */
         free(exact.memory);
         return status;
@@ -375,10 +378,16 @@ static aoticache_status parse(const char *text, bool name_alone, aoticache_schem
 
 aoticache_status aoticache_schema_parse(const char *text, aoticache_schema **ret_schema, aoticache_error *ret_error)
 {
-    return parse(text, false, ret_schema, ret_error);
+    return parse(text, SCHEMA, ret_schema, ret_error);
+}
+
+aoticache_status aoticache_schema_parse_definition(const char *text, aoticache_schema **ret_schema,
+                                                   aoticache_error *ret_error)
+{
+    return parse(text, DEFINITION, ret_schema, ret_error);
 }
 
 aoticache_status aoticache_schema_parse_name(const char *text, aoticache_schema **ret_schema, aoticache_error *ret_error)
 {
-    return parse(text, true, ret_schema, ret_error);
+    return parse(text, NAME, ret_schema, ret_error);
 }

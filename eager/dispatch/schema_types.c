@@ -4,8 +4,10 @@
  *
  * Source: torch/csrc/jit/frontend/schema_type_parser.cpp (2.13).
  */
+#include "base/name_distance.h"
 #include "eager/dispatch/schema_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -209,7 +211,39 @@ static bool parse_class(schema_parser *parser, const aoticache_type **ret_type)
 
 /* ---- one type ---- */
 
-/* A word that stands for a type by itself; what begins with a small letter and is none is a type variable. */
+/* Upper and lower case are the same: "tensor" is near Tensor. NULL where nothing is near. */
+static const char *nearest_type(const char *name)
+{
+    static const char *const constructed[] = {"Tensor", "Dict", "Union", "Future", "RRef", "Await"};
+    enum { WORDS = sizeof base_types / sizeof *base_types };
+    size_t least = strlen(name) / 3 + 1;
+    const char *nearest = NULL;
+    for (size_t i = 0; i < WORDS + sizeof constructed / sizeof *constructed; i++) {
+        const char *candidate = i < WORDS ? base_types[i].word : constructed[i - WORDS];
+        size_t found = aoticache_name_distance(name, candidate, least, true);
+        if (found < least) {
+            least = found;
+            nearest = candidate;
+        }
+    }
+    return nearest;
+}
+
+static bool refuse_word(schema_parser *parser, schema_token token)
+{
+    char name[101];
+    snprintf(name, sizeof name, "%.*s", token.length > 100 ? 100 : (int)token.length,
+             parser->lexer.text + token.begin);
+    const char *nearest = nearest_type(name);
+    return aoticache_schema_refuse_at(parser, token, "unknown type '%s'%s%s%s", name,
+                                      nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
+                                      nearest != NULL ? "?" : "");
+}
+
+/*
+ * A word that stands for a type by itself; what begins with a small letter and is none is a type variable, which the
+ * definition of an operator must not have: "tensor x" is a mistake there.
+ */
 static bool parse_word(schema_parser *parser, bool nested, const aoticache_type **ret_type)
 {
     schema_token token = parser->token;
@@ -227,9 +261,8 @@ static bool parse_word(schema_parser *parser, bool nested, const aoticache_type 
             *ret_type = nested && base_types[i].is_int_inside ? &int_type : &base_types[i].type;
             return true;
         }
-    if (text[0] < 'a' || text[0] > 'z')
-        return aoticache_schema_refuse_at(parser, token, "unknown type '%.*s'", token.length > 100 ? 100 : (int)token.length,
-                                          text);
+    if (text[0] < 'a' || text[0] > 'z' || parser->is_definition)
+        return refuse_word(parser, token);
     aoticache_schema_advance(parser);
     return make_named(parser, AOTICACHE_TYPE_VARIABLE, aoticache_schema_copy_token(parser, token), ret_type);
 }

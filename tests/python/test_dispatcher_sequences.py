@@ -41,7 +41,8 @@ SIGNATURES = ["(Tensor x) -> Tensor"] * 6 + [
     "(Tensor x, int n=3, *, float s=0.5) -> (Tensor, Tensor)", "(Tensor? x) -> Tensor"]
 MALFORMED = ["f(Tensor x -> Tensor", "f(Tensor x)", "f(Tenso x) -> Tensor", "f.(Tensor x) -> Tensor",
              "(Tensor x) -> Tensor", "f(Tensor x) -> Tensor extra", "f(Tensor x, Tensor x) -> Tensor",
-             "f(int n=1, Tensor x) -> Tensor", "", "f.default(Tensor x) -> Tensor", "f..a(Tensor x) -> Tensor"]
+             "f(int n=1, Tensor x) -> Tensor", "", "f.default(Tensor x) -> Tensor", "f..a(Tensor x) -> Tensor",
+             "f(tensor x) -> tensor", "f(t[] x) -> t", "f(Tensor x) -> Future(t)"]
 # What it has in C++ only: the numbers of keys that it does not parse.
 UNNAMED_KEYS = ["AutogradMTIA", "AutogradMAIA", "QuantizedMeta", "QuantizedHIP", "SparseXLA"]
 # After some steps PyTorch's own check fails: it has not brought all of a table up to date (its dump computes it anew).

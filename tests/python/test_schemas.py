@@ -307,6 +307,43 @@ def check_refusals(torch):
     return wrong + [each for each in map(refusal_problem, texts) if each], f"{len(texts)} refusals"
 
 
+# ---- what defines an operator: no type variables ----
+
+def defines(text):
+    """Whether PyTorch defines an operator by it; its namespace has to be a."""
+    library = TORCH._C._dispatch_library("FRAGMENT", "a", "", "file.py", 1)
+    try:
+        library.def_(text, "")
+        return True
+    except (RuntimeError, UnicodeDecodeError, ValueError, IndexError):
+        return False
+    finally:
+        library.reset()
+
+
+def is_definition(text):
+    handle, error = ctypes.c_void_p(), Error()
+    status = Schema.c.aoticache_schema_parse_definition(text.encode(), ctypes.byref(handle), ctypes.byref(error))
+    Schema.c.aoticache_schema_free(handle)
+    return status == 0
+
+
+VARIABLES = ["tensor x, floot y", "t x", "t[] x", "t? x", "Future(t) x", "RRef(t) x", "Await(t) x", "Dict(str, t) x",
+             "(int, t) x", "Union(int, t) x", "Future(Tensor) x", "Any x", "int x, tensor[2] y"]
+
+
+def check_definitions(torch):
+    texts = [f"a::b({each}\n) -> ()" for each in ARGUMENTS + REFUSED_ARGUMENTS + VARIABLES]
+    texts += ["a::b() -> t", "a::b() -> (Tensor, tensor)", "a::b() -> tensor[]"] + [f"a::{each}" for each in (
+        "b(tensor x) -> tensor", "b.c(Tensor x, *, t y) -> ()")]
+    wrong = [f"{text!r}: defined by PyTorch: {defines(text)}, here: {is_definition(text)}" for text in texts
+             if defines(text) != is_definition(text) and not is_meant_to_differ(text, parse_theirs(text))]
+    variables = sum(parse_theirs(text) is not None and not is_definition(text) for text in texts)
+    if variables < 15:
+        wrong.append(f"only {variables} texts have type variables")
+    return wrong, f"{len(texts)} definitions, {variables} with type variables"
+
+
 # ---- damaged schemas ----
 
 CHARACTERS = "()[]{}:.,=*!?|-> \n\t\"'\\#;@0123456789abtxzTIe_$é"
@@ -382,7 +419,7 @@ def main():
     load_library()
     failed = 0
     for name, check in (("registered", check_registered), ("forms", check_forms), ("refusals", check_refusals),
-                        ("mutants", check_mutants)):
+                        ("definitions", check_definitions), ("mutants", check_mutants)):
         wrong, what = check(torch)
         print("ok" if not wrong else "not ok", f"- {name}: {what}")
         for each in wrong[:20]:

@@ -185,6 +185,8 @@ Test(dispatcher, def_that_is_wrong_says_why)
     is_refused(aoticache_oplib_def(def, "u::g(Tensor x) -> Tensor", AOTICACHE_ALIAS_DEFAULT, &error), "namespace u in "
                "a library for t");
     is_refused(aoticache_oplib_def(impl, "g(Tensor x) -> Tensor", AOTICACHE_ALIAS_DEFAULT, &error), "kind IMPL");
+    is_refused(aoticache_oplib_def(def, "g(tensor x) -> Tensor", AOTICACHE_ALIAS_DEFAULT, &error), "column 3: unknown "
+               "type 'tensor'; did you mean Tensor?");
     is_refused(aoticache_oplib_def(def, "g", AOTICACHE_ALIAS_DEFAULT, &error), "a name alone");
     is_refused(aoticache_oplib_def(def, "g(Tensor x) -> Tensor", (aoticache_alias_analysis)9, &error), "alias "
                "analysis");

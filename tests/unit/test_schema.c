@@ -155,7 +155,7 @@ Test(schema, numbers_do_not_depend_on_the_locale)
 Test(schema, refusals_name_the_column)
 {
     refuses("a::b(Tensor x; int y) -> ()", "schema, column 14: expected ',' or ')', found ';'");
-    refuses("a::b(Tensr x) -> ()", "schema, column 6: unknown type 'Tensr'");
+    refuses("a::b(Tensr x) -> ()", "schema, column 6: unknown type 'Tensr'; did you mean Tensor?");
     refuses("a::b(int x) -> int y z", "schema, column 22: expected the end of the schema, found 'z'");
     refuses("a::b(int x=9223372036854775808) -> ()", "schema, column 12: the number 9223372036854775808 is out of range");
     refuses("a::b(int x=1, int y) -> ()", "schema, column 15: argument 'y' has no default, but 'x' before it has");
@@ -166,6 +166,26 @@ Test(schema, refusals_name_the_column)
     refuses("", "schema, column 1: expected the name of an operator, found the end");
     refuses("a::b(\x01) -> ()", "schema, column 6: expected a type, found byte 0x01");
     cr_expect_eq(aoticache_schema_parse(NULL, NULL, NULL), AOTICACHE_INVALID);
+}
+
+Test(schema, definition_has_no_type_variables)
+{
+    aoticache_error error = {.message = ""};
+    aoticache_schema *schema = NULL;
+    static const char *const variables[] = {"a::b(tensor x, floot y) -> tensor", "a::b(t x) -> ()", "a::b() -> t[]",
+                                            "a::b(Future(t) x) -> ()", "a::b(Dict(str, t) x) -> ()",
+                                            "a::b((int, t?) x) -> ()"};
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
+        aoticache_schema_free(parse(variables[i]));
+        cr_expect_eq(aoticache_schema_parse_definition(variables[i], &schema, &error), AOTICACHE_INVALID, "%s",
+                     variables[i]);
+    }
+    aoticache_schema_parse_definition(variables[0], &schema, &error);
+    cr_expect_str_eq(error.message, "schema, column 6: unknown type 'tensor'; did you mean Tensor?");
+    aoticache_schema_parse_definition("a::b(Tensor x, floot y) -> ()", &schema, &error);
+    cr_expect_str_eq(error.message, "schema, column 16: unknown type 'floot'; did you mean float?");
+    cr_expect_eq(aoticache_schema_parse_definition("a::b(Future(Tensor) x) -> Any", &schema, &error), AOTICACHE_OK);
+    aoticache_schema_free(schema);
 }
 
 /* A text of `size` bytes that is one schema with comments behind it. */
