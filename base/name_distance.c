@@ -21,7 +21,7 @@ size_t aoticache_name_distance(const char *a, const char *b, size_t limit, bool 
     for (size_t j = 0; j <= b_length; j++)
         row[j] = j;
     for (size_t i = 1; i <= a_length; i++) {
-        size_t diagonal = row[0];
+        size_t diagonal = row[0], least = i;
         row[0] = i;
         for (size_t j = 1; j <= b_length; j++) {
             bool same = fold(a[i - 1], ignore_case) == fold(b[j - 1], ignore_case);
@@ -29,7 +29,10 @@ size_t aoticache_name_distance(const char *a, const char *b, size_t limit, bool 
             size_t shifted = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
             diagonal = row[j];
             row[j] = replaced < shifted ? replaced : shifted;
+            least = row[j] < least ? row[j] : least;
         }
+        if (least >= limit) /* it only grows from row to row */
+            return SIZE_MAX;
     }
     return row[b_length];
 }

@@ -33,7 +33,10 @@ static __attribute__((noinline)) aoticache_key_set set_of_device(aoticache_devic
     }
 }
 
-/* An undefined tensor (NULL) has none. */
+/* An undefined tensor has what PyTorch makes a tensor without a backend with (c10/core/UndefinedTensorImpl.cpp). */
+#define SET_OF_UNDEFINED (KEY_SET_BIT_OF(ADInplaceOrView) | KEY_SET_BIT_OF(AutogradOther))
+
+/* Absent in a list: none. */
 static inline aoticache_key_set set_of_tensor(const aoticache_tensor_view *tensor)
 {
     if (UNLIKELY(tensor == NULL))
@@ -44,7 +47,7 @@ static inline aoticache_key_set set_of_tensor(const aoticache_tensor_view *tenso
 static inline aoticache_key_set set_of_value(const aoticache_value *value)
 {
     if (LIKELY(value->kind == AOTICACHE_VALUE_TENSOR))
-        return set_of_tensor(value->as.tensor);
+        return LIKELY(value->as.tensor != NULL) ? set_of_tensor(value->as.tensor) : SET_OF_UNDEFINED;
     aoticache_key_set set = 0;
     if (value->kind == AOTICACHE_VALUE_TENSOR_LIST)
         for (uint32_t i = 0; i < value->count; i++)
@@ -62,11 +65,19 @@ static inline aoticache_key_set set_of_call(const aoticache_op_table *table, aot
     return key_set_of_call(tensors, table->backend_mask[63u ^ (unsigned)__builtin_clzll(backends | 1)]);
 }
 
+/* None for a plain Tensor, as in PyTorch. */
+static inline bool is_undefined_tensor(const aoticache_op_plan *plan, uint32_t position, const aoticache_value *value)
+{
+    return value->kind == AOTICACHE_VALUE_NONE && plan->accepted[position] == UINT32_C(1) << AOTICACHE_VALUE_TENSOR;
+}
+
 static aoticache_key_set set_of_arguments(const aoticache_op_plan *plan, const aoticache_value *arguments)
 {
     aoticache_key_set tensors = 0;
-    for (uint64_t left = plan->dispatched; left != 0; left &= left - 1)
-        tensors |= set_of_value(&arguments[__builtin_ctzll(left)]);
+    for (uint64_t left = plan->dispatched; left != 0; left &= left - 1) {
+        uint32_t i = (uint32_t)__builtin_ctzll(left);
+        tensors |= is_undefined_tensor(plan, i, &arguments[i]) ? SET_OF_UNDEFINED : set_of_value(&arguments[i]);
+    }
     return tensors;
 }
 
@@ -105,6 +116,16 @@ static __attribute__((noinline, cold)) aoticache_status refuse_argument(const ao
     return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: argument %u (%s) is of type %s, given was: %s",
                                op->name,
                                position + 1, argument->name, type, aoticache_value_kind_name(value->kind));
+}
+
+/* The kernel is given a TENSOR without a view, so that what the schema says is a tensor is one to it. */
+static __attribute__((noinline, cold)) bool take_undefined_tensor(const aoticache_op_plan *plan, uint32_t position,
+                                                                  aoticache_value *value)
+{
+    if (!is_undefined_tensor(plan, position, value))
+        return false;
+    *value = (aoticache_value){.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = NULL};
+    return true;
 }
 
 /* ---- sections ---- */
@@ -168,11 +189,12 @@ static inline aoticache_status call(const aoticache_operator *op, aoticache_stac
     const aoticache_op_plan *plan = atomic_load_explicit(&op->plan, memory_order_acquire);
     if (UNLIKELY(plan == NULL || stack->count < plan->count))
         return refuse_count(op, plan, stack->count, ret_error);
-    const aoticache_value *arguments = stack->values + (stack->count - plan->count);
+    aoticache_value *arguments = stack->values + (stack->count - plan->count);
     aoticache_key_set tensors = 0;
     for (uint32_t i = 0; i < plan->count; i++) {
         uint32_t kind = (uint32_t)arguments[i].kind;
-        if (UNLIKELY(kind > 31 || (plan->accepted[i] >> kind & 1) == 0))
+        if (UNLIKELY(kind > 31 || (plan->accepted[i] >> kind & 1) == 0) &&
+            !take_undefined_tensor(plan, i, &arguments[i]))
             return refuse_argument(op, plan, i, &arguments[i], ret_error);
         if ((plan->dispatched >> i & 1) != 0)
             tensors |= set_of_value(&arguments[i]);
@@ -239,7 +261,10 @@ static aoticache_status call_for_key(const aoticache_operator *op, aoticache_dis
     if (target == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s: no kernel for exactly %s", op->name,
                                    aoticache_dispatch_key_name(key));
-    aoticache_key_set tensors = set_of_arguments(plan, stack->values + (stack->count - plan->count));
+    aoticache_value *arguments = stack->values + (stack->count - plan->count);
+    for (uint32_t i = 0; i < plan->count; i++)
+        take_undefined_tensor(plan, i, &arguments[i]);
+    aoticache_key_set tensors = set_of_arguments(plan, arguments);
     return run(target, op, set_of_call(table, tensors), stack, ret_error);
 }
 

@@ -260,23 +260,45 @@ static aoticache_status report_exhausted(void *user, const aoticache_operator *o
                                "taken back; the next registration makes it", op->name);
 }
 
-static union {
+static aoticache_status report_gone(void *user, const aoticache_operator *op, aoticache_key_set keys,
+                                    aoticache_stack *stack, aoticache_error *ret_error)
+{
+    (void)user, (void)keys, (void)stack;
+    return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s is not defined any longer", op->name);
+}
+
+/* Tables whose every place reports one thing. */
+typedef union static_table {
     aoticache_op_table table;
     char bytes[sizeof(aoticache_op_table) + sizeof(aoticache_op_target)];
-} exhausted;
-static pthread_once_t exhausted_once = PTHREAD_ONCE_INIT;
+} static_table;
 
-static void make_exhausted(void)
+static static_table exhausted, gone;
+static pthread_once_t static_tables_once = PTHREAD_ONCE_INIT;
+
+static void make_static_table(static_table *made, aoticache_boxed_fn report)
 {
-    exhausted.table.mask = aoticache_key_set_full();
-    exhausted.table.target_count = 1;
-    exhausted.table.targets[0] = (aoticache_op_target){.call = report_exhausted, .key = -1};
+    made->table.mask = aoticache_key_set_full();
+    made->table.target_count = 1;
+    made->table.targets[0] = (aoticache_op_target){.call = report, .key = -1};
+}
+
+static void make_static_tables(void)
+{
+    make_static_table(&exhausted, report_exhausted);
+    make_static_table(&gone, report_gone);
 }
 
 aoticache_op_table *aoticache_op_table_exhausted(void)
 {
-    pthread_once(&exhausted_once, make_exhausted);
+    pthread_once(&static_tables_once, make_static_tables);
     return &exhausted.table;
+}
+
+aoticache_op_table *aoticache_op_table_gone(void)
+{
+    pthread_once(&static_tables_once, make_static_tables);
+    return &gone.table;
 }
 
 /*
@@ -408,8 +430,19 @@ static void release_table(aoticache_retired *retired)
     free((char *)retired - offsetof(aoticache_op_table, retired));
 }
 
+static bool is_static(const aoticache_op_table *table)
+{
+    return table == &exhausted.table || table == &gone.table;
+}
+
+void aoticache_op_table_free(aoticache_op_table *table)
+{
+    if (!is_static(table))
+        free(table);
+}
+
 void aoticache_op_table_retire(aoticache_dispatcher *dispatcher, aoticache_op_table *table)
 {
-    if (table != aoticache_op_table_exhausted())
+    if (!is_static(table))
         aoticache_dispatcher_retire(dispatcher, &table->retired, release_table);
 }

@@ -25,7 +25,7 @@ static aoticache_dispatcher *allocate(void)
     aoticache_dispatcher *dispatcher = aligned_alloc(_Alignof(aoticache_dispatcher), sizeof *dispatcher);
     if (dispatcher == NULL)
         return NULL;
-    *dispatcher = (aoticache_dispatcher){.operators = NULL};
+    *dispatcher = (aoticache_dispatcher){.names = NULL};
     pthread_mutex_init(&dispatcher->lock, NULL);
     dispatcher->table_without_kernels = aoticache_op_table_create(dispatcher, NULL);
     if (dispatcher->table_without_kernels != NULL)
@@ -50,12 +50,12 @@ void aoticache_dispatcher_free(aoticache_dispatcher *dispatcher)
 {
     if (dispatcher == NULL)
         return;
-    for (size_t i = 0; i < dispatcher->operator_capacity; i++)
-        if (dispatcher->operators[i] != NULL)
-            aoticache_operator_free(dispatcher->operators[i]);
+    for (size_t i = 0; i < dispatcher->name_capacity; i++)
+        if (dispatcher->names[i] != NULL)
+            aoticache_operator_free(dispatcher->names[i]);
+    free(dispatcher->names);
     free(dispatcher->operators);
-    if (dispatcher->table_without_kernels != aoticache_op_table_exhausted())
-        free(dispatcher->table_without_kernels);
+    aoticache_op_table_free(dispatcher->table_without_kernels);
     free(atomic_load(&dispatcher->observation));
     pthread_mutex_destroy(&dispatcher->lock);
     free(dispatcher);
@@ -82,8 +82,8 @@ static void share_table(aoticache_dispatcher *dispatcher, aoticache_op_table *ta
 {
     aoticache_op_table *old = dispatcher->table_without_kernels;
     dispatcher->table_without_kernels = table;
-    for (size_t i = 0; i < dispatcher->operator_capacity; i++)
-        if (dispatcher->operators[i] != NULL && dispatcher->operators[i]->kernels == NULL)
+    for (size_t i = 0; i < dispatcher->operator_count; i++)
+        if (dispatcher->operators[i]->kernels == NULL)
             atomic_store(&dispatcher->operators[i]->table, table);
     if (old != table)
         aoticache_op_table_retire(dispatcher, old);
@@ -96,9 +96,9 @@ aoticache_status aoticache_dispatcher_rebuild_all(aoticache_dispatcher *dispatch
     if (table == NULL)
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for the operators' tables");
     share_table(dispatcher, table != NULL ? table : aoticache_op_table_exhausted());
-    for (size_t i = 0; i < dispatcher->operator_capacity; i++) {
+    for (size_t i = 0; i < dispatcher->operator_count; i++) {
         aoticache_operator *op = dispatcher->operators[i];
-        if (op != NULL && op->kernels != NULL && aoticache_operator_rebuild(op, ret_error) != AOTICACHE_OK)
+        if (op->kernels != NULL && aoticache_operator_rebuild(op, ret_error) != AOTICACHE_OK)
             status = AOTICACHE_NO_MEMORY;
     }
     return status;
@@ -156,7 +156,7 @@ bool aoticache_dispatcher_has_fallback(aoticache_dispatcher *dispatcher, aoticac
     return atomic_load(&dispatcher->fallbacks[key_set_entry(aoticache_key_set_of(key))]) != NULL;
 }
 
-/* ---- the observer ---- */
+/* ---- the observer and the logger ---- */
 
 static void release_observation(aoticache_retired *retired)
 {
@@ -180,4 +180,11 @@ aoticache_status aoticache_dispatcher_observe(aoticache_dispatcher *dispatcher, 
     aoticache_dispatcher_unlock(dispatcher);
     aoticache_section_reclaim();
     return AOTICACHE_OK;
+}
+
+void aoticache_dispatcher_set_logger(aoticache_dispatcher *dispatcher, const aoticache_logger *logger)
+{
+    aoticache_dispatcher_lock(dispatcher);
+    dispatcher->logger = logger != NULL ? *logger : (aoticache_logger){.log = NULL};
+    aoticache_dispatcher_unlock(dispatcher);
 }

@@ -104,7 +104,8 @@ AOTICACHE_API aoticache_status aoticache_oplib_def_kernel(aoticache_oplib *oplib
                                                           const aoticache_boxed_kernel *kernel,
                                                           aoticache_error *ret_error);
 /*
- * A kernel of an operator, which need not be defined yet. key: NULL, "" or "Undefined": the oplib's, else
+ * A kernel of an operator, which need not be defined yet. name: as aoticache_dispatcher_find() reads it, with or without
+ * the namespace. key: NULL, "" or "Undefined": the oplib's, else
  * CompositeImplicitAutograd. A kernel for the same operator and key replaces the one before until it is taken back.
  * Returns: OK; INVALID (an unknown key, another than the oplib's, another namespace, a signature that does not fit the
  * definition or the operator's other typed kernels); NO_MEMORY. On failure release is not called.
@@ -124,8 +125,10 @@ AOTICACHE_API aoticache_status aoticache_oplib_fallback(aoticache_oplib *oplib, 
 /* ---- operators and calls ---- */
 
 /*
- * name: "aten::add.Tensor". Returns: OK; NOT_FOUND (not defined, or only dangling kernels; the nearest name is
- * suggested).
+ * name: "aten::add.Tensor", as PyTorch reads names: blanks and comments may stand between its parts. With ret_error NULL
+ * an absent name costs a look into a hash table; the text of the error costs a search through all names for the
+ * nearest, without a lock held.
+ * Returns: OK; NOT_FOUND (not defined, or only dangling kernels); INVALID (no name: "aten::add.", "x::y::z").
  */
 AOTICACHE_API aoticache_status aoticache_dispatcher_find(aoticache_dispatcher *dispatcher, const char *name,
                                                          aoticache_operator **ret_operator, aoticache_error *ret_error);
@@ -142,7 +145,8 @@ AOTICACHE_API const aoticache_schema *aoticache_operator_schema(const aoticache_
 AOTICACHE_API aoticache_key_set aoticache_operator_key_set(const aoticache_operator *op, const aoticache_stack *stack);
 /*
  * Calls the kernel for the highest key of the arguments. All arguments are on the stack
- * (aoticache_operator_push_defaults() fills in the rest).
+ * (aoticache_operator_push_arguments() fills in the rest). NONE for a plain Tensor is an undefined tensor, as in
+ * PyTorch: it counts with AutogradOther and ADInplaceOrView, and the kernel is given a TENSOR whose view is NULL.
  * Returns: OK; INVALID (too few arguments, a value that the schema does not take: argument and both types); NOT_FOUND
  * (no kernel for the key: the key and what there is are named); what the kernel returned.
  */
@@ -193,8 +197,16 @@ AOTICACHE_API aoticache_status aoticache_dispatcher_observe(aoticache_dispatcher
                                                             const aoticache_call_observer *observer,
                                                             aoticache_error *ret_error);
 
+/*
+ * Where warnings go; copied, NULL: nowhere, as at the beginning. There is one: a kernel that takes the place of another
+ * of the same operator and key, but for Meta, where PyTorch does not warn either (it warns of the first alone in a
+ * process). Called by the thread that registers, without a lock held.
+ */
+AOTICACHE_API void aoticache_dispatcher_set_logger(aoticache_dispatcher *dispatcher, const aoticache_logger *logger);
+
 /* ---- questions: those of torch._C._dispatch_* ---- */
 
+/* Whether there is a definition or a kernel of this name; false for what is no name. */
 AOTICACHE_API bool aoticache_dispatcher_has_kernel(aoticache_dispatcher *dispatcher, const char *name);
 AOTICACHE_API bool aoticache_operator_has_kernel_for_key(const aoticache_operator *op, aoticache_dispatch_key key);
 AOTICACHE_API bool aoticache_operator_has_kernel_for_any(const aoticache_operator *op, aoticache_key_set keys);
@@ -233,8 +245,8 @@ AOTICACHE_API aoticache_status aoticache_dispatcher_list_registrations(aoticache
 
 /*
  * As aoticache_oplib_impl() and aoticache_oplib_fallback(), for any key that has a number: PyTorch's C++ interface
- * takes some that the one by name refuses ("AutogradMTIA"). Autograd and the like are taken by a fallback, too: for all
- * their keys.
+ * takes some that the one by name refuses ("AutogradMTIA"). Undefined (0) stands for "no key", as its name does there.
+ * Autograd and the like are taken by a fallback, too: for all their keys.
  */
 AOTICACHE_API aoticache_status aoticache_oplib_impl_for_key(aoticache_oplib *oplib, const char *name,
                                                             aoticache_dispatch_key key,

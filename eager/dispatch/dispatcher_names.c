@@ -11,36 +11,49 @@
 /* ---- the table ---- */
 
 /* The place of the name, or the empty one where it would be. The table has a free place. */
-static size_t place_of(aoticache_operator *const *operators, size_t capacity, const char *name, uint64_t hash)
+static size_t place_of(aoticache_operator *const *names, size_t capacity, const char *name, uint64_t hash)
 {
     size_t at = (hash ^ hash >> 32) & (capacity - 1);
-    while (operators[at] != NULL && (operators[at]->name_hash != hash || strcmp(operators[at]->name, name) != 0))
+    while (names[at] != NULL && (names[at]->name_hash != hash || strcmp(names[at]->name, name) != 0))
         at = (at + 1) & (capacity - 1);
     return at;
 }
 
 aoticache_operator *aoticache_dispatcher_get_operator(const aoticache_dispatcher *dispatcher, const char *name)
 {
-    if (dispatcher->operator_capacity == 0)
+    if (dispatcher->name_capacity == 0)
         return NULL;
-    return dispatcher->operators[place_of(dispatcher->operators, dispatcher->operator_capacity, name,
-                                          aoticache_operator_hash(name))];
+    return dispatcher->names[place_of(dispatcher->names, dispatcher->name_capacity, name,
+                                      aoticache_operator_hash(name))];
 }
 
-static aoticache_status grow(aoticache_dispatcher *dispatcher, aoticache_error *ret_error)
+static aoticache_status grow_names(aoticache_dispatcher *dispatcher, aoticache_error *ret_error)
+{
+    size_t capacity = dispatcher->name_capacity == 0 ? 64 : 2 * dispatcher->name_capacity;
+    if (2 * (dispatcher->name_count + 1) <= dispatcher->name_capacity)
+        return AOTICACHE_OK;
+    aoticache_operator **names = calloc(capacity, sizeof *names);
+    if (names == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu operators", capacity);
+    for (size_t i = 0; i < dispatcher->name_capacity; i++) {
+        aoticache_operator *op = dispatcher->names[i];
+        if (op != NULL)
+            names[place_of(names, capacity, op->name, op->name_hash)] = op;
+    }
+    free(dispatcher->names);
+    dispatcher->names = names;
+    dispatcher->name_capacity = capacity;
+    return AOTICACHE_OK;
+}
+
+static aoticache_status grow_operators(aoticache_dispatcher *dispatcher, aoticache_error *ret_error)
 {
     size_t capacity = dispatcher->operator_capacity == 0 ? 64 : 2 * dispatcher->operator_capacity;
-    if (2 * (dispatcher->operator_count + 1) <= dispatcher->operator_capacity)
+    if (dispatcher->operator_count < dispatcher->operator_capacity)
         return AOTICACHE_OK;
-    aoticache_operator **operators = calloc(capacity, sizeof *operators);
+    aoticache_operator **operators = realloc(dispatcher->operators, capacity * sizeof *operators);
     if (operators == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu operators", capacity);
-    for (size_t i = 0; i < dispatcher->operator_capacity; i++) {
-        aoticache_operator *op = dispatcher->operators[i];
-        if (op != NULL)
-            operators[place_of(operators, capacity, op->name, op->name_hash)] = op;
-    }
-    free(dispatcher->operators);
     dispatcher->operators = operators;
     dispatcher->operator_capacity = capacity;
     return AOTICACHE_OK;
@@ -50,32 +63,109 @@ aoticache_status aoticache_dispatcher_take_operator(aoticache_dispatcher *dispat
                                                     aoticache_operator **ret_operator, aoticache_error *ret_error)
 {
     aoticache_operator *op = aoticache_dispatcher_get_operator(dispatcher, name);
+    aoticache_status status = grow_operators(dispatcher, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
     if (op == NULL) {
-        aoticache_status status = grow(dispatcher, ret_error);
+        status = grow_names(dispatcher, ret_error);
         if (status == AOTICACHE_OK)
             status = aoticache_operator_create(dispatcher, name, &op, ret_error);
         if (status != AOTICACHE_OK)
             return status;
-        dispatcher->operators[place_of(dispatcher->operators, dispatcher->operator_capacity, name, op->name_hash)] = op;
-        dispatcher->operator_count++;
+        dispatcher->names[place_of(dispatcher->names, dispatcher->name_capacity, name, op->name_hash)] = op;
+        dispatcher->name_count++;
     }
     *ret_operator = op;
     return AOTICACHE_OK;
+}
+
+void aoticache_dispatcher_enter_operator(aoticache_dispatcher *dispatcher, aoticache_operator *op)
+{
+    op->position = dispatcher->operator_count;
+    dispatcher->operators[dispatcher->operator_count++] = op;
+}
+
+void aoticache_dispatcher_leave_operator(aoticache_dispatcher *dispatcher, aoticache_operator *op)
+{
+    aoticache_operator *last = dispatcher->operators[--dispatcher->operator_count];
+    dispatcher->operators[op->position] = last;
+    last->position = op->position;
+}
+
+/* ---- going through them ---- */
+
+typedef bool (*wanted_fn)(const aoticache_operator *op, aoticache_dispatch_key key);
+
+/*
+ * In no order. Operators stay, so that their handles and names do without the lock: whatever takes long, and callbacks,
+ * which may ask and register, run without it. *ret_found is the caller's.
+ */
+static aoticache_status collect(aoticache_dispatcher *dispatcher, wanted_fn wanted, aoticache_dispatch_key key,
+                                aoticache_operator ***ret_found, size_t *ret_count, aoticache_error *ret_error)
+{
+    size_t count = 0;
+    aoticache_dispatcher_lock(dispatcher);
+    aoticache_operator **found = malloc((dispatcher->operator_count + 1) * sizeof *found);
+    for (size_t i = 0; found != NULL && i < dispatcher->operator_count; i++)
+        if (wanted(dispatcher->operators[i], key))
+            found[count++] = dispatcher->operators[i];
+    aoticache_dispatcher_unlock(dispatcher);
+    if (found == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a list of operators");
+    *ret_found = found;
+    *ret_count = count;
+    return AOTICACHE_OK;
+}
+
+static bool is_there(const aoticache_operator *op, aoticache_dispatch_key key)
+{
+    (void)op, (void)key;
+    return true;
+}
+
+static bool is_defined(const aoticache_operator *op, aoticache_dispatch_key key)
+{
+    (void)key;
+    return op->definition_debug != NULL;
+}
+
+static bool is_dangling(const aoticache_operator *op, aoticache_dispatch_key key)
+{
+    (void)key;
+    return op->definition_debug == NULL;
+}
+
+static bool has_registration(const aoticache_operator *op, aoticache_dispatch_key key)
+{
+    for (const aoticache_op_kernel *kernel = op->kernels; kernel != NULL; kernel = kernel->older)
+        if (kernel->key == key)
+            return true;
+    return false;
 }
 
 /* ---- the nearest name ---- */
 
 enum { MAX_DISTANCE = 3 };
 
-const char *aoticache_dispatcher_nearest(const aoticache_dispatcher *dispatcher, const char *name)
+uint64_t aoticache_operator_letters(const char *name)
+{
+    uint64_t letters = 0;
+    for (; *name != '\0'; name++)
+        letters |= UINT64_C(1) << (*name & 63);
+    return letters;
+}
+
+/* One as far away as the best so far wins where it comes first by name. */
+static const char *nearest_of(aoticache_operator *const *operators, size_t count, const char *name)
 {
     const char *nearest = NULL;
     size_t best = MAX_DISTANCE + 1;
-    for (size_t i = 0; i < dispatcher->operator_capacity; i++) {
-        const aoticache_operator *op = dispatcher->operators[i];
-        if (op == NULL || op->definition_debug == NULL)
+    uint64_t letters = aoticache_operator_letters(name);
+    for (size_t i = 0; i < count; i++) {
+        const aoticache_operator *op = operators[i];
+        /* Each change makes two of the letters differ at most: that leaves few names to be compared. */
+        if ((size_t)__builtin_popcountll(op->letters ^ letters) > 2 * best)
             continue;
-        /* One as far away as the best so far wins where it comes first by name. */
         size_t found = aoticache_name_distance(name, op->name, best + 1, false);
         if (found < best || (found == best && nearest != NULL && strcmp(op->name, nearest) < 0)) {
             best = found;
@@ -87,31 +177,64 @@ const char *aoticache_dispatcher_nearest(const aoticache_dispatcher *dispatcher,
 
 /* ---- finding ---- */
 
-static aoticache_status report_unknown(const aoticache_dispatcher *dispatcher, const aoticache_operator *op,
-                                       const char *name, aoticache_error *ret_error)
+/* Without the lock: the search takes its time. */
+static aoticache_status report_absent(aoticache_dispatcher *dispatcher, const char *name, aoticache_error *ret_error)
 {
-    if (op != NULL && op->registrations > 0)
-        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%.300s has kernels, but is not defined", name);
-    const char *nearest = aoticache_dispatcher_nearest(dispatcher, name);
+    cleanup_free aoticache_operator **defined = NULL;
+    size_t count = 0;
+    const char *nearest = NULL;
+    if (ret_error == NULL)
+        return AOTICACHE_NOT_FOUND;
+    if (collect(dispatcher, is_defined, 0, &defined, &count, NULL) == AOTICACHE_OK)
+        nearest = nearest_of(defined, count, name);
     return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "there is no operator %.300s%s%s%s", name,
                                nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
                                nearest != NULL ? "?" : "");
 }
 
+/* Not found: *ret_dangles tells why. */
+static bool find_written(aoticache_dispatcher *dispatcher, const char *name, bool defined,
+                         aoticache_operator **ret_operator, bool *ret_dangles)
+{
+    aoticache_dispatcher_lock(dispatcher);
+    aoticache_operator *op = aoticache_dispatcher_get_operator(dispatcher, name);
+    bool is_here = op != NULL && op->registrations > 0;
+    bool found = is_here && (!defined || op->definition_debug != NULL);
+    aoticache_dispatcher_unlock(dispatcher);
+    *ret_dangles = is_here && !found;
+    if (found)
+        *ret_operator = op;
+    return found;
+}
+
+/* What is not found as it is written is read as PyTorch reads names: " x :: y . z" is x::y.z. */
+static aoticache_status find_read(aoticache_dispatcher *dispatcher, const char *name, bool defined,
+                                  aoticache_operator **ret_operator, aoticache_error *ret_error)
+{
+    aoticache_schema *parsed = NULL;
+    aoticache_error refusal;
+    bool dangles = false;
+    aoticache_status status = aoticache_schema_parse_name(name, &parsed, &refusal);
+    if (status != AOTICACHE_OK)
+        return aoticache_error_set(ret_error, status, "the name of an operator: %s", refusal.message);
+    const char *full = aoticache_schema_full_name(parsed);
+    if (!find_written(dispatcher, full, defined, ret_operator, &dangles))
+        status = dangles ? aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%.300s has kernels, but is not defined",
+                                               full)
+                         : report_absent(dispatcher, full, ret_error);
+    aoticache_schema_free(parsed);
+    return status;
+}
+
 static aoticache_status find(aoticache_dispatcher *dispatcher, const char *name, bool defined,
                              aoticache_operator **ret_operator, aoticache_error *ret_error)
 {
+    bool dangles = false;
     if (dispatcher == NULL || name == NULL || ret_operator == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "an operator to find needs a dispatcher and a name");
-    aoticache_status status = AOTICACHE_OK;
-    aoticache_dispatcher_lock(dispatcher);
-    aoticache_operator *op = aoticache_dispatcher_get_operator(dispatcher, name);
-    if (op == NULL || op->registrations == 0 || (defined && op->definition_debug == NULL))
-        status = report_unknown(dispatcher, op, name, ret_error);
-    else
-        *ret_operator = op;
-    aoticache_dispatcher_unlock(dispatcher);
-    return status;
+    if (find_written(dispatcher, name, defined, ret_operator, &dangles))
+        return AOTICACHE_OK;
+    return find_read(dispatcher, name, defined, ret_operator, ret_error);
 }
 
 aoticache_status aoticache_dispatcher_find(aoticache_dispatcher *dispatcher, const char *name,
@@ -132,29 +255,7 @@ bool aoticache_dispatcher_has_kernel(aoticache_dispatcher *dispatcher, const cha
     return find(dispatcher, name, false, &op, NULL) == AOTICACHE_OK;
 }
 
-/* ---- listing: the callbacks run without the lock, so that they may ask and register ---- */
-
-typedef bool (*wanted_fn)(const aoticache_operator *op, aoticache_dispatch_key key);
-
-static bool is_there(const aoticache_operator *op, aoticache_dispatch_key key)
-{
-    (void)key;
-    return op->registrations > 0;
-}
-
-static bool is_dangling(const aoticache_operator *op, aoticache_dispatch_key key)
-{
-    (void)key;
-    return op->registrations > 0 && op->definition_debug == NULL;
-}
-
-static bool has_registration(const aoticache_operator *op, aoticache_dispatch_key key)
-{
-    for (const aoticache_op_kernel *kernel = op->kernels; kernel != NULL; kernel = kernel->older)
-        if (kernel->key == key)
-            return true;
-    return false;
-}
+/* ---- listing ---- */
 
 static int by_name(const void *a, const void *b)
 {
@@ -162,23 +263,13 @@ static int by_name(const void *a, const void *b)
     return strcmp((*left)->name, (*right)->name);
 }
 
-/* Sorted; operators stay, so their handles do without the lock. *ret_found is the caller's. */
-static aoticache_status collect(aoticache_dispatcher *dispatcher, wanted_fn wanted, aoticache_dispatch_key key,
-                                aoticache_operator ***ret_found, size_t *ret_count, aoticache_error *ret_error)
+static aoticache_status collect_sorted(aoticache_dispatcher *dispatcher, wanted_fn wanted, aoticache_dispatch_key key,
+                                       aoticache_operator ***ret_found, size_t *ret_count, aoticache_error *ret_error)
 {
-    size_t count = 0;
-    aoticache_dispatcher_lock(dispatcher);
-    aoticache_operator **found = malloc((dispatcher->operator_count + 1) * sizeof *found);
-    for (size_t i = 0; found != NULL && i < dispatcher->operator_capacity; i++)
-        if (dispatcher->operators[i] != NULL && wanted(dispatcher->operators[i], key))
-            found[count++] = dispatcher->operators[i];
-    aoticache_dispatcher_unlock(dispatcher);
-    if (found == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a list of operators");
-    qsort(found, count, sizeof *found, by_name);
-    *ret_found = found;
-    *ret_count = count;
-    return AOTICACHE_OK;
+    aoticache_status status = collect(dispatcher, wanted, key, ret_found, ret_count, ret_error);
+    if (status == AOTICACHE_OK)
+        qsort(*ret_found, *ret_count, sizeof **ret_found, by_name);
+    return status;
 }
 
 static aoticache_status list(aoticache_dispatcher *dispatcher, wanted_fn wanted, aoticache_dispatch_key key,
@@ -186,7 +277,7 @@ static aoticache_status list(aoticache_dispatcher *dispatcher, wanted_fn wanted,
 {
     cleanup_free aoticache_operator **found = NULL;
     size_t count = 0;
-    aoticache_status status = collect(dispatcher, wanted, key, &found, &count, ret_error);
+    aoticache_status status = collect_sorted(dispatcher, wanted, key, &found, &count, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < count; i++)
         if (!callback(user, found[i]->name))
             break;
@@ -216,7 +307,7 @@ aoticache_status aoticache_dispatcher_list_dangling_dumps(aoticache_dispatcher *
 {
     cleanup_free aoticache_operator **found = NULL;
     size_t count = 0;
-    aoticache_status status = collect(dispatcher, is_dangling, 0, &found, &count, ret_error);
+    aoticache_status status = collect_sorted(dispatcher, is_dangling, 0, &found, &count, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
         cleanup_free char *text = NULL;
         status = aoticache_operator_dump(found[i], &text, ret_error);

@@ -21,8 +21,9 @@ typedef struct aoticache_op_kernel {
     aoticache_retired retired;
     struct aoticache_op_kernel *older; /* of the same operator, whatever its key */
     aoticache_boxed_fn call;           /* of a fallthrough too: one that says so */
-    void *user;
+    void *user;                        /* what call is given: of a fallthrough this kernel */
     void (*release)(void *user);
+    void *release_user;                /* the caller's */
     aoticache_schema *signature; /* NULL: not typed */
     const char *debug;
     aoticache_dispatch_key key;
@@ -78,7 +79,10 @@ aoticache_op_table *aoticache_op_table_create(const aoticache_dispatcher *dispat
 bool aoticache_op_table_equal(const aoticache_op_table *a, const aoticache_op_table *b);
 /* What stands in where a kernel was taken back and there was no memory for a table without it. Static. */
 aoticache_op_table *aoticache_op_table_exhausted(void);
-/* Not the static one. */
+/* Of operators that have no registrations, whom fallbacks do not serve either. Static. */
+aoticache_op_table *aoticache_op_table_gone(void);
+/* Not the static ones: those stay. */
+void aoticache_op_table_free(aoticache_op_table *table);
 void aoticache_op_table_retire(aoticache_dispatcher *dispatcher, aoticache_op_table *table);
 
 /* ---- plans: dispatch_plan.c ---- */
@@ -118,7 +122,9 @@ struct aoticache_operator {
     const char *name;
     /* under the lock */
     uint64_t name_hash;
+    uint64_t letters;     /* that the name has: see aoticache_dispatcher_nearest() */
     size_t registrations; /* definitions and kernels; with none it counts as not there */
+    size_t position;      /* among those that are there */
     aoticache_op_kernel *kernels;
     char *definition_debug; /* NULL: not defined */
     int32_t alias_analysis;
@@ -127,6 +133,18 @@ struct aoticache_operator {
 };
 
 uint64_t aoticache_operator_hash(const char *name);
+
+/* What is to be said of a kernel that takes the place of another, once the lock is given back. */
+typedef struct aoticache_op_notice {
+    aoticache_logger logger;
+    char text[900]; /* "": nothing */
+} aoticache_op_notice;
+
+/* With the lock, before the kernel is added. */
+void aoticache_operator_note_override(const aoticache_operator *op, const aoticache_op_kernel *kernel,
+                                      aoticache_op_notice *ret_notice);
+/* Without the lock. */
+void aoticache_op_notice_give(const aoticache_op_notice *notice);
 
 /* All with the lock held. They leave the operator as it was on failure. */
 aoticache_status aoticache_operator_create(aoticache_dispatcher *dispatcher, const char *name,
@@ -182,8 +200,12 @@ struct aoticache_dispatcher {
     /* under the lock */
     _Alignas(64) pthread_mutex_t lock;
     aoticache_op_table *table_without_kernels;
-    aoticache_operator **operators; /* by name: open addressing; nobody ever leaves */
+    aoticache_operator **names; /* by name: open addressing. Nobody ever leaves: handles stay, and a name that comes back
+                                   has the handle that it had */
+    size_t name_count, name_capacity;
+    aoticache_operator **operators; /* those with registrations, in no order: what questions about all go through */
     size_t operator_count, operator_capacity;
+    aoticache_logger logger;
     aoticache_op_namespace *namespaces;
     size_t oplib_count;
 };
@@ -194,11 +216,14 @@ void aoticache_dispatcher_retire(aoticache_dispatcher *dispatcher, aoticache_ret
 
 /* With the lock. NULL where no operator ever had the name, full name ("aten::add.Tensor"). */
 aoticache_operator *aoticache_dispatcher_get_operator(const aoticache_dispatcher *dispatcher, const char *name);
-/* Makes it where it is not there. Returns: OK, NO_MEMORY. */
+/* Makes it where it is not there, and room for it among those with registrations. Returns: OK, NO_MEMORY. */
 aoticache_status aoticache_dispatcher_take_operator(aoticache_dispatcher *dispatcher, const char *name,
                                                     aoticache_operator **ret_operator, aoticache_error *ret_error);
-/* The defined operator whose name is nearest to `name`; NULL where none is near. */
-const char *aoticache_dispatcher_nearest(const aoticache_dispatcher *dispatcher, const char *name);
+/* With its first registration an operator is there, with the last one it is gone. Room has been made. */
+void aoticache_dispatcher_enter_operator(aoticache_dispatcher *dispatcher, aoticache_operator *op);
+void aoticache_dispatcher_leave_operator(aoticache_dispatcher *dispatcher, aoticache_operator *op);
+/* Of a name: a bit for each of its characters, folded to 64. */
+uint64_t aoticache_operator_letters(const char *name);
 
 /*
  * With the lock. A kernel for all places of its key, or none where one of them has one. All operators' tables are made

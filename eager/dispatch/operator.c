@@ -8,19 +8,24 @@
 #include "eager/dispatch/dispatcher_state.h"
 #include "eager/dispatch/key_set_inline.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- kernels ---- */
 
-/* Reached by redispatching to a key that falls through: a call for its arguments would not have come here. */
+/*
+ * Reached by redispatching to a key that falls through, or by a call for exactly that key: a call for its arguments
+ * would not have come here. The key set of the call need not have the key.
+ */
 static aoticache_status report_fallthrough(void *user, const aoticache_operator *op, aoticache_key_set keys,
                                            aoticache_stack *stack, aoticache_error *ret_error)
 {
-    (void)user, (void)stack;
-    return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s: what is registered for %s is a fallthrough, and no "
-                               "kernel",
-                               op->name, aoticache_dispatch_key_name(aoticache_key_set_highest(keys)));
+    const aoticache_op_kernel *kernel = user;
+    (void)keys, (void)stack;
+    return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND,
+                               "%s: what is registered for %s (%.300s) is a fallthrough, and no kernel", op->name,
+                               aoticache_dispatch_key_name(kernel->key), kernel->debug);
 }
 
 aoticache_status aoticache_op_kernel_create(const aoticache_boxed_kernel *kernel, const char *debug,
@@ -33,8 +38,9 @@ aoticache_status aoticache_op_kernel_create(const aoticache_boxed_kernel *kernel
     if (made == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a kernel");
     *made = (aoticache_op_kernel){.call = kernel->call != NULL ? kernel->call : report_fallthrough,
-                                  .user = kernel->user,
+                                  .user = kernel->call != NULL ? kernel->user : made,
                                   .release = kernel->release,
+                                  .release_user = kernel->user,
                                   .signature = signature,
                                   .debug = made->text,
                                   .key = key,
@@ -57,7 +63,7 @@ static void release_kernel(aoticache_retired *retired)
 {
     aoticache_op_kernel *kernel = (void *)((char *)retired - offsetof(aoticache_op_kernel, retired));
     if (kernel->release != NULL)
-        kernel->release(kernel->user);
+        kernel->release(kernel->release_user);
     aoticache_op_kernel_discard(kernel);
 }
 
@@ -86,8 +92,9 @@ aoticache_status aoticache_operator_create(aoticache_dispatcher *dispatcher, con
     memcpy(op->text, name, size);
     op->name = op->text;
     op->name_hash = aoticache_operator_hash(name);
+    op->letters = aoticache_operator_letters(name);
     op->dispatcher = dispatcher;
-    atomic_init(&op->table, dispatcher->table_without_kernels);
+    atomic_init(&op->table, aoticache_op_table_gone());
     atomic_init(&op->plan, NULL);
     *ret_operator = op;
     return AOTICACHE_OK;
@@ -96,8 +103,8 @@ aoticache_status aoticache_operator_create(aoticache_dispatcher *dispatcher, con
 void aoticache_operator_free(aoticache_operator *op)
 {
     aoticache_op_table *table = atomic_load(&op->table);
-    if (table != op->dispatcher->table_without_kernels && table != aoticache_op_table_exhausted())
-        free(table);
+    if (table != op->dispatcher->table_without_kernels)
+        aoticache_op_table_free(table);
     aoticache_operator_forget_signatures(op);
     free(op->definition_debug);
     free(op);
@@ -122,10 +129,22 @@ aoticache_status aoticache_operator_rebuild(aoticache_operator *op, aoticache_er
     return AOTICACHE_OK;
 }
 
-static void unregister(aoticache_operator *op)
+/* The first registration brings it back, or into being; the last one that goes takes it out of sight. */
+static void enter(aoticache_operator *op)
 {
-    if (--op->registrations == 0)
-        aoticache_operator_forget_signatures(op);
+    if (op->registrations++ > 0)
+        return;
+    atomic_store(&op->table, op->dispatcher->table_without_kernels);
+    aoticache_dispatcher_enter_operator(op->dispatcher, op);
+}
+
+static void leave(aoticache_operator *op)
+{
+    if (--op->registrations > 0)
+        return;
+    aoticache_operator_forget_signatures(op);
+    put_table(op, aoticache_op_table_gone());
+    aoticache_dispatcher_leave_operator(op->dispatcher, op);
 }
 
 /* ---- definition ---- */
@@ -145,7 +164,7 @@ aoticache_status aoticache_operator_define(aoticache_operator *op, aoticache_op_
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for its definition", op->name);
     op->definition_debug = kept;
     op->alias_analysis = alias;
-    op->registrations++;
+    enter(op);
     atomic_store(&op->plan, plan);
     return AOTICACHE_OK;
 }
@@ -156,7 +175,7 @@ void aoticache_operator_undefine(aoticache_operator *op)
     free(op->definition_debug);
     op->definition_debug = NULL;
     aoticache_op_plan_retire(op->dispatcher, plan);
-    unregister(op);
+    leave(op);
 }
 
 /* ---- kernels of an operator ---- */
@@ -177,7 +196,7 @@ aoticache_status aoticache_operator_add_kernel(aoticache_operator *op, aoticache
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for its table", op->name);
     }
     op->kernels = kernel;
-    op->registrations++;
+    enter(op);
     put_table(op, table);
     return AOTICACHE_OK;
 }
@@ -190,7 +209,34 @@ void aoticache_operator_remove_kernel(aoticache_operator *op, aoticache_op_kerne
     *at = kernel->older;
     aoticache_operator_rebuild(op, NULL);
     aoticache_op_kernel_retire(op->dispatcher, kernel);
-    unregister(op);
+    leave(op);
+}
+
+static const aoticache_op_kernel *newest_for(const aoticache_operator *op, aoticache_dispatch_key key)
+{
+    for (const aoticache_op_kernel *kernel = op->kernels; kernel != NULL; kernel = kernel->older)
+        if (kernel->key == key)
+            return kernel;
+    return NULL;
+}
+
+/* Where PyTorch warns; it lets Meta off too, as kernels of Python are meant to replace those of C++ there. */
+void aoticache_operator_note_override(const aoticache_operator *op, const aoticache_op_kernel *kernel,
+                                      aoticache_op_notice *ret_notice)
+{
+    const aoticache_op_kernel *before = newest_for(op, kernel->key);
+    *ret_notice->text = '\0';
+    if (before == NULL || kernel->key == AOTICACHE_DISPATCH_KEY_Meta || op->dispatcher->logger.log == NULL)
+        return;
+    ret_notice->logger = op->dispatcher->logger;
+    snprintf(ret_notice->text, sizeof ret_notice->text, "%.200s: the kernel for %s (%.300s) replaces another (%.300s)",
+             op->name, aoticache_dispatch_key_name(kernel->key), kernel->debug, before->debug);
+}
+
+void aoticache_op_notice_give(const aoticache_op_notice *notice)
+{
+    if (*notice->text != '\0')
+        aoticache_log(&notice->logger, AOTICACHE_LOG_WARNING, "%s", notice->text);
 }
 
 /* ---- questions ---- */
@@ -233,14 +279,6 @@ aoticache_status aoticache_operator_schema_text(const aoticache_operator *op, ch
     }
     return plan == NULL ? aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s is not defined", op->name)
                         : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for its schema", op->name);
-}
-
-static const aoticache_op_kernel *newest_for(const aoticache_operator *op, aoticache_dispatch_key key)
-{
-    for (const aoticache_op_kernel *kernel = op->kernels; kernel != NULL; kernel = kernel->older)
-        if (kernel->key == key)
-            return kernel;
-    return NULL;
 }
 
 bool aoticache_operator_has_kernel_for_key(const aoticache_operator *op, aoticache_dispatch_key key)
@@ -299,6 +337,11 @@ static aoticache_status check_operator(const aoticache_operator *op, aoticache_e
     if (plan != NULL && strcmp(aoticache_schema_full_name(plan->schema), op->name) != 0)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: its schema is that of %s", op->name,
                                    aoticache_schema_full_name(plan->schema));
+    if (op->registrations == 0)
+        return atomic_load(&op->table) == aoticache_op_table_gone()
+                   ? AOTICACHE_OK
+                   : aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: it has a table and no registrations",
+                                         op->name);
     aoticache_op_table *expected = aoticache_op_table_create(op->dispatcher, op->kernels);
     if (expected == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a table to compare with",
@@ -322,9 +365,8 @@ aoticache_status aoticache_dispatcher_check(aoticache_dispatcher *dispatcher, ao
 {
     aoticache_status status = AOTICACHE_OK;
     aoticache_dispatcher_lock(dispatcher);
-    for (size_t i = 0; i < dispatcher->operator_capacity && status == AOTICACHE_OK; i++)
-        if (dispatcher->operators[i] != NULL)
-            status = check_operator(dispatcher->operators[i], ret_error);
+    for (size_t i = 0; i < dispatcher->operator_count && status == AOTICACHE_OK; i++)
+        status = check_operator(dispatcher->operators[i], ret_error);
     aoticache_dispatcher_unlock(dispatcher);
     return status;
 }

@@ -28,7 +28,7 @@ aoticache_status aoticache_op_signature_parse(const char *signature, aoticache_s
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a signature");
     text[0] = '_'; /* takes the place of the name: columns in messages are one too high */
     memcpy(text + 1, signature, size - 1);
-    return aoticache_schema_parse_definition(text, ret_schema, ret_error);
+    return aoticache_schema_parse_definition(text, NULL, ret_schema, ret_error);
 }
 
 char *aoticache_op_signature_text(const aoticache_schema *schema)

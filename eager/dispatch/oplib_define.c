@@ -8,18 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A schema that is wrong is read once more as it was written, so that the message's column is the caller's. */
-static aoticache_status parse_schema(const char *full, const char *written, aoticache_schema **ret_schema,
-                                     aoticache_error *ret_error)
-{
-    aoticache_schema *as_written = NULL;
-    aoticache_status status = aoticache_schema_parse_definition(full, ret_schema, ret_error);
-    if (status == AOTICACHE_INVALID && written != NULL &&
-        aoticache_schema_parse_definition(written, &as_written, ret_error) == AOTICACHE_OK)
-        aoticache_schema_free(as_written);
-    return status;
-}
-
 /* What is to be defined, all that can fail for its text alone behind it. */
 typedef struct definition {
     aoticache_op_plan *plan;
@@ -34,32 +22,43 @@ static aoticache_status check_alias(aoticache_alias_analysis alias, aoticache_er
     return AOTICACHE_OK;
 }
 
-/* "ns::name" and a typed kernel's "(Tensor _0) -> Tensor _0" make a schema. */
-static aoticache_status schema_of_kernel(const char *full, const aoticache_op_kernel *kernel,
-                                         aoticache_schema **ret_schema,
+/* A name and a typed kernel's "(Tensor _0) -> Tensor _0" make a schema. */
+static aoticache_status schema_of_kernel(const aoticache_oplib *oplib, const char *name,
+                                         const aoticache_op_kernel *kernel, aoticache_schema **ret_schema,
                                          aoticache_error *ret_error)
 {
     cleanup_free char *text = NULL, *signature = NULL;
-    if (kernel == NULL || kernel->signature == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.300s: a name alone, without arguments and returns; "
-                                   "that takes "
-                                   "a typed kernel", full);
-    signature = aoticache_op_signature_text(kernel->signature);
-    if (signature == NULL || asprintf(&text, "%s%s", full, signature) < 0)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a schema");
-    return aoticache_schema_parse_definition(text, ret_schema, ret_error);
+    aoticache_schema *parsed = NULL;
+    aoticache_status status = aoticache_schema_parse_name(name, &parsed, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (kernel == NULL || kernel->signature == NULL) {
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                     "%.300s: a name alone, without arguments and returns; that takes a typed kernel",
+                                     aoticache_schema_full_name(parsed));
+    } else {
+        signature = aoticache_op_signature_text(kernel->signature);
+        if (signature == NULL || asprintf(&text, "%s%s", aoticache_schema_full_name(parsed), signature) < 0) {
+            text = NULL;
+            status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a schema");
+        }
+    }
+    aoticache_schema_free(parsed);
+    return status == AOTICACHE_OK
+               ? aoticache_schema_parse_definition(text, oplib->namespace_name, ret_schema, ret_error)
+               : status;
 }
 
 static aoticache_status make_plan(const aoticache_oplib *oplib, const char *text, definition *of,
                                   aoticache_error *ret_error)
 {
-    cleanup_free char *full = NULL;
     aoticache_schema *schema = NULL;
     bool named = strchr(text, '(') == NULL;
-    aoticache_status status = aoticache_oplib_qualify(oplib, text, &full, ret_error);
+    aoticache_status status =
+        named ? schema_of_kernel(oplib, text, of->kernel, &schema, ret_error)
+              : aoticache_schema_parse_definition(text, oplib->namespace_name, &schema, ret_error);
     if (status == AOTICACHE_OK)
-        status = named ? schema_of_kernel(full, of->kernel, &schema, ret_error)
-                       : parse_schema(full, text, &schema, ret_error);
+        status = aoticache_oplib_check_namespace(oplib, aoticache_schema_full_name(schema), ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_op_plan_create(schema, &of->plan, ret_error);
     if (status != AOTICACHE_OK) {
@@ -72,7 +71,8 @@ static aoticache_status make_plan(const aoticache_oplib *oplib, const char *text
 }
 
 /* With the lock. Takes the plan and the kernel over, or neither. */
-static aoticache_status define(aoticache_oplib *oplib, definition *of, aoticache_error *ret_error)
+static aoticache_status define(aoticache_oplib *oplib, definition *of, aoticache_op_notice *ret_notice,
+                               aoticache_error *ret_error)
 {
     aoticache_operator *op;
     aoticache_status status = aoticache_oplib_reserve(oplib, 2, ret_error);
@@ -86,6 +86,7 @@ static aoticache_status define(aoticache_oplib *oplib, definition *of, aoticache
         return status;
     of->plan = NULL;
     if (of->kernel != NULL) {
+        aoticache_operator_note_override(op, of->kernel, ret_notice);
         status = aoticache_operator_add_kernel(op, of->kernel, ret_error);
         if (status != AOTICACHE_OK) {
             aoticache_operator_undefine(op);
@@ -105,9 +106,12 @@ static aoticache_status def(aoticache_oplib *oplib, const char *schema, definiti
     if (status == AOTICACHE_OK)
         status = make_plan(oplib, schema, of, ret_error);
     if (status == AOTICACHE_OK) {
+        aoticache_op_notice notice = {.text = ""};
         aoticache_dispatcher_lock(oplib->dispatcher);
-        status = define(oplib, of, ret_error);
+        status = define(oplib, of, &notice, ret_error);
         aoticache_dispatcher_unlock(oplib->dispatcher);
+        if (status == AOTICACHE_OK)
+            aoticache_op_notice_give(&notice);
     }
     aoticache_op_plan_free(of->plan);
     aoticache_op_kernel_discard(of->kernel);

@@ -10,62 +10,54 @@
 
 /* ---- names ---- */
 
-/* The namespace that is written before "::", if any, and the oplib's. */
-static aoticache_status check_namespace(const aoticache_oplib *oplib, const char *name, const char *end,
-                                        aoticache_error *ret_error)
+aoticache_status aoticache_oplib_check_namespace(const aoticache_oplib *oplib, const char *full_name,
+                                                 aoticache_error *ret_error)
 {
-    size_t length = (size_t)(end - name), own = oplib->namespace_name != NULL ? strlen(oplib->namespace_name) : 0;
-    if (oplib->namespace_name != NULL && length == own && memcmp(name, oplib->namespace_name, own) == 0)
-        return AOTICACHE_OK;
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.*s: namespace %.*s in a library for %s (%.300s)", 200,
-                               name,
-                               (int)(length < 100 ? length : 100), name, aoticache_oplib_namespace(oplib),
+    const char *own = oplib->namespace_name, *colons = strstr(full_name, "::");
+    size_t length = colons != NULL ? (size_t)(colons - full_name) : 0;
+    if (colons == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "%.200s: a library for any namespace takes fallbacks alone (%.300s)", full_name,
                                    oplib->debug);
+    if (own != NULL && strlen(own) == length && memcmp(full_name, own, length) == 0)
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s: namespace %.*s in a library for %s (%.300s)",
+                               full_name, (int)(length < 100 ? length : 100), full_name,
+                               aoticache_oplib_namespace(oplib), oplib->debug);
 }
 
-aoticache_status aoticache_oplib_qualify(const aoticache_oplib *oplib, const char *text, char **ret_full,
-                                         aoticache_error *ret_error)
-{
-    text += strspn(text, " ");
-    size_t name_length = strcspn(text, "(");
-    const char *colons = memmem(text, name_length, "::", 2);
-    if (colons != NULL) {
-        aoticache_status status = check_namespace(oplib, text, colons, ret_error);
-        if (status != AOTICACHE_OK)
-            return status;
-    } else if (oplib->namespace_name == NULL) {
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s: a library for any namespace takes fallbacks "
-                                   "alone "
-                                   "(%.300s)", text, oplib->debug);
-    }
-    if (asprintf(ret_full, "%s%s%s", colons != NULL ? "" : oplib->namespace_name, colons != NULL ? "" : "::", text) < 0)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a name");
-    return AOTICACHE_OK;
-}
-
+/* The full name; *ret_full is the caller's. */
 static aoticache_status parse_operator_name(const aoticache_oplib *oplib, const char *name, char **ret_full,
                                             aoticache_error *ret_error)
 {
     cleanup_free char *full = NULL;
-    aoticache_schema *parsed;
-    aoticache_status status = aoticache_oplib_qualify(oplib, name, &full, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_schema_parse_name(full, &parsed, ret_error);
+    aoticache_schema *parsed = NULL;
+    aoticache_status status = aoticache_schema_parse_name(name, &parsed, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    *ret_full = strdup(aoticache_schema_full_name(parsed));
+    const char *written = aoticache_schema_full_name(parsed);
+    bool bare = oplib->namespace_name != NULL && strstr(written, "::") == NULL;
+    if (asprintf(&full, "%s%s%s", bare ? oplib->namespace_name : "", bare ? "::" : "", written) < 0) {
+        full = NULL;
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a name");
+    }
     aoticache_schema_free(parsed);
-    return *ret_full != NULL ? AOTICACHE_OK : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a "
-                                                                  "name");
+    if (status == AOTICACHE_OK)
+        status = aoticache_oplib_check_namespace(oplib, full, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_full = steal_ptr(&full);
+    return status;
 }
 
-/* A key by its number: any that a kernel can be for. */
-static aoticache_status check_key(aoticache_dispatch_key key, aoticache_error *ret_error)
+/* A key by its number: any that a kernel can be for. Undefined stands for "no key", as by its name: -1. */
+static aoticache_status check_key(aoticache_dispatch_key key, aoticache_dispatch_key *ret_given,
+                                  aoticache_error *ret_error)
 {
-    if (key <= AOTICACHE_DISPATCH_KEY_Undefined || key >= AOTICACHE_DISPATCH_KEY_COUNT ||
+    if (key < AOTICACHE_DISPATCH_KEY_Undefined || key >= AOTICACHE_DISPATCH_KEY_COUNT ||
         strcmp(aoticache_dispatch_key_name(key), "UNKNOWN_TENSOR_TYPE_ID") == 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%d is the number of no key that a kernel can be for",
                                    (int)key);
+    *ret_given = key == AOTICACHE_DISPATCH_KEY_Undefined ? -1 : key;
     return AOTICACHE_OK;
 }
 
@@ -116,14 +108,16 @@ aoticache_status aoticache_oplib_choose_key(const aoticache_oplib *oplib, const 
 }
 
 static aoticache_status add_kernel(aoticache_oplib *oplib, const char *name, aoticache_op_kernel *kernel,
-                                   aoticache_error *ret_error)
+                                   aoticache_op_notice *ret_notice, aoticache_error *ret_error)
 {
     aoticache_operator *op;
     aoticache_status status = aoticache_oplib_reserve(oplib, 1, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_dispatcher_take_operator(oplib->dispatcher, name, &op, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_operator_add_kernel(op, kernel, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_operator_note_override(op, kernel, ret_notice);
+    status = aoticache_operator_add_kernel(op, kernel, ret_error);
     if (status == AOTICACHE_OK)
         aoticache_oplib_record(oplib, op, kernel);
     return status;
@@ -142,10 +136,13 @@ static aoticache_status impl(aoticache_oplib *oplib, const char *name, aoticache
         status = aoticache_oplib_make_kernel(oplib, kernel, chosen, &made, ret_error);
     if (status != AOTICACHE_OK)
         return status;
+    aoticache_op_notice notice = {.text = ""};
     aoticache_dispatcher_lock(oplib->dispatcher);
-    status = add_kernel(oplib, full, made, ret_error);
+    status = add_kernel(oplib, full, made, &notice, ret_error);
     aoticache_dispatcher_unlock(oplib->dispatcher);
-    if (status != AOTICACHE_OK)
+    if (status == AOTICACHE_OK)
+        aoticache_op_notice_give(&notice);
+    else
         aoticache_op_kernel_discard(made);
     aoticache_section_reclaim();
     return status;
@@ -165,11 +162,12 @@ aoticache_status aoticache_oplib_impl(aoticache_oplib *oplib, const char *name, 
 aoticache_status aoticache_oplib_impl_for_key(aoticache_oplib *oplib, const char *name, aoticache_dispatch_key key,
                                               const aoticache_boxed_kernel *kernel, aoticache_error *ret_error)
 {
+    aoticache_dispatch_key given = -1;
     if (oplib == NULL || name == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a kernel needs a library and the name of its "
                                    "operator");
-    aoticache_status status = check_key(key, ret_error);
-    return status == AOTICACHE_OK ? impl(oplib, name, key, kernel, ret_error) : status;
+    aoticache_status status = check_key(key, &given, ret_error);
+    return status == AOTICACHE_OK ? impl(oplib, name, given, kernel, ret_error) : status;
 }
 
 /* given: -1: none. */
@@ -232,10 +230,11 @@ aoticache_status aoticache_oplib_fallback(aoticache_oplib *oplib, const char *ke
 aoticache_status aoticache_oplib_fallback_for_key(aoticache_oplib *oplib, aoticache_dispatch_key key,
                                                   const aoticache_boxed_kernel *kernel, aoticache_error *ret_error)
 {
+    aoticache_dispatch_key given = -1;
     if (oplib == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a fallback needs a library");
-    aoticache_status status = check_key(key, ret_error);
-    return status == AOTICACHE_OK ? fallback(oplib, key, kernel, ret_error) : status;
+    aoticache_status status = check_key(key, &given, ret_error);
+    return status == AOTICACHE_OK ? fallback(oplib, given, kernel, ret_error) : status;
 }
 
 /* The keys that this thread's calls have from the start, and what tensors with gradients add. */

@@ -45,12 +45,9 @@ void aoticache_oplib_record(aoticache_oplib *oplib, aoticache_operator *op, aoti
 
 /* ---- oplib_kernels.c ---- */
 
-/*
- * `text`, a name or schema, with the oplib's namespace before it; *ret_full is the caller's. Returns: OK, INVALID,
- * NO_MEMORY.
- */
-aoticache_status aoticache_oplib_qualify(const aoticache_oplib *oplib, const char *text, char **ret_full,
-                                         aoticache_error *ret_error);
+/* Whether a parsed name is of the oplib's namespace. Returns: OK, INVALID. */
+aoticache_status aoticache_oplib_check_namespace(const aoticache_oplib *oplib, const char *full_name,
+                                                 aoticache_error *ret_error);
 /* The key that a kernel is registered for: `given` (-1: none), else the oplib's, else the one of all. */
 aoticache_status aoticache_oplib_choose_key(const aoticache_oplib *oplib, const char *name,
                                             aoticache_dispatch_key given,

@@ -108,8 +108,10 @@ AOTICACHE_API aoticache_status aoticache_schema_parse(const char *text, aoticach
  * As aoticache_schema_parse(), for a text that is to define an operator: without type variables, which schemas of
  * TorchScript alone have. "f(tensor x) -> tensor" has two there and is refused here (torch._C.parse_schema takes it,
  * torch.library's define does not).
+ * namespace_name: of a name that is written without one; NULL: it stays without.
  */
-AOTICACHE_API aoticache_status aoticache_schema_parse_definition(const char *text, aoticache_schema **ret_schema,
+AOTICACHE_API aoticache_status aoticache_schema_parse_definition(const char *text, const char *namespace_name,
+                                                                 aoticache_schema **ret_schema,
                                                                  aoticache_error *ret_error);
 /* Only a name: "aten::add.Tensor", no parentheses: a schema without arguments and returns whose has_signature is false. */
 AOTICACHE_API aoticache_status aoticache_schema_parse_name(const char *text, aoticache_schema **ret_schema,

@@ -124,11 +124,13 @@ static bool check_overload(schema_parser *parser, schema_token overload)
 static bool store_name(schema_parser *parser, aoticache_schema *schema, const schema_token parts[3])
 {
     const char *text = parser->lexer.text;
-    size_t size = (size_t)parts[0].length + parts[1].length + parts[2].length + 4;
+    const char *space = parts[1].length == 0 && parser->namespace_name != NULL ? parser->namespace_name : "";
+    size_t size = strlen(space) + parts[0].length + parts[1].length + parts[2].length + 4;
     char *full = aoticache_schema_take(parser, size);
     if (full == NULL)
         return false;
-    int length = snprintf(full, size, "%.*s%s%.*s", (int)parts[0].length, text + parts[0].begin,
+    int length = snprintf(full, size, "%s%s%.*s%s%.*s", space, *space != '\0' ? "::" : "", (int)parts[0].length,
+                          text + parts[0].begin,
                           parts[1].length > 0 ? "::" : "", (int)parts[1].length, text + parts[1].begin);
     schema->full_name = schema->name = full;
     schema->overload = "";
@@ -339,17 +341,18 @@ static aoticache_schema *parse_all(schema_parser *parser, bool name_alone)
 
 typedef enum what_text { SCHEMA, DEFINITION, NAME } what_text;
 
-static aoticache_schema *parse_into(schema_arena *arena, const char *text, what_text what,
+static aoticache_schema *parse_into(schema_arena *arena, const char *text, what_text what, const char *namespace_name,
                                     aoticache_status *ret_status, aoticache_error *ret_error)
 {
-    schema_parser parser = {
-        .lexer = {.text = text}, .arena = arena, .is_definition = what == DEFINITION, .error = ret_error};
+    schema_parser parser = {.lexer = {.text = text}, .arena = arena, .is_definition = what == DEFINITION,
+                            .namespace_name = namespace_name, .error = ret_error};
     aoticache_schema *schema = parse_all(&parser, what == NAME);
     *ret_status = parser.status;
     return schema;
 }
 
-static aoticache_status parse(const char *text, what_text what, aoticache_schema **ret_schema, aoticache_error *ret_error)
+static aoticache_status parse(const char *text, what_text what, const char *namespace_name,
+                              aoticache_schema **ret_schema, aoticache_error *ret_error)
 {
     alignas(max_align_t) char scratch[6144];
     schema_arena arena = {.memory = scratch, .capacity = sizeof scratch, .chunks_allowed = true};
@@ -360,14 +363,14 @@ static aoticache_status parse(const char *text, what_text what, aoticache_schema
     if (size > SCHEMA_MAX_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "schema, column %u: longer than %u bytes",
                                    SCHEMA_MAX_BYTES + 1, SCHEMA_MAX_BYTES);
-    bool parsed = parse_into(&arena, text, what, &status, ret_error) != NULL;
+    bool parsed = parse_into(&arena, text, what, namespace_name, &status, ret_error) != NULL;
     aoticache_schema_arena_release(&arena);
     if (!parsed)
         return status;
     schema_arena exact = {.memory = malloc(arena.total), .capacity = arena.total};
     if (exact.memory == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "schema: out of memory");
-    aoticache_schema *schema = parse_into(&exact, text, what, &status, ret_error);
+    aoticache_schema *schema = parse_into(&exact, text, what, namespace_name, &status, ret_error);
     if (schema == NULL) { /* the argument vector alone takes memory in the second parse */
         free(exact.memory);
         return status;
@@ -378,16 +381,16 @@ static aoticache_status parse(const char *text, what_text what, aoticache_schema
 
 aoticache_status aoticache_schema_parse(const char *text, aoticache_schema **ret_schema, aoticache_error *ret_error)
 {
-    return parse(text, SCHEMA, ret_schema, ret_error);
+    return parse(text, SCHEMA, NULL, ret_schema, ret_error);
 }
 
-aoticache_status aoticache_schema_parse_definition(const char *text, aoticache_schema **ret_schema,
-                                                   aoticache_error *ret_error)
+aoticache_status aoticache_schema_parse_definition(const char *text, const char *namespace_name,
+                                                   aoticache_schema **ret_schema, aoticache_error *ret_error)
 {
-    return parse(text, DEFINITION, ret_schema, ret_error);
+    return parse(text, DEFINITION, namespace_name, ret_schema, ret_error);
 }
 
 aoticache_status aoticache_schema_parse_name(const char *text, aoticache_schema **ret_schema, aoticache_error *ret_error)
 {
-    return parse(text, NAME, ret_schema, ret_error);
+    return parse(text, NAME, NULL, ret_schema, ret_error);
 }

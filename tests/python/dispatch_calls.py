@@ -97,13 +97,15 @@ class Operator:
 def make_arguments(rng, schema, tensors):
     """Pairs: as PyTorch takes it, as dispatch_host.Call does."""
     def tensor(optional=False):
-        if optional and rng.random() < 0.3:
+        if rng.random() < (0.3 if optional else 0.05):  # for a plain Tensor too: an undefined one
             return None, ("none",)
         keys, value = rng.choice(tensors)
         return value, ("tensor", keys)
 
     def many(optional):
-        made = [tensor(optional) for _ in range(rng.randint(0, 3))]
+        made = [tensor(True) if optional else rng.choice(tensors) for _ in range(rng.randint(0, 3))]
+        if not optional:
+            made = [(value, ("tensor", keys)) for keys, value in made]
         return [value for value, _ in made], ("tensors", [None if spec[0] == "none" else spec[1] for _, spec in made])
 
     pairs = []

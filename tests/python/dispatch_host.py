@@ -25,6 +25,8 @@ KEY = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_int32)
 BEFORE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.POINTER(Stack))
 AFTER = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
 
+LOG = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
+
 
 class Kernel(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("call", BOXED), ("user", ctypes.c_void_p), ("release", RELEASE),
@@ -39,6 +41,10 @@ class Observer(ctypes.Structure):
     _fields_ = [("before", BEFORE), ("after", AFTER), ("user", ctypes.c_void_p)]
 
 
+class Logger(ctypes.Structure):
+    _fields_ = [("log", LOG), ("user", ctypes.c_void_p)]
+
+
 class Guard(ctypes.Structure):
     _fields_ = [("included", ctypes.c_uint64), ("excluded", ctypes.c_uint64)]
 
@@ -47,12 +53,13 @@ TYPES = {"v": None, "S": ctypes.c_int, "i": ctypes.c_int32, "I": ctypes.c_uint32
          "K": ctypes.c_uint64, "b": ctypes.c_bool, "z": ctypes.c_size_t, "s": ctypes.c_char_p, "p": ctypes.c_void_p,
          "e": ctypes.POINTER(Error), "o": ctypes.POINTER(ctypes.c_void_p), "r": ctypes.POINTER(ctypes.c_int32),
          "t": ctypes.POINTER(Stack), "f": ctypes.POINTER(Kernel), "n": NAME, "y": KEY, "m": ctypes.POINTER(Mode),
-         "w": ctypes.POINTER(Observer), "g": ctypes.POINTER(Guard), "a": ctypes.POINTER(ctypes.c_char_p),
+         "w": ctypes.POINTER(Observer), "L": ctypes.POINTER(Logger), "g": ctypes.POINTER(Guard), "a": ctypes.POINTER(ctypes.c_char_p),
          "l": ctypes.POINTER(Value)}
 
 # The result's letter, a colon, the arguments' letters; the names without aoticache_.
 FUNCTIONS = {
     "dispatcher_create": "S:oe", "dispatcher_free": "v:p", "dispatcher_get": "p:",
+    "dispatcher_set_logger": "v:pL",
     "dispatch_struct_size": "z:s",
     "oplib_create": "S:pisssIoe", "oplib_free": "v:p", "oplib_reset": "v:p",
     "oplib_def": "S:psie", "oplib_def_kernel": "S:psisfe", "oplib_impl": "S:pssfe", "oplib_fallback": "S:psfe",

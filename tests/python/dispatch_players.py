@@ -134,6 +134,12 @@ class TorchPlayer(Player):
     def has_kernel(self, name):
         return C._dispatch_has_kernel(name)
 
+    def finds(self, name):
+        try:
+            return C._dispatch_has_kernel(name)
+        except RuntimeError:
+            return "no name"
+
     def about_key(self, name, key):
         """has_kernel, has_computed_kernel, is_fallthrough."""
         key_value = torch_key(key)
@@ -292,6 +298,14 @@ class OwnPlayer(Player):
 
     def has_kernel(self, name):
         return self.dispatcher.has_kernel(name)
+
+    def finds(self, name):
+        try:
+            self.dispatcher.find(name)
+        except dispatch_host.Refused as refused:
+            assert not self.dispatcher.has_kernel(name), name
+            return {"NOT_FOUND": False, "INVALID": "no name"}[refused.status]
+        return True
 
     def about_key(self, name, key):
         operator, number = self.find(name), dispatch_host.parse_key(key)

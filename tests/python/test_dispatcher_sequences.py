@@ -44,7 +44,10 @@ MALFORMED = ["f(Tensor x -> Tensor", "f(Tensor x)", "f(Tenso x) -> Tensor", "f.(
              "f(int n=1, Tensor x) -> Tensor", "", "f.default(Tensor x) -> Tensor", "f..a(Tensor x) -> Tensor",
              "f(tensor x) -> tensor", "f(t[] x) -> t", "f(Tensor x) -> Future(t)"]
 # What it has in C++ only: the numbers of keys that it does not parse.
-UNNAMED_KEYS = ["AutogradMTIA", "AutogradMAIA", "QuantizedMeta", "QuantizedHIP", "SparseXLA"]
+UNNAMED_KEYS = ["AutogradMTIA", "AutogradMAIA", "QuantizedMeta", "QuantizedHIP", "SparseXLA", "Undefined"]
+# How names may be written ("@" is the namespace, here and below), and what is none.
+SPELLINGS = [" f", "f ", "@0 :: f", " @0::f. out ", "h_ .a", "f\n", "f # x", "@0::\nf", "f.", "f.out.x", "@0::f::g",
+             "x::y::z", "", "::f", "f.default", "f.__a", "f g", "1f", "@0:f", "in", "@0::f.1", "f;"]
 # After some steps PyTorch's own check fails: it has not brought all of a table up to date (its dump computes it anew).
 # Ours has to pass its check always.
 STALE = {"operators": 0}
@@ -70,6 +73,8 @@ class Sequence:
 
     def name(self):
         prefix = self.random.choice(["", "", "", "@0::", "@1::", "aten::" if self.random.random() < 0.2 else ""])
+        if self.random.random() < 0.04:
+            return self.random.choice(SPELLINGS)
         return prefix + self.random.choice(NAMES)
 
     def schema(self):
@@ -184,6 +189,9 @@ def compare_all(players, names, rng, thorough=False):
                         [player.registrations(namespace, key) for player in players])
     for key in keys if thorough else [rng.choice(RUNTIME_KEYS)]:
         compare(f"has_fallback for {key}", [player.has_fallback(key) for player in players])
+    for spelling in SPELLINGS if thorough else [rng.choice(SPELLINGS)]:
+        name = placed(spelling if "@" in spelling else "@0::" + spelling, names)
+        compare(f"finding of {name!r}", [player.finds(name) for player in players])
     compare("own check of everything", ["done", players[1].check_all()])
 
 

@@ -323,7 +323,7 @@ def defines(text):
 
 def is_definition(text):
     handle, error = ctypes.c_void_p(), Error()
-    status = Schema.c.aoticache_schema_parse_definition(text.encode(), ctypes.byref(handle), ctypes.byref(error))
+    status = Schema.c.aoticache_schema_parse_definition(text.encode(), None, ctypes.byref(handle), ctypes.byref(error))
     Schema.c.aoticache_schema_free(handle)
     return status == 0
 

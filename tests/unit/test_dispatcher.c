@@ -3,7 +3,16 @@
  */
 #include "dispatcher_fixture.h"
 
+#include <time.h>
+
 TestSuite(dispatcher, .init = dispatcher_begin, .fini = dispatcher_end, .timeout = 600);
+
+static bool append_name(void *user, const char *text)
+{
+    strcat(user, text);
+    strcat(user, " ");
+    return true;
+}
 
 /* ---- dumps ---- */
 
@@ -143,6 +152,81 @@ Test(dispatcher, handle_stays_valid_and_works_again)
     aoticache_oplib_free(def);
 }
 
+static size_t count_names(void)
+{
+    char names[400] = "";
+    succeeds(aoticache_dispatcher_list(dispatcher, false, append_name, names, &error));
+    size_t count = 0;
+    for (const char *at = names; *at != '\0'; at++)
+        count += *at == ' ';
+    return count;
+}
+
+Test(dispatcher, what_was_taken_back_leaves_no_trace_but_its_handle)
+{
+    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1), *any = open_oplib(AOTICACHE_OPLIB_IMPL, "_",
+                                                                                            NULL, 2);
+    define(def, "f(Tensor x) -> Tensor");
+    define(def, "g(Tensor x) -> Tensor");
+    add(def, "h", "CPU", plain_kernel(1));
+    aoticache_operator *op = find("t::f");
+    cr_expect_eq(count_names(), 3);
+    aoticache_oplib_reset(def);
+    cr_expect_eq(count_names(), 0);
+    aoticache_boxed_kernel kernel = plain_kernel(2);
+    succeeds(aoticache_oplib_fallback(any, "CPU", &kernel, &error));
+    cr_expect_not(aoticache_operator_has_computed_kernel(op, AOTICACHE_DISPATCH_KEY_CPU), "a fallback serves it");
+    stack.count = 1;
+    places[0] = tensor_of(aoticache_key_set_of(AOTICACHE_DISPATCH_KEY_CPU));
+    cr_expect_eq(aoticache_operator_redispatch(op, aoticache_key_set_of(AOTICACHE_DISPATCH_KEY_CPU), &stack, &error),
+                 AOTICACHE_NOT_FOUND);
+    cr_expect_str_eq(error.message, "t::f is not defined any longer");
+    succeeds(aoticache_operator_check(op, &error));
+    define(def, "f(Tensor x) -> Tensor");
+    cr_expect_eq(number_reached("t::f", AOTICACHE_DISPATCH_KEY_CPU), 2, "the fallback serves it again");
+    cr_expect_eq(find("t::f"), op);
+    cr_expect_eq(count_names(), 1);
+    succeeds(aoticache_dispatcher_check(dispatcher, &error));
+    aoticache_oplib_free(any);
+    aoticache_oplib_free(def);
+}
+
+/* ---- warnings ---- */
+
+static char warned[1000];
+
+static void keep_warning(void *user, aoticache_log_level level, const char *line)
+{
+    cr_expect_eq(level, AOTICACHE_LOG_WARNING);
+    aoticache_dispatcher_has_kernel(user, "t::f"); /* no lock is held */
+    snprintf(warned, sizeof warned, "%s", line);
+}
+
+Test(dispatcher, override_is_warned_of)
+{
+    const aoticache_logger logger = {.log = keep_warning, .user = dispatcher};
+    aoticache_boxed_kernel typed = typed_kernel(3, "(Tensor _0) -> Tensor _0");
+    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1), *impl = open_oplib(AOTICACHE_OPLIB_IMPL, "t",
+                                                                                             NULL, 2);
+    aoticache_dispatcher_set_logger(dispatcher, &logger);
+    add(impl, "f", "CPU", plain_kernel(1));
+    add(impl, "f", "CUDA", plain_kernel(1));
+    add(impl, "f", "Meta", plain_kernel(1));
+    add(impl, "f", "Meta", plain_kernel(2));
+    cr_expect_str_eq(warned, "");
+    add(def, "f", "CPU", plain_kernel(2));
+    cr_expect_str_eq(warned, "t::f: the kernel for CPU (registered at /x/f.c:1) replaces another (registered at "
+                             "/x/f.c:2)");
+    succeeds(aoticache_oplib_def_kernel(def, "f(Tensor x) -> Tensor", AOTICACHE_ALIAS_DEFAULT, "CUDA", &typed, &error));
+    cr_expect_not_null(strstr(warned, "the kernel for CUDA"), "%s", warned);
+    *warned = '\0';
+    aoticache_dispatcher_set_logger(dispatcher, NULL);
+    add(def, "f", "CPU", plain_kernel(2));
+    cr_expect_str_eq(warned, "");
+    aoticache_oplib_free(impl);
+    aoticache_oplib_free(def);
+}
+
 /* ---- what is refused ---- */
 
 Test(dispatcher, second_def_of_a_namespace_names_both_places)
@@ -218,11 +302,27 @@ Test(dispatcher, impl_that_is_wrong_says_why)
     is_refused(aoticache_oplib_impl(cpu, "f g", NULL, &kernel, &error), "column");
     is_refused(aoticache_oplib_impl(cpu, "f", NULL, &unsized, &error), "size");
     is_refused(aoticache_oplib_impl(cpu, "f", NULL, NULL, &error), "no kernel");
-    is_refused(aoticache_oplib_impl_for_key(cpu, "f", 0, &kernel, &error), "0 is the number of no key");
+    is_refused(aoticache_oplib_impl_for_key(cpu, "f", -1, &kernel, &error), "-1 is the number of no key");
+    is_refused(aoticache_oplib_impl_for_key(any, "f", 0, &kernel, &error), "fallbacks alone");
+    is_refused(aoticache_oplib_fallback_for_key(any, 0, &kernel, &error), "needs a key");
     is_refused(aoticache_oplib_impl_for_key(cpu, "f", 999, &kernel, &error), "999");
     cr_assert_not(aoticache_dispatcher_has_kernel(dispatcher, "t::f"));
     aoticache_oplib_free(any);
     aoticache_oplib_free(cpu);
+}
+
+Test(dispatcher, undefined_stands_for_no_key_by_number_too)
+{
+    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1), *cpu = open_oplib(AOTICACHE_OPLIB_IMPL, "t",
+                                                                                            "CPU", 2);
+    aoticache_boxed_kernel kernel = plain_kernel(1);
+    define(def, "f(Tensor x) -> Tensor");
+    succeeds(aoticache_oplib_impl_for_key(cpu, "f", AOTICACHE_DISPATCH_KEY_Undefined, &kernel, &error));
+    succeeds(aoticache_oplib_impl_for_key(def, "f", AOTICACHE_DISPATCH_KEY_Undefined, &kernel, &error));
+    cr_expect(aoticache_operator_has_kernel_for_key(find("t::f"), AOTICACHE_DISPATCH_KEY_CPU));
+    cr_expect(aoticache_operator_has_kernel_for_key(find("t::f"), AOTICACHE_DISPATCH_KEY_CompositeImplicitAutograd));
+    aoticache_oplib_free(cpu);
+    aoticache_oplib_free(def);
 }
 
 Test(dispatcher, fallback_that_is_wrong_says_why)
@@ -316,6 +416,61 @@ Test(dispatcher, find_suggests_the_nearest_name)
     aoticache_oplib_free(def);
 }
 
+Test(dispatcher, names_are_read_as_pytorch_reads_them)
+{
+    aoticache_operator *op = NULL;
+    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1);
+    static const char *const same[] = {"t::f.o", " t :: f . o ", "t::f. o\n", "t::f.o # the one", "t::f \\\n.o"};
+    static const char *const none[] = {"t::f.", "x::y::z", "t::f.o.p", "t::", "", "t::f.default", "t::f o", "t::in",
+                                       "t::\nf.o"};
+    define(def, " t :: f . o (Tensor x) -> Tensor");
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        cr_expect(aoticache_dispatcher_has_kernel(dispatcher, same[i]), "%s", same[i]);
+        cr_expect_eq(aoticache_dispatcher_find(dispatcher, same[i], &op, &error), AOTICACHE_OK, "%s", same[i]);
+    }
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+        is_refused(aoticache_dispatcher_find(dispatcher, none[i], &op, &error), "the name of an operator: schema, "
+                   "column ");
+        cr_expect_not(aoticache_dispatcher_has_kernel(dispatcher, none[i]), "%s", none[i]);
+    }
+    cr_expect_eq(aoticache_dispatcher_find(dispatcher, "t :: f", &op, &error), AOTICACHE_NOT_FOUND);
+    cr_expect_str_eq(error.message, "there is no operator t::f; did you mean t::f.o?");
+    add(def, "t :: f . o", "CPU", plain_kernel(5));
+    cr_expect_eq(number_reached("t::f.o", AOTICACHE_DISPATCH_KEY_CPU), 5);
+    aoticache_oplib_free(def);
+}
+
+static double best_seconds(const char *name, aoticache_error *ret_error)
+{
+    double best = 1e9;
+    for (int round = 0; round < 5; round++) {
+        aoticache_operator *op;
+        struct timespec begun, ended;
+        clock_gettime(CLOCK_MONOTONIC, &begun);
+        for (int i = 0; i < 20; i++)
+            cr_assert_eq(aoticache_dispatcher_find(dispatcher, name, &op, ret_error), AOTICACHE_NOT_FOUND);
+        clock_gettime(CLOCK_MONOTONIC, &ended);
+        double seconds = (double)(ended.tv_sec - begun.tv_sec) + (double)(ended.tv_nsec - begun.tv_nsec) / 1e9;
+        best = seconds < best ? seconds : best;
+    }
+    return best;
+}
+
+/* The search for the nearest name is for the text alone. */
+Test(dispatcher, absent_names_are_not_searched_for_without_a_text)
+{
+    aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1);
+    for (int i = 0; i < 4000; i++) {
+        char schema[64];
+        snprintf(schema, sizeof schema, "scatter_add_%d(Tensor x) -> Tensor", i);
+        define(def, schema);
+    }
+    double with_text = best_seconds("t::scatter_add_12345", &error);
+    cr_expect_not_null(strstr(error.message, "did you mean t::scatter_add_1234?"), "%s", error.message);
+    cr_expect_lt(best_seconds("t::scatter_add_12345", NULL), with_text / 8);
+    aoticache_oplib_free(def);
+}
+
 Test(dispatcher, has_questions_tell_direct_computed_and_fallthrough_apart)
 {
     aoticache_oplib *def = open_oplib(AOTICACHE_OPLIB_DEF, "t", NULL, 1);
@@ -337,13 +492,6 @@ Test(dispatcher, has_questions_tell_direct_computed_and_fallthrough_apart)
     aoticache_oplib_free(def);
 }
 
-static bool append(void *user, const char *text)
-{
-    strcat(user, text);
-    strcat(user, " ");
-    return true;
-}
-
 Test(dispatcher, lists_are_sorted_and_know_dangling_ones_and_keys)
 {
     char names[200] = "", dangling[200] = "", cpu[200] = "", all[200] = "", dumps[400] = "";
@@ -353,12 +501,12 @@ Test(dispatcher, lists_are_sorted_and_know_dangling_ones_and_keys)
     define(def, "b.out(Tensor x) -> Tensor");
     add(impl, "f", "CPU", plain_kernel(1));
     add(impl, "d", "CUDA", plain_kernel(1));
-    succeeds(aoticache_dispatcher_list(dispatcher, false, append, names, &error));
-    succeeds(aoticache_dispatcher_list(dispatcher, true, append, dangling, &error));
-    succeeds(aoticache_dispatcher_list_registrations(dispatcher, "CPU", append, cpu, &error));
-    succeeds(aoticache_dispatcher_list_registrations(dispatcher, NULL, append, all, &error));
-    succeeds(aoticache_dispatcher_list_dangling_dumps(dispatcher, append, dumps, &error));
-    is_refused(aoticache_dispatcher_list_registrations(dispatcher, "Nope", append, cpu, &error), "Nope");
+    succeeds(aoticache_dispatcher_list(dispatcher, false, append_name, names, &error));
+    succeeds(aoticache_dispatcher_list(dispatcher, true, append_name, dangling, &error));
+    succeeds(aoticache_dispatcher_list_registrations(dispatcher, "CPU", append_name, cpu, &error));
+    succeeds(aoticache_dispatcher_list_registrations(dispatcher, NULL, append_name, all, &error));
+    succeeds(aoticache_dispatcher_list_dangling_dumps(dispatcher, append_name, dumps, &error));
+    is_refused(aoticache_dispatcher_list_registrations(dispatcher, "Nope", append_name, cpu, &error), "Nope");
     cr_expect_str_eq(names, "t::b.out t::d t::f ");
     cr_expect_str_eq(dangling, "t::d ");
     cr_expect_str_eq(cpu, "t::f ");

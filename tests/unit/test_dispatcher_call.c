@@ -65,7 +65,7 @@ Test(dispatch_call, tensor_without_a_set_has_its_devices_key)
     stack.count = 1;
     succeeds(aoticache_operator_call(find("t::f"), &stack, &error));
     cr_assert_eq(reached, 1);
-    /* An undefined tensor has none at all. */
+    /* An undefined tensor has AutogradOther, which the composite kernel serves too. */
     places[0] = (aoticache_value){.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = NULL};
     stack.count = 1;
     succeeds(aoticache_operator_call(find("t::f"), &stack, &error));
@@ -147,6 +147,46 @@ Test(dispatch_call, redispatch_takes_the_set_as_it_is)
     cr_expect_eq(aoticache_operator_redispatch(op, SET(CPU) | SET(Tracer), &stack, &error), AOTICACHE_NOT_FOUND);
     cr_expect_not_null(strstr(error.message, "fallthrough"), "%s", error.message);
     cr_expect_eq(aoticache_operator_redispatch(op, UINT64_MAX, &stack, &error), AOTICACHE_NOT_FOUND);
+    aoticache_oplib_free(def);
+}
+
+/* The key is what it is registered for, whatever the arguments' are. */
+Test(dispatch_call, fallthrough_that_is_reached_names_its_key)
+{
+    const aoticache_operator *op = begin("f(Tensor a) -> ()");
+    aoticache_oplib *any = open_oplib(AOTICACHE_OPLIB_IMPL, "_", NULL, 2);
+    add(def, "f", "CPU", plain_kernel(1));
+    add(def, "f", "AutogradCPU", fallthrough());
+    succeeds(aoticache_oplib_fallback(any, "Tracer", fallthrough(), &error));
+    places[0] = tensor_of(SET(CPU));
+    stack.count = 1;
+    cr_expect_eq(aoticache_operator_call_for_key(op, AOTICACHE_DISPATCH_KEY_AutogradCPU, &stack, &error),
+                 AOTICACHE_NOT_FOUND);
+    cr_expect_str_eq(error.message, "t::f: what is registered for AutogradCPU (registered at /x/f.c:1) is a "
+                                    "fallthrough, and no kernel");
+    cr_expect_eq(aoticache_operator_call_for_key(op, AOTICACHE_DISPATCH_KEY_Tracer, &stack, &error),
+                 AOTICACHE_NOT_FOUND);
+    cr_expect_str_eq(error.message, "t::f: what is registered for Tracer (registered at /x/f.c:2) is a fallthrough, "
+                                    "and no kernel");
+    aoticache_oplib_free(any);
+    aoticache_oplib_free(def);
+}
+
+Test(dispatch_call, none_for_a_tensor_is_an_undefined_one)
+{
+    const aoticache_operator *op = begin("f(Tensor a, Tensor b, Tensor[] c, int n) -> ()");
+    const aoticache_value none = {.kind = AOTICACHE_VALUE_NONE, .as.int_value = -1},
+                          empty = {.kind = AOTICACHE_VALUE_TENSOR_LIST};
+    add(def, "f", "CPU", plain_kernel(1));
+    add(def, "f", "ADInplaceOrView", fallthrough());
+    add(def, "f", "Autograd", fallthrough());
+    succeeds(call_on(op, VALUES(tensor_of(SET(CPU)), none, empty, int_of(1))));
+    cr_expect_eq(reached, 1);
+    cr_expect_eq(reached_keys, SET(CPU));
+    cr_expect(places[1].kind == AOTICACHE_VALUE_TENSOR && places[1].as.tensor == NULL, "the kernel saw no tensor");
+    is_refused(call_on(op, VALUES(tensor_of(SET(CPU)), none, none, int_of(1))), "argument 3 (c) is of type Tensor[], "
+               "given was: none");
+    is_refused(call_on(op, VALUES(tensor_of(SET(CPU)), none, empty, none)), "argument 4 (n) is of type int");
     aoticache_oplib_free(def);
 }
 

@@ -177,14 +177,14 @@ Test(schema, definition_has_no_type_variables)
                                             "a::b((int, t?) x) -> ()"};
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
         aoticache_schema_free(parse(variables[i]));
-        cr_expect_eq(aoticache_schema_parse_definition(variables[i], &schema, &error), AOTICACHE_INVALID, "%s",
+        cr_expect_eq(aoticache_schema_parse_definition(variables[i], NULL, &schema, &error), AOTICACHE_INVALID, "%s",
                      variables[i]);
     }
-    aoticache_schema_parse_definition(variables[0], &schema, &error);
+    aoticache_schema_parse_definition(variables[0], NULL, &schema, &error);
     cr_expect_str_eq(error.message, "schema, column 6: unknown type 'tensor'; did you mean Tensor?");
-    aoticache_schema_parse_definition("a::b(Tensor x, floot y) -> ()", &schema, &error);
+    aoticache_schema_parse_definition("a::b(Tensor x, floot y) -> ()", NULL, &schema, &error);
     cr_expect_str_eq(error.message, "schema, column 16: unknown type 'floot'; did you mean float?");
-    cr_expect_eq(aoticache_schema_parse_definition("a::b(Future(Tensor) x) -> Any", &schema, &error), AOTICACHE_OK);
+    cr_expect_eq(aoticache_schema_parse_definition("a::b(Future(Tensor) x) -> Any", NULL, &schema, &error), AOTICACHE_OK);
     aoticache_schema_free(schema);
 }
 
