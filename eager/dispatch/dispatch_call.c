@@ -55,9 +55,14 @@ static inline aoticache_key_set set_of_value(const aoticache_value *value)
     return set;
 }
 
-/* With this thread's, without what falls through for the operator (on the backend, where that differs). */
+/*
+ * With this thread's, without what falls through for the operator (on the backend, where that differs). Modes stand at
+ * the Python key, which PyTorch includes as long as a thread has some.
+ */
 static inline aoticache_key_set set_of_call(const aoticache_op_table *table, aoticache_key_set tensors)
 {
+    if (UNLIKELY(aoticache_dispatch_modes_on != 0))
+        tensors |= KEY_SET_BIT_OF(Python);
     if (LIKELY(table->backend_mask == NULL))
         return key_set_of_call(tensors, table->mask);
     const dispatch_local *local = &aoticache_dispatch_local;
@@ -167,18 +172,46 @@ static inline aoticache_status run(const aoticache_op_target *target, const aoti
     return target->call(target->user, op, keys, stack, ret_error);
 }
 
+static inline const aoticache_op_target *target_for_set(const aoticache_op_table *table, aoticache_key_set keys)
+{
+    return &table->targets[table->target_of[key_set_entry(keys)]];
+}
+
+/* Whether there is something at the Python key beside the modes: a tensor of that key, or the thread's own wish. */
+static bool has_python(const aoticache_operator *op, const aoticache_stack *stack)
+{
+    const aoticache_op_plan *plan = atomic_load_explicit(&op->plan, memory_order_acquire);
+    aoticache_key_set keys = aoticache_dispatch_local.included;
+    if (plan != NULL && stack->count >= plan->count)
+        keys |= set_of_arguments(plan, stack->values + (stack->count - plan->count));
+    return (keys & KEY_SET_BIT_OF(Python)) != 0;
+}
+
+/*
+ * Python is the highest key. A kernel that the operator has for it comes before the modes, a fallback behind them, as in
+ * PyTorch, where the modes are in the fallback.
+ */
+static __attribute__((noinline)) aoticache_status run_python(const aoticache_op_table *table,
+                                                             const aoticache_operator *op, aoticache_key_set keys,
+                                                             aoticache_stack *stack, aoticache_error *ret_error)
+{
+    const aoticache_op_target *target = target_for_set(table, keys);
+    if (target->key == AOTICACHE_DISPATCH_KEY_Python && !target->is_fallback)
+        return run(target, op, keys, stack, ret_error);
+    aoticache_status status = aoticache_dispatch_ask_modes(op, keys, stack, ret_error);
+    if (status != AOTICACHE_UNSUPPORTED)
+        return status;
+    if (!has_python(op, stack))
+        keys &= ~KEY_SET_BIT_OF(Python);
+    return run(target_for_set(table, keys), op, keys, stack, ret_error);
+}
+
 static inline aoticache_status run_for_set(const aoticache_op_table *table, const aoticache_operator *op,
                                            aoticache_key_set keys, aoticache_stack *stack, aoticache_error *ret_error)
 {
-    return run(&table->targets[table->target_of[key_set_entry(keys)]], op, keys, stack, ret_error);
-}
-
-static __attribute__((noinline)) aoticache_status run_under_modes(const aoticache_op_table *table,
-                                                                  const aoticache_operator *op, aoticache_key_set keys,
-                                                                  aoticache_stack *stack, aoticache_error *ret_error)
-{
-    aoticache_status status = aoticache_dispatch_ask_modes(op, keys, stack, ret_error);
-    return status == AOTICACHE_UNSUPPORTED ? run_for_set(table, op, keys, stack, ret_error) : status;
+    if (UNLIKELY(aoticache_dispatch_modes_on != 0) && key_set_functionality(keys) == AOTICACHE_DISPATCH_KEY_Python)
+        return run_python(table, op, keys, stack, ret_error);
+    return run(target_for_set(table, keys), op, keys, stack, ret_error);
 }
 
 /* ---- calls ---- */
@@ -200,10 +233,7 @@ static inline aoticache_status call(const aoticache_operator *op, aoticache_stac
             tensors |= set_of_value(&arguments[i]);
     }
     const aoticache_op_table *table = atomic_load_explicit(&op->table, memory_order_acquire);
-    aoticache_key_set keys = set_of_call(table, tensors);
-    if (UNLIKELY(aoticache_dispatch_modes_on != 0))
-        return run_under_modes(table, op, keys, stack, ret_error);
-    return run_for_set(table, op, keys, stack, ret_error);
+    return run_for_set(table, op, set_of_call(table, tensors), stack, ret_error);
 }
 
 aoticache_status aoticache_operator_call(const aoticache_operator *op, aoticache_stack *stack,
@@ -258,14 +288,19 @@ static aoticache_status call_for_key(const aoticache_operator *op, aoticache_dis
         return refuse_count(op, plan, stack->count, ret_error);
     const aoticache_op_table *table = atomic_load_explicit(&op->table, memory_order_acquire);
     const aoticache_op_target *target = find_target(op, table, key, &fallback);
-    if (target == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s: no kernel for exactly %s", op->name,
-                                   aoticache_dispatch_key_name(key));
     aoticache_value *arguments = stack->values + (stack->count - plan->count);
     for (uint32_t i = 0; i < plan->count; i++)
         take_undefined_tensor(plan, i, &arguments[i]);
-    aoticache_key_set tensors = set_of_arguments(plan, arguments);
-    return run(target, op, set_of_call(table, tensors), stack, ret_error);
+    aoticache_key_set keys = set_of_call(table, set_of_arguments(plan, arguments));
+    if (key == AOTICACHE_DISPATCH_KEY_Python && (target == NULL || target->is_fallback)) {
+        aoticache_status status = aoticache_dispatch_ask_modes(op, keys, stack, ret_error);
+        if (status != AOTICACHE_UNSUPPORTED)
+            return status;
+    }
+    if (target == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s: no kernel for exactly %s", op->name,
+                                   aoticache_dispatch_key_name(key));
+    return run(target, op, keys, stack, ret_error);
 }
 
 aoticache_status aoticache_operator_call_for_key(const aoticache_operator *op, aoticache_dispatch_key key,

@@ -1,7 +1,9 @@
 /*
- * eager/dispatch/dispatch_mode: the modes of a thread, which see its calls first.
+ * eager/dispatch/dispatch_mode: the modes of a thread, and what is on and excluded while one runs. When they are asked is
+ * dispatch_call.c's.
  */
 #include "eager/dispatch/dispatcher_state.h"
+#include "eager/dispatch/key_set_inline.h"
 
 #include <stdlib.h>
 
@@ -54,6 +56,13 @@ size_t aoticache_dispatch_mode_count(void)
     return (size_t)__builtin_popcountll(aoticache_dispatch_modes_on);
 }
 
+/* Keys above Python are done when a mode is asked: the calls that it makes begin below them, as in PyTorch. */
+static aoticache_key_set above_python(void)
+{
+    return aoticache_key_set_full() &
+           ~(aoticache_key_set_full_after(AOTICACHE_DISPATCH_KEY_Python) | KEY_SET_BIT_OF(Python));
+}
+
 /* Runs one with it and those above it off, and takes off what it pushed and left. */
 static aoticache_status ask(unsigned number, const aoticache_operator *op, aoticache_key_set keys,
                             aoticache_stack *stack, aoticache_error *ret_error)
@@ -61,8 +70,11 @@ static aoticache_status ask(unsigned number, const aoticache_operator *op, aotic
     const aoticache_dispatch_mode mode = mine->modes[number];
     uint64_t on = aoticache_dispatch_modes_on;
     unsigned count = mine->count;
+    aoticache_dispatch_guard guard;
+    aoticache_dispatch_guard_add(&guard, 0, above_python());
     aoticache_dispatch_modes_on = on & ((UINT64_C(1) << number) - 1);
     aoticache_status status = mode.call(mode.user, op, keys, stack, ret_error);
+    aoticache_dispatch_guard_end(&guard);
     aoticache_dispatch_modes_on = on;
     mine->count = count; /* it cannot have popped itself, so there is a stack still */
     return status;

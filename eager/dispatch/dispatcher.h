@@ -168,8 +168,13 @@ AOTICACHE_API aoticache_status aoticache_operator_push_arguments(const aoticache
                                                                  aoticache_stack *stack, aoticache_error *ret_error);
 
 /*
- * Sees every call of this thread before its kernel (aoticache_operator_call(), not redispatching): may answer it (OK),
- * or pass it on (UNSUPPORTED), or fail it.
+ * Sees calls of this thread where PyTorch's modes do, at the Python key: after the kernels for autograd, functorch and
+ * whatever else is above it, before those for BackendSelect and the backends. While a thread has modes, the key sets of
+ * its calls have Python, unless it is excluded or falls through for the operator; what kernels above redispatch reaches
+ * the modes by it, too, and a kernel that the operator itself has for Python comes before them.
+ * A mode may answer (OK), pass on to the next one below, the kernel in the end (UNSUPPORTED: what is below Python is
+ * given the key set without it), or fail the call. keys: of the call, with Python. While it runs, keys above Python are
+ * excluded: what it calls begins below them.
  */
 typedef struct aoticache_dispatch_mode {
     aoticache_boxed_fn call;

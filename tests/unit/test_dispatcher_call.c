@@ -342,6 +342,98 @@ Test(dispatch_call, modes_see_calls_from_the_top_and_are_off_while_they_run)
     aoticache_oplib_free(def);
 }
 
+/* Notes its number and redispatches below its own key. */
+static aoticache_status redispatch_below(void *user, const aoticache_operator *op, aoticache_key_set keys,
+                                         aoticache_stack *on, aoticache_error *ret_error)
+{
+    seen[seen_count++ % 8] = *(const int *)user;
+    return aoticache_operator_redispatch(op, keys & aoticache_key_set_full_after(AOTICACHE_DISPATCH_KEY_AutogradCPU),
+                                         on, ret_error);
+}
+
+static aoticache_boxed_kernel autograd_kernel(int number)
+{
+    aoticache_boxed_kernel kernel = plain_kernel(number);
+    kernel.call = redispatch_below;
+    return kernel;
+}
+
+static aoticache_key_set excluded_inside;
+
+/* Answers by calling the operator again. */
+static aoticache_status call_again(void *user, const aoticache_operator *op, aoticache_key_set keys,
+                                   aoticache_stack *on, aoticache_error *ret_error)
+{
+    excluded_inside = aoticache_dispatch_excluded();
+    pass_on(user, op, keys, on, ret_error);
+    return aoticache_operator_call(op, on, ret_error);
+}
+
+Test(dispatch_call, modes_stand_at_the_python_key)
+{
+    const aoticache_dispatch_mode low = {.call = pass_on, .user = &numbers[1]}, high = {.call = call_again,
+                                                                                        .user = &numbers[2]};
+    const aoticache_operator *op = begin("f(Tensor a) -> ()");
+    const aoticache_value tensor = tensor_of(SET(CPU) | SET(AutogradCPU));
+    add(def, "f", "CPU", plain_kernel(7));
+    add(def, "f", "AutogradCPU", autograd_kernel(5));
+    succeeds(aoticache_dispatch_mode_push(&low, &error));
+    succeeds(aoticache_dispatch_mode_push(&high, &error));
+    succeeds(call_on(op, VALUES(tensor)));
+    cr_expect(seen_count == 3 && seen[0] == 5 && seen[1] == 2 && seen[2] == 1, "autograd first, once, then the modes");
+    cr_expect(reached == 7 && reached_keys == (SET(CPU)), "%#lx", (unsigned long)reached_keys);
+    cr_expect(excluded_inside & SET(AutogradFunctionality));
+    cr_expect_not(excluded_inside & (SET(PythonDispatcher) | SET(BackendSelect)));
+    cr_expect_eq(aoticache_dispatch_excluded(), 0);
+    cr_expect_eq(aoticache_operator_key_set(op, (stack.count = 1, &stack)), SET(CPU) | SET(AutogradCPU) | SET(Python));
+    /* The key set alone says whether a redispatch meets them. */
+    seen_count = 0;
+    stack.count = 1;
+    succeeds(aoticache_operator_redispatch(op, SET(CPU), &stack, &error));
+    cr_expect_eq(seen_count, 0);
+    stack.count = 1;
+    succeeds(aoticache_operator_redispatch(op, SET(CPU) | SET(Python), &stack, &error));
+    cr_expect_eq(seen_count, 2);
+    aoticache_dispatch_exclude(AOTICACHE_DISPATCH_KEY_Python, true);
+    succeeds(call_on(op, VALUES(tensor)));
+    cr_expect_eq(seen_count, 3, "autograd alone");
+    aoticache_dispatch_exclude(AOTICACHE_DISPATCH_KEY_Python, false);
+    aoticache_dispatch_mode_pop();
+    aoticache_dispatch_mode_pop();
+    aoticache_oplib_free(def);
+}
+
+Test(dispatch_call, modes_stand_between_an_operators_python_kernel_and_the_fallback)
+{
+    const aoticache_dispatch_mode mode = {.call = pass_on, .user = &numbers[1]};
+    const aoticache_operator *op = begin("f(Tensor a) -> ()");
+    aoticache_boxed_kernel for_all = plain_kernel(5);
+    aoticache_oplib *any = open_oplib(AOTICACHE_OPLIB_IMPL, "_", NULL, 2), *own = open_oplib(AOTICACHE_OPLIB_IMPL, "t",
+                                                                                             NULL, 3);
+    add(def, "f", "CPU", plain_kernel(7));
+    succeeds(aoticache_oplib_fallback(any, "Python", &for_all, &error));
+    succeeds(aoticache_dispatch_mode_push(&mode, &error));
+    succeeds(call_on(op, VALUES(tensor_of(SET(CPU)))));
+    cr_expect(seen_count == 1 && reached == 7, "no tensor has Python: the fallback is not wanted");
+    succeeds(call_on(op, VALUES(tensor_of(SET(CPU) | SET(Python)))));
+    cr_expect(seen_count == 2 && reached == 5);
+    places[0] = tensor_of(SET(CPU));
+    stack.count = 1;
+    succeeds(aoticache_operator_call_for_key(op, AOTICACHE_DISPATCH_KEY_Python, &stack, &error));
+    cr_expect(seen_count == 3 && reached == 5);
+    add(own, "f", "Python", plain_kernel(6));
+    succeeds(call_on(op, VALUES(tensor_of(SET(CPU)))));
+    cr_expect(seen_count == 3 && reached == 6);
+    aoticache_oplib_reset(own);
+    add(own, "f", "Python", fallthrough());
+    succeeds(call_on(op, VALUES(tensor_of(SET(CPU) | SET(Python)))));
+    cr_expect(seen_count == 3 && reached == 7);
+    aoticache_dispatch_mode_pop();
+    aoticache_oplib_free(own);
+    aoticache_oplib_free(any);
+    aoticache_oplib_free(def);
+}
+
 Test(dispatch_call, more_than_64_modes_are_refused)
 {
     const aoticache_dispatch_mode mode = {.call = pass_on, .user = &numbers[1]}, none = {.call = NULL};
