@@ -35,6 +35,12 @@ typedef struct aoticache_transfer_options {
     bool (*progress)(void *user, uint64_t done, uint64_t all);
     void *user;
     uint64_t max_bytes; /* import: what an archive may unpack to; 0: 1 TiB */
+    /*
+     * import, merge: an entry comes also where one with the same key, requirements and guard is there, which it
+     * replaces, and where a lookup would take it before one of the same key that is there. Who asks for it trusts the
+     * maker of what comes with what runs here from now on.
+     */
+    bool replace;
 } aoticache_transfer_options;
 
 #define AOTICACHE_TRANSFER_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_transfer_options)
@@ -45,6 +51,7 @@ typedef struct aoticache_transfer_report {
     uint64_t refused;                 /* damaged, incomplete or foreign: each was logged, a warning with its name */
     uint64_t archive_bytes;           /* compressed, as written or read */
     uint64_t marks;                   /* keys whose pins or tags went */
+    uint64_t entries_passed_over;     /* import, merge: would have gone before entries that are there; see `replace` */
 } aoticache_transfer_report;
 
 /*
@@ -63,9 +70,13 @@ AOTICACHE_API aoticache_status aoticache_cache_export(aoticache_cache *cache, in
                                                       aoticache_error *ret_error);
 
 /*
- * Takes in what an archive holds, reading a descriptor from where it stands: a file, a pipe. Entries that need a CPU
- * that this machine is not are stored too. What is there already stays as it is. A member that is damaged, incomplete
- * or foreign is refused, logged and counted, and the import goes on. Entries become visible in batches, each after all
+ * Takes in what an archive holds, reading a descriptor from where it stands: a file, a pipe. Digests say that nothing
+ * was damaged, not who made it: what comes in is code that runs here.
+ *
+ * What is there already stays, and stays what a lookup finds: of the entries of a key a lookup takes the most demanding
+ * that the machine meets, so an entry comes only where it requires fewer CPU features than each that is there with the
+ * same key. Entries that need a CPU that this machine is not are stored too. A member that is damaged, incomplete or
+ * foreign is refused, logged and counted, and the import goes on. Entries become visible in batches, each after all
  * its objects are durable; on OK everything is. Imported entries count as used now. After each batch the budget holds
  * (aoticache_cache_options.max_bytes), as after a put. 16 MiB of the file system are left free: what does not fit beside
  * them is refused.

@@ -330,7 +330,7 @@ static void clear(aoticache_intake *intake)
     for (size_t i = 0; i < intake->count; i++)
         aoticache_manifest_free(intake->queue[i].manifest);
     intake->count = 0;
-    intake->queued_bytes = 0;
+    intake->queued_bytes = intake->queued_text = 0;
 }
 
 /* What a dry run would have moved. */

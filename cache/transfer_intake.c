@@ -19,6 +19,10 @@
 /* So many refusals are logged one by one. */
 #define MOST_TOLD 1000
 #define BATCH_BYTES (UINT64_C(256) << 20)
+/* Of manifests, which wait in memory. Most have a few KiB. */
+#define BATCH_TEXT_BYTES (UINT64_C(16) << 20)
+/* Entries of one key that are looked at first. */
+#define USUAL_HITS 8
 /* What comes slowly, through a network, becomes visible all the same. */
 #define BATCH_NS (UINT64_C(5) * 1000000000u)
 /* Left free on the file system, for the index and others. */
@@ -202,20 +206,87 @@ static void name_objects(aoticache_intake *intake, const aoticache_intake_entry 
         name_object(intake, &entry->manifest->files[i].digest);
 }
 
-aoticache_status aoticache_intake_has_entry(aoticache_intake *intake, const aoticache_key *key,
-                                            const aoticache_cpu_features *requirements, const char *guard,
-                                            aoticache_error *ret_error)
+/* All entries of a key that are there: an array of the caller's, by free(). Returns: OK (also where there is none), ... */
+static aoticache_status read_hits(aoticache_intake *intake, aoticache_index **index, const aoticache_key *key,
+                                  aoticache_index_hit **ret_hits, size_t *ret_count, aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    size_t capacity = USUAL_HITS, count = 0;
+    cleanup_free aoticache_index_hit *hits = NULL;
+    for (;; capacity = count) {
+        aoticache_index_hit *larger = reallocarray(hits, capacity, sizeof *hits);
+        if (larger == NULL)
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu entries", capacity);
+        hits = larger;
+        do
+            status = aoticache_index_lookup(*index, key, hits, capacity, &count, ret_error);
+        while (aoticache_cache_recovered(intake->cache, status, index));
+        if (status != AOTICACHE_OK || count <= capacity)
+            break;
+    }
+    if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
+        return status;
+    *ret_count = status == AOTICACHE_OK ? count : 0;
+    *ret_hits = steal_ptr(&hits);
+    return AOTICACHE_OK;
+}
+
+static aoticache_status has_same(aoticache_intake *intake, aoticache_index **index, const aoticache_intake_claim *claim,
+                                 bool *ret_has, aoticache_error *ret_error)
+{
+    aoticache_index_entry same = {.key = *claim->key, .guard = claim->guard};
+    aoticache_status status;
+    aoticache_requirements_to_bytes(claim->requirements, same.requirements);
+    do
+        status = aoticache_index_has_same(*index, &same, ret_error);
+    while (aoticache_cache_recovered(intake->cache, status, index));
+    *ret_has = status == AOTICACHE_OK;
+    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+}
+
+static bool is_ours(const aoticache_intake *intake, const aoticache_digest *artifact)
+{
+    const aoticache_transfer_object *object = aoticache_transfer_table_find(&intake->table, artifact);
+    return object != NULL && object->is_ours;
+}
+
+/*
+ * A lookup takes the most demanding entry that the machine meets, and of equally demanding ones the newer: as its
+ * manifest says, which anybody may have written. So what may go before an entry that was there is told by the number of
+ * features alone, and for every machine that will ever use this cache. Guards are not looked at: whether two of them
+ * let the same tensors pass is not told by their texts.
+ */
+static bool goes_before(const aoticache_intake *intake, const aoticache_intake_claim *claim,
+                        const aoticache_index_hit *hit)
+{
+    const aoticache_cpu_features required = aoticache_requirements_from_bytes(hit->requirements);
+    return !is_ours(intake, &hit->artifact) &&
+           aoticache_cpu_features_count(claim->requirements) >= aoticache_cpu_features_count(&required);
+}
+
+aoticache_status aoticache_intake_wants_entry(aoticache_intake *intake, const aoticache_intake_claim *claim,
+                                              bool *ret_wanted, aoticache_error *ret_error)
 {
     aoticache_index *index = aoticache_cache_index(intake->cache);
-    aoticache_index_entry same = {.key = *key, .guard = guard};
-    aoticache_status status;
+    cleanup_free aoticache_index_hit *hits = NULL;
+    size_t count = 0;
+    bool is_present = false, is_before = false;
+    *ret_wanted = index == NULL;
     if (index == NULL)
-        return AOTICACHE_NOT_FOUND;
-    aoticache_requirements_to_bytes(requirements, same.requirements);
-    do
-        status = aoticache_index_has_same(index, &same, ret_error);
-    while (aoticache_cache_recovered(intake->cache, status, &index));
-    return status;
+        return AOTICACHE_OK;
+    aoticache_status status = read_hits(intake, &index, claim->key, &hits, &count, ret_error);
+    if (status == AOTICACHE_OK && count > 0 && !intake->options->replace)
+        status = has_same(intake, &index, claim, &is_present, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    for (size_t i = 0; i < count; i++) {
+        is_present = is_present || aoticache_digest_equal(&hits[i].artifact, claim->artifact);
+        is_before = is_before || (!intake->options->replace && goes_before(intake, claim, &hits[i]));
+    }
+    *ret_wanted = !is_present && !is_before;
+    intake->report->entries_present += is_present ? 1 : 0;
+    intake->report->entries_passed_over += !is_present && is_before ? 1 : 0;
+    return AOTICACHE_OK;
 }
 
 static aoticache_status check_file(aoticache_intake *intake, const char *manifest, const aoticache_manifest_file *file,
@@ -258,6 +329,7 @@ static aoticache_status check_files(aoticache_intake *intake, const aoticache_in
 static bool is_full(const aoticache_intake *intake)
 {
     return intake->count == AOTICACHE_INTAKE_BATCH || intake->queued_bytes >= BATCH_BYTES ||
+           intake->queued_text >= BATCH_TEXT_BYTES ||
            (intake->count > 0 && aoticache_monotonic_ns() - intake->begun_ns >= BATCH_NS);
 }
 
@@ -267,9 +339,11 @@ static aoticache_status enqueue(aoticache_intake *intake, const aoticache_intake
     if (intake->count == 0)
         intake->begun_ns = aoticache_monotonic_ns();
     intake->queue[intake->count++] = *entry;
+    intake->queued_text += entry->bytes;
     for (size_t i = 0; i < entry->manifest->file_count; i++)
         intake->queued_bytes += entry->manifest->files[i].bytes;
     name_objects(intake, entry);
+    aoticache_transfer_table_find(&intake->table, &entry->digest)->is_ours = true;
     return is_full(intake) ? aoticache_intake_commit(intake, ret_error) : AOTICACHE_OK;
 }
 
@@ -277,16 +351,16 @@ aoticache_status aoticache_intake_add_manifest(aoticache_intake *intake, const a
                                                aoticache_error *ret_error)
 {
     const aoticache_manifest *manifest = entry->manifest;
-    bool fits = false;
+    const aoticache_intake_claim claim = {.key = &manifest->key,
+                                          .artifact = &entry->digest,
+                                          .requirements = &manifest->requirements,
+                                          .guard = manifest->guard};
+    bool is_wanted = false, fits = false;
     aoticache_status status = AOTICACHE_OK;
-    if (aoticache_transfer_names(intake->options, manifest->op, manifest->device, &manifest->key)) {
-        status = aoticache_intake_has_entry(intake, &manifest->key, &manifest->requirements, manifest->guard,
-                                            ret_error);
-        if (status == AOTICACHE_OK)
-            intake->report->entries_present++;
-        else if (status == AOTICACHE_NOT_FOUND)
-            status = check_files(intake, entry, &fits, ret_error);
-    }
+    if (aoticache_transfer_names(intake->options, manifest->op, manifest->device, &manifest->key))
+        status = aoticache_intake_wants_entry(intake, &claim, &is_wanted, ret_error);
+    if (status == AOTICACHE_OK && is_wanted)
+        status = check_files(intake, entry, &fits, ret_error);
     if (status == AOTICACHE_OK && fits)
         return enqueue(intake, entry, ret_error);
     name_objects(intake, entry); /* what is wrong, if anything, has been told */

@@ -33,6 +33,7 @@ typedef struct aoticache_intake {
     aoticache_intake_entry *queue; /* AOTICACHE_INTAKE_BATCH of them */
     size_t count;
     uint64_t queued_bytes;
+    uint64_t queued_text; /* bytes of the manifests, which are held in memory */
     uint64_t begun_ns; /* when the first of the batch was queued */
     uint64_t told;     /* refusals that were logged */
     uint64_t done, all; /* objects, for the progress */
@@ -54,10 +55,20 @@ bool aoticache_intake_goes_on(void *intake);
 /* One object more, or, where the caller wants to stop, IO. */
 aoticache_status aoticache_intake_step(aoticache_intake *intake, aoticache_error *ret_error);
 
-/* Whether there is an entry already. Returns: OK, NOT_FOUND, IO, LOCKED, NO_MEMORY, CORRUPT. */
-aoticache_status aoticache_intake_has_entry(aoticache_intake *intake, const aoticache_key *key,
-                                            const aoticache_cpu_features *requirements, const char *guard,
-                                            aoticache_error *ret_error);
+/* An entry that wants to come in. */
+typedef struct aoticache_intake_claim {
+    const aoticache_key *key;
+    const aoticache_digest *artifact;
+    const aoticache_cpu_features *requirements;
+    const char *guard; /* may be NULL */
+} aoticache_intake_claim;
+
+/*
+ * Whether it may come beside those that are there; where not, it has been counted.
+ * Returns: OK, IO, LOCKED, NO_MEMORY, CORRUPT.
+ */
+aoticache_status aoticache_intake_wants_entry(aoticache_intake *intake, const aoticache_intake_claim *claim,
+                                              bool *ret_wanted, aoticache_error *ret_error);
 /* Whether an object has come in or is, sound, in the store. Returns: OK, IO, LOCKED, NO_MEMORY. */
 aoticache_status aoticache_intake_has(aoticache_intake *intake, const aoticache_digest *digest, bool *ret_has,
                                       aoticache_error *ret_error);

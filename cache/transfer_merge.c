@@ -200,12 +200,14 @@ static aoticache_status merge_entry(struct merge *merge, const aoticache_entry *
 {
     aoticache_manifest *manifest = NULL;
     uint64_t bytes = 0;
+    bool is_wanted = false;
     aoticache_error detail = {.message = ""};
-    aoticache_status status =
-        aoticache_intake_has_entry(&merge->intake, &entry->key, &entry->requirements, entry->guard, ret_error);
-    if (status == AOTICACHE_OK)
-        merge->report.entries_present++;
-    if (status != AOTICACHE_NOT_FOUND)
+    const aoticache_intake_claim claim = {.key = &entry->key,
+                                          .artifact = &entry->artifact,
+                                          .requirements = &entry->requirements,
+                                          .guard = entry->guard};
+    aoticache_status status = aoticache_intake_wants_entry(&merge->intake, &claim, &is_wanted, ret_error);
+    if (status != AOTICACHE_OK || !is_wanted)
         return status;
     status = aoticache_cache_load_manifest(merge->source->directory, &entry->artifact, &manifest, &bytes, &detail);
     if (status == AOTICACHE_NOT_FOUND &&

@@ -7,6 +7,7 @@ static const aoticache_cli_option copy_options[] = {
     AOTICACHE_TRANSFER_MANIFEST_ROWS,
     AOTICACHE_TRANSFER_INDEX_ROWS,
     AOTICACHE_TRANSFER_MARKS_ROW,
+    AOTICACHE_TRANSFER_REPLACE_ROW,
     AOTICACHE_TRANSFER_DRY_RUN_ROW,
     {0, NULL, 0, NULL, NULL},
 };
@@ -26,7 +27,8 @@ const aoticache_command aoticache_command_copy = {
             .help_hint = "aoticache help copy",
             .usage = "DIRECTORY [OPTION]...",
             .summary = "Puts what this cache has into another directory, which is made where it is missing.",
-            .details = "Every byte is verified. What is there already stays as it is. This cache is not changed.\n"
+            .details = "Every byte is verified. What is there already stays, and stays what is found: see --replace\n"
+                       "(\"here\" is there, then). This cache is not changed.\n"
                        "Exit code 1 where something was refused: it is damaged here; the rest went.",
             .options = copy_options,
         },

@@ -11,6 +11,7 @@ static const aoticache_cli_option import_options[] = {
     AOTICACHE_TRANSFER_MANIFEST_ROWS,
     AOTICACHE_TRANSFER_MARKS_ROW,
     {AOTICACHE_TRANSFER_MAX_SIZE, "max-size", 0, "SIZE", "what the archive may unpack to; default 1024G"},
+    AOTICACHE_TRANSFER_REPLACE_ROW,
     AOTICACHE_TRANSFER_DRY_RUN_ROW,
     {0, NULL, 0, NULL, NULL},
 };
@@ -58,8 +59,11 @@ const aoticache_command aoticache_command_import = {
             .usage = "FILE|- [OPTION]...",
             .summary = "Takes in the kernels of an archive that 'aoticache export' made.",
             .details = "Every name, size, digest and manifest is verified; what is wrong or foreign is refused by\n"
-                       "name, and the rest comes. What is here already stays as it is. - is the standard input. Exit\n"
-                       "code 1 where something was refused or the archive ends early; what was complete stays.\n"
+                       "name, and the rest comes. What is here already stays, and stays what is found: an entry that\n"
+                       "would be found before one of the same key that is here is passed over, without --replace.\n"
+                       "That says nothing of who made the archive: what comes in is code that runs here. - is the\n"
+                       "standard input. Exit code 1 where something was refused or the archive ends early; what was\n"
+                       "complete stays.\n"
                        "16 MiB of the file system are left free. Beyond max_size of the configuration the least\n"
                        "recently used goes.",
             .options = import_options,

@@ -7,6 +7,7 @@ static const aoticache_cli_option merge_options[] = {
     AOTICACHE_TRANSFER_MANIFEST_ROWS,
     AOTICACHE_TRANSFER_INDEX_ROWS,
     AOTICACHE_TRANSFER_MARKS_ROW,
+    AOTICACHE_TRANSFER_REPLACE_ROW,
     AOTICACHE_TRANSFER_DRY_RUN_ROW,
     {0, NULL, 0, NULL, NULL},
 };
@@ -26,8 +27,8 @@ const aoticache_command aoticache_command_merge = {
             .help_hint = "aoticache help merge",
             .usage = "DIRECTORY [OPTION]...",
             .summary = "Takes what another cache directory has into this one.",
-            .details = "Every byte is verified. What is here already stays as it is. The other directory is not\n"
-                       "changed. Exit code 1 where something was refused: it is damaged there; the rest came.",
+            .details = "Every byte is verified. What is here already stays, and stays what is found: see --replace.\n"
+                       "The other directory is not changed. Exit code 1 where something was refused: it is damaged there; the rest came.",
             .options = merge_options,
         },
     .run = merge_command,

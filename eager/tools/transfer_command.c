@@ -102,6 +102,9 @@ static int take(aoticache_transfer_command *command, int id, const char *value)
     case AOTICACHE_TRANSFER_MARKS:
         command->options.with_marks = true;
         return AOTICACHE_CLI_EXIT_OK;
+    case AOTICACHE_TRANSFER_REPLACE:
+        command->options.replace = true;
+        return AOTICACHE_CLI_EXIT_OK;
     default:
         command->options.dry_run = true;
         return AOTICACHE_CLI_EXIT_OK;
@@ -218,6 +221,7 @@ static void print_json(const aoticache_transfer_command *command, const char *do
     aoticache_cli_json_set(object, "dry_run", json_boolean(command->options.dry_run));
     aoticache_cli_json_set(object, "entries", aoticache_cli_json_count(report->entries));
     aoticache_cli_json_set(object, "entries_present", aoticache_cli_json_count(report->entries_present));
+    aoticache_cli_json_set(object, "entries_passed_over", aoticache_cli_json_count(report->entries_passed_over));
     aoticache_cli_json_set(object, "objects", aoticache_cli_json_count(report->objects));
     aoticache_cli_json_set(object, "bytes", aoticache_cli_json_count(report->bytes));
     aoticache_cli_json_set(object, "marks", aoticache_cli_json_count(report->marks));
@@ -238,6 +242,10 @@ static void print_text(const aoticache_transfer_command *command, const char *do
     if (report->entries_present > 0)
         fprintf(to, "; %" PRIu64 " %s there already", report->entries_present,
                 report->entries_present == 1 ? "was" : "were");
+    if (report->entries_passed_over > 0)
+        fprintf(to, "; %" PRIu64 " passed over: %s would be found before what is here (--replace takes %s)",
+                report->entries_passed_over, report->entries_passed_over == 1 ? "it" : "they",
+                report->entries_passed_over == 1 ? "it" : "them");
     if (report->marks > 0)
         fprintf(to, "; marks of %" PRIu64 " %s", report->marks, report->marks == 1 ? "key" : "keys");
     if (report->refused > 0)
@@ -249,7 +257,9 @@ int aoticache_transfer_tell(aoticache_transfer_command *command, const char *don
                             aoticache_status status, const aoticache_error *error)
 {
     const aoticache_cli *cli = command->cli;
-    bool has_done_something = command->report.entries + command->report.entries_present + command->report.refused > 0;
+    bool has_done_something = command->report.entries + command->report.entries_present +
+                                  command->report.entries_passed_over + command->report.refused >
+                              0;
     aoticache_cli_progress_clear(&command->progress);
     if (cli->json)
         print_json(command, done, status);

@@ -18,6 +18,7 @@ enum {
     AOTICACHE_TRANSFER_MARKS,
     AOTICACHE_TRANSFER_LEVEL,
     AOTICACHE_TRANSFER_MAX_SIZE,
+    AOTICACHE_TRANSFER_REPLACE,
     AOTICACHE_TRANSFER_DRY_RUN,
 };
 
@@ -30,6 +31,10 @@ enum {
     {AOTICACHE_TRANSFER_TAG, "tag", 0, "TAG", "only keys that have this tag"},               \
     {AOTICACHE_TRANSFER_USED_SINCE, "used-since", 0, "AGE", "only what was used in the last 30d, 12h, ..."}
 #define AOTICACHE_TRANSFER_MARKS_ROW {AOTICACHE_TRANSFER_MARKS, "marks", 0, NULL, "pins and tags, too"}
+#define AOTICACHE_TRANSFER_REPLACE_ROW                                                        \
+    {AOTICACHE_TRANSFER_REPLACE, "replace", 0, NULL,                                         \
+     "entries come also where one that is here serves the same key and\n"                   \
+     "would be replaced, or no longer be the one that is found"}
 #define AOTICACHE_TRANSFER_DRY_RUN_ROW \
     {AOTICACHE_TRANSFER_DRY_RUN, "dry-run", 'n', NULL, "verify and count, store nothing"}
 

@@ -181,6 +181,100 @@ Test(transfer, import_keeps_what_the_target_compiled_itself)
     close(fd);
 }
 
+/* A library that requires the first so many CPU features that this machine has. */
+static void put_demanding(aoticache_cache *cache, int64_t number, const char *text, unsigned features)
+{
+    const aoticache_cpu_features *have = aoticache_cpu_features_get();
+    aoticache_request *request = fixture_request(number);
+    aoticache_file file = {.name = "library.so", .path = fixture_write("made.so", text)};
+    aoticache_product product = AOTICACHE_PRODUCT_INIT;
+    product.files = &file;
+    product.file_count = 1;
+    for (unsigned bit = 0; bit < 64 * AOTICACHE_CPU_FEATURE_WORDS && features > 0; bit++)
+        if ((have->words[bit / 64] >> bit % 64 & 1) != 0) {
+            product.requirements.words[bit / 64] |= UINT64_C(1) << bit % 64;
+            features--;
+        }
+    if (features > 0)
+        cr_skip_test("this CPU has too few features");
+    cr_assert_eq(aoticache_cache_put(cache, request, &product, NULL, NULL), AOTICACHE_OK);
+    aoticache_request_free(request);
+}
+
+Test(transfer, import_puts_nothing_before_what_is_here)
+{
+    aoticache_cache *cache = fixture_open();
+    aoticache_cache *other = open_other();
+    int fd = new_archive();
+    put_demanding(other, 1, "ours", 1);
+    put_demanding(cache, 1, "less demanding", 0);
+    put_demanding(cache, 1, "more demanding", 2);
+    put_demanding(cache, 2, "only theirs", 2);
+    put_demanding(cache, 2, "theirs for others", 1);
+    export_all(cache, fd, NULL);
+    aoticache_transfer_report report = import_all(other, fd, NULL);
+    cr_assert_eq(report.entries, 3);
+    cr_assert_eq(report.entries_passed_over, 1);
+    cr_assert_eq(report.entries_present, 0);
+    cr_assert(fixture_finds(other, 1, "ours"), "another's kernel took the place of ours");
+    cr_assert(fixture_finds(other, 2, "only theirs"));
+    assert_sound(other, 4);
+    lseek(fd, 0, SEEK_SET);
+    aoticache_transfer_options options = AOTICACHE_TRANSFER_OPTIONS_INIT;
+    options.replace = true;
+    report = import_all(other, fd, &options);
+    cr_assert_eq(report.entries, 1);
+    cr_assert_eq(report.entries_present, 3);
+    cr_assert_eq(report.entries_passed_over, 0);
+    cr_assert(fixture_finds(other, 1, "more demanding"));
+    aoticache_cache_close(other);
+    aoticache_cache_close(cache);
+    close(fd);
+}
+
+Test(transfer, equally_demanding_entries_do_not_go_before_each_other)
+{
+    aoticache_cache *cache = fixture_open();
+    aoticache_cache *other = open_other();
+    const aoticache_cpu_features *have = aoticache_cpu_features_get();
+    if (aoticache_cpu_features_count(have) < 2)
+        cr_skip_test("this CPU has too few features");
+    put_demanding(other, 1, "ours", 1);
+    aoticache_request *request = fixture_request(1);
+    aoticache_file file = {.name = "library.so", .path = fixture_write("made.so", "theirs, newer")};
+    aoticache_product product = AOTICACHE_PRODUCT_INIT;
+    product.files = &file;
+    product.file_count = 1;
+    for (unsigned bit = 64 * AOTICACHE_CPU_FEATURE_WORDS; bit-- > 0;) /* the last one */
+        if ((have->words[bit / 64] >> bit % 64 & 1) != 0) {
+            product.requirements.words[bit / 64] = UINT64_C(1) << bit % 64;
+            break;
+        }
+    cr_assert_eq(aoticache_cache_put(cache, request, &product, NULL, NULL), AOTICACHE_OK);
+    aoticache_request_free(request);
+    cr_assert_eq(merge_all(other, cache, NULL).entries_passed_over, 1);
+    cr_assert(fixture_finds(other, 1, "ours"));
+    aoticache_cache_close(other);
+    aoticache_cache_close(cache);
+}
+
+Test(transfer, merge_replaces_where_it_is_asked_to)
+{
+    aoticache_cache *cache = fixture_open();
+    aoticache_cache *other = open_other();
+    aoticache_transfer_options options = AOTICACHE_TRANSFER_OPTIONS_INIT;
+    options.replace = true;
+    fixture_put(cache, 1, "theirs");
+    fixture_put(other, 1, "ours");
+    cr_assert_eq(merge_all(other, cache, NULL).entries_present, 1);
+    cr_assert(fixture_finds(other, 1, "ours"));
+    cr_assert_eq(merge_all(other, cache, &options).entries, 1);
+    cr_assert(fixture_finds(other, 1, "theirs"));
+    cr_assert_eq(merge_all(other, cache, &options).entries_present, 1);
+    aoticache_cache_close(other);
+    aoticache_cache_close(cache);
+}
+
 Test(transfer, import_brings_back_an_entry_whose_objects_remained)
 {
     aoticache_cache *cache = fixture_open();
