@@ -6,13 +6,16 @@
  * neither, are as fast, and leave the process-wide state alone. Where they are gone, EVP serves.
  */
 #define OPENSSL_SUPPRESS_DEPRECATED
-#include "base/base.h"
+#include "base/digest.h"
 
 #include <errno.h>
 #include <openssl/opensslconf.h>
 #include <openssl/sha.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Between two questions whether to go on: a hundredth of a second, or less. */
+#define QUESTION_BYTES (UINT64_C(4) << 20)
 
 #ifndef OPENSSL_NO_DEPRECATED_3_0
 
@@ -147,6 +150,13 @@ aoticache_status aoticache_digest_of(const void *bytes, size_t size, aoticache_d
 aoticache_status aoticache_digest_of_fd(int fd, aoticache_digest *ret_digest, uint64_t *ret_size,
                                         aoticache_error *ret_error)
 {
+    return aoticache_digest_of_fd_while(fd, NULL, NULL, ret_digest, ret_size, ret_error);
+}
+
+aoticache_status aoticache_digest_of_fd_while(int fd, aoticache_goes_on_fn goes_on, void *user,
+                                              aoticache_digest *ret_digest, uint64_t *ret_size,
+                                              aoticache_error *ret_error)
+{
     hasher h;
     aoticache_digest digest;
     uint8_t buffer[16 * 1024]; /* enough to make system calls cheap beside hashing; a larger one stays resident as stack */
@@ -170,6 +180,11 @@ aoticache_status aoticache_digest_of_fd(int fd, aoticache_digest *ret_digest, ui
             break;
         }
         offset += (uint64_t)got;
+        if (goes_on != NULL && offset % QUESTION_BYTES < (uint64_t)got && !goes_on(user)) {
+            status = aoticache_error_set(ret_error, AOTICACHE_IO, "stopped after %llu bytes",
+                                         (unsigned long long)offset);
+            break;
+        }
     }
     if (status != AOTICACHE_OK) {
         hasher_abandon(&h);

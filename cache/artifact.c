@@ -174,14 +174,14 @@ static aoticache_status read_manifest(aoticache_directory *directory, const aoti
 }
 
 static aoticache_status open_files(aoticache_directory *directory, const aoticache_manifest *manifest, int *fds,
-                                   aoticache_digest *ret_damaged, aoticache_error *ret_error)
+                                   aoticache_artifact_part *ret_damaged, aoticache_error *ret_error)
 {
     for (size_t i = 0; i < manifest->file_count; i++) {
         const aoticache_manifest_file *file = &manifest->files[i];
         aoticache_status status =
             aoticache_object_open(directory, &file->digest, file->bytes, &fds[i], NULL, ret_error);
         if (status != AOTICACHE_OK) {
-            *ret_damaged = file->digest;
+            *ret_damaged = (aoticache_artifact_part){.digest = file->digest, .bytes = file->bytes};
             return status;
         }
     }
@@ -213,12 +213,12 @@ static aoticache_status build(aoticache_directory *directory, const aoticache_di
 }
 
 aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory, const aoticache_digest *digest,
-                                                  aoticache_artifact **ret_artifact, aoticache_digest *ret_damaged,
-                                                  aoticache_error *ret_error)
+                                                  aoticache_artifact **ret_artifact,
+                                                  aoticache_artifact_part *ret_damaged, aoticache_error *ret_error)
 {
     aoticache_manifest *manifest = NULL;
     int *fds = NULL;
-    *ret_damaged = *digest;
+    *ret_damaged = (aoticache_artifact_part){.digest = *digest, .bytes = AOTICACHE_OBJECT_MANIFEST_SIZE};
     aoticache_status status = read_manifest(directory, digest, &manifest, ret_error);
     if (status != AOTICACHE_OK)
         return status;

@@ -42,12 +42,17 @@ aoticache_status aoticache_artifact_mark_file(aoticache_artifact *artifact, int 
 
 /*
  * Opens and verifies all files of a manifest that lies in the store under `digest`, and makes the folder of side files.
- * ret_damaged: on CORRUPT and NOT_FOUND the digest of the object concerned.
- * Returns: OK, NOT_FOUND, CORRUPT, IO, LOCKED, NO_MEMORY.
+ * ret_damaged: on CORRUPT and NOT_FOUND the object concerned, and the size that it should have.
+ * Returns: OK, NOT_FOUND, CORRUPT, DENIED (it cannot be read), IO, LOCKED, NO_MEMORY.
  */
+typedef struct aoticache_artifact_part {
+    aoticache_digest digest;
+    uint64_t bytes; /* as the expected_bytes of aoticache_object_open() */
+} aoticache_artifact_part;
+
 aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory, const aoticache_digest *digest,
-                                                  aoticache_artifact **ret_artifact, aoticache_digest *ret_damaged,
-                                                  aoticache_error *ret_error);
+                                                  aoticache_artifact **ret_artifact,
+                                                  aoticache_artifact_part *ret_damaged, aoticache_error *ret_error);
 
 /*
  * The folder artifacts/<digest>/ with a hard link for every file under its own name: found, or made where it is missing or

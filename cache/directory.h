@@ -80,6 +80,9 @@ mode_t aoticache_directory_file_mode(const aoticache_directory *directory);
 mode_t aoticache_directory_folder_mode(const aoticache_directory *directory);
 void aoticache_directory_hand_over(const aoticache_directory *directory, int fd, mode_t mode);
 
+/* Makes a folder in one of the cache's, open to whom the cache is; it is not durable. 0, or -1 with errno. */
+int aoticache_directory_make_folder(const aoticache_directory *directory, int parent_fd, const char *name);
+
 /* Whether a name in the root is one of the cache's, and of which type. */
 bool aoticache_directory_knows(const char *name, mode_t *ret_type);
 

@@ -115,6 +115,14 @@ static bool hand_over_folder(const aoticache_directory *directory, int parent, c
     return fd >= 0;
 }
 
+int aoticache_directory_make_folder(const aoticache_directory *directory, int parent_fd, const char *name)
+{
+    if (aoticache_seam_mkdirat(parent_fd, name, aoticache_directory_folder_mode(directory)) != 0)
+        return -1;
+    bool is_ours_alone = !directory->is_group_shared && directory->owner == geteuid();
+    return is_ours_alone || hand_over_folder(directory, parent_fd, name) ? 0 : -1;
+}
+
 /* Makes every missing component; each is durable before the next is made in it. */
 static aoticache_status create_folder(aoticache_directory *directory, const char *path, aoticache_error *ret_error)
 {
@@ -126,10 +134,7 @@ static aoticache_status create_folder(aoticache_directory *directory, const char
         rest = split_component(rest, component);
         if (rest == NULL && errno != 0)
             break;
-        if (aoticache_seam_mkdirat(parent, component, aoticache_directory_folder_mode(directory)) == 0) {
-            if ((directory->is_group_shared || directory->owner != geteuid()) &&
-                !hand_over_folder(directory, parent, component))
-                break;
+        if (aoticache_directory_make_folder(directory, parent, component) == 0) {
             if (aoticache_seam_fsync(parent) != 0)
                 break;
         } else if (errno != EEXIST) {

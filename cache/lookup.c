@@ -20,23 +20,16 @@
 /* An entry whose object vanishes between index and store is looked up again: a collector or another put was faster. */
 #define MAX_TRIES 4
 
-/* With the store locked: the object is what was found, bad or not there, still. */
-static bool is_still_unusable(aoticache_cache *cache, const aoticache_digest *digest, aoticache_status found,
-                              aoticache_error *ret_error)
-{
-    int fd = -1;
-    aoticache_status now =
-        aoticache_object_open(cache->directory, digest, AOTICACHE_OBJECT_ANY_SIZE, &fd, NULL, ret_error);
-    if (fd >= 0)
-        close(fd);
-    return now == found || now == AOTICACHE_CORRUPT;
-}
-
-/* found: CORRUPT or NOT_FOUND. Takes the object out of the store and its entries out of the index. */
-static void retire_object(aoticache_cache *cache, aoticache_index *index, const aoticache_digest *digest,
+/*
+ * found: CORRUPT or NOT_FOUND. Takes the object out of the store and its entries out of the index, where it is so on a
+ * second look and still is what was looked at once the store is locked: nothing is read with the lock held.
+ */
+static void retire_object(aoticache_cache *cache, aoticache_index *index, const aoticache_artifact_part *part,
                           aoticache_status found, aoticache_error *detail)
 {
     aoticache_lock lock = AOTICACHE_LOCK_INIT;
+    aoticache_object_sight sight;
+    const aoticache_digest *digest = &part->digest;
     const aoticache_logger *logger = &cache->directory->logger;
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     uint64_t removed = 0;
@@ -46,9 +39,12 @@ static void retire_object(aoticache_cache *cache, aoticache_index *index, const 
                       hex, found == AOTICACHE_CORRUPT ? detail->message : "it is missing");
         return;
     }
-    if (aoticache_lock_store(cache->directory, true, &lock, NULL) != AOTICACHE_OK)
+    aoticache_status now =
+        aoticache_object_look(cache->directory, digest, part->bytes, NULL, NULL, &sight, detail);
+    if ((now != found && now != AOTICACHE_CORRUPT) ||
+        aoticache_lock_store(cache->directory, true, &lock, NULL) != AOTICACHE_OK)
         return;
-    if (is_still_unusable(cache, digest, found, detail)) {
+    if (aoticache_object_is_as_seen(cache->directory, digest, &sight)) {
         aoticache_status moved = aoticache_object_set_aside(cache->directory, digest, NULL);
         aoticache_index_remove_object(index, digest, &removed, NULL);
         if (moved == AOTICACHE_OK)
@@ -63,16 +59,24 @@ static void retire_object(aoticache_cache *cache, aoticache_index *index, const 
     aoticache_lock_release(&lock);
 }
 
+/* What this process cannot read others may: it is a miss here, and nothing else. Once, then for those who look closely. */
+static void warn_unreadable(aoticache_cache *cache, const aoticache_error *detail)
+{
+    bool is_known = atomic_exchange(&cache->has_warned_unreadable, true);
+    aoticache_log(&cache->directory->logger, is_known ? AOTICACHE_LOG_DEBUG : AOTICACHE_LOG_WARNING,
+                  "%s: this counts as a miss; 'aoticache verify' names what cannot be read", detail->message);
+}
+
 /* ret_unusable: the object concerned on CORRUPT and NOT_FOUND. */
 static aoticache_status open_hit(aoticache_cache *cache, const aoticache_index_hit *hit,
-                                 aoticache_artifact **ret_artifact, aoticache_digest *ret_unusable,
+                                 aoticache_artifact **ret_artifact, aoticache_artifact_part *ret_unusable,
                                  aoticache_error *ret_error)
 {
     if (hit->file_count != 1)
         return aoticache_artifact_open_manifest(cache->directory, &hit->artifact, ret_artifact, ret_unusable,
                                                 ret_error);
     int fd = -1;
-    *ret_unusable = hit->library;
+    *ret_unusable = (aoticache_artifact_part){.digest = hit->library, .bytes = hit->library_bytes};
     aoticache_status status =
         aoticache_object_open(cache->directory, &hit->library, hit->library_bytes, &fd, NULL, ret_error);
     if (status != AOTICACHE_OK)
@@ -101,7 +105,7 @@ static aoticache_status check_guard(aoticache_index *index, const aoticache_want
 /* Opens an entry that fits. ret_unusable as open_hit. */
 static aoticache_status open_entry(aoticache_cache *cache, const aoticache_index_hit *hit, const char *guard,
                                    aoticache_artifact **ret_artifact, aoticache_find_report *report,
-                                   aoticache_digest *ret_unusable, aoticache_error *ret_error)
+                                   aoticache_artifact_part *ret_unusable, aoticache_error *ret_error)
 {
     aoticache_artifact *artifact = NULL;
     aoticache_status status = open_hit(cache, hit, &artifact, ret_unusable, ret_error);
@@ -131,7 +135,7 @@ static aoticache_status try_hits(aoticache_cache *cache, aoticache_index *index,
     for (size_t i = 0; i < count; i++) {
         aoticache_cpu_features required = aoticache_requirements_from_bytes(hits[i].requirements);
         aoticache_error detail = {.message = ""};
-        aoticache_digest unusable;
+        aoticache_artifact_part unusable;
         cleanup_free char *guard = NULL;
         if (!aoticache_cpu_features_include(have, &required))
             continue;
@@ -148,7 +152,9 @@ static aoticache_status try_hits(aoticache_cache *cache, aoticache_index *index,
             return status;
         if (status == AOTICACHE_NO_MEMORY || status == AOTICACHE_IO || status == AOTICACHE_LOCKED)
             return aoticache_error_set(ret_error, status, "%s", detail.message);
-        if (status == AOTICACHE_CORRUPT) {
+        if (status == AOTICACHE_DENIED) {
+            warn_unreadable(cache, &detail);
+        } else if (status == AOTICACHE_CORRUPT) {
             report->was_damaged = true;
             aoticache_cache_count(cache, AOTICACHE_COUNTER_damaged, 1);
             retire_object(cache, index, &unusable, status, &detail);

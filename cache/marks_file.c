@@ -17,6 +17,7 @@
 
 #include "base/cleanup.h"
 #include "base/seam.h"
+#include "cache/object.h"
 #include "cache/scratch.h"
 
 #define MAX_FILE_BYTES 16384 /* a full mark has less than 5 KiB */
@@ -131,9 +132,11 @@ static aoticache_status read_bytes(aoticache_directory *directory, const char *n
     cleanup_fd int fd = aoticache_directory_openat(directory, path, O_RDONLY);
     if (fd < 0 && errno == ENOENT)
         return AOTICACHE_NOT_FOUND;
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == EIO))
+    if (fd < 0 && !aoticache_object_errno_is_damage(errno)) /* that says nothing of the mark */
         return aoticache_error_set_errno(ret_error, errno, "cannot open mark %s", name);
-    if (fd < 0 || fstat(fd, &found) != 0)
+    if (fd >= 0 && fstat(fd, &found) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot examine mark %s", name);
+    if (fd < 0)
         return unusable(name, errno == ELOOP ? "it is a symbolic link" : "it cannot be opened", ret_error);
     if (aoticache_directory_trust(directory, &found, S_IFREG, path, &detail) != AOTICACHE_OK)
         return unusable(name, detail.message, ret_error);

@@ -35,6 +35,10 @@ static aoticache_status load_one(aoticache_directory *directory, int folder_fd, 
         return record(index, &state, ret_error);
     if (status == AOTICACHE_NOT_FOUND)
         return AOTICACHE_OK;
+    if (status == AOTICACHE_DENIED) { /* it stays, for who may read it */
+        aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s: the new index does not know it", detail.message);
+        return AOTICACHE_OK;
+    }
     if (status != AOTICACHE_CORRUPT)
         return aoticache_error_set(ret_error, status, "%s", detail.message);
     aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING,

@@ -45,21 +45,30 @@ static aoticache_status mark_in_use(const aoticache_directory *directory, int fd
     return AOTICACHE_OK;
 }
 
+bool aoticache_object_errno_is_damage(int errno_value)
+{
+    /* EXDEV: a path that would leave the root; ENXIO: a socket. */
+    return errno_value == ELOOP || errno_value == ENOTDIR || errno_value == EISDIR || errno_value == EXDEV ||
+           errno_value == ENXIO;
+}
+
+/* The message of errno with a status of our own. */
+static aoticache_status fail_as(aoticache_status status, int errno_value, const char *path, aoticache_error *ret_error)
+{
+    aoticache_error_set_errno(ret_error, errno_value, "%s cannot be opened", path);
+    if (ret_error != NULL)
+        ret_error->status = status;
+    return status;
+}
+
 static aoticache_status open_failed(int errno_value, const char *path, aoticache_error *ret_error)
 {
-    switch (errno_value) {
-    case ENOENT:
+    if (errno_value == ENOENT)
         return AOTICACHE_NOT_FOUND;
-    case EMFILE:
-    case ENFILE:
-    case ENOMEM:
+    if (errno_value == EMFILE || errno_value == ENFILE || errno_value == ENOMEM)
         return aoticache_error_set_errno(ret_error, errno_value, "cannot open %s", path);
-    default: /* a symbolic link, no permission, a folder gone bad: nothing that can be served */
-        aoticache_error_set_errno(ret_error, errno_value, "%s cannot be opened", path);
-        if (ret_error != NULL)
-            ret_error->status = AOTICACHE_CORRUPT;
-        return AOTICACHE_CORRUPT;
-    }
+    return fail_as(aoticache_object_errno_is_damage(errno_value) ? AOTICACHE_CORRUPT : AOTICACHE_DENIED, errno_value,
+                   path, ret_error);
 }
 
 #define SMALL_BYTES 16384
@@ -106,13 +115,13 @@ static aoticache_status read_bytes(int fd, char *bytes, size_t size, size_t *ret
 }
 
 /* Of a small one in one call to the system: a verification, and a cold hit, look at many. */
-static aoticache_status digest_of_object(int fd, uint64_t size, aoticache_digest *ret_digest,
-                                         aoticache_error *ret_error)
+static aoticache_status digest_of_object(int fd, uint64_t size, aoticache_goes_on_fn goes_on, void *user,
+                                         aoticache_digest *ret_digest, aoticache_error *ret_error)
 {
     char bytes[SMALL_BYTES];
     size_t have = 0;
     if (size > sizeof bytes)
-        return aoticache_digest_of_fd(fd, ret_digest, NULL, ret_error);
+        return aoticache_digest_of_fd_while(fd, goes_on, user, ret_digest, NULL, ret_error);
     aoticache_status status = read_bytes(fd, bytes, (size_t)size, &have, ret_error);
     return status == AOTICACHE_OK ? aoticache_digest_of(bytes, have, ret_digest) : status;
 }
@@ -121,8 +130,8 @@ static aoticache_status judge_digest(aoticache_status status, const aoticache_di
                                      const aoticache_digest *digest, const char *path, const aoticache_error *detail,
                                      aoticache_error *ret_error)
 {
-    if (status == AOTICACHE_IO || status == AOTICACHE_DENIED)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: %s", path, detail->message);
+    if (status == AOTICACHE_IO) /* a disk that fails now may not tomorrow, and the bytes may be as they should */
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "%s: %s", path, detail->message);
     if (status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, status, "%s: %s", path, detail->message);
     if (aoticache_digest_equal(actual, digest))
@@ -132,23 +141,45 @@ static aoticache_status judge_digest(aoticache_status status, const aoticache_di
     return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: its bytes hash to %s", path, hex);
 }
 
+static aoticache_status check_size(const char *path, uint64_t bytes, uint64_t expected_bytes,
+                                   aoticache_error *ret_error)
+{
+    if (expected_bytes == AOTICACHE_OBJECT_ANY_SIZE || bytes == expected_bytes)
+        return AOTICACHE_OK;
+    if (expected_bytes != AOTICACHE_OBJECT_MANIFEST_SIZE)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: %llu bytes on disk, the index says %llu", path,
+                                   (unsigned long long)bytes, (unsigned long long)expected_bytes);
+    if (bytes <= AOTICACHE_OBJECT_MAX_MANIFEST_BYTES)
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: an object of %llu bytes is no manifest", path,
+                               (unsigned long long)bytes);
+}
+
 aoticache_status aoticache_object_open(aoticache_directory *directory, const aoticache_digest *digest,
                                        uint64_t expected_bytes, int *ret_fd, uint64_t *ret_bytes,
                                        aoticache_error *ret_error)
+{
+    return aoticache_object_open_while(directory, digest, expected_bytes, NULL, NULL, ret_fd, ret_bytes, ret_error);
+}
+
+aoticache_status aoticache_object_open_while(aoticache_directory *directory, const aoticache_digest *digest,
+                                             uint64_t expected_bytes, aoticache_goes_on_fn goes_on, void *user,
+                                             int *ret_fd, uint64_t *ret_bytes, aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     struct stat found;
     cleanup_fd int fd = -1;
     aoticache_object_path(digest, path);
     aoticache_status status = open_marked(directory, path, &fd, &found, ret_error);
+    if (status == AOTICACHE_OK)
+        status = check_size(path, (uint64_t)found.st_size, expected_bytes, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (expected_bytes != AOTICACHE_OBJECT_ANY_SIZE && (uint64_t)found.st_size != expected_bytes)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: %lld bytes on disk, the index says %llu", path,
-                                   (long long)found.st_size, (unsigned long long)expected_bytes);
     aoticache_digest actual;
     aoticache_error detail = {.message = ""};
-    status = digest_of_object(fd, (uint64_t)found.st_size, &actual, &detail);
+    status = digest_of_object(fd, (uint64_t)found.st_size, goes_on, user, &actual, &detail);
+    if (status == AOTICACHE_IO && goes_on != NULL && !goes_on(user))
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "%s: %s", path, detail.message);
     status = judge_digest(status, &actual, digest, path, &detail, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -156,6 +187,45 @@ aoticache_status aoticache_object_open(aoticache_directory *directory, const aot
     if (ret_bytes != NULL)
         *ret_bytes = (uint64_t)found.st_size;
     return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_object_look(aoticache_directory *directory, const aoticache_digest *digest,
+                                       uint64_t expected_bytes, aoticache_goes_on_fn goes_on, void *user,
+                                       aoticache_object_sight *ret_sight, aoticache_error *ret_error)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    cleanup_fd int fd = -1;
+    aoticache_object_path(digest, path);
+    *ret_sight = (aoticache_object_sight){.status = AOTICACHE_OK};
+    /* Before it is opened: what is replaced in between then looks as if it had changed, and stays. */
+    ret_sight->has_found = fstatat(directory->fd, path, &ret_sight->found, AT_SYMLINK_NOFOLLOW) == 0;
+    ret_sight->status =
+        aoticache_object_open_while(directory, digest, expected_bytes, goes_on, user, &fd, NULL, ret_error);
+    return ret_sight->status;
+}
+
+bool aoticache_object_is_absent(aoticache_directory *directory, const aoticache_digest *digest)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    aoticache_object_path(digest, path);
+    cleanup_fd int fd = aoticache_directory_openat(directory, path, O_PATH);
+    return fd < 0 && errno == ENOENT;
+}
+
+bool aoticache_object_is_as_seen(aoticache_directory *directory, const aoticache_digest *digest,
+                                 const aoticache_object_sight *sight)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    const struct stat *then = &sight->found;
+    struct stat now;
+    if (sight->status == AOTICACHE_NOT_FOUND)
+        return aoticache_object_is_absent(directory, digest);
+    aoticache_object_path(digest, path);
+    if (fstatat(directory->fd, path, &now, AT_SYMLINK_NOFOLLOW) != 0)
+        return !sight->has_found && aoticache_object_errno_is_damage(errno);
+    return sight->has_found && now.st_dev == then->st_dev && now.st_ino == then->st_ino &&
+           now.st_size == then->st_size && now.st_mode == then->st_mode &&
+           now.st_ctim.tv_sec == then->st_ctim.tv_sec && now.st_ctim.tv_nsec == then->st_ctim.tv_nsec;
 }
 
 aoticache_status aoticache_object_read(aoticache_directory *directory, const aoticache_digest *digest, char **ret_bytes,
@@ -166,11 +236,10 @@ aoticache_status aoticache_object_read(aoticache_directory *directory, const aot
     cleanup_fd int fd = -1;
     aoticache_object_path(digest, path);
     aoticache_status status = open_marked(directory, path, &fd, &found, ret_error);
+    if (status == AOTICACHE_OK)
+        status = check_size(path, (uint64_t)found.st_size, AOTICACHE_OBJECT_MANIFEST_SIZE, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if ((uint64_t)found.st_size > AOTICACHE_OBJECT_MAX_MANIFEST_BYTES)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "an object of %lld bytes is no manifest",
-                                   (long long)found.st_size);
     const size_t size = (size_t)found.st_size;
     cleanup_free char *text = malloc(size + 1);
     if (text == NULL)
@@ -208,6 +277,8 @@ static aoticache_status remove_from(int folder, const char *name, bool is_manife
     struct stat found;
     /* The lock is kept until after the unlink: a reader that opens meanwhile waits for it and then sees no link. */
     cleanup_fd int fd = is_manifest ? -1 : openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 && !is_manifest && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) /* it may be held */
+        return aoticache_error_set_errno(ret_error, errno, "cannot open object %s", name);
     if ((fd >= 0 ? fstat(fd, &found) : fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW)) != 0)
         return errno == ENOENT ? AOTICACHE_NOT_FOUND
                                : aoticache_error_set_errno(ret_error, errno, "cannot examine object %s", name);
@@ -270,7 +341,9 @@ bool aoticache_object_is_held(aoticache_directory *directory, const aoticache_di
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     aoticache_object_path(digest, path);
     cleanup_fd int fd = aoticache_directory_openat(directory, path, O_RDONLY);
-    return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0;
+    if (fd < 0)
+        return errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+    return flock(fd, LOCK_EX | LOCK_NB) != 0;
 }
 
 static bool is_lower_hex(const char *text, size_t length)
@@ -280,37 +353,18 @@ static bool is_lower_hex(const char *text, size_t length)
 
 struct listing {
     aoticache_object_fn callback;
-    aoticache_object_foreign_fn foreign;
+    aoticache_object_unreadable_fn unreadable;
     void *user;
     bool stopped;
 };
 
-static void report_foreign(const struct listing *listing, const char *folder, const char *name)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (listing->foreign != NULL)
-        listing->foreign(listing->user, path);
-}
-
-static bool is_dot(const char *name)
-{
-    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
-}
-
 static void list_folder(struct listing *listing, const char *prefix, DIR *folder)
 {
-    char path[AOTICACHE_OBJECT_FOLDER_BYTES];
-    snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%.2s", prefix);
     for (struct dirent *item; !listing->stopped && (item = readdir(folder)) != NULL;) {
         char hex[AOTICACHE_DIGEST_HEX_BYTES];
         aoticache_digest digest;
-        if (is_dot(item->d_name))
+        if (!is_lower_hex(item->d_name, AOTICACHE_OBJECT_NAME_BYTES - 1))
             continue;
-        if (!is_lower_hex(item->d_name, AOTICACHE_OBJECT_NAME_BYTES - 1)) {
-            report_foreign(listing, path, item->d_name);
-            continue;
-        }
         snprintf(hex, sizeof hex, "%.2s%.62s", prefix, item->d_name);
         if (aoticache_digest_from_hex(hex, &digest) == AOTICACHE_OK && !listing->callback(listing->user, &digest))
             listing->stopped = true;
@@ -336,10 +390,36 @@ aoticache_status aoticache_object_list_folder(aoticache_directory *directory, ui
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache_object_fn callback,
-                                       aoticache_object_foreign_fn foreign, void *user, aoticache_error *ret_error)
+/* Gone meanwhile, or no folder: then nothing of it is an object. */
+static aoticache_status list_named_folder(struct listing *listing, int objects, const char *name,
+                                          aoticache_error *ret_error)
 {
-    struct listing listing = {.callback = callback, .foreign = foreign, .user = user};
+    aoticache_error detail = {.message = ""};
+    int fd = openat(objects, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && (errno == ENOENT || aoticache_object_errno_is_damage(errno)))
+        return AOTICACHE_OK;
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+        return aoticache_error_set_errno(ret_error, errno, "cannot list " AOTICACHE_OBJECTS "/%s", name);
+    if (fd < 0) {
+        aoticache_error_set_errno(&detail, errno, "cannot list " AOTICACHE_OBJECTS "/%s", name);
+        if (listing->unreadable != NULL)
+            listing->unreadable(listing->user, &detail);
+        return AOTICACHE_OK;
+    }
+    cleanup_dir DIR *folder = fdopendir(fd);
+    if (folder == NULL) {
+        close(fd);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    }
+    list_folder(listing, name, folder);
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache_object_fn callback,
+                                       aoticache_object_unreadable_fn unreadable, void *user,
+                                       aoticache_error *ret_error)
+{
+    struct listing listing = {.callback = callback, .unreadable = unreadable, .user = user};
     int objects_fd = -1;
     aoticache_status status =
         aoticache_directory_open_folder(directory, AOTICACHE_OBJECTS, false, &objects_fd, ret_error);
@@ -350,17 +430,9 @@ aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache
         close(objects_fd);
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     }
-    for (struct dirent *item; !listing.stopped && (item = readdir(objects)) != NULL;) {
-        if (is_dot(item->d_name))
-            continue;
-        int fd = is_lower_hex(item->d_name, 2)
-                     ? openat(objects_fd, item->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
-                     : -1;
-        cleanup_dir DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
-        if (folder != NULL)
-            list_folder(&listing, item->d_name, folder);
-        else
-            report_foreign(&listing, AOTICACHE_OBJECTS, item->d_name);
-    }
-    return AOTICACHE_OK;
+    status = AOTICACHE_OK;
+    for (struct dirent *item; status == AOTICACHE_OK && !listing.stopped && (item = readdir(objects)) != NULL;)
+        if (is_lower_hex(item->d_name, 2))
+            status = list_named_folder(&listing, objects_fd, item->d_name, ret_error);
+    return status;
 }

@@ -11,12 +11,14 @@
 #ifndef AOTICACHE_CACHE_OBJECT_H
 #define AOTICACHE_CACHE_OBJECT_H
 
+#include "base/digest.h"
 #include "cache/directory.h"
 
 #define AOTICACHE_OBJECT_FOLDER_BYTES 16 /* "objects/ab" */
 #define AOTICACHE_OBJECT_NAME_BYTES 63   /* 62 digits */
 #define AOTICACHE_OBJECT_PATH_BYTES 96   /* "objects/ab/cdef..." */
 #define AOTICACHE_OBJECT_ANY_SIZE UINT64_MAX
+#define AOTICACHE_OBJECT_MANIFEST_SIZE (UINT64_MAX - 1) /* any that a manifest may have */
 /* No manifest is larger; so what is larger need not be read to know that it is none. */
 #define AOTICACHE_OBJECT_MAX_MANIFEST_BYTES (UINT64_C(64) << 20)
 
@@ -25,14 +27,43 @@ void aoticache_object_path(const aoticache_digest *digest, char ret_path[AOTICAC
 /*
  * Opens an object for reading, marks it as in use, and verifies owner, mode, size and digest on that descriptor.
  *
- * expected_bytes: AOTICACHE_OBJECT_ANY_SIZE where it is not known.
+ * expected_bytes: AOTICACHE_OBJECT_ANY_SIZE where it is not known. It is compared before anything is read: whoever knows
+ *                 it says it, so that a file which was made large costs nothing.
  * ret_bytes:      may be NULL.
- * Returns: OK; NOT_FOUND (not there, or removed before it was marked); CORRUPT (it is there and cannot be used: damaged,
- * unreadable, a symbolic link, another's); IO (this process has no descriptors left); LOCKED; NO_MEMORY.
+ * Returns: OK; NOT_FOUND (not there, or removed before it was marked); CORRUPT (it was looked at and cannot be used: other
+ * bytes or another size, a symbolic link, another's); DENIED (it could not be looked at: no permission, the disk fails;
+ * that says nothing of its bytes); IO (this process has no descriptors left; stopped); LOCKED; NO_MEMORY.
  */
 aoticache_status aoticache_object_open(aoticache_directory *directory, const aoticache_digest *digest,
                                        uint64_t expected_bytes, int *ret_fd, uint64_t *ret_bytes,
                                        aoticache_error *ret_error);
+/* The same, asking now and then whether to go on (NULL: nobody is asked); where not, IO. */
+aoticache_status aoticache_object_open_while(aoticache_directory *directory, const aoticache_digest *digest,
+                                             uint64_t expected_bytes, aoticache_goes_on_fn goes_on, void *user,
+                                             int *ret_fd, uint64_t *ret_bytes, aoticache_error *ret_error);
+
+/*
+ * For who takes away what is unusable: looks at it without a lock, takes the store's lock, and asks whether it is still
+ * what was looked at. So no lock is held while anything is read.
+ *
+ * look: as aoticache_object_open_while(), but keeps nothing open. ret_seen is for is_as_seen().
+ */
+typedef struct aoticache_object_sight {
+    aoticache_status status; /* what look() said */
+    struct stat found;       /* of the name */
+    bool has_found;          /* else nothing could be said of the name */
+} aoticache_object_sight;
+
+aoticache_status aoticache_object_look(aoticache_directory *directory, const aoticache_digest *digest,
+                                       uint64_t expected_bytes, aoticache_goes_on_fn goes_on, void *user,
+                                       aoticache_object_sight *ret_sight, aoticache_error *ret_error);
+bool aoticache_object_is_as_seen(aoticache_directory *directory, const aoticache_digest *digest,
+                                 const aoticache_object_sight *sight);
+/* Whether it is known that nothing has this name. */
+bool aoticache_object_is_absent(aoticache_directory *directory, const aoticache_digest *digest);
+/* Whether an error of open(2) or stat(2) tells of what lies there: a link or a folder, where a file should be. Other
+ * errors (permission, descriptors, memory, the disk) tell of nothing but that it could not be looked at. */
+bool aoticache_object_errno_is_damage(int errno_value);
 
 /* What a put made or found: an open, marked, verified descriptor, for the caller to close. */
 typedef struct aoticache_object {
@@ -80,16 +111,17 @@ aoticache_status aoticache_object_remove_next(aoticache_directory *directory, ao
 /* Moves an object to quarantine/. The caller holds the store's lock exclusively. OK, NOT_FOUND, IO, DENIED. */
 aoticache_status aoticache_object_set_aside(aoticache_directory *directory, const aoticache_digest *digest,
                                             aoticache_error *ret_error);
-/* Whether a live process holds it. False where it is not there. */
+/* Whether a live process holds it, or that cannot be told for want of descriptors. False where it is not there. */
 bool aoticache_object_is_held(aoticache_directory *directory, const aoticache_digest *digest);
 
 /* All names below objects/ that are an object's. Return false to stop. Order is that of the file system. */
 typedef bool (*aoticache_object_fn)(void *user, const aoticache_digest *digest);
-/* What else lies there; path is relative to the root. */
-typedef void (*aoticache_object_foreign_fn)(void *user, const char *path);
-/* foreign may be NULL. Returns: OK, IO, DENIED, NO_MEMORY. */
+/* A folder that could not be listed, for want of permission or because the disk fails. */
+typedef void (*aoticache_object_unreadable_fn)(void *user, const aoticache_error *error);
+/* unreadable may be NULL. Returns: OK, IO, DENIED, NO_MEMORY. */
 aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache_object_fn callback,
-                                       aoticache_object_foreign_fn foreign, void *user, aoticache_error *ret_error);
+                                       aoticache_object_unreadable_fn unreadable, void *user,
+                                       aoticache_error *ret_error);
 /* Those of one of the 256 folders. Returns: OK (also where it is not there), IO, DENIED, NO_MEMORY. */
 aoticache_status aoticache_object_list_folder(aoticache_directory *directory, uint8_t first, aoticache_object_fn callback,
                                               void *user, aoticache_error *ret_error);

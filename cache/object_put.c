@@ -143,7 +143,8 @@ static aoticache_status put(aoticache_directory *directory, const struct source 
         return status;
     aoticache_error detail = {.message = ""};
     aoticache_status existing = aoticache_object_open(directory, digest, source->size, &fd, NULL, &detail);
-    if (existing == AOTICACHE_CORRUPT)
+    /* One that cannot be read is written anew as well: its bytes will be the same. */
+    if (existing == AOTICACHE_CORRUPT || existing == AOTICACHE_DENIED)
         aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s; it is replaced", detail.message);
     else if (existing != AOTICACHE_OK && existing != AOTICACHE_NOT_FOUND)
         return aoticache_error_set(ret_error, existing, "%s", detail.message);

@@ -2,6 +2,7 @@
  * cache/rebuild: entries of the index made from the manifests in the store: all of them for a new index, one at a time for
  * a repair.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,7 +20,9 @@ bool aoticache_cache_may_be_manifest(aoticache_directory *directory, const aotic
     char first;
     aoticache_object_path(digest, path);
     cleanup_fd int fd = aoticache_directory_openat(directory, path, 0);
-    return fd >= 0 && fstat(fd, &found) == 0 && S_ISREG(found.st_mode) && found.st_size > 0 &&
+    if (fd < 0)
+        return errno != ENOENT && !aoticache_object_errno_is_damage(errno); /* reading it will tell why */
+    return fstat(fd, &found) == 0 && S_ISREG(found.st_mode) && found.st_size > 0 &&
            (uint64_t)found.st_size <= AOTICACHE_OBJECT_MAX_MANIFEST_BYTES && pread(fd, &first, 1, 0) == 1 &&
            first == MANIFEST_FIRST_BYTE;
 }
@@ -39,7 +42,8 @@ aoticache_status aoticache_cache_load_manifest(aoticache_directory *directory, c
     return status;
 }
 
-/* Present with the size that the manifest says; the bytes are verified whenever they are used. */
+/* Present with the size that the manifest says, or nothing can be said of it; the bytes are verified whenever they are
+ * used. */
 static bool has_files(aoticache_directory *directory, const aoticache_manifest *manifest)
 {
     for (size_t i = 0; i < manifest->file_count; i++) {
@@ -47,6 +51,8 @@ static bool has_files(aoticache_directory *directory, const aoticache_manifest *
         struct stat found;
         aoticache_object_path(&manifest->files[i].digest, path);
         cleanup_fd int fd = aoticache_directory_openat(directory, path, 0);
+        if (fd < 0 && errno != ENOENT && !aoticache_object_errno_is_damage(errno))
+            continue;
         if (fd < 0 || fstat(fd, &found) != 0 || !S_ISREG(found.st_mode) ||
             (uint64_t)found.st_size != manifest->files[i].bytes)
             return false;
@@ -112,8 +118,17 @@ struct search {
     aoticache_directory *directory;
     struct found_manifest *found;
     size_t count, capacity;
-    aoticache_status status;
+    uint64_t unreadable;         /* manifests and folders */
+    aoticache_error first_unreadable;
+    aoticache_error failure;     /* what ends the search; OK where nothing has */
 };
+
+static void note_unreadable(void *user, const aoticache_error *error)
+{
+    struct search *search = user;
+    if (search->unreadable++ == 0)
+        search->first_unreadable = *error;
+}
 
 static bool remember(struct search *search, const aoticache_digest *digest, int64_t created_ns)
 {
@@ -121,7 +136,7 @@ static bool remember(struct search *search, const aoticache_digest *digest, int6
         size_t capacity = search->capacity != 0 ? search->capacity * 2 : 64;
         struct found_manifest *found = realloc(search->found, capacity * sizeof *found);
         if (found == NULL) {
-            search->status = AOTICACHE_NO_MEMORY;
+            aoticache_error_set(&search->failure, AOTICACHE_NO_MEMORY, "out of memory for a list of manifests");
             return false;
         }
         search->found = found;
@@ -136,8 +151,19 @@ static bool look_at(void *user, const aoticache_digest *digest)
     struct search *search = user;
     aoticache_manifest *manifest = NULL;
     uint64_t bytes;
-    if (!aoticache_cache_may_be_manifest(search->directory, digest) ||
-        aoticache_cache_load_manifest(search->directory, digest, &manifest, &bytes, NULL) != AOTICACHE_OK)
+    aoticache_error detail = {.message = ""};
+    if (!aoticache_cache_may_be_manifest(search->directory, digest))
+        return true;
+    aoticache_status status =
+        aoticache_cache_load_manifest(search->directory, digest, &manifest, &bytes, &detail);
+    if (status == AOTICACHE_DENIED)
+        note_unreadable(search, &detail);
+    if (status == AOTICACHE_IO || status == AOTICACHE_NO_MEMORY || status == AOTICACHE_LOCKED) {
+        search->failure = detail; /* with a part of them an index would be built that lacks the others */
+        search->failure.status = status;
+        return false;
+    }
+    if (status != AOTICACHE_OK)
         return true;
     bool goes_on = remember(search, digest, manifest->created_ns);
     aoticache_manifest_free(manifest);
@@ -157,9 +183,13 @@ static aoticache_status index_one(struct search *search, aoticache_index *index,
 {
     aoticache_manifest *manifest = NULL;
     uint64_t bytes;
-    if (aoticache_cache_load_manifest(search->directory, digest, &manifest, &bytes, NULL) != AOTICACHE_OK)
-        return AOTICACHE_NOT_FOUND;
     aoticache_status status =
+        aoticache_cache_load_manifest(search->directory, digest, &manifest, &bytes, ret_error);
+    if (status == AOTICACHE_IO || status == AOTICACHE_NO_MEMORY || status == AOTICACHE_LOCKED)
+        return status;
+    if (status != AOTICACHE_OK)
+        return AOTICACHE_NOT_FOUND;
+    status =
         aoticache_cache_index_manifest(search->directory, index, digest, bytes, manifest, ret_error);
     aoticache_manifest_free(manifest);
     return status;
@@ -187,17 +217,22 @@ static aoticache_status index_some(struct search *search, aoticache_index *index
 aoticache_status aoticache_cache_index_all_manifests(aoticache_directory *directory, aoticache_index *index,
                                                      uint64_t *ret_entries, aoticache_error *ret_error)
 {
-    struct search search = {.directory = directory, .status = AOTICACHE_OK};
+    struct search search = {.directory = directory, .failure = {.status = AOTICACHE_OK}};
     uint64_t entries = 0;
-    aoticache_status status = aoticache_object_list(directory, look_at, NULL, &search, ret_error);
-    if (status == AOTICACHE_OK && search.status != AOTICACHE_OK)
-        status = aoticache_error_set(ret_error, search.status, "out of memory");
+    aoticache_status status = aoticache_object_list(directory, look_at, note_unreadable, &search, ret_error);
+    if (status == AOTICACHE_OK && search.failure.status != AOTICACHE_OK)
+        status = aoticache_error_set(ret_error, search.failure.status, "%s", search.failure.message);
     if (search.count > 0)
         qsort(search.found, search.count, sizeof *search.found, by_age);
     /* Nobody else has this index yet: a transaction for each entry would wait for the disk as often. */
     for (size_t i = 0; status == AOTICACHE_OK && i < search.count;)
         status = index_some(&search, index, &i, &entries, ret_error);
     free(search.found);
+    if (search.unreadable > 0)
+        aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING,
+                      "the index is built without %llu files or folders that cannot be read (the first: %s); run by "
+                      "somebody who may read them, 'aoticache verify --repair' adds them",
+                      (unsigned long long)search.unreadable, search.first_unreadable.message);
     if (status == AOTICACHE_OK)
         *ret_entries = entries;
     return status;

@@ -46,7 +46,7 @@ struct aoticache_cache {
     pthread_mutex_t recency_mutex;
     aoticache_recency recency;
     struct aoticache_unflushed *unflushed; /* statistics_internal.h */
-    _Atomic bool has_warned_not_stored;
+    _Atomic bool has_warned_not_stored, has_warned_unreadable;
     bool may_use_reserve;             /* reserve.h */
     _Atomic bool has_tried_reserve, has_given_up_reserve;
     uint64_t max_bytes, max_entries;  /* the budget; 0: no limit */

@@ -106,16 +106,12 @@ static aoticache_status open_folder(aoticache_intake *intake, struct folders *fo
     snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%02x", digest->bytes[0]);
     if (*fd < 0) {
         aoticache_directory *directory = intake->cache->directory;
-        const mode_t mode = aoticache_directory_folder_mode(directory);
         const char *name = path + strlen(AOTICACHE_OBJECTS "/");
-        const bool is_made = aoticache_seam_mkdirat(folders->objects, name, mode) == 0;
-        if (!is_made && errno != EEXIST)
+        if (aoticache_directory_make_folder(directory, folders->objects, name) != 0 && errno != EEXIST)
             return aoticache_error_set_errno(ret_error, errno, "cannot create %s/%s", directory->path, path);
         aoticache_status status = aoticache_directory_open_folder(directory, path, true, fd, ret_error);
         if (status != AOTICACHE_OK)
             return status;
-        if (is_made)
-            aoticache_directory_hand_over(directory, *fd, mode);
         folders->count++;
     }
     *ret_fd = *fd;
@@ -140,14 +136,18 @@ static aoticache_status move_object(aoticache_intake *intake, struct folders *fo
     return AOTICACHE_OK;
 }
 
-/* What was in the store when it was looked at may have been collected before the lock was had. */
-static bool is_still_there(const aoticache_intake *intake, const aoticache_transfer_object *object)
+/* What was in the store when it was looked at may have been collected before the lock was had. OK, NOT_FOUND, or why it
+ * cannot be told. */
+static aoticache_status look_again(const aoticache_intake *intake, const aoticache_transfer_object *object,
+                                   aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     struct stat found;
     aoticache_object_path(&object->digest, path);
-    return fstatat(intake->cache->directory->fd, path, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
-           S_ISREG(found.st_mode) && (uint64_t)found.st_size == object->bytes;
+    if (fstatat(intake->cache->directory->fd, path, &found, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? AOTICACHE_NOT_FOUND
+                               : aoticache_error_set_errno(ret_error, errno, "cannot examine %s", path);
+    return S_ISREG(found.st_mode) && (uint64_t)found.st_size == object->bytes ? AOTICACHE_OK : AOTICACHE_NOT_FOUND;
 }
 
 static aoticache_status move_entry(aoticache_intake *intake, struct folders *folders,
@@ -160,7 +160,7 @@ static aoticache_status move_entry(aoticache_intake *intake, struct folders *fol
         aoticache_status status = AOTICACHE_OK;
         if (object->state == AOTICACHE_TRANSFER_PENDING) {
             status = move_object(intake, folders, object, ret_error);
-        } else if (!is_still_there(intake, object)) {
+        } else if ((status = look_again(intake, object, ret_error)) == AOTICACHE_NOT_FOUND) {
             char hex[AOTICACHE_DIGEST_HEX_BYTES], manifest[AOTICACHE_DIGEST_HEX_BYTES];
             aoticache_digest_to_hex(&object->digest, hex);
             aoticache_digest_to_hex(&entry->digest, manifest);

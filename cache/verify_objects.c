@@ -47,19 +47,11 @@ static aoticache_status repair_damaged(aoticache_verification *verification, con
     return status;
 }
 
-static bool is_absent(aoticache_verification *verification, const aoticache_digest *digest)
-{
-    char path[AOTICACHE_OBJECT_PATH_BYTES];
-    aoticache_object_path(digest, path);
-    cleanup_fd int fd = aoticache_directory_openat(verification->cache->directory, path, O_PATH);
-    return fd < 0 && errno == ENOENT;
-}
-
 /* With the store locked. An object that an entry names is not there: such entries go. */
 static aoticache_status repair_missing(aoticache_verification *verification, const aoticache_digest *digest,
                                        aoticache_error *ret_error)
 {
-    if (!is_absent(verification, digest))
+    if (!aoticache_object_is_absent(verification->cache->directory, digest))
         return AOTICACHE_OK;
     aoticache_status status = remove_entries_of(verification, digest, ret_error);
     if (status == AOTICACHE_OK)
@@ -147,7 +139,7 @@ static aoticache_status treat_absent(aoticache_verification *verification, const
                                      aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
-    if (!is_absent(verification, digest) ||
+    if (!aoticache_object_is_absent(verification->cache->directory, digest) ||
         aoticache_index_has_object(verification->index, digest, NULL) != AOTICACHE_OK)
         return AOTICACHE_OK;
     verification->report.missing++;

@@ -31,6 +31,25 @@ is 'folders are open to it' '' "$(find "$shared" -type d ! -perm -2770)"
 is 'files too, objects can be written by nobody' '' \
     "$(find "$shared" -type f ! -path '*/objects/*' ! -perm -660; find "$shared/objects" -type f ! -perm 444)"
 is 'nothing is open to others' '' "$(find "$shared" -type d -perm /007; find "$shared" -type f ! -path '*/objects/*' -perm /007)"
+if as 10001 aoticache export "$work/home10001/archive" --quiet 2>"$err"; then
+    cp "$work/home10001/archive" "$work/archive" && chmod 644 "$work/archive"
+    old=$shared
+    shared=$work/imported
+    install -d -m 2770 -g $group "$shared"
+    try 'one user imports' 0 as 10001 aoticache import "$work/archive" --quiet
+    is 'folders that an import makes are open to the group' '' "$(find "$shared" -type d ! -perm -2770)"
+    is 'files of the index, too' '' "$(find "$shared" -type f ! -path '*/objects/*' ! -perm -660)"
+    try 'another finds what came' 0 as 10002 aoticache run aten::abs --input float32:2 --hook none --quiet
+    chmod 700 "$shared"/objects/?? # as one would find it that was made by hand
+    try 'what he may not read is compiled' 0 as 10002 aoticache run aten::abs --input float32:3 --hook c
+    says 'and said' 'Permission denied'
+    try 'nothing of it is removed' 0 as 10002 aoticache ls --json
+    is 'not one entry' 2 "$(grep -c '"artifact"' "$out")"
+    try 'its owner finds it still' 0 as 10001 aoticache run aten::abs --input float32:3 --hook none --quiet
+    shared=$old
+else
+    skip 'import into a shared directory' 'there is no libarchive'
+fi
 try 'both pin' 0 as 10001 aoticache pin --op aten::abs --quiet
 try 'and unpin what the other pinned' 0 as 10002 aoticache unpin --op aten::abs --quiet
 try 'one looks at the other'\''s statistics' 0 as 10002 aoticache-stat

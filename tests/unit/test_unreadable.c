@@ -1,0 +1,163 @@
+/*
+ * What a process may not or cannot read is no damage: it is a miss, it stays, and it is named.
+ *
+ * The tests become a user that may not read, and root again to look at what is there.
+ */
+#include <sys/resource.h>
+
+#include "cache/transfer.h"
+#include "cache_fixture.h"
+
+#define SOMEBODY 65534
+
+static void give(const char *path, uid_t user)
+{
+    cr_assert_eq(chown(path, user, user), 0, "%s", path);
+}
+
+static int give_one(const char *path, const struct stat *found, int kind, struct FTW *walk)
+{
+    (void)found, (void)kind, (void)walk;
+    return lchown(path, SOMEBODY, SOMEBODY);
+}
+
+static char warnings[8192];
+
+static void note_warning(void *user, aoticache_log_level level, const char *line)
+{
+    fixture_log(user, level, line);
+    if (level <= AOTICACHE_LOG_WARNING)
+        strncat(warnings, line, sizeof warnings - strlen(warnings) - 1);
+}
+
+static aoticache_cache *open_noting(void)
+{
+    aoticache_cache_options options = fixture_options();
+    options.logger.log = note_warning;
+    return fixture_open_with(&options);
+}
+
+static void become(uid_t user)
+{
+    cr_assert_eq(seteuid(user), 0);
+}
+
+/* The directory is the other user's, then. */
+static aoticache_cache *open_as_root(void)
+{
+    aoticache_cache_options options = fixture_options();
+    options.allow_shared = true;
+    become(0);
+    return fixture_open_with(&options);
+}
+
+static void setup(void)
+{
+    fixture_setup();
+    setenv("HOME", fixture_root, 1); /* the configuration of whoever runs the tests is not to be read */
+    setenv("XDG_CONFIG_HOME", fixture_root, 1);
+    if (geteuid() != 0)
+        cr_skip_test("only root can become a user who may not read");
+}
+
+static void teardown(void)
+{
+    if (geteuid() != 0)
+        seteuid(0);
+    fixture_teardown();
+}
+
+TestSuite(unreadable, .init = setup, .fini = teardown);
+
+/* The folder of an object, which only root may enter from now on; the rest is the other user's. */
+static const char *shut_folder_of(const char *text)
+{
+    static char folder[4400];
+    cr_assert_eq(nftw(fixture_root, give_one, 16, FTW_PHYS), 0);
+    snprintf(folder, sizeof folder, "%s", fixture_object_of(text));
+    *strrchr(folder, '/') = '\0';
+    give(folder, 0);
+    cr_assert_eq(chmod(folder, 0700), 0);
+    return folder;
+}
+
+static uint64_t entries_of(aoticache_cache *cache)
+{
+    aoticache_statistics statistics;
+    cr_assert_eq(aoticache_cache_statistics(cache, &statistics, NULL), AOTICACHE_OK);
+    return statistics.entries;
+}
+
+static void prepare(const char *shut)
+{
+    aoticache_cache *cache = fixture_open();
+    fixture_put(cache, 1, "library one");
+    fixture_put(cache, 2, "library two");
+    aoticache_cache_close(cache);
+    shut_folder_of(shut);
+    become(SOMEBODY);
+}
+
+Test(unreadable, object_is_a_miss_and_its_entry_stays)
+{
+    prepare("library one");
+    aoticache_cache *cache = fixture_open();
+    aoticache_artifact *artifact = NULL;
+    cr_assert_eq(fixture_lookup(cache, 1, &artifact), AOTICACHE_NOT_FOUND);
+    cr_assert_eq(fixture_lookup(cache, 1, &artifact), AOTICACHE_NOT_FOUND);
+    cr_assert_eq(fixture_warnings, 1, "%s", fixture_last_warning);
+    cr_assert_not_null(strstr(fixture_last_warning, "Permission denied"), "%s", fixture_last_warning);
+    cr_assert_eq(entries_of(cache), 2, "the entry was removed");
+    cr_assert_eq(fixture_names("quarantine"), 0);
+    cr_assert(fixture_finds(cache, 2, "library two"));
+    aoticache_cache_close(cache);
+    cache = open_as_root();
+    cr_assert(fixture_finds(cache, 1, "library one"));
+    aoticache_cache_close(cache);
+}
+
+Test(unreadable, new_index_is_built_without_it_and_says_so)
+{
+    prepare("library one");
+    become(0);
+    char path[4400];
+    snprintf(path, sizeof path, "%s/index.sqlite3", fixture_cache);
+    cr_assert_eq(unlink(path), 0);
+    aoticache_cache *cache;
+    /* Every folder of objects but the library's: so the manifest, too. */
+    for (int i = 0; i < 256; i++) {
+        snprintf(path, sizeof path, "%s/objects/%02x", fixture_cache, i);
+        if (access(path, F_OK) == 0) {
+            give(path, 0);
+            cr_assert_eq(chmod(path, 0700), 0);
+        }
+    }
+    become(SOMEBODY);
+    cache = open_noting();
+    cr_assert_eq(entries_of(cache), 0);
+    cr_assert_not_null(strstr(warnings, "without 4 files or folders that cannot be read"), "%s", warnings);
+    aoticache_cache_close(cache);
+    cache = open_as_root();
+    cr_assert_eq(fixture_verify(cache, true).repaired, 2);
+    cr_assert(fixture_finds(cache, 1, "library one"));
+    cr_assert(fixture_finds(cache, 2, "library two"));
+    aoticache_cache_close(cache);
+}
+
+Test(unreadable, lack_of_descriptors_is_no_damage)
+{
+    become(0);
+    aoticache_cache *cache = fixture_open();
+    aoticache_artifact *artifact = NULL;
+    struct rlimit limit;
+    fixture_put(cache, 1, "library one");
+    cr_assert_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    struct rlimit none = {.rlim_cur = 0, .rlim_max = limit.rlim_max};
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    aoticache_status status = fixture_lookup(cache, 1, &artifact);
+    cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    cr_assert_neq(status, AOTICACHE_OK);
+    cr_assert_eq(entries_of(cache), 1);
+    cr_assert(fixture_finds(cache, 1, "library one"));
+    aoticache_cache_close(cache);
+}
