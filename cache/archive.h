@@ -46,11 +46,14 @@ typedef struct aoticache_tar_member {
 } aoticache_tar_member;
 
 /*
- * fd: borrowed until close. Compressed with zstd or not at all. max_bytes: what it may unpack to, headers included.
+ * fd: borrowed until close. Compressed with zstd or not at all. max_bytes: what it may unpack to, headers included; 0:
+ * 1 TiB, and beyond 1 GiB not more than 1000 times what was read (of a file with holes: what it takes on the disk).
  * Returns: OK, NO_MEMORY, UNSUPPORTED, CORRUPT (it is no such archive), IO.
  */
 aoticache_status aoticache_tar_reader_open(int fd, uint64_t max_bytes, aoticache_tar_goes_on_fn goes_on, void *user,
                                            aoticache_tar_reader **ret_reader, aoticache_error *ret_error);
+/* What it says of itself that it unpacks to, headers included: from now on more is CORRUPT. */
+void aoticache_tar_reader_expect(aoticache_tar_reader *reader, uint64_t bytes);
 /* Returns: OK; NOT_FOUND at the end; CORRUPT (damaged, or it ends early); DENIED (max_bytes); IO; NO_MEMORY. */
 aoticache_status aoticache_tar_reader_next(aoticache_tar_reader *reader, aoticache_tar_member *ret_member,
                                            aoticache_error *ret_error);

@@ -14,18 +14,29 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PIECE_BYTES (256 * 1024)
+#define DEFAULT_MAX_BYTES (UINT64_C(1) << 40)
+/* Where nobody said how much it may be: machine code is compressed to a third or a tenth, zeros to a thirty-thousandth. */
+#define ANY_RATIO_BYTES (UINT64_C(1) << 30)
+#define MAX_RATIO 1000
+/* A little archive may be larger than what is in it. */
+#define COMPRESSION_LOSS_BYTES (UINT64_C(1) << 20)
 
 struct aoticache_tar_reader {
     const aoticache_archive_functions *call;
     struct archive *archive;
     int fd;
     int read_errno; /* why reading the descriptor failed; 0: it did not */
+    bool is_stopped;
+    bool has_ratio; /* nobody said how much it may unpack to */
     aoticache_tar_goes_on_fn goes_on;
     void *user;
     uint64_t max_bytes;
+    uint64_t expected;      /* what it says of itself; UINT64_MAX: it has not yet */
+    uint64_t stored;        /* what a file takes on the disk; UINT64_MAX: not known */
     uint64_t bytes;         /* read from fd */
     uint64_t size, position; /* of the member */
     char piece[PIECE_BYTES];
@@ -34,13 +45,19 @@ struct aoticache_tar_reader {
 static la_ssize_t read_piece(struct archive *archive, void *user, const void **ret_bytes)
 {
     aoticache_tar_reader *reader = user;
-    ssize_t got;
-    while ((got = read(reader->fd, reader->piece, sizeof reader->piece)) < 0 && errno == EINTR)
-        if (reader->goes_on != NULL && !reader->goes_on(reader->user))
+    ssize_t got = -1;
+    int error = EINTR;
+    /* Asked before each piece, not only where a signal interrupts: a file does not make anybody wait. */
+    while (error == EINTR && !reader->is_stopped) {
+        reader->is_stopped = reader->goes_on != NULL && !reader->goes_on(reader->user);
+        if (reader->is_stopped)
             break;
-    if (got < 0) {
-        reader->read_errno = errno;
-        reader->call->set_error_(archive, errno, "cannot read");
+        got = read(reader->fd, reader->piece, sizeof reader->piece);
+        error = got < 0 ? errno : 0; /* kept: whoever is asked may change it */
+    }
+    if (got < 0 || reader->bytes > reader->max_bytes + COMPRESSION_LOSS_BYTES) {
+        reader->read_errno = reader->is_stopped || got >= 0 ? 0 : error;
+        reader->call->set_error_(archive, EIO, "cannot read");
         return -1;
     }
     reader->bytes += (uint64_t)got;
@@ -48,10 +65,20 @@ static la_ssize_t read_piece(struct archive *archive, void *user, const void **r
     return got;
 }
 
+static aoticache_status too_large(const aoticache_tar_reader *reader, aoticache_error *ret_error)
+{
+    return aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                               "the archive unpacks to more than the %llu bytes that are allowed; allow more where you "
+                               "know who made it",
+                               (unsigned long long)reader->max_bytes);
+}
+
 static aoticache_status fail(const aoticache_tar_reader *reader, aoticache_error *ret_error)
 {
     const char *text = reader->call->error_string_(reader->archive);
-    if (reader->read_errno == EINTR)
+    if (reader->bytes > reader->max_bytes + COMPRESSION_LOSS_BYTES)
+        return too_large(reader, ret_error);
+    if (reader->is_stopped)
         return aoticache_error_set(ret_error, AOTICACHE_IO, "cannot read the archive: stopped");
     if (reader->read_errno != 0)
         return aoticache_error_set_errno(ret_error, reader->read_errno, "cannot read the archive");
@@ -62,15 +89,25 @@ static aoticache_status fail(const aoticache_tar_reader *reader, aoticache_error
                                (unsigned long long)reader->bytes, text != NULL ? text : "libarchive does not say why");
 }
 
-static aoticache_status check_limit(const aoticache_tar_reader *reader, aoticache_error *ret_error)
+/* to_come: bytes that a member says it has, before they are unpacked. */
+static aoticache_status check_limit(const aoticache_tar_reader *reader, uint64_t to_come, aoticache_error *ret_error)
 {
-    la_int64_t unpacked = reader->call->filter_bytes_(reader->archive, 0);
-    if (unpacked < 0 || (uint64_t)unpacked <= reader->max_bytes)
-        return AOTICACHE_OK;
-    return aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                               "the archive unpacks to more than the %llu bytes that are allowed; allow more where you "
-                               "know who made it",
-                               (unsigned long long)reader->max_bytes);
+    const la_int64_t counted = reader->call->filter_bytes_(reader->archive, 0);
+    const uint64_t unpacked = counted > 0 ? (uint64_t)counted : 0;
+    const uint64_t read = reader->bytes < reader->stored ? reader->bytes : reader->stored;
+    if (unpacked > reader->expected || to_come > reader->expected - unpacked)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "the archive is damaged: it says of itself that it unpacks to %llu bytes at most, "
+                                   "and has more",
+                                   (unsigned long long)reader->expected);
+    if (unpacked > reader->max_bytes || to_come > reader->max_bytes - unpacked)
+        return too_large(reader, ret_error);
+    if (reader->has_ratio && unpacked > ANY_RATIO_BYTES && (unpacked - ANY_RATIO_BYTES) / MAX_RATIO > read)
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                                   "the archive unpacks to more than %d times its own size: %llu bytes so far, of %llu "
+                                   "read; say how much it may be where you know who made it",
+                                   MAX_RATIO, (unsigned long long)unpacked, (unsigned long long)read);
+    return AOTICACHE_OK;
 }
 
 static aoticache_status set_up(aoticache_tar_reader *reader, aoticache_error *ret_error)
@@ -88,6 +125,15 @@ static aoticache_status set_up(aoticache_tar_reader *reader, aoticache_error *re
     return AOTICACHE_OK;
 }
 
+/* Some file systems say 0 of everything. */
+static uint64_t stored_bytes(int fd)
+{
+    struct stat found;
+    if (fstat(fd, &found) != 0 || !S_ISREG(found.st_mode) || found.st_blocks <= 0)
+        return UINT64_MAX;
+    return (uint64_t)found.st_blocks * 512;
+}
+
 aoticache_status aoticache_tar_reader_open(int fd, uint64_t max_bytes, aoticache_tar_goes_on_fn goes_on, void *user,
                                            aoticache_tar_reader **ret_reader, aoticache_error *ret_error)
 {
@@ -103,7 +149,10 @@ aoticache_status aoticache_tar_reader_open(int fd, uint64_t max_bytes, aoticache
     reader->fd = fd;
     reader->goes_on = goes_on;
     reader->user = user;
-    reader->max_bytes = max_bytes;
+    reader->has_ratio = max_bytes == 0;
+    reader->max_bytes = max_bytes != 0 ? max_bytes : DEFAULT_MAX_BYTES;
+    reader->expected = UINT64_MAX;
+    reader->stored = stored_bytes(fd);
     status = set_up(reader, ret_error);
     if (status == AOTICACHE_OK)
         *ret_reader = reader;
@@ -150,12 +199,12 @@ aoticache_status aoticache_tar_reader_next(aoticache_tar_reader *reader, aoticac
     /* Warnings are of names and times, which are not believed anyway. */
     if (result != ARCHIVE_OK && result != ARCHIVE_WARN)
         return fail(reader, ret_error);
-    aoticache_status status = check_limit(reader, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
     const char *oddity = oddity_of(call, entry);
     reader->size = call->entry_size_(entry) > 0 ? (uint64_t)call->entry_size_(entry) : 0;
     reader->position = 0;
+    aoticache_status status = check_limit(reader, oddity == NULL ? reader->size : 0, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
     *ret_member =
         (aoticache_tar_member){.path = call->entry_pathname_(entry), .bytes = reader->size, .oddity = oddity};
     return AOTICACHE_OK;
@@ -176,7 +225,7 @@ aoticache_status aoticache_tar_reader_read(aoticache_tar_reader *reader, const v
         return AOTICACHE_OK;
     if (result != ARCHIVE_OK && result != ARCHIVE_WARN)
         return fail(reader, ret_error);
-    aoticache_status status = check_limit(reader, ret_error);
+    aoticache_status status = check_limit(reader, 0, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     if (offset < 0 || (uint64_t)offset != reader->position || size > reader->size - reader->position)
@@ -203,12 +252,17 @@ aoticache_status aoticache_tar_reader_skip(aoticache_tar_reader *reader, aoticac
             return AOTICACHE_OK;
         if (result != ARCHIVE_OK && result != ARCHIVE_WARN && result != ARCHIVE_RETRY)
             return fail(reader, ret_error);
-        aoticache_status status = check_limit(reader, ret_error);
+        aoticache_status status = check_limit(reader, 0, ret_error);
         if (status != AOTICACHE_OK)
             return status;
         if (reader->goes_on != NULL && !reader->goes_on(reader->user))
             return aoticache_error_set(ret_error, AOTICACHE_IO, "cannot read the archive: stopped");
     }
+}
+
+void aoticache_tar_reader_expect(aoticache_tar_reader *reader, uint64_t bytes)
+{
+    reader->expected = bytes;
 }
 
 uint64_t aoticache_tar_reader_bytes(const aoticache_tar_reader *reader)
@@ -252,6 +306,11 @@ aoticache_status aoticache_tar_reader_skip(aoticache_tar_reader *reader, aoticac
 {
     (void)reader;
     return aoticache_archive_library_missing(ret_error);
+}
+
+void aoticache_tar_reader_expect(aoticache_tar_reader *reader, uint64_t bytes)
+{
+    (void)reader, (void)bytes;
 }
 
 uint64_t aoticache_tar_reader_bytes(const aoticache_tar_reader *reader)

@@ -38,11 +38,19 @@ static la_ssize_t write_piece(struct archive *archive, void *user, const void *b
 {
     aoticache_tar_writer *writer = user;
     ssize_t written = -1;
-    while (aoticache_seam_ask("write", NULL) == 0 && (written = write(writer->fd, bytes, size)) < 0 && errno == EINTR)
-        if (writer->goes_on != NULL && !writer->goes_on(writer->user))
+    int error = EINTR;
+    bool is_stopped = false;
+    /* Asked before each write: one that a signal interrupts after it has written something says how much, not EINTR. */
+    while (error == EINTR) {
+        is_stopped = writer->goes_on != NULL && !writer->goes_on(writer->user);
+        if (is_stopped)
             break;
+        if (aoticache_seam_ask("write", NULL) == 0)
+            written = write(writer->fd, bytes, size);
+        error = written < 0 ? errno : 0; /* kept: whoever is asked may change it */
+    }
     if (written < 0) {
-        writer->call->set_error_(archive, errno, "%s", errno == EINTR ? "stopped" : "cannot write");
+        writer->call->set_error_(archive, error, "%s", is_stopped ? "stopped" : "cannot write");
         return -1;
     }
     writer->bytes += (uint64_t)written;

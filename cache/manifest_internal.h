@@ -14,7 +14,9 @@
 #define MANIFEST_FORMAT 1
 #define MANIFEST_KIND "aoticache manifest"
 
-#define MANIFEST_MAX_TEXT_BYTES (64u << 20) /* the encoding is most of it: 16 MiB, two digits each */
+#define MANIFEST_MAX_TEXT_BYTES (36u << 20) /* the encoding is most of it: 16 MiB, two digits each */
+#define MANIFEST_MAX_VALUES 32768           /* of a full one: 4096 in files, 128 requirements */
+#define MANIFEST_MAX_DEPTH 16
 #define MANIFEST_MAX_FILES 1024
 #define MANIFEST_MAX_FILE_NAME_BYTES 255
 #define MANIFEST_MAX_DESCRIPTION_BYTES 4096

@@ -294,6 +294,44 @@ static aoticache_status read_manifest(const json_t *object, aoticache_manifest *
     return status;
 }
 
+/*
+ * jansson makes a tree of what it reads: three bytes of text ("{},") become some 250 of memory, so that a manifest of
+ * the largest size would take gigabytes before anything of it is looked at. So its values are counted first, and how
+ * deep they lie. Nothing but strings, which take what they have, and these can be large then. Text that is no JSON may
+ * be counted wrongly: it is refused anyway.
+ */
+static aoticache_status check_shape(const char *text, size_t size, aoticache_error *ret_error)
+{
+    size_t values = 1, depth = 0;
+    for (size_t i = 0; i < size; i++) {
+        switch (text[i]) {
+        case '"':
+            for (i++; i < size && text[i] != '"'; i++)
+                i += text[i] == '\\' ? 1 : 0;
+            break;
+        case '{':
+        case '[':
+            values++;
+            depth++;
+            break;
+        case '}':
+        case ']':
+            depth -= depth > 0 ? 1 : 0;
+            break;
+        case ',':
+        case ':':
+            values++;
+            break;
+        default:
+            break;
+        }
+        if (values > MANIFEST_MAX_VALUES || depth > MANIFEST_MAX_DEPTH)
+            return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: more than %d values, or more than %d "
+                                       "within each other, up to byte %zu", MANIFEST_MAX_VALUES, MANIFEST_MAX_DEPTH, i);
+    }
+    return AOTICACHE_OK;
+}
+
 /* jansson's text may repeat what stands in the file, so only the place is told. */
 static aoticache_status refuse_json(const json_error_t *error, aoticache_error *ret_error)
 {
@@ -308,10 +346,12 @@ aoticache_status aoticache_manifest_parse(const char *text, size_t size, aoticac
                                           aoticache_error *ret_error)
 {
     json_error_t error = {0};
-    aoticache_status status;
     if (size > MANIFEST_MAX_TEXT_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: %zu bytes, at most %u are allowed", size,
                                    MANIFEST_MAX_TEXT_BYTES);
+    aoticache_status status = check_shape(text, size, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
     json_t *object = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
     if (object == NULL)
         return refuse_json(&error, ret_error);

@@ -147,7 +147,7 @@ static aoticache_status check_size(const char *path, uint64_t bytes, uint64_t ex
     if (expected_bytes == AOTICACHE_OBJECT_ANY_SIZE || bytes == expected_bytes)
         return AOTICACHE_OK;
     if (expected_bytes != AOTICACHE_OBJECT_MANIFEST_SIZE)
-        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: %llu bytes on disk, the index says %llu", path,
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: %llu bytes on disk, it should have %llu", path,
                                    (unsigned long long)bytes, (unsigned long long)expected_bytes);
     if (bytes <= AOTICACHE_OBJECT_MAX_MANIFEST_BYTES)
         return AOTICACHE_OK;

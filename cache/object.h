@@ -20,7 +20,7 @@
 #define AOTICACHE_OBJECT_ANY_SIZE UINT64_MAX
 #define AOTICACHE_OBJECT_MANIFEST_SIZE (UINT64_MAX - 1) /* any that a manifest may have */
 /* No manifest is larger; so what is larger need not be read to know that it is none. */
-#define AOTICACHE_OBJECT_MAX_MANIFEST_BYTES (UINT64_C(64) << 20)
+#define AOTICACHE_OBJECT_MAX_MANIFEST_BYTES (UINT64_C(36) << 20)
 
 void aoticache_object_path(const aoticache_digest *digest, char ret_path[AOTICACHE_OBJECT_PATH_BYTES]);
 

@@ -34,7 +34,7 @@ typedef struct aoticache_transfer_options {
      */
     bool (*progress)(void *user, uint64_t done, uint64_t all);
     void *user;
-    uint64_t max_bytes; /* import: what an archive may unpack to; 0: 1 TiB */
+    uint64_t max_bytes; /* import: what an archive may unpack to; 0: 1 TiB, and beyond 1 GiB 1000 times its size */
     /*
      * import, merge: an entry comes also where one with the same key, requirements and guard is there, which it
      * replaces, and where a lookup would take it before one of the same key that is there. Who asks for it trusts the
@@ -83,8 +83,8 @@ AOTICACHE_API aoticache_status aoticache_cache_export(aoticache_cache *cache, in
  *
  * options, ret_report: may be NULL. ret_report is written on failure too, as far as it came.
  * Locks:   the store, shared, once for each batch; with a budget, what a collection takes. Another process may be at work in the cache, a collector too.
- * Returns: OK (look at `refused`); CORRUPT (no such archive, damaged, or it ends early; what was complete before
- * stays); DENIED (read-only; more than max_bytes); INVALID; IO (a full disk; stopped); LOCKED; NO_MEMORY; UNSUPPORTED
+ * Returns: OK (look at `refused`); CORRUPT (no such archive, damaged, it ends early, or has more than it announces; what
+ * was complete before stays); DENIED (read-only; more than max_bytes); INVALID; IO (a full disk; stopped); LOCKED; NO_MEMORY; UNSUPPORTED
  * (no libarchive, an archive of a newer format).
  */
 AOTICACHE_API aoticache_status aoticache_cache_import(aoticache_cache *cache, int fd,

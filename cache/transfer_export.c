@@ -145,7 +145,7 @@ static void close_artifact(struct artifact *artifact)
     free(artifact->text);
 }
 
-static aoticache_status open_files(const struct export *export, struct artifact *artifact, aoticache_error *ret_error)
+static aoticache_status open_files(struct export *export, struct artifact *artifact, aoticache_error *ret_error)
 {
     const aoticache_manifest *manifest = artifact->manifest;
     aoticache_status status = AOTICACHE_OK;
@@ -158,8 +158,8 @@ static aoticache_status open_files(const struct export *export, struct artifact 
         char hex[AOTICACHE_DIGEST_HEX_BYTES];
         if (is_written(export, &file->digest))
             continue;
-        status = aoticache_object_open(export->cache->directory, &file->digest, file->bytes, &artifact->fds[i], NULL,
-                                       ret_error);
+        status = aoticache_object_open_while(export->cache->directory, &file->digest, file->bytes, goes_on, export,
+                                             &artifact->fds[i], NULL, ret_error);
         aoticache_digest_to_hex(&file->digest, hex);
         if (status == AOTICACHE_NOT_FOUND)
             return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "its object %s is missing", hex);
@@ -167,7 +167,7 @@ static aoticache_status open_files(const struct export *export, struct artifact 
     return status;
 }
 
-static aoticache_status open_artifact(const struct export *export, const aoticache_entry *entry,
+static aoticache_status open_artifact(struct export *export, const aoticache_entry *entry,
                                       struct artifact *artifact, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_object_read(export->cache->directory, &entry->artifact, &artifact->text,
@@ -204,7 +204,8 @@ static aoticache_status write_artifact(struct export *export, const aoticache_di
 }
 
 /* What cannot be used is left out; what another process has just removed is nobody's fault. */
-static void leave_out(struct export *export, const aoticache_entry *entry, const aoticache_error *detail)
+static void leave_out(struct export *export, const aoticache_entry *entry, aoticache_status status,
+                      const aoticache_error *detail)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     if (aoticache_index_has_object(aoticache_cache_index(export->cache), &entry->artifact, NULL) ==
@@ -213,8 +214,8 @@ static void leave_out(struct export *export, const aoticache_entry *entry, const
     aoticache_digest_to_hex(&entry->artifact, hex);
     export->report.refused++;
     aoticache_log(&export->cache->directory->logger, AOTICACHE_LOG_WARNING,
-                  "artifact %s of %.200s is left out: %s; 'aoticache verify --repair' removes it", hex, entry->op,
-                  detail->message);
+                  "artifact %s of %.200s is left out: %s; 'aoticache verify%s", hex, entry->op, detail->message,
+                  status == AOTICACHE_DENIED ? "' names what cannot be read" : " --repair' removes it");
 }
 
 static aoticache_status export_entry(struct export *export, const aoticache_entry *entry, aoticache_error *ret_error)
@@ -224,8 +225,8 @@ static aoticache_status export_entry(struct export *export, const aoticache_entr
     if (is_written(export, &entry->artifact))
         return AOTICACHE_OK;
     aoticache_status status = open_artifact(export, entry, &artifact, &detail);
-    if (status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED) {
-        leave_out(export, entry, &detail);
+    if (status == AOTICACHE_CORRUPT || status == AOTICACHE_DENIED || status == AOTICACHE_UNSUPPORTED) {
+        leave_out(export, entry, status, &detail);
         status = AOTICACHE_OK;
     } else if (status != AOTICACHE_OK) {
         aoticache_error_set(ret_error, status, "%s", detail.message);

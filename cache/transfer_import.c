@@ -20,7 +20,14 @@
 
 /* Up to here an object is put together in memory, hashed there and written at once. */
 #define SMALL_BYTES (UINT64_C(4) << 20)
-#define DEFAULT_MAX_BYTES (UINT64_C(1) << 40)
+/*
+ * What an archive may have beside the bytes that it announces: a header for each object, perhaps a second one for a long
+ * number, and what fills the last block; a mark for each entry. The bytes themselves may be twice as many and some more:
+ * entries come and go while an archive is written.
+ */
+#define OBJECT_OVERHEAD_BYTES 4096
+#define MARK_OVERHEAD_BYTES 8192
+#define ANY_OVERHEAD_BYTES (UINT64_C(64) << 20)
 #define MANIFEST_FIRST_BYTE '{'
 #define SHOWN_PATH_BYTES 200
 
@@ -141,7 +148,8 @@ static aoticache_status take_stored_manifest(struct import *import, const aotica
         aoticache_object_read(import->intake.cache->directory, digest, &text, &size, ret_error);
     if (status == AOTICACHE_OK)
         return take_if_manifest(import, digest, text, size, ret_error);
-    return status == AOTICACHE_NOT_FOUND || status == AOTICACHE_CORRUPT ? AOTICACHE_OK : status;
+    bool is_unusable = status == AOTICACHE_NOT_FOUND || status == AOTICACHE_CORRUPT || status == AOTICACHE_DENIED;
+    return is_unusable ? AOTICACHE_OK : status;
 }
 
 /* A manifest that was too large for the buffer. */
@@ -157,9 +165,12 @@ static aoticache_status take_manifest_in_file(struct import *import, const aotic
                                    (unsigned long long)bytes);
     for (uint64_t have = 0; have < bytes;) {
         ssize_t got = pread(fd, text + have, (size_t)(bytes - have), (off_t)have);
-        if (got <= 0 && errno != EINTR)
-            return aoticache_error_set_errno(ret_error, errno, "cannot read in %s", import->intake.scratch.path);
-        have += got > 0 ? (uint64_t)got : 0;
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) /* EIO: it had these bytes a moment ago */
+            return aoticache_error_set_errno(ret_error, got < 0 ? errno : EIO, "cannot read in %s",
+                                             import->intake.scratch.path);
+        have += (uint64_t)got;
     }
     return take_if_manifest(import, digest, text, bytes, ret_error);
 }
@@ -211,7 +222,7 @@ static aoticache_status take_large(struct import *import, const aoticache_tar_me
         return status;
     status = read_into_file(import, fd, &got, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_digest_of_fd(fd, &actual, NULL, ret_error);
+        status = aoticache_digest_of_fd_while(fd, aoticache_intake_goes_on, &import->intake, &actual, NULL, ret_error);
     if (status == AOTICACHE_OK)
         is_good = is_right(import, member, digest, &actual, got);
     if (!is_good) {
@@ -236,7 +247,7 @@ static aoticache_status look_at_object(struct import *import, const aoticache_ta
     }
     aoticache_status status = AOTICACHE_OK;
     if (!import->intake.options->dry_run)
-        status = aoticache_intake_has(&import->intake, digest, &has, ret_error);
+        status = aoticache_intake_has(&import->intake, digest, member->bytes, &has, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     if (has) {
@@ -289,12 +300,26 @@ static aoticache_status take_mark(struct import *import, const aoticache_key *ke
     return import->mark_status;
 }
 
+/* The counts may be anything: what is more than 64 bits is no limit. */
+static uint64_t most_bytes(const aoticache_transfer_counts *head)
+{
+    uint64_t objects, marks, bytes;
+    if (__builtin_mul_overflow(head->objects, OBJECT_OVERHEAD_BYTES, &objects) ||
+        __builtin_mul_overflow(head->entries, MARK_OVERHEAD_BYTES, &marks) ||
+        __builtin_mul_overflow(head->bytes, 2, &bytes) || __builtin_add_overflow(bytes, objects, &bytes) ||
+        __builtin_add_overflow(bytes, marks, &bytes) || __builtin_add_overflow(bytes, ANY_OVERHEAD_BYTES, &bytes))
+        return UINT64_MAX;
+    return bytes;
+}
+
 static aoticache_status take_head(struct import *import, uint64_t size, aoticache_error *ret_error)
 {
     aoticache_status status =
         aoticache_transfer_parse_head(import->buffer, (size_t)size, &import->head, ret_error);
     import->has_head = status == AOTICACHE_OK;
     import->intake.all = import->head.objects;
+    if (status == AOTICACHE_OK)
+        aoticache_tar_reader_expect(import->reader, most_bytes(&import->head));
     return status;
 }
 
@@ -388,12 +413,11 @@ static aoticache_status take_members(struct import *import, aoticache_error *ret
 static aoticache_status run(struct import *import, int fd, const aoticache_transfer_options *options,
                             aoticache_error *ret_error)
 {
-    uint64_t max_bytes = options->max_bytes != 0 ? options->max_bytes : DEFAULT_MAX_BYTES;
     import->buffer = malloc(SMALL_BYTES);
     if (import->buffer == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to read an archive");
-    aoticache_status status = aoticache_tar_reader_open(fd, max_bytes, aoticache_intake_goes_on, &import->intake,
-                                                        &import->reader, ret_error);
+    aoticache_status status = aoticache_tar_reader_open(fd, options->max_bytes, aoticache_intake_goes_on,
+                                                        &import->intake, &import->reader, ret_error);
     if (status == AOTICACHE_OK)
         status = take_members(import, ret_error);
     /* What was complete before the end, or before the trouble, stays; of two troubles the first is told. */

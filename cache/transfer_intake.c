@@ -120,24 +120,24 @@ static aoticache_status add(aoticache_intake *intake, const aoticache_digest *di
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_intake_has(aoticache_intake *intake, const aoticache_digest *digest, bool *ret_has,
-                                      aoticache_error *ret_error)
+aoticache_status aoticache_intake_has(aoticache_intake *intake, const aoticache_digest *digest, uint64_t bytes,
+                                      bool *ret_has, aoticache_error *ret_error)
 {
     cleanup_fd int fd = -1;
-    uint64_t bytes = 0;
     aoticache_error detail = {.message = ""};
     *ret_has = true;
     if (aoticache_transfer_table_find(&intake->table, digest) != NULL)
         return AOTICACHE_OK;
-    aoticache_status status = aoticache_object_open(intake->cache->directory, digest, AOTICACHE_OBJECT_ANY_SIZE, &fd,
-                                                    &bytes, &detail);
+    aoticache_status status = aoticache_object_open_while(intake->cache->directory, digest, bytes,
+                                                          aoticache_intake_goes_on, intake, &fd, NULL, &detail);
     if (status == AOTICACHE_OK)
         return add(intake, digest, bytes, AOTICACHE_TRANSFER_STORED, ret_error);
     *ret_has = false;
-    if (status == AOTICACHE_CORRUPT)
+    bool is_unusable = status == AOTICACHE_CORRUPT || status == AOTICACHE_DENIED;
+    if (is_unusable)
         aoticache_log(&intake->cache->directory->logger, AOTICACHE_LOG_WARNING, "%s; it is replaced where it comes in",
                       detail.message);
-    if (status == AOTICACHE_CORRUPT || status == AOTICACHE_NOT_FOUND)
+    if (is_unusable || status == AOTICACHE_NOT_FOUND)
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, status, "%s", detail.message);
 }
@@ -296,7 +296,7 @@ static aoticache_status check_file(aoticache_intake *intake, const char *manifes
     bool has = false;
     aoticache_digest_to_hex(&file->digest, hex);
     *ret_fits = false;
-    aoticache_status status = aoticache_intake_has(intake, &file->digest, &has, ret_error);
+    aoticache_status status = aoticache_intake_has(intake, &file->digest, file->bytes, &has, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     const aoticache_transfer_object *object = aoticache_transfer_table_find(&intake->table, &file->digest);

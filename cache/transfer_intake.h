@@ -69,9 +69,9 @@ typedef struct aoticache_intake_claim {
  */
 aoticache_status aoticache_intake_wants_entry(aoticache_intake *intake, const aoticache_intake_claim *claim,
                                               bool *ret_wanted, aoticache_error *ret_error);
-/* Whether an object has come in or is, sound, in the store. Returns: OK, IO, LOCKED, NO_MEMORY. */
-aoticache_status aoticache_intake_has(aoticache_intake *intake, const aoticache_digest *digest, bool *ret_has,
-                                      aoticache_error *ret_error);
+/* Whether an object has come in or is, sound and with so many bytes, in the store. Returns: OK, IO, LOCKED, NO_MEMORY. */
+aoticache_status aoticache_intake_has(aoticache_intake *intake, const aoticache_digest *digest, uint64_t bytes,
+                                      bool *ret_has, aoticache_error *ret_error);
 /* Whether there is room for so many bytes beside what is left free for others; where not, `name` is refused. */
 bool aoticache_intake_has_room(aoticache_intake *intake, const char *name, uint64_t bytes);
 

@@ -97,9 +97,9 @@ static void refuse_object(struct merge *merge, const aoticache_digest *digest, c
     aoticache_intake_refuse(&merge->intake, "object %s of %s: %s", hex, merge->source->directory->path, reason);
 }
 
-/* Not verified: the copy will be. NOT_FOUND, and CORRUPT where it is not to be trusted. */
-static aoticache_status open_source(struct merge *merge, const aoticache_digest *digest, int *ret_fd,
-                                    uint64_t *ret_bytes, aoticache_error *ret_error)
+/* Not verified but its size: the copy will be. NOT_FOUND; CORRUPT or DENIED where it is not to be trusted or read. */
+static aoticache_status open_source(struct merge *merge, const aoticache_digest *digest, uint64_t bytes, int *ret_fd,
+                                    aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     struct stat found;
@@ -107,14 +107,18 @@ static aoticache_status open_source(struct merge *merge, const aoticache_digest 
     cleanup_fd int fd = aoticache_directory_openat(merge->source->directory, path, O_RDONLY);
     if (fd < 0 && errno == ENOENT)
         return AOTICACHE_NOT_FOUND;
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+        return aoticache_error_set_errno(ret_error, errno, "cannot open %s", path);
     if (fd < 0 || fstat(fd, &found) != 0) {
         aoticache_error_set_errno(ret_error, errno, "it cannot be opened");
-        return AOTICACHE_CORRUPT;
+        return AOTICACHE_DENIED;
     }
     if (aoticache_directory_trust(merge->source->directory, &found, S_IFREG, path, ret_error) != AOTICACHE_OK)
         return AOTICACHE_CORRUPT;
+    if ((uint64_t)found.st_size != bytes)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "it has %lld bytes, its manifest says %llu",
+                                   (long long)found.st_size, (unsigned long long)bytes);
     *ret_fd = steal_fd(&fd);
-    *ret_bytes = (uint64_t)found.st_size;
     return AOTICACHE_OK;
 }
 
@@ -134,7 +138,8 @@ static aoticache_status copy_verified(struct merge *merge, const aoticache_diges
         status = copy_bytes(merge, from, to, bytes, ret_error);
     }
     if (status == AOTICACHE_OK)
-        status = aoticache_digest_of_fd(to >= 0 ? to : from, &actual, &size, ret_error);
+        status = aoticache_digest_of_fd_while(to >= 0 ? to : from, aoticache_intake_goes_on, &merge->intake, &actual,
+                                              &size, ret_error);
     if (status == AOTICACHE_OK) {
         *ret_good = aoticache_digest_equal(&actual, digest);
         if (!*ret_good)
@@ -147,20 +152,21 @@ static aoticache_status copy_verified(struct merge *merge, const aoticache_diges
 }
 
 /* *ret_good: it is in the target, or on its way. */
-static aoticache_status bring_object(struct merge *merge, const aoticache_digest *digest, bool *ret_good,
-                                     aoticache_error *ret_error)
+static aoticache_status bring_object(struct merge *merge, const aoticache_digest *digest, uint64_t bytes,
+                                     bool *ret_good, aoticache_error *ret_error)
 {
     cleanup_fd int from = -1;
-    uint64_t bytes = 0;
     aoticache_error detail = {.message = ""};
-    aoticache_status status = aoticache_intake_has(&merge->intake, digest, ret_good, ret_error);
+    aoticache_status status = aoticache_intake_has(&merge->intake, digest, bytes, ret_good, ret_error);
     if (status != AOTICACHE_OK || *ret_good)
         return status;
-    status = open_source(merge, digest, &from, &bytes, &detail);
-    if (status == AOTICACHE_NOT_FOUND || status == AOTICACHE_CORRUPT) {
-        refuse_object(merge, digest, status == AOTICACHE_CORRUPT ? detail.message : "it is missing");
+    status = open_source(merge, digest, bytes, &from, &detail);
+    if (status == AOTICACHE_NOT_FOUND || status == AOTICACHE_CORRUPT || status == AOTICACHE_DENIED) {
+        refuse_object(merge, digest, status != AOTICACHE_NOT_FOUND ? detail.message : "it is missing");
         return AOTICACHE_OK;
     }
+    if (status != AOTICACHE_OK)
+        return aoticache_error_set(ret_error, status, "%s", detail.message);
     return copy_verified(merge, digest, from, bytes, ret_good, ret_error);
 }
 
@@ -172,7 +178,7 @@ static aoticache_status bring_files(struct merge *merge, const aoticache_manifes
     aoticache_status status = AOTICACHE_OK;
     *ret_good = true;
     for (size_t i = 0; status == AOTICACHE_OK && *ret_good && i < manifest->file_count; i++)
-        status = bring_object(merge, &manifest->files[i].digest, ret_good, ret_error);
+        status = bring_object(merge, &manifest->files[i].digest, manifest->files[i].bytes, ret_good, ret_error);
     return status;
 }
 
@@ -183,7 +189,7 @@ static aoticache_status bring_manifest(struct merge *merge, const aoticache_entr
     bool is_good = false;
     aoticache_status status = bring_files(merge, manifest, &is_good, ret_error);
     if (status == AOTICACHE_OK && is_good)
-        status = bring_object(merge, &entry->artifact, &is_good, ret_error);
+        status = bring_object(merge, &entry->artifact, bytes, &is_good, ret_error);
     if (status != AOTICACHE_OK || !is_good) {
         aoticache_manifest_free(manifest);
         return status;
@@ -213,7 +219,8 @@ static aoticache_status merge_entry(struct merge *merge, const aoticache_entry *
     if (status == AOTICACHE_NOT_FOUND &&
         aoticache_index_has_object(aoticache_cache_index(merge->source), &entry->artifact, NULL) == AOTICACHE_NOT_FOUND)
         return AOTICACHE_OK; /* removed meanwhile */
-    if (status == AOTICACHE_NOT_FOUND || status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED) {
+    if (status == AOTICACHE_NOT_FOUND || status == AOTICACHE_CORRUPT || status == AOTICACHE_DENIED ||
+        status == AOTICACHE_UNSUPPORTED) {
         refuse_object(merge, &entry->artifact, status == AOTICACHE_NOT_FOUND ? "it is missing" : detail.message);
         return AOTICACHE_OK;
     }

@@ -10,7 +10,8 @@
 static const aoticache_cli_option import_options[] = {
     AOTICACHE_TRANSFER_MANIFEST_ROWS,
     AOTICACHE_TRANSFER_MARKS_ROW,
-    {AOTICACHE_TRANSFER_MAX_SIZE, "max-size", 0, "SIZE", "what the archive may unpack to; default 1024G"},
+    {AOTICACHE_TRANSFER_MAX_SIZE, "max-size", 0, "SIZE", "what the archive may unpack to; default 1024G, and beyond 1G\n"
+     "1000 times its own size"},
     AOTICACHE_TRANSFER_REPLACE_ROW,
     AOTICACHE_TRANSFER_DRY_RUN_ROW,
     {0, NULL, 0, NULL, NULL},

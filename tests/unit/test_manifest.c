@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static const aoticache_file files[] = {
     {.name = "kernel.so", .path = "/nowhere/kernel.so"},
@@ -403,7 +404,59 @@ Test(manifest, parse_truncated_text_is_refused)
         free(copy);
     }
     cr_expect_null(parsed);
-    cr_expect_eq(aoticache_manifest_parse(text, (64u << 20) + 1, &parsed, NULL), AOTICACHE_CORRUPT);
+    cr_expect_eq(aoticache_manifest_parse(text, (36u << 20) + 1, &parsed, NULL), AOTICACHE_CORRUPT);
     free(text);
     aoticache_manifest_free(manifest);
+}
+
+static long most_kib(void)
+{
+    struct rusage usage;
+    cr_assert_eq(getrusage(RUSAGE_SELF, &usage), 0);
+    return usage.ru_maxrss;
+}
+
+/* A tree of such a text would have gigabytes. */
+Test(manifest, parse_what_would_grow_is_refused_before)
+{
+    static const char *const pieces[] = {"{},", "[", "{\"a\":", "0,"};
+    const size_t size = 36u << 20;
+    char *text = malloc(size);
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+        aoticache_manifest *parsed = NULL;
+        const size_t piece = strlen(pieces[i]);
+        memcpy(text, "{\"a\":[", 6);
+        for (size_t at = 6; at < size; at++)
+            text[at] = pieces[i][(at - 6) % piece];
+        const long before = most_kib();
+        cr_expect_eq(aoticache_manifest_parse(text, size, &parsed, NULL), AOTICACHE_CORRUPT, "%s", pieces[i]);
+        cr_expect_lt(most_kib() - before, 50000, "%s: %ld KiB", pieces[i], most_kib() - before);
+    }
+    free(text);
+}
+
+/* What stands in strings is text, whatever it looks like. */
+Test(manifest, parse_counts_no_brackets_in_strings)
+{
+    aoticache_request *request = make_request("x86_64");
+    aoticache_product product = AOTICACHE_PRODUCT_INIT;
+    aoticache_manifest *manifest = NULL, *parsed = NULL;
+    char output[60001];
+    for (size_t i = 0; i + 1 < sizeof output; i++)
+        output[i] = "[{,:\"\\"[i % 6];
+    output[sizeof output - 1] = '\0';
+    product.files = files;
+    product.file_count = 3;
+    product.output = output;
+    aoticache_error error = {.message = ""};
+    cr_assert_eq(aoticache_manifest_create(request, &product, digests, sizes, 1, &manifest, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    size_t size = 0;
+    char *text = format(manifest, &size);
+    cr_assert_eq(aoticache_manifest_parse(text, size, &parsed, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_str_eq(parsed->output, output);
+    free(text);
+    aoticache_manifest_free(parsed);
+    aoticache_manifest_free(manifest);
+    aoticache_request_free(request);
 }

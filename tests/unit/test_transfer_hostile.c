@@ -2,7 +2,9 @@
  * Archives that nobody should believe: every member that is not exactly what an export writes is refused by name,
  * nothing is written outside the store, and what is sound still comes.
  */
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 
 #include "cache/transfer.h"
 #include "cache_fixture.h"
@@ -333,7 +335,122 @@ Test(transfer_hostile, huge_sizes_are_refused_before_anything_is_written)
     append_artifact(1, "library one");
     append(&(struct member){.path = "objects/ab/cd000000000000000000000000000000000000000000000000000000000000",
                             .announced = UINT64_C(8) << 30}); /* 8 GiB of which nothing comes */
-    expect(AOTICACHE_CORRUPT, 1, 0, "ends early");
+    expect(AOTICACHE_CORRUPT, 1, 0, "it says of itself");
+}
+
+static void begin_announcing(uint64_t bytes)
+{
+    char text[256];
+    snprintf(text, sizeof text,
+             "{\"bytes\":%llu,\"entries\":0,\"format\":1,\"kind\":\"aoticache archive\",\"library\":\"0\",\"objects\":"
+             "0}\n",
+             (unsigned long long)bytes);
+    append_text("aoticache.json", text);
+}
+
+/* Nothing but holes: 512 GiB that nobody has stored. */
+static void append_holes(void)
+{
+    const uint64_t bytes = UINT64_C(512) << 30;
+    char *header;
+    append(&(struct member){.path = "foreign", .announced = 0});
+    /* In base 256, as sizes that need more than eleven octal digits are written. */
+    off_t at = lseek(archive, 0, SEEK_CUR) - TAR_BLOCK;
+    header = calloc(1, TAR_BLOCK);
+    cr_assert_eq(pread(archive, header, TAR_BLOCK, at), TAR_BLOCK);
+    memset(header + 124, 0, 12);
+    header[124] = (char)0x80;
+    for (int i = 0; i < 8; i++)
+        header[135 - i] = (char)(bytes >> 8 * i);
+    memset(header + 148, ' ', 8);
+    unsigned sum = 0;
+    for (size_t i = 0; i < TAR_BLOCK; i++)
+        sum += (unsigned char)header[i];
+    snprintf(header + 148, 8, "%06o", sum);
+    cr_assert_eq(pwrite(archive, header, TAR_BLOCK, at), TAR_BLOCK);
+    free(header);
+    off_t end_of_it = lseek(archive, 0, SEEK_CUR) + (off_t)bytes;
+    if (ftruncate(archive, end_of_it) != 0)
+        cr_skip_test("there are no files of this size here");
+    lseek(archive, end_of_it, SEEK_SET);
+}
+
+Test(transfer_hostile, what_is_far_larger_than_its_file_is_refused_soon, .timeout = 120)
+{
+    const uint64_t begun = aoticache_monotonic_ns();
+    begin_announcing(UINT64_C(1) << 41);
+    append_artifact(1, "library one");
+    append_holes();
+    end();
+    expect(AOTICACHE_DENIED, 1, 1, "times its own size");
+    cr_assert_lt(aoticache_monotonic_ns() - begun, UINT64_C(60) * 1000000000u);
+}
+
+static volatile sig_atomic_t has_rung;
+
+static void ring(int number)
+{
+    (void)number;
+    has_rung = 1;
+}
+
+/* As a progress bar does that asks whether it is on a terminal. */
+static bool goes_on_until_it_rings(void *user, uint64_t done, uint64_t all)
+{
+    (void)user, (void)done, (void)all;
+    errno = ENOTTY;
+    return has_rung == 0;
+}
+
+Test(transfer_hostile, interrupted_waiting_for_a_pipe_says_so, .timeout = 30)
+{
+    int ends[2];
+    aoticache_transfer_options options = AOTICACHE_TRANSFER_OPTIONS_INIT;
+    aoticache_transfer_report report;
+    aoticache_error error = {.message = ""};
+    const struct itimerval soon = {.it_value = {.tv_usec = 200000}};
+    const struct sigaction action = {.sa_handler = ring}; /* without SA_RESTART */
+    cr_assert_eq(pipe(ends), 0);
+    sigaction(SIGALRM, &action, NULL);
+    options.progress = goes_on_until_it_rings;
+    aoticache_cache *cache = open_target();
+    setitimer(ITIMER_REAL, &soon, NULL);
+    aoticache_status status = aoticache_cache_import(cache, ends[0], &options, &report, &error);
+    if (status == AOTICACHE_UNSUPPORTED)
+        cr_skip_test("%s", error.message);
+    cr_assert_eq(status, AOTICACHE_IO);
+    cr_assert_not_null(strstr(error.message, "stopped"), "%s", error.message);
+    aoticache_cache_close(cache);
+}
+
+Test(transfer_hostile, export_interrupted_at_a_full_pipe_says_so, .timeout = 30)
+{
+    int ends[2];
+    aoticache_transfer_options options = AOTICACHE_TRANSFER_OPTIONS_INIT;
+    aoticache_transfer_report report;
+    aoticache_error error = {.message = ""};
+    const struct itimerval soon = {.it_value = {.tv_usec = 400000}};
+    const struct sigaction action = {.sa_handler = ring};
+    char *noise = malloc(1 << 20);
+    unsigned seed = 1;
+    for (size_t i = 0; i < 1 << 20; i++) {
+        seed = seed * 1103515245 + 12345;
+        noise[i] = (char)('!' + (seed >> 16) % 90);
+    }
+    noise[(1 << 20) - 1] = '\0';
+    cr_assert_eq(pipe(ends), 0);
+    sigaction(SIGALRM, &action, NULL);
+    options.progress = goes_on_until_it_rings;
+    aoticache_cache *cache = open_target();
+    fixture_put(cache, 1, noise);
+    free(noise);
+    setitimer(ITIMER_REAL, &soon, NULL);
+    aoticache_status status = aoticache_cache_export(cache, ends[1], &options, &report, &error);
+    if (status == AOTICACHE_UNSUPPORTED)
+        cr_skip_test("%s", error.message);
+    cr_assert_eq(status, AOTICACHE_IO);
+    cr_assert_not_null(strstr(error.message, "stopped"), "%s", error.message);
+    aoticache_cache_close(cache);
 }
 
 Test(transfer_hostile, texts_have_a_largest_size)
