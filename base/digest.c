@@ -7,6 +7,7 @@
  */
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "base/digest.h"
+#include "base/memory_file.h"
 
 #include <errno.h>
 #include <openssl/opensslconf.h>
@@ -147,15 +148,20 @@ aoticache_status aoticache_digest_of(const void *bytes, size_t size, aoticache_d
     return status;
 }
 
-aoticache_status aoticache_digest_of_fd(int fd, aoticache_digest *ret_digest, uint64_t *ret_size,
-                                        aoticache_error *ret_error)
+/* Written from where they were hashed, so that what is copied is what the digest is of. */
+static void copy_piece(aoticache_memory_copy *copy, const void *bytes, size_t size, uint64_t offset)
 {
-    return aoticache_digest_of_fd_while(fd, NULL, NULL, ret_digest, ret_size, ret_error);
+    if (copy == NULL || copy->file < 0 || copy->failed != 0 || offset >= copy->kept)
+        return;
+    if (size > copy->kept - offset)
+        size = (size_t)(copy->kept - offset);
+    if (!aoticache_memory_file_write(copy->file, bytes, size, offset))
+        copy->failed = errno;
 }
 
-aoticache_status aoticache_digest_of_fd_while(int fd, aoticache_goes_on_fn goes_on, void *user,
-                                              aoticache_digest *ret_digest, uint64_t *ret_size,
-                                              aoticache_error *ret_error)
+/* goes_on and copy may be NULL. */
+static aoticache_status digest_file(int fd, aoticache_goes_on_fn goes_on, void *user, aoticache_memory_copy *copy,
+                                    aoticache_digest *ret_digest, uint64_t *ret_size, aoticache_error *ret_error)
 {
     hasher h;
     aoticache_digest digest;
@@ -179,6 +185,7 @@ aoticache_status aoticache_digest_of_fd_while(int fd, aoticache_goes_on_fn goes_
             aoticache_error_set(ret_error, status, "libcrypto cannot continue a SHA-256 digest");
             break;
         }
+        copy_piece(copy, buffer, (size_t)got, offset);
         offset += (uint64_t)got;
         if (goes_on != NULL && offset % QUESTION_BYTES < (uint64_t)got && !goes_on(user)) {
             status = aoticache_error_set(ret_error, AOTICACHE_IO, "stopped after %llu bytes",
@@ -197,4 +204,23 @@ aoticache_status aoticache_digest_of_fd_while(int fd, aoticache_goes_on_fn goes_
     if (ret_size != NULL)
         *ret_size = offset;
     return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_digest_of_fd(int fd, aoticache_digest *ret_digest, uint64_t *ret_size,
+                                        aoticache_error *ret_error)
+{
+    return digest_file(fd, NULL, NULL, NULL, ret_digest, ret_size, ret_error);
+}
+
+aoticache_status aoticache_digest_of_fd_while(int fd, aoticache_goes_on_fn goes_on, void *user,
+                                              aoticache_digest *ret_digest, uint64_t *ret_size,
+                                              aoticache_error *ret_error)
+{
+    return digest_file(fd, goes_on, user, NULL, ret_digest, ret_size, ret_error);
+}
+
+aoticache_status aoticache_digest_of_fd_copying(int fd, aoticache_memory_copy *copy, aoticache_digest *ret_digest,
+                                                uint64_t *ret_size, aoticache_error *ret_error)
+{
+    return digest_file(fd, NULL, NULL, copy, ret_digest, ret_size, ret_error);
 }

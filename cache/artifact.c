@@ -39,6 +39,7 @@ aoticache_status aoticache_artifact_create(int library_fd, const aoticache_diges
     }
     atomic_init(&artifact->references, 1);
     atomic_init(&artifact->library_fd, library_fd);
+    atomic_init(&artifact->copy, -1);
     artifact->mark_fd = -1;
     artifact->is_stored = is_stored;
     artifact->digest = *digest;
@@ -74,9 +75,11 @@ void aoticache_artifact_unref(aoticache_artifact *artifact)
     if (artifact == NULL || atomic_fetch_sub_explicit(&artifact->references, 1, memory_order_acq_rel) != 1)
         return;
     int saved = errno;
-    int fd = atomic_load(&artifact->library_fd);
+    int fd = atomic_load(&artifact->library_fd), copy = atomic_load(&artifact->copy);
     if (fd >= 0)
         close(fd);
+    if (copy >= 0)
+        close(copy);
     if (artifact->mark_fd >= 0)
         close(artifact->mark_fd);
     if (artifact->mark != NULL)
@@ -96,8 +99,16 @@ int aoticache_artifact_library_fd(const aoticache_artifact *artifact)
     return artifact != NULL ? atomic_load(&artifact->library_fd) : -1;
 }
 
+int aoticache_artifact_take_copy(aoticache_artifact *artifact)
+{
+    return artifact != NULL ? atomic_exchange(&artifact->copy, -1) : -1;
+}
+
 void aoticache_artifact_close_files(aoticache_artifact *artifact)
 {
+    int copy = aoticache_artifact_take_copy(artifact);
+    if (copy >= 0)
+        close(copy);
     int fd = artifact != NULL ? atomic_exchange(&artifact->library_fd, -1) : -1;
     if (fd < 0)
         return;
@@ -173,13 +184,15 @@ static aoticache_status read_manifest(aoticache_directory *directory, const aoti
     return status == AOTICACHE_OK ? aoticache_manifest_parse(text, size, ret_manifest, ret_error) : status;
 }
 
+/* The first is the library. */
 static aoticache_status open_files(aoticache_directory *directory, const aoticache_manifest *manifest, int *fds,
-                                   aoticache_artifact_part *ret_damaged, aoticache_error *ret_error)
+                                   int *ret_copy, aoticache_artifact_part *ret_damaged, aoticache_error *ret_error)
 {
     for (size_t i = 0; i < manifest->file_count; i++) {
         const aoticache_manifest_file *file = &manifest->files[i];
         aoticache_status status =
-            aoticache_object_open(directory, &file->digest, file->bytes, &fds[i], NULL, ret_error);
+            i == 0 ? aoticache_object_open_copied(directory, &file->digest, file->bytes, &fds[i], ret_copy, ret_error)
+                   : aoticache_object_open(directory, &file->digest, file->bytes, &fds[i], NULL, ret_error);
         if (status != AOTICACHE_OK) {
             *ret_damaged = (aoticache_artifact_part){.digest = file->digest, .bytes = file->bytes};
             return status;
@@ -217,7 +230,7 @@ aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory
                                                   aoticache_artifact_part *ret_damaged, aoticache_error *ret_error)
 {
     aoticache_manifest *manifest = NULL;
-    int *fds = NULL;
+    int *fds = NULL, copy = -1;
     *ret_damaged = (aoticache_artifact_part){.digest = *digest, .bytes = AOTICACHE_OBJECT_MANIFEST_SIZE};
     aoticache_status status = read_manifest(directory, digest, &manifest, ret_error);
     if (status != AOTICACHE_OK)
@@ -229,10 +242,13 @@ aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory
     }
     for (size_t i = 0; i < manifest->file_count; i++)
         fds[i] = -1;
-    status = open_files(directory, manifest, fds, ret_damaged, ret_error);
+    status = open_files(directory, manifest, fds, &copy, ret_damaged, ret_error);
     if (status == AOTICACHE_OK)
         status = build(directory, digest, manifest, fds, ret_artifact, ret_error);
+    if (status == AOTICACHE_OK)
+        atomic_init(&(*ret_artifact)->copy, steal_fd(&copy));
 out:
+    cleanup_fd_release(&copy);
     for (size_t i = 0; fds != NULL && i < manifest->file_count; i++)
         cleanup_fd_release(&fds[i]);
     free(fds);

@@ -13,6 +13,7 @@
 struct aoticache_artifact {
     _Atomic uint32_t references;
     _Atomic int library_fd; /* -1: closed */
+    _Atomic int copy;       /* the library's bytes in memory, -1: none, taken, or closed */
     int mark_fd;            /* the mark on the library where the file system cannot map it, else -1 */
     void *mark;             /* the mark on the library once its descriptor is closed */
     void **side_marks;      /* mappings of the side files */

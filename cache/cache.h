@@ -109,7 +109,16 @@ AOTICACHE_API void aoticache_artifact_unref(aoticache_artifact *artifact);
  * it closes with aoticache_artifact_close_files() or the last unref. -1 once closed.
  */
 AOTICACHE_API int aoticache_artifact_library_fd(const aoticache_artifact *artifact);
-/* Closes the descriptors (a process with many libraries needs them); the artifact stays protected from collection. */
+/*
+ * A file in memory with the library's bytes as they were hashed, whoever changes the object after that: the caller's from
+ * then on, for aoticache_load_options.copy. -1: there is none (the artifact was just compiled, its library has more than
+ * 4 MiB, the system has no memory for it), or it was taken.
+ */
+AOTICACHE_API int aoticache_artifact_take_copy(aoticache_artifact *artifact);
+/*
+ * Closes the descriptors, and gives the copy back (a process with many libraries needs them); the artifact stays
+ * protected from collection.
+ */
 AOTICACHE_API void aoticache_artifact_close_files(aoticache_artifact *artifact);
 
 /* The folder under which the library's side files lie beside it under their own names; NULL where it has none. */

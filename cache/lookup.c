@@ -76,13 +76,16 @@ static aoticache_status open_hit(aoticache_cache *cache, const aoticache_index_h
         return aoticache_artifact_open_manifest(cache->directory, &hit->artifact, ret_artifact, ret_unusable,
                                                 ret_error);
     int fd = -1;
+    cleanup_fd int copy = -1;
     *ret_unusable = (aoticache_artifact_part){.digest = hit->library, .bytes = hit->library_bytes};
     aoticache_status status =
-        aoticache_object_open(cache->directory, &hit->library, hit->library_bytes, &fd, NULL, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    return aoticache_artifact_create(fd, &hit->artifact, &hit->library, hit->compile_ns, true, ret_artifact,
-                                     ret_error);
+        aoticache_object_open_copied(cache->directory, &hit->library, hit->library_bytes, &fd, &copy, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_artifact_create(fd, &hit->artifact, &hit->library, hit->compile_ns, true, ret_artifact,
+                                           ret_error);
+    if (status == AOTICACHE_OK)
+        atomic_init(&(*ret_artifact)->copy, steal_fd(&copy));
+    return status;
 }
 
 /*

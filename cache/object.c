@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/memory_file.h"
 #include "base/seam.h"
 
 void aoticache_object_path(const aoticache_digest *digest, char ret_path[AOTICACHE_OBJECT_PATH_BYTES])
@@ -114,15 +115,27 @@ static aoticache_status read_bytes(int fd, char *bytes, size_t size, size_t *ret
     return AOTICACHE_OK;
 }
 
+/* How an object is read: who is asked whether to go on (may be NULL), and where a copy of its bytes goes (file -1: nowhere). */
+typedef struct reading {
+    aoticache_goes_on_fn goes_on;
+    void *user;
+    aoticache_memory_copy copy;
+} reading;
+
 /* Of a small one in one call to the system: a verification, and a cold hit, look at many. */
-static aoticache_status digest_of_object(int fd, uint64_t size, aoticache_goes_on_fn goes_on, void *user,
+static aoticache_status digest_of_object(int fd, uint64_t size, reading *how,
                                          aoticache_digest *ret_digest, aoticache_error *ret_error)
 {
     char bytes[SMALL_BYTES];
     size_t have = 0;
     if (size > sizeof bytes)
-        return aoticache_digest_of_fd_while(fd, goes_on, user, ret_digest, NULL, ret_error);
+        return how->copy.file >= 0
+                   ? aoticache_digest_of_fd_copying(fd, &how->copy, ret_digest, NULL, ret_error)
+                   : aoticache_digest_of_fd_while(fd, how->goes_on, how->user, ret_digest, NULL, ret_error);
     aoticache_status status = read_bytes(fd, bytes, (size_t)size, &have, ret_error);
+    if (status == AOTICACHE_OK && how->copy.file >= 0 &&
+        !aoticache_memory_file_write(how->copy.file, bytes, have, 0))
+        how->copy.failed = errno;
     return status == AOTICACHE_OK ? aoticache_digest_of(bytes, have, ret_digest) : status;
 }
 
@@ -155,16 +168,10 @@ static aoticache_status check_size(const char *path, uint64_t bytes, uint64_t ex
                                (unsigned long long)bytes);
 }
 
-aoticache_status aoticache_object_open(aoticache_directory *directory, const aoticache_digest *digest,
-                                       uint64_t expected_bytes, int *ret_fd, uint64_t *ret_bytes,
-                                       aoticache_error *ret_error)
-{
-    return aoticache_object_open_while(directory, digest, expected_bytes, NULL, NULL, ret_fd, ret_bytes, ret_error);
-}
-
-aoticache_status aoticache_object_open_while(aoticache_directory *directory, const aoticache_digest *digest,
-                                             uint64_t expected_bytes, aoticache_goes_on_fn goes_on, void *user,
-                                             int *ret_fd, uint64_t *ret_bytes, aoticache_error *ret_error)
+/* ret_bytes and ret_copy: NULL where they are not wanted. */
+static aoticache_status open_verified(aoticache_directory *directory, const aoticache_digest *digest,
+                                      uint64_t expected_bytes, reading *how, int *ret_fd, uint64_t *ret_bytes,
+                                      int *ret_copy, aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     struct stat found;
@@ -177,8 +184,11 @@ aoticache_status aoticache_object_open_while(aoticache_directory *directory, con
         return status;
     aoticache_digest actual;
     aoticache_error detail = {.message = ""};
-    status = digest_of_object(fd, (uint64_t)found.st_size, goes_on, user, &actual, &detail);
-    if (status == AOTICACHE_IO && goes_on != NULL && !goes_on(user))
+    bool is_copied = ret_copy != NULL && (uint64_t)found.st_size <= AOTICACHE_OBJECT_MAX_COPY_BYTES;
+    cleanup_fd int file = is_copied ? aoticache_memory_file_create() : -1;
+    how->copy = (aoticache_memory_copy){.file = file, .kept = AOTICACHE_OBJECT_MAX_COPY_BYTES};
+    status = digest_of_object(fd, (uint64_t)found.st_size, how, &actual, &detail);
+    if (status == AOTICACHE_IO && how->goes_on != NULL && !how->goes_on(how->user))
         return aoticache_error_set(ret_error, AOTICACHE_IO, "%s: %s", path, detail.message);
     status = judge_digest(status, &actual, digest, path, &detail, ret_error);
     if (status != AOTICACHE_OK)
@@ -186,7 +196,32 @@ aoticache_status aoticache_object_open_while(aoticache_directory *directory, con
     *ret_fd = steal_fd(&fd);
     if (ret_bytes != NULL)
         *ret_bytes = (uint64_t)found.st_size;
+    if (ret_copy != NULL)
+        *ret_copy = how->copy.failed == 0 ? steal_fd(&file) : -1;
     return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_object_open(aoticache_directory *directory, const aoticache_digest *digest,
+                                       uint64_t expected_bytes, int *ret_fd, uint64_t *ret_bytes,
+                                       aoticache_error *ret_error)
+{
+    return aoticache_object_open_while(directory, digest, expected_bytes, NULL, NULL, ret_fd, ret_bytes, ret_error);
+}
+
+aoticache_status aoticache_object_open_while(aoticache_directory *directory, const aoticache_digest *digest,
+                                             uint64_t expected_bytes, aoticache_goes_on_fn goes_on, void *user,
+                                             int *ret_fd, uint64_t *ret_bytes, aoticache_error *ret_error)
+{
+    reading how = {.goes_on = goes_on, .user = user};
+    return open_verified(directory, digest, expected_bytes, &how, ret_fd, ret_bytes, NULL, ret_error);
+}
+
+aoticache_status aoticache_object_open_copied(aoticache_directory *directory, const aoticache_digest *digest,
+                                              uint64_t expected_bytes, int *ret_fd, int *ret_copy,
+                                              aoticache_error *ret_error)
+{
+    reading how = {.goes_on = NULL};
+    return open_verified(directory, digest, expected_bytes, &how, ret_fd, NULL, ret_copy, ret_error);
 }
 
 aoticache_status aoticache_object_look(aoticache_directory *directory, const aoticache_digest *digest,

@@ -19,6 +19,8 @@
 #define AOTICACHE_OBJECT_PATH_BYTES 96   /* "objects/ab/cdef..." */
 #define AOTICACHE_OBJECT_ANY_SIZE UINT64_MAX
 #define AOTICACHE_OBJECT_MANIFEST_SIZE (UINT64_MAX - 1) /* any that a manifest may have */
+/* What an object may have to be copied while it is verified: the kernel libraries, and not the weights. */
+#define AOTICACHE_OBJECT_MAX_COPY_BYTES (UINT64_C(4) << 20)
 /* No manifest is larger; so what is larger need not be read to know that it is none. */
 #define AOTICACHE_OBJECT_MAX_MANIFEST_BYTES (UINT64_C(36) << 20)
 
@@ -64,6 +66,15 @@ bool aoticache_object_is_absent(aoticache_directory *directory, const aoticache_
 /* Whether an error of open(2) or stat(2) tells of what lies there: a link or a folder, where a file should be. Other
  * errors (permission, descriptors, memory, the disk) tell of nothing but that it could not be looked at. */
 bool aoticache_object_errno_is_damage(int errno_value);
+
+/*
+ * The same, with a copy in memory of the very bytes that were hashed, which nobody else can change.
+ * ret_copy: base/memory_file.h, the caller's; -1 where the object has more than AOTICACHE_OBJECT_MAX_COPY_BYTES, or the
+ * system has no memory for it.
+ */
+aoticache_status aoticache_object_open_copied(aoticache_directory *directory, const aoticache_digest *digest,
+                                              uint64_t expected_bytes, int *ret_fd, int *ret_copy,
+                                              aoticache_error *ret_error);
 
 /* What a put made or found: an open, marked, verified descriptor, for the caller to close. */
 typedef struct aoticache_object {

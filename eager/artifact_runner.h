@@ -18,4 +18,11 @@ aoticache_status aoticache_artifact_load_runner(aoticache_artifact *artifact, ao
                                                 bool private_copy, aoticache_runner **ret_runner,
                                                 aoticache_error *ret_error);
 
+/*
+ * Loads the artifact's library from the bytes that were hashed when it was looked up, or hashes those that it loads.
+ * name: for messages. Returns: as aoticache_library_load_fd_with().
+ */
+aoticache_status aoticache_artifact_load_library(aoticache_artifact *artifact, const char *name, bool private_copy,
+                                                 aoticache_library **ret_library, aoticache_error *ret_error);
+
 #endif

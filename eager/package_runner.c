@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "eager/artifact_runner.h"
 #include "eager/package_source.h"
 
 /* ---- weights that have a file of their own ---- */
@@ -86,14 +87,13 @@ static aoticache_status map_weights(struct holding *holding, aoticache_error *re
 
 /* ---- the runner ---- */
 
-static aoticache_status create_runner(const aoticache_artifact *artifact, const char *name, const char *device,
+static aoticache_status create_runner(aoticache_artifact *artifact, const char *name, const char *device,
                                       const aoticache_package_options *options, aoticache_runner **ret_runner,
                                       aoticache_error *ret_error)
 {
     aoticache_library *library;
     aoticache_runner_options runner_options = AOTICACHE_RUNNER_OPTIONS_INIT;
-    aoticache_status status =
-        aoticache_library_load_fd(aoticache_artifact_library_fd(artifact), name, &library, ret_error);
+    aoticache_status status = aoticache_artifact_load_library(artifact, name, false, &library, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     runner_options.device = options->device != NULL ? options->device : device;

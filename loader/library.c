@@ -19,14 +19,18 @@
 #include <link.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* A file on its way to become a library. */
 typedef struct loading {
     const char *name;
-    aoticache_elf elf;
+    int fd;
+    int image;                      /* its bytes in memory as they were hashed, or -1 */
+    const aoticache_digest *digest; /* NULL: the file is believed as it is */
+    bool private_copy;
+    aoticache_elf elf; /* of the image, where there is one */
     aoticache_library_names names;
     const aoticache_torch_provider *provider;
-    bool private_copy;
 } loading;
 
 /* Messages begin with the library's name; a long path must not push the rest out. */
@@ -179,6 +183,54 @@ static aoticache_status check_file(loading *load, aoticache_error *ret_error)
     return status;
 }
 
+/* Nobody but this user, and root, can change it: they could change the process as well. */
+static bool is_own_file(int fd)
+{
+    struct stat found;
+    return fstat(fd, &found) == 0 && (found.st_uid == geteuid() || found.st_uid == 0) &&
+           (found.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+/* Whether what the file holds may be other bytes tomorrow than those that were verified. */
+static bool may_change(const loading *load)
+{
+    return load->digest != NULL && !is_own_file(load->fd);
+}
+
+static aoticache_status read_file(loading *load, int fd, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_elf_open(fd, &load->elf, ret_error);
+    return status == AOTICACHE_OK ? check_file(load, ret_error) : status;
+}
+
+static void forget_file(loading *load)
+{
+    aoticache_library_names_free(&load->names);
+    aoticache_elf_close(&load->elf);
+    load->names = (aoticache_library_names){0};
+}
+
+/* Whether the library finds the file itself when it opens itself. */
+static bool finds_original(const loading *load)
+{
+    return load->names.finds_itself && !may_change(load) && aoticache_fd_opens_again(load->fd);
+}
+
+/* Where a copy will be loaded, its bytes are those that were hashed; what the file seemed to hold is read again. */
+static aoticache_status make_image(loading *load, aoticache_error *ret_error)
+{
+    bool is_copied = load->provider->torch.kind != AOTICACHE_TORCH_LIBTORCH || load->private_copy || may_change(load);
+    if (load->image >= 0 || load->digest == NULL || !is_copied)
+        return AOTICACHE_OK;
+    bool whole = load->names.finds_itself && !finds_original(load);
+    aoticache_status status =
+        aoticache_sealed_copy_read(&load->elf, whole, load->digest, &load->image, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    forget_file(load);
+    return read_file(load, load->image, ret_error);
+}
+
 /* ---- loading ---- */
 
 static aoticache_status resolve_functions(aoticache_library *library, aoticache_error *ret_error)
@@ -242,19 +294,23 @@ static aoticache_status show_original(int original, int copy, aoticache_error *r
  * Gives a descriptor to load from that nobody else closes, or -1 where the caller's will do: then nothing looks for the
  * file afterwards. ret_hidden: it is a copy in whose place the library wants to find the original.
  */
-static aoticache_status prepare_file(const loading *load, int *ret_fd, bool *ret_hidden, aoticache_error *ret_error)
+static aoticache_status prepare_file(loading *load, int *ret_fd, bool *ret_hidden, aoticache_error *ret_error)
 {
     cleanup_fd int fd = -1;
-    bool again = load->names.finds_itself && aoticache_fd_opens_again(load->elf.fd);
-    aoticache_sealed_copy_options options = {.always = load->private_copy, .whole = load->names.finds_itself && !again};
+    bool again = finds_original(load);
+    aoticache_sealed_copy_options options = {.always = load->private_copy || may_change(load),
+                                             .whole = load->names.finds_itself && !again,
+                                             .image = load->image};
     aoticache_status status =
         aoticache_sealed_copy_make(&load->elf, &load->names, load->provider, &options, &fd, ret_error);
     if (status != AOTICACHE_OK)
         return status;
+    if (fd >= 0 && fd == load->image)
+        load->image = -1;
     *ret_hidden = fd >= 0 && again;
     /* A library that opens itself must find its file for as long as it lives, whatever becomes of the caller's fd. */
-    if (fd < 0 && load->names.finds_itself && (fd = fcntl(load->elf.fd, F_DUPFD_CLOEXEC, 3)) < 0)
-        return aoticache_error_set_errno(ret_error, errno, "duplicating descriptor %d", load->elf.fd);
+    if (fd < 0 && load->names.finds_itself && (fd = fcntl(load->fd, F_DUPFD_CLOEXEC, 3)) < 0)
+        return aoticache_error_set_errno(ret_error, errno, "duplicating descriptor %d", load->fd);
     *ret_fd = steal_fd(&fd);
     return AOTICACHE_OK;
 }
@@ -307,7 +363,7 @@ static aoticache_status load_file(const loading *load, int fd, void **ret_handle
     return status;
 }
 
-static aoticache_status load_checked(const loading *load, aoticache_library **ret_library, aoticache_error *ret_error)
+static aoticache_status load_checked(loading *load, aoticache_library **ret_library, aoticache_error *ret_error)
 {
     cleanup_fd int fd = -1;
     bool original_hidden = false;
@@ -319,11 +375,11 @@ static aoticache_status load_checked(const loading *load, aoticache_library **re
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a library");
     library->torch = &load->provider->torch;
     library->proxy_executor = load->names.proxy_executor;
-    status = aoticache_cuda_facts_read(load->elf.fd, &load->names.needed, &library->cuda, ret_error);
+    status = aoticache_cuda_facts_read(load->fd, &load->names.needed, &library->cuda, ret_error);
     if (status == AOTICACHE_OK)
-        status = load_file(load, fd >= 0 ? fd : load->elf.fd, &library->handle, ret_error);
+        status = load_file(load, fd >= 0 ? fd : load->fd, &library->handle, ret_error);
     if (status == AOTICACHE_OK && original_hidden)
-        status = show_original(load->elf.fd, fd, ret_error);
+        status = show_original(load->fd, fd, ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_library_unref(library);
         return status;
@@ -346,28 +402,48 @@ aoticache_status aoticache_library_load_fd(int fd, const char *name, aoticache_l
     return aoticache_library_load_fd_with(fd, name, NULL, ret_library, ret_error);
 }
 
+/* An older caller's are shorter; the others stay as they are. */
+static aoticache_status read_options(const aoticache_load_options *options, aoticache_load_options *chosen,
+                                     aoticache_error *ret_error)
+{
+    if (options == NULL)
+        return AOTICACHE_OK;
+    if (options->size < offsetof(aoticache_load_options, private_copy) || options->size > sizeof *chosen)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the options of loading have %zu bytes, not %zu",
+                                   options->size, sizeof *chosen);
+    memcpy(chosen, options, options->size);
+    return AOTICACHE_OK;
+}
+
+static aoticache_status load_library(loading *load, aoticache_library **ret_library, aoticache_error *ret_error)
+{
+    if (load->fd < 0 || load->name == NULL || ret_library == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "loading needs a descriptor, a name and a place");
+    aoticache_status status = read_file(load, load->image >= 0 ? load->image : load->fd, ret_error);
+    if (status == AOTICACHE_OK)
+        status = make_image(load, ret_error);
+    if (status == AOTICACHE_OK)
+        status = load_checked(load, ret_library, ret_error);
+    forget_file(load);
+    return name_the_library(status, load->name, ret_error);
+}
+
 aoticache_status aoticache_library_load_fd_with(int fd, const char *name, const aoticache_load_options *options,
                                                 aoticache_library **ret_library, aoticache_error *ret_error)
 {
     aoticache_load_options chosen = AOTICACHE_LOAD_OPTIONS_INIT;
-    if (fd < 0 || name == NULL || ret_library == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "loading needs a descriptor, a name and a place");
-    if (options != NULL &&
-        (options->size < offsetof(aoticache_load_options, private_copy) || options->size > sizeof chosen))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the options of loading have %zu bytes, not %zu",
-                                   options->size, sizeof chosen);
-    if (options != NULL)
-        memcpy(&chosen, options, options->size);
-    loading load = {.name = name, .private_copy = chosen.private_copy};
-    aoticache_status status = aoticache_elf_open(fd, &load.elf, ret_error);
+    aoticache_status status = read_options(options, &chosen, ret_error);
     if (status != AOTICACHE_OK)
-        return name_the_library(status, name, ret_error);
-    status = check_file(&load, ret_error);
-    if (status == AOTICACHE_OK)
-        status = load_checked(&load, ret_library, ret_error);
-    aoticache_library_names_free(&load.names);
-    aoticache_elf_close(&load.elf);
-    return name_the_library(status, name, ret_error);
+        return status;
+    loading load = {.name = name,
+                    .fd = fd,
+                    .image = chosen.copy,
+                    .digest = chosen.digest,
+                    .private_copy = chosen.private_copy,
+                    .elf = {.fd = -1}};
+    status = load_library(&load, ret_library, ret_error);
+    cleanup_fd_release(&load.image);
+    return status;
 }
 
 aoticache_library *aoticache_library_ref(aoticache_library *library)

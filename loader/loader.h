@@ -108,7 +108,7 @@ AOTICACHE_API void aoticache_library_description_free(aoticache_library_descript
  *
  * Returns: OK; UNSUPPORTED (another machine's; needs functions that the shim, or this process's PyTorch, lacks: all of
  * them are named; exports no interface we know: all missing functions are named); LOAD_FAILED (the dynamic linker's
- * message); INVALID; IO; NO_MEMORY.
+ * message); CORRUPT (options.digest: the file does not hold these bytes any more); INVALID; IO; NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_library_load_fd(int fd, const char *name, aoticache_library **ret_library,
                                                          aoticache_error *ret_error);
@@ -124,9 +124,31 @@ typedef struct aoticache_load_options {
      * last unref, on that thread; and files that it has mapped and not unmapped are unmapped.
      */
     bool private_copy;
+    /*
+     * What the file's bytes were verified to hash to, or NULL: then they are believed. With it, whatever is loaded from
+     * a copy is hashed while it is copied, so that what runs is what was verified, whoever writes to the file meanwhile;
+     * and the file itself is loaded, in a process with PyTorch, only where it belongs to this process's effective user or
+     * to root and nobody else may write it, else a copy. Borrowed for the call.
+     */
+    const aoticache_digest *digest;
+    /*
+     * A file in memory with these bytes that nobody else writes to (aoticache_artifact_take_copy), or -1: it saves
+     * copying and hashing them once more. The loader's from the call on, also where it fails.
+     */
+    int copy;
 } aoticache_load_options;
 
-#define AOTICACHE_LOAD_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_load_options)
+#ifdef __cplusplus
+static inline aoticache_load_options aoticache_load_options_init()
+{
+    aoticache_load_options made = AOTICACHE_SIZED_INIT(aoticache_load_options);
+    made.copy = -1;
+    return made;
+}
+#define AOTICACHE_LOAD_OPTIONS_INIT aoticache_load_options_init()
+#else
+#define AOTICACHE_LOAD_OPTIONS_INIT {.size = sizeof(aoticache_load_options), .copy = -1}
+#endif
 
 /* As aoticache_library_load_fd(); options may be NULL. */
 AOTICACHE_API aoticache_status aoticache_library_load_fd_with(int fd, const char *name,

@@ -14,16 +14,11 @@
 #include "loader/sealed_copy.h"
 
 #include "base/cleanup.h"
+#include "base/memory_file.h"
 #include "loader/own_mappings.h"
 #include "loader/thread_exit.h"
 
-#include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
-
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8U
-#endif
 
 /* The places in the file that a copy differs in, beside its unique symbols. */
 typedef struct copy_edit {
@@ -133,13 +128,15 @@ static aoticache_status plan_edit(const aoticache_elf *elf, const aoticache_libr
 
 /* ---- the copy itself ---- */
 
-static int create_memory_file(void)
+static aoticache_status create_memory_file(int *ret_file, aoticache_error *ret_error)
 {
-    /* Not executable as a program, which some systems demand; mapping it for execution is another matter. */
-    int fd = memfd_create("aoticache-kernel", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
-    if (fd < 0 && errno == EINVAL) /* Linux before 6.3 */
-        fd = memfd_create("aoticache-kernel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    return fd;
+    int file = aoticache_memory_file_create();
+    if (file < 0 && errno == ENOSYS)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "this system has no memfd_create");
+    if (file < 0)
+        return aoticache_error_set_errno(ret_error, errno, "creating a file in memory");
+    *ret_file = file;
+    return AOTICACHE_OK;
 }
 
 /* How much the segments have. Behind it are debugging tables, often most of the file, and weights. */
@@ -159,15 +156,20 @@ static uint64_t bytes_of_segments(const aoticache_elf *elf)
     return end;
 }
 
-static bool write_at(int copy, const void *bytes, size_t size, uint64_t offset)
+/* How much of the file is copied. */
+static aoticache_status bytes_to_copy(const aoticache_elf *elf, bool whole, bool always, uint64_t *ret_size,
+                                      aoticache_error *ret_error)
 {
-    ssize_t written;
-    do
-        written = pwrite(copy, bytes, size, (off_t)offset);
-    while (written < 0 && errno == EINTR);
-    if (written >= 0 && written != (ssize_t)size)
-        errno = ENOSPC;
-    return written == (ssize_t)size;
+    uint64_t size = whole ? elf->file_size : bytes_of_segments(elf);
+    if (size > AOTICACHE_SEALED_COPY_MAX_BYTES)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "%s %llu bytes, and %llu at most are copied into memory; run it in a process with "
+                                   "PyTorch%s",
+                                   whole ? "it has" : "its segments have", (unsigned long long)size,
+                                   (unsigned long long)AOTICACHE_SEALED_COPY_MAX_BYTES,
+                                   always ? ", without a private copy" : "");
+    *ret_size = size;
+    return AOTICACHE_OK;
 }
 
 /* Through a buffer that stays in the processor's first cache: half the time of sendfile, measured. */
@@ -182,7 +184,7 @@ static aoticache_status copy_bytes(const aoticache_elf *elf, uint64_t size, int 
         if (got == 0)
             return aoticache_error_set(ret_error, AOTICACHE_IO, "the file shrank from %llu to %llu bytes meanwhile",
                                        (unsigned long long)elf->file_size, (unsigned long long)offset);
-        if (got < 0 || !write_at(copy, buffer, (size_t)got, offset))
+        if (got < 0 || !aoticache_memory_file_write(copy, buffer, (size_t)got, offset))
             return aoticache_error_set_errno(ret_error, errno, "copying %llu bytes into memory",
                                              (unsigned long long)size);
         offset += (uint64_t)got;
@@ -198,7 +200,7 @@ static bool write_file_header(int copy)
         return false;
     header.e_shoff = 0;
     header.e_shnum = header.e_shstrndx = 0;
-    return write_at(copy, &header, sizeof header, 0);
+    return aoticache_memory_file_write(copy, &header, sizeof header, 0);
 }
 
 static bool write_stack_headers(const aoticache_elf *elf, const copy_edit *edit, int copy)
@@ -210,7 +212,7 @@ static bool write_stack_headers(const aoticache_elf *elf, const copy_edit *edit,
         header.p_flags &= ~(Elf64_Word)PF_X;
         if (edit->name != NULL && i == edit->stack_index)
             memcpy((char *)&header + offsetof(Elf64_Phdr, p_vaddr), edit->name, strlen(edit->name) + 1);
-        if (!write_at(copy, &header, sizeof header, elf->programs_offset + i * sizeof header))
+        if (!aoticache_memory_file_write(copy, &header, sizeof header, elf->programs_offset + i * sizeof header))
             return false;
     }
     return true;
@@ -271,24 +273,59 @@ static bool write_symbols(const aoticache_elf *elf, const aoticache_library_name
         memcpy(some, elf->symbols + first, count * sizeof *some);
         for (size_t i = 0; i < count; i++)
             changed |= edit_symbol(elf, names, &some[i]);
-        if (changed && !write_at(copy, some, count * sizeof *some, elf->symbols_offset + first * sizeof *some))
+        if (changed && !aoticache_memory_file_write(copy, some, count * sizeof *some, elf->symbols_offset + first * sizeof *some))
             return false;
     }
     return true;
 }
 
-static aoticache_status write_copy(const aoticache_elf *elf, const aoticache_library_names *names, uint64_t size,
-                                   const copy_edit *edit, int copy, aoticache_error *ret_error)
+/* What the file holds that the tables were read from, or a copy of it: `copy` is that file itself where it is one. */
+static aoticache_status write_copy(const aoticache_elf *elf, const aoticache_library_names *names, bool whole,
+                                   uint64_t size, const copy_edit *edit, int copy, aoticache_error *ret_error)
 {
-    aoticache_status status = copy_bytes(elf, size, copy, ret_error);
+    aoticache_status status = AOTICACHE_OK;
+    if (copy != elf->fd)
+        status = copy_bytes(elf, size, copy, ret_error);
+    else if (size < elf->file_size && ftruncate(copy, (off_t)size) != 0)
+        status = aoticache_error_set_errno(ret_error, errno, "cutting the copy to %llu bytes", (unsigned long long)size);
     if (status != AOTICACHE_OK)
         return status;
-    if (!write_at(copy, edit->dynamic, elf->dynamic_slots * sizeof *edit->dynamic, elf->dynamic_offset) ||
+    if (!aoticache_memory_file_write(copy, edit->dynamic, elf->dynamic_slots * sizeof *edit->dynamic, elf->dynamic_offset) ||
         !write_stack_headers(elf, edit, copy) || !write_symbols(elf, names, copy) ||
-        (size < elf->file_size && !write_file_header(copy)))
+        (!whole && !write_file_header(copy)))
         return aoticache_error_set_errno(ret_error, errno, "naming the provider in the copy");
-    if (fcntl(copy, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    if (!aoticache_memory_file_seal(copy))
         return aoticache_error_set_errno(ret_error, errno, "sealing the copy");
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_sealed_copy_read(const aoticache_elf *elf, bool whole, const aoticache_digest *digest,
+                                            int *ret_image, aoticache_error *ret_error)
+{
+    aoticache_digest actual;
+    aoticache_memory_copy copy = {.file = -1};
+    cleanup_fd int file = -1;
+    aoticache_status status = bytes_to_copy(elf, whole, true, &copy.kept, ret_error);
+    if (status == AOTICACHE_OK)
+        status = create_memory_file(&file, ret_error);
+    copy.file = file;
+    if (status == AOTICACHE_OK)
+        status = aoticache_digest_of_fd_copying(elf->fd, &copy, &actual, NULL, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (copy.failed != 0)
+        return aoticache_error_set_errno(ret_error, copy.failed, "copying %llu bytes into memory",
+                                         (unsigned long long)copy.kept);
+    if (!aoticache_digest_equal(&actual, digest)) {
+        char theirs[AOTICACHE_DIGEST_HEX_BYTES], wanted[AOTICACHE_DIGEST_HEX_BYTES];
+        aoticache_digest_to_hex(&actual, theirs);
+        aoticache_digest_to_hex(digest, wanted);
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "its bytes hash to %s, not to %s: it was changed after it was verified; look it up "
+                                   "again",
+                                   theirs, wanted);
+    }
+    *ret_image = steal_fd(&file);
     return AOTICACHE_OK;
 }
 
@@ -298,6 +335,7 @@ aoticache_status aoticache_sealed_copy_make(const aoticache_elf *elf, const aoti
                                             aoticache_error *ret_error)
 {
     cleanup_free Elf64_Dyn *dynamic = calloc(elf->dynamic_slots, sizeof *dynamic);
+    uint64_t size = 0;
     if (dynamic == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu dynamic entries",
                                    elf->dynamic_slots);
@@ -309,21 +347,17 @@ aoticache_status aoticache_sealed_copy_make(const aoticache_elf *elf, const aoti
         *ret_fd = -1;
         return AOTICACHE_OK;
     }
-    uint64_t size = options->whole ? elf->file_size : bytes_of_segments(elf);
-    if (size > AOTICACHE_SEALED_COPY_MAX_BYTES)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%s %llu bytes, and %llu at most are copied into memory; run it in a process with "
-                                   "PyTorch%s",
-                                   options->whole ? "it has" : "its segments have", (unsigned long long)size,
-                                   (unsigned long long)AOTICACHE_SEALED_COPY_MAX_BYTES,
-                                   options->always ? ", without a private copy" : "");
-    cleanup_fd int copy = create_memory_file();
-    if (copy < 0 && errno == ENOSYS)
-        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "this system has no memfd_create");
-    if (copy < 0)
-        return aoticache_error_set_errno(ret_error, errno, "creating a file in memory");
-    status = write_copy(elf, names, size, &edit, copy, ret_error);
-    if (status == AOTICACHE_OK)
-        *ret_fd = steal_fd(&copy);
+    status = bytes_to_copy(elf, options->whole, options->always, &size, ret_error);
+    cleanup_fd int created = -1;
+    if (status == AOTICACHE_OK && options->image < 0)
+        status = create_memory_file(&created, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    int copy = options->image >= 0 ? options->image : created;
+    status = write_copy(elf, names, options->whole, size, &edit, copy, ret_error);
+    if (status == AOTICACHE_OK) {
+        *ret_fd = copy;
+        created = -1;
+    }
     return status;
 }

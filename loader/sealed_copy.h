@@ -16,7 +16,16 @@
 typedef struct aoticache_sealed_copy_options {
     bool always; /* also where nothing is to be changed for the provider */
     bool whole;  /* what lies behind the segments too: for a library that maps it, and will find only the copy */
+    int image;   /* elf->fd, where that is a file in memory that is to become the copy; else -1 */
 } aoticache_sealed_copy_options;
+
+/*
+ * The bytes that a copy is made of, in memory, hashed while they are copied. Of the file that `elf` was read from nothing
+ * counts but how much there is to copy: the tables are to be read again, from the image.
+ * Returns: OK, CORRUPT (the file's bytes are not those of the digest), UNSUPPORTED, IO, NO_MEMORY.
+ */
+aoticache_status aoticache_sealed_copy_read(const aoticache_elf *elf, bool whole, const aoticache_digest *digest,
+                                            int *ret_image, aoticache_error *ret_error);
 
 /*
  * What is to be changed for this provider: the provider takes the place of libtorch_cpu.so among the needed libraries,
@@ -28,7 +37,8 @@ typedef struct aoticache_sealed_copy_options {
  * elf/dl-lookup.c): error flags and static variables of C++ inline functions of one kernel would be those of others.
  * And a few functions are the loader's own: loader/thread_exit.h and loader/own_mappings.h say which and why.
  *
- * ret_fd: -1 where nothing is to be changed: then the file itself can be loaded. Else the caller closes it.
+ * ret_fd: -1 where nothing is to be changed: then the file itself can be loaded. Else the caller closes it; it is the
+ * image where there is one.
  * Returns: OK, UNSUPPORTED (no room in the file for the change; too many bytes; a kernel without memfd_create),
  * IO, NO_MEMORY.
  */

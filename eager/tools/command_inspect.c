@@ -137,8 +137,9 @@ static json_t *inspect_entry(const aoticache_inspection *inspection, aoticache_c
     json_t *report;
     aoticache_digest_to_hex(&entry->library, name);
     aoticache_status status = aoticache_cache_open_artifact(cache, &entry->artifact, &artifact, &error);
+    cleanup_fd int copy = aoticache_artifact_take_copy(artifact); /* the very bytes that were hashed */
     if (status == AOTICACHE_OK) {
-        aoticache_inspected library = {.fd = aoticache_artifact_library_fd(artifact), .name = name,
+        aoticache_inspected library = {.fd = copy >= 0 ? copy : aoticache_artifact_library_fd(artifact), .name = name,
                                        .device = entry->device, .directory = aoticache_artifact_directory(artifact)};
         report = aoticache_inspect_library(inspection, &library, ret_ok);
     } else {

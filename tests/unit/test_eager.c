@@ -1,6 +1,13 @@
 /* Unit tests of eager/get_runner.c: from a request to a runner, with the hook that compiles C. */
 #include "eager_fixture.h"
 
+#include "eager/artifact_runner.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 static aoticache_cache *cache;
 static aoticache_hook *hook;
 
@@ -77,6 +84,68 @@ Test(eager, get_runner_compiles_once_and_then_hits)
     cr_assert_eq(again.source, AOTICACHE_SOURCE_INDEX);
     check_abs(runner);
     aoticache_runner_unref(runner);
+}
+
+static aoticache_artifact *look_up(void)
+{
+    aoticache_request *request = make_abs_request();
+    aoticache_artifact *artifact = NULL;
+    aoticache_error error = {.message = ""};
+    cr_assert_eq(aoticache_hook_set_environment(hook, request, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_cache_lookup(cache, request, &artifact, &error), AOTICACHE_OK, "%s", error.message);
+    aoticache_request_free(request);
+    return artifact;
+}
+
+static void damage_object(const aoticache_digest *digest)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES], path[PATH_MAX];
+    aoticache_digest_to_hex(digest, hex);
+    snprintf(path, sizeof path, "%s/objects/%.2s/%s", aoticache_cache_directory(cache), hex, hex + 2);
+    cr_assert_eq(chmod(path, 0644), 0);
+    int fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    cr_assert_eq(write(fd, "another's code", 14), 14);
+    close(fd);
+}
+
+/* Somebody who may write to the object does so after it was verified and before it is loaded. */
+Test(eager, object_that_changes_after_the_lookup_is_not_what_runs)
+{
+    const aoticache_device cpu = {AOTICACHE_DEVICE_TYPE_CPU, -1};
+    aoticache_error error = {.message = ""};
+    aoticache_runner *runner = NULL;
+    aoticache_runner_unref(get(hook, NULL));
+    aoticache_artifact *artifact = look_up();
+    damage_object(aoticache_artifact_library_digest(artifact));
+    cr_assert_eq(aoticache_artifact_load_runner(artifact, cpu, false, &runner, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    check_abs(runner);
+    aoticache_runner_unref(runner);
+    aoticache_artifact_unref(artifact);
+}
+
+/* Without the copy that the lookup made, as for a library of many megabytes, the bytes are hashed as they are copied. */
+Test(eager, object_that_changes_and_was_not_copied_is_refused)
+{
+    const aoticache_device cpu = {AOTICACHE_DEVICE_TYPE_CPU, -1};
+    aoticache_error error = {.message = ""};
+    aoticache_runner *runner = NULL;
+    aoticache_runner_unref(get(hook, NULL));
+    aoticache_artifact *artifact = look_up();
+    int copy = aoticache_artifact_take_copy(artifact);
+    cr_assert_geq(copy, 0);
+    cr_assert_eq(aoticache_artifact_take_copy(artifact), -1);
+    close(copy);
+    cr_assert_eq(aoticache_artifact_load_runner(artifact, cpu, false, &runner, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    aoticache_runner_unref(runner);
+    aoticache_artifact_unref(artifact);
+    artifact = look_up();
+    close(aoticache_artifact_take_copy(artifact));
+    damage_object(aoticache_artifact_library_digest(artifact));
+    aoticache_status status = aoticache_artifact_load_runner(artifact, cpu, false, &runner, &error);
+    cr_assert(status == AOTICACHE_CORRUPT || status == AOTICACHE_INVALID, "%s", error.message);
+    aoticache_artifact_unref(artifact);
 }
 
 Test(eager, lookup_without_a_hook_misses_and_compiles_nothing)

@@ -5,6 +5,7 @@
 #include "loader_fixture.h"
 
 #include "base/home.h"
+#include "base/memory_file.h"
 #include "loader/elf.h"
 #include "loader/library.h"
 
@@ -190,6 +191,31 @@ Test(loader, library_finds_its_own_file_after_the_descriptor_is_closed)
     close(fd);
     cr_assert_eq(open("/dev/null", O_RDONLY | O_CLOEXEC), fd);
     cr_assert_eq(fixture_first_result(library), 2.0f);
+    cr_assert_eq(fixture_first_result(library), 2.0f);
+    aoticache_library_unref(library);
+}
+
+/* Others may write to this one: then the library finds a whole copy of what was verified, and not the file. */
+Test(loader, library_does_not_find_a_file_of_its_own_that_others_may_write)
+{
+    aoticache_load_options options = AOTICACHE_LOAD_OPTIONS_INIT;
+    aoticache_library *library = NULL;
+    aoticache_digest digest;
+    aoticache_error error = {0};
+    char path[FIXTURE_PATH_BYTES];
+    close(fixture_kernel("self.so", "-DOPEN_SELF"));
+    fixture_path("self.so", path);
+    FILE *file = fopen(path, "ae");
+    fputs("tail of the file", file);
+    fclose(file);
+    cr_assert_eq(chmod(path, 0664), 0);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    cr_assert_eq(aoticache_digest_of_fd(fd, &digest, NULL, NULL), AOTICACHE_OK);
+    options.digest = &digest;
+    cr_assert_eq(aoticache_library_load_fd_with(fd, "self", &options, &library, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    close(fd);
+    cr_assert_eq(truncate(path, 0), 0);
     cr_assert_eq(fixture_first_result(library), 2.0f);
     aoticache_library_unref(library);
 }
@@ -412,6 +438,116 @@ Test(loader, thread_local_variables_do_not_keep_a_library)
     aoticache_library_unref(library);
     cr_assert_eq(ended, 3);
     cr_assert_eq(mappings_named("aoticache-kernel"), 0);
+}
+
+/* ---- what was verified is what runs ---- */
+
+static void digest_of_file(int fd, aoticache_digest *ret_digest)
+{
+    cr_assert_eq(aoticache_digest_of_fd(fd, ret_digest, NULL, NULL), AOTICACHE_OK);
+}
+
+/* The bytes of `from` in the place of those of `to`, which stays the same file: what a second writer does. */
+static void overwrite(const char *to, const char *from)
+{
+    char first[FIXTURE_PATH_BYTES], second[FIXTURE_PATH_BYTES];
+    fixture_path(to, first);
+    fixture_path(from, second);
+    cr_assert_eq(fixture_run("cat '%s' > '%s'", second, first), 0);
+}
+
+Test(loader, file_that_changed_after_it_was_verified_is_refused)
+{
+    int fd = fixture_kernel("verified.so", "-DADD=1");
+    close(fixture_kernel("another.so", "-DADD=100"));
+    aoticache_load_options options = AOTICACHE_LOAD_OPTIONS_INIT;
+    aoticache_library *library = NULL;
+    aoticache_digest digest;
+    aoticache_error error = {0};
+    digest_of_file(fd, &digest);
+    options.digest = &digest;
+    cr_assert_eq(aoticache_library_load_fd_with(fd, "verified", &options, &library, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    cr_assert_eq(fixture_first_result(library), 2.0f);
+    aoticache_library_unref(library);
+    overwrite("verified.so", "another.so");
+    library = NULL;
+    cr_assert_eq(aoticache_library_load_fd_with(fd, "verified", &options, &library, &error), AOTICACHE_CORRUPT);
+    cr_assert_null(library);
+    cr_assert_not_null(strstr(error.message, "library verified: its bytes hash to "), "%s", error.message);
+    cr_assert_not_null(strstr(error.message, "changed after it was verified"), "%s", error.message);
+    close(fd);
+}
+
+Test(loader, copy_that_was_verified_runs_whatever_became_of_the_file)
+{
+    int fd = fixture_kernel("verified.so", "-DADD=1");
+    close(fixture_kernel("another.so", "-DADD=100"));
+    aoticache_memory_copy copy = {.file = aoticache_memory_file_create(), .kept = UINT64_MAX};
+    aoticache_load_options options = AOTICACHE_LOAD_OPTIONS_INIT;
+    aoticache_library *library = NULL;
+    aoticache_digest digest;
+    aoticache_error error = {0};
+    cr_assert_eq(aoticache_digest_of_fd_copying(fd, &copy, &digest, NULL, NULL), AOTICACHE_OK);
+    cr_assert_eq(copy.failed, 0);
+    overwrite("verified.so", "another.so");
+    options.digest = &digest;
+    options.copy = copy.file;
+    cr_assert_eq(aoticache_library_load_fd_with(fd, "verified", &options, &library, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    cr_assert_eq(fixture_first_result(library), 2.0f);
+    aoticache_library_unref(library);
+    cr_assert_eq(fcntl(copy.file, F_GETFD), -1, "the copy is still open");
+    close(fd);
+}
+
+/* The loader takes it over also where it says no. */
+Test(loader, copy_is_closed_by_every_load)
+{
+    aoticache_load_options options = AOTICACHE_LOAD_OPTIONS_INIT;
+    aoticache_library *library = NULL;
+    aoticache_digest digest = {{0}};
+    options.digest = &digest;
+    options.copy = aoticache_memory_file_create();
+    cr_assert_eq(aoticache_library_load_fd_with(0, "empty", &options, &library, NULL), AOTICACHE_INVALID);
+    cr_assert_eq(fcntl(options.copy, F_GETFD), -1);
+    options.copy = aoticache_memory_file_create();
+    cr_assert_eq(aoticache_library_load_fd_with(-1, "empty", &options, &library, NULL), AOTICACHE_INVALID);
+    cr_assert_eq(fcntl(options.copy, F_GETFD), -1);
+}
+
+/* The file itself is loaded only where nobody else can write to it, and where it was not: see loader.h. */
+static int copies_mapped(mode_t mode, bool with_digest)
+{
+    aoticache_load_options options = AOTICACHE_LOAD_OPTIONS_INIT;
+    aoticache_library *library = NULL;
+    aoticache_digest digest;
+    aoticache_error error = {0};
+    char path[FIXTURE_PATH_BYTES];
+    fixture_stub("libtorch_cpu.so");
+    fixture_compile(fixture_kernel_source, "own.so", "-Wl,--no-as-needed -L. -l:libtorch_cpu.so");
+    fixture_path("own.so", path);
+    cr_assert_eq(chmod(path, mode), 0);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    digest_of_file(fd, &digest);
+    options.digest = with_digest ? &digest : NULL;
+    cr_assert_eq(aoticache_library_load_fd_with(fd, "own", &options, &library, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    cr_assert_eq(fixture_first_result(library), 2.0f);
+    int count = mappings_named("aoticache-kernel");
+    aoticache_library_unref(library);
+    close(fd);
+    return count;
+}
+
+Test(torch, file_that_others_may_write_is_copied_beside_libtorch_too)
+{
+    fixture_import_torch("libtorch_cpu.so");
+    cr_assert_eq(copies_mapped(0444, true), 0);
+    cr_assert_eq(copies_mapped(0644, true), 0);
+    cr_assert_gt(copies_mapped(0664, true), 0);
+    cr_assert_gt(copies_mapped(0646, true), 0);
+    cr_assert_eq(copies_mapped(0664, false), 0);
 }
 
 /* ---- what is refused ---- */

@@ -1,0 +1,38 @@
+/*
+ * base/memory_file: see memory_file.h. base/digest.c copies while it hashes.
+ */
+#include "base/memory_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U
+#endif
+
+int aoticache_memory_file_create(void)
+{
+    /* Not executable as a program, which some systems demand; mapping it for execution is another matter. */
+    int file = memfd_create("aoticache-kernel", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    if (file < 0 && errno == EINVAL) /* Linux before 6.3 */
+        file = memfd_create("aoticache-kernel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    return file;
+}
+
+bool aoticache_memory_file_write(int file, const void *bytes, size_t size, uint64_t offset)
+{
+    ssize_t written;
+    do
+        written = pwrite(file, bytes, size, (off_t)offset);
+    while (written < 0 && errno == EINTR);
+    if (written >= 0 && written != (ssize_t)size)
+        errno = ENOSPC;
+    return written == (ssize_t)size;
+}
+
+bool aoticache_memory_file_seal(int file)
+{
+    return fcntl(file, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0;
+}
