@@ -42,6 +42,7 @@ struct aoticache_package {
     size_t file_count;
     struct model *models;
     size_t model_count;
+    uint64_t metadata_bytes, metadata_values; /* of the models so far */
 };
 
 /* ---- the entries ---- */
@@ -258,24 +259,44 @@ static aoticache_status take_text(void *user, const void *piece, size_t size, ao
     return AOTICACHE_OK;
 }
 
+/* Of all models together: parsed JSON takes a hundred times its text, and each model may bring some. */
+static aoticache_status check_metadata(const aoticache_package *package, const struct model *model, const char *name,
+                                       aoticache_error *ret_error)
+{
+    bool is_large = package->metadata_bytes > AOTICACHE_PACKAGE_METADATA_MAX_BYTES;
+    if (!is_large && package->metadata_values <= AOTICACHE_PACKAGE_METADATA_MAX_VALUES)
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                               "%s: with %.200s of the model %.100s, the metadata of its models is %llu %s; at most %u are "
+                               "read",
+                               aoticache_archive_name(package->archive), name, model->visible.name,
+                               (unsigned long long)(is_large ? package->metadata_bytes : package->metadata_values),
+                               is_large ? "bytes" : "values",
+                               is_large ? AOTICACHE_PACKAGE_METADATA_MAX_BYTES : AOTICACHE_PACKAGE_METADATA_MAX_VALUES);
+}
+
 static aoticache_status parse_metadata(aoticache_package *package, struct model *model, size_t part,
                                        aoticache_error *ret_error)
 {
     const aoticache_package_part *found = &model->parts[part];
-    if (found->bytes > AOTICACHE_PACKAGE_METADATA_MAX_BYTES)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: %s has %llu bytes; metadata has at most %u",
-                                   aoticache_archive_name(package->archive), found->name,
-                                   (unsigned long long)found->bytes, AOTICACHE_PACKAGE_METADATA_MAX_BYTES);
+    package->metadata_bytes += found->bytes;
+    aoticache_status status = check_metadata(package, model, found->name, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
     cleanup_free char *bytes = malloc(found->bytes + 1); /* unpack() hands out no more than found->bytes */
     if (bytes == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %s", found->name);
     struct text text = {.bytes = bytes};
-    aoticache_status status = aoticache_archive_unpack(package->archive, model->positions[part], found->bytes,
+    status = aoticache_archive_unpack(package->archive, model->positions[part], found->bytes,
                                                        take_text, &text, ret_error);
     if (status == AOTICACHE_CORRUPT) { /* opening tells a damaged archive by INVALID */
         status = AOTICACHE_INVALID;
         if (ret_error != NULL)
             ret_error->status = status;
+    }
+    if (status == AOTICACHE_OK) {
+        package->metadata_values += aoticache_package_metadata_count(text.bytes, text.size);
+        status = check_metadata(package, model, found->name, ret_error);
     }
     if (status == AOTICACHE_OK)
         status = aoticache_package_metadata_parse(text.bytes, text.size, found->name, &model->metadata, ret_error);

@@ -8,6 +8,22 @@
 #include "base/cleanup.h"
 #include "loader/package_parts.h"
 
+/* A value begins the text, or follows one of these; what is in strings does not count. */
+size_t aoticache_package_metadata_count(const char *text, size_t size)
+{
+    size_t count = 1;
+    bool in_string = false;
+    for (size_t i = 0; i < size; i++) {
+        if (text[i] == '"')
+            in_string = !in_string;
+        else if (in_string)
+            i += text[i] == '\\';
+        else
+            count += text[i] == '[' || text[i] == '{' || text[i] == ',';
+    }
+    return count;
+}
+
 aoticache_status aoticache_package_metadata_parse(const char *text, size_t size, const char *what,
                                                   json_t **ret_metadata, aoticache_error *ret_error)
 {

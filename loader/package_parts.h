@@ -73,7 +73,12 @@ aoticache_part_kind aoticache_package_kind_of(const char *file, const char *libr
 
 /* ---- metadata ---- */
 
+/* Of all models of a package together. PyTorch writes some hundred bytes, ten values, for each. */
 #define AOTICACHE_PACKAGE_METADATA_MAX_BYTES (1u << 20)
+#define AOTICACHE_PACKAGE_METADATA_MAX_VALUES 65536u
+
+/* How many values the text can have at most, found without parsing it. */
+size_t aoticache_package_metadata_count(const char *text, size_t size);
 
 /*
  * The JSON object of a library's metadata; *ret_metadata by json_decref(). what: for messages.

@@ -278,6 +278,46 @@ Test(package, open_bad_metadata_is_refused)
     assert_refused(AOTICACHE_INVALID, "not an object");
 }
 
+/* Each may be small, and a package has many. */
+Test(package, open_metadata_beyond_the_budget_of_bytes_is_refused)
+{
+    static char text[40000];
+    memset(text, ' ', sizeof text);
+    memcpy(text, "{}", 2);
+    for (int i = 0; i < 3; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "top/data/aotinductor/m%d/x.so", i);
+        zip_add_text(&zip, name, "a library");
+        snprintf(name, sizeof name, "top/data/aotinductor/m%d/x_metadata.json", i);
+        zip_add(&zip, name, text, sizeof text,
+                &(zip_lie){.method = 8, .size = i == 2 ? AOTICACHE_PACKAGE_METADATA_MAX_BYTES : 0});
+    }
+    assert_refused(AOTICACHE_INVALID, "x_metadata.json of the model m2, the metadata of its models is 1128576 bytes; at "
+                                      "most 1048576");
+}
+
+Test(package, open_metadata_beyond_the_budget_of_values_is_refused)
+{
+    static char text[60000], brackets[40000];
+    size_t size = (size_t)sprintf(text, "{\"a\":[1");
+    while (size < sizeof text - 8)
+        size += (size_t)sprintf(text + size, ",1");
+    size += (size_t)sprintf(text + size, "]}");
+    memset(brackets, '[', sizeof brackets);
+    zip_add_text(&zip, "top/data/aotinductor/m0/x.so", "a library");
+    zip_add(&zip, "top/data/aotinductor/m0/x_metadata.json", text, size, NULL);
+    zip_add_text(&zip, "top/data/aotinductor/m1/x.so", "a library");
+    zip_add(&zip, "top/data/aotinductor/m1/x_metadata.json", brackets, sizeof brackets, NULL);
+    assert_refused(AOTICACHE_INVALID, "values; at most 65536 are read");
+}
+
+Test(package, values_are_counted_outside_of_strings)
+{
+    cr_assert_eq(aoticache_package_metadata_count("", 0), 1);
+    cr_assert_geq(aoticache_package_metadata_count("{\"a\":[1,2,{}]}", 14), 5);
+    cr_assert_eq(aoticache_package_metadata_count("{\"a,[{\\\"[[\":\",,,\"}", 20), 2);
+}
+
 Test(package, open_damaged_metadata_is_refused)
 {
     zip_add_text(&zip, MODEL "x.so", "a library");
