@@ -195,8 +195,9 @@ AOTICACHE_API aoticache_status aoticache_runner_constants_blob_bytes(const aotic
                                                                      uint64_t *ret_bytes, aoticache_error *ret_error);
 /*
  * All constants from one blob laid out as the library wants it: the weights file that
- * package_constants_on_disk_format="binary_blob" makes. blob: borrowed as long as the runner lives: on the CPU the
- * constants of PyTorch's libraries lie in it, so that processes which map the same file share it.
+ * package_constants_on_disk_format="binary_blob" makes. blob: borrowed as long as the runner lives. PyTorch's libraries
+ * copy it; so that processes share the pages of a file, a user-managed update with tensors over its mapping may follow
+ * (aoticache_package_load() does that).
  * Source: AOTInductorModelUpdateConstantsFromBlob.
  * Returns: OK, INVALID (another size, both named), UNSUPPORTED, RUN_FAILED.
  */

@@ -27,25 +27,33 @@ def written():
         return int(next(line for line in counters if line.startswith("wchar")).split()[1])
 
 
+def private_kb():
+    """What no other process can share: anonymous memory, and pages of files that were written to."""
+    with open("/proc/self/smaps_rollup") as rollup:
+        return next(int(line.split()[1]) for line in rollup if line.startswith("Private_Dirty"))
+
+
 def load_ours(what, directory):
     """what: a package, or the key of one."""
     host = package_host.Host(directory)
+    private = private_kb()
     begun, bytes_before = time.perf_counter(), written()
     runner, report = host.load(what) if os.path.exists(what) else host.load_key(what)
-    seconds = time.perf_counter() - begun
+    seconds, count, private = time.perf_counter() - begun, written() - bytes_before, private_kb() - private
     host.unload(runner)
     host.close()
     assert not report.added and report.stored
-    return seconds, written() - bytes_before
+    return seconds, count, private
 
 
 def load_theirs(path):
     import torch._inductor
+    private = private_kb()
     begun, bytes_before = time.perf_counter(), written()
     runner = torch._inductor.aoti_load_package(path)
-    seconds = time.perf_counter() - begun
+    seconds, count, private = time.perf_counter() - begun, written() - bytes_before, private_kb() - private
     del runner
-    return seconds, written() - bytes_before
+    return seconds, count, private
 
 
 def play(kind, what, directory, warm_up):
@@ -54,8 +62,8 @@ def play(kind, what, directory, warm_up):
         import torch  # noqa: F401
         import torch._inductor  # noqa: F401
         load_theirs(warm_up) if kind == "theirs" else load_ours(warm_up, directory)
-    seconds, count = load_theirs(what) if kind == "theirs" else load_ours(what, directory)
-    print(json.dumps([seconds * 1e3, count]))
+    seconds, count, private = load_theirs(what) if kind == "theirs" else load_ours(what, directory)
+    print(json.dumps([seconds * 1e3, count, private]))
 
 
 def make_big(folder):
@@ -101,6 +109,9 @@ def compare(name, path, key, directory, warm_up, target):
     row(f"second load of a package, {name}, beside PyTorch", "ms", times["beside"], peer, times["theirs"], target)
     row(f"second load of a package, {name}, by its key", "ms", times["key"], peer, times["theirs"], target)
     row(f"bytes it writes, {name}", "KB", counts["beside"] / 1e3, peer, counts["theirs"] / 1e3, 0.1)
+    if target is None:
+        memory = {kind: statistics.median(r[2] for r in found) / 1024 for kind, found in results.items()}
+        row(f"memory of its own, {name}", "MiB", memory["alone"], peer, memory["theirs"], 0.1)
 
 
 def main():

@@ -1,7 +1,7 @@
 """The .pt2 packages of the tests and the benchmark, compiled by PyTorch once per build folder, version and text.
 
-"embedded": weights in the library, a dynamic dimension. "blob": weights in a file of their own, a buffer that every run
-changes. "pickled": weights in the library and, pickled, beside it. "several": two models in one archive.
+"embedded": weights in the library, a dynamic dimension. "blob": weights in a file of their own, 4 MiB of them, and 512
+KiB that every run changes. "pickled": weights in the library and, pickled, beside it. "several": two models in one archive.
 """
 import hashlib
 import os
@@ -40,12 +40,12 @@ def define_modules(torch):
     class Counting(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.weight = torch.nn.Parameter(numbers(1000))
-            self.register_buffer("count", torch.zeros(16))
+            self.weight, self.table = torch.nn.Parameter(numbers(1000)), torch.nn.Parameter(numbers(2048, 512))
+            self.register_buffer("count", torch.zeros(1 << 17))
 
         def forward(self, x):
             self.count.add_(1)
-            return x * self.weight + self.count.sum()
+            return x * self.weight + self.count.sum() + self.table.sum()
 
     class Times(torch.nn.Module):
         def __init__(self, factor):

@@ -105,10 +105,22 @@ def weights_mapped():
         return [line.split() for line in maps if line.rstrip().endswith("_weights.blob")]
 
 
-def test_sharing(path, directory):
-    """The weights of two runners are mapped from the object in the store."""
+def private_kb():
+    with open("/proc/self/smaps_rollup") as rollup:
+        return next(int(line.split()[1]) for line in rollup if line.startswith("Private_Dirty"))
+
+
+def test_sharing(path, tensor, directory):
+    """The weights of two runners are mapped from the object in the store, and are in no other memory of the process."""
     host = package_host.Host(directory)
-    runners = [host.load(path)[0] for _ in range(2)]
+    runners = [host.load(path)[0]]
+    expected = host.run(runners[0], tensor.data_ptr(), list(tensor.shape))
+    before = private_kb()
+    runners.append(host.load(path)[0])
+    same = host.run(runners[1], tensor.data_ptr(), list(tensor.shape)) == expected
+    grown = private_kb() - before
+    check("a second runner of 4.5 MiB of weights has only those of its own that it changes, 512 KiB",
+          same and grown < 2048, f"{grown} KiB, same results: {same}")
     mapped = weights_mapped()
     host_files = {int(words[4]) for words in mapped}
     objects = {os.lstat(os.path.join(at, name)).st_ino for at, _, names in os.walk(os.path.join(directory, "objects"))
@@ -189,7 +201,7 @@ def main():
             test_package(torch, name, f"{folder}/{name}.pt2", model, tensors, directory, work)
         stored = digests(directory)
         check("no object was changed by a run", all(digest.endswith(name) for name, digest in stored.items()))
-        test_sharing(f"{folder}/blob.pt2", directory)
+        test_sharing(f"{folder}/blob.pt2", numbers(1000), directory)
         test_two_processes(f"{folder}/embedded.pt2", os.path.join(work, "second"))
         test_other_archives(f"{folder}/embedded.pt2", directory, work)
         check("what is stored is sound", tool(directory, "verify")[0] == 0)
