@@ -40,7 +40,7 @@ static bool is_in(home_search *search, const char *tree, const char *middle, con
     int length = snprintf(path, sizeof path, "%s%s%s", tree, middle, rest);
     if (length < 0 || (size_t)length >= sizeof path)
         return false;
-    if (access(path, R_OK) == 0) {
+    if (eaccess(path, R_OK) == 0) {
         memcpy(search->ret_path, path, (size_t)length + 1);
         return true;
     }
@@ -120,7 +120,10 @@ aoticache_status aoticache_home_find(const char *relative, char *ret_path, aotic
             rest = relative + length;
         }
     }
+    char absolute[PATH_MAX]; /* programs that are given the path may run in another directory */
     const char *home = secure_getenv("AOTICACHE_HOME");
+    if (home != NULL && home[0] != '\0' && home[0] != '/' && realpath(home, absolute) != NULL)
+        home = absolute;
     if ((home != NULL && home[0] != '\0' && is_in_tree(&search, home)) || is_near_this_code(&search, folder, rest) ||
         (folder != NULL ? is_in(&search, folder, "", rest) : is_in_tree(&search, AOTICACHE_PREFIX)))
         return AOTICACHE_OK;

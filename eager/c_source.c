@@ -71,7 +71,7 @@ static aoticache_status find_source(const struct c_state *state, const char *op,
 {
     char name[AOTICACHE_KERNEL_FILE_BYTES];
     aoticache_kernel_file_name(op, name);
-    if (source_path(state, op, ret_path) == 0 && access(ret_path, R_OK) == 0)
+    if (source_path(state, op, ret_path) == 0 && eaccess(ret_path, R_OK) == 0)
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "hook c: no kernel for %s: there is no %s in %s", op,
                                name, state->kernels);
@@ -224,7 +224,10 @@ static aoticache_status run_compiler(const aoticache_hook *hook, const struct c_
         "-Wl,--as-needed", "-lm", "-Wl,--build-id=none", "-Wl,-s", "-o", paths->output, NULL};
     memcpy(arguments + count, rest, sizeof rest);
     aoticache_process process = AOTICACHE_PROCESS_INIT;
-    aoticache_process_options options = {.program = hook->program, .arguments = arguments, .guarded = true};
+    aoticache_process_options options = {.program = hook->program,
+                                         .arguments = arguments,
+                                         .directory = AOTICACHE_PROCESS_NEUTRAL_DIRECTORY,
+                                         .guarded = true};
     aoticache_hook_set_process_options(hook, &options);
     aoticache_status status = aoticache_process_run(&options, 1 << 20, deadline_ns, &process, ret_error);
     if (status == AOTICACHE_OK)

@@ -230,7 +230,10 @@ aoticache_status aoticache_cpu_target_resolve(const char *program, const char *c
         arguments[count++] = question[i];
     aoticache_compiler compiler;
     aoticache_process process = AOTICACHE_PROCESS_INIT;
-    aoticache_process_options options = {.program = program, .arguments = arguments, .environment = environment};
+    aoticache_process_options options = {.program = program,
+                                         .arguments = arguments,
+                                         .environment = environment,
+                                         .directory = AOTICACHE_PROCESS_NEUTRAL_DIRECTORY};
     aoticache_status status = aoticache_process_run(&options, 1 << 20, deadline_ns, &process, ret_error);
     if (status == AOTICACHE_OK && (process.bytes == NULL || strstr(process.bytes, "#define ") == NULL))
         status = aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED,

@@ -93,6 +93,9 @@ AOTICACHE_API void aoticache_hook_free(aoticache_hook *hook);
 /* "pytorch 2.13.0", "cc gcc 12.2.0" (asks the compiler once), "command PROGRAM": for people. Borrowed from the hook. */
 AOTICACHE_API const char *aoticache_hook_producer(const aoticache_hook *hook);
 
+/* The program that it starts: an absolute path; "" where it is a function. Borrowed from the hook. */
+AOTICACHE_API const char *aoticache_hook_program(const aoticache_hook *hook);
+
 /* Puts what this hook's products depend on into the environment of a request: call it before key, lookup or compile. */
 AOTICACHE_API aoticache_status aoticache_hook_set_environment(const aoticache_hook *hook, aoticache_request *request,
                                                               aoticache_error *ret_error);

@@ -102,7 +102,7 @@ aoticache_status aoticache_eager_create(const aoticache_eager_options *options, 
     eager->logger = all.logger;
     init_queue(eager, &all);
     status = copy_environment(all.environment, &eager->environment, ret_error);
-    const char *record_file = all.record_file != NULL ? all.record_file : getenv("AOTICACHE_RECORD");
+    const char *record_file = all.record_file != NULL ? all.record_file : secure_getenv("AOTICACHE_RECORD");
     if (status == AOTICACHE_OK && record_file != NULL && record_file[0] != '\0')
         status = aoticache_recorder_open(record_file, &eager->recorder, ret_error);
     if (status != AOTICACHE_OK) {

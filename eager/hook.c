@@ -120,6 +120,11 @@ const char *aoticache_hook_producer(const aoticache_hook *hook)
     return hook != NULL ? hook->kind->producer(hook) : "";
 }
 
+const char *aoticache_hook_program(const aoticache_hook *hook)
+{
+    return hook != NULL && hook->program[0] == '/' ? hook->program : "";
+}
+
 /*
  * Machine code for a GPU is for its architecture: without it machines with different GPUs would share keys. Who asks for
  * a GPU that is elsewhere has set it already.

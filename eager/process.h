@@ -47,10 +47,24 @@ typedef struct aoticache_process_options {
     bool conversation;          /* standard input and output are one socket, which stays open */
     const void *input;          /* else: what it reads on its standard input, which is a file in memory */
     size_t input_size;
-    const char *const *environment; /* all of it, "NAME=VALUE", NULL-terminated; NULL: the host's */
+    const char *const *environment; /* all of it, "NAME=VALUE", NULL-terminated; NULL: see below */
+    const char *directory;      /* where it runs; absolute. NULL: the host's working directory */
     uint64_t memory_limit_bytes; /* of data memory (RLIMIT_DATA), for it and each process it starts; 0: none */
     bool guarded;               /* its group is killed when the host ends, however that happens */
 } aoticache_process_options;
+
+/*
+ * Where programs run that look for files in their working directory, or hand on to others that do (Python's -c, an empty
+ * folder in PYTHONPATH, PATH or CPATH): the host may stand in a folder of somebody else's.
+ */
+#define AOTICACHE_PROCESS_NEUTRAL_DIRECTORY "/"
+
+/*
+ * The environment of programs without one of their own: the host's. Where the host has other rights than its caller
+ * (set-user-ID and the like) its environment is the caller's word, and programs get nothing of it but a PATH of the
+ * system's folders.
+ */
+const char *const *aoticache_process_environment(void);
 
 /* What came of reading. */
 typedef enum aoticache_process_event {
@@ -62,7 +76,8 @@ typedef enum aoticache_process_event {
 } aoticache_process_event;
 
 /*
- * Finds a program: a name with a '/' as it stands, any other in $PATH (empty and relative folders of it are skipped).
+ * Finds a program: a name with a '/' as it stands, any other in $PATH (empty and relative folders of it are skipped),
+ * or, where the environment counts for nothing, in the system's folders. ret_path: absolute.
  * Returns: OK, NOT_FOUND (ret_error says so, unlike elsewhere), DENIED (there, but not executable).
  */
 aoticache_status aoticache_program_find(const char *name, char ret_path[PATH_MAX], aoticache_error *ret_error);

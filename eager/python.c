@@ -13,7 +13,10 @@
 
 #define ASK_LIMIT_NS (20 * UINT64_C(1000000000))
 
-static const char ask_version[] = "import importlib.metadata as m\n"
+/* What -c puts before all other places to import from, the working directory, goes first. */
+static const char ask_version[] = "import sys\n"
+                                  "sys.path = [place for place in sys.path if place]\n"
+                                  "import importlib.metadata as m\n"
                                   "try:\n"
                                   "    print(m.version('torch'))\n"
                                   "except m.PackageNotFoundError:\n"
@@ -139,7 +142,10 @@ static void look_in_user_site(struct findings *findings, const char *prefix, con
         look_under(findings, path);
 }
 
-/* Each folder of $PYTHONPATH: the first that has PyTorch is the one that Python takes. */
+/*
+ * Each folder of $PYTHONPATH: the first that has PyTorch is the one that Python takes. Empty and relative ones mean
+ * nothing: Python is started in the neutral directory.
+ */
 static bool look_in_python_path(struct findings *findings, const char *const *environment)
 {
     const char *folders = variable(environment, "PYTHONPATH");
@@ -147,7 +153,7 @@ static bool look_in_python_path(struct findings *findings, const char *const *en
     for (const char *folder = folders; folder != NULL && *folder != '\0';) {
         size_t length = strcspn(folder, ":");
         int written = snprintf(path, sizeof path, "%.*s/torch/version.py", (int)length, folder);
-        if (written > 0 && (size_t)written < sizeof path)
+        if (folder[0] == '/' && written > 0 && (size_t)written < sizeof path)
             look_at(findings, path);
         if (findings->found)
             return true;
@@ -180,7 +186,10 @@ static aoticache_status ask_for_version(const char *program, const char *const *
                                         aoticache_error *ret_error)
 {
     const char *const arguments[] = {program, "-c", ask_version, NULL};
-    aoticache_process_options options = {.program = program, .arguments = arguments, .environment = environment};
+    aoticache_process_options options = {.program = program,
+                                         .arguments = arguments,
+                                         .environment = environment,
+                                         .directory = AOTICACHE_PROCESS_NEUTRAL_DIRECTORY};
     aoticache_process process = AOTICACHE_PROCESS_INIT;
     aoticache_error error;
     aoticache_status status =

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -19,12 +20,21 @@
 
 extern char **environ;
 
+#define SYSTEM_PATH "/usr/local/bin:/usr/bin:/bin"
+
+/* secure_getenv() gives nothing under the same condition. */
+const char *const *aoticache_process_environment(void)
+{
+    static const char *const clean[] = {"PATH=" SYSTEM_PATH, NULL};
+    return getauxval(AT_SECURE) != 0 ? clean : (const char *const *)environ;
+}
+
 /* ---- finding ---- */
 
 static bool is_program(const char *path)
 {
     struct stat status;
-    return stat(path, &status) == 0 && S_ISREG(status.st_mode) && access(path, X_OK) == 0;
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode) && eaccess(path, X_OK) == 0;
 }
 
 /* One folder of $PATH, `length` bytes long, and the name behind it. */
@@ -36,22 +46,34 @@ static bool program_in_folder(const char *folder, size_t length, const char *nam
     return written > 0 && written < PATH_MAX && is_program(ret_path);
 }
 
+/* A path as it is named, made absolute: the program may be started elsewhere, or the host go elsewhere. */
+static aoticache_status absolute_path(const char *path, char ret_path[PATH_MAX], aoticache_error *ret_error)
+{
+    char here[PATH_MAX];
+    if (path[0] != '/' && getcwd(here, sizeof here) == NULL)
+        return aoticache_error_set_errno(ret_error, errno, "program %s: the current directory is not known", path);
+    int length = path[0] == '/' ? snprintf(ret_path, PATH_MAX, "%s", path)
+                                : snprintf(ret_path, PATH_MAX, "%s/%s", strcmp(here, "/") == 0 ? "" : here, path);
+    if (length < 0 || length >= PATH_MAX)
+        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "program %.200s...: its path is too long", path);
+    return AOTICACHE_OK;
+}
+
 aoticache_status aoticache_program_find(const char *name, char ret_path[PATH_MAX], aoticache_error *ret_error)
 {
     size_t length = strlen(name);
     if (length == 0 || length >= PATH_MAX)
         return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "program: its name has %zu bytes", length);
     if (strchr(name, '/') != NULL) {
-        if (access(name, F_OK) != 0)
+        if (eaccess(name, F_OK) != 0)
             return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "program %s: there is none", name);
         if (!is_program(name))
             return aoticache_error_set(ret_error, AOTICACHE_DENIED, "program %s: not an executable file", name);
-        memcpy(ret_path, name, length + 1);
-        return AOTICACHE_OK;
+        return absolute_path(name, ret_path, ret_error);
     }
-    const char *folders = getenv("PATH");
+    const char *folders = secure_getenv("PATH");
     if (folders == NULL || folders[0] == '\0')
-        folders = "/usr/local/bin:/usr/bin:/bin";
+        folders = SYSTEM_PATH;
     char path[PATH_MAX];
     for (const char *folder = folders; *folder != '\0';) {
         size_t folder_length = strcspn(folder, ":");
@@ -178,13 +200,22 @@ static int add_close_above(posix_spawn_file_actions_t *actions)
 #endif
 }
 
-static int fill_actions(posix_spawn_file_actions_t *actions, const struct channels *channels)
+#if defined(__GLIBC__) && !__GLIBC_PREREQ(2, 29)
+#define SPAWN_CHANGES_DIRECTORY false
+#define posix_spawn_file_actions_addchdir_np(actions, directory) ENOSYS
+#else
+#define SPAWN_CHANGES_DIRECTORY true
+#endif
+
+static int fill_actions(posix_spawn_file_actions_t *actions, const struct channels *channels, const char *directory)
 {
     int result = posix_spawn_file_actions_adddup2(actions, channels->child_input, STDIN_FILENO);
     if (result == 0)
         result = posix_spawn_file_actions_adddup2(actions, channels->child_output, STDOUT_FILENO);
     if (result == 0)
         result = posix_spawn_file_actions_adddup2(actions, channels->child_messages, STDERR_FILENO);
+    if (result == 0 && directory != NULL && SPAWN_CHANGES_DIRECTORY)
+        result = posix_spawn_file_actions_addchdir_np(actions, directory);
     return result != 0 ? result : add_close_above(actions);
 }
 
@@ -207,6 +238,7 @@ struct start {
     const char *program;
     const char *const *arguments;
     const char *const *environment;
+    const char *directory; /* NULL: the host's */
     pid_t group; /* to join; 0: one of its own */
 };
 
@@ -220,7 +252,7 @@ static int spawn(const struct start *start, const struct channels *channels, pid
         return result;
     result = posix_spawnattr_init(&attributes);
     if (result == 0) {
-        result = fill_actions(&actions, channels);
+        result = fill_actions(&actions, channels, start->directory);
         if (result == 0)
             result = fill_attributes(&attributes, start->group);
         if (result == 0)
@@ -265,20 +297,26 @@ static pid_t start_watcher(void)
     const char *const arguments[] = {"sh", "-c", watch, "aoticache-watcher", host, NULL};
     struct channels channels = CHANNELS_INIT;
     channels.child_input = channels.child_output = channels.child_messages = null;
-    struct start start = {.program = "/bin/sh", .arguments = arguments, .environment = (const char *const *)environ};
+    struct start start = {.program = "/bin/sh",
+                          .arguments = arguments,
+                          .environment = aoticache_process_environment(),
+                          .directory = AOTICACHE_PROCESS_NEUTRAL_DIRECTORY};
     return spawn(&start, &channels, &pid) == 0 ? pid : 0;
 }
 
 /* ---- the program ---- */
 
 /*
- * posix_spawn has no place for a limit, so a shell sets it between the fork and the program, which takes the shell's
- * place and number. More than the host itself may have cannot be given.
+ * posix_spawn has no place for a limit, and in old versions of glibc none for a directory, so a shell sets them between
+ * the fork and the program, which takes the shell's place and number. More memory than the host itself may have cannot
+ * be given.
  */
-static int start_limited(const aoticache_process_options *options, const struct start *plain,
+static int start_by_shell(const aoticache_process_options *options, const struct start *plain,
                          const struct channels *channels, pid_t *ret_pid)
 {
-    static const char script[] = "limit=$1; shift; ulimit -d \"$limit\" || exit 126; exec \"$@\"";
+    static const char script[] = "cd \"$1\" || exit 126; limit=$2; shift 2\n"
+                                 "[ \"$limit\" = 0 ] || ulimit -d \"$limit\" || exit 126\n"
+                                 "exec \"$@\"";
     struct rlimit own;
     uint64_t limit = options->memory_limit_bytes;
     char kibibytes[24];
@@ -288,7 +326,8 @@ static int start_limited(const aoticache_process_options *options, const struct 
     snprintf(kibibytes, sizeof kibibytes, "%llu", (unsigned long long)(limit + 1023) / 1024);
     while (options->arguments[count] != NULL)
         count++;
-    const char *const shell[] = {"sh", "-c", script, "sh", kibibytes, options->program};
+    const char *directory = plain->directory != NULL ? plain->directory : ".";
+    const char *const shell[] = {"sh", "-c", script, "sh", directory, kibibytes, options->program};
     const size_t shell_count = sizeof shell / sizeof shell[0];
     cleanup_free const char **arguments = calloc(shell_count + count + 1, sizeof *arguments);
     if (arguments == NULL)
@@ -308,10 +347,11 @@ static int start_program(const aoticache_process_options *options, const struct 
     struct start start = {.program = options->program,
                           .arguments = options->arguments,
                           .environment = options->environment != NULL ? options->environment
-                                                                      : (const char *const *)environ,
+                                                                      : aoticache_process_environment(),
+                          .directory = options->directory,
                           .group = group};
-    return options->memory_limit_bytes != 0 ? start_limited(options, &start, channels, ret_pid)
-                                            : spawn(&start, channels, ret_pid);
+    bool by_shell = options->memory_limit_bytes != 0 || (options->directory != NULL && !SPAWN_CHANGES_DIRECTORY);
+    return by_shell ? start_by_shell(options, &start, channels, ret_pid) : spawn(&start, channels, ret_pid);
 }
 
 aoticache_status aoticache_process_start(const aoticache_process_options *options, aoticache_process *ret_process,

@@ -66,7 +66,10 @@ static aoticache_status worker_start(aoticache_hook *hook, aoticache_worker *wor
 {
     const struct worker_state *state = hook->state;
     const char *const arguments[] = {hook->program, "-u", state->script, NULL};
-    aoticache_process_options options = {.program = hook->program, .arguments = arguments, .conversation = true};
+    aoticache_process_options options = {.program = hook->program,
+                                         .arguments = arguments,
+                                         .directory = AOTICACHE_PROCESS_NEUTRAL_DIRECTORY,
+                                         .conversation = true};
     aoticache_hook_set_process_options(hook, &options);
     aoticache_status status = aoticache_process_start(&options, &worker->process, ret_error);
     if (status == AOTICACHE_OK)

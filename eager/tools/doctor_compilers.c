@@ -10,11 +10,20 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/wait.h>
 
 #define OK AOTICACHE_VERDICT_OK
 #define WARN AOTICACHE_VERDICT_WARN
 #define FAIL AOTICACHE_VERDICT_FAIL
+
+/* What a child gets: nothing of a caller who has not our rights, as the library does it for what its hooks start. */
+static char *const *child_environment(void)
+{
+    static char path[] = "PATH=/usr/local/bin:/usr/bin:/bin";
+    static char *const clean[] = {path, NULL};
+    return getauxval(AT_SECURE) != 0 ? clean : environ;
+}
 
 /* Starts `program --version` with its output in a pipe; 0, or an errno. */
 static int start_version(const char *program, pid_t *ret_pid, int *ret_fd)
@@ -28,7 +37,7 @@ static int start_version(const char *program, pid_t *ret_pid, int *ret_fd)
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, pipe_fds[1], STDOUT_FILENO);
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    int result = posix_spawnp(ret_pid, program, &actions, NULL, arguments, environ);
+    int result = posix_spawn(ret_pid, program, &actions, NULL, arguments, child_environment());
     posix_spawn_file_actions_destroy(&actions);
     close(pipe_fds[1]);
     if (result == 0)
@@ -68,7 +77,7 @@ static bool read_version(const char *program, char *ret_line, size_t size)
 
 static const char *compiler_name(const aoticache_doctor *doctor)
 {
-    const char *variable = getenv("AOTICACHE_CC");
+    const char *variable = secure_getenv("AOTICACHE_CC");
     return doctor->cc != NULL ? doctor->cc : variable != NULL && variable[0] != '\0' ? variable : "cc";
 }
 
@@ -86,7 +95,7 @@ static bool check_c(aoticache_doctor *doctor)
                              error.message[0] != '\0' ? error.message : aoticache_status_text(status));
         return false;
     }
-    bool works = read_version(compiler_name(doctor), line, sizeof line);
+    bool works = read_version(aoticache_hook_program(hook), line, sizeof line);
     if (works)
         aoticache_doctor_say(doctor, OK, "C compiler", NULL, "%s (%s)", compiler_name(doctor), line);
     else

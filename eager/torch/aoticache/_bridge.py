@@ -48,7 +48,8 @@ def find_compiler(settings: Settings) -> str | None:
     wanted = settings.cxx or os.environ.get("CXX")
     if wanted:
         return shutil.which(wanted.split()[0])
-    return next((path for path in map(shutil.which, COMPILERS) if path), None)
+    # Empty and relative folders of PATH are skipped: what lies in the working directory is not to be run.
+    return next((path for path in map(shutil.which, COMPILERS) if path and os.path.isabs(path)), None)
 
 
 def command(compiler: str, include: Path, extra: list[str]) -> list[str]:
