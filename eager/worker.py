@@ -6,8 +6,8 @@ requests until its standard input closes or its parent is gone. `worker.py --onc
 serves as a command hook.
 
 Owns: finding the operator, making example inputs, exporting, compiling with AOTInductor, for exact or symbolic shapes,
-saying which shapes the library then serves, and finding out which CPU features the compiler really used. Knows nothing
-of keys or of where libraries are kept. Python 3.10 and later, PyTorch 2.6 and later.
+saying which shapes the library then serves, finding out which CPU features the compiler really used, and folders for
+PyTorch's own files in which nobody else can put any. Knows nothing of keys or of where libraries are kept. Python 3.10 and later, PyTorch 2.6 and later.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ import json
 import math
 import os
 import platform
+import pwd
 import queue
 import select
 import shlex
@@ -23,6 +24,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -117,6 +119,10 @@ FEATURES = (
 
 class Unsupported(Exception):
     """What is asked for cannot be served at all: no failure of a compile, and not remembered as one."""
+
+
+class Untrusted(Exception):
+    """A folder that somebody else could put code into."""
 
 
 # ---- the channel ----
@@ -840,6 +846,75 @@ def answer(torch, line):
     return {"id": number, **result}
 
 
+# ---- folders ----
+
+
+def private_folder(path, name=None):
+    """The folder's real path, made where it is not there. What PyTorch finds there it loads and runs.
+
+    name: the variable that names it, for messages.
+    """
+    what = f"{name}={path}" if name else path
+    if not os.path.isabs(path):
+        raise Untrusted(f"{what} is not an absolute path, and a worker has a working directory of its own")
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        path = os.path.realpath(path)  # a link that led here could lead elsewhere the next time
+        found = os.stat(path)
+    except OSError as error:
+        raise Untrusted(f"{what}: {error.strerror}") from error
+    if found.st_uid not in (os.geteuid(), 0):
+        raise Untrusted(f"{what} belongs to user {found.st_uid}, not to user {os.geteuid()}, who would load code from it;"
+                        " name a folder of your own")
+    if found.st_mode & 0o022:
+        raise Untrusted(f"{what} has mode {found.st_mode & 0o7777:04o}: others could put code there; chmod go-w {path}")
+    check_parents(path, what)
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise Untrusted(f"{what} cannot be written")
+    return path
+
+
+def check_parents(path, what):
+    """In a folder that all may write, without the sticky bit, anybody could put another folder in the place of ours."""
+    while path != os.path.dirname(path):
+        path = os.path.dirname(path)
+        mode = os.stat(path).st_mode
+        if mode & 0o002 and not mode & 0o1000:
+            raise Untrusted(f"{what} lies in {path}, which everybody may change (mode {mode & 0o7777:04o})")
+
+
+def temporary_folder():
+    """One for all workers of this user; where somebody has taken its name, one for this worker."""
+    try:
+        return private_folder(os.path.join(tempfile.gettempdir(), f"aoticache-worker-{os.geteuid()}"))
+    except Untrusted:
+        return tempfile.mkdtemp(prefix="aoticache-worker-")
+
+
+def prepare_folders():
+    """Says where PyTorch keeps what it will need again (precompiled headers, tries of instructions) and the rest.
+
+    By itself it would take names in /tmp that anybody can foresee and make first. Set by the user they count.
+    """
+    if "HOME" not in os.environ:  # else that of the real user is taken, who may be another one
+        with contextlib.suppress(KeyError):
+            os.environ["HOME"] = pwd.getpwuid(os.geteuid()).pw_dir
+    given = {name: os.environ[name] for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR") if os.environ.get(name)}
+    for name, path in given.items():
+        os.environ[name] = private_folder(path, name)
+    os.environ["TMPDIR"] = tempfile.tempdir = temporary_folder()
+    if "TORCHINDUCTOR_CACHE_DIR" in given:
+        return
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    home = home if os.path.isabs(home) else os.path.join(os.environ.get("HOME", ""), ".cache")
+    try:
+        folder = private_folder(os.path.join(home, "aoticache-worker"))
+    except Untrusted as error:
+        folder = private_folder(os.path.join(os.environ["TMPDIR"], "inductor"))
+        print(f"worker: {error}; PyTorch's files go to {folder}", file=sys.stderr)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+
+
 # ---- the process ----
 
 
@@ -850,6 +925,9 @@ def producer(torch):
 def import_torch():
     # Inductor's pool of compile processes would be a second set of PyTorch's: one source at a time needs none.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    prepare_folders()
+    # PyTorch starts Pythons with -c, which look for modules in the working directory first.
+    os.chdir("/")
     import torch
     import torch._inductor
 
@@ -859,7 +937,11 @@ def import_torch():
 def run_once():
     line = sys.stdin.buffer.readline()
     _, sink = take_channel()
-    write_line(sink, answer(import_torch(), line))
+    try:
+        torch = import_torch()
+    except Untrusted as error:
+        sys.exit(f"worker: {error}")
+    write_line(sink, answer(torch, line))
 
 
 def run_worker():
@@ -869,6 +951,9 @@ def run_worker():
     threading.Thread(target=read_lines, args=(source, lines, parent), daemon=True).start()
     try:
         torch = import_torch()
+    except Untrusted as error:
+        write_line(sink, {"hello": PROTOCOL, "error": str(error)})
+        os._exit(1)
     except BaseException as error:
         write_line(sink, {"hello": PROTOCOL, "error": f"PyTorch cannot be imported: {describe(error)}"})
         os._exit(1)
