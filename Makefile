@@ -233,7 +233,7 @@ tests: $(UNIT_BINS) $(PROGRAM_BINS) $(BUILD)/tests/conformance/map_functions $(B
 race-tests: $(filter $(BUILD)/tests/race/%,$(PROGRAM_BINS)) $(HOST_KERNELS)
 
 # Unit tests and test programs link the static library, so that they reach what the shared one hides.
-$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(STATIC)
+$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(STATIC) | $(HOST_KERNELS)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< $(STATIC) $(LIBS) -lcriterion -lm -o $@

@@ -7,7 +7,9 @@
 #include "base/cleanup.h"
 #include "loader/check.h"
 #include "loader/cuda.h"
+#include "loader/loader.h"
 
+#include <fcntl.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -234,6 +236,32 @@ static aoticache_status check_guard(const aoticache_hook *hook, const aoticache_
                                hook->program, tensors, count_tensors(request));
 }
 
+/*
+ * What is no kernel library would be stored, and then fail in every process that asks for it. A file that cannot be
+ * opened is left to whoever stores it, who says why; what this process lacks is no fault of the product.
+ */
+static aoticache_status check_library(const aoticache_hook *hook, const aoticache_request *request,
+                                      const aoticache_product *product, aoticache_error *ret_error)
+{
+    const aoticache_file *file = product->file_count > 0 && product->files != NULL ? &product->files[0] : NULL;
+    cleanup_fd int fd = -1;
+    aoticache_error detail = {.message = ""};
+    if (file != NULL && file->path != NULL)
+        fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return AOTICACHE_OK;
+    const char *arch = aoticache_request_get_environment(request, "arch");
+    bool is_here = arch == NULL || strcmp(arch, aoticache_cpu_arch()) == 0;
+    aoticache_status status = aoticache_library_check_fd(fd, is_here ? NULL : arch, &detail);
+    if (status == AOTICACHE_OK)
+        return status;
+    if (status == AOTICACHE_NO_MEMORY || status == AOTICACHE_IO)
+        return aoticache_error_set(ret_error, status, "%s", detail.message);
+    return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED,
+                               "hook %s (%.160s): its product %.100s is not stored: %.600s", hook->kind->name,
+                               hook->program, file->name != NULL ? file->name : file->path, detail.message);
+}
+
 /* Between a hook and whoever takes what it made. */
 struct checked_delivery {
     const aoticache_hook *hook;
@@ -261,6 +289,8 @@ static aoticache_status deliver_checked(void *user, const aoticache_product *pro
     memcpy(&all, product, product->size < sizeof all ? product->size : sizeof all);
     all.size = sizeof all;
     aoticache_status status = check_guard(hook, delivery->request, all.guard, delivery->error);
+    if (status == AOTICACHE_OK)
+        status = check_library(hook, delivery->request, &all, delivery->error);
     if (status != AOTICACHE_OK)
         return status;
     if (all.compile_ns == 0)

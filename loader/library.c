@@ -167,13 +167,43 @@ static aoticache_status check_cuda(const loading *load, aoticache_error *ret_err
     return AOTICACHE_OK;
 }
 
+/* Reads the names and looks for the functions. */
+static aoticache_status check_names(loading *load, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_library_names_read(&load->elf, &load->names, ret_error);
+    return status == AOTICACHE_OK ? check_interface(load, ret_error) : status;
+}
+
+/* A file for another architecture, which it is asked to be for. */
+static aoticache_status check_other_machine(const loading *load, const char *arch, aoticache_error *ret_error)
+{
+    char theirs[AOTICACHE_ELF_MACHINE_BYTES];
+    aoticache_elf_machine_format(load->elf.machine, load->elf.elf_class, load->elf.byte_order, theirs);
+    bool known = strcmp(arch, "x86_64") == 0 || strcmp(arch, "aarch64") == 0;
+    if (!known || strcmp(theirs, arch) == 0)
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "it is for %s, asked was for %.40s", theirs, arch);
+}
+
+aoticache_status aoticache_library_check_fd(int fd, const char *other_arch, aoticache_error *ret_error)
+{
+    loading load = {.name = ""};
+    aoticache_status status = aoticache_elf_open(fd, &load.elf, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = other_arch == NULL ? check_machine(&load, ret_error) : check_other_machine(&load, other_arch, ret_error);
+    if (status == AOTICACHE_OK && load.elf.native)
+        status = check_names(&load, ret_error);
+    aoticache_library_names_free(&load.names);
+    aoticache_elf_close(&load.elf);
+    return status;
+}
+
 static aoticache_status check_file(loading *load, aoticache_error *ret_error)
 {
     aoticache_status status = check_machine(load, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_library_names_read(&load->elf, &load->names, ret_error);
-    if (status == AOTICACHE_OK)
-        status = check_interface(load, ret_error);
+        status = check_names(load, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_torch_provider_get(&load->provider, ret_error);
     if (status == AOTICACHE_OK)

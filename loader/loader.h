@@ -94,6 +94,16 @@ AOTICACHE_API aoticache_status aoticache_library_describe(int fd, aoticache_libr
 AOTICACHE_API void aoticache_library_description_free(aoticache_library_description *description);
 
 /*
+ * What can be said of a kernel library's file whatever process it is for: that it is an ELF shared library of the machine
+ * and exports what no host can do without. aoticache_library_load_fd() looks at that, and at what this process lacks.
+ *
+ * other_arch: NULL for this machine; of another one ("aarch64") the name is compared.
+ * Returns: OK, INVALID (not an ELF shared library, or a truncated one), UNSUPPORTED (of another machine, or functions are
+ * missing: all are named), IO, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_library_check_fd(int fd, const char *other_arch, aoticache_error *ret_error);
+
+/*
  * Loads a kernel library.
  *
  * fd:   open for reading, already verified; borrowed for the call: a library that opens its own file to map weights (it

@@ -100,6 +100,21 @@ try 'failures can be forgotten' 0 aoticache rm --failed
 try 'then none is listed' 0 aoticache ls --failed
 prints_nothing 'no failure is left'
 
+cat >"$work/writer" <<'SCRIPT'
+#!/bin/sh
+read -r request
+echo "no library" >"$(echo "$request" | sed 's/.*"directory":"\([^"]*\)".*/\1/')/kernel.so"
+echo '{"id":1,"ok":true,"files":[{"name":"kernel.so","path":"kernel.so"}],"requirements":[]}'
+SCRIPT
+chmod +x "$work/writer"
+no_library=(aoticache run aten::abs --input float32:2 --hook "command:$work/writer")
+try 'a product that is no library' 5 "${no_library[@]}"
+says 'is named with what made it' "hook command \($work/writer\): its product kernel.so is not stored"
+run aoticache ls aten::abs
+prints_not 'nothing of it is stored' 'command writer'
+try 'it is a failed compile' 0 aoticache ls --failed
+prints 'and remembered as one' 'its product kernel.so is not stored'
+
 cat >"$work/sleeper" <<'SCRIPT'
 #!/bin/sh
 echo $$ >"$0.pid"

@@ -7,7 +7,7 @@ TestSuite(callback, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 struct script {
     aoticache_status result;
     int deliveries;
-    const char *guard, *producer, *output;
+    const char *guard, *producer, *output, *library;
     size_t product_size; /* 0: as it is */
     int compiles;
 };
@@ -36,7 +36,7 @@ static aoticache_status run_script(void *user, const aoticache_request *request,
     struct script *script = user;
     (void)request, (void)directory;
     script->compiles++;
-    aoticache_file file = {.name = "kernel.so", .path = "/bin/true"};
+    aoticache_file file = {.name = "kernel.so", .path = script->library != NULL ? script->library : fixture_library()};
     aoticache_product product = AOTICACHE_PRODUCT_INIT;
     product.files = &file;
     product.file_count = 1;
@@ -136,6 +136,66 @@ Test(callback, shorter_product_has_no_later_fields)
     aoticache_error error;
     cr_assert_eq(compile(&script, false, false, &taken, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_str_eq(taken.output, "(none)");
+}
+
+/* ---- what is no kernel library ---- */
+
+/* The library of the tests with one byte changed, or cut off. */
+static const char *changed_library(const char *name, size_t at, char to, size_t kept)
+{
+    static char bytes[1 << 20];
+    FILE *from = fopen(fixture_library(), "rb"), *file = fopen(in_folder(name), "wb");
+    cr_assert(from != NULL && file != NULL);
+    size_t size = fread(bytes, 1, sizeof bytes, from);
+    cr_assert(size > 4096 && size < sizeof bytes);
+    bytes[at] = to;
+    cr_assert_eq(fwrite(bytes, 1, kept != 0 ? kept : size, file), kept != 0 ? kept : size);
+    fclose(from);
+    fclose(file);
+    return in_folder(name);
+}
+
+Test(callback, product_that_is_no_kernel_library_is_a_failed_compile)
+{
+    const char *const wrong[][2] = {
+        {write_file("text", "these are the bytes of a text, and there are more of them than an ELF header has\n", 0600),
+         "ELF"},
+        {"/bin/true", "AOTInductorModelContainerRun"},
+        {changed_library("machine", 18, 8, 0), "it is for machine 8, this process is"},
+        {changed_library("class", 4, 1, 0), "32-bit"},
+        {changed_library("cut", 0, 127, 3000), "3000 bytes"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        struct script script = {.deliveries = 1, .library = wrong[i][0]};
+        struct taken taken;
+        aoticache_error error;
+        cr_assert_eq(compile(&script, false, false, &taken, &error), AOTICACHE_COMPILE_FAILED, "%s", wrong[i][0]);
+        cr_assert_not_null(strstr(error.message, wrong[i][1]), "%s: %s", wrong[i][0], error.message);
+        cr_assert_not_null(strstr(error.message, "hook callback (mycompiler 1.2): its product kernel.so is not stored"),
+                           "%s", error.message);
+        cr_assert_eq(taken.calls, 0);
+    }
+}
+
+/* What is asked for another architecture is looked at by that. */
+Test(callback, product_is_for_the_architecture_that_was_asked_for)
+{
+    bool is_x86 = strcmp(aoticache_cpu_arch(), "x86_64") == 0;
+    const char *other = is_x86 ? "aarch64" : "x86_64";
+    struct script script = {.deliveries = 1, .library = changed_library("other", 18, is_x86 ? (char)183 : 62, 0)};
+    aoticache_hook *hook = make_hook(&script, false);
+    aoticache_request *request = make_abs_request();
+    struct taken taken = {0};
+    aoticache_error error;
+    cr_assert_eq(aoticache_request_set_environment(request, "arch", other, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_hook_compile(hook, request, test_folder, take, &taken, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    script.library = NULL;
+    cr_assert_eq(aoticache_hook_compile(hook, request, test_folder, take, &taken, &error), AOTICACHE_COMPILE_FAILED);
+    cr_assert_not_null(strstr(error.message, "asked was for"), "%s", error.message);
+    cr_assert_eq(taken.calls, 1);
+    aoticache_request_free(request);
+    aoticache_hook_free(hook);
 }
 
 /* ---- symbolic shapes ---- */

@@ -35,7 +35,7 @@ static aoticache_status compile_with(const char *script, uint32_t timeout_second
 
 #define SHELL "#!/bin/sh\nread -r request\n"
 #define DIRECTORY "directory=$(echo \"$request\" | sed 's/.*\"directory\":\"\\([^\"]*\\)\".*/\\1/')\n"
-#define KERNEL SHELL DIRECTORY "echo code > \"$directory/kernel.so\"\n"
+#define KERNEL SHELL DIRECTORY FIXTURE_MAKE_KERNEL
 #define GOOD "{\"id\":1,\"ok\":true,\"files\":[{\"name\":\"kernel.so\",\"path\":\"kernel.so\"}],\"requirements\":[]}"
 
 Test(hook_command, answer_is_delivered_once)
@@ -47,7 +47,7 @@ Test(hook_command, answer_is_delivered_once)
     cr_assert_eq(delivery.calls, 1);
     cr_assert_eq(delivery.file_count, 1);
     cr_assert_str_eq(delivery.name, "kernel.so");
-    cr_assert_str_eq(read_text(delivery.path), "code\n");
+    cr_assert_eq(memcmp(read_text(delivery.path), "\177ELF", 4), 0);
     cr_assert_str_eq(delivery.producer, "command hook");
     cr_assert_str_eq(delivery.requirements, "");
     cr_assert_gt(delivery.compile_ns, 0);

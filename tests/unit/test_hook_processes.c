@@ -9,7 +9,7 @@ TestSuite(hook_processes, .init = fixture_begin, .fini = fixture_end, .timeout =
 
 #define SHELL "#!/bin/sh\nread -r request\n"
 #define DIRECTORY "directory=$(echo \"$request\" | sed 's/.*\"directory\":\"\\([^\"]*\\)\".*/\\1/')\n"
-#define KERNEL SHELL DIRECTORY "echo code > \"$directory/kernel.so\"\n"
+#define KERNEL SHELL DIRECTORY FIXTURE_MAKE_KERNEL
 #define GOOD \
     "echo '{\"id\":1,\"ok\":true,\"files\":[{\"name\":\"kernel.so\",\"path\":\"kernel.so\"}],\"requirements\":[]}'\n"
 

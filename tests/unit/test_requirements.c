@@ -32,7 +32,11 @@ static const char *make_deadly_library(void)
         fixture_skip("there is no C compiler");
     write_file("deadly.c",
                "__attribute__((constructor)) static void die(void) { __builtin_trap(); }\n"
-               "int AOTInductorModelContainerCreateWithDevice(void) { return 1; }\n",
+               "int AOTInductorModelContainerCreateWithDevice(void) { return 1; }\n"
+               "int AOTInductorModelContainerDelete(void) { return 1; }\n"
+               "int AOTInductorModelContainerRun(void) { return 1; }\n"
+               "int AOTInductorModelContainerGetNumInputs(void) { return 1; }\n"
+               "int AOTInductorModelContainerGetNumOutputs(void) { return 1; }\n",
                0600);
     snprintf(command, sizeof command, "cc -shared -fPIC %s/deadly.c -o %s/deadly.so", test_folder, test_folder);
     cr_assert_eq(system(command), 0);

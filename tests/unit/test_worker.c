@@ -14,12 +14,12 @@ TestSuite(worker, .init = fixture_begin, .fini = fixture_end, .timeout = 900);
 #define VERSION_FILE "__version__ = '9.8.7+cpu'\ndebug = False\n"
 #define SHELL "#!/bin/sh\n"
 #define HELLO "echo '{\"hello\":1,\"producer\":\"pytorch 9.8.7\",\"python\":\"3.99.0\"}'\n"
-/* Reads a request, sets id and directory. */
+/* Reads a request, sets id and directory, makes a library and notes its own number beside it. */
 #define ASK                                                                          \
     "read -r request || exit 0\n"                                                    \
     "id=$(echo \"$request\" | sed 's/.*\"id\":\\([0-9]*\\).*/\\1/')\n"                 \
     "directory=$(echo \"$request\" | sed 's/.*\"directory\":\"\\([^\"]*\\)\".*/\\1/')\n" \
-    "echo $$ > \"$directory/kernel.so\"\n"
+    "echo $$ > \"$directory/pid\"\n" FIXTURE_MAKE_KERNEL
 #define GOOD \
     "echo '{\"id\":'$id',\"ok\":true,\"files\":[{\"name\":\"k.so\",\"path\":\"kernel.so\"}],\"requirements\":[]}'\n"
 
@@ -67,10 +67,13 @@ static aoticache_status compile(aoticache_hook *hook, struct delivery *delivery,
     return status;
 }
 
-/* The number that the scripts above write as their kernel: their own. */
+/* The number that the scripts above write beside their kernel: their own. */
 static pid_t worker_of(const struct delivery *delivery)
 {
-    return (pid_t)atoi(read_text(delivery->path));
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", delivery->path);
+    strcpy(strrchr(path, '/'), "/pid");
+    return (pid_t)atoi(read_text(path));
 }
 
 /* ---- finding Python and PyTorch ---- */
