@@ -3,6 +3,7 @@
  * lib64, lib/x86_64-linux-gnu), and in one that was moved as a whole.
  */
 #include "base/home.h"
+#include "base/load_gate.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -59,7 +60,10 @@ static bool is_in_tree(home_search *search, const char *tree)
 static bool folder_of_this_code(char ret_folder[PATH_MAX])
 {
     Dl_info info;
-    if (dladdr((void *)(uintptr_t)aoticache_version, &info) == 0 || info.dli_fname == NULL)
+    aoticache_load_gate_enter();
+    int found = dladdr((void *)(uintptr_t)aoticache_version, &info);
+    aoticache_load_gate_leave();
+    if (found == 0 || info.dli_fname == NULL)
         return false;
     /* A program that was started by its bare name has just that here. */
     const char *file = strchr(info.dli_fname, '/') != NULL ? info.dli_fname : "/proc/self/exe";

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/load_gate.h"
+
 aoticache_status aoticache_archive_library_missing(aoticache_error *ret_error)
 {
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
@@ -48,6 +50,7 @@ static bool bind_all(void *library)
 static void load(void)
 {
     static const char *const names[] = {AOTICACHE_ARCHIVE_LIBRARY, "libarchive.so.13"};
+    aoticache_load_gate_enter();
     for (size_t i = 0; i < sizeof names / sizeof names[0] && !is_there; i++) {
         void *library = names[i][0] != '\0' ? dlopen(names[i], RTLD_NOW | RTLD_LOCAL) : NULL;
         is_there = library != NULL && bind_all(library);
@@ -56,6 +59,7 @@ static void load(void)
             dlclose(library);
         }
     }
+    aoticache_load_gate_leave();
 }
 
 aoticache_status aoticache_archive_library_open(const aoticache_archive_functions **ret_functions,

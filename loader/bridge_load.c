@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/home.h"
+#include "base/load_gate.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -63,7 +64,9 @@ aoticache_status aoticache_bridge_get(const aoticache_bridge **ret_bridge, aotic
         cleanup_free aoticache_bridge *mine = calloc(1, sizeof *mine);
         if (mine == NULL)
             return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for the bridge");
+        aoticache_load_gate_enter();
         aoticache_status status = load(mine, ret_error);
+        aoticache_load_gate_leave();
         if (status != AOTICACHE_OK)
             return status;
         if (atomic_compare_exchange_strong(&loaded, &bridge, mine))

@@ -7,6 +7,7 @@
 #include "loader/cuda.h"
 
 #include "base/cleanup.h"
+#include "base/load_gate.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -158,7 +159,9 @@ static aoticache_status ask_devices(aoticache_error *ret_error)
 static void ask_everything(void)
 {
     int saved = errno;
+    aoticache_load_gate_enter();
     aoticache_status status = open_driver(&probe.error);
+    aoticache_load_gate_leave();
     if (status == AOTICACHE_OK)
         status = start_driver(&probe.error);
     if (status == AOTICACHE_OK)

@@ -5,6 +5,7 @@
 #include "loader/cuda_backend.h"
 
 #include "base/cleanup.h"
+#include "base/load_gate.h"
 #include "loader/cuda_image.h"
 #include "loader/library.h"
 
@@ -202,13 +203,14 @@ static stream_fn find_torch_stream(void)
 {
     cleanup_free char *path = NULL;
     stream_fn function = NULL;
+    aoticache_load_gate_enter();
     (void)dl_iterate_phdr(note_torch_cuda, &path);
     void *handle = path != NULL ? dlopen(path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
-    if (handle == NULL)
-        return NULL;
-    void *address = dlsym(handle, "aoti_torch_get_current_cuda_stream");
+    void *address = handle != NULL ? dlsym(handle, "aoti_torch_get_current_cuda_stream") : NULL;
+    if (handle != NULL)
+        dlclose(handle);
+    aoticache_load_gate_leave();
     memcpy(&function, &address, sizeof address);
-    dlclose(handle);
     return function;
 }
 

@@ -5,6 +5,7 @@
 #include "loader/library.h"
 
 #include "base/cleanup.h"
+#include "base/load_gate.h"
 #include "loader/cuda_backend.h"
 #include "loader/describe.h"
 #include "loader/dlopen_fd.h"
@@ -230,7 +231,12 @@ static bool may_change(const loading *load)
 static aoticache_status read_file(loading *load, int fd, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_elf_open(fd, &load->elf, ret_error);
-    return status == AOTICACHE_OK ? check_file(load, ret_error) : status;
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_load_gate_enter();
+    status = check_file(load, ret_error);
+    aoticache_load_gate_leave();
+    return status;
 }
 
 static void forget_file(loading *load)
@@ -450,10 +456,13 @@ static aoticache_status load_library(loading *load, aoticache_library **ret_libr
     if (load->fd < 0 || load->name == NULL || ret_library == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "loading needs a descriptor, a name and a place");
     aoticache_status status = read_file(load, load->image >= 0 ? load->image : load->fd, ret_error);
-    if (status == AOTICACHE_OK)
+    if (status == AOTICACHE_OK) /* may copy and hash the whole file: outside the gate */
         status = make_image(load, ret_error);
-    if (status == AOTICACHE_OK)
+    if (status == AOTICACHE_OK) {
+        aoticache_load_gate_enter();
         status = load_checked(load, ret_library, ret_error);
+        aoticache_load_gate_leave();
+    }
     forget_file(load);
     return name_the_library(status, load->name, ret_error);
 }
@@ -488,9 +497,11 @@ void aoticache_library_unref(aoticache_library *library)
         return;
     int saved = errno;
     if (library->handle != NULL) {
+        aoticache_load_gate_enter();
         aoticache_thread_exit_run(library->address, library->address + library->bytes);
         aoticache_own_mappings_release(library->address, library->address + library->bytes);
         dlclose(library->handle);
+        aoticache_load_gate_leave();
     }
     aoticache_cuda_facts_free(library->cuda);
     if (library->self_fd >= 0)
@@ -521,8 +532,12 @@ bool aoticache_library_needs_proxy_executor(const aoticache_library *library)
 
 bool aoticache_library_exports(const aoticache_library *library, const char *function)
 {
-    return function != NULL && strncmp(function, "AOTInductor", strlen("AOTInductor")) == 0 &&
-           dlsym(library->handle, function) != NULL;
+    if (function == NULL || strncmp(function, "AOTInductor", strlen("AOTInductor")) != 0)
+        return false;
+    aoticache_load_gate_enter();
+    void *address = dlsym(library->handle, function);
+    aoticache_load_gate_leave();
+    return address != NULL;
 }
 
 aoticache_status aoticache_library_failure(const aoticache_library *library, aoticache_status status,

@@ -14,7 +14,8 @@
  * process: nothing becomes global.
  *
  * Thread safety: all functions may be called from any thread. Libraries and runners are reference counted; a runner may
- * run in many threads at once. Fork: a child may use what the parent loaded.
+ * run in many threads at once. Fork: a child may use what the parent loaded, and
+ * load more; a fork waits for loads and unloads of other threads.
  */
 #ifndef AOTICACHE_LOADER_LOADER_H
 #define AOTICACHE_LOADER_LOADER_H

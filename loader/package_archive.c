@@ -16,6 +16,7 @@
 #include <zip.h>
 
 #include "base/cleanup.h"
+#include "base/load_gate.h"
 #include "loader/package_parts.h"
 
 /*
@@ -82,6 +83,7 @@ static bool bind_all(void *library)
 static void load_zip(void)
 {
     static const char *const names[] = {AOTICACHE_ZIP_LIBRARY, "libzip.so.5", "libzip.so.4"};
+    aoticache_load_gate_enter();
     for (size_t i = 0; i < sizeof names / sizeof names[0] && !zip_is_there; i++) {
         void *library = names[i][0] != '\0' ? dlopen(names[i], RTLD_NOW | RTLD_LOCAL) : NULL;
         zip_is_there = library != NULL && bind_all(library);
@@ -90,6 +92,7 @@ static void load_zip(void)
             dlclose(library);
         }
     }
+    aoticache_load_gate_leave();
 }
 
 static aoticache_status need_zip(aoticache_error *ret_error)

@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/home.h"
+#include "base/load_gate.h"
 #include "loader/name_list.h"
 
 #include <dlfcn.h>
@@ -191,30 +192,39 @@ static aoticache_status open_shim(aoticache_torch_provider *provider, aoticache_
     return bind_functions(provider, ret_error);
 }
 
+static aoticache_status choose_provider(aoticache_torch_provider **ret_provider, aoticache_error *ret_error)
+{
+    aoticache_torch_provider *provider = calloc(1, sizeof *provider);
+    if (provider == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a provider");
+    loaded_file libtorch = find_loaded("libtorch_cpu.so");
+    provider->path = libtorch.path;
+    aoticache_status status = libtorch.found ? open_libtorch(provider, ret_error) : open_shim(provider, ret_error);
+    if (status != AOTICACHE_OK) {
+        provider_free(provider);
+        return status;
+    }
+    aoticache_torch_provider *first = NULL;
+    if (!atomic_compare_exchange_strong(&chosen, &first, provider)) {
+        provider_free(provider);
+        provider = first;
+    }
+    *ret_provider = provider;
+    return AOTICACHE_OK;
+}
+
 aoticache_status aoticache_torch_provider_get(const aoticache_torch_provider **ret_provider,
                                               aoticache_error *ret_error)
 {
     aoticache_torch_provider *provider = atomic_load_explicit(&chosen, memory_order_acquire);
     if (provider == NULL) {
-        aoticache_status dynamic = check_program_is_dynamic(ret_error);
-        if (dynamic != AOTICACHE_OK)
-            return dynamic;
-        provider = calloc(1, sizeof *provider);
-        if (provider == NULL)
-            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a provider");
-        loaded_file libtorch = find_loaded("libtorch_cpu.so");
-        provider->path = libtorch.path;
-        aoticache_status status =
-            libtorch.found ? open_libtorch(provider, ret_error) : open_shim(provider, ret_error);
-        if (status != AOTICACHE_OK) {
-            provider_free(provider);
+        aoticache_load_gate_enter();
+        aoticache_status status = check_program_is_dynamic(ret_error);
+        if (status == AOTICACHE_OK)
+            status = choose_provider(&provider, ret_error);
+        aoticache_load_gate_leave();
+        if (status != AOTICACHE_OK)
             return status;
-        }
-        aoticache_torch_provider *first = NULL;
-        if (!atomic_compare_exchange_strong(&chosen, &first, provider)) {
-            provider_free(provider);
-            provider = first;
-        }
     }
     *ret_provider = provider;
     return AOTICACHE_OK;

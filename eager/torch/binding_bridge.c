@@ -3,6 +3,7 @@
  * bridge.h.
  */
 #include "base/cleanup.h"
+#include "base/load_gate.h"
 #include "eager/torch/binding_hot.h"
 #include "loader/dlopen_fd.h"
 
@@ -66,7 +67,9 @@ aoticache_status aoticache_binding_open_bridge(const char *path, aoticache_bridg
     aoticache_bridge_open_fn open_bridge = NULL;
     aoticache_bridge bridge = {.size = sizeof bridge};
     char message[sizeof ret_error->message] = "";
+    aoticache_load_gate_enter();
     aoticache_status status = open_library(path, &open_bridge, ret_error);
+    aoticache_load_gate_leave();
     if (status != AOTICACHE_OK)
         return status;
     status = open_bridge(&host, &bridge, message, sizeof message);

@@ -2,6 +2,7 @@
  * eager/torch/stable_bind: the functions of the stable C ABI, out of the libtorch that is in this process.
  */
 #include "base/cleanup.h"
+#include "base/load_gate.h"
 #include "eager/torch/stable.h"
 #include "loader/torch.h"
 
@@ -57,13 +58,13 @@ aoticache_status aoticache_stable_bind(const char *path, const aoticache_torch *
                                    "no PyTorch is in this process (libtorch_cpu.so is not loaded): import torch first");
     if (path == NULL)
         path = torch->path;
+    aoticache_load_gate_enter();
     void *handle = open_loaded(path, ret_error);
-    if (handle == NULL)
-        return AOTICACHE_NOT_FOUND;
-    aoticache_status status = bind_functions(handle, path, &stable, ret_error);
+    aoticache_status status = handle != NULL ? bind_functions(handle, path, &stable, ret_error) : AOTICACHE_NOT_FOUND;
     if (status == AOTICACHE_OK)
         *ret_stable = stable;
-    else
+    else if (handle != NULL)
         dlclose(handle);
+    aoticache_load_gate_leave();
     return status;
 }

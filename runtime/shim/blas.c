@@ -9,6 +9,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/load_gate.h"
+
 #ifndef AOTICACHE_BLAS_LIBRARY
 #define AOTICACHE_BLAS_LIBRARY ""
 #endif
@@ -53,7 +55,7 @@ static struct {
 } blas;
 static pthread_once_t blas_once = PTHREAD_ONCE_INIT;
 
-static void load_library(void)
+static void bind_library(void)
 {
     void *library = AOTICACHE_BLAS_LIBRARY[0] != '\0' ? dlopen(AOTICACHE_BLAS_LIBRARY, RTLD_NOW | RTLD_LOCAL) : NULL;
     if (library == NULL)
@@ -70,6 +72,13 @@ static void load_library(void)
     memcpy(&blas.doubles, &symbols[1], sizeof blas.doubles);
     memcpy(&blas.complexes64, &symbols[2], sizeof blas.complexes64);
     memcpy(&blas.complexes128, &symbols[3], sizeof blas.complexes128);
+}
+
+static void load_library(void)
+{
+    aoticache_load_gate_enter();
+    bind_library();
+    aoticache_load_gate_leave();
 }
 
 /* The factors of complex products are real. */

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/load_gate.h"
 #include "runtime/shim/torch_abi.h"
 
 static __thread char last_message[SHIM_MESSAGE_BYTES];
@@ -57,13 +58,14 @@ typedef void (*throw_function)(const char *message);
 /* std::__throw_runtime_error(char const *), which all code made with libstdc++ may call: its ABI is stable. */
 static throw_function find_throw_function(void)
 {
-    void *runtime = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD);
-    if (runtime == NULL)
-        return NULL;
-    void *symbol = dlsym(runtime, "_ZSt21__throw_runtime_errorPKc");
-    /* The caller links it, so it stays where it is without our reference. */
-    dlclose(runtime);
     throw_function found;
+    aoticache_load_gate_enter();
+    void *runtime = dlopen("libstdc++.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    void *symbol = runtime != NULL ? dlsym(runtime, "_ZSt21__throw_runtime_errorPKc") : NULL;
+    /* The caller links it, so it stays where it is without our reference. */
+    if (runtime != NULL)
+        dlclose(runtime);
+    aoticache_load_gate_leave();
     memcpy(&found, &symbol, sizeof found);
     return found;
 }

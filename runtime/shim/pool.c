@@ -8,6 +8,8 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "base/load_gate.h"
+
 #define POOL_BYTES(name, bytes, kept) bytes,
 static const size_t block_bytes[SHIM_POOL_LISTS] = {SHIM_POOL_LIST(POOL_BYTES)};
 #undef POOL_BYTES
@@ -66,8 +68,11 @@ static void free_pool(void *argument)
 static bool pin_this_library(void)
 {
     Dl_info info;
-    return dladdr(&aoticache_shim_pool_kept, &info) != 0 && info.dli_fname != NULL &&
-           dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) != NULL;
+    aoticache_load_gate_enter();
+    bool pinned = dladdr(&aoticache_shim_pool_kept, &info) != 0 && info.dli_fname != NULL &&
+                  dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) != NULL;
+    aoticache_load_gate_leave();
+    return pinned;
 }
 
 static void create_pool_key(void)

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/load_gate.h"
 
 #ifndef AOTICACHE_SLEEF_LIBRARY
 #define AOTICACHE_SLEEF_LIBRARY ""
@@ -67,8 +68,10 @@ static void load_sleef(void)
 /* The function of that name, or `plain`, to `chosen`. Threads that come here at once find the same one. */
 static __attribute__((cold, noinline)) void *choose(_Atomic(void *) *chosen, const char *symbol, void *plain)
 {
+    aoticache_load_gate_enter();
     pthread_once(&sleef_once, load_sleef);
     void *function = sleef != NULL ? dlsym(sleef, symbol) : NULL;
+    aoticache_load_gate_leave();
     if (function == NULL)
         function = plain;
     atomic_store_explicit(chosen, function, memory_order_release);

@@ -1,0 +1,110 @@
+/*
+ * base/load_gate: see load_gate.h.
+ *
+ * Loads do not exclude each other: a thread that is inside the dynamic linker for somebody else, in the constructor of a
+ * plugin, may come in here, and must not wait for one that waits for the linker. For the same reason nobody waits
+ * without a limit: a load lets a fork that is waiting go first, but not for long, and a fork goes on after some seconds,
+ * as if nobody had guarded it.
+ */
+#include "base/load_gate.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <time.h>
+
+#define LOAD_WAITS_NS 10000000L
+#define FORK_WAITS_SECONDS 5
+
+static pthread_once_t gate_once = PTHREAD_ONCE_INIT;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t left;   /* a thread has left */
+static pthread_cond_t forked; /* no fork is waiting any more */
+static unsigned long inside; /* how often threads have entered and not left */
+static unsigned forks_waiting;
+static __thread unsigned long mine; /* of `inside`, this thread's */
+
+static struct timespec soon(time_t seconds, long nanoseconds)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += seconds;
+    until.tv_nsec += nanoseconds;
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000L;
+    }
+    return until;
+}
+
+/* They wait by a clock that nobody sets. */
+static void make_conditions(void)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&left, &attributes);
+    pthread_cond_init(&forked, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+/* Holds the lock until the fork is over. A fork in a constructor does not wait for itself. */
+static void before_fork(void)
+{
+    int saved = errno;
+    struct timespec until = soon(FORK_WAITS_SECONDS, 0);
+    pthread_mutex_lock(&lock);
+    forks_waiting++;
+    while (inside > mine && pthread_cond_timedwait(&left, &lock, &until) == 0)
+        continue;
+    forks_waiting--;
+    errno = saved;
+}
+
+static void after_fork(void)
+{
+    if (forks_waiting == 0)
+        pthread_cond_broadcast(&forked);
+    pthread_mutex_unlock(&lock);
+}
+
+/* The other threads are not there, and so neither wait nor leave. */
+static void after_fork_in_child(void)
+{
+    inside = mine;
+    forks_waiting = 0;
+    make_conditions();
+    pthread_mutex_unlock(&lock);
+}
+
+static void make_gate(void)
+{
+    make_conditions();
+    pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
+void aoticache_load_gate_enter(void)
+{
+    pthread_once(&gate_once, make_gate);
+    pthread_mutex_lock(&lock);
+    if (mine == 0 && forks_waiting > 0) {
+        struct timespec until = soon(0, LOAD_WAITS_NS);
+        while (forks_waiting > 0 && pthread_cond_timedwait(&forked, &lock, &until) == 0)
+            continue;
+    }
+    inside++;
+    mine++;
+    pthread_mutex_unlock(&lock);
+}
+
+void aoticache_load_gate_leave(void)
+{
+    int saved = errno;
+    pthread_mutex_lock(&lock);
+    inside--;
+    mine--;
+    if (forks_waiting > 0)
+        pthread_cond_broadcast(&left);
+    pthread_mutex_unlock(&lock);
+    errno = saved;
+}

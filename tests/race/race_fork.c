@@ -1,0 +1,123 @@
+/*
+ * A process forks while its threads load, run and unload libraries; each child does the same with a library of its own.
+ * A child has none of its parent's threads, so a lock that one of them held at that instant is never released there.
+ *
+ * Arguments: children (default 300), threads (default 3).
+ */
+#include "base/base.h"
+#include "loader/loader.h"
+#include "loader/runner.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_THREADS = 16, CHILD_SECONDS = 30 };
+
+static char library_path[PATH_MAX];
+static atomic_bool stop;
+static atomic_ulong loads;
+
+/* One library: loaded, its container made, both gone again. Returns what went wrong, or NULL. */
+static const char *load_once(void)
+{
+    static __thread aoticache_error error;
+    aoticache_library *library = NULL;
+    aoticache_runner *runner = NULL;
+    int fd = open(library_path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return "it cannot be opened";
+    aoticache_status status = aoticache_library_load_fd(fd, "kernel", &library, &error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_runner_create(library, NULL, &runner, &error);
+    close(fd);
+    aoticache_runner_unref(runner);
+    aoticache_library_unref(library);
+    return status == AOTICACHE_OK ? NULL : error.message;
+}
+
+static void *load_on(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&stop)) {
+        const char *problem = load_once();
+        if (problem != NULL) {
+            fprintf(stderr, "not ok - a thread: %s\n", problem);
+            exit(1);
+        }
+        atomic_fetch_add(&loads, 1);
+    }
+    return NULL;
+}
+
+/* In a child: as the parent's threads do, and a fork beside a thread of its own, which the thread sanitizer forbids. */
+static int child_main(void)
+{
+    int status = 1;
+    alarm(CHILD_SECONDS);
+    if (load_once() != NULL)
+        return 1;
+#if !defined(__SANITIZE_THREAD__)
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, load_on, NULL) != 0)
+        return 1;
+#endif
+    pid_t grandchild = fork();
+    if (grandchild == 0)
+        return load_once() != NULL;
+#if !defined(__SANITIZE_THREAD__)
+    atomic_store(&stop, true);
+    pthread_join(thread, NULL);
+#endif
+    return waitpid(grandchild, &status, 0) == grandchild && WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+/* 0: it did everything; 1: it failed; 2: it hung. */
+static int run_child(void)
+{
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(child_main());
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        return 1;
+    if (WIFSIGNALED(status))
+        return WTERMSIG(status) == SIGALRM ? 2 : 1;
+    return WEXITSTATUS(status) != 0;
+}
+
+int main(int argc, char **argv)
+{
+    unsigned long children = argc > 1 ? strtoul(argv[1], NULL, 10) : 300;
+    size_t threads = argc > 2 ? strtoul(argv[2], NULL, 10) : 3;
+    unsigned long results[3] = {0};
+    pthread_t numbers[MAX_THREADS];
+    const char *build = getenv("BUILD");
+    snprintf(library_path, sizeof library_path, "%s/tests/hosts/pointwise.so", build != NULL ? build : "build");
+    setenv("AOTICACHE_HOME", build != NULL ? build : "build", 0);
+    const char *problem = load_once();
+    if (problem != NULL || threads > MAX_THREADS) {
+        fprintf(stderr, "not ok - %s: %s\n", library_path, problem != NULL ? problem : "too many threads");
+        return 1;
+    }
+    for (size_t i = 0; i < threads; i++)
+        if (pthread_create(&numbers[i], NULL, load_on, NULL) != 0)
+            return 1;
+    /* A few that hang are enough to know. */
+    for (unsigned long i = 0; i < children && results[2] < 3; i++)
+        results[run_child()]++;
+    atomic_store(&stop, true);
+    for (size_t i = 0; i < threads; i++)
+        pthread_join(numbers[i], NULL);
+    printf("%s - %lu of %lu children beside %lu loads went through, %lu failed, %lu hung\n",
+           results[0] == children ? "ok" : "not ok", results[0], children, atomic_load(&loads), results[1], results[2]);
+    return results[0] == children ? 0 : 1;
+}
