@@ -175,15 +175,17 @@ static aoticache_status write_request_header(const aoticache_request *request, c
 }
 
 /* The compiler's message, unless the source itself says in it that it does not serve this. */
-static aoticache_status judge_failure(aoticache_process *process, const char *op, const char *source,
-                                      aoticache_status status, aoticache_error *ret_error)
+static aoticache_status judge_failure(aoticache_process *process, const aoticache_request *request,
+                                      const char *source, aoticache_status status, aoticache_error *ret_error)
 {
+    char asked[300];
     const char *mark = process->tail != NULL ? strstr(process->tail, UNSUPPORTED_MARK) : NULL;
     if (status != AOTICACHE_COMPILE_FAILED || mark == NULL)
         return status;
     mark += sizeof UNSUPPORTED_MARK - 1;
     mark += strspn(mark, ": ");
-    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "hook c: %s by %.300s: %.*s", op, source,
+    aoticache_request_format(request, asked, sizeof asked);
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "hook c: %s by %.300s: %.*s", asked, source,
                                (int)strcspn(mark, "\"\n"), mark);
 }
 
@@ -207,8 +209,9 @@ static aoticache_status find_home(struct c_paths *paths, aoticache_error *ret_er
     return AOTICACHE_OK;
 }
 
-static aoticache_status run_compiler(const aoticache_hook *hook, const struct c_paths *paths, const char *op,
-                                     uint64_t deadline_ns, char **ret_output, aoticache_error *ret_error)
+static aoticache_status run_compiler(const aoticache_hook *hook, const struct c_paths *paths,
+                                     const aoticache_request *request, uint64_t deadline_ns, char **ret_output,
+                                     aoticache_error *ret_error)
 {
     const struct c_state *state = hook->state;
     const char *arguments[AOTICACHE_CPU_TARGET_FLAGS + 40] = {hook->program};
@@ -233,7 +236,7 @@ static aoticache_status run_compiler(const aoticache_hook *hook, const struct c_
     if (status == AOTICACHE_OK)
         *ret_output = aoticache_process_output(&process);
     else
-        status = judge_failure(&process, op, paths->source, status, ret_error);
+        status = judge_failure(&process, request, paths->source, status, ret_error);
     aoticache_process_free(&process);
     return status;
 }
@@ -284,7 +287,7 @@ static aoticache_status c_compile(aoticache_hook *hook, const aoticache_request 
     if (status == AOTICACHE_OK)
         status = get_compiler(hook, deadline_ns, &compiler, ret_error);
     if (status == AOTICACHE_OK)
-        status = run_compiler(hook, paths, op, deadline_ns, &said, ret_error);
+        status = run_compiler(hook, paths, request, deadline_ns, &said, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     return fill_answer(compiler, paths->output, steal_ptr(&said), ret_answer, ret_error);

@@ -98,6 +98,30 @@ static void print_sizes(FILE *out, const char *prefix, const char *what, const i
 
 /* ---- arguments ---- */
 
+/* The tensors so far, those in lists too: how many, and the sizes that they have together, the last one first. */
+struct inputs {
+    size_t count;
+    bool cannot_broadcast;
+    int64_t sizes[64];
+    uint32_t ndim;
+};
+
+/* PyTorch's rule: counted from the last, sizes are equal or one of them is 1. */
+static void note_input(struct inputs *inputs, const aoticache_tensor_metadata *metadata)
+{
+    const uint32_t limit = sizeof inputs->sizes / sizeof inputs->sizes[0];
+    inputs->count++;
+    for (uint32_t i = 0; i < metadata->ndim && i < limit; i++) {
+        int64_t size = metadata->sizes[metadata->ndim - 1 - i];
+        if (i >= inputs->ndim)
+            inputs->sizes[inputs->ndim++] = 1;
+        if (inputs->sizes[i] == 1)
+            inputs->sizes[i] = size;
+        else if (size != 1 && size != inputs->sizes[i])
+            inputs->cannot_broadcast = true;
+    }
+}
+
 /* Number of elements, and whether they lie in row-major order without gaps. */
 static int64_t count_elements(const aoticache_tensor_metadata *metadata, bool *ret_contiguous)
 {
@@ -130,11 +154,12 @@ static bool is_dense(const aoticache_tensor_metadata *metadata, int64_t numel)
     return true;
 }
 
-static void print_tensor(FILE *out, const char *prefix, const aoticache_tensor_metadata *metadata, size_t *inputs)
+static void print_tensor(FILE *out, const char *prefix, const aoticache_tensor_metadata *metadata, struct inputs *inputs)
 {
     bool contiguous = true;
     int64_t numel = count_elements(metadata, &contiguous);
-    fprintf(out, "#define %s_INPUT %zu\n", prefix, (*inputs)++);
+    fprintf(out, "#define %s_INPUT %zu\n", prefix, inputs->count);
+    note_input(inputs, metadata);
     fprintf(out, "#define %s_DTYPE %d\n", prefix, (int)metadata->dtype);
     fprintf(out, "#define %s_DTYPE_NAME \"%s\"\n", prefix, aoticache_dtype_name(metadata->dtype));
     if (c_type(metadata->dtype) != NULL)
@@ -194,7 +219,7 @@ static const char *const kind_names[] = {
 };
 
 static aoticache_status print_argument(FILE *out, const char *prefix, const aoticache_argument *argument,
-                                       size_t *inputs, aoticache_error *ret_error)
+                                       struct inputs *inputs, aoticache_error *ret_error)
 {
     if (argument->kind == AOTICACHE_ARGUMENT_CONSTANT)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
@@ -213,7 +238,7 @@ static aoticache_status print_argument(FILE *out, const char *prefix, const aoti
     return AOTICACHE_OK;
 }
 
-static aoticache_status print_list(FILE *out, const char *prefix, const aoticache_argument *argument, size_t *inputs,
+static aoticache_status print_list(FILE *out, const char *prefix, const aoticache_argument *argument, struct inputs *inputs,
                                    aoticache_error *ret_error)
 {
     fprintf(out, "#define %s_COUNT %zu\n", prefix, argument->value.list.count);
@@ -242,7 +267,7 @@ static void make_prefix(const aoticache_argument *argument, size_t position, cha
 
 static aoticache_status print_arguments(FILE *out, const aoticache_request *request, aoticache_error *ret_error)
 {
-    size_t inputs = 0;
+    struct inputs inputs = {0};
     size_t count = aoticache_request_argument_count(request);
     for (size_t i = 0; i < count; i++) {
         const aoticache_argument *argument = aoticache_request_argument(request, i);
@@ -254,7 +279,8 @@ static aoticache_status print_arguments(FILE *out, const aoticache_request *requ
         if (status != AOTICACHE_OK)
             return status;
     }
-    fprintf(out, "#define INPUT_COUNT %zu\n#define ARGUMENT_COUNT %zu\n", inputs, count);
+    fprintf(out, "#define INPUT_COUNT %zu\n#define INPUTS_BROADCAST %d\n#define ARGUMENT_COUNT %zu\n", inputs.count,
+            !inputs.cannot_broadcast, count);
     return AOTICACHE_OK;
 }
 

@@ -10,7 +10,7 @@
     ARG0_DTYPE != ARG1_DTYPE
 #error "AOTICACHE_UNSUPPORTED: mm is served with two matrices of the same dtype"
 #else
-_Static_assert(ARG0_SIZE1 == ARG1_SIZE0, "AOTICACHE_UNSUPPORTED: mm of matrices whose inner sizes differ");
+_Static_assert(ARG0_SIZE1 == ARG1_SIZE0, "AOTICACHE_UNSUPPORTED: its inner sizes differ, so it cannot run");
 
 enum { ROWS = ARG0_SIZE0, INNER = ARG0_SIZE1, COLUMNS = ARG1_SIZE1, TILE = 256 };
 

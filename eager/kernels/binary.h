@@ -12,6 +12,8 @@
 
 #if INPUT_COUNT != 2 || !defined(ARG1_TYPE) || ARG0_DTYPE != ARG1_DTYPE
 #error "AOTICACHE_UNSUPPORTED: this operator is served with two tensors of the same dtype"
+#elif !INPUTS_BROADCAST
+#error "AOTICACHE_UNSUPPORTED: the sizes of its two inputs cannot be broadcast, so it cannot run"
 #endif
 
 #define MAX_NDIM (ARG0_NDIM > ARG1_NDIM ? ARG0_NDIM : ARG1_NDIM)
@@ -27,33 +29,27 @@ struct broadcast {
     int64_t numel;
 };
 
-/* One input's part, its last dimension under the output's last; false where the sizes do not go together. */
-static inline bool broadcast_add(struct broadcast *all, int64_t ndim, const int64_t *sizes, const int64_t *strides,
+/* One input's part, its last dimension under the output's last. */
+static inline void broadcast_add(struct broadcast *all, int64_t ndim, const int64_t *sizes, const int64_t *strides,
                                  int64_t *ret_strides)
 {
     for (int64_t d = 0; d < MAX_NDIM; d++) {
         int64_t own = d - (MAX_NDIM - ndim);
         ret_strides[d] = own >= 0 && sizes[own] != 1 ? strides[own] : 0;
-        if (own < 0 || sizes[own] == 1)
-            continue;
-        if (all->sizes[d] != 1 && all->sizes[d] != sizes[own])
-            return false;
-        all->sizes[d] = sizes[own];
+        if (own >= 0 && sizes[own] != 1)
+            all->sizes[d] = sizes[own];
     }
-    return true;
 }
 
-static inline bool broadcast_inputs(struct broadcast *all)
+static inline void broadcast_inputs(struct broadcast *all)
 {
     for (int64_t d = 0; d < MAX_NDIM; d++)
         all->sizes[d] = 1;
-    if (!broadcast_add(all, ARG0_NDIM, arg0_sizes, arg0_strides, all->strides0) ||
-        !broadcast_add(all, ARG1_NDIM, arg1_sizes, arg1_strides, all->strides1))
-        return false;
+    broadcast_add(all, ARG0_NDIM, arg0_sizes, arg0_strides, all->strides0);
+    broadcast_add(all, ARG1_NDIM, arg1_sizes, arg1_strides, all->strides1);
     all->numel = 1;
     for (int64_t d = 0; d < MAX_NDIM; d++)
         all->numel *= all->sizes[d];
-    return true;
 }
 
 static inline bool same_layout(void)
@@ -100,8 +96,7 @@ static AOTIRuntimeError run(aoticache_kernel_call *call)
     struct broadcast all;
     const TYPE *x, *y;
     TYPE *z;
-    if (!broadcast_inputs(&all))
-        return aoticache_kernel_fail(call, "%s: the sizes of its two inputs cannot be broadcast", OPERATOR);
+    broadcast_inputs(&all);
     if (aoticache_kernel_data(call, call->inputs[ARG0_INPUT], &x) != AOTICACHE_KERNEL_OK ||
         aoticache_kernel_data(call, call->inputs[ARG1_INPUT], &y) != AOTICACHE_KERNEL_OK ||
         aoticache_kernel_empty(call, 0, ARG0_DTYPE, MAX_NDIM, all.sizes, same_layout() ? arg0_strides : NULL, &z) !=

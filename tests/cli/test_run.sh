@@ -100,6 +100,20 @@ try 'failures can be forgotten' 0 aoticache rm --failed
 try 'then none is listed' 0 aoticache ls --failed
 prints_nothing 'no failure is left'
 
+never() { # PATTERN OPERATOR SIZES SIZES
+    try "$2 of $3 and $4" 5 aoticache run "$2" --input "float32:$3" --input "float32:$4" --hook c
+    says 'is a fault of the request' "hook c: $2\\(float32\\[.*\\) on cpu by .*: .*$1"
+}
+before=$(aoticache ls)
+for op in aten::add.Tensor aten::mul.Tensor; do
+    never 'cannot be broadcast, so it cannot run' $op 2x3 3x3
+    never 'cannot be broadcast, so it cannot run' $op 4x2x3 1x5x1
+    never 'cannot be broadcast, so it cannot run' $op 0 2
+done
+never 'its inner sizes differ, so it cannot run' aten::mm 2x3 2x3
+never 'served with two matrices' aten::mm 2x3 3
+is 'nothing of that is stored' "$(wc -l <<<"$before")" "$(aoticache ls | wc -l)"
+
 cat >"$work/writer" <<'SCRIPT'
 #!/bin/sh
 read -r request
