@@ -12,100 +12,104 @@
 #include <string.h>
 
 /*
- * Features that a compiler uses of its own accord: name, macro, option ("" where there is none). What it only uses when
- * the source asks for it (RDRAND, PKU, MOVDIR64B ...) is not here. worker.py has the same list.
+ * Features that a compiler uses of its own accord: architecture, name, macro, option ("" where there is none). The same
+ * macro may mean another thing, or nothing, elsewhere: __GCC_HAVE_SYNC_COMPARE_AND_SWAP_16 is x86's cx16, and on aarch64
+ * all processors have it. What a compiler only uses when the source asks for it (RDRAND, PKU, MOVDIR64B ...) is not here.
+ * worker.py has the same list.
  */
 #define CPU_TARGET_LIST(X) \
-    X("pni", "__SSE3__", "-msse3") \
-    X("ssse3", "__SSSE3__", "-mssse3") \
-    X("sse4_1", "__SSE4_1__", "-msse4.1") \
-    X("sse4_2", "__SSE4_2__", "-msse4.2") \
-    X("sse4a", "__SSE4A__", "-msse4a") \
-    X("popcnt", "__POPCNT__", "-mpopcnt") \
-    X("cx16", "__GCC_HAVE_SYNC_COMPARE_AND_SWAP_16", "-mcx16") \
-    X("lahf_lm", "__LAHF_SAHF__", "-msahf") \
-    X("abm", "__LZCNT__", "-mlzcnt") \
-    X("movbe", "__MOVBE__", "-mmovbe") \
-    X("aes", "__AES__", "-maes") \
-    X("pclmulqdq", "__PCLMUL__", "-mpclmul") \
-    X("adx", "__ADX__", "-madx") \
-    X("bmi1", "__BMI__", "-mbmi") \
-    X("bmi2", "__BMI2__", "-mbmi2") \
-    X("avx", "__AVX__", "-mavx") \
-    X("f16c", "__F16C__", "-mf16c") \
-    X("fma", "__FMA__", "-mfma") \
-    X("fma4", "__FMA4__", "-mfma4") \
-    X("xop", "__XOP__", "-mxop") \
-    X("tbm", "__TBM__", "-mtbm") \
-    X("avx2", "__AVX2__", "-mavx2") \
-    X("avx_vnni", "__AVXVNNI__", "-mavxvnni") \
-    X("vaes", "__VAES__", "-mvaes") \
-    X("vpclmulqdq", "__VPCLMULQDQ__", "-mvpclmulqdq") \
-    X("gfni", "__GFNI__", "-mgfni") \
-    X("avx512f", "__AVX512F__", "-mavx512f") \
-    X("avx512dq", "__AVX512DQ__", "-mavx512dq") \
-    X("avx512cd", "__AVX512CD__", "-mavx512cd") \
-    X("avx512bw", "__AVX512BW__", "-mavx512bw") \
-    X("avx512vl", "__AVX512VL__", "-mavx512vl") \
-    X("avx512ifma", "__AVX512IFMA__", "-mavx512ifma") \
-    X("avx512vbmi", "__AVX512VBMI__", "-mavx512vbmi") \
-    X("avx512_vbmi2", "__AVX512VBMI2__", "-mavx512vbmi2") \
-    X("avx512_vnni", "__AVX512VNNI__", "-mavx512vnni") \
-    X("avx512_bitalg", "__AVX512BITALG__", "-mavx512bitalg") \
-    X("avx512_vpopcntdq", "__AVX512VPOPCNTDQ__", "-mavx512vpopcntdq") \
-    X("avx512_vp2intersect", "__AVX512VP2INTERSECT__", "-mavx512vp2intersect") \
-    X("avx512_bf16", "__AVX512BF16__", "-mavx512bf16") \
-    X("avx512_fp16", "__AVX512FP16__", "-mavx512fp16") \
-    X("amx_tile", "__AMX_TILE__", "-mamx-tile") \
-    X("amx_int8", "__AMX_INT8__", "-mamx-int8") \
-    X("amx_bf16", "__AMX_BF16__", "-mamx-bf16") \
-    X("amx_fp16", "__AMX_FP16__", "-mamx-fp16") \
-    X("amx_complex", "__AMX_COMPLEX__", "-mamx-complex") \
-    X("3dnowprefetch", "__PRFCHW__", "-mprfchw") \
-    X("avx_ifma", "__AVXIFMA__", "-mavxifma") \
-    X("avx_vnni_int8", "__AVXVNNIINT8__", "-mavxvnniint8") \
-    X("avx_ne_convert", "__AVXNECONVERT__", "-mavxneconvert") \
-    X("avx_vnni_int16", "__AVXVNNIINT16__", "-mavxvnniint16") \
-    X("cmpccxadd", "__CMPCCXADD__", "-mcmpccxadd") \
-    X("apx_f", "__APX_F__", "-mapxf") \
-    X("avx10_1", "__AVX10_1__", "-mavx10.1") \
-    X("avx10_2", "__AVX10_2__", "-mavx10.2") \
-    X("avx512er", "__AVX512ER__", "-mavx512er") \
-    X("avx512pf", "__AVX512PF__", "-mavx512pf") \
-    X("avx512_4vnniw", "__AVX5124VNNIW__", "-mavx5124vnniw") \
-    X("avx512_4fmaps", "__AVX5124FMAPS__", "-mavx5124fmaps") \
-    X("atomics", "__ARM_FEATURE_ATOMICS", "") \
-    X("crc32", "__ARM_FEATURE_CRC32", "") \
-    X("aes", "__ARM_FEATURE_AES", "") \
-    X("sha2", "__ARM_FEATURE_SHA2", "") \
-    X("fphp", "__ARM_FEATURE_FP16_SCALAR_ARITHMETIC", "") \
-    X("asimdhp", "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC", "") \
-    X("asimdrdm", "__ARM_FEATURE_QRDMX", "") \
-    X("asimddp", "__ARM_FEATURE_DOTPROD", "") \
-    X("asimdfhm", "__ARM_FEATURE_FP16_FML", "") \
-    X("jscvt", "__ARM_FEATURE_JCVT", "") \
-    X("fcma", "__ARM_FEATURE_COMPLEX", "") \
-    X("frint", "__ARM_FEATURE_FRINT", "") \
-    X("lrcpc", "__ARM_FEATURE_RCPC", "") \
-    X("bf16", "__ARM_FEATURE_BF16_VECTOR_ARITHMETIC", "") \
-    X("i8mm", "__ARM_FEATURE_MATMUL_INT8", "") \
-    X("sve", "__ARM_FEATURE_SVE", "") \
-    X("sve2", "__ARM_FEATURE_SVE2", "") \
-    X("svebf16", "__ARM_FEATURE_SVE_BF16", "") \
-    X("svei8mm", "__ARM_FEATURE_SVE_MATMUL_INT8", "")
+    X("x86_64", "pni", "__SSE3__", "-msse3") \
+    X("x86_64", "ssse3", "__SSSE3__", "-mssse3") \
+    X("x86_64", "sse4_1", "__SSE4_1__", "-msse4.1") \
+    X("x86_64", "sse4_2", "__SSE4_2__", "-msse4.2") \
+    X("x86_64", "sse4a", "__SSE4A__", "-msse4a") \
+    X("x86_64", "popcnt", "__POPCNT__", "-mpopcnt") \
+    X("x86_64", "cx16", "__GCC_HAVE_SYNC_COMPARE_AND_SWAP_16", "-mcx16") \
+    X("x86_64", "lahf_lm", "__LAHF_SAHF__", "-msahf") \
+    X("x86_64", "abm", "__LZCNT__", "-mlzcnt") \
+    X("x86_64", "movbe", "__MOVBE__", "-mmovbe") \
+    X("x86_64", "aes", "__AES__", "-maes") \
+    X("x86_64", "pclmulqdq", "__PCLMUL__", "-mpclmul") \
+    X("x86_64", "adx", "__ADX__", "-madx") \
+    X("x86_64", "bmi1", "__BMI__", "-mbmi") \
+    X("x86_64", "bmi2", "__BMI2__", "-mbmi2") \
+    X("x86_64", "avx", "__AVX__", "-mavx") \
+    X("x86_64", "f16c", "__F16C__", "-mf16c") \
+    X("x86_64", "fma", "__FMA__", "-mfma") \
+    X("x86_64", "fma4", "__FMA4__", "-mfma4") \
+    X("x86_64", "xop", "__XOP__", "-mxop") \
+    X("x86_64", "tbm", "__TBM__", "-mtbm") \
+    X("x86_64", "avx2", "__AVX2__", "-mavx2") \
+    X("x86_64", "avx_vnni", "__AVXVNNI__", "-mavxvnni") \
+    X("x86_64", "vaes", "__VAES__", "-mvaes") \
+    X("x86_64", "vpclmulqdq", "__VPCLMULQDQ__", "-mvpclmulqdq") \
+    X("x86_64", "gfni", "__GFNI__", "-mgfni") \
+    X("x86_64", "avx512f", "__AVX512F__", "-mavx512f") \
+    X("x86_64", "avx512dq", "__AVX512DQ__", "-mavx512dq") \
+    X("x86_64", "avx512cd", "__AVX512CD__", "-mavx512cd") \
+    X("x86_64", "avx512bw", "__AVX512BW__", "-mavx512bw") \
+    X("x86_64", "avx512vl", "__AVX512VL__", "-mavx512vl") \
+    X("x86_64", "avx512ifma", "__AVX512IFMA__", "-mavx512ifma") \
+    X("x86_64", "avx512vbmi", "__AVX512VBMI__", "-mavx512vbmi") \
+    X("x86_64", "avx512_vbmi2", "__AVX512VBMI2__", "-mavx512vbmi2") \
+    X("x86_64", "avx512_vnni", "__AVX512VNNI__", "-mavx512vnni") \
+    X("x86_64", "avx512_bitalg", "__AVX512BITALG__", "-mavx512bitalg") \
+    X("x86_64", "avx512_vpopcntdq", "__AVX512VPOPCNTDQ__", "-mavx512vpopcntdq") \
+    X("x86_64", "avx512_vp2intersect", "__AVX512VP2INTERSECT__", "-mavx512vp2intersect") \
+    X("x86_64", "avx512_bf16", "__AVX512BF16__", "-mavx512bf16") \
+    X("x86_64", "avx512_fp16", "__AVX512FP16__", "-mavx512fp16") \
+    X("x86_64", "amx_tile", "__AMX_TILE__", "-mamx-tile") \
+    X("x86_64", "amx_int8", "__AMX_INT8__", "-mamx-int8") \
+    X("x86_64", "amx_bf16", "__AMX_BF16__", "-mamx-bf16") \
+    X("x86_64", "amx_fp16", "__AMX_FP16__", "-mamx-fp16") \
+    X("x86_64", "amx_complex", "__AMX_COMPLEX__", "-mamx-complex") \
+    X("x86_64", "3dnowprefetch", "__PRFCHW__", "-mprfchw") \
+    X("x86_64", "avx_ifma", "__AVXIFMA__", "-mavxifma") \
+    X("x86_64", "avx_vnni_int8", "__AVXVNNIINT8__", "-mavxvnniint8") \
+    X("x86_64", "avx_ne_convert", "__AVXNECONVERT__", "-mavxneconvert") \
+    X("x86_64", "avx_vnni_int16", "__AVXVNNIINT16__", "-mavxvnniint16") \
+    X("x86_64", "cmpccxadd", "__CMPCCXADD__", "-mcmpccxadd") \
+    X("x86_64", "apx_f", "__APX_F__", "-mapxf") \
+    X("x86_64", "avx10_1", "__AVX10_1__", "-mavx10.1") \
+    X("x86_64", "avx10_2", "__AVX10_2__", "-mavx10.2") \
+    X("x86_64", "avx512er", "__AVX512ER__", "-mavx512er") \
+    X("x86_64", "avx512pf", "__AVX512PF__", "-mavx512pf") \
+    X("x86_64", "avx512_4vnniw", "__AVX5124VNNIW__", "-mavx5124vnniw") \
+    X("x86_64", "avx512_4fmaps", "__AVX5124FMAPS__", "-mavx5124fmaps") \
+    X("aarch64", "atomics", "__ARM_FEATURE_ATOMICS", "") \
+    X("aarch64", "crc32", "__ARM_FEATURE_CRC32", "") \
+    X("aarch64", "aes", "__ARM_FEATURE_AES", "") \
+    X("aarch64", "sha2", "__ARM_FEATURE_SHA2", "") \
+    X("aarch64", "fphp", "__ARM_FEATURE_FP16_SCALAR_ARITHMETIC", "") \
+    X("aarch64", "asimdhp", "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC", "") \
+    X("aarch64", "asimdrdm", "__ARM_FEATURE_QRDMX", "") \
+    X("aarch64", "asimddp", "__ARM_FEATURE_DOTPROD", "") \
+    X("aarch64", "asimdfhm", "__ARM_FEATURE_FP16_FML", "") \
+    X("aarch64", "jscvt", "__ARM_FEATURE_JCVT", "") \
+    X("aarch64", "fcma", "__ARM_FEATURE_COMPLEX", "") \
+    X("aarch64", "frint", "__ARM_FEATURE_FRINT", "") \
+    X("aarch64", "lrcpc", "__ARM_FEATURE_RCPC", "") \
+    X("aarch64", "bf16", "__ARM_FEATURE_BF16_VECTOR_ARITHMETIC", "") \
+    X("aarch64", "i8mm", "__ARM_FEATURE_MATMUL_INT8", "") \
+    X("aarch64", "sve", "__ARM_FEATURE_SVE", "") \
+    X("aarch64", "sve2", "__ARM_FEATURE_SVE2", "") \
+    X("aarch64", "svebf16", "__ARM_FEATURE_SVE_BF16", "") \
+    X("aarch64", "svei8mm", "__ARM_FEATURE_SVE_MATMUL_INT8", "")
 
 struct row {
-    const char *name, *macro, *option;
+    const char *arch, *name, *macro, *option;
 };
 
-#define ROW(name, macro, option) {name, macro, option},
+#define ROW(arch, name, macro, option) {arch, name, macro, option},
 static const struct row rows[] = {CPU_TARGET_LIST(ROW)};
 #define ROW_COUNT (sizeof rows / sizeof rows[0])
 
-bool aoticache_cpu_target_row(size_t position, const char **ret_name, const char **ret_macro, const char **ret_option)
+bool aoticache_cpu_target_row(size_t position, const char **ret_arch, const char **ret_name, const char **ret_macro,
+                              const char **ret_option)
 {
     if (position >= ROW_COUNT)
         return false;
+    *ret_arch = rows[position].arch;
     *ret_name = rows[position].name;
     *ret_macro = rows[position].macro;
     *ret_option = rows[position].option;
@@ -178,22 +182,32 @@ static bool defines(const char *text, const char *macro)
     return false;
 }
 
+const char *aoticache_cpu_target_names(const char *text, char ret_names[AOTICACHE_CPU_TARGET_NAMES_BYTES])
+{
+    const char *arch = aoticache_cpu_arch();
+    size_t used = 0;
+    if (defines(text, "__x86_64__"))
+        arch = "x86_64";
+    else if (defines(text, "__aarch64__"))
+        arch = "aarch64";
+    ret_names[0] = '\0';
+    for (size_t i = 0; i < ROW_COUNT; i++)
+        if (strcmp(rows[i].arch, arch) == 0 && defines(text, rows[i].macro) && used < AOTICACHE_CPU_TARGET_NAMES_BYTES)
+            used += (size_t)snprintf(ret_names + used, AOTICACHE_CPU_TARGET_NAMES_BYTES - used, "%s%s",
+                                     used > 0 ? "," : "", rows[i].name);
+    return arch;
+}
+
 aoticache_status aoticache_cpu_target_from_macros(const char *text, aoticache_cpu_features *ret_features,
                                                   aoticache_error *ret_error)
 {
-    aoticache_cpu_features all = {{0}};
-    for (size_t i = 0; i < ROW_COUNT; i++) {
-        aoticache_cpu_features one;
-        if (!defines(text, rows[i].macro))
-            continue;
-        aoticache_status status = aoticache_cpu_features_parse(rows[i].name, &one, ret_error);
-        if (status != AOTICACHE_OK)
-            return status;
-        for (size_t word = 0; word < AOTICACHE_CPU_FEATURE_WORDS; word++)
-            all.words[word] |= one.words[word];
-    }
-    *ret_features = all;
-    return AOTICACHE_OK;
+    char names[AOTICACHE_CPU_TARGET_NAMES_BYTES];
+    const char *arch = aoticache_cpu_target_names(text, names);
+    if (strcmp(arch, aoticache_cpu_arch()) != 0)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "the compiler compiles for %s, and this machine is %s: name one for it in AOTICACHE_CC",
+                                   arch, aoticache_cpu_arch());
+    return aoticache_cpu_features_parse(names, ret_features, ret_error);
 }
 
 /*

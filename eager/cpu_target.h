@@ -36,13 +36,22 @@ aoticache_status aoticache_cpu_target_resolve(const char *program, const char *c
                                               const char *const *environment, uint64_t deadline_ns,
                                               aoticache_compiler *ret_compiler, aoticache_error *ret_error);
 
-/* The features in the output of `cc -dM -E`. Returns: OK, INVALID (a name of our list is not in cache/cpu.h). */
+#define AOTICACHE_CPU_TARGET_NAMES_BYTES 2048
+
+/*
+ * In the output of `cc -dM -E`: the names of the features, "avx2,fma", and the architecture that is compiled for, which is
+ * returned: the one that the macros name, else this machine's.
+ */
+const char *aoticache_cpu_target_names(const char *text, char ret_names[AOTICACHE_CPU_TARGET_NAMES_BYTES]);
+
+/* The features themselves. Returns: OK, UNSUPPORTED (a compiler for another architecture), NO_MEMORY. */
 aoticache_status aoticache_cpu_target_from_macros(const char *text, aoticache_cpu_features *ret_features,
                                                   aoticache_error *ret_error);
 
 /*
  * Row `position` of the list of features; false past the end. For the test that compares it with the one of worker.py.
  */
-bool aoticache_cpu_target_row(size_t position, const char **ret_name, const char **ret_macro, const char **ret_option);
+bool aoticache_cpu_target_row(size_t position, const char **ret_arch, const char **ret_name, const char **ret_macro,
+                              const char **ret_option);
 
 #endif

@@ -33,87 +33,87 @@ LIBRARY = "kernel.so"
 ERROR_HEAD, ERROR_TAIL = 400, 450  # an error is shown in 1024 bytes
 USUAL_THREADS = 8  # work that is not worth so many is not divided
 
-# CPU features that a compiler uses of its own accord: name, the macro that says it may, the option that lets it.
-# The same list is in eager/cpu_target.c; a unit test compares them.
+# CPU features that a compiler uses of its own accord: architecture, name, the macro that says it may there, the option
+# that lets it. The same list is in eager/cpu_target.c; a unit test compares them.
 FEATURES = (
-    ("pni", "__SSE3__", "-msse3"),
-    ("ssse3", "__SSSE3__", "-mssse3"),
-    ("sse4_1", "__SSE4_1__", "-msse4.1"),
-    ("sse4_2", "__SSE4_2__", "-msse4.2"),
-    ("sse4a", "__SSE4A__", "-msse4a"),
-    ("popcnt", "__POPCNT__", "-mpopcnt"),
-    ("cx16", "__GCC_HAVE_SYNC_COMPARE_AND_SWAP_16", "-mcx16"),
-    ("lahf_lm", "__LAHF_SAHF__", "-msahf"),
-    ("abm", "__LZCNT__", "-mlzcnt"),
-    ("movbe", "__MOVBE__", "-mmovbe"),
-    ("aes", "__AES__", "-maes"),
-    ("pclmulqdq", "__PCLMUL__", "-mpclmul"),
-    ("adx", "__ADX__", "-madx"),
-    ("bmi1", "__BMI__", "-mbmi"),
-    ("bmi2", "__BMI2__", "-mbmi2"),
-    ("avx", "__AVX__", "-mavx"),
-    ("f16c", "__F16C__", "-mf16c"),
-    ("fma", "__FMA__", "-mfma"),
-    ("fma4", "__FMA4__", "-mfma4"),
-    ("xop", "__XOP__", "-mxop"),
-    ("tbm", "__TBM__", "-mtbm"),
-    ("avx2", "__AVX2__", "-mavx2"),
-    ("avx_vnni", "__AVXVNNI__", "-mavxvnni"),
-    ("vaes", "__VAES__", "-mvaes"),
-    ("vpclmulqdq", "__VPCLMULQDQ__", "-mvpclmulqdq"),
-    ("gfni", "__GFNI__", "-mgfni"),
-    ("avx512f", "__AVX512F__", "-mavx512f"),
-    ("avx512dq", "__AVX512DQ__", "-mavx512dq"),
-    ("avx512cd", "__AVX512CD__", "-mavx512cd"),
-    ("avx512bw", "__AVX512BW__", "-mavx512bw"),
-    ("avx512vl", "__AVX512VL__", "-mavx512vl"),
-    ("avx512ifma", "__AVX512IFMA__", "-mavx512ifma"),
-    ("avx512vbmi", "__AVX512VBMI__", "-mavx512vbmi"),
-    ("avx512_vbmi2", "__AVX512VBMI2__", "-mavx512vbmi2"),
-    ("avx512_vnni", "__AVX512VNNI__", "-mavx512vnni"),
-    ("avx512_bitalg", "__AVX512BITALG__", "-mavx512bitalg"),
-    ("avx512_vpopcntdq", "__AVX512VPOPCNTDQ__", "-mavx512vpopcntdq"),
-    ("avx512_vp2intersect", "__AVX512VP2INTERSECT__", "-mavx512vp2intersect"),
-    ("avx512_bf16", "__AVX512BF16__", "-mavx512bf16"),
-    ("avx512_fp16", "__AVX512FP16__", "-mavx512fp16"),
-    ("amx_tile", "__AMX_TILE__", "-mamx-tile"),
-    ("amx_int8", "__AMX_INT8__", "-mamx-int8"),
-    ("amx_bf16", "__AMX_BF16__", "-mamx-bf16"),
-    ("amx_fp16", "__AMX_FP16__", "-mamx-fp16"),
-    ("amx_complex", "__AMX_COMPLEX__", "-mamx-complex"),
-    ("3dnowprefetch", "__PRFCHW__", "-mprfchw"),
-    ("avx_ifma", "__AVXIFMA__", "-mavxifma"),
-    ("avx_vnni_int8", "__AVXVNNIINT8__", "-mavxvnniint8"),
-    ("avx_ne_convert", "__AVXNECONVERT__", "-mavxneconvert"),
-    ("avx_vnni_int16", "__AVXVNNIINT16__", "-mavxvnniint16"),
-    ("cmpccxadd", "__CMPCCXADD__", "-mcmpccxadd"),
-    ("apx_f", "__APX_F__", "-mapxf"),
-    ("avx10_1", "__AVX10_1__", "-mavx10.1"),
-    ("avx10_2", "__AVX10_2__", "-mavx10.2"),
-    ("avx512er", "__AVX512ER__", "-mavx512er"),
-    ("avx512pf", "__AVX512PF__", "-mavx512pf"),
-    ("avx512_4vnniw", "__AVX5124VNNIW__", "-mavx5124vnniw"),
-    ("avx512_4fmaps", "__AVX5124FMAPS__", "-mavx5124fmaps"),
+    ("x86_64", "pni", "__SSE3__", "-msse3"),
+    ("x86_64", "ssse3", "__SSSE3__", "-mssse3"),
+    ("x86_64", "sse4_1", "__SSE4_1__", "-msse4.1"),
+    ("x86_64", "sse4_2", "__SSE4_2__", "-msse4.2"),
+    ("x86_64", "sse4a", "__SSE4A__", "-msse4a"),
+    ("x86_64", "popcnt", "__POPCNT__", "-mpopcnt"),
+    ("x86_64", "cx16", "__GCC_HAVE_SYNC_COMPARE_AND_SWAP_16", "-mcx16"),
+    ("x86_64", "lahf_lm", "__LAHF_SAHF__", "-msahf"),
+    ("x86_64", "abm", "__LZCNT__", "-mlzcnt"),
+    ("x86_64", "movbe", "__MOVBE__", "-mmovbe"),
+    ("x86_64", "aes", "__AES__", "-maes"),
+    ("x86_64", "pclmulqdq", "__PCLMUL__", "-mpclmul"),
+    ("x86_64", "adx", "__ADX__", "-madx"),
+    ("x86_64", "bmi1", "__BMI__", "-mbmi"),
+    ("x86_64", "bmi2", "__BMI2__", "-mbmi2"),
+    ("x86_64", "avx", "__AVX__", "-mavx"),
+    ("x86_64", "f16c", "__F16C__", "-mf16c"),
+    ("x86_64", "fma", "__FMA__", "-mfma"),
+    ("x86_64", "fma4", "__FMA4__", "-mfma4"),
+    ("x86_64", "xop", "__XOP__", "-mxop"),
+    ("x86_64", "tbm", "__TBM__", "-mtbm"),
+    ("x86_64", "avx2", "__AVX2__", "-mavx2"),
+    ("x86_64", "avx_vnni", "__AVXVNNI__", "-mavxvnni"),
+    ("x86_64", "vaes", "__VAES__", "-mvaes"),
+    ("x86_64", "vpclmulqdq", "__VPCLMULQDQ__", "-mvpclmulqdq"),
+    ("x86_64", "gfni", "__GFNI__", "-mgfni"),
+    ("x86_64", "avx512f", "__AVX512F__", "-mavx512f"),
+    ("x86_64", "avx512dq", "__AVX512DQ__", "-mavx512dq"),
+    ("x86_64", "avx512cd", "__AVX512CD__", "-mavx512cd"),
+    ("x86_64", "avx512bw", "__AVX512BW__", "-mavx512bw"),
+    ("x86_64", "avx512vl", "__AVX512VL__", "-mavx512vl"),
+    ("x86_64", "avx512ifma", "__AVX512IFMA__", "-mavx512ifma"),
+    ("x86_64", "avx512vbmi", "__AVX512VBMI__", "-mavx512vbmi"),
+    ("x86_64", "avx512_vbmi2", "__AVX512VBMI2__", "-mavx512vbmi2"),
+    ("x86_64", "avx512_vnni", "__AVX512VNNI__", "-mavx512vnni"),
+    ("x86_64", "avx512_bitalg", "__AVX512BITALG__", "-mavx512bitalg"),
+    ("x86_64", "avx512_vpopcntdq", "__AVX512VPOPCNTDQ__", "-mavx512vpopcntdq"),
+    ("x86_64", "avx512_vp2intersect", "__AVX512VP2INTERSECT__", "-mavx512vp2intersect"),
+    ("x86_64", "avx512_bf16", "__AVX512BF16__", "-mavx512bf16"),
+    ("x86_64", "avx512_fp16", "__AVX512FP16__", "-mavx512fp16"),
+    ("x86_64", "amx_tile", "__AMX_TILE__", "-mamx-tile"),
+    ("x86_64", "amx_int8", "__AMX_INT8__", "-mamx-int8"),
+    ("x86_64", "amx_bf16", "__AMX_BF16__", "-mamx-bf16"),
+    ("x86_64", "amx_fp16", "__AMX_FP16__", "-mamx-fp16"),
+    ("x86_64", "amx_complex", "__AMX_COMPLEX__", "-mamx-complex"),
+    ("x86_64", "3dnowprefetch", "__PRFCHW__", "-mprfchw"),
+    ("x86_64", "avx_ifma", "__AVXIFMA__", "-mavxifma"),
+    ("x86_64", "avx_vnni_int8", "__AVXVNNIINT8__", "-mavxvnniint8"),
+    ("x86_64", "avx_ne_convert", "__AVXNECONVERT__", "-mavxneconvert"),
+    ("x86_64", "avx_vnni_int16", "__AVXVNNIINT16__", "-mavxvnniint16"),
+    ("x86_64", "cmpccxadd", "__CMPCCXADD__", "-mcmpccxadd"),
+    ("x86_64", "apx_f", "__APX_F__", "-mapxf"),
+    ("x86_64", "avx10_1", "__AVX10_1__", "-mavx10.1"),
+    ("x86_64", "avx10_2", "__AVX10_2__", "-mavx10.2"),
+    ("x86_64", "avx512er", "__AVX512ER__", "-mavx512er"),
+    ("x86_64", "avx512pf", "__AVX512PF__", "-mavx512pf"),
+    ("x86_64", "avx512_4vnniw", "__AVX5124VNNIW__", "-mavx5124vnniw"),
+    ("x86_64", "avx512_4fmaps", "__AVX5124FMAPS__", "-mavx5124fmaps"),
     # aarch64: nothing there is switched on by one option each.
-    ("atomics", "__ARM_FEATURE_ATOMICS", ""),
-    ("crc32", "__ARM_FEATURE_CRC32", ""),
-    ("aes", "__ARM_FEATURE_AES", ""),
-    ("sha2", "__ARM_FEATURE_SHA2", ""),
-    ("fphp", "__ARM_FEATURE_FP16_SCALAR_ARITHMETIC", ""),
-    ("asimdhp", "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC", ""),
-    ("asimdrdm", "__ARM_FEATURE_QRDMX", ""),
-    ("asimddp", "__ARM_FEATURE_DOTPROD", ""),
-    ("asimdfhm", "__ARM_FEATURE_FP16_FML", ""),
-    ("jscvt", "__ARM_FEATURE_JCVT", ""),
-    ("fcma", "__ARM_FEATURE_COMPLEX", ""),
-    ("frint", "__ARM_FEATURE_FRINT", ""),
-    ("lrcpc", "__ARM_FEATURE_RCPC", ""),
-    ("bf16", "__ARM_FEATURE_BF16_VECTOR_ARITHMETIC", ""),
-    ("i8mm", "__ARM_FEATURE_MATMUL_INT8", ""),
-    ("sve", "__ARM_FEATURE_SVE", ""),
-    ("sve2", "__ARM_FEATURE_SVE2", ""),
-    ("svebf16", "__ARM_FEATURE_SVE_BF16", ""),
-    ("svei8mm", "__ARM_FEATURE_SVE_MATMUL_INT8", ""),
+    ("aarch64", "atomics", "__ARM_FEATURE_ATOMICS", ""),
+    ("aarch64", "crc32", "__ARM_FEATURE_CRC32", ""),
+    ("aarch64", "aes", "__ARM_FEATURE_AES", ""),
+    ("aarch64", "sha2", "__ARM_FEATURE_SHA2", ""),
+    ("aarch64", "fphp", "__ARM_FEATURE_FP16_SCALAR_ARITHMETIC", ""),
+    ("aarch64", "asimdhp", "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC", ""),
+    ("aarch64", "asimdrdm", "__ARM_FEATURE_QRDMX", ""),
+    ("aarch64", "asimddp", "__ARM_FEATURE_DOTPROD", ""),
+    ("aarch64", "asimdfhm", "__ARM_FEATURE_FP16_FML", ""),
+    ("aarch64", "jscvt", "__ARM_FEATURE_JCVT", ""),
+    ("aarch64", "fcma", "__ARM_FEATURE_COMPLEX", ""),
+    ("aarch64", "frint", "__ARM_FEATURE_FRINT", ""),
+    ("aarch64", "lrcpc", "__ARM_FEATURE_RCPC", ""),
+    ("aarch64", "bf16", "__ARM_FEATURE_BF16_VECTOR_ARITHMETIC", ""),
+    ("aarch64", "i8mm", "__ARM_FEATURE_MATMUL_INT8", ""),
+    ("aarch64", "sve", "__ARM_FEATURE_SVE", ""),
+    ("aarch64", "sve2", "__ARM_FEATURE_SVE2", ""),
+    ("aarch64", "svebf16", "__ARM_FEATURE_SVE_BF16", ""),
+    ("aarch64", "svei8mm", "__ARM_FEATURE_SVE_MATMUL_INT8", ""),
 )
 
 
@@ -314,8 +314,15 @@ def macros_of(compiler, flags):
         command = [compiler, *flags, "-dM", "-E", "-x", "c++", os.devnull]
         text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         defined = {line.split()[1] for line in text.splitlines() if line.startswith("#define ")}
-        macros_of.known[key] = frozenset(name for name, macro, _ in FEATURES if macro in defined)
+        macros_of.known[key] = features_of(defined)
     return macros_of.known[key]
+
+
+def features_of(macros):
+    """The features that a compiler with these macros takes for granted, of the architecture that they name."""
+    named = [arch for arch, macro in (("x86_64", "__x86_64__"), ("aarch64", "__aarch64__")) if macro in macros]
+    target = named[0] if named else platform.machine()
+    return frozenset(name for arch, name, macro, _ in FEATURES if arch == target and macro in macros)
 
 
 macros_of.known = {}
@@ -325,7 +332,7 @@ def target_flags(cpu_features):
     """What follows -march= for a text as "x86-64-v3" or "avx2,fma": the level, and options for single features."""
     if platform.machine() != "x86_64":
         raise Unsupported(f"compiling for less than this machine ({cpu_features}) on {platform.machine()}")
-    options = {name: option for name, _, option in FEATURES if option}
+    options = {name: option for _, name, _, option in FEATURES if option}
     march, single = "x86-64", []
     for token in filter(None, (token.strip() for token in cpu_features.split(","))):
         if token.startswith("x86-64"):
@@ -349,7 +356,7 @@ def compile_for(cpu_features, options):
         return
     march = target_flags(cpu_features)
     allowed = macros_of(cpp_builder.get_cpp_compiler(), tuple(f"-march={march}".split()))
-    names = {option: name for name, _, option in FEATURES}
+    names = {option: name for _, name, _, option in FEATURES if option}
     all_isas, all_flags = cpu_vec_isa.valid_vec_isa_list, cpp_builder._get_optimization_cflags
 
     def allowed_isas():

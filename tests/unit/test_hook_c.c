@@ -1,5 +1,6 @@
 /* Unit tests of eager/c_source.c, eager/specialise.c, eager/cpu_target.c, and of the kernels in eager/kernels. */
 #include "cache/cpu_list.h"
+#include "compiler_macros.h"
 #include "eager/cpu_target.h"
 #include "eager/specialise.h"
 #include "eager_fixture.h"
@@ -542,10 +543,9 @@ Test(specialise, values_are_exact)
 
 Test(cpu_target, every_name_is_known_to_the_cache)
 {
-    const char *name, *macro, *option;
-    for (size_t i = 0; aoticache_cpu_target_row(i, &name, &macro, &option); i++) {
+    const char *arch, *name, *macro, *option;
+    for (size_t i = 0; aoticache_cpu_target_row(i, &arch, &name, &macro, &option); i++) {
         aoticache_cpu_features features;
-        const char *arch = option[0] != '\0' ? "x86_64" : "aarch64";
         cr_assert_eq(aoticache_cpu_features_parse_for(arch, name, &features, NULL), AOTICACHE_OK, "%s", name);
     }
 }
@@ -561,4 +561,23 @@ Test(cpu_target, macros_become_features)
                  AOTICACHE_OK);
     aoticache_cpu_features_format(&features, names, sizeof names);
     cr_assert_str_eq(names, "avx2,bmi1");
+}
+
+/* A macro of one architecture's list may be there on another one, where it is no feature. */
+Test(cpu_target, macros_are_those_of_the_architecture_that_is_compiled_for)
+{
+    static const char *const lists[][3] = {{AARCH64_MACROS, "aarch64", AARCH64_FEATURES},
+                                           {AARCH64_PLAIN_MACROS, "aarch64", ""},
+                                           {X86_64_MACROS, "x86_64", X86_64_FEATURES}};
+    char names[AOTICACHE_CPU_TARGET_NAMES_BYTES];
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        aoticache_cpu_features features;
+        aoticache_error error = {.message = ""};
+        cr_assert_str_eq(aoticache_cpu_target_names(lists[i][0], names), lists[i][1]);
+        cr_assert_str_eq(names, lists[i][2]);
+        bool is_here = strcmp(lists[i][1], aoticache_cpu_arch()) == 0;
+        aoticache_status status = aoticache_cpu_target_from_macros(lists[i][0], &features, &error);
+        cr_assert_eq(status, is_here ? AOTICACHE_OK : AOTICACHE_UNSUPPORTED, "%s", error.message);
+        cr_assert(is_here || strstr(error.message, lists[i][1]) != NULL, "%s", error.message);
+    }
 }

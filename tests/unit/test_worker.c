@@ -3,6 +3,7 @@
  * which misbehave as no Python would; then worker.py itself with a torch that is not one; last with PyTorch, where it
  * is there.
  */
+#include "compiler_macros.h"
 #include "eager/cpu_target.h"
 #include "eager_fixture.h"
 
@@ -556,15 +557,42 @@ Test(worker, script_has_the_same_list_of_cpu_features)
     cr_assert_not_null(end);
     *end = '\0';
     size_t rows = 0, lines = 0;
-    const char *name, *macro, *option;
-    for (; aoticache_cpu_target_row(rows, &name, &macro, &option); rows++) {
+    const char *arch, *name, *macro, *option;
+    for (; aoticache_cpu_target_row(rows, &arch, &name, &macro, &option); rows++) {
         char row[256];
-        snprintf(row, sizeof row, "\n    (\"%s\", \"%s\", \"%s\"),", name, macro, option);
+        snprintf(row, sizeof row, "\n    (\"%s\", \"%s\", \"%s\", \"%s\"),", arch, name, macro, option);
         cr_assert_not_null(strstr(text, row), "worker.py lacks%s", row);
     }
     for (const char *line = strstr(text, "\n    (\""); line != NULL; line = strstr(line + 1, "\n    (\""))
         lines++;
     cr_assert_eq(rows, lines);
+}
+
+static void check_features(const char *macros, const char *arch, const char *expected)
+{
+    char command[PATH_MAX * 4];
+    write_file("macros", macros, 0600);
+    snprintf(command, sizeof command,
+             "python3 -c 'import runpy, sys\n"
+             "worker = runpy.run_path(sys.argv[1], run_name=\"worker\")\n"
+             "macros = {line.split()[1] for line in open(sys.argv[2])}\n"
+             "found = worker[\"features_of\"](macros)\n"
+             "print(\",\".join(row[1] for row in worker[\"FEATURES\"] if row[1] in found and row[0] == sys.argv[3]))' "
+             "%s/share/aoticache/worker.py %s/macros %s > %s/features",
+             getenv("AOTICACHE_HOME"), test_folder, arch, test_folder);
+    cr_assert_eq(system(command), 0, "%s", command);
+    char *found = read_text(in_folder("features"));
+    found[strcspn(found, "\n")] = '\0';
+    cr_assert_str_eq(found, expected);
+}
+
+Test(worker, script_reads_macros_of_the_architecture_that_is_compiled_for)
+{
+    if (system("command -v python3 >/dev/null") != 0)
+        fixture_skip("there is no python3");
+    check_features(AARCH64_MACROS, "aarch64", AARCH64_FEATURES);
+    check_features(AARCH64_PLAIN_MACROS, "aarch64", "");
+    check_features(X86_64_MACROS, "x86_64", X86_64_FEATURES);
 }
 
 /* ---- PyTorch itself ---- */
