@@ -334,7 +334,7 @@ typedef struct aoticache_failure {
     const char *description;
     const char *message;
     int64_t failed_ns;
-    int64_t retry_ns; /* wall clock: when it may be tried again */
+    int64_t retry_ns; /* wall clock: when it may be tried again; now, where failed_ns is in the future: that is not believed */
     uint32_t count;   /* how many times in a row it has failed */
 } aoticache_failure;
 typedef bool (*aoticache_failure_fn)(void *user, const aoticache_failure *failure);

@@ -5,6 +5,8 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/seam.h"
 #include "cache/lock.h"
 #include "cache/reserve.h"
 
@@ -84,7 +87,8 @@ static aoticache_status set_goal(aoticache_collection *collection, aoticache_err
     collection->bytes = collection->first_bytes = totals.bytes;
     collection->report.entries_before = totals.entries;
     collection->report.bytes_before = totals.bytes;
-    collection->wanted_bytes = wanted(totals.bytes, options->max_bytes, options->low_bytes);
+    collection->wanted_bytes =
+        options->max_bytes == 0 ? UINT64_MAX : wanted(totals.bytes, options->max_bytes, options->low_bytes);
     collection->wanted_entries =
         options->max_entries == 0 ? UINT64_MAX : wanted(totals.entries, options->max_entries, options->low_entries);
     uint64_t missing = missing_room(collection);
@@ -133,16 +137,37 @@ static aoticache_status remove_failures(aoticache_collection *collection, aotica
     return status;
 }
 
-/* Names in quarantine/ end with the time at which they came there. */
-static int64_t quarantined_ns(int folder, const char *name)
+/* Names in quarantine/ end with the time at which they came there: where that is, in `name`; NULL: it has none. */
+static const char *find_time(const char *name, int64_t *ret_ns)
 {
     const char *dash = strrchr(name, '-');
     char *end = NULL;
     long long ns = dash != NULL ? strtoll(dash + 1, &end, 10) : 0;
+    if (ns <= 0 || end == NULL || *end != '\0')
+        return NULL;
+    *ret_ns = ns;
+    return dash;
+}
+
+static int64_t quarantined_ns(int folder, const char *name)
+{
     struct stat found;
-    if (ns > 0 && end != NULL && *end == '\0')
+    int64_t ns;
+    if (find_time(name, &ns) != NULL)
         return ns;
     return fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW) == 0 ? (int64_t)found.st_ctime * 1000000000 : INT64_MAX;
+}
+
+/* What came there in the future has come now: else it would stay until then. */
+static void mend_time(const aoticache_collection *collection, int folder, const char *name)
+{
+    char mended[NAME_MAX + 1];
+    int64_t ns;
+    const char *dash = find_time(name, &ns);
+    int label = dash != NULL ? (int)(dash - name) : 200;
+    snprintf(mended, sizeof mended, "%.*s-%lld", label, name, (long long)collection->now_ns);
+    if (!collection->options->dry_run)
+        aoticache_seam_renameat(folder, name, folder, mended);
 }
 
 void aoticache_collection_remove_quarantine(aoticache_collection *collection)
@@ -162,6 +187,8 @@ void aoticache_collection_remove_quarantine(aoticache_collection *collection)
         if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0)
             continue;
         int64_t came = quarantined_ns(dirfd(listing), item->d_name);
+        if (came > collection->now_ns)
+            mend_time(collection, dirfd(listing), item->d_name);
         if (came >= collection->now_ns || (uint64_t)(collection->now_ns - came) / 1000000000u < seconds)
             continue;
         if (collection->options->dry_run || aoticache_directory_remove_tree(dirfd(listing), item->d_name) == 0)
@@ -192,7 +219,7 @@ static aoticache_status tidy_up(aoticache_collection *collection, aoticache_erro
                                                   &collection->report.leftovers, ret_error);
     if (status == AOTICACHE_OK)
         status = remove_failures(collection, ret_error);
-    if (status == AOTICACHE_OK)
+    if (status == AOTICACHE_OK && collection->report.refused == 0)
         aoticache_collection_remove_quarantine(collection);
     if (status == AOTICACHE_OK && collection->options->vacuum && !collection->options->dry_run)
         status = vacuum(collection, ret_error);
@@ -204,7 +231,9 @@ static aoticache_status work(aoticache_collection *collection, aoticache_error *
     const bool is_dry = collection->options->dry_run, is_step = collection->is_step;
     if (!is_dry && !is_step && aoticache_collection_room(collection) < AOTICACHE_COLLECTION_BATCH)
         aoticache_collection_clear(collection); /* first, as all else may need what it frees */
-    aoticache_status status = set_goal(collection, ret_error);
+    aoticache_status status = aoticache_collection_check_clock(collection, ret_error);
+    if (status == AOTICACHE_OK)
+        status = set_goal(collection, ret_error);
     if (status == AOTICACHE_OK && is_dry)
         status = aoticache_collection_count_waiting(collection, ret_error);
     collection->is_backlog = true;
@@ -217,6 +246,8 @@ static aoticache_status work(aoticache_collection *collection, aoticache_error *
         status = aoticache_collection_forget_done(collection, ret_error);
     if (status == AOTICACHE_OK && !is_step && !collection->is_stopped)
         status = tidy_up(collection, ret_error);
+    if (status == AOTICACHE_OK && !is_dry && !is_step && collection->report.refused == 0)
+        aoticache_collection_record_clock(collection);
     collection->report.entries_after = collection->report.entries_before - collection->report.entries_removed;
     collection->report.bytes_after = collection->report.bytes_before > collection->report.bytes_removed
                                          ? collection->report.bytes_before - collection->report.bytes_removed
@@ -230,7 +261,8 @@ static aoticache_status work(aoticache_collection *collection, aoticache_error *
 
 static void begin(aoticache_collection *collection)
 {
-    uint64_t limit_ms = collection->options->time_limit_ms;
+    uint64_t limit_ms = collection->options->time_limit_ms, age = collection->options->max_age_seconds;
+    collection->max_age_seconds = age != 0 ? age : UINT64_MAX;
     collection->begun_ns = aoticache_monotonic_ns();
     collection->now_ns = aoticache_wall_ns();
     collection->deadline_ns =
@@ -290,7 +322,11 @@ aoticache_status aoticache_collection_run(aoticache_cache *cache, const aoticach
         aoticache_reserve_keep(cache);
     if (status == AOTICACHE_OK)
         *ret_report = collection.report;
-    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+    if (status != AOTICACHE_CORRUPT && status != AOTICACHE_LOCKED)
+        return status;
+    if (ret_error != NULL) /* LOCKED says that another collector is at work, nothing else */
+        ret_error->status = AOTICACHE_IO;
+    return AOTICACHE_IO;
 }
 
 static aoticache_status check_options(const aoticache_collect_options *options, aoticache_error *ret_error)

@@ -25,10 +25,10 @@ typedef enum aoticache_collect_policy {
  */
 typedef struct aoticache_collect_options {
     size_t size;              /* sizeof this struct, set by the initializer */
-    uint64_t max_bytes;       /* UINT64_MAX: no limit */
-    uint64_t max_age_seconds; /* since last use; UINT64_MAX: no limit */
+    uint64_t max_bytes;       /* 0 or UINT64_MAX: no limit */
+    uint64_t max_age_seconds; /* since last use; 0 or UINT64_MAX: no limit */
     bool dry_run;             /* the same choice and the same numbers; nothing is changed, not even what has no entry */
-    uint64_t max_entries;     /* 0: no limit */
+    uint64_t max_entries;     /* likewise */
     uint64_t low_bytes;       /* once max_bytes is crossed, collect down to this; 0, or above max_bytes: to max_bytes */
     uint64_t low_entries;     /* likewise */
     uint64_t min_free_bytes;  /* that the file system shall have free; 0: any */
@@ -46,6 +46,10 @@ typedef struct aoticache_collect_options {
     /* Called between batches with entries removed and, as far as it is known, to be removed; `user` is that of the
      * collection. Return false to stop. May be NULL. */
     bool (*progress)(void *user, uint64_t done, uint64_t all);
+    /* Ages are removed by, whatever the clock says. Else none is where the clock has gone on, since the last collection, by
+     * a week or more beyond what the machine was running, and less than a tenth of the entries (32 at least) that were not
+     * overdue without that time would stay: report.refused. */
+    bool trust_clock;
 } aoticache_collect_options;
 
 #ifdef __cplusplus
@@ -73,6 +77,11 @@ typedef struct aoticache_collect_report {
     uint64_t quarantine_removed; /* old files of quarantine/ */
     uint64_t vacuumed_bytes;
     bool is_partial; /* the time limit, or the caller, stopped it before it was done; or the index was replaced meanwhile */
+    /* Not 0: so many entries were to go for their age, and none did, nor any file of quarantine/, since the clock went from
+     * previous_ns (the last collection; else the last use of any entry) to clock_ns faster than time can have passed
+     * (options.trust_clock). All else was done. */
+    uint64_t refused;
+    int64_t previous_ns, clock_ns;
 } aoticache_collect_report;
 
 /*
@@ -88,9 +97,10 @@ typedef struct aoticache_collect_report {
  * sees each entry that has gone (or, dry_run, would go), without any lock; returning false stops the collection.
  *
  * options: NULL for the defaults. ret_report: may be NULL.
- * Locks:   the store, exclusively, and the index for writing, for about five milliseconds at a time. Another collector at
- *          work: LOCKED at once.
- * Returns: OK, INVALID, IO, LOCKED, NO_MEMORY, DENIED (read-only, but for a dry run).
+ * Locks:   the store, exclusively, and the index for writing, for about five milliseconds at a time, waiting up to the
+ *          cache's lock_timeout_ms for each.
+ * Returns: OK, INVALID, LOCKED (another collector is at work; at once), IO (a lock of the store or of the index that could
+ *          not be had in time, too), NO_MEMORY, DENIED (read-only, but for a dry run).
  */
 AOTICACHE_API aoticache_status aoticache_cache_collect(aoticache_cache *cache, const aoticache_collect_options *options,
                                                        aoticache_entry_fn callback, void *user,

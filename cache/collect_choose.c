@@ -25,7 +25,7 @@ static bool is_over(const aoticache_collection *collection)
 
 static bool is_old(const aoticache_collection *collection, int64_t last_used_ns)
 {
-    uint64_t limit = collection->options->max_age_seconds;
+    uint64_t limit = collection->max_age_seconds;
     return limit != UINT64_MAX && collection->now_ns > last_used_ns &&
            (uint64_t)(collection->now_ns - last_used_ns) / 1000000000u >= limit;
 }

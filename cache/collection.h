@@ -41,6 +41,7 @@ typedef struct aoticache_collection {
     aoticache_collect_report report;
     uint64_t begun_ns; /* monotonic */
     int64_t now_ns;    /* wall clock */
+    uint64_t max_age_seconds; /* UINT64_MAX: ages do not matter */
     uint64_t deadline_ns;
     bool is_stopped;   /* the caller, the time limit, or: */
     bool is_replaced;  /* the index is another one now */
@@ -148,6 +149,13 @@ void aoticache_collection_end_flights(aoticache_collection *collection);
 
 /* Looks for objects that nothing names: in a part of the store, or all of it where it is small or options.scan is set. */
 aoticache_status aoticache_collection_scan(aoticache_collection *collection, aoticache_error *ret_error);
+
+/* ---- collect_clock.c ---- */
+
+/* Mends last uses in the future; takes the limit of age away where the clock cannot be believed, and notes that. */
+aoticache_status aoticache_collection_check_clock(aoticache_collection *collection, aoticache_error *ret_error);
+/* For the next collection: what the clock says at the end of this one. */
+void aoticache_collection_record_clock(aoticache_collection *collection);
 
 /* ---- collect_dry.c: what would happen ---- */
 

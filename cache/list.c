@@ -50,6 +50,7 @@ struct failures {
     aoticache_failure *items;
     size_t count, capacity;
     bool is_out_of_memory;
+    int64_t now_ns;
 };
 
 static void free_failures(struct failures *failures)
@@ -77,6 +78,8 @@ static bool add_failure(void *user, const aoticache_index_failure *from)
     }
     aoticache_failure *to = &failures->items[failures->count++];
     *to = (aoticache_failure){.key = from->key, .failed_ns = from->failed_ns, .retry_ns = from->retry_ns, .count = from->count};
+    if (from->failed_ns > failures->now_ns) /* lookups do not believe it */
+        to->retry_ns = failures->now_ns;
     to->op = strdup(from->op != NULL ? from->op : "");
     to->description = strdup(from->description != NULL ? from->description : "");
     to->message = strdup(from->message != NULL ? from->message : "");
@@ -89,7 +92,7 @@ aoticache_status aoticache_cache_list_failures(aoticache_cache *cache, aoticache
 {
     if (cache == NULL || callback == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_failures: an argument is NULL");
-    struct failures failures = {.items = NULL};
+    struct failures failures = {.now_ns = aoticache_wall_ns()};
     aoticache_cache_enter(cache);
     aoticache_index *index = aoticache_cache_index(cache);
     aoticache_status status = AOTICACHE_OK;

@@ -101,6 +101,7 @@ static aoticache_status gather_once(aoticache_index *index, const aoticache_stat
 {
     const aoticache_index_reading reading = {.from = (aoticache_index_from)options->since,
                                              .since_seconds = slot_start(options->since_ns / NS_PER_SECOND),
+                                             .until_seconds = aoticache_wall_ns() / NS_PER_SECOND,
                                              .count = gather_count,
                                              .histogram = gather_histogram,
                                              .user = all};

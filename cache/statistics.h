@@ -189,8 +189,9 @@ AOTICACHE_API aoticache_status aoticache_cache_list_groups(aoticache_cache *cach
 /* ---- history ---- */
 
 /*
- * Slots of five minutes are kept for a day, of an hour for 31 days, of a day for ten years (UTC); in each a number is
- * counted when it is flushed. `counters` are those of the slot alone.
+ * Slots of five minutes are kept for a day, of an hour for 31 days, of a day until there are 3653, ten years of use (UTC); in
+ * each a number is counted when it is flushed. `counters` are those of the slot alone. Slots that begin in the future, by a
+ * clock that was ahead, are left out.
  */
 typedef struct aoticache_slot {
     int64_t start_ns; /* wall clock */

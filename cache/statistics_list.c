@@ -78,6 +78,7 @@ typedef struct slot_walk {
     aoticache_slot_fn callback;
     void *user;
     aoticache_slot slot; /* that is being filled; start_ns 0: none */
+    int64_t now_ns;
     bool stopped;
 } slot_walk;
 
@@ -91,6 +92,8 @@ static bool fill_slot(void *user, int64_t start_seconds, const char *name, uint6
 {
     slot_walk *walk = user;
     const int64_t start = start_seconds * NS_PER_SECOND;
+    if (start > walk->now_ns)
+        return false; /* a clock that was ahead made it, and all that come after */
     if (walk->slot.start_ns != start) {
         give_slot(walk);
         walk->slot = (aoticache_slot){.start_ns = start, .length_ns = walk->slot.length_ns};
@@ -127,6 +130,7 @@ aoticache_status aoticache_cache_list_history(aoticache_cache *cache, int64_t si
         since = kept_since(step_seconds);
     since = since > 0 ? since - since % step_seconds : 0;
     aoticache_cache_flush(cache, NULL);
+    walk.now_ns = aoticache_wall_ns();
     aoticache_index *index = aoticache_cache_index(cache);
     if (index == NULL)
         return AOTICACHE_OK;

@@ -211,19 +211,47 @@ static bool read_number(void *user, sqlite3_stmt *row, bool *ret_goes_on)
     return aoticache_index_read_integer(row, 0, user);
 }
 
+/* What a statement gives that has one number as its parameter, or none, and one as its row. */
+static aoticache_status ask_number(aoticache_index *index, aoticache_index_statement which, int64_t parameter,
+                                   const char *table, int64_t *ret_number, aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter_statement(index, which, &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (sqlite3_bind_parameter_count(statement) > 0)
+        sqlite3_bind_int64(statement, 1, parameter);
+    status = aoticache_index_walk(index, statement, table, read_number, ret_number, ret_error);
+    aoticache_index_leave_statement(index, statement);
+    return status;
+}
+
 aoticache_status aoticache_index_count_expired(aoticache_index *index, int64_t now_ns, uint64_t *ret_count,
                                                aoticache_error *ret_error)
 {
     int64_t count = 0;
-    sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_enter_statement(index, SQL(COUNT_EXPIRED), &statement, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    sqlite3_bind_int64(statement, 1, now_ns);
-    status = aoticache_index_walk(index, statement, "failures", read_number, &count, ret_error);
-    aoticache_index_leave_statement(index, statement);
+    aoticache_status status = ask_number(index, SQL(COUNT_EXPIRED), now_ns, "failures", &count, ret_error);
     if (status == AOTICACHE_OK)
         *ret_count = (uint64_t)count;
+    return status;
+}
+
+aoticache_status aoticache_index_count_used_since(aoticache_index *index, int64_t since_ns, uint64_t *ret_count,
+                                                  aoticache_error *ret_error)
+{
+    int64_t count = 0;
+    aoticache_status status = ask_number(index, SQL(COUNT_USED_SINCE), since_ns, "details", &count, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_count = (uint64_t)count;
+    return status;
+}
+
+aoticache_status aoticache_index_newest_use(aoticache_index *index, int64_t *ret_used_ns, aoticache_error *ret_error)
+{
+    int64_t used = 0;
+    aoticache_status status = ask_number(index, SQL(NEWEST_USE), 0, "details", &used, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_used_ns = used;
     return status;
 }
 

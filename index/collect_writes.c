@@ -83,6 +83,31 @@ aoticache_status aoticache_index_forget_expired(aoticache_index *index, int64_t 
     return status;
 }
 
+static aoticache_status mend_rows(aoticache_index *index, int64_t now_ns, size_t limit, uint64_t *ret_mended,
+                                  aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_prepare(index, SQL(MEND_USES), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    sqlite3_bind_int64(statement, 1, now_ns);
+    sqlite3_bind_int64(statement, 2, (sqlite3_int64)limit);
+    return aoticache_index_execute(index, statement, ret_mended, ret_error);
+}
+
+aoticache_status aoticache_index_mend_uses(aoticache_index *index, int64_t now_ns, size_t limit, uint64_t *ret_mended,
+                                           aoticache_error *ret_error)
+{
+    uint64_t mended = 0;
+    aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_RELAXED, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_leave_write(index, mend_rows(index, now_ns, limit, &mended, ret_error), ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_mended = mended;
+    return status;
+}
+
 static aoticache_status put_meta(aoticache_index *index, const char *name, int64_t value, aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;

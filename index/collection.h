@@ -20,6 +20,14 @@ void aoticache_index_prepare_collection(aoticache_index *index, int cache_kib);
 #define AOTICACHE_INDEX_LOG_PAGES 1000
 void aoticache_index_checkpoint_if_due(aoticache_index *index, int pages);
 
+/* Sets last uses after now_ns to now_ns, of at most `limit` entries. *ret_mended: how many it were. */
+aoticache_status aoticache_index_mend_uses(aoticache_index *index, int64_t now_ns, size_t limit, uint64_t *ret_mended,
+                                           aoticache_error *ret_error);
+/* How many entries were used after since_ns; when the last use of any was, 0 where there is none. */
+aoticache_status aoticache_index_count_used_since(aoticache_index *index, int64_t since_ns, uint64_t *ret_count,
+                                                  aoticache_error *ret_error);
+aoticache_status aoticache_index_newest_use(aoticache_index *index, int64_t *ret_used_ns, aoticache_error *ret_error);
+
 /* An entry that may go. op is borrowed during the callback. */
 typedef struct aoticache_index_candidate {
     int64_t entry_id;
@@ -124,7 +132,7 @@ aoticache_status aoticache_index_objects_from(aoticache_index *index, const aoti
                                               aoticache_digest *ret_digests, size_t capacity, size_t *ret_count,
                                               aoticache_error *ret_error);
 
-/* Failures that may be tried again at now_ns. forget: at most `limit` of them go. */
+/* Failures that may be tried again at now_ns, or were recorded after it. forget: at most `limit` of them go. */
 aoticache_status aoticache_index_count_expired(aoticache_index *index, int64_t now_ns, uint64_t *ret_count,
                                                aoticache_error *ret_error);
 aoticache_status aoticache_index_forget_expired(aoticache_index *index, int64_t now_ns, size_t limit,

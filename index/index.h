@@ -240,7 +240,10 @@ typedef struct aoticache_index_failure {
 /* A failure of the same key is replaced, and counted. */
 aoticache_status aoticache_index_put_failure(aoticache_index *index, const aoticache_index_failure *failure,
                                              aoticache_error *ret_error);
-/* *ret_message is the caller's, by free(). OK where a failure with retry_ns > now_ns is recorded, else NOT_FOUND. */
+/*
+ * *ret_message is the caller's, by free(). OK where a failure with failed_ns <= now_ns < retry_ns is recorded, else
+ * NOT_FOUND.
+ */
 aoticache_status aoticache_index_lookup_failure(aoticache_index *index, const aoticache_digest *key, int64_t now_ns,
                                                 char **ret_message, aoticache_error *ret_error);
 /* key NULL: those whose retry_ns <= before_ns; INT64_MAX for all. */

@@ -71,6 +71,9 @@
 
 #define AOTICACHE_INDEX_NOT_PINNED_SQL "NOT EXISTS (SELECT 1 FROM marks m WHERE m.key = d.key AND m.pinned = 1)"
 
+/* Also what was recorded in the future; both halves are ranges of the index failures_retry. */
+#define AOTICACHE_INDEX_EXPIRED_SQL "(retry_ns <= ?1 OR (retry_ns > ?1 AND failed_ns > ?1))"
+
 /* name, SQL */
 #define AOTICACHE_INDEX_COLLECT_STATEMENTS(X)                                                                         \
     X(TOTALS, "SELECT entries, artifacts, objects, bytes, failures,"                                                  \
@@ -98,9 +101,13 @@
     X(DELETE_REMOVALS, "DELETE FROM removals WHERE id BETWEEN ?1 AND ?2")                                             \
     X(DELETE_REMOVALS_OF, "DELETE FROM removals WHERE object = ?1")                                                   \
     X(OBJECTS_FROM, "SELECT digest FROM objects WHERE digest >= ?1 ORDER BY digest LIMIT ?2")                         \
-    X(COUNT_EXPIRED, "SELECT count(*) FROM failures WHERE retry_ns <= ?1")                                            \
+    X(COUNT_EXPIRED, "SELECT count(*) FROM failures WHERE " AOTICACHE_INDEX_EXPIRED_SQL)                              \
     X(FORGET_EXPIRED, "DELETE FROM failures WHERE key IN"                                                             \
-                      " (SELECT key FROM failures WHERE retry_ns <= ?1 ORDER BY retry_ns LIMIT ?2)")                  \
+                      " (SELECT key FROM failures WHERE " AOTICACHE_INDEX_EXPIRED_SQL " LIMIT ?2)")                   \
+    X(MEND_USES, "UPDATE details SET last_used_ns = ?1 WHERE id IN"                                                   \
+                 " (SELECT id FROM details WHERE last_used_ns > ?1 LIMIT ?2)")                                        \
+    X(COUNT_USED_SINCE, "SELECT count(*) FROM details WHERE last_used_ns > ?1")                                       \
+    X(NEWEST_USE, "SELECT ifnull(max(last_used_ns), 0) FROM details")                                                 \
     /* Writes a page, whatever there is. */                                                                           \
     X(SETTLE, "INSERT INTO meta(name, value) VALUES('settled', 1) ON CONFLICT(name) DO UPDATE SET value = value + 1")  \
     X(GET_META, "SELECT value FROM meta WHERE name = ?1")                                                             \

@@ -53,8 +53,9 @@
 /* name, SQL */
 #define AOTICACHE_INDEX_STATISTICS_STATEMENTS(X)                                                                      \
     X(BEGIN_READ, "BEGIN")                                                                                            \
-    X(TALLY, "UPDATE details SET last_used_ns = max(last_used_ns, ?2), " AOTICACHE_SQL_SUM("uses", "?3")              \
-             " WHERE id = ?1 RETURNING op, device, producer")                                                         \
+    /* A use after ?4, which is now, was recorded by a clock that was ahead: the one of ?2 takes its place. */        \
+    X(TALLY, "UPDATE details SET last_used_ns = iif(last_used_ns > ?4, ?2, max(last_used_ns, ?2)), "                  \
+             AOTICACHE_SQL_SUM("uses", "?3") " WHERE id = ?1 RETURNING op, device, producer")                         \
     X(HISTORY_ADD, "INSERT INTO history(level, start, name, value) VALUES(?1, ?2, ?3, ?4)"                            \
                    " ON CONFLICT(level, start, name) DO UPDATE SET " AOTICACHE_SQL_SUM("value", "?4"))                \
     X(HISTORY_OLDEST, "SELECT start FROM history WHERE level = ?1 ORDER BY start LIMIT 1")                            \
@@ -63,6 +64,8 @@
                     " WHERE level = ?1 AND start < ?2 GROUP BY longer, name"                                          \
                     " ON CONFLICT(level, start, name) DO UPDATE SET " AOTICACHE_SQL_SUM("value", "excluded.value"))   \
     X(HISTORY_DROP, "DELETE FROM history WHERE level = ?1 AND start < ?2")                                            \
+    /* Of days so many are kept, not those of so many years: a clock that was ahead for a moment drops none. */       \
+    X(HISTORY_CUT, "SELECT DISTINCT start FROM history WHERE level = ?1 ORDER BY start DESC LIMIT 1 OFFSET ?2")       \
     X(LATENCY_GET, "SELECT start, name, sum, maximum, counts FROM latencies"                                          \
                    " WHERE level = ?1 AND start = ?2 AND name = ?3")                                                  \
     X(LATENCY_PUT, "INSERT OR REPLACE INTO latencies(level, start, name, sum, maximum, counts)"                       \
@@ -72,10 +75,11 @@
     X(LATENCY_DELETE, "DELETE FROM latencies WHERE level = ?1 AND start = ?2 AND name = ?3")                          \
     X(LATENCY_DROP, "DELETE FROM latencies WHERE level = ?1 AND start < ?2")                                          \
     X(LATENCIES, "SELECT level, name, sum, maximum, counts FROM latencies WHERE level BETWEEN ?1 AND ?2"              \
-                 " AND start >= ?3 ORDER BY level, start, name")                                                      \
+                 " AND start >= ?3 AND start <= ?4 ORDER BY level, start, name")                                                      \
     X(COUNTS_SINCE_ZERO, "SELECT c.name, c.value - ifnull(z.value, 0) FROM counts c LEFT JOIN history z"              \
                          " ON z.level = 4 AND z.start = 0 AND z.name = c.name ORDER BY c.name")                       \
-    X(COUNTS_SINCE, "SELECT name, sum(value) FROM history WHERE level IN (0, 1, 2) AND start >= ?1 GROUP BY name")    \
+    X(COUNTS_SINCE, "SELECT name, sum(value) FROM history WHERE level IN (0, 1, 2) AND start >= ?1 AND start <= ?2"   \
+                    " GROUP BY name")                                                                                 \
     X(HISTORY, "SELECT start - start % ?2 AS slot, name, sum(value) FROM history"                                     \
                " WHERE level IN (0, 1, 2) AND start >= ?1 GROUP BY slot, name ORDER BY slot, name")                   \
     X(READ_TIMES, "SELECT ifnull((SELECT value FROM meta WHERE name = 'statistics_ns'), 0),"                          \

@@ -71,7 +71,8 @@
     X(COUNT_FAILURES, "SELECT count FROM failures WHERE key = ?1")                                                    \
     X(PUT_FAILURE, "INSERT OR REPLACE INTO failures(key, op, description, message, failed_ns, retry_ns, count)"       \
                    " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                                             \
-    X(LOOKUP_FAILURE, "SELECT message FROM failures WHERE key = ?1 AND retry_ns > ?2")                                \
+    /* What was recorded in the future was recorded by a wrong clock, and is not believed. */                         \
+    X(LOOKUP_FAILURE, "SELECT message FROM failures WHERE key = ?1 AND retry_ns > ?2 AND failed_ns <= ?2")            \
     X(FORGET_FAILURE, "DELETE FROM failures WHERE key = ?1")                                                          \
     X(FORGET_FAILURES, "DELETE FROM failures WHERE retry_ns <= ?1")                                                   \
     X(LIST_FAILURES, "SELECT key, op, description, message, failed_ns, retry_ns, count FROM failures"                 \

@@ -9,7 +9,7 @@
 
 /* Marks the entry as used, and gives its names to `sums`. */
 static aoticache_status add_tally(aoticache_index *index, sqlite3_stmt *statement, const aoticache_index_tally *tally,
-                                  aoticache_index_sums *sums, aoticache_error *ret_error)
+                                  int64_t now_ns, aoticache_index_sums *sums, aoticache_error *ret_error)
 {
     const aoticache_index_group group = {.hits = (int64_t)tally->hits,
                                          .misses = (int64_t)tally->misses,
@@ -19,8 +19,9 @@ static aoticache_status add_tally(aoticache_index *index, sqlite3_stmt *statemen
     const char *op = NULL, *device = NULL, *producer = NULL;
     aoticache_status status = AOTICACHE_OK;
     sqlite3_bind_int64(statement, 1, tally->entry_id);
-    sqlite3_bind_int64(statement, 2, tally->last_used_ns);
+    sqlite3_bind_int64(statement, 2, tally->last_used_ns < now_ns ? tally->last_used_ns : now_ns);
     aoticache_index_bind_unsigned(statement, 3, tally->uses);
+    sqlite3_bind_int64(statement, 4, now_ns);
     int result = sqlite3_step(statement);
     if (result != SQLITE_ROW && result != SQLITE_DONE)
         status = aoticache_index_fail(index, result, "cannot write", ret_error);
@@ -41,7 +42,7 @@ static aoticache_status add_groups(aoticache_index *index, const aoticache_index
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_prepare(index, SQL(TALLY), &statement, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < deltas->tally_count; i++)
-        status = add_tally(index, statement, &deltas->tallies[i], &sums, ret_error);
+        status = add_tally(index, statement, &deltas->tallies[i], deltas->now_ns, &sums, ret_error);
     if (status == AOTICACHE_OK && deltas->sums != NULL)
         status = aoticache_index_sums_merge(&sums, deltas->sums, ret_error);
     if (status == AOTICACHE_OK)
@@ -112,6 +113,11 @@ static aoticache_status read_times(aoticache_index *index, aoticache_index_times
     return status;
 }
 
+static int64_t last_slot(const aoticache_index_reading *reading)
+{
+    return reading->until_seconds != 0 ? reading->until_seconds : INT64_MAX;
+}
+
 static aoticache_status read_counts(aoticache_index *index, const aoticache_index_reading *reading,
                                     aoticache_error *ret_error)
 {
@@ -122,8 +128,10 @@ static aoticache_status read_counts(aoticache_index *index, const aoticache_inde
     aoticache_status status = aoticache_index_prepare(index, of[reading->from], &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (reading->from == AOTICACHE_INDEX_FROM_TIME)
+    if (reading->from == AOTICACHE_INDEX_FROM_TIME) {
         sqlite3_bind_int64(statement, 1, reading->since_seconds);
+        sqlite3_bind_int64(statement, 2, last_slot(reading));
+    }
     int result = SQLITE_DONE;
     bool goes_on = true;
     while (status == AOTICACHE_OK && goes_on && (result = sqlite3_step(statement)) == SQLITE_ROW) {
@@ -170,6 +178,7 @@ static aoticache_status read_histograms(aoticache_index *index, const aoticache_
                                      : reading->from == AOTICACHE_INDEX_FROM_ZERO ? AOTICACHE_LEVEL_ZERO
                                                                                     : AOTICACHE_LEVEL_TOTAL);
     sqlite3_bind_int64(statement, 3, by_time ? reading->since_seconds : 0);
+    sqlite3_bind_int64(statement, 4, last_slot(reading));
     int result = SQLITE_DONE;
     bool goes_on = true;
     while (status == AOTICACHE_OK && goes_on && (result = sqlite3_step(statement)) == SQLITE_ROW)

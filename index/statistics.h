@@ -95,7 +95,7 @@ typedef struct aoticache_index_tally {
 } aoticache_index_tally;
 
 typedef struct aoticache_index_deltas {
-    int64_t now_ns; /* the slot of the history */
+    int64_t now_ns; /* the slot of the history; no use is later */
     const aoticache_index_tally *tallies;
     size_t tally_count;
     const aoticache_index_count *counts;
@@ -123,6 +123,7 @@ typedef enum aoticache_index_from {
 typedef struct aoticache_index_reading {
     aoticache_index_from from;
     int64_t since_seconds;
+    int64_t until_seconds; /* slots that begin later do not count: a clock that was ahead made them; 0: all count */
     aoticache_index_count_fn count;
     /* Several times for one name; those with is_less are to be taken away. counts as above. */
     bool (*histogram)(void *user, const aoticache_index_histogram *histogram, bool is_less);

@@ -1,7 +1,7 @@
 /*
  * index/statistics_history: slots of time. A flush adds to the slot of five minutes that it falls in; slots that are
- * older than a day are added to those of their hour, hours older than 31 days to their day, days older than ten years
- * go. So every number is in one slot, and the sum of all slots from a time on is exact. A level is cut at the length of
+ * older than a day are added to those of their hour, hours older than 31 days to their day; of days, the last 3653 in which
+ * something happened are kept, ten years of them. So every number is in one slot, and the sum of all slots from a time on is exact. A level is cut at the length of
  * the next one: an hour has all its slots of five minutes, or none.
  */
 #include "index/statistics.h"
@@ -10,11 +10,12 @@
 #include <string.h>
 
 #define DAY_SECONDS INT64_C(86400)
+#define KEPT_DAYS 3653
 
 static const struct {
     int64_t length;  /* of the next longer slots; 0: there are none */
     int64_t seconds; /* how long slots of this level are kept */
-} levels[] = {{3600, DAY_SECONDS}, {DAY_SECONDS, 31 * DAY_SECONDS}, {0, 3653 * DAY_SECONDS}};
+} levels[] = {{3600, DAY_SECONDS}, {DAY_SECONDS, 31 * DAY_SECONDS}, {0, KEPT_DAYS * DAY_SECONDS}};
 
 #define LEVELS ((int)(sizeof levels / sizeof levels[0]))
 
@@ -147,11 +148,28 @@ static aoticache_status roll_histogram(aoticache_index *index, int level, int64_
     return merge_slot(index, &moved, ret_error);
 }
 
+/* Where the days begin that are kept; INT64_MIN where there are no more than those. Asked once a day: it walks them all. */
+static aoticache_status find_cut(aoticache_index *index, int level, int64_t *ret_before, aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_prepare(index, SQL(HISTORY_CUT), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    sqlite3_bind_int64(statement, 1, level);
+    sqlite3_bind_int64(statement, 2, KEPT_DAYS - 1);
+    status = aoticache_index_fetch(index, statement, ret_error);
+    *ret_before = status == AOTICACHE_OK ? sqlite3_column_int64(statement, 0) : INT64_MIN;
+    sqlite3_reset(statement);
+    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+}
+
 static aoticache_status roll(aoticache_index *index, int level, int64_t before, aoticache_error *ret_error)
 {
-    const int64_t values[] = {level, before, levels[level].length};
+    int64_t values[] = {level, before, levels[level].length};
     aoticache_status status = AOTICACHE_OK;
-    if (levels[level].length != 0) {
+    if (levels[level].length == 0) {
+        status = find_cut(index, level, &values[1], ret_error);
+    } else {
         status = run(index, SQL(HISTORY_ROLL), values, ret_error);
         while (status == AOTICACHE_OK)
             status = roll_histogram(index, level, before, ret_error);

@@ -27,6 +27,7 @@ enum {
     OPTION_SCAN,
     OPTION_VACUUM,
     OPTION_TIME_LIMIT,
+    OPTION_TRUST_CLOCK,
     OPTION_NICE,
     OPTION_DRY_RUN,
     OPTION_PROGRESS,
@@ -34,19 +35,20 @@ enum {
 };
 
 static const aoticache_cli_option gc_options[] = {
-    {OPTION_MAX_SIZE, "max-size", 0, "SIZE", "keep at most so many bytes: 10G, 500MiB, 1.5T, 10GB"},
-    {OPTION_MAX_ENTRIES, "max-entries", 0, "N", "keep at most so many entries"},
-    {OPTION_MAX_AGE, "max-age", 0, "AGE", "remove what was not used for so long: 30d, 12h, 2w, 90s"},
-    {OPTION_MIN_FREE, "min-free", 0, "SIZE|PERCENT", "remove until the file system has so much free: 5%, 20G"},
+    {OPTION_MAX_SIZE, "max-size", 0, "SIZE", "keep at most so many bytes: 10G, 500MiB, 1.5T, 10GB; 0: no limit"},
+    {OPTION_MAX_ENTRIES, "max-entries", 0, "N", "keep at most so many entries; 0: no limit"},
+    {OPTION_MAX_AGE, "max-age", 0, "AGE", "remove what was not used for so long: 30d, 12h, 2w, 90s; 0: never"},
+    {OPTION_MIN_FREE, "min-free", 0, "SIZE|PERCENT", "remove until the file system has so much free: 5%, 20G; 0: any"},
     {OPTION_LOW, "low", 0, "SIZE|PERCENT",
      "where --max-size or --max-entries is crossed, go on down to\nthis: a size, or a share of both; default 100%"},
     {OPTION_KEEP, "keep", 0, "PATTERN", "operators that stay: 'aten::mm', 'mine::*'; may be repeated"},
     {OPTION_POLICY, "policy", 0, "lru|cost",
      "who goes first: the least recently used (default), or what has\nmost bytes times age for the seconds that a compile takes"},
-    {OPTION_QUARANTINE_AGE, "quarantine-age", 0, "AGE", "remove files older than this from quarantine/; default 30d"},
+    {OPTION_QUARANTINE_AGE, "quarantine-age", 0, "AGE", "remove files older than this from quarantine/; default 30d;\n0: never"},
     {OPTION_SCAN, "scan", 0, NULL, "look through the whole store for files that no entry names\n(each run looks through a part)"},
     {OPTION_VACUUM, "vacuum", 0, NULL, "give free pages of the index back to the file system"},
-    {OPTION_TIME_LIMIT, "time-limit", 0, "AGE", "stop after so long: 30s, 5m; the next run goes on"},
+    {OPTION_TIME_LIMIT, "time-limit", 0, "AGE", "stop after so long: 30s, 5m; the next run goes on; 0: no limit"},
+    {OPTION_TRUST_CLOCK, "trust-clock", 0, NULL, "remove by --max-age also where the clock seems to have jumped"},
     {OPTION_NICE, "nice", 0, NULL, "with the lowest priority for processor and disk"},
     {OPTION_DRY_RUN, "dry-run", 'n', NULL, "say what would be removed, remove nothing"},
     {OPTION_PROGRESS, "progress", 0, NULL, "say how far it is, on standard error"},
@@ -63,6 +65,9 @@ static const aoticache_cli_program gc_program = {
     .options = gc_options,
     .details = "Sizes: K, M, G, T and KiB, MiB, ... are powers of 1024; KB, MB, GB, ... powers of 1000.\n"
                "Limits that are not given are those of the configuration (aoticache config).\n"
+               "0 is no limit, here as there; aoticache rm --all removes everything.\n"
+               "Where the clock has jumped by a week or more and nearly everything would be too old for that alone,\n"
+               "nothing is removed for its age: exit code 1; --trust-clock says that the clock is right.\n"
                "Where another collector is at work, or there is no cache yet, nothing is done: exit code 0.\n"
                "Run by root, it becomes the user who owns the cache first.\n"
                "SIGINT and SIGTERM end it between two batches; what was removed is removed: exit code 0.\n"
@@ -130,15 +135,16 @@ static int take_limit(aoticache_gc *gc, int id, const char *value)
             return wrong(gc, "max-size", value, "a size such as 10G");
         break;
     case OPTION_MAX_ENTRIES:
-        if (!aoticache_cli_parse_int(value, 1, INT64_MAX, &entries))
-            return wrong(gc, "max-entries", value, "a number of entries, 1 or more");
-        options->max_entries = (uint64_t)entries;
+        if (!aoticache_cli_parse_int(value, 0, INT64_MAX, &entries))
+            return wrong(gc, "max-entries", value, "a number of entries");
+        options->max_entries = entries != 0 ? (uint64_t)entries : UINT64_MAX;
         break;
     case OPTION_MAX_AGE:
         if (!aoticache_cli_parse_age(value, &options->max_age_seconds))
             return wrong(gc, "max-age", value, "an age such as 30d");
         break;
     case OPTION_MIN_FREE:
+        gc->has_min_free = true;
         if (!parse_share_or_size(value, &options->min_free_share, &options->min_free_bytes) ||
             options->min_free_share >= 1)
             return wrong(gc, "min-free", value, "a size such as 20G or a share such as 5%, less than 100%");
@@ -170,10 +176,10 @@ static int take_manner(aoticache_gc *gc, int id, const char *value)
     case OPTION_QUARANTINE_AGE:
         if (!aoticache_cli_parse_age(value, &seconds))
             return wrong(gc, "quarantine-age", value, "an age such as 30d");
-        gc->options.quarantine_age_seconds = seconds == 0 ? 1 : seconds; /* 0 means the default there */
+        gc->options.quarantine_age_seconds = seconds == 0 ? UINT64_MAX : seconds; /* 0 means the default there */
         return AOTICACHE_CLI_END;
     default:
-        if (!aoticache_cli_parse_age(value, &seconds) || seconds == 0 || seconds > UINT64_MAX / 1000)
+        if (!aoticache_cli_parse_age(value, &seconds) || seconds > UINT64_MAX / 1000)
             return wrong(gc, "time-limit", value, "a time such as 30s");
         gc->options.time_limit_ms = seconds * 1000;
         return AOTICACHE_CLI_END;
@@ -207,6 +213,9 @@ static int parse(aoticache_gc *gc)
         case OPTION_VACUUM:
             gc->options.vacuum = true;
             break;
+        case OPTION_TRUST_CLOCK:
+            gc->options.trust_clock = true;
+            break;
         case OPTION_NICE:
             gc->is_nice = true;
             break;
@@ -234,7 +243,10 @@ static int parse(aoticache_gc *gc)
 
 /* ---- what the configuration says where the command line says nothing ---- */
 
-/* Values of the configuration were checked when they were read; 0 is no limit. */
+/*
+ * Values of the configuration were checked when they were read; 0 is no limit. What the command line leaves open is still as
+ * the initializer has it; where it says 0, bytes and ages are 0, entries UINT64_MAX. Afterwards there is one form of each.
+ */
 static void configure(aoticache_gc *gc, const aoticache_config *config)
 {
     aoticache_collect_options *options = &gc->options;
@@ -246,10 +258,13 @@ static void configure(aoticache_gc *gc, const aoticache_config *config)
         options->max_entries = aoticache_config_number(config, AOTICACHE_CONFIG_max_entries);
     if (options->max_age_seconds == UINT64_MAX && max_age > 0)
         options->max_age_seconds = max_age;
-    if (options->min_free_bytes == 0 && options->min_free_share <= 0) {
+    if (!gc->has_min_free) {
         options->min_free_bytes = aoticache_config_number(config, AOTICACHE_CONFIG_min_free);
         options->min_free_share = aoticache_config_min_free_share(config);
     }
+    options->max_bytes = options->max_bytes != 0 ? options->max_bytes : UINT64_MAX;
+    options->max_entries = options->max_entries != UINT64_MAX ? options->max_entries : 0;
+    options->max_age_seconds = options->max_age_seconds != 0 ? options->max_age_seconds : UINT64_MAX;
     if (!gc->has_policy)
         options->policy = (aoticache_collect_policy)aoticache_config_number(config, AOTICACHE_CONFIG_policy);
     for (const char *const *pattern = aoticache_config_keep(config); *pattern != NULL; pattern++)
@@ -308,6 +323,25 @@ static int report_idle(aoticache_gc *gc, const char *directory, aoticache_gc_sta
     return AOTICACHE_CLI_EXIT_OK;
 }
 
+static aoticache_gc_state state_of(const aoticache_collect_report *report)
+{
+    if (report->refused > 0)
+        return AOTICACHE_GC_REFUSED;
+    return report->is_partial ? AOTICACHE_GC_PARTIAL : AOTICACHE_GC_DONE;
+}
+
+static int refuse(const aoticache_gc *gc, const aoticache_collect_report *report)
+{
+    char previous[AOTICACHE_CLI_UNIT_BYTES], now[AOTICACHE_CLI_UNIT_BYTES];
+    return aoticache_cli_error(&gc->cli,
+                               "nothing is removed for its age: the clock says %s, the last collection or use was at %s, and "
+                               "the machine has not been running for so long; %llu entries would go for that alone; set the "
+                               "clock right, or give --trust-clock where it is (the machine was off)",
+                               aoticache_cli_format_time(report->clock_ns, now),
+                               aoticache_cli_format_time(report->previous_ns, previous),
+                               (unsigned long long)report->refused);
+}
+
 static int collect(aoticache_gc *gc, aoticache_cache *cache)
 {
     aoticache_error error = {.message = ""};
@@ -327,8 +361,9 @@ static int collect(aoticache_gc *gc, aoticache_cache *cache)
             aoticache_gc_write_prometheus(gc, directory, NULL);
         return aoticache_cli_fail(&gc->cli, status, &error);
     }
-    aoticache_gc_report(gc, directory, report.is_partial ? AOTICACHE_GC_PARTIAL : AOTICACHE_GC_DONE, &report);
-    return gc->prometheus != NULL ? aoticache_gc_write_prometheus(gc, directory, &report) : AOTICACHE_CLI_EXIT_OK;
+    aoticache_gc_report(gc, directory, state_of(&report), &report);
+    int result = gc->prometheus != NULL ? aoticache_gc_write_prometheus(gc, directory, &report) : AOTICACHE_CLI_EXIT_OK;
+    return report.refused > 0 ? refuse(gc, &report) : result;
 }
 
 static int open_and_collect(aoticache_gc *gc)

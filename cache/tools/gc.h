@@ -13,6 +13,7 @@ typedef struct aoticache_gc {
     aoticache_collect_options options;
     bool has_limit;
     bool has_policy;
+    bool has_min_free;
     bool has_low;           /* --low was given: low_share or options.low_bytes */
     double low_share;       /* of max_bytes and max_entries; 0: none */
     bool shows_progress;
@@ -34,6 +35,7 @@ typedef enum aoticache_gc_state {
     AOTICACHE_GC_PARTIAL, /* "partial": the time limit, or a signal */
     AOTICACHE_GC_LOCKED,  /* "locked": another collector is at work */
     AOTICACHE_GC_ABSENT,  /* "absent": there is no cache */
+    AOTICACHE_GC_REFUSED, /* "refused": nothing went for its age, as the clock has jumped; all else was done */
 } aoticache_gc_state;
 
 /* An entry that goes (or would): a line with --verbose, a member of the JSON. An aoticache_entry_fn. */

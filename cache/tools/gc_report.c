@@ -22,6 +22,8 @@ static const char *state_word(aoticache_gc_state state)
         return "locked";
     case AOTICACHE_GC_ABSENT:
         return "absent";
+    case AOTICACHE_GC_REFUSED:
+        return "refused";
     default:
         return "done";
     }
@@ -91,6 +93,7 @@ bool aoticache_gc_tell_progress(void *user, uint64_t done, uint64_t all)
     X(leftovers, "files of dead processes that were removed")                      \
     X(failures_removed, "remembered failures that had expired and were forgotten") \
     X(quarantine_removed, "old files of quarantine/ that were removed")            \
+    X(refused, "entries that stayed since the clock has jumped")                   \
     X(vacuumed_bytes, "bytes of the index that were given back")
 
 static void print_json(aoticache_gc *gc, const char *directory, aoticache_gc_state state,

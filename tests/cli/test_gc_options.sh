@@ -46,10 +46,21 @@ try 'free space that cannot be had' 0 aoticache-gc --min-free 15E --json
 member 'takes all' entries_after 0
 sound 'what is left is sound'
 
+# 0 is no limit, also where the configuration has one.
+fresh 3
+export AOTICACHE_MAX_SIZE=1 AOTICACHE_MAX_ENTRIES=1 AOTICACHE_MIN_FREE=99%
+try 'limits of 0' 0 aoticache-gc --max-size 0 --max-entries 0 --max-age 0 --min-free 0 --quarantine-age 0 --time-limit 0 --json
+member 'are none' entries_removed 0
+unset AOTICACHE_MAX_SIZE AOTICACHE_MAX_ENTRIES AOTICACHE_MIN_FREE
+AOTICACHE_MAX_SIZE=0 AOTICACHE_MAX_ENTRIES=0 AOTICACHE_MAX_AGE=0 AOTICACHE_MIN_FREE=0 try 'as in the configuration' 0 aoticache-gc --json
+member 'where they are none, too' entries_removed 0
+try 'what removes everything' 0 aoticache rm --all --yes
+is 'is another command' '' "$(left)"
+
 # ---- who ----
 
 fresh 6
-try '--keep' 0 aoticache-gc --max-age 0 --keep 'fill::op1' --keep 'fill::op[45]' --json
+try '--keep' 0 aoticache-gc --max-size 1 --keep 'fill::op1' --keep 'fill::op[45]' --json
 is 'what matches stays' '1 4 5' "$(left)"
 member 'and is counted' kept 3
 try '--keep where there is a size' 0 aoticache-gc --max-entries 1 --keep 'fill::op1'
@@ -61,11 +72,11 @@ aoticache pin "$pinned" --quiet >/dev/null || not_ok 'set-up' 'pin failed'
 try 'a pin' 0 aoticache-gc --max-entries 2 --json
 is 'the pinned one stays, the next ones go' '0 5' "$(left)"
 member 'and is counted' pinned 1
-try 'a pin where everything is due' 0 aoticache-gc --max-age 0
+try 'a pin where everything is due' 0 aoticache-gc --max-size 1
 is 'it alone stays' 0 "$(left)"
 prints 'and the summary says why' '1 due but pinned'
 aoticache unpin "$pinned" --quiet >/dev/null
-try 'unpinned' 0 aoticache-gc --max-age 0
+try 'unpinned' 0 aoticache-gc --max-size 1
 is 'it goes' '' "$(left)"
 
 fresh 6 200 1 60000 1 60000 1 60000
@@ -182,16 +193,16 @@ end_stalled() { # empties the pipe; its output in $out, its result in $status
 }
 
 fresh 600 60
-start_stalled --max-age 0 --nice
+start_stalled --max-size 1 --nice
 is '--nice: the priority of the process' 19 "$(ps -o ni= -p "$collector" | tr -d ' ')"
 if command -v ionice >/dev/null; then
     is '--nice: of its input and output' idle "$(ionice -p "$collector")"
 else
     skip '--nice: of its input and output' 'there is no ionice(1)'
 fi
-try 'another one at the same time' 0 aoticache-gc --max-age 0
+try 'another one at the same time' 0 aoticache-gc --max-size 1
 says 'says that it does nothing' "another collector is at work in $AOTICACHE_DIR: nothing done"
-try 'another one, as JSON' 0 aoticache-gc --max-age 0 --json --quiet
+try 'another one, as JSON' 0 aoticache-gc --max-size 1 --json --quiet
 member 'has the state' state locked
 try 'others read meanwhile' 0 aoticache ls
 kill -TERM "$collector"
@@ -202,38 +213,101 @@ holds 'which is not to the end' [ "$(left | wc -w)" -gt 0 -a "$(left | wc -w)" -
 is 'it lists what went' $((600 - $(left | wc -w))) "$(grep -c '^removed [0-9a-f]\{12\} fill::op' "$out")"
 sound 'the store is sound after it'
 
-start_stalled --max-age 0 --time-limit 1s
+start_stalled --max-size 1 --time-limit 1s
 sleep 1.2
 end_stalled
 is 'over its time limit' 0 "$status"
 prints 'it says so' 'stopped before all was done, the next run goes on$'
 holds 'it stops' [ "$(left | wc -w)" -gt 0 ]
-try 'the next run' 0 aoticache-gc --max-age 0 --time-limit 5m --json
+try 'the next run' 0 aoticache-gc --max-size 1 --time-limit 5m --json
 member 'goes on' entries_after 0
 member 'to the end' state done
 if has_terminal; then
     fresh 5
-    try '--progress on a terminal' 0 on_terminal xterm 'aoticache-gc --max-age 0 --progress'
+    try '--progress on a terminal' 0 on_terminal xterm 'aoticache-gc --max-size 1 --progress'
     prints 'the summary stands alone in its line' 'removed 5 of 5 entries'
 else
     skip '--progress on a terminal' "$no_terminal"
 fi
-try '--progress in a log' 0 aoticache-gc --max-age 0 --progress
+try '--progress in a log' 0 aoticache-gc --max-size 1 --progress
 says_nothing 'a short run says nothing there'
 
 fresh 300 60
 before=$(stat -c %s "$AOTICACHE_DIR/index.sqlite3")
-try '--vacuum' 0 aoticache-gc --max-age 0 --vacuum --json
+try '--vacuum' 0 aoticache-gc --max-size 1 --vacuum --json
 holds 'gives pages back' [ "$(field vacuumed_bytes)" -gt 0 ]
 holds 'the index is smaller' [ "$(stat -c %s "$AOTICACHE_DIR/index.sqlite3")" -lt "$before" ]
 sound 'and sound'
+
+# ---- a clock that jumps ----
+
+cat >"$work/ahead.c" <<'C'
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int result = (int)syscall(SYS_clock_gettime, clock, now);
+    if (result == 0 && clock == CLOCK_REALTIME)
+        now->tv_sec += atoll(getenv("AHEAD"));
+    return result;
+}
+C
+ahead() { # DAYS COMMAND...
+    AHEAD=$(($1 * 86400)) LD_PRELOAD=$work/ahead.so "${@:2}"
+}
+fresh 40
+if ${CC:-cc} -shared -fPIC -o "$work/ahead.so" "$work/ahead.c" 2>/dev/null; then
+    try 'a collection' 0 aoticache-gc --max-age 90d
+    try 'another one a year later, of a machine that ran for no year' 1 ahead 365 aoticache-gc --max-age 90d --json \
+        --prometheus "$work/gc.prom"
+    says 'says when the last one was' "the clock says $(date -u -d '365 days' +%Y)-.* UTC, the last collection or use was at $(date -u +%Y)-"
+    says 'and what to do' 'set the clock right, or give --trust-clock'
+    member 'has a state of its own' state refused
+    member 'removes nothing' entries_after 40
+    member 'and says what it would have' refused 40
+    holds 'Prometheus has it' grep -q '^aoticache_gc_refused{.*} 40$' "$work/gc.prom"
+    try 'once the clock is right' 0 aoticache-gc --max-age 90d --json
+    member 'all is well' refused 0
+    try '--trust-clock' 0 ahead 365 aoticache-gc --max-age 90d --trust-clock --json
+    member 'removes them' entries_after 0
+else
+    skip 'a clock that jumps' 'there is no C compiler'
+fi
+
+# ---- others at work ----
+
+fresh 5
+for held in lock gate; do # while somebody stores
+    (flock -s 9 && echo held && exec sleep 20) 9<"$AOTICACHE_DIR/$held" >"$work/is_held" 2>&1 &
+    holder=$!
+    until [ -s "$work/is_held" ]; do sleep 0.05; done
+    AOTICACHE_LOCK_TIMEOUT=0 try "somebody has $held" 1 aoticache-gc --max-entries 2
+    says 'it says which file' "$AOTICACHE_DIR/$held is held by another process for more than"
+    kill "$holder"
+    wait "$holder" 2>/dev/null
+    : >"$work/is_held"
+done
+python3 -c 'import sqlite3, sys, time
+index = sqlite3.connect(sys.argv[1])
+index.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+time.sleep(20)' "$AOTICACHE_DIR/index.sqlite3" >"$work/is_held" &
+holder=$!
+until [ -s "$work/is_held" ]; do sleep 0.05; done
+AOTICACHE_LOCK_TIMEOUT=0 try 'somebody writes the index' 1 aoticache-gc --max-entries 2
+says 'it says so' "index $AOTICACHE_DIR/index.sqlite3.*lock"
+kill "$holder"
+wait "$holder" 2>/dev/null
 
 # ---- JSON ----
 
 fresh 4
 try '--json' 0 aoticache-gc --max-entries 3 --json
 members='directory state dry_run entries_before bytes_before entries_after bytes_after entries_removed objects_removed
-bytes_removed held pinned kept leftovers failures_removed quarantine_removed vacuumed_bytes duration_ns removed'
+bytes_removed held pinned kept leftovers failures_removed quarantine_removed refused vacuumed_bytes duration_ns removed'
 for name in $members; do field "$name" >/dev/null 2>&1 || not_ok "JSON: $name" 'it is not there'; done
 is 'JSON has these members and no others' "$(printf '%s\n' $members | sort | tr '\n' ' ')" \
     "$(python3 -c 'import json, sys; print(*sorted(json.load(open(sys.argv[1]))), end=" ")' "$out")"
@@ -247,7 +321,6 @@ refused() { # NAME TEXT ARGUMENT...
     try "$1 is refused" 2 aoticache-gc "${@:3}"
     says 'with the reason' "$2"
 }
-refused 'no entries' "'0' is not a number of entries" --max-entries 0
 refused 'entries that are no number' "'many' is not a number" --max-entries many
 refused 'negative free space' "'-1%' is not" --min-free -1%
 refused 'all of the disk free' "'100%' is not" --min-free 100%
@@ -259,7 +332,7 @@ refused '--low of no share' "'0%' is not" --max-size 1K --low 0%
 refused '--low in bytes for entries' 'needs --max-size' --max-entries 5 --low 1K
 refused 'a policy' "'mru' is not lru or cost" --policy mru
 refused 'an age in quarantine/' "'x' is not an age" --quarantine-age x
-refused 'no time' "'0' is not a time" --time-limit 0
+refused 'no time' "'x' is not a time" --time-limit x
 refused 'a file without a name' 'is not the name of a file' --prometheus ''
 try 'a setting that is wrong' 0 env AOTICACHE_MAX_ENTRIES=lots aoticache-gc
 says 'is said, and is no limit' "'lots' is not a number of entries"

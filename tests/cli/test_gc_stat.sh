@@ -48,7 +48,7 @@ try 'the collected one is not' 3 aoticache run aten::abs --input float32:3 --hoo
 try 'what is left is sound' 0 aoticache verify
 try 'gc --max-age far away' 0 aoticache-gc --max-age 30d --json
 member 'removes nothing' entries_removed 0
-try 'gc --max-age 0' 0 aoticache-gc --max-age 0 --json
+try 'gc --max-size 1' 0 aoticache-gc --max-size 1 --json
 member 'removes all' entries_after 0
 try 'stat counts evictions' 0 aoticache-stat --json
 member 'three' counters.evicted 3

@@ -110,7 +110,7 @@ static aoticache_status do_remove(aoticache_cache *cache, aoticache_error *ret_e
 static aoticache_status do_collect(aoticache_cache *cache, aoticache_error *ret_error)
 {
     aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
-    options.max_age_seconds = 0;
+    options.max_bytes = 1;
     return aoticache_cache_collect(cache, &options, NULL, NULL, NULL, ret_error);
 }
 

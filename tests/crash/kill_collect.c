@@ -42,7 +42,7 @@ static void collect_and_exit(int kind)
     aoticache_error error = {.message = ""};
     aoticache_cache *cache = open_cache();
     if (kind == 0)
-        options.max_age_seconds = 0;
+        options.max_bytes = 1;
     else
         options.max_entries = (uint64_t)kind;
     options.policy = kind % 2 == 0 ? AOTICACHE_COLLECT_LRU : AOTICACHE_COLLECT_COST;

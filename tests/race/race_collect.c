@@ -143,7 +143,7 @@ static void collect_all_the_time(aoticache_cache *cache)
         aoticache_collect_report report;
         aoticache_error error = {.message = ""};
         if (next_random(3) == 0)
-            options.max_age_seconds = 0;
+            options.max_bytes = 1;
         options.max_entries = HELD + next_random(40) + 1;
         options.policy = next_random(2);
         options.scan = next_random(4) == 0;

@@ -2,6 +2,7 @@
  * Collections: what goes, what stays, in which order, and what dead processes left.
  */
 #include "cache_fixture.h"
+#include "clock_fixture.h"
 
 #include <sys/file.h>
 #include <sys/wait.h>
@@ -79,7 +80,7 @@ Test(collect, dry_run_tells_the_same_and_removes_nothing)
     aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
     aoticache_collect_report dry, real;
     int would_go = 0, went = 0;
-    options.max_bytes = 0;
+    options.max_bytes = 1;
     options.dry_run = true;
     cr_assert_eq(aoticache_cache_collect(cache, &options, count_entry, &would_go, &dry, NULL), AOTICACHE_OK);
     for (int i = 1; i <= 3; i++)
@@ -96,12 +97,26 @@ Test(collect, dry_run_tells_the_same_and_removes_nothing)
     aoticache_cache_close(cache);
 }
 
+Test(collect, limits_of_0_are_none)
+{
+    aoticache_cache *cache = fixture_open();
+    aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
+    aoticache_collect_report report;
+    options.max_bytes = options.max_age_seconds = options.max_entries = 0;
+    fixture_put(cache, 1, "library one");
+    fixture_ahead = 3601;
+    cr_assert_eq(aoticache_cache_collect(cache, &options, NULL, NULL, &report, NULL), AOTICACHE_OK);
+    cr_assert_eq(report.entries_removed, 0);
+    aoticache_cache_close(cache);
+}
+
 Test(collect, age_decides)
 {
     aoticache_cache *cache = fixture_open();
     fixture_put(cache, 1, "library one");
     cr_assert_eq(collect(cache, UINT64_MAX, 3600, false).entries_removed, 0);
-    cr_assert_eq(collect(cache, UINT64_MAX, 0, false).entries_removed, 1);
+    fixture_ahead = 3601;
+    cr_assert_eq(collect(cache, UINT64_MAX, 3600, false).entries_removed, 1);
     cr_assert_not(has(cache, 1));
     aoticache_cache_close(cache);
 }
@@ -130,7 +145,7 @@ Test(collect, many_rounds_remove_what_one_does)
         fixture_put(cache, i, library(i / 2)); /* two have the same library */
     cr_assert_eq(fixture_lookup(cache, 4, &held), AOTICACHE_OK);
     cache->round = 3;
-    aoticache_collect_report report = collect(cache, UINT64_MAX, 0, false);
+    aoticache_collect_report report = collect(cache, 1, UINT64_MAX, false);
     cr_assert_eq(report.held, 2, "the entry of the library that is open, and the other one that has it");
     cr_assert_eq(report.entries_removed, 22);
     cr_assert_eq(report.entries_after, 2);
@@ -138,7 +153,7 @@ Test(collect, many_rounds_remove_what_one_does)
     cr_assert_eq(fixture_files("objects"), 2 + 1, "two manifests and the library");
     cr_assert_eq(fixture_verify(cache, false).unreferenced, 0);
     aoticache_artifact_unref(held);
-    report = collect(cache, UINT64_MAX, 0, false);
+    report = collect(cache, 1, UINT64_MAX, false);
     cr_assert_eq(report.entries_after, 0);
     cr_assert_eq(report.bytes_after, 0);
     cr_assert_eq(fixture_files("objects"), 0);
@@ -152,14 +167,14 @@ Test(collect, held_artifact_stays)
     aoticache_artifact *artifact = NULL;
     cr_assert_eq(fixture_lookup(cache, 1, &artifact), AOTICACHE_OK);
     aoticache_artifact_close_files(artifact);
-    aoticache_collect_report report = collect(cache, 0, 0, true);
+    aoticache_collect_report report = collect(cache, 1, UINT64_MAX, true);
     cr_assert_eq(report.held, 1);
-    report = collect(cache, 0, 0, false);
+    report = collect(cache, 1, UINT64_MAX, false);
     cr_assert_eq(report.held, 1);
     cr_assert_eq(report.entries_removed, 0);
     cr_assert(has(cache, 1));
     aoticache_artifact_unref(artifact);
-    report = collect(cache, 0, 0, false);
+    report = collect(cache, 1, UINT64_MAX, false);
     cr_assert_eq(report.entries_removed, 1);
     aoticache_cache_close(cache);
 }
@@ -180,7 +195,7 @@ Test(collect, manifest_that_somebody_reads_goes_all_the_same)
     fixture_put(cache, 1, "library one");
     cr_assert_eq(aoticache_cache_list(cache, NULL, NULL, lock_manifest, &fd, NULL), AOTICACHE_OK);
     cr_assert_geq(fd, 0);
-    cr_assert_eq(collect(cache, 0, 0, false).objects_removed, 2);
+    cr_assert_eq(collect(cache, 1, UINT64_MAX, false).objects_removed, 2);
     cr_assert_eq(fixture_files("objects"), 0);
     close(fd);
     aoticache_cache_close(cache);
@@ -244,7 +259,7 @@ Test(collect, files_go_once_it_is_on_disk_that_nobody_needs_them)
         aoticache_cache *cache = watched_cache();
         aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
         aoticache_collect_report report;
-        options.max_bytes = 0;
+        options.max_bytes = 1;
         options.time_limit_ms = hurried ? 3600000 : 0;
         cr_assert_eq(aoticache_cache_collect(cache, &options, NULL, NULL, &report, NULL), AOTICACHE_OK);
         cr_assert_eq(report.objects_removed, 12);
@@ -283,7 +298,7 @@ Test(collect, files_of_a_killed_collection_wait_for_the_disk_too)
 Test(collect, manifests_go_before_other_objects)
 {
     aoticache_cache *cache = watched_cache();
-    cr_assert_eq(collect(cache, 0, 0, false).objects_removed, 12);
+    cr_assert_eq(collect(cache, 1, UINT64_MAX, false).objects_removed, 12);
     cr_assert_eq(disk.last_manifest, 5);
     aoticache_seam_set(NULL, NULL);
     aoticache_cache_close(cache);
@@ -308,10 +323,10 @@ Test(collect, artifact_held_by_another_process_stays)
     }
     char byte;
     cr_assert_eq(read(ready[0], &byte, 1), 1);
-    cr_assert_eq(collect(cache, 0, 0, false).held, 1);
+    cr_assert_eq(collect(cache, 1, UINT64_MAX, false).held, 1);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
-    cr_assert_eq(collect(cache, 0, 0, false).entries_removed, 1);
+    cr_assert_eq(collect(cache, 1, UINT64_MAX, false).entries_removed, 1);
     aoticache_cache_close(cache);
 }
 
@@ -397,6 +412,6 @@ Test(collect, read_only_cache_allows_only_a_dry_run)
     cache = fixture_open_with(&options);
     aoticache_collect_report report;
     cr_assert_eq(aoticache_cache_collect(cache, NULL, NULL, NULL, &report, NULL), AOTICACHE_DENIED);
-    cr_assert_eq(collect(cache, 0, 0, true).entries_removed, 1);
+    cr_assert_eq(collect(cache, 1, UINT64_MAX, true).entries_removed, 1);
     aoticache_cache_close(cache);
 }

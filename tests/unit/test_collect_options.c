@@ -2,6 +2,7 @@
  * Collections: every option, every number of the report, and what a collection leaves to the next.
  */
 #include "cache_fixture.h"
+#include "clock_fixture.h"
 
 #include <sys/statvfs.h>
 
@@ -162,7 +163,7 @@ Test(collect_options, many_windows_and_batches_go_to_the_last_entry)
         cr_assert_eq(collect(cache, &options).entries_after, options.max_entries);
         check_index(cache);
     }
-    options.max_bytes = 0;
+    options.max_bytes = 1;
     cr_assert_eq(collect(cache, &options).entries_after, 0);
     aoticache_index_removal waiting;
     size_t count = 1;
@@ -198,7 +199,8 @@ Test(collect_options, cost_still_takes_what_is_too_old)
     aoticache_cache *cache = cache_of(2);
     aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
     options.policy = AOTICACHE_COLLECT_COST;
-    options.max_age_seconds = 0;
+    options.max_age_seconds = 1;
+    fixture_ahead = 2;
     cr_assert_eq(collect(cache, &options).entries_after, 0);
     aoticache_cache_close(cache);
 }
@@ -211,7 +213,7 @@ Test(collect_options, kept_operators_stay_and_are_counted)
     put_op(cache, "my::abs", 3, "three", 1);
     const char *const keep[] = {"none::*", "aten::?mm", "my::*", NULL};
     aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
-    options.max_bytes = 0;
+    options.max_bytes = 1;
     options.keep = keep;
     options.dry_run = true;
     aoticache_collect_report dry = collect(cache, &options);
@@ -231,8 +233,7 @@ Test(collect_options, pinned_entries_stay_and_are_counted)
     aoticache_error error = {.message = ""};
     aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
     cr_assert_eq(aoticache_cache_pin(cache, &key, &error), AOTICACHE_OK, "%s", error.message);
-    options.max_age_seconds = 0;
-    options.max_bytes = 0;
+    options.max_bytes = 1;
     aoticache_collect_report report = collect(cache, &options);
     cr_assert_eq(report.pinned, 1);
     cr_assert_eq(report.entries_removed, 2);
@@ -283,7 +284,7 @@ Test(collect_options, progress_is_told_and_may_stop_it)
     aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
     aoticache_collect_report report;
     int calls = 0;
-    options.max_bytes = 0;
+    options.max_bytes = 1;
     options.progress = stop_at_once;
     cr_assert_eq(aoticache_cache_collect(cache, &options, NULL, &calls, &report, NULL), AOTICACHE_OK);
     cr_assert_eq(calls, 1, "it is not asked again");
@@ -310,7 +311,7 @@ Test(collect_options, callback_that_had_enough_stops_it)
     aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
     aoticache_collect_report report;
     int calls = 0;
-    options.max_bytes = 0;
+    options.max_bytes = 1;
     cr_assert_eq(aoticache_cache_collect(cache, &options, stop_after_first, &calls, &report, NULL), AOTICACHE_OK);
     cr_assert_eq(calls, 1);
     cr_assert(report.is_partial);
@@ -348,7 +349,7 @@ Test(collect_options, time_limit_stops_it_with_a_sound_store)
     aoticache_cache *cache = cache_of(1);
     put_rows(aoticache_cache_index(cache));
     aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
-    options.max_bytes = 0;
+    options.max_bytes = 1;
     options.time_limit_ms = 1;
     aoticache_collect_report report = collect(cache, &options);
     cr_assert(report.is_partial);

@@ -164,7 +164,7 @@ Test(eager, runner_protects_its_artifact_from_collection)
     aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
     aoticache_collect_report collected;
     aoticache_error error = {.message = ""};
-    options.max_bytes = 0;
+    options.max_bytes = 1;
     cr_assert_eq(aoticache_cache_collect(cache, &options, NULL, NULL, &collected, &error), AOTICACHE_OK, "%s",
                  error.message);
     cr_assert_eq(collected.entries_removed, 0);

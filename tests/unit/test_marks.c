@@ -520,7 +520,7 @@ Test(marks, pinned_entry_is_not_collected)
     aoticache_collect_report report;
     aoticache_key key = put(cache, "aten::abs(float32[2])", "one");
     put(cache, "aten::abs(float32[3])", "two");
-    options.max_bytes = 0;
+    options.max_bytes = 1;
     cr_assert_eq(aoticache_cache_pin(cache, &key, NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_cache_collect(cache, &options, NULL, NULL, &report, NULL), AOTICACHE_OK);
     cr_assert_eq(count_entries(cache), 1);
