@@ -304,6 +304,7 @@ static void free_states(aoticache_holder *holder)
 {
     for (aoticache_held *held = holder->held, *next; held != NULL; held = next) {
         next = held->next;
+        aoticache_uses_close(held->number);
         aoticache_check_free(held->check);
         free(held);
     }
@@ -384,8 +385,9 @@ void aoticache_holder_get_counts(const aoticache_holder *holder, aoticache_holde
     aoticache_holder_counts counts = {.hits = 0};
     pthread_mutex_lock(&mine->lock);
     for (const aoticache_held *held = holder->held; held != NULL; held = held->next) {
-        counts.hits += read_count(&held->unit->uses);
-        counts.hits_symbolic += held->check != NULL ? read_count(&held->unit->uses) : 0;
+        uint64_t uses = aoticache_uses_read(held->number);
+        counts.hits += uses;
+        counts.hits_symbolic += held->check != NULL ? uses : 0;
         counts.loaded += atomic_load(&held->unit->runner) != NULL;
     }
     counts.entries = holder->table.used;

@@ -6,6 +6,13 @@
 
 #include <stdlib.h>
 
+static void free_unknown(aoticache_held *held)
+{
+    if (held != NULL)
+        aoticache_uses_close(held->number);
+    free(held);
+}
+
 /* Not among the holder's yet. */
 static aoticache_held *create_held(aoticache_holder *holder, const aoticache_digest *artifact, int64_t entry_id)
 {
@@ -17,6 +24,11 @@ static aoticache_held *create_held(aoticache_holder *holder, const aoticache_dig
     held->entry_id = entry_id;
     held->unit = &held->lone;
     held->lone.detail = held;
+    held->number = held->lone.number = aoticache_uses_open();
+    if (held->number == 0) {
+        free(held);
+        return NULL;
+    }
     return held;
 }
 
@@ -44,11 +56,12 @@ static aoticache_held *add_exact(aoticache_holder *holder, const aoticache_packe
     if (held != NULL && is_new)
         entry = aoticache_table_prepare(&holder->table, packed, NULL, held);
     if (held == NULL || entry == NULL) {
-        free(held);
+        free_unknown(held);
         return NULL;
     }
     held->unit = &entry->own;
     entry->own.detail = held;
+    entry->own.number = held->number;
     add_held(holder, held);
     if (is_new)
         aoticache_table_publish(&holder->table, packed, entry);
@@ -118,7 +131,7 @@ aoticache_held *aoticache_holder_know_guarded(aoticache_holder *holder, aoticach
         held->check = check;
     if (held == NULL || !add_to_family(family, held)) {
         aoticache_check_free(check);
-        free(held);
+        free_unknown(held);
         return NULL;
     }
     add_held(holder, held);

@@ -261,10 +261,9 @@ void aoticache_holder_flush(aoticache_holder *holder)
 {
     pthread_mutex_lock(&holder->lock);
     for (aoticache_held *held = holder->held; held != NULL; held = held->next) {
-        uint64_t uses = atomic_load_explicit(&held->unit->uses, memory_order_relaxed);
-        if (uses > held->uses_flushed && held->entry_id != 0)
-            aoticache_cache_note_use(holder->eager->cache, held->entry_id, uses - held->uses_flushed);
-        held->uses_flushed = uses;
+        uint64_t uses = aoticache_uses_take(held->number);
+        if (held->entry_id != 0)
+            aoticache_cache_note_use(holder->eager->cache, held->entry_id, uses);
     }
     pthread_mutex_unlock(&holder->lock);
 }

@@ -11,6 +11,7 @@
 #include "eager/holder.h"
 #include "eager/record.h"
 #include "eager/table.h"
+#include "eager/uses.h"
 #include "loader/check.h"
 
 #include <pthread.h>
@@ -22,10 +23,10 @@ typedef struct aoticache_held {
     aoticache_unit *unit; /* in its table entry, or lone; never changes */
     aoticache_unit lone;  /* of a library for symbolic shapes, which has no entry that is its own */
     struct aoticache_holder *holder;
+    uint32_t number;  /* of the unit: the table, and the unit in it, may be gone before the holder */
     int64_t entry_id; /* 0: not stored. Under holder->lock, as the artifact */
     aoticache_digest artifact;
     atomic_bool gone;      /* the cache has it no more: not to be asked for again before it was made anew */
-    uint64_t uses_flushed; /* of unit->uses, which only grows; under holder->lock */
     aoticache_check *check; /* NULL: exact */
     uint64_t loaded_bytes;  /* under eager->lock, as the links: 0 while it is not loaded */
     struct aoticache_held *loaded_next, **loaded_link;
@@ -93,7 +94,7 @@ struct aoticache_holder {
     struct aoticache_holder *next, **link; /* among the eager's, under eager->lock */
     size_t jobs; /* of the queue that have a reference; under eager->lock */
     bool fill_failed; /* it was said once */
-    /* Counts: atomic, relaxed. Hits are the sum of the units' uses. */
+    /* Counts: atomic, relaxed. Hits are those of the libraries (uses.h). */
     atomic_uint_least64_t loads, misses_count, compiles, compile_failures, fallbacks, queued, dropped;
 };
 
@@ -238,11 +239,10 @@ static inline bool aoticache_holder_probe(const aoticache_holder *holder, const 
     return true;
 }
 
-/* Not atomic as a whole: two threads at once may count one. It is for recency, and nobody waits for it. */
+/* In a section. */
 static inline void aoticache_holder_note_use(const aoticache_holder *holder, aoticache_unit *unit)
 {
-    uint64_t uses = atomic_load_explicit(&unit->uses, memory_order_relaxed);
-    atomic_store_explicit(&unit->uses, uses + 1, memory_order_relaxed);
+    aoticache_uses_note(unit->number);
     uint64_t tick = atomic_load_explicit(&holder->eager->tick, memory_order_relaxed);
     if (atomic_load_explicit(&unit->last_tick, memory_order_relaxed) != tick)
         atomic_store_explicit(&unit->last_tick, tick, memory_order_relaxed);

@@ -63,6 +63,11 @@ static void make_handlers(void)
     pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
+aoticache_section_slot *aoticache_section_slots(void)
+{
+    return atomic_load(&slots);
+}
+
 static aoticache_section_slot *take_free_slot(void)
 {
     for (aoticache_section_slot *slot = atomic_load(&slots); slot != NULL; slot = slot->next) {
@@ -81,6 +86,8 @@ static aoticache_section_slot *add_slot(void)
     atomic_init(&slot->epoch, 0);
     atomic_init(&slot->taken, true);
     slot->depth = 0;
+    slot->uses = NULL;
+    slot->uses_count = 0;
     slot->next = atomic_load(&slots);
     while (!atomic_compare_exchange_weak(&slots, &slot->next, slot))
         continue;

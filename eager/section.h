@@ -17,16 +17,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One thread's. Its own cache lines: other threads read `epoch` when something is retired, nothing else. */
+/* One thread's. Its own cache lines: other threads read `epoch` when something is retired, and uses when they add up. */
 typedef struct aoticache_section_slot {
     _Alignas(128) atomic_uint_least64_t epoch; /* 0: outside */
     uint32_t depth;
     atomic_bool taken;
+    atomic_uint_least64_t *uses; /* uses_count of them; eager/uses.c's, as long as there is a slot */
+    uint32_t uses_count;
     struct aoticache_section_slot *next;
 } aoticache_section_slot;
 
 extern __thread aoticache_section_slot *aoticache_section_mine __attribute__((tls_model("initial-exec")));
 extern atomic_uint_least64_t aoticache_section_epoch; /* of now; begins at 1 */
+
+/* All slots, of threads that live and of others: a list that only grows, at its head. */
+aoticache_section_slot *aoticache_section_slots(void);
 
 /* The slot of a thread that has none yet; NULL without memory. */
 aoticache_section_slot *aoticache_section_register(void);

@@ -15,7 +15,7 @@
 /* A library that serves entries. */
 typedef struct aoticache_unit {
     _Atomic(aoticache_runner *) runner; /* NULL: not loaded. Unloading: store NULL (seq_cst), retire, then unref */
-    atomic_uint_least64_t uses;         /* since they were last handed to the cache; counted low where threads collide */
+    uint32_t number;                    /* of its uses (eager/uses.h); set before a runner is */
     atomic_uint_least64_t last_tick;    /* the holder's clock at the last use */
     void *detail;                       /* the holder's: all that a hit does not need */
 } aoticache_unit;

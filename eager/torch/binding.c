@@ -259,6 +259,7 @@ void aoticache_binding_operator_unref(aoticache_binding_operator *op)
         return;
     aoticache_holder_unref(op->holder);
     aoticache_stable_plan_free(op->plan);
+    aoticache_uses_close(op->ready);
     free(op);
 }
 
@@ -294,8 +295,12 @@ aoticache_status aoticache_binding_enable(aoticache_binding *binding,
     if (status != AOTICACHE_OK)
         return status;
     aoticache_binding_operator *op = calloc(1, sizeof *op);
-    if (op == NULL)
+    if (op != NULL)
+        op->ready = aoticache_uses_open();
+    if (op == NULL || op->ready == 0) {
+        free(op);
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for an operator");
+    }
     op->binding = binding;
     atomic_init(&op->references, 1);
     status = prepare(op, &all, ret_error);
@@ -347,7 +352,7 @@ void aoticache_binding_get_counts(const aoticache_binding_operator *op, aoticach
 {
     aoticache_binding_counts counts = {.refused = atomic_load_explicit(&op->refused, memory_order_relaxed)};
     aoticache_holder_get_counts(op->holder, &counts.holder);
-    counts.calls = counts.refused + atomic_load_explicit(&op->ready, memory_order_relaxed) +
+    counts.calls = counts.refused + aoticache_uses_read(op->ready) +
                    atomic_load_explicit(&op->slow, memory_order_relaxed);
     *ret_counts = counts;
 }

@@ -83,8 +83,7 @@ aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *
     aoticache_stack *stack = &call->stack;
     if (packed == NULL &&
         aoticache_holder_call_ready(op->holder, stack, &again, &packs, consumed, &status, error)) {
-        uint64_t ready = atomic_load_explicit(&op->ready, memory_order_relaxed);
-        atomic_store_explicit(&op->ready, ready + 1, memory_order_relaxed);
+        aoticache_uses_note(op->ready);
         return aoticache_binding_judge(call, aoticache_holder_conclude(op->holder, key_set, stack, status, error));
     }
     atomic_fetch_add_explicit(&op->slow, 1, memory_order_relaxed);

@@ -141,8 +141,7 @@ static inline aoticache_bridge_result aoticache_binding_answer(aoticache_binding
     aoticache_runner *runner = aoticache_binding_probe(op->holder, &call->stack, &packed, &packs);
     if (__builtin_expect(runner == NULL, 0))
         return aoticache_binding_answer_slowly(call, key_set, packs ? &packed : NULL, consume, error);
-    uint64_t ready = atomic_load_explicit(&op->ready, memory_order_relaxed);
-    atomic_store_explicit(&op->ready, ready + 1, memory_order_relaxed);
+    aoticache_uses_note(op->ready);
     if (__builtin_expect(!aoticache_binding_run_few(call, runner, consume, &status, error), 0))
         status = aoticache_holder_run(op->holder, runner, &call->stack, consume ? &call->consumed : NULL, error);
     if (__builtin_expect(status == AOTICACHE_OK, 1))

@@ -61,8 +61,7 @@ struct aoticache_binding_operator {
     aoticache_binding *binding;
     aoticache_shell *shell;
     atomic_size_t references; /* 1 while it is enabled, and one for each call inside that is in no section */
-    /* Not atomic as a whole, as a unit's uses: threads that hit at once may count one. */
-    atomic_uint_least64_t ready;
+    uint32_t ready; /* the number of its calls that hit (eager/uses.h) */
     atomic_uint_least64_t slow, refused;
     void *registration; /* of the bridge */
     aoticache_stable_plan *plan; /* of the stable ABI */

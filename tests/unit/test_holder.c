@@ -2,6 +2,11 @@
 #include "eager/dispatch/schema.h"
 #include "holder_fixture.h"
 
+#include <pthread.h>
+#include <sys/wait.h>
+
+#include "cache/statistics.h"
+
 TestSuite(holder, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 
 /* ---- hits, misses, publication ---- */
@@ -30,6 +35,59 @@ Test(holder, miss_is_compiled_then_hit)
     cr_expect_eq(counts.fallbacks, 0);
     cr_expect_eq(hook.compiles, 4);
     tensor_free(other);
+    end_all();
+}
+
+#define CALLERS 4
+#define CALLS 50000
+
+static void *call_many(void *unused)
+{
+    aoticache_error own_error;
+    for (int i = 0; i < CALLS; i++) {
+        aoticache_value values[PLACES] = {VALUE_TENSOR(x), VALUE_DOUBLE(2), VALUE_INT(0)};
+        aoticache_stack own = {.values = values, .count = 3, .capacity = PLACES};
+        cr_assert_eq(aoticache_holder_call(holder, 0, &own, &own_error), AOTICACHE_OK);
+        aoticache_stack_drop(&own, 0);
+    }
+    return unused;
+}
+
+static void call_from_threads(void)
+{
+    pthread_t threads[CALLERS];
+    for (int i = 0; i < CALLERS; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, call_many, NULL), 0);
+    for (int i = 0; i < CALLERS; i++)
+        pthread_join(threads[i], NULL);
+}
+
+static uint64_t hits_in_the_index(void)
+{
+    aoticache_statistics statistics;
+    cr_assert_eq(aoticache_eager_flush(eager, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_cache_statistics(cache, &statistics, &error), AOTICACHE_OK, "%s", error.message);
+    return statistics.counters.hits_loaded;
+}
+
+Test(holder, hits_of_several_threads_are_counted_exactly)
+{
+    begin_scale();
+    cr_expect(scales(x, 2, 0), "%s", error.message);
+    call_from_threads();
+    cr_expect_eq(counts_now().hits, CALLERS * CALLS);
+    cr_expect_eq(hits_in_the_index(), CALLERS * CALLS);
+    call_from_threads();
+    pid_t child = fork();
+    if (child == 0) { /* its own calls, and none of the parent's */
+        for (int i = 0; i < 5; i++)
+            scales(x, 2, 0);
+        _exit(aoticache_eager_flush(eager, NULL) == AOTICACHE_OK ? 0 : 1);
+    }
+    int status = -1;
+    cr_expect_eq(waitpid(child, &status, 0), child);
+    cr_expect_eq(status, 0);
+    cr_expect_eq(hits_in_the_index(), 2 * CALLERS * CALLS + 5);
     end_all();
 }
 

@@ -5,6 +5,7 @@
 #include "cache_fixture.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -466,6 +467,47 @@ Test(statistics, numbers_of_many_processes_add_up, .timeout = 600)
     struct slots slots = {.count = 0};
     cr_assert_eq(aoticache_cache_list_history(cache, 0, 86400, add_slot, &slots, NULL), AOTICACHE_OK);
     cr_assert_eq(slots.hits, expected);
+    aoticache_cache_close(cache);
+}
+
+#define LOOKING_THREADS 4
+#define LOOKUPS 2000
+
+static void *look_up_many(void *cache)
+{
+    for (int i = 0; i < LOOKUPS; i++) {
+        aoticache_artifact *artifact = NULL;
+        cr_assert_eq(fixture_lookup(cache, 1, &artifact), AOTICACHE_OK);
+        aoticache_artifact_unref(artifact);
+        if (i % 100 == 0)
+            aoticache_cache_flush(cache, NULL);
+    }
+    return NULL;
+}
+
+static bool see_uses(void *user, const aoticache_entry *entry)
+{
+    *(uint64_t *)user = entry->uses;
+    return true;
+}
+
+Test(statistics, lookups_of_several_threads_beside_flushes_are_exact)
+{
+    aoticache_cache *cache = fixture_open();
+    pthread_t threads[LOOKING_THREADS];
+    uint64_t uses = 0;
+    fixture_put(cache, 1, "library one");
+    for (int i = 0; i < LOOKING_THREADS; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, look_up_many, cache), 0);
+    for (int i = 0; i < LOOKING_THREADS; i++)
+        pthread_join(threads[i], NULL);
+    cr_assert_eq(aoticache_cache_flush(cache, NULL), AOTICACHE_OK);
+    aoticache_statistics statistics = read_all(cache);
+    cr_assert_eq(statistics.counters.hits, LOOKING_THREADS * LOOKUPS);
+    cr_assert_eq(statistics.latencies.lookup.count, LOOKING_THREADS * LOOKUPS);
+    cr_assert_eq(statistics.latencies.lookup.sum_ns, statistics.counters.lookup_ns);
+    cr_assert_eq(aoticache_cache_list(cache, NULL, NULL, see_uses, &uses, NULL), AOTICACHE_OK);
+    cr_assert_eq(uses, LOOKING_THREADS * LOOKUPS);
     aoticache_cache_close(cache);
 }
 
