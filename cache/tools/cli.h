@@ -208,6 +208,10 @@ bool aoticache_cli_parse_size(const char *text, uint64_t *ret_bytes);
 /* "30d", "12h", "15m", "90s", "2w", "1.5d": seconds. A number alone is refused, but for 0. */
 bool aoticache_cli_parse_age(const char *text, uint64_t *ret_seconds);
 
+/* ---- what the files for Prometheus share ---- */
+
+#define AOTICACHE_CLI_BUILD_INFO_HELP "The version of the program that wrote this, as a label."
+
 /* ---- units for people ---- */
 
 #define AOTICACHE_CLI_UNIT_BYTES 32

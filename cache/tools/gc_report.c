@@ -6,9 +6,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define LINE_EVERY_NS 5000000000u
@@ -171,6 +173,37 @@ static void print_gauge(FILE *file, const char *directory, const char *name, con
     fprintf(file, "\"} %.17g\n", value);
 }
 
+/* Of this run; what has no limit has no sample. The free space is that of the larger of the two ways to say it. */
+static void print_limits(FILE *file, const aoticache_gc *gc, const char *directory)
+{
+    const aoticache_collect_options *options = &gc->options;
+    struct statvfs filesystem;
+    double least = (double)options->min_free_bytes, share = options->min_free_share;
+    if (options->max_bytes != UINT64_MAX)
+        print_gauge(file, directory, "limit_bytes", "Bytes that the store may have by the run's limit", (double)options->max_bytes);
+    if (options->max_entries != 0)
+        print_gauge(file, directory, "limit_entries", "Entries that the store may have by the run's limit",
+                    (double)options->max_entries);
+    if (options->max_age_seconds != UINT64_MAX)
+        print_gauge(file, directory, "limit_age_seconds", "Age at which the run removed entries",
+                    (double)options->max_age_seconds);
+    if (share > 0 && statvfs(directory, &filesystem) == 0 &&
+        share * (double)filesystem.f_blocks * (double)filesystem.f_frsize > least)
+        least = share * (double)filesystem.f_blocks * (double)filesystem.f_frsize;
+    if (least > 0)
+        print_gauge(file, directory, "limit_free_bytes", "Free bytes that the run was to leave in the file system",
+                    floor(least));
+}
+
+/* The same name as in the file of aoticache-stat, so the same help; the label keeps the two apart. */
+static void print_build(FILE *file, const char *directory)
+{
+    fputs("# HELP aoticache_build_info " AOTICACHE_CLI_BUILD_INFO_HELP "\n# TYPE aoticache_build_info gauge\n"
+          "aoticache_build_info{directory=\"", file);
+    print_label(file, directory);
+    fputs("\",program=\"aoticache-gc\",version=\"" AOTICACHE_VERSION "\"} 1\n", file);
+}
+
 static void print_metrics(FILE *file, const aoticache_gc *gc, const char *directory,
                           const aoticache_collect_report *report)
 {
@@ -179,6 +212,8 @@ static void print_metrics(FILE *file, const aoticache_gc *gc, const char *direct
                 (double)aoticache_wall_ns() / 1e9);
     print_gauge(file, directory, "duration_seconds", "How long the last run took",
                 (double)(aoticache_monotonic_ns() - gc->begun_ns) / 1e9);
+    print_limits(file, gc, directory);
+    print_build(file, directory);
     if (report == NULL)
         return;
     print_gauge(file, directory, "partial", "1 where the last run stopped before all was done", report->is_partial);

@@ -3,9 +3,11 @@
  * made, whatever was zeroed: counters must not go back. Every sample names the directory, so that a machine can have
  * several.
  */
+#include "cache/config.h"
 #include "cache/tools/stat.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -111,6 +113,34 @@ static void expose_contents(const exposition *to)
            (double)statistics->created_ns / 1e9);
 }
 
+/* Of the configuration, as programs and aoticache-gc have them where they are told nothing else. No limit: no sample. */
+static void expose_limits(const exposition *to)
+{
+    const aoticache_config *config = aoticache_cli_config(to->view->cli);
+    const uint64_t bytes = aoticache_config_number(config, AOTICACHE_CONFIG_max_size);
+    const uint64_t entries = aoticache_config_number(config, AOTICACHE_CONFIG_max_entries);
+    const uint64_t age = aoticache_config_number(config, AOTICACHE_CONFIG_max_age);
+    const double share = aoticache_config_min_free_share(config) * (double)to->view->disk.filesystem_bytes;
+    const double least = (double)aoticache_config_number(config, AOTICACHE_CONFIG_min_free);
+    if (bytes > 0)
+        single(to, "limit_bytes", "gauge", "Bytes that the cache keeps itself below.", (double)bytes);
+    if (entries > 0)
+        single(to, "limit_entries", "gauge", "Entries that the cache keeps itself below.", (double)entries);
+    if (age > 0)
+        single(to, "limit_age_seconds", "gauge", "Age at which aoticache-gc removes entries.", (double)age);
+    if (share > 0 || least > 0)
+        single(to, "limit_free_bytes", "gauge", "Free bytes that aoticache-gc keeps in the file system.",
+               floor(share > least ? share : least));
+}
+
+static void expose_build(const exposition *to)
+{
+    describe(to, "build_info", "gauge", AOTICACHE_CLI_BUILD_INFO_HELP);
+    fputs("aoticache_build_info{directory=\"", to->out);
+    print_label(to->out, to->view->directory);
+    fputs("\",program=\"aoticache-stat\",version=\"" AOTICACHE_VERSION "\"} 1\n", to->out);
+}
+
 /* ---- histograms ---- */
 
 /* Every fourth power of two nanoseconds: bounds of the library's own buckets, so that counts are exact. */
@@ -211,6 +241,8 @@ int stat_write_prometheus(stat_view *view)
     expose_lookups(&to);
     expose_compiles(&to);
     expose_contents(&to);
+    expose_limits(&to);
+    expose_build(&to);
     int result = expose_latencies(&to);
     if (view->request->by_group)
         expose_groups(&to);

@@ -49,25 +49,33 @@ stage=$work/stage
 try 'what is built is installed' 0 install_to "$stage" /usr
 for file in lib/systemd/user/aoticache-gc.service lib/systemd/user/aoticache-gc.timer \
     lib/systemd/system/aoticache-gc@.service lib/systemd/system/aoticache-gc@.timer \
+    lib/systemd/user/aoticache-stat.service lib/systemd/user/aoticache-stat.timer \
+    lib/systemd/system/aoticache-stat@.service lib/systemd/system/aoticache-stat@.timer \
     share/bash-completion/completions/aoticache-stat share/zsh/site-functions/_aoticache \
     share/fish/vendor_completions.d/aoticache-gc.fish share/doc/aoticache/crontab.example \
-    share/doc/aoticache/aoticache.conf.example share/man/man1/aoticache-gc.1; do
+    share/doc/aoticache/aoticache.conf.example share/man/man1/aoticache-gc.1 \
+    share/doc/aoticache/aoticache-rules.yml share/man/man5/aoticache.conf.5; do
     holds "installs $file" [ -s "$stage/usr/$file" ]
 done
 run grep -h ExecStart "$stage/usr/lib/systemd/user/aoticache-gc.service" "$stage/usr/lib/systemd/system/aoticache-gc@.service"
 prints 'the units name the installed program' '^ExecStart=/usr/bin/aoticache-gc '
 prints_not 'no place is left open' '@bindir@'
+run grep -h ExecStart "$stage/usr/lib/systemd/user/aoticache-stat.service" "$stage/usr/lib/systemd/system/aoticache-stat@.service"
+prints 'as do those of aoticache-stat' '^ExecStart=/usr/bin/aoticache-stat '
+prints_not 'no place is left open there' '@bindir@'
 
 if command -v systemd-analyze >/dev/null; then
     # The program must be there for the check to pass: the units are looked at with the one that was built.
     mkdir "$work/units"
     for unit in "$stage"/usr/lib/systemd/user/* "$stage"/usr/lib/systemd/system/*; do
-        sed "s|/usr/bin/aoticache-gc|$BUILD/bin/aoticache-gc|; /^Documentation=man:/d" "$unit" >"$work/units/${unit##*/}"
+        sed "s|/usr/bin/aoticache-|$BUILD/bin/aoticache-|; /^Documentation=man:/d" "$unit" >"$work/units/${unit##*/}"
     done
-    sed -i "s/^User=%i/User=$(id -un)/" "$work/units/aoticache-gc@.service"
-    cp "$work/units/aoticache-gc@.service" "$work/units/aoticache-gc@x.service"
-    run systemd-analyze verify --man=no "$work/units/aoticache-gc.service" "$work/units/aoticache-gc.timer" \
-        "$work/units/aoticache-gc@x.service"
+    for unit in "$work"/units/aoticache-{gc,stat}; do
+        sed -i "s/^User=%i/User=$(id -un)/" "$unit@.service"
+        cp "$unit@.service" "$unit@x.service"
+    done
+    run systemd-analyze verify --man=no "$work"/units/aoticache-{gc,stat}.{service,timer} \
+        "$work"/units/aoticache-{gc,stat}@x.service
     is 'systemd finds nothing wrong with the units' '' "$(grep -i 'aoticache' "$err" || true)"
 else
     skip 'systemd finds nothing wrong with the units' 'there is no systemd-analyze'
@@ -76,7 +84,55 @@ fi
 while IFS= read -r line; do
     # shellcheck disable=SC2086
     try "the program takes: ${line#*aoticache-gc }" 0 aoticache-gc ${line#*aoticache-gc }
-done < <(sed -n 's/^ExecStart=//p' "$stage"/usr/lib/systemd/*/*.service; sed -n '/^[0-9]/p' "$stage/usr/share/doc/aoticache/crontab.example")
+done < <(sed -n 's/^ExecStart=//p' "$stage"/usr/lib/systemd/*/aoticache-gc*.service; sed -n '/^[0-9]/p' "$stage/usr/share/doc/aoticache/crontab.example")
+
+while IFS= read -r line; do
+    # shellcheck disable=SC2086
+    TEXTFILES=$work try "the program takes: ${line#*aoticache-stat }" 0 \
+        aoticache-stat $(sed "s|\${TEXTFILES}|$work|; s/%[iu]/x/" <<<"${line#*aoticache-stat }")
+done < <(sed -n 's/^ExecStart=//p' "$stage"/usr/lib/systemd/*/aoticache-stat*.service)
+holds 'and writes the file' [ -s "$work/aoticache-x.prom" ]
+
+# ---- Prometheus ----
+
+export AOTICACHE_MAX_SIZE=1G AOTICACHE_MAX_ENTRIES=1000 AOTICACHE_MAX_AGE=90d AOTICACHE_MIN_FREE=1%
+aoticache-stat --quiet --prometheus="$work/stat.prom" --by operator
+aoticache-gc --quiet --prometheus "$work/gc.prom"
+unset AOTICACHE_MAX_SIZE AOTICACHE_MAX_ENTRIES AOTICACHE_MAX_AGE AOTICACHE_MIN_FREE
+run sed -E 's/directory="[^"]*",?//' "$work/stat.prom"
+prints 'the limit of bytes' '^aoticache_limit_bytes\{\} 1073741824$'
+prints 'of entries' '^aoticache_limit_entries\{\} 1000$'
+prints 'of ages' '^aoticache_limit_age_seconds\{\} 7776000$'
+prints 'of free space' '^aoticache_limit_free_bytes\{\} [1-9][0-9]*$'
+version=$(aoticache-stat --version | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | head -n 1)
+prints 'the version' "^aoticache_build_info\{program=\"aoticache-stat\",version=\"$version\"\} 1\$"
+run sed -E 's/directory="[^"]*",?//' "$work/gc.prom"
+prints 'the limit of bytes of a run' '^aoticache_gc_limit_bytes\{\} 1073741824$'
+prints 'of entries of a run' '^aoticache_gc_limit_entries\{\} 1000$'
+prints 'of ages of a run' '^aoticache_gc_limit_age_seconds\{\} 7776000$'
+prints 'of free space of a run' '^aoticache_gc_limit_free_bytes\{\} [1-9][0-9]*$'
+prints 'the version that ran' "^aoticache_build_info\{program=\"aoticache-gc\",version=\"$version\"\} 1\$"
+# The node exporter takes neither file where a sample is in both, and warns where a help differs.
+is 'no sample is in both files' '' "$(cat "$work"/{stat,gc}.prom | grep -v '^#' | sed 's/ [^ ]*$//' | sort | uniq -d)"
+is 'nor has a name two helps' '' "$(cat "$work"/{stat,gc}.prom | grep '^# HELP' | sort -u | cut -d' ' -f3 | uniq -d)"
+AOTICACHE_MAX_SIZE=0 run aoticache-stat --prometheus
+prints_not 'what has no limit has no sample' '^aoticache_limit_'
+missing=
+for name in $(grep -oE '\baoticache_[a-z_]+' scripts/service/aoticache-rules.yml | sort -u); do
+    cat "$work"/{stat,gc}.prom | grep -q "^$name[{ ]" || missing="$missing $name"
+done
+is 'the alerts ask for figures that there are' '' "$missing"
+if command -v promtool >/dev/null; then
+    for file in stat gc; do
+        promtool check metrics <"$work/$file.prom" >"$out" 2>&1
+        is "promtool finds nothing wrong with what aoticache-$file writes" '0:' "$?:$(cat "$out")"
+    done
+    cp scripts/service/aoticache-rules.yml tests/cli/prometheus_rules.yml "$work"
+    try 'promtool reads the alerts' 0 promtool check rules "$work/aoticache-rules.yml"
+    try 'each is raised by what it is for' 0 promtool test rules "$work/prometheus_rules.yml"
+else
+    skip 'what Prometheus reads' 'there is no promtool (Debian: prometheus)'
+fi
 
 try 'it is uninstalled' 0 uninstall_from "$stage" /usr
 is 'and all of it is gone' '' "$(find "$stage" -type f)"
@@ -97,6 +153,18 @@ for program in aoticache-gc aoticache-stat; do
     done
     is "the page of $program has all its options" '' "$missing"
 done
+missing= wrong=
+for setting in $(aoticache config --json | python3 -c 'import json, sys
+print(*(s["name"] + "/" + s["variable"] for s in json.load(sys.stdin)["settings"]))'); do
+    grep -qx ".B ${setting%/*}" docs/man/aoticache.conf.5 || missing="$missing ${setting%/*}"
+    grep -q "${setting#*/}" docs/man/aoticache.conf.5 || missing="$missing ${setting#*/}"
+    grep -q "\`${setting%/*}\`.*\`${setting#*/}\`" docs/configuration.md || missing="$missing configuration.md:${setting%/*}"
+done
+is 'the page of the configuration has all settings and their variables' '' "$missing"
+for page in docs/man/aoticache*.1; do
+    grep -q 'aoticache.conf (5)' "$page" || wrong="$wrong $page"
+done
+is 'the other pages point to it' '' "$wrong"
 missing=
 for command in $(aoticache help | sed -nE '/^Commands:/,/^$/s/^  ([a-z-]+) .*/\1/p'); do
     sed 's/\\-/-/g' docs/man/aoticache.1 | grep -q "$command" || missing="$missing $command"
