@@ -11,7 +11,8 @@
  * during its compile.
  *
  * Trust: the directory must belong to the effective user (or root) and not be writable by others, nor may others be able to
- * rename a folder above it (docs/store.md lists what is accepted); symbolic links inside it are not followed. What is found otherwise is refused with AOTICACHE_DENIED unless options.allow_shared says else.
+ * rename a folder above it (docs/store.md lists what is accepted); symbolic links inside it are not followed. What is found
+ * otherwise is refused with AOTICACHE_DENIED unless options.allow_shared or the configuration (`allow_shared`) says else.
  */
 #ifndef AOTICACHE_CACHE_CACHE_H
 #define AOTICACHE_CACHE_CACHE_H
@@ -28,47 +29,57 @@ typedef struct aoticache_cache aoticache_cache;
 
 typedef struct aoticache_cache_options {
     size_t size;           /* sizeof this struct, set by the initializer */
-    const char *directory; /* NULL: $AOTICACHE_DIR, else $XDG_CACHE_HOME/aoticache, else $HOME/.cache/aoticache */
+    const char *directory; /* NULL: as configured, else $XDG_CACHE_HOME/aoticache, else $HOME/.cache/aoticache */
     bool read_only;        /* never write: no recency, no counters, no store; also what a read-only file system gives */
-    bool allow_shared;     /* accept a directory owned by somebody else or writable by others, also above it */
+    bool allow_shared; /* accept a directory owned by somebody else or writable by others, also above it; false: as configured */
     bool must_exist;       /* AOTICACHE_NOT_FOUND instead of creating the directory */
-    uint32_t lock_timeout_ms;        /* how long to wait for SQLite's and the store's locks */
-    uint32_t compile_timeout_ms;     /* how long get_or_compile waits for another's compile; 0: without limit */
-    uint32_t failure_ttl_seconds;    /* how long a failed compile is remembered; twice as long after each further failure, */
-    aoticache_logger logger;         /* up to failure_max_ttl_seconds */
+    uint32_t lock_timeout_ms;     /* AS_CONFIGURED, or how long to wait for SQLite's and the store's locks */
+    uint32_t compile_timeout_ms;  /* likewise, how long get_or_compile waits for another's compile; 0: without limit */
+    uint32_t failure_ttl_seconds; /* likewise, how long a failed compile is remembered; twice as long after each further */
+    aoticache_logger logger;      /* failure, up to failure_max_ttl_seconds */
     uint32_t failure_max_ttl_seconds;
     /* A put that makes the store larger than this collects, least recently used first, and so do the puts after it until it
      * is below nine tenths of this: each as much as the limit itself asks for and, beyond that, for ten milliseconds. Never on
      * the way of a hit; where another process collects, a put leaves it to that one. What is held or pinned stays, also
-     * beyond the limit. 0: what the configuration says (cache/config.h); UINT64_MAX: no limit. */
+     * beyond the limit. 0: as configured; UINT64_MAX: no limit. */
     uint64_t max_bytes;
-    uint64_t max_entries;
+    uint64_t max_entries; /* likewise */
     /* For a program that is about to collect: where the disk is too full to open the cache for writing, the reserve is
      * given up (docs/store.md). Other programs leave it for that. */
     bool may_use_reserve;
+    /* The caller has decided everything: opening does not look at files or the environment for what is left open above (but
+     * for a directory of NULL); it has its default. aoticache_config_apply() sets it. */
+    bool is_configured;
 } aoticache_cache_options;
+
+/* Of a time limit: as configured, else the default (cache/config.h). */
+#define AOTICACHE_AS_CONFIGURED UINT32_MAX
 
 #ifdef __cplusplus
 static inline aoticache_cache_options aoticache_cache_options_init()
 {
     aoticache_cache_options made = AOTICACHE_SIZED_INIT(aoticache_cache_options);
-    made.lock_timeout_ms = 10000;
-    made.compile_timeout_ms = 600000;
-    made.failure_ttl_seconds = 600;
+    made.lock_timeout_ms = AOTICACHE_AS_CONFIGURED;
+    made.compile_timeout_ms = AOTICACHE_AS_CONFIGURED;
+    made.failure_ttl_seconds = AOTICACHE_AS_CONFIGURED;
     made.failure_max_ttl_seconds = 86400;
     return made;
 }
 #define AOTICACHE_CACHE_OPTIONS_INIT aoticache_cache_options_init()
 #else
-#define AOTICACHE_CACHE_OPTIONS_INIT                                                                     \
-    {                                                                                                    \
-        .size = sizeof(aoticache_cache_options), .lock_timeout_ms = 10000, .compile_timeout_ms = 600000, \
-        .failure_ttl_seconds = 600, .failure_max_ttl_seconds = 86400                                     \
+#define AOTICACHE_CACHE_OPTIONS_INIT                                                                              \
+    {                                                                                                             \
+        .size = sizeof(aoticache_cache_options), .lock_timeout_ms = AOTICACHE_AS_CONFIGURED,                      \
+        .compile_timeout_ms = AOTICACHE_AS_CONFIGURED, .failure_ttl_seconds = AOTICACHE_AS_CONFIGURED,            \
+        .failure_max_ttl_seconds = 86400                                                                          \
     }
 #endif
 
 /*
- * Opens, and creates where it is missing, a cache directory. options may be NULL for the defaults.
+ * Opens, and creates where it is missing, a cache directory. options may be NULL: all is as configured.
+ *
+ * "As configured": what the machine's and the user's files and the environment say (cache/config.h), read here and only
+ * here, the same for every program, tool and language. What is wrong in them goes to the log as warnings.
  *
  * A damaged or unreadable index is moved aside and rebuilt from the manifests, with one warning in the log. Where the
  * directory cannot be written, or the disk is full, the cache opens read-only and says so once in the log.

@@ -6,9 +6,8 @@
  * A file has lines `name = value`, comments from '#', nothing else. A line that is wrong is named and passed over,
  * never fatal.
  *
- * The cache itself asks when it is opened, and only for what the caller left open: the directory, and the limits of a
- * store that keeps itself small. Lookups never do. Everything else is for the tools, and for programs that ask by
- * aoticache_config_apply().
+ * The cache itself asks when it is opened, and only for what the caller left open: directory, allow_shared, limits, time
+ * limits. Lookups never do. What collections alone need (max_age, min_free, policy, keep) is for aoticache-gc.
  *
  * Trust: /etc/aoticache.conf must be root's, the user's file root's or the effective user's, and neither may be
  * writable by others; what is otherwise is named and not used. In a program that runs with another's rights (AT_SECURE)
@@ -91,7 +90,7 @@ AOTICACHE_API aoticache_status aoticache_config_name_parse(const char *text, aot
                                                            const char **ret_nearest);
 
 /*
- * The value as a number: bytes (max_size, and min_free where it is no share), entries, seconds (max_age, failure_ttl,
+ * The value as a number (a config of NULL has the defaults): bytes (max_size, and min_free where it is no share), entries, seconds (max_age, failure_ttl,
  * compile_timeout, lock_timeout), 0 or 1 (allow_shared; policy, as aoticache_collect_policy). 0 for the rest.
  */
 AOTICACHE_API uint64_t aoticache_config_number(const aoticache_config *config, aoticache_config_name name);
@@ -103,8 +102,9 @@ AOTICACHE_API const char *const *aoticache_config_keep(const aoticache_config *c
 struct aoticache_cache_options;
 /*
  * Puts what the files and the environment say into options of a cache: directory, allow_shared, max_bytes, max_entries,
- * lock_timeout_ms, compile_timeout_ms, failure_ttl_seconds; what they do not say stays. Strings are borrowed from the
- * config.
+ * lock_timeout_ms, compile_timeout_ms, failure_ttl_seconds; what they do not say stays. Opening the cache then does not
+ * read them again (is_configured). For programs that show or change what is configured before they open a cache; others
+ * leave it to aoticache_cache_open(). Strings are borrowed from the config.
  */
 AOTICACHE_API void aoticache_config_apply(const aoticache_config *config, struct aoticache_cache_options *options);
 

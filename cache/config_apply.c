@@ -1,7 +1,12 @@
 /*
  * cache/config_apply: the configuration as options of a cache: all of it for who asks, and what a caller left open for
  * a cache that is being opened.
+ *
+ * Trust: in a program that runs with other rights than its caller's, config.c reads nothing but the machine's file, so
+ * neither the caller's environment nor a file below a home that the caller names can send it to another directory or
+ * have it accept a shared one.
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,10 +38,8 @@ static void apply_directory(const aoticache_config *config, aoticache_cache_opti
         options->directory = directory;
 }
 
-void aoticache_config_apply(const aoticache_config *config, struct aoticache_cache_options *options)
+static void apply(const aoticache_config *config, aoticache_cache_options *options)
 {
-    if (config == NULL || options == NULL)
-        return;
     apply_directory(config, options);
     apply_limits(config, options);
     if (aoticache_config_is_set(config, AOTICACHE_CONFIG_allow_shared))
@@ -47,32 +50,64 @@ void aoticache_config_apply(const aoticache_config *config, struct aoticache_cac
         options->compile_timeout_ms = milliseconds(config, AOTICACHE_CONFIG_compile_timeout);
     if (aoticache_config_is_set(config, AOTICACHE_CONFIG_failure_ttl))
         options->failure_ttl_seconds = (uint32_t)aoticache_config_number(config, AOTICACHE_CONFIG_failure_ttl);
+    options->is_configured = true;
 }
 
-static bool environment_names_directory(void)
+void aoticache_config_apply(const aoticache_config *config, struct aoticache_cache_options *options)
 {
-    const char *directory = secure_getenv(aoticache_config_variable(AOTICACHE_CONFIG_directory));
-    return directory != NULL && directory[0] != '\0';
+    if (config == NULL || options == NULL)
+        return;
+    /* A program that was built with an older header has fewer members. */
+    aoticache_cache_options all = AOTICACHE_CACHE_OPTIONS_INIT;
+    const size_t size = options->size < sizeof all ? options->size : sizeof all;
+    memcpy(&all, options, size);
+    apply(config, &all);
+    memcpy(options, &all, size);
+}
+
+/* ---- opening ---- */
+
+/* What the caller said explicitly wins, member by member. */
+static void fill_in(aoticache_cache_options *options, const aoticache_cache_options *said)
+{
+    if (options->directory == NULL)
+        options->directory = said->directory;
+    options->allow_shared |= said->allow_shared;
+    if (options->max_bytes == 0)
+        options->max_bytes = said->max_bytes;
+    if (options->max_entries == 0)
+        options->max_entries = said->max_entries;
+    if (options->lock_timeout_ms == AOTICACHE_AS_CONFIGURED)
+        options->lock_timeout_ms = said->lock_timeout_ms;
+    if (options->compile_timeout_ms == AOTICACHE_AS_CONFIGURED)
+        options->compile_timeout_ms = said->compile_timeout_ms;
+    if (options->failure_ttl_seconds == AOTICACHE_AS_CONFIGURED)
+        options->failure_ttl_seconds = said->failure_ttl_seconds;
+}
+
+/* A configuration of NULL is one that says nothing. */
+static void fill_in_defaults(aoticache_cache_options *options)
+{
+    const aoticache_cache_options defaults = {
+        .lock_timeout_ms = milliseconds(NULL, AOTICACHE_CONFIG_lock_timeout),
+        .compile_timeout_ms = milliseconds(NULL, AOTICACHE_CONFIG_compile_timeout),
+        .failure_ttl_seconds = (uint32_t)aoticache_config_number(NULL, AOTICACHE_CONFIG_failure_ttl)};
+    fill_in(options, &defaults);
 }
 
 aoticache_status aoticache_config_complete(aoticache_cache_options *options, aoticache_config **ret_config,
                                            aoticache_error *ret_error)
 {
-    bool lacks_directory = options->directory == NULL && !environment_names_directory();
-    bool lacks_limits = options->max_bytes == 0 && !options->read_only;
     *ret_config = NULL;
-    if (!lacks_directory && !lacks_limits)
-        return AOTICACHE_OK;
-    aoticache_status status = aoticache_config_read(options->logger, ret_config, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    uint64_t max_entries = options->max_entries;
-    if (lacks_limits)
-        apply_limits(*ret_config, options);
-    if (max_entries != 0)
-        options->max_entries = max_entries;
-    if (options->directory == NULL)
-        apply_directory(*ret_config, options);
+    if (!options->is_configured) {
+        aoticache_cache_options said = AOTICACHE_CACHE_OPTIONS_INIT;
+        aoticache_status status = aoticache_config_read(options->logger, ret_config, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        apply(*ret_config, &said);
+        fill_in(options, &said);
+    }
+    fill_in_defaults(options);
     return AOTICACHE_OK;
 }
 

@@ -59,8 +59,9 @@ aoticache_status aoticache_config_split_keep(aoticache_config *config);
 /* ---- for opening a cache ---- */
 
 /*
- * Completes options: what the caller left open comes from the files and the environment. Reads nothing where nothing is
- * open. *ret_config owns the strings that were filled in; NULL where there are none.
+ * Completes options: what the caller left open comes from the files and the environment, and what they leave open has
+ * its default. Reads nothing where options->is_configured. *ret_config owns the strings that were filled in; NULL where
+ * nothing was read.
  */
 aoticache_status aoticache_config_complete(aoticache_cache_options *options, aoticache_config **ret_config,
                                            aoticache_error *ret_error);

@@ -168,9 +168,9 @@ aoticache_status aoticache_config_split_keep(aoticache_config *config)
 uint64_t aoticache_config_number(const aoticache_config *config, aoticache_config_name name)
 {
     struct parsed value = {.number = 0};
-    if (config == NULL || (unsigned)name >= AOTICACHE_CONFIG_COUNT)
+    if ((unsigned)name >= AOTICACHE_CONFIG_COUNT)
         return 0;
-    if (config->settings[name].text != NULL)
+    if (aoticache_config_is_set(config, name))
         return config->settings[name].number;
     return values[name].parse(aoticache_config_value(config, name), &value) ? value.number : 0;
 }

@@ -15,6 +15,9 @@
 #include "base/seam.h"
 #include "cache/directory.h"
 
+#define AOTICACHE_SHARE_ADVICE \
+    "if you trust all who may write it: allow_shared = true in the configuration ('aoticache config' names the files)"
+
 #define PATH_BYTES 256
 #define MAX_DEPTH 32
 
@@ -83,13 +86,13 @@ aoticache_status aoticache_directory_trust(const aoticache_directory *directory,
         return AOTICACHE_OK;
     if (found->st_uid != geteuid() && found->st_uid != 0)
         return aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                   "%s belongs to user %ld, this process to user %ld; choose a directory of your own or "
-                                   "allow a shared one",
+                                   "%s belongs to user %ld, this process to user %ld; choose a directory of your own, or "
+                                   AOTICACHE_SHARE_ADVICE,
                                    name, (long)found->st_uid, (long)geteuid());
     if ((found->st_mode & (S_IWGRP | S_IWOTH)) != 0)
         return aoticache_error_set(ret_error, AOTICACHE_DENIED,
-                                   "%s can be written by others (mode 0%o); chmod go-w, or allow a shared one", name,
-                                   (unsigned)(found->st_mode & 07777));
+                                   "%s can be written by others (mode 0%o); chmod go-w, or " AOTICACHE_SHARE_ADVICE,
+                                   name, (unsigned)(found->st_mode & 07777));
     return AOTICACHE_OK;
 }
 

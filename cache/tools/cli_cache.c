@@ -18,8 +18,6 @@ aoticache_cache_options aoticache_cli_cache_options(const aoticache_cli *cli)
 {
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
     aoticache_config_apply(aoticache_cli_config(cli), &options);
-    /* What the configuration leaves open it need not be asked again for. */
-    options.max_bytes = options.max_bytes != 0 ? options.max_bytes : UINT64_MAX;
     options.allow_shared |= cli->allow_shared;
     options.directory = cli->directory != NULL ? cli->directory : options.directory;
     options.logger = aoticache_cli_logger(cli);

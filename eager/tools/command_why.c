@@ -128,12 +128,11 @@ static bool is_the_kernel(const aoticache_why *why, const aoticache_candidate *c
 /* OK, NOT_FOUND where the files cannot be used: *ret_damage says why. */
 static aoticache_status try_lookup(const aoticache_why *why, const aoticache_entry *entry, char **ret_damage)
 {
-    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    aoticache_cache_options options = aoticache_cli_cache_options(why->cli);
     aoticache_artifact *artifact = NULL;
     aoticache_cache *cache = NULL;
     aoticache_error error = {.message = ""};
     options.directory = aoticache_cache_directory(why->cache);
-    options.allow_shared = why->cli->allow_shared;
     options.read_only = options.must_exist = true;
     aoticache_status status = aoticache_cache_open(&options, &cache, &error);
     if (status == AOTICACHE_OK)

@@ -133,24 +133,43 @@ static void check_absent(aoticache_doctor *doctor, const char *path)
     check_file_system(doctor, parent);
 }
 
+/* What is shared on purpose is no finding; that everybody on the machine may write is one all the same. */
+static void check_mode(aoticache_doctor *doctor, const char *path, bool allowed, const struct stat *information)
+{
+    const unsigned mode = (unsigned)information->st_mode & 07777;
+    const bool by_group = (mode & S_IWGRP) != 0, by_all = (mode & S_IWOTH) != 0;
+    cleanup_free char *close_all = aoticache_cli_text("chmod o-w %s", path);
+    cleanup_free char *close_both =
+        aoticache_cli_text("chmod go-w %s; or, where all of the group are trusted, allow_shared = true in the configuration "
+                           "(docs/operations.md)", path);
+    if (by_all)
+        aoticache_doctor_say(doctor, allowed ? WARN : FAIL, "mode", close_all,
+                             "%04o: everybody may write to it, and so put code into your programs", mode);
+    else if (by_group && !allowed)
+        aoticache_doctor_say(doctor, FAIL, "mode", close_both,
+                             "%04o: group %u may write to it, and so put code into your programs", mode,
+                             (unsigned)information->st_gid);
+    else if (by_group)
+        aoticache_doctor_say(doctor, OK, "mode", NULL, "%04o: shared with group %u, as the configuration allows", mode,
+                             (unsigned)information->st_gid);
+    else
+        aoticache_doctor_say(doctor, OK, "mode", NULL, "%04o", mode);
+}
+
 static void check_owner(aoticache_doctor *doctor, const char *path, bool allowed, const struct stat *information)
 {
-    bool strange = information->st_uid != geteuid() && information->st_uid != 0;
-    bool writable = (information->st_mode & (S_IWGRP | S_IWOTH)) != 0;
-    cleanup_free char *chmod_advice = aoticache_cli_text("chmod go-w %s", path);
-    if (strange)
-        aoticache_doctor_say(doctor, allowed ? WARN : FAIL, "owner",
-                             "use a directory of your own, or --allow-shared if you trust its owner",
-                             "uid %u owns it, this process is uid %u", (unsigned)information->st_uid,
-                             (unsigned)geteuid());
+    const unsigned owner = (unsigned)information->st_uid, own = (unsigned)geteuid();
+    if (owner == own || owner == 0)
+        aoticache_doctor_say(doctor, OK, "owner", NULL, "uid %u", owner);
+    else if (allowed)
+        aoticache_doctor_say(doctor, OK, "owner", NULL, "uid %u, not this process's %u, as the configuration allows", owner,
+                             own);
     else
-        aoticache_doctor_say(doctor, OK, "owner", NULL, "uid %u", (unsigned)information->st_uid);
-    if (writable)
-        aoticache_doctor_say(doctor, allowed ? WARN : FAIL, "mode", chmod_advice,
-                             "%04o: others may write to it, and so put code into your programs",
-                             (unsigned)information->st_mode & 07777);
-    else
-        aoticache_doctor_say(doctor, OK, "mode", NULL, "%04o", (unsigned)information->st_mode & 07777);
+        aoticache_doctor_say(doctor, FAIL, "owner",
+                             "use a directory of your own; or, if you trust its owner, allow_shared = true in the "
+                             "configuration",
+                             "uid %u owns it, this process is uid %u", owner, own);
+    check_mode(doctor, path, allowed, information);
     if (access(path, W_OK | X_OK) != 0)
         aoticache_doctor_say(doctor, WARN, "access", NULL,
                              "cannot be written: what is there is used, nothing is added");

@@ -11,6 +11,8 @@ chmod 755 "$work"
 shared=$work/shared
 install -d -m 2770 -g $group "$shared"
 cp -r "$BUILD/bin" "$BUILD/lib" "$BUILD/share" "$BUILD/include" "$work/" # the build may lie where others cannot look
+cp "$BUILD/tests/helpers/open_cache" "$work/bin/"
+cp -r eager/torch "$work/python"
 as() { # USER COMMAND...
     local user=$1
     shift
@@ -57,6 +59,67 @@ try 'one collects what the other stored' 0 as 10002 aoticache-gc --max-size 1 --
 member 'all of it' entries_after 0
 is 'no object is left' 0 "$(find "$shared/objects" -type f | wc -l)"
 try 'what is left is sound for both' 0 as 10001 aoticache verify
+
+# The same by the machine's file, for a C program that says nothing of a cache, the tools, and Python. The file is root's,
+# as /etc/aoticache.conf is.
+unset AOTICACHE_ALLOW_SHARED
+configured() { # USER COMMAND...
+    local user=$1
+    shift
+    as "$user" env -u AOTICACHE_DIR AOTICACHE_CONFIG="$work/aoticache.conf" "$@"
+}
+for python in "$interpreter" /usr/bin/python3; do # one that other users may start
+    as 10001 "$python" -c '' >/dev/null 2>&1 && break
+    python=
+done
+in_python() { # USER
+    configured "$1" env PYTHONPATH="$work/python" AOTICACHE_LIBRARY="$work/lib/libaoticache.so.0" "$python" -c '
+from aoticache import _caches
+print(_caches.open_cache(None).directory, _caches.open_cache(None).read_only)'
+}
+printf 'directory = %s\n' "$shared" >"$work/aoticache.conf"
+try 'C: without allow_shared it is refused' 1 configured 10001 open_cache group::a
+says 'and the remedy named' 'allow_shared = true in the configuration'
+try 'doctor names it, too' 1 configured 10001 aoticache doctor
+prints 'as the alternative' "-> chmod go-w $shared; or, .*allow_shared = true"
+printf 'allow_shared = true\n' >>"$work/aoticache.conf"
+try 'C: one user stores' 0 configured 10001 open_cache group::a
+is 'in the directory of the file' "stored $shared" "$(cat "$out")"
+try 'C: another finds it' 0 configured 10002 open_cache group::a
+is 'there' "found $shared" "$(cat "$out")"
+try 'the tools find it' 0 configured 10002 aoticache ls group::a
+if [ -n "$python" ]; then
+    try 'Python opens it, too' 0 in_python 10001
+    is 'the same directory, for writing' "$shared False" "$(cat "$out")"
+    try 'and the other user' 0 in_python 10002
+    is 'likewise' "$shared False" "$(cat "$out")"
+else
+    skip 'Python opens it, too' 'other users can start no Python here'
+fi
+run configured 10002 aoticache doctor
+prints 'doctor finds nothing wrong with the directory' '^OK +mode +2770: shared with group 54321, as the configuration allows'
+prints_not 'and advises nothing against it' 'chmod'
+
+# A program with other rights than its caller's believes neither the caller's environment nor his file.
+if grep -q nosuid <<<"$(findmnt -no OPTIONS -T "$work")"; then
+    skip 'a set-user-ID program' 'there can be none here: the file system is mounted nosuid'
+else
+    install -m 4755 -o 10002 -g $group "$BUILD/tests/helpers/open_cache" "$work/bin/privileged"
+    mkdir -p "$work/home10001/.config/aoticache" && printf 'allow_shared = true\ndirectory = %s\n' "$shared" \
+        >"$work/home10001/.config/aoticache/config"
+    chown -R 10001 "$work/home10001"
+    try 'a set-user-ID program does not believe the file' 1 configured 10001 privileged group::b "$shared"
+    says 'that its caller names' 'can be written by others'
+    try 'nor the environment' 1 as 10001 env AOTICACHE_ALLOW_SHARED=true privileged group::b "$shared"
+    says 'of its caller' 'can be written by others'
+    try 'nor the file in his home' 1 as 10001 env -u AOTICACHE_CONFIG privileged group::b "$shared"
+    says 'that is the caller'\''s' 'can be written by others'
+    try 'nor a directory that they name' 1 configured 10001 privileged group::b
+    says 'it has none' 'no cache directory is chosen'
+    try 'which the same program, called by its owner, does' 0 configured 10002 "$work/bin/privileged" group::b
+fi
+
+export AOTICACHE_ALLOW_SHARED=true
 try 'one outside the group is refused' 1 setpriv --reuid 10003 --regid 10003 --clear-groups -- env HOME="$work" \
     AOTICACHE_DIR="$shared" AOTICACHE_ALLOW_SHARED=true "$work/bin/aoticache" ls
 finish

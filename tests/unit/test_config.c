@@ -327,35 +327,78 @@ Test(config, apply_fills_what_is_set_and_leaves_the_rest)
     cr_assert(options.allow_shared);
     cr_assert_eq(options.lock_timeout_ms, 2000);
     cr_assert_eq(options.failure_ttl_seconds, 3600);
-    cr_assert_eq(options.compile_timeout_ms, 600000);
+    cr_assert_eq(options.compile_timeout_ms, AOTICACHE_AS_CONFIGURED); /* not said */
+    cr_assert(options.is_configured);
     aoticache_config_free(config);
 }
 
-Test(config, cache_completes_only_what_is_open)
+Test(config, apply_keeps_to_the_size_of_an_older_program)
+{
+    aoticache_config *config = read_text("allow_shared = on\nmax_entries = 9\n");
+    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    options.size = offsetof(aoticache_cache_options, max_bytes);
+    aoticache_config_apply(config, &options);
+    cr_assert(options.allow_shared);
+    cr_assert_eq(options.max_entries, 0);
+    cr_assert_not(options.is_configured);
+    cr_assert_eq(options.size, offsetof(aoticache_cache_options, max_bytes));
+    aoticache_config_free(config);
+}
+
+Test(config, cache_takes_all_that_is_open)
 {
     aoticache_config *config = NULL;
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
-    aoticache_config_free(read_text("directory = /srv/kernels\nmax_size = 1G\nmax_entries = 9\nallow_shared = on\n"));
+    aoticache_config_free(read_text("directory = /srv/kernels\nmax_size = 1G\nmax_entries = 9\nallow_shared = on\n"
+                                    "lock_timeout = 2\nfailure_ttl = 1h\n"));
     cr_assert_eq(aoticache_config_complete(&options, &config, NULL), AOTICACHE_OK);
     cr_assert_str_eq(options.directory, "/srv/kernels");
     cr_assert_eq(options.max_bytes, 1 << 30);
     cr_assert_eq(options.max_entries, 9);
-    cr_assert_not(options.allow_shared); /* a program decides that for itself */
+    cr_assert(options.allow_shared);
+    cr_assert_eq(options.lock_timeout_ms, 2000);
+    cr_assert_eq(options.failure_ttl_seconds, 3600);
+    cr_assert_eq(options.compile_timeout_ms, 600000); /* nobody says it: the default */
     aoticache_config_free(config);
+}
 
-    options = (aoticache_cache_options)AOTICACHE_CACHE_OPTIONS_INIT;
+Test(config, what_a_program_says_wins_over_the_configuration)
+{
+    aoticache_config *config = NULL;
+    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    aoticache_config_free(read_text("directory = /srv/kernels\nmax_size = 1G\nmax_entries = 9\nlock_timeout = 2\n"
+                                    "failure_ttl = 1h\ncompile_timeout = 5\nallow_shared = off\n"));
     options.directory = "/elsewhere";
     options.max_bytes = UINT64_MAX;
+    options.max_entries = 4;
+    options.allow_shared = true;
+    options.lock_timeout_ms = 10000; /* the defaults, but said */
+    options.compile_timeout_ms = 0;
+    options.failure_ttl_seconds = 600;
+    cr_assert_eq(aoticache_config_complete(&options, &config, NULL), AOTICACHE_OK);
+    cr_assert_str_eq(options.directory, "/elsewhere");
+    cr_assert_eq(options.max_bytes, UINT64_MAX);
+    cr_assert_eq(options.max_entries, 4);
+    cr_assert(options.allow_shared);
+    cr_assert_eq(options.lock_timeout_ms, 10000);
+    cr_assert_eq(options.compile_timeout_ms, 0);
+    cr_assert_eq(options.failure_ttl_seconds, 600);
+    aoticache_config_free(config);
+}
+
+Test(config, nothing_is_read_for_who_has_decided_everything)
+{
+    aoticache_config *config = NULL;
+    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    aoticache_config_free(read_text("allow_shared = on\nmax_size = 1G\nlock_timeout = 2\n"));
+    options.is_configured = true;
     cr_assert_eq(aoticache_config_complete(&options, &config, NULL), AOTICACHE_OK);
     cr_assert_null(config);
-    cr_assert_str_eq(options.directory, "/elsewhere");
-    cr_assert_eq(options.max_entries, 0);
-
-    options = (aoticache_cache_options)AOTICACHE_CACHE_OPTIONS_INIT;
-    options.max_entries = 4;
-    cr_assert_eq(aoticache_config_complete(&options, &config, NULL), AOTICACHE_OK);
-    cr_assert_eq(options.max_entries, 4);
-    aoticache_config_free(config);
+    cr_assert_not(options.allow_shared);
+    cr_assert_eq(options.max_bytes, 0);
+    cr_assert_eq(options.lock_timeout_ms, 10000);
+    cr_assert_eq(options.compile_timeout_ms, 600000);
+    cr_assert_eq(options.failure_ttl_seconds, 600);
 }
 
 Test(config, directory_of_a_file_comes_after_the_variable_and_before_the_default)
@@ -378,6 +421,8 @@ Test(config, directory_of_a_file_comes_after_the_variable_and_before_the_default
 Test(config, no_configuration_is_the_default_one)
 {
     cr_assert_eq(aoticache_config_number(NULL, AOTICACHE_CONFIG_max_size), 0);
+    cr_assert_eq(aoticache_config_number(NULL, AOTICACHE_CONFIG_lock_timeout), 10);
+    cr_assert_eq(aoticache_config_number(NULL, AOTICACHE_CONFIG_COUNT), 0);
     cr_assert_null(aoticache_config_value(NULL, AOTICACHE_CONFIG_COUNT));
     cr_assert_str_eq(aoticache_config_value(NULL, AOTICACHE_CONFIG_policy), "lru");
     cr_assert_null(aoticache_config_keep(NULL)[0]);

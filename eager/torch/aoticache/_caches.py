@@ -14,7 +14,7 @@ from ._errors import warn_once
 
 log = logging.getLogger("aoticache")
 log.addHandler(logging.NullHandler())
-_NO_LIMIT = (1 << 64) - 1
+_AS_CONFIGURED = (1 << 32) - 1
 _LEVELS = {0: logging.ERROR, 1: logging.WARNING, 2: logging.INFO, 3: logging.DEBUG}
 
 
@@ -41,24 +41,17 @@ class Cache:
     def __init__(self, library: _library.Library, directory: str | None) -> None:
         self.library = library
         self.handle = c_void_p()
+        # What is left open here is as the files and the environment say: the C library reads them, for all programs alike.
         options = _library.CacheOptions(
             size=sizeof(_library.CacheOptions),
-            lock_timeout_ms=10000,
-            compile_timeout_ms=600000,
-            failure_ttl_seconds=600,
+            directory=_library.encode(directory) if directory is not None else None,
+            lock_timeout_ms=_AS_CONFIGURED,
+            compile_timeout_ms=_AS_CONFIGURED,
+            failure_ttl_seconds=_AS_CONFIGURED,
             logger=logger(),
             failure_max_ttl_seconds=86400,
         )
-        config = c_void_p()  # what the files and the environment say: the owner of texts that the options borrow
-        library.call("aoticache_config_read", logger(), byref(config))
-        try:
-            library.get("aoticache_config_apply", config, byref(options))
-            options.max_bytes = options.max_bytes or _NO_LIMIT  # 0 would have the configuration read again
-            if directory is not None:
-                options.directory = _library.encode(directory)
-            library.call("aoticache_cache_open", byref(options), byref(self.handle))
-        finally:
-            library.get("aoticache_config_free", config)
+        library.call("aoticache_cache_open", byref(options), byref(self.handle))
         self.directory = os.fsdecode(library.get("aoticache_cache_directory", self.handle))
         self.read_only = bool(library.get("aoticache_cache_is_read_only", self.handle))
         if self.read_only:

@@ -89,6 +89,7 @@ class CacheOptions(Structure):
         ("max_bytes", c_uint64),
         ("max_entries", c_uint64),
         ("may_use_reserve", c_bool),
+        ("is_configured", c_bool),
     ]
 
 
@@ -311,8 +312,6 @@ STORED = CFUNCTYPE(c_bool, c_void_p, POINTER(Stored))
 _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_version": (c_char_p, []),
     "aoticache_cache_close": (None, [c_void_p]),
-    "aoticache_config_apply": (None, [c_void_p, POINTER(CacheOptions)]),
-    "aoticache_config_free": (None, [c_void_p]),
     "aoticache_cache_directory": (c_char_p, [c_void_p]),
     "aoticache_cache_is_read_only": (c_bool, [c_void_p]),
     "aoticache_artifact_unref": (None, [c_void_p]),
