@@ -117,7 +117,7 @@ void aoticache_cache_close(aoticache_cache *cache)
     if (cache == NULL)
         return;
     int saved = errno;
-    aoticache_cache_flush(cache, NULL);
+    aoticache_cache_flush_last(cache);
     for (aoticache_open_index *opened = atomic_load(&cache->current); opened != NULL;) {
         aoticache_open_index *older = opened->older;
         aoticache_index_close(opened->index);

@@ -89,7 +89,10 @@ static inline aoticache_cache_options aoticache_cache_options_init()
  */
 AOTICACHE_API aoticache_status aoticache_cache_open(const aoticache_cache_options *options, aoticache_cache **ret_cache,
                                                     aoticache_error *ret_error);
-/* Flushes and frees. NULL is allowed. Artifacts that are still held stay valid. */
+/*
+ * Flushes and frees; for another process that writes to the index it waits a second at most, and gives up what was counted
+ * since the last flush. NULL is allowed. Artifacts that are still held stay valid.
+ */
 AOTICACHE_API void aoticache_cache_close(aoticache_cache *cache);
 
 /* The directory, absolute. Borrowed from the cache. */

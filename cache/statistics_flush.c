@@ -12,6 +12,7 @@
 #define FLUSH_AFTER_NS UINT64_C(30000000000)
 #define FLUSH_AFTER_ENTRIES 4096
 #define FLUSH_PAUSE_NS UINT64_C(100000000) /* between tries of a flush for many entries */
+#define LAST_WAIT_MS 1000 /* at the end: numbers are not worth the time-out of a lock, which a stopped process may hold */
 #define MISS_PAUSE_NS UINT64_C(10000000) /* between flushes for misses: others want to write, too */
 /* Names in memory that await their flush (three for each operator): more are counted as others. */
 #define MAX_NAMES 3072
@@ -220,7 +221,7 @@ static void give_back(aoticache_cache *cache, const batch *taken)
     pthread_mutex_unlock(&cache->recency_mutex);
 }
 
-static aoticache_status write_batch(aoticache_index *index, const batch *taken, bool may_wait,
+static aoticache_status write_batch(aoticache_index *index, const batch *taken, uint32_t wait_ms,
                                     aoticache_error *ret_error)
 {
     if (taken->count == 0 && taken->tally_count == 0 && taken->histogram_count == 0 && taken->sums.count == 0)
@@ -232,18 +233,19 @@ static aoticache_status write_batch(aoticache_index *index, const batch *taken, 
                                            .count_count = taken->count,
                                            .histograms = taken->histograms,
                                            .histogram_count = taken->histogram_count,
-                                           .sums = &taken->sums};
-    return aoticache_index_flush_deltas(index, &deltas, may_wait, ret_error);
+                                           .sums = &taken->sums,
+                                           .max_wait_ms = wait_ms};
+    return aoticache_index_flush_deltas(index, &deltas, wait_ms != 0, ret_error);
 }
 
-static aoticache_status flush(aoticache_cache *cache, bool may_wait, aoticache_error *ret_error)
+static aoticache_status flush(aoticache_cache *cache, uint32_t wait_ms, aoticache_error *ret_error)
 {
     aoticache_index *index = aoticache_cache_index(cache);
     if (index == NULL || cache->directory->read_only)
         return AOTICACHE_OK;
     batch taken;
     take(cache, &taken);
-    aoticache_status status = write_batch(index, &taken, may_wait, ret_error);
+    aoticache_status status = write_batch(index, &taken, wait_ms, ret_error);
     if (status != AOTICACHE_OK)
         give_back(cache, &taken);
     atomic_store_explicit(&cache->unflushed->flushed_ns, aoticache_monotonic_ns(), memory_order_relaxed);
@@ -257,7 +259,16 @@ aoticache_status aoticache_cache_flush(aoticache_cache *cache, aoticache_error *
     if (cache == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_flush: cache is NULL");
     aoticache_cache_enter(cache);
-    return flush(cache, true, ret_error);
+    return flush(cache, UINT32_MAX, ret_error);
+}
+
+void aoticache_cache_flush_last(aoticache_cache *cache)
+{
+    aoticache_error error = {.message = ""};
+    aoticache_cache_enter(cache);
+    if (flush(cache, LAST_WAIT_MS, &error) == AOTICACHE_LOCKED)
+        aoticache_log(&cache->directory->logger, AOTICACHE_LOG_INFO,
+                      "%s: what this process counted since it last wrote is lost", error.message);
 }
 
 void aoticache_cache_flush_missed(aoticache_cache *cache)
@@ -269,7 +280,7 @@ void aoticache_cache_flush_missed(aoticache_cache *cache)
         return;
     if (atomic_compare_exchange_strong_explicit(&unflushed->missed_ns, &missed, now_ns, memory_order_relaxed,
                                                 memory_order_relaxed))
-        flush(cache, false, NULL);
+        flush(cache, 0, NULL);
 }
 
 static bool has_many(aoticache_cache *cache)
@@ -290,5 +301,5 @@ void aoticache_cache_flush_if_due(aoticache_cache *cache, uint64_t now_ns)
     /* Of many threads one does it. */
     if (atomic_compare_exchange_strong_explicit(&unflushed->flushed_ns, &flushed, now_ns, memory_order_relaxed,
                                                 memory_order_relaxed))
-        flush(cache, false, NULL);
+        flush(cache, 0, NULL);
 }

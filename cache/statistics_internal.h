@@ -39,6 +39,9 @@ void aoticache_cache_note_group(aoticache_cache *cache, const aoticache_request 
 /* For lookups that hit: flushes where it is time to, without waiting for anybody. */
 void aoticache_cache_flush_if_due(aoticache_cache *cache, uint64_t now_ns);
 
+/* At the end: waits for somebody else who writes, but not as long as somebody who stores something. */
+void aoticache_cache_flush_last(aoticache_cache *cache);
+
 /* For lookups that miss: flushes, unless one that missed has just done so or somebody else is writing; the next flush has
  * it then. */
 void aoticache_cache_flush_missed(aoticache_cache *cache);

@@ -40,6 +40,7 @@ struct aoticache_index {
     uint64_t wait_begun_ns; /* when the one that waits now began to */
     int gate_fd;            /* -1: not open (gate.c) */
     bool is_in_gate;        /* it is locked: this connection writes next */
+    bool is_connecting;     /* no other thread may use the connection yet */
     aoticache_logger logger;
     aoticache_index *next; /* list of fork.c */
     char *path;            /* for messages */
@@ -113,9 +114,13 @@ aoticache_status aoticache_index_leave_write(aoticache_index *index, aoticache_s
 /* SQLite's busy handler; argument: the index. 0 where wait_ms are over, by the clock. */
 int aoticache_index_wait(void *argument, int tries);
 /*
- * Before the write lock is tried for: waits, half of wait_ms at most, until nobody else waits for it, and keeps others
- * waiting until it is left. Where that is not to be had, it is entered all the same.
+ * Tries for the write lock until `try` gives another result than SQLITE_BUSY, or wait_ms are over: half of them at most
+ * until nobody else waits for it, and then keeps others waiting. The mutex is free in the pauses, but not while the
+ * connection is being made: `try` relies on nothing from before, which other threads may have changed.
  */
+typedef int (*aoticache_index_gate_fn)(aoticache_index *index, void *user);
+int aoticache_index_gate_step(aoticache_index *index, aoticache_index_gate_fn try, void *user);
+/* The gate alone, with the mutex: where it is not to be had, it is entered all the same. To be left. */
 void aoticache_index_gate_enter(aoticache_index *index);
 /* Preserves errno. */
 void aoticache_index_gate_leave(aoticache_index *index);

@@ -243,7 +243,9 @@ static aoticache_status connect_here(aoticache_index *index, aoticache_error *re
 
 aoticache_status aoticache_index_connect(aoticache_index *index, aoticache_error *ret_error)
 {
+    index->is_connecting = true;
     aoticache_status status = connect_here(index, ret_error);
+    index->is_connecting = false;
     if (status != AOTICACHE_OK)
         aoticache_index_disconnect(index);
     return status;

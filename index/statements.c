@@ -111,26 +111,37 @@ static aoticache_status set_durability(aoticache_index *index, aoticache_index_d
     return AOTICACHE_OK;
 }
 
+struct beginning {
+    aoticache_index_durability durability;
+    aoticache_status status; /* of what comes before the statement */
+    aoticache_error *error;
+};
+
+static int try_to_begin(aoticache_index *index, void *user)
+{
+    struct beginning *beginning = user;
+    sqlite3_stmt *statement = NULL;
+    beginning->status = set_durability(index, beginning->durability, beginning->error);
+    if (beginning->status == AOTICACHE_OK)
+        beginning->status = aoticache_index_prepare(index, SQL(BEGIN), &statement, beginning->error);
+    if (beginning->status != AOTICACHE_OK)
+        return SQLITE_ERROR;
+    int result = sqlite3_step(statement);
+    sqlite3_reset(statement);
+    return result;
+}
+
 aoticache_status aoticache_index_begin(aoticache_index *index, aoticache_index_durability durability,
                                        aoticache_error *ret_error)
 {
     if (index->is_bulk)
         return AOTICACHE_OK;
-    aoticache_status status = set_durability(index, durability, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    sqlite3_stmt *statement = NULL;
+    struct beginning beginning = {.durability = durability, .error = ret_error};
+    int result = aoticache_index_gate_step(index, try_to_begin, &beginning);
     index->change = (aoticache_index_change){.entries = 0};
-    status = aoticache_index_prepare(index, SQL(BEGIN), &statement, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    aoticache_index_gate_enter(index);
-    int result = sqlite3_step(statement);
-    if (result != SQLITE_DONE)
-        status = aoticache_index_fail(index, result, "cannot begin to write", ret_error);
-    sqlite3_reset(statement);
-    aoticache_index_gate_leave(index);
-    return status;
+    if (beginning.status != AOTICACHE_OK || result == SQLITE_DONE)
+        return beginning.status;
+    return aoticache_index_fail(index, result, "cannot begin to write", ret_error);
 }
 
 /* After some failures (a full disk) SQLite has rolled back by itself. */

@@ -88,6 +88,8 @@ aoticache_status aoticache_index_flush_deltas(aoticache_index *index, const aoti
         return status;
     if (!may_wait)
         index->wait_ms = 0;
+    else if (deltas->max_wait_ms != 0 && deltas->max_wait_ms < index->wait_ms)
+        index->wait_ms = deltas->max_wait_ms;
     status = write_deltas(index, deltas, ret_error);
     index->wait_ms = index->lock_timeout_ms;
     aoticache_index_leave(index);

@@ -103,6 +103,7 @@ typedef struct aoticache_index_deltas {
     const aoticache_index_histogram *histograms;
     size_t histogram_count;
     const aoticache_index_sums *sums; /* what happened to no entry; may be NULL */
+    uint32_t max_wait_ms;             /* for another process that writes; 0: as long as others wait */
 } aoticache_index_deltas;
 
 /*

@@ -55,6 +55,89 @@ Test(index_sharing, lookup_does_not_wait_for_a_writer_but_put_does)
     aoticache_index_close(index);
 }
 
+struct patient {
+    aoticache_index *index;
+    aoticache_status status;
+};
+
+static void *put_two(void *argument)
+{
+    struct patient *patient = argument;
+    sample with;
+    sample_make(&with, 2, 20, 21);
+    patient->status = aoticache_index_put(patient->index, &with.entry, NULL);
+    return NULL;
+}
+
+/* The lookups of a process do not wait because another of its threads does, for a process that may be stopped. */
+Test(index_sharing, lookup_does_not_wait_for_a_thread_that_waits_to_write)
+{
+    static const char *const modes[] = {"WAL", "DELETE"};
+    for (int i = 0; i < 2; i++) {
+        char sql[64];
+        aoticache_index_hit hit;
+        sqlite3 *writer;
+        pthread_t thread;
+        aoticache_index *index = fixture_must_open();
+        put_numbers(index, 1, 10, 11);
+        aoticache_index_close(index);
+        snprintf(sql, sizeof sql, "PRAGMA journal_mode=%s", modes[i]);
+        fixture_sql(sql);
+        struct patient patient = {.index = fixture_must_open()};
+        cr_assert_eq(sqlite3_open(fixture_path, &writer), SQLITE_OK);
+        cr_assert_eq(sqlite3_exec(writer, "BEGIN IMMEDIATE; DELETE FROM counts", NULL, NULL, NULL), SQLITE_OK);
+        cr_assert_eq(pthread_create(&thread, NULL, put_two, &patient), 0);
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+        const uint64_t begun = aoticache_monotonic_ns();
+        for (int tries = 0; tries < 100; tries++)
+            cr_assert_eq(lookup_number(patient.index, 1, &hit, NULL), AOTICACHE_OK);
+        cr_expect_lt(aoticache_monotonic_ns() - begun, 3000000000, "%s", modes[i]);
+        cr_assert_eq(sqlite3_exec(writer, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+        sqlite3_close(writer);
+        pthread_join(thread, NULL);
+        cr_assert_eq(patient.status, AOTICACHE_OK, "it waits as long as it may");
+        cr_assert_eq(lookup_number(patient.index, 2, &hit, NULL), AOTICACHE_OK);
+        cr_assert_eq(must_read_totals(patient.index).entries, 2);
+        aoticache_index_close(patient.index);
+        fixture_remove();
+        fixture_make();
+    }
+}
+
+/* Many threads of one index write and wait at once: each write is whole, and the totals are theirs. */
+static void *put_some(void *argument)
+{
+    struct patient *patient = argument;
+    static atomic_uint next = 1000;
+    for (int i = 0; i < 40 && patient->status == AOTICACHE_OK; i++) {
+        const unsigned number = 10 * atomic_fetch_add(&next, 1);
+        sample with;
+        sample_make(&with, number, number + 1, number + 2);
+        patient->status = aoticache_index_put(patient->index, &with.entry, NULL);
+    }
+    return NULL;
+}
+
+Test(index_sharing, threads_that_wait_to_write_do_not_mix)
+{
+    enum { THREADS = 6, CONNECTIONS = 2 };
+    pthread_t threads[THREADS];
+    struct patient patients[THREADS];
+    aoticache_index *indexes[CONNECTIONS] = {fixture_must_open(), fixture_must_open()};
+    for (int i = 0; i < THREADS; i++) {
+        patients[i] = (struct patient){.index = indexes[i % CONNECTIONS]};
+        cr_assert_eq(pthread_create(&threads[i], NULL, put_some, &patients[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        cr_expect_eq(patients[i].status, AOTICACHE_OK);
+    }
+    cr_assert_eq(must_read_totals(indexes[0]).entries, 40 * THREADS);
+    cr_assert_eq(aoticache_index_verify(indexes[1], NULL), AOTICACHE_OK);
+    for (int i = 0; i < CONNECTIONS; i++)
+        aoticache_index_close(indexes[i]);
+}
+
 /* Holds the write lock for 20 ms and leaves it for microseconds, over and over, as many puts on a slow disk. */
 static void *write_all_the_time(void *argument)
 {

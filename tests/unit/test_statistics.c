@@ -533,6 +533,34 @@ Test(statistics, child_of_a_fork_counts_for_itself)
     aoticache_cache_close(cache);
 }
 
+/* A process that has only hit writes its counters at its end: not worth waiting long for another that is stopped. */
+Test(statistics, close_does_not_wait_long_for_a_writer_that_is_stopped)
+{
+    aoticache_cache *cache = fixture_open();
+    aoticache_artifact *artifact = NULL;
+    fixture_put(cache, 1, "library");
+    aoticache_cache_close(cache);
+    cache = fixture_open();
+    pid_t stopped = fork();
+    if (stopped == 0) {
+        aoticache_cache *own = fixture_open();
+        if (aoticache_index_bulk_begin(aoticache_cache_index(own), NULL) == AOTICACHE_OK)
+            raise(SIGSTOP);
+        _exit(1);
+    }
+    int how;
+    cr_assert_eq(waitpid(stopped, &how, WUNTRACED), stopped);
+    cr_assert(WIFSTOPPED(how));
+    const uint64_t begun = aoticache_monotonic_ns();
+    cr_assert_eq(fixture_lookup(cache, 1, &artifact), AOTICACHE_OK);
+    aoticache_artifact_unref(artifact);
+    cr_expect_lt(aoticache_monotonic_ns() - begun, 900000000, "a hit needs no lock that somebody else has");
+    aoticache_cache_close(cache);
+    cr_expect_lt(aoticache_monotonic_ns() - begun, 4000000000);
+    kill(stopped, SIGKILL);
+    waitpid(stopped, NULL, 0);
+}
+
 Test(statistics, bad_arguments_are_refused)
 {
     aoticache_cache *cache = fixture_open();
