@@ -225,7 +225,7 @@ Test(index_forged, links_are_not_followed)
     cr_assert_str_eq(text, "anything");
 }
 
-Test(index_forged, nobody_waits_for_a_fifo, .timeout = 20)
+Test(index_forged, nobody_waits_for_a_fifo)
 {
     static const char *const suffixes[] = {"-journal", "-wal"};
     for (int i = 0; i < 2; i++) {
