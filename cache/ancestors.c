@@ -88,6 +88,7 @@ static aoticache_status check_folder(const aoticache_directory *directory, const
     return AOTICACHE_OK;
 }
 
+/* Those that stand before a slash. */
 static aoticache_status check_folders(const aoticache_directory *directory, const char *real, aoticache_error *ret_error)
 {
     char path[PATH_MAX];
@@ -100,6 +101,24 @@ static aoticache_status check_folders(const aoticache_directory *directory, cons
         status = check_folder(directory, path, ret_error);
         path[i == 0 ? 1 : i] = real[i == 0 ? 1 : i];
     }
+    return status;
+}
+
+aoticache_status aoticache_directory_trust_place(const aoticache_directory *directory, aoticache_error *ret_error)
+{
+    cleanup_free char *path = strdup(directory->path);
+    cleanup_free char *real = NULL;
+    for (char *slash = path; real == NULL && slash != NULL && (slash = strrchr(path, '/')) != NULL;) {
+        slash[slash == path] = '\0';
+        real = realpath(path, NULL);
+        if (real == NULL && (errno != ENOENT || slash == path))
+            return aoticache_error_set_errno(ret_error, errno, "cannot examine %s above the cache directory", path);
+    }
+    char *folder = NULL;
+    if (real == NULL || asprintf(&folder, "%s/", real[1] != '\0' ? real : "") < 0)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    aoticache_status status = directory->allow_shared ? AOTICACHE_OK : check_folders(directory, folder, ret_error);
+    free(folder);
     return status;
 }
 

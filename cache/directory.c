@@ -112,7 +112,9 @@ static aoticache_status open_root(const aoticache_cache_options *options, aotica
     if (directory->fd < 0 && errno == ENOENT) {
         if (options->must_exist || options->read_only)
             return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s does not exist", directory->path);
-        aoticache_status status = make_root(directory->path, ret_error);
+        aoticache_status status = aoticache_directory_trust_place(directory, ret_error);
+        if (status == AOTICACHE_OK)
+            status = make_root(directory->path, ret_error);
         if (status != AOTICACHE_OK)
             return status;
         directory->fd = open(directory->path, flags);

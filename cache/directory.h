@@ -70,6 +70,8 @@ aoticache_status aoticache_directory_open_folder(aoticache_directory *directory,
  */
 aoticache_status aoticache_directory_find_real_path(aoticache_directory *directory, const struct stat *root,
                                                     aoticache_error *ret_error);
+/* The same of the folders above a root that is yet to be made. */
+aoticache_status aoticache_directory_trust_place(const aoticache_directory *directory, aoticache_error *ret_error);
 
 /*
  * The modes of files and folders that are made: for the user alone, or with the group of a root that is shared with it.

@@ -1,7 +1,7 @@
 /*
  * index/open: from a path to a connection whose tables are known to be ours, and back; the mutex around every use.
  *
- * A cold hit pays for what happens here, so an index that exists is opened with two small PRAGMAs and no more: WAL is a
+ * A cold hit pays for what happens here, so an index that exists is opened with three small PRAGMAs and no more: WAL is a
  * property of the file, statements are prepared when they are used, durability is set before the first write.
  */
 #include "index/connection.h"
@@ -76,7 +76,7 @@ static aoticache_status open_or_create(aoticache_index *index, aoticache_error *
     return result == SQLITE_OK ? AOTICACHE_OK : aoticache_index_fail(index, result, "cannot open", ret_error);
 }
 
-/* The file may be damaged or made by somebody else: what SQLite offers against that, none of which needs a statement. */
+/* The file may be damaged or made by somebody else: what SQLite offers against that, none of which reads the file. */
 static void configure(aoticache_index *index)
 {
     sqlite3_int64 no_mmap = 0; /* a mapped file that shrinks is SIGBUS */
@@ -90,6 +90,7 @@ static void configure(aoticache_index *index)
     sqlite3_limit(index->db, SQLITE_LIMIT_SQL_LENGTH, MAX_SQL_BYTES);
     sqlite3_limit(index->db, SQLITE_LIMIT_ATTACHED, 0);
     sqlite3_file_control(index->db, "main", SQLITE_FCNTL_MMAP_SIZE, &no_mmap);
+    sqlite3_exec(index->db, "PRAGMA cell_size_check=ON", NULL, NULL, NULL);
     aoticache_index_checkpoint_prepare(index);
 }
 

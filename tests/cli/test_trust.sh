@@ -50,6 +50,8 @@ chown 0 "$parent"
 chmod 777 "$parent"
 try 'one that everybody may write is refused' 1 aoticache ls
 says 'with its mode and what to do' "$parent can be written by others .mode 0777, group 0.*chmod go-w $parent"
+try 'nothing is made in it' 1 aoticache run aten::abs --input float32:2 --cache-dir "$parent/a/new/one" --hook c
+is 'not even a folder' deep "$(ls "$parent")"
 chmod 1777 "$parent"
 try 'as /tmp it is not' 0 aoticache ls
 chmod 775 "$parent"
