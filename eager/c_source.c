@@ -25,8 +25,11 @@
 #define ASK_LIMIT_NS (20 * UINT64_C(1000000000))
 #define MAX_SOURCE_BYTES (4 * 1024 * 1024)
 
+#define MAX_FOLDERS 17 /* those of kernel_folders, and that of kernels */
+
 struct c_state {
-    char kernels[PATH_MAX];
+    char *folders[MAX_FOLDERS]; /* where sources are looked for, in this order; absolute */
+    size_t folder_count;
     const char *flags[AOTICACHE_CPU_TARGET_FLAGS];
     _Atomic(aoticache_compiler *) compiler; /* what it says of itself; asked once, when it is first needed */
     char plain_producer[160];               /* where it says nothing */
@@ -58,23 +61,24 @@ static aoticache_status get_compiler(const aoticache_hook *hook, uint64_t deadli
 
 /* ---- the source ---- */
 
-static int source_path(const struct c_state *state, const char *op, char ret_path[PATH_MAX])
-{
-    char name[AOTICACHE_KERNEL_FILE_BYTES];
-    aoticache_kernel_file_name(op, name);
-    int length = snprintf(ret_path, PATH_MAX, "%s/%s", state->kernels, name);
-    return length > 0 && length < PATH_MAX ? 0 : -1;
-}
-
-static aoticache_status find_source(const struct c_state *state, const char *op, char ret_path[PATH_MAX],
+/* ret_folder: the position of the folder that has it. */
+static aoticache_status find_source(const struct c_state *state, const char *op, size_t *ret_folder,
                                     aoticache_error *ret_error)
 {
-    char name[AOTICACHE_KERNEL_FILE_BYTES];
+    char name[AOTICACHE_KERNEL_FILE_BYTES], path[PATH_MAX], tried[512] = "";
+    size_t used = 0;
     aoticache_kernel_file_name(op, name);
-    if (source_path(state, op, ret_path) == 0 && eaccess(ret_path, R_OK) == 0)
-        return AOTICACHE_OK;
+    for (size_t i = 0; i < state->folder_count; i++) {
+        int length = snprintf(path, sizeof path, "%s/%s", state->folders[i], name);
+        if (length > 0 && (size_t)length < sizeof path && eaccess(path, R_OK) == 0) {
+            *ret_folder = i;
+            return AOTICACHE_OK;
+        }
+        if (used < sizeof tried)
+            used += (size_t)snprintf(tried + used, sizeof tried - used, "%s%s", i > 0 ? ", " : "", state->folders[i]);
+    }
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "hook c: no kernel for %s: there is no %s in %s", op,
-                               name, state->kernels);
+                               name, tried);
 }
 
 /* Adds a file to what has been hashed so far: its name, its size, its bytes. */
@@ -107,23 +111,32 @@ static int compare_names(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* The source, and the headers beside it: any of them may be included. */
-static aoticache_status hash_sources(const struct c_state *state, const char *op, FILE *out, aoticache_error *ret_error)
+static aoticache_status hash_headers(const char *folder, FILE *out, aoticache_error *ret_error)
+{
+    struct dirent **headers = NULL;
+    aoticache_status status = AOTICACHE_OK;
+    int count = scandir(folder, &headers, is_header, compare_names);
+    if (count < 0)
+        return aoticache_error_set_errno(ret_error, errno, "hook c: folder %s cannot be read", folder);
+    for (int i = 0; i < count; i++) {
+        if (status == AOTICACHE_OK)
+            status = hash_file(folder, headers[i]->d_name, out, ret_error);
+        free(headers[i]);
+    }
+    free(headers);
+    return status;
+}
+
+/* The source, and the headers that it may include: those beside it, and of the folders behind its own. */
+static aoticache_status hash_sources(const struct c_state *state, const char *op, size_t folder, FILE *out,
+                                     aoticache_error *ret_error)
 {
     char name[AOTICACHE_KERNEL_FILE_BYTES];
     aoticache_kernel_file_name(op, name);
     fputs(RECIPE, out);
-    aoticache_status status = hash_file(state->kernels, name, out, ret_error);
-    struct dirent **headers = NULL;
-    int count = scandir(state->kernels, &headers, is_header, compare_names);
-    if (status == AOTICACHE_OK && count < 0)
-        status = aoticache_error_set_errno(ret_error, errno, "hook c: folder %s cannot be read", state->kernels);
-    for (int i = 0; i < count; i++) {
-        if (status == AOTICACHE_OK)
-            status = hash_file(state->kernels, headers[i]->d_name, out, ret_error);
-        free(headers[i]);
-    }
-    free(headers);
+    aoticache_status status = hash_file(state->folders[folder], name, out, ret_error);
+    for (size_t i = folder; i < state->folder_count && status == AOTICACHE_OK; i++)
+        status = hash_headers(state->folders[i], out, ret_error); /* of two with one name the first is meant */
     return status;
 }
 
@@ -132,8 +145,8 @@ static aoticache_status c_set_environment(const aoticache_hook *hook, aoticache_
                                           aoticache_error *ret_error)
 {
     const struct c_state *state = hook->state;
-    char path[PATH_MAX];
-    aoticache_status status = find_source(state, aoticache_request_op(request), path, ret_error);
+    size_t folder;
+    aoticache_status status = find_source(state, aoticache_request_op(request), &folder, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     cleanup_free char *text = NULL;
@@ -141,7 +154,7 @@ static aoticache_status c_set_environment(const aoticache_hook *hook, aoticache_
     FILE *out = open_memstream(&text, &size);
     if (out == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook c: out of memory");
-    status = hash_sources(state, aoticache_request_op(request), out, ret_error);
+    status = hash_sources(state, aoticache_request_op(request), folder, out, ret_error);
     bool complete = fclose(out) == 0;
     aoticache_digest digest;
     if (status == AOTICACHE_OK && (!complete || aoticache_digest_of(text, size, &digest) != AOTICACHE_OK))
@@ -191,9 +204,22 @@ static aoticache_status judge_failure(aoticache_process *process, const aoticach
 
 /* Paths that a compile names; all of PATH_MAX would not be too much, but they come from few places. */
 struct c_paths {
+    size_t folder; /* of the source */
     char source[PATH_MAX], header[PATH_MAX], output[PATH_MAX];
     char runtime[PATH_MAX], torch[PATH_MAX], include[PATH_MAX];
 };
+
+static aoticache_status name_source(const struct c_state *state, const char *op, struct c_paths *paths,
+                                    aoticache_error *ret_error)
+{
+    char name[AOTICACHE_KERNEL_FILE_BYTES];
+    const char *folder = state->folders[paths->folder];
+    aoticache_kernel_file_name(op, name);
+    int length = snprintf(paths->source, sizeof paths->source, "%s/%s", folder, name);
+    return length > 0 && (size_t)length < sizeof paths->source
+               ? AOTICACHE_OK
+               : aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook c: folder %.400s...: its path is too long", folder);
+}
 
 /* The installation's part of them. */
 static aoticache_status find_home(struct c_paths *paths, aoticache_error *ret_error)
@@ -214,17 +240,23 @@ static aoticache_status run_compiler(const aoticache_hook *hook, const struct c_
                                      aoticache_error *ret_error)
 {
     const struct c_state *state = hook->state;
-    const char *arguments[AOTICACHE_CPU_TARGET_FLAGS + 40] = {hook->program};
+    const char *arguments[AOTICACHE_CPU_TARGET_FLAGS + 2 * MAX_FOLDERS + 40] = {hook->program};
     size_t count = 1;
     for (size_t i = 0; state->flags[i] != NULL; i++)
         arguments[count++] = state->flags[i];
+    arguments[count++] = "-I";
+    arguments[count++] = paths->include;
+    for (size_t i = paths->folder; i < state->folder_count; i++) {
+        arguments[count++] = "-I";
+        arguments[count++] = state->folders[i];
+    }
     /* Contraction to fused operations would make results differ from PyTorch's; errno and traps are nobody's here;
        integers wrap, as PyTorch's do. */
     const char *const rest[] = {
         "-std=gnu11", "-O3", "-g0", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno",
-        "-fno-trapping-math", "-fwrapv", "-fmax-errors=3", "-fdiagnostics-color=never", "-I", paths->include, "-I",
-        state->kernels, "-include", paths->header, paths->source, paths->runtime, "-Wl,--no-as-needed", paths->torch,
-        "-Wl,--as-needed", "-lm", "-Wl,--build-id=none", "-Wl,-s", "-o", paths->output, NULL};
+        "-fno-trapping-math", "-fwrapv", "-fmax-errors=3", "-fdiagnostics-color=never",
+        "-include", paths->header, paths->source, paths->runtime, "-Wl,--no-as-needed", paths->torch, "-Wl,--as-needed",
+        "-lm", "-Wl,--build-id=none", "-Wl,-s", "-o", paths->output, NULL};
     memcpy(arguments + count, rest, sizeof rest);
     aoticache_process process = AOTICACHE_PROCESS_INIT;
     aoticache_process_options options = {.program = hook->program,
@@ -279,7 +311,9 @@ static aoticache_status c_compile(aoticache_hook *hook, const aoticache_request 
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook c: directory %s is too long", directory);
     snprintf(paths->header, sizeof paths->header, "%s/request.h", directory);
     snprintf(paths->output, sizeof paths->output, "%s/kernel.so", directory);
-    aoticache_status status = find_source(state, op, paths->source, ret_error);
+    aoticache_status status = find_source(state, op, &paths->folder, ret_error);
+    if (status == AOTICACHE_OK)
+        status = name_source(state, op, paths, ret_error);
     if (status == AOTICACHE_OK)
         status = find_home(paths, ret_error);
     if (status == AOTICACHE_OK)
@@ -315,6 +349,8 @@ static void c_free_state(aoticache_hook *hook)
 {
     struct c_state *state = hook->state;
     free(atomic_load(&state->compiler));
+    for (size_t i = 0; i < state->folder_count; i++)
+        free(state->folders[i]);
     free(state);
 }
 
@@ -327,19 +363,38 @@ static const aoticache_hook_kind c_kind = {
     .free_state = c_free_state,
 };
 
-/* The folder of sources: the caller's, which must be there, or the library's own. */
-static aoticache_status find_kernels(const char *kernels, char ret_path[PATH_MAX], aoticache_error *ret_error)
+static aoticache_status add_folder(struct c_state *state, const char *folder, aoticache_error *ret_error)
 {
-    if (kernels == NULL)
-        return aoticache_home_find("share/aoticache/kernels", ret_path, ret_error);
     char path[PATH_MAX];
     struct stat status;
-    if (realpath(kernels, path) == NULL || stat(path, &status) != 0)
-        return aoticache_error_set_errno(ret_error, errno, "hook c: kernels folder %s", kernels);
+    if (realpath(folder, path) == NULL || stat(path, &status) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "hook c: kernels folder %s", folder);
     if (!S_ISDIR(status.st_mode))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook c: kernels folder %s is no folder", kernels);
-    memcpy(ret_path, path, strlen(path) + 1);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook c: kernels folder %s is no folder", folder);
+    state->folders[state->folder_count] = strdup(path);
+    if (state->folders[state->folder_count] == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook c: out of memory");
+    state->folder_count++;
     return AOTICACHE_OK;
+}
+
+/* The folders of sources: the caller's, which must be there, last the library's own where he names none in its place. */
+static aoticache_status find_folders(struct c_state *state, const aoticache_hook_options *options,
+                                     aoticache_error *ret_error)
+{
+    char own[PATH_MAX];
+    aoticache_status status = AOTICACHE_OK;
+    const char *const *folders = options->kernel_folders;
+    for (size_t i = 0; status == AOTICACHE_OK && folders != NULL && folders[i] != NULL; i++) {
+        if (i >= MAX_FOLDERS - 1)
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook c: more than %d folders of kernels",
+                                       MAX_FOLDERS - 1);
+        status = add_folder(state, folders[i], ret_error);
+    }
+    if (status == AOTICACHE_OK && options->kernels == NULL)
+        status = aoticache_home_find("share/aoticache/kernels", own, ret_error);
+    return status == AOTICACHE_OK ? add_folder(state, options->kernels != NULL ? options->kernels : own, ret_error)
+                                  : status;
 }
 
 static aoticache_status fill_state(struct c_state *state, const aoticache_hook_options *options, const char *program,
@@ -348,7 +403,7 @@ static aoticache_status fill_state(struct c_state *state, const aoticache_hook_o
     const char *slash = strrchr(program, '/');
     snprintf(state->plain_producer, sizeof state->plain_producer, "cc %.150s", slash != NULL ? slash + 1 : program);
     aoticache_status status = aoticache_cpu_target_flags(options->cpu_features, state->flags, ret_error);
-    return status == AOTICACHE_OK ? find_kernels(options->kernels, state->kernels, ret_error) : status;
+    return status == AOTICACHE_OK ? find_folders(state, options, ret_error) : status;
 }
 
 static const char *choose_program(const aoticache_hook_options *options)

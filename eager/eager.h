@@ -33,6 +33,8 @@ typedef struct aoticache_hook_options {
     uint64_t memory_limit_bytes; /* of data memory, for each process of a compile (RLIMIT_DATA); 0: none */
     const char *const *environment; /* "NAME=VALUE", NULL-terminated: all that the program gets; NULL: the host's */
     uint32_t workers;         /* worker: how many compile at once; started as they are needed; 0: 1 */
+    /* C: folders of sources, at most 16, NULL-terminated, in which a source is looked for in this order, then in `kernels` */
+    const char *const *kernel_folders;
 } aoticache_hook_options;
 
 #define AOTICACHE_HOOK_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_hook_options)
@@ -60,7 +62,8 @@ AOTICACHE_API aoticache_status aoticache_hook_create_command(const aoticache_hoo
 
 /*
  * Kernels written in C, specialised by dtype, sizes and strides. program: NULL for $AOTICACHE_CC, else cc. No Python
- * needed. An operator without a source is UNSUPPORTED, already in aoticache_hook_set_environment().
+ * needed. Kernels of your own beside the bundled ones: name their folders in kernel_folders and leave `kernels` NULL. The
+ * first folder that has a source for the operator decides. An operator without a source is UNSUPPORTED, already in aoticache_hook_set_environment().
  * Returns: OK, NOT_FOUND (no compiler, no folder of kernels), UNSUPPORTED (cpu_features that no option switches on),
  * DENIED, INVALID, NO_MEMORY, IO.
  */

@@ -26,7 +26,7 @@ static const aoticache_cli_option warm_options[] = {
     {AOTICACHE_KERNEL_HOOK, "hook", 0, "HOOK", "auto (default), worker, c, command:PROGRAM"},
     {AOTICACHE_KERNEL_PYTHON, "python", 0, "PATH", "the Python with PyTorch; default $AOTICACHE_PYTHON, python3"},
     {AOTICACHE_KERNEL_CC, "cc", 0, "PATH", "the C compiler; default $AOTICACHE_CC, cc"},
-    {AOTICACHE_KERNEL_KERNELS, "kernels", 0, "DIR", "C kernels other than those that come along"},
+    {AOTICACHE_KERNEL_KERNELS, "kernels", 0, "DIR", "C kernels of your own, before those that come along (repeatable)"},
     {AOTICACHE_KERNEL_CPU, "cpu", 0, "LEVEL",
      "what the code may use: x86-64-v3, or avx2,fma;\ndefault: all that this machine has"},
     {AOTICACHE_KERNEL_TIMEOUT, "timeout", 0, "SECONDS", "of each compile; default 300"},

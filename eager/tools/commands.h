@@ -151,7 +151,7 @@ enum aoticache_kernel_option {
     {AOTICACHE_KERNEL_HOOK, "hook", 0, "HOOK", "auto (default), worker, c, command:PROGRAM, none"},                    \
     {AOTICACHE_KERNEL_PYTHON, "python", 0, "PATH", "the Python with PyTorch; default $AOTICACHE_PYTHON, python3"},     \
     {AOTICACHE_KERNEL_CC, "cc", 0, "PATH", "the C compiler; default $AOTICACHE_CC, cc"},                               \
-    {AOTICACHE_KERNEL_KERNELS, "kernels", 0, "DIR", "C kernels other than those that come along"},                     \
+    {AOTICACHE_KERNEL_KERNELS, "kernels", 0, "DIR", "C kernels of your own, before those that come along (repeatable)"},  \
     {AOTICACHE_KERNEL_CPU, "cpu", 0, "LEVEL",                                                                            \
      "what the code may use: x86-64-v3, or avx2,fma;\ndefault: all that this machine has"},                            \
     {AOTICACHE_KERNEL_TIMEOUT, "timeout", 0, "SECONDS", "of a compile; default 300"},                                  \
@@ -190,6 +190,8 @@ typedef struct aoticache_kernel_options {
     uint64_t seed;
     const char *hook;
     aoticache_hook_options hook_options;
+    const char **kernel_folders; /* hook_options.kernel_folders */
+    size_t kernel_folder_count;
     const char *python, *cc; /* one becomes hook_options.program when the kind of hook is known */
     bool retry;
     aoticache_kernel_word *words;

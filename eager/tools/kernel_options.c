@@ -28,6 +28,7 @@ void aoticache_kernel_options_free(aoticache_kernel_options *options)
     }
     free(options->words);
     free(options->tensors);
+    free(options->kernel_folders);
 }
 
 /* Length of an identifier at the start of `text`. */
@@ -129,6 +130,20 @@ static int take_path(const char **place, const aoticache_cli *cli, const char *o
     return AOTICACHE_CLI_EXIT_OK;
 }
 
+static int take_folder(aoticache_kernel_options *options, const aoticache_cli *cli, const char *value)
+{
+    const char *folder = NULL;
+    int result = take_path(&folder, cli, "kernels", value);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    options->kernel_folders = aoticache_cli_resize(options->kernel_folders, options->kernel_folder_count + 2,
+                                                   sizeof *options->kernel_folders);
+    options->kernel_folders[options->kernel_folder_count++] = folder;
+    options->kernel_folders[options->kernel_folder_count] = NULL;
+    options->hook_options.kernel_folders = options->kernel_folders;
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
 int aoticache_kernel_options_take(aoticache_kernel_options *options, const aoticache_cli *cli, int id,
                                   const char *value)
 {
@@ -148,7 +163,7 @@ int aoticache_kernel_options_take(aoticache_kernel_options *options, const aotic
     case AOTICACHE_KERNEL_CC:
         return take_path(&options->cc, cli, "cc", value);
     case AOTICACHE_KERNEL_KERNELS:
-        return take_path(&options->hook_options.kernels, cli, "kernels", value);
+        return take_folder(options, cli, value);
     case AOTICACHE_KERNEL_CPU:
         return take_cpu(options, cli, value);
     case AOTICACHE_KERNEL_TIMEOUT:

@@ -450,6 +450,94 @@ Test(hook_c, environment_follows_the_sources)
     cr_assert_str_neq(version_of(folder), two);
 }
 
+/* ---- several folders ---- */
+
+static aoticache_status make_hook_of(const char *const *folders, const char *kernels, aoticache_hook **ret_hook,
+                                     aoticache_error *error)
+{
+    aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
+    *error = (aoticache_error){.message = ""};
+    options.kernel_folders = folders;
+    options.kernels = kernels;
+    return aoticache_hook_create_c(&options, ret_hook, error);
+}
+
+/* What stands in the key for the kernel of aten::abs; "" where it is not served. */
+static const char *version_in(const char *const *folders, const char *kernels)
+{
+    static char versions[8][128];
+    static unsigned next;
+    char *version = versions[next++ % 8];
+    aoticache_hook *hook;
+    aoticache_error error;
+    cr_assert_eq(make_hook_of(folders, kernels, &hook, &error), AOTICACHE_OK, "%s", error.message);
+    aoticache_request *request = make_abs_request();
+    aoticache_status status = aoticache_hook_set_environment(hook, request, &error);
+    const char *found = aoticache_request_get_environment(request, "framework_version");
+    snprintf(version, sizeof versions[0], "%s", status == AOTICACHE_OK ? found : "");
+    aoticache_request_free(request);
+    aoticache_hook_free(hook);
+    return version;
+}
+
+Test(hook_c, first_folder_with_a_source_decides)
+{
+    const char *one = make_folder("one"), *two = make_folder("two"), *empty = make_folder("empty");
+    const char *const both[] = {one, two, NULL}, *const other[] = {two, one, NULL}, *const own[] = {empty, NULL};
+    write_file("one/aten_abs.c", "one", 0600);
+    write_file("two/aten_abs.c", "two", 0600);
+    cr_assert_str_neq(version_in(both, empty), version_in(other, empty));
+    cr_assert_str_eq(version_in(own, two), version_in(NULL, two));
+    cr_assert_str_eq(version_in(own, NULL), version_in(NULL, NULL), "what comes along is behind one's own");
+    cr_assert_str_neq(version_in(both, NULL), version_in(NULL, NULL));
+    cr_assert_str_eq(version_in(own, empty), "");
+    /* Headers of the folders behind a source may be included by it, those in front of it may not. */
+    const char *before = version_in(both, empty), *behind = version_in(other, empty);
+    write_file("two/shared.h", "header", 0600);
+    cr_assert_str_neq(version_in(both, empty), before);
+    write_file("empty/shared.h", "header", 0600);
+    cr_assert_str_eq(version_in(own, one), version_in(NULL, one));
+    cr_assert_str_neq(version_in(other, empty), behind);
+}
+
+Test(hook_c, folders_are_named_where_nothing_is_found)
+{
+    const char *const folders[] = {make_folder("one"), make_folder("two"), NULL};
+    aoticache_hook *hook = NULL;
+    aoticache_error error;
+    cr_assert_eq(make_hook_of(folders, make_folder("three"), &hook, &error), AOTICACHE_OK, "%s", error.message);
+    aoticache_request *request = make_abs_request();
+    cr_assert_eq(aoticache_hook_set_environment(hook, request, &error), AOTICACHE_UNSUPPORTED);
+    cr_assert_not_null(strstr(error.message, "there is no aten_abs.c in "), "%s", error.message);
+    cr_assert(strstr(error.message, "/one, ") != NULL && strstr(error.message, "/three") != NULL, "%s", error.message);
+    aoticache_request_free(request);
+    aoticache_hook_free(hook);
+    const char *const missing[] = {folders[0], "/nonexistent/kernels", NULL};
+    cr_assert_eq(make_hook_of(missing, NULL, &hook, &error), AOTICACHE_IO);
+    cr_assert_not_null(strstr(error.message, "/nonexistent/kernels"), "%s", error.message);
+    const char *many[18] = {NULL};
+    for (size_t i = 0; i < 17; i++)
+        many[i] = folders[0];
+    cr_assert_eq(make_hook_of(many, NULL, &hook, &error), AOTICACHE_INVALID);
+    cr_assert_not_null(strstr(error.message, "more than 16 folders"), "%s", error.message);
+}
+
+Test(hook_c, source_of_ones_own_includes_headers_that_come_along)
+{
+    need_compiler();
+    const char *const folders[] = {make_folder("own"), NULL};
+    aoticache_hook *hook;
+    aoticache_error error;
+    struct delivery delivery;
+    write_file("own/aten_abs.c",
+               "#include \"unary.h\"\nstatic inline TYPE apply(TYPE x) { return x + 1; }\nEXPORT_UNARY_KERNEL\n", 0600);
+    cr_assert_eq(make_hook_of(folders, NULL, &hook, &error), AOTICACHE_OK, "%s", error.message);
+    aoticache_request *request = make_abs_request();
+    cr_assert_eq(compile(hook, request, &delivery, &error), AOTICACHE_OK, "%s", error.message);
+    aoticache_request_free(request);
+    aoticache_hook_free(hook);
+}
+
 Test(hook_c, requirements_are_those_of_the_level_asked_for)
 {
     need_compiler();
