@@ -47,7 +47,7 @@ try 'du --by producer' 0 aoticache du --by producer
 prints 'all by cc' '^cc .* +3 '
 
 # Two keys with the very same library: it counts once in a group.
-kernel "$work/same" aten_abs.c <<<'int answer(void); int answer(void) { return 42; }'
+kernel "$work/same" aten_abs.c <tests/hosts/kernels/pointwise.c
 for size in 5 6; do
     run aoticache compile aten::abs --input float32:$size --hook c --kernels "$work/same" --json
     shared_bytes=$(field entry.bytes)
