@@ -100,7 +100,7 @@ static aoticache_status judge(aoticache_collection *collection, int64_t unseen, 
         aoticache_index_count_used_since(collection->index, due_ns - unseen, &fresh, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_index_count_used_since(collection->index, due_ns, &staying, ret_error);
-    if (status != AOTICACHE_OK || fresh < LEAST_ENTRIES || staying >= fresh / STAYING_PART)
+    if (status != AOTICACHE_OK || fresh < LEAST_ENTRIES || staying * STAYING_PART >= fresh)
         return status;
     collection->report.refused = fresh - staying;
     collection->max_age_seconds = UINT64_MAX;

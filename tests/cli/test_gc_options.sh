@@ -141,7 +141,7 @@ for line in open(sys.argv[1]):
         assert kind == "gauge" and name not in kinds, line
         kinds[name] = kind
         continue
-    found = re.fullmatch(r'([a-z_]+)\{directory="((?:[^"\\\n]|\\["\\n])*)"\} ([0-9.e+-]+)\n', line)
+    found = re.fullmatch(r'([a-z_]+)\{directory="((?:[^"\\\n]|\\["\\n])*)"(?:,[a-z]+="[^"]*")*\} ([0-9.e+-]+)\n', line)
     assert found and found[1] in kinds and found[1] not in samples, line
     samples[found[1]] = float(found[3])
 assert set(kinds) == set(samples), set(kinds) ^ set(samples)
