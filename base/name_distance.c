@@ -36,3 +36,64 @@ size_t aoticache_name_distance(const char *a, const char *b, size_t limit, bool 
     }
     return row[b_length];
 }
+
+/* ---- operators ---- */
+
+#define PART_BYTES 128
+
+struct parts {
+    char space[PART_BYTES], name[PART_BYTES], overload[PART_BYTES];
+};
+
+static void copy(char to[PART_BYTES], const char *from, size_t length)
+{
+    length = length < PART_BYTES ? length : PART_BYTES - 1;
+    memcpy(to, from, length);
+    to[length] = '\0';
+}
+
+/* "namespace::name.overload"; any part may be missing. */
+static void divide(const char *op, struct parts *ret_parts)
+{
+    const char *colons = strstr(op, "::");
+    const char *name = colons != NULL ? colons + 2 : op;
+    const size_t length = strcspn(name, ".");
+    copy(ret_parts->space, op, colons != NULL ? (size_t)(colons - op) : 0);
+    copy(ret_parts->name, name, length);
+    copy(ret_parts->overload, name + length + (name[length] == '.'), strlen(name + length + (name[length] == '.')));
+}
+
+/* Two neighbours changed places: the commonest slip. */
+static bool is_swapped(const char *a, const char *b)
+{
+    size_t i = 0;
+    while (a[i] != '\0' && a[i] == b[i])
+        i++;
+    return a[i] != '\0' && a[i + 1] != '\0' && a[i] == b[i + 1] && a[i + 1] == b[i] && strcmp(a + i + 2, b + i + 2) == 0;
+}
+
+static size_t name_slips(const char *written, const char *known)
+{
+    const size_t length = strlen(written), known_length = strlen(known);
+    const size_t most = length < 6 ? 1 : length / 3;
+    const size_t slips = is_swapped(written, known) ? 1 : aoticache_name_distance(written, known, most + 1, true);
+    const bool is_short = length <= 3 && length == known_length && !is_swapped(written, known);
+    return slips > most || (is_short && slips > 0) ? AOTICACHE_NOT_NEAR : slips;
+}
+
+size_t aoticache_operator_distance(const char *written, const char *known)
+{
+    struct parts a, b;
+    divide(written, &a);
+    divide(known, &b);
+    const size_t name = name_slips(a.name, b.name);
+    size_t space = strcmp(a.space, b.space) == 0 ? 0 : aoticache_name_distance(a.space, b.space, 3, true);
+    if (a.space[0] == '\0')
+        space = 1;
+    if (a.name[0] == '\0' || name == AOTICACHE_NOT_NEAR || (space > 2 && name > 0))
+        return AOTICACHE_NOT_NEAR;
+    /* An operator of the same name in another namespace is one to think of, but after those of this one. */
+    const size_t distance = name * 4 + (space > 2 ? 3 : space) * 4;
+    const size_t overload = aoticache_name_distance(a.overload, b.overload, SIZE_MAX, true);
+    return distance + (a.overload[0] == '\0' ? 0 : overload > 3 ? 3 : overload);
+}

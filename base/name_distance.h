@@ -1,13 +1,12 @@
 /*
  * base/name_distance: how far apart two names are, for "did you mean".
  *
- * Private to the library.
+ * Private to the library and its tools.
  */
 #ifndef AOTICACHE_BASE_NAME_DISTANCE_H
 #define AOTICACHE_BASE_NAME_DISTANCE_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "base/base.h"
 
 /* Names of this length or less are compared; longer ones are near nothing. */
 #define AOTICACHE_NAME_DISTANCE_LONGEST 255
@@ -17,5 +16,14 @@
  * where it turns out to be `limit` or more before the end. ignore_case: of ASCII letters.
  */
 size_t aoticache_name_distance(const char *a, const char *b, size_t limit, bool ignore_case);
+
+#define AOTICACHE_NOT_NEAR SIZE_MAX
+
+/*
+ * How near an operator that there is lies to what somebody wrote: "aten::ad" may stand for "aten::add.Tensor", and
+ * "aten::add.tensor", too, but "aten::sub" does not stand for "aten::sum": in so short a name another letter is another
+ * operator. The smaller the nearer, 0 for the same but for the overload; AOTICACHE_NOT_NEAR: it may not stand for it.
+ */
+AOTICACHE_API size_t aoticache_operator_distance(const char *written, const char *known);
 
 #endif

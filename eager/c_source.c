@@ -7,6 +7,7 @@
  */
 #include "base/cleanup.h"
 #include "base/home.h"
+#include "base/name_distance.h"
 #include "base/seam.h"
 #include "eager/cpu_target.h"
 #include "eager/hook.h"
@@ -61,6 +62,56 @@ static aoticache_status get_compiler(const aoticache_hook *hook, uint64_t deadli
 
 /* ---- the source ---- */
 
+static int is_source(const struct dirent *entry)
+{
+    size_t length = strlen(entry->d_name);
+    return length > 2 && strcmp(entry->d_name + length - 2, ".c") == 0;
+}
+
+/* An operator that this is the file of: the first '_' ends the namespace, and one before a capital begins the overload. */
+static void guess_operator(const char *file, char ret_op[AOTICACHE_KERNEL_FILE_BYTES])
+{
+    const size_t length = strlen(file) - strlen(".c"), space = strcspn(file, "_");
+    size_t used = 0;
+    for (size_t i = 0; i < length && used + 3 < AOTICACHE_KERNEL_FILE_BYTES; i++) {
+        const bool begins_overload = i > space && file[i] == '_' && file[i + 1] >= 'A' && file[i + 1] <= 'Z';
+        if (i == space)
+            ret_op[used++] = ':';
+        ret_op[used++] = i == space ? ':' : begins_overload ? '.' : file[i];
+    }
+    ret_op[used] = '\0';
+}
+
+/* Keeps in ret_nearest the operator of this folder that is nearer than the nearest so far. */
+static void look_for_nearest(const char *folder, const char *op, size_t *least, char ret_nearest[AOTICACHE_KERNEL_FILE_BYTES])
+{
+    struct dirent **files = NULL;
+    const int count = scandir(folder, &files, is_source, alphasort);
+    for (int i = 0; i < count; i++) {
+        char known[AOTICACHE_KERNEL_FILE_BYTES];
+        guess_operator(files[i]->d_name, known);
+        const size_t distance = aoticache_operator_distance(op, known);
+        if (distance < *least) {
+            *least = distance;
+            memcpy(ret_nearest, known, sizeof known);
+        }
+        free(files[i]);
+    }
+    free(files);
+}
+
+/* "; did you mean aten::abs?", of the kernels that there are, or "". */
+static void suggest(const struct c_state *state, const char *op, char *ret_hint, size_t size)
+{
+    char nearest[AOTICACHE_KERNEL_FILE_BYTES];
+    size_t least = AOTICACHE_NOT_NEAR;
+    ret_hint[0] = '\0';
+    for (size_t i = 0; i < state->folder_count; i++)
+        look_for_nearest(state->folders[i], op, &least, nearest);
+    if (least < AOTICACHE_NOT_NEAR)
+        snprintf(ret_hint, size, "; did you mean %s?", nearest);
+}
+
 /* ret_folder: the position of the folder that has it. */
 static aoticache_status find_source(const struct c_state *state, const char *op, size_t *ret_folder,
                                     aoticache_error *ret_error)
@@ -77,8 +128,10 @@ static aoticache_status find_source(const struct c_state *state, const char *op,
         if (used < sizeof tried)
             used += (size_t)snprintf(tried + used, sizeof tried - used, "%s%s", i > 0 ? ", " : "", state->folders[i]);
     }
-    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "hook c: no kernel for %s: there is no %s in %s", op,
-                               name, tried);
+    char hint[AOTICACHE_KERNEL_FILE_BYTES + 32];
+    suggest(state, op, hint, sizeof hint);
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "hook c: no kernel for %s: there is no %s in %s%s", op,
+                               name, tried, hint);
 }
 
 /* Adds a file to what has been hashed so far: its name, its size, its bytes. */

@@ -282,7 +282,22 @@ def find_operator(torch, text):
         # Without an overload the packet chooses one by the arguments, as PyTorch does.
         return getattr(packet, overload) if overload else packet
     except AttributeError:
-        raise Unsupported(f"this PyTorch has no operator {text}") from None
+        near = nearest_operator(torch, text)
+        hint = f"; did you mean {near}?" if near else ""
+        raise Unsupported(f"this PyTorch has no operator {text}{hint}") from None
+
+
+def nearest_operator(torch, text):
+    """The operator that PyTorch has and `text` may stand for; None where none is near."""
+    import difflib
+
+    names = set(torch._C._dispatch_get_all_op_names())
+    packets = {name.partition(".")[0] for name in names}
+    near = difflib.get_close_matches(text, names if "." in text else packets, 5, 0.75)
+    if not near:
+        return None
+    best = max(near, key=lambda name: len(os.path.commonprefix((name, text))))
+    return f"{best}.Tensor" if best not in names and f"{best}.Tensor" in names else best
 
 
 def refuse_mutation(torch, operator, request):

@@ -29,16 +29,16 @@ static const aoticache_cli_option stat_options[] = {
     {OPTION_DAY, "day", 0, NULL, "the same as --since 1d"},
     {OPTION_ALL, "all", 0, NULL, "since the cache was made, whatever was zeroed"},
     {OPTION_ZERO, "zero", 0, NULL, "count anew from here on; nothing is lost, see --all"},
-    {OPTION_BY, "by", 0, "KIND", "sums by operator, device or environment"},
+    {OPTION_BY, "by", 0, "operator|device|environment", "sums by these"},
     {OPTION_TOP, "top", 0, "N", "how many of them (default 20)"},
-    {OPTION_SORT, "sort", 0, "COLUMN",
-     "largest first: hits (default), misses, compiles, failures,\ncompile_ns, saved_ns, entries, bytes; or name"},
+    {OPTION_SORT, "sort", 0, "hits|misses|compiles|failures|spent|saved|entries|bytes|name",
+     "with --by: the largest first; default hits"},
     {OPTION_ENTRIES, "entries", 0, "N", "the N largest and the N coldest entries"},
-    {OPTION_HISTORY, "history", 0, "[=STEP]", "slots of 5min (for a day), hour (31 days; default) or\nday (ten years)"},
+    {OPTION_HISTORY, "history", 0, "[=5min|hour|day]", "slots of 5 minutes (for a day), an hour (31 days; default)\nor a day (ten years)"},
     {OPTION_CSV, "csv", 0, NULL, "comma-separated values"},
     {OPTION_PROMETHEUS, "prometheus", 0, "[=FILE]", "Prometheus' text format; FILE is replaced as a whole"},
     {OPTION_HTML, "html", 0, "FILE", "one page with plots that needs nothing else"},
-    {OPTION_WATCH, "watch", 0, "[=SECONDS]", "again and again on a terminal (default every 2 s)"},
+    {OPTION_WATCH, "watch", 0, "[=SECONDS]", "again and again on a terminal (default every 2 s), as\nmuch as fits; q quits"},
     {0, NULL, 0, NULL, NULL}};
 
 static const aoticache_cli_program stat_program = {
@@ -53,21 +53,6 @@ static const aoticache_cli_program stat_program = {
 };
 
 /* ---- the command line ---- */
-
-static int bad_word(const aoticache_cli *cli, const char *option, const char *value, const char *const *words)
-{
-    char list[160] = "";
-    const char *nearest = aoticache_cli_nearest(value, words);
-    for (size_t i = 0; words[i] != NULL; i++) {
-        size_t length = strlen(list);
-        snprintf(list + length, sizeof list - length, "%s%s", i == 0 ? "" : words[i + 1] == NULL ? " or " : ", ",
-                 words[i]);
-    }
-    if (nearest != NULL)
-        return aoticache_cli_usage_error(cli, "option --%s: '%s' is none of %s (did you mean %s?)", option, value, list,
-                                         nearest);
-    return aoticache_cli_usage_error(cli, "option --%s: '%s' is none of %s", option, value, list);
-}
 
 static int set_form(const aoticache_cli *cli, stat_request *request, stat_form form, const char *option)
 {
@@ -109,8 +94,8 @@ static int set_number(const aoticache_cli *cli, const char *option, const char *
 static int set_by(const aoticache_cli *cli, stat_request *request, const char *value)
 {
     size_t position;
-    if (!stat_parse_word(value, stat_kind_names, &position))
-        return bad_word(cli, "by", value, stat_kind_names);
+    if (!aoticache_cli_parse_word(cli, "by", value, stat_kind_names, &position))
+        return AOTICACHE_CLI_EXIT_USAGE;
     request->by_group = true;
     request->by = (aoticache_group_kind)position;
     return AOTICACHE_CLI_EXIT_OK;
@@ -119,8 +104,10 @@ static int set_by(const aoticache_cli *cli, stat_request *request, const char *v
 static int set_sort(const aoticache_cli *cli, stat_request *request, const char *value)
 {
     size_t position;
-    if (!stat_parse_word(value, stat_column_names, &position))
-        return bad_word(cli, "sort", value, stat_column_names);
+    /* As the table calls them; JSON and CSV call them as below. */
+    value = strcmp(value, "spent") == 0 ? "compile_ns" : strcmp(value, "saved") == 0 ? "saved_ns" : value;
+    if (!aoticache_cli_parse_word(cli, "sort", value, stat_column_names, &position))
+        return AOTICACHE_CLI_EXIT_USAGE;
     request->sort = stat_column_names[position];
     return AOTICACHE_CLI_EXIT_OK;
 }
@@ -128,8 +115,8 @@ static int set_sort(const aoticache_cli *cli, stat_request *request, const char 
 static int set_history(const aoticache_cli *cli, stat_request *request, const char *value)
 {
     size_t position;
-    if (!stat_parse_word(value != NULL ? value : "hour", stat_step_names, &position))
-        return bad_word(cli, "history", value, stat_step_names);
+    if (!aoticache_cli_parse_word(cli, "history", value != NULL ? value : "hour", stat_step_names, &position))
+        return AOTICACHE_CLI_EXIT_USAGE;
     request->with_history = true;
     request->step_seconds = stat_step_seconds(position);
     return AOTICACHE_CLI_EXIT_OK;

@@ -76,7 +76,8 @@ typedef struct aoticache_cli {
     aoticache_cli_color color;
 } aoticache_cli;
 
-/* argv[first] is the first word of this program's own. Also makes a closed pipe an error of write, not a signal. */
+/* argv[first] is the first word of this program's own. Also makes a closed pipe an error of write, not a signal: what was
+ * begun is finished, and then aoticache_cli_finish() ends the program by it. */
 void aoticache_cli_begin(aoticache_cli *cli, const aoticache_cli_program *program, int argc, char **argv, int first);
 
 #define AOTICACHE_CLI_OPERAND 0 /* *ret_value is a word that is no option */
@@ -95,13 +96,27 @@ int aoticache_cli_usage_error(const aoticache_cli *cli, const char *format, ...)
 /* What every program has; ends with a name of NULL. Their ids are negative: the parser deals with them itself. */
 extern const aoticache_cli_option aoticache_cli_common_options[];
 
+/*
+ * The value of --option as one of `words` (ends with NULL); "op" is taken for "operator". False where it is none, which has
+ * been said: all of them, and the nearest.
+ */
+bool aoticache_cli_parse_word(const aoticache_cli *cli, const char *option, const char *value, const char *const *words,
+                              size_t *ret_position);
+
+/* "  name      text": a line of help, the text from `column` on, in as many lines as it needs. */
+void aoticache_cli_print_item(const char *name, int column, const char *text);
 void aoticache_cli_print_help(const aoticache_cli_program *program);
 void aoticache_cli_print_exit_codes(void);
 
 /* The word of `words` (ends with NULL) nearest to `word`, for "did you mean"; NULL where none is near. */
 const char *aoticache_cli_nearest(const char *word, const char *const *words);
 
-/* ---- messages, on standard error ---- */
+/*
+ * ---- messages, on standard error ----
+ *
+ * With --json each is an object on a line of its own: "level" (error, warning, note, debug), "program", "message", and
+ * where they are known "status" (of a call of the library) and "help" (a command).
+ */
 
 /* "PROGRAM: message". Newlines in it stay, other control characters are escaped. Returns AOTICACHE_CLI_EXIT_FAILURE. */
 int aoticache_cli_error(const aoticache_cli *cli, const char *format, ...) AOTICACHE_PRINTF(2, 3);
@@ -136,10 +151,16 @@ void aoticache_cli_waiting_end(aoticache_cli_waiting *waiting);
 /* ---- results, on standard output ---- */
 
 /*
- * The last thing a program does: what was printed is written out, and where that fails (full disk, closed pipe) this
- * says so and the exit code becomes 1.
+ * The last thing a program does: what was printed is written out, and where that fails (full disk) this says so and the
+ * exit code becomes 1. Where nobody reads any more (`aoticache ls | head -1`) the program ends by SIGPIPE, without a word.
  */
 int aoticache_cli_finish(const aoticache_cli *cli, int exit_code);
+
+/* Whether a write has failed: what only prints need not go on; aoticache_cli_finish() says why. */
+bool aoticache_cli_output_failed(void);
+/* The two halves of that, for what writes to the descriptor itself. */
+bool aoticache_cli_reader_is_gone(void);
+_Noreturn void aoticache_cli_end_by_broken_pipe(void);
 
 typedef enum aoticache_cli_style {
     AOTICACHE_CLI_PLAIN,
@@ -152,8 +173,10 @@ typedef enum aoticache_cli_style {
 /* The terminal's sequence that begins a style (PLAIN ends it) on standard output; "" where there is to be no colour. */
 const char *aoticache_cli_style_begin(const aoticache_cli *cli, aoticache_cli_style style);
 
-/* The width of the terminal that standard output is, else 0. */
+/* The columns and lines of the terminal that standard output is: what COLUMNS and LINES say, else what it says itself; 0
+ * where it is none, or says nothing: then nothing is shortened. */
 size_t aoticache_cli_terminal_width(void);
+size_t aoticache_cli_terminal_height(void);
 
 /* Text that is safe to print: control characters, direction marks, what is not UTF-8 become \n, \t, \xNN. By free(). */
 char *aoticache_cli_escape(const char *text);
@@ -168,8 +191,9 @@ typedef struct aoticache_cli_table aoticache_cli_table;
 
 typedef struct aoticache_cli_column {
     const char *title;
-    bool right;      /* numbers */
-    bool shrinkable; /* cut with "..." where the terminal is too narrow; at most one column */
+    bool right;              /* numbers */
+    unsigned char gives_way; /* where the terminal is too narrow: columns of the highest number first; 1 (last) is cut with
+                                "...", higher ones are cut, too, and left out where that is not enough; 0: stays */
 } aoticache_cli_column;
 
 /* `columns` is borrowed until the table is freed. */

@@ -1,5 +1,7 @@
 /*
- * cache/tools/cli_message: what goes to standard error: errors, notes, the library's log, progress on a terminal.
+ * cache/tools/cli_message: what goes to standard error: errors, notes, the library's log, progress on a terminal. With
+ * --json each message is an object on a line of its own, so that a program that reads standard error needs no guess;
+ * standard output has the result and nothing else, also where a part of it was printed before something failed.
  */
 #include "base/cleanup.h"
 #include "cache/tools/cli.h"
@@ -24,75 +26,113 @@ int aoticache_cli_exit_of_status(aoticache_status status)
     }
 }
 
-static void say(const aoticache_cli *cli, const char *kind, const char *message, const char *end)
+struct message {
+    const char *level;       /* "error", "warning", "note", "debug" */
+    const char *prefix;      /* of the text for people */
+    aoticache_status status; /* OK: none is known */
+    const char *hint;        /* where help is; NULL: none */
+};
+
+/* Also of a command line that is wrong before its --json. */
+static bool wants_json(const aoticache_cli *cli)
 {
-    cleanup_free char *escaped = aoticache_cli_escape_lines(message);
+    bool is_asked = cli->json;
+    for (int i = 1; !is_asked && i < cli->argc && strcmp(cli->argv[i], "--") != 0; i++)
+        is_asked = strcmp(cli->argv[i], "--json") == 0;
+    return is_asked;
+}
+
+static void say_json(const aoticache_cli *cli, const struct message *message, const char *text)
+{
+    json_t *object = aoticache_cli_json_object();
+    aoticache_cli_json_set(object, "level", aoticache_cli_json_text(message->level));
+    aoticache_cli_json_set(object, "program", aoticache_cli_json_text(cli->program->name));
+    aoticache_cli_json_set(object, "message", aoticache_cli_json_text(text));
+    if (message->status != AOTICACHE_OK)
+        aoticache_cli_json_set(object, "status", aoticache_cli_json_text(aoticache_status_name(message->status)));
+    if (message->hint != NULL)
+        aoticache_cli_json_set(object, "help", aoticache_cli_json_text(message->hint));
+    cleanup_free char *line = json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII);
+    json_decref(object);
+    fprintf(stderr, "%s\n", line != NULL ? line : "null");
+}
+
+static void say(const aoticache_cli *cli, const struct message *message, const char *text)
+{
+    /* Results that were printed before come before, also where both streams are one file. */
+    fflush(stdout);
+    if (wants_json(cli)) {
+        say_json(cli, message, text);
+        return;
+    }
+    cleanup_free char *escaped = aoticache_cli_escape_lines(text);
     size_t length = strlen(escaped);
     while (length > 0 && escaped[length - 1] == '\n')
         escaped[--length] = '\0';
-    /* Results that were printed before come before, also where both streams are one file. */
-    fflush(stdout);
-    fprintf(stderr, "%s: %s%s%s\n", cli->program->name, kind, escaped, end);
+    const bool has_hint = message->hint != NULL;
+    fprintf(stderr, "%s: %s%s%s%s%s\n", cli->program->name, message->prefix, escaped, has_hint ? "; see '" : "",
+            has_hint ? message->hint : "", has_hint ? "'" : "");
 }
 
 __attribute__((format(printf, 3, 0)))
-static void say_formatted(const aoticache_cli *cli, const char *kind, const char *format, va_list arguments)
+static void say_formatted(const aoticache_cli *cli, const struct message *message, const char *format, va_list arguments)
 {
-    cleanup_free char *message = NULL;
-    if (vasprintf(&message, format, arguments) >= 0)
-        say(cli, kind, message, "");
+    cleanup_free char *text = NULL;
+    if (vasprintf(&text, format, arguments) >= 0)
+        say(cli, message, text);
     else
-        message = NULL;
+        text = NULL;
 }
 
 int aoticache_cli_usage_error(const aoticache_cli *cli, const char *format, ...)
 {
+    const struct message message = {.level = "error", .prefix = "", .hint = cli->program->help_hint};
     va_list arguments;
     va_start(arguments, format);
-    cleanup_free char *message = NULL;
-    int length = vasprintf(&message, format, arguments);
+    say_formatted(cli, &message, format, arguments);
     va_end(arguments);
-    cleanup_free char *hint = aoticache_cli_text("; see '%s'", cli->program->help_hint);
-    if (length >= 0)
-        say(cli, "", message, hint);
-    else
-        message = NULL;
     return AOTICACHE_CLI_EXIT_USAGE;
 }
 
 int aoticache_cli_error(const aoticache_cli *cli, const char *format, ...)
 {
+    static const struct message message = {.level = "error", .prefix = ""};
     va_list arguments;
     va_start(arguments, format);
-    say_formatted(cli, "", format, arguments);
+    say_formatted(cli, &message, format, arguments);
     va_end(arguments);
     return AOTICACHE_CLI_EXIT_FAILURE;
 }
 
 int aoticache_cli_fail(const aoticache_cli *cli, aoticache_status status, const aoticache_error *error)
 {
-    const char *message = error != NULL && error->message[0] != '\0' ? error->message : aoticache_status_text(status);
-    say(cli, "", message, "");
+    const struct message message = {.level = "error", .prefix = "", .status = status};
+    say(cli, &message,
+        error != NULL && error->message[0] != '\0' ? error->message : aoticache_status_text(status));
     return aoticache_cli_exit_of_status(status);
 }
 
 void aoticache_cli_note(const aoticache_cli *cli, const char *format, ...)
 {
+    static const struct message message = {.level = "note", .prefix = ""};
     if (cli->quiet)
         return;
     va_list arguments;
     va_start(arguments, format);
-    say_formatted(cli, "", format, arguments);
+    say_formatted(cli, &message, format, arguments);
     va_end(arguments);
 }
 
 static void log_line(void *user, aoticache_log_level level, const char *line)
 {
-    static const char *const kinds[] = {"error: ", "warning: ", "", "debug: "};
+    static const struct message kinds[] = {{.level = "error", .prefix = "error: "},
+                                           {.level = "warning", .prefix = "warning: "},
+                                           {.level = "note", .prefix = ""},
+                                           {.level = "debug", .prefix = "debug: "}};
     const aoticache_cli *cli = user;
     if (cli->quiet || (level > AOTICACHE_LOG_WARNING && !cli->verbose))
         return;
-    say(cli, level <= AOTICACHE_LOG_DEBUG ? kinds[level] : "", line, "");
+    say(cli, &kinds[level <= AOTICACHE_LOG_DEBUG ? level : AOTICACHE_LOG_DEBUG], line);
 }
 
 aoticache_logger aoticache_cli_logger(const aoticache_cli *cli)

@@ -6,6 +6,8 @@
 
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,12 +34,36 @@ const char *aoticache_cli_style_begin(const aoticache_cli *cli, aoticache_cli_st
     return use_color(cli) ? sequences[style] : "";
 }
 
+/* A number of the environment that is one; else 0. */
+static size_t number_of(const char *name)
+{
+    const char *text = getenv(name);
+    int64_t value;
+    return text != NULL && aoticache_cli_parse_int(text, 1, 100000, &value) ? (size_t)value : 0;
+}
+
+static struct winsize terminal_size(void)
+{
+    struct winsize size = {.ws_col = 0};
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0)
+        size = (struct winsize){.ws_col = 0};
+    return size;
+}
+
 size_t aoticache_cli_terminal_width(void)
 {
-    struct winsize size;
-    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0)
+    const size_t said = number_of("COLUMNS");
+    if (!isatty(STDOUT_FILENO))
         return 0;
-    return size.ws_col;
+    return said != 0 ? said : terminal_size().ws_col;
+}
+
+size_t aoticache_cli_terminal_height(void)
+{
+    const size_t said = number_of("LINES");
+    if (!isatty(STDOUT_FILENO))
+        return 0;
+    return said != 0 ? said : terminal_size().ws_row;
 }
 
 void aoticache_cli_print_field(const aoticache_cli *cli, const char *name, const char *format, ...)
@@ -53,16 +79,38 @@ void aoticache_cli_print_field(const aoticache_cli *cli, const char *name, const
            aoticache_cli_style_begin(cli, AOTICACHE_CLI_PLAIN), escaped);
 }
 
+/* Nobody reads any more. An earlier write may have failed by it: its errno is gone, so the descriptor is asked. */
+bool aoticache_cli_reader_is_gone(void)
+{
+    struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&output, 1, 0) == 1 && (output.revents & (POLLERR | POLLHUP)) != 0;
+}
+
+/* As a program that does not ignore the signal: silently. The exit status is for shells that ignore it. */
+void aoticache_cli_end_by_broken_pipe(void)
+{
+    signal(SIGPIPE, SIG_DFL);
+    raise(SIGPIPE);
+    _exit(128 + SIGPIPE);
+}
+
+bool aoticache_cli_output_failed(void)
+{
+    return ferror(stdout) != 0;
+}
+
 int aoticache_cli_finish(const aoticache_cli *cli, int exit_code)
 {
     errno = 0;
     bool failed = ferror(stdout) != 0;
-    if (fflush(stdout) != 0 || failed) {
-        aoticache_cli_error(cli, "cannot write to standard output: %s",
-                            errno != 0 ? strerror(errno) : "an earlier write failed");
-        return AOTICACHE_CLI_EXIT_FAILURE;
-    }
-    return exit_code;
+    if (fflush(stdout) == 0 && !failed)
+        return exit_code;
+    const int error = errno;
+    if (error == EPIPE || aoticache_cli_reader_is_gone())
+        aoticache_cli_end_by_broken_pipe();
+    aoticache_cli_error(cli, "cannot write to standard output: %s",
+                        error != 0 ? strerror(error) : "an earlier write failed");
+    return AOTICACHE_CLI_EXIT_FAILURE;
 }
 
 /* ---- JSON ---- */

@@ -1,8 +1,8 @@
 /*
  * cache/tools/cli_table: aligned columns.
  *
- * Cells are escaped when they are added. On a terminal that is too narrow one column gives way; in a pipe nothing is
- * cut.
+ * Cells are escaped when they are added. On a terminal that is too narrow columns give way, what matters least first; in a
+ * pipe nothing is cut.
  */
 #include "base/cleanup.h"
 #include "cache/tools/cli.h"
@@ -22,6 +22,7 @@ struct aoticache_cli_table {
 
 #define GAP 2
 #define SHRUNK_MINIMUM 12
+#define SHRUNK_OR_NONE 10 /* what is cut further says nothing: it is left out */
 
 aoticache_cli_table *aoticache_cli_table_create(const aoticache_cli_column *columns, size_t column_count)
 {
@@ -55,21 +56,49 @@ static size_t column_width(const aoticache_cli_table *table, size_t column)
     return width;
 }
 
-static void fit_widths(aoticache_cli_table *table, size_t *widths)
+static size_t sum_of(const aoticache_cli_table *table, const size_t *widths)
 {
     size_t sum = 0;
-    size_t terminal = aoticache_cli_terminal_width();
+    for (size_t column = 0; column < table->column_count; column++)
+        sum += widths[column] + (sum > 0 && widths[column] > 0 ? GAP : 0);
+    return sum;
+}
+
+/* The column that gives way after those above `bound`; column_count where none is left. */
+static size_t next_to_give_way(const aoticache_cli_table *table, unsigned bound)
+{
+    size_t found = table->column_count;
     for (size_t column = 0; column < table->column_count; column++) {
-        widths[column] = table->least[column] = column_width(table, column);
-        sum += widths[column] + (column > 0 ? GAP : 0);
+        const unsigned rank = table->columns[column].gives_way;
+        if (rank > 0 && rank < bound && (found == table->column_count || rank > table->columns[found].gives_way))
+            found = column;
     }
-    for (size_t column = 0; column < table->column_count && terminal > 0 && sum > terminal; column++) {
-        if (!table->columns[column].shrinkable)
-            continue;
-        size_t excess = sum - terminal;
-        size_t least = widths[column] < SHRUNK_MINIMUM ? widths[column] : SHRUNK_MINIMUM;
-        widths[column] = widths[column] > excess + least ? widths[column] - excess : least;
-        break;
+    return found;
+}
+
+static void shrink(const aoticache_cli_table *table, size_t column, size_t excess, size_t *widths)
+{
+    const size_t minimum = table->columns[column].gives_way == 1 ? SHRUNK_MINIMUM : SHRUNK_OR_NONE;
+    const size_t least = widths[column] < minimum ? widths[column] : minimum;
+    if (widths[column] >= excess + least)
+        widths[column] -= excess;
+    else
+        widths[column] = table->columns[column].gives_way == 1 ? least : 0;
+}
+
+/* A width of 0: the column is left out. What was left out of a block that was printed stays so. */
+static void fit_widths(aoticache_cli_table *table, size_t *widths)
+{
+    const size_t terminal = aoticache_cli_terminal_width();
+    unsigned bound = UINT_MAX;
+    for (size_t column = 0; column < table->column_count; column++)
+        widths[column] = table->least[column] = column_width(table, column);
+    for (size_t sum; terminal > 0 && (sum = sum_of(table, widths)) > terminal;) {
+        const size_t column = next_to_give_way(table, bound);
+        if (column == table->column_count)
+            return;
+        shrink(table, column, sum - terminal, widths);
+        bound = table->columns[column].gives_way;
     }
 }
 
@@ -106,11 +135,15 @@ static void print_cell(const char *cell, size_t width, bool right, bool last)
 static void print_row(const aoticache_cli_table *table, const aoticache_cli *cli, aoticache_cli_style style,
                       const size_t *widths, size_t row, bool titles)
 {
+    size_t last = table->column_count;
+    while (last > 1 && widths[last - 1] == 0)
+        last--;
     if (style != AOTICACHE_CLI_PLAIN)
         fputs(aoticache_cli_style_begin(cli, style), stdout);
-    for (size_t column = 0; column < table->column_count; column++) {
+    for (size_t column = 0; column < last; column++) {
         const char *cell = titles ? table->columns[column].title : table->cells[row * table->column_count + column];
-        print_cell(cell, widths[column], table->columns[column].right, column + 1 == table->column_count);
+        if (widths[column] > 0)
+            print_cell(cell, widths[column], table->columns[column].right, column + 1 == last);
     }
     if (style != AOTICACHE_CLI_PLAIN)
         fputs(aoticache_cli_style_begin(cli, AOTICACHE_CLI_PLAIN), stdout);

@@ -72,7 +72,7 @@ bool aoticache_gc_tell_progress(void *user, uint64_t done, uint64_t all)
         aoticache_cli_progress_show(&gc->progress, done, all);
     } else if (gc->shows_progress && now - gc->told_ns > LINE_EVERY_NS) {
         if (gc->told_ns != 0)
-            fprintf(stderr, "aoticache-gc: %" PRIu64 "/%" PRIu64 " entries removed\n", done, all);
+            aoticache_cli_note(&gc->cli, "%" PRIu64 "/%" PRIu64 " entries removed", done, all);
         gc->told_ns = now;
     }
     return !aoticache_gc_is_interrupted();

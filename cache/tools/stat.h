@@ -98,7 +98,6 @@ bool stat_parse_since(const char *text, int64_t now_ns, int64_t *ret_ns);
 extern const char *const stat_kind_names[];   /* by aoticache_group_kind; NULL at the end */
 extern const char *const stat_column_names[]; /* of groups */
 extern const char *const stat_step_names[];
-bool stat_parse_word(const char *text, const char *const *words, size_t *ret_position);
 int64_t stat_step_seconds(size_t position);
 uint64_t stat_group_value(const stat_group *group, const char *column);
 
@@ -110,6 +109,7 @@ const aoticache_latency *stat_latency(const aoticache_statistics *statistics, ao
 /* ---- the forms ---- */
 
 void stat_print_text(const stat_view *view);      /* stat_text.c */
+void stat_print_brief(const stat_view *view);     /* the same in less than 24 lines */
 void stat_print_groups(const stat_view *view);    /* stat_tables.c */
 void stat_print_entries(const stat_view *view);
 void stat_print_history(const stat_view *view);

@@ -26,17 +26,6 @@ int64_t stat_step_seconds(size_t position)
     return seconds[position];
 }
 
-bool stat_parse_word(const char *text, const char *const *words, size_t *ret_position)
-{
-    for (size_t i = 0; words[i] != NULL; i++) {
-        if (strcmp(text, words[i]) == 0) {
-            *ret_position = i;
-            return true;
-        }
-    }
-    return false;
-}
-
 uint64_t stat_group_value(const stat_group *group, const char *column)
 {
 #define COLUMN_VALUE(name, text)      \

@@ -39,15 +39,15 @@ static void add_group(aoticache_cli_table *table, const stat_group *group)
 
 void stat_print_groups(const stat_view *view)
 {
-    const aoticache_cli_column columns[] = {{.title = stat_kind_names[view->request->by], .shrinkable = true},
+    const aoticache_cli_column columns[] = {{.title = stat_kind_names[view->request->by], .gives_way = 1},
                                             {.title = "hits", .right = true},
                                             {.title = "misses", .right = true},
-                                            {.title = "rate", .right = true},
+                                            {.title = "rate", .right = true, .gives_way = 3},
                                             {.title = "compiles", .right = true},
                                             {.title = "failures", .right = true},
                                             {.title = "spent", .right = true},
                                             {.title = "saved", .right = true},
-                                            {.title = "entries", .right = true},
+                                            {.title = "entries", .right = true, .gives_way = 2},
                                             {.title = "bytes", .right = true}};
     aoticache_cli_table *table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
     const size_t shown = view->groups.count < view->request->top ? view->groups.count : view->request->top;
@@ -66,7 +66,7 @@ static void print_some(const stat_view *view, const char *title, const stat_entr
                                             {.title = "size", .right = true},
                                             {.title = "last used", .right = true},
                                             {.title = "uses", .right = true},
-                                            {.title = "kernel", .shrinkable = true}};
+                                            {.title = "kernel", .gives_way = 1}};
     aoticache_cli_table *table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
     for (size_t i = 0; i < entries->count; i++) {
         const stat_entry *entry = &entries->items[i];

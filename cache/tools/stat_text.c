@@ -129,3 +129,49 @@ void stat_print_text(const stat_view *view)
     print_store(view);
     print_latencies(view);
 }
+
+/* ---- in short ---- */
+
+static void print_brief_lookups(const stat_view *view)
+{
+    const aoticache_counters *counters = &view->statistics.counters;
+    const uint64_t lookups = counters->hits + counters->misses;
+    aoticache_cli_print_field(view->cli, "lookups", "%" PRIu64 ": %" PRIu64 " hits (%.1f %%), %" PRIu64 " misses", lookups,
+                              counters->hits, 100 * stat_hit_rate(counters), counters->misses);
+    aoticache_cli_print_field(view->cli, "hits", "%" PRIu64 " loaded, %" PRIu64 " indexed, %" PRIu64 " remote; %" PRIu64
+                              " for many shapes", counters->hits_loaded, aoticache_counters_hits_index(counters),
+                              counters->hits_remote, counters->hits_guarded);
+    aoticache_cli_print_field(view->cli, "misses", "%" PRIu64 " no entry, %" PRIu64 " CPU, %" PRIu64 " guard, %" PRIu64
+                              " damaged, %" PRIu64 " failed before", aoticache_counters_misses_absent(counters),
+                              counters->misses_requirement, counters->misses_guard, counters->misses_damaged,
+                              counters->misses_failed);
+}
+
+static void print_brief_store(const stat_view *view)
+{
+    const aoticache_counters *counters = &view->statistics.counters;
+    char spent[AOTICACHE_CLI_UNIT_BYTES], saved[AOTICACHE_CLI_UNIT_BYTES];
+    char written[AOTICACHE_CLI_UNIT_BYTES], collected[AOTICACHE_CLI_UNIT_BYTES];
+    aoticache_cli_print_field(view->cli, "compiles", "%" PRIu64 ", %" PRIu64 " failed; %s spent, %s saved by hits",
+                              counters->compiles, counters->compile_failures,
+                              aoticache_cli_format_duration(counters->compile_ns, spent),
+                              aoticache_cli_format_duration(counters->saved_ns, saved));
+    aoticache_cli_print_field(view->cli, "store", "%s written, %" PRIu64 " entries (%s) collected, %" PRIu64 " damaged",
+                              aoticache_cli_format_bytes(counters->stored_bytes, written), counters->evicted,
+                              aoticache_cli_format_bytes(counters->evicted_bytes, collected), counters->damaged);
+}
+
+void stat_print_brief(const stat_view *view)
+{
+    const aoticache_statistics *statistics = &view->statistics;
+    char bytes[AOTICACHE_CLI_UNIT_BYTES], room[AOTICACHE_CLI_UNIT_BYTES], age[AOTICACHE_CLI_UNIT_BYTES];
+    aoticache_cli_print_field(view->cli, "cache", "%s", view->directory);
+    aoticache_cli_print_field(view->cli, "holds", "%" PRIu64 " entries, %" PRIu64 " objects, %s; %s free", statistics->entries,
+                              statistics->objects, aoticache_cli_format_bytes(statistics->bytes, bytes),
+                              aoticache_cli_format_bytes(view->disk.filesystem_free_bytes, room));
+    aoticache_cli_print_field(view->cli, "counted for", "%s; %" PRIu64 " failures remembered",
+                              aoticache_cli_format_age(statistics->since_ns, age), statistics->failures);
+    print_brief_lookups(view);
+    print_brief_store(view);
+    print_latencies(view);
+}

@@ -34,10 +34,9 @@ static void print_overview(void)
 {
     printf("Usage: aoticache COMMAND [ARGUMENT]...\n\n%s\n\nCommands:\n", top_program.summary);
     for (size_t i = 0; i < COMMAND_COUNT; i++) {
-        const char *summary = commands[i]->program.summary;
-        printf("  %-11s %.*s\n", commands[i]->word, (int)strcspn(summary, "\n"), summary);
+        aoticache_cli_print_item(commands[i]->word, 14, commands[i]->program.summary);
     }
-    printf("  %-11s %s\n", "help", "Prints this, or the help of a command: aoticache help run");
+    aoticache_cli_print_item("help", 14, "Prints this, or the help of a command: aoticache help run");
     printf("\nStatistics: aoticache-stat. Collection of what nobody uses: aoticache-gc.\n");
     aoticache_cli_print_exit_codes();
 }

@@ -79,7 +79,7 @@ static void print_files(const aoticache_cli *cli, const aoticache_config *config
 static void print_table(const aoticache_cli *cli, const aoticache_config *config)
 {
     static const aoticache_cli_column columns[] = {
-        {.title = "NAME"}, {.title = "VALUE"}, {.title = "FROM"}, {.title = "WHAT", .shrinkable = true}};
+        {.title = "NAME"}, {.title = "VALUE"}, {.title = "FROM"}, {.title = "WHAT", .gives_way = 1}};
     aoticache_cli_table *table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
     for (aoticache_config_name name = 0; name < AOTICACHE_CONFIG_COUNT; name++) {
         struct row row = find_row(cli, config, name);

@@ -12,7 +12,7 @@
 enum { OPTION_BY = 1, OPTION_BYTES, OPTION_LIMIT };
 
 static const aoticache_cli_option du_options[] = {
-    {OPTION_BY, "by", 0, "GROUP", "op, device, producer or tag, the largest first; else by part of the directory"},
+    {OPTION_BY, "by", 0, "operator|device|producer|tag", "sums by these, the largest first; else by part of\nthe directory"},
     {OPTION_BYTES, "bytes", 'b', NULL, "numbers of bytes, not KiB, MiB, ..."},
     {OPTION_LIMIT, "limit", 'n', "N", "with --by: the first N groups only"},
     {0, NULL, 0, NULL, NULL},
@@ -29,20 +29,21 @@ struct du {
     uint64_t shown;
 };
 
+/* The words, and what they are in JSON. */
+static const char *const group_words[] = {[AOTICACHE_USAGE_BY_OP] = "operator",
+                                          [AOTICACHE_USAGE_BY_DEVICE] = "device",
+                                          [AOTICACHE_USAGE_BY_PRODUCER] = "producer",
+                                          [AOTICACHE_USAGE_BY_TAG] = "tag",
+                                          NULL};
+
 static int set_group(struct du *du, const char *value)
 {
-    static const char *const names[] = {[AOTICACHE_USAGE_BY_OP] = "op",
-                                        [AOTICACHE_USAGE_BY_DEVICE] = "device",
-                                        [AOTICACHE_USAGE_BY_PRODUCER] = "producer",
-                                        [AOTICACHE_USAGE_BY_TAG] = "tag"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if (strcmp(value, names[i]) == 0) {
-            du->by = names[i];
-            du->group = (aoticache_usage_group)i;
-            return AOTICACHE_CLI_EXIT_OK;
-        }
-    }
-    return aoticache_cli_usage_error(du->cli, "option --by: '%s' is not op, device, producer or tag", value);
+    size_t position;
+    if (!aoticache_cli_parse_word(du->cli, "by", value, group_words, &position))
+        return AOTICACHE_CLI_EXIT_USAGE;
+    du->group = (aoticache_usage_group)position;
+    du->by = du->group == AOTICACHE_USAGE_BY_OP ? "op" : group_words[position]; /* as everywhere in JSON */
+    return AOTICACHE_CLI_EXIT_OK;
 }
 
 static int parse(aoticache_cli *cli, struct du *du)

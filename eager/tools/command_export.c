@@ -82,6 +82,8 @@ static int export_to(aoticache_transfer_command *command, aoticache_cache *cache
     int finished = finish_output(command, output, status == AOTICACHE_OK);
     if (status == AOTICACHE_OK && finished != AOTICACHE_CLI_EXIT_OK)
         return finished;
+    if (to_pipe && status != AOTICACHE_OK && aoticache_cli_reader_is_gone())
+        return AOTICACHE_CLI_EXIT_FAILURE; /* without a word, as export_command() ends then */
     return aoticache_transfer_tell(command, "exported", to_pipe, status, &error);
 }
 
@@ -116,6 +118,8 @@ static int export_command(aoticache_cli *cli)
     result = to_pipe ? export_to(&command, cache, &pipe, true) : export_file(&command, cache);
     aoticache_cache_close(cache);
     aoticache_transfer_die_if_stopped();
+    if (to_pipe && result != AOTICACHE_CLI_EXIT_OK && aoticache_cli_reader_is_gone())
+        aoticache_cli_end_by_broken_pipe();
     return result;
 }
 

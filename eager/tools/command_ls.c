@@ -12,8 +12,8 @@
 #include <string.h>
 
 static const aoticache_cli_option ls_options[] = {
-    {AOTICACHE_LS_SORT, "sort", 's', "BY",
-     "op (default), size, age (newest first), used (latest\nfirst), uses, compile (longest first); -BY turns it round"},
+    {AOTICACHE_LS_SORT, "sort", 's', "operator|size|age|used|uses|compile",
+     "default operator; age: newest first, used: latest first,\nthe others: largest first; --sort=-size turns it round"},
     {AOTICACHE_LS_REVERSE, "reverse", 'r', NULL, "the other way round"},
     {AOTICACHE_LS_LIMIT, "limit", 'n', "N", "the first N only"},
     AOTICACHE_LS_FILTER_ROWS,
@@ -22,6 +22,7 @@ static const aoticache_cli_option ls_options[] = {
 };
 
 #define TABLE_BLOCK 4096
+#define NARROW 160 /* columns of a terminal */
 
 struct ls {
     const aoticache_cli *cli;
@@ -34,6 +35,7 @@ struct ls {
 
     aoticache_entry_list list; /* what is to be shown, where it must be sorted */
     aoticache_cli_table *table;
+    bool is_narrow; /* CPU says no more than whether this machine can run it */
     uint64_t shown, unfit;
     aoticache_cpu_features features; /* whose text is below: most entries of a cache need the same */
     char *features_text;
@@ -42,6 +44,7 @@ struct ls {
 static int take_option(aoticache_cli *cli, struct ls *ls, int id, const char *value)
 {
     bool reverse = false;
+    int result;
     switch (id) {
     case AOTICACHE_LS_FAILED:
         ls->failed = true;
@@ -54,12 +57,9 @@ static int take_option(aoticache_cli *cli, struct ls *ls, int id, const char *va
             return AOTICACHE_CLI_EXIT_OK;
         return aoticache_cli_usage_error(cli, "option --limit: '%s' is not a number from 1 on", value);
     case AOTICACHE_LS_SORT:
-        if (!aoticache_ls_order_parse(value, &ls->order, &reverse))
-            return aoticache_cli_usage_error(
-                cli, "option --sort: '%s' is not op, size, age, used or uses, nor compile, nor one with '-' before it",
-                value);
+        result = aoticache_ls_order_parse(cli, value, &ls->order, &reverse);
         ls->reverse = ls->reverse != reverse;
-        return AOTICACHE_CLI_EXIT_OK;
+        return result;
     case AOTICACHE_CLI_OPERAND:
         if (ls->filter.exact_op != NULL)
             return aoticache_cli_usage_error(cli, "unexpected argument '%s': the operator is %s", value,
@@ -120,8 +120,8 @@ static void add_row(struct ls *ls, const aoticache_entry *entry, const aoticache
     aoticache_digest_to_hex(&entry->key, hex);
     hex[12] = '\0';
     bool runs_here = aoticache_cpu_features_include(aoticache_cpu_features_get(), &entry->requirements);
-    cleanup_free char *needs =
-        aoticache_cli_text("%s%s", runs_here ? "" : "! ", features_text(ls, &entry->requirements));
+    const char *features = ls->is_narrow ? (runs_here ? "yes" : "no") : features_text(ls, &entry->requirements);
+    cleanup_free char *needs = aoticache_cli_text("%s%s", runs_here ? "" : "! ", features);
     cleanup_free char *uses = aoticache_cli_text("%" PRIu64, entry->uses);
     cleanup_free char *marks = aoticache_mark_text(mark);
     bool has_guard = entry->guard != NULL && entry->guard[0] != '\0';
@@ -149,7 +149,7 @@ static bool show_entry(struct ls *ls, const aoticache_entry *entry)
         add_row(ls, entry, mark);
     if (++ls->shown % TABLE_BLOCK == 0 && !ls->cli->json)
         aoticache_cli_table_print(ls->table, ls->cli);
-    return ls->limit == 0 || ls->shown < (uint64_t)ls->limit;
+    return (ls->limit == 0 || ls->shown < (uint64_t)ls->limit) && !aoticache_cli_output_failed();
 }
 
 /* ---- all entries ---- */
@@ -183,11 +183,12 @@ static void reverse_entries(aoticache_entry_list *list)
 static void begin_output(struct ls *ls)
 {
     static const aoticache_cli_column columns[] = {
-        {"KEY", false, false}, {"KERNEL", false, true},     {"SIZE", true, false},
-        {"AGE", true, false},  {"USED", true, false},       {"USES", true, false},
-        {"PRODUCER", false, false}, {"CPU", false, false},  {"MARKS", false, false},
+        {"KEY", false, 0}, {"KERNEL", false, 1},   {"SIZE", true, 0}, {"AGE", true, 4},   {"USED", true, 2},
+        {"USES", true, 3}, {"PRODUCER", false, 5}, {"CPU", false, 0}, {"MARKS", false, 0},
     };
     const size_t count = sizeof columns / sizeof columns[0];
+    const size_t width = aoticache_cli_terminal_width();
+    ls->is_narrow = width > 0 && width < NARROW;
     if (!ls->cli->json) {
         ls->table = aoticache_cli_table_create(columns, ls->marks.count > 0 ? count : count - 1);
         return;
@@ -224,16 +225,20 @@ static void show_collected(struct ls *ls)
 
 static int say_nothing_found(const struct ls *ls)
 {
+    const char *exact = ls->filter.exact_op, *pattern = ls->filter.op;
     if (!aoticache_ls_filter_is_set(&ls->filter)) {
         aoticache_cli_note(ls->cli, "the cache at %s is empty", aoticache_cache_directory(ls->cache));
         return AOTICACHE_CLI_EXIT_OK;
     }
     aoticache_ls_filter rest = ls->filter;
-    rest.exact_op = NULL;
-    if (ls->filter.exact_op != NULL && !aoticache_ls_filter_is_set(&rest))
-        aoticache_cli_error(ls->cli, "no entry for operator %s", ls->filter.exact_op);
-    else
+    rest.exact_op = rest.op = NULL;
+    if (aoticache_ls_filter_is_set(&rest) || (exact != NULL && pattern != NULL)) {
         aoticache_cli_error(ls->cli, "no entry is like that");
+        return AOTICACHE_CLI_EXIT_NOT_FOUND;
+    }
+    cleanup_free char *hint = aoticache_operator_hint(ls->cache, exact != NULL ? exact : pattern);
+    aoticache_cli_error(ls->cli, "no entry for %s %s%s", exact != NULL ? "operator" : "operators like",
+                        exact != NULL ? exact : pattern, hint);
     return AOTICACHE_CLI_EXIT_NOT_FOUND;
 }
 
@@ -287,7 +292,10 @@ const aoticache_command aoticache_command_ls = {
                        "hold. USED is when it was last used, as of the last flush of the processes that use it; CPU\n"
                        "is what it needs of the processor. A '!' marks what this machine cannot run. After 'where'\n"
                        "stands the guard of a kernel for many shapes. MARKS are pins and tags; the column is there\n"
-                       "where there are any. A compile that fails again is tried again after twice the time.",
+                       "where there are any. A compile that fails again is tried again after twice the time.\n\n"
+                       "On a terminal of less than 160 columns CPU says only whether this machine can run it; of less\n"
+                       "than are needed, PRODUCER, AGE, USES and USED are left out in this order, and at last KERNEL is cut.\n"
+                       "Into a pipe or a file goes everything.",
             .options = ls_options,
         },
     .run = ls_command,

@@ -84,7 +84,8 @@ static int find_targets(const struct rm *rm, aoticache_entry_list *ret_list)
     if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
         return aoticache_cli_fail(rm->cli, status, &error);
     if (ret_list->count == 0 && rm->op != NULL) {
-        aoticache_cli_error(rm->cli, "no entry for operator %s", rm->op);
+        cleanup_free char *hint = aoticache_operator_hint(rm->cache, rm->op);
+        aoticache_cli_error(rm->cli, "no entry for operator %s%s", rm->op, hint);
         return AOTICACHE_CLI_EXIT_NOT_FOUND;
     }
     return AOTICACHE_CLI_EXIT_OK;

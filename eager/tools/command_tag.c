@@ -81,7 +81,7 @@ static int change(const aoticache_cli *cli, aoticache_cache *cache, const struct
         result = aoticache_marks_print(cli, cache, &keys, "key");
     else if (result == AOTICACHE_CLI_EXIT_OK)
         result = aoticache_marks_change(cli, cache, &keys, tag->remove ? AOTICACHE_MARK_UNTAG : AOTICACHE_MARK_TAG,
-                                        tag->tags, tag->remove ? "untagged" : "tagged");
+                                        tag->tags);
     aoticache_chosen_keys_free(&keys);
     return result;
 }
@@ -194,7 +194,7 @@ const aoticache_command aoticache_command_tag = {
         {
             .name = "aoticache tag",
             .help_hint = "aoticache help tag",
-            .usage = "KEY TAG...|--op PATTERN TAG...|--tag TAG TAG...|--list [KEY]... [OPTION]...",
+            .usage = "KEY TAG... [OPTION]...\n       aoticache tag --op PATTERN|--tag TAG TAG... [OPTION]...\n       aoticache tag --list [KEY]... [OPTION]...",
             .summary = "Puts tags on kernels, takes them away, lists them.",
             .details = "KEY is as 'aoticache pin' takes it. A tag is at most 63 letters, digits and . _ - : / in any\n"
                        "order. Tags belong to the key, as pins do. 'ls --tag', 'du --by tag' and 'pin --tag' use them.",

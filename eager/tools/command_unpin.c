@@ -18,7 +18,8 @@ const aoticache_command aoticache_command_unpin = {
             .help_hint = "aoticache help unpin",
             .usage = "KEY...|--op PATTERN|--tag TAG|--list [OPTION]...",
             .summary = "Takes pins away: the kernels may be collected again.",
-            .details = "KEY is as 'aoticache pin' takes it. What is not pinned stays so.",
+            .details = "KEY is as 'aoticache pin' takes it. Each key is printed with what was done: unpinned, or not pinned,\n"
+                       "where there was nothing to do.",
             .options = unpin_options,
         },
     .run = unpin_command,

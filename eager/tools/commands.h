@@ -148,7 +148,7 @@ enum aoticache_kernel_option {
     {AOTICACHE_KERNEL_DEVICE_ARGUMENT, "device-argument", 0, "DEVICE", "a device as an argument"},                     \
     {AOTICACHE_KERNEL_DEVICE, "device", 0, "DEVICE", "the device to compile for; default cpu"},                        \
     {AOTICACHE_KERNEL_SEED, "seed", 0, "N", "of random fills; default 0"},                                             \
-    {AOTICACHE_KERNEL_HOOK, "hook", 0, "HOOK", "auto (default), worker, c, command:PROGRAM, none"},                    \
+    {AOTICACHE_KERNEL_HOOK, "hook", 0, "auto|worker|c|command:PROGRAM|none", "what compiles; default auto"},            \
     {AOTICACHE_KERNEL_PYTHON, "python", 0, "PATH", "the Python with PyTorch; default $AOTICACHE_PYTHON, python3"},     \
     {AOTICACHE_KERNEL_CC, "cc", 0, "PATH", "the C compiler; default $AOTICACHE_CC, cc"},                               \
     {AOTICACHE_KERNEL_KERNELS, "kernels", 0, "DIR", "C kernels of your own, before those that come along (repeatable)"},  \
@@ -162,12 +162,12 @@ enum aoticache_kernel_option {
     "Arguments are those of the operator's schema, in the order given; NAME= before a value passes it by\n" \
     "keyword: --scalar alpha=2, --none=NAME. An empty name is none: --string '=a=b' is the text a=b.\n\n"   \
     "SPEC is DTYPE:SIZExSIZE...[@STRIDExSTRIDE...][=FILL]\n"                                               \
-    "  float32:2x3          random numbers from 0 to 1 (integers: 0 to 9), the same for the same --seed\n" \
+    "  float32:2x3          random from 0 to 1 (integers: 0 to 9), the same by --seed\n"                   \
     "  float32:2x3=arange   0, 1, 2, ...; also zeros, ones, rand, randn, or a number\n"                    \
     "  float32:2x3=@FILE    the bytes of a file, row-major\n"                                              \
     "  float32:4x4@1x4      with strides, in elements: here a transposed matrix\n"                         \
     "  float32:             a tensor without dimensions\n\n"                                               \
-    "HOOK is what compiles on a miss: worker (PyTorch in a Python process), c (C kernels and cc), command:\n" \
+    "--hook says what compiles on a miss: worker (PyTorch in a Python process), c (C kernels and cc), command:\n" \
     "(any program), auto (worker where there is a Python with PyTorch, else c), none (nothing: what the\n" \
     "cache has for these arguments, whoever compiled it, or exit code 3)."
 
@@ -256,6 +256,14 @@ void aoticache_entries_free(aoticache_entry_list *list);
 int aoticache_entries_find(const aoticache_cli *cli, aoticache_cache *cache, const char *prefix,
                            aoticache_entry_list *ret_list);
 
+/* "; did you mean aten::abs?": the operator of the cache that `op` may stand for; "" where there is none, or `op` itself is
+ * there or is a pattern. By free(). */
+char *aoticache_operator_hint(aoticache_cache *cache, const char *op);
+/* "prefix 51fb is ambiguous; it begins:" and the keys, each with its description (NULL: nothing is stored). Returns the exit
+ * code. */
+int aoticache_keys_say_ambiguous(const aoticache_cli *cli, const char *prefix, const aoticache_key *const *keys,
+                                 const char *const *descriptions, size_t count);
+
 /* The entry that a lookup of the key takes on this machine: NULL where no entry of the list fits. */
 const aoticache_entry *aoticache_entries_fitting(const aoticache_entry_list *list);
 
@@ -321,12 +329,13 @@ int aoticache_key_choice_resolve(const aoticache_cli *cli, aoticache_cache *cach
                                  aoticache_chosen_keys *ret_keys);
 void aoticache_chosen_keys_free(aoticache_chosen_keys *keys);
 
-/* What `pin`, `unpin` and `tag` share: prints what each key is now. done: "pinned", "tagged". */
+/* What the --list of `pin`, `unpin` and `tag` shares: prints what each key is. word: "pinned", "key". */
 int aoticache_marks_print(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *keys,
-                          const char *done);
-/* Changes all keys, and prints them. tags: NULL-terminated, for TAG and UNTAG; else NULL. */
+                          const char *word);
+/* Changes all keys, and prints what was done to each: "unpinned", or "not pinned" where nothing was to be done. tags:
+ * NULL-terminated, for TAG and UNTAG; else NULL. */
 int aoticache_marks_change(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
-                           aoticache_mark_action action, const char *const *tags, const char *done);
+                           aoticache_mark_action action, const char *const *tags);
 /* `pin` and `unpin` whole. */
 int aoticache_pin_command(aoticache_cli *cli, bool pin);
 #define AOTICACHE_PIN_OPTION_ROWS                                                                  \

@@ -74,22 +74,36 @@ static bool is_prefix(const char *text)
            strspn(text, "0123456789abcdefABCDEF") == length;
 }
 
+int aoticache_keys_say_ambiguous(const aoticache_cli *cli, const char *prefix, const aoticache_key *const *keys,
+                                 const char *const *descriptions, size_t count)
+{
+    char *list = aoticache_cli_text("%s", "");
+    for (size_t i = 0; i < count; i++) {
+        char hex[AOTICACHE_DIGEST_HEX_BYTES];
+        aoticache_digest_to_hex(keys[i], hex);
+        cleanup_free char *description =
+            aoticache_cli_escape(descriptions[i] != NULL ? descriptions[i] : "(nothing stored)");
+        char *longer = aoticache_cli_text("%s\n  %.16s %s", list, hex, description);
+        free(list);
+        list = longer;
+    }
+    aoticache_cli_error(cli, "prefix %s is ambiguous; it begins:%s", prefix, list);
+    free(list);
+    return AOTICACHE_CLI_EXIT_USAGE;
+}
+
 static int say_ambiguous(const aoticache_cli *cli, const char *prefix, const aoticache_entry_list *list)
 {
-    size_t listed = 0;
-    const aoticache_key *previous = NULL;
-    aoticache_cli_error(cli, "prefix %s is ambiguous; it begins:", prefix);
-    for (size_t i = 0; i < list->count && listed < PREFIXES_LISTED; i++) {
-        char hex[AOTICACHE_DIGEST_HEX_BYTES];
-        if (previous != NULL && aoticache_digest_equal(previous, &list->entries[i].key))
+    const aoticache_key *keys[PREFIXES_LISTED];
+    const char *descriptions[PREFIXES_LISTED];
+    size_t count = 0;
+    for (size_t i = 0; i < list->count && count < PREFIXES_LISTED; i++) {
+        if (count > 0 && aoticache_digest_equal(keys[count - 1], &list->entries[i].key))
             continue;
-        previous = &list->entries[i].key;
-        aoticache_digest_to_hex(previous, hex);
-        cleanup_free char *description = aoticache_cli_escape(list->entries[i].description);
-        fprintf(stderr, "  %.16s %s\n", hex, description);
-        listed++;
+        keys[count] = &list->entries[i].key;
+        descriptions[count++] = list->entries[i].description;
     }
-    return AOTICACHE_CLI_EXIT_USAGE;
+    return aoticache_keys_say_ambiguous(cli, prefix, keys, descriptions, count);
 }
 
 int aoticache_entries_find(const aoticache_cli *cli, aoticache_cache *cache, const char *prefix,

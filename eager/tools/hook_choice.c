@@ -118,8 +118,9 @@ static int find_stored_request(const aoticache_kernel_options *options, const ao
     }
     aoticache_entries_free(&list);
     if (newest == NULL) {
-        aoticache_cli_error(cli, "no kernel for these arguments of %s is stored, and --hook none compiles none",
-                            options->op);
+        cleanup_free char *hint = aoticache_operator_hint(cache, options->op);
+        aoticache_cli_error(cli, "no kernel for these arguments of %s is stored, and --hook none compiles none%s",
+                            options->op, hint);
         return AOTICACHE_CLI_EXIT_NOT_FOUND;
     }
     *ret_request = newest;

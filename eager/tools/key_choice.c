@@ -115,15 +115,14 @@ static int judge_prefix(const aoticache_cli *cli, const struct prefix *prefix, a
         aoticache_cli_error(cli, "no key, artifact or library begins with %s", prefix->word);
         return AOTICACHE_CLI_EXIT_NOT_FOUND;
     }
-    aoticache_cli_error(cli, "prefix %s is ambiguous; it begins:", prefix->word);
-    for (size_t i = 0; i < prefix->found.count && i < PREFIXES_LISTED; i++) {
-        char hex[AOTICACHE_DIGEST_HEX_BYTES];
-        const char *text = prefix->found.items[i].description;
-        aoticache_digest_to_hex(&prefix->found.items[i].key, hex);
-        cleanup_free char *description = aoticache_cli_escape(text != NULL ? text : "(nothing stored)");
-        fprintf(stderr, "  %.16s %s\n", hex, description);
+    const char *listed[PREFIXES_LISTED];
+    const aoticache_key *keys[PREFIXES_LISTED];
+    size_t count = 0;
+    for (; count < prefix->found.count && count < PREFIXES_LISTED; count++) {
+        keys[count] = &prefix->found.items[count].key;
+        listed[count] = prefix->found.items[count].description;
     }
-    return AOTICACHE_CLI_EXIT_USAGE;
+    return aoticache_keys_say_ambiguous(cli, prefix->word, keys, listed, count);
 }
 
 /* ---- the pass ---- */
@@ -169,7 +168,7 @@ static int look(const aoticache_cli *cli, aoticache_cache *cache, struct search 
     return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(cli, status, &error);
 }
 
-static int judge(const aoticache_cli *cli, struct search *search)
+static int judge(const aoticache_cli *cli, aoticache_cache *cache, struct search *search)
 {
     const aoticache_key_choice *choice = search->choice;
     int result = AOTICACHE_CLI_EXIT_OK;
@@ -180,8 +179,9 @@ static int judge(const aoticache_cli *cli, struct search *search)
     sort_and_unite(&search->all);
     if (result != AOTICACHE_CLI_EXIT_OK || search->all.count > 0)
         return result;
+    cleanup_free char *hint = aoticache_operator_hint(cache, choice->op != NULL ? choice->op : "*");
     if (choice->op != NULL)
-        aoticache_cli_error(cli, "no entry for operators like %s", choice->op);
+        aoticache_cli_error(cli, "no entry for operators like %s%s", choice->op, hint);
     else
         aoticache_cli_error(cli, "no key has the tag %s", choice->tag);
     return AOTICACHE_CLI_EXIT_NOT_FOUND;
@@ -198,7 +198,7 @@ int aoticache_key_choice_resolve(const aoticache_cli *cli, aoticache_cache *cach
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = look(cli, cache, &search);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        result = judge(cli, &search);
+        result = judge(cli, cache, &search);
     for (size_t i = 0; i < choice->prefix_count; i++)
         aoticache_chosen_keys_free(&search.prefixes[i].found);
     free(search.prefixes);

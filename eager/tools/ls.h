@@ -63,8 +63,10 @@ bool aoticache_ls_filter_accepts(const aoticache_ls_filter *filter, aoticache_ca
 
 typedef int (*aoticache_ls_order)(const void *left, const void *right); /* of aoticache_entry */
 
-/* "size", "-size". *ret_order: NULL for the order of the library, by operator and key. False: no such order. */
-bool aoticache_ls_order_parse(const char *text, aoticache_ls_order *ret_order, bool *ret_reverse);
+/* "size", "-size". *ret_order: NULL for the order of the library, by operator and key. Says what is wrong; returns an exit
+ * code. */
+int aoticache_ls_order_parse(const aoticache_cli *cli, const char *text, aoticache_ls_order *ret_order,
+                             bool *ret_reverse);
 
 /* Failed compiles of an operator, or of those like a pattern; either may be NULL. */
 int aoticache_ls_failures(const aoticache_cli *cli, aoticache_cache *cache, const char *op, const char *pattern);

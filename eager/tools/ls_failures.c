@@ -81,7 +81,8 @@ int aoticache_ls_failures(const aoticache_cli *cli, aoticache_cache *cache, cons
         aoticache_cli_json_set(object, "failures", failures.array);
         aoticache_cli_json_print(object);
     } else if (failures.count == 0) {
-        aoticache_cli_note(cli, "no failed compiles are remembered");
+        aoticache_cli_note(cli, "no failed compiles%s%s are remembered", op != NULL || pattern != NULL ? " of " : "",
+                           op != NULL ? op : pattern != NULL ? pattern : "");
     }
     return AOTICACHE_CLI_EXIT_OK;
 }

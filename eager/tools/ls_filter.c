@@ -162,20 +162,16 @@ ORDER(by_use, b->last_used_ns, a->last_used_ns)
 ORDER(by_uses, b->uses, a->uses)
 ORDER(by_compile, b->compile_ns, a->compile_ns)
 
-bool aoticache_ls_order_parse(const char *text, aoticache_ls_order *ret_order, bool *ret_reverse)
+int aoticache_ls_order_parse(const aoticache_cli *cli, const char *text, aoticache_ls_order *ret_order,
+                             bool *ret_reverse)
 {
-    static const struct {
-        const char *name;
-        aoticache_ls_order order;
-    } orders[] = {{"op", NULL},     {"size", by_size}, {"age", by_age},
-                  {"used", by_use}, {"uses", by_uses}, {"compile", by_compile}};
-    bool reverse = text[0] == '-';
-    for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
-        if (strcmp(text + reverse, orders[i].name) == 0) {
-            *ret_order = orders[i].order;
-            *ret_reverse = reverse;
-            return true;
-        }
-    }
-    return false;
+    static const char *const words[] = {"operator", "size", "age", "used", "uses", "compile", NULL};
+    static const aoticache_ls_order orders[] = {NULL, by_size, by_age, by_use, by_uses, by_compile};
+    const bool reverse = text[0] == '-';
+    size_t position;
+    if (!aoticache_cli_parse_word(cli, "sort", text + reverse, words, &position))
+        return AOTICACHE_CLI_EXIT_USAGE;
+    *ret_order = orders[position];
+    *ret_reverse = reverse;
+    return AOTICACHE_CLI_EXIT_OK;
 }

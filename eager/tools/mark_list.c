@@ -93,62 +93,105 @@ void aoticache_mark_add_to_json(json_t *object, const aoticache_mark *mark)
     aoticache_cli_json_set(object, "tags", tags);
 }
 
-/* ---- changing many ---- */
+/* ---- printing keys ---- */
 
-static json_t *chosen_to_json(const aoticache_chosen_key *chosen, const aoticache_mark *mark)
+/* What was done to each key; of a list there is only `done`. */
+struct outcome {
+    const char *done, *not_done; /* "unpinned", "not pinned" */
+    const bool *changed;         /* by key; NULL for a list */
+};
+
+static json_t *chosen_to_json(const aoticache_chosen_key *chosen, const aoticache_mark *mark, const bool *changed)
 {
     json_t *object = aoticache_cli_json_object();
     aoticache_cli_json_set(object, "key", aoticache_cli_json_digest(&chosen->key));
     aoticache_cli_json_set(object, "description", aoticache_cli_json_text(chosen->description));
     aoticache_mark_add_to_json(object, mark);
+    if (changed != NULL)
+        aoticache_cli_json_set(object, "changed", json_boolean(*changed));
     return object;
 }
 
-static void print_chosen(const aoticache_chosen_key *chosen, const aoticache_mark *mark, const char *done)
+static void print_chosen(const aoticache_chosen_key *chosen, const aoticache_mark *mark, const char *word)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     aoticache_digest_to_hex(&chosen->key, hex);
     cleanup_free char *marks = aoticache_mark_text(mark);
     cleanup_free char *description = aoticache_cli_escape(
         chosen->description != NULL ? chosen->description : "(nothing is stored for it yet)");
-    printf("%s %.12s %s%s%s%s\n", done, hex, description, marks[0] != '\0' ? "  [" : "", marks,
+    printf("%s %.12s %s%s%s%s\n", word, hex, description, marks[0] != '\0' ? "  [" : "", marks,
            marks[0] != '\0' ? "]" : "");
 }
 
-int aoticache_marks_print(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *keys,
-                          const char *done)
+static int print_keys(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *keys,
+                      const struct outcome *outcome)
 {
     aoticache_mark_list marks = {0};
     int result = aoticache_marks_read(cli, cache, NULL, &marks);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
-    json_t *changed = cli->json ? aoticache_cli_json_array() : NULL;
+    json_t *array = cli->json ? aoticache_cli_json_array() : NULL;
     for (size_t i = 0; i < keys->count; i++) {
         const aoticache_mark *mark = aoticache_marks_find(&marks, &keys->items[i].key);
-        if (changed != NULL)
-            aoticache_cli_json_append(changed, chosen_to_json(&keys->items[i], mark));
+        const bool *changed = outcome->changed != NULL ? &outcome->changed[i] : NULL;
+        if (array != NULL)
+            aoticache_cli_json_append(array, chosen_to_json(&keys->items[i], mark, changed));
         else if (!cli->quiet)
-            print_chosen(&keys->items[i], mark, done);
+            print_chosen(&keys->items[i], mark, changed == NULL || *changed ? outcome->done : outcome->not_done);
     }
-    if (changed != NULL) {
+    if (array != NULL) {
         json_t *object = aoticache_cli_json_object();
         aoticache_cli_json_set(object, "directory", aoticache_cli_json_text(aoticache_cache_directory(cache)));
-        aoticache_cli_json_set(object, "keys", changed);
+        aoticache_cli_json_set(object, "keys", array);
         aoticache_cli_json_print(object);
     }
     aoticache_marks_free(&marks);
     return AOTICACHE_CLI_EXIT_OK;
 }
 
+int aoticache_marks_print(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *keys,
+                          const char *word)
+{
+    return print_keys(cli, cache, keys, &(struct outcome){.done = word});
+}
+
+/* ---- changing many ---- */
+
 #define AT_ONCE 1024 /* keys between two looks at the progress */
 
-int aoticache_marks_change(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
-                           aoticache_mark_action action, const char *const *tags, const char *done)
+static bool would_change(const aoticache_mark *mark, aoticache_mark_action action, const char *const *tags)
+{
+    const bool is_pinned = mark != NULL && mark->is_pinned;
+    if (action == AOTICACHE_MARK_PIN || action == AOTICACHE_MARK_UNPIN)
+        return is_pinned != (action == AOTICACHE_MARK_PIN);
+    for (; *tags != NULL; tags++)
+        if (aoticache_mark_has_tag(mark, *tags) != (action == AOTICACHE_MARK_TAG))
+            return true;
+    return false;
+}
+
+/* Which keys the action changes, as the marks are now. By free(). */
+static int foresee(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
+                   aoticache_mark_action action, const char *const *tags, bool **ret_changed)
+{
+    aoticache_mark_list marks = {0};
+    int result = aoticache_marks_read(cli, cache, NULL, &marks);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    bool *changed = aoticache_cli_allocate(chosen->count + 1, sizeof *changed);
+    for (size_t i = 0; i < chosen->count; i++)
+        changed[i] = would_change(aoticache_marks_find(&marks, &chosen->items[i].key), action, tags);
+    aoticache_marks_free(&marks);
+    *ret_changed = changed;
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static aoticache_status mark_all(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
+                                 aoticache_mark_action action, const char *const *tags, aoticache_error *ret_error)
 {
     static const char *const no_tags[] = {"", NULL}; /* one change, without any */
     aoticache_cli_progress progress = {.cli = cli, .what = "keys"};
     aoticache_status status = AOTICACHE_OK;
-    aoticache_error error = {.message = ""};
     cleanup_free aoticache_key *keys = aoticache_cli_allocate(chosen->count + 1, sizeof *keys);
     for (size_t i = 0; i < chosen->count; i++)
         keys[i] = chosen->items[i].key;
@@ -156,9 +199,46 @@ int aoticache_marks_change(const aoticache_cli *cli, aoticache_cache *cache, con
         const size_t count = chosen->count - i < AT_ONCE ? chosen->count - i : AT_ONCE;
         aoticache_cli_progress_show(&progress, i, chosen->count);
         for (const char *const *tag = tags != NULL ? tags : no_tags; *tag != NULL && status == AOTICACHE_OK; tag++)
-            status = aoticache_cache_mark_keys(cache, keys + i, count, action, *tag, NULL, &error);
+            status = aoticache_cache_mark_keys(cache, keys + i, count, action, *tag, NULL, ret_error);
     }
     aoticache_cli_progress_clear(&progress);
-    return status == AOTICACHE_OK ? aoticache_marks_print(cli, cache, chosen, done)
-                                  : aoticache_cli_fail(cli, status, &error);
+    return status;
+}
+
+static void sum_up(const aoticache_cli *cli, const aoticache_chosen_keys *chosen, const struct outcome *outcome)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < chosen->count; i++)
+        count += outcome->changed[i];
+    if (count == 0)
+        aoticache_cli_note(cli, "nothing was changed: %zu %s %s", chosen->count, chosen->count == 1 ? "key is" : "keys are",
+                           outcome->not_done);
+    else if (count < chosen->count)
+        aoticache_cli_note(cli, "%zu %s %s, %zu %s", count, count == 1 ? "key" : "keys", outcome->done,
+                           chosen->count - count, outcome->not_done);
+}
+
+int aoticache_marks_change(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
+                           aoticache_mark_action action, const char *const *tags)
+{
+    static const struct outcome outcomes[] = {
+        [AOTICACHE_MARK_PIN] = {.done = "pinned", .not_done = "already pinned"},
+        [AOTICACHE_MARK_UNPIN] = {.done = "unpinned", .not_done = "not pinned"},
+        [AOTICACHE_MARK_TAG] = {.done = "tagged", .not_done = "already tagged"},
+        [AOTICACHE_MARK_UNTAG] = {.done = "untagged", .not_done = "not tagged"},
+    };
+    struct outcome outcome = outcomes[action];
+    aoticache_error error = {.message = ""};
+    cleanup_free bool *changed = NULL;
+    int result = foresee(cli, cache, chosen, action, tags, &changed);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    aoticache_status status = mark_all(cli, cache, chosen, action, tags, &error);
+    if (status != AOTICACHE_OK)
+        return aoticache_cli_fail(cli, status, &error);
+    outcome.changed = changed;
+    result = print_keys(cli, cache, chosen, &outcome);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        sum_up(cli, chosen, &outcome);
+    return result;
 }

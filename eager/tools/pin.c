@@ -86,8 +86,7 @@ int aoticache_pin_command(aoticache_cli *cli, bool pin)
         else if (result == AOTICACHE_CLI_EXIT_OK)
             result = aoticache_key_choice_resolve(cli, cache, &choice, &keys);
         if (result == AOTICACHE_CLI_EXIT_OK && !list)
-            result = aoticache_marks_change(cli, cache, &keys, pin ? AOTICACHE_MARK_PIN : AOTICACHE_MARK_UNPIN, NULL,
-                                            pin ? "pinned" : "unpinned");
+            result = aoticache_marks_change(cli, cache, &keys, pin ? AOTICACHE_MARK_PIN : AOTICACHE_MARK_UNPIN, NULL);
     }
     aoticache_chosen_keys_free(&keys);
     aoticache_cache_close(cache);

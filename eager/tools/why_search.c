@@ -6,6 +6,7 @@
  * manifest.
  */
 #include "base/cleanup.h"
+#include "base/name_distance.h"
 #include "eager/tools/why.h"
 
 #include <stdlib.h>
@@ -142,40 +143,27 @@ static bool take_operator(void *user, const aoticache_entry *entry)
     return true;
 }
 
-/* Without namespace and overload. */
-static bool same_bare_name(const char *a, const char *b)
-{
-    const char *bare_a = strstr(a, "::"), *bare_b = strstr(b, "::");
-    bare_a = bare_a != NULL ? bare_a + 2 : a;
-    bare_b = bare_b != NULL ? bare_b + 2 : b;
-    size_t length = strcspn(bare_a, ".");
-    return length == strcspn(bare_b, ".") && memcmp(bare_a, bare_b, length) == 0;
-}
-
 static void take(struct operators *operators, size_t at, aoticache_near_operator *ret_operators, size_t *count)
 {
     ret_operators[(*count)++] = operators->items[at];
     operators->items[at] = operators->items[--operators->count];
 }
 
-/* Those of the same name first, then the nearest spellings. */
+/* The nearest first. */
 static size_t choose(struct operators *operators, const char *op, aoticache_near_operator *ret_operators, size_t limit)
 {
     size_t count = 0;
-    for (size_t i = 0; i < operators->count && count < limit;)
-        if (same_bare_name(operators->items[i].op, op))
-            take(operators, i, ret_operators, &count);
-        else
-            i++;
     while (count < limit && operators->count > 0) {
-        cleanup_free const char **words = aoticache_cli_allocate(operators->count + 1, sizeof *words);
-        for (size_t i = 0; i < operators->count; i++)
-            words[i] = operators->items[i].op;
-        const char *nearest = aoticache_cli_nearest(op, words);
-        size_t at = 0;
-        while (nearest != NULL && operators->items[at].op != nearest)
-            at++;
-        if (nearest == NULL)
+        size_t at = 0, least = AOTICACHE_NOT_NEAR;
+        for (size_t i = 0; i < operators->count; i++) {
+            const size_t distance = aoticache_operator_distance(op, operators->items[i].op);
+            if (distance < least || (distance == least && distance != AOTICACHE_NOT_NEAR &&
+                                     strcmp(operators->items[i].op, operators->items[at].op) < 0)) {
+                least = distance;
+                at = i;
+            }
+        }
+        if (least == AOTICACHE_NOT_NEAR)
             break;
         take(operators, at, ret_operators, &count);
     }
@@ -193,4 +181,16 @@ size_t aoticache_near_operators(aoticache_cache *cache, const char *op, aoticach
         free(operators.items[i].op);
     free(operators.items);
     return count;
+}
+
+char *aoticache_operator_hint(aoticache_cache *cache, const char *op)
+{
+    aoticache_near_operator nearest;
+    uint64_t all;
+    if (strpbrk(op, "*?[") != NULL || aoticache_near_operators(cache, op, &nearest, 1, &all) == 0)
+        return aoticache_cli_text("%s", "");
+    char *hint = strcmp(nearest.op, op) == 0 ? aoticache_cli_text("%s", "")
+                                             : aoticache_cli_text("; did you mean %s?", nearest.op);
+    free(nearest.op);
+    return hint;
 }

@@ -164,7 +164,8 @@ else
     skip 'a full device' 'there is no /dev/full'
 fi
 (aoticache ls && aoticache ls --json; echo $? >"$work/pipe") 2>"$err" | true
-is 'a closed pipe is an error, not a signal' 1 "$(cat "$work/pipe")"
+is 'a closed pipe ends it as it ends git' 141 "$(cat "$work/pipe")"
+says_nothing 'without a word'
 
 escape=$'\033'
 try 'no colours in a pipe' 0 env TERM=xterm aoticache ls

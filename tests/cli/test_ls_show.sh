@@ -28,7 +28,7 @@ member 'the newest first' entries.0.op aten::mm
 try 'reversed' 0 aoticache ls --sort age --reverse --json
 member 'the newest last' entries.2.op aten::mm
 try 'a wrong order' 2 aoticache ls --sort colour
-says 'lists what there is' 'op, size, age, used or uses'
+says 'lists what there is' 'none of operator, size, age, used, uses or compile'
 try 'a use is counted' 0 aoticache run aten::mm --input float32:8x8 --input float32:8x8 --hook c --quiet
 try 'ls sorted by uses' 0 aoticache ls --sort uses --json
 member 'the used one first' entries.0.op aten::mm
@@ -45,7 +45,7 @@ count() { # NAME EXPECTED OPTION...
 count 'operators like a pattern' 2 --op 'aten::a*'
 count 'none of them' 0 --op 'at?n::x*'
 try 'is exit code 3' 3 aoticache ls --op 'aten::x*'
-says 'and said' 'no entry is like that'
+says 'and said' 'no entry for operators like aten::x'
 count 'a device' 3 --device cpu
 count 'another' 0 --device cuda
 try 'no device' 2 aoticache ls --device house

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
+import signal
 import sys
 
 from . import _caches, _doctor, _stats, configure, explain
@@ -60,7 +62,13 @@ def main(words: list[str] | None = None) -> int:
     try:
         if arguments.cache_dir:
             configure(cache_dir=arguments.cache_dir)
-        return int(arguments.run(arguments))
+        result = int(arguments.run(arguments))
+        sys.stdout.flush()
+        return result
+    except BrokenPipeError:  # nobody reads any more: ends as the C tools do, without a word
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGPIPE)
+        return 128 + signal.SIGPIPE
     except AoticacheError as error:
         print(f"aoticache: {error}", file=sys.stderr)
         return 1
