@@ -1,8 +1,18 @@
-# Completion for aoticache, aoticache-gc and aoticache-stat in bash. Commands and options are asked of the programs
-# themselves, so that what is offered is what there is.
+# Completion for aoticache, aoticache-gc and aoticache-stat in bash. Commands, options and their values are asked of the
+# programs themselves, so that what is offered is what there is.
+_aoticache_help() { # PROGRAM [COMMAND]
+    if [ $# -gt 1 ]; then "$1" help "$2" 2>/dev/null; else "$1" --help 2>/dev/null; fi
+}
+
 _aoticache_options() { # PROGRAM [COMMAND]
-    if [ $# -gt 1 ]; then "$1" help "$2" 2>/dev/null; else "$1" --help 2>/dev/null; fi |
-        sed -nE 's/^  (-[a-zA-Z], |    )(--[a-z-]+).*/\2/p'
+    _aoticache_help "$@" | sed -nE 's/^  (-[a-zA-Z], |    )(--[a-z-]+).*/\2/p'
+}
+
+# What the help calls the value of an option, --long or -s: DIR, auto|always|never; nothing where it takes none.
+_aoticache_value() { # OPTION PROGRAM [COMMAND]
+    local option=$1
+    shift
+    _aoticache_help "$@" | sed -nE "/^  (    $option|$option, --[a-z-]+|-[a-zA-Z], $option)([[ ]|$)/s/^ +(-[a-zA-Z], )?--[a-z-]+(\[=| )([^] ]+).*/\3/p"
 }
 
 _aoticache_keys() {
@@ -13,33 +23,95 @@ _aoticache_operators() {
     aoticache ls --json 2>/dev/null | sed -nE 's/.*"op": *"([^"]*)".*/\1/p' | sort -u
 }
 
-_aoticache() {
-    local program=$1 word=$2 previous=$3 command= words=
-    COMPREPLY=()
-    [ "${program##*/}" = aoticache ] && [ "$COMP_CWORD" -gt 1 ] && command=${COMP_WORDS[1]}
-    case $previous in
-    --cache-dir) mapfile -t COMPREPLY < <(compgen -d -- "$word"); compopt -o filenames 2>/dev/null; return ;;
-    --prometheus | --html | --python | --cc) mapfile -t COMPREPLY < <(compgen -f -- "$word"); compopt -o filenames 2>/dev/null; return ;;
-    --color) words='auto always never' ;;
-    --policy) words='lru cost' ;;
-    *)
-        if [ "${program##*/}" = aoticache ] && [ "$COMP_CWORD" -eq 1 ]; then
-            words="$("$program" help 2>/dev/null | sed -nE '/^Commands:/,/^$/s/^  ([a-z-]+) .*/\1/p') --help --version"
-        elif [[ $word == -* ]]; then
-            words=$(_aoticache_options "$program" ${command:+"$command"})
-        else
-            case $command in
-            show | rm | pin | unpin | tag) words=$(_aoticache_keys) ;;
-            ls | why | run | compile) words=$(_aoticache_operators) ;;
-            help) words=$("$program" help 2>/dev/null | sed -nE '/^Commands:/,/^$/s/^  ([a-z-]+) .*/\1/p') ;;
-            add | run-package | inspect | warm | export | import | merge | copy)
-                mapfile -t COMPREPLY < <(compgen -f -- "$word"); compopt -o filenames 2>/dev/null; return ;;
-            esac
-        fi ;;
+_aoticache_tags() {
+    aoticache tag --list --json 2>/dev/null | sed -nE 's/.*"tag": *"([^"]*)".*/\1/p'
+}
+
+_aoticache_settings() {
+    aoticache config --json 2>/dev/null | sed -nE 's/^.*"name": *"([a-z_]+)".*/\1/p'
+}
+
+_aoticache_commands() { # PROGRAM
+    "$1" help 2>/dev/null | sed -nE '/^Commands:/,/^$/s/^  ([a-z-]+) .*/\1/p'
+}
+
+# Words for a value that the help calls so; "files" and "folders" are for the shell to find.
+_aoticache_words() { # VALUE OPTION
+    case $1 in
+    DIR | DIRECTORY) echo folders ;;
+    FILE | PATH) echo files ;;
+    KEY) _aoticache_keys ;;
+    TAG) _aoticache_tags ;;
+    OPERATOR) _aoticache_operators ;;
+    PATTERN) case $2 in --op | --keep) _aoticache_operators ;; esac ;;
+    DEVICE) echo cpu cuda ;;
+    DTYPE) echo float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128 ;;
+    LAYOUT) echo strided ;;
+    FORMAT) echo contiguous_format channels_last channels_last_3d preserve_format ;;
+    *"|"*) tr '|' '\n' <<<"$1" | sed -E 's/[A-Z]+$//; /^$/d' ;;
     esac
-    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$word")
-    # Operators have colons, at which bash splits words.
-    declare -F __ltrim_colon_completions >/dev/null && __ltrim_colon_completions "$word"
+}
+
+# Words for an operand. The number of words before it is given, since some commands take different ones.
+_aoticache_operands() { # COMMAND POSITION
+    case $1 in
+    show | rm | pin | unpin) _aoticache_keys ;;
+    tag) if [ "$2" -le 2 ]; then _aoticache_keys; else _aoticache_tags; fi ;;
+    ls | why | run | compile) _aoticache_operators ;;
+    config) _aoticache_settings ;;
+    help) _aoticache_commands aoticache ;;
+    inspect | run-package) _aoticache_keys && echo files ;;
+    copy | merge) echo folders ;;
+    add | warm | export | import | record) echo files ;;
+    esac
+}
+
+_aoticache() {
+    local program=$1 line=${COMP_LINE:0:COMP_POINT} command= previous= word= value= words= head=
+    local -a typed
+    COMPREPLY=()
+    # bash splits words at ':' and '=', of which operators and options have some: they are taken from the line as it is.
+    read -ra typed <<<"$line"
+    [[ $line == *[[:space:]] ]] && typed+=('')
+    word=${typed[-1]}
+    [ "${#typed[@]}" -gt 1 ] && previous=${typed[-2]}
+    [ "${program##*/}" = aoticache ] && [ "${#typed[@]}" -gt 2 ] && command=${typed[1]}
+    if [[ $word == --*=* ]]; then
+        previous=${word%%=*} head=${word%%=*}= word=${word#*=}
+    fi
+    [[ $previous == -?* && $previous != -- ]] && value=$(_aoticache_value "$previous" "$program" ${command:+"$command"})
+    # A value that may be left out follows a '=' alone.
+    if [ -n "$value" ] && [ -z "$head" ] && _aoticache_help "$program" ${command:+"$command"} | grep -q -- "$previous\\[="; then
+        value=
+    fi
+    if [ -n "$value" ]; then
+        words=$(_aoticache_words "$value" "$previous")
+    elif [ -n "$head" ]; then
+        return 0
+    elif [[ $word == -* ]]; then
+        words=$(_aoticache_options "$program" ${command:+"$command"})
+    elif [ "${program##*/}" = aoticache ] && [ -z "$command" ]; then
+        words="$(_aoticache_commands "$program") --help --version"
+    else
+        words=$(_aoticache_operands "$command" "$((${#typed[@]} - 1))")
+    fi
+    if [[ $words == *files || $words == folders ]]; then
+        local kind=-f
+        [[ $words == folders ]] && kind=-d
+        mapfile -t COMPREPLY < <(compgen "$kind" -- "$word")
+        [ "${#COMPREPLY[@]}" -eq 0 ] || compopt -o filenames 2>/dev/null
+        words=${words%files} words=${words#folders}
+    fi
+    [ -z "$words" ] || mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -W "$words" -- "$word")
+    # What stands before the last ':' or '=' is a word of its own to bash, and stays.
+    [[ $COMP_WORDBREAKS == *=* ]] && head=
+    if [[ $word == *:* && $COMP_WORDBREAKS == *:* ]]; then
+        head=${word%"${word##*:}"}
+        COMPREPLY=("${COMPREPLY[@]#"$head"}")
+    elif [ -n "$head" ]; then
+        COMPREPLY=("${COMPREPLY[@]/#/$head}")
+    fi
+    [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *: ]] && compopt -o nospace 2>/dev/null
     return 0
 }
 

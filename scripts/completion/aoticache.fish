@@ -1,4 +1,5 @@
-# Completion for fish. Commands and options are asked of the programs themselves, so that what is offered is what there is.
+# Completion for fish. Commands, options and their values are asked of the programs themselves, so that what is offered is
+# what there is.
 
 function __aoticache_commands
     aoticache help 2>/dev/null | sed -nE '/^Commands:/,/^$/s/^  ([a-z-]+) +(.*)/\1\t\2/p'
@@ -6,17 +7,40 @@ end
 
 function __aoticache_command
     set -l words (commandline -opc)
-    test (count $words) -gt 1; and echo $words[2]
+    test (basename $words[1]) = aoticache; and test (count $words) -gt 1; and echo $words[2]
 end
 
-function __aoticache_options
+function __aoticache_help
     set -l words (commandline -opc)
     set -l command (__aoticache_command)
-    if test (basename $words[1]) = aoticache -a -n "$command"
+    if test -n "$command"
         aoticache help $command 2>/dev/null
     else
         $words[1] --help 2>/dev/null
-    end | sed -nE 's/^  (-[a-zA-Z], |    )(--[a-z-]+).*/\2/p'
+    end
+end
+
+function __aoticache_options
+    __aoticache_help | sed -nE 's/^  (-[a-zA-Z], |    )(--[a-z-]+).*/\2/p'
+end
+
+# What the help calls the value of an option, --long or -s: DIR, auto|always|never; nothing where it takes none.
+function __aoticache_value # OPTION
+    __aoticache_help | sed -nE "/^  (    $argv[1]|$argv[1], --[a-z-]+|-[a-zA-Z], $argv[1])([[ ]|\$)/s/^ +(-[a-zA-Z], )?--[a-z-]+(\[=| )([^] ]+).*/\3/p"
+end
+
+# The option whose value is being typed: --name VALUE or --name=VALUE; nothing where none is.
+function __aoticache_option
+    set -l current (commandline -ct)
+    if string match -q -- '--*=*' $current
+        string replace -r '=.*' '' -- $current
+        return
+    end
+    set -l words (commandline -opc)
+    # A value that may be left out follows a '=' alone.
+    if string match -qr -- '^-.' $words[-1]; and not __aoticache_help | grep -q -- "$words[-1]\["
+        test -n "$(__aoticache_value $words[-1])"; and echo -- $words[-1]
+    end
 end
 
 function __aoticache_keys
@@ -27,9 +51,74 @@ function __aoticache_operators
     aoticache ls --json 2>/dev/null | sed -nE 's/.*"op": *"([^"]*)".*/\1/p' | sort -u
 end
 
-complete -c aoticache -n 'test -z (__aoticache_command)' -f -a '(__aoticache_commands)'
-complete -c aoticache -n 'contains -- (__aoticache_command) show rm pin unpin tag' -f -a '(__aoticache_keys)'
-complete -c aoticache -n 'contains -- (__aoticache_command) ls why run compile' -f -a '(__aoticache_operators)'
-for program in aoticache aoticache-gc aoticache-stat
-    complete -c $program -n 'string match -q -- "-*" (commandline -ct)' -a '(__aoticache_options)'
+function __aoticache_tags
+    aoticache tag --list --json 2>/dev/null | sed -nE 's/.*"tag": *"([^"]*)".*/\1/p'
 end
+
+function __aoticache_settings
+    aoticache config --json 2>/dev/null | sed -nE 's/^.*"name": *"([a-z_]+)".*/\1/p'
+end
+
+function __aoticache_words # VALUE OPTION
+    switch $argv[1]
+        case DIR DIRECTORY
+            __fish_complete_directories (string replace -r '^--[a-z-]*=' '' -- (commandline -ct))
+        case FILE PATH
+            __fish_complete_path (string replace -r '^--[a-z-]*=' '' -- (commandline -ct))
+        case KEY
+            __aoticache_keys
+        case TAG
+            __aoticache_tags
+        case OPERATOR
+            __aoticache_operators
+        case PATTERN
+            contains -- $argv[2] --op --keep; and __aoticache_operators
+        case DEVICE
+            printf '%s\n' cpu cuda
+        case DTYPE
+            printf '%s\n' float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 complex128
+        case LAYOUT
+            echo strided
+        case FORMAT
+            printf '%s\n' contiguous_format channels_last channels_last_3d preserve_format
+        case '*|*'
+            string split '|' -- $argv[1] | string replace -r '[A-Z]+$' '' | string match -v ''
+    end
+end
+
+function __aoticache_values
+    set -l option (__aoticache_option)
+    set -l head (string match -r -- '^--[a-z-]*=' (commandline -ct))
+    __aoticache_words (__aoticache_value $option) $option | string replace -r '^' -- "$head"
+end
+
+function __aoticache_operands
+    set -l words (commandline -opc)
+    switch (__aoticache_command)
+        case show rm pin unpin
+            __aoticache_keys
+        case tag
+            test (count $words) -le 2; and __aoticache_keys; or __aoticache_tags
+        case ls why run compile
+            __aoticache_operators
+        case config
+            __aoticache_settings
+        case help
+            __aoticache_commands
+        case inspect run-package
+            __aoticache_keys
+            __fish_complete_path (commandline -ct)
+        case copy merge
+            __fish_complete_directories (commandline -ct)
+        case add warm export import record
+            __fish_complete_path (commandline -ct)
+    end
+end
+
+for program in aoticache aoticache-gc aoticache-stat
+    complete -c $program -f
+    complete -c $program -n 'test -n "$(__aoticache_option)"' -a '(__aoticache_values)'
+    complete -c $program -n 'test -z "$(__aoticache_option)"; and string match -q -- "-*" (commandline -ct)' -a '(__aoticache_options)'
+end
+complete -c aoticache -n 'test -z "$(__aoticache_command)"' -a '(__aoticache_commands)'
+complete -c aoticache -n 'test -n "$(__aoticache_command)"; and test -z "$(__aoticache_option)"' -a '(__aoticache_operands)'

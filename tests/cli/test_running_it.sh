@@ -5,32 +5,35 @@
 aoticache run aten::abs --input float32:2 --hook c --quiet >/dev/null || not_ok 'set-up' 'run failed'
 key=$(aoticache ls --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["entries"][0]["key"][:12])')
 
-# ---- bash ----
+aoticache run aten::add.Tensor --input float32:2 --input float32:2 --hook c --quiet >/dev/null || not_ok 'set-up' 'run failed'
 
-complete_bash() { # WORD...: what is offered for the last one, one per line
-    bash -c '. scripts/completion/aoticache.bash
-        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
-        _aoticache "$1" "${@: -1}" "${COMP_WORDS[COMP_CWORD - 1]}"
-        printf "%s\n" "${COMPREPLY[@]}"' bash "$@"
+# ---- bash and zsh, each on a terminal of its own, in which Tab is pressed ----
+
+complete_in() { # SHELL KEYS: what is shown, and the line at the end
+    python3 tests/cli/complete_in_shell.py "$@"
 }
-run complete_bash aoticache ru
-prints 'bash completes commands' '^run$'
-run complete_bash aoticache ls --s
-prints 'bash completes options of a command' '^--sort$'
-run complete_bash aoticache-gc --max-
-prints 'bash completes options of aoticache-gc' '^--max-age$'
-run complete_bash aoticache show ''
-prints 'bash completes keys' "^$key\$"
-run complete_bash aoticache ls ate
-prints 'bash completes operators' '^aten::abs$'
+for shell in bash zsh; do
+    command -v $shell >/dev/null || { skip "$shell completes" "there is no $shell"; continue; }
+    run complete_in $shell $'aoticache ru\t\t'
+    prints "$shell completes commands" '\brun +run-package'
+    run complete_in $shell $'aoticache ls --so\t'
+    prints "$shell completes options of a command" '^line:aoticache ls --sort ?$'
+    run complete_in $shell $'aoticache-gc --max-a\t'
+    prints "$shell completes options of aoticache-gc" '^line:aoticache-gc --max-age ?$'
+    run complete_in $shell $'aoticache show \t\t'
+    prints "$shell completes keys" "\\b$key\\b"
+    run complete_in $shell $'aoticache ls aten::ab\t'
+    prints "$shell completes operators, which have colons" '^line:aoticache ls aten::abs ?$'
+    run complete_in $shell $'aoticache du --by \t\t'
+    prints "$shell completes values" 'device +operator +producer +tag'
+    run complete_in $shell $'aoticache-gc --policy=co\t'
+    prints "$shell completes values after =" '^line:aoticache-gc --policy=cost ?$'
+    run complete_in $shell $'aoticache config max_s\t'
+    prints "$shell completes settings" '^line:aoticache config max_size ?$'
+done
 
-# ---- the others ----
+# ---- fish ----
 
-if command -v zsh >/dev/null; then
-    try 'the completion of zsh is well formed' 0 zsh -n scripts/completion/_aoticache
-else
-    skip 'the completion of zsh is well formed' 'there is no zsh'
-fi
 if command -v fish >/dev/null; then
     complete_fish() { fish -c "source scripts/completion/aoticache.fish; complete -C '$1'"; }
     run complete_fish 'aoticache ru'
@@ -39,6 +42,14 @@ if command -v fish >/dev/null; then
     prints 'fish completes options of a command' '^--sort'
     run complete_fish 'aoticache show '
     prints 'fish completes keys' "^$key"
+    run complete_fish 'aoticache ls aten::ab'
+    prints 'fish completes operators' '^aten::abs'
+    run complete_fish 'aoticache du --by '
+    prints 'fish completes values' '^operator'
+    run complete_fish 'aoticache-gc --policy=co'
+    prints 'fish completes values after =' '^--policy=cost'
+    run complete_fish 'aoticache config max_s'
+    prints 'fish completes settings' '^max_size'
 else
     skip 'fish completes' 'there is no fish'
 fi
