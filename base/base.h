@@ -57,7 +57,9 @@ extern "C" {
     X(UNSUPPORTED, 8, "not supported by this machine, process or version")    \
     X(COMPILE_FAILED, 9, "the compile failed")                                \
     X(LOAD_FAILED, 10, "the library cannot be loaded")                        \
-    X(RUN_FAILED, 11, "the kernel reported a failure")
+    X(RUN_FAILED, 11, "the kernel reported a failure")                        \
+    X(EXISTS, 12, "there is one already")                                     \
+    X(MISMATCH, 13, "does not fit what is there")
 
 typedef enum aoticache_status {
 #define AOTICACHE_STATUS_ENUM(name, number, text) AOTICACHE_##name = number,
@@ -70,7 +72,8 @@ typedef enum aoticache_status {
 /*
  * Detail of a failure, in storage of the caller so that out-of-memory can be reported too. `message` is one line without a
  * newline (a compiler's own output may add more lines), always terminated, cut off where it does not fit. A function that returns AOTICACHE_OK or
- * AOTICACHE_NOT_FOUND leaves it untouched. Everywhere an error argument may be NULL.
+ * AOTICACHE_NOT_FOUND leaves it untouched; only the dispatcher says what it has not found. Everywhere an error argument
+ * may be NULL.
  */
 typedef struct aoticache_error {
     aoticache_status status;
@@ -93,6 +96,12 @@ AOTICACHE_API aoticache_status aoticache_error_set(aoticache_error *error, aotic
  */
 AOTICACHE_API aoticache_status aoticache_error_set_errno(aoticache_error *error, int errno_value, const char *format, ...)
     AOTICACHE_PRINTF(3, 4);
+
+/*
+ * Frees what a function of this library gives "by free()": for programs that have no free(), or another than this
+ * library's. NULL is allowed; preserves errno.
+ */
+AOTICACHE_API void aoticache_free(void *text);
 
 typedef enum aoticache_log_level {
     AOTICACHE_LOG_ERROR = 0,

@@ -1,11 +1,12 @@
 /*
- * base/error: status names and texts, the error detail, log lines, the version.
+ * base/error: status names and texts, the error detail, log lines, the version, the freeing of texts.
  */
 #include "base/base.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *aoticache_version(void)
@@ -35,6 +36,13 @@ const char *aoticache_status_text(aoticache_status status)
 #undef STATUS_TEXT
     }
     return "unknown status";
+}
+
+void aoticache_free(void *text)
+{
+    int saved = errno;
+    free(text);
+    errno = saved;
 }
 
 aoticache_status aoticache_error_set(aoticache_error *error, aoticache_status status, const char *format, ...)

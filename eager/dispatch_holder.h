@@ -20,6 +20,7 @@ extern "C" {
  * name: "abs" or "aten::abs"; defined before, since kernels are compiled by its schema.
  * key: of a device: CPU, CUDA, XPU, MPS, PrivateUse1; the holder's device is that one. NULL or "": the oplib's.
  * dynamic: kernels are compiled for symbolic shapes always; false: as `eager` was made.
+ * Copied: name and key; of the schema the holder keeps its own.
  * eager: borrowed as long as the registration stands and calls of it are under way.
  *
  * Thread safety: as aoticache_oplib_impl().

@@ -44,6 +44,11 @@ static inline aoticache_key_set set_of_tensor(const aoticache_tensor_view *tenso
     return LIKELY(tensor->dispatch_key_set != 0) ? tensor->dispatch_key_set : set_of_device(tensor->device);
 }
 
+aoticache_key_set aoticache_tensor_view_key_set(const aoticache_tensor_view *tensor)
+{
+    return tensor != NULL ? set_of_tensor(tensor) : SET_OF_UNDEFINED;
+}
+
 static inline aoticache_key_set set_of_value(const aoticache_value *value)
 {
     if (LIKELY(value->kind == AOTICACHE_VALUE_TENSOR))

@@ -106,3 +106,15 @@ aoticache_dispatch_key aoticache_dispatch_key_of_entry(int32_t entry)
         return functionality;
     return aoticache_dispatch_key_of(functionality, entry - aoticache_key_set_places[functionality].offset);
 }
+
+void aoticache_dispatch_key_list(aoticache_dispatch_key_fn callback, void *user)
+{
+    if (callback == NULL)
+        return;
+    for (aoticache_dispatch_key key = 0; key < AOTICACHE_DISPATCH_KEY_COUNT; key++) {
+        bool is_key = key < AOTICACHE_DISPATCH_FUNCTIONALITIES || aoticache_dispatch_key_is_runtime(key) ||
+                      aoticache_dispatch_key_is_alias(key);
+        if (is_key && !callback(user, key))
+            return;
+    }
+}

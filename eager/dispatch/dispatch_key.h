@@ -4,7 +4,8 @@
  *
  * A key set is PyTorch's raw representation: in the lowest bits one for each backend, above them one for each
  * functionality. Functions take and give plain numbers, so that other languages can bind them. All but those
- * on the sets of this thread are pure.
+ * on the sets of this thread are pure. Nothing here is owned: texts that come back are static, those given are read during
+ * the call alone.
  */
 #ifndef AOTICACHE_EAGER_DISPATCH_DISPATCH_KEY_H
 #define AOTICACHE_EAGER_DISPATCH_DISPATCH_KEY_H
@@ -117,6 +118,12 @@ AOTICACHE_API void aoticache_dispatch_guard_force(aoticache_dispatch_guard *guar
 AOTICACHE_API void aoticache_dispatch_guard_end(const aoticache_dispatch_guard *guard);
 
 /* ---- more of single keys ---- */
+
+/*
+ * Every key, by number: functionalities and runtime keys, then alias keys; what each is, aoticache_dispatch_key_is_alias(),
+ * _is_runtime() and _functionality() tell. Numbers that are no keys are left out. Return false to stop.
+ */
+AOTICACHE_API void aoticache_dispatch_key_list(aoticache_dispatch_key_fn callback, void *user);
 
 /* Whether it is a backend's: CPU, SparseCUDA, Dense, MkldnnCPU; not autograd's (c10::isBackendDispatchKey). */
 AOTICACHE_API bool aoticache_dispatch_key_is_backend(aoticache_dispatch_key key);

@@ -116,6 +116,39 @@ enum {
     AOTICACHE_DISPATCH_KEY_COUNT = 156 /* numbers are below this; not every one is a key */
 };
 
+/*
+ * PyTorch's marks between the numbers (c10::DispatchKey::StartOfDenseBackends): the number before the first runtime key
+ * of a functionality, which is no key, and that of its last one.
+ */
+enum {
+#define AOTICACHE_DISPATCH_KEY_MARKS(functionality, number, prefix, first, parsed, a)       \
+    AOTICACHE_DISPATCH_KEY_StartOf##functionality##Backends = first,                        \
+    AOTICACHE_DISPATCH_KEY_EndOf##functionality##Backends = (first) + 16,
+    AOTICACHE_DISPATCH_BLOCK_LIST(AOTICACHE_DISPATCH_KEY_MARKS, unused)
+#undef AOTICACHE_DISPATCH_KEY_MARKS
+    AOTICACHE_DISPATCH_KEY_EndOfFunctionalityKeys = 47,
+    AOTICACHE_DISPATCH_KEY_EndOfRuntimeBackendKeys = 149,
+    AOTICACHE_DISPATCH_KEY_StartOfAliasKeys = AOTICACHE_DISPATCH_KEY_Autograd,
+    AOTICACHE_DISPATCH_KEY_EndOfAliasKeys = AOTICACHE_DISPATCH_KEY_CompositeExplicitAutogradNonFunctional
+};
+
+/* ---- key sets that PyTorch has names for: plain numbers, so that generated bindings have them too ---- */
+
+/* What each alias key stands for: aoticache_key_set_of_alias(). */
+#define AOTICACHE_KEY_SET_Autograd 0x380000ffffULL
+#define AOTICACHE_KEY_SET_CompositeImplicitAutograd 0x3803ffffffULL
+#define AOTICACHE_KEY_SET_FuncTorchBatchedDecomposition 0x2000000000000ULL
+#define AOTICACHE_KEY_SET_CompositeImplicitAutogradNestedTensor 0x200200ffffULL
+#define AOTICACHE_KEY_SET_CompositeExplicitAutograd 0x1ffffffULL
+#define AOTICACHE_KEY_SET_CompositeExplicitAutogradNonFunctional 0x17ffdf7ULL
+/* torch._C._dispatch_autogradother_backends */
+#define AOTICACHE_KEY_SET_AUTOGRADOTHER_BACKENDS 0x1feffffULL
+/* torch._C._after_autograd_keyset, _after_ADInplaceOrView_keyset: what a kernel there redispatches with: keys & this. */
+#define AOTICACHE_KEY_SET_AFTER_AUTOGRAD 0x20000007ffffffffULL
+#define AOTICACHE_KEY_SET_AFTER_ADINPLACEORVIEW 0x20000003ffffffffULL
+/* torch._C._additional_keys_to_prop_for_wrapper_tensors: what a tensor that wraps another takes over of its keys. */
+#define AOTICACHE_KEY_SET_OF_WRAPPED 0x1818110cbULL
+
 #define AOTICACHE_DISPATCH_BACKENDS 16
 #define AOTICACHE_DISPATCH_FUNCTIONALITIES 47
 /*

@@ -124,7 +124,7 @@ aoticache_status aoticache_dispatcher_add_fallback(aoticache_dispatcher *dispatc
     for (size_t i = 0; i < places.count; i++) {
         const aoticache_op_kernel *before = atomic_load(&dispatcher->fallbacks[places.entries[i]]);
         if (before != NULL)
-            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s has two fallbacks: %.300s, and before %.300s",
+            return aoticache_error_set(ret_error, AOTICACHE_EXISTS, "%s has two fallbacks: %.300s, and before %.300s",
                                        aoticache_dispatch_key_name(aoticache_dispatch_key_of_entry(places.entries[i])),
                                        kernel->debug, before->debug);
     }

@@ -6,6 +6,12 @@
  * A library of operators ("oplib") holds registrations; freeing it takes them back, and those they had replaced come
  * back.
  *
+ * Ownership: what a function is given is copied, unless it says otherwise; a text that it gives is the caller's where it is
+ * an output (by aoticache_free()), and borrowed where it is a result.
+ *
+ * Results: NOT_FOUND has a message here. INVALID is a mistake in what was given alone; EXISTS (there is one already) and
+ * MISMATCH (it does not fit what is there) depend on what is registered.
+ *
  * Thread safety: all functions from any thread. Calls take no lock, allocate nothing, and never wait for registrations;
  * a kernel may be running when its registration is taken back: what a call may be reading is freed when no call can be
  * reading it, and a kernel's destructor is called then, by the thread that took it back or by the call that ends last,
@@ -44,6 +50,10 @@ AOTICACHE_API aoticache_dispatcher *aoticache_dispatcher_get(void);
 typedef aoticache_status (*aoticache_boxed_fn)(void *user, const aoticache_operator *op, aoticache_key_set keys,
                                                aoticache_stack *stack, aoticache_error *ret_error);
 
+/*
+ * Copied at the registration: the structure and its texts. user is borrowed: as long as the registration stands and
+ * calls of it are under way, which is until release.
+ */
 typedef struct aoticache_boxed_kernel {
     size_t size;
     aoticache_boxed_fn call;   /* NULL: fallthrough: the call goes on to the next key */
@@ -76,7 +86,8 @@ typedef enum aoticache_alias_analysis {
  * namespace_name: "aten"; "_" for IMPL of any namespace (fallbacks). key: for impl and fallback that name none; NULL:
  * none.
  * file, line: where the caller stands, for dumps and messages.
- * Returns: OK; INVALID (an unknown kind or key, a second DEF of the namespace: both places are named); NO_MEMORY.
+ * Copied: all texts. The oplib has to go before the dispatcher.
+ * Returns: OK; INVALID (an unknown kind or key); EXISTS (a second DEF of the namespace: both places are named); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_oplib_create(aoticache_dispatcher *dispatcher, aoticache_oplib_kind kind,
                                                       const char *namespace_name, const char *key, const char *file,
@@ -89,15 +100,16 @@ AOTICACHE_API void aoticache_oplib_reset(aoticache_oplib *oplib);
 
 /*
  * Defines an operator. schema: "add.Tensor(Tensor a, Tensor b) -> Tensor", with or without the namespace; at most 64
- * arguments. Returns: OK; INVALID (malformed: position and expectation; defined before: both places; in an IMPL oplib;
- * another namespace; typed kernels that are there do not fit); NO_MEMORY. Nothing is left of what fails.
+ * arguments. Copied. Returns: OK; INVALID (malformed: position and expectation; in an IMPL oplib; another namespace);
+ * EXISTS (defined before: both places); MISMATCH (typed kernels that are there do not fit); NO_MEMORY. Nothing is left
+ * of what fails.
  */
 AOTICACHE_API aoticache_status aoticache_oplib_def(aoticache_oplib *oplib, const char *schema,
                                                    aoticache_alias_analysis alias, aoticache_error *ret_error);
 /*
  * With a kernel at once: def_name_t_t and def_schema_t_t of the Python bindings. schema: also a name alone
  * ("add.Tensor"): then the signature is the kernel's, which is a typed one. key NULL: CompositeImplicitAutograd. Both
- * or neither: PyTorch leaves the definition where the kernel does not fit.
+ * or neither: PyTorch leaves the definition where the kernel does not fit. Returns: as the two.
  */
 AOTICACHE_API aoticache_status aoticache_oplib_def_kernel(aoticache_oplib *oplib, const char *schema,
                                                           aoticache_alias_analysis alias, const char *key,
@@ -107,8 +119,9 @@ AOTICACHE_API aoticache_status aoticache_oplib_def_kernel(aoticache_oplib *oplib
  * A kernel of an operator, which need not be defined yet. name: as aoticache_dispatcher_find() reads it, with or without
  * the namespace. key: NULL, "" or "Undefined": the oplib's, else
  * CompositeImplicitAutograd. A kernel for the same operator and key replaces the one before until it is taken back.
- * Returns: OK; INVALID (an unknown key, another than the oplib's, another namespace, a signature that does not fit the
- * definition or the operator's other typed kernels); NO_MEMORY. On failure release is not called.
+ * Returns: OK; INVALID (an unknown key, another than the oplib's, another namespace, a malformed name or signature);
+ * MISMATCH (a signature that does not fit the definition or the operator's other typed kernels); NO_MEMORY. On failure
+ * release is not called.
  */
 AOTICACHE_API aoticache_status aoticache_oplib_impl(aoticache_oplib *oplib, const char *name, const char *key,
                                                     const aoticache_boxed_kernel *kernel, aoticache_error *ret_error);
@@ -116,7 +129,7 @@ AOTICACHE_API aoticache_status aoticache_oplib_impl(aoticache_oplib *oplib, cons
  * For all operators that have no kernel for this key. oplib: of kind IMPL, namespace "_". key: NULL: the oplib's; an
  * alias ("Autograd"): for all keys that it stands for, or none of them where one has a fallback already: PyTorch keeps
  * those before it.
- * Returns: OK; INVALID (an unknown key or none, another oplib; there is one: both places); NO_MEMORY.
+ * Returns: OK; INVALID (an unknown key or none, another oplib); EXISTS (there is one: both places); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_oplib_fallback(aoticache_oplib *oplib, const char *key,
                                                         const aoticache_boxed_kernel *kernel,
@@ -133,7 +146,7 @@ AOTICACHE_API aoticache_status aoticache_oplib_fallback(aoticache_oplib *oplib, 
 AOTICACHE_API aoticache_status aoticache_dispatcher_find(aoticache_dispatcher *dispatcher, const char *name,
                                                          aoticache_operator **ret_operator, aoticache_error *ret_error);
 AOTICACHE_API const char *aoticache_operator_name(const aoticache_operator *op);
-/* NULL where it is not defined (any longer). Borrowed: as long as the definition stands. */
+/* NULL where it is not defined (any longer). Borrowed: as long as the definition stands. The name: as the dispatcher. */
 AOTICACHE_API const aoticache_schema *aoticache_operator_schema(const aoticache_operator *op);
 
 /*
@@ -143,6 +156,11 @@ AOTICACHE_API const aoticache_schema *aoticache_operator_schema(const aoticache_
  * are missing.
  */
 AOTICACHE_API aoticache_key_set aoticache_operator_key_set(const aoticache_operator *op, const aoticache_stack *stack);
+/*
+ * The keys that a tensor counts with (torch._C._dispatch_keys): those that its view says, else its device's; of NULL, an
+ * undefined tensor, AutogradOther and ADInplaceOrView.
+ */
+AOTICACHE_API aoticache_key_set aoticache_tensor_view_key_set(const aoticache_tensor_view *tensor);
 /*
  * Calls the kernel for the highest key of the arguments. All arguments are on the stack
  * (aoticache_operator_push_arguments() fills in the rest). NONE for a plain Tensor is an undefined tensor, as in
@@ -159,7 +177,8 @@ AOTICACHE_API aoticache_status aoticache_operator_call_for_key(const aoticache_o
                                                                aoticache_stack *stack, aoticache_error *ret_error);
 /*
  * Puts arguments in the schema's order: `positional` of them are on the stack already; names and values are keyword
- * arguments; the rest are defaults. Lists of defaults belong to the operator. INVALID: an unknown name, one given
+ * arguments; the rest are defaults. Values are put on as they are, pointers in them stay the caller's; lists and strings
+ * of defaults belong to the definition, as long as it stands. INVALID: an unknown name, one given
  * twice, one missing.
  */
 AOTICACHE_API aoticache_status aoticache_operator_push_arguments(const aoticache_operator *op, size_t positional,
@@ -181,7 +200,7 @@ typedef struct aoticache_dispatch_mode {
     void *user;
 } aoticache_dispatch_mode;
 /*
- * A stack for each thread; a mode is off while it runs, so what it calls goes to the one below. What it pushes and does
+ * A stack for each thread, of copies; user is borrowed. A mode is off while it runs, so what it calls goes to the one below. What it pushes and does
  * not pop goes when it returns. INVALID: more than 64.
  */
 AOTICACHE_API aoticache_status aoticache_dispatch_mode_push(const aoticache_dispatch_mode *mode,
@@ -190,8 +209,8 @@ AOTICACHE_API void aoticache_dispatch_mode_pop(void);
 AOTICACHE_API size_t aoticache_dispatch_mode_count(void);
 
 /*
- * Before and after every kernel of every thread: for profilers. before's result is given to after. One at a time; NULL:
- * off.
+ * Before and after every kernel of every thread: for profilers. before's result is given to after. One at a time, a copy;
+ * NULL: off. user is borrowed; calls that are under way may still use what is taken off.
  */
 typedef struct aoticache_call_observer {
     void *(*before)(void *user, const aoticache_operator *op, aoticache_key_set keys, const aoticache_stack *stack);
@@ -223,7 +242,7 @@ AOTICACHE_API aoticache_status aoticache_dispatcher_find_any(aoticache_dispatche
                                                              aoticache_operator **ret_operator,
                                                              aoticache_error *ret_error);
 
-/* Texts as PyTorch's (_dispatch_dump, _dispatch_dump_table); *ret_text is the caller's, by free(). */
+/* Texts as PyTorch's (_dispatch_dump, _dispatch_dump_table); *ret_text is the caller's, by aoticache_free(). */
 AOTICACHE_API aoticache_status aoticache_operator_dump(const aoticache_operator *op, char **ret_text,
                                                        aoticache_error *ret_error);
 AOTICACHE_API aoticache_status aoticache_operator_dump_table(const aoticache_operator *op, char **ret_text,
@@ -231,7 +250,10 @@ AOTICACHE_API aoticache_status aoticache_operator_dump_table(const aoticache_ope
 /* OK, or CORRUPT with what is wrong. */
 AOTICACHE_API aoticache_status aoticache_operator_check(const aoticache_operator *op, aoticache_error *ret_error);
 AOTICACHE_API aoticache_status aoticache_dispatcher_check(aoticache_dispatcher *dispatcher, aoticache_error *ret_error);
-/* Names, sorted. Return false to stop; may ask and register. dangling: with kernels, without a definition. */
+/*
+ * Names, sorted; borrowed for the call, as all that callbacks are given. Return false to stop; may ask and register.
+ * dangling: with kernels, without a definition.
+ */
 typedef bool (*aoticache_operator_name_fn)(void *user, const char *text);
 AOTICACHE_API aoticache_status aoticache_dispatcher_list(aoticache_dispatcher *dispatcher, bool dangling,
                                                          aoticache_operator_name_fn callback, void *user,
@@ -283,7 +305,7 @@ AOTICACHE_API aoticache_dispatcher *aoticache_oplib_dispatcher(const aoticache_o
 AOTICACHE_API const char *aoticache_oplib_namespace(const aoticache_oplib *oplib);
 AOTICACHE_API const char *aoticache_oplib_key_name(const aoticache_oplib *oplib); /* "" for none */
 /*
- * The schema as PyTorch prints it; *ret_text is the caller's, by free(): for those who cannot tell how long the
+ * The schema as PyTorch prints it; *ret_text is the caller's, by aoticache_free(): for those who cannot tell how long the
  * definition stands. Returns: OK, NOT_FOUND (not defined), NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_operator_schema_text(const aoticache_operator *op, char **ret_text,

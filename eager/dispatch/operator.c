@@ -153,9 +153,8 @@ aoticache_status aoticache_operator_define(aoticache_operator *op, aoticache_op_
                                            aoticache_alias_analysis alias, aoticache_error *ret_error)
 {
     if (op->definition_debug != NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s is defined twice: %.300s, and before %.300s",
-                                   op->name,
-                                   debug, op->definition_debug);
+        return aoticache_error_set(ret_error, AOTICACHE_EXISTS, "%s is defined twice: %.300s, and before %.300s",
+                                   op->name, debug, op->definition_debug);
     aoticache_status status = aoticache_operator_check_definition(op, plan->schema, debug, ret_error);
     if (status != AOTICACHE_OK)
         return status;

@@ -139,7 +139,7 @@ static aoticache_status check_against(const char *name, const aoticache_schema *
                 sizeof difference))
         return AOTICACHE_OK;
     text = aoticache_op_signature_text(kernel->signature);
-    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the kernel %.200s (%.200s) does not fit the "
+    return aoticache_error_set(ret_error, AOTICACHE_MISMATCH, "%s: the kernel %.200s (%.200s) does not fit the "
                                "definition (%.200s): %s",
                                name, text != NULL ? text : "", kernel->debug, schema_debug, difference);
 }
@@ -152,7 +152,7 @@ aoticache_status aoticache_operator_check_signature(const aoticache_operator *op
         return AOTICACHE_OK;
     const aoticache_op_signature *kept = &op->signatures[aoticache_op_signature_is_symbolic(kernel->signature)];
     if (kept->schema != NULL && differ(kept->schema, kernel->signature, true, difference, sizeof difference))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the kernel (%.250s) has another signature than "
+        return aoticache_error_set(ret_error, AOTICACHE_MISMATCH, "%s: the kernel (%.250s) has another signature than "
                                    "the one "
                                    "before (%.250s): %s", op->name, kernel->debug, kept->debug, difference);
     const aoticache_op_plan *plan = atomic_load_explicit(&op->plan, memory_order_relaxed);

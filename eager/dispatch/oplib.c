@@ -37,10 +37,10 @@ static aoticache_status take_namespace(aoticache_oplib *oplib, aoticache_error *
     aoticache_dispatcher *dispatcher = oplib->dispatcher;
     for (const aoticache_op_namespace *one = dispatcher->namespaces; one != NULL; one = one->next)
         if (strcmp(one->name, oplib->namespace_name) == 0)
-            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "namespace %.100s has two libraries of kind DEF: "
-                                       "%.300s, "
-                                       "and before %.300s; further ones are of kind FRAGMENT", oplib->namespace_name,
-                                       oplib->debug, one->debug);
+            return aoticache_error_set(ret_error, AOTICACHE_EXISTS,
+                                       "namespace %.100s has two libraries of kind DEF: %.300s, and before %.300s; "
+                                       "further ones are of kind FRAGMENT", oplib->namespace_name, oplib->debug,
+                                       one->debug);
     size_t size = strlen(oplib->namespace_name) + 1;
     aoticache_op_namespace *made = malloc(sizeof *made + size);
     if (made == NULL)

@@ -146,7 +146,8 @@ AOTICACHE_API bool aoticache_schema_equal(const aoticache_schema *a, const aotic
 AOTICACHE_API bool aoticache_type_equal(const aoticache_type *a, const aoticache_type *b);
 /*
  * Whether an implementation with schema `b` fits a definition `a`: the number and types of arguments and returns; where
- * not, INVALID and what differs (c10::checkFunctionSchema's counterpart). Returns: OK, INVALID.
+ * not, MISMATCH and what differs (c10::checkFunctionSchema's counterpart). Returns: OK, MISMATCH, INVALID (one is a
+ * name alone).
  */
 AOTICACHE_API aoticache_status aoticache_schema_check_same(const aoticache_schema *a, const aoticache_schema *b,
                                                            aoticache_error *ret_error);

@@ -99,7 +99,7 @@ static aoticache_status check_list(const aoticache_schema *a, const char *what, 
                                    aoticache_error *ret_error)
 {
     if (a_count != b_count)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s: the number of %ss differs: %zu defined, %zu "
+        return aoticache_error_set(ret_error, AOTICACHE_MISMATCH, "%.200s: the number of %ss differs: %zu defined, %zu "
                                    "implemented", a->full_name, what, a_count, b_count);
     for (size_t i = 0; i < a_count; i++) {
         char a_text[200], b_text[200];
@@ -107,7 +107,7 @@ static aoticache_status check_list(const aoticache_schema *a, const char *what, 
             continue;
         aoticache_type_format(a_items[i].type, a_text, sizeof a_text);
         aoticache_type_format(b_items[i].type, b_text, sizeof b_text);
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s: the type of %s %zu differs: %s defined, %s "
+        return aoticache_error_set(ret_error, AOTICACHE_MISMATCH, "%.200s: the type of %s %zu differs: %s defined, %s "
                                    "implemented", a->full_name, what, i + 1, a_text, b_text);
     }
     return AOTICACHE_OK;
@@ -119,7 +119,7 @@ aoticache_status aoticache_schema_check_same(const aoticache_schema *a, const ao
     if (a == NULL || b == NULL || !a->has_signature || !b->has_signature)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "schemas to compare need arguments and returns");
     if (a->is_vararg != b->is_vararg || a->is_varret != b->is_varret)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s: only one of definition and implementation has "
+        return aoticache_error_set(ret_error, AOTICACHE_MISMATCH, "%.200s: only one of definition and implementation has "
                                    "'...' behind its %s", a->full_name, a->is_vararg != b->is_vararg ? "arguments" : "returns");
     aoticache_status status = check_list(a, "argument", a->arguments, a->argument_count, b->arguments, b->argument_count,
                                          ret_error);

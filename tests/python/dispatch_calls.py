@@ -133,6 +133,7 @@ class TorchLocal:
         guard = {"exclude": lambda keys: C._ExcludeDispatchKeyGuard(key_set(keys)),
                  "include": lambda key: C._IncludeDispatchKeyGuard(torch_key(key)),
                  "force": lambda included, excluded: C._ForceDispatchKeyGuard(key_set(included), key_set(excluded)),
+                 "set_exclude": lambda key, on: C._SetExcludeDispatchKeyGuard(torch_key(key), on),
                  "preserve": C._PreserveDispatchKeyGuard}[what](*arguments)
         guard.__enter__()
         self.guards.append(guard)
@@ -199,6 +200,8 @@ class OwnLocal:
         else:
             include = c.aoticache_key_set_of(dispatch_host.parse_key(arguments[0])) if what == "include" else 0
             c.aoticache_dispatch_guard_add(guard, include, arguments[0] if what == "exclude" else 0)
+        if what == "set_exclude":
+            c.aoticache_dispatch_exclude(dispatch_host.parse_key(arguments[0]), arguments[1])
         self.guards.append(guard)
 
     def sets(self):
@@ -218,6 +221,7 @@ def make_local(rng):
         return made
 
     choices = [lambda: ("exclude", keys(4)), lambda: ("exclude", keys(2)), lambda: ("include", rng.choice(LOCAL_KEYS)),
+               lambda: ("set_exclude", rng.choice(LOCAL_KEYS), rng.random() < 0.5),
                lambda: ("force", keys(3), keys(3)), lambda: ("tls_include", rng.choice(LOCAL_KEYS), rng.random() < 0.5),
                lambda: ("tls_exclude", rng.choice(LOCAL_KEYS), rng.random() < 0.5), lambda: ("preserve",)]
     return [rng.choice(choices)() for _ in range(rng.choice([0, 0, 1, 1, 2, 3]))]

@@ -54,7 +54,7 @@ TYPES = {"v": None, "S": ctypes.c_int, "i": ctypes.c_int32, "I": ctypes.c_uint32
          "e": ctypes.POINTER(Error), "o": ctypes.POINTER(ctypes.c_void_p), "r": ctypes.POINTER(ctypes.c_int32),
          "t": ctypes.POINTER(Stack), "f": ctypes.POINTER(Kernel), "n": NAME, "y": KEY, "m": ctypes.POINTER(Mode),
          "w": ctypes.POINTER(Observer), "L": ctypes.POINTER(Logger), "g": ctypes.POINTER(Guard), "a": ctypes.POINTER(ctypes.c_char_p),
-         "l": ctypes.POINTER(Value)}
+         "l": ctypes.POINTER(Value), "V": ctypes.POINTER(View)}
 
 # The result's letter, a colon, the arguments' letters; the names without aoticache_.
 FUNCTIONS = {
@@ -87,6 +87,7 @@ FUNCTIONS = {
     "dispatch_included": "K:", "dispatch_excluded": "K:", "dispatch_set_local": "v:KK", "dispatch_include": "v:kb",
     "dispatch_exclude": "v:kb", "dispatch_guard_add": "v:gKK", "dispatch_guard_force": "v:gKK",
     "dispatch_guard_end": "v:g", "dispatch_key_is_backend": "b:k", "key_set_of_tensor": "K:kb",
+    "dispatch_key_list": "v:yp", "tensor_view_key_set": "K:V",
 }
 
 
@@ -132,8 +133,7 @@ def wrong_sizes():
 
 
 c = load()
-free = ctypes.CDLL(None).free
-free.argtypes = [ctypes.c_void_p]
+c.aoticache_free.restype, c.aoticache_free.argtypes = None, [ctypes.c_void_p]
 
 
 def call(name, *arguments):
@@ -150,7 +150,7 @@ def text_of(name, handle):
     try:
         return ctypes.string_at(pointer).decode()
     finally:
-        free(pointer)
+        c.aoticache_free(pointer)
 
 
 def names_of(name, *arguments):

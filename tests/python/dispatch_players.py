@@ -7,6 +7,7 @@ A step is a tuple: a verb and its arguments; libraries are named by numbers of t
 What the two cannot have alike is said here once:
 - aten's built-in fallbacks exist in PyTorch only: copy_fallbacks() registers as many with the same texts here.
 - def_ without a word on aliasing is FROM_SCHEMA; with def_legacy it stays open: AOTICACHE_ALIAS_UNSAID.
+- Where PyTorch raises a RuntimeError, ours tells INVALID, EXISTS and MISMATCH apart.
 - PyTorch gives names in the order of its hash tables: both are sorted.
 - PyTorch refuses some questions about operators and kernels that are not there, where ours is false: both give None.
 """
@@ -204,7 +205,7 @@ class OwnPlayer(Player):
             return "done"
         except dispatch_host.Refused as refused:
             self.message = str(refused)
-            return "refused" if refused.status == "INVALID" else refused.status
+            return "refused" if refused.status in ("INVALID", "EXISTS", "MISMATCH") else refused.status
 
     def library(self, number, kind, namespace, key, file, line):
         self.libraries[number] = self.dispatcher.oplib(kind, namespace, key or None, file, line)

@@ -20,7 +20,7 @@ os.environ.setdefault("AOTICACHE_HOME", BUILD)
 MISS = {"wait": 0, "background": 1, "never": 2}
 DYNAMIC = {"never": 0, "after": 1, "always": 2}
 STATUS = ["OK", "NOT_FOUND", "INVALID", "NO_MEMORY", "IO", "CORRUPT", "LOCKED", "DENIED", "UNSUPPORTED",
-          "COMPILE_FAILED", "LOAD_FAILED", "RUN_FAILED"]
+          "COMPILE_FAILED", "LOAD_FAILED", "RUN_FAILED", "EXISTS", "MISMATCH"]
 CPU_KEY_SET = 635655225345  # of an ordinary tensor: torch._C._dispatch_keys(torch.ones(1)).raw_repr()
 ROOM = 16  # places on a stack beside the arguments: results
 pointer, size_t, int64, uint32, uint64 = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64, ctypes.c_uint32,

@@ -6,12 +6,14 @@ is asked of libc10 itself, by the names that its functions have there. Environme
 import ctypes
 import os
 import random
+import re
 import sys
 import warnings
 
 from c_types import Error
 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
+LIST = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../eager/dispatch/dispatch_key_list.h")
 SETS = 4000
 NUMBERS = range(160)  # some beyond the last key
 DEVICES = ("cpu cuda mkldnn opengl opencl ideep hip fpga maia xla vulkan metal xpu mps meta hpu ve lazy ipu mtia "
@@ -45,6 +47,7 @@ FUNCTIONS = {
     "key_set_or": (SET, [SET, SET]), "key_set_and": (SET, [SET, SET]), "key_set_minus": (SET, [SET, SET]),
     "key_set_has": (BOOL, [SET, KEY]), "key_set_highest": (KEY, [SET]), "key_set_entry": (ctypes.c_int32, [SET]),
     "key_set_list": (None, [SET, CALLBACK, ctypes.c_void_p]),
+    "dispatch_key_list": (None, [CALLBACK, ctypes.c_void_p]),
     "key_set_format": (ctypes.c_size_t, [SET, TEXT, ctypes.c_size_t]), "key_set_of_alias": (SET, [KEY]),
     "key_set_backends_of_autograd": (SET, [KEY]), "key_set_autogradother_backends": (SET, []),
     "key_set_of_tensor": (SET, [KEY, BOOL]), "dispatch_included": (SET, []), "dispatch_excluded": (SET, []),
@@ -167,7 +170,34 @@ def check_kinds(ours, theirs):
                                ours.dispatch_key_in_alias(number, alias), number, alias)
     wrong += different("autogradother", theirs.c._dispatch_autogradother_backends.raw_repr(),
                        ours.key_set_autogradother_backends())
-    return wrong, "156 numbers, each pair of them"
+    for name, wanted in theirs.c.DispatchKey.__members__.items():
+        if "Of" in name:  # PyTorch's marks between the numbers
+            block = re.fullmatch("(?:Start|End)Of(.*)Backends", name)[1]
+            functionality = int(theirs.c.DispatchKey.__members__[block])
+            wrong += different(name, int(wanted), ours.dispatch_key_of(functionality, 0) - 1 +
+                               16 * name.startswith("End"))
+    numbers = []
+    ours.dispatch_key_list(CALLBACK(lambda _, key: numbers.append(key) or True), None)
+    wrong += different("list", sorted({int(key) for name, key in theirs.c.DispatchKey.__members__.items()
+                                       if "StartOf" not in name} - {47}),
+                       [key for key in numbers if ours.dispatch_key_name(key).decode() in theirs.c.DispatchKey.__members__])
+    wrong += different("keys", (47 + 96 + 6, sorted(set(numbers))), (len(numbers), numbers))
+    more, count = check_constants(ours, theirs)
+    return wrong + more, f"156 numbers, each pair of them; {count} named sets"
+
+
+def check_constants(ours, theirs):
+    """The sets that have names in the header."""
+    with open(LIST, encoding="utf-8") as file:
+        found = dict(re.findall(r"#define AOTICACHE_KEY_SET_(\w+) (0x[0-9a-f]+)ULL", file.read()))
+    wanted = {"AUTOGRADOTHER_BACKENDS": theirs.c._dispatch_autogradother_backends,
+              "AFTER_AUTOGRAD": theirs.c._after_autograd_keyset,
+              "AFTER_ADINPLACEORVIEW": theirs.c._after_ADInplaceOrView_keyset,
+              "OF_WRAPPED": theirs.c._additional_keys_to_prop_for_wrapper_tensors}
+    wanted = {name: keys.raw_repr() for name, keys in wanted.items()}
+    for number in range(150, 156):
+        wanted[theirs.name(number).decode()] = theirs.of_alias(number)
+    return different("constants", wanted, {name: int(text, 16) for name, text in found.items()}), len(found)
 
 
 def check_runtime_keys(ours, theirs):

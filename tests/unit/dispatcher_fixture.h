@@ -37,11 +37,12 @@ static void dispatcher_end(void)
 }
 
 #define succeeds(call) cr_assert_eq(call, AOTICACHE_OK, "%s", error.message)
-#define is_refused(call, why)                                                                   \
+#define fails(call, status, why)                                                                \
     do {                                                                                        \
-        cr_expect_eq(call, AOTICACHE_INVALID);                                                  \
+        cr_expect_eq(call, status);                                                             \
         cr_expect_not_null(strstr(error.message, why), "%s", error.message);                    \
     } while (0)
+#define is_refused(call, why) fails(call, AOTICACHE_INVALID, why)
 
 /* ---- kernels ---- */
 

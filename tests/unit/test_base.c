@@ -23,6 +23,14 @@ Test(status, every_number_has_its_name_and_text)
     cr_assert_str_eq(aoticache_status_name((aoticache_status)999), "UNKNOWN");
 }
 
+Test(text, free_takes_null_and_keeps_errno)
+{
+    errno = EBADF;
+    aoticache_free(NULL);
+    aoticache_free(strdup("a text"));
+    cr_assert_eq(errno, EBADF);
+}
+
 Test(error, set_formats_and_keeps_errno)
 {
     aoticache_error error;

@@ -182,3 +182,32 @@ Test(dispatch_key, autograd_key_of_a_backend)
     cr_expect_not(aoticache_dispatch_key_is_backend(KEY(Undefined)));
     cr_expect_not(aoticache_dispatch_key_is_backend(1000));
 }
+
+/* PyTorch's numbers, as torch._C.DispatchKey has them. */
+Test(dispatch_key, marks_between_the_numbers_are_pytorchs)
+{
+    cr_expect_eq(AOTICACHE_DISPATCH_KEY_StartOfDenseBackends, 48);
+    cr_expect_eq(AOTICACHE_DISPATCH_KEY_EndOfDenseBackends, AOTICACHE_DISPATCH_KEY_Meta);
+    cr_expect_eq(AOTICACHE_DISPATCH_KEY_StartOfSparseCsrBackends, 99);
+    cr_expect_eq(AOTICACHE_DISPATCH_KEY_EndOfNestedTensorBackends, 132);
+    cr_expect_eq(AOTICACHE_DISPATCH_KEY_StartOfAutogradFunctionalityBackends, 133);
+    cr_expect_eq(AOTICACHE_DISPATCH_KEY_EndOfRuntimeBackendKeys,
+                 AOTICACHE_DISPATCH_KEY_EndOfAutogradFunctionalityBackends);
+    cr_expect_eq(AOTICACHE_DISPATCH_KEY_EndOfFunctionalityKeys, AOTICACHE_DISPATCH_FUNCTIONALITIES);
+    cr_expect_eq(AOTICACHE_DISPATCH_KEY_StartOfAliasKeys, 150);
+    cr_expect_eq(AOTICACHE_DISPATCH_KEY_EndOfAliasKeys, AOTICACHE_DISPATCH_KEY_COUNT - 1);
+}
+
+static bool stop_at_cuda(void *user, aoticache_dispatch_key key)
+{
+    ++*(int *)user;
+    return key != AOTICACHE_DISPATCH_KEY_CUDA;
+}
+
+Test(dispatch_key, list_has_every_key_and_stops)
+{
+    int count = 0;
+    aoticache_dispatch_key_list(stop_at_cuda, &count);
+    cr_expect_eq(count, 47 + 2);
+    aoticache_dispatch_key_list(NULL, NULL);
+}

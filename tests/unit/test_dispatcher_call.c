@@ -73,6 +73,15 @@ Test(dispatch_call, tensor_without_a_set_has_its_devices_key)
     aoticache_oplib_free(def);
 }
 
+Test(dispatch_call, view_says_the_keys_of_its_tensor)
+{
+    const aoticache_tensor_view plain = {.device = {.type = AOTICACHE_DEVICE_TYPE_CUDA}};
+    cr_expect_eq(aoticache_tensor_view_key_set(&plain), SET(CUDA));
+    cr_expect_eq(aoticache_tensor_view_key_set(tensor_of(SET(SparseCPU)).as.tensor), SET(SparseCPU));
+    cr_expect_eq(aoticache_tensor_view_key_set(NULL), aoticache_key_set_of_tensor(AOTICACHE_DISPATCH_KEY_Undefined,
+                                                                                  false));
+}
+
 Test(dispatch_call, thread_sets_are_added_and_taken)
 {
     begin("f(Tensor a) -> ()");

@@ -49,6 +49,8 @@ STATUS = (
     "COMPILE_FAILED",
     "LOAD_FAILED",
     "RUN_FAILED",
+    "EXISTS",
+    "MISMATCH",
 )
 DEVICE_TYPES = {"cpu": 0, "cuda": 1}
 
