@@ -360,3 +360,21 @@ aoticache_status aoticache_operator_call_previous(const aoticache_operator *op, 
     leave(op, slot);
     return status;
 }
+
+/* ---- a kernel that somebody holds ---- */
+
+aoticache_status aoticache_op_kernel_call(const aoticache_operator *op, const aoticache_op_kernel *kernel,
+                                          aoticache_key_set keys, aoticache_stack *stack, aoticache_error *ret_error)
+{
+    aoticache_section_slot *slot;
+    if (stack == NULL || (slot = aoticache_section_enter()) == NULL)
+        return refuse_entry(op, stack, ret_error);
+    const aoticache_op_target target = {.call = kernel->call, .user = kernel->user, .key = kernel->key};
+    aoticache_status status =
+        atomic_load(&kernel->is_gone)
+            ? aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s: the kernel for %s (%.300s) was taken back",
+                                  op->name, aoticache_dispatch_key_name(kernel->key), kernel->debug)
+            : run(&target, op, keys, stack, ret_error);
+    leave(op, slot);
+    return status;
+}

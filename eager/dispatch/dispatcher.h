@@ -32,6 +32,7 @@ extern "C" {
 typedef struct aoticache_dispatcher aoticache_dispatcher;
 typedef struct aoticache_oplib aoticache_oplib;
 typedef struct aoticache_operator aoticache_operator;
+typedef struct aoticache_computed_kernel aoticache_computed_kernel;
 
 /* Returns: OK, NO_MEMORY. */
 AOTICACHE_API aoticache_status aoticache_dispatcher_create(aoticache_dispatcher **ret_dispatcher,
@@ -300,6 +301,27 @@ AOTICACHE_API aoticache_status aoticache_operator_call_previous(const aoticache_
                                                                 aoticache_dispatch_key key,
                                                                 const void *user, aoticache_key_set keys,
                                                                 aoticache_stack *stack, aoticache_error *ret_error);
+/*
+ * The kernel that an operator's table has for a runtime key at this moment (torch.library.get_kernel(),
+ * _dispatch_get_computed_kernel_for_dispatch_key): for a kernel that is then registered over it and calls it. What is
+ * registered later changes nothing; once the kernel itself is taken back, calls of it give NOT_FOUND.
+ * ret_kernel: by aoticache_computed_kernel_free(), before the dispatcher goes.
+ * Returns: OK; NOT_FOUND (the key has none); INVALID (an alias or no key; ambiguous for AutogradOther); NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_operator_get_computed_kernel(const aoticache_operator *op,
+                                                                      aoticache_dispatch_key key,
+                                                                      aoticache_computed_kernel **ret_kernel,
+                                                                      aoticache_error *ret_error);
+/* As aoticache_operator_redispatch(): arguments are not checked, the key set is the caller's. */
+AOTICACHE_API aoticache_status aoticache_computed_kernel_call(const aoticache_computed_kernel *kernel,
+                                                              aoticache_key_set keys, aoticache_stack *stack,
+                                                              aoticache_error *ret_error);
+/* "registered at FILE:LINE", as dumps show it. Borrowed. */
+AOTICACHE_API const char *aoticache_computed_kernel_debug(const aoticache_computed_kernel *kernel);
+/* There is nothing to call but a NOT_FOUND. */
+AOTICACHE_API bool aoticache_computed_kernel_is_fallthrough(const aoticache_computed_kernel *kernel);
+/* No call through this handle may be under way. NULL is allowed. */
+AOTICACHE_API void aoticache_computed_kernel_free(aoticache_computed_kernel *kernel);
 /* What an oplib was made with; "_" for any namespace. Borrowed. */
 AOTICACHE_API aoticache_dispatcher *aoticache_oplib_dispatcher(const aoticache_oplib *oplib);
 AOTICACHE_API const char *aoticache_oplib_namespace(const aoticache_oplib *oplib);

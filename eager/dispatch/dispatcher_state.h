@@ -29,6 +29,8 @@ typedef struct aoticache_op_kernel {
     aoticache_dispatch_key key;
     bool is_fallthrough;
     bool wants_previous;
+    atomic_bool is_gone;     /* taken back: who still holds it calls it no longer */
+    atomic_uint references;  /* to this memory: the registration's and those of computed kernels */
     char text[]; /* debug, unless static */
 } aoticache_op_kernel;
 
@@ -38,6 +40,9 @@ aoticache_status aoticache_op_kernel_create(const aoticache_boxed_kernel *kernel
                                             aoticache_op_kernel **ret_kernel, aoticache_error *ret_error);
 /* One that was never registered: release() is not called. NULL is allowed. */
 void aoticache_op_kernel_discard(aoticache_op_kernel *kernel);
+/* Gives back one reference; with the last one it is discarded. */
+void aoticache_op_kernel_unref(aoticache_op_kernel *kernel);
+/* It is in no table any longer, and gone. */
 void aoticache_op_kernel_retire(aoticache_dispatcher *dispatcher, aoticache_op_kernel *kernel);
 
 /* What AutogradOther has where it is open which of an operator's kernels is meant. */
@@ -245,6 +250,10 @@ static inline void aoticache_dispatcher_unlock(aoticache_dispatcher *dispatcher)
 {
     pthread_mutex_unlock(&dispatcher->lock);
 }
+
+/* dispatch_call.c: calls exactly this kernel, which the caller has a reference to. NOT_FOUND: it is gone. */
+aoticache_status aoticache_op_kernel_call(const aoticache_operator *op, const aoticache_op_kernel *kernel,
+                                          aoticache_key_set keys, aoticache_stack *stack, aoticache_error *ret_error);
 
 /* ---- modes: dispatch_mode.c ---- */
 

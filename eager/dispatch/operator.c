@@ -45,7 +45,8 @@ aoticache_status aoticache_op_kernel_create(const aoticache_boxed_kernel *kernel
                                   .debug = made->text,
                                   .key = key,
                                   .is_fallthrough = kernel->call == NULL,
-                                  .wants_previous = kernel->wants_previous};
+                                  .wants_previous = kernel->wants_previous,
+                                  .references = 1};
     memcpy(made->text, text, size);
     *ret_kernel = made;
     return AOTICACHE_OK;
@@ -59,16 +60,24 @@ void aoticache_op_kernel_discard(aoticache_op_kernel *kernel)
     free(kernel);
 }
 
+void aoticache_op_kernel_unref(aoticache_op_kernel *kernel)
+{
+    if (atomic_fetch_sub(&kernel->references, 1) == 1)
+        aoticache_op_kernel_discard(kernel);
+}
+
 static void release_kernel(aoticache_retired *retired)
 {
     aoticache_op_kernel *kernel = (void *)((char *)retired - offsetof(aoticache_op_kernel, retired));
     if (kernel->release != NULL)
         kernel->release(kernel->release_user);
-    aoticache_op_kernel_discard(kernel);
+    aoticache_op_kernel_unref(kernel);
 }
 
 void aoticache_op_kernel_retire(aoticache_dispatcher *dispatcher, aoticache_op_kernel *kernel)
 {
+    /* Before the epoch that it waits for: a call that still finds it there is inside a section of before. */
+    atomic_store(&kernel->is_gone, true);
     aoticache_dispatcher_retire(dispatcher, &kernel->retired, release_kernel);
 }
 

@@ -230,8 +230,11 @@ def make_local(rng):
 def make_manner(rng, operator):
     """How it is called: through its arguments, with a key set, with a key."""
     r = rng.random()
-    if r < 0.7:
+    if r < 0.65:
         return ("call",)
+    if r < 0.7:
+        keys = [key for key in LOCAL_KEYS if C._dispatch_has_computed_kernel_for_dispatch_key(operator.name, key)]
+        return ("computed", rng.choice(keys), C.DispatchKeySet(torch_key("CPU")).raw_repr()) if keys else ("call",)
     if r < 0.85:
         raw = 0
         for _ in range(rng.randint(0, 4)):
@@ -251,6 +254,9 @@ def torch_call(operator, manner, values):
             C._dispatch_call_boxed(operator.torch, *values)
         elif manner[0] == "redispatch":
             operator.torch.redispatch_boxed(key_set(manner[1]), *values)
+        elif manner[0] == "computed":
+            C._dispatch_get_computed_kernel_for_dispatch_key(operator.name, torch_key(manner[1])).call_boxed(
+                key_set(manner[2]), *values)
         else:
             getattr(torch.ops, operator.namespace).f.default._op_dk(torch_key(manner[1]), *values)
         return "answered", None
@@ -267,6 +273,12 @@ def own_call(operator, manner, specs):
             operator.own.call(call.stack)
         elif manner[0] == "redispatch":
             operator.own.redispatch(manner[1], call.stack)
+        elif manner[0] == "computed":
+            kernel = dispatch_host.ComputedKernel(operator.own, dispatch_host.parse_key(manner[1]))
+            try:
+                kernel.call(manner[2], call.stack)
+            finally:
+                kernel.free()
         else:
             operator.own.call_for_key(dispatch_host.parse_key(manner[1]), call.stack)
         assert call.stack.count == 1, call.stack.count

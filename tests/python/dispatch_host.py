@@ -65,6 +65,8 @@ FUNCTIONS = {
     "oplib_def": "S:psie", "oplib_def_kernel": "S:psisfe", "oplib_impl": "S:pssfe", "oplib_fallback": "S:psfe",
     "oplib_impl_for_key": "S:pskfe", "oplib_fallback_for_key": "S:pkfe", "oplib_fall_through_usual": "S:pe",
     "oplib_dispatcher": "p:p", "oplib_namespace": "s:p", "operator_call_previous": "S:pkKte",
+    "operator_get_computed_kernel": "S:pkoe", "computed_kernel_call": "S:pKte", "computed_kernel_debug": "s:p",
+    "computed_kernel_is_fallthrough": "b:p", "computed_kernel_free": "v:p",
     "operator_schema_text": "S:poe", "oplib_key_name": "s:p",
     "dispatcher_find": "S:psoe", "operator_name": "s:p", "operator_schema": "p:p", "operator_key_set": "K:pt",
     "operator_call": "S:pte", "operator_redispatch": "S:pKte", "operator_call_for_key": "S:pkte",
@@ -247,6 +249,20 @@ class Operator:
     def has(self, question, argument):
         """question: "has_kernel_for_key", "has_kernel_for_any", "has_computed_kernel", "is_fallthrough"."""
         return getattr(c, "aoticache_operator_" + question)(self.handle, argument)
+
+
+class ComputedKernel:
+    """What the operator has for the key now. Refused where it has none."""
+
+    def __init__(self, operator, key):
+        self.handle = ctypes.c_void_p()
+        call("operator_get_computed_kernel", operator.handle, key, ctypes.byref(self.handle))
+
+    def call(self, keys, stack):
+        call("computed_kernel_call", self.handle, keys, ctypes.byref(stack))
+
+    def free(self):
+        c.aoticache_computed_kernel_free(self.handle)
 
 
 class Oplib:

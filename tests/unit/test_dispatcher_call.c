@@ -527,3 +527,75 @@ Test(dispatch_call, previous_is_what_the_key_would_have_without_the_kernel)
     aoticache_oplib_free(a);
     aoticache_oplib_free(def);
 }
+
+/* ---- kernels that somebody holds ---- */
+
+static aoticache_computed_kernel *computed(const aoticache_operator *op, aoticache_dispatch_key key)
+{
+    aoticache_computed_kernel *kernel = NULL;
+    succeeds(aoticache_operator_get_computed_kernel(op, key, &kernel, &error));
+    return kernel;
+}
+
+static int reached_by(const aoticache_computed_kernel *kernel)
+{
+    reached = -1;
+    places[0] = tensor_of(SET(CPU));
+    stack.count = 1;
+    return aoticache_computed_kernel_call(kernel, SET(CPU), &stack, &error) == AOTICACHE_OK ? reached : -1;
+}
+
+Test(dispatch_call, computed_kernel_outlives_overrides_and_ends_with_its_registration)
+{
+    const aoticache_operator *op = begin("f(Tensor a) -> ()");
+    aoticache_oplib *low = open_oplib(AOTICACHE_OPLIB_IMPL, "t", NULL, 2), *high = open_oplib(AOTICACHE_OPLIB_IMPL, "t",
+                                                                                              NULL, 3);
+    add(low, "f", "CPU", released_kernel(1));
+    aoticache_computed_kernel *kernel = computed(op, AOTICACHE_DISPATCH_KEY_CPU);
+    add(high, "f", "CPU", plain_kernel(2));
+    cr_expect_eq(number_reached("t::f", AOTICACHE_DISPATCH_KEY_CPU), 2);
+    cr_expect_eq(reached_by(kernel), 1);
+    cr_expect_eq(reached_keys, SET(CPU));
+    cr_expect_str_eq(aoticache_computed_kernel_debug(kernel), "registered at /x/f.c:2");
+    aoticache_oplib_free(low);
+    cr_expect_eq(releases[1], 1, "a kernel that is held is released when it is taken back");
+    cr_expect_eq(reached_by(kernel), -1);
+    cr_expect_str_eq(error.message, "t::f: the kernel for CPU (registered at /x/f.c:2) was taken back");
+    aoticache_computed_kernel_free(kernel);
+    aoticache_computed_kernel_free(NULL);
+    aoticache_oplib_free(high);
+    aoticache_oplib_free(def);
+}
+
+Test(dispatch_call, computed_kernel_is_what_the_table_has)
+{
+    aoticache_computed_kernel *kernel = NULL;
+    const aoticache_operator *op = begin("f(Tensor a) -> ()");
+    aoticache_oplib *any = open_oplib(AOTICACHE_OPLIB_IMPL, "_", NULL, 2);
+    aoticache_boxed_kernel for_all = plain_kernel(5);
+    add(def, "f", "CompositeExplicitAutograd", plain_kernel(1));
+    add(def, "f", "AutogradCPU", fallthrough());
+    succeeds(aoticache_oplib_fallback(any, "Tracer", &for_all, &error));
+    kernel = computed(op, AOTICACHE_DISPATCH_KEY_CUDA);
+    cr_expect_eq(reached_by(kernel), 1);
+    aoticache_computed_kernel_free(kernel);
+    kernel = computed(op, AOTICACHE_DISPATCH_KEY_Tracer);
+    cr_expect_eq(reached_by(kernel), 5);
+    aoticache_oplib_free(any);
+    cr_expect_eq(reached_by(kernel), -1);
+    aoticache_computed_kernel_free(kernel);
+    kernel = computed(op, AOTICACHE_DISPATCH_KEY_AutogradCPU);
+    cr_expect(aoticache_computed_kernel_is_fallthrough(kernel));
+    cr_expect_eq(reached_by(kernel), -1);
+    aoticache_computed_kernel_free(kernel);
+    cr_expect_eq(aoticache_operator_get_computed_kernel(op, AOTICACHE_DISPATCH_KEY_AutogradCUDA, &kernel, &error),
+                 AOTICACHE_NOT_FOUND);
+    is_refused(aoticache_operator_get_computed_kernel(op, AOTICACHE_DISPATCH_KEY_Autograd, &kernel, &error),
+               "no place for key 150 (Autograd)");
+    is_refused(aoticache_operator_get_computed_kernel(op, -4, &kernel, &error), "no place for key -4");
+    add(def, "f", NULL, plain_kernel(2));
+    add(def, "f", "SparseCPU", plain_kernel(2));
+    is_refused(aoticache_operator_get_computed_kernel(op, AOTICACHE_DISPATCH_KEY_AutogradOther, &kernel, &error),
+               "ambiguous");
+    aoticache_oplib_free(def);
+}
