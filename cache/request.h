@@ -190,7 +190,7 @@ AOTICACHE_API size_t aoticache_request_format(const aoticache_request *request, 
 
 /*
  * The same line as lists of requests have it (docs/warm.md), so that aoticache_request_parse_text() gives the request
- * back: with " key_sets 0x8001" behind it where tensors have dispatch key sets (one for all, or one for each tensor in
+ * back: with " key_sets 0x10001" behind it where tensors have dispatch key sets (one for all, or one for each tensor in
  * their order). The environment is left out.
  *
  * ret_text: the caller's, by free().
