@@ -138,6 +138,12 @@ const char *aoticache_cache_directory(const aoticache_cache *cache)
     return cache != NULL ? cache->directory->path : NULL;
 }
 
+void aoticache_cache_copy_libraries(aoticache_cache *cache, bool copy)
+{
+    if (cache != NULL)
+        atomic_store_explicit(&cache->directory->no_copies, !copy, memory_order_relaxed);
+}
+
 bool aoticache_cache_is_read_only(const aoticache_cache *cache)
 {
     return cache != NULL && cache->directory->read_only;

@@ -126,9 +126,11 @@ AOTICACHE_API int aoticache_artifact_library_fd(const aoticache_artifact *artifa
 /*
  * A file in memory with the library's bytes as they were hashed, whoever changes the object after that: the caller's from
  * then on, for aoticache_load_options.copy. -1: there is none (the artifact was just compiled, its library has more than
- * 4 MiB, the system has no memory for it), or it was taken.
+ * 4 MiB, the system has no memory for it, the cache makes none), or it was taken.
  */
 AOTICACHE_API int aoticache_artifact_take_copy(aoticache_artifact *artifact);
+/* Whether lookups make such copies; true at first. Any thread, at any time. */
+AOTICACHE_API void aoticache_cache_copy_libraries(aoticache_cache *cache, bool copy);
 /*
  * Closes the descriptors, and gives the copy back (a process with many libraries needs them); the artifact stays
  * protected from collection.

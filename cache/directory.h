@@ -38,6 +38,7 @@ typedef struct aoticache_directory {
     uint32_t lock_timeout_ms;
     aoticache_logger logger;
     _Atomic bool no_openat2;
+    _Atomic bool no_copies; /* of libraries that are verified: aoticache_cache_copy_libraries() */
     _Atomic uint64_t serial; /* makes names in tmp/ unique within this process */
 } aoticache_directory;
 

@@ -184,7 +184,8 @@ static aoticache_status open_verified(aoticache_directory *directory, const aoti
         return status;
     aoticache_digest actual;
     aoticache_error detail = {.message = ""};
-    bool is_copied = ret_copy != NULL && (uint64_t)found.st_size <= AOTICACHE_OBJECT_MAX_COPY_BYTES;
+    bool is_copied = ret_copy != NULL && !atomic_load_explicit(&directory->no_copies, memory_order_relaxed) &&
+                     (uint64_t)found.st_size <= AOTICACHE_OBJECT_MAX_COPY_BYTES;
     cleanup_fd int file = is_copied ? aoticache_memory_file_create() : -1;
     how->copy = (aoticache_memory_copy){.file = file, .kept = AOTICACHE_OBJECT_MAX_COPY_BYTES};
     status = digest_of_object(fd, (uint64_t)found.st_size, how, &actual, &detail);

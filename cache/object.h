@@ -69,8 +69,8 @@ bool aoticache_object_errno_is_damage(int errno_value);
 
 /*
  * The same, with a copy in memory of the very bytes that were hashed, which nobody else can change.
- * ret_copy: base/memory_file.h, the caller's; -1 where the object has more than AOTICACHE_OBJECT_MAX_COPY_BYTES, or the
- * system has no memory for it.
+ * ret_copy: base/memory_file.h, the caller's; -1 where the object has more than AOTICACHE_OBJECT_MAX_COPY_BYTES, the
+ * directory makes no copies, or the system has no memory for it.
  */
 aoticache_status aoticache_object_open_copied(aoticache_directory *directory, const aoticache_digest *digest,
                                               uint64_t expected_bytes, int *ret_fd, int *ret_copy,

@@ -25,4 +25,10 @@ aoticache_status aoticache_artifact_load_runner(aoticache_artifact *artifact, ao
 aoticache_status aoticache_artifact_load_library(aoticache_artifact *artifact, const char *name, bool private_copy,
                                                  aoticache_library **ret_library, aoticache_error *ret_error);
 
+/*
+ * Before lookups whose libraries are loaded: copies are made where they are loaded, and not beside PyTorch, where files
+ * themselves are. private_copy: as above.
+ */
+void aoticache_artifact_choose_copies(aoticache_cache *cache, bool private_copy);
+
 #endif

@@ -3,6 +3,7 @@
  * libraries, the background compiles.
  */
 #include "base/cleanup.h"
+#include "eager/artifact_runner.h"
 #include "eager/holder_state.h"
 
 #include <string.h>
@@ -100,6 +101,7 @@ aoticache_status aoticache_eager_create(const aoticache_eager_options *options, 
     eager->serve_requires_grad = all.serve_requires_grad;
     eager->fail_calls = all.fail_calls;
     eager->logger = all.logger;
+    aoticache_artifact_choose_copies(all.cache, all.max_loaded > 0 || all.max_loaded_bytes > 0);
     init_queue(eager, &all);
     status = copy_environment(all.environment, &eager->environment, ret_error);
     const char *record_file = all.record_file != NULL ? all.record_file : secure_getenv("AOTICACHE_RECORD");

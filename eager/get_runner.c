@@ -4,6 +4,7 @@
 #include "base/cleanup.h"
 #include "eager/artifact_runner.h"
 #include "eager/eager.h"
+#include "loader/torch.h"
 
 static void artifact_release(void *artifact)
 {
@@ -28,6 +29,7 @@ static aoticache_status get_artifact(aoticache_cache *cache, aoticache_hook *hoo
     if (status != AOTICACHE_OK)
         return status;
     uint64_t start_ns = aoticache_monotonic_ns();
+    aoticache_artifact_choose_copies(cache, false);
     if (hook != NULL)
         status = aoticache_cache_get_or_compile(cache, request, aoticache_hook_compile, hook, ret_artifact, ret_error);
     else
@@ -39,6 +41,11 @@ static aoticache_status get_artifact(aoticache_cache *cache, aoticache_hook *hoo
     report->stored = aoticache_artifact_is_stored(*ret_artifact);
     report->compile_ns = aoticache_artifact_compile_ns(*ret_artifact);
     return AOTICACHE_OK;
+}
+
+void aoticache_artifact_choose_copies(aoticache_cache *cache, bool private_copy)
+{
+    aoticache_cache_copy_libraries(cache, private_copy || !aoticache_torch_is_libtorch());
 }
 
 aoticache_status aoticache_artifact_load_library(aoticache_artifact *artifact, const char *name, bool private_copy,

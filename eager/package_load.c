@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "eager/artifact_runner.h"
 #include "eager/package_source.h"
 
 /* ---- finding the model ---- */
@@ -26,6 +27,7 @@ aoticache_status aoticache_package_look_up(aoticache_cache *cache, const aoticac
                                            aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_package_report_begin(request, report, ret_error);
+    aoticache_artifact_choose_copies(cache, false);
     if (status == AOTICACHE_OK)
         status = aoticache_cache_lookup(cache, request, ret_artifact, ret_error);
     if (status == AOTICACHE_OK)

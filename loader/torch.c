@@ -240,3 +240,13 @@ aoticache_status aoticache_torch_get(const aoticache_torch **ret_torch, aoticach
         *ret_torch = &provider->torch;
     return status;
 }
+
+bool aoticache_torch_is_libtorch(void)
+{
+    const aoticache_torch_provider *provider = atomic_load_explicit(&chosen, memory_order_acquire);
+    if (provider != NULL)
+        return provider->torch.kind == AOTICACHE_TORCH_LIBTORCH;
+    loaded_file libtorch = find_loaded("libtorch_cpu.so");
+    free(libtorch.path);
+    return libtorch.found;
+}

@@ -25,4 +25,7 @@ typedef struct aoticache_torch_provider {
 aoticache_status aoticache_torch_provider_get(const aoticache_torch_provider **ret_provider,
                                               aoticache_error *ret_error);
 
+/* Whether the provider is, or will be, PyTorch's own; loads nothing. */
+bool aoticache_torch_is_libtorch(void);
+
 #endif
