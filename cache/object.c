@@ -73,6 +73,7 @@ static aoticache_status open_failed(int errno_value, const char *path, aoticache
 }
 
 #define SMALL_BYTES 16384
+#define DOUBTFUL_BYTES (UINT64_C(64) << 20)
 
 /* Opened and marked, and it was still linked when it had been marked; the bytes are not looked at. */
 static aoticache_status open_marked(aoticache_directory *directory, const char *path, int *ret_fd,
@@ -225,8 +226,22 @@ aoticache_status aoticache_object_open_copied(aoticache_directory *directory, co
     return open_verified(directory, digest, expected_bytes, &how, ret_fd, NULL, ret_copy, ret_error);
 }
 
+uint64_t aoticache_object_size_to_expect(aoticache_directory *directory, const aoticache_digest *digest,
+                                         uint64_t named_bytes)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    struct stat found;
+    if (named_bytes == AOTICACHE_OBJECT_ANY_SIZE || named_bytes == AOTICACHE_OBJECT_MANIFEST_SIZE)
+        return named_bytes;
+    aoticache_object_path(digest, path);
+    bool is_huge = fstatat(directory->fd, path, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+                   (uint64_t)found.st_size > named_bytes &&
+                   (uint64_t)found.st_size - named_bytes > DOUBTFUL_BYTES;
+    return is_huge ? named_bytes : AOTICACHE_OBJECT_ANY_SIZE;
+}
+
 aoticache_status aoticache_object_look(aoticache_directory *directory, const aoticache_digest *digest,
-                                       uint64_t expected_bytes, aoticache_goes_on_fn goes_on, void *user,
+                                       uint64_t named_bytes, aoticache_goes_on_fn goes_on, void *user,
                                        aoticache_object_sight *ret_sight, aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
@@ -235,8 +250,8 @@ aoticache_status aoticache_object_look(aoticache_directory *directory, const aot
     *ret_sight = (aoticache_object_sight){.status = AOTICACHE_OK};
     /* Before it is opened: what is replaced in between then looks as if it had changed, and stays. */
     ret_sight->has_found = fstatat(directory->fd, path, &ret_sight->found, AT_SYMLINK_NOFOLLOW) == 0;
-    ret_sight->status =
-        aoticache_object_open_while(directory, digest, expected_bytes, goes_on, user, &fd, NULL, ret_error);
+    const uint64_t expected = aoticache_object_size_to_expect(directory, digest, named_bytes);
+    ret_sight->status = aoticache_object_open_while(directory, digest, expected, goes_on, user, &fd, NULL, ret_error);
     return ret_sight->status;
 }
 

@@ -48,7 +48,8 @@ aoticache_status aoticache_object_open_while(aoticache_directory *directory, con
  * For who takes away what is unusable: looks at it without a lock, takes the store's lock, and asks whether it is still
  * what was looked at. So no lock is held while anything is read.
  *
- * look: as aoticache_object_open_while(), but keeps nothing open. ret_seen is for is_as_seen().
+ * look: as aoticache_object_open_while(), but keeps nothing open, and takes named_bytes (what the index or a manifest
+ * says) by aoticache_object_size_to_expect(). ret_sight is for is_as_seen().
  */
 typedef struct aoticache_object_sight {
     aoticache_status status; /* what look() said */
@@ -57,8 +58,14 @@ typedef struct aoticache_object_sight {
 } aoticache_object_sight;
 
 aoticache_status aoticache_object_look(aoticache_directory *directory, const aoticache_digest *digest,
-                                       uint64_t expected_bytes, aoticache_goes_on_fn goes_on, void *user,
+                                       uint64_t named_bytes, aoticache_goes_on_fn goes_on, void *user,
                                        aoticache_object_sight *ret_sight, aoticache_error *ret_error);
+/*
+ * The size by which to judge an object before it is read. Where the index is wrong and the object sound its digest tells,
+ * so the index is believed only where the file is so much larger (64 MiB) that reading it would take long.
+ */
+uint64_t aoticache_object_size_to_expect(aoticache_directory *directory, const aoticache_digest *digest,
+                                         uint64_t named_bytes);
 bool aoticache_object_is_as_seen(aoticache_directory *directory, const aoticache_digest *digest,
                                  const aoticache_object_sight *sight);
 /* Whether it is known that nothing has this name. */

@@ -9,6 +9,8 @@
 #ifndef AOTICACHE_CACHE_VERIFICATION_H
 #define AOTICACHE_CACHE_VERIFICATION_H
 
+#include <dirent.h>
+
 #include "cache/state.h"
 
 /* ---- one object, and how it was found ---- */
@@ -54,6 +56,12 @@ typedef struct aoticache_verify_item {
     aoticache_verdict_of_object verdict;
 } aoticache_verify_item;
 
+/* What else lies in objects/. */
+typedef struct aoticache_verify_odd {
+    char *path;   /* relative to the root */
+    char *detail; /* why it cannot be read; NULL: it is foreign */
+} aoticache_verify_odd;
+
 /* Some folders of objects/, sorted. */
 typedef struct aoticache_verify_batch {
     aoticache_verify_item *items;
@@ -62,8 +70,8 @@ typedef struct aoticache_verify_batch {
     aoticache_verify_claim *claims;
     size_t claim_count, claim_capacity;
     aoticache_verify_parts parts;
-    char **foreign; /* paths of what else lies there, relative to the root */
-    size_t foreign_count;
+    aoticache_verify_odd *odd;
+    size_t odd_count;
     aoticache_digest last; /* of the range */
     bool is_out_of_memory;
 } aoticache_verify_batch;
@@ -92,6 +100,7 @@ typedef struct aoticache_verification {
     uint64_t all;         /* objects, as far as it is known */
     uint64_t saved_ns;    /* when the state was written */
     bool is_stopped;
+    bool is_interrupted; /* inside an object, which is not done */
     bool is_index_checked; /* and sound, by this part or an earlier one */
     aoticache_verify_phase phase;
     unsigned first_folder; /* of the batch that is not done */
@@ -108,6 +117,15 @@ void aoticache_verification_tell(const aoticache_verification *verification, con
 /* Tells of a foreign file and moves it aside where that is wanted. path: relative to the root. */
 aoticache_status aoticache_verification_treat_foreign(aoticache_verification *verification, const char *path,
                                                       aoticache_error *ret_error);
+/* Counts and tells of what could not be looked at. name: relative to the root. */
+void aoticache_verification_note_unreadable(aoticache_verification *verification, const char *name,
+                                            const char *detail);
+/*
+ * Opens a folder to list it. NULL with OK where it is not there or is not ours, which is told where its name is seen.
+ * Returns: OK; DENIED (it is ours, and cannot be listed); IO, NO_MEMORY.
+ */
+aoticache_status aoticache_verification_open_listing(aoticache_verification *verification, const char *path,
+                                                     DIR **ret_listing, aoticache_error *ret_error);
 /* Asks the clock and the caller; once false, always false. done: of the objects. */
 bool aoticache_verification_goes_on(aoticache_verification *verification, uint64_t done);
 
@@ -142,9 +160,10 @@ aoticache_status aoticache_verification_count_unreferenced(aoticache_verificatio
 
 /* Fills the verdicts of a batch; those of a run that was stopped stay UNSEEN. */
 void aoticache_verification_examine(aoticache_verification *verification, aoticache_verify_batch *batch);
-/* One of them, with what is wrong: OK, NOT_FOUND (gone), CORRUPT, or what keeps it from being read. */
+/* One of them, with what is wrong: OK, NOT_FOUND (gone), CORRUPT, or what keeps it from being read (DENIED; IO). */
 aoticache_status aoticache_verify_item_examine(aoticache_directory *directory, bool is_quick,
-                                               aoticache_verify_item *item, aoticache_error *ret_error);
+                                               aoticache_goes_on_fn goes_on, void *user, aoticache_verify_item *item,
+                                               aoticache_error *ret_error);
 
 /* ---- verify_entries.c ---- */
 

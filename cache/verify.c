@@ -25,6 +25,41 @@ void aoticache_verification_tell(const aoticache_verification *verification, con
         verification->callback(verification->user, what, name, detail);
 }
 
+void aoticache_verification_note_unreadable(aoticache_verification *verification, const char *name, const char *detail)
+{
+    verification->report.unreadable++;
+    aoticache_verification_tell(verification, "unreadable", name, detail);
+}
+
+static aoticache_status unreadable(int errno_value, const char *what, aoticache_error *ret_error)
+{
+    aoticache_error_set_errno(ret_error, errno_value, "%s", what);
+    return AOTICACHE_DENIED;
+}
+
+aoticache_status aoticache_verification_open_listing(aoticache_verification *verification, const char *path,
+                                                     DIR **ret_listing, aoticache_error *ret_error)
+{
+    aoticache_directory *directory = verification->cache->directory;
+    struct stat found;
+    int fd = -1;
+    *ret_listing = NULL;
+    if (fstatat(directory->fd, path, &found, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? AOTICACHE_OK : unreadable(errno, "cannot examine it", ret_error);
+    if (aoticache_directory_trust(directory, &found, S_IFDIR, path, NULL) != AOTICACHE_OK)
+        return AOTICACHE_OK;
+    aoticache_status status = aoticache_directory_open_folder(directory, path, false, &fd, ret_error);
+    if (status == AOTICACHE_IO && errno == EIO)
+        return unreadable(errno, "cannot open it", ret_error);
+    if (status != AOTICACHE_OK)
+        return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+    *ret_listing = fdopendir(fd);
+    if (*ret_listing != NULL)
+        return AOTICACHE_OK;
+    close(fd);
+    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+}
+
 bool aoticache_verification_goes_on(aoticache_verification *verification, uint64_t done)
 {
     if (verification->all < done)

@@ -39,7 +39,8 @@ typedef struct aoticache_verify_options {
     X(wrong_links, "folders in artifacts/ whose files are not those of the artifact")       \
     X(wrong_marks, "files in marks/ that are damaged")                                      \
     X(unreferenced, "objects that no entry names: what a collection removes")               \
-    X(repaired, "of all these: what was set right")
+    X(repaired, "of all these: what was set right")                                         \
+    X(unreadable, "files and folders that could not be looked at: no permission, or the disk fails")
 
 typedef struct aoticache_verify_report {
     uint64_t entries; /* in the index, in the end */
@@ -51,10 +52,12 @@ typedef struct aoticache_verify_report {
     bool is_partial; /* it was stopped before everything was looked at */
 } aoticache_verify_report;
 
-/* What is wrong: damaged + missing + foreign + unindexed + wrong_*. What is repaired is still among them. */
+/* What is wrong: damaged + missing + foreign + unindexed + wrong_*. What is repaired is still among them. What is
+ * unreadable is not: nothing is known of it, and a repair leaves it as it is. */
 AOTICACHE_API uint64_t aoticache_verify_report_problems(const aoticache_verify_report *report);
 
-/* what: "damaged", "missing", "foreign", "unindexed", "entry", "link", "mark"; name: the file; detail: one line. */
+/* what: "damaged", "missing", "foreign", "unindexed", "entry", "link", "mark", "unreadable"; name: the file; detail: one
+ * line. */
 typedef void (*aoticache_verify_fn)(void *user, const char *what, const char *name, const char *detail);
 /* Objects done and in all (as far as it is known: the index says); return false to stop. */
 typedef bool (*aoticache_verify_progress_fn)(void *user, uint64_t done, uint64_t all);

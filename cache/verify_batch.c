@@ -35,14 +35,17 @@ static bool add_item(aoticache_verify_batch *batch, const aoticache_digest *dige
     return true;
 }
 
-static bool add_foreign(aoticache_verify_batch *batch, const char *path)
+/* detail: NULL for what is foreign. False: out of memory. */
+static bool add_odd(aoticache_verify_batch *batch, const char *path, const char *detail)
 {
-    char **foreign = reallocarray(batch->foreign, batch->foreign_count + 1, sizeof *foreign);
-    if (foreign == NULL)
+    aoticache_verify_odd *odd = reallocarray(batch->odd, batch->odd_count + 1, sizeof *odd);
+    if (odd == NULL)
         return false;
-    batch->foreign = foreign;
-    foreign[batch->foreign_count] = strdup(path);
-    return foreign[batch->foreign_count] != NULL && ++batch->foreign_count > 0;
+    batch->odd = odd;
+    odd[batch->odd_count] =
+        (aoticache_verify_odd){.path = strdup(path), .detail = detail != NULL ? strdup(detail) : NULL};
+    const aoticache_verify_odd *added = &odd[batch->odd_count++]; /* freed with the others, complete or not */
+    return added->path != NULL && (detail == NULL || added->detail != NULL);
 }
 
 static bool add_named(void *user, const aoticache_digest *digest, uint64_t bytes)
@@ -100,9 +103,11 @@ void aoticache_verify_batch_clear(aoticache_verify_batch *batch)
 {
     for (size_t i = 0; i < batch->claim_count; i++)
         free(batch->claims[i].guard);
-    for (size_t i = 0; i < batch->foreign_count; i++)
-        free(batch->foreign[i]);
-    batch->count = batch->named.count = batch->claim_count = batch->parts.count = batch->foreign_count = 0;
+    for (size_t i = 0; i < batch->odd_count; i++) {
+        free(batch->odd[i].path);
+        free(batch->odd[i].detail);
+    }
+    batch->count = batch->named.count = batch->claim_count = batch->parts.count = batch->odd_count = 0;
 }
 
 void aoticache_verify_batch_release(aoticache_verify_batch *batch)
@@ -112,7 +117,7 @@ void aoticache_verify_batch_release(aoticache_verify_batch *batch)
     free(batch->named.items);
     free(batch->claims);
     free(batch->parts.items);
-    free(batch->foreign);
+    free(batch->odd);
 }
 
 static int by_digest(const void *left, const void *right)
@@ -186,25 +191,20 @@ static bool is_dot(const char *name)
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
 
-/* NULL with OK where it is not there, or no folder that can be trusted: check_top() says so. */
-static aoticache_status open_listing(aoticache_verification *verification, const char *path, DIR **ret_listing,
-                                     aoticache_error *ret_error)
+/* Where it is shut, each of its 256 folders could not be examined, there or not: check_top() says it once. */
+static bool can_enter_objects(const aoticache_verification *verification)
 {
-    struct stat found;
-    int fd = -1;
-    *ret_listing = NULL;
-    if (fstatat(verification->cache->directory->fd, path, &found, AT_SYMLINK_NOFOLLOW) != 0 ||
-        !S_ISDIR(found.st_mode))
-        return AOTICACHE_OK;
-    aoticache_status status =
-        aoticache_directory_open_folder(verification->cache->directory, path, false, &fd, ret_error);
-    if (status != AOTICACHE_OK)
-        return status == AOTICACHE_NOT_FOUND || status == AOTICACHE_DENIED ? AOTICACHE_OK : status;
-    *ret_listing = fdopendir(fd);
-    if (*ret_listing != NULL)
-        return AOTICACHE_OK;
-    close(fd);
-    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    return faccessat(verification->cache->directory->fd, AOTICACHE_OBJECTS, X_OK, AT_EACCESS) == 0 || errno != EACCES;
+}
+
+/* The next name, NULL at the end; errno then says whether it is one. */
+static const char *next_name(DIR *listing)
+{
+    const struct dirent *item;
+    do
+        errno = 0;
+    while ((item = readdir(listing)) != NULL && is_dot(item->d_name));
+    return item != NULL ? item->d_name : NULL;
 }
 
 aoticache_status aoticache_verification_list_folder(aoticache_verification *verification, unsigned folder,
@@ -212,23 +212,27 @@ aoticache_status aoticache_verification_list_folder(aoticache_verification *veri
 {
     char path[AOTICACHE_OBJECT_FOLDER_BYTES];
     cleanup_dir DIR *listing = NULL;
-    snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%02x", folder & 0xff);
-    aoticache_status status = open_listing(verification, path, &listing, ret_error);
-    if (listing == NULL)
-        return status;
+    aoticache_error detail = {.message = ""};
     bool has_memory = true;
-    for (struct dirent *item; has_memory && (item = readdir(listing)) != NULL;) {
+    snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%02x", folder & 0xff);
+    aoticache_status status = aoticache_verification_open_listing(verification, path, &listing, &detail);
+    if (status == AOTICACHE_DENIED && can_enter_objects(verification))
+        has_memory = add_odd(batch, path, detail.message);
+    else if (status != AOTICACHE_OK && status != AOTICACHE_DENIED)
+        return aoticache_error_set(ret_error, status, "%s: %s", path, detail.message);
+    for (const char *name; has_memory && listing != NULL && (name = next_name(listing)) != NULL;) {
         char hex[AOTICACHE_DIGEST_HEX_BYTES], foreign[512];
         aoticache_digest digest;
-        snprintf(hex, sizeof hex, "%02x%.62s", folder & 0xff, item->d_name);
-        snprintf(foreign, sizeof foreign, "%s/%s", path, item->d_name);
-        if (is_dot(item->d_name))
-            continue;
-        if (!is_hex(item->d_name, AOTICACHE_OBJECT_NAME_BYTES - 1) ||
-            aoticache_digest_from_hex(hex, &digest) != AOTICACHE_OK)
-            has_memory = add_foreign(batch, foreign);
+        snprintf(hex, sizeof hex, "%02x%.62s", folder & 0xff, name);
+        snprintf(foreign, sizeof foreign, "%s/%s", path, name);
+        if (!is_hex(name, AOTICACHE_OBJECT_NAME_BYTES - 1) || aoticache_digest_from_hex(hex, &digest) != AOTICACHE_OK)
+            has_memory = add_odd(batch, foreign, NULL);
         else if (!aoticache_verification_is_done(verification, &digest))
             has_memory = add_item(batch, &digest);
+    }
+    if (has_memory && listing != NULL && errno != 0) {
+        aoticache_error_set_errno(&detail, errno, "cannot list it to its end");
+        has_memory = add_odd(batch, path, detail.message);
     }
     return has_memory ? AOTICACHE_OK
                       : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of objects");
@@ -239,16 +243,22 @@ aoticache_status aoticache_verification_check_top(aoticache_verification *verifi
 {
     const aoticache_directory *directory = verification->cache->directory;
     cleanup_dir DIR *listing = NULL;
-    aoticache_status status = open_listing(verification, AOTICACHE_OBJECTS, &listing, ret_error);
-    if (listing == NULL)
-        return status;
-    for (struct dirent *item; status == AOTICACHE_OK && (item = readdir(listing)) != NULL;) {
+    aoticache_error detail = {.message = ""};
+    aoticache_status status =
+        aoticache_verification_open_listing(verification, AOTICACHE_OBJECTS, &listing, &detail);
+    if (status != AOTICACHE_OK && status != AOTICACHE_DENIED)
+        return aoticache_error_set(ret_error, status, AOTICACHE_OBJECTS ": %s", detail.message);
+    if (status == AOTICACHE_DENIED || !can_enter_objects(verification))
+        aoticache_verification_note_unreadable(verification, AOTICACHE_OBJECTS,
+                                               status != AOTICACHE_OK ? detail.message : "it may not be entered");
+    status = AOTICACHE_OK;
+    for (const char *name; status == AOTICACHE_OK && listing != NULL && (name = next_name(listing)) != NULL;) {
         char path[512];
         struct stat found;
-        snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%s", item->d_name);
-        if (is_dot(item->d_name) || fstatat(directory->fd, path, &found, AT_SYMLINK_NOFOLLOW) != 0)
-            continue;
-        if (!is_hex(item->d_name, 2) ||
+        snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%s", name);
+        if (fstatat(directory->fd, path, &found, AT_SYMLINK_NOFOLLOW) != 0)
+            continue; /* gone; or it is told of above */
+        if (!is_hex(name, 2) ||
             aoticache_directory_trust(directory, &found, S_IFDIR, path, NULL) != AOTICACHE_OK)
             status = aoticache_verification_treat_foreign(verification, path, ret_error);
     }

@@ -37,21 +37,19 @@ typedef aoticache_status (*name_fn)(aoticache_verification *verification, int fo
 static aoticache_status for_each_name(aoticache_verification *verification, const char *path, name_fn check,
                                       aoticache_error *ret_error)
 {
-    cleanup_fd int folder = -1;
-    aoticache_status status =
-        aoticache_directory_open_folder(verification->cache->directory, path, false, &folder, ret_error);
-    if (status == AOTICACHE_NOT_FOUND || status == AOTICACHE_DENIED) /* what is not ours was told of in the root */
-        return AOTICACHE_OK;
-    if (status != AOTICACHE_OK)
-        return status;
-    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    cleanup_dir DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
-    if (listing == NULL)
-        return aoticache_error_set_errno(ret_error, errno, "cannot list %s", path);
+    cleanup_dir DIR *listing = NULL;
+    aoticache_error detail = {.message = ""};
+    aoticache_status status = aoticache_verification_open_listing(verification, path, &listing, &detail);
+    if (status == AOTICACHE_DENIED)
+        aoticache_verification_note_unreadable(verification, path, detail.message);
+    if (listing == NULL) /* what is not ours was told of in the root */
+        return status == AOTICACHE_OK || status == AOTICACHE_DENIED
+                   ? AOTICACHE_OK
+                   : aoticache_error_set(ret_error, status, "%s: %s", path, detail.message);
     for (struct dirent *item; status == AOTICACHE_OK && (item = readdir(listing)) != NULL;) {
         if (is_dot(item->d_name))
             continue;
-        status = check(verification, folder, item->d_name, ret_error);
+        status = check(verification, dirfd(listing), item->d_name, ret_error);
         if (status == AOTICACHE_OK &&
             !aoticache_verification_goes_on(verification, verification->report.objects))
             break;
@@ -66,9 +64,13 @@ static aoticache_status check_name(aoticache_verification *verification, int fol
     struct stat found;
     char full[512];
     *ret_usable = false;
-    if (fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW) != 0)
-        return AOTICACHE_OK;
     snprintf(full, sizeof full, "%s/%s", path, name);
+    if (fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW) != 0) {
+        char text[128];
+        if (errno != ENOENT)
+            aoticache_verification_note_unreadable(verification, full, strerror_r(errno, text, sizeof text));
+        return AOTICACHE_OK;
+    }
     *ret_usable = is_digest_name(name) && aoticache_directory_trust(verification->cache->directory, &found, type, full,
                                                                     NULL) == AOTICACHE_OK;
     return *ret_usable ? AOTICACHE_OK : aoticache_verification_treat_foreign(verification, full, ret_error);
@@ -84,17 +86,25 @@ static const aoticache_manifest_file *find_file(const aoticache_manifest *manife
     return NULL;
 }
 
-static bool is_link_to_object(const aoticache_directory *directory, int folder, const char *name,
-                              const aoticache_digest *digest)
+/* OK; CORRUPT; DENIED where it cannot be looked at. */
+static aoticache_status check_link(const aoticache_directory *directory, int folder, const char *name,
+                                   const aoticache_digest *digest, aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     struct stat link, object;
     aoticache_object_path(digest, path);
-    if (fstatat(folder, name, &link, AT_SYMLINK_NOFOLLOW) != 0)
-        return false;
-    /* An object that is not there is told of as missing. */
-    return fstatat(directory->fd, path, &object, AT_SYMLINK_NOFOLLOW) != 0 ||
-           (link.st_dev == object.st_dev && link.st_ino == object.st_ino);
+    if (fstatat(folder, name, &link, AT_SYMLINK_NOFOLLOW) != 0) {
+        if (errno != ENOENT) {
+            aoticache_error_set_errno(ret_error, errno, "%s cannot be examined", name);
+            return AOTICACHE_DENIED;
+        }
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is not there", name);
+    }
+    /* An object that is not there is told of as missing, one that cannot be looked at as that. */
+    if (fstatat(directory->fd, path, &object, AT_SYMLINK_NOFOLLOW) != 0 ||
+        (link.st_dev == object.st_dev && link.st_ino == object.st_ino))
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is not the object that the artifact has", name);
 }
 
 /* The name of a file in the folder that is none of the artifact's; false where there is none. */
@@ -111,7 +121,7 @@ static bool has_other_file(int folder, const aoticache_manifest *manifest, char 
     return false;
 }
 
-/* OK, NOT_FOUND (there is nothing to compare it with), CORRUPT with what is wrong. */
+/* OK, NOT_FOUND (there is nothing to compare it with), CORRUPT with what is wrong, DENIED (it cannot be looked at). */
 static aoticache_status compare_folder(aoticache_verification *verification, int parent, const char *name,
                                        aoticache_error *ret_error)
 {
@@ -121,6 +131,10 @@ static aoticache_status compare_folder(aoticache_verification *verification, int
     uint64_t bytes;
     char other[256];
     cleanup_fd int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0 && errno != ENOENT && !aoticache_object_errno_is_damage(errno)) {
+        aoticache_error_set_errno(ret_error, errno, "it cannot be opened");
+        return AOTICACHE_DENIED;
+    }
     if (folder < 0 || aoticache_digest_from_hex(name, &artifact) != AOTICACHE_OK ||
         (verification->index != NULL &&
          aoticache_index_has_object(verification->index, &artifact, NULL) != AOTICACHE_OK) ||
@@ -128,9 +142,7 @@ static aoticache_status compare_folder(aoticache_verification *verification, int
         return AOTICACHE_NOT_FOUND;
     aoticache_status status = AOTICACHE_OK;
     for (size_t i = 0; status == AOTICACHE_OK && i < manifest->file_count; i++)
-        if (!is_link_to_object(cache->directory, folder, manifest->files[i].name, &manifest->files[i].digest))
-            status = aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is not the object that the artifact has",
-                                         manifest->files[i].name);
+        status = check_link(cache->directory, folder, manifest->files[i].name, &manifest->files[i].digest, ret_error);
     if (status == AOTICACHE_OK && has_other_file(folder, manifest, other))
         status = aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is no file of the artifact", other);
     aoticache_manifest_free(manifest);
@@ -161,12 +173,14 @@ static aoticache_status check_folder(aoticache_verification *verification, int p
         check_name(verification, parent, AOTICACHE_ARTIFACTS, name, S_IFDIR, &is_usable, ret_error);
     if (status != AOTICACHE_OK || !is_usable || verification->options.quick)
         return status;
+    snprintf(path, sizeof path, AOTICACHE_ARTIFACTS "/%s", name);
+    status = compare_folder(verification, parent, name, &detail);
+    if (status == AOTICACHE_DENIED)
+        aoticache_verification_note_unreadable(verification, path, detail.message);
     /* Twice: another process may have been replacing it. */
-    if (compare_folder(verification, parent, name, NULL) != AOTICACHE_CORRUPT ||
-        compare_folder(verification, parent, name, &detail) != AOTICACHE_CORRUPT)
+    if (status != AOTICACHE_CORRUPT || compare_folder(verification, parent, name, &detail) != AOTICACHE_CORRUPT)
         return AOTICACHE_OK;
     verification->report.wrong_links++;
-    snprintf(path, sizeof path, AOTICACHE_ARTIFACTS "/%s", name);
     aoticache_verification_tell(verification, "link", path, detail.message);
     return verification->options.repair ? repair_folder(verification, parent, name, ret_error) : AOTICACHE_OK;
 }
@@ -228,10 +242,13 @@ static aoticache_status check_mark(aoticache_verification *verification, int fol
     status = aoticache_mark_file_read(verification->cache->directory, &key, &state, &detail);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
         return AOTICACHE_OK;
-    if (status != AOTICACHE_CORRUPT)
-        return aoticache_error_set(ret_error, status, "%s", detail.message);
-    verification->report.wrong_marks++;
     snprintf(path, sizeof path, AOTICACHE_MARKS "/%s", name);
+    if (status == AOTICACHE_DENIED)
+        aoticache_verification_note_unreadable(verification, path, detail.message);
+    if (status != AOTICACHE_CORRUPT)
+        return status == AOTICACHE_DENIED ? AOTICACHE_OK
+                                          : aoticache_error_set(ret_error, status, "%s", detail.message);
+    verification->report.wrong_marks++;
     aoticache_verification_tell(verification, "mark", path, detail.message);
     return verification->options.repair ? repair_mark(verification, folder, name, &key, ret_error) : AOTICACHE_OK;
 }

@@ -31,15 +31,17 @@ static aoticache_status remove_entries_of(aoticache_verification *verification, 
     return aoticache_index_remove_object(verification->index, digest, &removed, ret_error);
 }
 
-/* With the store locked. The object is still damaged: it goes to quarantine, and with it the entries that need it. */
-static aoticache_status repair_damaged(aoticache_verification *verification, const aoticache_digest *digest,
-                                       aoticache_error *ret_error)
+/* With the store locked. What is damaged goes to quarantine, and the entries that need it go; so do those of what is
+ * missing. */
+static aoticache_status retire(aoticache_verification *verification, const aoticache_digest *digest,
+                               const aoticache_object_sight *sight, aoticache_error *ret_error)
 {
-    aoticache_cache *cache = verification->cache;
-    cleanup_fd int fd = -1;
-    if (aoticache_object_open(cache->directory, digest, AOTICACHE_OBJECT_ANY_SIZE, &fd, NULL, NULL) == AOTICACHE_OK)
+    aoticache_directory *directory = verification->cache->directory;
+    if (!aoticache_object_is_as_seen(directory, digest, sight))
         return AOTICACHE_OK;
-    aoticache_status status = aoticache_object_set_aside(cache->directory, digest, ret_error);
+    aoticache_status status = AOTICACHE_OK;
+    if (sight->status == AOTICACHE_CORRUPT)
+        status = aoticache_object_set_aside(directory, digest, ret_error);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
         status = remove_entries_of(verification, digest, ret_error);
     if (status == AOTICACHE_OK)
@@ -47,30 +49,44 @@ static aoticache_status repair_damaged(aoticache_verification *verification, con
     return status;
 }
 
-/* With the store locked. An object that an entry names is not there: such entries go. */
-static aoticache_status repair_missing(aoticache_verification *verification, const aoticache_digest *digest,
-                                       aoticache_error *ret_error)
-{
-    if (!aoticache_object_is_absent(verification->cache->directory, digest))
-        return AOTICACHE_OK;
-    aoticache_status status = remove_entries_of(verification, digest, ret_error);
-    if (status == AOTICACHE_OK)
-        verification->report.repaired++;
-    return status;
-}
-
-typedef aoticache_status (*repair_fn)(aoticache_verification *, const aoticache_digest *, aoticache_error *);
-
-static aoticache_status repair_locked(aoticache_verification *verification, repair_fn repair,
-                                      const aoticache_digest *digest, aoticache_error *ret_error)
+/* sight: CORRUPT or NOT_FOUND, without the lock. */
+static aoticache_status repair(aoticache_verification *verification, const aoticache_digest *digest,
+                               const aoticache_object_sight *sight, aoticache_error *ret_error)
 {
     aoticache_lock lock = AOTICACHE_LOCK_INIT;
     if (!verification->options.repair)
         return AOTICACHE_OK;
     aoticache_status status = aoticache_lock_store(verification->cache->directory, true, &lock, ret_error);
     if (status == AOTICACHE_OK)
-        status = repair(verification, digest, ret_error);
+        status = retire(verification, digest, sight, ret_error);
     aoticache_lock_release(&lock);
+    return status;
+}
+
+static bool goes_on(void *user)
+{
+    aoticache_verification *verification = user;
+    verification->is_interrupted = !aoticache_verification_goes_on(verification, verification->report.objects);
+    return !verification->is_interrupted;
+}
+
+static aoticache_status look_at(aoticache_verification *verification, const aoticache_verify_item *item,
+                                aoticache_object_sight *ret_sight, aoticache_error *ret_error)
+{
+    aoticache_directory *directory = verification->cache->directory;
+    return aoticache_object_look(directory, &item->digest, item->named_bytes, goes_on, verification, ret_sight,
+                                 ret_error);
+}
+
+/* A quick look compares sizes and reads nothing; before anything is repaired it is read, for the row may be what is wrong. */
+static aoticache_status look_quickly(aoticache_verification *verification, aoticache_verify_item *item,
+                                     aoticache_object_sight *ret_sight, aoticache_error *ret_error)
+{
+    *ret_sight = (aoticache_object_sight){.status = AOTICACHE_OK};
+    aoticache_status status = aoticache_verify_item_examine(verification->cache->directory, true, NULL, NULL, item,
+                                                            ret_error);
+    if (status == AOTICACHE_CORRUPT && verification->options.repair)
+        look_at(verification, item, ret_sight, NULL);
     return status;
 }
 
@@ -87,19 +103,23 @@ static aoticache_status treat_suspect(aoticache_verification *verification, aoti
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     aoticache_error detail = {.message = ""};
-    aoticache_status status = aoticache_verify_item_examine(verification->cache->directory, verification->options.quick,
-                                                            item, &detail);
-    if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
+    aoticache_object_sight sight;
+    aoticache_status status = verification->options.quick ? look_quickly(verification, item, &sight, &detail)
+                                                          : look_at(verification, item, &sight, &detail);
+    if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND || verification->is_interrupted)
         return AOTICACHE_OK; /* collected meanwhile; missing ones are counted later */
-    if (status != AOTICACHE_CORRUPT)
-        return aoticache_error_set(ret_error, status, "%s", detail.message);
     aoticache_object_path(&item->digest, path);
+    if (status == AOTICACHE_DENIED)
+        aoticache_verification_note_unreadable(verification, path, detail.message);
+    if (status != AOTICACHE_CORRUPT)
+        return status == AOTICACHE_DENIED ? AOTICACHE_OK
+                                          : aoticache_error_set(ret_error, status, "%s", detail.message);
     bool is_foreign = is_foreign_object(verification, path);
     verification->report.foreign += is_foreign ? 1 : 0;
     verification->report.damaged += is_foreign ? 0 : 1;
     aoticache_cache_count(verification->cache, AOTICACHE_COUNTER_damaged, is_foreign ? 0 : 1);
     aoticache_verification_tell(verification, is_foreign ? "foreign" : "damaged", path, detail.message);
-    return repair_locked(verification, repair_damaged, &item->digest, ret_error);
+    return sight.status == AOTICACHE_CORRUPT ? repair(verification, &item->digest, &sight, ret_error) : AOTICACHE_OK;
 }
 
 static aoticache_status treat_unnamed(aoticache_verification *verification, const aoticache_verify_item *item,
@@ -145,7 +165,7 @@ static aoticache_status treat_absent(aoticache_verification *verification, const
     verification->report.missing++;
     aoticache_object_path(digest, path);
     aoticache_verification_tell(verification, "missing", path, "an entry names this object and it is not there");
-    return repair_locked(verification, repair_missing, digest, ret_error);
+    return repair(verification, digest, &(aoticache_object_sight){.status = AOTICACHE_NOT_FOUND}, ret_error);
 }
 
 /* ---- all of them ---- */
@@ -178,8 +198,14 @@ static aoticache_status treat_batch(aoticache_verification *verification, aotica
             return AOTICACHE_OK;
         }
         status = treat_rows_before(verification, batch, &item->digest, &position, ret_error);
+        const uint64_t bytes = verification->report.bytes;
         if (status == AOTICACHE_OK)
             status = treat_item(verification, item, ret_error);
+        if (verification->is_interrupted) { /* the next part looks at it */
+            verification->report.objects--;
+            verification->report.bytes = bytes;
+            return status;
+        }
         if (status == AOTICACHE_OK) {
             verification->cursor = item->digest;
             verification->has_cursor = true;
@@ -187,8 +213,12 @@ static aoticache_status treat_batch(aoticache_verification *verification, aotica
     }
     if (status == AOTICACHE_OK)
         status = treat_rows_before(verification, batch, NULL, &position, ret_error);
-    for (size_t i = 0; status == AOTICACHE_OK && i < batch->foreign_count; i++)
-        status = aoticache_verification_treat_foreign(verification, batch->foreign[i], ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < batch->odd_count; i++) {
+        if (batch->odd[i].detail != NULL)
+            aoticache_verification_note_unreadable(verification, batch->odd[i].path, batch->odd[i].detail);
+        else
+            status = aoticache_verification_treat_foreign(verification, batch->odd[i].path, ret_error);
+    }
     if (status == AOTICACHE_OK) {
         verification->first_folder = (unsigned)batch->last.bytes[0] + 1;
         verification->cursor = batch->last;

@@ -44,8 +44,9 @@ static aoticache_status examine_names(aoticache_directory *directory, const char
     if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
         return aoticache_error_set_errno(ret_error, errno, "cannot open %s", path);
     if (fd < 0 || fstat(fd, &found) != 0) {
+        const bool is_damage = aoticache_object_errno_is_damage(errno);
         aoticache_error_set_errno(ret_error, errno, "%s cannot be opened", path);
-        return AOTICACHE_CORRUPT;
+        return is_damage ? AOTICACHE_CORRUPT : AOTICACHE_DENIED;
     }
     item->bytes = (uint64_t)found.st_size;
     if (aoticache_directory_trust(directory, &found, S_IFREG, path, ret_error) != AOTICACHE_OK)
@@ -57,15 +58,24 @@ static aoticache_status examine_names(aoticache_directory *directory, const char
 }
 
 aoticache_status aoticache_verify_item_examine(aoticache_directory *directory, bool is_quick,
-                                               aoticache_verify_item *item, aoticache_error *ret_error)
+                                               aoticache_goes_on_fn goes_on, void *user, aoticache_verify_item *item,
+                                               aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     cleanup_fd int fd = -1;
     aoticache_object_path(&item->digest, path);
     if (is_quick)
         return examine_names(directory, path, item, ret_error);
-    /* Not the size of the index: where the digest is right it is the row that is wrong, and compare() says so. */
-    return aoticache_object_open(directory, &item->digest, AOTICACHE_OBJECT_ANY_SIZE, &fd, &item->bytes, ret_error);
+    const uint64_t expected = aoticache_object_size_to_expect(directory, &item->digest, item->named_bytes);
+    return aoticache_object_open_while(directory, &item->digest, expected, goes_on, user, &fd, &item->bytes,
+                                       ret_error);
+}
+
+/* Asked by the threads; the caller's thread has asked the clock and the caller. */
+static bool goes_on(void *user)
+{
+    const struct pool *pool = user;
+    return !atomic_load_explicit(&pool->is_stopped, memory_order_relaxed);
 }
 
 static void examine(struct pool *pool, aoticache_verify_item *item)
@@ -81,9 +91,11 @@ static void examine(struct pool *pool, aoticache_verify_item *item)
         if (compared == AOTICACHE_OK)
             return;
     }
-    aoticache_status status =
-        aoticache_verify_item_examine(verification->cache->directory, verification->options.quick, item, NULL);
-    if (status == AOTICACHE_NOT_FOUND)
+    aoticache_status status = aoticache_verify_item_examine(verification->cache->directory,
+                                                            verification->options.quick, goes_on, pool, item, NULL);
+    if (status == AOTICACHE_IO && !goes_on(pool))
+        item->verdict = AOTICACHE_OBJECT_UNSEEN;
+    else if (status == AOTICACHE_NOT_FOUND)
         item->verdict = AOTICACHE_OBJECT_GONE;
     else if (status != AOTICACHE_OK)
         item->verdict = AOTICACHE_OBJECT_SUSPECT;

@@ -24,7 +24,8 @@
     X(USAGE, 2, "the command line, or a value in it, is wrong")                 \
     X(NOT_FOUND, 3, "nothing matches, or a miss where nothing may be compiled") \
     X(DAMAGED, 4, "verify found damage that is still there")                    \
-    X(COMPILE, 5, "the kernel cannot be had: the compile failed, or this machine or hook does not support it")
+    X(COMPILE, 5, "the kernel cannot be had: the compile failed, or this machine or hook does not support it") \
+    X(UNREADABLE, 6, "verify found no damage, but could not look at everything")
 
 typedef enum aoticache_cli_exit {
 #define AOTICACHE_CLI_EXIT_ENUM(name, number, text) AOTICACHE_CLI_EXIT_##name = number,

@@ -140,7 +140,8 @@ static void print_problems(const aoticache_verify_report *report)
         const char *text;
     } kinds[] = {{report->wrong_entries, "entries at odds with their manifest"},
                  {report->wrong_links, "wrong folders of side files"},
-                 {report->wrong_marks, "damaged marks"}};
+                 {report->wrong_marks, "damaged marks"},
+                 {report->unreadable, "that cannot be read"}};
     printf("%" PRIu64 " damaged, %" PRIu64 " missing, %" PRIu64 " foreign, %" PRIu64 " not in the index",
            report->damaged, report->missing, report->foreign, report->unindexed);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
@@ -157,6 +158,10 @@ static void print_text(const struct verify *verify, const aoticache_verify_repor
            aoticache_cli_format_bytes(report->bytes, bytes), speed);
     if (aoticache_verify_report_problems(report) > 0)
         print_problems(report);
+    else if (report->unreadable > 0)
+        printf("%s%" PRIu64 " that cannot be read%s, all else is well",
+               aoticache_cli_style_begin(verify->cli, AOTICACHE_CLI_RED), report->unreadable,
+               aoticache_cli_style_begin(verify->cli, AOTICACHE_CLI_PLAIN));
     else
         printf("%s%s%s", aoticache_cli_style_begin(verify->cli, AOTICACHE_CLI_GREEN),
                report->is_partial ? "so far all is well" : "all is well",
@@ -180,6 +185,9 @@ static void print_notes(const struct verify *verify, const aoticache_verify_repo
                            report->unreferenced);
     if (!verify->options.repair && aoticache_verify_report_problems(report) > 0)
         aoticache_cli_note(verify->cli, "'aoticache verify --repair' sets it right; what was lost is compiled again");
+    if (report->unreadable > 0)
+        aoticache_cli_note(verify->cli,
+                           "what cannot be read may be sound or not, and stays: verify as somebody who may read it");
 }
 
 static int run_verify(struct verify *verify, aoticache_cache *cache)
@@ -198,7 +206,9 @@ static int run_verify(struct verify *verify, aoticache_cache *cache)
     else if (!verify->cli->quiet)
         print_text(verify, &report);
     print_notes(verify, &report);
-    return is_well(verify, &report) ? AOTICACHE_CLI_EXIT_OK : AOTICACHE_CLI_EXIT_DAMAGED;
+    if (!is_well(verify, &report))
+        return AOTICACHE_CLI_EXIT_DAMAGED;
+    return report.unreadable > 0 ? AOTICACHE_CLI_EXIT_UNREADABLE : AOTICACHE_CLI_EXIT_OK;
 }
 
 /* ---- the command line ---- */
@@ -268,7 +278,8 @@ const aoticache_command aoticache_command_verify = {
             .details = "Findings: damaged (bytes do not hash to their name), missing (an entry names what is not\n"
                        "there), foreign (symbolic links, other owners, odd names), unindexed (stored, but not in the\n"
                        "index), entry (it says something else than its manifest), link (a folder of side files that\n"
-                       "are not the artifact's), mark (a damaged file of a pin or tags).",
+                       "are not the artifact's), mark (a damaged file of a pin or tags), unreadable (no permission,\n"
+                       "or the disk fails: nothing is known of it, and it stays; exit code 6 where that is all).",
             .options = verify_options,
         },
     .run = verify_command,

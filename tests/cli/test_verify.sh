@@ -100,7 +100,7 @@ try 'nothing to resume is all of it' 0 aoticache verify --resume
 holds 'and nothing is left of it' [ ! -e "$AOTICACHE_DIR/verify.state" ]
 {
     printf 'aoticache-verify 1\nquick 0\nrepair 0\nindex 1\nphase 0\nfolder 255\ncursor %064d\n' 0 | sed 's/^cursor 0*$/cursor '"$(printf 'f%.0s' {1..64})"'/'
-    printf '%s\n' 'objects 9' 'bytes 99' 'damaged 0' 'missing 0' 'foreign 0' 'unindexed 0' 'wrong_entries 0' 'wrong_links 0' 'wrong_marks 0' 'unreferenced 0' 'repaired 0'
+    printf '%s\n' 'objects 9' 'bytes 99' 'damaged 0' 'missing 0' 'foreign 0' 'unindexed 0' 'wrong_entries 0' 'wrong_links 0' 'wrong_marks 0' 'unreferenced 0' 'repaired 0' 'unreadable 0'
 } >"$AOTICACHE_DIR/verify.state"
 try 'a run that was stopped' 0 aoticache verify --resume
 prints 'is added to' '^4 entries, 9 objects, 99 B .*all is well$'
@@ -127,6 +127,46 @@ try 'it goes on' 4 aoticache verify --resume --json
 member 'to the end' partial false
 member 'and counts nothing twice' foreign 3000
 try 'all is repaired' 0 aoticache verify --repair --quiet
+
+# Inside a file: nobody says how large this one should be, so that all of it is read.
+mkdir -p "$AOTICACHE_DIR/objects/f7"
+huge=$AOTICACHE_DIR/objects/f7/$(printf '%062d' 0)
+if truncate -s 1T "$huge" 2>/dev/null; then
+    aoticache verify >"$work/said" 2>"$work/interrupted" &
+    verifier=$!
+    sleep 1
+    kill -TERM "$verifier"
+    begun=$SECONDS
+    wait "$verifier"
+    is 'a run ends by its signal inside a file' 143 "$?"
+    holds 'and soon' [ $((SECONDS - begun)) -lt 10 ]
+    holds 'what was done is said' grep -q 'so far all is well' "$work/said"
+else
+    skip 'a run ends by its signal inside a file' 'there are no files of a terabyte here'
+fi
+rm -rf "$huge" "$AOTICACHE_DIR/objects/f7" "$AOTICACHE_DIR/verify.state"
+
+# What may not be read.
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+    cp -r "$BUILD/bin" "$BUILD/lib" "$BUILD/share" "$work/" # the build may lie where others cannot look
+    chmod 755 "$work"
+    cp -r "$AOTICACHE_DIR" "$work/theirs"
+    chown -R 10001 "$work/theirs"
+    folder=$(ls -d "$work"/theirs/objects/?? | head -n 1)
+    chown 0 "$folder"
+    chmod 700 "$folder"
+    as() { setpriv --reuid 10001 --regid 10001 --clear-groups -- env HOME="$work" XDG_CONFIG_HOME="$work" \
+        AOTICACHE_HOME="$work" "$work/bin/aoticache" verify --cache-dir "$work/theirs" "$@"; }
+    try 'what may not be read has an exit code of its own' 6 as
+    prints 'is named' "^unreadable objects/${folder##*/}: .*Permission denied"
+    prints 'and counted' '1 that cannot be read'
+    try 'a repair leaves it' 6 as --repair --json
+    member 'counted there, too' unreadable 1
+    member 'and nothing else' repaired 0
+    rm -rf "$work/theirs"
+else
+    skip 'what may not be read has an exit code of its own' 'only root can run as another user'
+fi
 
 # The index.
 if command -v python3 >/dev/null && python3 -c 'import sqlite3' 2>/dev/null; then

@@ -70,3 +70,73 @@ Test(huge, manifest_is_missed_at_once)
     assert_missed_and_set_aside(cache, path);
     aoticache_cache_close(cache);
 }
+
+/* ---- verify ---- */
+
+struct asked {
+    int times;      /* false from so many on */
+    uint64_t when;  /* it was false first */
+};
+
+static bool goes_on(void *user, uint64_t done, uint64_t all)
+{
+    struct asked *asked = user;
+    (void)done, (void)all;
+    if (--asked->times > 0)
+        return true;
+    asked->when = asked->when != 0 ? asked->when : aoticache_monotonic_ns();
+    return false;
+}
+
+static aoticache_verify_report verify(aoticache_cache *cache, bool repair, bool resume, int times)
+{
+    aoticache_verify_report report = {.entries = 0};
+    aoticache_error error = {.message = ""};
+    aoticache_verify_options options = AOTICACHE_VERIFY_OPTIONS_INIT;
+    struct asked asked = {.times = times};
+    options.repair = repair;
+    options.resume = resume;
+    cr_assert_eq(aoticache_cache_verify(cache, &options, NULL, goes_on, &asked, &report, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    if (asked.when != 0)
+        cr_assert_lt(aoticache_monotonic_ns() - asked.when, UINT64_C(5) * 1000000000u, "it did not stop");
+    return report;
+}
+
+Test(huge, library_is_found_by_verify_at_once)
+{
+    aoticache_cache *cache = fixture_open();
+    fixture_put(cache, 1, "library one");
+    make_huge(fixture_object_of("library one"));
+    aoticache_verify_report report = verify(cache, false, false, INT32_MAX);
+    cr_assert_eq(report.damaged, 1);
+    cr_assert_eq(verify(cache, true, false, INT32_MAX).repaired, 1);
+    report = verify(cache, false, false, INT32_MAX);
+    cr_assert_eq(aoticache_verify_report_problems(&report), 0);
+    aoticache_cache_close(cache);
+}
+
+/* Nobody says how large it should be, so it is read; whoever does not want to wait is heard. */
+Test(huge, verify_stops_inside_an_object)
+{
+    aoticache_cache *cache = fixture_open();
+    char path[4500], folder[4400];
+    fixture_put(cache, 1, "library one");
+    snprintf(folder, sizeof folder, "%s/objects/f0", fixture_cache);
+    cr_assert_eq(mkdir(folder, 0700), 0);
+    snprintf(path, sizeof path, "%s/%062d", folder, 7);
+    int fd = open(path, O_CREAT | O_WRONLY, 0600);
+    cr_assert_geq(fd, 0);
+    close(fd);
+    make_huge(path);
+    aoticache_verify_report report = verify(cache, true, false, 8);
+    cr_assert(report.is_partial);
+    cr_assert_eq(report.objects, 2);
+    cr_assert_eq(aoticache_verify_report_problems(&report), 0);
+    cr_assert_eq(unlink(path), 0);
+    report = verify(cache, true, true, INT32_MAX);
+    cr_assert_not(report.is_partial);
+    cr_assert_eq(report.objects, 2);
+    cr_assert_eq(aoticache_verify_report_problems(&report), 0);
+    aoticache_cache_close(cache);
+}

@@ -5,7 +5,7 @@
  */
 #include <sys/resource.h>
 
-#include "cache/transfer.h"
+#include "cache/marks.h"
 #include "cache_fixture.h"
 
 #define SOMEBODY 65534
@@ -159,5 +159,103 @@ Test(unreadable, lack_of_descriptors_is_no_damage)
     cr_assert_neq(status, AOTICACHE_OK);
     cr_assert_eq(entries_of(cache), 1);
     cr_assert(fixture_finds(cache, 1, "library one"));
+    aoticache_cache_close(cache);
+}
+
+/* ---- verify ---- */
+
+static char told[8192];
+
+static void tell(void *user, const char *what, const char *name, const char *detail)
+{
+    (void)user;
+    const size_t used = strlen(told);
+    snprintf(told + used, sizeof told - used, "%s %s: %s\n", what, name, detail);
+}
+
+static aoticache_verify_report verify(aoticache_cache *cache, bool repair, bool quick)
+{
+    aoticache_verify_report report = {.entries = 0};
+    aoticache_error error = {.message = ""};
+    aoticache_verify_options options = AOTICACHE_VERIFY_OPTIONS_INIT;
+    options.repair = repair;
+    options.quick = quick;
+    told[0] = '\0';
+    cr_assert_eq(aoticache_cache_verify(cache, &options, tell, NULL, NULL, &report, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    return report;
+}
+
+Test(unreadable, folder_is_named_by_verify_and_left_as_it_is)
+{
+    prepare("library one");
+    aoticache_cache *cache = fixture_open();
+    for (int i = 0; i < 4; i++) {
+        aoticache_verify_report report = verify(cache, i >= 2, i % 2 == 1);
+        cr_assert_eq(report.unreadable, 1, "%s", told);
+        cr_assert_eq(aoticache_verify_report_problems(&report), 0, "%s", told);
+        cr_assert_eq(report.repaired, 0);
+        cr_assert_not_null(strstr(told, "unreadable objects/"), "%s", told);
+        cr_assert_not_null(strstr(told, "Permission denied"), "%s", told);
+    }
+    cr_assert_eq(entries_of(cache), 2);
+    aoticache_cache_close(cache);
+    cache = open_as_root();
+    cr_assert_eq(verify(cache, false, false).unreadable, 0, "%s", told);
+    cr_assert(fixture_finds(cache, 1, "library one"));
+    aoticache_cache_close(cache);
+}
+
+Test(unreadable, all_of_objects_is_named_once)
+{
+    prepare("library one");
+    become(0);
+    char path[4400];
+    snprintf(path, sizeof path, "%s/objects", fixture_cache);
+    give(path, 0);
+    static const mode_t modes[] = {0700, 0744, 0711}; /* shut; its names can be seen; they can be guessed */
+    for (size_t i = 0; i < 3; i++) {
+        cr_assert_eq(chmod(path, modes[i]), 0);
+        become(SOMEBODY);
+        aoticache_cache *cache = fixture_open();
+        aoticache_verify_report report = verify(cache, true, false);
+        cr_assert_eq(report.unreadable, modes[i] == 0711 ? 2 : 1, "%o: %s", modes[i], told);
+        cr_assert_eq(aoticache_verify_report_problems(&report), 0, "%s", told);
+        cr_assert_eq(entries_of(cache), 2);
+        aoticache_cache_close(cache);
+        become(0);
+    }
+}
+
+Test(unreadable, objects_links_and_marks_are_named_one_by_one)
+{
+    become(0);
+    aoticache_cache *cache = fixture_open();
+    aoticache_request *request = fixture_request(1);
+    const aoticache_file files[] = {{.name = "model.so", .path = fixture_write("model", "library one")},
+                                    {.name = "side.bin", .path = fixture_write("side", "beside")}};
+    aoticache_product product = AOTICACHE_PRODUCT_INIT;
+    char command[9000];
+    product.files = files;
+    product.file_count = 2;
+    cr_assert_eq(aoticache_cache_put(cache, request, &product, NULL, NULL), AOTICACHE_OK);
+    aoticache_request_free(request);
+    const aoticache_key key = fixture_key(1);
+    cr_assert_eq(aoticache_cache_pin(cache, &key, NULL), AOTICACHE_OK);
+    aoticache_cache_close(cache);
+    cr_assert_eq(nftw(fixture_root, give_one, 16, FTW_PHYS), 0);
+    give(fixture_object_of("library one"), 0);
+    cr_assert_eq(chmod(fixture_object_of("library one"), 0400), 0);
+    snprintf(command, sizeof command,
+             "find %s/artifacts %s/marks -mindepth 1 -maxdepth 1 -exec chown 0:0 {} + -exec chmod 700 {} +",
+             fixture_cache, fixture_cache);
+    cr_assert_eq(system(command), 0);
+    become(SOMEBODY);
+    cache = fixture_open();
+    aoticache_verify_report report = verify(cache, true, false);
+    cr_assert_eq(report.unreadable, 3, "%s", told);
+    cr_assert_eq(aoticache_verify_report_problems(&report), 0, "%s", told);
+    cr_assert_eq(fixture_names("quarantine"), 0);
+    cr_assert_eq(entries_of(cache), 1);
     aoticache_cache_close(cache);
 }
