@@ -295,10 +295,37 @@ static void record_uses(aoticache_intake *intake, const int64_t *ids)
 
 /* ---- the batch ---- */
 
+/* What was stored here since an entry was queued stays what is found. Before anything of it is in the store, where an
+ * index that is built anew would find it. */
+static aoticache_status drop_unwanted(aoticache_intake *intake, aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    size_t kept = 0, i = 0;
+    for (; status == AOTICACHE_OK && i < intake->count; i++) {
+        aoticache_manifest *manifest = intake->queue[i].manifest;
+        const aoticache_intake_claim claim = {.key = &manifest->key,
+                                              .artifact = &intake->queue[i].digest,
+                                              .requirements = &manifest->requirements,
+                                              .guard = manifest->guard};
+        bool is_wanted = false;
+        status = aoticache_intake_wants_still(intake, &claim, &is_wanted, ret_error);
+        if (status == AOTICACHE_OK && !is_wanted)
+            aoticache_manifest_free(manifest);
+        else
+            intake->queue[kept++] = intake->queue[i];
+    }
+    for (; i < intake->count; i++)
+        intake->queue[kept++] = intake->queue[i];
+    intake->count = kept;
+    return status;
+}
+
 /* With the store's lock held, shared. */
 static aoticache_status publish(aoticache_intake *intake, aoticache_error *ret_error)
 {
-    aoticache_status status = move_all(intake, ret_error);
+    aoticache_status status = drop_unwanted(intake, ret_error);
+    if (status == AOTICACHE_OK && intake->count > 0)
+        status = move_all(intake, ret_error);
     if (status != AOTICACHE_OK || intake->count == 0)
         return status;
     cleanup_free int64_t *ids = calloc(intake->count, sizeof *ids);

@@ -123,6 +123,8 @@ static aoticache_status take_if_manifest(struct import *import, const aoticache_
     if (bytes == 0 || bytes > AOTICACHE_OBJECT_MAX_MANIFEST_BYTES || text[0] != MANIFEST_FIRST_BYTE)
         return AOTICACHE_OK;
     aoticache_status status = aoticache_manifest_parse(text, (size_t)bytes, &entry.manifest, &detail);
+    if (status == AOTICACHE_OK || status == AOTICACHE_UNSUPPORTED)
+        aoticache_intake_note_manifest(&import->intake, digest);
     if (status == AOTICACHE_OK)
         return aoticache_intake_add_manifest(&import->intake, &entry, ret_error);
     if (status == AOTICACHE_UNSUPPORTED) {

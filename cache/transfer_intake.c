@@ -169,6 +169,13 @@ aoticache_status aoticache_intake_create_file(aoticache_intake *intake, const ao
     return AOTICACHE_OK;
 }
 
+void aoticache_intake_note_manifest(aoticache_intake *intake, const aoticache_digest *digest)
+{
+    aoticache_transfer_object *object = aoticache_transfer_table_find(&intake->table, digest);
+    if (object != NULL)
+        object->is_manifest = true;
+}
+
 void aoticache_intake_discard_file(aoticache_intake *intake, const aoticache_digest *digest)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
@@ -207,8 +214,8 @@ static void name_objects(aoticache_intake *intake, const aoticache_intake_entry 
 }
 
 /* All entries of a key that are there: an array of the caller's, by free(). Returns: OK (also where there is none), ... */
-static aoticache_status read_hits(aoticache_intake *intake, aoticache_index **index, const aoticache_key *key,
-                                  aoticache_index_hit **ret_hits, size_t *ret_count, aoticache_error *ret_error)
+static aoticache_status read_hits(aoticache_index *index, const aoticache_key *key, aoticache_index_hit **ret_hits,
+                                  size_t *ret_count, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
     size_t capacity = USUAL_HITS, count = 0;
@@ -218,9 +225,7 @@ static aoticache_status read_hits(aoticache_intake *intake, aoticache_index **in
         if (larger == NULL)
             return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu entries", capacity);
         hits = larger;
-        do
-            status = aoticache_index_lookup(*index, key, hits, capacity, &count, ret_error);
-        while (aoticache_cache_recovered(intake->cache, status, index));
+        status = aoticache_index_lookup(index, key, hits, capacity, &count, ret_error);
         if (status != AOTICACHE_OK || count <= capacity)
             break;
     }
@@ -231,15 +236,12 @@ static aoticache_status read_hits(aoticache_intake *intake, aoticache_index **in
     return AOTICACHE_OK;
 }
 
-static aoticache_status has_same(aoticache_intake *intake, aoticache_index **index, const aoticache_intake_claim *claim,
-                                 bool *ret_has, aoticache_error *ret_error)
+static aoticache_status has_same(aoticache_index *index, const aoticache_intake_claim *claim, bool *ret_has,
+                                 aoticache_error *ret_error)
 {
     aoticache_index_entry same = {.key = *claim->key, .guard = claim->guard};
-    aoticache_status status;
     aoticache_requirements_to_bytes(claim->requirements, same.requirements);
-    do
-        status = aoticache_index_has_same(*index, &same, ret_error);
-    while (aoticache_cache_recovered(intake->cache, status, index));
+    aoticache_status status = aoticache_index_has_same(index, &same, ret_error);
     *ret_has = status == AOTICACHE_OK;
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
@@ -264,19 +266,15 @@ static bool goes_before(const aoticache_intake *intake, const aoticache_intake_c
            aoticache_cpu_features_count(claim->requirements) >= aoticache_cpu_features_count(&required);
 }
 
-aoticache_status aoticache_intake_wants_entry(aoticache_intake *intake, const aoticache_intake_claim *claim,
-                                              bool *ret_wanted, aoticache_error *ret_error)
+static aoticache_status judge(aoticache_intake *intake, aoticache_index *index, const aoticache_intake_claim *claim,
+                              bool *ret_wanted, aoticache_error *ret_error)
 {
-    aoticache_index *index = aoticache_cache_index(intake->cache);
     cleanup_free aoticache_index_hit *hits = NULL;
     size_t count = 0;
     bool is_present = false, is_before = false;
-    *ret_wanted = index == NULL;
-    if (index == NULL)
-        return AOTICACHE_OK;
-    aoticache_status status = read_hits(intake, &index, claim->key, &hits, &count, ret_error);
+    aoticache_status status = read_hits(index, claim->key, &hits, &count, ret_error);
     if (status == AOTICACHE_OK && count > 0 && !intake->options->replace)
-        status = has_same(intake, &index, claim, &is_present, ret_error);
+        status = has_same(index, claim, &is_present, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     for (size_t i = 0; i < count; i++) {
@@ -287,6 +285,25 @@ aoticache_status aoticache_intake_wants_entry(aoticache_intake *intake, const ao
     intake->report->entries_present += is_present ? 1 : 0;
     intake->report->entries_passed_over += !is_present && is_before ? 1 : 0;
     return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_intake_wants_still(aoticache_intake *intake, const aoticache_intake_claim *claim,
+                                              bool *ret_wanted, aoticache_error *ret_error)
+{
+    aoticache_index *index = aoticache_cache_index(intake->cache);
+    *ret_wanted = index == NULL;
+    return index != NULL ? judge(intake, index, claim, ret_wanted, ret_error) : AOTICACHE_OK;
+}
+
+aoticache_status aoticache_intake_wants_entry(aoticache_intake *intake, const aoticache_intake_claim *claim,
+                                              bool *ret_wanted, aoticache_error *ret_error)
+{
+    aoticache_index *index = aoticache_cache_index(intake->cache);
+    aoticache_status status;
+    do
+        status = aoticache_intake_wants_still(intake, claim, ret_wanted, ret_error);
+    while (aoticache_cache_recovered(intake->cache, status, &index));
+    return status;
 }
 
 static aoticache_status check_file(aoticache_intake *intake, const char *manifest, const aoticache_manifest_file *file,
@@ -306,6 +323,8 @@ static aoticache_status check_file(aoticache_intake *intake, const char *manifes
     else if (object->bytes != file->bytes)
         aoticache_intake_refuse(intake, "manifest %s says that object %s has %llu bytes, it has %llu", manifest, hex,
                                 (unsigned long long)file->bytes, (unsigned long long)object->bytes);
+    else if (object->is_manifest)
+        aoticache_intake_refuse(intake, "manifest %s names as a file object %s, which is a manifest", manifest, hex);
     else
         *ret_fits = true;
     return AOTICACHE_OK;

@@ -69,6 +69,9 @@ typedef struct aoticache_intake_claim {
  */
 aoticache_status aoticache_intake_wants_entry(aoticache_intake *intake, const aoticache_intake_claim *claim,
                                               bool *ret_wanted, aoticache_error *ret_error);
+/* The same for who holds the store's lock: CORRUPT where the index is damaged, which is not built anew then. */
+aoticache_status aoticache_intake_wants_still(aoticache_intake *intake, const aoticache_intake_claim *claim,
+                                              bool *ret_wanted, aoticache_error *ret_error);
 /* Whether an object has come in or is, sound and with so many bytes, in the store. Returns: OK, IO, LOCKED, NO_MEMORY. */
 aoticache_status aoticache_intake_has(aoticache_intake *intake, const aoticache_digest *digest, uint64_t bytes,
                                       bool *ret_has, aoticache_error *ret_error);
@@ -81,6 +84,11 @@ aoticache_status aoticache_intake_create_file(aoticache_intake *intake, const ao
 /* The file has these bytes and they hash to the digest: it counts as come in. Returns: OK, IO, NO_MEMORY. */
 aoticache_status aoticache_intake_keep_file(aoticache_intake *intake, const aoticache_digest *digest, uint64_t bytes,
                                             int fd, aoticache_error *ret_error);
+/*
+ * Takes note that an object is a manifest. It is none of the files of another artifact, then: as a file it would come
+ * into the store whatever is said of its entry, and an index that is built anew would find it there.
+ */
+void aoticache_intake_note_manifest(aoticache_intake *intake, const aoticache_digest *digest);
 void aoticache_intake_discard_file(aoticache_intake *intake, const aoticache_digest *digest);
 
 /*

@@ -19,6 +19,7 @@ typedef struct aoticache_transfer_object {
     uint8_t state; /* 0: the slot is free */
     bool is_named; /* by a manifest that was taken in or was there already */
     bool has_come; /* as a member of the archive */
+    bool is_manifest;
     bool is_ours;  /* a manifest whose entry this transfer records */
 } aoticache_transfer_object;
 

@@ -63,6 +63,23 @@ else
     holds 'a device is not replaced' [ -c /dev/full ]
     try 'a folder that cannot be written' 1 aoticache export "$work/no/such/file"
 
+    try 'with --replace what is the same stays' 0 at import "$work/second" "$archive" --replace --json
+    member 'none came' entries 0
+    member 'all were there' entries_present 3
+    member 'none was passed over' entries_passed_over 0
+
+    # Interrupted, waiting for what does not come.
+    mkfifo "$work/pipe"
+    aoticache import - --cache-dir "$work/waiting" <"$work/pipe" >/dev/null 2>"$work/interrupted" &
+    importer=$!
+    exec 3>"$work/pipe"
+    sleep 0.5
+    kill -TERM "$importer"
+    wait "$importer"
+    is 'an import that waits for a pipe ends by its signal' 143 "$?"
+    exec 3>&-
+    holds 'and says so' grep -q stopped "$work/interrupted"
+
     if command -v python3 >/dev/null && command -v zstd >/dev/null; then
         python3 - "$archive" "$work/hostile.tar" <<'PYTHON'
 import io, subprocess, sys, tarfile
@@ -82,6 +99,39 @@ PYTHON
         prints 'the rest comes' '^imported 3 entries, .*; 2 refused'
         holds 'nothing escaped' [ ! -e "$work/escaped" ]
         try 'and the cache is sound' 0 at verify "$work/seventh"
+
+        python3 - "$work/bomb.tar.zst" "$work/grown.tar.zst" <<'PYTHON'
+import hashlib, io, json, subprocess, sys, tarfile
+def text(kind, objects, size):
+    return (json.dumps(dict(kind=kind, format=1, library="0", entries=1, objects=objects, bytes=size)) + "\n").encode()
+def write(path, size, member, length):
+    zstd = subprocess.Popen(["zstd", "-q", "-o", path], stdin=subprocess.PIPE)
+    with tarfile.open(fileobj=zstd.stdin, mode="w|") as target:
+        def add(name, file, size):
+            odd = tarfile.TarInfo(name)
+            odd.size = size
+            target.addfile(odd, file)
+        head = text("aoticache archive", 1, size)
+        add("aoticache.json", io.BytesIO(head), len(head))
+        try:
+            add(member, length if hasattr(length, "read") else io.BytesIO(length), size)
+        except BrokenPipeError:
+            pass
+    zstd.stdin.close()
+    zstd.wait()
+grown = b'{"a":[' + b"{}," * (12 << 20)
+digest = hashlib.sha256(grown).hexdigest()
+write(sys.argv[2], len(grown), "objects/" + digest[:2] + "/" + digest[2:], grown)
+write(sys.argv[1], 5 << 28, "foreign", open("/dev/zero", "rb"))
+PYTHON
+        try 'an archive of nothing but zeros' 1 at import "$work/eighth" "$work/bomb.tar.zst"
+        says 'is not unpacked to its end' 'times its own size'
+        if [ -x /usr/bin/time ]; then
+            /usr/bin/time -f '%M' -o "$work/memory" aoticache import --cache-dir "$work/ninth" "$work/grown.tar.zst" >/dev/null 2>&1
+            holds 'a manifest that would grow takes little memory' [ "$(tail -n 1 "$work/memory")" -lt 200000 ]
+        else
+            skip 'a manifest that would grow takes little memory' 'there is no /usr/bin/time'
+        fi
     else
         skip 'an archive with foreign members' 'there is no python3 or no zstd'
     fi

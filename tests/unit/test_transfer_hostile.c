@@ -338,6 +338,47 @@ Test(transfer_hostile, huge_sizes_are_refused_before_anything_is_written)
     expect(AOTICACHE_CORRUPT, 1, 0, "it says of itself");
 }
 
+/* The manifest of an artifact of two files, of which the second has this text, in some other cache. */
+static char *manifest_with_side_file(const char *library, const char *side)
+{
+    aoticache_cache_options options = fixture_options();
+    char path[4300];
+    char *text = NULL;
+    aoticache_artifact *artifact = NULL;
+    const aoticache_file files[] = {{.name = "library.so", .path = fixture_write("one", library)},
+                                    {.name = "side.json", .path = fixture_write("two", side)}};
+    aoticache_product product = AOTICACHE_PRODUCT_INIT;
+    aoticache_request *request = fixture_request(77);
+    snprintf(path, sizeof path, "%s/source-with-side", fixture_root);
+    options.directory = path;
+    product.files = files;
+    product.file_count = 2;
+    aoticache_cache *cache = fixture_open_with(&options);
+    cr_assert_eq(aoticache_cache_put(cache, request, &product, &artifact, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_read_manifest(cache, aoticache_artifact_digest(artifact), &text, NULL), AOTICACHE_OK);
+    aoticache_artifact_unref(artifact);
+    aoticache_request_free(request);
+    aoticache_cache_close(cache);
+    return text;
+}
+
+/* As one of its files a manifest would come into the store though its entry was passed over, and an index that is built
+ * anew would take it from there. */
+Test(transfer_hostile, manifest_as_a_file_of_another_artifact_is_refused)
+{
+    char *inner = manifest_with_side_file("inner", "{}");
+    char *outer = manifest_with_side_file("outer", inner);
+    begin();
+    append_object("outer", 5);
+    append_object(inner, strlen(inner));
+    append_object(outer, strlen(outer));
+    end();
+    /* The inner one has no objects, the outer one has it, and its library belongs to nobody then. */
+    expect(AOTICACHE_OK, 0, 2, "which is a manifest");
+    free(inner);
+    free(outer);
+}
+
 static void begin_announcing(uint64_t bytes)
 {
     char text[256];
