@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/file.h>
@@ -97,13 +98,17 @@ static int give(int fd, uid_t owner, gid_t group)
     SEAM("fchown", NULL, fchown(fd, owner, group));
 }
 
-void aoticache_seam_give(int fd, uid_t owner, gid_t group)
+void aoticache_seam_hand_over(int fd, uid_t owner, gid_t group, mode_t mode)
 {
+    const bool is_for_owner = geteuid() == 0 && owner != 0;
     struct stat made;
-    if (fd < 0 || geteuid() != 0 || owner == 0 || fstat(fd, &made) != 0 || made.st_uid != 0)
+    if (fd < 0 || (mode == 0 && !is_for_owner) || fstat(fd, &made) != 0)
         return;
-    if (S_ISDIR(made.st_mode) || (S_ISREG(made.st_mode) && made.st_size == 0 && made.st_nlink == 1))
+    const bool is_folder = S_ISDIR(made.st_mode), is_file = S_ISREG(made.st_mode) && made.st_nlink == 1;
+    if (is_for_owner && made.st_uid == 0 && (is_folder || (is_file && made.st_size == 0)))
         (void)give(fd, owner, group);
+    if (mode != 0 && (is_folder || is_file))
+        (void)aoticache_seam_fchmod(fd, mode);
 }
 
 int aoticache_seam_mkdirat(int dirfd, const char *path, mode_t mode)

@@ -31,11 +31,12 @@ int aoticache_seam_allocate(int fd, off_t size);
 int aoticache_seam_fsync(int fd);
 int aoticache_seam_fchmod(int fd, mode_t mode);
 /*
- * fchown(2) of what was just made in a cache or an index of somebody else's, if this is root: `owner` and `group` are those
- * of its folder, which root's own files would lock out. Only of a folder or an empty file with one name that root owns, so
- * that what was put there for root to find is not given away. Does nothing for others, and where it fails.
+ * For what was just made in a cache or an index. fchmod(2) with `mode`, if it is not 0: what the umask took away, for a group
+ * that shares it. fchown(2), if this is root: `owner` and `group` are those of its folder, whom root's own file would lock
+ * out. Nothing is done to a file of several names, and none is given away that has something in it or that root does not own:
+ * it was put there for root to find. Where it fails, the others see errors of permission, no more.
  */
-void aoticache_seam_give(int fd, uid_t owner, gid_t group);
+void aoticache_seam_hand_over(int fd, uid_t owner, gid_t group, mode_t mode);
 int aoticache_seam_mkdirat(int dirfd, const char *path, mode_t mode);
 int aoticache_seam_renameat(int old_dirfd, const char *old_path, int new_dirfd, const char *new_path);
 int aoticache_seam_linkat(int old_dirfd, const char *old_path, int new_dirfd, const char *new_path);

@@ -145,9 +145,7 @@ mode_t aoticache_directory_folder_mode(const aoticache_directory *directory)
 /* Where it fails (not ours, a file system without modes) the others of the group see errors of permission, no more. */
 void aoticache_directory_hand_over(const aoticache_directory *directory, int fd, mode_t mode)
 {
-    aoticache_seam_give(fd, directory->owner, directory->group);
-    if (directory->is_group_shared && fd >= 0)
-        (void)aoticache_seam_fchmod(fd, mode);
+    aoticache_seam_hand_over(fd, directory->owner, directory->group, directory->is_group_shared ? mode : 0);
 }
 
 bool aoticache_directory_knows(const char *name, mode_t *ret_type)

@@ -386,11 +386,11 @@ void aoticache_index_close(aoticache_index *index)
     int saved = errno;
     bool usable = aoticache_index_fork_enter(index->path, NULL) == AOTICACHE_OK;
     aoticache_index_unregister(index);
-    if (usable) {
+    if (usable)
         aoticache_index_disconnect(index);
-        aoticache_index_fork_leave();
-    }
     index_free(index);
+    if (usable)
+        aoticache_index_fork_leave();
     errno = saved;
 }
 

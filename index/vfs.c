@@ -55,8 +55,12 @@ static bool is_side_file(const aoticache_index *index, const char *name)
 /* Whoever sees it first says so: aoticache_index_fail(). */
 static void note_foreign(aoticache_index *index, const char *name)
 {
-    if (index->foreign_name[0] == '\0')
-        snprintf(index->foreign_name, sizeof index->foreign_name, "%s", name);
+    char *copy = index->foreign_name;
+    if (copy[0] != '\0')
+        return;
+    snprintf(copy, sizeof index->foreign_name, "%s", name);
+    for (; *copy != '\0'; copy++)
+        *copy = (unsigned char)*copy < ' ' || *copy == 0x7f ? '?' : *copy; /* messages are one line */
 }
 
 /* Opening a FIFO would wait for ever, and SQLite's own refusal of links gives no cause. */
@@ -235,9 +239,7 @@ int aoticache_index_vfs_create(const aoticache_index *index, const char *suffix,
                  ? aoticache_seam_openat(index->folder_fd, file, flags | O_RDWR | O_CREAT | O_NOFOLLOW, mode)
                  : -1;
     if (fd >= 0 && fstat(index->folder_fd, &folder) == 0)
-        aoticache_seam_give(fd, folder.st_uid, folder.st_gid);
-    if (fd >= 0 && index->is_group_shared)
-        (void)aoticache_seam_fchmod(fd, mode); /* what the umask took away; another's file has it */
+        aoticache_seam_hand_over(fd, folder.st_uid, folder.st_gid, index->is_group_shared ? mode : 0);
     return fd;
 }
 

@@ -5,6 +5,7 @@
  * The file for Prometheus is another matter: root has asked for it, and the owner may not write it. So a child stays what
  * it is, and writes what it is told through a pipe.
  */
+#include "base/cleanup.h"
 #include "cache/tools/gc.h"
 
 #include <errno.h>
@@ -94,6 +95,23 @@ int aoticache_gc_tell_writer(aoticache_gc *gc, const char *text)
 
 /* ---- the owner ---- */
 
+/*
+ * Collectors that stayed root have left locks of root's own, which the owner cannot open. Empty files, of one name: so
+ * nothing is given away that was put there for it.
+ */
+static void give_locks(const char *directory, const struct stat *owner)
+{
+    static const char *const names[] = {"collect.lock", "lock", "gate", "index.sqlite3-gate"};
+    cleanup_fd int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (size_t i = 0; folder >= 0 && i < sizeof names / sizeof names[0]; i++) {
+        struct stat found;
+        cleanup_fd int fd = openat(folder, names[i], O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (fd >= 0 && fstat(fd, &found) == 0 && S_ISREG(found.st_mode) && found.st_uid == 0 && found.st_nlink == 1 &&
+            found.st_size == 0 && fchown(fd, owner->st_uid, owner->st_gid) != 0)
+            return; /* then the collection says what it cannot open */
+    }
+}
+
 /* A user without an account has the directory's group and no other. */
 static bool take_rights(const struct stat *directory)
 {
@@ -118,6 +136,7 @@ int aoticache_gc_become_owner(aoticache_gc *gc, const char *directory)
     }
     if (!start_writer(gc))
         return aoticache_cli_error(&gc->cli, "cannot start what writes %s: %s", gc->prometheus, strerror(errno));
+    give_locks(directory, &found);
     if (!take_rights(&found))
         return aoticache_cli_error(&gc->cli, "cannot become user %ld, who owns %s: %s; run it as that user",
                                    (long)found.st_uid, directory, strerror(errno));

@@ -124,6 +124,10 @@ try 'figures that cannot be written are an error' 1 aoticache-gc --quiet --prome
 says 'which is said' "cannot write $work/nowhere/gc.prom"
 try 'another collector leaves no writer behind' 0 flock "$AOTICACHE_DIR/collect.lock" \
     aoticache-gc --prometheus "$work/figures/gc.prom"
+rm -f "$AOTICACHE_DIR/collect.lock"
+(umask 077 && : >"$AOTICACHE_DIR/collect.lock")
+try 'a lock that an earlier collector left as root is given to the user' 0 aoticache-gc
+is 'who can take it' 10003 "$(stat -c %u "$AOTICACHE_DIR/collect.lock")"
 rm -rf "$AOTICACHE_DIR/collect.lock" "$AOTICACHE_DIR/marks" "$AOTICACHE_DIR"/index.sqlite3*
 try 'root may use it where that is said' 0 aoticache pin --op aten::abs --allow-shared --quiet
 try 'and to store' 0 aoticache run aten::abs --input float32:5 --hook c --quiet --allow-shared
