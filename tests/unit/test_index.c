@@ -609,7 +609,7 @@ Test(index, failure_is_forgotten_by_a_put)
     must_put_failure(index, 1, "x", 1000);
     must_put_failure(index, 2, "y", 1000);
     put_numbers(index, 1, 10, 11);
-    cr_assert_eq(lookup_failure(index, 1, 0, &message), AOTICACHE_NOT_FOUND);
+    cr_assert_eq(lookup_failure(index, 1, 10, &message), AOTICACHE_NOT_FOUND);
     cr_assert_eq(lookup_failure(index, 2, 10, &message), AOTICACHE_OK);
     free(message);
     aoticache_index_close(index);

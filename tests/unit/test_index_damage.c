@@ -67,7 +67,7 @@ static answers ask_everything(aoticache_index *index)
     got.list = aoticache_index_list(index, NULL, NULL, AOTICACHE_INDEX_ALL, ignore_entry, &sum, NULL);
     got.objects = aoticache_index_list_objects(index, ignore_object, NULL, NULL);
     got.artifact = aoticache_index_artifact_objects(index, &artifact, &objects, &count, NULL);
-    got.failure = aoticache_index_lookup_failure(index, &failed, 1, &message, NULL);
+    got.failure = aoticache_index_lookup_failure(index, &failed, 10, &message, NULL);
     got.failures = aoticache_index_list_failures(index, ignore_failure, &sum, NULL);
     got.counts = aoticache_index_list_counts(index, ignore_count, &sum, NULL);
     got.totals = aoticache_index_read_totals(index, &totals, NULL);
