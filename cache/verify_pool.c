@@ -156,7 +156,7 @@ static void wait_for(struct pool *pool)
     pthread_mutex_lock(&pool->mutex);
     while (pool->running > 0) {
         struct timespec until;
-        clock_gettime(CLOCK_REALTIME, &until);
+        clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += QUESTION_NS;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
@@ -175,7 +175,11 @@ void aoticache_verification_examine(aoticache_verification *verification, aotica
     struct pool pool = {.verification = verification, .batch = batch};
     pthread_t threads[MAX_JOBS];
     pthread_mutex_init(&pool.mutex, NULL);
-    pthread_cond_init(&pool.finished, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&pool.finished, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     size_t count = start(&pool, count_jobs(verification, batch->count), threads);
     if (count == 0)
         work(&pool); /* no thread can be had */
