@@ -357,7 +357,8 @@ typedef bool (*aoticache_failure_fn)(void *user, const aoticache_failure *failur
 AOTICACHE_API aoticache_status aoticache_cache_list_failures(aoticache_cache *cache, aoticache_failure_fn callback,
                                                              void *user, aoticache_error *ret_error);
 
-/* The manifest's JSON text of an artifact (docs/store.md); *ret_text is the caller's, by free(). NOT_FOUND, CORRUPT. */
+/* The manifest's JSON text of an artifact (docs/store.md); *ret_text is the caller's, by free(). NOT_FOUND, CORRUPT,
+ * DENIED (it cannot be read). */
 AOTICACHE_API aoticache_status aoticache_cache_read_manifest(aoticache_cache *cache, const aoticache_digest *artifact,
                                                              char **ret_text, aoticache_error *ret_error);
 

@@ -70,8 +70,8 @@ static bool remove_temporary(aoticache_cache *cache, int folder_fd, const char *
 {
     (void)cache;
     cleanup_fd int fd = openat(folder_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && aoticache_seam_flock(fd, LOCK_EX | LOCK_NB) != 0)
-        return false;
+    if (fd >= 0 ? aoticache_seam_flock(fd, LOCK_EX | LOCK_NB) != 0 : errno != ENOTDIR && errno != ELOOP)
+        return false; /* or it cannot be told */
     return aoticache_directory_remove_tree(folder_fd, name) == 0;
 }
 

@@ -48,8 +48,8 @@ static bool has_held_file(DIR *folder)
             continue;
         cleanup_fd int fd =
             openat(dirfd(folder), item->d_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-        if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0)
-            return true;
+        if (fd >= 0 ? flock(fd, LOCK_EX | LOCK_NB) != 0 : errno == EMFILE || errno == ENFILE || errno == ENOMEM)
+            return true; /* or it cannot be told */
     }
     return false;
 }
