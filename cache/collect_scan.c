@@ -183,7 +183,15 @@ static aoticache_status scan_folders(struct scan *scan, uint32_t *position, aoti
     for (unsigned n = 0; status == AOTICACHE_OK && n <= 256; n++) { /* 256 folders, and the first part of the first */
         unsigned folder = *position >> 8 & 255;
         scan->from = (uint16_t)*position;
-        status = scan_folder(scan, folder, position, ret_error);
+        aoticache_error detail;
+        status = scan_folder(scan, folder, position, &detail);
+        if (status == AOTICACHE_DENIED) { /* another's: what is in the folders after it goes all the same */
+            aoticache_log(&scan->collection->cache->directory->logger, AOTICACHE_LOG_WARNING,
+                          "a collection cannot look for what nobody needs: %s", detail.message);
+            status = AOTICACHE_OK;
+        } else if (status != AOTICACHE_OK && ret_error != NULL) {
+            *ret_error = detail;
+        }
         if (status == AOTICACHE_OK && scan->garbage.count > 0)
             status = deal_with_garbage(scan, ret_error);
         *position &= 0xffff;

@@ -84,7 +84,11 @@ static bool entry_answers(const aoticache_kernel_options *options, const aoticac
     aoticache_request *asked = NULL;
     aoticache_key key;
     bool answers = false;
-    if (aoticache_manifest_decode(cache, &entry->artifact, NULL, &stored, NULL) != AOTICACHE_OK)
+    aoticache_error error = {.message = ""};
+    aoticache_status status = aoticache_manifest_decode(cache, &entry->artifact, NULL, &stored, &error);
+    if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
+        aoticache_cli_note(cli, "passed over an entry of %s that cannot be read: %s", entry->op, error.message);
+    if (status != AOTICACHE_OK)
         return false;
     if (aoticache_kernel_make_request(options, cli, &asked) == AOTICACHE_CLI_EXIT_OK &&
         copy_environment(stored, asked, NULL) == AOTICACHE_OK &&

@@ -206,6 +206,31 @@ Test(unreadable, folder_is_named_by_verify_and_left_as_it_is)
     aoticache_cache_close(cache);
 }
 
+Test(unreadable, folder_does_not_keep_a_collection_from_the_others)
+{
+    prepare("library one");
+    become(0);
+    char path[4400];
+    snprintf(path, sizeof path, "%s/objects/ff", fixture_cache);
+    cr_assert(mkdir(path, 0700) == 0 || errno == EEXIST);
+    give(path, SOMEBODY);
+    strcat(path, "/00000000000000000000000000000000000000000000000000000000000000");
+    close(open(path, O_WRONLY | O_CREAT, 0444));
+    give(path, SOMEBODY);
+    become(SOMEBODY);
+    warnings[0] = '\0';
+    aoticache_cache *cache = open_noting();
+    aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
+    aoticache_collect_report report;
+    aoticache_error error = {.message = ""};
+    options.scan = true;
+    cr_assert_eq(aoticache_cache_collect(cache, &options, NULL, NULL, &report, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(report.objects_removed, 1);
+    cr_assert_eq(access(path, F_OK), -1, "what lies behind the folder is still there");
+    cr_assert_not_null(strstr(warnings, "Permission denied"), "%s", warnings);
+    aoticache_cache_close(cache);
+}
+
 Test(unreadable, all_of_objects_is_named_once)
 {
     prepare("library one");
