@@ -914,7 +914,7 @@ def temporary_folder():
 
 
 def prepare_folders():
-    """Says where PyTorch keeps what it will need again (precompiled headers, tries of instructions) and the rest.
+    """Says where PyTorch keeps what it will need again (what instructions there are, precompiled headers) and the rest.
 
     By itself it would take names in /tmp that anybody can foresee and make first. Set by the user they count.
     """
