@@ -203,12 +203,20 @@ static bool fill_masks(const aoticache_op_choice *choices, aoticache_key_set *re
 /* What calls run where there is nothing to run. */
 
 /* Names of the operator's keys, for the message: the caller's buffer. */
+static bool is_listed(const aoticache_op_table *table, uint32_t target)
+{
+    for (uint32_t i = 1; i < target; i++)
+        if (table->targets[i].key == table->targets[target].key && !table->targets[i].is_fallback)
+            return true;
+    return false;
+}
+
 static void list_keys(const aoticache_op_table *table, char *text, size_t size)
 {
     size_t length = 0;
     *text = '\0';
     for (uint32_t i = 1; i < table->target_count && length + 1 < size; i++) {
-        if (table->targets[i].key < 0 || table->targets[i].is_fallback)
+        if (table->targets[i].key < 0 || table->targets[i].is_fallback || is_listed(table, i))
             continue;
         const char *name = aoticache_dispatch_key_name(table->targets[i].key);
         size_t wanted = strlen(name) + (length > 0 ? 2 : 0);
@@ -354,6 +362,14 @@ static void add_unchosen(target_list *list, const kernel_index *index, const aot
             add_target(list, kernel, false);
 }
 
+/* Newer kernels of its key may call one as a computed kernel; it asks for what is below itself all the same. */
+static void add_overridden(target_list *list, const aoticache_op_kernel *kernels)
+{
+    for (const aoticache_op_kernel *kernel = kernels; kernel != NULL; kernel = kernel->older)
+        if (kernel->wants_previous)
+            add_target(list, kernel, false);
+}
+
 static aoticache_op_table *allocate(uint32_t targets, bool by_backend)
 {
     size_t size = sizeof(aoticache_op_table) + targets * sizeof(aoticache_op_target);
@@ -392,6 +408,7 @@ aoticache_op_table *aoticache_op_table_create(const aoticache_dispatcher *dispat
                            ? 0
                            : (uint8_t)add_target(&list, choices[i].kernel, choices[i].reason == fallback_reason);
     add_unchosen(&list, &index, kernels);
+    add_overridden(&list, kernels);
     add_previous(&list, dispatcher, kernels);
     bool differ = fill_masks(choices, &mask, by_backend);
     aoticache_op_table *table = allocate(list.count, differ);

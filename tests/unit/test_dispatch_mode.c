@@ -301,3 +301,35 @@ Test(dispatch_mode, computed_kernel_is_what_the_table_has)
                "ambiguous");
     aoticache_oplib_free(def);
 }
+
+static aoticache_status call_held(void *user, const aoticache_operator *op, aoticache_key_set keys, aoticache_stack *on,
+                                  aoticache_error *ret_error)
+{
+    (void)op;
+    seen[seen_count++ % 8] = 9;
+    return seen_count < 8 ? aoticache_computed_kernel_call(user, keys, on, ret_error) : AOTICACHE_RUN_FAILED;
+}
+
+/* A held kernel that others have been registered over still finds what is below itself, and not what calls it. */
+Test(dispatch_mode, computed_kernel_that_wants_its_previous_finds_it)
+{
+    const aoticache_operator *op = begin("f(Tensor a) -> ()");
+    aoticache_oplib *low = open_oplib(AOTICACHE_OPLIB_IMPL, "t", NULL, 2), *high = open_oplib(AOTICACHE_OPLIB_IMPL, "t",
+                                                                                              NULL, 3);
+    add(def, "f", NULL, plain_kernel(3));
+    add(low, "f", "CPU", before_others(1));
+    aoticache_computed_kernel *held = computed(op, AOTICACHE_DISPATCH_KEY_CPU);
+    aoticache_boxed_kernel over = AOTICACHE_BOXED_KERNEL_INIT;
+    over.call = call_held;
+    over.user = held;
+    add(high, "f", "CPU", over);
+    cr_expect_eq(number_reached("t::f", AOTICACHE_DISPATCH_KEY_CPU), 3);
+    cr_expect(seen_count == 2 && seen[0] == 9 && seen[1] == 1, "%d were asked", seen_count);
+    cr_expect_eq(call_with("t::f", AOTICACHE_DISPATCH_KEY_AutogradCPU), AOTICACHE_NOT_FOUND);
+    cr_expect_not_null(strstr(error.message, "there are kernels for: CompositeImplicitAutograd, CPU"), "%s",
+                       error.message);
+    aoticache_oplib_free(high);
+    aoticache_oplib_free(low);
+    aoticache_computed_kernel_free(held);
+    aoticache_oplib_free(def);
+}
