@@ -38,6 +38,8 @@ member 'the kept dimension' outputs.0.sizes '[2, 1]'
 
 try 'an operator that PyTorch has not' 5 aoticache run aten::no_such_operator --input float32:2 "${worker[@]}"
 says 'is named' 'no_such_operator'
+try 'a slip' 5 aoticache run aten::ad --input float32:2 "${worker[@]}"
+says 'is told what PyTorch has' 'this PyTorch has no operator aten::ad; did you mean aten::add'
 try 'sizes that do not match' 5 aoticache run aten::mm --input float32:2x3 --input float32:2x3 "${worker[@]}"
 says 'with what PyTorch says' 'mat1|shape|reduction'
 try 'auto takes PyTorch where it is' 0 env AOTICACHE_PYTHON="$python" "${add[@]}" --json

@@ -14,8 +14,8 @@ complete_in() { # SHELL KEYS: what is shown, and the line at the end
 }
 for shell in bash zsh; do
     command -v $shell >/dev/null || { skip "$shell completes" "there is no $shell"; continue; }
-    run complete_in $shell $'aoticache ru\t\t'
-    prints "$shell completes commands" '\brun +run-package'
+    run complete_in $shell $'aoticache unp\t'
+    prints "$shell completes commands" '^line:aoticache unpin ?$'
     run complete_in $shell $'aoticache ls --so\t'
     prints "$shell completes options of a command" '^line:aoticache ls --sort ?$'
     run complete_in $shell $'aoticache-gc --max-a\t'

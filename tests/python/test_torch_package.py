@@ -5,6 +5,7 @@ import glob
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -146,6 +147,12 @@ def test_commands():
     assert status == 0 and "PyTorch" in said and "FAIL" not in said, said
     status, said = run("stats")
     assert status == 0 and "entries" in said, said
+    reader, writer = os.pipe()  # nobody reads it
+    os.close(reader)
+    unread = subprocess.run([sys.executable, "-m", "aoticache", "stats"], env=environment(), stdout=writer,
+                            stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert unread.returncode == -signal.SIGPIPE and "BrokenPipe" not in unread.stderr, (unread.returncode, unread.stderr)
     status, said = run("enable-check", "abs", "aten::add.Tensor")
     assert status == 0 and "aten::abs can be served on cpu" in said, said
     status, said = run("enable-check", "aten::abss")
