@@ -1,6 +1,7 @@
-"""What a shell makes of keys on a terminal, Tab among them: complete_in_shell.py bash|zsh KEYS.
+"""What a shell makes of keys on a terminal, Tab among them: complete_in_shell.py bash|zsh KEYS...
 
-Prints what was shown meanwhile (two Tabs list what there is), and the line as it stands at the end, after "line:".
+For each KEYS, in one shell: what was shown meanwhile (two Tabs list what there is), and the line as it stands at the end,
+after "line:".
 """
 
 import os
@@ -30,25 +31,25 @@ def read_until(terminal: int, wanted: bytes, seconds: float) -> bytes:
     return seen
 
 
-def main(shell: str, keys: str) -> None:
+def main(shell: str, *all_keys: str) -> None:
     process, terminal = pty.fork()
     if process == 0:
         os.environ.update(TERM="dumb", HISTFILE="")
         os.execvp(START[shell][0], START[shell])
     os.write(terminal, (SETUP[shell] + "; echo re''ady\n").encode())
-    read_until(terminal, b"ready\r\n", 20)
-    read_until(terminal, b"<>", 5)
-    os.write(terminal, keys.encode())
-    offered = read_until(terminal, b"", 2)
-    # Ctrl-A and a printf before the line, which becomes its argument: the shell itself says what the line is now.
-    os.write(terminal, b"\x01printf 'line:%s:end\\n' '\x05'\n")
-    shown = read_until(terminal, b":end\r\n", 10)
+    read_until(terminal, b"ready\r\n<>", 30)
+    for keys in all_keys:
+        # The keys after the Tabs wait until those are dealt with: Ctrl-A, a printf before the line, which becomes its
+        # argument: the shell itself says what the line is now.
+        os.write(terminal, keys.encode())
+        os.write(terminal, b"\x01printf 'line:%s:e''nd\\n' '\x05'\n")
+        shown = read_until(terminal, b":end\r\n", 30)
+        print(shown.decode(errors="replace").replace("\r\n", "\n").partition("<>printf")[0])
+        found = re.findall(rb"line:(.*):end", shown)
+        print("line:" + found[-1].decode() if found else "line?")
     os.write(terminal, b"exit\n")
     os.close(terminal)
     os.waitpid(process, 0)
-    found = re.findall(rb"line:(.*):end", shown)
-    print(offered.decode(errors="replace").replace("\r\n", "\n"))
-    print("line:" + found[-1].decode() if found else "line?")
 
 
 main(*sys.argv[1:])

@@ -9,26 +9,19 @@ aoticache run aten::add.Tensor --input float32:2 --input float32:2 --hook c --qu
 
 # ---- bash and zsh, each on a terminal of its own, in which Tab is pressed ----
 
-complete_in() { # SHELL KEYS: what is shown, and the line at the end
-    python3 tests/cli/complete_in_shell.py "$@"
-}
 for shell in bash zsh; do
     command -v $shell >/dev/null || { skip "$shell completes" "there is no $shell"; continue; }
-    run complete_in $shell $'aoticache unp\t'
+    run python3 tests/cli/complete_in_shell.py $shell $'aoticache unp\t' $'aoticache ls --so\t' $'aoticache-gc --max-a\t' \
+        $'aoticache show \t\t' $'aoticache ls aten::ab\t' $'aoticache du --by \t\t' $'aoticache-gc --policy=co\t' \
+        $'aoticache config max_s\t' $'aoticache ls -s si\t'
     prints "$shell completes commands" '^line:aoticache unpin ?$'
-    run complete_in $shell $'aoticache ls --so\t'
     prints "$shell completes options of a command" '^line:aoticache ls --sort ?$'
-    run complete_in $shell $'aoticache-gc --max-a\t'
     prints "$shell completes options of aoticache-gc" '^line:aoticache-gc --max-age ?$'
-    run complete_in $shell $'aoticache show \t\t'
-    prints "$shell completes keys" "\\b$key\\b"
-    run complete_in $shell $'aoticache ls aten::ab\t'
+    prints "$shell completes keys" "(^| )$key( |\$)"
     prints "$shell completes operators, which have colons" '^line:aoticache ls aten::abs ?$'
-    run complete_in $shell $'aoticache du --by \t\t'
     prints "$shell completes values" 'device +operator +producer +tag'
-    run complete_in $shell $'aoticache-gc --policy=co\t'
     prints "$shell completes values after =" '^line:aoticache-gc --policy=cost ?$'
-    run complete_in $shell $'aoticache config max_s\t'
+    prints "$shell completes values after a letter" '^line:aoticache ls -s size ?$'
     prints "$shell completes settings" '^line:aoticache config max_size ?$'
 done
 
