@@ -52,6 +52,8 @@ static const aoticache_command *find_command(const char *word)
 static int unknown_command(const aoticache_cli *cli, const char *word)
 {
     const char *words[COMMAND_COUNT + 2] = {NULL};
+    if (strcmp(word, "stat") == 0 || strcmp(word, "stats") == 0 || strcmp(word, "gc") == 0)
+        return aoticache_cli_usage_error(cli, "unknown command '%s' (did you mean the program aoticache-%.4s?)", word, word);
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         words[i] = commands[i]->word;
     words[COMMAND_COUNT] = "help";

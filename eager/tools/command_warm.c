@@ -23,7 +23,7 @@ static const aoticache_cli_option warm_options[] = {
     {OPTION_DRY_RUN, "dry-run", 'n', NULL, "compile nothing, print what is missing (a list again)"},
     {OPTION_KEEP_GOING, "keep-going", 'k', NULL, "go on when a compile has failed (default)"},
     {OPTION_FAIL_FAST, "fail-fast", 0, NULL, "begin nothing more when a compile has failed"},
-    {AOTICACHE_KERNEL_HOOK, "hook", 0, "HOOK", "auto (default), worker, c, command:PROGRAM"},
+    {AOTICACHE_KERNEL_HOOK, "hook", 0, "auto|worker|c|command:PROGRAM", "what compiles; default auto"},
     {AOTICACHE_KERNEL_PYTHON, "python", 0, "PATH", "the Python with PyTorch; default $AOTICACHE_PYTHON, python3"},
     {AOTICACHE_KERNEL_CC, "cc", 0, "PATH", "the C compiler; default $AOTICACHE_CC, cc"},
     {AOTICACHE_KERNEL_KERNELS, "kernels", 0, "DIR", "C kernels of your own, before those that come along (repeatable)"},

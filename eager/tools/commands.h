@@ -264,6 +264,9 @@ char *aoticache_operator_hint(aoticache_cache *cache, const char *op);
 int aoticache_keys_say_ambiguous(const aoticache_cli *cli, const char *prefix, const aoticache_key *const *keys,
                                  const char *const *descriptions, size_t count);
 
+/* That a word is an operator where keys are asked for, and how to find them. Returns the exit code. */
+int aoticache_keys_say_operator(const aoticache_cli *cli, const char *word);
+
 /* The entry that a lookup of the key takes on this machine: NULL where no entry of the list fits. */
 const aoticache_entry *aoticache_entries_fitting(const aoticache_entry_list *list);
 

@@ -92,6 +92,11 @@ int aoticache_keys_say_ambiguous(const aoticache_cli *cli, const char *prefix, c
     return AOTICACHE_CLI_EXIT_USAGE;
 }
 
+int aoticache_keys_say_operator(const aoticache_cli *cli, const char *word)
+{
+    return aoticache_cli_usage_error(cli, "'%s' is an operator, not a key: 'aoticache ls %s' lists its keys", word, word);
+}
+
 static int say_ambiguous(const aoticache_cli *cli, const char *prefix, const aoticache_entry_list *list)
 {
     const aoticache_key *keys[PREFIXES_LISTED];
@@ -109,6 +114,8 @@ static int say_ambiguous(const aoticache_cli *cli, const char *prefix, const aot
 int aoticache_entries_find(const aoticache_cli *cli, aoticache_cache *cache, const char *prefix,
                            aoticache_entry_list *ret_list)
 {
+    if (!is_prefix(prefix) && strstr(prefix, "::") != NULL)
+        return aoticache_keys_say_operator(cli, prefix);
     if (!is_prefix(prefix))
         return aoticache_cli_usage_error(
             cli, "'%s' is not a key: %d to 64 hexadecimal digits, as 'aoticache ls' prints", prefix, PREFIX_MINIMUM);

@@ -83,6 +83,8 @@ void aoticache_chosen_keys_free(aoticache_chosen_keys *keys)
 static int read_prefix(const aoticache_cli *cli, const char *word, struct prefix *ret_prefix)
 {
     size_t length = strlen(word);
+    if (strstr(word, "::") != NULL)
+        return aoticache_keys_say_operator(cli, word);
     if (length < PREFIX_MINIMUM || length >= AOTICACHE_DIGEST_HEX_BYTES ||
         strspn(word, "0123456789abcdefABCDEF") != length)
         return aoticache_cli_usage_error(

@@ -150,6 +150,13 @@ for word in operator op; do
     try "ls --sort $word" 0 aoticache ls --sort $word
 done
 
+try 'an operator where a key is asked for' 2 aoticache show aten::abs
+says 'is told what to do' "'aten::abs' is an operator, not a key: 'aoticache ls aten::abs' lists its keys"
+try 'also by pin' 2 aoticache pin aten::abs
+says 'likewise' "'aoticache ls aten::abs' lists its keys"
+try 'a program that is no command' 2 aoticache stat
+says 'is named' 'did you mean the program aoticache-stat'
+
 # ---- unpin ----
 
 try 'unpin of what is not pinned' 0 aoticache unpin --op 'aten::*'
