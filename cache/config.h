@@ -11,7 +11,7 @@
  *
  * Trust: /etc/aoticache.conf must be root's, the user's file root's or the effective user's, and neither may be
  * writable by others; what is otherwise is named and not used. In a program that runs with another's rights (AT_SECURE)
- * the environment counts for nothing.
+ * the environment and the user's file count for nothing, and allow_shared is what the program says itself.
  */
 #ifndef AOTICACHE_CACHE_CONFIG_H
 #define AOTICACHE_CACHE_CONFIG_H

@@ -3,13 +3,15 @@
  * a cache that is being opened.
  *
  * Trust: in a program that runs with other rights than its caller's, config.c reads nothing but the machine's file, so
- * neither the caller's environment nor a file below a home that the caller names can send it to another directory or
- * have it accept a shared one.
+ * neither the caller's environment nor a file below a home that the caller names can send it to another directory. And
+ * whoever may write a shared directory could make such a program run what he likes: it accepts one only where it says so
+ * itself, whatever is configured.
  */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
 #include "cache/config_internal.h"
 
@@ -42,7 +44,7 @@ static void apply(const aoticache_config *config, aoticache_cache_options *optio
 {
     apply_directory(config, options);
     apply_limits(config, options);
-    if (aoticache_config_is_set(config, AOTICACHE_CONFIG_allow_shared))
+    if (aoticache_config_is_set(config, AOTICACHE_CONFIG_allow_shared) && getauxval(AT_SECURE) == 0)
         options->allow_shared = aoticache_config_number(config, AOTICACHE_CONFIG_allow_shared) != 0;
     if (aoticache_config_is_set(config, AOTICACHE_CONFIG_lock_timeout))
         options->lock_timeout_ms = milliseconds(config, AOTICACHE_CONFIG_lock_timeout);

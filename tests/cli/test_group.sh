@@ -4,6 +4,7 @@
 
 [ "$(id -u)" = 0 ] || { skip 'two users share a directory' 'only root can run as several users'; finish; exit 77; }
 command -v setpriv >/dev/null || { skip 'two users share a directory' 'there is no setpriv'; finish; exit 77; }
+[ -x "$BUILD/tests/helpers/open_cache" ] || { skip 'two users share a directory' "$BUILD/tests/helpers/open_cache is not built (make tests)"; finish; exit 77; }
 
 # Users and a group by number alone: nothing is added to the system.
 group=54321
@@ -117,6 +118,29 @@ else
     try 'nor a directory that they name' 1 configured 10001 privileged group::b
     says 'it has none' 'no cache directory is chosen'
     try 'which the same program, called by its owner, does' 0 configured 10002 "$work/bin/privileged" group::b
+fi
+
+# The machine's own file, where a name space for mounts can be had.
+machine() { # USER COMMAND...
+    unshare -m bash -c 'mount --bind "$0/etc" /etc && cd "$0/home$1" && exec setpriv --reuid "$1" --regid "$1" --groups "$2" -- \
+        env -u AOTICACHE_CONFIG -u AOTICACHE_DIR HOME="$0/home$1" PATH="$0/bin:$PATH" AOTICACHE_HOME="$0" "${@:3}"' \
+        "$work" "$1" $group "${@:2}"
+}
+rm -rf "$work/home10001/.config"
+mkdir "$work/etc" && cp /etc/passwd /etc/group /etc/ld.so.cache "$work/etc/" 2>/dev/null
+cp "$work/aoticache.conf" "$work/etc/aoticache.conf"
+if machine 10001 true 2>/dev/null; then
+    try 'by /etc/aoticache.conf: C' 0 machine 10001 open_cache group::c
+    is 'stores there' "stored $shared" "$(cat "$out")"
+    try 'and another user' 0 machine 10002 open_cache group::c
+    is 'finds it' "found $shared" "$(cat "$out")"
+    try 'the tools' 0 machine 10002 aoticache ls group::c
+    if [ -e "$work/bin/privileged" ]; then
+        try 'a set-user-ID program is not made to trust the group' 1 machine 10001 privileged group::d
+        says 'not by the machine either' "$shared can be written by others"
+    fi
+else
+    skip 'by /etc/aoticache.conf' 'no name space for mounts can be had'
 fi
 
 export AOTICACHE_ALLOW_SHARED=true
