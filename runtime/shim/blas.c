@@ -4,6 +4,8 @@
  */
 #include "runtime/shim/blas.h"
 
+#include "runtime/shim/threads.h"
+
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
@@ -21,6 +23,9 @@
  * columns or steps both are bound by memory.
  */
 enum { BLAS_MIN_PRODUCTS = 64000, BLAS_MIN_SIDE = 4 };
+
+/* Parts of a product begin at multiples of so many rows or columns, and have as many at least. */
+enum { PART_LINES = 16 };
 
 /* Blocks of the walk through values, in values: 14 MB of floats, less where the operands have less. */
 enum { VALUES_ROWS = 512, VALUES_COLUMNS = 2048, VALUES_DEPTH = 1024 };
@@ -52,12 +57,42 @@ static struct {
     gemm_float floats;
     gemm_double doubles;
     gemm_complex complexes64, complexes128;
+    bool uses_one_thread; /* for a product: so the products are split here */
 } blas;
 static pthread_once_t blas_once = PTHREAD_ONCE_INIT;
 
+/* What openblas_get_parallel() returns. */
+enum { PARALLEL_NONE = 0, PARALLEL_THREADS = 1, PARALLEL_OPENMP = 2 };
+
+/*
+ * An OpenBLAS with threads of its own does without them: they would be a second pool beside OpenMP's (threads.h). One that
+ * somebody else has loaded keeps the number that it has, which is theirs to choose. One that is built on OpenMP uses the
+ * same pool; of other libraries nothing is known, and they are left alone.
+ */
+static bool make_single(void *library, bool is_ours)
+{
+    void *const symbols[] = {dlsym(library, "openblas_get_parallel"), dlsym(library, "openblas_set_num_threads"),
+                             dlsym(library, "openblas_get_num_threads")};
+    int (*get_parallel)(void), (*get_threads)(void);
+    void (*set_threads)(int);
+    if (symbols[0] == NULL || symbols[1] == NULL || symbols[2] == NULL || !aoticache_shim_has_pool())
+        return false;
+    memcpy(&get_parallel, &symbols[0], sizeof get_parallel);
+    memcpy(&set_threads, &symbols[1], sizeof set_threads);
+    memcpy(&get_threads, &symbols[2], sizeof get_threads);
+    if (get_parallel() == PARALLEL_OPENMP)
+        return false;
+    if (get_parallel() == PARALLEL_THREADS && is_ours)
+        set_threads(1);
+    return get_parallel() == PARALLEL_NONE || get_threads() == 1;
+}
+
 static void bind_library(void)
 {
-    void *library = AOTICACHE_BLAS_LIBRARY[0] != '\0' ? dlopen(AOTICACHE_BLAS_LIBRARY, RTLD_NOW | RTLD_LOCAL) : NULL;
+    if (AOTICACHE_BLAS_LIBRARY[0] == '\0')
+        return;
+    void *others = dlopen(AOTICACHE_BLAS_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+    void *library = others != NULL ? others : dlopen(AOTICACHE_BLAS_LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
         return;
     void *const symbols[] = {dlsym(library, "cblas_sgemm"), dlsym(library, "cblas_dgemm"),
@@ -68,6 +103,7 @@ static void bind_library(void)
             return;
         }
     }
+    blas.uses_one_thread = make_single(library, others == NULL);
     memcpy(&blas.floats, &symbols[0], sizeof blas.floats);
     memcpy(&blas.doubles, &symbols[1], sizeof blas.doubles);
     memcpy(&blas.complexes64, &symbols[2], sizeof blas.complexes64);
@@ -152,23 +188,34 @@ static void place_addend(const struct matmul_problem *problem, ptrdiff_t item_by
                                    addend->data + i * addend->row_stride, addend->column_stride);
 }
 
-static bool run_directly(const struct matmul_problem *problem, enum shim_class kind)
+static bool describe_product(const struct matmul_problem *problem, struct blas_product *product)
 {
     ptrdiff_t item_bytes = (ptrdiff_t)problem->arithmetic->value_bytes;
+    return describe_operand(&problem->a, problem->rows, problem->depth, item_bytes, &product->a) &&
+           describe_operand(&problem->b, problem->depth, problem->columns, item_bytes, &product->b) &&
+           describe_operand(&problem->out, problem->rows, problem->columns, item_bytes, &product->out);
+}
+
+/* Then a part of the result's rows or columns does, too. */
+static bool lies_as_wanted(const struct matmul_problem *problem)
+{
+    struct blas_product product;
+    return problem->item_bytes == problem->arithmetic->value_bytes && describe_product(problem, &product);
+}
+
+static void run_directly(const struct matmul_problem *problem, enum shim_class kind)
+{
     struct blas_product product = {.rows = (int)problem->rows,
                                    .columns = (int)problem->columns,
                                    .depth = (int)problem->depth,
                                    .alpha = problem->alpha,
                                    .beta = problem->addend.data != NULL ? problem->beta : 0};
-    if (!describe_operand(&problem->a, problem->rows, problem->depth, item_bytes, &product.a) ||
-        !describe_operand(&problem->b, problem->depth, problem->columns, item_bytes, &product.b) ||
-        !describe_operand(&problem->out, problem->rows, problem->columns, item_bytes, &product.out))
-        return false;
-    place_addend(problem, item_bytes);
+    if (!describe_product(problem, &product))
+        return;
+    place_addend(problem, (ptrdiff_t)problem->arithmetic->value_bytes);
     if (product.out.transpose == CBLAS_TRANS)
         transpose_product(&product);
     multiply(kind, &product);
-    return true;
 }
 
 /* ---- through values ---- */
@@ -217,20 +264,88 @@ static void run_block(const struct matmul_problem *problem, enum shim_class kind
                                     at_most(product.columns - j, MATMUL_BLOCK_COLUMNS));
 }
 
-static bool run_through_values(const struct matmul_problem *problem, enum shim_class kind)
+static size_t values_bytes(const struct matmul_problem *problem)
+{
+    size_t rows = (size_t)at_most(problem->rows, VALUES_ROWS);
+    size_t columns = (size_t)at_most(problem->columns, VALUES_COLUMNS);
+    size_t depth = (size_t)at_most(problem->depth, VALUES_DEPTH);
+    return (rows * depth + depth * columns + rows * columns) * problem->arithmetic->value_bytes;
+}
+
+static void run_through_values(const struct matmul_problem *problem, enum shim_class kind, char *memory)
 {
     size_t rows = (size_t)at_most(problem->rows, VALUES_ROWS);
     size_t columns = (size_t)at_most(problem->columns, VALUES_COLUMNS);
     size_t depth = (size_t)at_most(problem->depth, VALUES_DEPTH), value_bytes = problem->arithmetic->value_bytes;
-    char *memory = malloc((rows * depth + depth * columns + rows * columns) * value_bytes);
-    if (memory == NULL) /* the plain walk needs less */
-        return false;
     struct values_workspace values = {.a = memory, .b = memory + rows * depth * value_bytes};
     values.tile = values.b + depth * columns * value_bytes;
     for (int64_t column = 0; column < problem->columns; column += VALUES_COLUMNS)
         for (int64_t row = 0; row < problem->rows; row += VALUES_ROWS)
             run_block(problem, kind, &values, row, column);
-    free(memory);
+}
+
+/* ---- in parts ---- */
+
+struct parts {
+    const struct matmul_problem *problem;
+    enum shim_class kind;
+    int count;
+    char *memory; /* NULL: directly; else so many bytes for each part */
+    size_t step;
+};
+
+/* Where part `part` begins among `size` lines: at a multiple of what the library computes at once. */
+static int64_t first_of(int64_t size, int part, int count)
+{
+    return part == count ? size : size / count * part / PART_LINES * PART_LINES;
+}
+
+static void run_part(void *user, int part)
+{
+    const struct parts *parts = user;
+    struct matmul_problem problem = *parts->problem;
+    bool by_columns = problem.columns >= problem.rows;
+    int64_t size = by_columns ? problem.columns : problem.rows;
+    int64_t first = first_of(size, part, parts->count), end = first_of(size, part + 1, parts->count);
+    if (first == end)
+        return;
+    *(by_columns ? &problem.columns : &problem.rows) = end - first;
+    struct matmul_matrix *operand = by_columns ? &problem.b : &problem.a;
+    operand->data += first * (by_columns ? operand->column_stride : operand->row_stride);
+    problem.out.data += first * (by_columns ? problem.out.column_stride : problem.out.row_stride);
+    if (problem.addend.data != NULL)
+        problem.addend.data += first * (by_columns ? problem.addend.column_stride : problem.addend.row_stride);
+    if (parts->memory == NULL)
+        run_directly(&problem, parts->kind);
+    else
+        run_through_values(&problem, parts->kind, parts->memory + (size_t)part * parts->step);
+}
+
+/* What the largest part needs to convert into. */
+static size_t part_bytes(const struct parts *parts)
+{
+    struct matmul_problem part = *parts->problem;
+    int64_t *lines = part.columns >= part.rows ? &part.columns : &part.rows;
+    if (parts->count > 1)
+        *lines = at_most(*lines, (int)at_most(*lines / parts->count + 2 * parts->count + PART_LINES, INT_MAX));
+    return values_bytes(&part);
+}
+
+static bool run_parts(const struct matmul_problem *problem, enum shim_class kind, bool directly)
+{
+    int64_t lines = problem->columns >= problem->rows ? problem->columns : problem->rows;
+    double work = (double)problem->rows * (double)problem->columns * (double)problem->depth;
+    struct parts parts = {.problem = problem, .kind = kind, .count = 1};
+    if (blas.uses_one_thread)
+        parts.count = aoticache_shim_parts(work, lines / PART_LINES);
+    if (!directly) {
+        parts.step = part_bytes(&parts);
+        parts.memory = malloc(parts.step * (size_t)parts.count);
+        if (parts.memory == NULL) /* the plain walk needs less */
+            return false;
+    }
+    aoticache_shim_parallel(parts.count, run_part, &parts);
+    free(parts.memory);
     return true;
 }
 
@@ -255,6 +370,5 @@ bool aoticache_shim_blas_run(const struct matmul_problem *problem)
     pthread_once(&blas_once, load_library);
     if (blas.floats == NULL)
         return false;
-    bool as_they_are = problem->item_bytes == problem->arithmetic->value_bytes;
-    return (as_they_are && run_directly(problem, kind)) || run_through_values(problem, kind);
+    return run_parts(problem, kind, lies_as_wanted(problem));
 }

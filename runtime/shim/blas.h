@@ -4,7 +4,8 @@
  * The library (OpenBLAS unless the build says otherwise: BLAS_LIBRARY in the Makefile) is never linked. It costs
  * megabytes and starts threads when it is loaded, so that it is loaded, once, by the first product large enough to gain
  * from it, into a scope of its own: its symbols do not meet those of a PyTorch that is imported later. Without it, and
- * for small products and whole numbers, matmul_block.c does the work. How many threads it uses is the library's choice.
+ * for small products and whole numbers, matmul_block.c does the work. It uses no threads of its own: products are split
+ * among those of OpenMP (threads.h), unless the library uses these itself.
  */
 #ifndef AOTICACHE_RUNTIME_SHIM_BLAS_H
 #define AOTICACHE_RUNTIME_SHIM_BLAS_H

@@ -10,10 +10,12 @@
  */
 #include "runtime/shim/convolution.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "runtime/shim/image_abi.h"
 #include "runtime/shim/matmul.h"
+#include "runtime/shim/threads.h"
 
 /* Bytes of gathered columns at a time; what a second-level cache about holds. */
 enum { COLUMNS_BYTES = 1 << 20, COLUMNS_LEAST = 64 };
@@ -31,6 +33,30 @@ static bool is_pointwise(const struct convolution *c)
 
 /* ---- the product ---- */
 
+/* Whether the weights lie in memory as arrange_weights() would put them. */
+static bool is_arranged(const struct convolution *c, const struct image *weight)
+{
+    ptrdiff_t channel = c->channels_last ? c->item_bytes : c->kernel_positions * c->item_bytes;
+    ptrdiff_t element = c->channels_last ? c->group_inputs * c->item_bytes : c->item_bytes;
+    const int64_t *k = c->kernel;
+    ptrdiff_t row = c->group_inputs * c->kernel_positions * c->item_bytes;
+    return !c->transposed && (weight->batch == 1 || weight->batch_stride == row) &&
+           (c->group_inputs == 1 || weight->channel_stride == channel) &&
+           (k[2] == 1 || weight->strides[2] == element) && (k[1] == 1 || weight->strides[1] == k[2] * element) &&
+           (k[0] == 1 || weight->strides[0] == k[1] * k[2] * element);
+}
+
+/* The kernel's elements for one pair of channels, `step` elements apart. */
+static void arrange_kernel(const struct convolution *c, const struct image *weight, const char *source, char *to,
+                           int64_t step)
+{
+    for (int64_t z = 0; z < c->kernel[0]; z++)
+        for (int64_t y = 0; y < c->kernel[1]; y++)
+            for (int64_t x = 0; x < c->kernel[2]; x++, to += step * c->item_bytes)
+                memcpy(to, source + z * weight->strides[0] + y * weight->strides[1] + x * weight->strides[2],
+                       (size_t)c->item_bytes);
+}
+
 /* Weights as matrices, one group after the other: rows are output channels, columns as the gathering has them. */
 static void arrange_weights(const struct convolution *c, const struct image *weight, char *matrix)
 {
@@ -43,15 +69,8 @@ static void arrange_weights(const struct convolution *c, const struct image *wei
             int64_t in = c->transposed ? first % per_group : second, out = c->transposed ? second : first % per_group;
             char *row = matrix + (group * c->group_outputs + out) * depth * c->item_bytes;
             const char *source = weight->data + first * weight->batch_stride + second * weight->channel_stride;
-            for (int64_t position = 0; position < c->kernel_positions; position++) {
-                int64_t k[IMAGE_AXES];
-                aoticache_shim_split_position(c->kernel, position, k);
-                int64_t column = c->channels_last ? position * c->group_inputs + in
-                                                  : in * c->kernel_positions + position;
-                memcpy(row + column * c->item_bytes,
-                       source + k[0] * weight->strides[0] + k[1] * weight->strides[1] + k[2] * weight->strides[2],
-                       (size_t)c->item_bytes);
-            }
+            arrange_kernel(c, weight, source, row + (c->channels_last ? in : in * c->kernel_positions) * c->item_bytes,
+                           c->channels_last ? c->group_inputs : 1);
         }
     }
 }
@@ -94,39 +113,77 @@ static bool multiply_piece(const struct convolution *c, const char *weights, int
     return aoticache_shim_matmul(&problem);
 }
 
-static bool multiply_all(const struct convolution *c, const char *weights, int64_t at_once, char *columns)
+/* All pieces of the result, and who makes them: each worker takes the next one that is left. */
+struct pieces {
+    const struct convolution *c;
+    const char *weights;
+    int64_t positions, at_once, in_a_group, count;
+    int workers;
+    char *columns;       /* NULL: the input itself is the columns */
+    size_t column_bytes; /* of a worker */
+    _Atomic int64_t next;
+    atomic_bool failed;
+};
+
+static void make_pieces(void *user, int worker)
 {
-    int64_t positions = c->output.sizes[0] * c->output.sizes[1] * c->output.sizes[2];
-    for (int64_t batch = 0; batch < c->output.batch; batch++)
-        for (int64_t group = 0; group < c->groups; group++)
-            for (int64_t first = 0; first < positions; first += at_once) {
-                int64_t count = positions - first < at_once ? positions - first : at_once;
-                if (!multiply_piece(c, weights, batch, group, first, count, columns))
-                    return false;
-            }
-    return true;
+    struct pieces *pieces = user;
+    const struct convolution *c = pieces->c;
+    char *columns = pieces->columns != NULL ? pieces->columns + (size_t)worker * pieces->column_bytes : NULL;
+    for (int64_t piece; (piece = atomic_fetch_add(&pieces->next, 1)) < pieces->count;) {
+        int64_t plane = piece / pieces->in_a_group, first = piece % pieces->in_a_group * pieces->at_once;
+        int64_t left = pieces->positions - first;
+        if (!multiply_piece(c, pieces->weights, plane / c->groups, plane % c->groups, first,
+                            left < pieces->at_once ? left : pieces->at_once, columns))
+            atomic_store(&pieces->failed, true);
+    }
+}
+
+/*
+ * How the result is cut. One piece is as large as its columns may be; where a group has fewer than there are threads, it is
+ * cut smaller.
+ */
+static void cut(struct pieces *pieces, bool pointwise)
+{
+    const struct convolution *c = pieces->c;
+    int64_t depth = c->group_inputs * c->kernel_positions, planes = c->output.batch * c->groups;
+    double work = (double)planes * (double)pieces->positions * (double)c->group_outputs * (double)depth;
+    pieces->workers = aoticache_shim_parts(work, planes * (pieces->positions / COLUMNS_LEAST + 1));
+    pieces->at_once = depth > 0 && !pointwise ? COLUMNS_BYTES / c->item_bytes / depth : pieces->positions;
+    if (planes < pieces->workers && pieces->at_once > pieces->positions / pieces->workers)
+        pieces->at_once = pieces->positions / pieces->workers + 1;
+    if (pieces->at_once < COLUMNS_LEAST)
+        pieces->at_once = COLUMNS_LEAST;
+    if (pieces->at_once > pieces->positions)
+        pieces->at_once = pieces->positions;
+    pieces->in_a_group = pieces->at_once > 0 ? (pieces->positions + pieces->at_once - 1) / pieces->at_once : 0;
+    pieces->count = planes * pieces->in_a_group;
+    if (pieces->workers > pieces->count)
+        pieces->workers = pieces->count > 0 ? (int)pieces->count : 1;
+    pieces->column_bytes = pointwise ? 0 : ((size_t)(pieces->at_once * depth * c->item_bytes) + 63) & ~(size_t)63;
 }
 
 static AOTITorchError convolve(const char *function, const struct convolution *c, const struct image *weight)
 {
-    int64_t depth = c->group_inputs * c->kernel_positions, positions = 1;
-    for (int axis = 0; axis < IMAGE_AXES; axis++)
-        positions *= c->output.sizes[axis];
-    size_t weight_bytes = ((size_t)(c->groups * c->group_outputs * depth * c->item_bytes) + 63) & ~(size_t)63;
-    int64_t at_once = depth > 0 ? COLUMNS_BYTES / c->item_bytes / depth : positions;
-    bool pointwise = is_pointwise(c);
-    if (at_once < COLUMNS_LEAST)
-        at_once = COLUMNS_LEAST;
-    if (at_once > positions || pointwise)
-        at_once = positions;
-    size_t bytes = weight_bytes + (pointwise ? 0 : (size_t)(at_once * depth * c->item_bytes));
+    int64_t depth = c->group_inputs * c->kernel_positions;
+    if (aoticache_shim_is_depthwise(c))
+        return aoticache_shim_convolve_depthwise(c, weight) ? SHIM_SUCCESS : aoticache_shim_fail_memory(function, 0);
+    bool arranged = is_arranged(c, weight);
+    size_t weight_bytes = arranged ? 0 : (size_t)(c->groups * c->group_outputs * depth * c->item_bytes);
+    weight_bytes = (weight_bytes + 63) & ~(size_t)63;
+    struct pieces pieces = {.c = c, .positions = c->output.sizes[0] * c->output.sizes[1] * c->output.sizes[2]};
+    cut(&pieces, is_pointwise(c));
+    size_t bytes = weight_bytes + (size_t)pieces.workers * pieces.column_bytes;
     char *memory = malloc(bytes + 1);
     if (memory == NULL)
         return aoticache_shim_fail_memory(function, bytes);
-    arrange_weights(c, weight, memory);
-    bool done = multiply_all(c, memory, at_once, pointwise ? NULL : memory + weight_bytes);
+    if (!arranged)
+        arrange_weights(c, weight, memory);
+    pieces.weights = arranged ? weight->data : memory;
+    pieces.columns = is_pointwise(c) ? NULL : memory + weight_bytes;
+    aoticache_shim_parallel(pieces.workers, make_pieces, &pieces);
     free(memory);
-    return done ? SHIM_SUCCESS : aoticache_shim_fail_memory(function, bytes);
+    return atomic_load(&pieces.failed) ? aoticache_shim_fail_memory(function, bytes) : SHIM_SUCCESS;
 }
 
 /* ---- checks ---- */

@@ -1,6 +1,6 @@
 /*
- * shim/convolution: shared by convolution.c, which checks and multiplies, and convolution_gather.c, which brings together
- * what the kernel sees at each position of the result.
+ * shim/convolution: shared by convolution.c, which checks and multiplies, convolution_gather.c, which brings together
+ * what the kernel sees at each position of the result, and convolution_depthwise.c, which does without either.
  */
 #ifndef AOTICACHE_RUNTIME_SHIM_CONVOLUTION_H
 #define AOTICACHE_RUNTIME_SHIM_CONVOLUTION_H
@@ -37,5 +37,9 @@ void aoticache_shim_gather_planar(const struct convolution *c, const char *input
                                   char *columns);
 void aoticache_shim_gather_channels_last(const struct convolution *c, const char *input, int64_t first, int64_t count,
                                          char *columns);
+
+/* Each channel has a kernel of its own, and makes one channel. False: out of memory. */
+bool aoticache_shim_is_depthwise(const struct convolution *c);
+bool aoticache_shim_convolve_depthwise(const struct convolution *c, const struct image *weight);
 
 #endif
