@@ -236,6 +236,49 @@ Test(store, mark_outlives_its_descriptor_by_a_mapping)
     close(other);
 }
 
+/* A library of so many bytes, looked up: the digest of its copy, and its size; -1 where there is none. */
+static long long size_of_copy(aoticache_cache *cache, int64_t number, size_t size)
+{
+    char *text = malloc(size + 1);
+    aoticache_artifact *artifact = NULL;
+    aoticache_digest digest;
+    uint64_t bytes = 0;
+    memset(text, 'x', size);
+    text[size] = '\0';
+    fixture_put(cache, number, text);
+    free(text);
+    cr_assert_eq(fixture_lookup(cache, number, &artifact), AOTICACHE_OK);
+    int copy = aoticache_artifact_take_copy(artifact);
+    cr_assert_eq(aoticache_artifact_take_copy(artifact), -1, "it is taken once");
+    if (copy >= 0) {
+        cr_assert_eq(aoticache_digest_of_fd(copy, &digest, &bytes, NULL), AOTICACHE_OK);
+        cr_assert(aoticache_digest_equal(&digest, aoticache_artifact_library_digest(artifact)));
+        close(copy);
+    }
+    aoticache_artifact_unref(artifact);
+    return copy >= 0 ? (long long)bytes : -1;
+}
+
+Test(store, lookup_copies_the_library_while_it_hashes_it)
+{
+    aoticache_cache *cache = fixture_open();
+    cr_assert_eq(size_of_copy(cache, 1, 100), 100);
+    cr_assert_eq(size_of_copy(cache, 2, 16384), 16384);
+    cr_assert_eq(size_of_copy(cache, 3, 16385), 16385);
+    cr_assert_eq(size_of_copy(cache, 4, 4 << 20), 4 << 20);
+    cr_assert_eq(size_of_copy(cache, 5, (4 << 20) + 1), -1);
+    aoticache_cache_copy_libraries(cache, false);
+    cr_assert_eq(size_of_copy(cache, 1, 100), -1);
+    aoticache_cache_copy_libraries(cache, true);
+    cr_assert_eq(size_of_copy(cache, 1, 100), 100);
+    aoticache_artifact *artifact = NULL;
+    cr_assert_eq(fixture_lookup(cache, 1, &artifact), AOTICACHE_OK);
+    aoticache_artifact_close_files(artifact);
+    cr_assert_eq(aoticache_artifact_take_copy(artifact), -1, "it is closed with the files");
+    aoticache_artifact_unref(artifact);
+    aoticache_cache_close(cache);
+}
+
 Test(store, artifact_holds_its_object_after_closing_its_files)
 {
     aoticache_cache *cache = fixture_open();
