@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #ifndef MFD_NOEXEC_SEAL
@@ -21,9 +22,20 @@ int aoticache_memory_file_create(void)
     return file;
 }
 
+/* A file that grows beyond the limit of the process, one in memory too, would kill it (SIGXFSZ). */
+static bool is_within_limit(uint64_t end)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || end <= limit.rlim_cur;
+}
+
 bool aoticache_memory_file_write(int file, const void *bytes, size_t size, uint64_t offset)
 {
     ssize_t written;
+    if (!is_within_limit(offset + size)) {
+        errno = EFBIG;
+        return false;
+    }
     do
         written = pwrite(file, bytes, size, (off_t)offset);
     while (written < 0 && errno == EINTR);

@@ -4,6 +4,7 @@
 #include "cache_fixture.h"
 
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
@@ -275,6 +276,23 @@ Test(store, lookup_copies_the_library_while_it_hashes_it)
     cr_assert_eq(fixture_lookup(cache, 1, &artifact), AOTICACHE_OK);
     aoticache_artifact_close_files(artifact);
     cr_assert_eq(aoticache_artifact_take_copy(artifact), -1, "it is closed with the files");
+    aoticache_artifact_unref(artifact);
+    aoticache_cache_close(cache);
+}
+
+/* Writing to a file in memory beyond the limit of the process would end it by a signal. */
+Test(store, lookup_under_a_limit_of_file_sizes_makes_no_copy)
+{
+    aoticache_cache *cache = fixture_open();
+    aoticache_artifact *artifact = NULL;
+    struct rlimit limit;
+    cr_assert_eq(size_of_copy(cache, 1, 50000), 50000);
+    cr_assert_eq(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &(struct rlimit){.rlim_cur = 20000, .rlim_max = limit.rlim_max}), 0);
+    aoticache_status status = fixture_lookup(cache, 1, &artifact);
+    cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    cr_assert_eq(status, AOTICACHE_OK);
+    cr_assert_eq(aoticache_artifact_take_copy(artifact), -1);
     aoticache_artifact_unref(artifact);
     aoticache_cache_close(cache);
 }
