@@ -80,14 +80,19 @@ static void make_row(const struct planes *planes, const char *input, int64_t z, 
                      const char *kernel)
 {
     const struct convolution *c = planes->c;
+    const ptrdiff_t value_bytes = (ptrdiff_t)planes->value_bytes; /* rows of values already need no converting */
+    bool is_row = c->item_bytes == value_bytes && c->input.strides[2] == value_bytes;
     memset(sums, 0, (size_t)c->output.sizes[2] * planes->value_bytes);
     for (int64_t k = 0; k < c->kernel[0] * c->kernel[1]; k++) {
         int64_t in_z = seen(c, 0, z, k / c->kernel[1]), in_y = seen(c, 1, y, k % c->kernel[1]);
         if (in_z < 0 || in_y < 0)
             continue;
         const char *source = input + in_z * c->input.strides[0] + in_y * c->input.strides[1];
-        planes->access->load((size_t)c->input.sizes[2], row, source, c->input.strides[2]);
-        add_row(planes, kernel + (size_t)(k * c->kernel[2]) * planes->value_bytes, row, sums);
+        if (!is_row) {
+            planes->access->load((size_t)c->input.sizes[2], row, source, c->input.strides[2]);
+            source = row;
+        }
+        add_row(planes, kernel + (size_t)(k * c->kernel[2]) * planes->value_bytes, source, sums);
     }
 }
 
