@@ -124,19 +124,23 @@ Test(shim_threads, depthwise_convolution_is_the_sum_over_its_kernel)
         image[i] = value((int)i);
     for (size_t i = 0; i < sizeof kernel / sizeof kernel[0]; i++)
         kernel[i] = value((int)i + 3);
-    AtenTensorHandle result = convolve(image, kernel, 8, false);
-    const float *values = shim_data(result);
-    for (int i = 0; i < 2 * 8 * 16 * 14; i++) {
-        int plane = i / (16 * 14), y = i / 14 % 16, x = i % 14;
-        float sum = 0;
-        for (int k = 0; k < 9; k++) {
-            int row = 2 * y + 2 * (k / 3) - 1, column = 2 * x + 2 * (k % 3) - 1;
-            if (row >= 0 && row < 33 && column >= 0 && column < 29)
-                sum += kernel[plane % 8 * 9 + k] * image[(plane * 33 + row) * 29 + column];
+    for (int last = 0; last < 2; last++) {
+        AtenTensorHandle result = convolve(image, kernel, 8, last != 0);
+        const float *values = shim_data(result);
+        for (int i = 0; i < 2 * 8 * 16 * 14; i++) {
+            int batch = i / (8 * 16 * 14), channel = i / (16 * 14) % 8, y = i / 14 % 16, x = i % 14;
+            float sum = 0, got = last ? values[((batch * 16 + y) * 14 + x) * 8 + channel] : values[i];
+            for (int k = 0; k < 9; k++) {
+                int row = 2 * y + 2 * (k / 3) - 1, column = 2 * x + 2 * (k % 3) - 1;
+                int apart = ((batch * 8 + channel) * 33 + row) * 29 + column;
+                int together = ((batch * 33 + row) * 29 + column) * 8 + channel;
+                if (row >= 0 && row < 33 && column >= 0 && column < 29)
+                    sum += kernel[channel * 9 + k] * image[last ? together : apart];
+            }
+            cr_assert_lt(fabsf(got - sum), 1e-5f, "channel %d at %d, %d: %g, not %g", channel, y, x, got, sum);
         }
-        cr_assert_lt(fabsf(values[i] - sum), 1e-5f, "plane %d at %d, %d: %g, not %g", plane, y, x, values[i], sum);
+        shim_delete(result);
     }
-    shim_delete(result);
 }
 
 static int blas_threads(int (**ret_parallel)(void))
