@@ -352,7 +352,8 @@ def one_call(rng, players, operator, tensors, passed, modes):
 
     def log(player):
         return [(tag, str(key_set(keys))) for tag, keys in player.log]
-    return (f"{manner} with {specs} after {changes} under {count} modes\n{steps}\n  PyTorch: {theirs[0]} {log(players[0])} "
+    return (f"{manner} with {specs} after {changes} under {count} modes\n{steps}\n"
+            f"  PyTorch: {theirs[0]} {log(players[0])} "
             f"{str(theirs[1])[:300]}\n  ours:    {ours[0]} {log(players[1])} {str(ours[1])[:300]}")
 
 

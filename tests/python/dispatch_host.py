@@ -53,7 +53,8 @@ TYPES = {"v": None, "S": ctypes.c_int, "i": ctypes.c_int32, "I": ctypes.c_uint32
          "K": ctypes.c_uint64, "b": ctypes.c_bool, "z": ctypes.c_size_t, "s": ctypes.c_char_p, "p": ctypes.c_void_p,
          "e": ctypes.POINTER(Error), "o": ctypes.POINTER(ctypes.c_void_p), "r": ctypes.POINTER(ctypes.c_int32),
          "t": ctypes.POINTER(Stack), "f": ctypes.POINTER(Kernel), "n": NAME, "y": KEY, "m": ctypes.POINTER(Mode),
-         "w": ctypes.POINTER(Observer), "L": ctypes.POINTER(Logger), "g": ctypes.POINTER(Guard), "a": ctypes.POINTER(ctypes.c_char_p),
+         "w": ctypes.POINTER(Observer), "L": ctypes.POINTER(Logger), "g": ctypes.POINTER(Guard),
+         "a": ctypes.POINTER(ctypes.c_char_p),
          "l": ctypes.POINTER(Value), "V": ctypes.POINTER(View)}
 
 # The result's letter, a colon, the arguments' letters; the names without aoticache_.

@@ -178,9 +178,9 @@ def check_kinds(ours, theirs):
                                16 * name.startswith("End"))
     numbers = []
     ours.dispatch_key_list(CALLBACK(lambda _, key: numbers.append(key) or True), None)
-    wrong += different("list", sorted({int(key) for name, key in theirs.c.DispatchKey.__members__.items()
-                                       if "StartOf" not in name} - {47}),
-                       [key for key in numbers if ours.dispatch_key_name(key).decode() in theirs.c.DispatchKey.__members__])
+    members = theirs.c.DispatchKey.__members__
+    wrong += different("list", sorted({int(key) for name, key in members.items() if "StartOf" not in name} - {47}),
+                       [key for key in numbers if ours.dispatch_key_name(key).decode() in members])
     wrong += different("keys", (47 + 96 + 6, sorted(set(numbers))), (len(numbers), numbers))
     more, count = check_constants(ours, theirs)
     return wrong + more, f"156 numbers, each pair of them; {count} named sets"
