@@ -54,7 +54,7 @@ static size_t find_constant(const aoticache_request *request)
     return i;
 }
 
-/* " key_sets 0x8001", one of them where all are alike, nothing where all are 0. */
+/* " key_sets 0x10001", one of them where all are alike, nothing where all are 0. */
 static void write_key_sets(FILE *out, const aoticache_request *request)
 {
     struct key_sets sets = {0};

@@ -251,14 +251,14 @@ static aoticache_status read_arguments(struct text_parser *parser)
 
 /* ---- the line ---- */
 
-/* "key_sets 0x8001, 0x8001" */
+/* "key_sets 0x10001, 0x10001" */
 static aoticache_status read_key_sets(struct text_parser *parser)
 {
     do {
         aoticache_text_skip_blanks(parser);
         size_t digits = strncmp(parser->at, "0x", 2) == 0 ? strspn(parser->at + 2, "0123456789abcdefABCDEF") : 0;
         if (digits == 0 || digits > 16)
-            return aoticache_text_expected(parser, "a key set such as 0x8001");
+            return aoticache_text_expected(parser, "a key set such as 0x10001");
         if (parser->key_set_count == REQUEST_MAX_ARGUMENTS)
             return aoticache_text_refuse(parser, parser->at, "more than %d key sets", REQUEST_MAX_ARGUMENTS);
         if ((parser->key_set_count & (parser->key_set_count - 1)) == 0) { /* grown in doublings */

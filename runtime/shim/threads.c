@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/load_gate.h"
+
 /* What is worth waking a thread for; OpenBLAS takes a second thread at twice as much. */
 #define PART_WORK 131072.0
 
@@ -33,7 +35,7 @@ static void *open_runtime(void)
     return dlopen(names[0], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
-static void load_pool(void)
+static void bind_runtime(void)
 {
     void *runtime = open_runtime();
     if (runtime == NULL)
@@ -46,6 +48,13 @@ static void load_pool(void)
     memcpy(&pool.in_parallel, &symbols[2], sizeof pool.in_parallel);
     memcpy(&pool.parallel, &symbols[0], sizeof pool.parallel);
     pool.pid = getpid();
+}
+
+static void load_pool(void)
+{
+    aoticache_load_gate_enter();
+    bind_runtime();
+    aoticache_load_gate_leave();
 }
 
 bool aoticache_shim_has_pool(void)
