@@ -278,3 +278,47 @@ Test(program, find_looks_in_path_and_refuses_what_cannot_run, .init = fixture_be
     setenv("PATH", ":relative:", 1);
     cr_assert_eq(aoticache_program_find("mine", path, NULL), AOTICACHE_NOT_FOUND);
 }
+
+/* ---- where it runs ---- */
+
+static void runs_in(const char *directory, uint64_t memory_limit_bytes, const char *expected)
+{
+    const char *const arguments[] = {"sh", "-c", "pwd -P", NULL};
+    aoticache_process_options options = {.program = "/bin/sh",
+                                         .arguments = arguments,
+                                         .directory = directory,
+                                         .memory_limit_bytes = memory_limit_bytes};
+    aoticache_process process = AOTICACHE_PROCESS_INIT;
+    aoticache_error error = {.message = ""};
+    cr_assert_eq(aoticache_process_run(&options, 4096, after(300), &process, &error), AOTICACHE_OK, "%s", error.message);
+    process.bytes[strcspn(process.bytes, "\n")] = '\0';
+    cr_assert_str_eq(process.bytes, expected);
+    aoticache_process_free(&process);
+}
+
+Test(process, runs_in_the_directory_that_is_named_else_in_the_hosts)
+{
+    char own[PATH_MAX];
+    cr_assert_not_null(realpath(test_folder, own));
+    cr_assert_eq(chdir(test_folder), 0);
+    for (int limited = 0; limited < 2; limited++) {
+        runs_in(NULL, limited ? UINT64_C(1) << 30 : 0, own);
+        runs_in(AOTICACHE_PROCESS_NEUTRAL_DIRECTORY, limited ? UINT64_C(1) << 30 : 0, "/");
+    }
+    cr_assert_eq(chdir("/"), 0);
+}
+
+Test(process, program_by_a_relative_path_is_found_as_an_absolute_one)
+{
+    char own[PATH_MAX], path[PATH_MAX], expected[PATH_MAX + 16];
+    aoticache_error error = {.message = ""};
+    write_script("tool", "#!/bin/sh\n");
+    cr_assert_not_null(realpath(test_folder, own));
+    cr_assert_eq(chdir(test_folder), 0);
+    cr_assert_eq(aoticache_program_find("./tool", path, &error), AOTICACHE_OK, "%s", error.message);
+    snprintf(expected, sizeof expected, "%s/./tool", own);
+    cr_assert_str_eq(path, expected);
+    setenv("PATH", ":.:/nonexistent", 1);
+    cr_assert_eq(aoticache_program_find("tool", path, &error), AOTICACHE_NOT_FOUND);
+    cr_assert_eq(chdir("/"), 0);
+}
