@@ -57,7 +57,8 @@ static struct {
     gemm_float floats;
     gemm_double doubles;
     gemm_complex complexes64, complexes128;
-    bool uses_one_thread; /* for a product: so the products are split here */
+    bool uses_one_thread; /* for a part of a product: so products are split here */
+    bool is_openmp;       /* and would wait in the child of a fork for threads that are not there */
 } blas;
 static pthread_once_t blas_once = PTHREAD_ONCE_INIT;
 
@@ -66,8 +67,9 @@ enum { PARALLEL_NONE = 0, PARALLEL_THREADS = 1, PARALLEL_OPENMP = 2 };
 
 /*
  * An OpenBLAS with threads of its own does without them: they would be a second pool beside OpenMP's (threads.h). One that
- * somebody else has loaded keeps the number that it has, which is theirs to choose. One that is built on OpenMP uses the
- * same pool; of other libraries nothing is known, and they are left alone.
+ * somebody else has loaded keeps the number that it has, which is theirs to choose. One that is built on OpenMP uses one
+ * thread inside of a parallel region, as a part of a product is. Of other libraries nothing is known, and they are left
+ * alone.
  */
 static bool make_single(void *library, bool is_ours)
 {
@@ -80,8 +82,9 @@ static bool make_single(void *library, bool is_ours)
     memcpy(&get_parallel, &symbols[0], sizeof get_parallel);
     memcpy(&set_threads, &symbols[1], sizeof set_threads);
     memcpy(&get_threads, &symbols[2], sizeof get_threads);
-    if (get_parallel() == PARALLEL_OPENMP)
-        return false;
+    blas.is_openmp = get_parallel() == PARALLEL_OPENMP;
+    if (blas.is_openmp)
+        return true;
     if (get_parallel() == PARALLEL_THREADS && is_ours)
         set_threads(1);
     return get_parallel() == PARALLEL_NONE || get_threads() == 1;
@@ -368,7 +371,7 @@ bool aoticache_shim_blas_run(const struct matmul_problem *problem)
     if (problem->rows > INT_MAX || problem->columns > INT_MAX || problem->depth > INT_MAX)
         return false;
     pthread_once(&blas_once, load_library);
-    if (blas.floats == NULL)
+    if (blas.floats == NULL || (blas.is_openmp && aoticache_shim_is_forked()))
         return false;
     return run_parts(problem, kind, lies_as_wanted(problem));
 }

@@ -5,7 +5,7 @@
  * megabytes and starts threads when it is loaded, so that it is loaded, once, by the first product large enough to gain
  * from it, into a scope of its own: its symbols do not meet those of a PyTorch that is imported later. Without it, and
  * for small products and whole numbers, matmul_block.c does the work. It uses no threads of its own: products are split
- * among those of OpenMP (threads.h), unless the library uses these itself.
+ * among those of OpenMP (threads.h).
  */
 #ifndef AOTICACHE_RUNTIME_SHIM_BLAS_H
 #define AOTICACHE_RUNTIME_SHIM_BLAS_H

@@ -63,9 +63,14 @@ bool aoticache_shim_has_pool(void)
     return pool.parallel != NULL;
 }
 
+bool aoticache_shim_is_forked(void)
+{
+    return aoticache_shim_has_pool() && pool.pid != getpid();
+}
+
 int aoticache_shim_threads(void)
 {
-    if (!aoticache_shim_has_pool() || pool.pid != getpid() || pool.in_parallel())
+    if (!aoticache_shim_has_pool() || aoticache_shim_is_forked() || pool.in_parallel())
         return 1;
     int threads = pool.max_threads();
     return threads > 1 ? threads : 1;

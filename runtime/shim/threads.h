@@ -22,6 +22,9 @@ bool aoticache_shim_has_pool(void);
  */
 int aoticache_shim_threads(void);
 
+/* Whether this is such a child. */
+bool aoticache_shim_is_forked(void);
+
 /* As many of them, at most `most`, as have some 5 microseconds of work each: so many multiplications and additions. */
 int aoticache_shim_parts(double work, long long most);
 
