@@ -13,6 +13,7 @@
 #include "loader/proxy_operators.h"
 #include "loader/sealed_copy.h"
 #include "loader/thread_exit.h"
+#include "loader/torch.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -540,6 +541,30 @@ bool aoticache_library_exports(const aoticache_library *library, const char *fun
     return address != NULL;
 }
 
+/*
+ * PyTorch's libraries name the call that failed and its line; why it failed is with the provider. Only then: what the
+ * provider has is of the thread's last failure, whenever that was.
+ */
+static const char *find_reason(const char *message)
+{
+    const aoticache_torch_provider *provider;
+    if (strstr(message, "API call failed") == NULL || aoticache_torch_provider_get(&provider, NULL) != AOTICACHE_OK ||
+        provider->last_exception == NULL)
+        return NULL;
+    const char *reason = provider->last_exception();
+    return reason != NULL && reason[0] != '\0' ? reason : NULL;
+}
+
+/* The reason first: it is what is read, and the call may have many arguments. */
+static void set_failure(aoticache_error *error, aoticache_status status, const char *name, const char *message)
+{
+    const char *reason = find_reason(message);
+    if (reason != NULL)
+        aoticache_error_set(error, status, "library %.*s: %.400s (%s)", NAMED(name), reason, message);
+    else
+        aoticache_error_set(error, status, "library %.*s: %s", NAMED(name), message);
+}
+
 aoticache_status aoticache_library_failure(const aoticache_library *library, aoticache_status status,
                                            const char *function, AOTIRuntimeError code, aoticache_error *ret_error)
 {
@@ -549,7 +574,7 @@ aoticache_status aoticache_library_failure(const aoticache_library *library, aot
     const char *message = NULL;
     if (library->functions.AOTInductorGetLastError != NULL &&
         library->functions.AOTInductorGetLastError(&message) == 0 && message != NULL && message[0] != '\0')
-        aoticache_error_set(ret_error, status, "library %.*s: %s", NAMED(library->name), message);
+        set_failure(ret_error, status, library->name, message);
     else
         aoticache_error_set(ret_error, status, "library %.*s: %s returned %d and left no message",
                             NAMED(library->name), function, (int)code);

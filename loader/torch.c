@@ -35,11 +35,18 @@ static uint64_t abi_version_unknown(void)
     return 0;
 }
 
+static void bind_last_exception(aoticache_torch_provider *provider)
+{
+    void *address = dlsym(provider->handle, "torch_exception_get_what_without_backtrace");
+    memcpy(&provider->last_exception, &address, sizeof address);
+}
+
 static aoticache_status bind_functions(aoticache_torch_provider *provider, aoticache_error *ret_error)
 {
     aoticache_name_list missing = {0};
     aoticache_torch *torch = &provider->torch;
     bool complete = true;
+    bind_last_exception(provider);
 #define BIND(result, name, parameters)                          \
     {                                                           \
         void *address = dlsym(provider->handle, #name);         \
