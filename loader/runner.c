@@ -1,6 +1,6 @@
 /*
  * loader/runner: creating a container on a device, its lifetime, and what it says of itself. Runs are in runner_run.c,
- * constants in runner_constants.c, runner_update.c and runner_buffers.c.
+ * constants in the other files that runner_state.h lists.
  */
 #include "loader/runner_state.h"
 
@@ -95,6 +95,33 @@ static aoticache_status ask_counts(aoticache_runner *runner, aoticache_error *re
     return status;
 }
 
+/* What the runner itself keeps of constants. */
+static aoticache_status prepare_constants(aoticache_runner *runner, aoticache_error *ret_error)
+{
+    size_t count = runner->num_constants;
+    if (count == 0)
+        return AOTICACHE_OK;
+    runner->shapes = calloc(count, sizeof *runner->shapes);
+    for (int i = 0; i < 2; i++)
+        runner->buffers[i].stale = calloc(count, sizeof(bool));
+    if (runner->shapes == NULL || runner->buffers[0].stale == NULL || runner->buffers[1].stale == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants", count);
+    for (size_t i = 0; i < count && !runner->has_folded; i++)
+        runner->has_folded = aoticache_runner_constant_is_folded(runner, i);
+    runner->buffers[runner->active].folded = true;
+    aoticache_runner_find_missing(runner);
+    return AOTICACHE_OK;
+}
+
+static void free_constants(aoticache_runner *runner)
+{
+    for (size_t i = 0; runner->shapes != NULL && i < runner->num_constants; i++)
+        free(runner->shapes[i].sizes);
+    free(runner->shapes);
+    free(runner->buffers[0].stale);
+    free(runner->buffers[1].stale);
+}
+
 static aoticache_status read_options(const aoticache_runner_options *options, aoticache_runner_options *ret_options,
                                      aoticache_error *ret_error)
 {
@@ -161,11 +188,12 @@ aoticache_status aoticache_runner_create(aoticache_library *library, const aotic
     status = create_container(runner, &chosen, ret_error);
     if (status == AOTICACHE_OK)
         status = ask_counts(runner, ret_error);
+    if (status == AOTICACHE_OK)
+        status = prepare_constants(runner, ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_runner_unref(runner);
         return status;
     }
-    aoticache_runner_find_missing(runner);
     *ret_runner = runner;
     return AOTICACHE_OK;
 }
@@ -189,6 +217,7 @@ void aoticache_runner_unref(aoticache_runner *runner)
     if (runner->release != NULL)
         runner->release(runner->owner);
     aoticache_run_gate_destroy(&runner->gate);
+    free_constants(runner);
     free(runner->device);
     free(runner);
     errno = saved;

@@ -99,8 +99,8 @@ AOTICACHE_API aoticache_status aoticache_runner_call_spec(const aoticache_runner
  * no memory is allocated here. On the device's current stream.
  *
  * Source: AOTInductorModelContainerRun, torch/csrc/inductor/aoti_runtime/interface.h. Returns: OK, INVALID (wrong
- * counts, both numbers named), RUN_FAILED (with the library's own message; or a constant has no value yet: named),
- * NO_MEMORY.
+ * counts, both numbers named), RUN_FAILED (with the library's own message, and where a function of PyTorch's failed the
+ * reason that PyTorch 2.13 or the shim has for it; or a constant has no value: named), NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_runner_run(aoticache_runner *runner, const AtenTensorHandle *inputs,
                                                     size_t num_inputs, AtenTensorHandle *outputs, size_t num_outputs,
@@ -142,7 +142,7 @@ typedef enum aoticache_constant_type {
 /* Strings are borrowed from the library. */
 typedef struct aoticache_constant {
     const char *name;         /* the library's own: "layer_weight" */
-    const char *original_fqn; /* the model's: "layer.weight"; "" for what has none */
+    const char *original_fqn; /* the model's: "layer.weight"; of a folded one its name, or "" */
     int32_t dtype;            /* aoticache_dtype; -1 where the library does not tell */
     int32_t type;             /* aoticache_constant_type; UNKNOWN where it does not tell */
     bool from_folded;         /* made by constant folding: not to be updated */
@@ -159,9 +159,9 @@ AOTICACHE_API aoticache_status aoticache_runner_read_constant(const aoticache_ru
 typedef struct aoticache_update_options {
     size_t size;
     bool inactive;     /* into the inactive buffer: visible after a swap */
-    bool partial;      /* constants that are not named keep their values in that buffer; else every one must be named,
-                        * where PyTorch's libraries let pass what is a buffer, empty or made by tracing */
-    bool user_managed; /* no copy is made: the tensors' memory is used as long as they are the constants */
+    bool partial;      /* not every constant has to be named. Without it every one must be, but for what PyTorch's
+                        * libraries let pass: a model's buffers, what tracing made, empty parameters */
+    bool user_managed; /* no copy of what is named: the tensors' memory is used as long as they are the constants */
     bool from_cpu;     /* tensors on the CPU are copied to the container's device */
     bool by_fqn;       /* names are original FQNs */
 } aoticache_update_options;
@@ -171,10 +171,24 @@ typedef struct aoticache_update_options {
 /*
  * New values for constants. options may be NULL: the defaults. pairs: names and tensors, borrowed for the call; with
  * user_managed the tensors, as handles and as memory, until another update replaces them in that buffer or the runner
- * is gone. A name twice, one that no constant has (nearest one suggested), one of a folded constant, and a tensor
- * that is NULL, of another dtype or larger than the constant's place are refused before anything changes. by_fqn:
- * constants that share an FQN all get the value. from_cpu is the plain update where the library has no function for
- * it and the device is the CPU; together with user_managed it is INVALID.
+ * is gone. by_fqn: constants that share an FQN all get the value. from_cpu is the plain update where the library has
+ * no function for it and the device is the CPU; together with user_managed it is INVALID.
+ *
+ * Before anything changes these are refused: a name twice, one that no constant has (nearest one suggested), one of a
+ * folded constant; a tensor that is NULL, or whose dtype, sizes, strides or kind of device are not the constant's (both
+ * are named). A tensor may be a part of a larger one; only its elements are read. The stride of a dimension with one
+ * element does not matter.
+ *
+ * A library tells sizes and strides by the tensors that it makes of its own weights or of a blob. One that has neither,
+ * until now, tells less: before the change the dtype is checked, that the bytes fit into the constant's place, and that
+ * no elements share memory (in place of sizes, user_managed tensors must fill that place); the sizes are checked after
+ * the copy, and where they differ the constant has no value and the result is INVALID; strides are trusted. One of
+ * PyTorch 2.6, which tells neither bytes nor tensors, is checked for the dtype alone.
+ *
+ * Constants that are not named keep their values in the active buffer. In the inactive one parameters do; of those that
+ * an update need not name, the inactive buffer gets copies of what the active one has (as in PyTorch, also where the
+ * update is partial, or user_managed), or keeps its own where the active one has none. With no value in either the
+ * update is INVALID.
  *
  * Through the function of the library that takes pairs, where it has it; else through the one that takes a C++ map,
  * with libaoticache_cxxbridge.so, which is loaded for it.
@@ -194,32 +208,42 @@ AOTICACHE_API aoticache_status aoticache_runner_update_constants(aoticache_runne
 AOTICACHE_API aoticache_status aoticache_runner_constants_blob_bytes(const aoticache_runner *runner,
                                                                      uint64_t *ret_bytes, aoticache_error *ret_error);
 /*
- * All constants from one blob laid out as the library wants it: the weights file that
- * package_constants_on_disk_format="binary_blob" makes. blob: borrowed as long as the runner lives. PyTorch's libraries
- * copy it; so that processes share the pages of a file, a user-managed update with tensors over its mapping may follow
- * (aoticache_package_load() does that).
- * Source: AOTInductorModelUpdateConstantsFromBlob.
- * Returns: OK, INVALID (another size, both named), UNSUPPORTED, RUN_FAILED.
+ * All constants of the active buffer from one blob laid out as the library wants it: the weights file that
+ * package_constants_on_disk_format="binary_blob" makes. May be called again, with another blob. blob: borrowed for the
+ * call; every container has a copy, as PyTorch's libraries make one on the CPU, too. So that processes share the pages of a
+ * file, a user-managed update with tensors over its mapping may follow (aoticache_package_load() does that).
+ * Source: AOTInductorModelUpdateConstantsFromBlob for constants that have no values yet, and else
+ * AOTInductorModelContainerUpdateConstantBuffer: the former gives constants memory once.
+ * Returns: OK; INVALID (another size, both named; or constants of a library without weights had values by name before
+ * the first blob, so that their strides in one are unknown); UNSUPPORTED; RUN_FAILED; LOAD_FAILED (no bridge);
+ * NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_runner_update_constants_from_blob(aoticache_runner *runner, const void *blob,
                                                                            uint64_t bytes, aoticache_error *ret_error);
 
 /*
- * options: stream and proxy executor; may be NULL. Source: AOTInductorModelContainerRunConstantFolding. Returns: OK,
- * UNSUPPORTED, INVALID, RUN_FAILED (with the library's own message; or a constant of that buffer has no value).
+ * options: stream and proxy executor; may be NULL. In the inactive buffer, PyTorch's libraries replace what tracing
+ * made by copies of the active one's. Source: AOTInductorModelContainerRunConstantFolding. Returns: OK, UNSUPPORTED,
+ * INVALID, NO_MEMORY, RUN_FAILED (with the library's own message; a constant of that buffer, or one that tracing made,
+ * of the active one, has no value).
  */
 AOTICACHE_API aoticache_status aoticache_runner_fold_constants(aoticache_runner *runner, bool inactive,
                                                                const aoticache_run_options *options,
                                                                aoticache_error *ret_error);
 /*
  * Active and inactive buffer change places. Runs are refused while the active one lacks a constant, as one does that
- * was never updated or is freed; PyTorch's libraries would end the process. (A library without
- * AOTInductorModelContainerExtractConstantsMapEntries cannot be asked, and is trusted.) Source:
+ * was never updated, or not since it was freed; PyTorch's libraries would end the process. (A library without
+ * AOTInductorModelContainerExtractConstantsMapEntries cannot be asked what it never had, and is trusted.) Source:
  * AOTInductorModelContainerSwapConstantBuffer. Returns: OK, UNSUPPORTED, RUN_FAILED.
  */
 AOTICACHE_API aoticache_status aoticache_runner_swap_constants(aoticache_runner *runner, aoticache_error *ret_error);
-/* Gives the memory of the inactive buffer back. Source: AOTInductorModelContainerFreeInactiveConstantBuffer.
- * Returns: OK, UNSUPPORTED, RUN_FAILED. */
+/*
+ * The inactive buffer has no values any more; updates, one or several, give it new ones. Its memory is given back, but
+ * for a buffer whose constants have been folded, which keeps it for those: PyTorch's libraries would end the process at
+ * the next update of such a buffer. Memory of the user's is not read any more in any case.
+ * Source: AOTInductorModelContainerFreeInactiveConstantBuffer. Returns: OK, UNSUPPORTED, RUN_FAILED, LOAD_FAILED (no
+ * bridge), NO_MEMORY.
+ */
 AOTICACHE_API aoticache_status aoticache_runner_free_inactive_constants(aoticache_runner *runner,
                                                                         aoticache_error *ret_error);
 
@@ -229,7 +253,7 @@ AOTICACHE_API aoticache_status aoticache_runner_free_inactive_constants(aoticach
  */
 typedef bool (*aoticache_constant_fn)(void *user, const char *original_fqn, AtenTensorHandle tensor);
 /*
- * The constants that a buffer has, without folded ones, by original FQN.
+ * The constants that have a value in a buffer, without folded ones, by original FQN, in the library's order.
  * Source: AOTInductorModelContainerExtractConstantsMapEntries, ...ExtractConstantsMap.
  * Returns: OK, UNSUPPORTED, LOAD_FAILED (no bridge), RUN_FAILED, NO_MEMORY.
  */

@@ -1,12 +1,12 @@
 /*
- * loader/runner_buffers: the two buffers of constants as wholes: a blob for all of them, folding, swapping, freeing,
- * listing; and how changes keep out of the way of runs.
+ * loader/runner_buffers: the two buffers of constants as wholes: folding, swapping, freeing, listing; and how changes
+ * keep out of the way of runs.
  */
 #include "loader/runner_state.h"
 
-#include "loader/bridge_load.h"
+#include "base/cleanup.h"
 
-#include <inttypes.h>
+#include <stdlib.h>
 
 /* ---- changes and runs ---- */
 
@@ -45,55 +45,6 @@ static aoticache_status no_runner(const char *what, aoticache_error *ret_error)
     return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s needs a runner", what);
 }
 
-/* ---- all constants from one blob ---- */
-
-aoticache_status aoticache_runner_constants_blob_bytes(const aoticache_runner *runner, uint64_t *ret_bytes,
-                                                       aoticache_error *ret_error)
-{
-    uint64_t bytes = 0;
-    if (runner == NULL || ret_bytes == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the size of a blob needs a runner and a place");
-    const aoticache_library_functions *functions = &runner->library->functions;
-    if (functions->AOTInductorModelContainerGetConstantsBlobSize == NULL)
-        return aoticache_runner_lacks(runner, "AOTInductorModelContainerGetConstantsBlobSize",
-                                      "it takes its constants one by one", ret_error);
-    AOTIRuntimeError code = functions->AOTInductorModelContainerGetConstantsBlobSize(runner->container, &bytes);
-    if (code != 0)
-        return aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED,
-                                         "AOTInductorModelContainerGetConstantsBlobSize", code, ret_error);
-    *ret_bytes = bytes;
-    return AOTICACHE_OK;
-}
-
-aoticache_status aoticache_runner_update_constants_from_blob(aoticache_runner *runner, const void *blob, uint64_t bytes,
-                                                             aoticache_error *ret_error)
-{
-    uint64_t wanted;
-    if (runner == NULL || blob == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "constants from a blob need a runner and the blob");
-    const aoticache_library_functions *functions = &runner->library->functions;
-    if (functions->AOTInductorModelUpdateConstantsFromBlob == NULL)
-        return aoticache_runner_lacks(runner, "AOTInductorModelUpdateConstantsFromBlob",
-                                      "it takes its constants one by one", ret_error);
-    aoticache_status status = aoticache_runner_constants_blob_bytes(runner, &wanted, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    if (bytes != wanted)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "a blob of %" PRIu64 " bytes; library %.200s wants %" PRIu64, bytes,
-                                   runner->library->name, wanted);
-    aoticache_runner_change change = aoticache_runner_change_begin(runner, true);
-    AOTIRuntimeError code = functions->AOTInductorModelUpdateConstantsFromBlob(runner->container, blob);
-    if (code != 0)
-        status = aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED,
-                                           "AOTInductorModelUpdateConstantsFromBlob", code, ret_error);
-    else
-        runner->active_is_freed = false;
-    aoticache_runner_active_changed(runner);
-    aoticache_runner_change_end(&change);
-    return status;
-}
-
 /* ---- folding, swapping, freeing ---- */
 
 /*
@@ -110,12 +61,38 @@ static void point_models_at_active(const aoticache_runner *runner)
     functions->AOTInductorModelContainerSwapConstantBuffer(runner->container);
 }
 
+/* PyTorch's folding of the inactive buffer copies from the active one what tracing made, without a look. */
+static aoticache_status check_traced(aoticache_runner *runner, aoticache_error *ret_error)
+{
+    aoticache_constant constant;
+    if (!aoticache_runner_can_list(runner))
+        return AOTICACHE_OK;
+    cleanup_free AtenTensorHandle *tensors = calloc(runner->num_constants + 1, sizeof *tensors);
+    if (tensors == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants",
+                                   runner->num_constants);
+    aoticache_status status = aoticache_runner_list_tensors(runner, false, false, tensors, ret_error);
+    for (size_t i = 0; i < runner->num_constants && status == AOTICACHE_OK; i++) {
+        status = aoticache_runner_read_constant(runner, i, &constant, ret_error);
+        if (status == AOTICACHE_OK && tensors[i] == NULL && constant.type == AOTICACHE_CONSTANT_TENSOR_CONSTANT)
+            status = aoticache_error_set(ret_error, AOTICACHE_RUN_FAILED,
+                                         "constant \"%.200s\" of library %.200s has no value in the active buffer, "
+                                         "from which folding the other one copies it", constant.name,
+                                         runner->library->name);
+    }
+    return status;
+}
+
 static aoticache_status fold_buffer(aoticache_runner *runner, bool inactive, const aoticache_run_options *options,
                                     aoticache_error *ret_error)
 {
     size_t missing = aoticache_runner_first_missing(runner, inactive);
     if (missing < runner->num_constants)
         return aoticache_runner_say_missing(runner, missing, ret_error);
+    aoticache_status status = inactive ? check_traced(runner, ret_error) : AOTICACHE_OK;
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_runner_buffer(runner, inactive)->folded = true;
     AOTIRuntimeError code = runner->library->functions.AOTInductorModelContainerRunConstantFolding(
         runner->container, inactive, options->stream, options->proxy_executor);
     return code == 0 ? AOTICACHE_OK
@@ -190,70 +167,58 @@ aoticache_status aoticache_runner_swap_constants(aoticache_runner *runner, aotic
         status = aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED,
                                            "AOTInductorModelContainerSwapConstantBuffer", code, ret_error);
     } else {
-        bool freed = runner->inactive_is_freed;
-        runner->inactive_is_freed = runner->active_is_freed;
-        runner->active_is_freed = freed;
+        runner->active = 1 - runner->active;
+        aoticache_runner_buffer(runner, false)->folded = true; /* by the next run */
     }
     aoticache_runner_active_changed(runner);
     aoticache_runner_change_end(&change);
     return status;
 }
 
+/*
+ * PyTorch's function leaves the places of folded constants in its map, without tensors; whatever changes the buffer
+ * afterwards looks at them, and ends the process. So a buffer that was folded keeps its memory.
+ */
+static aoticache_status free_inactive(aoticache_runner *runner, aoticache_error *ret_error)
+{
+    if (runner->has_folded && aoticache_runner_buffer(runner, true)->folded)
+        return AOTICACHE_OK;
+    AOTIRuntimeError code =
+        runner->library->functions.AOTInductorModelContainerFreeInactiveConstantBuffer(runner->container);
+    return code == 0 ? AOTICACHE_OK
+                     : aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED,
+                                                 "AOTInductorModelContainerFreeInactiveConstantBuffer", code,
+                                                 ret_error);
+}
+
 aoticache_status aoticache_runner_free_inactive_constants(aoticache_runner *runner, aoticache_error *ret_error)
 {
-    aoticache_status status = AOTICACHE_OK;
     if (runner == NULL)
         return no_runner("freeing", ret_error);
-    const aoticache_library_functions *functions = &runner->library->functions;
-    if (functions->AOTInductorModelContainerFreeInactiveConstantBuffer == NULL)
+    if (runner->library->functions.AOTInductorModelContainerFreeInactiveConstantBuffer == NULL)
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerFreeInactiveConstantBuffer",
                                       "it keeps the memory of its inactive buffer", ret_error);
     aoticache_runner_change change = aoticache_runner_change_begin(runner, false);
-    AOTIRuntimeError code = functions->AOTInductorModelContainerFreeInactiveConstantBuffer(runner->container);
-    if (code != 0)
-        status = aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED,
-                                           "AOTInductorModelContainerFreeInactiveConstantBuffer", code, ret_error);
-    else
-        runner->inactive_is_freed = true;
+    /* From tensors that may be gone afterwards. */
+    aoticache_status status = aoticache_runner_learn_shapes(runner, false, ret_error);
+    if (status == AOTICACHE_OK)
+        status = free_inactive(runner, ret_error);
+    if (status == AOTICACHE_OK)
+        aoticache_runner_set_stale(runner, true, true);
     aoticache_runner_change_end(&change);
     return status;
 }
 
 /* ---- listing ---- */
 
-static aoticache_status extract_entries(aoticache_runner *runner, bool inactive, aoticache_constant_fn callback,
-                                        void *user, aoticache_error *ret_error)
+static aoticache_status extract(aoticache_runner *runner, bool inactive, AtenTensorHandle *tensors,
+                                aoticache_constant_fn callback, void *user, aoticache_error *ret_error)
 {
-    const AOTInductorConstantMapEntry *entries = NULL;
-    size_t count = 0;
-    AOTIRuntimeError code = runner->library->functions.AOTInductorModelContainerExtractConstantsMapEntries(
-        runner->container, &entries, &count, inactive);
-    if (code != 0)
-        return aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED,
-                                         "AOTInductorModelContainerExtractConstantsMapEntries", code, ret_error);
-    for (size_t i = 0; i < count && callback(user, entries[i].name, entries[i].handle); i++)
-        continue;
-    return AOTICACHE_OK;
-}
-
-static aoticache_status extract_map(aoticache_runner *runner, bool inactive, aoticache_constant_fn callback, void *user,
-                                    aoticache_error *ret_error)
-{
-    const aoticache_bridge *bridge;
-    aoticache_status status = aoticache_bridge_get(&bridge, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    AOTInductorConstantMapHandle map = bridge->map_new(NULL, 0);
-    if (map == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a map of constants");
-    AOTIRuntimeError code =
-        runner->library->functions.AOTInductorModelContainerExtractConstantsMap(runner->container, map, inactive);
-    if (code != 0)
-        status = aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED,
-                                           "AOTInductorModelContainerExtractConstantsMap", code, ret_error);
-    else
-        bridge->map_list(map, callback, user);
-    bridge->map_free(map);
+    aoticache_status status = aoticache_runner_list_tensors(runner, inactive, false, tensors, ret_error);
+    bool go_on = status == AOTICACHE_OK;
+    for (size_t i = 0; i < runner->num_constants && go_on; i++)
+        if (tensors[i] != NULL)
+            go_on = callback(user, aoticache_runner_constant_name(runner, i, true), tensors[i]);
     return status;
 }
 
@@ -263,17 +228,15 @@ aoticache_status aoticache_runner_extract_constants(aoticache_runner *runner, bo
 {
     if (runner == NULL || callback == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "extracting constants needs a runner and a callback");
-    const aoticache_library_functions *functions = &runner->library->functions;
-    bool entries = functions->AOTInductorModelContainerExtractConstantsMapEntries != NULL;
-    if (!entries && functions->AOTInductorModelContainerExtractConstantsMap == NULL)
+    if (!aoticache_runner_can_list(runner))
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerExtractConstantsMap(Entries)",
                                       "it does not hand its constants out", ret_error);
+    cleanup_free AtenTensorHandle *tensors = calloc(runner->num_constants + 1, sizeof *tensors);
+    if (tensors == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants",
+                                   runner->num_constants);
     aoticache_runner_change change = aoticache_runner_change_begin(runner, false);
-    aoticache_status status = AOTICACHE_OK;
-    bool freed = inactive ? runner->inactive_is_freed : runner->active_is_freed;
-    if (!freed) /* else what PyTorch lists lies over memory that is gone */
-        status = entries ? extract_entries(runner, inactive, callback, user, ret_error)
-                         : extract_map(runner, inactive, callback, user, ret_error);
+    aoticache_status status = extract(runner, inactive, tensors, callback, user, ret_error);
     aoticache_runner_change_end(&change);
     return status;
 }

@@ -1,7 +1,8 @@
 /*
  * loader/runner_state: what a runner is, for the files that make it up: runner.c (creating, names), runner_run.c,
- * runner_constants.c (listing, finding by name), runner_update.c (new values), runner_buffers.c (folding, swapping,
- * extracting), runner_missing.c (constants without a value).
+ * runner_constants.c (listing, finding by name), runner_update.c (new values), runner_hand_over.c (the library's
+ * function for them), runner_blob.c (all from one blob), runner_shapes.c (which tensors fit), runner_values.c (which
+ * constants have a value), runner_buffers.c (folding, swapping, freeing, extracting).
  *
  * Private.
  */
@@ -18,6 +19,20 @@
 typedef AOTIRuntimeError (*aoticache_library_run_fn)(AOTInductorModelContainerHandle, AtenTensorHandle *, size_t,
                                                      AtenTensorHandle *, size_t, AOTInductorStreamHandle,
                                                      AOTIProxyExecutorHandle);
+
+/* What a constant looks like, as the library itself laid it out. */
+typedef struct aoticache_constant_shape {
+    int64_t ndim, offset; /* of the first element in its storage */
+    int64_t *sizes;   /* NULL: unknown. The strides follow, in the same memory */
+    int64_t *strides; /* NULL: unknown */
+    int32_t device_type;
+    bool opaque; /* no strided tensor */
+} aoticache_constant_shape;
+
+typedef struct aoticache_constant_buffer {
+    bool *stale; /* of each constant: what the library has for it lies over memory that is gone */
+    bool folded; /* it may have folded constants */
+} aoticache_constant_buffer;
 
 struct aoticache_runner {
     /* What every run reads comes first, and together. */
@@ -39,7 +54,12 @@ struct aoticache_runner {
     size_t num_constants;
     /* Changed where nobody else is inside: */
     size_t first_missing; /* of the active buffer's constants, that has no value; num_constants: all have one */
-    bool active_is_freed, inactive_is_freed;
+    /* Changed, and read, inside a change alone: */
+    aoticache_constant_buffer buffers[2];
+    int active; /* of the two */
+    bool has_folded;
+    bool shapes_learned;
+    aoticache_constant_shape *shapes;
     atomic_size_t references;
     atomic_flag attached;
     void *owner;
@@ -83,6 +103,27 @@ const char *aoticache_constant_names_nearest(const aoticache_constant_names *nam
 aoticache_status aoticache_runner_lacks(const aoticache_runner *runner, const char *function, const char *what,
                                         aoticache_error *ret_error);
 
+static inline aoticache_constant_buffer *aoticache_runner_buffer(aoticache_runner *runner, bool inactive)
+{
+    return &runner->buffers[inactive ? 1 - runner->active : runner->active];
+}
+
+static inline bool aoticache_runner_is_stale(const aoticache_runner *runner, bool inactive, size_t position)
+{
+    return runner->buffers[inactive ? 1 - runner->active : runner->active].stale[position];
+}
+
+/* ---- values: inside a change, but for the first function ---- */
+
+/* Whether the library hands its constants out. */
+bool aoticache_runner_can_list(const aoticache_runner *runner);
+/*
+ * The tensors of a buffer, by position, borrowed until it changes; NULL for folded ones and those without a value.
+ * stale_too: with those over memory that is gone. tensors: num_constants places.
+ */
+aoticache_status aoticache_runner_list_tensors(const aoticache_runner *runner, bool inactive, bool stale_too,
+                                               AtenTensorHandle *tensors, aoticache_error *ret_error);
+void aoticache_runner_set_stale(aoticache_runner *runner, bool inactive, bool stale);
 /* Looks anew, after a change of the active buffer and while nobody else is inside. */
 void aoticache_runner_find_missing(aoticache_runner *runner);
 /* The first constant of a buffer that has no value, or num_constants. */
@@ -90,6 +131,30 @@ size_t aoticache_runner_first_missing(const aoticache_runner *runner, bool inact
 /* RUN_FAILED, with its name. */
 aoticache_status aoticache_runner_say_missing(const aoticache_runner *runner, size_t position,
                                               aoticache_error *ret_error);
+
+/* ---- shapes: inside a change ---- */
+
+/* Before anything is changed for the first time; again: after the library has made tensors of a blob. */
+aoticache_status aoticache_runner_learn_shapes(aoticache_runner *runner, bool again, aoticache_error *ret_error);
+/* Whether a tensor may become the constant. Returns: OK, INVALID with both sides, RUN_FAILED. */
+aoticache_status aoticache_runner_check_tensor(const aoticache_runner *runner, size_t position, AtenTensorHandle tensor,
+                                               const aoticache_update_options *options, aoticache_error *ret_error);
+/* The same afterwards, of a constant whose sizes were unknown; they are learned then. taken: what the library has. */
+aoticache_status aoticache_runner_check_taken(aoticache_runner *runner, size_t position, AtenTensorHandle given,
+                                              AtenTensorHandle taken, aoticache_error *ret_error);
+/* Bytes that a constant takes in a library and in a blob. */
+uint64_t aoticache_constant_padded(uint64_t bytes);
+
+/* Whether the library has a function for such an update. Returns: OK, UNSUPPORTED. */
+aoticache_status aoticache_runner_can_hand_over(const aoticache_runner *runner, const aoticache_update_options *options,
+                                                aoticache_error *ret_error);
+/*
+ * Hands a list to the best function that the library has for it, inside a change. Nothing of it is checked.
+ * Returns: as aoticache_runner_update_constants().
+ */
+aoticache_status aoticache_runner_hand_over(aoticache_runner *runner, const aoticache_update_options *options,
+                                            const AOTInductorConstantMapEntry *list, size_t count,
+                                            aoticache_error *ret_error);
 
 /*
  * Around a change or listing of constants. active: it changes the active buffer, so that no run may be inside. Between

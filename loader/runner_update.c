@@ -1,80 +1,19 @@
 /*
- * loader/runner_update: new values for constants. The caller's names are resolved and checked before the library
- * hears of them, because PyTorch's leave out silently what they do not know; then the best function that the library
- * has is called.
+ * loader/runner_update: new values for constants. The caller's names and tensors are checked before the library hears
+ * of them, because PyTorch's leave out silently what they do not know and believe the rest.
+ *
+ * What the library gets instead of the caller's tensors. It copies as many bytes as the storage of a tensor has, from
+ * the tensor's first element on, and adds the offset once more: so it gets a new tensor over the same elements, whose
+ * storage is these alone. And an update of the inactive buffer takes what the model keeps beside its parameters, and
+ * is not named, from the active one, without looking whether it is there; user-managed, the two buffers would share
+ * it: so these are named too.
  */
 #include "loader/runner_state.h"
 
 #include "base/cleanup.h"
-#include "loader/bridge_load.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- which function ---- */
-
-/* Exactly one is set. Those for the inactive buffer alone take everything for granted: inactive, in full. */
-typedef struct update_function {
-    const char *name;
-    AOTIRuntimeError (*pairs)(AOTInductorModelContainerHandle, const AOTInductorConstantMapEntry *, size_t, bool, bool);
-    AOTIRuntimeError (*map)(AOTInductorModelContainerHandle, AOTInductorConstantMapHandle, bool, bool);
-    AOTIRuntimeError (*inactive_pairs)(AOTInductorModelContainerHandle, const AOTInductorConstantMapEntry *, size_t);
-    AOTIRuntimeError (*inactive_map)(AOTInductorModelContainerHandle, AOTInductorConstantMapHandle);
-} update_function;
-
-#define TAKE_IF_THERE(field, function)                         \
-    if (functions->function != NULL) {                         \
-        *ret_function = (update_function){.name = #function, .field = functions->function}; \
-        return true;                                           \
-    }
-
-static bool choose_user_managed(const aoticache_library_functions *functions, update_function *ret_function)
-{
-    TAKE_IF_THERE(pairs, AOTInductorModelContainerUpdateUserManagedConstantBufferPairs)
-    TAKE_IF_THERE(map, AOTInductorModelContainerUpdateUserManagedConstantBuffer)
-    return false;
-}
-
-static bool choose_from_cpu(const aoticache_library_functions *functions, update_function *ret_function)
-{
-    TAKE_IF_THERE(pairs, AOTInductorModelContainerUpdateConstantBufferFromCpuPairs)
-    TAKE_IF_THERE(map, AOTInductorModelContainerUpdateConstantBufferFromCpu)
-    return false;
-}
-
-static bool choose_plain(const aoticache_library_functions *functions, const aoticache_update_options *options,
-                         update_function *ret_function)
-{
-    TAKE_IF_THERE(pairs, AOTInductorModelContainerUpdateConstantBufferPairs)
-    TAKE_IF_THERE(map, AOTInductorModelContainerUpdateConstantBuffer)
-    if (!options->inactive || options->partial)
-        return false;
-    TAKE_IF_THERE(inactive_pairs, AOTInductorModelContainerUpdateInactiveConstantBufferPairs)
-    TAKE_IF_THERE(inactive_map, AOTInductorModelContainerUpdateInactiveConstantBuffer)
-    return false;
-}
-
-static aoticache_status choose_function(const aoticache_runner *runner, const aoticache_update_options *options,
-                                        update_function *ret_function, aoticache_error *ret_error)
-{
-    const aoticache_library_functions *functions = &runner->library->functions;
-    if (options->user_managed)
-        return choose_user_managed(functions, ret_function)
-                   ? AOTICACHE_OK
-                   : aoticache_runner_lacks(runner, "AOTInductorModelContainerUpdateUserManagedConstantBuffer(Pairs)",
-                                            "it copies constants always", ret_error);
-    if (options->from_cpu && choose_from_cpu(functions, ret_function))
-        return AOTICACHE_OK;
-    /* Where the container is on the CPU there is nothing to copy from one device to the other. */
-    if (options->from_cpu && runner->backend->device_type != AOTICACHE_DEVICE_TYPE_CPU)
-        return aoticache_runner_lacks(runner, "AOTInductorModelContainerUpdateConstantBufferFromCpu(Pairs)",
-                                      "copy the tensors to its device first", ret_error);
-    if (!choose_plain(functions, options, ret_function))
-        return aoticache_runner_lacks(runner, "AOTInductorModelContainerUpdateConstantBuffer(Pairs)",
-                                      "its constants are fixed", ret_error);
-    return AOTICACHE_OK;
-}
 
 /* ---- checking the caller's list ---- */
 
@@ -88,57 +27,6 @@ static aoticache_status say_unknown(const aoticache_runner *runner, const aotica
                                    runner->library->name, name, nearest);
     return aoticache_error_set(ret_error, AOTICACHE_INVALID, "library %.200s has no constant \"%.200s\" among its %zu",
                                runner->library->name, name, runner->num_constants);
-}
-
-/* PyTorch counts the bytes of constants in multiples of this. */
-enum { CONSTANT_ALIGNMENT = 64 };
-
-/* From the first element to the last, without overflow. */
-static bool count_bytes(const aoticache_tensor_view *view, uint64_t *ret_bytes)
-{
-    uint64_t last = 0, reach;
-    if (view->numel == 0) {
-        *ret_bytes = 0;
-        return true;
-    }
-    for (int64_t d = 0; d < view->ndim; d++)
-        if (view->sizes[d] < 0 || view->strides[d] < 0 ||
-            __builtin_mul_overflow((uint64_t)(view->sizes[d] - 1), (uint64_t)view->strides[d], &reach) ||
-            __builtin_add_overflow(last, reach, &last))
-            return false;
-    return !__builtin_add_overflow(last, 1, &last) &&
-           !__builtin_mul_overflow(last, (uint64_t)aoticache_dtype_size(view->dtype), ret_bytes);
-}
-
-static bool has_place(uint64_t constant_bytes, uint64_t bytes)
-{
-    uint64_t padding = (CONSTANT_ALIGNMENT - constant_bytes % CONSTANT_ALIGNMENT) % CONSTANT_ALIGNMENT;
-    return bytes <= constant_bytes || bytes - constant_bytes <= padding;
-}
-
-/* PyTorch's libraries copy what they are given, however much that is, to where the constant lies. */
-static aoticache_status check_fits(const aoticache_runner *runner, size_t position, AtenTensorHandle tensor,
-                                   aoticache_error *ret_error)
-{
-    aoticache_constant constant;
-    aoticache_tensor_view view;
-    uint64_t bytes = 0;
-    aoticache_status status = aoticache_runner_read_constant(runner, position, &constant, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_tensor_get_view(tensor, &view, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    const char *wanted = aoticache_dtype_name(constant.dtype), *given = aoticache_dtype_name(view.dtype);
-    if (constant.dtype >= 0 && constant.dtype != view.dtype)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "constant \"%.200s\" of library %.200s is %s, not %s",
-                                   constant.name, runner->library->name, wanted != NULL ? wanted : "of another dtype",
-                                   given != NULL ? given : "of the dtype given");
-    if (constant.has_bytes && (!count_bytes(&view, &bytes) || !has_place(constant.bytes, bytes)))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "constant \"%.200s\" of library %.200s has %" PRIu64 " bytes; the tensor for it "
-                                   "reaches over %" PRIu64, constant.name, runner->library->name, constant.bytes,
-                                   bytes);
-    return AOTICACHE_OK;
 }
 
 /* A model that uses one tensor under two names may have two constants with one FQN: both get the value. */
@@ -156,9 +44,6 @@ static aoticache_status place(const aoticache_runner *runner, const aoticache_co
             return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                        "constant \"%.200s\" of library %.200s is given twice", pair->name,
                                        runner->library->name);
-        aoticache_status status = check_fits(runner, position, pair->handle, ret_error);
-        if (status != AOTICACHE_OK)
-            return status;
         handles[position] = pair->handle;
     }
     return AOTICACHE_OK;
@@ -183,94 +68,259 @@ static aoticache_status resolve(const aoticache_runner *runner, const aoticache_
     return AOTICACHE_OK;
 }
 
-/* The list with the library's own names, in its order. The caller frees it. */
-static aoticache_status list_by_names(const aoticache_runner *runner, const aoticache_constant_names *names,
-                                      const AOTInductorConstantMapEntry *pairs, size_t num_pairs,
-                                      AOTInductorConstantMapEntry **ret_list, size_t *ret_count,
-                                      aoticache_error *ret_error)
+/* ---- one update ---- */
+
+/* Each list has a place for every constant of the library. */
+typedef struct update_plan {
+    aoticache_runner *runner;
+    const aoticache_update_options *options;
+    AtenTensorHandle *given; /* the caller's */
+    AtenTensorHandle *kept;  /* of constants that are not named: what a buffer has */
+    AtenTensorHandle *fresh; /* over the elements of either; ours */
+    AtenTensorHandle *found; /* for looking at buffers */
+    AOTInductorConstantMapEntry *list;
+    bool completed; /* all that the library may take from the active buffer is in `kept` */
+    bool keeps;     /* something is */
+} update_plan;
+
+static void plan_free(update_plan *plan)
 {
-    size_t count = runner->num_constants, used = 0;
-    cleanup_free AtenTensorHandle *handles = calloc(count > 0 ? count : 1, sizeof *handles);
-    cleanup_free AOTInductorConstantMapEntry *list = calloc(count > 0 ? count : 1, sizeof *list);
-    if (handles == NULL || list == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants", count);
-    aoticache_status status = resolve(runner, names, pairs, num_pairs, handles, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    for (size_t i = 0; i < count; i++)
-        if (handles[i] != NULL)
-            list[used++] = (AOTInductorConstantMapEntry){aoticache_runner_constant_name(runner, i, false), handles[i]};
-    *ret_list = steal_ptr(&list);
-    *ret_count = used;
-    return AOTICACHE_OK;
+    for (size_t i = 0; plan->fresh != NULL && i < plan->runner->num_constants; i++)
+        if (plan->fresh[i] != NULL)
+            plan->runner->delete_handle(plan->fresh[i]);
+    free(plan->given);
+    free(plan->kept);
+    free(plan->fresh);
+    free(plan->found);
+    free(plan->list);
 }
 
-static aoticache_status make_list(const aoticache_runner *runner, bool by_fqn, const AOTInductorConstantMapEntry *pairs,
-                                  size_t num_pairs, AOTInductorConstantMapEntry **ret_list, size_t *ret_count,
+static aoticache_status plan_make(aoticache_runner *runner, const aoticache_update_options *options,
+                                  const AOTInductorConstantMapEntry *pairs, size_t num_pairs, update_plan *ret_plan,
                                   aoticache_error *ret_error)
 {
+    size_t count = runner->num_constants + 1;
     aoticache_constant_names names;
-    aoticache_status status = aoticache_constant_names_read(runner, by_fqn, &names, ret_error);
+    *ret_plan = (update_plan){.runner = runner, .options = options};
+    ret_plan->given = calloc(count, sizeof(AtenTensorHandle));
+    ret_plan->kept = calloc(count, sizeof(AtenTensorHandle));
+    ret_plan->fresh = calloc(count, sizeof(AtenTensorHandle));
+    ret_plan->found = calloc(count, sizeof(AtenTensorHandle));
+    ret_plan->list = calloc(count, sizeof *ret_plan->list);
+    if (ret_plan->given == NULL || ret_plan->kept == NULL || ret_plan->fresh == NULL || ret_plan->found == NULL ||
+        ret_plan->list == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants", count - 1);
+    aoticache_status status = aoticache_constant_names_read(runner, options->by_fqn, &names, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = list_by_names(runner, &names, pairs, num_pairs, ret_list, ret_count, ret_error);
+    status = resolve(runner, &names, pairs, num_pairs, ret_plan->given, ret_error);
     free(names.names);
     return status;
 }
 
-/* ---- calling ---- */
+/* ---- what is not named ---- */
 
-static AOTIRuntimeError call_with_pairs(const aoticache_runner *runner, const update_function *function,
-                                        const aoticache_update_options *options,
-                                        const AOTInductorConstantMapEntry *pairs, size_t num_pairs)
+/* What PyTorch's libraries let an update leave out: what tracing made, what a model keeps beside its parameters, and
+ * what is empty. */
+static bool may_be_left_out(const aoticache_runner *runner, size_t position)
 {
-    if (function->pairs != NULL)
-        return function->pairs(runner->container, pairs, num_pairs, options->inactive, !options->partial);
-    return function->inactive_pairs(runner->container, pairs, num_pairs);
+    aoticache_constant constant;
+    return aoticache_runner_read_constant(runner, position, &constant, NULL) == AOTICACHE_OK &&
+           (constant.type == AOTICACHE_CONSTANT_TENSOR_CONSTANT || constant.type == AOTICACHE_CONSTANT_BUFFER ||
+            (constant.type == AOTICACHE_CONSTANT_PARAMETER && constant.has_bytes && constant.bytes == 0));
 }
 
-static AOTIRuntimeError call_with_map(const aoticache_runner *runner, const update_function *function,
-                                      const aoticache_update_options *options, AOTInductorConstantMapHandle map)
+static bool is_left_out(const update_plan *plan, size_t position)
 {
-    if (function->map != NULL)
-        return function->map(runner->container, map, options->inactive, !options->partial);
-    return function->inactive_map(runner->container, map);
+    return plan->given[position] == NULL && !aoticache_runner_constant_is_folded(plan->runner, position);
 }
 
-/* An active buffer that was changed, even where that failed half way, is folded anew by the next run. */
-static aoticache_status apply(aoticache_runner *runner, const update_function *function,
-                              const aoticache_update_options *options, const AOTInductorConstantMapEntry *pairs,
-                              size_t num_pairs, AOTInductorConstantMapHandle map, aoticache_error *ret_error)
+/* The library refuses such an update in its own words, before it changes anything. */
+static bool lacks_what_it_must_name(const update_plan *plan)
 {
-    aoticache_status status = AOTICACHE_OK;
-    aoticache_runner_change change = aoticache_runner_change_begin(runner, !options->inactive);
-    AOTIRuntimeError code = map == NULL ? call_with_pairs(runner, function, options, pairs, num_pairs)
-                                        : call_with_map(runner, function, options, map);
-    if (code != 0)
-        status = aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED, function->name, code, ret_error);
-    if (code == 0 && !options->partial)
-        *(options->inactive ? &runner->inactive_is_freed : &runner->active_is_freed) = false;
-    if (!options->inactive)
-        aoticache_runner_active_changed(runner);
+    for (size_t i = 0; i < plan->runner->num_constants && !plan->options->partial; i++)
+        if (is_left_out(plan, i) && !may_be_left_out(plan->runner, i))
+            return true;
+    return false;
+}
+
+/* Of the active buffer, as PyTorch does it, or else what the buffer has itself. */
+static aoticache_status keep_one(update_plan *plan, size_t position, AtenTensorHandle active, AtenTensorHandle own,
+                                 aoticache_error *ret_error)
+{
+    if (active == NULL && own == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "constant \"%.200s\" of library %.200s is not named, and has no value in either "
+                                   "buffer: name it too",
+                                   aoticache_runner_constant_name(plan->runner, position, false),
+                                   plan->runner->library->name);
+    if (plan->runner->shapes[position].opaque) /* the library has to do with it as it can */
+        return AOTICACHE_OK;
+    plan->kept[position] = active != NULL ? active : own;
+    plan->keeps = true;
+    return AOTICACHE_OK;
+}
+
+static aoticache_status keep_others(update_plan *plan, aoticache_error *ret_error)
+{
+    aoticache_runner *runner = plan->runner;
+    if (!plan->options->inactive || !aoticache_runner_can_list(runner) || lacks_what_it_must_name(plan))
+        return AOTICACHE_OK;
+    cleanup_free AtenTensorHandle *own = calloc(runner->num_constants + 1, sizeof *own);
+    if (own == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants",
+                                   runner->num_constants);
+    aoticache_status status = aoticache_runner_list_tensors(runner, false, false, plan->found, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_runner_list_tensors(runner, true, false, own, ret_error);
+    for (size_t i = 0; i < runner->num_constants && status == AOTICACHE_OK; i++)
+        if (is_left_out(plan, i) && may_be_left_out(runner, i))
+            status = keep_one(plan, i, plan->found[i], own[i], ret_error);
+    plan->completed = status == AOTICACHE_OK;
+    return status;
+}
+
+/* ---- handing over ---- */
+
+static aoticache_status make_fresh(update_plan *plan, size_t position, aoticache_error *ret_error)
+{
+    AtenTensorHandle source = plan->given[position] != NULL ? plan->given[position] : plan->kept[position];
+    aoticache_tensor_view view;
+    aoticache_status status = aoticache_tensor_get_view(source, &view, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (plan->runner->library->torch->aoti_torch_create_tensor_from_blob(
+            view.data, view.ndim, view.sizes, view.strides, 0, view.dtype, view.device.type, view.device.index,
+            &plan->fresh[position]) == 0)
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_RUN_FAILED,
+                               "aoti_torch_create_tensor_from_blob fails for constant \"%.200s\" of library %.200s",
+                               aoticache_runner_constant_name(plan->runner, position, false),
+                               plan->runner->library->name);
+}
+
+/* tensors: by position, NULL for those that are not meant. */
+static size_t write_list(update_plan *plan, const AtenTensorHandle *tensors, size_t used)
+{
+    for (size_t i = 0; i < plan->runner->num_constants; i++)
+        if (tensors[i] != NULL)
+            plan->list[used++] = (AOTInductorConstantMapEntry){
+                aoticache_runner_constant_name(plan->runner, i, false), tensors[i]};
+    return used;
+}
+
+static aoticache_status copy_values(update_plan *plan, aoticache_error *ret_error)
+{
+    return aoticache_runner_hand_over(plan->runner, plan->options, plan->list, write_list(plan, plan->fresh, 0),
+                                      ret_error);
+}
+
+/*
+ * What is kept gets a place of its own first; then it is the buffer's own tensors that it is told to use. (The first
+ * step copies whatever of that kind is not named in it from the active buffer: so all of it is named.)
+ */
+static aoticache_status copy_what_is_kept(update_plan *plan, aoticache_error *ret_error)
+{
+    aoticache_runner *runner = plan->runner;
+    const aoticache_update_options copying = {.size = sizeof copying, .inactive = true, .partial = true};
+    for (size_t i = 0; i < runner->num_constants; i++)
+        plan->found[i] = plan->kept[i] != NULL || may_be_left_out(runner, i) ? plan->fresh[i] : NULL;
+    aoticache_status status = aoticache_runner_hand_over(runner, &copying, plan->list,
+                                                         write_list(plan, plan->found, 0), ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_runner_list_tensors(runner, true, true, plan->found, ret_error);
+    for (size_t i = 0; i < runner->num_constants && status == AOTICACHE_OK; i++)
+        if (plan->kept[i] != NULL)
+            plan->kept[i] = plan->found[i];
+    return status;
+}
+
+static aoticache_status use_memory(update_plan *plan, aoticache_error *ret_error)
+{
+    aoticache_status status = plan->keeps ? copy_what_is_kept(plan, ret_error) : AOTICACHE_OK;
+    if (status != AOTICACHE_OK)
+        return status;
+    size_t count = write_list(plan, plan->given, 0);
+    count = write_list(plan, plan->kept, count);
+    return aoticache_runner_hand_over(plan->runner, plan->options, plan->list, count, ret_error);
+}
+
+/* ---- before and after ---- */
+
+static aoticache_status check_all(update_plan *plan, aoticache_error *ret_error)
+{
+    aoticache_runner *runner = plan->runner;
+    aoticache_status status = aoticache_runner_learn_shapes(runner, false, ret_error);
+    for (size_t i = 0; i < runner->num_constants && status == AOTICACHE_OK; i++)
+        if (plan->given[i] != NULL)
+            status = aoticache_runner_check_tensor(runner, i, plan->given[i], plan->options, ret_error);
+    if (status == AOTICACHE_OK)
+        status = keep_others(plan, ret_error);
+    for (size_t i = 0; i < runner->num_constants && status == AOTICACHE_OK; i++)
+        if (plan->given[i] != NULL || plan->kept[i] != NULL)
+            status = make_fresh(plan, i, ret_error);
+    return status;
+}
+
+static void note_values(update_plan *plan)
+{
+    const aoticache_update_options *options = plan->options;
+    bool *stale = aoticache_runner_buffer(plan->runner, options->inactive)->stale;
+    for (size_t i = 0; i < plan->runner->num_constants; i++)
+        if (plan->given[i] != NULL || plan->kept[i] != NULL || (options->inactive && !options->partial &&
+                                                                !plan->completed))
+            stale[i] = false;
+}
+
+/* What was copied to a constant whose sizes were unknown, and is of other sizes, is no value. */
+static aoticache_status check_what_was_taken(update_plan *plan, aoticache_error *ret_error)
+{
+    aoticache_runner *runner = plan->runner;
+    bool unknown = false;
+    for (size_t i = 0; i < runner->num_constants; i++)
+        unknown |= plan->given[i] != NULL && runner->shapes[i].sizes == NULL;
+    if (!unknown || plan->options->user_managed || !aoticache_runner_can_list(runner))
+        return AOTICACHE_OK;
+    bool inactive = plan->options->inactive;
+    aoticache_status first = aoticache_runner_list_tensors(runner, inactive, true, plan->found, ret_error);
+    for (size_t i = 0; i < runner->num_constants && first != AOTICACHE_RUN_FAILED; i++) {
+        if (plan->given[i] == NULL || plan->found[i] == NULL)
+            continue;
+        aoticache_status status = aoticache_runner_check_taken(runner, i, plan->given[i], plan->found[i],
+                                                               first == AOTICACHE_OK ? ret_error : NULL);
+        if (status != AOTICACHE_OK)
+            aoticache_runner_buffer(runner, inactive)->stale[i] = true;
+        if (first == AOTICACHE_OK)
+            first = status;
+    }
+    return first;
+}
+
+static aoticache_status carry_out(update_plan *plan, aoticache_error *ret_error)
+{
+    aoticache_status status =
+        plan->options->user_managed ? use_memory(plan, ret_error) : copy_values(plan, ret_error);
+    if (status == AOTICACHE_OK) {
+        note_values(plan);
+        status = check_what_was_taken(plan, ret_error);
+    }
+    /* An active buffer that was changed, even where that failed half way, is folded anew by the next run. */
+    if (!plan->options->inactive)
+        aoticache_runner_active_changed(plan->runner);
+    return status;
+}
+
+static aoticache_status apply(update_plan *plan, aoticache_error *ret_error)
+{
+    aoticache_runner_change change = aoticache_runner_change_begin(plan->runner, !plan->options->inactive);
+    aoticache_status status = check_all(plan, ret_error);
+    if (status == AOTICACHE_OK)
+        status = carry_out(plan, ret_error);
     aoticache_runner_change_end(&change);
     return status;
 }
 
-static aoticache_status apply_as_map(aoticache_runner *runner, const update_function *function,
-                                     const aoticache_update_options *options, const AOTInductorConstantMapEntry *pairs,
-                                     size_t num_pairs, aoticache_error *ret_error)
-{
-    const aoticache_bridge *bridge;
-    aoticache_status status = aoticache_bridge_get(&bridge, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    AOTInductorConstantMapHandle map = bridge->map_new(pairs, num_pairs);
-    if (map == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a map of %zu constants", num_pairs);
-    status = apply(runner, function, options, pairs, num_pairs, map, ret_error);
-    bridge->map_free(map);
-    return status;
-}
+/* ---- the public function ---- */
 
 static aoticache_status read_options(const aoticache_update_options *options, aoticache_update_options *ret_options,
                                      aoticache_error *ret_error)
@@ -294,19 +344,17 @@ aoticache_status aoticache_runner_update_constants(aoticache_runner *runner, con
                                                    aoticache_error *ret_error)
 {
     aoticache_update_options chosen;
-    update_function function;
-    size_t count = 0;
-    cleanup_free AOTInductorConstantMapEntry *list = NULL;
+    update_plan plan;
     if (runner == NULL || (pairs == NULL && num_pairs > 0))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "an update needs a runner and a list of pairs");
     aoticache_status status = read_options(options, &chosen, ret_error);
     if (status == AOTICACHE_OK)
-        status = choose_function(runner, &chosen, &function, ret_error);
-    if (status == AOTICACHE_OK)
-        status = make_list(runner, chosen.by_fqn, pairs, num_pairs, &list, &count, ret_error);
+        status = aoticache_runner_can_hand_over(runner, &chosen, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    return function.map != NULL || function.inactive_map != NULL
-               ? apply_as_map(runner, &function, &chosen, list, count, ret_error)
-               : apply(runner, &function, &chosen, list, count, NULL, ret_error);
+    status = plan_make(runner, &chosen, pairs, num_pairs, &plan, ret_error);
+    if (status == AOTICACHE_OK)
+        status = apply(&plan, ret_error);
+    plan_free(&plan);
+    return status;
 }

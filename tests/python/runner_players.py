@@ -82,8 +82,10 @@ class Player:
         distinct = {json.dumps(answer) for answer in answers}
         return [len(answers), [json.loads(one) for one in sorted(distinct)]]
 
-    def update(self, pairs, inactive=False, partial=False, user_managed=False, from_cpu=False, by_fqn=False):
-        made = [(name, self.tensors.make(spec)) for name, spec in pairs]
+    def update(self, pairs, inactive=False, partial=False, user_managed=False, from_cpu=False, by_fqn=False,
+               sliced=False):
+        make = self.tensors.make_slice if sliced else self.tensors.make
+        made = [(name, make(spec)) for name, spec in pairs]
         self.call_update(made, inactive, partial, user_managed, from_cpu, by_fqn)
         if user_managed:
             self.managed = made
@@ -203,7 +205,7 @@ class Ours(Player):
 
     def __init__(self, library, tensors, path, num_models, pool_only):
         super().__init__(tensors)
-        self.library, self.mapped = library, []
+        self.library = library
         opened, self.runner, fd = pointer(), pointer(), os.open(path, os.O_RDONLY)
         library.call("aoticache_library_load_fd", fd, os.fsencode(path), ctypes.byref(opened))
         os.close(fd)
@@ -290,10 +292,10 @@ class Ours(Player):
         with open(path, "rb") as file:
             data = file.read()
         memory = ctypes.create_string_buffer(data, len(data) + 64)
-        self.mapped.append(memory)  # the constants lie in it
         at = (ctypes.addressof(memory) + 63) & ~63
         ctypes.memmove(at, data, len(data))
         self.ask("update_constants_from_blob", pointer(at), ctypes.c_uint64(len(data) - cut))
+        ctypes.memset(at, 0xff, len(data))  # it was copied
 
     def close(self):
         self.library.c.aoticache_runner_unref(self.runner)

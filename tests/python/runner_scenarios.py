@@ -5,12 +5,15 @@ is to come of it.
 import os
 import random
 
+from runner_tensors import ELEMENT_BYTES, span
+
 STEPS = int(os.environ.get("BATTERY_STEPS", "60"))
 SEED = int(os.environ.get("BATTERY_SEED", "1"))
 CHANGES_CONSTANTS = {"mutation"}  # by running: runs at the same time have no defined result
 SEPARATE = {"separate"}
 MAPPED = SEPARATE | {"appended"}  # a library whose weights lie in no blob does not say how long it would be
 PARAMETER, BUFFER, TENSOR_CONSTANT, FOLDED = 1, 2, 3, 4
+WRONG_WIDTH = 1009
 ALIGNMENT = 64  # of constants in a library
 
 
@@ -27,6 +30,8 @@ class Constants:
         self.folded = len(self.old) < len(self.fqns)
         self.torch, self.tensors, self.module = torch, tensors, module
         self.strides = {name: held[self.fqns[name]].stride() for name in self.old}
+        types = {name: kind for name, kind, _, _ in self.facts()}
+        self.optional = [name for name in self.old if types[name] in (BUFFER, TENSOR_CONSTANT)]
 
     def facts(self):
         """What the library should tell: name, type, whether folded, bytes where it was not."""
@@ -102,11 +107,28 @@ class Author:
         if self.name not in CHANGES_CONSTANTS:
             self.steps.do("run_in_threads", inputs=self.inputs[0])
         self.run(which=1)
+        self.fail_in_a_kernel()
+
+    def fail_in_a_kernel(self):
+        """The message has PyTorch's reason, or the shim's: the sizes that do not fit."""
+        if self.name != "linear":
+            return
+        dtype, sizes, _, data = self.inputs[0][0]
+        wrong = [dtype, [sizes[0], WRONG_WIDTH], [WRONG_WIDTH, 1], (data * 100)[:8 * sizes[0] * WRONG_WIDTH]]
+        for how in ("borrow", "steal"):
+            self.steps.do("run", only="ours", expect=["refused", str(WRONG_WIDTH)], inputs=[wrong], how=how)
+        self.run()
 
     def swap_what_was_never_filled(self):
         for _ in range(2):
             self.steps.do("swap")
             self.run()
+        self.steps.do("extract", inactive=True)
+        for name in self.constants.old:  # the others have nothing in the active buffer that they could take
+            pairs = self.new([name])
+            self.alike([("update", {"pairs": pairs, "partial": True})],
+                       [("swap", {}), ("update", {"pairs": pairs, "inactive": True, "partial": True}), ("swap", {})])
+        self.steps.do("extract", inactive=False)
         self.steps.do("extract", inactive=True)
 
     def update_active(self):
@@ -173,11 +195,136 @@ class Author:
         other_dtype = [[name, [3 if dtype != 3 else 6, [1], [1], "00000000"]]]
         too_large = [[name, [dtype, [100 * max(1, size) for size in sizes], [1] + [0] * (len(sizes) - 1),
                              data * 200]]]
-        for refused in (stranger, pairs + stranger, pairs + pairs[:1], other_dtype, too_large):
+        for refused in (stranger, pairs + stranger, pairs + pairs[:1], other_dtype, too_large, *self.misfits(pairs)):
             for options in ({}, {"partial": True}, {"inactive": True, "partial": True}, {"user_managed": True}):
                 self.steps.do("update", only="ours", expect=["refused"], pairs=refused, **options)
         self.run()
         self.steps.do("extract", inactive=False)
+
+    def misfits(self, pairs):
+        """Pairs of which the last one has as many bytes as its constant, or less, and another shape."""
+        name, (dtype, sizes, strides, data) = pairs[-1]
+        element, count = ELEMENT_BYTES[dtype], span(sizes, strides)
+        shapes = [([0] + sizes[1:], strides), ([count] + [1] * len(sizes), [1] * (len(sizes) + 1)),
+                  ([max(1, sizes[0] // 2)] + sizes[1:], strides), (sizes[:-1] + [2, 1], strides + [1]),
+                  ([1] * 10 + sizes, [1] * 10 + strides), (sizes, [0] * len(sizes))]
+        if len(sizes) > 1:
+            shapes += [([count], [1]), (sizes[::-1], strides), (sizes, strides[::-1])]
+        return [pairs[:-1] + [[name, [dtype, one, steps, (data * 100)[:2 * element * span(one, steps)]]]]
+                for one, steps in shapes if (one, steps) != (sizes, strides)]
+
+    def alike(self, torch, ours):
+        """Steps of ours that PyTorch's runner does not survive, and what it is to come to the same by."""
+        for only, steps in (("torch", torch), ("ours", ours)):
+            for method, arguments in steps:
+                expect = {} if only == "torch" else {"expect": arguments.pop("expect", ["ok", None])}
+                self.steps.do(method, only=only, **expect, **arguments)
+        self.run()
+
+    def update_from_slices(self):
+        for options in ({}, {"partial": True}, {"inactive": True}, {"from_cpu": True}):
+            pairs = self.new()
+            self.alike([("update", {"pairs": pairs, **options})],
+                       [("update", {"pairs": pairs, "sliced": True, **options})])
+            if "inactive" in options:
+                self.steps.do("swap")
+                self.run()
+            self.steps.do("extract", inactive=False)
+        pairs = self.new()
+        self.alike([("update", {"pairs": pairs})], [("update", {"pairs": pairs, "sliced": True, "user_managed": True})])
+
+    def free_what_was_folded(self):
+        """Here PyTorch's runner frees nothing, and is left with the same."""
+        for _ in range(2):
+            self.steps.do("update", pairs=self.new(), inactive=True)
+            self.steps.do("fold", inactive=True)
+            self.steps.do("swap")
+            self.alike([], [("free_inactive", {}), ("extract", {"inactive": True, "expect": ["ok", []]}),
+                            ("fold", {"inactive": True, "expect": ["refused", "has no value"]})])
+        pairs = self.new()
+        half = len(pairs) // 2
+        self.alike([("update", {"pairs": pairs, "inactive": True})],
+                   [("update", {"pairs": pairs[half:], "inactive": True, "partial": True}),
+                    ("update", {"pairs": pairs[:half], "inactive": True, "partial": True})])
+        self.steps.do("update", pairs=pairs, inactive=True)
+        self.steps.do("extract", inactive=True)
+        self.steps.do("swap")
+        self.run()
+
+    def leave_out_what_no_buffer_has(self):
+        names, optional = list(self.constants.old), self.constants.optional
+        needed = [name for name in names if name not in optional]
+        refused = ["refused", "has no value"]
+        self.steps.do("update", pairs=self.new())
+        one, other = self.new(), self.new(needed)
+        self.steps.do("update", pairs=one, inactive=True)
+        whole = [pair for pair in one if pair[0] in optional] + other
+        if needed and optional:  # what is left out keeps its value, where the active buffer has none to take
+            self.alike([("update", {"pairs": other, "partial": True})],
+                       [("free_inactive", {}), ("swap", {}),
+                        ("update", {"pairs": other, "inactive": True}), ("swap", {})])
+            self.steps.do("extract", inactive=False)
+            rest = self.new(optional)
+            self.alike([("update", {"pairs": whole})],  # both are to have the same again
+                       [("update", {"pairs": whole})])
+            self.alike([("update", {"pairs": other + rest})],
+                       [("swap", {}), ("update", {"pairs": other}),
+                        ("run", {"inputs": self.inputs[0], "expect": refused}),
+                        ("extract", {"inactive": False, "expect": ["ok", self.described(other)]}),
+                        ("update", {"pairs": rest, "partial": True})])
+            self.steps.do("extract", inactive=False)
+
+    def described(self, pairs):
+        return sorted([self.constants.fqns[name], spec] for name, spec in pairs)
+
+    def lend_part_of_the_inactive_buffer(self):
+        """What is not named is a copy of what the active buffer has now."""
+        optional = self.constants.optional
+        for names in ([name for name in self.constants.old if name not in optional], list(self.constants.old)[:-1]):
+            pairs = self.new(names)
+            self.steps.do("update", pairs=self.new(), inactive=True)
+            self.alike([("update", {"pairs": pairs, "inactive": True, "partial": True})],
+                       [("update", {"pairs": pairs, "inactive": True, "partial": True, "user_managed": True})])
+            self.steps.do("update", pairs=self.new())
+            self.steps.do("extract", inactive=True)
+            self.run()
+            self.steps.do("swap")
+            self.run()
+
+    def give_the_blob_again(self):
+        old = [[name, self.constants.tensors.describe(value)] for name, value in self.constants.old.items()]
+        for swapped in (False, True):
+            self.steps.do("update", pairs=self.new())
+            self.run()
+            self.alike([("update", {"pairs": old})], [("blob", {"path": self.blob})])
+            self.run()
+            self.steps.do("extract", inactive=False)
+            self.steps.do("update", pairs=self.new(), inactive=True)
+            self.steps.do("swap")
+            self.run()
+
+    def abuse(self):
+        self.update_from_slices()
+        self.free_what_was_folded()
+        self.leave_out_what_no_buffer_has()
+        self.lend_part_of_the_inactive_buffer()
+        if self.blob:
+            self.give_the_blob_again()
+
+    def without_a_blob(self):
+        """Weights that come by name alone: the library tells sizes only when it has some."""
+        pairs, run = self.new(), ("run", {"inputs": self.inputs[0], "expect": ["refused", "has no value"]})
+        for refused in self.misfits(pairs):
+            for user_managed in (False, True):
+                self.steps.do("update", only="ours", expect=["refused"], pairs=refused, user_managed=user_managed)
+                self.steps.do(run[0], only="ours", **run[1])
+        self.steps.do("update", pairs=pairs)
+        self.run()
+        self.steps.do("extract", inactive=False)
+        self.steps.do("blob", only="ours", expect=["refused", "before there was a blob"], path=self.blob)
+        self.run()
+        self.be_refused()
+        return self.steps
 
     def by_hand(self):
         self.ask_and_run()
@@ -189,6 +336,7 @@ class Author:
             self.be_refused()
             if not self.constants.folded:
                 self.free()
+            self.abuse()
         return self.steps
 
     def by_chance(self, seed, count):
@@ -235,6 +383,8 @@ def write_scenarios(torch, tensors, models, paths):
         constants = Constants(torch, tensors, model.module, paths[name], blob is not None)
         inputs = [[tensors.describe(one) for one in given if isinstance(one, torch.Tensor)] for given in model.inputs]
         plays = [(name, Author(name, inputs, constants, blob).by_hand())]
+        if blob:
+            plays.append((f"{name}, without a blob", Author(name, inputs, constants, blob).without_a_blob()))
         if constants.old:
             plays += [(f"{name}, seed {seed}", Author(name, inputs, constants, blob).by_chance(seed, STEPS))
                       for seed in (SEED, SEED + 1)]

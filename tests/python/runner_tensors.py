@@ -3,6 +3,7 @@ handle(tensor), adopt(handle), describe(tensor), address(tensor), free(tensor), 
 sizes, strides, hexadecimal bytes from the first element to the last].
 """
 import ctypes
+import os
 
 from c_types import View
 
@@ -36,6 +37,13 @@ class TorchTensors:
             return self.torch.empty_strided(sizes, strides, dtype=self.dtypes[number])
         return self.torch.frombuffer(bytearray.fromhex(data), dtype=self.dtypes[number]).as_strided(sizes, strides)
 
+    def make_slice(self, spec):
+        """The same, one of several rows of a larger one."""
+        one = self.make(spec)
+        rows = self.torch.full((5, max(1, span(one.shape, one.stride()))), 77, dtype=self.torch.uint8).to(one.dtype)
+        row = rows[3].as_strided(one.shape, one.stride())
+        return row.copy_(one)
+
     def handle(self, tensor):
         capsule = self.torch._C._aoti.unsafe_alloc_void_ptr_from_tensor(tensor)
         return self.api.PyCapsule_GetPointer(capsule, self.api.PyCapsule_GetName(capsule))
@@ -63,10 +71,10 @@ class TorchTensors:
 
 
 class PlainTensor:
-    """A handle, with the memory under it where that is ours."""
+    """A handle, with the memory under it where that is ours; again: makes another one of the same."""
 
-    def __init__(self, handle, memory=None):
-        self.handle, self.memory = handle, memory
+    def __init__(self, handle, memory=None, again=None):
+        self.handle, self.memory, self.again = handle, memory, again
 
 
 class PlainTensors:
@@ -85,6 +93,28 @@ class PlainTensors:
                           (int64 * len(sizes))(*sizes), (int64 * len(sizes))(*strides), ctypes.byref(handle))
         return PlainTensor(handle.value, memory)
 
+    make_slice = make  # the functions of the loader make none
+
+    def make_slice(self, spec):
+        """The same, one of several rows of a larger one. The functions of the loader make none; the shim's do."""
+        number, sizes, strides, data = spec
+        row = span(sizes, strides)
+        if row == 0:
+            return self.make(spec)
+        memory = (ctypes.c_char * (5 * len(data) // 2))(*(77).to_bytes(1, "big") * (5 * len(data) // 2))
+        ctypes.memmove(ctypes.addressof(memory) + 3 * len(data) // 2, bytes.fromhex(data), len(data) // 2)
+        shim = ctypes.CDLL(os.path.join(os.environ["AOTICACHE_HOME"], "lib", "libaoticache_torchshim.so"))
+
+        def again():
+            handle = pointer()
+            status = shim.aoti_torch_create_tensor_from_blob(
+                memory, int64(len(sizes)), (int64 * len(sizes))(*sizes), (int64 * len(sizes))(*strides),
+                int64(3 * row), ctypes.c_int32(number), ctypes.c_int32(0), ctypes.c_int32(0), ctypes.byref(handle))
+            assert status == 0
+            return handle.value
+
+        return PlainTensor(again(), memory, again)
+
     def view(self, tensor):
         view = View()
         self.library.call("aoticache_tensor_get_view", pointer(tensor.handle), ctypes.byref(view))
@@ -92,6 +122,8 @@ class PlainTensors:
 
     def handle(self, tensor):
         """A new one over the same memory, the caller's."""
+        if tensor.again:
+            return tensor.again()
         view, handle = self.view(tensor), pointer()
         self.library.call("aoticache_tensor_from_blob", pointer(view.data), view.dtype, view.ndim, view.sizes,
                           view.strides, ctypes.byref(handle))
