@@ -615,6 +615,22 @@ Test(runner_constants, of_other_sizes_or_strides_are_refused)
     aoticache_runner_unref(runner);
 }
 
+/* Where the library hands its constants out as a C++ map, they tell their shapes through the bridge. */
+Test(runner_constants, of_other_sizes_are_refused_by_an_old_library_too)
+{
+    float large[17] = {0};
+    AOTInductorConstantMapEntry pair = {"L__self___weight", vector_of(large, 17)};
+    aoticache_runner *runner = affine(fixture_version_script_26("AOTInductorModelContainerExtractConstantsMap;"));
+    FAILS(aoticache_runner_update_constants(runner, NULL, &pair, 1, &error), AOTICACHE_INVALID,
+          "has sizes [3]; the tensor for it has [17]");
+    expect_weight(runner, 2);
+    UPDATE(runner, "L__self___weight", 5, .inactive = true, .partial = true);
+    WORKS(aoticache_runner_swap_constants(runner, &error));
+    expect_weight(runner, 5);
+    aoticache_runner_unref(runner);
+    aoticache_tensor_free(pair.handle);
+}
+
 Test(runner_constants, several_updates_fill_a_buffer_that_was_freed)
 {
     float y = 0;
