@@ -188,7 +188,8 @@ typedef struct aoticache_update_options {
  * Constants that are not named keep their values in the active buffer. In the inactive one parameters do; of those that
  * an update need not name, the inactive buffer gets copies of what the active one has (as in PyTorch, also where the
  * update is partial, or user_managed), or keeps its own where the active one has none. With no value in either the
- * update is INVALID.
+ * update is INVALID. So is one that names or would copy a constant that the compile laid out in a way of its own, which
+ * is no strided tensor (oneDNN's, where the model was frozen): PyTorch copies as many bytes as chance has it.
  *
  * Through the function of the library that takes pairs, where it has it; else through the one that takes a C++ map,
  * with libaoticache_cxxbridge.so, which is loaded for it.

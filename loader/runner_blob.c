@@ -63,6 +63,10 @@ static aoticache_status wrap_one(aoticache_runner *runner, size_t position, cons
     aoticache_status status = aoticache_runner_read_constant(runner, position, &constant, ret_error);
     if (status != AOTICACHE_OK)
         return status;
+    if (shape->opaque)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "constant \"%.200s\" of library %.200s has a layout of its own, made by the compile",
+                                   constant.name, runner->library->name);
     if (shape->strides == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "constant \"%.200s\" of library %.200s had a value before there was a blob: its "

@@ -8,6 +8,7 @@
  * show afterwards.
  */
 #include "loader/runner_state.h"
+#include "loader/torch.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -35,6 +36,16 @@ static aoticache_status set_shape(aoticache_constant_shape *shape, const aoticac
     return AOTICACHE_OK;
 }
 
+/* What a compile has laid out for oneDNN says that it has strides, and no storage. */
+static bool is_strided(AtenTensorHandle tensor)
+{
+    const aoticache_torch_provider *provider;
+    int32_t layout = AOTICACHE_LAYOUT_STRIDED;
+    return aoticache_torch_provider_get(&provider, NULL) == AOTICACHE_OK &&
+           (provider->get_layout == NULL || provider->get_layout(tensor, &layout) == 0) &&
+           layout == AOTICACHE_LAYOUT_STRIDED;
+}
+
 static aoticache_status learn_from_library(aoticache_runner *runner, size_t position, AtenTensorHandle tensor,
                                            aoticache_error *ret_error)
 {
@@ -42,7 +53,7 @@ static aoticache_status learn_from_library(aoticache_runner *runner, size_t posi
     aoticache_tensor_view view;
     if (tensor == NULL || shape->strides != NULL || shape->opaque)
         return AOTICACHE_OK;
-    if (aoticache_tensor_get_view(tensor, &view, NULL) != AOTICACHE_OK ||
+    if (!is_strided(tensor) || aoticache_tensor_get_view(tensor, &view, NULL) != AOTICACHE_OK ||
         runner->library->torch->aoti_torch_get_storage_offset(tensor, &shape->offset) != 0) {
         shape->opaque = true;
         return AOTICACHE_OK;

@@ -154,8 +154,12 @@ static aoticache_status keep_one(update_plan *plan, size_t position, AtenTensorH
                                    "buffer: name it too",
                                    aoticache_runner_constant_name(plan->runner, position, false),
                                    plan->runner->library->name);
-    if (plan->runner->shapes[position].opaque) /* the library has to do with it as it can */
-        return AOTICACHE_OK;
+    if (plan->runner->shapes[position].opaque)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "constant \"%.200s\" of library %.200s has a layout of its own, made by the "
+                                   "compile: it cannot be copied to the inactive buffer",
+                                   aoticache_runner_constant_name(plan->runner, position, false),
+                                   plan->runner->library->name);
     plan->kept[position] = active != NULL ? active : own;
     plan->keeps = true;
     return AOTICACHE_OK;

@@ -35,10 +35,12 @@ static uint64_t abi_version_unknown(void)
     return 0;
 }
 
-static void bind_last_exception(aoticache_torch_provider *provider)
+static void bind_optional_functions(aoticache_torch_provider *provider)
 {
     void *address = dlsym(provider->handle, "torch_exception_get_what_without_backtrace");
     memcpy(&provider->last_exception, &address, sizeof address);
+    address = dlsym(provider->handle, "aoti_torch_get_layout");
+    memcpy(&provider->get_layout, &address, sizeof address);
 }
 
 static aoticache_status bind_functions(aoticache_torch_provider *provider, aoticache_error *ret_error)
@@ -46,7 +48,7 @@ static aoticache_status bind_functions(aoticache_torch_provider *provider, aotic
     aoticache_name_list missing = {0};
     aoticache_torch *torch = &provider->torch;
     bool complete = true;
-    bind_last_exception(provider);
+    bind_optional_functions(provider);
 #define BIND(result, name, parameters)                          \
     {                                                           \
         void *address = dlsym(provider->handle, #name);         \

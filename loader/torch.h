@@ -19,7 +19,9 @@ typedef struct aoticache_torch_provider {
     void *handle; /* of dlopen; never closed once the provider is chosen */
     char needed[AOTICACHE_TORCH_NEEDED_BYTES]; /* a DT_NEEDED with this name gets the provider, without any search */
     char *path;
-    const char *(*last_exception)(void); /* what failed last on this thread; NULL before PyTorch 2.13 */
+    /* Functions that not every version has; NULL then: */
+    const char *(*last_exception)(void); /* what failed last on this thread */
+    AOTITorchError (*get_layout)(AtenTensorHandle tensor, int32_t *ret_layout);
 } aoticache_torch_provider;
 
 /* As aoticache_torch_get(). */

@@ -28,6 +28,7 @@ import sysconfig
 import tempfile
 
 import runner_models
+import runner_players
 import runner_scenarios
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -145,6 +146,36 @@ def compare(torch, tensors, scenarios, folder, peer):
                        check_scenario(scenario, answers, references, variant, same))
 
 
+def check_frozen(torch, tensors):
+    """A constant that the compile laid out for oneDNN is no strided tensor: no update replaces or copies it."""
+    title = "beside PyTorch, a frozen constant is left alone"
+    if not torch.backends.mkldnn.is_available():
+        print(f"skip - {title}: this PyTorch has no oneDNN")
+        return
+    inputs = [torch.ones(2, 16, 12, 12)]
+    model = runner_models.Model(torch.nn.Conv2d(16, 32, 3), [inputs], options={"freezing": True})
+    with torch.no_grad():
+        path = runner_models.libraries(torch, {"frozen": model})["frozen"]
+    player = runner_players.Ours(runner_players.Library(), tensors, path + ".so", 1, False)
+    describe = tensors.describe
+    names = [one.name.decode() for one in player.constants()]
+    frozen = next((name for name in names if "frozen" in name), None)
+    if frozen is None:
+        print(f"skip - {title}: this processor's compile has none, but {names}")
+        return
+    before = player.attempt("run", {"inputs": [describe(inputs[0])]})
+    steps = [{"pairs": [[frozen, describe(torch.ones(32, 16, 3, 3))]], "partial": True},
+             {"pairs": [], "inactive": True}, {"pairs": [], "inactive": True, "partial": True}]
+    answers = [player.attempt("update", step) for step in steps]
+    wrong = [answer for answer in answers if answer[0] != "refused"]
+    if "a layout of its own" not in answers[0][1] or "a layout of its own" not in answers[2][1]:
+        wrong.append(answers)
+    if player.attempt("run", {"inputs": [describe(inputs[0])]}) != before or before[0] != "ok":
+        wrong.append("a run is not what it was")
+    player.close()
+    report(title, wrong)
+
+
 def make_peer(torch):
     """The module that folds; None where it does not compile."""
     path = os.path.join(runner_models.BUILD, "battery-models", f"runner_fold-{torch.__version__}.so")
@@ -187,6 +218,7 @@ def main():
         with open(os.path.join(folder, "scenarios"), "w") as file:
             json.dump(scenarios, file)
         compare(torch, tensors, scenarios, folder, peer)
+    check_frozen(torch, tensors)
     return 1 if failures else 0
 
 
