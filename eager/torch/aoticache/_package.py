@@ -103,6 +103,7 @@ class PackagedModel:
         """
         New values for constants, by the names that `get_constant_fqns()` gives.
 
+        Values must have the dtype, the sizes and the strides of the constant; all are checked before any is changed.
         check_full_update: every constant must be there. user_managed: no copy is made; the tensors' memory is used as
         long as the model lives. allow_h2d_copy: tensors on the CPU are copied to the model's device. inactive: into the
         other buffer, which `swap_constants()` makes the active one.
@@ -157,7 +158,11 @@ class PackagedModel:
         self._library.call("aoticache_runner_swap_constants", self._runner)
 
     def free_inactive_constants(self) -> None:
-        """Gives the memory of the inactive buffer back."""
+        """
+        Empties the inactive buffer, and gives its memory back where its constants were not folded.
+
+        (Freed folded constants would end the process at the next update; PyTorch's libraries leave them so.)
+        """
         self._library.call("aoticache_runner_free_inactive_constants", self._runner)
 
     def __deepcopy__(self, memo: Any) -> PackagedModel:
