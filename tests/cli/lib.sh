@@ -102,6 +102,29 @@ install_to() {
     env BUILD="$BUILD" DESTDIR="$1" libdir="$2/lib" bindir="$2/bin" includedir="$2/include" datadir="$2/share" \
         mandir="$2/share/man" unitdir="$2/lib/systemd" manifest="$1$2/share/aoticache/installed-files" scripts/install-files
 }
+# install_for_examples WHAT: installs to $stage, as a user has it, for examples of documents; pkg-config finds it. Ends the
+# script with a skip where that cannot be.
+install_for_examples() {
+    if nm -D "$BUILD/lib/libaoticache.so.0" | grep -qE ' __(asan|tsan)_init'; then
+        skip "$1" 'this build is instrumented, a program that is not cannot link it'
+        finish
+    fi
+    stage=$work/stage
+    sed -e "s|^prefix=.*|prefix=$stage|" -e "s|^libdir=.*|libdir=$stage/lib|" -e "s|^includedir=.*|includedir=$stage/include|" \
+        "$BUILD/aoticache.pc" >"$work/aoticache.pc"
+    export PKG_CONFIG_PATH=$work
+    try 'installed' 0 install_to '' "$stage"
+}
+# block FILE LANGUAGE NUMBER: the block of a document with that language
+block() {
+    awk -v fence="\`\`\`$2" -v number="$3" '$0 == fence { on = ++count == number; next } /^```/ { on = 0 } on' "$1"
+}
+# compile_example SOURCE PROGRAM: as a user does, without warnings
+compile_example() {
+    # shellcheck disable=SC2046 # several words
+    try 'it compiles as printed, without warnings' 0 cc -Wall -Wextra -Werror "$1" $(pkg-config --cflags --libs aoticache) \
+        -Wl,-rpath,"$stage/lib" -o "$2"
+}
 uninstall_from() { env DESTDIR="$1" manifest="$1$2/share/aoticache/installed-files" scripts/uninstall-files; }
 
 # object_path DIGEST: where it lies

@@ -3,25 +3,15 @@
 # its constants, a kernel of one's own beside those that come along. (What the library computes: tests/unit/test_kernel_docs.c.)
 . tests/cli/lib.sh
 
-if nm -D "$BUILD/lib/libaoticache.so.0" | grep -qE ' __(asan|tsan)_init'; then
-    skip 'docs/kernels.md' 'this build is instrumented, a program that is not cannot link it'
-    finish
-fi
-block() { # LANGUAGE NUMBER: the block of docs/kernels.md with that language
-    awk -v fence="\`\`\`$1" -v number="$2" '$0 == fence { on = ++count == number; next } /^```/ { on = 0 } on' docs/kernels.md
-}
-stage=$work/stage
-sed -e "s|^prefix=.*|prefix=$stage|" -e "s|^libdir=.*|libdir=$stage/lib|" -e "s|^includedir=.*|includedir=$stage/include|" \
-    "$BUILD/aoticache.pc" >"$work/aoticache.pc"
-try 'installed' 0 install_to '' "$stage"
-export PKG_CONFIG_PATH=$work prefix=$stage LD_LIBRARY_PATH=$stage/lib
+install_for_examples 'docs/kernels.md'
+export prefix=$stage LD_LIBRARY_PATH=$stage/lib
 in_work() { (cd "$work" && exec "$@"); }
 
-block c 1 >"$work/linear.c"
-block sh 1 >"$work/build-library"
+block docs/kernels.md c 1 >"$work/linear.c"
+block docs/kernels.md sh 1 >"$work/build-library"
 try 'the library compiles as printed' 0 in_work sh -e build-library
-block c 2 >"$work/update.c"
-block sh 2 >"$work/build-host"
+block docs/kernels.md c 2 >"$work/update.c"
+block docs/kernels.md sh 2 >"$work/build-host"
 try 'the host compiles as printed' 0 in_work sh -e build-host
 try 'and without warnings' 0 in_work sh -ec 'cc -Wall -Wextra -Werror -fsyntax-only update.c $(pkg-config --cflags aoticache)'
 try 'it runs' 0 in_work ./update
@@ -29,7 +19,7 @@ is 'and prints what the page says' '16 35|11 21|11 21|3.5 6.25|' "$(head -4 "$ou
 prints 'a name that is none' "layer\.bais.*layer\.bias"
 
 mkdir "$work/kernels"
-block c 3 >"$work/kernels/my_ops_softsign.c"
+block docs/kernels.md c 3 >"$work/kernels/my_ops_softsign.c"
 softsign=(aoticache run my_ops::softsign --input float32:3=arange --hook c --kernels kernels --json)
 try 'a kernel of one'"'"'s own' 0 in_work "${softsign[@]}"
 is 'computes' '[0.0, 0.5, 0.666' "$(field outputs.0.values | cut -c1-16)"
