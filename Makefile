@@ -82,7 +82,7 @@ PROGRAMS   := $(patsubst tests/%.c,%,$(wildcard tests/crash/*.c tests/race/*.c t
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
 LIB_OBJ    := $(call objects,$(LIB_SRC))
-SHIM_OBJ   := $(call objects,$(SHIM_SRC)) $(call objects,base/names.c base/error.c base/load_gate.c)
+SHIM_OBJ   := $(call objects,$(SHIM_SRC)) $(call objects,base/names.c base/error.c base/load_gate.c base/openmp_fork.c)
 KERNEL_OBJ := $(call objects,$(KERNEL_SRC)) $(BUILD)/obj/runtime/constant_map.o
 CLI_OBJ    := $(call objects,$(wildcard cache/tools/cli*.c))
 TOOL_OBJ   := $(call objects,$(wildcard eager/tools/*.c cache/tools/*.c))

@@ -6,6 +6,7 @@
 
 #include "base/cleanup.h"
 #include "base/load_gate.h"
+#include "base/openmp_fork.h"
 #include "loader/cuda_backend.h"
 #include "loader/describe.h"
 #include "loader/dlopen_fd.h"
@@ -372,7 +373,7 @@ static void load_runtime_first(const loading *load, void *ret_handles[2])
 
 /*
  * An OpenMP runtime keeps its threads for the next parallel region, and knows nothing of being unloaded: it stays, or they
- * would wake up in memory that is gone.
+ * would wake up in memory that is gone. What a fork does to it is PyTorch's to say where that is in the process.
  */
 static void keep_thread_runtimes(const loading *load)
 {
@@ -381,8 +382,11 @@ static void keep_thread_runtimes(const loading *load)
         for (size_t r = 0; r < sizeof runtimes / sizeof runtimes[0]; r++)
             if (strncmp(load->names.needed.names[i], runtimes[r], strlen(runtimes[r])) == 0) {
                 void *handle = dlopen(load->names.needed.names[i], RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
-                if (handle != NULL)
-                    dlclose(handle);
+                if (handle == NULL)
+                    continue;
+                if (load->provider->torch.kind == AOTICACHE_TORCH_SHIM)
+                    aoticache_openmp_fork_prepare(handle);
+                dlclose(handle);
             }
 }
 

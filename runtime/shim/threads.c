@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/load_gate.h"
+#include "base/openmp_fork.h"
 
 /* What is worth waking a thread for; OpenBLAS takes a second thread at twice as much. */
 #define PART_WORK 131072.0
@@ -20,6 +21,7 @@ static struct {
     void (*parallel)(void (*run)(void *), void *data, unsigned threads, unsigned flags);
     int (*max_threads)(void);
     int (*in_parallel)(void);
+    bool survives_fork;
     pid_t pid;
 } pool;
 static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
@@ -47,6 +49,7 @@ static void bind_runtime(void)
     memcpy(&pool.max_threads, &symbols[1], sizeof pool.max_threads);
     memcpy(&pool.in_parallel, &symbols[2], sizeof pool.in_parallel);
     memcpy(&pool.parallel, &symbols[0], sizeof pool.parallel);
+    pool.survives_fork = aoticache_openmp_fork_prepare(runtime);
     pool.pid = getpid();
 }
 
@@ -65,7 +68,7 @@ bool aoticache_shim_has_pool(void)
 
 bool aoticache_shim_is_forked(void)
 {
-    return aoticache_shim_has_pool() && pool.pid != getpid();
+    return aoticache_shim_has_pool() && !pool.survives_fork && pool.pid != getpid();
 }
 
 int aoticache_shim_threads(void)

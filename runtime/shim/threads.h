@@ -18,7 +18,7 @@ bool aoticache_shim_has_pool(void);
 
 /*
  * How many parts may run at once here: 1 inside of a parallel region, where others are at work already, and in the child
- * of a fork, where the threads of the runtime are not.
+ * of a fork that the runtime's threads do not survive (base/openmp_fork.h).
  */
 int aoticache_shim_threads(void);
 

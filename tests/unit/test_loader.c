@@ -353,12 +353,37 @@ Test(loader, libraries_do_not_see_each_others_symbols)
     cr_assert_eq(mappings_named("aoticache-kernel"), 0);
 }
 
-/* The threads of libgomp stay for the next parallel region; without its code they would run into nothing. */
-Test(loader, library_with_threads_of_openmp_is_unloaded_under_them)
+static int parallel_kernel(void)
 {
     if (fixture_run("echo 'int x;' | cc -fopenmp -shared -fPIC -x c - -o '%s/probe.so' 2>/dev/null", fixture_directory) != 0)
         cr_skip_test("the C compiler has no OpenMP");
-    int fd = fixture_kernel("parallel.so", "-DPARALLEL -fopenmp");
+    return fixture_kernel("parallel.so", "-DPARALLEL -fopenmp");
+}
+
+/* libgomp would wait in the child for threads that only the parent has. */
+Test(loader, library_that_ran_on_several_threads_runs_on_both_sides_of_a_fork)
+{
+    int fd = parallel_kernel();
+    aoticache_library *library = fixture_load(fd);
+    for (int round = 0; round < 3; round++) {
+        cr_assert_float_eq(fixture_first_result(library), 2.0F, 0.0F);
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(60); /* for what would wait for ever */
+            _exit(fixture_first_result(library) == 2.0F ? 0 : 1);
+        }
+        int how = 0;
+        cr_assert_eq(waitpid(child, &how, 0), child);
+        cr_assert_eq(how, 0, "the child ended with 0x%x", (unsigned)how);
+    }
+    aoticache_library_unref(library);
+    close(fd);
+}
+
+/* The threads of libgomp stay for the next parallel region; without its code they would run into nothing. */
+Test(loader, library_with_threads_of_openmp_is_unloaded_under_them)
+{
+    int fd = parallel_kernel();
     for (int round = 0; round < 3; round++) {
         aoticache_library *library = fixture_load(fd);
         cr_assert_float_eq(fixture_first_result(library), 2.0F, 0.0F);
