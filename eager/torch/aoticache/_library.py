@@ -107,6 +107,7 @@ class HookOptions(Structure):
         ("memory_limit_bytes", c_uint64),
         ("environment", POINTER(c_char_p)),
         ("workers", c_uint32),
+        ("kernel_folders", POINTER(c_char_p)),
     ]
 
 
