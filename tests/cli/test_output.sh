@@ -99,7 +99,11 @@ prints 'and gives the terminal back' '^echo True$'
 
 # ---- messages as JSON ----
 
-message() { is "$1" "$3" "$(field "$2" "$err" 2>&1 | tail -n 1)"; } # NAME PATH EXPECTED
+# message NAME PATH EXPECTED: of the last one; notes may stand before it
+message() {
+    tail -n 1 "$err" >"$work/message"
+    is "$1" "$3" "$(field "$2" "$work/message" 2>&1 | tail -n 1)"
+}
 try 'an operator that is not there' 3 aoticache ls aten::ad --json
 message 'the message is an object' level error
 message 'of that program' program 'aoticache ls'

@@ -180,7 +180,7 @@ Test(request_text, what_is_wrong_is_told_with_its_column)
     refused("aten::abs(a=1, 2)", 16, "keyword");
     refused("aten::abs(a=1, a=2)", 18, "a is there already");
     refused("aten::abs(float32[2]) on cpu key_sets", 38, "key set");
-    refused("aten::abs(float32[2]) on cpu key_sets 8001", 39, "0x8001");
+    refused("aten::abs(float32[2]) on cpu key_sets 8001", 39, "0x10001");
     refused("aten::abs(float32[2]) on cpu key_sets 0x1, 0x2", 22, "2 key sets for 1");
     refused("aten::abs(float32[9223372036854775807, 2])", 11, "2^63-1");
     cr_expect_eq(aoticache_request_parse_text(NULL, &(aoticache_request *){NULL}, NULL), AOTICACHE_INVALID);
