@@ -199,6 +199,7 @@ typedef struct aoticache_product {
     const char *producer;                /* "pytorch 2.13.0", "cc": for people */
     uint64_t compile_ns;
     const char *output;                  /* what the compiler said, kept beside the entry (64 KiB at most); may be NULL */
+    const char *metadata;                /* one line of the producer's own, kept as it is (2 MiB at most); may be NULL */
 } aoticache_product;
 
 #define AOTICACHE_PRODUCT_INIT AOTICACHE_SIZED_INIT(aoticache_product)
@@ -342,6 +343,10 @@ AOTICACHE_API void aoticache_cache_note_use(aoticache_cache *cache, int64_t entr
 /* What the compiler said when the artifact was made; *ret_text is the caller's, by free(). NOT_FOUND: nothing was kept. */
 AOTICACHE_API aoticache_status aoticache_cache_read_output(aoticache_cache *cache, const aoticache_digest *artifact,
                                                            char **ret_text, aoticache_error *ret_error);
+
+/* product.metadata of the artifact; *ret_text is the caller's, by free(). NOT_FOUND: it has none. */
+AOTICACHE_API aoticache_status aoticache_cache_read_metadata(aoticache_cache *cache, const aoticache_digest *artifact,
+                                                             char **ret_text, aoticache_error *ret_error);
 
 /* A remembered failure. Pointers are borrowed during the callback. */
 typedef struct aoticache_failure {

@@ -36,11 +36,13 @@ aoticache_status aoticache_cache_read_manifest(aoticache_cache *cache, const aot
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_cache_read_output(aoticache_cache *cache, const aoticache_digest *artifact, char **ret_text,
-                                             aoticache_error *ret_error)
+/* Of a text that a manifest may have: `field` of the one that was read. */
+static aoticache_status read_text(aoticache_cache *cache, const aoticache_digest *artifact, const char *function,
+                                  char **(*field)(aoticache_manifest *manifest), char **ret_text,
+                                  aoticache_error *ret_error)
 {
     if (cache == NULL || artifact == NULL || ret_text == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_read_output: an argument is NULL");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: an argument is NULL", function);
     aoticache_manifest *manifest = NULL;
     uint64_t bytes;
     aoticache_cache_enter(cache);
@@ -48,10 +50,32 @@ aoticache_status aoticache_cache_read_output(aoticache_cache *cache, const aotic
         aoticache_cache_load_manifest(cache->directory, artifact, &manifest, &bytes, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    char *output = steal_ptr(&manifest->output);
+    char *text = steal_ptr(field(manifest));
     aoticache_manifest_free(manifest);
-    if (output == NULL)
+    if (text == NULL)
         return AOTICACHE_NOT_FOUND;
-    *ret_text = output;
+    *ret_text = text;
     return AOTICACHE_OK;
+}
+
+static char **output_of(aoticache_manifest *manifest)
+{
+    return &manifest->output;
+}
+
+static char **metadata_of(aoticache_manifest *manifest)
+{
+    return &manifest->metadata;
+}
+
+aoticache_status aoticache_cache_read_output(aoticache_cache *cache, const aoticache_digest *artifact, char **ret_text,
+                                             aoticache_error *ret_error)
+{
+    return read_text(cache, artifact, __func__, output_of, ret_text, ret_error);
+}
+
+aoticache_status aoticache_cache_read_metadata(aoticache_cache *cache, const aoticache_digest *artifact, char **ret_text,
+                                               aoticache_error *ret_error)
+{
+    return read_text(cache, artifact, __func__, metadata_of, ret_text, ret_error);
 }

@@ -28,6 +28,7 @@ typedef struct aoticache_manifest {
     aoticache_manifest_file *files; /* files[0] is the library */
     size_t file_count;
     char *output;               /* what the compiler said; NULL where nothing is kept */
+    char *metadata;             /* the producer's; NULL where it gave none */
     bool stands_for_all_shapes; /* the request does */
 } aoticache_manifest;
 

@@ -23,6 +23,7 @@
 #define MANIFEST_MAX_PRODUCER_BYTES 1024
 #define MANIFEST_MAX_GUARD_BYTES 65536
 #define MANIFEST_MAX_OUTPUT_BYTES 65536
+#define MANIFEST_MAX_METADATA_BYTES (2u << 20)
 
 /* Those of C0, and DEL: a text on one line of a terminal has none. */
 bool aoticache_manifest_has_control_characters(const char *text);

@@ -10,6 +10,7 @@
 #define AOTICACHE_EAGER_PACKAGE_H
 
 #include "cache/cache.h"
+#include "loader/package.h"
 #include "loader/runner.h"
 
 #ifdef __cplusplus
@@ -73,6 +74,17 @@ AOTICACHE_API aoticache_status aoticache_package_load_key(aoticache_cache *cache
                                                           aoticache_runner **ret_runner,
                                                           aoticache_package_report *ret_report,
                                                           aoticache_error *ret_error);
+
+/*
+ * The pairs of a stored model's metadata (the user's too), by the key that add or load reported: what
+ * aoticache_package_list_metadata() tells of the package, without it. A model that an older version stored has none.
+ * Source: AOTIModelPackageLoader::get_metadata, torch/csrc/inductor/aoti_package/model_package_loader.h.
+ * Returns: OK, also where the callback stopped; NOT_FOUND (ret_error is written, too); INVALID, CORRUPT, DENIED, IO,
+ * LOCKED, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_package_read_metadata(aoticache_cache *cache, const aoticache_key *key,
+                                                               aoticache_metadata_fn callback, void *user,
+                                                               aoticache_error *ret_error);
 
 #ifdef __cplusplus
 }

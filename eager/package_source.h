@@ -45,6 +45,9 @@ aoticache_status aoticache_package_request_of(const aoticache_package_source *so
                                               const aoticache_package_model *model, aoticache_request **ret_request,
                                               aoticache_error *ret_error);
 
+/* A model's metadata as one line of JSON; the caller's, by free(). NULL: it has none, or there is no memory. */
+char *aoticache_package_metadata_format(const aoticache_package *package, const aoticache_package_model *model);
+
 /* Whether the model's code is for this machine's architecture. */
 bool aoticache_package_is_for_this_machine(const aoticache_package_model *model);
 /*

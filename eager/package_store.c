@@ -23,7 +23,7 @@ struct unpacking {
     const aoticache_cpu_features *requirements;
 };
 
-/* Metadata is in the key's request and in the requirements; sources are for whoever reads the package itself. */
+/* Metadata is kept with the entry; sources are for whoever reads the package itself. */
 static bool is_stored_kind(aoticache_part_kind kind)
 {
     return kind == AOTICACHE_PART_LIBRARY || kind == AOTICACHE_PART_WEIGHTS || kind == AOTICACHE_PART_SIDE;
@@ -76,6 +76,7 @@ static aoticache_status unpack(void *user, const aoticache_request *request, con
     aoticache_file *files = calloc(unpacking->model->part_count, sizeof *files);
     if (files == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to unpack a package");
+    cleanup_free char *metadata = aoticache_package_metadata_format(unpacking->source->package, unpacking->model);
     aoticache_status status = unpack_parts(unpacking, directory, files, &count, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_package_source_check(unpacking->source, ret_error);
@@ -85,6 +86,7 @@ static aoticache_status unpack(void *user, const aoticache_request *request, con
         product.file_count = count;
         product.requirements = *unpacking->requirements;
         product.producer = "pt2 package";
+        product.metadata = metadata;
         status = deliver(deliver_user, &product);
     }
     free_files(files, count);

@@ -193,7 +193,10 @@ def test_models_by_name_and_bad_packages():
     several = f"{folder}/several.pt2"
     torch.testing.assert_close(aoticache.load_package(several, "thrice", cache_dir=store)(x), x * 3)
     with open(several, "rb") as file:
-        torch.testing.assert_close(aoticache.load_package(file, "twice", cache_dir=store)(x), x * 2)
+        twice = aoticache.load_package(file, "twice", cache_dir=store)
+    torch.testing.assert_close(twice(x), x * 2)
+    theirs = torch._inductor.package.load_package(several, "twice")
+    assert twice.get_metadata() == theirs.get_metadata() != {}, "it is kept, and the file is read no more"
     _refuses(lambda: aoticache.load_package(several, "once", cache_dir=store), "once")
     _refuses(lambda: aoticache.load_package(f"{folder}/none.pt2", cache_dir=store), "none.pt2")
     with tempfile.NamedTemporaryFile(suffix=".pt2") as file:

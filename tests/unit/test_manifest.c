@@ -312,6 +312,9 @@ Test(manifest, parse_every_field_is_needed)
     expect_field("guard", NULL, AOTICACHE_OK, "");
     expect_field("guard", json_integer(1), AOTICACHE_CORRUPT, "guard");
     expect_field("output", json_string("two\nlines"), AOTICACHE_OK, "");
+    expect_field("metadata", json_string("{\"a\":\"b\"}"), AOTICACHE_OK, "");
+    expect_field("metadata", json_string("two\nlines"), AOTICACHE_CORRUPT, "metadata");
+    expect_field("metadata", json_integer(1), AOTICACHE_CORRUPT, "metadata");
     expect_field("output", json_integer(1), AOTICACHE_CORRUPT, "output");
 }
 

@@ -114,6 +114,30 @@ static struct reports add(const char *model)
     return reports;
 }
 
+static bool join_pair(void *user, const char *name, const char *value)
+{
+    char *text = user;
+    snprintf(text + strlen(text), 256 - strlen(text), "%s=%s;", name, value);
+    return strcmp(name, "last") != 0;
+}
+
+Test(package_cache, metadata_is_there_without_the_package)
+{
+    char found[256] = "";
+    write_package("{\"AOTI_DEVICE_KEY\": \"cpu\", \"mine\": \"a \\\"b\\\" \u00fc\", \"list\": [1, 2], \"last\": \"\", \"x\": \"\"}", 1);
+    aoticache_package_report report = add(NULL).items[0];
+    cr_assert_eq(unlink(package_path), 0);
+    cr_assert_eq(aoticache_package_read_metadata(cache, &report.key, join_pair, found, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    cr_assert_str_eq(found, "AOTI_DEVICE_KEY=cpu;mine=a \"b\" \u00fc;list=[1,2];last=;");
+    report.key.bytes[0] ^= 1;
+    cr_assert_eq(aoticache_package_read_metadata(cache, &report.key, join_pair, found, &error), AOTICACHE_NOT_FOUND);
+    cr_assert_not_null(strstr(error.message, "no metadata is stored for the package"), "%s", error.message);
+    write_package(NULL, 1); /* it has none */
+    report = add(NULL).items[0];
+    cr_assert_eq(aoticache_package_read_metadata(cache, &report.key, join_pair, found, &error), AOTICACHE_NOT_FOUND);
+}
+
 Test(package_cache, add_stores_every_model_once)
 {
     write_package("{\"AOTI_DEVICE_KEY\": \"cpu\"}", 2);

@@ -339,6 +339,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_library_description_free": (None, [POINTER(LibraryDescription)]),
     "aoticache_dtype_name": (c_char_p, [c_int32]),
     "aoticache_layout_name": (c_char_p, [c_int32]),
+    "aoticache_package_read_metadata": (c_int, [c_void_p, c_void_p, METADATA, c_void_p, c_void_p]),
     "aoticache_package_close": (None, [c_void_p]),
     "aoticache_package_list_metadata": (None, [c_void_p, c_void_p, METADATA, c_void_p]),
     "aoticache_binding_free": (None, [c_void_p]),

@@ -44,7 +44,9 @@ class PackagedModel:
     It may be called from many threads at once; `num_runners` of them run at the same time.
     """
 
-    def __init__(self, library: _library.Library, runner: c_void_p, path: str, origin: Origin) -> None:
+    def __init__(self, cache: _caches.Cache, runner: c_void_p, path: str, origin: Origin) -> None:
+        library = cache.library
+        self._cache = cache
         self._library = library
         self._runner = runner
         self._path = path
@@ -81,8 +83,11 @@ class PackagedModel:
         return _handles.from_handles([handle for handle in outputs[: self._outputs] if handle is not None])
 
     def get_metadata(self) -> dict[str, str]:
-        """The metadata of the compiled model, the user's too, read from the package."""
-        return read_metadata(self._library, self._path, self.origin.model)
+        """The metadata of the compiled model, the user's too; kept in the cache, so that the package may be gone."""
+        try:
+            return stored_metadata(self._cache, self.origin.key)
+        except AoticacheError:  # it could not be stored, or an older version has stored it
+            return read_metadata(self._library, self._path, self.origin.model)
 
     def get_constant_fqns(self) -> list[str]:
         """The names of the constants that can be updated, as the module had them: ["weight", "bias"]."""
@@ -276,7 +281,19 @@ def _load(
         raise AoticacheError(
             f"its model {origin.model} calls operators of PyTorch by way of its proxy executor", "UNSUPPORTED"
         )
-    return PackagedModel(library, runner, path, origin)
+    return PackagedModel(cache, runner, path, origin)
+
+
+def stored_metadata(cache: _caches.Cache, key: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+
+    def take(_user: Any, name: bytes, value: bytes) -> bool:
+        found[name.decode()] = value.decode()
+        return True
+
+    digest = create_string_buffer(bytes.fromhex(key), 32)
+    cache.library.call("aoticache_package_read_metadata", cache.handle, digest, _library.METADATA(take), None)
+    return found
 
 
 def read_metadata(library: _library.Library, path: str, model_name: str) -> dict[str, str]:
