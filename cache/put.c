@@ -22,7 +22,7 @@ aoticache_status aoticache_product_check(const aoticache_product *product, aotic
 {
     if (product == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the product is NULL");
-    if (product->size < sizeof *product)
+    if (product->size < offsetof(aoticache_product, metadata)) /* an older caller's has no metadata */
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "aoticache_product.size is %zu, this library's is %zu; use AOTICACHE_PRODUCT_INIT",
                                    product->size, sizeof *product);

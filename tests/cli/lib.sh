@@ -102,10 +102,13 @@ install_to() {
     env BUILD="$BUILD" DESTDIR="$1" libdir="$2/lib" bindir="$2/bin" includedir="$2/include" datadir="$2/share" \
         mandir="$2/share/man" unitdir="$2/lib/systemd" manifest="$1$2/share/aoticache/installed-files" scripts/install-files
 }
+# Whether the build has a sanitizer's runtime, which other programs (Python, or what LD_PRELOAD is given to) do not have.
+is_instrumented() { nm -D "$BUILD/lib/libaoticache.so.0" | grep -qE ' __(asan|tsan)_init'; }
+
 # install_for_examples WHAT: installs to $stage, as a user has it, for examples of documents; pkg-config finds it. Ends the
 # script with a skip where that cannot be.
 install_for_examples() {
-    if nm -D "$BUILD/lib/libaoticache.so.0" | grep -qE ' __(asan|tsan)_init'; then
+    if is_instrumented; then
         skip "$1" 'this build is instrumented, a program that is not cannot link it'
         finish
     fi

@@ -259,7 +259,9 @@ ahead() { # DAYS COMMAND...
     AHEAD=$(($1 * 86400)) LD_PRELOAD=$work/ahead.so "${@:2}"
 }
 fresh 40
-if ${CC:-cc} -shared -fPIC -o "$work/ahead.so" "$work/ahead.c" 2>/dev/null; then
+if is_instrumented; then
+    skip 'a clock that has jumped' 'this build is instrumented, and wants to be loaded before what moves the clock'
+elif ${CC:-cc} -shared -fPIC -o "$work/ahead.so" "$work/ahead.c" 2>/dev/null; then
     try 'a collection' 0 aoticache-gc --max-age 90d
     try 'another one a year later, of a machine that ran for no year' 1 ahead 365 aoticache-gc --max-age 90d --json \
         --prometheus "$work/gc.prom"

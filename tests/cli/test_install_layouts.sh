@@ -3,7 +3,7 @@
 # shared libcrypto; and programs that are linked statically, which are refused cleanly.
 . tests/cli/lib.sh
 
-if nm -D "$BUILD/lib/libaoticache.so.0" | grep -qE ' __(asan|tsan)_init'; then
+if is_instrumented; then
     skip 'layouts of installations' 'this build is instrumented, and make would build the rest without'
     finish
 fi

@@ -141,7 +141,7 @@ assert library.aoticache_cache_put(cache, request, ctypes.byref(product), None, 
 library.aoticache_cache_close(cache)
 PYTHON
 # Instrumented libraries cannot be loaded by a Python that is not.
-if nm -D "$BUILD/lib/libaoticache.so" 2>/dev/null | grep -q '__asan_init\|__tsan_init'; then
+if is_instrumented; then
     skip 'a kernel for many shapes' 'the library is instrumented'
 elif ! try 'a kernel for many shapes is stored' 0 \
     python3 "$work/store_dynamic.py" "$BUILD/lib/libaoticache.so" "$(object_path "$library")"; then

@@ -112,7 +112,7 @@ store(b"aten::exp(float32[7]) on cpu", None, (0, 1 << 62))
 store(b"aten::relu(float32[7]) on cpu key_sets 0x8001", None, (0, 0))
 library.aoticache_cache_close(cache)
 PYTHON
-if nm -D "$BUILD/lib/libaoticache.so" 2>/dev/null | grep -q '__asan_init\|__tsan_init'; then
+if is_instrumented; then
     skip 'kernels with guards and requirements' 'the library is instrumented'
 elif try 'kernels with guards and requirements are stored' 0 \
     python3 "$work/store.py" "$BUILD/lib/libaoticache.so" "$(object_path "$library")"; then
