@@ -61,17 +61,20 @@ Q        := $(if $(V),,@)
 
 # ---- what is made of what ----
 
-LIB_DIRS   := base index cache loader eager eager/dispatch eager/torch
+LIB_DIRS   := base index \
+              cache $(addprefix cache/,request store gc verify transfer pins stats config) \
+              loader $(addprefix loader/,runner check package cuda) \
+              eager $(addprefix eager/,holder hook package schema dispatch torch)
 LIB_SRC    := $(foreach dir,$(LIB_DIRS),$(wildcard $(dir)/*.c))
-SHIM_SRC   := $(wildcard runtime/shim/*.c)
+SHIM_SRC   := $(wildcard runtime/shim/*.c runtime/shim/*/*.c)
 KERNEL_SRC := $(wildcard runtime/*.c)
-PUBLIC_HEADERS := aoticache.h base/base.h base/tensor_view.h cache/cache.h cache/request.h cache/cpu.h cache/collect.h \
-                  cache/statistics.h cache/verify.h cache/marks.h cache/transfer.h cache/config.h cache/usage.h \
-                  loader/loader.h loader/runner.h \
-                  loader/check.h loader/residency.h loader/cuda.h loader/package.h \
-                  runtime/abi.h runtime/kernel.h eager/eager.h eager/package.h \
-                  eager/value.h eager/holder.h eager/dispatch_holder.h eager/dispatch/schema.h \
-                  eager/dispatch/dispatch_key.h eager/dispatch/dispatch_key_list.h eager/dispatch/dispatcher.h \
+PUBLIC_HEADERS := aoticache.h base/base.h base/tensor_view.h \
+                  cache/cache.h cache/request/request.h cache/request/cpu.h cache/gc/collect.h cache/verify/verify.h \
+                  cache/transfer/transfer.h cache/pins/marks.h cache/stats/statistics.h cache/stats/usage.h cache/config/config.h \
+                  loader/loader.h loader/runner/runner.h loader/runner/residency.h loader/check/check.h \
+                  loader/package/package.h loader/cuda/cuda.h runtime/abi.h runtime/kernel.h \
+                  eager/eager.h eager/value.h eager/holder/holder.h eager/holder/dispatch_holder.h eager/package/package.h \
+                  eager/schema/schema.h eager/dispatch/dispatch_key.h eager/dispatch/dispatch_key_list.h eager/dispatch/dispatcher.h \
                   eager/torch/binding.h eager/torch/bridge.h
 KERNELS    := $(wildcard eager/kernels/*.c) $(wildcard eager/kernels/*.h)
 TOOLS      := aoticache aoticache-gc aoticache-stat
@@ -84,8 +87,8 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LIB_OBJ    := $(call objects,$(LIB_SRC))
 SHIM_OBJ   := $(call objects,$(SHIM_SRC)) $(call objects,base/names.c base/error.c base/load_gate.c base/openmp_fork.c)
 KERNEL_OBJ := $(call objects,$(KERNEL_SRC)) $(BUILD)/obj/runtime/constant_map.o
-CLI_OBJ    := $(call objects,$(wildcard cache/tools/cli*.c))
-TOOL_OBJ   := $(call objects,$(wildcard eager/tools/*.c cache/tools/*.c))
+CLI_OBJ    := $(call objects,$(wildcard tools/cli/*.c))
+TOOL_OBJ   := $(call objects,$(wildcard tools/*/*.c))
 ALL_OBJ    := $(LIB_OBJ) $(SHIM_OBJ) $(KERNEL_OBJ) $(TOOL_OBJ)
 
 SHARED   := $(BUILD)/lib/libaoticache.so.$(SOVERSION)
@@ -136,16 +139,16 @@ $(STATIC): $(LIB_OBJ)
 
 # Loaded when the first .pt2 package is opened, by the soname of the libzip whose header was compiled against.
 ZIP_LIBRARY ?= $(notdir $(firstword $(shell readlink -f $(shell pkg-config --variable=libdir libzip)/libzip.so | sed 's/\(\.so\.[0-9]*\).*/\1/')))
-$(call objects,loader/package_archive.c): OWN_CPPFLAGS += $(if $(ZIP_LIBRARY),-DAOTICACHE_ZIP_LIBRARY='"$(ZIP_LIBRARY)"')
+$(call objects,loader/package/archive.c): OWN_CPPFLAGS += $(if $(ZIP_LIBRARY),-DAOTICACHE_ZIP_LIBRARY='"$(ZIP_LIBRARY)"')
 # The same with the first archive of `aoticache export` and `import`.
 ARCHIVE_LIBRARY ?= $(notdir $(firstword $(shell readlink -f $(shell pkg-config --variable=libdir libarchive 2>/dev/null)/libarchive.so | sed 's/\(\.so\.[0-9]*\).*/\1/')))
-$(call objects,cache/archive_library.c): OWN_CPPFLAGS += $(if $(filter libarchive.so.%,$(ARCHIVE_LIBRARY)),-DAOTICACHE_ARCHIVE_LIBRARY='"$(ARCHIVE_LIBRARY)"')
+$(call objects,cache/transfer/archive_library.c): OWN_CPPFLAGS += $(if $(filter libarchive.so.%,$(ARCHIVE_LIBRARY)),-DAOTICACHE_ARCHIVE_LIBRARY='"$(ARCHIVE_LIBRARY)"')
 
 # PyTorch's exceptions pass through functions of C there, on the stable C ABI.
 $(call objects,$(wildcard eager/torch/*.c)): OWN_CFLAGS += -fexceptions
 
-$(call objects,runtime/shim/blas.c): OWN_CPPFLAGS += -DAOTICACHE_BLAS_LIBRARY='"$(BLAS_LIBRARY)"'
-$(call objects,runtime/shim/vector_math.c): OWN_CPPFLAGS += -DAOTICACHE_SLEEF_LIBRARY='"$(SLEEF_LIBRARY)"'
+$(call objects,runtime/shim/math/blas.c): OWN_CPPFLAGS += -DAOTICACHE_BLAS_LIBRARY='"$(BLAS_LIBRARY)"'
+$(call objects,runtime/shim/math/vector_math.c): OWN_CPPFLAGS += -DAOTICACHE_SLEEF_LIBRARY='"$(SLEEF_LIBRARY)"'
 
 # Loaded by the loader alone, which makes kernel libraries need it by this soname where libtorch is not in the process
 # (loader/loader.h says why).
@@ -174,9 +177,9 @@ $(STUB):
 	@mkdir -p $(@D)
 	$(Q)echo | $(CC) -shared -nostdlib -Wl,-soname,libtorch_cpu.so -x c - -o $@
 
-$(BUILD)/bin/aoticache: $(call objects,$(wildcard eager/tools/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
-$(BUILD)/bin/aoticache-gc: $(call objects,cache/tools/aoticache-gc.c $(wildcard cache/tools/gc_*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
-$(BUILD)/bin/aoticache-stat: $(call objects,cache/tools/aoticache-stat.c $(wildcard cache/tools/stat_*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
+$(BUILD)/bin/aoticache: $(call objects,$(wildcard tools/aoticache/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
+$(BUILD)/bin/aoticache-gc: $(call objects,$(wildcard tools/gc/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
+$(BUILD)/bin/aoticache-stat: $(call objects,$(wildcard tools/stat/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
 # The programs find the library where they are installed and in the build folder. RPATH= leaves that to the dynamic linker,
 # as distributions want it (the build folder then needs LD_LIBRARY_PATH).
 RPATH ?= -Wl,-rpath,'$$ORIGIN/../lib$(addprefix :$$ORIGIN/,$(filter-out ../lib,$(shell realpath -ms --relative-to='$(bindir)' '$(libdir)')))'
@@ -200,7 +203,7 @@ $(BUILD)/aoticache.pc: scripts/aoticache.pc.in base/base.h Makefile $(BUILD)/pre
 	$(Q)sed -e 's|@prefix@|$(prefix)|' -e 's|@libdir@|$(libdir)|' -e 's|@includedir@|$(includedir)|' \
 	    -e 's|@version@|$(VERSION)|' $< > $@
 
-$(BUILD)/share/aoticache/worker.py: eager/worker.py
+$(BUILD)/share/aoticache/worker.py: eager/hook/worker.py
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
 $(BUILD)/share/aoticache/bridge.cpp: eager/torch/bridge.cpp

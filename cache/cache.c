@@ -1,6 +1,6 @@
 /*
  * cache/cache: opening and closing, and what every operation needs: the index, surviving a fork. Counting is in
- * statistics_flush.c.
+ * cache/stats/flush.c.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cache/config_internal.h"
+#include "cache/config/internal.h"
 #include "cache/state.h"
-#include "cache/statistics_internal.h"
+#include "cache/stats/internal.h"
 
 /* `pid` while a thread of a forked child is setting things right. */
 #define PID_CHANGING ((pid_t)-1)

@@ -18,8 +18,8 @@
 #define AOTICACHE_CACHE_CACHE_H
 
 #include "base/base.h"
-#include "cache/cpu.h"
-#include "cache/request.h"
+#include "cache/request/cpu.h"
+#include "cache/request/request.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -52,7 +52,7 @@ typedef struct aoticache_cache_options {
     bool is_configured;
 } aoticache_cache_options;
 
-/* Of a time limit: as configured, else the default (cache/config.h). */
+/* Of a time limit: as configured, else the default (cache/config/config.h). */
 #define AOTICACHE_AS_CONFIGURED UINT32_MAX
 
 #ifdef __cplusplus
@@ -78,7 +78,7 @@ static inline aoticache_cache_options aoticache_cache_options_init()
 /*
  * Opens, and creates where it is missing, a cache directory. options may be NULL: all is as configured.
  *
- * "As configured": what the machine's and the user's files and the environment say (cache/config.h), read here and only
+ * "As configured": what the machine's and the user's files and the environment say (cache/config/config.h), read here and only
  * here, the same for every program, tool and language. What is wrong in them goes to the log as warnings.
  *
  * A damaged or unreadable index is moved aside and rebuilt from the manifests, with one warning in the log. Where the
@@ -153,7 +153,7 @@ AOTICACHE_API uint64_t aoticache_artifact_compile_ns(const aoticache_artifact *a
 /*
  * Finds the entry for the request whose requirements this machine meets (the most demanding one of several), opens its
  * objects, verifies their digests. Writes nothing but, now and then, what is kept in memory of recency and
- * counters (cache/statistics.h), without waiting for anybody.
+ * counters (cache/stats/statistics.h), without waiting for anybody.
  * An object whose bytes do not hash to its name is moved to quarantine/, its entries are removed, one warning is logged,
  * and the result is NOT_FOUND (or the next entry that fits).
  *
@@ -165,7 +165,7 @@ AOTICACHE_API aoticache_status aoticache_cache_lookup(aoticache_cache *cache, co
 /*
  * Entries with a guard. A compile for symbolic shapes answers many requests; it is recorded under a request that stands
  * for all of them (docs/key.md, environment name "shapes"), together with a guard, a text that says which tensors it
- * serves (loader/check.h has its form; the cache does not look into it). One such request may have several entries with
+ * serves (loader/check/check.h has its form; the cache does not look into it). One such request may have several entries with
  * different guards. They are found by these functions alone, the plain ones never see them: accept() is asked for
  * each, the most demanding requirements first, then the newest, and says whether its guard lets the caller's tensors
  * pass; its pointers are borrowed during the call, and it must not use the cache. A request of the one kind finds nothing
@@ -380,8 +380,8 @@ AOTICACHE_API aoticache_status aoticache_cache_remove(aoticache_cache *cache, co
 }
 #endif
 
-#include "cache/collect.h"
-#include "cache/statistics.h"
-#include "cache/verify.h"
+#include "cache/gc/collect.h"
+#include "cache/stats/statistics.h"
+#include "cache/verify/verify.h"
 
 #endif

@@ -7,11 +7,11 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "cache/lease.h"
-#include "cache/request_internal.h"
+#include "cache/store/lease.h"
+#include "cache/request/internal.h"
 #include "cache/state.h"
-#include "cache/statistics_internal.h"
-#include "cache/unstored.h"
+#include "cache/stats/internal.h"
+#include "cache/store/unstored.h"
 
 /* One get_or_compile from the miss on. */
 struct job {

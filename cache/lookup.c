@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "cache/lock.h"
-#include "cache/request_internal.h"
+#include "cache/store/lock.h"
+#include "cache/request/internal.h"
 #include "cache/state.h"
-#include "cache/statistics_internal.h"
+#include "cache/stats/internal.h"
 
 /* Entries of one key that are looked at without allocating. */
 #define USUAL_HITS 8

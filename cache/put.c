@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "cache/lock.h"
-#include "cache/request_internal.h"
-#include "cache/reserve.h"
+#include "cache/store/lock.h"
+#include "cache/request/internal.h"
+#include "cache/store/reserve.h"
 
 #define MAX_FILES 1024 /* what a manifest may list */
 /* How often a put that finds the index replaced under it starts anew. */

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "cache/lock.h"
+#include "cache/store/lock.h"
 #include "cache/state.h"
 #include "index/collection.h"
 

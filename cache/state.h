@@ -11,12 +11,12 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#include "cache/artifact.h"
+#include "cache/store/artifact.h"
 #include "cache/cache.h"
-#include "cache/directory.h"
-#include "cache/object.h"
-#include "cache/object_array.h"
-#include "cache/recency.h"
+#include "cache/store/directory.h"
+#include "cache/store/object.h"
+#include "cache/store/object_array.h"
+#include "cache/stats/recency.h"
 #include "index/index.h"
 
 typedef enum aoticache_counter {
@@ -45,7 +45,7 @@ struct aoticache_cache {
     _Atomic uint64_t counters[AOTICACHE_COUNTER_COUNT];
     pthread_mutex_t recency_mutex;
     aoticache_recency recency;
-    struct aoticache_unflushed *unflushed; /* statistics_internal.h */
+    struct aoticache_unflushed *unflushed; /* cache/stats/internal.h */
     _Atomic bool has_warned_not_stored, has_warned_unreadable;
     bool may_use_reserve;             /* reserve.h */
     _Atomic bool has_tried_reserve, has_given_up_reserve;

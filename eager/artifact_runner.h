@@ -7,7 +7,7 @@
 #define AOTICACHE_EAGER_ARTIFACT_RUNNER_H
 
 #include "cache/cache.h"
-#include "loader/runner.h"
+#include "loader/runner/runner.h"
 
 /*
  * Loads the artifact's library and creates a runner, which holds a reference to the artifact; closes its descriptors,

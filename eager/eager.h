@@ -14,7 +14,7 @@
 
 #include "base/base.h"
 #include "cache/cache.h"
-#include "loader/runner.h"
+#include "loader/runner/runner.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,5 +1,5 @@
 /*
- * index/marks: pins and tags of keys. A copy: the truth lies in files of the store (cache/marks.h), from which these
+ * index/marks: pins and tags of keys. A copy: the truth lies in files of the store (cache/pins/marks.h), from which these
  * tables are filled again when the index is built anew. A key need not have an entry.
  *
  * Private to the library. Thread and fork safety as index/index.h.

@@ -4,7 +4,7 @@
  */
 #include "loader/device_backend.h"
 
-#include "loader/cuda_backend.h"
+#include "loader/cuda/backend.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,12 +1,12 @@
 /*
- * loader/device_backend: kinds of devices by name. The public functions are in loader/runner.h.
+ * loader/device_backend: kinds of devices by name. The public functions are in loader/runner/runner.h.
  *
  * Private.
  */
 #ifndef AOTICACHE_LOADER_DEVICE_BACKEND_H
 #define AOTICACHE_LOADER_DEVICE_BACKEND_H
 
-#include "loader/runner.h"
+#include "loader/runner/runner.h"
 
 /*
  * The backend for a device string, which lives as long as the process, and the index in the string, -1 without.

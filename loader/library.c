@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "base/load_gate.h"
 #include "base/openmp_fork.h"
-#include "loader/cuda_backend.h"
+#include "loader/cuda/backend.h"
 #include "loader/describe.h"
 #include "loader/dlopen_fd.h"
 #include "loader/own_mappings.h"

@@ -2,9 +2,9 @@
  * loader: from a verified descriptor to a kernel that runs.
  *
  * Owns the loading of kernel libraries (dlopen through the descriptor, version of their C interface, all missing
- * symbols by name) and where their aoti_torch_* functions come from; beside this header loader/runner.h has containers
- * and runners, loader/check.h tensor checks, loader/residency.h what stays loaded, loader/package.h .pt2 archives,
- * loader/cuda.h the GPU. Knows nothing of keys or the cache.
+ * symbols by name) and where their aoti_torch_* functions come from; beside this header loader/runner/runner.h has containers
+ * and runners, loader/check/check.h tensor checks, loader/runner/residency.h what stays loaded, loader/package/package.h .pt2 archives,
+ * loader/cuda/cuda.h the GPU. Knows nothing of keys or the cache.
  *
  * A library that PyTorch made needs libtorch_cpu.so for its aoti_torch_* functions. In a process that has libtorch it
  * gets that one. In any other it gets libaoticache_torchshim.so, and for that is loaded from a sealed copy in memory in

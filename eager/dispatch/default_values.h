@@ -4,7 +4,7 @@
 #ifndef AOTICACHE_EAGER_DISPATCH_DEFAULT_VALUES_H
 #define AOTICACHE_EAGER_DISPATCH_DEFAULT_VALUES_H
 
-#include "eager/dispatch/schema.h"
+#include "eager/schema/schema.h"
 #include "eager/value.h"
 
 /* One for each argument, OTHER where there is none; the caller's. Texts in them are the schema's. NULL without memory. */

@@ -22,7 +22,7 @@
 #define AOTICACHE_EAGER_DISPATCH_DISPATCHER_H
 
 #include "eager/dispatch/dispatch_key.h"
-#include "eager/dispatch/schema.h"
+#include "eager/schema/schema.h"
 #include "eager/value.h"
 
 #ifdef __cplusplus

@@ -17,7 +17,7 @@
 #ifndef AOTICACHE_EAGER_TORCH_BINDING_H
 #define AOTICACHE_EAGER_TORCH_BINDING_H
 
-#include "eager/holder.h"
+#include "eager/holder/holder.h"
 
 #ifdef __cplusplus
 extern "C" {

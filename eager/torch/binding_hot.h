@@ -8,7 +8,7 @@
 #ifndef AOTICACHE_EAGER_TORCH_BINDING_HOT_H
 #define AOTICACHE_EAGER_TORCH_BINDING_HOT_H
 
-#include "eager/pack_inline.h"
+#include "eager/holder/pack_inline.h"
 #include "eager/torch/binding_state.h"
 
 /* The calls that this thread is inside, the innermost first. */

@@ -3,7 +3,7 @@
  * again by all processes, its failure remembered with what the compiler said.
  */
 #include "base/cleanup.h"
-#include "eager/process.h"
+#include "eager/hook/process.h"
 #include "eager/torch/binding.h"
 #include "eager/torch/bridge.h"
 

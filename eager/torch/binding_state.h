@@ -4,14 +4,14 @@
  *
  * Private. A call that PyTorch has begun cannot be held back: it may reach us after its operator was taken back. So
  * what PyTorch is given (a shell, and on the stable ABI a function of the pool) is never freed and never becomes
- * another operator's; the operator itself is reached through it, inside a read section (eager/section.h), and kept by a
+ * another operator's; the operator itself is reached through it, inside a read section (eager/holder/section.h), and kept by a
  * reference where a call leaves the section before its end.
  */
 #ifndef AOTICACHE_EAGER_TORCH_BINDING_STATE_H
 #define AOTICACHE_EAGER_TORCH_BINDING_STATE_H
 
-#include "eager/holder_state.h"
-#include "eager/section.h"
+#include "eager/holder/state.h"
+#include "eager/holder/section.h"
 #include "eager/torch/binding.h"
 #include "eager/torch/bridge.h"
 #include "eager/torch/stable.h"
@@ -61,7 +61,7 @@ struct aoticache_binding_operator {
     aoticache_binding *binding;
     aoticache_shell *shell;
     atomic_size_t references; /* 1 while it is enabled, and one for each call inside that is in no section */
-    uint32_t ready; /* the number of its calls that hit (eager/uses.h) */
+    uint32_t ready; /* the number of its calls that hit (eager/holder/uses.h) */
     atomic_uint_least64_t slow, refused;
     void *registration; /* of the bridge */
     aoticache_stable_plan *plan; /* of the stable ABI */

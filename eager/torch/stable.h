@@ -7,7 +7,7 @@
 #ifndef AOTICACHE_EAGER_TORCH_STABLE_H
 #define AOTICACHE_EAGER_TORCH_STABLE_H
 
-#include "eager/dispatch/schema.h"
+#include "eager/schema/schema.h"
 #include "eager/value.h"
 #include "loader/loader.h"
 

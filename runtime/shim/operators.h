@@ -106,7 +106,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu__fft_r2c(AtenTensorHandle self, const 
 SHIM_EXPORT AOTITorchError aoti_torch_cpu__fft_c2c(AtenTensorHandle self, const int64_t *dim, int64_t num_dim,
                                                    int64_t normalization, int32_t forward, AtenTensorHandle *ret_0);
 
-/* ---- random.c, random_integers.c ---- */
+/* ---- random.c, runtime/shim/random/integers.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_rand(const int64_t *size, int64_t num_size, int32_t *dtype, int32_t *layout,
                                                int32_t *device, int32_t device_index_, int32_t *pin_memory,
                                                AtenTensorHandle *ret_0);

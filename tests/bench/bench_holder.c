@@ -6,7 +6,7 @@
  *
  * bench_holder --hits N: N hits, for callgrind.
  */
-#include "eager/holder_state.h"
+#include "eager/holder/state.h"
 
 #include <ftw.h>
 #include <stdio.h>

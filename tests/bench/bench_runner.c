@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "loader/runner.h"
+#include "loader/runner/runner.h"
 
 enum { ROUNDS = 21, RUNS = 100000 };
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "cache/cache.h"
-#include "cache/transfer.h"
+#include "cache/transfer/transfer.h"
 
 static char root[512];
 static char *code; /* of this program */

@@ -18,7 +18,7 @@
 
 #include "base/seam.h"
 #include "cache/cache.h"
-#include "cache/transfer.h"
+#include "cache/transfer/transfer.h"
 #include "index/index.h"
 #include "tests/helpers/cache_process.h"
 

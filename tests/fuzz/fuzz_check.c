@@ -2,7 +2,7 @@
  * Fuzz target for the text form of tensor checks: any bytes, up to a first zero. What is read must be written in a form
  * that is read again to the same, must compare equal to itself, and evaluating it must decide as explaining it does.
  */
-#include "loader/check.h"
+#include "loader/check/check.h"
 
 #include <stdlib.h>
 #include <string.h>

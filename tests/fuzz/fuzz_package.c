@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "loader/package.h"
+#include "loader/package/package.h"
 
 #define MAX_UNPACKED (16u << 20)
 

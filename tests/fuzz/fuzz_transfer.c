@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "cache/transfer.h"
+#include "cache/transfer/transfer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

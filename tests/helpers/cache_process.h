@@ -5,7 +5,7 @@
 #ifndef AOTICACHE_TESTS_HELPERS_CACHE_PROCESS_H
 #define AOTICACHE_TESTS_HELPERS_CACHE_PROCESS_H
 
-#include "cache/verify.h"
+#include "cache/verify/verify.h"
 
 #include <ftw.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@
  *
  * Exit 0; 1 with a message; 3 with a message where the library or the device is refused.
  */
-#include "loader/cuda_image.h"
-#include "loader/runner.h"
+#include "loader/cuda/image.h"
+#include "loader/runner/runner.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "loader/library.h"
-#include "loader/runner.h"
+#include "loader/runner/runner.h"
 #include "runtime/kernel.h"
 
 enum { MAX_CONSTANTS = 8, MAX_OUTPUTS = 4, MAX_NDIM = 8, MAX_ELEMENTS = 256, THREADS = 4, RUNS = 50, TEXT = 8192 };

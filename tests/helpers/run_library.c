@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "loader/runner.h"
+#include "loader/runner/runner.h"
 
 static void fail(const char *what, const char *why)
 {

@@ -7,7 +7,7 @@
  * Started by root it takes another real user, so that it is a set-user-ID program after its exec. Ends with 77 elsewhere.
  */
 #include "eager/eager.h"
-#include "eager/holder.h"
+#include "eager/holder/holder.h"
 
 #include <stdio.h>
 #include <sys/auxv.h>

@@ -1,4 +1,4 @@
-"""Kernel holders (eager/holder.h) by ctypes: operators called with tensors of PyTorch, or with plain memory in a
+"""Kernel holders (eager/holder/holder.h) by ctypes: operators called with tensors of PyTorch, or with plain memory in a
 process that has no PyTorch.
 
 Everything that goes in and comes out has a form that JSON can hold, so that one process can record calls and others

@@ -1,4 +1,4 @@
-"""Packages through the C interface (eager/package.h), by ctypes, in a process that has PyTorch or has it not."""
+"""Packages through the C interface (eager/package/package.h), by ctypes, in a process that has PyTorch or has it not."""
 import ctypes
 import os
 

@@ -201,7 +201,7 @@ class Library:
 
 
 class Ours(Player):
-    """loader/runner.h."""
+    """loader/runner/runner.h."""
 
     def __init__(self, library, tensors, path, num_models, pool_only):
         super().__init__(tensors)

@@ -1,4 +1,4 @@
-"""The memory formats of loader/check.h against PyTorch's tensor.is_contiguous(memory_format=...).
+"""The memory formats of loader/check/check.h against PyTorch's tensor.is_contiguous(memory_format=...).
 
 Thousands of shapes and strides, those of real tensors (transposed, expanded, sliced, without elements, with dimensions of
 size 1) and random ones. Environment: BUILD, the build folder.

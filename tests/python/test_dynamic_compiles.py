@@ -1,7 +1,7 @@
 """Libraries that worker.py compiles for symbolic shapes, over many shapes, against eager PyTorch.
 
 Each operator is compiled once, with one example. Then tensors of other sizes and strides are made, valid for the
-operator or not; whichever pass the guard (asked of loader/check.h itself) are run, and what comes out must be what
+operator or not; whichever pass the guard (asked of loader/check/check.h itself) are run, and what comes out must be what
 PyTorch computes. So a guard that lets through what the library does not serve is found; and a certain number must pass, so that a guard
 that lets through nothing is found too. Environment: BUILD, the build folder; CASES=all, the long form.
 """

@@ -22,7 +22,7 @@ MEMORY_BYTES = 2 << 20
 VALGRIND_ERROR = 9
 
 LOAD_20_TIMES = r"""
-#include "loader/runner.h"
+#include "loader/runner/runner.h"
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>

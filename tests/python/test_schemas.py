@@ -1,4 +1,4 @@
-"""eager/dispatch/schema.h against PyTorch's own parser of schemas.
+"""eager/schema/schema.h against PyTorch's own parser of schemas.
 
 All schemas that PyTorch has registered, forms that it normalises, and some thousands of damaged ones: what it accepts is
 accepted and printed alike, what it refuses is refused at a column of the text. docs/schemas.md lists where the two are

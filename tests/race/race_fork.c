@@ -6,7 +6,7 @@
  */
 #include "base/base.h"
 #include "loader/loader.h"
-#include "loader/runner.h"
+#include "loader/runner/runner.h"
 
 #include <fcntl.h>
 #include <limits.h>

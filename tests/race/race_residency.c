@@ -6,7 +6,7 @@
  * Argument: seconds (default 5).
  */
 #include "base/base.h"
-#include "loader/residency.h"
+#include "loader/runner/residency.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/home.h"
-#include "loader/runner.h"
+#include "loader/runner/runner.h"
 
 #include <limits.h>
 

@@ -4,7 +4,7 @@
 #ifndef AOTICACHE_TESTS_UNIT_CHECK_FIXTURE_H
 #define AOTICACHE_TESTS_UNIT_CHECK_FIXTURE_H
 
-#include "loader/check.h"
+#include "loader/check/check.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 
 #include "loader_fixture.h"
 
-#include "loader/cuda.h"
+#include "loader/cuda/cuda.h"
 
 #include <elf.h>
 #include <sys/mman.h>

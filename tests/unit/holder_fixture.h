@@ -5,7 +5,7 @@
 #ifndef TESTS_UNIT_HOLDER_FIXTURE_H
 #define TESTS_UNIT_HOLDER_FIXTURE_H
 
-#include "eager/dispatch/schema.h"
+#include "eager/schema/schema.h"
 #include "eager_fixture.h"
 #include "patched_kernel.h"
 

@@ -7,7 +7,7 @@
 #define AOTICACHE_TESTS_PATCHED_KERNEL_H
 
 #include "base/home.h"
-#include "eager/holder.h"
+#include "eager/holder/holder.h"
 #include "kernels/patched_order.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Unit tests of eager/callback.c, and of what eager/hook.c checks of everything that is delivered. */
+/* Unit tests of eager/hook/callback.c, and of what eager/hook/hook.c checks of everything that is delivered. */
 #include "eager_fixture.h"
 
 TestSuite(callback, .init = fixture_begin, .fini = fixture_end, .timeout = 300);

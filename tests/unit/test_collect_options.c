@@ -6,7 +6,7 @@
 
 #include <sys/statvfs.h>
 
-#include "cache/marks.h"
+#include "cache/pins/marks.h"
 #include "cache/state.h"
 #include "index/collection.h"
 

@@ -6,8 +6,8 @@
 #include <locale.h>
 
 #include "base/units.h"
-#include "cache/config.h"
-#include "cache/config_internal.h"
+#include "cache/config/config.h"
+#include "cache/config/internal.h"
 #include "cache/state.h"
 #include "locale_fixture.h"
 

@@ -1,7 +1,7 @@
 /*
  * CPU features: sets, their text, and that what CPUID says is what the kernel lists.
  */
-#include "cache/cpu_list.h"
+#include "cache/request/cpu_list.h"
 
 #include <criterion/criterion.h>
 #include <stdio.h>

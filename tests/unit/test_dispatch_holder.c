@@ -1,9 +1,9 @@
 /*
- * Unit tests of eager/dispatch_holder.c: calls through the dispatcher that the cache serves, with the hook for kernels
+ * Unit tests of eager/holder/dispatch_holder.c: calls through the dispatcher that the cache serves, with the hook for kernels
  * in C.
  */
-#include "eager/dispatch_holder.h"
-#include "eager/hook.h"
+#include "eager/holder/dispatch_holder.h"
+#include "eager/hook/hook.h"
 #include "eager_fixture.h"
 #include "loader/loader.h"
 

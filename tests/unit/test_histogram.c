@@ -1,12 +1,12 @@
 /*
- * cache/histogram: buckets, percentiles, taking while others note; and the bytes that the index keeps of it.
+ * cache/stats/histogram: buckets, percentiles, taking while others note; and the bytes that the index keeps of it.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/histogram.h"
+#include "cache/stats/histogram.h"
 #include "index/statistics.h"
 
 Test(histogram, every_value_is_in_the_bucket_that_holds_it)

@@ -1,11 +1,11 @@
-/* Unit tests of eager/holder.c: creation, the boxed call, what goes to the fallback, defaults. */
-#include "eager/dispatch/schema.h"
+/* Unit tests of eager/holder/holder.c: creation, the boxed call, what goes to the fallback, defaults. */
+#include "eager/schema/schema.h"
 #include "holder_fixture.h"
 
 #include <pthread.h>
 #include <sys/wait.h>
 
-#include "cache/statistics.h"
+#include "cache/stats/statistics.h"
 
 TestSuite(holder, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 

@@ -1,8 +1,8 @@
-/* Unit tests of eager/c_source.c, eager/specialise.c, eager/cpu_target.c, and of the kernels in eager/kernels. */
-#include "cache/cpu_list.h"
+/* Unit tests of eager/hook/c_source.c, eager/holder/specialise.c, eager/hook/cpu_target.c, and of the kernels in eager/kernels. */
+#include "cache/request/cpu_list.h"
 #include "compiler_macros.h"
-#include "eager/cpu_target.h"
-#include "eager/specialise.h"
+#include "eager/hook/cpu_target.h"
+#include "eager/holder/specialise.h"
 #include "eager_fixture.h"
 
 #include <fcntl.h>

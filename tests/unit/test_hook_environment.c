@@ -3,7 +3,7 @@
  */
 #include "cuda_fixture.h"
 
-#include "cache/request.h"
+#include "cache/request/request.h"
 #include "eager/eager.h"
 
 TestSuite(hook_environment, .init = fixture_setup, .fini = fixture_teardown);

@@ -1,8 +1,8 @@
 /*
- * Unit tests of what hooks give their programs and take from them (eager/spawn.c, eager/process.c, eager/hook.c): a
+ * Unit tests of what hooks give their programs and take from them (eager/hook/spawn.c, eager/hook/process.c, eager/hook/hook.c): a
  * limit of memory, an environment, the words of a compiler that succeeds; and their end when the host is killed.
  */
-#include "eager/process.h"
+#include "eager/hook/process.h"
 #include "eager_fixture.h"
 
 TestSuite(hook_processes, .init = fixture_begin, .fini = fixture_end, .timeout = 300);

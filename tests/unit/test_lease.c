@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
-#include "cache/lease.h"
-#include "cache/lock.h"
+#include "cache/store/lease.h"
+#include "cache/store/lock.h"
 
 static aoticache_directory *directory;
 

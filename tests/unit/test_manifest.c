@@ -1,8 +1,8 @@
 /*
  * Manifests: the JSON text, back and forth, and everything that is refused in one that was found.
  */
-#include "cache/cpu_list.h"
-#include "cache/manifest.h"
+#include "cache/request/cpu_list.h"
+#include "cache/store/manifest.h"
 
 #include <criterion/criterion.h>
 #include <jansson.h>

@@ -8,8 +8,8 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
-#include "cache/marks.h"
-#include "cache/usage.h"
+#include "cache/pins/marks.h"
+#include "cache/stats/usage.h"
 
 TestSuite(marks, .init = fixture_setup, .fini = fixture_teardown, .timeout = 300);
 

@@ -1,8 +1,8 @@
 /*
- * loader/package: what is read of archives, and all that is refused.
+ * loader/package/package: what is read of archives, and all that is refused.
  */
-#include "loader/package.h"
-#include "loader/package_parts.h"
+#include "loader/package/package.h"
+#include "loader/package/parts.h"
 #include "package_fixture.h"
 
 #define MODEL "top/data/aotinductor/model/"

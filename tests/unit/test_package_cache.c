@@ -1,13 +1,13 @@
 /*
- * eager/package: packages in the cache: stored once, loaded without unpacking, refused where they cannot run.
+ * eager/package/package: packages in the cache: stored once, loaded without unpacking, refused where they cannot run.
  */
-#include "eager/package.h"
+#include "eager/package/package.h"
 
 #include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/seam.h"
-#include "eager/package_source.h"
+#include "eager/package/source.h"
 #include "loader_fixture.h"
 #include "package_fixture.h"
 

@@ -1,5 +1,5 @@
-/* Unit tests of eager/process.c and eager/spawn.c. */
-#include "eager/process.h"
+/* Unit tests of eager/hook/process.c and eager/hook/spawn.c. */
+#include "eager/hook/process.h"
 #include "eager_fixture.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* Unit tests of eager/protocol_request.c and eager/protocol_answer.c. */
-#include "eager/protocol.h"
+/* Unit tests of eager/hook/protocol_request.c and eager/hook/protocol_answer.c. */
+#include "eager/hook/protocol.h"
 #include "eager_fixture.h"
 
 #include <float.h>

@@ -1,7 +1,7 @@
 /*
  * The line that tells people what a request asks for.
  */
-#include "cache/request.h"
+#include "cache/request/request.h"
 #include "tests/unit/locale_fixture.h"
 
 #include <criterion/criterion.h>

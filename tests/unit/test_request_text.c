@@ -2,7 +2,7 @@
  * Requests as lines of text: what is written is read back to the same encoding, what is wrong is refused with its
  * column, and no text makes the parser do anything else.
  */
-#include "cache/request.h"
+#include "cache/request/request.h"
 #include "tests/unit/locale_fixture.h"
 
 #include <criterion/criterion.h>

@@ -4,7 +4,7 @@
  */
 #include "loader_fixture.h"
 
-#include "loader/residency.h"
+#include "loader/runner/residency.h"
 
 #include <sys/wait.h>
 

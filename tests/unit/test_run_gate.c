@@ -1,7 +1,7 @@
 /*
  * The order between the fast path, runs and changes, step by step on one thread, and with a second one that must wait.
  */
-#include "loader/run_gate.h"
+#include "loader/runner/run_gate.h"
 
 #include <criterion/criterion.h>
 #include <sched.h>
@@ -45,7 +45,7 @@ static void await_waiting_run(aoticache_run_gate *gate)
         sched_yield();
 }
 
-/* It has announced itself by the highest bit (loader/run_gate.c). */
+/* It has announced itself by the highest bit (loader/runner/run_gate.c). */
 static void await_waiting_change(aoticache_run_gate *gate)
 {
     while (atomic_load(&gate->inside) >> 31 == 0)

@@ -1,5 +1,5 @@
-/* Unit tests of eager/section.c: what is retired is released once nobody is inside, and not before; fork, ending threads. */
-#include "eager/section.h"
+/* Unit tests of eager/holder/section.c: what is retired is released once nobody is inside, and not before; fork, ending threads. */
+#include "eager/holder/section.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

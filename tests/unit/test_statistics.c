@@ -1,5 +1,5 @@
 /*
- * cache/statistics: what is counted where, numbers of many processes, groups, marks and the history, as a user of the
+ * cache/stats/statistics: what is counted where, numbers of many processes, groups, marks and the history, as a user of the
  * library sees them. The index underneath is in test_statistics_index.c.
  */
 #include "cache_fixture.h"
@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 
 #include "cache/state.h"
-#include "cache/statistics_internal.h"
+#include "cache/stats/internal.h"
 
 TestSuite(statistics, .init = fixture_setup, .fini = fixture_teardown);
 

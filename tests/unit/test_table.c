@@ -1,5 +1,5 @@
-/* Unit tests of eager/table.c: what was put in is found, among many, and nothing else. */
-#include "eager/table.h"
+/* Unit tests of eager/holder/table.c: what was put in is found, among many, and nothing else. */
+#include "eager/holder/table.h"
 
 #include <criterion/criterion.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /*
- * cache/team: work is done by the threads there are, and nobody begins once it was waited for.
+ * cache/gc/team: work is done by the threads there are, and nobody begins once it was waited for.
  */
 #include <criterion/criterion.h>
 #include <stdatomic.h>
 #include <time.h>
 
-#include "cache/team.h"
+#include "cache/gc/team.h"
 
 static atomic_int begun, ended, at_once, most;
 static atomic_bool is_open;

@@ -3,8 +3,8 @@
  */
 #include <sys/mman.h>
 
-#include "cache/marks.h"
-#include "cache/transfer.h"
+#include "cache/pins/marks.h"
+#include "cache/transfer/transfer.h"
 #include "cache_fixture.h"
 
 static char other_path[4200]; /* a second cache directory */

@@ -5,7 +5,7 @@
 
 #include <sqlite3.h>
 
-#include "cache/marks.h"
+#include "cache/pins/marks.h"
 #include "cache/state.h"
 #include "index/integrity.h"
 

@@ -1,10 +1,10 @@
 /*
- * Unit tests of eager/worker.c, eager/python.c and eager/worker.py: first with shell scripts in the place of Python,
+ * Unit tests of eager/hook/worker.c, eager/hook/python.c and eager/hook/worker.py: first with shell scripts in the place of Python,
  * which misbehave as no Python would; then worker.py itself with a torch that is not one; last with PyTorch, where it
  * is there.
  */
 #include "compiler_macros.h"
-#include "eager/cpu_target.h"
+#include "eager/hook/cpu_target.h"
 #include "eager_fixture.h"
 
 #include <fcntl.h>

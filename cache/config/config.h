@@ -1,0 +1,114 @@
+/*
+ * cache/config/config: settings of a machine and of a user: /etc/aoticache.conf, then $XDG_CONFIG_HOME/aoticache/config (else
+ * ~/.config/aoticache/config), then the environment (AOTICACHE_DIR, AOTICACHE_MAX_SIZE, ...), then what the caller or
+ * the command line says; what comes later wins. docs/configuration.md describes the files.
+ *
+ * A file has lines `name = value`, comments from '#', nothing else. A line that is wrong is named and passed over,
+ * never fatal.
+ *
+ * The cache itself asks when it is opened, and only for what the caller left open: directory, allow_shared, limits, time
+ * limits. Lookups never do. What collections alone need (max_age, min_free, policy, keep) is for aoticache-gc.
+ *
+ * Trust: /etc/aoticache.conf must be root's, the user's file root's or the effective user's, and neither may be
+ * writable by others; what is otherwise is named and not used. In a program that runs with another's rights (AT_SECURE)
+ * the environment and the user's file count for nothing, and allow_shared is what the program says itself.
+ */
+#ifndef AOTICACHE_CACHE_CONFIG_CONFIG_H
+#define AOTICACHE_CACHE_CONFIG_CONFIG_H
+
+#include "base/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define AOTICACHE_CONFIG_SYSTEM_FILE "/etc/aoticache.conf"
+/* Names a file that is read in place of both; empty: none is read. Its trust is that of the user's file. */
+#define AOTICACHE_CONFIG_FILE_VARIABLE "AOTICACHE_CONFIG"
+
+/* name in files, variable of the environment, default as text, what it is */
+#define AOTICACHE_CONFIG_LIST(X)                                                                          \
+    X(directory, "AOTICACHE_DIR", "", "the cache directory; empty: $XDG_CACHE_HOME/aoticache")            \
+    X(max_size, "AOTICACHE_MAX_SIZE", "0", "bytes that the cache keeps itself below; 0: no limit")        \
+    X(max_entries, "AOTICACHE_MAX_ENTRIES", "0", "entries likewise; 0: no limit")                         \
+    X(max_age, "AOTICACHE_MAX_AGE", "0", "aoticache-gc removes what was not used for so long; 0: never")  \
+    X(min_free, "AOTICACHE_MIN_FREE", "0", "of the file system, 5% or 10G: aoticache-gc keeps it free")   \
+    X(policy, "AOTICACHE_POLICY", "lru", "lru or cost")                                                   \
+    X(keep, "AOTICACHE_KEEP", "", "patterns of operators that are never collected, separated by spaces") \
+    X(allow_shared, "AOTICACHE_ALLOW_SHARED", "false", "accept a directory that others own or may write") \
+    X(failure_ttl, "AOTICACHE_FAILURE_TTL", "600", "seconds that a failed compile is remembered")         \
+    X(compile_timeout, "AOTICACHE_COMPILE_TIMEOUT", "600", "seconds to wait for another's compile")       \
+    X(lock_timeout, "AOTICACHE_LOCK_TIMEOUT", "10", "seconds to wait for locks")
+
+typedef enum aoticache_config_name {
+#define AOTICACHE_CONFIG_ENUM(name, variable, value, text) AOTICACHE_CONFIG_##name,
+    AOTICACHE_CONFIG_LIST(AOTICACHE_CONFIG_ENUM)
+#undef AOTICACHE_CONFIG_ENUM
+        AOTICACHE_CONFIG_COUNT
+} aoticache_config_name;
+
+/* Immutable once it was read: any number of threads may ask it. */
+typedef struct aoticache_config aoticache_config;
+
+/*
+ * Reads the files and the environment. logger: hears of lines, values and names that are wrong, each with its place, as
+ * warnings.
+ * Returns: OK (also where no file is there), INVALID (ret_config is NULL), NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_config_read(aoticache_logger logger, aoticache_config **ret_config,
+                                                     aoticache_error *ret_error);
+/*
+ * Reads one file alone, whoever owns it, to see whether it is right.
+ * Returns: OK (look at aoticache_config_problem_count()), INVALID, NO_MEMORY, NOT_FOUND, DENIED, IO (cannot be read; it
+ * is no file, or larger than a configuration can be).
+ */
+AOTICACHE_API aoticache_status aoticache_config_read_file(const char *path, aoticache_logger logger,
+                                                          aoticache_config **ret_config, aoticache_error *ret_error);
+/* NULL is allowed. */
+AOTICACHE_API void aoticache_config_free(aoticache_config *config);
+
+/* How many warnings reading it gave. */
+AOTICACHE_API size_t aoticache_config_problem_count(const aoticache_config *config);
+/*
+ * The files that were looked for, in the order in which they count. ret_state: "read", "not there", or why it is not
+ * used. Borrowed. False where there are no more than `position`.
+ */
+AOTICACHE_API bool aoticache_config_file(const aoticache_config *config, size_t position, const char **ret_path,
+                                         const char **ret_state);
+
+/* The value as text, and where it came from: "/etc/aoticache.conf:3", "$AOTICACHE_DIR", "default". Borrowed. */
+AOTICACHE_API const char *aoticache_config_value(const aoticache_config *config, aoticache_config_name name);
+AOTICACHE_API const char *aoticache_config_origin(const aoticache_config *config, aoticache_config_name name);
+/* Whether a file or the environment says it. */
+AOTICACHE_API bool aoticache_config_is_set(const aoticache_config *config, aoticache_config_name name);
+/* "max_size", "AOTICACHE_MAX_SIZE", what it is. Static. */
+AOTICACHE_API const char *aoticache_config_name_text(aoticache_config_name name);
+AOTICACHE_API const char *aoticache_config_variable(aoticache_config_name name);
+AOTICACHE_API const char *aoticache_config_describe(aoticache_config_name name);
+/* The name that has this text: OK or NOT_FOUND. ret_nearest: then the one it may stand for, or NULL; may be NULL. */
+AOTICACHE_API aoticache_status aoticache_config_name_parse(const char *text, aoticache_config_name *ret_name,
+                                                           const char **ret_nearest);
+
+/*
+ * The value as a number (a config of NULL has the defaults): bytes (max_size, and min_free where it is no share), entries, seconds (max_age, failure_ttl,
+ * compile_timeout, lock_timeout), 0 or 1 (allow_shared; policy, as aoticache_collect_policy). 0 for the rest.
+ */
+AOTICACHE_API uint64_t aoticache_config_number(const aoticache_config *config, aoticache_config_name name);
+/* min_free where it is a share of the file system: 0.05 for 5%; else 0. */
+AOTICACHE_API double aoticache_config_min_free_share(const aoticache_config *config);
+/* The patterns of keep, NULL-terminated, never NULL. Borrowed. */
+AOTICACHE_API const char *const *aoticache_config_keep(const aoticache_config *config);
+
+struct aoticache_cache_options;
+/*
+ * Puts what the files and the environment say into options of a cache: directory, allow_shared, max_bytes, max_entries,
+ * lock_timeout_ms, compile_timeout_ms, failure_ttl_seconds; what they do not say stays. Opening the cache then does not
+ * read them again (is_configured). For programs that show or change what is configured before they open a cache; others
+ * leave it to aoticache_cache_open(). Strings are borrowed from the config.
+ */
+AOTICACHE_API void aoticache_config_apply(const aoticache_config *config, struct aoticache_cache_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,187 @@
+/*
+ * cache/config/value: what the values of the configuration are, and when one is wrong.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "base/units.h"
+#include "cache/config/internal.h"
+
+#define MAX_SECONDS (UINT32_MAX / 1000) /* they become milliseconds in 32 bits */
+
+/* A value that was understood. */
+struct parsed {
+    uint64_t number;
+    double share;
+};
+
+typedef bool (*parse_fn)(const char *text, struct parsed *ret_value);
+
+static bool parse_size(const char *text, struct parsed *ret_value)
+{
+    return aoticache_size_parse(text, &ret_value->number);
+}
+
+static bool parse_count(const char *text, struct parsed *ret_value)
+{
+    return aoticache_count_parse(text, &ret_value->number);
+}
+
+static bool parse_age(const char *text, struct parsed *ret_value)
+{
+    return aoticache_age_parse(text, &ret_value->number);
+}
+
+/* A plain number is seconds. */
+static bool parse_seconds(const char *text, struct parsed *ret_value)
+{
+    return (aoticache_count_parse(text, &ret_value->number) || aoticache_age_parse(text, &ret_value->number)) &&
+           ret_value->number <= MAX_SECONDS;
+}
+
+/* All of the disk can never be free. */
+static bool parse_free(const char *text, struct parsed *ret_value)
+{
+    return aoticache_share_parse(text, &ret_value->share) ? ret_value->share < 1
+                                                          : aoticache_size_parse(text, &ret_value->number);
+}
+
+static bool parse_policy(const char *text, struct parsed *ret_value)
+{
+    ret_value->number = strcmp(text, "cost") == 0 ? AOTICACHE_COLLECT_COST : AOTICACHE_COLLECT_LRU;
+    return strcmp(text, "lru") == 0 || strcmp(text, "cost") == 0;
+}
+
+static bool parse_truth(const char *text, struct parsed *ret_value)
+{
+    static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            ret_value->number = i % 2;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool parse_text(const char *text, struct parsed *ret_value)
+{
+    (void)text, (void)ret_value;
+    return true;
+}
+
+static const struct {
+    parse_fn parse;
+    const char *form;
+} values[AOTICACHE_CONFIG_COUNT] = {
+    [AOTICACHE_CONFIG_directory] = {parse_text, "a directory"},
+    [AOTICACHE_CONFIG_max_size] = {parse_size, "a size, as 10G or 500M"},
+    [AOTICACHE_CONFIG_max_entries] = {parse_count, "a number of entries"},
+    [AOTICACHE_CONFIG_max_age] = {parse_age, "an age, as 30d or 12h, or 0"},
+    [AOTICACHE_CONFIG_min_free] = {parse_free, "a size, as 10G, or a share of less than 100%, as 5%"},
+    [AOTICACHE_CONFIG_policy] = {parse_policy, "lru or cost"},
+    [AOTICACHE_CONFIG_keep] = {parse_text, "patterns"},
+    [AOTICACHE_CONFIG_allow_shared] = {parse_truth, "true or false"},
+    [AOTICACHE_CONFIG_failure_ttl] = {parse_seconds, "seconds, as 600 or 10min, at most 49 days"},
+    [AOTICACHE_CONFIG_compile_timeout] = {parse_seconds, "seconds, as 600 or 10min, at most 49 days"},
+    [AOTICACHE_CONFIG_lock_timeout] = {parse_seconds, "seconds, as 10 or 1min, at most 49 days"},
+};
+
+static void replace_text(char **text, char *by)
+{
+    free(*text);
+    *text = by;
+}
+
+static aoticache_status set(aoticache_config_setting *setting, const char *text, const char *origin,
+                            const struct parsed *value)
+{
+    cleanup_free char *text_copy = strdup(text);
+    cleanup_free char *origin_copy = strdup(origin);
+    if (text_copy == NULL || origin_copy == NULL)
+        return AOTICACHE_NO_MEMORY;
+    replace_text(&setting->text, steal_ptr(&text_copy));
+    replace_text(&setting->origin, steal_ptr(&origin_copy));
+    setting->number = value->number;
+    setting->share = value->share;
+    return AOTICACHE_OK;
+}
+
+/* A directory of a file is the same for whoever reads it from wherever: absolute, or below the home of the user. */
+static aoticache_status take_directory(aoticache_config *config, const char *text, const char *origin)
+{
+    static const struct parsed none = {.number = 0};
+    cleanup_free char *path = NULL;
+    const char *home = secure_getenv("HOME");
+    if (strncmp(text, "~/", 2) == 0) {
+        if (home == NULL || home[0] != '/') {
+            aoticache_config_warn(config, "%s: directory: '%.200s' needs HOME, which is not set", origin, text);
+            return AOTICACHE_OK;
+        }
+        if (asprintf(&path, "%s/%s", home, text + 2) < 0) {
+            path = NULL;
+            return AOTICACHE_NO_MEMORY;
+        }
+        text = path;
+    }
+    if (text[0] != '/' && text[0] != '\0') {
+        aoticache_config_warn(config, "%s: directory: '%.200s' is neither absolute nor begins with ~/", origin, text);
+        return AOTICACHE_OK;
+    }
+    return set(&config->settings[AOTICACHE_CONFIG_directory], text, origin, &none);
+}
+
+aoticache_status aoticache_config_take(aoticache_config *config, aoticache_config_name name, const char *text,
+                                       const char *origin, bool is_file)
+{
+    struct parsed value = {.number = 0};
+    if (name == AOTICACHE_CONFIG_directory && is_file)
+        return take_directory(config, text, origin);
+    if (!values[name].parse(text, &value)) {
+        aoticache_config_warn(config, "%s: %s: '%.200s' is not %s; it stays at %s", origin,
+                              aoticache_config_name_text(name), text, values[name].form,
+                              aoticache_config_value(config, name));
+        return AOTICACHE_OK;
+    }
+    return set(&config->settings[name], text, origin, &value);
+}
+
+aoticache_status aoticache_config_split_keep(aoticache_config *config)
+{
+    static const char spaces[] = " \t";
+    const char *text = aoticache_config_value(config, AOTICACHE_CONFIG_keep);
+    config->keep_text = strdup(text);
+    config->keep = calloc(strlen(text) / 2 + 2, sizeof *config->keep);
+    if (config->keep_text == NULL || config->keep == NULL)
+        return AOTICACHE_NO_MEMORY;
+    char *rest = NULL;
+    size_t count = 0;
+    for (char *word = strtok_r(config->keep_text, spaces, &rest); word != NULL; word = strtok_r(NULL, spaces, &rest))
+        config->keep[count++] = word;
+    return AOTICACHE_OK;
+}
+
+/* ---- asking ---- */
+
+uint64_t aoticache_config_number(const aoticache_config *config, aoticache_config_name name)
+{
+    struct parsed value = {.number = 0};
+    if ((unsigned)name >= AOTICACHE_CONFIG_COUNT)
+        return 0;
+    if (aoticache_config_is_set(config, name))
+        return config->settings[name].number;
+    return values[name].parse(aoticache_config_value(config, name), &value) ? value.number : 0;
+}
+
+double aoticache_config_min_free_share(const aoticache_config *config)
+{
+    return config != NULL ? config->settings[AOTICACHE_CONFIG_min_free].share : 0;
+}
+
+const char *const *aoticache_config_keep(const aoticache_config *config)
+{
+    static const char *const none[] = {NULL};
+    return config != NULL && config->keep != NULL ? (const char *const *)config->keep : none;
+}

@@ -1,0 +1,250 @@
+/*
+ * cache/pins/file: the file of one mark, marks/<64 digits>: one line of JSON (docs/marks.md), written beside and
+ * renamed.
+ *
+ * What is read may have been written by anybody: every part is checked. Members that are not known are ignored: a later
+ * program may have written them.
+ */
+#include "cache/pins/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/seam.h"
+#include "cache/store/object.h"
+#include "cache/store/scratch.h"
+
+#define MAX_FILE_BYTES 16384 /* a full mark has less than 5 KiB */
+
+/* ---- a mark in memory ---- */
+
+aoticache_status aoticache_tag_check(const char *tag, aoticache_error *ret_error)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:/";
+    if (tag == NULL || tag[0] == '\0')
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a tag is empty");
+    if (strnlen(tag, AOTICACHE_MAX_TAG_BYTES) == AOTICACHE_MAX_TAG_BYTES)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "tag %.16s...: it has more than %d characters", tag,
+                                   AOTICACHE_MAX_TAG_BYTES - 1);
+    if (tag[strspn(tag, allowed)] != '\0')
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "tag '%s': only letters, digits, '.', '_', '-', ':' and '/' are allowed", tag);
+    if (tag[0] == '-') /* the tools would take it for an option */
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "tag '%s': it begins with '-'", tag);
+    return AOTICACHE_OK;
+}
+
+bool aoticache_mark_state_is_empty(const aoticache_mark_state *state)
+{
+    return !state->is_pinned && state->tag_count == 0;
+}
+
+aoticache_status aoticache_mark_state_add_tag(aoticache_mark_state *state, const char *tag, aoticache_error *ret_error)
+{
+    size_t at = 0;
+    while (at < state->tag_count && strcmp(state->tags[at], tag) < 0)
+        at++;
+    if (at < state->tag_count && strcmp(state->tags[at], tag) == 0)
+        return AOTICACHE_OK;
+    if (state->tag_count == AOTICACHE_MAX_TAGS)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "tag %s: the key has %d tags already, the most that it"
+                                   " may have; remove one", tag, AOTICACHE_MAX_TAGS);
+    memmove(state->tags[at + 1], state->tags[at], (state->tag_count - at) * sizeof state->tags[0]);
+    memset(state->tags[at], 0, sizeof state->tags[at]);
+    memcpy(state->tags[at], tag, strlen(tag));
+    state->tag_count++;
+    return AOTICACHE_OK;
+}
+
+void aoticache_mark_state_remove_tag(aoticache_mark_state *state, const char *tag)
+{
+    for (size_t i = 0; i < state->tag_count; i++) {
+        if (strcmp(state->tags[i], tag) != 0)
+            continue;
+        state->tag_count--;
+        memmove(state->tags[i], state->tags[i + 1], (state->tag_count - i) * sizeof state->tags[0]);
+        return;
+    }
+}
+
+/* ---- reading ---- */
+
+static aoticache_status unusable(const char *name, const char *why, aoticache_error *ret_error)
+{
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "mark %s: %s", name, why);
+}
+
+static aoticache_status read_tags(const json_t *tags, const char *name, aoticache_mark_state *state,
+                                  aoticache_error *ret_error)
+{
+    if (!json_is_array(tags))
+        return unusable(name, "\"tags\" is missing or not an array", ret_error);
+    for (size_t i = 0; i < json_array_size(tags); i++) {
+        const json_t *tag = json_array_get(tags, i);
+        if (!json_is_string(tag) || aoticache_tag_check(json_string_value(tag), NULL) != AOTICACHE_OK ||
+            aoticache_mark_state_add_tag(state, json_string_value(tag), NULL) != AOTICACHE_OK)
+            return unusable(name, "\"tags\" holds something that is no tag, or too many", ret_error);
+    }
+    return AOTICACHE_OK;
+}
+
+static aoticache_status read_members(const json_t *object, const char *name, aoticache_mark_state *state,
+                                     aoticache_error *ret_error)
+{
+    const char *key = json_string_value(json_object_get(object, "key"));
+    const json_t *pinned = json_object_get(object, "pinned");
+    if (key == NULL || strcmp(key, name) != 0)
+        return unusable(name, "\"key\" is not the name of the file", ret_error);
+    if (!json_is_boolean(pinned))
+        return unusable(name, "\"pinned\" is missing or not a truth value", ret_error);
+    state->is_pinned = json_is_true(pinned);
+    return read_tags(json_object_get(object, "tags"), name, state, ret_error);
+}
+
+static aoticache_status parse(const char *text, size_t size, const char *name, aoticache_mark_state *state,
+                              aoticache_error *ret_error)
+{
+    json_error_t json_error;
+    json_t *object = json_loadb(text, size, JSON_REJECT_DUPLICATES, &json_error);
+    if (object == NULL && json_error_code(&json_error) == json_error_out_of_memory)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "mark %s: out of memory", name);
+    if (object == NULL)
+        return unusable(name, "it is not JSON", ret_error);
+    aoticache_status status = read_members(object, name, state, ret_error);
+    json_decref(object);
+    return status;
+}
+
+/* *ret_size: bytes read, at most MAX_FILE_BYTES. */
+static aoticache_status read_bytes(aoticache_directory *directory, const char *name, char *text, size_t *ret_size,
+                                   aoticache_error *ret_error)
+{
+    char path[sizeof AOTICACHE_MARKS + 1 + AOTICACHE_MARK_NAME_BYTES];
+    struct stat found;
+    aoticache_error detail = {.message = ""};
+    snprintf(path, sizeof path, AOTICACHE_MARKS "/%s", name);
+    cleanup_fd int fd = aoticache_directory_openat(directory, path, O_RDONLY);
+    if (fd < 0 && errno == ENOENT)
+        return AOTICACHE_NOT_FOUND;
+    if (fd < 0 && !aoticache_object_errno_is_damage(errno)) /* that says nothing of the mark */
+        return aoticache_error_set_errno(ret_error, errno, "cannot open mark %s", name);
+    if (fd >= 0 && fstat(fd, &found) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot examine mark %s", name);
+    if (fd < 0)
+        return unusable(name, errno == ELOOP ? "it is a symbolic link" : "it cannot be opened", ret_error);
+    if (aoticache_directory_trust(directory, &found, S_IFREG, path, &detail) != AOTICACHE_OK)
+        return unusable(name, detail.message, ret_error);
+    ssize_t got = pread(fd, text, MAX_FILE_BYTES, 0);
+    if (got < 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot read mark %s", name);
+    *ret_size = (size_t)got;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_mark_file_read(aoticache_directory *directory, const aoticache_key *key,
+                                          aoticache_mark_state *ret_state, aoticache_error *ret_error)
+{
+    char name[AOTICACHE_MARK_NAME_BYTES];
+    char text[MAX_FILE_BYTES];
+    size_t size = 0;
+    aoticache_mark_state state = {.key = *key};
+    aoticache_digest_to_hex(key, name);
+    aoticache_status status = read_bytes(directory, name, text, &size, ret_error);
+    if (status == AOTICACHE_OK)
+        status = parse(text, size, name, &state, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_state = state;
+    return status;
+}
+
+/* ---- writing ---- */
+
+/* Tags need no escapes. */
+static size_t format(const aoticache_mark_state *state, const char *name, char text[MAX_FILE_BYTES])
+{
+    size_t used = (size_t)snprintf(text, MAX_FILE_BYTES, "{\"key\":\"%s\",\"pinned\":%s,\"tags\":[", name,
+                                   state->is_pinned ? "true" : "false");
+    for (size_t i = 0; i < state->tag_count; i++)
+        used += (size_t)snprintf(text + used, MAX_FILE_BYTES - used, "%s\"%s\"", i > 0 ? "," : "", state->tags[i]);
+    return used + (size_t)snprintf(text + used, MAX_FILE_BYTES - used, "]}\n");
+}
+
+/* From so many on, one syncfs is cheaper than to wait for each. */
+#define MANY_FILES 16
+
+typedef char temporary_name[80]; /* "" for a mark that is empty */
+
+static aoticache_status write_temporary(const aoticache_directory *directory, int tmp_fd,
+                                        const aoticache_mark_state *state, const char *temporary, bool syncs,
+                                        aoticache_error *ret_error)
+{
+    char text[MAX_FILE_BYTES], name[AOTICACHE_MARK_NAME_BYTES];
+    const mode_t mode = aoticache_directory_file_mode(directory);
+    aoticache_digest_to_hex(&state->key, name);
+    const size_t size = format(state, name, text);
+    cleanup_fd int fd = aoticache_seam_openat(tmp_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+    aoticache_directory_hand_over(directory, fd, mode);
+    if (fd < 0 || aoticache_seam_write(fd, text, size) != 0 || (syncs && aoticache_seam_fsync(fd) != 0))
+        return aoticache_error_set_errno(ret_error, errno, "cannot write mark %s", name);
+    return AOTICACHE_OK;
+}
+
+static aoticache_status write_temporaries(aoticache_directory *directory, int tmp_fd,
+                                          const aoticache_mark_state *const *states, temporary_name *temporaries,
+                                          size_t count, aoticache_error *ret_error)
+{
+    const bool are_many = count >= MANY_FILES;
+    aoticache_status status = AOTICACHE_OK;
+    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
+        if (aoticache_mark_state_is_empty(states[i]))
+            continue;
+        aoticache_scratch_name(directory, temporaries[i], sizeof temporaries[i]);
+        status = write_temporary(directory, tmp_fd, states[i], temporaries[i], !are_many, ret_error);
+    }
+    if (status == AOTICACHE_OK && are_many && (aoticache_seam_ask("syncfs", NULL) != 0 || syncfs(tmp_fd) != 0))
+        status = aoticache_error_set_errno(ret_error, errno, "cannot make marks in %s durable", directory->path);
+    return status;
+}
+
+/* The temporary file takes the name of the mark, or the mark goes. */
+static aoticache_status replace(int tmp_fd, int folder_fd, const aoticache_mark_state *state, char *temporary,
+                                aoticache_error *ret_error)
+{
+    char name[AOTICACHE_MARK_NAME_BYTES];
+    aoticache_digest_to_hex(&state->key, name);
+    if (temporary[0] == '\0')
+        return aoticache_seam_unlinkat(folder_fd, name, 0) == 0 || errno == ENOENT
+                   ? AOTICACHE_OK
+                   : aoticache_error_set_errno(ret_error, errno, "cannot remove mark %s", name);
+    if (aoticache_seam_renameat(tmp_fd, temporary, folder_fd, name) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot write mark %s", name);
+    temporary[0] = '\0';
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_mark_files_write(aoticache_directory *directory, int folder_fd,
+                                            const aoticache_mark_state *const *states, size_t count,
+                                            aoticache_error *ret_error)
+{
+    cleanup_fd int tmp_fd = -1;
+    cleanup_free temporary_name *temporaries = calloc(count, sizeof *temporaries);
+    if (temporaries == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for marks");
+    aoticache_status status = aoticache_directory_open_folder(directory, AOTICACHE_TMP, true, &tmp_fd, ret_error);
+    if (status == AOTICACHE_OK)
+        status = write_temporaries(directory, tmp_fd, states, temporaries, count, ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++)
+        status = replace(tmp_fd, folder_fd, states[i], temporaries[i], ret_error);
+    for (size_t i = 0; tmp_fd >= 0 && i < count; i++)
+        if (temporaries[i][0] != '\0')
+            aoticache_seam_unlinkat(tmp_fd, temporaries[i], 0);
+    if (status == AOTICACHE_OK && aoticache_seam_fsync(folder_fd) != 0)
+        status = aoticache_error_set_errno(ret_error, errno, "cannot make marks in %s durable", directory->path);
+    return status;
+}

@@ -1,0 +1,334 @@
+/*
+ * cache/pins/marks: pins and tags: see marks.h.
+ *
+ * A change reads the file of each key, replaces it, then the rows of the index; many keys by the batch. Files come
+ * first: a process that dies between leaves what the file says for the next change of the key, and for the next index
+ * that is built, to record. The store's lock, shared, keeps the index from being replaced meanwhile; the lock of the
+ * folder marks/ keeps other changes out.
+ */
+#include "cache/pins/marks.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+
+#include "base/cleanup.h"
+#include "cache/store/lock.h"
+#include "cache/pins/internal.h"
+#include "cache/state.h"
+#include "index/marks.h"
+
+#define MAX_TRIES 4
+
+#define BATCH 128 /* keys whose files and rows are written together */
+
+struct change {
+    aoticache_mark_action what;
+    const char *tag;
+    const aoticache_key *keys;
+    size_t count;
+};
+
+/* A batch in memory. */
+struct batch {
+    aoticache_mark_state *after;
+    const aoticache_mark_state **to_write, **to_record;
+    size_t write_count, record_count;
+};
+
+/* ---- changing ---- */
+
+static aoticache_status apply(const struct change *change, aoticache_mark_state *state, aoticache_error *ret_error)
+{
+    switch (change->what) {
+    case AOTICACHE_MARK_PIN:
+        state->is_pinned = true;
+        break;
+    case AOTICACHE_MARK_UNPIN:
+        state->is_pinned = false;
+        break;
+    case AOTICACHE_MARK_TAG:
+        return aoticache_mark_state_add_tag(state, change->tag, ret_error);
+    case AOTICACHE_MARK_UNTAG:
+        aoticache_mark_state_remove_tag(state, change->tag);
+        break;
+    }
+    return AOTICACHE_OK;
+}
+
+static bool take_row(void *user, const aoticache_digest *key, bool is_pinned, const char *tag)
+{
+    aoticache_mark_state *state = user;
+    (void)key;
+    state->is_pinned = is_pinned;
+    if (tag != NULL && aoticache_tag_check(tag, NULL) == AOTICACHE_OK)
+        aoticache_mark_state_add_tag(state, tag, NULL);
+    return true;
+}
+
+/* What the index knows of the key. */
+static aoticache_status read_rows(aoticache_index *index, const aoticache_key *key, aoticache_mark_state *ret_state,
+                                  aoticache_error *ret_error)
+{
+    aoticache_mark_state state = {.key = *key};
+    aoticache_status status = aoticache_index_list_marks(index, key, NULL, take_row, &state, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_state = state;
+    return status;
+}
+
+/* The state before the change; `recorded` is the index's. A damaged file is set aside and the index believed. */
+static aoticache_status read_state(aoticache_directory *directory, int folder, const aoticache_mark_state *recorded,
+                                   aoticache_mark_state *ret_state, bool *ret_damaged, aoticache_error *ret_error)
+{
+    char name[AOTICACHE_MARK_NAME_BYTES];
+    aoticache_error detail = {.message = ""};
+    aoticache_status status = aoticache_mark_file_read(directory, &recorded->key, ret_state, &detail);
+    *ret_damaged = status == AOTICACHE_CORRUPT;
+    if (status == AOTICACHE_NOT_FOUND) {
+        memset(ret_state, 0, sizeof *ret_state);
+        ret_state->key = recorded->key;
+        return AOTICACHE_OK;
+    }
+    if (status != AOTICACHE_CORRUPT)
+        return status == AOTICACHE_OK ? status : aoticache_error_set(ret_error, status, "%s", detail.message);
+    aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING,
+                  "%s; it is moved to " AOTICACHE_QUARANTINE "/ and written anew from the index", detail.message);
+    aoticache_digest_to_hex(&recorded->key, name);
+    *ret_state = *recorded;
+    status = aoticache_directory_quarantine(directory, folder, name, name, ret_error);
+    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+}
+
+static bool is_same_state(const aoticache_mark_state *a, const aoticache_mark_state *b)
+{
+    if (a->is_pinned != b->is_pinned || a->tag_count != b->tag_count)
+        return false;
+    for (size_t i = 0; i < a->tag_count; i++)
+        if (strcmp(a->tags[i], b->tags[i]) != 0)
+            return false;
+    return true;
+}
+
+static aoticache_status record(aoticache_index *index, const aoticache_mark_state *const *states, size_t count,
+                               aoticache_error *ret_error)
+{
+    cleanup_free aoticache_index_mark *marks = calloc(count, sizeof *marks);
+    cleanup_free const char **tags = calloc(count * AOTICACHE_MAX_TAGS, sizeof *tags);
+    if (marks == NULL || tags == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for marks");
+    for (size_t i = 0; i < count; i++) {
+        const char **own = tags + i * AOTICACHE_MAX_TAGS;
+        for (size_t k = 0; k < states[i]->tag_count; k++)
+            own[k] = states[i]->tags[k];
+        marks[i] = (aoticache_index_mark){.key = states[i]->key,
+                                          .is_pinned = states[i]->is_pinned,
+                                          .tags = own,
+                                          .tag_count = states[i]->tag_count};
+    }
+    return aoticache_index_put_marks(index, marks, count, ret_error);
+}
+
+/* What is so already is not written again. */
+static aoticache_status prepare(aoticache_cache *cache, aoticache_index *index, int folder, const struct change *change,
+                                size_t at, struct batch *batch, aoticache_error *ret_error)
+{
+    aoticache_mark_state recorded, before, *after = &batch->after[at];
+    bool was_damaged = false;
+    aoticache_status status = read_rows(index, &change->keys[at], &recorded, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read_state(cache->directory, folder, &recorded, &before, &was_damaged, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    *after = before;
+    status = apply(change, after, ret_error);
+    if (status == AOTICACHE_OK && (was_damaged || !is_same_state(&before, after)))
+        batch->to_write[batch->write_count++] = after;
+    if (status == AOTICACHE_OK && !is_same_state(&recorded, after))
+        batch->to_record[batch->record_count++] = after;
+    return status;
+}
+
+/* With both locks held. A key that cannot be changed keeps those of its batch from being, too. */
+static aoticache_status change_locked(aoticache_cache *cache, aoticache_index *index, int folder,
+                                      const struct change *change, aoticache_error *ret_error)
+{
+    cleanup_free aoticache_mark_state *after = calloc(change->count, sizeof *after);
+    cleanup_free const aoticache_mark_state **lists = calloc(2 * change->count, sizeof *lists);
+    if (after == NULL || lists == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for marks");
+    struct batch batch = {.after = after, .to_write = lists, .to_record = lists + change->count};
+    aoticache_status status = AOTICACHE_OK;
+    for (size_t i = 0; status == AOTICACHE_OK && i < change->count; i++)
+        status = prepare(cache, index, folder, change, i, &batch, ret_error);
+    if (status == AOTICACHE_OK && batch.write_count > 0)
+        status = aoticache_mark_files_write(cache->directory, folder, batch.to_write, batch.write_count, ret_error);
+    if (status == AOTICACHE_OK && batch.record_count > 0)
+        status = record(index, batch.to_record, batch.record_count, ret_error);
+    return status;
+}
+
+/* *ret_stale: the index was replaced before we had the store's lock; nothing is done. */
+static aoticache_status try_change(aoticache_cache *cache, aoticache_index *index, const struct change *change,
+                                   bool *ret_stale, aoticache_error *ret_error)
+{
+    aoticache_directory *directory = cache->directory;
+    aoticache_lock lock = AOTICACHE_LOCK_INIT;
+    cleanup_fd int folder = -1;
+    aoticache_status status = aoticache_lock_store(directory, false, &lock, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    *ret_stale = index == NULL || !aoticache_cache_index_is_current(cache);
+    if (*ret_stale)
+        goto out;
+    status = aoticache_directory_open_folder(directory, AOTICACHE_MARKS, true, &folder, ret_error);
+    if (status != AOTICACHE_OK)
+        goto out;
+    status = aoticache_lock_acquire(folder, LOCK_EX, directory->lock_timeout_ms, NULL, ret_error);
+    if (status == AOTICACHE_LOCKED)
+        aoticache_error_set(ret_error, status, "%s/%s: another process changes marks for more than %u ms",
+                            directory->path, AOTICACHE_MARKS, (unsigned)directory->lock_timeout_ms);
+    if (status == AOTICACHE_OK)
+        status = change_locked(cache, index, folder, change, ret_error);
+out:
+    aoticache_lock_release(&lock);
+    return status;
+}
+
+static aoticache_status change_batch(aoticache_cache *cache, const struct change *change, aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    aoticache_index *index = aoticache_cache_index(cache);
+    for (int i = 0; i < MAX_TRIES; i++) {
+        bool is_stale = false;
+        aoticache_cache_refreshed(cache, &index);
+        status = try_change(cache, index, change, &is_stale, ret_error);
+        if (status == AOTICACHE_OK && !is_stale)
+            return AOTICACHE_OK;
+        if (status != AOTICACHE_OK && !aoticache_cache_recovered(cache, status, &index))
+            return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+    }
+    return aoticache_error_set(ret_error, AOTICACHE_IO, "%s: the index is replaced again and again",
+                               cache->directory->path);
+}
+
+aoticache_status aoticache_cache_mark_keys(aoticache_cache *cache, const aoticache_key *keys, size_t count,
+                                           aoticache_mark_action action, const char *tag, size_t *ret_done,
+                                           aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    size_t done = 0;
+    if (cache == NULL || (keys == NULL && count > 0))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "mark: the cache or the key is NULL");
+    if ((unsigned)action > AOTICACHE_MARK_UNTAG)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "mark: there is no action %d", (int)action);
+    if (action == AOTICACHE_MARK_TAG || action == AOTICACHE_MARK_UNTAG)
+        status = aoticache_tag_check(tag, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_cache_enter(cache);
+    status = aoticache_cache_check_writable(cache, ret_error);
+    while (status == AOTICACHE_OK && done < count) {
+        const size_t size = count - done < BATCH ? count - done : BATCH;
+        status = change_batch(cache, &(struct change){action, tag, keys + done, size}, ret_error);
+        done += status == AOTICACHE_OK ? size : 0;
+    }
+    if (ret_done != NULL)
+        *ret_done = done;
+    return status;
+}
+
+aoticache_status aoticache_cache_pin(aoticache_cache *cache, const aoticache_key *key, aoticache_error *ret_error)
+{
+    return aoticache_cache_mark_keys(cache, key, 1, AOTICACHE_MARK_PIN, NULL, NULL, ret_error);
+}
+
+aoticache_status aoticache_cache_unpin(aoticache_cache *cache, const aoticache_key *key, aoticache_error *ret_error)
+{
+    return aoticache_cache_mark_keys(cache, key, 1, AOTICACHE_MARK_UNPIN, NULL, NULL, ret_error);
+}
+
+aoticache_status aoticache_cache_tag(aoticache_cache *cache, const aoticache_key *key, const char *tag,
+                                     aoticache_error *ret_error)
+{
+    return aoticache_cache_mark_keys(cache, key, 1, AOTICACHE_MARK_TAG, tag, NULL, ret_error);
+}
+
+aoticache_status aoticache_cache_untag(aoticache_cache *cache, const aoticache_key *key, const char *tag,
+                                       aoticache_error *ret_error)
+{
+    return aoticache_cache_mark_keys(cache, key, 1, AOTICACHE_MARK_UNTAG, tag, NULL, ret_error);
+}
+
+/* ---- listing ---- */
+
+/* Rows of all keys, copied so that the callback runs without a lock. */
+struct row {
+    aoticache_key key;
+    bool is_pinned;
+    char tag[AOTICACHE_MAX_TAG_BYTES]; /* "" for none */
+};
+
+struct rows {
+    struct row *items;
+    size_t count, capacity;
+    bool is_out_of_memory;
+};
+
+static bool add_row(void *user, const aoticache_digest *key, bool is_pinned, const char *tag)
+{
+    struct rows *rows = user;
+    if (rows->count == rows->capacity) {
+        size_t capacity = rows->capacity != 0 ? rows->capacity * 2 : 64;
+        struct row *items = reallocarray(rows->items, capacity, sizeof *items);
+        rows->is_out_of_memory = items == NULL;
+        if (items == NULL)
+            return false;
+        rows->items = items;
+        rows->capacity = capacity;
+    }
+    struct row *row = &rows->items[rows->count++];
+    memset(row, 0, sizeof *row);
+    row->key = *key;
+    row->is_pinned = is_pinned;
+    if (tag != NULL)
+        memcpy(row->tag, tag, strnlen(tag, AOTICACHE_MAX_TAG_BYTES - 1));
+    return true;
+}
+
+/* Rows of one key stand together. Returns how many there are from `rows` on. */
+static size_t show_key(const struct row *rows, size_t count, aoticache_mark_fn callback, void *user, bool *ret_stopped)
+{
+    const char *tags[AOTICACHE_MAX_TAGS];
+    aoticache_mark mark = {.key = rows[0].key, .is_pinned = rows[0].is_pinned, .tags = tags};
+    size_t used = 0;
+    for (; used < count && aoticache_digest_equal(&rows[used].key, &mark.key); used++)
+        if (rows[used].tag[0] != '\0' && mark.tag_count < AOTICACHE_MAX_TAGS)
+            tags[mark.tag_count++] = rows[used].tag;
+    *ret_stopped = !callback(user, &mark);
+    return used;
+}
+
+aoticache_status aoticache_cache_list_marks(aoticache_cache *cache, const char *tag, aoticache_mark_fn callback,
+                                            void *user, aoticache_error *ret_error)
+{
+    if (cache == NULL || callback == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_marks: an argument is NULL");
+    struct rows rows = {.items = NULL};
+    aoticache_cache_enter(cache);
+    aoticache_index *index = aoticache_cache_index(cache);
+    aoticache_status status = AOTICACHE_OK;
+    if (index != NULL) {
+        do {
+            rows.count = 0;
+            status = aoticache_index_list_marks(index, NULL, tag, add_row, &rows, ret_error);
+        } while (aoticache_cache_recovered(cache, status, &index));
+    }
+    if (status == AOTICACHE_OK && rows.is_out_of_memory)
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of marks");
+    bool stopped = false;
+    for (size_t i = 0; status == AOTICACHE_OK && i < rows.count && !stopped;)
+        i += show_key(rows.items + i, rows.count - i, callback, user, &stopped);
+    free(rows.items);
+    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+}

@@ -1,0 +1,100 @@
+/*
+ * cache/request/line: the line that text.c reads back to the same request: what format.c prints, and
+ * the dispatch key sets behind it.
+ */
+#include "base/cleanup.h"
+#include "cache/request/internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* What the tensors of a request have in common. */
+struct key_sets {
+    size_t count; /* of tensors */
+    uint64_t first;
+    bool differ;
+    FILE *out; /* where they are written; NULL: they are only looked at */
+};
+
+static void visit_tensor(struct key_sets *sets, const aoticache_argument *item)
+{
+    if (item->kind != AOTICACHE_ARGUMENT_TENSOR)
+        return;
+    uint64_t key_set = item->value.tensor.metadata.dispatch_key_set;
+    if (sets->out != NULL)
+        fprintf(sets->out, "%s 0x%" PRIx64, sets->count > 0 ? "," : "", key_set);
+    if (sets->count == 0)
+        sets->first = key_set;
+    sets->differ |= key_set != sets->first;
+    sets->count++;
+}
+
+static void visit_tensors(struct key_sets *sets, const aoticache_request *request)
+{
+    for (size_t i = 0; i < request->arguments.count; i++) {
+        const aoticache_argument *argument = request->arguments.views + i;
+        visit_tensor(sets, argument);
+        for (size_t item = 0; argument->kind == AOTICACHE_ARGUMENT_LIST && item < argument->value.list.count; item++)
+            visit_tensor(sets, argument->value.list.items + item);
+    }
+}
+
+/* The position of the first argument that is or holds a constant; the number of arguments where there is none. */
+static size_t find_constant(const aoticache_request *request)
+{
+    size_t i = 0;
+    for (; i < request->arguments.count; i++) {
+        const aoticache_argument *argument = request->arguments.views + i;
+        if (argument->kind == AOTICACHE_ARGUMENT_CONSTANT)
+            break;
+        for (size_t item = 0; argument->kind == AOTICACHE_ARGUMENT_LIST && item < argument->value.list.count; item++)
+            if (argument->value.list.items[item].kind == AOTICACHE_ARGUMENT_CONSTANT)
+                return i;
+    }
+    return i;
+}
+
+/* " key_sets 0x10001", one of them where all are alike, nothing where all are 0. */
+static void write_key_sets(FILE *out, const aoticache_request *request)
+{
+    struct key_sets sets = {0};
+    visit_tensors(&sets, request);
+    if (sets.first == 0 && !sets.differ)
+        return;
+    fputs(" key_sets", out);
+    if (!sets.differ) {
+        fprintf(out, " 0x%" PRIx64, sets.first);
+        return;
+    }
+    visit_tensors(&(struct key_sets){.out = out}, request);
+}
+
+aoticache_status aoticache_request_write_text(const aoticache_request *request, char **ret_text,
+                                              aoticache_error *ret_error)
+{
+    if (request == NULL || ret_text == NULL || request->list_open)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "request text: %s",
+                                   request == NULL || ret_text == NULL ? "an argument is NULL"
+                                                                       : "a list is still open");
+    size_t constant = find_constant(request);
+    if (constant < request->arguments.count)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "%s: argument %zu is a constant, whose data a line of text does not have",
+                                   request->op, constant);
+    char *text = NULL;
+    size_t size = 0, length = aoticache_request_format(request, NULL, 0);
+    cleanup_free char *line = malloc(length + 1);
+    cleanup_file FILE *out = line != NULL ? open_memstream(&text, &size) : NULL;
+    if (out == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "request text: out of memory");
+    aoticache_request_format(request, line, length + 1);
+    fputs(line, out);
+    write_key_sets(out, request);
+    int failed = fclose(steal_ptr(&out));
+    if (failed != 0) {
+        free(text);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "request text: out of memory");
+    }
+    *ret_text = text;
+    return AOTICACHE_OK;
+}

@@ -1,0 +1,161 @@
+/*
+ * cache/request/request: a request's memory, its creation, and looking at it.
+ *
+ * Arguments are appended in add.c; the environment, the rules for single parts, the encoding, its reverse and
+ * the text for people have files of their own.
+ */
+#include "cache/request/internal.h"
+
+#include "base/cleanup.h"
+#include "cache/request/cpu.h"
+
+#include <string.h>
+
+/* ---- memory ---- */
+
+void aoticache_request_argument_clear(aoticache_argument *view)
+{
+    if (view->name[0] != '\0') /* that of a positional argument is static */
+        free((char *)view->name);
+    switch (view->kind) {
+    case AOTICACHE_ARGUMENT_TENSOR:
+    case AOTICACHE_ARGUMENT_CONSTANT:
+        free((int64_t *)view->value.tensor.metadata.sizes); /* the strides lie behind them */
+        break;
+    case AOTICACHE_ARGUMENT_STRING:
+        free((char *)view->value.string_value);
+        break;
+    default: /* a LIST is taken apart by aoticache_request_vector_clear() */
+        break;
+    }
+}
+
+/* Items of lists hold no lists, so this goes no deeper than two levels. */
+void aoticache_request_vector_clear(struct argument_vector *vector)
+{
+    for (size_t i = 0; i < vector->count; i++) {
+        aoticache_argument *view = vector->views + i;
+        if (view->kind == AOTICACHE_ARGUMENT_LIST) {
+            struct argument_vector items = {
+                .views = (aoticache_argument *)view->value.list.items,
+                .data = vector->data[i].items,
+                .count = view->value.list.count,
+            };
+            aoticache_request_vector_clear(&items);
+        }
+        aoticache_request_argument_clear(view);
+    }
+    free(vector->views);
+    free(vector->data);
+    *vector = (struct argument_vector){0};
+}
+
+bool aoticache_request_vector_reserve(struct argument_vector *vector)
+{
+    if (vector->count < vector->capacity)
+        return true;
+    size_t capacity = vector->capacity > 0 ? 2 * vector->capacity : 8;
+    aoticache_argument *views = reallocarray(vector->views, capacity, sizeof *views);
+    if (views != NULL)
+        vector->views = views;
+    struct argument_data *data = reallocarray(vector->data, capacity, sizeof *data);
+    if (data != NULL)
+        vector->data = data;
+    if (views == NULL || data == NULL)
+        return false;
+    vector->capacity = capacity;
+    return true;
+}
+
+void aoticache_request_vector_push(struct argument_vector *vector, aoticache_argument view, struct argument_data data)
+{
+    vector->views[vector->count] = view;
+    vector->data[vector->count] = data;
+    vector->count++;
+}
+
+static aoticache_request *request_allocate(const char *op, aoticache_device device)
+{
+    aoticache_request *request = calloc(1, sizeof *request);
+    if (request == NULL)
+        return NULL;
+    request->op = strdup(op);
+    if (request->op == NULL) {
+        free(request);
+        return NULL;
+    }
+    request->device = device;
+    request->encoded_size = aoticache_request_encoded_base_size(op);
+    return request;
+}
+
+aoticache_status aoticache_request_create(const char *op, aoticache_device device, aoticache_request **ret_request,
+                                          aoticache_error *ret_error)
+{
+    char reason[REQUEST_REASON_BYTES];
+    if (op == NULL || ret_request == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "request: the operator's name and the place for the "
+                                   "result must not be NULL");
+    if (!aoticache_request_check_op(op, reason) || !aoticache_request_check_device(&device, reason))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "request: %s", reason);
+    aoticache_request *request = request_allocate(op, device);
+    if (request == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "request for %s: out of memory", op);
+    aoticache_status status =
+        aoticache_request_set_environment(request, "arch", aoticache_cpu_arch(), ret_error);
+    if (status != AOTICACHE_OK) {
+        aoticache_request_free(request);
+        return status;
+    }
+    *ret_request = request;
+    return AOTICACHE_OK;
+}
+
+void aoticache_request_free(aoticache_request *request)
+{
+    if (request == NULL)
+        return;
+    int saved = errno;
+    aoticache_request_vector_clear(&request->arguments);
+    aoticache_request_vector_clear(&request->list);
+    aoticache_request_environment_clear(request);
+    free(request->list_name);
+    free(request->op);
+    free(request);
+    errno = saved;
+}
+
+/* ---- looking at it ---- */
+
+const char *aoticache_request_op(const aoticache_request *request)
+{
+    return request->op;
+}
+
+aoticache_device aoticache_request_device(const aoticache_request *request)
+{
+    return request->device;
+}
+
+size_t aoticache_request_argument_count(const aoticache_request *request)
+{
+    return request->arguments.count;
+}
+
+const aoticache_argument *aoticache_request_argument(const aoticache_request *request, size_t position)
+{
+    return position < request->arguments.count ? request->arguments.views + position : NULL;
+}
+
+const void *aoticache_request_constant_data(const aoticache_request *request, size_t position)
+{
+    return position < request->arguments.count ? request->arguments.data[position].bytes : NULL;
+}
+
+const void *aoticache_request_constant_item_data(const aoticache_request *request, size_t position, size_t item)
+{
+    const aoticache_argument *view = aoticache_request_argument(request, position);
+    if (view == NULL || view->kind != AOTICACHE_ARGUMENT_LIST || item >= view->value.list.count)
+        return NULL;
+    return request->arguments.data[position].items[item].bytes;
+}

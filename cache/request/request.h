@@ -1,0 +1,215 @@
+/*
+ * cache/request/request: what is asked for: an operator, the metadata of its arguments, a device and an environment; and the
+ * key that is the SHA-256 of their canonical encoding (docs/key.md specifies it byte by byte).
+ *
+ * A request is built by appending arguments in the order of the operator's schema. It holds no tensor data (but for the
+ * digests of constants), no paths, hosts, users or times. Not thread-safe while it is built; afterwards it may be read
+ * from any thread.
+ *
+ * Limits of a whole request: 65535 arguments and items of lists together, 255 keyword arguments, 255 environment pairs,
+ * an encoding of 16 MiB. What exceeds one is INVALID and changes nothing. Devices are kept in their canonical form:
+ * "cpu:0" is "cpu" (index -1), and the CPU has no other index.
+ */
+#ifndef AOTICACHE_CACHE_REQUEST_REQUEST_H
+#define AOTICACHE_CACHE_REQUEST_REQUEST_H
+
+#include "base/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define AOTICACHE_MAX_DIMS 64
+
+/* A key: what was asked for. */
+typedef aoticache_digest aoticache_key;
+
+typedef struct aoticache_request aoticache_request;
+
+/*
+ * What is known of a tensor without its data. sizes and strides are in elements and not negative; a tensor has at most
+ * 2^63-1 bytes, sizes of 0 counted as 1, and its strides span no more. strides NULL means contiguous: row-major, sizes
+ * of 0 counted as 1. Strides that are given are kept as they are, those of dimensions of size 0 or 1 too.
+ */
+typedef struct aoticache_tensor_metadata {
+    int32_t dtype;  /* aoticache_dtype */
+    int32_t layout; /* aoticache_layout */
+    aoticache_device device;
+    bool requires_grad;
+    uint64_t dispatch_key_set; /* PyTorch's raw representation; 0 where the host has none */
+    uint32_t ndim;             /* at most AOTICACHE_MAX_DIMS */
+    const int64_t *sizes;
+    const int64_t *strides;
+} aoticache_tensor_metadata;
+
+/* The kinds of argument; numbers are part of the encoding and never change. */
+#define AOTICACHE_ARGUMENT_KIND_LIST(X) \
+    X(NONE, none, 0)                    \
+    X(TENSOR, tensor, 1)                \
+    X(CONSTANT, constant, 2) /* a tensor whose data is part of what is asked for: a weight */ \
+    X(INT, int, 3)                      \
+    X(DOUBLE, double, 4)                \
+    X(BOOL, bool, 5)                    \
+    X(COMPLEX, complex, 6)              \
+    X(STRING, string, 7)                \
+    X(DEVICE, device, 8)                \
+    X(DTYPE, dtype, 9)                  \
+    X(LAYOUT, layout, 10)               \
+    X(MEMORY_FORMAT, memory_format, 11) \
+    X(LIST, list, 12)
+
+typedef enum aoticache_argument_kind {
+#define AOTICACHE_ARGUMENT_KIND_ENUM(upper, lower, number) AOTICACHE_ARGUMENT_##upper = number,
+    AOTICACHE_ARGUMENT_KIND_LIST(AOTICACHE_ARGUMENT_KIND_ENUM)
+#undef AOTICACHE_ARGUMENT_KIND_ENUM
+} aoticache_argument_kind;
+
+/* One argument, as aoticache_request_argument() shows it. All pointers are borrowed from the request. */
+typedef struct aoticache_argument {
+    aoticache_argument_kind kind;
+    const char *name; /* "" for a positional argument, else the keyword */
+    union {
+        struct {
+            aoticache_tensor_metadata metadata; /* TENSOR and CONSTANT; strides are never NULL here */
+            aoticache_digest data_digest;       /* CONSTANT: SHA-256 of the data in row-major order */
+        } tensor;
+        int64_t int_value; /* INT, and the number of a DTYPE, LAYOUT or MEMORY_FORMAT */
+        double double_value;
+        bool bool_value;
+        double complex_value[2];
+        const char *string_value;
+        aoticache_device device_value;
+        struct {
+            const struct aoticache_argument *items; /* LIST: items have no names and are not lists themselves */
+            size_t count;
+        } list;
+    } value;
+} aoticache_argument;
+
+/*
+ * op: "namespace::name" or "namespace::name.overload", each a word of letters, digits and '_'; at most 255 bytes. An
+ *     operator without overload has none, not "default".
+ * device: the device the kernel is for.
+ * Returns: OK, INVALID (ret_error says what is wrong with the name), NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_request_create(const char *op, aoticache_device device,
+                                                        aoticache_request **ret_request, aoticache_error *ret_error);
+AOTICACHE_API void aoticache_request_free(aoticache_request *request);
+
+/*
+ * Append one argument. What is passed is copied. `name` NULL or "" for a positional argument, else a keyword: letters,
+ * digits and '_', not beginning with a digit, at most 255 bytes, each keyword once; positional arguments cannot follow
+ * keyword ones. Inside begin_list/end_list names must be NULL or "", and lists do not nest. A list counts as an
+ * argument from end_list on.
+ *
+ * Returns: OK, INVALID (nothing is appended; ret_error names the argument by its position, from 0, and says what is
+ * wrong), NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_request_add_tensor(aoticache_request *request, const char *name,
+                                                            const aoticache_tensor_metadata *metadata,
+                                                            aoticache_error *ret_error);
+/*
+ * A tensor whose data is compiled in. data: row-major, numel * element size bytes, borrowed until the request is freed
+ * (compile hooks read it; may be NULL for a request that is only looked up). data_digest: the digest of these bytes, or
+ * NULL to have it computed. The layout must be strided.
+ */
+AOTICACHE_API aoticache_status aoticache_request_add_constant(aoticache_request *request, const char *name,
+                                                              const aoticache_tensor_metadata *metadata,
+                                                              const void *data, const aoticache_digest *data_digest,
+                                                              aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_request_add_none(aoticache_request *request, const char *name,
+                                                          aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_request_add_int(aoticache_request *request, const char *name, int64_t value,
+                                                         aoticache_error *ret_error);
+/* Every NaN is encoded alike; -0.0 and 0.0 are different values. */
+AOTICACHE_API aoticache_status aoticache_request_add_double(aoticache_request *request, const char *name, double value,
+                                                            aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_request_add_bool(aoticache_request *request, const char *name, bool value,
+                                                          aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_request_add_complex(aoticache_request *request, const char *name, double real,
+                                                             double imaginary, aoticache_error *ret_error);
+/* UTF-8 without a zero byte, at most 65536 bytes. */
+AOTICACHE_API aoticache_status aoticache_request_add_string(aoticache_request *request, const char *name,
+                                                            const char *value, aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_request_add_device(aoticache_request *request, const char *name,
+                                                            aoticache_device value, aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_request_add_dtype(aoticache_request *request, const char *name, int32_t value,
+                                                           aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_request_add_layout(aoticache_request *request, const char *name, int32_t value,
+                                                            aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_request_add_memory_format(aoticache_request *request, const char *name,
+                                                                   int32_t value, aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_request_begin_list(aoticache_request *request, const char *name,
+                                                            aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_request_end_list(aoticache_request *request, aoticache_error *ret_error);
+
+/*
+ * The environment: pairs of name and value that must be equal for machine code to be usable. Pairs are kept sorted by
+ * name; setting a name again replaces its value. The architecture ("arch") is set at creation.
+ * name: letters, digits, '_', '.' and '-', 1 to 63 bytes. value: UTF-8, at most 255 bytes.
+ */
+AOTICACHE_API aoticache_status aoticache_request_set_environment(aoticache_request *request, const char *name,
+                                                                 const char *value, aoticache_error *ret_error);
+/* NULL where the name is not set. Borrowed until the next change of the request. */
+AOTICACHE_API const char *aoticache_request_get_environment(const aoticache_request *request, const char *name);
+AOTICACHE_API size_t aoticache_request_environment_count(const aoticache_request *request);
+AOTICACHE_API void aoticache_request_environment_at(const aoticache_request *request, size_t position,
+                                                    const char **ret_name, const char **ret_value);
+
+AOTICACHE_API const char *aoticache_request_op(const aoticache_request *request);
+AOTICACHE_API aoticache_device aoticache_request_device(const aoticache_request *request);
+AOTICACHE_API size_t aoticache_request_argument_count(const aoticache_request *request);
+/* Borrowed until the next change of the request; NULL where there is no such argument. */
+AOTICACHE_API const aoticache_argument *aoticache_request_argument(const aoticache_request *request, size_t position);
+/* The data handed to add_constant for this argument of kind CONSTANT, or NULL. */
+AOTICACHE_API const void *aoticache_request_constant_data(const aoticache_request *request, size_t position);
+/* The same for an item of kind CONSTANT of the list at `position`. */
+AOTICACHE_API const void *aoticache_request_constant_item_data(const aoticache_request *request, size_t position,
+                                                               size_t item);
+
+/* The key. Returns: OK, INVALID (a list is still open), NO_MEMORY, UNSUPPORTED. */
+AOTICACHE_API aoticache_status aoticache_request_key(const aoticache_request *request, aoticache_key *ret_key,
+                                                     aoticache_error *ret_error);
+
+/* The canonical encoding; *ret_bytes is the caller's, by free(). */
+AOTICACHE_API aoticache_status aoticache_request_encode(const aoticache_request *request, uint8_t **ret_bytes,
+                                                        size_t *ret_size, aoticache_error *ret_error);
+
+/* The reverse: every valid encoding and nothing else. Constants have no data then. Returns: OK, INVALID, NO_MEMORY. */
+AOTICACHE_API aoticache_status aoticache_request_decode(const uint8_t *bytes, size_t size,
+                                                        aoticache_request **ret_request, aoticache_error *ret_error);
+
+/*
+ * One line for people: "aten::add.Tensor(float32[2, 3], float32[2, 3], alpha=1) on cpu". A tensor is its dtype and
+ * sizes, then, where there is something to say: strides that are not the contiguous ones "{1, 2}", the beginning of a
+ * constant's digest "#1a2b3c4d", a device that is not the request's "@cuda:1", a layout that is not strided,
+ * "requires_grad". The environment and dispatch key sets are left out. UTF-8, without control characters, the same in
+ * every locale. Like snprintf: returns the length of the whole text, terminates, cuts off.
+ */
+AOTICACHE_API size_t aoticache_request_format(const aoticache_request *request, char *ret_text, size_t size);
+
+/*
+ * The same line as lists of requests have it (docs/warm.md), so that aoticache_request_parse_text() gives the request
+ * back: with " key_sets 0x10001" behind it where tensors have dispatch key sets (one for all, or one for each tensor in
+ * their order). The environment is left out.
+ *
+ * ret_text: the caller's, by free().
+ * Returns: OK, INVALID (a list is still open), UNSUPPORTED (a constant: its data would be needed), NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_request_write_text(const aoticache_request *request, char **ret_text,
+                                                            aoticache_error *ret_error);
+
+/*
+ * The reverse of aoticache_request_format() and aoticache_request_write_text(). Blanks may be anywhere between words;
+ * "on DEVICE" may be left out for the CPU. Environment: that of a new request. Key sets that are not given are 0.
+ *
+ * Returns: OK; INVALID (ret_error begins with "column N: ", counted in bytes from 1, and says what was expected; a
+ * constant is refused: its data is not in the line); NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_request_parse_text(const char *text, aoticache_request **ret_request,
+                                                            aoticache_error *ret_error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

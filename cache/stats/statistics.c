@@ -1,0 +1,230 @@
+/*
+ * cache/stats/statistics: reading what all processes have counted, and what the store holds.
+ */
+#include "cache/stats/statistics.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "cache/state.h"
+#include "cache/stats/internal.h"
+
+#define NS_PER_SECOND INT64_C(1000000000)
+
+uint64_t aoticache_counters_hits_index(const aoticache_counters *counters)
+{
+    uint64_t others = counters->hits_loaded + counters->hits_remote;
+    return counters->hits > others ? counters->hits - others : 0;
+}
+
+uint64_t aoticache_counters_misses_absent(const aoticache_counters *counters)
+{
+    uint64_t explained = counters->misses_requirement + counters->misses_guard + counters->misses_damaged +
+                         counters->misses_failed;
+    return counters->misses > explained ? counters->misses - explained : 0;
+}
+
+static uint64_t *counter_field(aoticache_counters *counters, const char *name)
+{
+#define COUNTER_FIELD(field, text)  \
+    if (strcmp(name, #field) == 0) \
+        return &counters->field;
+    AOTICACHE_COUNTER_LIST(COUNTER_FIELD)
+#undef COUNTER_FIELD
+    return NULL; /* a later program's */
+}
+
+static aoticache_status check_options(const aoticache_statistics_options **options, const char *function,
+                                      aoticache_error *ret_error)
+{
+    static const aoticache_statistics_options defaults = AOTICACHE_STATISTICS_OPTIONS_INIT;
+    if (*options == NULL)
+        *options = &defaults;
+    if ((*options)->size < sizeof **options || (*options)->since > AOTICACHE_STATISTICS_SINCE_TIME)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "%s: aoticache_statistics_options.size is %zu, this library's is %zu, and since is %d;"
+                                   " use AOTICACHE_STATISTICS_OPTIONS_INIT",
+                                   function, (*options)->size, sizeof **options, (int)(*options)->since);
+    return AOTICACHE_OK;
+}
+
+/*
+ * Where the slots begin that hold this second: slots are kept the longer the longer they are, so that it depends on how
+ * long ago it was.
+ */
+static int64_t slot_start(int64_t seconds)
+{
+    const int64_t now = aoticache_wall_ns() / NS_PER_SECOND;
+    int64_t length = seconds >= now - AOTICACHE_SLOT_DAY_SECONDS      ? AOTICACHE_SLOT_FINE_SECONDS
+                     : seconds >= now - 31 * AOTICACHE_SLOT_DAY_SECONDS ? AOTICACHE_SLOT_HOUR_SECONDS
+                                                                      : AOTICACHE_SLOT_DAY_SECONDS;
+    return seconds <= 0 ? 0 : seconds - seconds % length;
+}
+
+/* ---- counters and latencies ---- */
+
+typedef struct gathered {
+    aoticache_counters counters;
+    aoticache_distribution *distributions; /* AOTICACHE_LATENCY_COUNT of them */
+    aoticache_index_times times;
+    aoticache_index_totals totals;
+} gathered;
+
+static bool gather_count(void *user, const char *name, uint64_t value)
+{
+    gathered *all = user;
+    uint64_t *field = counter_field(&all->counters, name);
+    if (field != NULL)
+        *field += value;
+    return true;
+}
+
+static bool gather_histogram(void *user, const aoticache_index_histogram *histogram, bool is_less)
+{
+    gathered *all = user;
+    aoticache_distribution more = {.sum = histogram->sum, .maximum = histogram->maximum};
+    memcpy(more.counts, histogram->counts, sizeof more.counts);
+    for (int i = 0; i < AOTICACHE_LATENCY_COUNT; i++) {
+        if (strcmp(histogram->name, aoticache_latency_name(i)) != 0)
+            continue;
+        if (is_less)
+            aoticache_distribution_subtract(&all->distributions[i], &more);
+        else
+            aoticache_distribution_add(&all->distributions[i], &more);
+    }
+    return true;
+}
+
+static aoticache_status gather_once(aoticache_index *index, const aoticache_statistics_options *options, gathered *all,
+                                    aoticache_error *ret_error)
+{
+    const aoticache_index_reading reading = {.from = (aoticache_index_from)options->since,
+                                             .since_seconds = slot_start(options->since_ns / NS_PER_SECOND),
+                                             .until_seconds = aoticache_wall_ns() / NS_PER_SECOND,
+                                             .count = gather_count,
+                                             .histogram = gather_histogram,
+                                             .user = all};
+    all->counters = (aoticache_counters){.hits = 0};
+    memset(all->distributions, 0, AOTICACHE_LATENCY_COUNT * sizeof *all->distributions);
+    aoticache_status status = aoticache_index_read_statistics(index, &reading, &all->times, ret_error);
+    return status == AOTICACHE_OK ? aoticache_index_read_totals(index, &all->totals, ret_error) : status;
+}
+
+/* What is not flushed happened since the last flush, and so since any time that somebody may ask for. */
+static aoticache_status gather(aoticache_cache *cache, const aoticache_statistics_options *options, gathered *all,
+                               aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    all->distributions = calloc(AOTICACHE_LATENCY_COUNT, sizeof *all->distributions);
+    if (all->distributions == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    aoticache_cache_enter(cache);
+    aoticache_index *index = aoticache_cache_index(cache);
+    if (index != NULL)
+        do
+            status = gather_once(index, options, all, ret_error);
+        while (aoticache_cache_recovered(cache, status, &index));
+    aoticache_cache_add_unflushed(cache, &all->counters);
+    for (int i = 0; i < AOTICACHE_LATENCY_COUNT; i++)
+        aoticache_histogram_add_to(&cache->unflushed->histograms[i], &all->distributions[i]);
+    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+}
+
+static aoticache_latency summarise(const aoticache_distribution *distribution)
+{
+    return (aoticache_latency){.count = aoticache_distribution_count(distribution),
+                               .sum_ns = distribution->sum,
+                               .p50_ns = aoticache_distribution_percentile(distribution, 0.5),
+                               .p90_ns = aoticache_distribution_percentile(distribution, 0.9),
+                               .p99_ns = aoticache_distribution_percentile(distribution, 0.99),
+                               .max_ns = distribution->maximum};
+}
+
+static int64_t since_of(const aoticache_statistics_options *options, const gathered *all)
+{
+    if (options->since == AOTICACHE_STATISTICS_SINCE_ZERO && all->times.zero_ns != 0)
+        return all->times.zero_ns;
+    if (options->since != AOTICACHE_STATISTICS_SINCE_TIME)
+        return all->totals.created_ns;
+    int64_t since = slot_start(options->since_ns / NS_PER_SECOND) * NS_PER_SECOND;
+    return since > all->totals.created_ns ? since : all->totals.created_ns;
+}
+
+static aoticache_statistics describe(const aoticache_statistics_options *options, const gathered *all)
+{
+    aoticache_statistics statistics = {.counters = all->counters,
+                                       .entries = all->totals.entries,
+                                       .artifacts = all->totals.artifacts,
+                                       .objects = all->totals.objects,
+                                       .bytes = all->totals.bytes,
+                                       .failures = all->totals.failures,
+                                       .created_ns = all->totals.created_ns,
+                                       .since_ns = since_of(options, all),
+                                       .zeroed_ns = all->times.zero_ns,
+                                       .recorded_ns = all->times.groups_ns};
+#define SUMMARISE(name, text) statistics.latencies.name = summarise(&all->distributions[AOTICACHE_LATENCY_##name]);
+    AOTICACHE_LATENCY_LIST(SUMMARISE)
+#undef SUMMARISE
+    return statistics;
+}
+
+aoticache_status aoticache_cache_statistics_since(aoticache_cache *cache, const aoticache_statistics_options *options,
+                                                  aoticache_statistics *ret_statistics, aoticache_error *ret_error)
+{
+    if (cache == NULL || ret_statistics == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_statistics: an argument is NULL");
+    gathered all = {.distributions = NULL};
+    aoticache_status status = check_options(&options, "aoticache_cache_statistics", ret_error);
+    if (status == AOTICACHE_OK)
+        status = gather(cache, options, &all, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_statistics = describe(options, &all);
+    free(all.distributions);
+    return status;
+}
+
+aoticache_status aoticache_cache_statistics(aoticache_cache *cache, aoticache_statistics *ret_statistics,
+                                            aoticache_error *ret_error)
+{
+    return aoticache_cache_statistics_since(cache, NULL, ret_statistics, ret_error);
+}
+
+aoticache_status aoticache_cache_list_latency(aoticache_cache *cache, aoticache_latency_kind kind,
+                                              const aoticache_statistics_options *options,
+                                              aoticache_bucket_fn callback, void *user, aoticache_error *ret_error)
+{
+    if (cache == NULL || callback == NULL || aoticache_latency_name(kind) == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_cache_list_latency: an argument is NULL, or there is no latency %d",
+                                   (int)kind);
+    gathered all = {.distributions = NULL};
+    aoticache_status status = check_options(&options, "aoticache_cache_list_latency", ret_error);
+    if (status == AOTICACHE_OK)
+        status = gather(cache, options, &all, ret_error);
+    bool goes_on = true;
+    for (size_t i = 0; status == AOTICACHE_OK && goes_on && i < AOTICACHE_HISTOGRAM_BUCKETS; i++) {
+        uint64_t count = all.distributions[kind].counts[i];
+        if (count != 0)
+            goes_on = callback(user, aoticache_histogram_lower(i), aoticache_histogram_upper(i), count);
+    }
+    free(all.distributions);
+    return status;
+}
+
+aoticache_status aoticache_cache_zero_statistics(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    if (cache == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_zero_statistics: cache is NULL");
+    aoticache_cache_enter(cache);
+    aoticache_status status = aoticache_cache_check_writable(cache, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_cache_flush(cache, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index *index = aoticache_cache_index(cache);
+    do
+        status = aoticache_index_zero_statistics(index, aoticache_wall_ns(), ret_error);
+    while (aoticache_cache_recovered(cache, status, &index));
+    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+}

@@ -1,0 +1,246 @@
+/*
+ * cache/stats/statistics: counters of all processes, how long things take, sums by operator, device and environment, the
+ * history of it all, and what the store holds. docs/statistics.md says what every number means.
+ *
+ * A process counts in memory and adds what it has counted to the index in batches (aoticache_cache_flush()), each batch
+ * in one transaction: numbers of many processes add up exactly, and a process that is killed loses at most its last
+ * batch. Functions that read give what was flushed, by whomever, plus what this cache has not flushed yet.
+ */
+#ifndef AOTICACHE_CACHE_STATS_STATISTICS_H
+#define AOTICACHE_CACHE_STATS_STATISTICS_H
+
+#include "cache/cache.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Counters: name, text. hits by tier: hits_loaded (the table of loaded runners), hits_remote (always 0
+ * so far: there is no remote tier yet), and the rest (the index).
+ * A miss has one reason at most; those without one found no entry for the key (aoticache_counters_misses_absent()).
+ */
+#define AOTICACHE_COUNTER_LIST(X)                                                       \
+    X(hits, "lookups answered by an entry")                                             \
+    X(hits_guarded, "of these: by an entry for symbolic shapes")                        \
+    X(hits_loaded, "calls answered by a runner that was loaded already, without a lookup") \
+    X(hits_remote, "of the hits: fetched from a remote tier")                           \
+    X(misses, "lookups that found no entry")                                            \
+    X(misses_requirement, "of these: entries were there, but this CPU lacks a feature") \
+    X(misses_guard, "of these: entries were there, but no guard accepts the tensors")   \
+    X(misses_damaged, "of these: the entry was there, but its object was damaged")      \
+    X(misses_failed, "of these: a compile had failed a short time ago")                 \
+    X(waits, "requests answered by another's compile")                                  \
+    X(lease_waits, "compiles that had to wait for another's lease of the same key")     \
+    X(lease_wait_ns, "nanoseconds spent waiting for leases")                            \
+    X(compiles, "compiles that succeeded")                                              \
+    X(compile_failures, "compiles that failed")                                         \
+    X(compile_ns, "nanoseconds spent in compiles that succeeded")                       \
+    X(saved_ns, "nanoseconds of compiling that hits made unnecessary")                  \
+    X(lookup_ns, "nanoseconds spent in lookups that hit, opening and verifying included") \
+    X(loads, "libraries loaded")                                                        \
+    X(load_ns, "nanoseconds spent loading libraries and creating their runners")        \
+    X(stored_bytes, "bytes written as objects")                                         \
+    X(not_stored, "artifacts that could not be stored")                                 \
+    X(damaged, "objects found damaged")                                                 \
+    X(evicted, "entries removed by collections")                                        \
+    X(evicted_bytes, "bytes removed by collections")
+
+typedef struct aoticache_counters {
+#define AOTICACHE_COUNTER_FIELD(name, text) uint64_t name;
+    AOTICACHE_COUNTER_LIST(AOTICACHE_COUNTER_FIELD)
+#undef AOTICACHE_COUNTER_FIELD
+} aoticache_counters;
+
+/* Hits that a lookup in the index answered; misses for which there was no entry at all. */
+AOTICACHE_API uint64_t aoticache_counters_hits_index(const aoticache_counters *counters);
+AOTICACHE_API uint64_t aoticache_counters_misses_absent(const aoticache_counters *counters);
+
+/* ---- how long things take: name, text ---- */
+
+#define AOTICACHE_LATENCY_LIST(X)                                          \
+    X(lookup, "a lookup that hits, opening and verifying included")        \
+    X(load, "loading a library and creating its runner")                   \
+    X(compile, "a compile that succeeds")                                  \
+    X(lease_wait, "waiting for another's compile of the same key")         \
+    X(eviction_age, "since the last use of an entry that a collection removes")
+
+typedef enum aoticache_latency_kind {
+#define AOTICACHE_LATENCY_ENUM(name, text) AOTICACHE_LATENCY_##name,
+    AOTICACHE_LATENCY_LIST(AOTICACHE_LATENCY_ENUM)
+#undef AOTICACHE_LATENCY_ENUM
+        AOTICACHE_LATENCY_COUNT
+} aoticache_latency_kind;
+
+/* "lookup", ...; NULL for a number outside the list. Static storage. */
+AOTICACHE_API const char *aoticache_latency_name(aoticache_latency_kind kind);
+
+/*
+ * Percentiles are the upper ends of buckets, at most an eighth above the value; max_ns is exact but for numbers since a
+ * mark (AOTICACHE_STATISTICS_SINCE_ZERO), where it is such an end too. All 0 where count is 0.
+ */
+typedef struct aoticache_latency {
+    uint64_t count, sum_ns;
+    uint64_t p50_ns, p90_ns, p99_ns, max_ns;
+} aoticache_latency;
+
+typedef struct aoticache_latencies {
+#define AOTICACHE_LATENCY_FIELD(name, text) aoticache_latency name;
+    AOTICACHE_LATENCY_LIST(AOTICACHE_LATENCY_FIELD)
+#undef AOTICACHE_LATENCY_FIELD
+} aoticache_latencies;
+
+typedef struct aoticache_statistics {
+    aoticache_counters counters;
+    uint64_t entries, artifacts, objects, bytes; /* what there is now */
+    uint64_t failures; /* remembered ones */
+    int64_t created_ns; /* wall clock: when the index was made */
+    int64_t since_ns;   /* counters and latencies are from here on */
+    int64_t zeroed_ns;  /* when aoticache_cache_zero_statistics() was last called; 0: never */
+    int64_t recorded_ns; /* since when latencies, groups and history are kept (an older index has counters alone) */
+    aoticache_latencies latencies;
+} aoticache_statistics;
+
+/* Since when numbers are wanted. */
+typedef enum aoticache_statistics_since {
+    AOTICACHE_STATISTICS_SINCE_CREATED = 0, /* all there is */
+    AOTICACHE_STATISTICS_SINCE_ZERO = 1,    /* since they were zeroed; all there is where they never were */
+    AOTICACHE_STATISTICS_SINCE_TIME = 2,    /* from the history: since since_ns, rounded down to the slots that it has */
+} aoticache_statistics_since;
+
+typedef struct aoticache_statistics_options {
+    size_t size;
+    aoticache_statistics_since since;
+    int64_t since_ns; /* wall clock; for SINCE_TIME */
+} aoticache_statistics_options;
+
+#define AOTICACHE_STATISTICS_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_statistics_options)
+
+/*
+ * All there is, in constant time: nothing is scanned but, SINCE_TIME, the history. A read-only cache without an index
+ * gives zeros. What another thread of this process is just writing may be missing for that moment, and is there afterwards:
+ * a reading can be lower than one before it.
+ * Returns: OK, INVALID, IO, LOCKED, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_cache_statistics(aoticache_cache *cache, aoticache_statistics *ret_statistics,
+                                                          aoticache_error *ret_error);
+/* options may be NULL: since created. */
+AOTICACHE_API aoticache_status aoticache_cache_statistics_since(aoticache_cache *cache,
+                                                                const aoticache_statistics_options *options,
+                                                                aoticache_statistics *ret_statistics,
+                                                                aoticache_error *ret_error);
+
+/*
+ * Marks this moment, so that SINCE_ZERO counts from here on. Loses nothing: the totals and the history stay as they
+ * are. Durable. Returns: OK, INVALID, DENIED (read-only), IO, LOCKED, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_cache_zero_statistics(aoticache_cache *cache, aoticache_error *ret_error);
+
+/*
+ * The buckets of a histogram that are not empty, from the shortest on: `count` values between lower_ns and upper_ns,
+ * both included. Return false to stop. options as above.
+ */
+typedef bool (*aoticache_bucket_fn)(void *user, uint64_t lower_ns, uint64_t upper_ns, uint64_t count);
+AOTICACHE_API aoticache_status aoticache_cache_list_latency(aoticache_cache *cache, aoticache_latency_kind kind,
+                                                            const aoticache_statistics_options *options,
+                                                            aoticache_bucket_fn callback, void *user,
+                                                            aoticache_error *ret_error);
+
+/* ---- sums by operator, device, environment ---- */
+
+typedef enum aoticache_group_kind {
+    AOTICACHE_GROUP_OPERATOR = 0,
+    AOTICACHE_GROUP_DEVICE = 1,
+    AOTICACHE_GROUP_ENVIRONMENT = 2, /* the producer, "pytorch 2.13.0"; of a plain miss: the framework asked */
+} aoticache_group_kind;
+
+/* Columns: name, text. */
+#define AOTICACHE_GROUP_COLUMN_LIST(X)                                              \
+    X(hits, "lookups and calls answered")                                           \
+    X(misses, "lookups that found nothing")                                         \
+    X(compiles, "compiles that succeeded")                                          \
+    X(failures, "compiles that failed")                                             \
+    X(compile_ns, "nanoseconds spent in compiles that succeeded")                   \
+    X(saved_ns, "nanoseconds of compiling that hits made unnecessary")              \
+    X(entries, "entries there are now")                                             \
+    X(bytes, "bytes of their artifacts; an object that several name counts in each")
+
+/* `name` is borrowed during the callback. "(other)" gathers what has no row of its own (docs/statistics.md). */
+typedef struct aoticache_group {
+    const char *name;
+#define AOTICACHE_GROUP_FIELD(column, text) uint64_t column;
+    AOTICACHE_GROUP_COLUMN_LIST(AOTICACHE_GROUP_FIELD)
+#undef AOTICACHE_GROUP_FIELD
+} aoticache_group;
+
+/* Return false to stop. */
+typedef bool (*aoticache_group_fn)(void *user, const aoticache_group *group);
+
+/*
+ * Groups of a kind, in no order; a few thousand at most, whatever the number of entries. Flushes first. There is no
+ * history of groups: SINCE_TIME is INVALID. options may be NULL.
+ * Returns: OK, INVALID, IO, LOCKED, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_cache_list_groups(aoticache_cache *cache, aoticache_group_kind kind,
+                                                           const aoticache_statistics_options *options,
+                                                           aoticache_group_fn callback, void *user,
+                                                           aoticache_error *ret_error);
+
+/* ---- history ---- */
+
+/*
+ * Slots of five minutes are kept for a day, of an hour for 31 days, of a day until there are 3653, ten years of use (UTC); in
+ * each a number is counted when it is flushed. `counters` are those of the slot alone. Slots that begin in the future, by a
+ * clock that was ahead, are left out.
+ */
+typedef struct aoticache_slot {
+    int64_t start_ns; /* wall clock */
+    int64_t length_ns;
+    aoticache_counters counters;
+} aoticache_slot;
+
+#define AOTICACHE_SLOT_FINE_SECONDS 300
+#define AOTICACHE_SLOT_HOUR_SECONDS 3600
+#define AOTICACHE_SLOT_DAY_SECONDS 86400
+
+/* Return false to stop. */
+typedef bool (*aoticache_slot_fn)(void *user, const aoticache_slot *slot);
+
+/*
+ * Slots since since_ns in their order, those in which nothing happened left out. step_seconds: one of the above; where
+ * since_ns lies further back than slots of that length are kept, the list begins where they do. Flushes first.
+ * Returns: OK, INVALID, IO, LOCKED, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_cache_list_history(aoticache_cache *cache, int64_t since_ns,
+                                                            int64_t step_seconds, aoticache_slot_fn callback, void *user,
+                                                            aoticache_error *ret_error);
+
+/* ---- entries at the ends ---- */
+
+typedef enum aoticache_extreme {
+    AOTICACHE_EXTREME_LARGEST = 0, /* reads through the sizes of all artifacts: seconds at a million entries */
+    AOTICACHE_EXTREME_COLDEST = 1, /* the least recently used */
+} aoticache_extreme;
+
+/* The first `limit` entries. Returns: OK, INVALID, IO, LOCKED, NO_MEMORY. */
+AOTICACHE_API aoticache_status aoticache_cache_list_extreme(aoticache_cache *cache, aoticache_extreme which,
+                                                            size_t limit, aoticache_entry_fn callback, void *user,
+                                                            aoticache_error *ret_error);
+
+/* ---- counting ---- */
+
+/* A library was loaded and its runner created, which took so long. */
+AOTICACHE_API void aoticache_cache_note_load(aoticache_cache *cache, uint64_t ns);
+
+/*
+ * Writes recency and counters that were kept in memory. Happens by itself on close, on misses, every compile and put, and
+ * at a lookup that hits when the last flush is more than 30 seconds ago or 4096 entries were used since (such a flush
+ * never waits for another writer: it is tried again 30 seconds later). A process that lives long and is served by its
+ * table of loaded runners alone calls it now and then.
+ */
+AOTICACHE_API aoticache_status aoticache_cache_flush(aoticache_cache *cache, aoticache_error *ret_error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,140 @@
+/*
+ * cache/store/ancestors: whether the folders above the cache directory may be trusted, as sshd asks it of those above
+ * authorized_keys: who may rename in one of them decides what lies at the path, whatever was checked before, and compilers
+ * and loaders are given paths.
+ *
+ * From "/" downwards on the path without links: once a folder is known to be safe, nobody else changes what is in it, so
+ * what is looked at next is what will be used.
+ */
+#include <errno.h>
+#include <grp.h>
+#include <limits.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "cache/store/directory.h"
+
+#define ACCOUNT_BYTES 16384
+
+/*
+ * Whether the user's own group is meant: of his name, and without other members. Systems that give each user such a group
+ * (Red Hat, Debian) may have a umask of 002 with it. Asked for only where a folder of his can be written by its group.
+ */
+static bool is_private_group(gid_t group)
+{
+    cleanup_free char *buffer = malloc(2 * ACCOUNT_BYTES);
+    struct passwd user, *found_user = NULL;
+    struct group own, *found_group = NULL;
+    if (buffer == NULL || getpwuid_r(geteuid(), &user, buffer, ACCOUNT_BYTES, &found_user) != 0 || found_user == NULL ||
+        getgrgid_r(group, &own, buffer + ACCOUNT_BYTES, ACCOUNT_BYTES, &found_group) != 0 || found_group == NULL)
+        return false;
+    bool is_private = strcmp(user.pw_name, own.gr_name) == 0;
+    for (char **member = own.gr_mem; is_private && *member != NULL; member++)
+        is_private = strcmp(*member, user.pw_name) == 0;
+    return is_private;
+}
+
+/*
+ * In a user namespace (a container without root, a sandbox) owners that it does not map look alike: root of the machine,
+ * to whom "/" belongs there, and strangers. Only the mode can be judged then.
+ */
+static bool is_unmapped(uid_t user)
+{
+    cleanup_file FILE *map = fopen("/proc/self/uid_map", "re");
+    unsigned long inside, outside, count;
+    if (map == NULL)
+        return false;
+    while (fscanf(map, "%lu %lu %lu", &inside, &outside, &count) == 3)
+        if (user >= inside && user - inside < count)
+            return false;
+    return true;
+}
+
+static bool is_trusted_owner(uid_t owner)
+{
+    return owner == 0 || owner == geteuid() || is_unmapped(owner);
+}
+
+/* In a sticky folder (/tmp) only the owner of what is in it renames that. */
+static bool is_writable_by_others(const struct stat *folder)
+{
+    if ((folder->st_mode & (S_IWGRP | S_IWOTH)) == 0 || (folder->st_mode & S_ISVTX) != 0)
+        return false;
+    if ((folder->st_mode & S_IWOTH) != 0)
+        return true;
+    return folder->st_uid == geteuid() ? !is_private_group(folder->st_gid) : folder->st_uid != 0 || folder->st_gid != 0;
+}
+
+static aoticache_status check_folder(const aoticache_directory *directory, const char *path, aoticache_error *ret_error)
+{
+    struct stat found;
+    if (lstat(path, &found) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot examine %s above the cache directory", path);
+    if (!is_trusted_owner(found.st_uid))
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                                   "%s belongs to user %ld, who could exchange the cache directory %s in it, this process to"
+                                   " user %ld; choose a directory below folders of your own or of root's, or allow a shared"
+                                   " one",
+                                   path, (long)found.st_uid, directory->path, (long)geteuid());
+    if (is_writable_by_others(&found))
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                                   "%s can be written by others (mode 0%o, group %ld), who could exchange the cache directory"
+                                   " %s in it; chmod go-w %s, choose another directory, or allow a shared one",
+                                   path, (unsigned)(found.st_mode & 07777), (long)found.st_gid, directory->path, path);
+    return AOTICACHE_OK;
+}
+
+/* Those that stand before a slash. */
+static aoticache_status check_folders(const aoticache_directory *directory, const char *real, aoticache_error *ret_error)
+{
+    char path[PATH_MAX];
+    aoticache_status status = AOTICACHE_OK;
+    snprintf(path, sizeof path, "%s", real);
+    for (size_t i = 0; status == AOTICACHE_OK && real[i] != '\0' && real[1] != '\0'; i++) {
+        if (real[i] != '/')
+            continue;
+        path[i == 0 ? 1 : i] = '\0';
+        status = check_folder(directory, path, ret_error);
+        path[i == 0 ? 1 : i] = real[i == 0 ? 1 : i];
+    }
+    return status;
+}
+
+aoticache_status aoticache_directory_trust_place(const aoticache_directory *directory, aoticache_error *ret_error)
+{
+    cleanup_free char *path = strdup(directory->path);
+    cleanup_free char *real = NULL;
+    for (char *slash = path; real == NULL && slash != NULL && (slash = strrchr(path, '/')) != NULL;) {
+        slash[slash == path] = '\0';
+        real = realpath(path, NULL);
+        if (real == NULL && (errno != ENOENT || slash == path))
+            return aoticache_error_set_errno(ret_error, errno, "cannot examine %s above the cache directory", path);
+    }
+    char *folder = NULL;
+    if (real == NULL || asprintf(&folder, "%s/", real[1] != '\0' ? real : "") < 0)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    aoticache_status status = directory->allow_shared ? AOTICACHE_OK : check_folders(directory, folder, ret_error);
+    free(folder);
+    return status;
+}
+
+aoticache_status aoticache_directory_find_real_path(aoticache_directory *directory, const struct stat *root,
+                                                    aoticache_error *ret_error)
+{
+    struct stat found;
+    cleanup_free char *real = realpath(directory->path, NULL);
+    if (real == NULL)
+        return aoticache_error_set_errno(ret_error, errno, "cannot examine the path of %s", directory->path);
+    aoticache_status status = directory->allow_shared ? AOTICACHE_OK : check_folders(directory, real, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (lstat(real, &found) != 0 || found.st_dev != root->st_dev || found.st_ino != root->st_ino)
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "%s was exchanged while it was opened; try again",
+                                   directory->path);
+    directory->real_path = steal_ptr(&real);
+    return AOTICACHE_OK;
+}

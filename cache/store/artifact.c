@@ -1,0 +1,257 @@
+/*
+ * cache/store/artifact: see artifact.h and cache.h. The handle itself, and opening one by its manifest; side_files.c makes the
+ * folder of side files.
+ */
+#include "cache/store/artifact.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "cache/store/object.h"
+
+/* Any length but 0 maps one page; nobody ever touches it. */
+#define MARK_BYTES 1
+
+/*
+ * flock belongs to the open file description, and a mapping keeps that alive after the descriptor is closed: so a mark
+ * costs no descriptor (flock(2), "when all duplicates have been closed"; the kernel drops the lock in __fput(), which
+ * comes with the last reference).
+ */
+static void *map_mark(int fd)
+{
+    void *mark = mmap(NULL, MARK_BYTES, PROT_NONE, MAP_PRIVATE, fd, 0);
+    return mark != MAP_FAILED ? mark : NULL;
+}
+
+aoticache_status aoticache_artifact_create(int library_fd, const aoticache_digest *digest,
+                                           const aoticache_digest *library, uint64_t compile_ns, bool is_stored,
+                                           aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+{
+    aoticache_artifact *artifact = calloc(1, sizeof *artifact);
+    if (artifact == NULL) {
+        close(library_fd);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    }
+    atomic_init(&artifact->references, 1);
+    atomic_init(&artifact->library_fd, library_fd);
+    atomic_init(&artifact->copy, -1);
+    artifact->mark_fd = -1;
+    artifact->is_stored = is_stored;
+    artifact->digest = *digest;
+    artifact->library = *library;
+    artifact->compile_ns = compile_ns;
+    artifact->scratch = (aoticache_scratch)AOTICACHE_SCRATCH_INIT;
+    *ret_artifact = artifact;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_artifact_mark_file(aoticache_artifact *artifact, int fd, aoticache_error *ret_error)
+{
+    void **marks = realloc(artifact->side_marks, (artifact->side_mark_count + 1) * sizeof *marks);
+    if (marks == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    artifact->side_marks = marks;
+    void *mark = map_mark(fd);
+    if (mark == NULL)
+        return aoticache_error_set_errno(ret_error, errno, "cannot map a side file");
+    marks[artifact->side_mark_count++] = mark;
+    return AOTICACHE_OK;
+}
+
+aoticache_artifact *aoticache_artifact_ref(aoticache_artifact *artifact)
+{
+    if (artifact != NULL)
+        atomic_fetch_add_explicit(&artifact->references, 1, memory_order_relaxed);
+    return artifact;
+}
+
+void aoticache_artifact_unref(aoticache_artifact *artifact)
+{
+    if (artifact == NULL || atomic_fetch_sub_explicit(&artifact->references, 1, memory_order_acq_rel) != 1)
+        return;
+    int saved = errno;
+    int fd = atomic_load(&artifact->library_fd), copy = atomic_load(&artifact->copy);
+    if (fd >= 0)
+        close(fd);
+    if (copy >= 0)
+        close(copy);
+    if (artifact->mark_fd >= 0)
+        close(artifact->mark_fd);
+    if (artifact->mark != NULL)
+        munmap(artifact->mark, MARK_BYTES);
+    for (size_t i = 0; i < artifact->side_mark_count; i++)
+        munmap(artifact->side_marks[i], MARK_BYTES);
+    aoticache_scratch_remove(&artifact->scratch);
+    free(artifact->side_marks);
+    free(artifact->directory);
+    free(artifact->guard);
+    free(artifact);
+    errno = saved;
+}
+
+int aoticache_artifact_library_fd(const aoticache_artifact *artifact)
+{
+    return artifact != NULL ? atomic_load(&artifact->library_fd) : -1;
+}
+
+int aoticache_artifact_take_copy(aoticache_artifact *artifact)
+{
+    return artifact != NULL ? atomic_exchange(&artifact->copy, -1) : -1;
+}
+
+void aoticache_artifact_close_files(aoticache_artifact *artifact)
+{
+    int copy = aoticache_artifact_take_copy(artifact);
+    if (copy >= 0)
+        close(copy);
+    int fd = artifact != NULL ? atomic_exchange(&artifact->library_fd, -1) : -1;
+    if (fd < 0)
+        return;
+    if (artifact->is_stored) {
+        artifact->mark = map_mark(fd);
+        if (artifact->mark == NULL) {
+            artifact->mark_fd = fd;
+            return;
+        }
+    }
+    close(fd);
+}
+
+const char *aoticache_artifact_directory(const aoticache_artifact *artifact)
+{
+    return artifact != NULL ? artifact->directory : NULL;
+}
+
+aoticache_source aoticache_artifact_source(const aoticache_artifact *artifact)
+{
+    return artifact->source;
+}
+
+bool aoticache_artifact_is_stored(const aoticache_artifact *artifact)
+{
+    return artifact->is_stored;
+}
+
+const aoticache_digest *aoticache_artifact_digest(const aoticache_artifact *artifact)
+{
+    return &artifact->digest;
+}
+
+const aoticache_digest *aoticache_artifact_library_digest(const aoticache_artifact *artifact)
+{
+    return &artifact->library;
+}
+
+uint64_t aoticache_artifact_compile_ns(const aoticache_artifact *artifact)
+{
+    return artifact->compile_ns;
+}
+
+int64_t aoticache_artifact_entry(const aoticache_artifact *artifact)
+{
+    return artifact != NULL ? artifact->entry_id : 0;
+}
+
+const char *aoticache_artifact_guard(const aoticache_artifact *artifact)
+{
+    return artifact != NULL && artifact->guard != NULL ? artifact->guard : "";
+}
+
+aoticache_status aoticache_artifact_set_guard(aoticache_artifact *artifact, const char *guard,
+                                              aoticache_error *ret_error)
+{
+    char *copy = NULL;
+    if (guard != NULL && guard[0] != '\0' && (copy = strdup(guard)) == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    free(artifact->guard);
+    artifact->guard = copy;
+    return AOTICACHE_OK;
+}
+
+/* ---- opening by manifest ---- */
+
+static aoticache_status read_manifest(aoticache_directory *directory, const aoticache_digest *digest,
+                                      aoticache_manifest **ret_manifest, aoticache_error *ret_error)
+{
+    cleanup_free char *text = NULL;
+    size_t size = 0;
+    aoticache_status status = aoticache_object_read(directory, digest, &text, &size, ret_error);
+    return status == AOTICACHE_OK ? aoticache_manifest_parse(text, size, ret_manifest, ret_error) : status;
+}
+
+/* The first is the library. */
+static aoticache_status open_files(aoticache_directory *directory, const aoticache_manifest *manifest, int *fds,
+                                   int *ret_copy, aoticache_artifact_part *ret_damaged, aoticache_error *ret_error)
+{
+    for (size_t i = 0; i < manifest->file_count; i++) {
+        const aoticache_manifest_file *file = &manifest->files[i];
+        aoticache_status status =
+            i == 0 ? aoticache_object_open_copied(directory, &file->digest, file->bytes, &fds[i], ret_copy, ret_error)
+                   : aoticache_object_open(directory, &file->digest, file->bytes, &fds[i], NULL, ret_error);
+        if (status != AOTICACHE_OK) {
+            *ret_damaged = (aoticache_artifact_part){.digest = file->digest, .bytes = file->bytes};
+            return status;
+        }
+    }
+    return AOTICACHE_OK;
+}
+
+static aoticache_status build(aoticache_directory *directory, const aoticache_digest *digest,
+                              const aoticache_manifest *manifest, int *fds, aoticache_artifact **ret_artifact,
+                              aoticache_error *ret_error)
+{
+    aoticache_artifact *artifact = NULL;
+    aoticache_status status = aoticache_artifact_create(steal_fd(&fds[0]), digest, &manifest->files[0].digest,
+                                                        manifest->compile_ns, true, &artifact, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    for (size_t i = 1; status == AOTICACHE_OK && i < manifest->file_count; i++)
+        status = aoticache_artifact_mark_file(artifact, fds[i], ret_error);
+    if (status == AOTICACHE_OK && manifest->file_count > 1) {
+        fds[0] = artifact->library_fd; /* lent */
+        status = aoticache_artifact_provide_folder(directory, artifact, manifest->files, fds, manifest->file_count,
+                                                   ret_error);
+        fds[0] = -1;
+    }
+    if (status != AOTICACHE_OK)
+        aoticache_artifact_unref(artifact);
+    else
+        *ret_artifact = artifact;
+    return status;
+}
+
+aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory, const aoticache_digest *digest,
+                                                  aoticache_artifact **ret_artifact,
+                                                  aoticache_artifact_part *ret_damaged, aoticache_error *ret_error)
+{
+    aoticache_manifest *manifest = NULL;
+    int *fds = NULL, copy = -1;
+    *ret_damaged = (aoticache_artifact_part){.digest = *digest, .bytes = AOTICACHE_OBJECT_MANIFEST_SIZE};
+    aoticache_status status = read_manifest(directory, digest, &manifest, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    fds = malloc(manifest->file_count * sizeof *fds);
+    if (fds == NULL) {
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+        goto out;
+    }
+    for (size_t i = 0; i < manifest->file_count; i++)
+        fds[i] = -1;
+    status = open_files(directory, manifest, fds, &copy, ret_damaged, ret_error);
+    if (status == AOTICACHE_OK)
+        status = build(directory, digest, manifest, fds, ret_artifact, ret_error);
+    if (status == AOTICACHE_OK)
+        atomic_init(&(*ret_artifact)->copy, steal_fd(&copy));
+out:
+    cleanup_fd_release(&copy);
+    for (size_t i = 0; fds != NULL && i < manifest->file_count; i++)
+        cleanup_fd_release(&fds[i]);
+    free(fds);
+    aoticache_manifest_free(manifest);
+    return status;
+}

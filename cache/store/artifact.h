@@ -1,0 +1,67 @@
+/*
+ * cache/store/artifact: the handle on what one compile produced: open descriptors, in-use marks, the folder of side files.
+ *
+ * Private; the public face is in cache.h.
+ */
+#ifndef AOTICACHE_CACHE_STORE_ARTIFACT_H
+#define AOTICACHE_CACHE_STORE_ARTIFACT_H
+
+#include "cache/store/directory.h"
+#include "cache/store/manifest.h"
+#include "cache/store/scratch.h"
+
+struct aoticache_artifact {
+    _Atomic uint32_t references;
+    _Atomic int library_fd; /* -1: closed */
+    _Atomic int copy;       /* the library's bytes in memory, -1: none, taken, or closed */
+    int mark_fd;            /* the mark on the library where the file system cannot map it, else -1 */
+    void *mark;             /* the mark on the library once its descriptor is closed */
+    void **side_marks;      /* mappings of the side files */
+    size_t side_mark_count;
+    aoticache_source source;
+    bool is_stored;
+    aoticache_digest digest;
+    aoticache_digest library;
+    uint64_t compile_ns;
+    int64_t entry_id;          /* 0: not found by an entry, or not stored */
+    char *guard;               /* of that entry; NULL for an exact one */
+    char *directory;           /* of the side files, or NULL */
+    aoticache_scratch scratch; /* what lies there and goes with the artifact; usually none */
+};
+
+/* Takes over library_fd, on failure too. */
+aoticache_status aoticache_artifact_create(int library_fd, const aoticache_digest *digest,
+                                           const aoticache_digest *library, uint64_t compile_ns, bool is_stored,
+                                           aoticache_artifact **ret_artifact, aoticache_error *ret_error);
+
+/* Tells by which guard it serves; NULL and "" for an exact one. OK, NO_MEMORY. */
+aoticache_status aoticache_artifact_set_guard(aoticache_artifact *artifact, const char *guard,
+                                              aoticache_error *ret_error);
+
+/* Keeps a side file from being collected as long as the artifact lives. The descriptor stays the caller's. */
+aoticache_status aoticache_artifact_mark_file(aoticache_artifact *artifact, int fd, aoticache_error *ret_error);
+
+/*
+ * Opens and verifies all files of a manifest that lies in the store under `digest`, and makes the folder of side files.
+ * ret_damaged: on CORRUPT and NOT_FOUND the object concerned, and the size that it should have.
+ * Returns: OK, NOT_FOUND, CORRUPT, DENIED (it cannot be read), IO, LOCKED, NO_MEMORY.
+ */
+typedef struct aoticache_artifact_part {
+    aoticache_digest digest;
+    uint64_t bytes; /* as the expected_bytes of aoticache_object_open() */
+} aoticache_artifact_part;
+
+aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory, const aoticache_digest *digest,
+                                                  aoticache_artifact **ret_artifact,
+                                                  aoticache_artifact_part *ret_damaged, aoticache_error *ret_error);
+
+/*
+ * The folder artifacts/<digest>/ with a hard link for every file under its own name: found, or made where it is missing or
+ * stale. Where it cannot be made, a temporary folder of symbolic links that lives as long as the artifact.
+ * fds[i] is open on the object of files[i].
+ */
+aoticache_status aoticache_artifact_provide_folder(aoticache_directory *directory, aoticache_artifact *artifact,
+                                                   const aoticache_manifest_file *files, const int *fds, size_t count,
+                                                   aoticache_error *ret_error);
+
+#endif

@@ -1,0 +1,109 @@
+/*
+ * cache/store/directory: the cache directory as a place: choosing it, creating it, deciding whether to trust it, and opening
+ * what lies in it without ever following a symbolic link.
+ *
+ * Private. Owns the root, its subfolders, the format file and quarantine/. Leaves to others what the files mean.
+ */
+#ifndef AOTICACHE_CACHE_STORE_DIRECTORY_H
+#define AOTICACHE_CACHE_STORE_DIRECTORY_H
+
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+#include "cache/cache.h"
+
+#define AOTICACHE_FORMAT_FILE "format"
+#define AOTICACHE_INDEX_FILE "index.sqlite3"
+#define AOTICACHE_LOCK_FILE "lock"
+#define AOTICACHE_GATE_FILE "gate"
+#define AOTICACHE_COLLECT_LOCK_FILE "collect.lock"
+#define AOTICACHE_RESERVE_FILE "reserve"
+#define AOTICACHE_VERIFY_FILE "verify.state" /* how far a verification came that was stopped */
+#define AOTICACHE_OBJECTS "objects"
+#define AOTICACHE_ARTIFACTS "artifacts"
+#define AOTICACHE_LEASES "leases"
+#define AOTICACHE_TMP "tmp"
+#define AOTICACHE_QUARANTINE "quarantine"
+#define AOTICACHE_MARKS "marks"
+
+typedef struct aoticache_directory {
+    int fd;     /* of the root, for reading */
+    char *path; /* absolute, as it was chosen */
+    char *real_path; /* without links: for compilers and loaders, which cannot be given a descriptor */
+    uid_t owner; /* of the root, and its group: what root makes in it is theirs */
+    gid_t group;
+    bool read_only;
+    bool allow_shared;
+    bool is_group_shared; /* allow_shared, and the root may be written by its group: so may what is made in it */
+    uint32_t lock_timeout_ms;
+    aoticache_logger logger;
+    _Atomic bool no_openat2;
+    _Atomic bool no_copies; /* of libraries that are verified: aoticache_cache_copy_libraries() */
+    _Atomic uint64_t serial; /* makes names in tmp/ unique within this process */
+} aoticache_directory;
+
+/*
+ * Opens the root, creates it where allowed, checks owner, mode and format. Writes nothing where all is there.
+ * Returns: OK, INVALID, NO_MEMORY, IO, DENIED, UNSUPPORTED, NOT_FOUND (ret_error is filled in that case too).
+ */
+aoticache_status aoticache_directory_open(const aoticache_cache_options *options, aoticache_directory **ret_directory,
+                                          aoticache_error *ret_error);
+/* NULL is allowed. */
+void aoticache_directory_close(aoticache_directory *directory);
+
+/*
+ * openat(2) for reading, relative to the root, following no symbolic link anywhere in `path` and never leaving the root.
+ * Never blocks on a FIFO. Returns a descriptor, or -1 with errno (ELOOP: a symbolic link).
+ */
+int aoticache_directory_openat(aoticache_directory *directory, const char *path, int flags);
+
+/*
+ * Opens a folder by its path inside the root ("objects/ab"); with `create`, makes what is missing of it and makes it
+ * durable. Returns: OK, NOT_FOUND (never with create), DENIED, IO, NO_MEMORY.
+ */
+aoticache_status aoticache_directory_open_folder(aoticache_directory *directory, const char *path, bool create,
+                                                 int *ret_fd, aoticache_error *ret_error);
+
+/*
+ * Sets real_path, and judges the folders above the root: each must belong to root or the effective user, and others must
+ * not be able to rename what is in it. allow_shared drops that. root: what fstat(2) says of the root.
+ * Returns: OK, DENIED, IO, NO_MEMORY.
+ */
+aoticache_status aoticache_directory_find_real_path(aoticache_directory *directory, const struct stat *root,
+                                                    aoticache_error *ret_error);
+/* The same of the folders above a root that is yet to be made. */
+aoticache_status aoticache_directory_trust_place(const aoticache_directory *directory, aoticache_error *ret_error);
+
+/*
+ * The modes of files and folders that are made: for the user alone, or with the group of a root that is shared with it.
+ * hand_over() is called with each that was just made: it gives the bits back that the umask took away, in a directory that is
+ * shared, and makes it the property of the directory's owner, where root has made it.
+ */
+mode_t aoticache_directory_file_mode(const aoticache_directory *directory);
+mode_t aoticache_directory_folder_mode(const aoticache_directory *directory);
+void aoticache_directory_hand_over(const aoticache_directory *directory, int fd, mode_t mode);
+
+/* Makes a folder in one of the cache's, open to whom the cache is; it is not durable. 0, or -1 with errno. */
+int aoticache_directory_make_folder(const aoticache_directory *directory, int parent_fd, const char *name);
+
+/* Whether a name in the root is one of the cache's, and of which type. */
+bool aoticache_directory_knows(const char *name, mode_t *ret_type);
+
+/* Whether what was found may be used: it has this file type, a trusted owner, and others cannot write it. */
+aoticache_status aoticache_directory_trust(const aoticache_directory *directory, const struct stat *found, mode_t type,
+                                           const char *name, aoticache_error *ret_error);
+
+/*
+ * Moves `name` of the folder `parent_fd` to quarantine/<label>-<nanoseconds>.
+ * Returns: OK, NOT_FOUND (it is gone already), DENIED, IO.
+ */
+aoticache_status aoticache_directory_quarantine(aoticache_directory *directory, int parent_fd, const char *name,
+                                                const char *label, aoticache_error *ret_error);
+
+/* Removes a file or a whole folder, following no symbolic link. 0, or -1 with errno; being gone already is success. */
+int aoticache_directory_remove_tree(int parent_fd, const char *name);
+
+/* Whether `name` below `parent_fd` still is the very file that `fd` has open (nobody unlinked or replaced it). */
+bool aoticache_directory_is_same(int parent_fd, const char *name, int fd);
+
+#endif

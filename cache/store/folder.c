@@ -1,0 +1,238 @@
+/*
+ * cache/store/folder: what lies inside the cache directory, as files and folders: opening without following links, creating
+ * durably, trusting, setting aside, removing. The rest of directory.h is in directory.c.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/seam.h"
+#include "cache/store/directory.h"
+
+#define AOTICACHE_SHARE_ADVICE \
+    "if you trust all who may write it: allow_shared = true in the configuration ('aoticache config' names the files)"
+
+#define PATH_BYTES 256
+#define MAX_DEPTH 32
+
+/* Copies the first component of `path` and returns what follows its slash, or NULL where it was the last; errno is set
+ * where it is none that may be opened. */
+static const char *split_component(const char *path, char component[PATH_BYTES])
+{
+    size_t length = strcspn(path, "/");
+    errno = 0;
+    if (length == 0 || length >= PATH_BYTES || (length <= 2 && strspn(path, ".") >= length)) {
+        errno = EINVAL;
+        return NULL;
+    }
+    memcpy(component, path, length);
+    component[length] = '\0';
+    return path[length] == '/' ? path + length + 1 : NULL;
+}
+
+/* For kernels before 5.6: one component at a time. */
+static int open_by_component(int root_fd, const char *path, int flags)
+{
+    cleanup_fd int held = -1;
+    int parent = root_fd;
+    char component[PATH_BYTES];
+    for (;;) {
+        path = split_component(path, component);
+        if (path == NULL)
+            return errno != 0 ? -1 : openat(parent, component, flags | O_NOFOLLOW);
+        int next = openat(parent, component, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (next < 0)
+            return -1;
+        if (held >= 0)
+            close(held);
+        parent = held = next;
+    }
+}
+
+int aoticache_directory_openat(aoticache_directory *directory, const char *path, int flags)
+{
+    flags |= O_CLOEXEC;
+    if ((flags & O_PATH) == 0) /* openat2 refuses flags that mean nothing */
+        flags |= O_NONBLOCK | O_NOCTTY;
+#ifdef SYS_openat2
+    if (!atomic_load_explicit(&directory->no_openat2, memory_order_relaxed)) {
+        struct open_how how = {.flags = (uint64_t)flags, .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
+        long fd;
+        do
+            fd = syscall(SYS_openat2, directory->fd, path, &how, sizeof how);
+        while (fd < 0 && (errno == EINTR || errno == EAGAIN)); /* EAGAIN: a rename raced with the walk */
+        /* EPERM comes from sandboxes whose filter does not know the call. */
+        if (fd >= 0 || (errno != ENOSYS && errno != EPERM))
+            return (int)fd;
+        atomic_store_explicit(&directory->no_openat2, true, memory_order_relaxed);
+    }
+#endif
+    return open_by_component(directory->fd, path, flags);
+}
+
+aoticache_status aoticache_directory_trust(const aoticache_directory *directory, const struct stat *found, mode_t type,
+                                           const char *name, aoticache_error *ret_error)
+{
+    if ((found->st_mode & S_IFMT) != type)
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "%s is not a %s but of type 0%o", name,
+                                   type == S_IFDIR ? "folder" : "regular file", (unsigned)(found->st_mode & S_IFMT));
+    if (directory->allow_shared)
+        return AOTICACHE_OK;
+    if (found->st_uid != geteuid() && found->st_uid != 0)
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                                   "%s belongs to user %ld, this process to user %ld; choose a directory of your own, or "
+                                   AOTICACHE_SHARE_ADVICE,
+                                   name, (long)found->st_uid, (long)geteuid());
+    if ((found->st_mode & (S_IWGRP | S_IWOTH)) != 0)
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                                   "%s can be written by others (mode 0%o); chmod go-w, or " AOTICACHE_SHARE_ADVICE,
+                                   name, (unsigned)(found->st_mode & 07777));
+    return AOTICACHE_OK;
+}
+
+static aoticache_status open_existing_folder(aoticache_directory *directory, const char *path, int *ret_fd,
+                                             aoticache_error *ret_error)
+{
+    cleanup_fd int fd = aoticache_directory_openat(directory, path, O_RDONLY | O_DIRECTORY);
+    if (fd < 0 && errno == ENOENT)
+        return AOTICACHE_NOT_FOUND;
+    struct stat found;
+    if (fd < 0 || fstat(fd, &found) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot open %s/%s", directory->path, path);
+    aoticache_status status = aoticache_directory_trust(directory, &found, S_IFDIR, path, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_fd = steal_fd(&fd);
+    return status;
+}
+
+static bool hand_over_folder(const aoticache_directory *directory, int parent, const char *name)
+{
+    cleanup_fd int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    aoticache_directory_hand_over(directory, fd, aoticache_directory_folder_mode(directory));
+    return fd >= 0;
+}
+
+int aoticache_directory_make_folder(const aoticache_directory *directory, int parent_fd, const char *name)
+{
+    if (aoticache_seam_mkdirat(parent_fd, name, aoticache_directory_folder_mode(directory)) != 0)
+        return -1;
+    bool is_ours_alone = !directory->is_group_shared && directory->owner == geteuid();
+    return is_ours_alone || hand_over_folder(directory, parent_fd, name) ? 0 : -1;
+}
+
+/* Makes every missing component; each is durable before the next is made in it. */
+static aoticache_status create_folder(aoticache_directory *directory, const char *path, aoticache_error *ret_error)
+{
+    cleanup_fd int held = -1;
+    int parent = directory->fd;
+    const char *rest = path;
+    char component[PATH_BYTES];
+    for (;;) {
+        rest = split_component(rest, component);
+        if (rest == NULL && errno != 0)
+            break;
+        if (aoticache_directory_make_folder(directory, parent, component) == 0) {
+            if (aoticache_seam_fsync(parent) != 0)
+                break;
+        } else if (errno != EEXIST) {
+            break;
+        }
+        if (rest == NULL)
+            return AOTICACHE_OK;
+        int next = openat(parent, component, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (next < 0)
+            break;
+        if (held >= 0)
+            close(held);
+        parent = held = next;
+    }
+    return aoticache_error_set_errno(ret_error, errno, "cannot create %s/%s", directory->path, path);
+}
+
+aoticache_status aoticache_directory_open_folder(aoticache_directory *directory, const char *path, bool create,
+                                                 int *ret_fd, aoticache_error *ret_error)
+{
+    aoticache_status status = open_existing_folder(directory, path, ret_fd, ret_error);
+    for (int attempt = 0; status == AOTICACHE_NOT_FOUND && create && attempt < 3; attempt++) {
+        status = create_folder(directory, path, ret_error);
+        if (status == AOTICACHE_OK)
+            status = open_existing_folder(directory, path, ret_fd, ret_error);
+    }
+    if (status == AOTICACHE_NOT_FOUND && create)
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "%s/%s vanishes as soon as it is made", directory->path,
+                                   path);
+    return status;
+}
+
+aoticache_status aoticache_directory_quarantine(aoticache_directory *directory, int parent_fd, const char *name,
+                                                const char *label, aoticache_error *ret_error)
+{
+    cleanup_fd int quarantine = -1;
+    aoticache_status status =
+        aoticache_directory_open_folder(directory, AOTICACHE_QUARANTINE, true, &quarantine, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    char aside[PATH_BYTES];
+    snprintf(aside, sizeof aside, "%.200s-%lld", label, (long long)aoticache_wall_ns());
+    if (aoticache_seam_renameat(parent_fd, name, quarantine, aside) == 0)
+        return AOTICACHE_OK;
+    if (errno == ENOENT)
+        return AOTICACHE_NOT_FOUND;
+    return aoticache_error_set_errno(ret_error, errno, "cannot move %s to %s/" AOTICACHE_QUARANTINE, name,
+                                     directory->path);
+}
+
+static int remove_tree(int parent_fd, const char *name, int depth);
+
+static int remove_contents(int fd, int depth)
+{
+    cleanup_dir DIR *listing = fdopendir(fd);
+    if (listing == NULL) {
+        close(fd);
+        return -1;
+    }
+    int result = 0;
+    for (struct dirent *item; (item = readdir(listing)) != NULL;) {
+        if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0)
+            continue;
+        if (remove_tree(dirfd(listing), item->d_name, depth + 1) != 0)
+            result = -1;
+    }
+    return result;
+}
+
+static int remove_tree(int parent_fd, const char *name, int depth)
+{
+    if (depth > MAX_DEPTH) {
+        errno = ELOOP;
+        return -1;
+    }
+    if (aoticache_seam_unlinkat(parent_fd, name, 0) == 0 || errno == ENOENT)
+        return 0;
+    if (errno != EISDIR && errno != EPERM)
+        return -1;
+    int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : -1;
+    if (remove_contents(fd, depth) != 0)
+        return -1;
+    return aoticache_seam_unlinkat(parent_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT ? 0 : -1;
+}
+
+int aoticache_directory_remove_tree(int parent_fd, const char *name)
+{
+    return remove_tree(parent_fd, name, 0);
+}
+
+bool aoticache_directory_is_same(int parent_fd, const char *name, int fd)
+{
+    struct stat open_file, named_file;
+    return fstat(fd, &open_file) == 0 && fstatat(parent_fd, name, &named_file, AT_SYMLINK_NOFOLLOW) == 0 &&
+           open_file.st_dev == named_file.st_dev && open_file.st_ino == named_file.st_ino;
+}

@@ -1,0 +1,41 @@
+/*
+ * cache/store/lock: advisory locks between processes and threads (flock), with time-outs.
+ *
+ * Private. Every lock has an open file description of its own, so that threads of one process exclude each other as
+ * processes do, and is released by the kernel when its process dies. docs/store.md says which locks there are and in which
+ * order they are taken.
+ */
+#ifndef AOTICACHE_CACHE_STORE_LOCK_H
+#define AOTICACHE_CACHE_STORE_LOCK_H
+
+#include "cache/store/directory.h"
+
+#define AOTICACHE_LOCK_NO_TIMEOUT UINT32_MAX
+
+/*
+ * flock(fd, operation), polled with a growing pause until timeout_ms have passed; 0 tries once.
+ * ret_waited: may be NULL; set to true where the lock was not free at once.
+ * Returns: OK, LOCKED (ret_error untouched), IO (the file system has no such locks).
+ */
+aoticache_status aoticache_lock_acquire(int fd, int operation, uint32_t timeout_ms, bool *ret_waited,
+                                        aoticache_error *ret_error);
+
+typedef struct aoticache_lock {
+    int fd; /* -1: not held */
+} aoticache_lock;
+
+#define AOTICACHE_LOCK_INIT {.fd = -1}
+
+/*
+ * The store's lock: shared while something is being stored, exclusive while something is being removed. Whoever wants it
+ * exclusively is not starved by a stream of puts. Returns: OK, LOCKED, IO, DENIED, NO_MEMORY.
+ */
+aoticache_status aoticache_lock_store(aoticache_directory *directory, bool exclusive, aoticache_lock *ret_lock,
+                                      aoticache_error *ret_error);
+/* The collector's lock: LOCKED at once where another collector is at work. */
+aoticache_status aoticache_lock_collector(aoticache_directory *directory, aoticache_lock *ret_lock,
+                                          aoticache_error *ret_error);
+/* Does nothing where it is not held. Preserves errno. */
+void aoticache_lock_release(aoticache_lock *lock);
+
+#endif

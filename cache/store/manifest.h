@@ -1,0 +1,71 @@
+/*
+ * cache/store/manifest: the record of one artifact, in memory and as the canonical JSON text that lies in the store
+ * (docs/store.md).
+ *
+ * Owns the text: which fields there are, how they are written, and what is refused in one that was found. Leaves to the
+ * store where manifests lie and which objects they name, and to the request what the encoding means.
+ */
+#ifndef AOTICACHE_CACHE_STORE_MANIFEST_H
+#define AOTICACHE_CACHE_STORE_MANIFEST_H
+
+#include "cache/cache.h"
+
+typedef struct aoticache_manifest_file {
+    char *name; /* beside the library: one path component */
+    aoticache_digest digest;
+    uint64_t bytes;
+} aoticache_manifest_file;
+
+typedef struct aoticache_manifest {
+    aoticache_key key;
+    uint8_t *encoding; /* canonical encoding of the request: its SHA-256 is key */
+    size_t encoding_size;
+    char *op, *device, *description, *producer;
+    char *guard; /* NULL for an exact entry */
+    aoticache_cpu_features requirements;
+    uint64_t compile_ns;
+    int64_t created_ns;             /* wall clock */
+    aoticache_manifest_file *files; /* files[0] is the library */
+    size_t file_count;
+    char *output;               /* what the compiler said; NULL where nothing is kept */
+    char *metadata;             /* the producer's; NULL where it gave none */
+    bool stands_for_all_shapes; /* the request does */
+} aoticache_manifest;
+
+/*
+ * Builds the manifest of a product whose files have been digested: digests[i] and sizes[i] belong to product->files[i].
+ * Returns: OK; INVALID (no file, an unsafe or repeated file name, a text that is not UTF-8, a number JSON cannot hold);
+ * NO_MEMORY.
+ */
+aoticache_status aoticache_manifest_create(const aoticache_request *request, const aoticache_product *product,
+                                           const aoticache_digest *digests, const uint64_t *sizes, int64_t created_ns,
+                                           aoticache_manifest **ret_manifest, aoticache_error *ret_error);
+
+/* Canonical JSON: sorted keys, no spaces, a newline at the end. *ret_text is the caller's, by free(). */
+aoticache_status aoticache_manifest_format(const aoticache_manifest *manifest, char **ret_text, size_t *ret_size,
+                                           aoticache_error *ret_error);
+
+/*
+ * The reverse, of a text nobody vouches for: every field is checked, unknown fields are ignored (a later program of the
+ * same format may have written them), the key must be the digest of the encoding.
+ * Returns: OK; CORRUPT with the reason; UNSUPPORTED (a newer format, a CPU feature of a newer version); NO_MEMORY.
+ */
+aoticache_status aoticache_manifest_parse(const char *text, size_t size, aoticache_manifest **ret_manifest,
+                                          aoticache_error *ret_error);
+
+/* Whether it has a guard just where its request stands for all shapes: only such a manifest gets an entry. */
+bool aoticache_manifest_guard_fits(const aoticache_manifest *manifest);
+
+/*
+ * What is kept of a compiler's output: UTF-8 (other bytes become '?'), at most 64 KiB; of a longer one the beginning and
+ * the end, with a line between them that says how much is left out. By free(); NULL: no memory.
+ */
+char *aoticache_manifest_cut_output(const char *output);
+
+/* NULL is allowed. */
+void aoticache_manifest_free(aoticache_manifest *manifest);
+
+/* Whether a name is one safe path component: 1..255 bytes, no slash, not "." or "..", no control characters. */
+bool aoticache_manifest_file_name_is_safe(const char *name);
+
+#endif

@@ -1,0 +1,35 @@
+/*
+ * cache/store/manifest_internal: what writing and reading a manifest share: the format's number, limits, one check.
+ *
+ * Private to the files manifest*.c of cache/store/. What is written keeps every limit, so a text that does not was not written by this
+ * library.
+ */
+#ifndef AOTICACHE_CACHE_STORE_MANIFEST_INTERNAL_H
+#define AOTICACHE_CACHE_STORE_MANIFEST_INTERNAL_H
+
+#include "cache/store/manifest.h"
+
+#include <jansson.h>
+
+#define MANIFEST_FORMAT 1
+#define MANIFEST_KIND "aoticache manifest"
+
+#define MANIFEST_MAX_TEXT_BYTES (36u << 20) /* the encoding is most of it: 16 MiB, two digits each */
+#define MANIFEST_MAX_VALUES 32768           /* of a full one: 4096 in files, 128 requirements */
+#define MANIFEST_MAX_DEPTH 16
+#define MANIFEST_MAX_FILES 1024
+#define MANIFEST_MAX_FILE_NAME_BYTES 255
+#define MANIFEST_MAX_DESCRIPTION_BYTES 4096
+#define MANIFEST_MAX_PRODUCER_BYTES 1024
+#define MANIFEST_MAX_GUARD_BYTES 65536
+#define MANIFEST_MAX_OUTPUT_BYTES 65536
+#define MANIFEST_MAX_METADATA_BYTES (2u << 20)
+
+/* Those of C0, and DEL: a text on one line of a terminal has none. */
+bool aoticache_manifest_has_control_characters(const char *text);
+
+/* Whether all files have different names; `refusal` and a message where not. */
+aoticache_status aoticache_manifest_check_distinct(const aoticache_manifest *manifest, aoticache_status refusal,
+                                                   aoticache_error *ret_error);
+
+#endif

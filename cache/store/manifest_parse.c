@@ -1,0 +1,373 @@
+/*
+ * cache/store/manifest_parse: reading a manifest's text, which may have been written by anybody.
+ *
+ * Every field is checked for its type and its limits, and against what it must agree with: the key with the encoding,
+ * the operator and the device with the request that the encoding stands for. Unknown fields are ignored: a later
+ * program of the same format may have written them. The description and the producer are for people and are taken as
+ * they are, without control characters.
+ */
+#include "cache/store/manifest_internal.h"
+
+#include "base/cleanup.h"
+#include "cache/request/cpu_list.h"
+#include "cache/request/internal.h"
+
+#include <string.h>
+
+static aoticache_status out_of_memory(aoticache_error *ret_error)
+{
+    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "manifest: out of memory");
+}
+
+static aoticache_status refuse_field(const char *name, const char *wanted, aoticache_error *ret_error)
+{
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: \"%s\" is missing or not %s", name, wanted);
+}
+
+/* Borrowed from `object`; jansson has checked that it is UTF-8 and that it holds no zero byte. */
+static aoticache_status read_text(const json_t *object, const char *name, size_t limit, const char **ret_text,
+                                  aoticache_error *ret_error)
+{
+    const json_t *value = json_object_get(object, name);
+    if (!json_is_string(value))
+        return refuse_field(name, "a string", ret_error);
+    if (json_string_length(value) > limit)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: \"%s\" has %zu bytes, at most %zu are "
+                                   "allowed", name, json_string_length(value), limit);
+    if (aoticache_manifest_has_control_characters(json_string_value(value)))
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: \"%s\" holds control characters", name);
+    *ret_text = json_string_value(value);
+    return AOTICACHE_OK;
+}
+
+static aoticache_status copy_text(const json_t *object, const char *name, size_t limit, char **ret_copy,
+                                  aoticache_error *ret_error)
+{
+    const char *text;
+    aoticache_status status = read_text(object, name, limit, &text, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    *ret_copy = strdup(text);
+    return *ret_copy != NULL ? AOTICACHE_OK : out_of_memory(ret_error);
+}
+
+static aoticache_status read_integer(const json_t *object, const char *name, int64_t minimum, int64_t *ret_value,
+                                     aoticache_error *ret_error)
+{
+    const json_t *value = json_object_get(object, name);
+    if (!json_is_integer(value))
+        return refuse_field(name, "an integer", ret_error);
+    if (json_integer_value(value) < minimum)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: \"%s\" is %lld, it must not be negative",
+                                   name, (long long)json_integer_value(value));
+    *ret_value = json_integer_value(value);
+    return AOTICACHE_OK;
+}
+
+static aoticache_status read_digest(const json_t *object, const char *name, aoticache_digest *ret_digest,
+                                    aoticache_error *ret_error)
+{
+    const json_t *value = json_object_get(object, name);
+    if (!json_is_string(value) || aoticache_digest_from_hex(json_string_value(value), ret_digest) != AOTICACHE_OK)
+        return refuse_field(name, "64 hexadecimal digits", ret_error);
+    return AOTICACHE_OK;
+}
+
+/* ---- the request ---- */
+
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static aoticache_status read_encoding(const json_t *object, aoticache_manifest *manifest, aoticache_error *ret_error)
+{
+    const char *hex;
+    aoticache_status status =
+        read_text(object, "encoding", 2 * (size_t)REQUEST_MAX_ENCODED_BYTES, &hex, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    size_t digits = strlen(hex);
+    if (digits == 0 || digits % 2 != 0)
+        return refuse_field("encoding", "an even number of hexadecimal digits", ret_error);
+    manifest->encoding_size = digits / 2;
+    manifest->encoding = malloc(manifest->encoding_size);
+    if (manifest->encoding == NULL)
+        return out_of_memory(ret_error);
+    for (size_t i = 0; i < manifest->encoding_size; i++) {
+        int high = hex_value(hex[2 * i]), low = hex_value(hex[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return refuse_field("encoding", "an even number of hexadecimal digits", ret_error);
+        manifest->encoding[i] = (uint8_t)(high << 4 | low);
+    }
+    return AOTICACHE_OK;
+}
+
+static aoticache_status check_key(const aoticache_manifest *manifest, aoticache_error *ret_error)
+{
+    aoticache_digest digest;
+    char expected[AOTICACHE_DIGEST_HEX_BYTES], found[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_status status = aoticache_digest_of(manifest->encoding, manifest->encoding_size, &digest);
+    if (status != AOTICACHE_OK)
+        return aoticache_error_set(ret_error, status, "manifest: cannot compute the digest of the encoding");
+    if (aoticache_digest_equal(&digest, &manifest->key))
+        return AOTICACHE_OK;
+    aoticache_digest_to_hex(&digest, expected);
+    aoticache_digest_to_hex(&manifest->key, found);
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: \"key\" is %s, the encoding's digest is %s",
+                               found, expected);
+}
+
+static aoticache_status check_agreement(const aoticache_manifest *manifest, const aoticache_request *request,
+                                        aoticache_error *ret_error)
+{
+    char device[AOTICACHE_DEVICE_TEXT_BYTES];
+    aoticache_device_format(aoticache_request_device(request), device);
+    if (strcmp(manifest->op, aoticache_request_op(request)) != 0)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: \"op\" is %s, the encoding says %s",
+                                   manifest->op, aoticache_request_op(request));
+    if (strcmp(manifest->device, device) != 0)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: \"device\" is %s, the encoding says %s",
+                                   manifest->device, device);
+    return AOTICACHE_OK;
+}
+
+static aoticache_status read_requirements(const json_t *object, const char *arch, aoticache_manifest *manifest,
+                                          aoticache_error *ret_error)
+{
+    const json_t *names = json_object_get(object, "requirements"), *value;
+    size_t i;
+    if (!json_is_array(names) || json_array_size(names) > AOTICACHE_CPU_FEATURE_BITS)
+        return refuse_field("requirements", "a list of CPU features", ret_error);
+    json_array_foreach(names, i, value) {
+        aoticache_cpu_features one = {{0}};
+        if (!json_is_string(value) || aoticache_manifest_has_control_characters(json_string_value(value)))
+            return refuse_field("requirements", "a list of CPU features", ret_error);
+        if (aoticache_cpu_features_parse_for(arch, json_string_value(value), &one, NULL) != AOTICACHE_OK)
+            return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "manifest: it requires the CPU feature %.63s, "
+                                       "which this library does not know", json_string_value(value));
+        if (aoticache_cpu_features_count(&one) != 1)
+            return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: \"requirements\" item %zu is not one "
+                                       "CPU feature", i);
+        for (size_t word = 0; word < AOTICACHE_CPU_FEATURE_WORDS; word++)
+            manifest->requirements.words[word] |= one.words[word];
+    }
+    return AOTICACHE_OK;
+}
+
+/* What depends on the request that the encoding stands for. */
+static aoticache_status read_request(const json_t *object, aoticache_manifest *manifest, aoticache_error *ret_error)
+{
+    aoticache_request *request = NULL;
+    aoticache_error detail;
+    aoticache_status status =
+        aoticache_request_decode(manifest->encoding, manifest->encoding_size, &request, &detail);
+    if (status == AOTICACHE_INVALID)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: %s", detail.message);
+    if (status != AOTICACHE_OK)
+        return aoticache_error_set(ret_error, status, "manifest: %s", detail.message);
+    manifest->stands_for_all_shapes = aoticache_request_stands_for_all_shapes(request);
+    status = check_agreement(manifest, request, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read_requirements(object, aoticache_request_get_environment(request, "arch"), manifest, ret_error);
+    aoticache_request_free(request);
+    return status;
+}
+
+/* ---- the files ---- */
+
+static aoticache_status read_file(const json_t *object, size_t i, aoticache_manifest_file *ret_file,
+                                  aoticache_error *ret_error)
+{
+    const json_t *name = json_object_get(object, "name");
+    int64_t bytes;
+    if (!json_is_string(name) || !aoticache_manifest_file_name_is_safe(json_string_value(name)))
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: the name of file %zu is not one safe path "
+                                   "component of 1 to %d bytes", i, MANIFEST_MAX_FILE_NAME_BYTES);
+    aoticache_status status = read_digest(object, "digest", &ret_file->digest, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read_integer(object, "bytes", 0, &bytes, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    ret_file->bytes = (uint64_t)bytes;
+    ret_file->name = strdup(json_string_value(name));
+    return ret_file->name != NULL ? AOTICACHE_OK : out_of_memory(ret_error);
+}
+
+static aoticache_status read_files(const json_t *object, aoticache_manifest *manifest, aoticache_error *ret_error)
+{
+    const json_t *files = json_object_get(object, "files");
+    size_t count = json_array_size(files);
+    uint64_t total = 0;
+    if (!json_is_array(files) || count == 0 || count > MANIFEST_MAX_FILES)
+        return refuse_field("files", "a list of 1 to 1024 files", ret_error);
+    manifest->files = calloc(count, sizeof *manifest->files);
+    if (manifest->files == NULL)
+        return out_of_memory(ret_error);
+    manifest->file_count = count;
+    for (size_t i = 0; i < count; i++) {
+        aoticache_status status = read_file(json_array_get(files, i), i, manifest->files + i, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        if (manifest->files[i].bytes > (uint64_t)INT64_MAX - total)
+            return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: its files have more than 2^63-1 bytes");
+        total += manifest->files[i].bytes;
+    }
+    return aoticache_manifest_check_distinct(manifest, AOTICACHE_CORRUPT, ret_error);
+}
+
+/* ---- the whole ---- */
+
+static aoticache_status check_format(const json_t *object, aoticache_error *ret_error)
+{
+    const json_t *kind = json_object_get(object, "kind"), *format = json_object_get(object, "format");
+    if (!json_is_string(kind) || strcmp(json_string_value(kind), MANIFEST_KIND) != 0)
+        return refuse_field("kind", "\"" MANIFEST_KIND "\"", ret_error);
+    if (!json_is_integer(format) || json_integer_value(format) < 1)
+        return refuse_field("format", "a positive integer", ret_error);
+    if (json_integer_value(format) > MANIFEST_FORMAT)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "manifest: its format is %lld, this library knows "
+                                   "%d", (long long)json_integer_value(format), MANIFEST_FORMAT);
+    return AOTICACHE_OK;
+}
+
+static aoticache_status read_numbers(const json_t *object, aoticache_manifest *manifest, aoticache_error *ret_error)
+{
+    int64_t compile_ns = 0;
+    aoticache_status status = read_integer(object, "compile_ns", 0, &compile_ns, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read_integer(object, "created_ns", INT64_MIN, &manifest->created_ns, ret_error);
+    manifest->compile_ns = (uint64_t)compile_ns;
+    return status;
+}
+
+/* The one text that may have lines. */
+static aoticache_status read_output(const json_t *object, char **ret_output, aoticache_error *ret_error)
+{
+    const json_t *value = json_object_get(object, "output");
+    if (value == NULL)
+        return AOTICACHE_OK;
+    if (!json_is_string(value))
+        return refuse_field("output", "a string", ret_error);
+    if (json_string_length(value) > MANIFEST_MAX_OUTPUT_BYTES)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: \"output\" has %zu bytes, at most %d are "
+                                   "allowed", json_string_length(value), MANIFEST_MAX_OUTPUT_BYTES);
+    *ret_output = strdup(json_string_value(value));
+    return *ret_output != NULL ? AOTICACHE_OK : out_of_memory(ret_error);
+}
+
+static aoticache_status read_texts(const json_t *object, aoticache_manifest *manifest, aoticache_error *ret_error)
+{
+    aoticache_status status = copy_text(object, "op", REQUEST_MAX_OP_BYTES, &manifest->op, ret_error);
+    if (status == AOTICACHE_OK)
+        status = copy_text(object, "device", AOTICACHE_DEVICE_TEXT_BYTES, &manifest->device, ret_error);
+    if (status == AOTICACHE_OK)
+        status = copy_text(object, "description", MANIFEST_MAX_DESCRIPTION_BYTES, &manifest->description, ret_error);
+    if (status == AOTICACHE_OK)
+        status = copy_text(object, "producer", MANIFEST_MAX_PRODUCER_BYTES, &manifest->producer, ret_error);
+    if (status == AOTICACHE_OK && json_object_get(object, "guard") != NULL)
+        status = copy_text(object, "guard", MANIFEST_MAX_GUARD_BYTES, &manifest->guard, ret_error);
+    if (status == AOTICACHE_OK && json_object_get(object, "metadata") != NULL)
+        status = copy_text(object, "metadata", MANIFEST_MAX_METADATA_BYTES, &manifest->metadata, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read_output(object, &manifest->output, ret_error);
+    return status;
+}
+
+static aoticache_status read_manifest(const json_t *object, aoticache_manifest *manifest, aoticache_error *ret_error)
+{
+    aoticache_status status = check_format(object, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read_texts(object, manifest, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read_numbers(object, manifest, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read_digest(object, "key", &manifest->key, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read_encoding(object, manifest, ret_error);
+    if (status == AOTICACHE_OK)
+        status = check_key(manifest, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read_request(object, manifest, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read_files(object, manifest, ret_error);
+    return status;
+}
+
+/*
+ * jansson makes a tree of what it reads: three bytes of text ("{},") become some 250 of memory, so that a manifest of
+ * the largest size would take gigabytes before anything of it is looked at. So its values are counted first, and how
+ * deep they lie. Nothing but strings, which take what they have, and these can be large then. Text that is no JSON may
+ * be counted wrongly: it is refused anyway.
+ */
+static aoticache_status check_shape(const char *text, size_t size, aoticache_error *ret_error)
+{
+    size_t values = 1, depth = 0;
+    for (size_t i = 0; i < size; i++) {
+        switch (text[i]) {
+        case '"':
+            for (i++; i < size && text[i] != '"'; i++)
+                i += text[i] == '\\' ? 1 : 0;
+            break;
+        case '{':
+        case '[':
+            values++;
+            depth++;
+            break;
+        case '}':
+        case ']':
+            depth -= depth > 0 ? 1 : 0;
+            break;
+        case ',':
+        case ':':
+            values++;
+            break;
+        default:
+            break;
+        }
+        if (values > MANIFEST_MAX_VALUES || depth > MANIFEST_MAX_DEPTH)
+            return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: more than %d values, or more than %d "
+                                       "within each other, up to byte %zu", MANIFEST_MAX_VALUES, MANIFEST_MAX_DEPTH, i);
+    }
+    return AOTICACHE_OK;
+}
+
+/* jansson's text may repeat what stands in the file, so only the place is told. */
+static aoticache_status refuse_json(const json_error_t *error, aoticache_error *ret_error)
+{
+    json_error_t copy = *error;
+    if (json_error_code(&copy) == json_error_out_of_memory)
+        return out_of_memory(ret_error);
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: not a JSON object, line %d, column %d, byte %d",
+                               error->line, error->column, error->position);
+}
+
+aoticache_status aoticache_manifest_parse(const char *text, size_t size, aoticache_manifest **ret_manifest,
+                                          aoticache_error *ret_error)
+{
+    json_error_t error = {0};
+    if (size > MANIFEST_MAX_TEXT_BYTES)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: %zu bytes, at most %u are allowed", size,
+                                   MANIFEST_MAX_TEXT_BYTES);
+    aoticache_status status = check_shape(text, size, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    json_t *object = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
+    if (object == NULL)
+        return refuse_json(&error, ret_error);
+    aoticache_manifest *manifest = calloc(1, sizeof *manifest);
+    if (manifest == NULL)
+        status = out_of_memory(ret_error);
+    else if (!json_is_object(object))
+        status = aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: the JSON text is not an object");
+    else
+        status = read_manifest(object, manifest, ret_error);
+    json_decref(object);
+    if (status == AOTICACHE_OK)
+        *ret_manifest = manifest;
+    else
+        aoticache_manifest_free(manifest);
+    return status;
+}

@@ -1,0 +1,489 @@
+/*
+ * cache/store/object: see object.h. Opening, verifying, listing and removing; object_put.c writes.
+ */
+#include "cache/store/object.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/memory_file.h"
+#include "base/seam.h"
+
+void aoticache_object_path(const aoticache_digest *digest, char ret_path[AOTICACHE_OBJECT_PATH_BYTES])
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_digest_to_hex(digest, hex);
+    snprintf(ret_path, AOTICACHE_OBJECT_PATH_BYTES, AOTICACHE_OBJECTS "/%.2s/%s", hex, hex + 2);
+}
+
+/*
+ * Takes the in-use mark. Not through the seam: it changes nothing on disk, and a hit must make no call that does. A
+ * collector holds the lock for an instant only; a file system without such locks has no collector either (it cannot
+ * lock the store), so there the mark is not needed.
+ */
+static aoticache_status mark_in_use(const aoticache_directory *directory, int fd, const char *path,
+                                    aoticache_error *ret_error)
+{
+    const uint64_t begun = aoticache_monotonic_ns();
+    while (flock(fd, LOCK_SH | LOCK_NB) != 0) {
+        if (errno == EINTR)
+            continue;
+        if (errno != EWOULDBLOCK)
+            return AOTICACHE_OK;
+        if (aoticache_monotonic_ns() - begun > (uint64_t)directory->lock_timeout_ms * 1000000u)
+            return aoticache_error_set(ret_error, AOTICACHE_LOCKED, "%s/%s is locked for more than %u ms",
+                                       directory->path, path, (unsigned)directory->lock_timeout_ms);
+        nanosleep(&(struct timespec){.tv_nsec = 200000}, NULL);
+    }
+    return AOTICACHE_OK;
+}
+
+bool aoticache_object_errno_is_damage(int errno_value)
+{
+    /* EXDEV: a path that would leave the root; ENXIO: a socket. */
+    return errno_value == ELOOP || errno_value == ENOTDIR || errno_value == EISDIR || errno_value == EXDEV ||
+           errno_value == ENXIO;
+}
+
+/* The message of errno with a status of our own. */
+static aoticache_status fail_as(aoticache_status status, int errno_value, const char *path, aoticache_error *ret_error)
+{
+    aoticache_error_set_errno(ret_error, errno_value, "%s cannot be opened", path);
+    if (ret_error != NULL)
+        ret_error->status = status;
+    return status;
+}
+
+static aoticache_status open_failed(int errno_value, const char *path, aoticache_error *ret_error)
+{
+    if (errno_value == ENOENT)
+        return AOTICACHE_NOT_FOUND;
+    if (errno_value == EMFILE || errno_value == ENFILE || errno_value == ENOMEM)
+        return aoticache_error_set_errno(ret_error, errno_value, "cannot open %s", path);
+    return fail_as(aoticache_object_errno_is_damage(errno_value) ? AOTICACHE_CORRUPT : AOTICACHE_DENIED, errno_value,
+                   path, ret_error);
+}
+
+#define SMALL_BYTES 16384
+#define DOUBTFUL_BYTES (UINT64_C(64) << 20)
+
+/* Opened and marked, and it was still linked when it had been marked; the bytes are not looked at. */
+static aoticache_status open_marked(aoticache_directory *directory, const char *path, int *ret_fd,
+                                    struct stat *ret_found, aoticache_error *ret_error)
+{
+    cleanup_fd int fd = aoticache_directory_openat(directory, path, O_RDONLY);
+    if (fd < 0)
+        return open_failed(errno, path, ret_error);
+    aoticache_status status = mark_in_use(directory, fd, path, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (fstat(fd, ret_found) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot examine %s", path);
+    if (ret_found->st_nlink == 0)
+        return AOTICACHE_NOT_FOUND;
+    if (aoticache_directory_trust(directory, ret_found, S_IFREG, path, ret_error) != AOTICACHE_OK) {
+        if (ret_error != NULL)
+            ret_error->status = AOTICACHE_CORRUPT;
+        return AOTICACHE_CORRUPT;
+    }
+    *ret_fd = steal_fd(&fd);
+    return AOTICACHE_OK;
+}
+
+/* So many bytes from the beginning, or as many as there are. */
+static aoticache_status read_bytes(int fd, char *bytes, size_t size, size_t *ret_have, aoticache_error *ret_error)
+{
+    size_t have = 0;
+    while (have < size) {
+        ssize_t got = pread(fd, bytes + have, size - have, (off_t)have);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return aoticache_error_set_errno(ret_error, errno, "cannot read at byte %zu", have);
+        if (got == 0)
+            break;
+        have += (size_t)got;
+    }
+    *ret_have = have;
+    return AOTICACHE_OK;
+}
+
+/* How an object is read: who is asked whether to go on (may be NULL), and where a copy of its bytes goes (file -1: nowhere). */
+typedef struct reading {
+    aoticache_goes_on_fn goes_on;
+    void *user;
+    aoticache_memory_copy copy;
+} reading;
+
+/* Of a small one in one call to the system: a verification, and a cold hit, look at many. */
+static aoticache_status digest_of_object(int fd, uint64_t size, reading *how,
+                                         aoticache_digest *ret_digest, aoticache_error *ret_error)
+{
+    char bytes[SMALL_BYTES];
+    size_t have = 0;
+    if (size > sizeof bytes)
+        return how->copy.file >= 0
+                   ? aoticache_digest_of_fd_copying(fd, &how->copy, ret_digest, NULL, ret_error)
+                   : aoticache_digest_of_fd_while(fd, how->goes_on, how->user, ret_digest, NULL, ret_error);
+    aoticache_status status = read_bytes(fd, bytes, (size_t)size, &have, ret_error);
+    if (status == AOTICACHE_OK && how->copy.file >= 0 &&
+        !aoticache_memory_file_write(how->copy.file, bytes, have, 0))
+        how->copy.failed = errno;
+    return status == AOTICACHE_OK ? aoticache_digest_of(bytes, have, ret_digest) : status;
+}
+
+static aoticache_status judge_digest(aoticache_status status, const aoticache_digest *actual,
+                                     const aoticache_digest *digest, const char *path, const aoticache_error *detail,
+                                     aoticache_error *ret_error)
+{
+    if (status == AOTICACHE_IO) /* a disk that fails now may not tomorrow, and the bytes may be as they should */
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "%s: %s", path, detail->message);
+    if (status != AOTICACHE_OK)
+        return aoticache_error_set(ret_error, status, "%s: %s", path, detail->message);
+    if (aoticache_digest_equal(actual, digest))
+        return AOTICACHE_OK;
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_digest_to_hex(actual, hex);
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: its bytes hash to %s", path, hex);
+}
+
+static aoticache_status check_size(const char *path, uint64_t bytes, uint64_t expected_bytes,
+                                   aoticache_error *ret_error)
+{
+    if (expected_bytes == AOTICACHE_OBJECT_ANY_SIZE || bytes == expected_bytes)
+        return AOTICACHE_OK;
+    if (expected_bytes != AOTICACHE_OBJECT_MANIFEST_SIZE)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: %llu bytes on disk, it should have %llu", path,
+                                   (unsigned long long)bytes, (unsigned long long)expected_bytes);
+    if (bytes <= AOTICACHE_OBJECT_MAX_MANIFEST_BYTES)
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s: an object of %llu bytes is no manifest", path,
+                               (unsigned long long)bytes);
+}
+
+/* ret_bytes and ret_copy: NULL where they are not wanted. */
+static aoticache_status open_verified(aoticache_directory *directory, const aoticache_digest *digest,
+                                      uint64_t expected_bytes, reading *how, int *ret_fd, uint64_t *ret_bytes,
+                                      int *ret_copy, aoticache_error *ret_error)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    struct stat found;
+    cleanup_fd int fd = -1;
+    aoticache_object_path(digest, path);
+    aoticache_status status = open_marked(directory, path, &fd, &found, ret_error);
+    if (status == AOTICACHE_OK)
+        status = check_size(path, (uint64_t)found.st_size, expected_bytes, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_digest actual;
+    aoticache_error detail = {.message = ""};
+    bool is_copied = ret_copy != NULL && !atomic_load_explicit(&directory->no_copies, memory_order_relaxed) &&
+                     (uint64_t)found.st_size <= AOTICACHE_OBJECT_MAX_COPY_BYTES;
+    cleanup_fd int file = is_copied ? aoticache_memory_file_create() : -1;
+    how->copy = (aoticache_memory_copy){.file = file, .kept = AOTICACHE_OBJECT_MAX_COPY_BYTES};
+    status = digest_of_object(fd, (uint64_t)found.st_size, how, &actual, &detail);
+    if (status == AOTICACHE_IO && how->goes_on != NULL && !how->goes_on(how->user))
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "%s: %s", path, detail.message);
+    status = judge_digest(status, &actual, digest, path, &detail, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    *ret_fd = steal_fd(&fd);
+    if (ret_bytes != NULL)
+        *ret_bytes = (uint64_t)found.st_size;
+    if (ret_copy != NULL)
+        *ret_copy = how->copy.failed == 0 ? steal_fd(&file) : -1;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_object_open(aoticache_directory *directory, const aoticache_digest *digest,
+                                       uint64_t expected_bytes, int *ret_fd, uint64_t *ret_bytes,
+                                       aoticache_error *ret_error)
+{
+    return aoticache_object_open_while(directory, digest, expected_bytes, NULL, NULL, ret_fd, ret_bytes, ret_error);
+}
+
+aoticache_status aoticache_object_open_while(aoticache_directory *directory, const aoticache_digest *digest,
+                                             uint64_t expected_bytes, aoticache_goes_on_fn goes_on, void *user,
+                                             int *ret_fd, uint64_t *ret_bytes, aoticache_error *ret_error)
+{
+    reading how = {.goes_on = goes_on, .user = user};
+    return open_verified(directory, digest, expected_bytes, &how, ret_fd, ret_bytes, NULL, ret_error);
+}
+
+aoticache_status aoticache_object_open_copied(aoticache_directory *directory, const aoticache_digest *digest,
+                                              uint64_t expected_bytes, int *ret_fd, int *ret_copy,
+                                              aoticache_error *ret_error)
+{
+    reading how = {.goes_on = NULL};
+    return open_verified(directory, digest, expected_bytes, &how, ret_fd, NULL, ret_copy, ret_error);
+}
+
+uint64_t aoticache_object_size_to_expect(aoticache_directory *directory, const aoticache_digest *digest,
+                                         uint64_t named_bytes)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    struct stat found;
+    if (named_bytes == AOTICACHE_OBJECT_ANY_SIZE || named_bytes == AOTICACHE_OBJECT_MANIFEST_SIZE)
+        return named_bytes;
+    aoticache_object_path(digest, path);
+    bool is_huge = fstatat(directory->fd, path, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+                   (uint64_t)found.st_size > named_bytes &&
+                   (uint64_t)found.st_size - named_bytes > DOUBTFUL_BYTES;
+    return is_huge ? named_bytes : AOTICACHE_OBJECT_ANY_SIZE;
+}
+
+aoticache_status aoticache_object_look(aoticache_directory *directory, const aoticache_digest *digest,
+                                       uint64_t named_bytes, aoticache_goes_on_fn goes_on, void *user,
+                                       aoticache_object_sight *ret_sight, aoticache_error *ret_error)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    cleanup_fd int fd = -1;
+    aoticache_object_path(digest, path);
+    *ret_sight = (aoticache_object_sight){.status = AOTICACHE_OK};
+    /* Before it is opened: what is replaced in between then looks as if it had changed, and stays. */
+    ret_sight->has_found = fstatat(directory->fd, path, &ret_sight->found, AT_SYMLINK_NOFOLLOW) == 0;
+    const uint64_t expected = aoticache_object_size_to_expect(directory, digest, named_bytes);
+    ret_sight->status = aoticache_object_open_while(directory, digest, expected, goes_on, user, &fd, NULL, ret_error);
+    return ret_sight->status;
+}
+
+bool aoticache_object_is_absent(aoticache_directory *directory, const aoticache_digest *digest)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    aoticache_object_path(digest, path);
+    cleanup_fd int fd = aoticache_directory_openat(directory, path, O_PATH);
+    return fd < 0 && errno == ENOENT;
+}
+
+bool aoticache_object_is_as_seen(aoticache_directory *directory, const aoticache_digest *digest,
+                                 const aoticache_object_sight *sight)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    const struct stat *then = &sight->found;
+    struct stat now;
+    if (sight->status == AOTICACHE_NOT_FOUND)
+        return aoticache_object_is_absent(directory, digest);
+    aoticache_object_path(digest, path);
+    if (fstatat(directory->fd, path, &now, AT_SYMLINK_NOFOLLOW) != 0)
+        return !sight->has_found && aoticache_object_errno_is_damage(errno);
+    return sight->has_found && now.st_dev == then->st_dev && now.st_ino == then->st_ino &&
+           now.st_size == then->st_size && now.st_mode == then->st_mode &&
+           now.st_ctim.tv_sec == then->st_ctim.tv_sec && now.st_ctim.tv_nsec == then->st_ctim.tv_nsec;
+}
+
+aoticache_status aoticache_object_read(aoticache_directory *directory, const aoticache_digest *digest, char **ret_bytes,
+                                       size_t *ret_size, aoticache_error *ret_error)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    struct stat found;
+    cleanup_fd int fd = -1;
+    aoticache_object_path(digest, path);
+    aoticache_status status = open_marked(directory, path, &fd, &found, ret_error);
+    if (status == AOTICACHE_OK)
+        status = check_size(path, (uint64_t)found.st_size, AOTICACHE_OBJECT_MANIFEST_SIZE, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    const size_t size = (size_t)found.st_size;
+    cleanup_free char *text = malloc(size + 1);
+    if (text == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a manifest of %zu bytes", size);
+    aoticache_digest actual;
+    aoticache_error detail = {.message = ""};
+    size_t have = 0;
+    status = read_bytes(fd, text, size, &have, &detail);
+    if (status == AOTICACHE_OK)
+        status = aoticache_digest_of(text, have, &actual);
+    status = judge_digest(status, &actual, digest, path, &detail, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    text[have] = '\0';
+    *ret_bytes = steal_ptr(&text);
+    *ret_size = have;
+    return AOTICACHE_OK;
+}
+
+/* The folder and the name of an object that is to be removed or moved; NOT_FOUND where the folder is not there. */
+static aoticache_status open_parent(aoticache_directory *directory, const aoticache_digest *digest, int *ret_folder,
+                                    char ret_name[AOTICACHE_OBJECT_NAME_BYTES], aoticache_error *ret_error)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    char folder[AOTICACHE_OBJECT_FOLDER_BYTES];
+    aoticache_digest_to_hex(digest, hex);
+    snprintf(folder, sizeof folder, AOTICACHE_OBJECTS "/%.2s", hex);
+    memcpy(ret_name, hex + 2, AOTICACHE_OBJECT_NAME_BYTES);
+    return aoticache_directory_open_folder(directory, folder, false, ret_folder, ret_error);
+}
+
+static aoticache_status remove_from(int folder, const char *name, bool is_manifest, uint64_t *ret_bytes,
+                                    aoticache_error *ret_error)
+{
+    struct stat found;
+    /* The lock is kept until after the unlink: a reader that opens meanwhile waits for it and then sees no link. */
+    cleanup_fd int fd = is_manifest ? -1 : openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 && !is_manifest && (errno == EMFILE || errno == ENFILE || errno == ENOMEM)) /* it may be held */
+        return aoticache_error_set_errno(ret_error, errno, "cannot open object %s", name);
+    if ((fd >= 0 ? fstat(fd, &found) : fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW)) != 0)
+        return errno == ENOENT ? AOTICACHE_NOT_FOUND
+                               : aoticache_error_set_errno(ret_error, errno, "cannot examine object %s", name);
+    if (fd >= 0 && aoticache_seam_flock(fd, LOCK_EX | LOCK_NB) != 0)
+        return AOTICACHE_LOCKED;
+    if (aoticache_seam_unlinkat(folder, name, 0) != 0)
+        return errno == ENOENT ? AOTICACHE_NOT_FOUND
+                               : aoticache_error_set_errno(ret_error, errno, "cannot remove object %s", name);
+    if (ret_bytes != NULL)
+        *ret_bytes = (uint64_t)found.st_size;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_object_remove_next(aoticache_directory *directory, aoticache_object_folder *folder,
+                                              const aoticache_digest *digest, bool is_manifest, uint64_t *ret_bytes,
+                                              aoticache_error *ret_error)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    if (folder->fd >= 0 && folder->first != digest->bytes[0]) {
+        close(folder->fd);
+        folder->fd = -1;
+    }
+    if (folder->fd < 0) {
+        char name[AOTICACHE_OBJECT_NAME_BYTES];
+        aoticache_status status = open_parent(directory, digest, &folder->fd, name, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        folder->first = digest->bytes[0];
+    }
+    aoticache_digest_to_hex(digest, hex);
+    return remove_from(folder->fd, hex + 2, is_manifest, ret_bytes, ret_error);
+}
+
+aoticache_status aoticache_object_remove(aoticache_directory *directory, const aoticache_digest *digest,
+                                         uint64_t *ret_bytes, aoticache_error *ret_error)
+{
+    aoticache_object_folder folder = AOTICACHE_OBJECT_FOLDER_INIT;
+    aoticache_status status =
+        aoticache_object_remove_next(directory, &folder, digest, false, ret_bytes, ret_error);
+    if (folder.fd >= 0)
+        close(folder.fd);
+    return status;
+}
+
+aoticache_status aoticache_object_set_aside(aoticache_directory *directory, const aoticache_digest *digest,
+                                            aoticache_error *ret_error)
+{
+    cleanup_fd int folder = -1;
+    char name[AOTICACHE_OBJECT_NAME_BYTES];
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_status status = open_parent(directory, digest, &folder, name, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_digest_to_hex(digest, hex);
+    return aoticache_directory_quarantine(directory, folder, name, hex, ret_error);
+}
+
+bool aoticache_object_is_held(aoticache_directory *directory, const aoticache_digest *digest)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    aoticache_object_path(digest, path);
+    cleanup_fd int fd = aoticache_directory_openat(directory, path, O_RDONLY);
+    if (fd < 0)
+        return errno == EMFILE || errno == ENFILE || errno == ENOMEM;
+    return flock(fd, LOCK_EX | LOCK_NB) != 0;
+}
+
+static bool is_lower_hex(const char *text, size_t length)
+{
+    return strlen(text) == length && strspn(text, "0123456789abcdef") == length;
+}
+
+struct listing {
+    aoticache_object_fn callback;
+    aoticache_object_unreadable_fn unreadable;
+    void *user;
+    bool stopped;
+};
+
+static void list_folder(struct listing *listing, const char *prefix, DIR *folder)
+{
+    for (struct dirent *item; !listing->stopped && (item = readdir(folder)) != NULL;) {
+        char hex[AOTICACHE_DIGEST_HEX_BYTES];
+        aoticache_digest digest;
+        if (!is_lower_hex(item->d_name, AOTICACHE_OBJECT_NAME_BYTES - 1))
+            continue;
+        snprintf(hex, sizeof hex, "%.2s%.62s", prefix, item->d_name);
+        if (aoticache_digest_from_hex(hex, &digest) == AOTICACHE_OK && !listing->callback(listing->user, &digest))
+            listing->stopped = true;
+    }
+}
+
+aoticache_status aoticache_object_list_folder(aoticache_directory *directory, uint8_t first, aoticache_object_fn callback,
+                                              void *user, aoticache_error *ret_error)
+{
+    struct listing listing = {.callback = callback, .user = user};
+    char path[AOTICACHE_OBJECT_FOLDER_BYTES];
+    int fd = -1;
+    snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%02x", first);
+    aoticache_status status = aoticache_directory_open_folder(directory, path, false, &fd, ret_error);
+    if (status != AOTICACHE_OK)
+        return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+    cleanup_dir DIR *folder = fdopendir(fd);
+    if (folder == NULL) {
+        close(fd);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    }
+    list_folder(&listing, path + strlen(AOTICACHE_OBJECTS "/"), folder);
+    return AOTICACHE_OK;
+}
+
+/* Gone meanwhile, or no folder: then nothing of it is an object. */
+static aoticache_status list_named_folder(struct listing *listing, int objects, const char *name,
+                                          aoticache_error *ret_error)
+{
+    aoticache_error detail = {.message = ""};
+    int fd = openat(objects, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && (errno == ENOENT || aoticache_object_errno_is_damage(errno)))
+        return AOTICACHE_OK;
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+        return aoticache_error_set_errno(ret_error, errno, "cannot list " AOTICACHE_OBJECTS "/%s", name);
+    if (fd < 0) {
+        aoticache_error_set_errno(&detail, errno, "cannot list " AOTICACHE_OBJECTS "/%s", name);
+        if (listing->unreadable != NULL)
+            listing->unreadable(listing->user, &detail);
+        return AOTICACHE_OK;
+    }
+    cleanup_dir DIR *folder = fdopendir(fd);
+    if (folder == NULL) {
+        close(fd);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    }
+    list_folder(listing, name, folder);
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache_object_fn callback,
+                                       aoticache_object_unreadable_fn unreadable, void *user,
+                                       aoticache_error *ret_error)
+{
+    struct listing listing = {.callback = callback, .unreadable = unreadable, .user = user};
+    int objects_fd = -1;
+    aoticache_status status =
+        aoticache_directory_open_folder(directory, AOTICACHE_OBJECTS, false, &objects_fd, ret_error);
+    if (status != AOTICACHE_OK)
+        return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+    cleanup_dir DIR *objects = fdopendir(objects_fd);
+    if (objects == NULL) {
+        close(objects_fd);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    }
+    status = AOTICACHE_OK;
+    for (struct dirent *item; status == AOTICACHE_OK && !listing.stopped && (item = readdir(objects)) != NULL;)
+        if (is_lower_hex(item->d_name, 2))
+            status = list_named_folder(&listing, objects_fd, item->d_name, ret_error);
+    return status;
+}

@@ -1,0 +1,147 @@
+/*
+ * cache/store/object: immutable bytes named by their own SHA-256, objects/ab/cdef... with mode 0444.
+ *
+ * Private. Owns how an object is written, opened, verified, held and removed. Leaves to the index which objects anybody
+ * needs, and to the callers the store's lock (cache/store/lock.h).
+ *
+ * A descriptor that comes from here carries the in-use mark: a shared flock on its open file description, which lives
+ * until the last descriptor *and the last mapping* of that description are gone. Who removes objects must get that lock
+ * exclusively first.
+ */
+#ifndef AOTICACHE_CACHE_STORE_OBJECT_H
+#define AOTICACHE_CACHE_STORE_OBJECT_H
+
+#include "base/digest.h"
+#include "cache/store/directory.h"
+
+#define AOTICACHE_OBJECT_FOLDER_BYTES 16 /* "objects/ab" */
+#define AOTICACHE_OBJECT_NAME_BYTES 63   /* 62 digits */
+#define AOTICACHE_OBJECT_PATH_BYTES 96   /* "objects/ab/cdef..." */
+#define AOTICACHE_OBJECT_ANY_SIZE UINT64_MAX
+#define AOTICACHE_OBJECT_MANIFEST_SIZE (UINT64_MAX - 1) /* any that a manifest may have */
+/* What an object may have to be copied while it is verified: the kernel libraries, and not the weights. */
+#define AOTICACHE_OBJECT_MAX_COPY_BYTES (UINT64_C(4) << 20)
+/* No manifest is larger; so what is larger need not be read to know that it is none. */
+#define AOTICACHE_OBJECT_MAX_MANIFEST_BYTES (UINT64_C(36) << 20)
+
+void aoticache_object_path(const aoticache_digest *digest, char ret_path[AOTICACHE_OBJECT_PATH_BYTES]);
+
+/*
+ * Opens an object for reading, marks it as in use, and verifies owner, mode, size and digest on that descriptor.
+ *
+ * expected_bytes: AOTICACHE_OBJECT_ANY_SIZE where it is not known. It is compared before anything is read: whoever knows
+ *                 it says it, so that a file which was made large costs nothing.
+ * ret_bytes:      may be NULL.
+ * Returns: OK; NOT_FOUND (not there, or removed before it was marked); CORRUPT (it was looked at and cannot be used: other
+ * bytes or another size, a symbolic link, another's); DENIED (it could not be looked at: no permission, the disk fails;
+ * that says nothing of its bytes); IO (this process has no descriptors left; stopped); LOCKED; NO_MEMORY.
+ */
+aoticache_status aoticache_object_open(aoticache_directory *directory, const aoticache_digest *digest,
+                                       uint64_t expected_bytes, int *ret_fd, uint64_t *ret_bytes,
+                                       aoticache_error *ret_error);
+/* The same, asking now and then whether to go on (NULL: nobody is asked); where not, IO. */
+aoticache_status aoticache_object_open_while(aoticache_directory *directory, const aoticache_digest *digest,
+                                             uint64_t expected_bytes, aoticache_goes_on_fn goes_on, void *user,
+                                             int *ret_fd, uint64_t *ret_bytes, aoticache_error *ret_error);
+
+/*
+ * For who takes away what is unusable: looks at it without a lock, takes the store's lock, and asks whether it is still
+ * what was looked at. So no lock is held while anything is read.
+ *
+ * look: as aoticache_object_open_while(), but keeps nothing open, and takes named_bytes (what the index or a manifest
+ * says) by aoticache_object_size_to_expect(). ret_sight is for is_as_seen().
+ */
+typedef struct aoticache_object_sight {
+    aoticache_status status; /* what look() said */
+    struct stat found;       /* of the name */
+    bool has_found;          /* else nothing could be said of the name */
+} aoticache_object_sight;
+
+aoticache_status aoticache_object_look(aoticache_directory *directory, const aoticache_digest *digest,
+                                       uint64_t named_bytes, aoticache_goes_on_fn goes_on, void *user,
+                                       aoticache_object_sight *ret_sight, aoticache_error *ret_error);
+/*
+ * The size by which to judge an object before it is read. Where the index is wrong and the object sound its digest tells,
+ * so the index is believed only where the file is so much larger (64 MiB) that reading it would take long.
+ */
+uint64_t aoticache_object_size_to_expect(aoticache_directory *directory, const aoticache_digest *digest,
+                                         uint64_t named_bytes);
+bool aoticache_object_is_as_seen(aoticache_directory *directory, const aoticache_digest *digest,
+                                 const aoticache_object_sight *sight);
+/* Whether it is known that nothing has this name. */
+bool aoticache_object_is_absent(aoticache_directory *directory, const aoticache_digest *digest);
+/* Whether an error of open(2) or stat(2) tells of what lies there: a link or a folder, where a file should be. Other
+ * errors (permission, descriptors, memory, the disk) tell of nothing but that it could not be looked at. */
+bool aoticache_object_errno_is_damage(int errno_value);
+
+/*
+ * The same, with a copy in memory of the very bytes that were hashed, which nobody else can change.
+ * ret_copy: base/memory_file.h, the caller's; -1 where the object has more than AOTICACHE_OBJECT_MAX_COPY_BYTES, the
+ * directory makes no copies, or the system has no memory for it.
+ */
+aoticache_status aoticache_object_open_copied(aoticache_directory *directory, const aoticache_digest *digest,
+                                              uint64_t expected_bytes, int *ret_fd, int *ret_copy,
+                                              aoticache_error *ret_error);
+
+/* What a put made or found: an open, marked, verified descriptor, for the caller to close. */
+typedef struct aoticache_object {
+    aoticache_digest digest;
+    uint64_t bytes;
+    int fd;
+    bool is_new; /* written by this call */
+} aoticache_object;
+
+/*
+ * Stores what `source_fd` (a regular file) holds; an object that is there already is verified and used, or replaced where
+ * it is damaged. Durable on OK. The caller holds the store's lock, shared, until the index names the object.
+ * name: of the source, for messages. Returns: OK, INVALID (the source changes meanwhile), IO, DENIED, NO_MEMORY.
+ */
+aoticache_status aoticache_object_put_fd(aoticache_directory *directory, int source_fd, const char *name,
+                                         aoticache_object *ret_object, aoticache_error *ret_error);
+aoticache_status aoticache_object_put_bytes(aoticache_directory *directory, const void *bytes, size_t size,
+                                            aoticache_object *ret_object, aoticache_error *ret_error);
+
+/* Reads a whole (small) object after verifying it; *ret_bytes is the caller's, with a zero byte after it. As open, and
+ * CORRUPT where it is larger than a manifest may be. */
+aoticache_status aoticache_object_read(aoticache_directory *directory, const aoticache_digest *digest, char **ret_bytes,
+                                       size_t *ret_size, aoticache_error *ret_error);
+
+/*
+ * Removes an object. The caller holds the store's lock exclusively and knows that no entry names it.
+ * ret_bytes: may be NULL. Returns: OK, NOT_FOUND, LOCKED (a live process holds it; it stays), IO, DENIED.
+ */
+aoticache_status aoticache_object_remove(aoticache_directory *directory, const aoticache_digest *digest,
+                                         uint64_t *ret_bytes, aoticache_error *ret_error);
+/* The folder of the object that was removed last, kept open for the next one. Closed by its user. */
+typedef struct aoticache_object_folder {
+    int fd; /* -1: none */
+    uint8_t first;
+} aoticache_object_folder;
+#define AOTICACHE_OBJECT_FOLDER_INIT {.fd = -1}
+
+/*
+ * The same for one of many; those of a folder after each other cost the least. is_manifest: the mark is not asked for,
+ * as nobody needs a manifest that he has open.
+ */
+aoticache_status aoticache_object_remove_next(aoticache_directory *directory, aoticache_object_folder *folder,
+                                              const aoticache_digest *digest, bool is_manifest, uint64_t *ret_bytes,
+                                              aoticache_error *ret_error);
+/* Moves an object to quarantine/. The caller holds the store's lock exclusively. OK, NOT_FOUND, IO, DENIED. */
+aoticache_status aoticache_object_set_aside(aoticache_directory *directory, const aoticache_digest *digest,
+                                            aoticache_error *ret_error);
+/* Whether a live process holds it, or that cannot be told for want of descriptors. False where it is not there. */
+bool aoticache_object_is_held(aoticache_directory *directory, const aoticache_digest *digest);
+
+/* All names below objects/ that are an object's. Return false to stop. Order is that of the file system. */
+typedef bool (*aoticache_object_fn)(void *user, const aoticache_digest *digest);
+/* A folder that could not be listed, for want of permission or because the disk fails. */
+typedef void (*aoticache_object_unreadable_fn)(void *user, const aoticache_error *error);
+/* unreadable may be NULL. Returns: OK, IO, DENIED, NO_MEMORY. */
+aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache_object_fn callback,
+                                       aoticache_object_unreadable_fn unreadable, void *user,
+                                       aoticache_error *ret_error);
+/* Those of one of the 256 folders. Returns: OK (also where it is not there), IO, DENIED, NO_MEMORY. */
+aoticache_status aoticache_object_list_folder(aoticache_directory *directory, uint8_t first, aoticache_object_fn callback,
+                                              void *user, aoticache_error *ret_error);
+
+#endif

@@ -1,0 +1,185 @@
+/*
+ * cache/store/object_put: how an object is written: a temporary file in tmp/, its bytes verified, mode 0444, fsync, rename to
+ * its name, fsync of the folders. The rest of object.h is in object.c.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/seam.h"
+#include "cache/store/object.h"
+#include "cache/store/scratch.h"
+
+#define COPY_BYTES (UINT64_C(1) << 20)
+
+/* Where the bytes come from: memory, or a file. */
+struct source {
+    const char *name;
+    const void *bytes; /* NULL: fd */
+    int fd;
+    uint64_t size;
+};
+
+static aoticache_status copy_file(const struct source *source, int to, aoticache_error *ret_error)
+{
+    size_t capacity = (size_t)(source->size < COPY_BYTES ? source->size + 1 : COPY_BYTES);
+    cleanup_free char *buffer = malloc(capacity);
+    if (buffer == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to copy %s", source->name);
+    for (uint64_t offset = 0;;) {
+        ssize_t got = pread(source->fd, buffer, capacity, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return aoticache_error_set_errno(ret_error, errno, "cannot read %s", source->name);
+        if (got == 0)
+            return AOTICACHE_OK;
+        if (aoticache_seam_write(to, buffer, (size_t)got) != 0)
+            return aoticache_error_set_errno(ret_error, errno, "cannot store %s", source->name);
+        offset += (uint64_t)got;
+    }
+}
+
+static aoticache_status write_bytes(const struct source *source, int to, aoticache_error *ret_error)
+{
+    if (source->bytes == NULL)
+        return copy_file(source, to, ret_error);
+    if (aoticache_seam_write(to, source->bytes, (size_t)source->size) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot store %s", source->name);
+    return AOTICACHE_OK;
+}
+
+/* Fills the temporary file and leaves it durable, immutable, open for reading and marked in *ret_fd. */
+static aoticache_status write_temporary(const aoticache_directory *directory, int tmp_fd, const char *temporary,
+                                        const struct source *source, const aoticache_digest *digest, int *ret_fd,
+                                        aoticache_error *ret_error)
+{
+    cleanup_fd int writer = aoticache_seam_openat(tmp_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    if (writer < 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot create a temporary file to store %s", source->name);
+    aoticache_directory_hand_over(directory, writer, 0600);
+    aoticache_status status = write_bytes(source, writer, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    /* A second description: read-only, so that the mark that leaves with it does not keep the file open for writing. */
+    cleanup_fd int reader = openat(tmp_fd, temporary, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (reader < 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot open the stored copy of %s", source->name);
+    aoticache_digest written;
+    status = aoticache_digest_of_fd(reader, &written, NULL, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (!aoticache_digest_equal(&written, digest))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s changes while it is being stored", source->name);
+    if (aoticache_seam_fchmod(writer, 0444) != 0 || aoticache_seam_fsync(writer) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot make the stored copy of %s durable", source->name);
+    flock(reader, LOCK_SH | LOCK_NB);
+    *ret_fd = steal_fd(&reader);
+    return AOTICACHE_OK;
+}
+
+/* The folder of the object and objects/ itself; either may just have been made, by us or by somebody who dies now. */
+static aoticache_status sync_folders(aoticache_directory *directory, int folder, aoticache_error *ret_error)
+{
+    cleanup_fd int objects = -1;
+    aoticache_status status =
+        aoticache_directory_open_folder(directory, AOTICACHE_OBJECTS, false, &objects, ret_error);
+    if (status != AOTICACHE_OK)
+        return status == AOTICACHE_NOT_FOUND
+                   ? aoticache_error_set(ret_error, AOTICACHE_IO, "%s/" AOTICACHE_OBJECTS " vanished", directory->path)
+                   : status;
+    if (aoticache_seam_fsync(folder) != 0 || aoticache_seam_fsync(objects) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot make %s/" AOTICACHE_OBJECTS " durable",
+                                         directory->path);
+    return AOTICACHE_OK;
+}
+
+static aoticache_status write_object(aoticache_directory *directory, const struct source *source,
+                                     const aoticache_digest *digest, int folder, const char *name, int *ret_fd,
+                                     aoticache_error *ret_error)
+{
+    int tmp_fd = -1;
+    int fd = -1;
+    char temporary[80];
+    aoticache_status status = aoticache_directory_open_folder(directory, AOTICACHE_TMP, true, &tmp_fd, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_scratch_name(directory, temporary, sizeof temporary);
+    status = write_temporary(directory, tmp_fd, temporary, source, digest, &fd, ret_error);
+    if (status != AOTICACHE_OK)
+        goto out;
+    if (aoticache_seam_renameat(tmp_fd, temporary, folder, name) != 0) {
+        status = aoticache_error_set_errno(ret_error, errno, "cannot put object %s in its place", name);
+        goto out;
+    }
+    *ret_fd = steal_fd(&fd);
+out:
+    if (status != AOTICACHE_OK) {
+        int saved = errno;
+        aoticache_seam_unlinkat(tmp_fd, temporary, 0);
+        errno = saved;
+    }
+    cleanup_fd_release(&fd);
+    cleanup_fd_release(&tmp_fd);
+    return status;
+}
+
+static aoticache_status put(aoticache_directory *directory, const struct source *source,
+                            const aoticache_digest *digest, aoticache_object *ret_object, aoticache_error *ret_error)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    cleanup_fd int folder = -1;
+    cleanup_fd int fd = -1;
+    aoticache_object_path(digest, path);
+    const char *name = strrchr(path, '/') + 1;
+    path[name - 1 - path] = '\0';
+    aoticache_status status = aoticache_directory_open_folder(directory, path, true, &folder, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_error detail = {.message = ""};
+    aoticache_status existing = aoticache_object_open(directory, digest, source->size, &fd, NULL, &detail);
+    /* One that cannot be read is written anew as well: its bytes will be the same. */
+    if (existing == AOTICACHE_CORRUPT || existing == AOTICACHE_DENIED)
+        aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s; it is replaced", detail.message);
+    else if (existing != AOTICACHE_OK && existing != AOTICACHE_NOT_FOUND)
+        return aoticache_error_set(ret_error, existing, "%s", detail.message);
+    if (existing != AOTICACHE_OK)
+        status = write_object(directory, source, digest, folder, name, &fd, ret_error);
+    else if (aoticache_seam_fsync(fd) != 0) /* its writer may not have come so far yet */
+        status = aoticache_error_set_errno(ret_error, errno, "cannot make object %s durable", name);
+    if (status == AOTICACHE_OK)
+        status = sync_folders(directory, folder, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    *ret_object = (aoticache_object){
+        .digest = *digest, .bytes = source->size, .fd = steal_fd(&fd), .is_new = existing != AOTICACHE_OK};
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_object_put_fd(aoticache_directory *directory, int source_fd, const char *name,
+                                         aoticache_object *ret_object, aoticache_error *ret_error)
+{
+    struct source source = {.name = name, .fd = source_fd};
+    aoticache_digest digest;
+    aoticache_error detail = {.message = ""};
+    aoticache_status status = aoticache_digest_of_fd(source_fd, &digest, &source.size, &detail);
+    if (status != AOTICACHE_OK)
+        return aoticache_error_set(ret_error, status, "%s: %s", name, detail.message);
+    return put(directory, &source, &digest, ret_object, ret_error);
+}
+
+aoticache_status aoticache_object_put_bytes(aoticache_directory *directory, const void *bytes, size_t size,
+                                            aoticache_object *ret_object, aoticache_error *ret_error)
+{
+    struct source source = {.name = "the manifest", .bytes = bytes, .fd = -1, .size = size};
+    aoticache_digest digest;
+    aoticache_status status = aoticache_digest_of(bytes, size, &digest);
+    if (status != AOTICACHE_OK)
+        return aoticache_error_set(ret_error, status, "cannot compute the digest of the manifest");
+    return put(directory, &source, &digest, ret_object, ret_error);
+}

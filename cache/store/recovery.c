@@ -1,0 +1,314 @@
+/*
+ * cache/store/recovery: opening the index, noticing that it is damaged, lost or replaced, and putting a new one in its place.
+ *
+ * The new index is built beside (in tmp/) and renamed, so that a process killed meanwhile leaves either the old one or
+ * none, and "none beside objects" means "build it". rebuild.c fills it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/seam.h"
+#include "cache/store/lock.h"
+#include "cache/pins/internal.h"
+#include "cache/store/reserve.h"
+#include "cache/store/scratch.h"
+
+/* More often than this the disk is at fault, and building it again does not help. */
+#define MAX_RECOVERIES 3
+
+static const char *const side_suffixes[] = {"-wal", "-shm", "-journal"};
+#define SIDE_SUFFIX_COUNT (sizeof side_suffixes / sizeof side_suffixes[0])
+
+/* OK, NOT_FOUND, DENIED (a link, another's), IO. */
+static aoticache_status examine(const aoticache_directory *directory, const char *name, struct stat *ret_found,
+                                aoticache_error *ret_error)
+{
+    if (fstatat(directory->fd, name, ret_found, AT_SYMLINK_NOFOLLOW) == 0)
+        return aoticache_directory_trust(directory, ret_found, S_IFREG, name, ret_error);
+    if (errno == ENOENT)
+        return AOTICACHE_NOT_FOUND;
+    return aoticache_error_set_errno(ret_error, errno, "cannot examine %s/%s", directory->path, name);
+}
+
+/* SQLite opens these by name beside the database, so a link there would be followed. */
+static aoticache_status examine_side_files(const aoticache_directory *directory, aoticache_error *ret_error)
+{
+    for (size_t i = 0; i < SIDE_SUFFIX_COUNT; i++) {
+        char name[64];
+        struct stat found;
+        snprintf(name, sizeof name, AOTICACHE_INDEX_FILE "%s", side_suffixes[i]);
+        aoticache_status status = examine(directory, name, &found, ret_error);
+        if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
+            return status;
+    }
+    return AOTICACHE_OK;
+}
+
+aoticache_index_options aoticache_cache_index_options(const aoticache_directory *directory,
+                                                      char path[AOTICACHE_INDEX_PATH_BYTES])
+{
+    snprintf(path, AOTICACHE_INDEX_PATH_BYTES, "%s/" AOTICACHE_INDEX_FILE, directory->path);
+    return (aoticache_index_options){.path = path,
+                                     .folder_fd = &directory->fd,
+                                     .lock_timeout_ms = directory->lock_timeout_ms,
+                                     .logger = directory->logger,
+                                     .is_group_shared = directory->is_group_shared};
+}
+
+static aoticache_status open_current(const aoticache_directory *directory, bool read_only, aoticache_index **ret_index,
+                                     aoticache_error *ret_error)
+{
+    char path[AOTICACHE_INDEX_PATH_BYTES];
+    aoticache_index_options options = aoticache_cache_index_options(directory, path);
+    options.read_only = read_only;
+    return aoticache_index_open(&options, ret_index, ret_error);
+}
+
+/* Makes an index the current one. */
+static aoticache_status install(aoticache_cache *cache, aoticache_index *index, aoticache_error *ret_error)
+{
+    struct stat found;
+    aoticache_open_index *opened = calloc(1, sizeof *opened);
+    if (opened == NULL) {
+        aoticache_index_close(index);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    }
+    opened->index = index;
+    if (fstatat(cache->directory->fd, AOTICACHE_INDEX_FILE, &found, AT_SYMLINK_NOFOLLOW) == 0) {
+        opened->device = found.st_dev;
+        opened->inode = found.st_ino;
+    }
+    opened->older = atomic_load(&cache->current);
+    atomic_store(&cache->current, opened);
+    return AOTICACHE_OK;
+}
+
+/* The file with this name is still the one that was found unusable. */
+static bool is_same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+static aoticache_status set_aside_index(aoticache_directory *directory, aoticache_error *ret_error)
+{
+    /* The side files first: a log that outlived its database would be replayed into the new one. */
+    for (size_t i = 0; i <= SIDE_SUFFIX_COUNT; i++) {
+        char name[64];
+        snprintf(name, sizeof name, AOTICACHE_INDEX_FILE "%s", i < SIDE_SUFFIX_COUNT ? side_suffixes[i] : "");
+        aoticache_status status = aoticache_directory_quarantine(directory, directory->fd, name, name, ret_error);
+        if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
+            return status;
+    }
+    return AOTICACHE_OK;
+}
+
+static aoticache_status build_new(aoticache_directory *directory, const aoticache_scratch *scratch,
+                                  uint64_t *ret_entries, aoticache_error *ret_error)
+{
+    aoticache_index *index = NULL;
+    char path[AOTICACHE_INDEX_PATH_BYTES];
+    aoticache_index_options options = aoticache_cache_index_options(directory, path);
+    options.folder_fd = &scratch->fd;
+    snprintf(path, sizeof path, "%s/" AOTICACHE_INDEX_FILE, scratch->path);
+    aoticache_status status = aoticache_index_open(&options, &index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_cache_index_all_manifests(directory, index, ret_entries, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_cache_load_marks(directory, index, ret_error);
+    aoticache_index_close(index);
+    if (status == AOTICACHE_OK && faccessat(scratch->fd, AOTICACHE_INDEX_FILE "-wal", F_OK, 0) == 0)
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "cannot complete the new index in %s", scratch->path);
+    return status;
+}
+
+/* The caller holds the store's lock exclusively. */
+static aoticache_status replace_index(aoticache_directory *directory, const char *reason, aoticache_error *ret_error)
+{
+    aoticache_scratch scratch = AOTICACHE_SCRATCH_INIT;
+    uint64_t entries = 0;
+    aoticache_status status = aoticache_scratch_create(directory, &scratch, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = build_new(directory, &scratch, &entries, ret_error);
+    if (status == AOTICACHE_OK)
+        status = set_aside_index(directory, ret_error);
+    if (status == AOTICACHE_OK && (aoticache_seam_renameat(scratch.fd, AOTICACHE_INDEX_FILE, directory->fd,
+                                                           AOTICACHE_INDEX_FILE) != 0 ||
+                                   aoticache_seam_fsync(directory->fd) != 0))
+        status = aoticache_error_set_errno(ret_error, errno, "cannot put a new index in %s", directory->path);
+    aoticache_scratch_remove(&scratch);
+    if (status == AOTICACHE_OK)
+        aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING,
+                      "%s: %s; it was built anew from the manifests: %llu entries", directory->path, reason,
+                      (unsigned long long)entries);
+    return status;
+}
+
+/* unusable: the file that must go, or NULL where there was none. Another process may have done it while we waited. */
+static aoticache_status rebuild(aoticache_cache *cache, const struct stat *unusable, const char *reason,
+                                aoticache_index **ret_index, aoticache_error *ret_error)
+{
+    aoticache_directory *directory = cache->directory;
+    aoticache_lock lock = AOTICACHE_LOCK_INIT;
+    struct stat found;
+    aoticache_status status = aoticache_lock_store(directory, true, &lock, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    bool is_there = fstatat(directory->fd, AOTICACHE_INDEX_FILE, &found, AT_SYMLINK_NOFOLLOW) == 0;
+    if (!is_there || (unusable != NULL && is_same_file(&found, unusable)))
+        status = replace_index(directory, reason, ret_error);
+    aoticache_lock_release(&lock);
+    return status == AOTICACHE_OK ? open_current(directory, false, ret_index, ret_error) : status;
+}
+
+/* Something that an index is to know of. */
+static bool has_objects(aoticache_directory *directory)
+{
+    return faccessat(directory->fd, AOTICACHE_OBJECTS, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
+           faccessat(directory->fd, AOTICACHE_MARKS, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static aoticache_status open_writable(aoticache_cache *cache, aoticache_index **ret_index, aoticache_error *ret_error)
+{
+    aoticache_directory *directory = cache->directory;
+    aoticache_error detail = {.message = ""};
+    struct stat found;
+    aoticache_status examined = examine(directory, AOTICACHE_INDEX_FILE, &found, ret_error);
+    if (examined != AOTICACHE_OK && examined != AOTICACHE_NOT_FOUND)
+        return examined;
+    if (examined == AOTICACHE_NOT_FOUND && has_objects(directory))
+        return rebuild(cache, NULL, "the index is lost", ret_index, ret_error);
+    aoticache_status status = open_current(directory, false, ret_index, &detail);
+    if (status == AOTICACHE_OK)
+        return status;
+    if (status != AOTICACHE_CORRUPT)
+        return aoticache_error_set(ret_error, status, "%s", detail.message);
+    if (examined == AOTICACHE_NOT_FOUND && examine(directory, AOTICACHE_INDEX_FILE, &found, ret_error) != AOTICACHE_OK)
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "%s", detail.message);
+    return rebuild(cache, &found, detail.message, ret_index, ret_error);
+}
+
+/* Without an index a read-only cache answers nothing, and the program goes on. */
+static aoticache_status open_for_reading(aoticache_cache *cache, aoticache_index **ret_index,
+                                         aoticache_error *ret_error)
+{
+    aoticache_directory *directory = cache->directory;
+    aoticache_error detail = {.message = ""};
+    struct stat found;
+    aoticache_status status = examine(directory, AOTICACHE_INDEX_FILE, &found, ret_error);
+    if (status == AOTICACHE_NOT_FOUND)
+        return AOTICACHE_OK;
+    if (status != AOTICACHE_OK)
+        return status;
+    status = open_current(directory, true, ret_index, &detail);
+    if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
+        return AOTICACHE_OK;
+    if (status == AOTICACHE_UNSUPPORTED || status == AOTICACHE_NO_MEMORY)
+        return aoticache_error_set(ret_error, status, "%s", detail.message);
+    aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s; nothing is found in this read-only cache",
+                  detail.message);
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    aoticache_directory *directory = cache->directory;
+    aoticache_index *index = NULL;
+    aoticache_status status = examine_side_files(directory, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (!directory->read_only) {
+        aoticache_error detail = {.message = ""};
+        status = open_writable(cache, &index, &detail);
+        if (status == AOTICACHE_IO && cache->may_use_reserve && aoticache_reserve_is_needed(cache) &&
+            aoticache_reserve_give_up(cache))
+            status = open_writable(cache, &index, &detail);
+        if (status != AOTICACHE_OK && status != AOTICACHE_IO)
+            return aoticache_error_set(ret_error, status, "%s", detail.message);
+        if (status == AOTICACHE_IO) { /* a full disk, most likely */
+            directory->read_only = true;
+            aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s; the cache stores nothing and is only read",
+                          detail.message);
+        }
+    }
+    if (directory->read_only) {
+        status = open_for_reading(cache, &index, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+    }
+    return index != NULL ? install(cache, index, ret_error) : AOTICACHE_OK;
+}
+
+/* How many indexes this cache has had so far. */
+static unsigned generation(aoticache_cache *cache)
+{
+    unsigned count = 0;
+    for (aoticache_open_index *opened = atomic_load(&cache->current); opened != NULL; opened = opened->older)
+        count++;
+    return count;
+}
+
+/* With index_mutex held: opens what is there now, or builds it where `reason` says that what is there is unusable. */
+static bool replace_current(aoticache_cache *cache, const char *reason)
+{
+    aoticache_index *index = NULL;
+    aoticache_error detail = {.message = ""};
+    aoticache_open_index *current = atomic_load(&cache->current);
+    aoticache_status status;
+    if (reason != NULL) {
+        struct stat unusable = {.st_dev = current->device, .st_ino = current->inode};
+        status = rebuild(cache, &unusable, reason, &index, &detail);
+    } else {
+        status = open_writable(cache, &index, &detail);
+    }
+    if (status == AOTICACHE_OK)
+        status = install(cache, index, &detail);
+    if (status != AOTICACHE_OK)
+        aoticache_log(&cache->directory->logger, AOTICACHE_LOG_WARNING, "cannot open a new index: %s", detail.message);
+    return status == AOTICACHE_OK;
+}
+
+bool aoticache_cache_recovered(aoticache_cache *cache, aoticache_status status, aoticache_index **index)
+{
+    if (status != AOTICACHE_CORRUPT || *index == NULL || cache->directory->read_only)
+        return false;
+    bool recovered = false;
+    pthread_mutex_lock(&cache->index_mutex);
+    if (atomic_load(&cache->current)->index != *index)
+        recovered = true;
+    else if (generation(cache) <= MAX_RECOVERIES)
+        recovered = replace_current(cache, "the index is damaged");
+    if (recovered)
+        *index = atomic_load(&cache->current)->index;
+    pthread_mutex_unlock(&cache->index_mutex);
+    return recovered;
+}
+
+bool aoticache_cache_index_is_current(aoticache_cache *cache)
+{
+    struct stat found;
+    aoticache_open_index *current = atomic_load(&cache->current);
+    return current == NULL || (fstatat(cache->directory->fd, AOTICACHE_INDEX_FILE, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+                               found.st_dev == current->device && found.st_ino == current->inode);
+}
+
+bool aoticache_cache_refreshed(aoticache_cache *cache, aoticache_index **index)
+{
+    if (*index == NULL || cache->directory->read_only || aoticache_cache_index_is_current(cache))
+        return false;
+    bool changed = false;
+    pthread_mutex_lock(&cache->index_mutex);
+    if (aoticache_cache_index_is_current(cache) || (generation(cache) <= MAX_RECOVERIES && replace_current(cache, NULL)))
+        changed = atomic_load(&cache->current)->index != *index;
+    *index = atomic_load(&cache->current)->index;
+    pthread_mutex_unlock(&cache->index_mutex);
+    return changed;
+}

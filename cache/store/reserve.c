@@ -1,0 +1,81 @@
+/*
+ * cache/store/reserve: see reserve.h.
+ */
+#include "cache/store/reserve.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/seam.h"
+
+/* Do without where it would be more than a small part of what it serves. */
+#define LEAST_BUDGET (64 * AOTICACHE_RESERVE_BYTES)
+#define LEAST_FILESYSTEM (32 * AOTICACHE_RESERVE_BYTES)
+#define LEAST_FREE (AOTICACHE_RESERVE_BYTES + AOTICACHE_RESERVE_BYTES / 2)
+
+/* More than a collection was seen to need. */
+#define NEEDED_BYTES (UINT64_C(256) << 10)
+
+static bool has_place(const aoticache_cache *cache)
+{
+    struct statvfs filesystem;
+    if ((cache->max_bytes != 0 && cache->max_bytes < LEAST_BUDGET) || fstatvfs(cache->directory->fd, &filesystem) != 0)
+        return false;
+    return (uint64_t)filesystem.f_blocks * filesystem.f_frsize >= LEAST_FILESYSTEM &&
+           (uint64_t)filesystem.f_bavail * filesystem.f_frsize >= LEAST_FREE;
+}
+
+static bool is_there(const aoticache_directory *directory)
+{
+    struct stat found;
+    return fstatat(directory->fd, AOTICACHE_RESERVE_FILE, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
+           (!S_ISREG(found.st_mode) || (uint64_t)found.st_size >= AOTICACHE_RESERVE_BYTES);
+}
+
+/* Whoever else makes it at this moment makes the same one. */
+static bool make(aoticache_cache *cache)
+{
+    const aoticache_directory *directory = cache->directory;
+    const mode_t mode = aoticache_directory_file_mode(directory);
+    cleanup_fd int fd = aoticache_seam_openat(directory->fd, AOTICACHE_RESERVE_FILE,
+                                              O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode);
+    if (fd < 0)
+        return false;
+    aoticache_directory_hand_over(directory, fd, mode);
+    if (aoticache_seam_allocate(fd, (off_t)AOTICACHE_RESERVE_BYTES) == 0) {
+        atomic_store(&cache->has_given_up_reserve, false);
+        return true;
+    }
+    aoticache_seam_unlinkat(directory->fd, AOTICACHE_RESERVE_FILE, 0);
+    return false;
+}
+
+void aoticache_reserve_keep(aoticache_cache *cache)
+{
+    if (cache->directory->read_only || atomic_exchange(&cache->has_tried_reserve, true))
+        return;
+    if (!is_there(cache->directory) && has_place(cache) && !make(cache))
+        aoticache_log(&cache->directory->logger, AOTICACHE_LOG_DEBUG, "%s: there is no room for the reserve",
+                      cache->directory->path);
+}
+
+bool aoticache_reserve_is_needed(const aoticache_cache *cache)
+{
+    struct statvfs filesystem;
+    return fstatvfs(cache->directory->fd, &filesystem) == 0 &&
+           (uint64_t)filesystem.f_bavail * filesystem.f_frsize < NEEDED_BYTES;
+}
+
+bool aoticache_reserve_give_up(aoticache_cache *cache)
+{
+    if (aoticache_seam_unlinkat(cache->directory->fd, AOTICACHE_RESERVE_FILE, 0) != 0)
+        return false;
+    atomic_store(&cache->has_tried_reserve, false);
+    atomic_store(&cache->has_given_up_reserve, true);
+    aoticache_log(&cache->directory->logger, AOTICACHE_LOG_INFO, "%s: the disk is full; the reserve was given up",
+                  cache->directory->path);
+    return true;
+}

@@ -1,0 +1,134 @@
+/*
+ * cache/store/side_files: the folder under which a library finds its side files beside itself under their own names: normally
+ * artifacts/<digest>/ with hard links to the objects. The rest of artifact.h is in artifact.c.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/seam.h"
+#include "cache/store/artifact.h"
+#include "cache/store/object.h"
+
+#define FOLDER_PATH_BYTES 96
+#define MAX_TRIES 8
+
+/* Whether the folder has every file, and each is the very file that was verified. */
+static bool is_complete(aoticache_directory *directory, const char *folder, const aoticache_manifest_file *files,
+                        const int *fds, size_t count)
+{
+    cleanup_fd int fd = -1;
+    if (aoticache_directory_open_folder(directory, folder, false, &fd, NULL) != AOTICACHE_OK)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (!aoticache_directory_is_same(fd, files[i].name, fds[i]))
+            return false;
+    return true;
+}
+
+static aoticache_status link_files(aoticache_directory *directory, int into, const aoticache_manifest_file *files,
+                                   size_t count, aoticache_error *ret_error)
+{
+    for (size_t i = 0; i < count; i++) {
+        char path[AOTICACHE_OBJECT_PATH_BYTES];
+        aoticache_object_path(&files[i].digest, path);
+        if (aoticache_seam_linkat(directory->fd, path, into, files[i].name) != 0)
+            return aoticache_error_set_errno(ret_error, errno, "cannot link %s to the object of %s", files[i].name,
+                                             path);
+    }
+    return AOTICACHE_OK;
+}
+
+/* Puts the finished folder in its place; what stands there is another's unfinished or stale one. */
+static aoticache_status place(aoticache_directory *directory, const aoticache_scratch *scratch, const char *name,
+                              aoticache_error *ret_error)
+{
+    cleanup_fd int artifacts = -1;
+    cleanup_fd int tmp = -1;
+    aoticache_status status =
+        aoticache_directory_open_folder(directory, AOTICACHE_ARTIFACTS, true, &artifacts, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_directory_open_folder(directory, AOTICACHE_TMP, true, &tmp, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    const char *temporary = strrchr(scratch->path, '/') + 1;
+    if (aoticache_seam_renameat(tmp, temporary, artifacts, name) == 0)
+        return aoticache_seam_fsync(artifacts) == 0
+                   ? AOTICACHE_OK
+                   : aoticache_error_set_errno(ret_error, errno, "cannot make " AOTICACHE_ARTIFACTS " durable");
+    if (errno != EEXIST && errno != ENOTEMPTY && errno != ENOTDIR)
+        return aoticache_error_set_errno(ret_error, errno, "cannot create " AOTICACHE_ARTIFACTS "/%s", name);
+    char aside[80];
+    aoticache_scratch_name(directory, aside, sizeof aside);
+    if (aoticache_seam_renameat(artifacts, name, tmp, aside) == 0)
+        aoticache_directory_remove_tree(tmp, aside);
+    return AOTICACHE_NOT_FOUND;
+}
+
+static aoticache_status make_folder(aoticache_directory *directory, const char *name,
+                                    const aoticache_manifest_file *files, size_t count, aoticache_error *ret_error)
+{
+    aoticache_scratch scratch = AOTICACHE_SCRATCH_INIT;
+    aoticache_status status = aoticache_scratch_create(directory, &scratch, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = link_files(directory, scratch.fd, files, count, ret_error);
+    if (status == AOTICACHE_OK && aoticache_seam_fsync(scratch.fd) != 0)
+        status = aoticache_error_set_errno(ret_error, errno, "cannot make the folder of side files durable");
+    if (status == AOTICACHE_OK)
+        status = place(directory, &scratch, name, ret_error);
+    aoticache_scratch_remove(&scratch); /* once it has been renamed there is nothing left under this path */
+    return status;
+}
+
+/* Read-only, or a file system without hard links: links of the other kind, in a temporary folder of our own. */
+static aoticache_status make_temporary_folder(aoticache_directory *directory, aoticache_artifact *artifact,
+                                              const aoticache_manifest_file *files, size_t count,
+                                              aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_scratch_create_outside(&artifact->scratch, ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
+        char object[AOTICACHE_OBJECT_PATH_BYTES];
+        char target[PATH_MAX + AOTICACHE_OBJECT_PATH_BYTES];
+        char link[PATH_MAX + 256];
+        aoticache_object_path(&files[i].digest, object);
+        snprintf(target, sizeof target, "%s/%s", directory->real_path, object);
+        snprintf(link, sizeof link, "%s/%s", artifact->scratch.path, files[i].name);
+        if (aoticache_seam_ask("symlink", link) != 0 || symlink(target, link) != 0)
+            status = aoticache_error_set_errno(ret_error, errno, "cannot create %s", link);
+    }
+    return status;
+}
+
+static aoticache_status set_directory(aoticache_artifact *artifact, const char *parent, const char *name,
+                                      aoticache_error *ret_error)
+{
+    size_t size = strlen(parent) + strlen(name) + 2;
+    artifact->directory = malloc(size);
+    if (artifact->directory == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    snprintf(artifact->directory, size, "%s%s%s", parent, name[0] != '\0' ? "/" : "", name);
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_artifact_provide_folder(aoticache_directory *directory, aoticache_artifact *artifact,
+                                                   const aoticache_manifest_file *files, const int *fds, size_t count,
+                                                   aoticache_error *ret_error)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    char folder[FOLDER_PATH_BYTES];
+    aoticache_digest_to_hex(&artifact->digest, hex);
+    snprintf(folder, sizeof folder, AOTICACHE_ARTIFACTS "/%s", hex);
+    aoticache_status made = AOTICACHE_OK;
+    for (int i = 0; i < MAX_TRIES && (made == AOTICACHE_OK || made == AOTICACHE_NOT_FOUND); i++) {
+        if (is_complete(directory, folder, files, fds, count))
+            return set_directory(artifact, directory->real_path, folder, ret_error);
+        made = directory->read_only ? AOTICACHE_DENIED : make_folder(directory, hex, files, count, NULL);
+    }
+    aoticache_status status = make_temporary_folder(directory, artifact, files, count, ret_error);
+    return status == AOTICACHE_OK ? set_directory(artifact, artifact->scratch.path, "", ret_error) : status;
+}

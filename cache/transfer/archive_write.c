@@ -1,0 +1,218 @@
+/*
+ * cache/transfer/archive_write: a tar archive, compressed with zstd, written to a descriptor. See archive.h.
+ *
+ * The same members give the same bytes on every machine that has the same libarchive and libzstd: what tar would record
+ * of times, owners and modes is fixed, and zstd's result does not depend on how many threads it has, once it has one.
+ */
+#include "cache/transfer/archive.h"
+
+#include "cache/transfer/archive_library.h"
+
+#ifdef AOTICACHE_HAS_LIBARCHIVE
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/seam.h"
+
+#define MOST_THREADS 4
+#define MAX_LEVEL 19
+
+struct aoticache_tar_writer {
+    const aoticache_archive_functions *call;
+    struct archive *archive;
+    struct archive_entry *entry;
+    int fd;
+    aoticache_tar_goes_on_fn goes_on;
+    void *user;
+    uint64_t left;  /* of the member that was begun */
+    uint64_t bytes; /* written to fd */
+};
+
+/* A piece may be written in part; the rest is asked for again. */
+static la_ssize_t write_piece(struct archive *archive, void *user, const void *bytes, size_t size)
+{
+    aoticache_tar_writer *writer = user;
+    ssize_t written = -1;
+    int error = EINTR;
+    bool is_stopped = false;
+    /* Asked before each write: one that a signal interrupts after it has written something says how much, not EINTR. */
+    while (error == EINTR) {
+        is_stopped = writer->goes_on != NULL && !writer->goes_on(writer->user);
+        if (is_stopped)
+            break;
+        if (aoticache_seam_ask("write", NULL) == 0)
+            written = write(writer->fd, bytes, size);
+        error = written < 0 ? errno : 0; /* kept: whoever is asked may change it */
+    }
+    if (written < 0) {
+        writer->call->set_error_(archive, error, "%s", is_stopped ? "stopped" : "cannot write");
+        return -1;
+    }
+    writer->bytes += (uint64_t)written;
+    return written;
+}
+
+static aoticache_status fail(const aoticache_tar_writer *writer, aoticache_error *ret_error)
+{
+    const char *text = writer->call->error_string_(writer->archive);
+    int code = writer->call->errno_(writer->archive);
+    if (code == ENOMEM)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to write an archive");
+    if (code > 0 && code != EINTR)
+        return aoticache_error_set_errno(ret_error, code, "cannot write the archive");
+    return aoticache_error_set(ret_error, AOTICACHE_IO, "cannot write the archive: %s",
+                               text != NULL ? text : "libarchive does not say why");
+}
+
+static int thread_count(void)
+{
+    cpu_set_t processors;
+    int count = sched_getaffinity(0, sizeof processors, &processors) == 0 ? CPU_COUNT(&processors) : 1;
+    return count < MOST_THREADS ? count : MOST_THREADS;
+}
+
+/* Where libarchive would run a program to compress with, it is told to do without: a library starts no programs. */
+static aoticache_status set_up(aoticache_tar_writer *writer, int level, aoticache_error *ret_error)
+{
+    const aoticache_archive_functions *call = writer->call;
+    char level_text[16], threads[16];
+    snprintf(level_text, sizeof level_text, "%d", level);
+    snprintf(threads, sizeof threads, "%d", thread_count());
+    if (call->write_add_filter_zstd_(writer->archive) != ARCHIVE_OK)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "this libarchive was built without zstd");
+    if (call->write_set_format_pax_restricted_(writer->archive) != ARCHIVE_OK ||
+        call->write_set_bytes_in_last_block_(writer->archive, 1) != ARCHIVE_OK ||
+        call->write_set_filter_option_(writer->archive, "zstd", "compression-level", level_text) != ARCHIVE_OK)
+        return fail(writer, ret_error);
+    call->write_set_filter_option_(writer->archive, "zstd", "threads", threads); /* since 3.6; else it has none */
+    if (call->write_open_(writer->archive, writer, NULL, write_piece, NULL) != ARCHIVE_OK)
+        return fail(writer, ret_error);
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_tar_writer_open(int fd, int level, aoticache_tar_goes_on_fn goes_on, void *user,
+                                           aoticache_tar_writer **ret_writer, aoticache_error *ret_error)
+{
+    const aoticache_archive_functions *call = NULL;
+    if (level < 1 || level > MAX_LEVEL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the level of compression is %d; it is 1 to %d", level,
+                                   MAX_LEVEL);
+    aoticache_status status = aoticache_archive_library_open(&call, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_tar_writer *writer = calloc(1, sizeof *writer);
+    if (writer == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to write an archive");
+    *writer = (aoticache_tar_writer){.call = call, .fd = fd, .goes_on = goes_on, .user = user};
+    writer->archive = call->write_new_();
+    writer->entry = call->entry_new_();
+    if (writer->archive == NULL || writer->entry == NULL)
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to write an archive");
+    else
+        status = set_up(writer, level, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_writer = writer;
+    else
+        aoticache_tar_writer_close(writer);
+    return status;
+}
+
+aoticache_status aoticache_tar_writer_begin(aoticache_tar_writer *writer, const char *path, uint64_t bytes,
+                                            aoticache_error *ret_error)
+{
+    const aoticache_archive_functions *call = writer->call;
+    struct archive_entry *entry = call->entry_clear_(writer->entry);
+    if (bytes > INT64_MAX)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s has more than 2^63-1 bytes", path);
+    call->entry_set_pathname_(entry, path);
+    call->entry_set_size_(entry, (la_int64_t)bytes);
+    call->entry_set_filetype_(entry, AE_IFREG);
+    call->entry_set_perm_(entry, 0444);
+    call->entry_set_mtime_(entry, 0, 0);
+    call->entry_set_uid_(entry, 0);
+    call->entry_set_gid_(entry, 0);
+    if (call->write_header_(writer->archive, entry) != ARCHIVE_OK)
+        return fail(writer, ret_error);
+    writer->left = bytes;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_tar_writer_write(aoticache_tar_writer *writer, const void *bytes, size_t size,
+                                            aoticache_error *ret_error)
+{
+    if (size > writer->left)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a member of an archive gets %zu bytes too many",
+                                   size - (size_t)writer->left);
+    for (const char *rest = bytes; size > 0;) {
+        la_ssize_t written = writer->call->write_data_(writer->archive, rest, size);
+        if (written <= 0)
+            return fail(writer, ret_error);
+        rest += written;
+        size -= (size_t)written;
+        writer->left -= (uint64_t)written;
+    }
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_tar_writer_finish(aoticache_tar_writer *writer, uint64_t *ret_bytes,
+                                             aoticache_error *ret_error)
+{
+    if (writer->call->write_close_(writer->archive) != ARCHIVE_OK)
+        return fail(writer, ret_error);
+    *ret_bytes = writer->bytes;
+    return AOTICACHE_OK;
+}
+
+void aoticache_tar_writer_close(aoticache_tar_writer *writer)
+{
+    if (writer == NULL)
+        return;
+    if (writer->archive != NULL) {
+        writer->call->write_fail_(writer->archive); /* else free would write the end of the archive */
+        writer->call->write_free_(writer->archive);
+    }
+    writer->call->entry_free_(writer->entry);
+    free(writer);
+}
+
+#else
+
+aoticache_status aoticache_tar_writer_open(int fd, int level, aoticache_tar_goes_on_fn goes_on, void *user,
+                                           aoticache_tar_writer **ret_writer, aoticache_error *ret_error)
+{
+    (void)fd, (void)level, (void)goes_on, (void)user, (void)ret_writer;
+    return aoticache_archive_library_missing(ret_error);
+}
+
+aoticache_status aoticache_tar_writer_begin(aoticache_tar_writer *writer, const char *path, uint64_t bytes,
+                                            aoticache_error *ret_error)
+{
+    (void)writer, (void)path, (void)bytes;
+    return aoticache_archive_library_missing(ret_error);
+}
+
+aoticache_status aoticache_tar_writer_write(aoticache_tar_writer *writer, const void *bytes, size_t size,
+                                            aoticache_error *ret_error)
+{
+    (void)writer, (void)bytes, (void)size;
+    return aoticache_archive_library_missing(ret_error);
+}
+
+aoticache_status aoticache_tar_writer_finish(aoticache_tar_writer *writer, uint64_t *ret_bytes,
+                                             aoticache_error *ret_error)
+{
+    (void)writer, (void)ret_bytes;
+    return aoticache_archive_library_missing(ret_error);
+}
+
+void aoticache_tar_writer_close(aoticache_tar_writer *writer)
+{
+    (void)writer;
+}
+
+#endif

@@ -1,0 +1,406 @@
+/*
+ * cache/transfer/commit: a batch of artifacts becomes part of the store.
+ *
+ * The order is that of a put, for all of the batch at once: the bytes are durable; with the store's lock held, shared,
+ * the files get their names, the folders are durable, and only then the entries are recorded. Dying between leaves
+ * objects that no entry names, as a put does that is killed. Where there are many files one syncfs(2) takes the place
+ * of many fsync(2).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/seam.h"
+#include "cache/store/lock.h"
+#include "cache/store/reserve.h"
+#include "cache/transfer/intake.h"
+#include "index/put_batch.h"
+
+#define MAX_TRIES 4
+/* From so many on, one syncfs is cheaper than to wait for each, even where others write to the file system too. */
+#define MANY_FILES 16
+#define FOLDERS 256
+
+/* ---- durable bytes ---- */
+
+static aoticache_status sync_all(const aoticache_intake *intake, aoticache_error *ret_error)
+{
+    if (aoticache_seam_ask("syncfs", NULL) != 0 || syncfs(intake->folder_fd) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot make the file system of %s durable",
+                                         intake->cache->directory->path);
+    return AOTICACHE_OK;
+}
+
+static aoticache_status sync_file(const aoticache_intake *intake, const aoticache_digest *digest,
+                                  aoticache_error *ret_error)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_digest_to_hex(digest, hex);
+    cleanup_fd int fd = openat(intake->folder_fd, hex, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || aoticache_seam_fsync(fd) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot make object %s durable", hex);
+    return AOTICACHE_OK;
+}
+
+static bool is_pending(const aoticache_intake *intake, const aoticache_digest *digest)
+{
+    const aoticache_transfer_object *object = aoticache_transfer_table_find(&intake->table, digest);
+    return object != NULL && object->state == AOTICACHE_TRANSFER_PENDING;
+}
+
+/* Digest of the i-th object of an entry, its manifest last. */
+static const aoticache_digest *digest_at(const aoticache_intake_entry *entry, size_t i)
+{
+    return i < entry->manifest->file_count ? &entry->manifest->files[i].digest : &entry->digest;
+}
+
+static size_t count_pending(const aoticache_intake *intake)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < intake->count; i++)
+        for (size_t k = 0; k <= intake->queue[i].manifest->file_count; k++)
+            count += is_pending(intake, digest_at(&intake->queue[i], k)) ? 1 : 0;
+    return count;
+}
+
+static aoticache_status sync_files(const aoticache_intake *intake, aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    if (count_pending(intake) >= MANY_FILES)
+        return sync_all(intake, ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < intake->count; i++)
+        for (size_t k = 0; status == AOTICACHE_OK && k <= intake->queue[i].manifest->file_count; k++)
+            if (is_pending(intake, digest_at(&intake->queue[i], k)))
+                status = sync_file(intake, digest_at(&intake->queue[i], k), ret_error);
+    return status;
+}
+
+/* ---- names ---- */
+
+/* What one batch has open in objects/. */
+struct folders {
+    int objects;
+    int fds[FOLDERS]; /* by the first byte of the digest; -1: not open */
+    size_t count;
+};
+
+static void close_folders(struct folders *folders)
+{
+    cleanup_fd_release(&folders->objects);
+    for (size_t i = 0; i < FOLDERS; i++)
+        cleanup_fd_release(&folders->fds[i]);
+}
+
+/* A new folder is made durable with all that the batch changes, not by itself as elsewhere. */
+static aoticache_status open_folder(aoticache_intake *intake, struct folders *folders, const aoticache_digest *digest,
+                                    int *ret_fd, aoticache_error *ret_error)
+{
+    char path[AOTICACHE_OBJECT_FOLDER_BYTES];
+    int *fd = &folders->fds[digest->bytes[0]];
+    snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%02x", digest->bytes[0]);
+    if (*fd < 0) {
+        aoticache_directory *directory = intake->cache->directory;
+        const char *name = path + strlen(AOTICACHE_OBJECTS "/");
+        if (aoticache_directory_make_folder(directory, folders->objects, name) != 0 && errno != EEXIST)
+            return aoticache_error_set_errno(ret_error, errno, "cannot create %s/%s", directory->path, path);
+        aoticache_status status = aoticache_directory_open_folder(directory, path, true, fd, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        folders->count++;
+    }
+    *ret_fd = *fd;
+    return AOTICACHE_OK;
+}
+
+static aoticache_status move_object(aoticache_intake *intake, struct folders *folders,
+                                    aoticache_transfer_object *object, aoticache_error *ret_error)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    int folder = -1;
+    aoticache_digest_to_hex(&object->digest, hex);
+    aoticache_status status = open_folder(intake, folders, &object->digest, &folder, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (aoticache_seam_renameat(intake->folder_fd, hex, folder, hex + 2) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot put object %s in its place", hex);
+    object->state = AOTICACHE_TRANSFER_STORED;
+    intake->report->objects++;
+    intake->report->bytes += object->bytes;
+    aoticache_cache_count(intake->cache, AOTICACHE_COUNTER_stored_bytes, object->bytes);
+    return AOTICACHE_OK;
+}
+
+/* What was in the store when it was looked at may have been collected before the lock was had. OK, NOT_FOUND, or why it
+ * cannot be told. */
+static aoticache_status look_again(const aoticache_intake *intake, const aoticache_transfer_object *object,
+                                   aoticache_error *ret_error)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    struct stat found;
+    aoticache_object_path(&object->digest, path);
+    if (fstatat(intake->cache->directory->fd, path, &found, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? AOTICACHE_NOT_FOUND
+                               : aoticache_error_set_errno(ret_error, errno, "cannot examine %s", path);
+    return S_ISREG(found.st_mode) && (uint64_t)found.st_size == object->bytes ? AOTICACHE_OK : AOTICACHE_NOT_FOUND;
+}
+
+static aoticache_status move_entry(aoticache_intake *intake, struct folders *folders,
+                                   const aoticache_intake_entry *entry, bool *ret_complete,
+                                   aoticache_error *ret_error)
+{
+    *ret_complete = true;
+    for (size_t i = 0; i <= entry->manifest->file_count; i++) {
+        aoticache_transfer_object *object = aoticache_transfer_table_find(&intake->table, digest_at(entry, i));
+        aoticache_status status = AOTICACHE_OK;
+        if (object->state == AOTICACHE_TRANSFER_PENDING) {
+            status = move_object(intake, folders, object, ret_error);
+        } else if ((status = look_again(intake, object, ret_error)) == AOTICACHE_NOT_FOUND) {
+            char hex[AOTICACHE_DIGEST_HEX_BYTES], manifest[AOTICACHE_DIGEST_HEX_BYTES];
+            aoticache_digest_to_hex(&object->digest, hex);
+            aoticache_digest_to_hex(&entry->digest, manifest);
+            aoticache_intake_refuse(intake, "manifest %s names object %s, which was removed from the store meanwhile",
+                                    manifest, hex);
+            *ret_complete = false;
+            return AOTICACHE_OK;
+        }
+        if (status != AOTICACHE_OK)
+            return status;
+    }
+    return AOTICACHE_OK;
+}
+
+static aoticache_status sync_folders(const aoticache_intake *intake, const struct folders *folders,
+                                     aoticache_error *ret_error)
+{
+    if (folders->count >= MANY_FILES)
+        return sync_all(intake, ret_error);
+    for (size_t i = 0; i <= FOLDERS; i++) {
+        int fd = i < FOLDERS ? folders->fds[i] : folders->objects;
+        if (fd >= 0 && aoticache_seam_fsync(fd) != 0)
+            return aoticache_error_set_errno(ret_error, errno, "cannot make %s/" AOTICACHE_OBJECTS " durable",
+                                             intake->cache->directory->path);
+    }
+    return AOTICACHE_OK;
+}
+
+/* All of them; those that turn out incomplete leave the queue. */
+static aoticache_status move_all(aoticache_intake *intake, aoticache_error *ret_error)
+{
+    struct folders folders = {.objects = -1};
+    memset(folders.fds, -1, sizeof folders.fds);
+    aoticache_status status = aoticache_directory_open_folder(intake->cache->directory, AOTICACHE_OBJECTS, true,
+                                                              &folders.objects, ret_error);
+    size_t kept = 0, i = 0;
+    for (; status == AOTICACHE_OK && i < intake->count; i++) {
+        bool is_complete = false;
+        status = move_entry(intake, &folders, &intake->queue[i], &is_complete, ret_error);
+        if (status == AOTICACHE_OK && !is_complete)
+            aoticache_manifest_free(intake->queue[i].manifest);
+        else
+            intake->queue[kept++] = intake->queue[i];
+    }
+    for (; i < intake->count; i++)
+        intake->queue[kept++] = intake->queue[i];
+    intake->count = kept;
+    if (status == AOTICACHE_OK)
+        status = sync_folders(intake, &folders, ret_error);
+    close_folders(&folders);
+    return status;
+}
+
+/* ---- entries ---- */
+
+/* The queue as the index sees it; objects belong to the entry that was asked for last. */
+struct rows {
+    const aoticache_intake *intake;
+    aoticache_index_object *objects;
+    size_t capacity;
+};
+
+static size_t fill_objects(const aoticache_intake_entry *from, aoticache_index_object *objects)
+{
+    size_t count = 0;
+    objects[count++] = (aoticache_index_object){.digest = from->digest, .bytes = from->bytes};
+    for (size_t i = 0; i < from->manifest->file_count; i++) {
+        const aoticache_manifest_file *file = &from->manifest->files[i];
+        bool is_repeated = false; /* files with equal bytes are one object */
+        for (size_t k = 0; k < count; k++)
+            is_repeated = is_repeated || aoticache_digest_equal(&objects[k].digest, &file->digest);
+        if (!is_repeated)
+            objects[count++] = (aoticache_index_object){.digest = file->digest, .bytes = file->bytes};
+    }
+    return count;
+}
+
+static aoticache_status next_row(void *user, size_t position, aoticache_index_entry *ret_entry,
+                                 aoticache_error *ret_error)
+{
+    struct rows *rows = user;
+    const aoticache_intake_entry *from = &rows->intake->queue[position];
+    const aoticache_manifest *manifest = from->manifest;
+    if (manifest->file_count + 1 > rows->capacity) {
+        aoticache_index_object *objects = reallocarray(rows->objects, manifest->file_count + 1, sizeof *objects);
+        if (objects == NULL)
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the objects of an entry");
+        rows->objects = objects;
+        rows->capacity = manifest->file_count + 1;
+    }
+    *ret_entry = (aoticache_index_entry){.key = manifest->key,
+                                         .artifact = from->digest,
+                                         .library = manifest->files[0].digest,
+                                         .objects = rows->objects,
+                                         .object_count = fill_objects(from, rows->objects),
+                                         .file_count = (uint32_t)manifest->file_count,
+                                         .guard = manifest->guard,
+                                         .op = manifest->op,
+                                         .device = manifest->device,
+                                         .description = manifest->description,
+                                         .producer = manifest->producer,
+                                         .compile_ns = manifest->compile_ns,
+                                         .created_ns = manifest->created_ns,
+                                         .encoding = manifest->encoding,
+                                         .encoding_size = manifest->encoding_size};
+    aoticache_requirements_to_bytes(&manifest->requirements, ret_entry->requirements);
+    return AOTICACHE_OK;
+}
+
+static aoticache_status record_entries(const aoticache_intake *intake, int64_t *ret_ids, aoticache_error *ret_error)
+{
+    const aoticache_directory *directory = intake->cache->directory;
+    char path[AOTICACHE_INDEX_PATH_BYTES];
+    struct rows rows = {.intake = intake};
+    const aoticache_index_options options = aoticache_cache_index_options(directory, path);
+    aoticache_status status =
+        aoticache_index_put_batch(&options, intake->count, next_row, &rows, ret_ids, ret_error);
+    free(rows.objects);
+    return status;
+}
+
+/* A hint for the collector: without it what was compiled long ago and has just come in would go first. */
+static void record_uses(aoticache_intake *intake, const int64_t *ids)
+{
+    cleanup_free aoticache_index_use *uses = calloc(intake->count, sizeof *uses);
+    for (size_t i = 0; uses != NULL && i < intake->count; i++)
+        uses[i] = (aoticache_index_use){
+            .entry_id = ids[i], .last_used_ns = intake->queue[i].last_used_ns, .uses = intake->queue[i].uses};
+    if (uses != NULL)
+        aoticache_index_flush(aoticache_cache_index(intake->cache), uses, intake->count, NULL, 0, NULL);
+}
+
+/* ---- the batch ---- */
+
+/* What was stored here since an entry was queued stays what is found. Before anything of it is in the store, where an
+ * index that is built anew would find it. */
+static aoticache_status drop_unwanted(aoticache_intake *intake, aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    size_t kept = 0, i = 0;
+    for (; status == AOTICACHE_OK && i < intake->count; i++) {
+        aoticache_manifest *manifest = intake->queue[i].manifest;
+        const aoticache_intake_claim claim = {.key = &manifest->key,
+                                              .artifact = &intake->queue[i].digest,
+                                              .requirements = &manifest->requirements,
+                                              .guard = manifest->guard};
+        bool is_wanted = false;
+        status = aoticache_intake_wants_still(intake, &claim, &is_wanted, ret_error);
+        if (status == AOTICACHE_OK && !is_wanted)
+            aoticache_manifest_free(manifest);
+        else
+            intake->queue[kept++] = intake->queue[i];
+    }
+    for (; i < intake->count; i++)
+        intake->queue[kept++] = intake->queue[i];
+    intake->count = kept;
+    return status;
+}
+
+/* With the store's lock held, shared. */
+static aoticache_status publish(aoticache_intake *intake, aoticache_error *ret_error)
+{
+    aoticache_status status = drop_unwanted(intake, ret_error);
+    if (status == AOTICACHE_OK && intake->count > 0)
+        status = move_all(intake, ret_error);
+    if (status != AOTICACHE_OK || intake->count == 0)
+        return status;
+    cleanup_free int64_t *ids = calloc(intake->count, sizeof *ids);
+    if (ids == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a batch of entries");
+    status = record_entries(intake, ids, ret_error);
+    if (status == AOTICACHE_OK)
+        record_uses(intake, ids);
+    return status;
+}
+
+/* One try. What it has moved it does not move again. */
+static aoticache_status try_commit(aoticache_intake *intake, bool *ret_stale, aoticache_error *ret_error)
+{
+    aoticache_lock lock = AOTICACHE_LOCK_INIT;
+    aoticache_status status = aoticache_lock_store(intake->cache->directory, false, &lock, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    *ret_stale = !aoticache_cache_index_is_current(intake->cache);
+    if (!*ret_stale)
+        status = publish(intake, ret_error);
+    aoticache_lock_release(&lock);
+    return status;
+}
+
+static void clear(aoticache_intake *intake)
+{
+    intake->report->entries += intake->count;
+    for (size_t i = 0; i < intake->count; i++)
+        aoticache_manifest_free(intake->queue[i].manifest);
+    intake->count = 0;
+    intake->queued_bytes = intake->queued_text = 0;
+}
+
+/* What a dry run would have moved. */
+static void count_only(aoticache_intake *intake)
+{
+    for (size_t i = 0; i < intake->count; i++) {
+        for (size_t k = 0; k <= intake->queue[i].manifest->file_count; k++) {
+            aoticache_transfer_object *object =
+                aoticache_transfer_table_find(&intake->table, digest_at(&intake->queue[i], k));
+            if (object->state != AOTICACHE_TRANSFER_PENDING)
+                continue;
+            object->state = AOTICACHE_TRANSFER_STORED;
+            intake->report->objects++;
+            intake->report->bytes += object->bytes;
+        }
+    }
+    clear(intake);
+}
+
+aoticache_status aoticache_intake_commit(aoticache_intake *intake, aoticache_error *ret_error)
+{
+    aoticache_index *index = aoticache_cache_index(intake->cache);
+    aoticache_status status = AOTICACHE_OK;
+    if (intake->options->dry_run)
+        count_only(intake);
+    if (intake->count == 0)
+        return AOTICACHE_OK;
+    status = sync_files(intake, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    for (int i = 0; i < MAX_TRIES; i++) {
+        bool is_stale = false;
+        aoticache_cache_refreshed(intake->cache, &index);
+        status = try_commit(intake, &is_stale, ret_error);
+        if (status == AOTICACHE_OK && !is_stale) {
+            clear(intake);
+            aoticache_cache_keep_budget(intake->cache);
+            aoticache_reserve_keep(intake->cache);
+            return AOTICACHE_OK;
+        }
+        if (status != AOTICACHE_OK && !aoticache_cache_recovered(intake->cache, status, &index))
+            return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+    }
+    return aoticache_error_set(ret_error, AOTICACHE_IO, "%s: the index is replaced again and again",
+                               intake->cache->directory->path);
+}

@@ -1,0 +1,330 @@
+/*
+ * cache/transfer/export: the entries of a cache as an archive.
+ *
+ * An artifact is looked at as a whole before its first byte is written, so that what is damaged is left out and never
+ * halfway in: its objects are open and verified. They come before their manifest, so that an archive which is cut off
+ * holds whole artifacts up to there.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "cache/transfer/archive.h"
+#include "cache/state.h"
+#include "cache/transfer/format.h"
+#include "cache/transfer/select.h"
+#include "cache/transfer/table.h"
+
+#define PIECE_BYTES (256 * 1024)
+#define DEFAULT_LEVEL 3
+
+struct export {
+    aoticache_cache *cache;
+    const aoticache_transfer_options *options;
+    aoticache_transfer_report report;
+    aoticache_tar_writer *writer;
+    aoticache_snapshot selection;
+    aoticache_transfer_table table; /* PENDING: is to be written; STORED: was */
+    aoticache_transfer_counts planned;
+    char *piece;
+    bool is_stopped;
+    aoticache_status mark_status;
+    aoticache_error *ret_error; /* of the marks */
+};
+
+/* ---- what is to be written ---- */
+
+static aoticache_status plan_entry(struct export *export, const aoticache_entry *entry, aoticache_error *ret_error)
+{
+    cleanup_free aoticache_index_object *objects = NULL;
+    size_t count = 0;
+    aoticache_status status = aoticache_index_artifact_objects(aoticache_cache_index(export->cache), &entry->artifact,
+                                                               &objects, &count, ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
+        size_t before = export->table.count;
+        if (aoticache_transfer_table_add(&export->table, &objects[i].digest) == NULL)
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a table of objects");
+        if (export->table.count > before) {
+            export->planned.objects++;
+            export->planned.bytes += objects[i].bytes;
+        }
+    }
+    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status; /* removed meanwhile */
+}
+
+static aoticache_status plan(struct export *export, aoticache_error *ret_error)
+{
+    aoticache_status status =
+        aoticache_transfer_select(export->cache, export->options, &export->selection, ret_error);
+    if (status == AOTICACHE_OK && export->selection.count == 0)
+        return AOTICACHE_NOT_FOUND;
+    for (size_t i = 0; status == AOTICACHE_OK && i < export->selection.count; i++)
+        status = plan_entry(export, &export->selection.entries[i].entry, ret_error);
+    export->planned.entries = export->selection.count;
+    return status;
+}
+
+/* ---- progress ---- */
+
+static bool goes_on(void *user)
+{
+    struct export *export = user;
+    const aoticache_transfer_options *options = export->options;
+    if (!export->is_stopped && options->progress != NULL)
+        export->is_stopped = !options->progress(options->user, export->report.objects, export->planned.objects);
+    return !export->is_stopped;
+}
+
+/* ---- members ---- */
+
+static aoticache_status write_text(struct export *export, const char *path, const char *text, size_t size,
+                                   aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_tar_writer_begin(export->writer, path, size, ret_error);
+    return status == AOTICACHE_OK ? aoticache_tar_writer_write(export->writer, text, size, ret_error) : status;
+}
+
+static aoticache_status copy_file(struct export *export, int fd, const char *path, uint64_t bytes,
+                                  aoticache_error *ret_error)
+{
+    for (uint64_t offset = 0; offset < bytes;) {
+        ssize_t got = pread(fd, export->piece, PIECE_BYTES, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return aoticache_error_set_errno(ret_error, got < 0 ? errno : EIO, "cannot read %s", path);
+        if ((uint64_t)got > bytes - offset)
+            got = (ssize_t)(bytes - offset);
+        aoticache_status status = aoticache_tar_writer_write(export->writer, export->piece, (size_t)got, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        offset += (uint64_t)got;
+    }
+    return AOTICACHE_OK;
+}
+
+static bool is_written(const struct export *export, const aoticache_digest *digest)
+{
+    const aoticache_transfer_object *object = aoticache_transfer_table_find(&export->table, digest);
+    return object != NULL && object->state == AOTICACHE_TRANSFER_STORED;
+}
+
+/* Counts an object that has been written. */
+static aoticache_status note_written(struct export *export, const aoticache_digest *digest, uint64_t bytes,
+                                     aoticache_error *ret_error)
+{
+    aoticache_transfer_object *object = aoticache_transfer_table_add(&export->table, digest);
+    if (object == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a table of objects");
+    object->state = AOTICACHE_TRANSFER_STORED;
+    export->report.objects++;
+    export->report.bytes += bytes;
+    if (!goes_on(export))
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; the archive is not complete");
+    return AOTICACHE_OK;
+}
+
+/* ---- artifacts ---- */
+
+/* An artifact that is about to be written: its manifest, and its files open and verified. */
+struct artifact {
+    char *text;
+    size_t size;
+    aoticache_manifest *manifest;
+    int *fds; /* -1: written before */
+};
+
+static void close_artifact(struct artifact *artifact)
+{
+    for (size_t i = 0; artifact->fds != NULL && i < artifact->manifest->file_count; i++)
+        cleanup_fd_release(&artifact->fds[i]);
+    free(artifact->fds);
+    aoticache_manifest_free(artifact->manifest);
+    free(artifact->text);
+}
+
+static aoticache_status open_files(struct export *export, struct artifact *artifact, aoticache_error *ret_error)
+{
+    const aoticache_manifest *manifest = artifact->manifest;
+    aoticache_status status = AOTICACHE_OK;
+    artifact->fds = calloc(manifest->file_count, sizeof *artifact->fds);
+    if (artifact->fds == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the files of an artifact");
+    memset(artifact->fds, -1, manifest->file_count * sizeof *artifact->fds);
+    for (size_t i = 0; status == AOTICACHE_OK && i < manifest->file_count; i++) {
+        const aoticache_manifest_file *file = &manifest->files[i];
+        char hex[AOTICACHE_DIGEST_HEX_BYTES];
+        if (is_written(export, &file->digest))
+            continue;
+        status = aoticache_object_open_while(export->cache->directory, &file->digest, file->bytes, goes_on, export,
+                                             &artifact->fds[i], NULL, ret_error);
+        aoticache_digest_to_hex(&file->digest, hex);
+        if (status == AOTICACHE_NOT_FOUND)
+            return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "its object %s is missing", hex);
+    }
+    return status;
+}
+
+static aoticache_status open_artifact(struct export *export, const aoticache_entry *entry,
+                                      struct artifact *artifact, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_object_read(export->cache->directory, &entry->artifact, &artifact->text,
+                                                    &artifact->size, ret_error);
+    if (status == AOTICACHE_NOT_FOUND)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "its manifest is missing");
+    if (status == AOTICACHE_OK)
+        status = aoticache_manifest_parse(artifact->text, artifact->size, &artifact->manifest, ret_error);
+    return status == AOTICACHE_OK ? open_files(export, artifact, ret_error) : status;
+}
+
+static aoticache_status write_artifact(struct export *export, const aoticache_digest *digest,
+                                       const struct artifact *artifact, aoticache_error *ret_error)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    aoticache_status status = AOTICACHE_OK;
+    for (size_t i = 0; status == AOTICACHE_OK && i < artifact->manifest->file_count; i++) {
+        const aoticache_manifest_file *file = &artifact->manifest->files[i];
+        if (is_written(export, &file->digest)) /* two files of one artifact may be one object */
+            continue;
+        aoticache_object_path(&file->digest, path);
+        status = aoticache_tar_writer_begin(export->writer, path, file->bytes, ret_error);
+        if (status == AOTICACHE_OK)
+            status = copy_file(export, artifact->fds[i], path, file->bytes, ret_error);
+        if (status == AOTICACHE_OK)
+            status = note_written(export, &file->digest, file->bytes, ret_error);
+    }
+    aoticache_object_path(digest, path);
+    if (status == AOTICACHE_OK)
+        status = write_text(export, path, artifact->text, artifact->size, ret_error);
+    if (status == AOTICACHE_OK)
+        status = note_written(export, digest, artifact->size, ret_error);
+    return status;
+}
+
+/* What cannot be used is left out; what another process has just removed is nobody's fault. */
+static void leave_out(struct export *export, const aoticache_entry *entry, aoticache_status status,
+                      const aoticache_error *detail)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    if (aoticache_index_has_object(aoticache_cache_index(export->cache), &entry->artifact, NULL) ==
+        AOTICACHE_NOT_FOUND)
+        return;
+    aoticache_digest_to_hex(&entry->artifact, hex);
+    export->report.refused++;
+    aoticache_log(&export->cache->directory->logger, AOTICACHE_LOG_WARNING,
+                  "artifact %s of %.200s is left out: %s; 'aoticache verify%s", hex, entry->op, detail->message,
+                  status == AOTICACHE_DENIED ? "' names what cannot be read" : " --repair' removes it");
+}
+
+static aoticache_status export_entry(struct export *export, const aoticache_entry *entry, aoticache_error *ret_error)
+{
+    struct artifact artifact = {.text = NULL};
+    aoticache_error detail = {.message = ""};
+    if (is_written(export, &entry->artifact))
+        return AOTICACHE_OK;
+    aoticache_status status = open_artifact(export, entry, &artifact, &detail);
+    if (status == AOTICACHE_CORRUPT || status == AOTICACHE_DENIED || status == AOTICACHE_UNSUPPORTED) {
+        leave_out(export, entry, status, &detail);
+        status = AOTICACHE_OK;
+    } else if (status != AOTICACHE_OK) {
+        aoticache_error_set(ret_error, status, "%s", detail.message);
+    } else {
+        status = write_artifact(export, &entry->artifact, &artifact, ret_error);
+        export->report.entries += status == AOTICACHE_OK ? 1 : 0;
+    }
+    close_artifact(&artifact);
+    return status;
+}
+
+/* ---- marks ---- */
+
+static bool export_mark(void *user, const aoticache_mark *mark)
+{
+    struct export *export = user;
+    char path[AOTICACHE_TRANSFER_PATH_BYTES];
+    cleanup_free char *text = NULL;
+    aoticache_transfer_mark_path(&mark->key, path);
+    export->mark_status = aoticache_transfer_format_mark(mark, &text, export->ret_error);
+    if (export->mark_status == AOTICACHE_OK)
+        export->mark_status = write_text(export, path, text, strlen(text), export->ret_error);
+    export->report.marks += export->mark_status == AOTICACHE_OK ? 1 : 0;
+    return export->mark_status == AOTICACHE_OK;
+}
+
+static aoticache_status export_marks(struct export *export, aoticache_error *ret_error)
+{
+    export->ret_error = ret_error;
+    aoticache_status status =
+        aoticache_transfer_list_marks(export->cache, &export->selection, export_mark, export, ret_error);
+    return status == AOTICACHE_OK ? export->mark_status : status;
+}
+
+/* ---- all of it ---- */
+
+static aoticache_status write_head(struct export *export, aoticache_error *ret_error)
+{
+    cleanup_free char *text = NULL;
+    aoticache_status status = aoticache_transfer_format_head(&export->planned, &text, ret_error);
+    return status == AOTICACHE_OK ? write_text(export, AOTICACHE_TRANSFER_HEAD, text, strlen(text), ret_error) : status;
+}
+
+static aoticache_status write_end(struct export *export, aoticache_error *ret_error)
+{
+    cleanup_free char *text = NULL;
+    aoticache_transfer_counts counts = {.entries = export->report.entries,
+                                        .objects = export->report.objects,
+                                        .bytes = export->report.bytes};
+    aoticache_status status = aoticache_transfer_format_end(&counts, &text, ret_error);
+    return status == AOTICACHE_OK ? write_text(export, AOTICACHE_TRANSFER_END, text, strlen(text), ret_error) : status;
+}
+
+static aoticache_status write_all(struct export *export, aoticache_error *ret_error)
+{
+    aoticache_status status = write_head(export, ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < export->selection.count; i++)
+        status = export_entry(export, &export->selection.entries[i].entry, ret_error);
+    if (status == AOTICACHE_OK && export->options->with_marks)
+        status = export_marks(export, ret_error);
+    if (status == AOTICACHE_OK)
+        status = write_end(export, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_tar_writer_finish(export->writer, &export->report.archive_bytes, ret_error);
+    return status;
+}
+
+static aoticache_status run(struct export *export, int fd, aoticache_error *ret_error)
+{
+    int level = export->options->level != 0 ? export->options->level : DEFAULT_LEVEL;
+    aoticache_status status = plan(export, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_tar_writer_open(fd, level, goes_on, export, &export->writer, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    export->piece = malloc(PIECE_BYTES);
+    if (export->piece == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to write an archive");
+    return write_all(export, ret_error);
+}
+
+aoticache_status aoticache_cache_export(aoticache_cache *cache, int fd, const aoticache_transfer_options *options,
+                                        aoticache_transfer_report *ret_report, aoticache_error *ret_error)
+{
+    struct export export = {.cache = cache};
+    if (cache == NULL || fd < 0)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_export: no cache or no descriptor");
+    aoticache_status status = aoticache_transfer_options_check(&options, false, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    export.options = options;
+    aoticache_cache_enter(cache);
+    status = run(&export, fd, ret_error);
+    aoticache_tar_writer_close(export.writer);
+    aoticache_snapshot_free(&export.selection);
+    aoticache_transfer_table_free(&export.table);
+    free(export.piece);
+    if (ret_report != NULL)
+        *ret_report = export.report;
+    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+}

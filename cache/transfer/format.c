@@ -1,0 +1,222 @@
+/*
+ * cache/transfer/format: see format.h.
+ */
+#include "cache/transfer/format.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+#define FORMAT 1
+#define KIND "aoticache archive"
+#define END_KIND "aoticache archive end"
+#define OBJECTS "objects/"
+#define MARKS "marks/"
+
+/* ---- names ---- */
+
+static bool is_lower_hex(const char *text, size_t length)
+{
+    return strspn(text, "0123456789abcdef") >= length;
+}
+
+static bool read_object_path(const char *path, aoticache_digest *ret_digest)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    const char *rest = path + strlen(OBJECTS);
+    if (strlen(path) != strlen(OBJECTS) + 2 + 1 + 62 || strncmp(path, OBJECTS, strlen(OBJECTS)) != 0 ||
+        !is_lower_hex(rest, 2) || rest[2] != '/' || !is_lower_hex(rest + 3, 62))
+        return false;
+    snprintf(hex, sizeof hex, "%.2s%.62s", rest, rest + 3);
+    return aoticache_digest_from_hex(hex, ret_digest) == AOTICACHE_OK;
+}
+
+static bool read_mark_path(const char *path, aoticache_digest *ret_key)
+{
+    const char *rest = path + strlen(MARKS);
+    return strncmp(path, MARKS, strlen(MARKS)) == 0 && strlen(rest) == 64 && is_lower_hex(rest, 64) &&
+           aoticache_digest_from_hex(rest, ret_key) == AOTICACHE_OK;
+}
+
+aoticache_transfer_kind aoticache_transfer_kind_of(const char *path, aoticache_digest *ret_digest)
+{
+    if (path == NULL)
+        return AOTICACHE_TRANSFER_IS_FOREIGN;
+    if (read_object_path(path, ret_digest))
+        return AOTICACHE_TRANSFER_IS_OBJECT;
+    if (read_mark_path(path, ret_digest))
+        return AOTICACHE_TRANSFER_IS_MARK;
+    if (strcmp(path, AOTICACHE_TRANSFER_HEAD) == 0)
+        return AOTICACHE_TRANSFER_IS_HEAD;
+    return strcmp(path, AOTICACHE_TRANSFER_END) == 0 ? AOTICACHE_TRANSFER_IS_END : AOTICACHE_TRANSFER_IS_FOREIGN;
+}
+
+void aoticache_transfer_mark_path(const aoticache_key *key, char ret_path[AOTICACHE_TRANSFER_PATH_BYTES])
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_digest_to_hex(key, hex);
+    snprintf(ret_path, AOTICACHE_TRANSFER_PATH_BYTES, MARKS "%s", hex);
+}
+
+/* ---- writing ---- */
+
+/* Takes `object`; NULL is out of memory. Sorted and with a newline, as manifests are. */
+static aoticache_status finish(json_t *object, char **ret_text, aoticache_error *ret_error)
+{
+    char *text = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    size_t size = text != NULL ? strlen(text) : 0;
+    char *grown = text != NULL ? realloc(text, size + 2) : NULL;
+    json_decref(object);
+    if (grown == NULL) {
+        free(text);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to write an archive");
+    }
+    memcpy(grown + size, "\n", 2);
+    *ret_text = grown;
+    return AOTICACHE_OK;
+}
+
+static json_t *format_counts(const char *kind, const aoticache_transfer_counts *counts)
+{
+    return json_pack("{s:s, s:i, s:I, s:I, s:I}", "kind", kind, "format", FORMAT, "entries",
+                     (json_int_t)counts->entries, "objects", (json_int_t)counts->objects, "bytes",
+                     (json_int_t)counts->bytes);
+}
+
+aoticache_status aoticache_transfer_format_head(const aoticache_transfer_counts *counts, char **ret_text,
+                                                aoticache_error *ret_error)
+{
+    json_t *object = format_counts(KIND, counts);
+    if (object != NULL && json_object_set_new(object, "library", json_string(AOTICACHE_VERSION)) != 0) {
+        json_decref(object);
+        object = NULL;
+    }
+    return finish(object, ret_text, ret_error);
+}
+
+aoticache_status aoticache_transfer_format_end(const aoticache_transfer_counts *counts, char **ret_text,
+                                               aoticache_error *ret_error)
+{
+    return finish(format_counts(END_KIND, counts), ret_text, ret_error);
+}
+
+aoticache_status aoticache_transfer_format_mark(const aoticache_mark *mark, char **ret_text,
+                                                aoticache_error *ret_error)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    json_t *tags = json_array();
+    aoticache_digest_to_hex(&mark->key, hex);
+    for (size_t i = 0; tags != NULL && i < mark->tag_count; i++) {
+        if (json_array_append_new(tags, json_string(mark->tags[i])) != 0) {
+            json_decref(tags);
+            tags = NULL;
+        }
+    }
+    return finish(json_pack("{s:s, s:b, s:o}", "key", hex, "pinned", mark->is_pinned ? 1 : 0, "tags", tags), ret_text,
+                  ret_error);
+}
+
+/* ---- reading ---- */
+
+static aoticache_status load(const char *what, const char *text, size_t size, json_t **ret_object,
+                             aoticache_error *ret_error)
+{
+    json_error_t error;
+    json_t *object = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
+    if (json_is_object(object)) {
+        *ret_object = object;
+        return AOTICACHE_OK;
+    }
+    json_decref(object);
+    if (object == NULL && json_error_code(&error) == json_error_out_of_memory)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to read an archive");
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is not a JSON object", what);
+}
+
+static bool read_count(const json_t *object, const char *name, uint64_t *ret_count)
+{
+    const json_t *value = json_object_get(object, name);
+    *ret_count = json_is_integer(value) ? (uint64_t)json_integer_value(value) : 0;
+    return json_is_integer(value) && json_integer_value(value) >= 0;
+}
+
+static aoticache_status read_counts(const char *what, const char *kind, const json_t *object,
+                                    aoticache_transfer_counts *ret_counts, aoticache_error *ret_error)
+{
+    const char *found = json_string_value(json_object_get(object, "kind"));
+    const json_t *format = json_object_get(object, "format");
+    aoticache_transfer_counts counts;
+    if (found == NULL || strcmp(found, kind) != 0 || !json_is_integer(format) || json_integer_value(format) < 1)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is not that of an archive of kernels", what);
+    if (json_integer_value(format) > FORMAT)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "the archive has format %lld, this library knows %d; use a newer one",
+                                   (long long)json_integer_value(format), FORMAT);
+    if (!read_count(object, "entries", &counts.entries) || !read_count(object, "objects", &counts.objects) ||
+        !read_count(object, "bytes", &counts.bytes))
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s lacks a count", what);
+    *ret_counts = counts;
+    return AOTICACHE_OK;
+}
+
+static aoticache_status parse_counts(const char *what, const char *kind, const char *text, size_t size,
+                                     aoticache_transfer_counts *ret_counts, aoticache_error *ret_error)
+{
+    json_t *object = NULL;
+    aoticache_status status = load(what, text, size, &object, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read_counts(what, kind, object, ret_counts, ret_error);
+    json_decref(object);
+    return status;
+}
+
+aoticache_status aoticache_transfer_parse_head(const char *text, size_t size, aoticache_transfer_counts *ret_counts,
+                                               aoticache_error *ret_error)
+{
+    return parse_counts(AOTICACHE_TRANSFER_HEAD, KIND, text, size, ret_counts, ret_error);
+}
+
+aoticache_status aoticache_transfer_parse_end(const char *text, size_t size, aoticache_transfer_counts *ret_counts,
+                                              aoticache_error *ret_error)
+{
+    return parse_counts(AOTICACHE_TRANSFER_END, END_KIND, text, size, ret_counts, ret_error);
+}
+
+/* False where it is no mark of this key. tags: room for AOTICACHE_MAX_TAGS, borrowed from `object`. */
+static bool read_mark(const json_t *object, const aoticache_key *key, const char **tags, aoticache_mark *ret_mark)
+{
+    const char *hex = json_string_value(json_object_get(object, "key"));
+    const json_t *pinned = json_object_get(object, "pinned"), *list = json_object_get(object, "tags"), *tag;
+    aoticache_digest named;
+    size_t i;
+    if (hex == NULL || aoticache_digest_from_hex(hex, &named) != AOTICACHE_OK ||
+        !aoticache_digest_equal(&named, key) || !json_is_boolean(pinned) || !json_is_array(list) ||
+        json_array_size(list) > AOTICACHE_MAX_TAGS)
+        return false;
+    json_array_foreach(list, i, tag) {
+        if (!json_is_string(tag))
+            return false;
+        tags[i] = json_string_value(tag);
+    }
+    *ret_mark = (aoticache_mark){
+        .key = *key, .is_pinned = json_is_true(pinned), .tags = tags, .tag_count = json_array_size(list)};
+    return true;
+}
+
+aoticache_status aoticache_transfer_parse_mark(const char *text, size_t size, const aoticache_key *key,
+                                               aoticache_mark_fn callback, void *user, aoticache_error *ret_error)
+{
+    const char *tags[AOTICACHE_MAX_TAGS];
+    aoticache_mark mark;
+    json_t *object = NULL;
+    aoticache_status status = load("a mark", text, size, &object, ret_error);
+    if (status == AOTICACHE_OK && !read_mark(object, key, tags, &mark))
+        status = aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "its text is not that of a mark of this key");
+    if (status == AOTICACHE_OK)
+        callback(user, &mark);
+    json_decref(object);
+    return status;
+}

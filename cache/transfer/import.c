@@ -1,0 +1,453 @@
+/*
+ * cache/transfer/import: an archive that nobody vouches for, member by member.
+ *
+ * A name must be exactly one that an export writes, and a plain file; its digest then says which bytes it must have,
+ * and the archive's size how many are read at most. Which object is a manifest is told by its bytes, as where an index
+ * is built anew: whatever parses as one and has all its objects is an entry.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/seam.h"
+#include "cache/transfer/archive.h"
+#include "cache/transfer/format.h"
+#include "cache/transfer/pins.h"
+#include "cache/transfer/select.h"
+
+/* Up to here an object is put together in memory, hashed there and written at once. */
+#define SMALL_BYTES (UINT64_C(4) << 20)
+/*
+ * What an archive may have beside the bytes that it announces: a header for each object, perhaps a second one for a long
+ * number, and what fills the last block; a mark for each entry. The bytes themselves may be twice as many and some more:
+ * entries come and go while an archive is written.
+ */
+#define OBJECT_OVERHEAD_BYTES 4096
+#define MARK_OVERHEAD_BYTES 8192
+#define ANY_OVERHEAD_BYTES (UINT64_C(64) << 20)
+#define MANIFEST_FIRST_BYTE '{'
+#define SHOWN_PATH_BYTES 200
+
+struct import {
+    aoticache_intake intake;
+    aoticache_transfer_report report;
+    aoticache_tar_reader *reader;
+    char *buffer; /* SMALL_BYTES */
+    aoticache_transfer_counts head;
+    uint64_t objects; /* members that are objects, taken in or not */
+    int64_t now_ns;
+    bool has_head, has_end;
+    aoticache_status mark_status;
+    aoticache_error *ret_error; /* of the marks */
+};
+
+/* A path from the archive on one line of a log. */
+static const char *show(const char *path, char ret_text[SHOWN_PATH_BYTES])
+{
+    size_t i = 0;
+    for (; path != NULL && path[i] != '\0' && i + 1 < SHOWN_PATH_BYTES; i++)
+        ret_text[i] = (unsigned char)path[i] < ' ' || (unsigned char)path[i] >= 0x7f ? '?' : path[i];
+    ret_text[i] = '\0';
+    return path != NULL ? ret_text : "(no name)";
+}
+
+/* ---- the bytes of a member ---- */
+
+/* All of it into `to`, which has room for `bytes`; *ret_got: how many there were. */
+static aoticache_status read_all(struct import *import, char *to, uint64_t *ret_got, aoticache_error *ret_error)
+{
+    uint64_t got = 0;
+    for (;;) {
+        const void *piece = NULL;
+        size_t size = 0;
+        aoticache_status status = aoticache_tar_reader_read(import->reader, &piece, &size, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        if (size == 0)
+            break;
+        memcpy(to + got, piece, size);
+        got += size;
+    }
+    *ret_got = got;
+    return AOTICACHE_OK;
+}
+
+static aoticache_status read_into_file(struct import *import, int fd, uint64_t *ret_got, aoticache_error *ret_error)
+{
+    uint64_t got = 0;
+    for (;;) {
+        const void *piece = NULL;
+        size_t size = 0;
+        aoticache_status status = aoticache_tar_reader_read(import->reader, &piece, &size, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        if (size == 0)
+            break;
+        if (aoticache_seam_write(fd, piece, size) != 0)
+            return aoticache_error_set_errno(ret_error, errno, "cannot write in %s", import->intake.scratch.path);
+        if (!aoticache_intake_goes_on(&import->intake))
+            return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; what was complete is stored");
+        got += size;
+    }
+    *ret_got = got;
+    return AOTICACHE_OK;
+}
+
+/* Whether the bytes are those that the name promises; where not, it is told. */
+static bool is_right(struct import *import, const aoticache_tar_member *member, const aoticache_digest *digest,
+                     const aoticache_digest *actual, uint64_t got)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES], path[SHOWN_PATH_BYTES];
+    if (got == member->bytes && aoticache_digest_equal(digest, actual))
+        return true;
+    aoticache_digest_to_hex(actual, hex);
+    if (got != member->bytes)
+        aoticache_intake_refuse(&import->intake, "%s has %llu bytes, the archive says %llu", show(member->path, path),
+                                (unsigned long long)got, (unsigned long long)member->bytes);
+    else
+        aoticache_intake_refuse(&import->intake, "%s: its bytes hash to %s", show(member->path, path), hex);
+    return false;
+}
+
+/* ---- manifests ---- */
+
+/* Of an object that has come in, or is in the store: does nothing where it is no manifest. */
+static aoticache_status take_if_manifest(struct import *import, const aoticache_digest *digest, const char *text,
+                                         uint64_t bytes, aoticache_error *ret_error)
+{
+    aoticache_intake_entry entry = {.digest = *digest, .bytes = bytes, .last_used_ns = import->now_ns};
+    aoticache_error detail = {.message = ""};
+    if (bytes == 0 || bytes > AOTICACHE_OBJECT_MAX_MANIFEST_BYTES || text[0] != MANIFEST_FIRST_BYTE)
+        return AOTICACHE_OK;
+    aoticache_status status = aoticache_manifest_parse(text, (size_t)bytes, &entry.manifest, &detail);
+    if (status == AOTICACHE_OK || status == AOTICACHE_UNSUPPORTED)
+        aoticache_intake_note_manifest(&import->intake, digest);
+    if (status == AOTICACHE_OK)
+        return aoticache_intake_add_manifest(&import->intake, &entry, ret_error);
+    if (status == AOTICACHE_UNSUPPORTED) {
+        char hex[AOTICACHE_DIGEST_HEX_BYTES];
+        aoticache_digest_to_hex(digest, hex);
+        aoticache_intake_refuse(&import->intake, "object %s: %s", hex, detail.message);
+        return AOTICACHE_OK;
+    }
+    /* Anything else that begins so: a side file, which a manifest after it may name. */
+    return status == AOTICACHE_NO_MEMORY ? aoticache_error_set(ret_error, status, "%s", detail.message)
+                                         : AOTICACHE_OK;
+}
+
+/* The manifest of an entry that went: its object is still there, and only the entry is missing. */
+static aoticache_status take_stored_manifest(struct import *import, const aoticache_digest *digest,
+                                             aoticache_error *ret_error)
+{
+    cleanup_free char *text = NULL;
+    size_t size = 0;
+    if (!aoticache_cache_may_be_manifest(import->intake.cache->directory, digest))
+        return AOTICACHE_OK;
+    aoticache_status status =
+        aoticache_object_read(import->intake.cache->directory, digest, &text, &size, ret_error);
+    if (status == AOTICACHE_OK)
+        return take_if_manifest(import, digest, text, size, ret_error);
+    bool is_unusable = status == AOTICACHE_NOT_FOUND || status == AOTICACHE_CORRUPT || status == AOTICACHE_DENIED;
+    return is_unusable ? AOTICACHE_OK : status;
+}
+
+/* A manifest that was too large for the buffer. */
+static aoticache_status take_manifest_in_file(struct import *import, const aoticache_digest *digest, int fd,
+                                              uint64_t bytes, aoticache_error *ret_error)
+{
+    char first = '\0';
+    if (bytes > AOTICACHE_OBJECT_MAX_MANIFEST_BYTES || pread(fd, &first, 1, 0) != 1 || first != MANIFEST_FIRST_BYTE)
+        return AOTICACHE_OK;
+    cleanup_free char *text = malloc((size_t)bytes);
+    if (text == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a manifest of %llu bytes",
+                                   (unsigned long long)bytes);
+    for (uint64_t have = 0; have < bytes;) {
+        ssize_t got = pread(fd, text + have, (size_t)(bytes - have), (off_t)have);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) /* EIO: it had these bytes a moment ago */
+            return aoticache_error_set_errno(ret_error, got < 0 ? errno : EIO, "cannot read in %s",
+                                             import->intake.scratch.path);
+        have += (uint64_t)got;
+    }
+    return take_if_manifest(import, digest, text, bytes, ret_error);
+}
+
+/* ---- objects ---- */
+
+static aoticache_status keep(struct import *import, const aoticache_digest *digest, uint64_t bytes, int fd,
+                             aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_intake_keep_file(&import->intake, digest, bytes, fd, ret_error);
+    if (status == AOTICACHE_OK)
+        aoticache_transfer_table_find(&import->intake.table, digest)->has_come = true;
+    return status;
+}
+
+static aoticache_status take_small(struct import *import, const aoticache_tar_member *member,
+                                   const aoticache_digest *digest, aoticache_error *ret_error)
+{
+    aoticache_digest actual;
+    uint64_t got = 0;
+    cleanup_fd int fd = -1;
+    aoticache_status status = read_all(import, import->buffer, &got, ret_error);
+    if (status == AOTICACHE_OK && (status = aoticache_digest_of(import->buffer, (size_t)got, &actual)) != AOTICACHE_OK)
+        aoticache_error_set(ret_error, status, "cannot compute the digest of an object");
+    if (status != AOTICACHE_OK || !is_right(import, member, digest, &actual, got))
+        return status;
+    if (!import->intake.options->dry_run) {
+        status = aoticache_intake_create_file(&import->intake, digest, &fd, ret_error);
+        if (status == AOTICACHE_OK && aoticache_seam_write(fd, import->buffer, (size_t)got) != 0) {
+            status = aoticache_error_set_errno(ret_error, errno, "cannot write in %s", import->intake.scratch.path);
+            aoticache_intake_discard_file(&import->intake, digest);
+        }
+    }
+    if (status == AOTICACHE_OK)
+        status = keep(import, digest, got, fd, ret_error);
+    return status == AOTICACHE_OK ? take_if_manifest(import, digest, import->buffer, got, ret_error) : status;
+}
+
+/* Into a file, which is read again to be hashed: what is verified then is what was written. */
+static aoticache_status take_large(struct import *import, const aoticache_tar_member *member,
+                                   const aoticache_digest *digest, aoticache_error *ret_error)
+{
+    aoticache_digest actual;
+    uint64_t got = 0;
+    cleanup_fd int fd = -1;
+    bool is_good = false;
+    aoticache_status status = aoticache_intake_create_file(&import->intake, digest, &fd, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = read_into_file(import, fd, &got, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_digest_of_fd_while(fd, aoticache_intake_goes_on, &import->intake, &actual, NULL, ret_error);
+    if (status == AOTICACHE_OK)
+        is_good = is_right(import, member, digest, &actual, got);
+    if (!is_good) {
+        aoticache_intake_discard_file(&import->intake, digest);
+        return status;
+    }
+    status = keep(import, digest, got, fd, ret_error);
+    return status == AOTICACHE_OK ? take_manifest_in_file(import, digest, fd, got, ret_error) : status;
+}
+
+/* ret_wanted: its bytes are to be read. */
+static aoticache_status look_at_object(struct import *import, const aoticache_tar_member *member,
+                                       const aoticache_digest *digest, bool *ret_wanted, aoticache_error *ret_error)
+{
+    char path[SHOWN_PATH_BYTES];
+    bool has = false;
+    const aoticache_transfer_object *object = aoticache_transfer_table_find(&import->intake.table, digest);
+    *ret_wanted = false;
+    if (object != NULL && object->has_come) {
+        aoticache_intake_refuse(&import->intake, "%s is there twice", show(member->path, path));
+        return AOTICACHE_OK;
+    }
+    aoticache_status status = AOTICACHE_OK;
+    if (!import->intake.options->dry_run)
+        status = aoticache_intake_has(&import->intake, digest, member->bytes, &has, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (has) {
+        aoticache_transfer_table_find(&import->intake.table, digest)->has_come = true;
+        return take_stored_manifest(import, digest, ret_error);
+    }
+    *ret_wanted = aoticache_intake_has_room(&import->intake, show(member->path, path), member->bytes);
+    return AOTICACHE_OK;
+}
+
+static aoticache_status take_object(struct import *import, const aoticache_tar_member *member,
+                                    const aoticache_digest *digest, aoticache_error *ret_error)
+{
+    bool is_wanted = false;
+    import->objects++;
+    aoticache_status status = look_at_object(import, member, digest, &is_wanted, ret_error);
+    if (status == AOTICACHE_OK && is_wanted)
+        status = member->bytes <= SMALL_BYTES ? take_small(import, member, digest, ret_error)
+                                              : take_large(import, member, digest, ret_error);
+    return status == AOTICACHE_OK ? aoticache_intake_step(&import->intake, ret_error) : status;
+}
+
+/* ---- the other members ---- */
+
+static bool add_mark(void *user, const aoticache_mark *mark)
+{
+    struct import *import = user;
+    import->mark_status = aoticache_transfer_add_mark(&import->intake, mark, import->ret_error);
+    return true;
+}
+
+static aoticache_status take_mark(struct import *import, const aoticache_key *key, uint64_t size,
+                                  aoticache_error *ret_error)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_error detail = {.message = ""};
+    if (!import->intake.options->with_marks)
+        return AOTICACHE_OK;
+    aoticache_status status = aoticache_intake_commit(&import->intake, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    import->mark_status = AOTICACHE_OK;
+    import->ret_error = ret_error;
+    status = aoticache_transfer_parse_mark(import->buffer, (size_t)size, key, add_mark, import, &detail);
+    aoticache_digest_to_hex(key, hex);
+    if (status == AOTICACHE_CORRUPT)
+        aoticache_intake_refuse(&import->intake, "the mark of key %s: %s", hex, detail.message);
+    else if (status != AOTICACHE_OK)
+        return aoticache_error_set(ret_error, status, "%s", detail.message);
+    return import->mark_status;
+}
+
+/* The counts may be anything: what is more than 64 bits is no limit. */
+static uint64_t most_bytes(const aoticache_transfer_counts *head)
+{
+    uint64_t objects, marks, bytes;
+    if (__builtin_mul_overflow(head->objects, OBJECT_OVERHEAD_BYTES, &objects) ||
+        __builtin_mul_overflow(head->entries, MARK_OVERHEAD_BYTES, &marks) ||
+        __builtin_mul_overflow(head->bytes, 2, &bytes) || __builtin_add_overflow(bytes, objects, &bytes) ||
+        __builtin_add_overflow(bytes, marks, &bytes) || __builtin_add_overflow(bytes, ANY_OVERHEAD_BYTES, &bytes))
+        return UINT64_MAX;
+    return bytes;
+}
+
+static aoticache_status take_head(struct import *import, uint64_t size, aoticache_error *ret_error)
+{
+    aoticache_status status =
+        aoticache_transfer_parse_head(import->buffer, (size_t)size, &import->head, ret_error);
+    import->has_head = status == AOTICACHE_OK;
+    import->intake.all = import->head.objects;
+    if (status == AOTICACHE_OK)
+        aoticache_tar_reader_expect(import->reader, most_bytes(&import->head));
+    return status;
+}
+
+static aoticache_status take_end(struct import *import, uint64_t size, aoticache_error *ret_error)
+{
+    aoticache_transfer_counts counts;
+    aoticache_status status = aoticache_transfer_parse_end(import->buffer, (size_t)size, &counts, ret_error);
+    if (status == AOTICACHE_OK && counts.objects != import->objects)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "the archive has %llu objects, its end says %llu: members are missing",
+                                   (unsigned long long)import->objects, (unsigned long long)counts.objects);
+    import->has_end = status == AOTICACHE_OK;
+    return status;
+}
+
+static aoticache_status take_text(struct import *import, aoticache_transfer_kind kind, const aoticache_key *key,
+                                  aoticache_error *ret_error)
+{
+    uint64_t size = 0;
+    aoticache_status status = read_all(import, import->buffer, &size, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (kind == AOTICACHE_TRANSFER_IS_HEAD)
+        return take_head(import, size, ret_error);
+    if (kind == AOTICACHE_TRANSFER_IS_END)
+        return take_end(import, size, ret_error);
+    return take_mark(import, key, size, ret_error);
+}
+
+/* Why a member cannot be taken; NULL where it can. */
+static const char *reason_against(const struct import *import, const aoticache_tar_member *member,
+                                  aoticache_transfer_kind kind)
+{
+    if (member->oddity != NULL)
+        return member->oddity;
+    if (kind == AOTICACHE_TRANSFER_IS_FOREIGN)
+        return "a name that no archive of kernels has";
+    if (import->has_end)
+        return "a member after the end";
+    if (kind == AOTICACHE_TRANSFER_IS_HEAD && import->has_head)
+        return "there twice";
+    if (kind != AOTICACHE_TRANSFER_IS_OBJECT && member->bytes > AOTICACHE_TRANSFER_MAX_TEXT_BYTES)
+        return "larger than it can be";
+    return NULL;
+}
+
+static aoticache_status take_member(struct import *import, const aoticache_tar_member *member,
+                                    aoticache_error *ret_error)
+{
+    aoticache_digest digest = {.bytes = {0}};
+    char path[SHOWN_PATH_BYTES];
+    aoticache_transfer_kind kind = aoticache_transfer_kind_of(member->path, &digest);
+    const char *reason = reason_against(import, member, kind);
+    if (!import->has_head && (kind != AOTICACHE_TRANSFER_IS_HEAD || reason != NULL))
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "the archive begins with %s, not with " AOTICACHE_TRANSFER_HEAD
+                                   ": it is none that 'aoticache export' made",
+                                   show(member->path, path));
+    if (reason != NULL)
+        aoticache_intake_refuse(&import->intake, "%s: %s", show(member->path, path), reason);
+    else if (kind == AOTICACHE_TRANSFER_IS_OBJECT)
+        return take_object(import, member, &digest, ret_error);
+    else
+        return take_text(import, kind, &digest, ret_error);
+    return AOTICACHE_OK;
+}
+
+/* ---- all of it ---- */
+
+static aoticache_status take_members(struct import *import, aoticache_error *ret_error)
+{
+    for (;;) {
+        aoticache_tar_member member;
+        aoticache_status status = aoticache_tar_reader_next(import->reader, &member, ret_error);
+        if (status == AOTICACHE_NOT_FOUND)
+            break;
+        if (status == AOTICACHE_OK)
+            status = take_member(import, &member, ret_error);
+        if (status == AOTICACHE_OK)
+            status = aoticache_tar_reader_skip(import->reader, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+    }
+    if (!import->has_end)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "the archive ends early: it has no " AOTICACHE_TRANSFER_END);
+    aoticache_intake_refuse_unnamed(&import->intake);
+    return AOTICACHE_OK;
+}
+
+static aoticache_status run(struct import *import, int fd, const aoticache_transfer_options *options,
+                            aoticache_error *ret_error)
+{
+    import->buffer = malloc(SMALL_BYTES);
+    if (import->buffer == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to read an archive");
+    aoticache_status status = aoticache_tar_reader_open(fd, options->max_bytes, aoticache_intake_goes_on,
+                                                        &import->intake, &import->reader, ret_error);
+    if (status == AOTICACHE_OK)
+        status = take_members(import, ret_error);
+    /* What was complete before the end, or before the trouble, stays; of two troubles the first is told. */
+    aoticache_status committed = aoticache_intake_commit(&import->intake, status == AOTICACHE_OK ? ret_error : NULL);
+    return status != AOTICACHE_OK ? status : committed;
+}
+
+aoticache_status aoticache_cache_import(aoticache_cache *cache, int fd, const aoticache_transfer_options *options,
+                                        aoticache_transfer_report *ret_report, aoticache_error *ret_error)
+{
+    struct import import = {.now_ns = aoticache_wall_ns()};
+    if (cache == NULL || fd < 0)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_import: no cache or no descriptor");
+    aoticache_status status = aoticache_transfer_options_check(&options, true, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_cache_enter(cache);
+    status = aoticache_intake_begin(&import.intake, cache, options, &import.report, ret_error);
+    if (status == AOTICACHE_OK)
+        status = run(&import, fd, options, ret_error);
+    if (import.reader != NULL)
+        import.report.archive_bytes = aoticache_tar_reader_bytes(import.reader);
+    aoticache_tar_reader_close(import.reader);
+    aoticache_intake_end(&import.intake);
+    free(import.buffer);
+    if (!options->dry_run)
+        aoticache_cache_flush(cache, NULL);
+    if (ret_report != NULL)
+        *ret_report = import.report;
+    return status;
+}

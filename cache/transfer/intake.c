@@ -1,0 +1,400 @@
+/*
+ * cache/transfer/intake: see intake.h. What happens until a batch is full; commit.c has the rest.
+ */
+#include "cache/transfer/intake.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/seam.h"
+#include "cache/transfer/select.h"
+
+/* So many refusals are logged one by one. */
+#define MOST_TOLD 1000
+#define BATCH_BYTES (UINT64_C(256) << 20)
+/* Of manifests, which wait in memory. Most have a few KiB. */
+#define BATCH_TEXT_BYTES (UINT64_C(16) << 20)
+/* Entries of one key that are looked at first. */
+#define USUAL_HITS 8
+/* What comes slowly, through a network, becomes visible all the same. */
+#define BATCH_NS (UINT64_C(5) * 1000000000u)
+/* Left free on the file system, for the index and others. */
+#define SPARE_MIB 16
+#define SPARE_BYTES ((uint64_t)SPARE_MIB << 20)
+
+aoticache_status aoticache_intake_begin(aoticache_intake *intake, aoticache_cache *cache,
+                                        const aoticache_transfer_options *options, aoticache_transfer_report *report,
+                                        aoticache_error *ret_error)
+{
+    *intake = (aoticache_intake){.cache = cache,
+                                 .options = options,
+                                 .report = report,
+                                 .scratch = AOTICACHE_SCRATCH_INIT,
+                                 .folder_fd = -1};
+    aoticache_status status = options->dry_run ? AOTICACHE_OK : aoticache_cache_check_writable(cache, ret_error);
+    if (status == AOTICACHE_OK)
+        status = options->dry_run ? aoticache_scratch_create_outside(&intake->scratch, ret_error)
+                                  : aoticache_scratch_create(cache->directory, &intake->scratch, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    intake->folder_fd = open(intake->scratch.path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (intake->folder_fd < 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot open %s", intake->scratch.path);
+    intake->queue = calloc(AOTICACHE_INTAKE_BATCH, sizeof *intake->queue);
+    if (intake->queue == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a batch of entries");
+    return AOTICACHE_OK;
+}
+
+void aoticache_intake_end(aoticache_intake *intake)
+{
+    if (intake->cache == NULL)
+        return;
+    for (size_t i = 0; i < intake->count; i++)
+        aoticache_manifest_free(intake->queue[i].manifest);
+    free(intake->queue);
+    aoticache_transfer_table_free(&intake->table);
+    cleanup_fd_release(&intake->folder_fd);
+    aoticache_scratch_remove(&intake->scratch);
+    intake->cache = NULL;
+}
+
+void aoticache_intake_refuse(aoticache_intake *intake, const char *format, ...)
+{
+    const aoticache_logger *logger = &intake->cache->directory->logger;
+    char line[AOTICACHE_ERROR_MESSAGE_BYTES];
+    intake->report->refused++;
+    if (intake->told > MOST_TOLD)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    if (intake->told++ < MOST_TOLD)
+        aoticache_log(logger, AOTICACHE_LOG_WARNING, "refused: %s", line);
+    else
+        aoticache_log(logger, AOTICACHE_LOG_WARNING, "more was refused; it is counted and no longer told one by one");
+}
+
+/* ---- progress ---- */
+
+bool aoticache_intake_goes_on(void *user)
+{
+    aoticache_intake *intake = user;
+    const aoticache_transfer_options *options = intake->options;
+    if (!intake->is_stopped && options->progress != NULL)
+        intake->is_stopped = !options->progress(options->user, intake->done, intake->all);
+    return !intake->is_stopped;
+}
+
+aoticache_status aoticache_intake_step(aoticache_intake *intake, aoticache_error *ret_error)
+{
+    intake->done++;
+    if (aoticache_intake_goes_on(intake))
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; what was complete is stored");
+}
+
+/* ---- objects ---- */
+
+static aoticache_status out_of_memory(aoticache_error *ret_error)
+{
+    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a table of objects");
+}
+
+static aoticache_status add(aoticache_intake *intake, const aoticache_digest *digest, uint64_t bytes,
+                            aoticache_transfer_state state, aoticache_error *ret_error)
+{
+    aoticache_transfer_object *object = aoticache_transfer_table_add(&intake->table, digest);
+    if (object == NULL)
+        return out_of_memory(ret_error);
+    object->bytes = bytes;
+    object->state = (uint8_t)state;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_intake_has(aoticache_intake *intake, const aoticache_digest *digest, uint64_t bytes,
+                                      bool *ret_has, aoticache_error *ret_error)
+{
+    cleanup_fd int fd = -1;
+    aoticache_error detail = {.message = ""};
+    *ret_has = true;
+    if (aoticache_transfer_table_find(&intake->table, digest) != NULL)
+        return AOTICACHE_OK;
+    aoticache_status status = aoticache_object_open_while(intake->cache->directory, digest, bytes,
+                                                          aoticache_intake_goes_on, intake, &fd, NULL, &detail);
+    if (status == AOTICACHE_OK)
+        return add(intake, digest, bytes, AOTICACHE_TRANSFER_STORED, ret_error);
+    *ret_has = false;
+    bool is_unusable = status == AOTICACHE_CORRUPT || status == AOTICACHE_DENIED;
+    if (is_unusable)
+        aoticache_log(&intake->cache->directory->logger, AOTICACHE_LOG_WARNING, "%s; it is replaced where it comes in",
+                      detail.message);
+    if (is_unusable || status == AOTICACHE_NOT_FOUND)
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, status, "%s", detail.message);
+}
+
+bool aoticache_intake_has_room(aoticache_intake *intake, const char *name, uint64_t bytes)
+{
+    struct statvfs file_system;
+    if (fstatvfs(intake->folder_fd, &file_system) != 0)
+        return true; /* then it is tried */
+    uint64_t available = (uint64_t)file_system.f_bavail * file_system.f_frsize;
+    if (available >= SPARE_BYTES && bytes <= available - SPARE_BYTES)
+        return true;
+    aoticache_intake_refuse(intake,
+                            "%s has %llu bytes: the file system has no room for it (%llu bytes are free, of which an "
+                            "import leaves %d MiB)",
+                            name, (unsigned long long)bytes, (unsigned long long)available, SPARE_MIB);
+    return false;
+}
+
+aoticache_status aoticache_intake_create_file(aoticache_intake *intake, const aoticache_digest *digest, int *ret_fd,
+                                              aoticache_error *ret_error)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_digest_to_hex(digest, hex);
+    *ret_fd = aoticache_seam_openat(intake->folder_fd, hex, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    if (*ret_fd < 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot create %s/%s", intake->scratch.path, hex);
+    aoticache_directory_hand_over(intake->cache->directory, *ret_fd, 0600);
+    return AOTICACHE_OK;
+}
+
+void aoticache_intake_note_manifest(aoticache_intake *intake, const aoticache_digest *digest)
+{
+    aoticache_transfer_object *object = aoticache_transfer_table_find(&intake->table, digest);
+    if (object != NULL)
+        object->is_manifest = true;
+}
+
+void aoticache_intake_discard_file(aoticache_intake *intake, const aoticache_digest *digest)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    int saved = errno;
+    aoticache_digest_to_hex(digest, hex);
+    aoticache_seam_unlinkat(intake->folder_fd, hex, 0);
+    errno = saved;
+}
+
+aoticache_status aoticache_intake_keep_file(aoticache_intake *intake, const aoticache_digest *digest, uint64_t bytes,
+                                            int fd, aoticache_error *ret_error)
+{
+    if (intake->options->dry_run)
+        aoticache_intake_discard_file(intake, digest);
+    else if (aoticache_seam_fchmod(fd, 0444) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot complete a file in %s", intake->scratch.path);
+    else
+        sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE); /* the disk begins now; the batch waits for it */
+    return add(intake, digest, bytes, AOTICACHE_TRANSFER_PENDING, ret_error);
+}
+
+/* ---- manifests ---- */
+
+static void name_object(aoticache_intake *intake, const aoticache_digest *digest)
+{
+    aoticache_transfer_object *object = aoticache_transfer_table_find(&intake->table, digest);
+    if (object != NULL)
+        object->is_named = true;
+}
+
+static void name_objects(aoticache_intake *intake, const aoticache_intake_entry *entry)
+{
+    name_object(intake, &entry->digest);
+    for (size_t i = 0; i < entry->manifest->file_count; i++)
+        name_object(intake, &entry->manifest->files[i].digest);
+}
+
+/* All entries of a key that are there: an array of the caller's, by free(). Returns: OK (also where there is none), ... */
+static aoticache_status read_hits(aoticache_index *index, const aoticache_key *key, aoticache_index_hit **ret_hits,
+                                  size_t *ret_count, aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    size_t capacity = USUAL_HITS, count = 0;
+    cleanup_free aoticache_index_hit *hits = NULL;
+    for (;; capacity = count) {
+        aoticache_index_hit *larger = reallocarray(hits, capacity, sizeof *hits);
+        if (larger == NULL)
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %zu entries", capacity);
+        hits = larger;
+        status = aoticache_index_lookup(index, key, hits, capacity, &count, ret_error);
+        if (status != AOTICACHE_OK || count <= capacity)
+            break;
+    }
+    if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
+        return status;
+    *ret_count = status == AOTICACHE_OK ? count : 0;
+    *ret_hits = steal_ptr(&hits);
+    return AOTICACHE_OK;
+}
+
+static aoticache_status has_same(aoticache_index *index, const aoticache_intake_claim *claim, bool *ret_has,
+                                 aoticache_error *ret_error)
+{
+    aoticache_index_entry same = {.key = *claim->key, .guard = claim->guard};
+    aoticache_requirements_to_bytes(claim->requirements, same.requirements);
+    aoticache_status status = aoticache_index_has_same(index, &same, ret_error);
+    *ret_has = status == AOTICACHE_OK;
+    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+}
+
+static bool is_ours(const aoticache_intake *intake, const aoticache_digest *artifact)
+{
+    const aoticache_transfer_object *object = aoticache_transfer_table_find(&intake->table, artifact);
+    return object != NULL && object->is_ours;
+}
+
+/*
+ * A lookup takes the most demanding entry that the machine meets, and of equally demanding ones the newer: as its
+ * manifest says, which anybody may have written. So what may go before an entry that was there is told by the number of
+ * features alone, and for every machine that will ever use this cache. Guards are not looked at: whether two of them
+ * let the same tensors pass is not told by their texts.
+ */
+static bool goes_before(const aoticache_intake *intake, const aoticache_intake_claim *claim,
+                        const aoticache_index_hit *hit)
+{
+    const aoticache_cpu_features required = aoticache_requirements_from_bytes(hit->requirements);
+    return !is_ours(intake, &hit->artifact) &&
+           aoticache_cpu_features_count(claim->requirements) >= aoticache_cpu_features_count(&required);
+}
+
+static aoticache_status judge(aoticache_intake *intake, aoticache_index *index, const aoticache_intake_claim *claim,
+                              bool *ret_wanted, aoticache_error *ret_error)
+{
+    cleanup_free aoticache_index_hit *hits = NULL;
+    size_t count = 0;
+    bool is_present = false, is_before = false;
+    aoticache_status status = read_hits(index, claim->key, &hits, &count, ret_error);
+    if (status == AOTICACHE_OK && count > 0 && !intake->options->replace)
+        status = has_same(index, claim, &is_present, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    for (size_t i = 0; i < count; i++) {
+        is_present = is_present || aoticache_digest_equal(&hits[i].artifact, claim->artifact);
+        is_before = is_before || (!intake->options->replace && goes_before(intake, claim, &hits[i]));
+    }
+    *ret_wanted = !is_present && !is_before;
+    intake->report->entries_present += is_present ? 1 : 0;
+    intake->report->entries_passed_over += !is_present && is_before ? 1 : 0;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_intake_wants_still(aoticache_intake *intake, const aoticache_intake_claim *claim,
+                                              bool *ret_wanted, aoticache_error *ret_error)
+{
+    aoticache_index *index = aoticache_cache_index(intake->cache);
+    *ret_wanted = index == NULL;
+    return index != NULL ? judge(intake, index, claim, ret_wanted, ret_error) : AOTICACHE_OK;
+}
+
+aoticache_status aoticache_intake_wants_entry(aoticache_intake *intake, const aoticache_intake_claim *claim,
+                                              bool *ret_wanted, aoticache_error *ret_error)
+{
+    aoticache_index *index = aoticache_cache_index(intake->cache);
+    aoticache_status status;
+    do
+        status = aoticache_intake_wants_still(intake, claim, ret_wanted, ret_error);
+    while (aoticache_cache_recovered(intake->cache, status, &index));
+    return status;
+}
+
+static aoticache_status check_file(aoticache_intake *intake, const char *manifest, const aoticache_manifest_file *file,
+                                   bool *ret_fits, aoticache_error *ret_error)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    bool has = false;
+    aoticache_digest_to_hex(&file->digest, hex);
+    *ret_fits = false;
+    aoticache_status status = aoticache_intake_has(intake, &file->digest, file->bytes, &has, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    const aoticache_transfer_object *object = aoticache_transfer_table_find(&intake->table, &file->digest);
+    if (!has)
+        aoticache_intake_refuse(intake, "manifest %s names object %s, which has not come and is not in the store",
+                                manifest, hex);
+    else if (object->bytes != file->bytes)
+        aoticache_intake_refuse(intake, "manifest %s says that object %s has %llu bytes, it has %llu", manifest, hex,
+                                (unsigned long long)file->bytes, (unsigned long long)object->bytes);
+    else if (object->is_manifest)
+        aoticache_intake_refuse(intake, "manifest %s names as a file object %s, which is a manifest", manifest, hex);
+    else
+        *ret_fits = true;
+    return AOTICACHE_OK;
+}
+
+static aoticache_status check_files(aoticache_intake *intake, const aoticache_intake_entry *entry, bool *ret_fit,
+                                    aoticache_error *ret_error)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_status status = AOTICACHE_OK;
+    aoticache_digest_to_hex(&entry->digest, hex);
+    *ret_fit = aoticache_manifest_guard_fits(entry->manifest);
+    if (!*ret_fit)
+        aoticache_intake_refuse(intake, "manifest %s has a guard where its request has none, or none where it has one",
+                                hex);
+    for (size_t i = 0; status == AOTICACHE_OK && *ret_fit && i < entry->manifest->file_count; i++)
+        status = check_file(intake, hex, &entry->manifest->files[i], ret_fit, ret_error);
+    return status;
+}
+
+static bool is_full(const aoticache_intake *intake)
+{
+    return intake->count == AOTICACHE_INTAKE_BATCH || intake->queued_bytes >= BATCH_BYTES ||
+           intake->queued_text >= BATCH_TEXT_BYTES ||
+           (intake->count > 0 && aoticache_monotonic_ns() - intake->begun_ns >= BATCH_NS);
+}
+
+static aoticache_status enqueue(aoticache_intake *intake, const aoticache_intake_entry *entry,
+                                aoticache_error *ret_error)
+{
+    if (intake->count == 0)
+        intake->begun_ns = aoticache_monotonic_ns();
+    intake->queue[intake->count++] = *entry;
+    intake->queued_text += entry->bytes;
+    for (size_t i = 0; i < entry->manifest->file_count; i++)
+        intake->queued_bytes += entry->manifest->files[i].bytes;
+    name_objects(intake, entry);
+    aoticache_transfer_table_find(&intake->table, &entry->digest)->is_ours = true;
+    return is_full(intake) ? aoticache_intake_commit(intake, ret_error) : AOTICACHE_OK;
+}
+
+aoticache_status aoticache_intake_add_manifest(aoticache_intake *intake, const aoticache_intake_entry *entry,
+                                               aoticache_error *ret_error)
+{
+    const aoticache_manifest *manifest = entry->manifest;
+    const aoticache_intake_claim claim = {.key = &manifest->key,
+                                          .artifact = &entry->digest,
+                                          .requirements = &manifest->requirements,
+                                          .guard = manifest->guard};
+    bool is_wanted = false, fits = false;
+    aoticache_status status = AOTICACHE_OK;
+    if (aoticache_transfer_names(intake->options, manifest->op, manifest->device, &manifest->key))
+        status = aoticache_intake_wants_entry(intake, &claim, &is_wanted, ret_error);
+    if (status == AOTICACHE_OK && is_wanted)
+        status = check_files(intake, entry, &fits, ret_error);
+    if (status == AOTICACHE_OK && fits)
+        return enqueue(intake, entry, ret_error);
+    name_objects(intake, entry); /* what is wrong, if anything, has been told */
+    aoticache_manifest_free(entry->manifest);
+    return status;
+}
+
+void aoticache_intake_refuse_unnamed(aoticache_intake *intake)
+{
+    for (size_t i = 0; i < intake->table.capacity; i++) {
+        const aoticache_transfer_object *object = &intake->table.slots[i];
+        char hex[AOTICACHE_DIGEST_HEX_BYTES];
+        if (object->state != AOTICACHE_TRANSFER_PENDING || object->is_named)
+            continue;
+        aoticache_digest_to_hex(&object->digest, hex);
+        aoticache_intake_refuse(intake, "object %s is named by no manifest that came with it", hex);
+    }
+}

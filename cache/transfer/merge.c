@@ -1,0 +1,331 @@
+/*
+ * cache/transfer/merge: the entries of one cache directory into another.
+ *
+ * Files are copied, never linked: the in-use mark is a lock on an object's inode, and two caches that shared one would
+ * hold each other's objects. copy_file_range(2) shares the blocks where the file system can. What is hashed is the
+ * copy.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/seam.h"
+#include "cache/transfer/pins.h"
+#include "cache/transfer/select.h"
+
+#define PIECE_BYTES (1024 * 1024)
+/* One call copies at most so much, so that a wish to stop is heard. */
+#define COPY_BYTES (UINT64_C(64) << 20)
+
+struct merge {
+    aoticache_intake intake;
+    aoticache_transfer_report report;
+    aoticache_cache *source;
+    aoticache_snapshot selection;
+    bool cannot_copy_range; /* between these file systems */
+    aoticache_status mark_status;
+    aoticache_error *ret_error; /* of the marks */
+};
+
+/* ---- one object ---- */
+
+static aoticache_status stopped(aoticache_error *ret_error)
+{
+    return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; what was complete is stored");
+}
+
+static aoticache_status copy_by_reading(struct merge *merge, int from, int to, uint64_t offset, uint64_t bytes,
+                                        aoticache_error *ret_error)
+{
+    cleanup_free char *piece = malloc(PIECE_BYTES);
+    if (piece == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to copy an object");
+    while (offset < bytes) {
+        ssize_t got = pread(from, piece, PIECE_BYTES, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return aoticache_error_set_errno(ret_error, errno, "cannot read an object of %s",
+                                             merge->source->directory->path);
+        if (got == 0)
+            break; /* its digest will tell */
+        if (aoticache_seam_write(to, piece, (size_t)got) != 0)
+            return aoticache_error_set_errno(ret_error, errno, "cannot write in %s", merge->intake.scratch.path);
+        if (!aoticache_intake_goes_on(&merge->intake))
+            return stopped(ret_error);
+        offset += (uint64_t)got;
+    }
+    return AOTICACHE_OK;
+}
+
+static bool is_unsupported(int errno_value)
+{
+    return errno_value == EXDEV || errno_value == EINVAL || errno_value == ENOSYS || errno_value == EOPNOTSUPP ||
+           errno_value == EPERM;
+}
+
+static aoticache_status copy_bytes(struct merge *merge, int from, int to, uint64_t bytes, aoticache_error *ret_error)
+{
+    uint64_t done = 0;
+    while (done < bytes && !merge->cannot_copy_range) {
+        uint64_t left = bytes - done;
+        ssize_t copied = -1;
+        if (aoticache_seam_ask("write", NULL) == 0)
+            copied = copy_file_range(from, NULL, to, NULL, (size_t)(left < COPY_BYTES ? left : COPY_BYTES), 0);
+        if (copied < 0 && errno == EINTR)
+            continue;
+        if (copied == 0)
+            return AOTICACHE_OK; /* it is shorter than it was: its digest will tell */
+        if (copied < 0 && !is_unsupported(errno))
+            return aoticache_error_set_errno(ret_error, errno, "cannot write in %s", merge->intake.scratch.path);
+        merge->cannot_copy_range = copied < 0;
+        done += copied > 0 ? (uint64_t)copied : 0;
+        if (!aoticache_intake_goes_on(&merge->intake))
+            return stopped(ret_error);
+    }
+    return done < bytes ? copy_by_reading(merge, from, to, done, bytes, ret_error) : AOTICACHE_OK;
+}
+
+static void refuse_object(struct merge *merge, const aoticache_digest *digest, const char *reason)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_digest_to_hex(digest, hex);
+    aoticache_intake_refuse(&merge->intake, "object %s of %s: %s", hex, merge->source->directory->path, reason);
+}
+
+/* Not verified but its size: the copy will be. NOT_FOUND; CORRUPT or DENIED where it is not to be trusted or read. */
+static aoticache_status open_source(struct merge *merge, const aoticache_digest *digest, uint64_t bytes, int *ret_fd,
+                                    aoticache_error *ret_error)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    struct stat found;
+    aoticache_object_path(digest, path);
+    cleanup_fd int fd = aoticache_directory_openat(merge->source->directory, path, O_RDONLY);
+    if (fd < 0 && errno == ENOENT)
+        return AOTICACHE_NOT_FOUND;
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+        return aoticache_error_set_errno(ret_error, errno, "cannot open %s", path);
+    if (fd < 0 || fstat(fd, &found) != 0) {
+        aoticache_error_set_errno(ret_error, errno, "it cannot be opened");
+        return AOTICACHE_DENIED;
+    }
+    if (aoticache_directory_trust(merge->source->directory, &found, S_IFREG, path, ret_error) != AOTICACHE_OK)
+        return AOTICACHE_CORRUPT;
+    if ((uint64_t)found.st_size != bytes)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "it has %lld bytes, its manifest says %llu",
+                                   (long long)found.st_size, (unsigned long long)bytes);
+    *ret_fd = steal_fd(&fd);
+    return AOTICACHE_OK;
+}
+
+/* As an import sees by all that comes; most files of artifacts do not begin so. */
+static aoticache_status note_if_manifest(struct merge *merge, const aoticache_digest *digest, int fd, uint64_t bytes,
+                                         aoticache_error *ret_error)
+{
+    char first = '\0';
+    aoticache_manifest *manifest = NULL;
+    if (bytes == 0 || bytes > AOTICACHE_OBJECT_MAX_MANIFEST_BYTES || pread(fd, &first, 1, 0) != 1 || first != '{')
+        return AOTICACHE_OK;
+    cleanup_free char *text = malloc((size_t)bytes);
+    if (text == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a manifest");
+    size_t have = 0;
+    for (ssize_t got = 1; got > 0 && have < bytes; have += got > 0 ? (size_t)got : 0)
+        while ((got = pread(fd, text + have, (size_t)bytes - have, (off_t)have)) < 0 && errno == EINTR)
+            continue;
+    aoticache_status status = aoticache_manifest_parse(text, have, &manifest, NULL);
+    aoticache_manifest_free(manifest);
+    if (status == AOTICACHE_OK || status == AOTICACHE_UNSUPPORTED)
+        aoticache_intake_note_manifest(&merge->intake, digest);
+    return status == AOTICACHE_NO_MEMORY ? aoticache_error_set(ret_error, status, "out of memory for a manifest")
+                                         : AOTICACHE_OK;
+}
+
+/* *ret_good: the copy has the digest; else it has been told why not. */
+static aoticache_status copy_verified(struct merge *merge, const aoticache_digest *digest, int from, uint64_t bytes,
+                                      bool *ret_good, aoticache_error *ret_error)
+{
+    aoticache_digest actual;
+    uint64_t size = 0;
+    cleanup_fd int to = -1;
+    *ret_good = false;
+    aoticache_status status = AOTICACHE_OK;
+    if (!merge->intake.options->dry_run) {
+        status = aoticache_intake_create_file(&merge->intake, digest, &to, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        status = copy_bytes(merge, from, to, bytes, ret_error);
+    }
+    if (status == AOTICACHE_OK)
+        status = aoticache_digest_of_fd_while(to >= 0 ? to : from, aoticache_intake_goes_on, &merge->intake, &actual,
+                                              &size, ret_error);
+    if (status == AOTICACHE_OK) {
+        *ret_good = aoticache_digest_equal(&actual, digest);
+        if (!*ret_good)
+            refuse_object(merge, digest, "its bytes do not hash to its name; it is damaged");
+    }
+    if (*ret_good) {
+        const int fd = to >= 0 ? to : from;
+        status = aoticache_intake_keep_file(&merge->intake, digest, size, to, ret_error);
+        return status == AOTICACHE_OK ? note_if_manifest(merge, digest, fd, size, ret_error) : status;
+    }
+    aoticache_intake_discard_file(&merge->intake, digest);
+    return status;
+}
+
+/* *ret_good: it is in the target, or on its way. */
+static aoticache_status bring_object(struct merge *merge, const aoticache_digest *digest, uint64_t bytes,
+                                     bool *ret_good, aoticache_error *ret_error)
+{
+    cleanup_fd int from = -1;
+    aoticache_error detail = {.message = ""};
+    aoticache_status status = aoticache_intake_has(&merge->intake, digest, bytes, ret_good, ret_error);
+    if (status != AOTICACHE_OK || *ret_good)
+        return status;
+    status = open_source(merge, digest, bytes, &from, &detail);
+    if (status == AOTICACHE_NOT_FOUND || status == AOTICACHE_CORRUPT || status == AOTICACHE_DENIED) {
+        refuse_object(merge, digest, status != AOTICACHE_NOT_FOUND ? detail.message : "it is missing");
+        return AOTICACHE_OK;
+    }
+    if (status != AOTICACHE_OK)
+        return aoticache_error_set(ret_error, status, "%s", detail.message);
+    return copy_verified(merge, digest, from, bytes, ret_good, ret_error);
+}
+
+/* ---- one entry ---- */
+
+static aoticache_status bring_files(struct merge *merge, const aoticache_manifest *manifest, bool *ret_good,
+                                    aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    *ret_good = true;
+    for (size_t i = 0; status == AOTICACHE_OK && *ret_good && i < manifest->file_count; i++)
+        status = bring_object(merge, &manifest->files[i].digest, manifest->files[i].bytes, ret_good, ret_error);
+    return status;
+}
+
+/* Takes `manifest` over. */
+static aoticache_status bring_manifest(struct merge *merge, const aoticache_entry *entry, uint64_t bytes,
+                                       aoticache_manifest *manifest, aoticache_error *ret_error)
+{
+    bool is_good = false;
+    aoticache_status status = bring_files(merge, manifest, &is_good, ret_error);
+    if (status == AOTICACHE_OK && is_good)
+        status = bring_object(merge, &entry->artifact, bytes, &is_good, ret_error);
+    if (status != AOTICACHE_OK || !is_good) {
+        aoticache_manifest_free(manifest);
+        return status;
+    }
+    aoticache_intake_entry incoming = {.digest = entry->artifact,
+                                       .bytes = bytes,
+                                       .manifest = manifest,
+                                       .last_used_ns = entry->last_used_ns,
+                                       .uses = entry->uses};
+    return aoticache_intake_add_manifest(&merge->intake, &incoming, ret_error);
+}
+
+static aoticache_status merge_entry(struct merge *merge, const aoticache_entry *entry, aoticache_error *ret_error)
+{
+    aoticache_manifest *manifest = NULL;
+    uint64_t bytes = 0;
+    bool is_wanted = false;
+    aoticache_error detail = {.message = ""};
+    const aoticache_intake_claim claim = {.key = &entry->key,
+                                          .artifact = &entry->artifact,
+                                          .requirements = &entry->requirements,
+                                          .guard = entry->guard};
+    aoticache_status status = aoticache_intake_wants_entry(&merge->intake, &claim, &is_wanted, ret_error);
+    if (status != AOTICACHE_OK || !is_wanted)
+        return status;
+    status = aoticache_cache_load_manifest(merge->source->directory, &entry->artifact, &manifest, &bytes, &detail);
+    if (status == AOTICACHE_NOT_FOUND &&
+        aoticache_index_has_object(aoticache_cache_index(merge->source), &entry->artifact, NULL) == AOTICACHE_NOT_FOUND)
+        return AOTICACHE_OK; /* removed meanwhile */
+    if (status == AOTICACHE_NOT_FOUND || status == AOTICACHE_CORRUPT || status == AOTICACHE_DENIED ||
+        status == AOTICACHE_UNSUPPORTED) {
+        refuse_object(merge, &entry->artifact, status == AOTICACHE_NOT_FOUND ? "it is missing" : detail.message);
+        return AOTICACHE_OK;
+    }
+    if (status != AOTICACHE_OK)
+        return aoticache_error_set(ret_error, status, "%s", detail.message);
+    return bring_manifest(merge, entry, bytes, manifest, ret_error);
+}
+
+/* ---- all of them ---- */
+
+static bool merge_mark(void *user, const aoticache_mark *mark)
+{
+    struct merge *merge = user;
+    merge->mark_status = aoticache_transfer_add_mark(&merge->intake, mark, merge->ret_error);
+    return merge->mark_status == AOTICACHE_OK;
+}
+
+static aoticache_status merge_marks(struct merge *merge, aoticache_error *ret_error)
+{
+    merge->ret_error = ret_error;
+    aoticache_status status =
+        aoticache_transfer_list_marks(merge->source, &merge->selection, merge_mark, merge, ret_error);
+    return status == AOTICACHE_OK ? merge->mark_status : status;
+}
+
+static aoticache_status merge_entries(struct merge *merge, aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    merge->intake.all = merge->selection.count;
+    for (size_t i = 0; status == AOTICACHE_OK && i < merge->selection.count; i++) {
+        status = merge_entry(merge, &merge->selection.entries[i].entry, ret_error);
+        if (status == AOTICACHE_OK)
+            status = aoticache_intake_step(&merge->intake, ret_error);
+    }
+    /* As an import does: what was complete stays, and of two troubles the first is told. */
+    aoticache_status committed = aoticache_intake_commit(&merge->intake, status == AOTICACHE_OK ? ret_error : NULL);
+    return status != AOTICACHE_OK ? status : committed;
+}
+
+static aoticache_status run(struct merge *merge, const aoticache_transfer_options *options, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_transfer_select(merge->source, options, &merge->selection, ret_error);
+    if (status == AOTICACHE_OK)
+        status = merge_entries(merge, ret_error);
+    if (status == AOTICACHE_OK && options->with_marks)
+        status = merge_marks(merge, ret_error);
+    return status;
+}
+
+static bool is_same_directory(const aoticache_cache *a, const aoticache_cache *b)
+{
+    struct stat first, second;
+    return fstat(a->directory->fd, &first) == 0 && fstat(b->directory->fd, &second) == 0 &&
+           first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+}
+
+aoticache_status aoticache_cache_merge(aoticache_cache *target, aoticache_cache *source,
+                                       const aoticache_transfer_options *options,
+                                       aoticache_transfer_report *ret_report, aoticache_error *ret_error)
+{
+    struct merge merge = {.source = source};
+    if (target == NULL || source == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_merge: a cache is NULL");
+    aoticache_status status = aoticache_transfer_options_check(&options, false, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (is_same_directory(target, source))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s is the same cache as %s",
+                                   source->directory->path, target->directory->path);
+    aoticache_cache_enter(target);
+    aoticache_cache_enter(source);
+    status = aoticache_intake_begin(&merge.intake, target, options, &merge.report, ret_error);
+    if (status == AOTICACHE_OK)
+        status = run(&merge, options, ret_error);
+    aoticache_intake_end(&merge.intake);
+    aoticache_snapshot_free(&merge.selection);
+    if (!options->dry_run)
+        aoticache_cache_flush(target, NULL);
+    if (ret_report != NULL)
+        *ret_report = merge.report;
+    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+}

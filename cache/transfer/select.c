@@ -1,0 +1,188 @@
+/*
+ * cache/transfer/select: see select.h.
+ */
+#include "cache/transfer/select.h"
+
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/cleanup.h"
+
+/* ---- options ---- */
+
+static aoticache_status check(const aoticache_transfer_options *options, bool is_import, aoticache_error *ret_error)
+{
+    const char *prefix = options->key_prefix;
+    if (options->size < sizeof *options)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_transfer_options.size is %zu, this library's is %zu; use "
+                                   "AOTICACHE_TRANSFER_OPTIONS_INIT",
+                                   options->size, sizeof *options);
+    if (prefix != NULL && (strlen(prefix) >= AOTICACHE_DIGEST_HEX_BYTES ||
+                           strspn(prefix, "0123456789abcdefABCDEF") != strlen(prefix)))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "the beginning of a key is '%.80s'; it has at most 64 hexadecimal digits", prefix);
+    if (is_import && (options->tag != NULL || options->used_since_ns != 0))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "an import cannot choose by tag or last use: archives do not say them of an entry");
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_transfer_options_check(const aoticache_transfer_options **options, bool is_import,
+                                                  aoticache_error *ret_error)
+{
+    static const aoticache_transfer_options defaults = AOTICACHE_TRANSFER_OPTIONS_INIT;
+    if (*options == NULL)
+        *options = &defaults;
+    return check(*options, is_import, ret_error);
+}
+
+bool aoticache_transfer_names(const aoticache_transfer_options *options, const char *op, const char *device,
+                              const aoticache_key *key)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    if (options->op != NULL && fnmatch(options->op, op, 0) != 0)
+        return false;
+    if (options->device != NULL && strcmp(options->device, device) != 0)
+        return false;
+    if (options->key_prefix == NULL)
+        return true;
+    aoticache_digest_to_hex(key, hex);
+    return strncasecmp(hex, options->key_prefix, strlen(options->key_prefix)) == 0;
+}
+
+/* ---- keys, sorted ---- */
+
+struct keys {
+    aoticache_key *items;
+    size_t count, capacity;
+    bool is_out_of_memory;
+};
+
+static int compare_keys(const void *left, const void *right)
+{
+    return memcmp(left, right, sizeof(aoticache_key));
+}
+
+static bool add_marked(void *user, const aoticache_mark *mark)
+{
+    struct keys *keys = user;
+    if (keys->count == keys->capacity) {
+        size_t capacity = keys->capacity != 0 ? keys->capacity * 2 : 64;
+        aoticache_key *items = reallocarray(keys->items, capacity, sizeof *items);
+        keys->is_out_of_memory = items == NULL;
+        if (items == NULL)
+            return false;
+        keys->items = items;
+        keys->capacity = capacity;
+    }
+    keys->items[keys->count++] = mark->key;
+    return true;
+}
+
+static aoticache_status read_tagged(aoticache_cache *cache, const char *tag, struct keys *keys,
+                                    aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_cache_list_marks(cache, tag, add_marked, keys, ret_error);
+    if (status == AOTICACHE_OK && keys->is_out_of_memory)
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of tagged keys");
+    if (status == AOTICACHE_OK && keys->count > 0)
+        qsort(keys->items, keys->count, sizeof *keys->items, compare_keys);
+    return status;
+}
+
+static bool has_key(const struct keys *keys, const aoticache_key *key)
+{
+    return keys->count > 0 && bsearch(key, keys->items, keys->count, sizeof *keys->items, compare_keys) != NULL;
+}
+
+/* ---- selecting ---- */
+
+static bool is_selected(const aoticache_transfer_options *options, const struct keys *tagged,
+                        const aoticache_entry *entry)
+{
+    return aoticache_transfer_names(options, entry->op, entry->device, &entry->key) &&
+           (options->used_since_ns == 0 || entry->last_used_ns >= options->used_since_ns) &&
+           (options->tag == NULL || has_key(tagged, &entry->key));
+}
+
+/* Nothing of when or in which order they were stored, so that equal caches give equal archives. */
+static int compare_entries(const void *left, const void *right)
+{
+    const aoticache_entry *a = &((const aoticache_snapshot_entry *)left)->entry;
+    const aoticache_entry *b = &((const aoticache_snapshot_entry *)right)->entry;
+    int order = strcmp(a->op, b->op);
+    if (order == 0)
+        order = compare_keys(&a->key, &b->key);
+    return order != 0 ? order : memcmp(a->artifact.bytes, b->artifact.bytes, sizeof a->artifact.bytes);
+}
+
+struct selecting {
+    const aoticache_transfer_options *options;
+    const struct keys *tagged;
+    aoticache_snapshot snapshot;
+    bool is_out_of_memory;
+};
+
+static bool keep_selected(void *user, aoticache_snapshot_entry *entry)
+{
+    struct selecting *selecting = user;
+    if (is_selected(selecting->options, selecting->tagged, &entry->entry))
+        selecting->is_out_of_memory = !aoticache_snapshot_add(&selecting->snapshot, entry);
+    return !selecting->is_out_of_memory;
+}
+
+aoticache_status aoticache_transfer_select(aoticache_cache *cache, const aoticache_transfer_options *options,
+                                           aoticache_snapshot *ret_snapshot, aoticache_error *ret_error)
+{
+    struct keys tagged = {.items = NULL};
+    struct selecting selecting = {.options = options, .tagged = &tagged};
+    aoticache_snapshot *snapshot = &selecting.snapshot;
+    aoticache_status status = AOTICACHE_OK;
+    if (options->tag != NULL)
+        status = read_tagged(cache, options->tag, &tagged, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_snapshot_walk(cache, NULL, keep_selected, &selecting, ret_error);
+    if (status == AOTICACHE_OK && selecting.is_out_of_memory)
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of entries");
+    free(tagged.items);
+    if (status != AOTICACHE_OK) {
+        aoticache_snapshot_free(snapshot);
+        return status;
+    }
+    if (snapshot->count > 0)
+        qsort(snapshot->entries, snapshot->count, sizeof *snapshot->entries, compare_entries);
+    *ret_snapshot = *snapshot;
+    return AOTICACHE_OK;
+}
+
+/* ---- marks ---- */
+
+struct marks {
+    struct keys keys; /* of the selection */
+    aoticache_mark_fn callback;
+    void *user;
+};
+
+static bool pass_on(void *user, const aoticache_mark *mark)
+{
+    struct marks *marks = user;
+    return !has_key(&marks->keys, &mark->key) || marks->callback(marks->user, mark);
+}
+
+aoticache_status aoticache_transfer_list_marks(aoticache_cache *cache, const aoticache_snapshot *selection,
+                                               aoticache_mark_fn callback, void *user, aoticache_error *ret_error)
+{
+    struct marks marks = {.callback = callback, .user = user};
+    marks.keys.items = reallocarray(NULL, selection->count + 1, sizeof *marks.keys.items);
+    if (marks.keys.items == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of keys");
+    for (size_t i = 0; i < selection->count; i++)
+        marks.keys.items[marks.keys.count++] = selection->entries[i].entry.key;
+    qsort(marks.keys.items, marks.keys.count, sizeof *marks.keys.items, compare_keys);
+    aoticache_status status = aoticache_cache_list_marks(cache, NULL, pass_on, &marks, ret_error);
+    free(marks.keys.items);
+    return status;
+}

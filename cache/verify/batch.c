@@ -1,0 +1,266 @@
+/*
+ * cache/verify/batch: some folders of objects/, and what the index says of the same range, side by side.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "cache/verify/verification.h"
+#include "index/integrity.h"
+
+bool aoticache_verification_is_done(const aoticache_verification *verification, const aoticache_digest *digest)
+{
+    return verification->has_cursor &&
+           memcmp(digest->bytes, verification->cursor.bytes, sizeof digest->bytes) <= 0;
+}
+
+static bool add_item(aoticache_verify_batch *batch, const aoticache_digest *digest)
+{
+    if (batch->count == batch->capacity) {
+        size_t capacity = batch->capacity != 0 ? batch->capacity * 2 : 1024;
+        aoticache_verify_item *items = reallocarray(batch->items, capacity, sizeof *items);
+        if (items == NULL)
+            return false;
+        batch->items = items;
+        batch->capacity = capacity;
+    }
+    batch->items[batch->count++] =
+        (aoticache_verify_item){.digest = *digest, .named_bytes = AOTICACHE_OBJECT_ANY_SIZE};
+    return true;
+}
+
+/* detail: NULL for what is foreign. False: out of memory. */
+static bool add_odd(aoticache_verify_batch *batch, const char *path, const char *detail)
+{
+    aoticache_verify_odd *odd = reallocarray(batch->odd, batch->odd_count + 1, sizeof *odd);
+    if (odd == NULL)
+        return false;
+    batch->odd = odd;
+    odd[batch->odd_count] =
+        (aoticache_verify_odd){.path = strdup(path), .detail = detail != NULL ? strdup(detail) : NULL};
+    const aoticache_verify_odd *added = &odd[batch->odd_count++]; /* freed with the others, complete or not */
+    return added->path != NULL && (detail == NULL || added->detail != NULL);
+}
+
+static bool add_named(void *user, const aoticache_digest *digest, uint64_t bytes)
+{
+    aoticache_verify_batch *batch = user;
+    batch->is_out_of_memory = !aoticache_object_array_add(&batch->named, digest, bytes);
+    return !batch->is_out_of_memory;
+}
+
+static bool add_claim(void *user, const aoticache_index_claim *claim)
+{
+    aoticache_verify_batch *batch = user;
+    if (batch->claim_count == batch->claim_capacity) {
+        size_t capacity = batch->claim_capacity != 0 ? batch->claim_capacity * 2 : 1024;
+        aoticache_verify_claim *claims = reallocarray(batch->claims, capacity, sizeof *claims);
+        batch->is_out_of_memory = claims == NULL;
+        if (claims == NULL)
+            return false;
+        batch->claims = claims;
+        batch->claim_capacity = capacity;
+    }
+    aoticache_verify_claim *added = &batch->claims[batch->claim_count];
+    *added = (aoticache_verify_claim){.artifact = claim->artifact,
+                                      .key = claim->key,
+                                      .library = claim->library,
+                                      .entry_id = claim->entry_id,
+                                      .library_bytes = claim->library_bytes,
+                                      .file_count = claim->file_count,
+                                      .guard = strdup(claim->guard)};
+    memcpy(added->requirements, claim->requirements, sizeof added->requirements);
+    batch->is_out_of_memory = added->guard == NULL;
+    batch->claim_count += batch->is_out_of_memory ? 0 : 1;
+    return !batch->is_out_of_memory;
+}
+
+bool aoticache_verify_add_part(void *user, const aoticache_digest *artifact, const aoticache_digest *object,
+                               uint64_t bytes)
+{
+    aoticache_verify_parts *parts = user;
+    if (parts->count == parts->capacity) {
+        size_t capacity = parts->capacity != 0 ? parts->capacity * 2 : 16;
+        aoticache_verify_part *items = reallocarray(parts->items, capacity, sizeof *items);
+        parts->is_out_of_memory = items == NULL;
+        if (items == NULL)
+            return false;
+        parts->items = items;
+        parts->capacity = capacity;
+    }
+    parts->items[parts->count++] =
+        (aoticache_verify_part){.artifact = *artifact, .object = *object, .bytes = bytes};
+    return true;
+}
+
+void aoticache_verify_batch_clear(aoticache_verify_batch *batch)
+{
+    for (size_t i = 0; i < batch->claim_count; i++)
+        free(batch->claims[i].guard);
+    for (size_t i = 0; i < batch->odd_count; i++) {
+        free(batch->odd[i].path);
+        free(batch->odd[i].detail);
+    }
+    batch->count = batch->named.count = batch->claim_count = batch->parts.count = batch->odd_count = 0;
+}
+
+void aoticache_verify_batch_release(aoticache_verify_batch *batch)
+{
+    aoticache_verify_batch_clear(batch);
+    free(batch->items);
+    free(batch->named.items);
+    free(batch->claims);
+    free(batch->parts.items);
+    free(batch->odd);
+}
+
+static int by_digest(const void *left, const void *right)
+{
+    const aoticache_verify_item *a = left, *b = right;
+    return memcmp(a->digest.bytes, b->digest.bytes, sizeof a->digest.bytes);
+}
+
+/* What the index says of each object. */
+static void match(aoticache_verify_batch *batch)
+{
+    size_t named = 0, claim = 0, part = 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        aoticache_verify_item *item = &batch->items[i];
+        const uint8_t *digest = item->digest.bytes;
+        while (named < batch->named.count && memcmp(batch->named.items[named].digest.bytes, digest, 32) < 0)
+            named++;
+        if (named < batch->named.count && aoticache_digest_equal(&batch->named.items[named].digest, &item->digest))
+            item->named_bytes = batch->named.items[named].bytes;
+        while (claim < batch->claim_count && memcmp(batch->claims[claim].artifact.bytes, digest, 32) < 0)
+            claim++;
+        item->claims = batch->claims + claim;
+        while (claim + item->claim_count < batch->claim_count &&
+               aoticache_digest_equal(&item->claims[item->claim_count].artifact, &item->digest))
+            item->claim_count++;
+        while (part < batch->parts.count && memcmp(batch->parts.items[part].artifact.bytes, digest, 32) < 0)
+            part++;
+        item->parts = batch->parts.items + part;
+        while (part + item->part_count < batch->parts.count &&
+               aoticache_digest_equal(&item->parts[item->part_count].artifact, &item->digest))
+            item->part_count++;
+    }
+}
+
+/* The rows of the index for folders from first to last. */
+aoticache_status aoticache_verification_read_rows(const aoticache_verification *verification, unsigned first,
+                                                  unsigned last, aoticache_verify_batch *batch,
+                                                  aoticache_error *ret_error)
+{
+    const aoticache_digest from = {.bytes = {(uint8_t)first}};
+    memset(batch->last.bytes, 0xff, sizeof batch->last.bytes);
+    batch->last.bytes[0] = (uint8_t)last;
+    aoticache_status status = AOTICACHE_OK;
+    if (verification->index != NULL)
+        status = aoticache_index_list_objects_between(verification->index, &from, &batch->last, add_named, batch,
+                                                      ret_error);
+    if (status == AOTICACHE_OK && verification->index != NULL && !verification->options.quick)
+        status = aoticache_index_list_claims_between(verification->index, &from, &batch->last, add_claim, batch,
+                                                     ret_error);
+    if (status == AOTICACHE_OK && verification->index != NULL && !verification->options.quick)
+        status = aoticache_index_list_parts_between(verification->index, &from, &batch->last, aoticache_verify_add_part,
+                                                    &batch->parts, ret_error);
+    if (status == AOTICACHE_OK && (batch->is_out_of_memory || batch->parts.is_out_of_memory))
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of objects");
+    if (batch->count > 1)
+        qsort(batch->items, batch->count, sizeof *batch->items, by_digest);
+    if (status == AOTICACHE_OK)
+        match(batch);
+    return status;
+}
+
+/* ---- folders ---- */
+
+static bool is_hex(const char *name, size_t length)
+{
+    return strlen(name) == length && strspn(name, "0123456789abcdef") == length;
+}
+
+static bool is_dot(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+/* Where it is shut, each of its 256 folders could not be examined, there or not: check_top() says it once. */
+static bool can_enter_objects(const aoticache_verification *verification)
+{
+    return faccessat(verification->cache->directory->fd, AOTICACHE_OBJECTS, X_OK, AT_EACCESS) == 0 || errno != EACCES;
+}
+
+/* The next name, NULL at the end; errno then says whether it is one. */
+static const char *next_name(DIR *listing)
+{
+    const struct dirent *item;
+    do
+        errno = 0;
+    while ((item = readdir(listing)) != NULL && is_dot(item->d_name));
+    return item != NULL ? item->d_name : NULL;
+}
+
+aoticache_status aoticache_verification_list_folder(aoticache_verification *verification, unsigned folder,
+                                                    aoticache_verify_batch *batch, aoticache_error *ret_error)
+{
+    char path[AOTICACHE_OBJECT_FOLDER_BYTES];
+    cleanup_dir DIR *listing = NULL;
+    aoticache_error detail = {.message = ""};
+    bool has_memory = true;
+    snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%02x", folder & 0xff);
+    aoticache_status status = aoticache_verification_open_listing(verification, path, &listing, &detail);
+    if (status == AOTICACHE_DENIED && can_enter_objects(verification))
+        has_memory = add_odd(batch, path, detail.message);
+    else if (status != AOTICACHE_OK && status != AOTICACHE_DENIED)
+        return aoticache_error_set(ret_error, status, "%s: %s", path, detail.message);
+    for (const char *name; has_memory && listing != NULL && (name = next_name(listing)) != NULL;) {
+        char hex[AOTICACHE_DIGEST_HEX_BYTES], foreign[512];
+        aoticache_digest digest;
+        snprintf(hex, sizeof hex, "%02x%.62s", folder & 0xff, name);
+        snprintf(foreign, sizeof foreign, "%s/%s", path, name);
+        if (!is_hex(name, AOTICACHE_OBJECT_NAME_BYTES - 1) || aoticache_digest_from_hex(hex, &digest) != AOTICACHE_OK)
+            has_memory = add_odd(batch, foreign, NULL);
+        else if (!aoticache_verification_is_done(verification, &digest))
+            has_memory = add_item(batch, &digest);
+    }
+    if (has_memory && listing != NULL && errno != 0) {
+        aoticache_error_set_errno(&detail, errno, "cannot list it to its end");
+        has_memory = add_odd(batch, path, detail.message);
+    }
+    return has_memory ? AOTICACHE_OK
+                      : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of objects");
+}
+
+/* What lies directly in objects/. */
+aoticache_status aoticache_verification_check_top(aoticache_verification *verification, aoticache_error *ret_error)
+{
+    const aoticache_directory *directory = verification->cache->directory;
+    cleanup_dir DIR *listing = NULL;
+    aoticache_error detail = {.message = ""};
+    aoticache_status status =
+        aoticache_verification_open_listing(verification, AOTICACHE_OBJECTS, &listing, &detail);
+    if (status != AOTICACHE_OK && status != AOTICACHE_DENIED)
+        return aoticache_error_set(ret_error, status, AOTICACHE_OBJECTS ": %s", detail.message);
+    if (status == AOTICACHE_DENIED || !can_enter_objects(verification))
+        aoticache_verification_note_unreadable(verification, AOTICACHE_OBJECTS,
+                                               status != AOTICACHE_OK ? detail.message : "it may not be entered");
+    status = AOTICACHE_OK;
+    for (const char *name; status == AOTICACHE_OK && listing != NULL && (name = next_name(listing)) != NULL;) {
+        char path[512];
+        struct stat found;
+        snprintf(path, sizeof path, AOTICACHE_OBJECTS "/%s", name);
+        if (fstatat(directory->fd, path, &found, AT_SYMLINK_NOFOLLOW) != 0)
+            continue; /* gone; or it is told of above */
+        if (!is_hex(name, 2) ||
+            aoticache_directory_trust(directory, &found, S_IFDIR, path, NULL) != AOTICACHE_OK)
+            status = aoticache_verification_treat_foreign(verification, path, ret_error);
+    }
+    return status;
+}

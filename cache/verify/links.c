@@ -1,0 +1,259 @@
+/*
+ * cache/verify/links: artifacts/, whose folders hold hard links to objects under the names that a library expects
+ * beside itself, and marks/, one small file for each marked key.
+ *
+ * A folder of links is made anew when it is missing or stale, so one that is wrong goes to quarantine as a whole. A
+ * folder whose artifact has no entry is a leftover: a collection removes it.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "cache/store/lock.h"
+#include "cache/pins/internal.h"
+#include "cache/verify/verification.h"
+
+static bool is_dot(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+static bool is_digest_name(const char *name)
+{
+    return strlen(name) == AOTICACHE_DIGEST_HEX_BYTES - 1 &&
+           strspn(name, "0123456789abcdef") == AOTICACHE_DIGEST_HEX_BYTES - 1;
+}
+
+/* For each name in a folder of the root that is not there for every cache. */
+typedef aoticache_status (*name_fn)(aoticache_verification *verification, int folder, const char *name,
+                                    aoticache_error *ret_error);
+
+static aoticache_status for_each_name(aoticache_verification *verification, const char *path, name_fn check,
+                                      aoticache_error *ret_error)
+{
+    cleanup_dir DIR *listing = NULL;
+    aoticache_error detail = {.message = ""};
+    aoticache_status status = aoticache_verification_open_listing(verification, path, &listing, &detail);
+    if (status == AOTICACHE_DENIED)
+        aoticache_verification_note_unreadable(verification, path, detail.message);
+    if (listing == NULL) /* what is not ours was told of in the root */
+        return status == AOTICACHE_OK || status == AOTICACHE_DENIED
+                   ? AOTICACHE_OK
+                   : aoticache_error_set(ret_error, status, "%s: %s", path, detail.message);
+    for (struct dirent *item; status == AOTICACHE_OK && (item = readdir(listing)) != NULL;) {
+        if (is_dot(item->d_name))
+            continue;
+        status = check(verification, dirfd(listing), item->d_name, ret_error);
+        if (status == AOTICACHE_OK &&
+            !aoticache_verification_goes_on(verification, verification->report.objects))
+            break;
+    }
+    return status;
+}
+
+/* Gone, or a trusted thing of this type with a digest's name; else it is foreign. */
+static aoticache_status check_name(aoticache_verification *verification, int folder, const char *path,
+                                   const char *name, mode_t type, bool *ret_usable, aoticache_error *ret_error)
+{
+    struct stat found;
+    char full[512];
+    *ret_usable = false;
+    snprintf(full, sizeof full, "%s/%s", path, name);
+    if (fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW) != 0) {
+        char text[128];
+        if (errno != ENOENT)
+            aoticache_verification_note_unreadable(verification, full, strerror_r(errno, text, sizeof text));
+        return AOTICACHE_OK;
+    }
+    *ret_usable = is_digest_name(name) && aoticache_directory_trust(verification->cache->directory, &found, type, full,
+                                                                    NULL) == AOTICACHE_OK;
+    return *ret_usable ? AOTICACHE_OK : aoticache_verification_treat_foreign(verification, full, ret_error);
+}
+
+/* ---- links ---- */
+
+static const aoticache_manifest_file *find_file(const aoticache_manifest *manifest, const char *name)
+{
+    for (size_t i = 0; i < manifest->file_count; i++)
+        if (strcmp(manifest->files[i].name, name) == 0)
+            return &manifest->files[i];
+    return NULL;
+}
+
+/* OK; CORRUPT; DENIED where it cannot be looked at. */
+static aoticache_status check_link(const aoticache_directory *directory, int folder, const char *name,
+                                   const aoticache_digest *digest, aoticache_error *ret_error)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    struct stat link, object;
+    aoticache_object_path(digest, path);
+    if (fstatat(folder, name, &link, AT_SYMLINK_NOFOLLOW) != 0) {
+        if (errno != ENOENT) {
+            aoticache_error_set_errno(ret_error, errno, "%s cannot be examined", name);
+            return AOTICACHE_DENIED;
+        }
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is not there", name);
+    }
+    /* An object that is not there is told of as missing, one that cannot be looked at as that. */
+    if (fstatat(directory->fd, path, &object, AT_SYMLINK_NOFOLLOW) != 0 ||
+        (link.st_dev == object.st_dev && link.st_ino == object.st_ino))
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is not the object that the artifact has", name);
+}
+
+/* The name of a file in the folder that is none of the artifact's; false where there is none. */
+static bool has_other_file(int folder, const aoticache_manifest *manifest, char ret_name[256])
+{
+    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup_dir DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
+    for (struct dirent *item; listing != NULL && (item = readdir(listing)) != NULL;) {
+        if (is_dot(item->d_name) || find_file(manifest, item->d_name) != NULL)
+            continue;
+        snprintf(ret_name, 256, "%s", item->d_name);
+        return true;
+    }
+    return false;
+}
+
+/* OK, NOT_FOUND (there is nothing to compare it with), CORRUPT with what is wrong, DENIED (it cannot be looked at). */
+static aoticache_status compare_folder(aoticache_verification *verification, int parent, const char *name,
+                                       aoticache_error *ret_error)
+{
+    aoticache_cache *cache = verification->cache;
+    aoticache_digest artifact;
+    aoticache_manifest *manifest = NULL;
+    uint64_t bytes;
+    char other[256];
+    cleanup_fd int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0 && errno != ENOENT && !aoticache_object_errno_is_damage(errno)) {
+        aoticache_error_set_errno(ret_error, errno, "it cannot be opened");
+        return AOTICACHE_DENIED;
+    }
+    if (folder < 0 || aoticache_digest_from_hex(name, &artifact) != AOTICACHE_OK ||
+        (verification->index != NULL &&
+         aoticache_index_has_object(verification->index, &artifact, NULL) != AOTICACHE_OK) ||
+        aoticache_cache_load_manifest(cache->directory, &artifact, &manifest, &bytes, NULL) != AOTICACHE_OK)
+        return AOTICACHE_NOT_FOUND;
+    aoticache_status status = AOTICACHE_OK;
+    for (size_t i = 0; status == AOTICACHE_OK && i < manifest->file_count; i++)
+        status = check_link(cache->directory, folder, manifest->files[i].name, &manifest->files[i].digest, ret_error);
+    if (status == AOTICACHE_OK && has_other_file(folder, manifest, other))
+        status = aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is no file of the artifact", other);
+    aoticache_manifest_free(manifest);
+    return status;
+}
+
+static aoticache_status repair_folder(aoticache_verification *verification, int parent, const char *name,
+                                      aoticache_error *ret_error)
+{
+    aoticache_lock lock = AOTICACHE_LOCK_INIT;
+    aoticache_directory *directory = verification->cache->directory;
+    aoticache_status status = aoticache_lock_store(directory, true, &lock, ret_error);
+    if (status == AOTICACHE_OK && compare_folder(verification, parent, name, NULL) == AOTICACHE_CORRUPT) {
+        status = aoticache_directory_quarantine(directory, parent, name, name, ret_error);
+        verification->report.repaired += status == AOTICACHE_OK ? 1 : 0;
+    }
+    aoticache_lock_release(&lock);
+    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+}
+
+static aoticache_status check_folder(aoticache_verification *verification, int parent, const char *name,
+                                     aoticache_error *ret_error)
+{
+    bool is_usable;
+    char path[512];
+    aoticache_error detail = {.message = ""};
+    aoticache_status status =
+        check_name(verification, parent, AOTICACHE_ARTIFACTS, name, S_IFDIR, &is_usable, ret_error);
+    if (status != AOTICACHE_OK || !is_usable || verification->options.quick)
+        return status;
+    snprintf(path, sizeof path, AOTICACHE_ARTIFACTS "/%s", name);
+    status = compare_folder(verification, parent, name, &detail);
+    if (status == AOTICACHE_DENIED)
+        aoticache_verification_note_unreadable(verification, path, detail.message);
+    /* Twice: another process may have been replacing it. */
+    if (status != AOTICACHE_CORRUPT || compare_folder(verification, parent, name, &detail) != AOTICACHE_CORRUPT)
+        return AOTICACHE_OK;
+    verification->report.wrong_links++;
+    aoticache_verification_tell(verification, "link", path, detail.message);
+    return verification->options.repair ? repair_folder(verification, parent, name, ret_error) : AOTICACHE_OK;
+}
+
+aoticache_status aoticache_verification_check_links(aoticache_verification *verification, aoticache_error *ret_error)
+{
+    return for_each_name(verification, AOTICACHE_ARTIFACTS, check_folder, ret_error);
+}
+
+/* ---- marks ---- */
+
+struct known_mark {
+    aoticache_key key;
+    bool is_pinned;
+    char tag[AOTICACHE_MAX_TAG_BYTES]; /* any of them */
+};
+
+static bool take_mark(void *user, const aoticache_mark *mark)
+{
+    struct known_mark *known = user;
+    if (!aoticache_digest_equal(&mark->key, &known->key))
+        return true;
+    known->is_pinned = mark->is_pinned;
+    if (mark->tag_count > 0)
+        snprintf(known->tag, sizeof known->tag, "%s", mark->tags[0]);
+    return false;
+}
+
+/* Setting what is set already has a damaged file moved aside and written anew as the index knows it. */
+static aoticache_status repair_mark(aoticache_verification *verification, int folder, const char *name,
+                                    const aoticache_key *key, aoticache_error *ret_error)
+{
+    aoticache_cache *cache = verification->cache;
+    struct known_mark known = {.key = *key};
+    aoticache_status status = aoticache_cache_list_marks(cache, NULL, take_mark, &known, ret_error);
+    if (status == AOTICACHE_OK && known.is_pinned)
+        status = aoticache_cache_pin(cache, key, ret_error);
+    else if (status == AOTICACHE_OK && known.tag[0] != '\0')
+        status = aoticache_cache_tag(cache, key, known.tag, ret_error);
+    else if (status == AOTICACHE_OK)
+        status = aoticache_directory_quarantine(cache->directory, folder, name, name, ret_error);
+    if (status == AOTICACHE_OK)
+        verification->report.repaired++;
+    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+}
+
+static aoticache_status check_mark(aoticache_verification *verification, int folder, const char *name,
+                                   aoticache_error *ret_error)
+{
+    bool is_usable;
+    char path[512];
+    aoticache_key key;
+    aoticache_mark_state state;
+    aoticache_error detail = {.message = ""};
+    aoticache_status status = check_name(verification, folder, AOTICACHE_MARKS, name, S_IFREG, &is_usable, ret_error);
+    if (status != AOTICACHE_OK || !is_usable || verification->options.quick ||
+        aoticache_digest_from_hex(name, &key) != AOTICACHE_OK)
+        return status;
+    status = aoticache_mark_file_read(verification->cache->directory, &key, &state, &detail);
+    if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
+        return AOTICACHE_OK;
+    snprintf(path, sizeof path, AOTICACHE_MARKS "/%s", name);
+    if (status == AOTICACHE_DENIED)
+        aoticache_verification_note_unreadable(verification, path, detail.message);
+    if (status != AOTICACHE_CORRUPT)
+        return status == AOTICACHE_DENIED ? AOTICACHE_OK
+                                          : aoticache_error_set(ret_error, status, "%s", detail.message);
+    verification->report.wrong_marks++;
+    aoticache_verification_tell(verification, "mark", path, detail.message);
+    return verification->options.repair ? repair_mark(verification, folder, name, &key, ret_error) : AOTICACHE_OK;
+}
+
+aoticache_status aoticache_verification_check_marks(aoticache_verification *verification, aoticache_error *ret_error)
+{
+    return for_each_name(verification, AOTICACHE_MARKS, check_mark, ret_error);
+}

@@ -1,0 +1,159 @@
+/*
+ * cache/verify/snapshot: see snapshot.h.
+ */
+#include "cache/verify/snapshot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+
+#define PAGE 1024
+
+static char *append_text(char **cursor, const char *text)
+{
+    char *start = *cursor;
+    size_t size = text != NULL ? strlen(text) + 1 : 1;
+    if (text != NULL)
+        memcpy(start, text, size);
+    else
+        *start = '\0';
+    *cursor += size;
+    return start;
+}
+
+static size_t text_size(const char *text)
+{
+    return text != NULL ? strlen(text) + 1 : 1;
+}
+
+bool aoticache_snapshot_copy(const aoticache_index_entry *from, aoticache_snapshot_entry *to)
+{
+    size_t size = text_size(from->op) + text_size(from->device) + text_size(from->description) +
+                  text_size(from->producer) + text_size(from->guard);
+    char *cursor = malloc(size);
+    if (cursor == NULL)
+        return false;
+    *to = (aoticache_snapshot_entry){
+        .entry = {.key = from->key,
+                  .artifact = from->artifact,
+                  .library = from->library,
+                  .requirements = aoticache_requirements_from_bytes(from->requirements),
+                  .bytes = from->bytes,
+                  .compile_ns = from->compile_ns,
+                  .created_ns = from->created_ns,
+                  .last_used_ns = from->last_used_ns,
+                  .uses = from->uses},
+        .entry_id = from->entry_id,
+        .texts = cursor,
+    };
+    to->entry.op = append_text(&cursor, from->op);
+    to->entry.device = append_text(&cursor, from->device);
+    to->entry.description = append_text(&cursor, from->description);
+    to->entry.producer = append_text(&cursor, from->producer);
+    to->entry.guard = append_text(&cursor, from->guard);
+    return true;
+}
+
+/* ---- going through ---- */
+
+struct page {
+    aoticache_snapshot_entry entries[PAGE];
+    size_t count;
+    bool is_out_of_memory;
+};
+
+static bool add_entry(void *user, const aoticache_index_entry *entry)
+{
+    struct page *page = user;
+    page->is_out_of_memory = !aoticache_snapshot_copy(entry, &page->entries[page->count]);
+    page->count += page->is_out_of_memory ? 0 : 1;
+    return !page->is_out_of_memory;
+}
+
+static void clear(struct page *page)
+{
+    for (size_t i = 0; i < page->count; i++)
+        free(page->entries[i].texts);
+    page->count = 0;
+}
+
+static aoticache_status read_page(aoticache_cache *cache, const char *op, const aoticache_index_place *after,
+                                  struct page *page, aoticache_error *ret_error)
+{
+    aoticache_index *index = aoticache_cache_index(cache);
+    aoticache_status status = AOTICACHE_OK;
+    if (index == NULL)
+        return AOTICACHE_OK;
+    do {
+        clear(page);
+        status = aoticache_index_list(index, op, after->op != NULL ? after : NULL, PAGE, add_entry, page, ret_error);
+    } while (aoticache_cache_recovered(cache, status, &index));
+    if (status == AOTICACHE_OK && page->is_out_of_memory)
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of entries");
+    return status;
+}
+
+/* To be called before the callback may take its texts. */
+static bool note_place(const struct page *page, aoticache_index_place *after)
+{
+    const aoticache_snapshot_entry *last = &page->entries[page->count - 1];
+    char *op = strdup(last->entry.op);
+    if (op == NULL)
+        return false;
+    free((char *)after->op);
+    *after = (aoticache_index_place){.op = op, .entry_id = last->entry_id};
+    return true;
+}
+
+aoticache_status aoticache_snapshot_walk(aoticache_cache *cache, const char *op, aoticache_snapshot_fn callback,
+                                         void *user, aoticache_error *ret_error)
+{
+    aoticache_index_place after = {.op = NULL};
+    aoticache_status status = AOTICACHE_OK;
+    struct page *page = calloc(1, sizeof *page);
+    bool goes_on = page != NULL;
+    if (page == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of entries");
+    while (status == AOTICACHE_OK && goes_on) {
+        status = read_page(cache, op, &after, page, ret_error);
+        goes_on = page->count == PAGE;
+        if (status == AOTICACHE_OK && goes_on && !note_place(page, &after))
+            status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of entries");
+        for (size_t i = 0; status == AOTICACHE_OK && i < page->count; i++) {
+            if (callback(user, &page->entries[i]))
+                continue;
+            goes_on = false;
+            break;
+        }
+        clear(page);
+    }
+    free((char *)after.op);
+    free(page);
+    return status;
+}
+
+/* ---- keeping ---- */
+
+bool aoticache_snapshot_add(aoticache_snapshot *snapshot, aoticache_snapshot_entry *entry)
+{
+    if (snapshot->count == snapshot->capacity) {
+        size_t capacity = snapshot->capacity != 0 ? snapshot->capacity * 2 : 64;
+        aoticache_snapshot_entry *entries = reallocarray(snapshot->entries, capacity, sizeof *entries);
+        if (entries == NULL)
+            return false;
+        snapshot->entries = entries;
+        snapshot->capacity = capacity;
+    }
+    snapshot->entries[snapshot->count++] = *entry;
+    entry->texts = NULL;
+    return true;
+}
+
+void aoticache_snapshot_free(aoticache_snapshot *snapshot)
+{
+    for (size_t i = 0; i < snapshot->count; i++)
+        free(snapshot->entries[i].texts);
+    free(snapshot->entries);
+    *snapshot = (aoticache_snapshot){.entries = NULL};
+}

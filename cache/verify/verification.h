@@ -1,0 +1,203 @@
+/*
+ * cache/verify/verification: the state of one verification, for the files it is done in.
+ *
+ * Private; the public face is verify.h. verify.c has the order of things, objects.c goes through objects/ and
+ * the index side by side, in batches that batch.c makes, pool.c reads in threads, entries.c
+ * compares entries with manifests, links.c looks at artifacts/ and marks/, unindexed.c puts lost entries
+ * back, state.c lets another run go on.
+ */
+#ifndef AOTICACHE_CACHE_VERIFY_VERIFICATION_H
+#define AOTICACHE_CACHE_VERIFY_VERIFICATION_H
+
+#include <dirent.h>
+
+#include "cache/state.h"
+
+/* ---- one object, and how it was found ---- */
+
+typedef enum aoticache_verdict_of_object {
+    AOTICACHE_OBJECT_UNSEEN,
+    AOTICACHE_OBJECT_SOUND,
+    AOTICACHE_OBJECT_GONE,    /* removed meanwhile */
+    AOTICACHE_OBJECT_SUSPECT, /* to be looked at again */
+    AOTICACHE_OBJECT_AT_ODDS, /* sound, but it is a manifest and an entry says something else */
+} aoticache_verdict_of_object;
+
+/* An entry as the index has it; guard by free(). */
+typedef struct aoticache_verify_claim {
+    aoticache_digest artifact, key, library;
+    int64_t entry_id;
+    uint64_t library_bytes;
+    uint32_t file_count;
+    uint8_t requirements[AOTICACHE_INDEX_REQUIREMENT_BYTES];
+    char *guard;
+} aoticache_verify_claim;
+
+/* An object of an artifact, as the index has it. */
+typedef struct aoticache_verify_part {
+    aoticache_digest artifact, object;
+    uint64_t bytes;
+} aoticache_verify_part;
+
+typedef struct aoticache_verify_parts {
+    aoticache_verify_part *items;
+    size_t count, capacity;
+    bool is_out_of_memory;
+} aoticache_verify_parts;
+
+typedef struct aoticache_verify_item {
+    aoticache_digest digest;
+    uint64_t bytes;       /* on disk */
+    uint64_t named_bytes; /* the index's; AOTICACHE_OBJECT_ANY_SIZE where it does not name the object */
+    const aoticache_verify_claim *claims; /* the entries of which it is the manifest */
+    size_t claim_count;
+    const aoticache_verify_part *parts; /* and of it as an artifact */
+    size_t part_count;
+    aoticache_verdict_of_object verdict;
+} aoticache_verify_item;
+
+/* What else lies in objects/. */
+typedef struct aoticache_verify_odd {
+    char *path;   /* relative to the root */
+    char *detail; /* why it cannot be read; NULL: it is foreign */
+} aoticache_verify_odd;
+
+/* Some folders of objects/, sorted. */
+typedef struct aoticache_verify_batch {
+    aoticache_verify_item *items;
+    size_t count, capacity;
+    aoticache_object_array named; /* what the index names in the same range */
+    aoticache_verify_claim *claims;
+    size_t claim_count, claim_capacity;
+    aoticache_verify_parts parts;
+    aoticache_verify_odd *odd;
+    size_t odd_count;
+    aoticache_digest last; /* of the range */
+    bool is_out_of_memory;
+} aoticache_verify_batch;
+
+/* ---- the whole ---- */
+
+typedef struct aoticache_lost_manifest {
+    aoticache_digest digest;
+    int64_t created_ns;
+} aoticache_lost_manifest;
+
+typedef enum aoticache_verify_phase {
+    AOTICACHE_VERIFY_OBJECTS,
+    AOTICACHE_VERIFY_LINKS, /* and marks */
+    AOTICACHE_VERIFY_DONE,
+} aoticache_verify_phase;
+
+typedef struct aoticache_verification {
+    aoticache_cache *cache;
+    aoticache_index *index; /* NULL: there is none that can be used */
+    aoticache_verify_options options;
+    aoticache_verify_fn callback;
+    aoticache_verify_progress_fn progress;
+    void *user;
+    uint64_t deadline_ns; /* 0: none */
+    uint64_t all;         /* objects, as far as it is known */
+    uint64_t saved_ns;    /* when the state was written */
+    bool is_stopped;
+    bool is_interrupted; /* inside an object, which is not done */
+    bool is_index_checked; /* and sound, by this part or an earlier one */
+    aoticache_verify_phase phase;
+    unsigned first_folder; /* of the batch that is not done */
+    bool has_cursor;
+    aoticache_digest cursor; /* objects up to this one are done */
+    aoticache_lost_manifest *lost;
+    size_t lost_count, lost_capacity;
+    aoticache_verify_report report;
+    aoticache_verify_report again; /* of it: what the next part will find and count itself */
+} aoticache_verification;
+
+void aoticache_verification_tell(const aoticache_verification *verification, const char *what, const char *name,
+                                 const char *detail);
+/* Tells of a foreign file and moves it aside where that is wanted. path: relative to the root. */
+aoticache_status aoticache_verification_treat_foreign(aoticache_verification *verification, const char *path,
+                                                      aoticache_error *ret_error);
+/* Counts and tells of what could not be looked at. name: relative to the root. */
+void aoticache_verification_note_unreadable(aoticache_verification *verification, const char *name,
+                                            const char *detail);
+/*
+ * Opens a folder to list it. NULL with OK where it is not there or is not ours, which is told where its name is seen.
+ * Returns: OK; DENIED (it is ours, and cannot be listed); IO, NO_MEMORY.
+ */
+aoticache_status aoticache_verification_open_listing(aoticache_verification *verification, const char *path,
+                                                     DIR **ret_listing, aoticache_error *ret_error);
+/* Asks the clock and the caller; once false, always false. done: of the objects. */
+bool aoticache_verification_goes_on(aoticache_verification *verification, uint64_t done);
+
+/* ---- batch.c ---- */
+
+/* Adds to aoticache_verify_parts: for aoticache_index_list_parts_between(). */
+bool aoticache_verify_add_part(void *parts, const aoticache_digest *artifact, const aoticache_digest *object,
+                               uint64_t bytes);
+/* Empties a batch; frees what it has. */
+void aoticache_verify_batch_clear(aoticache_verify_batch *batch);
+void aoticache_verify_batch_release(aoticache_verify_batch *batch);
+/* Whether an earlier part has done it. */
+bool aoticache_verification_is_done(const aoticache_verification *verification, const aoticache_digest *digest);
+/* Adds the objects of a folder, 0 to 255, that are not done. OK, IO, NO_MEMORY. */
+aoticache_status aoticache_verification_list_folder(aoticache_verification *verification, unsigned folder,
+                                                    aoticache_verify_batch *batch, aoticache_error *ret_error);
+/* Adds the rows of the index for folders from first to last, sorts, and says in each object what there is of it. */
+aoticache_status aoticache_verification_read_rows(const aoticache_verification *verification, unsigned first,
+                                                  unsigned last, aoticache_verify_batch *batch,
+                                                  aoticache_error *ret_error);
+/* What lies directly in objects/ and does not belong there. */
+aoticache_status aoticache_verification_check_top(aoticache_verification *verification, aoticache_error *ret_error);
+
+/* ---- objects.c ---- */
+
+aoticache_status aoticache_verification_check_objects(aoticache_verification *verification, aoticache_error *ret_error);
+/* What no entry names now: after repairs. */
+aoticache_status aoticache_verification_count_unreferenced(aoticache_verification *verification,
+                                                           aoticache_error *ret_error);
+
+/* ---- pool.c ---- */
+
+/* Fills the verdicts of a batch; those of a run that was stopped stay UNSEEN. */
+void aoticache_verification_examine(aoticache_verification *verification, aoticache_verify_batch *batch);
+/* One of them, with what is wrong: OK, NOT_FOUND (gone), CORRUPT, or what keeps it from being read (DENIED; IO). */
+aoticache_status aoticache_verify_item_examine(aoticache_directory *directory, bool is_quick,
+                                               aoticache_goes_on_fn goes_on, void *user, aoticache_verify_item *item,
+                                               aoticache_error *ret_error);
+
+/* ---- entries.c ---- */
+
+/*
+ * Reads and verifies a manifest and compares it with the entries that name it. With a store that changes beside it this
+ * may be wrong once; what it says counts when it says so again.
+ * Returns: OK; CORRUPT (damaged, no manifest, or with the difference; *ret_entry_id is the entry's); NOT_FOUND;
+ * UNSUPPORTED (of a newer program); IO, NO_MEMORY, LOCKED.
+ */
+aoticache_status aoticache_verify_item_compare(aoticache_cache *cache, aoticache_verify_item *item,
+                                               int64_t *ret_entry_id, aoticache_error *ret_error);
+/* Looks again; counts, tells, and repairs. */
+aoticache_status aoticache_verification_treat_entries(aoticache_verification *verification,
+                                                      const aoticache_verify_item *item, aoticache_error *ret_error);
+
+/* ---- unindexed.c ---- */
+
+/* Takes note of an object that no entry names, if it is a manifest. OK, NO_MEMORY. */
+aoticache_status aoticache_verification_note_unnamed(aoticache_verification *verification,
+                                                     const aoticache_digest *digest, aoticache_error *ret_error);
+/* Manifests that were noted and have no entry, though none that is as good or better replaced theirs. */
+aoticache_status aoticache_verification_check_unindexed(aoticache_verification *verification,
+                                                        aoticache_error *ret_error);
+
+/* ---- links.c ---- */
+
+aoticache_status aoticache_verification_check_links(aoticache_verification *verification, aoticache_error *ret_error);
+aoticache_status aoticache_verification_check_marks(aoticache_verification *verification, aoticache_error *ret_error);
+
+/* ---- state.c: a help, not a promise: what cannot be written or read is as if it were not there ---- */
+
+/* Takes up what an earlier run left, where it fits. */
+void aoticache_verification_restore(aoticache_verification *verification);
+void aoticache_verification_save(aoticache_verification *verification);
+void aoticache_verification_forget(aoticache_verification *verification);
+
+#endif

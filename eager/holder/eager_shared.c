@@ -1,0 +1,198 @@
+/*
+ * eager/holder/eager_shared: what all holders of a host share: the cache and the hook, the policy, the budget of loaded
+ * libraries, the background compiles.
+ */
+#include "base/cleanup.h"
+#include "eager/artifact_runner.h"
+#include "eager/holder/state.h"
+
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static void free_environment(char **environment)
+{
+    for (char **text = environment; text != NULL && *text != NULL; text++)
+        free(*text);
+    free(environment);
+}
+
+/* "name=value" as two texts each. */
+static aoticache_status copy_environment(const char *const *from, char ***ret_environment, aoticache_error *ret_error)
+{
+    size_t count = 0;
+    while (from != NULL && from[count] != NULL)
+        count++;
+    if (count == 0)
+        return AOTICACHE_OK;
+    char **copy = calloc(2 * count + 1, sizeof *copy);
+    for (size_t i = 0; copy != NULL && i < count; i++) {
+        const char *equals = strchr(from[i], '=');
+        if (equals == NULL) {
+            free_environment(copy);
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "environment: \"%.80s\" is not NAME=VALUE", from[i]);
+        }
+        copy[2 * i] = strndup(from[i], (size_t)(equals - from[i]));
+        copy[2 * i + 1] = strdup(equals + 1);
+        if (copy[2 * i] == NULL || copy[2 * i + 1] == NULL) {
+            free(copy[2 * i]);
+            copy[2 * i] = NULL;
+            free_environment(copy);
+            copy = NULL;
+        }
+    }
+    if (copy == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu environment pairs", count);
+    *ret_environment = copy;
+    return AOTICACHE_OK;
+}
+
+static aoticache_status check_options(const aoticache_eager_options *options, aoticache_eager_options *ret_options,
+                                      aoticache_error *ret_error)
+{
+    aoticache_eager_options all = AOTICACHE_EAGER_OPTIONS_INIT;
+    if (options == NULL || options->size < sizeof(size_t) || options->size > sizeof all)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "eager options: begin with "
+                                   "AOTICACHE_EAGER_OPTIONS_INIT");
+    memcpy(&all, options, options->size);
+    if (all.cache == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "eager options: cache is NULL");
+    if (all.miss < AOTICACHE_MISS_WAIT || all.miss > AOTICACHE_MISS_NEVER || all.dynamic < AOTICACHE_DYNAMIC_NEVER ||
+        all.dynamic > AOTICACHE_DYNAMIC_ALWAYS)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "eager options: there is no policy miss %d, dynamic %d",
+                                   (int)all.miss, (int)all.dynamic);
+    *ret_options = all;
+    return AOTICACHE_OK;
+}
+
+static void init_queue(aoticache_eager *eager, const aoticache_eager_options *options)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&eager->lock, NULL);
+    pthread_cond_init(&eager->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    eager->last = &eager->first;
+    eager->owner = (int)getpid();
+    eager->max_threads = options->threads > 0 ? options->threads : 1;
+    eager->queue_length = options->queue_length > 0 ? options->queue_length : 1024;
+}
+
+aoticache_status aoticache_eager_create(const aoticache_eager_options *options, aoticache_eager **ret_eager,
+                                        aoticache_error *ret_error)
+{
+    aoticache_eager_options all = AOTICACHE_EAGER_OPTIONS_INIT;
+    if (ret_eager == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "eager: ret_eager is NULL");
+    aoticache_status status = check_options(options, &all, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_eager *eager = calloc(1, sizeof *eager);
+    if (eager == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for an eager");
+    eager->cache = all.cache;
+    eager->hook = all.hook;
+    eager->miss = all.miss;
+    eager->dynamic = all.dynamic;
+    eager->dynamic_after = all.dynamic_after > 0 ? all.dynamic_after : 4;
+    eager->max_loaded = all.max_loaded;
+    eager->max_loaded_bytes = all.max_loaded_bytes;
+    eager->serve_requires_grad = all.serve_requires_grad;
+    eager->fail_calls = all.fail_calls;
+    eager->logger = all.logger;
+    aoticache_artifact_choose_copies(all.cache, all.max_loaded > 0 || all.max_loaded_bytes > 0);
+    init_queue(eager, &all);
+    status = copy_environment(all.environment, &eager->environment, ret_error);
+    const char *record_file = all.record_file != NULL ? all.record_file : secure_getenv("AOTICACHE_RECORD");
+    if (status == AOTICACHE_OK && record_file != NULL && record_file[0] != '\0')
+        status = aoticache_recorder_open(record_file, &eager->recorder, ret_error);
+    if (status != AOTICACHE_OK) {
+        aoticache_eager_free(eager);
+        return status;
+    }
+    *ret_eager = eager;
+    return AOTICACHE_OK;
+}
+
+void aoticache_eager_free(aoticache_eager *eager)
+{
+    if (eager == NULL)
+        return;
+    int saved = errno;
+    aoticache_queue_end(eager);
+    aoticache_section_synchronize(); /* runners that were unloaded hold artifacts of the cache */
+    aoticache_recorder_close(eager->recorder);
+    free_environment(eager->environment);
+    pthread_mutex_destroy(&eager->lock);
+    pthread_cond_destroy(&eager->changed);
+    free(eager);
+    errno = saved;
+}
+
+static struct timespec deadline_in(uint32_t timeout_ms)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_sec += timeout_ms / 1000;
+    at.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+    if (at.tv_nsec >= 1000000000) {
+        at.tv_sec++;
+        at.tv_nsec -= 1000000000;
+    }
+    return at;
+}
+
+aoticache_status aoticache_eager_wait(aoticache_eager *eager, uint32_t timeout_ms, aoticache_error *ret_error)
+{
+    if (eager == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "eager is NULL");
+    struct timespec deadline = deadline_in(timeout_ms);
+    int result = 0;
+    pthread_mutex_lock(&eager->lock);
+    while (eager->owner == (int)getpid() && eager->queued + eager->running > 0 && result == 0)
+        result = timeout_ms == 0 ? pthread_cond_wait(&eager->changed, &eager->lock)
+                                 : pthread_cond_timedwait(&eager->changed, &eager->lock, &deadline);
+    size_t left = eager->owner == (int)getpid() ? eager->queued + eager->running : 0;
+    pthread_mutex_unlock(&eager->lock);
+    if (left == 0)
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_LOCKED, "%zu compiles are still queued or under way after %u ms",
+                               left, (unsigned)timeout_ms);
+}
+
+/* The holders of now, each with a reference: their locks come before eager->lock. NULL without memory. */
+static aoticache_holder **list_holders(aoticache_eager *eager, size_t *ret_count)
+{
+    size_t count = 0;
+    pthread_mutex_lock(&eager->lock);
+    for (aoticache_holder *holder = eager->holders; holder != NULL; holder = holder->next)
+        count++;
+    aoticache_holder **list = calloc(count + 1, sizeof *list);
+    count = 0;
+    for (aoticache_holder *holder = eager->holders; list != NULL && holder != NULL; holder = holder->next) {
+        size_t references = atomic_load(&holder->references);
+        while (references > 0 && !atomic_compare_exchange_weak(&holder->references, &references, references + 1))
+            continue;
+        if (references > 0) /* else its end has begun, and it flushes by itself */
+            list[count++] = holder;
+    }
+    pthread_mutex_unlock(&eager->lock);
+    *ret_count = count;
+    return list;
+}
+
+aoticache_status aoticache_eager_flush(aoticache_eager *eager, aoticache_error *ret_error)
+{
+    size_t count = 0;
+    if (eager == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "eager is NULL");
+    cleanup_free aoticache_holder **holders = list_holders(eager, &count);
+    if (holders == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a list of holders");
+    for (size_t i = 0; i < count; i++) {
+        aoticache_holder_flush(holders[i]);
+        aoticache_holder_unref(holders[i]);
+    }
+    return aoticache_cache_flush(eager->cache, ret_error);
+}

@@ -1,0 +1,404 @@
+/*
+ * eager/holder/holder: one operator: its creation, and the call of a kernel that is ready. What a call does whose kernel is not
+ * ready is in miss.c.
+ */
+#include "base/cleanup.h"
+#include "eager/dispatch/default_values.h"
+#include "eager/holder/state.h"
+
+#include <string.h>
+
+/* Up to so many tensors lie on the stack during a run. */
+#define TENSORS_ON_STACK 32
+
+/* ---- the hot path ---- */
+
+/* Takes the arguments off and puts the results on; there is room, or `outputs` is what goes to the caller as one list. */
+static aoticache_status push_results(const aoticache_holder *holder, aoticache_stack *stack, AtenTensorHandle *outputs,
+                                     size_t count, aoticache_error *ret_error)
+{
+    size_t base = stack->count - holder->num_arguments;
+    if (holder->returns == AOTICACHE_RETURNS_LIST) {
+        AtenTensorHandle *list = malloc((count > 0 ? count : 1) * sizeof *list);
+        if (list == NULL)
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for %zu outputs", holder->op,
+                                       count);
+        memcpy(list, outputs, count * sizeof *list);
+        stack->values[base] =
+            (aoticache_value){.kind = AOTICACHE_VALUE_OUTPUT_LIST, .count = (uint32_t)count, .as.outputs = list};
+        stack->count = base + 1;
+        return AOTICACHE_OK;
+    }
+    for (size_t i = 0; i < count; i++)
+        stack->values[base + i] = (aoticache_value){.kind = AOTICACHE_VALUE_OUTPUT, .as.output = outputs[i]};
+    stack->count = base + count;
+    return AOTICACHE_OK;
+}
+
+/* With arrays that are large enough. */
+static aoticache_status run_with(aoticache_holder *holder, aoticache_runner *runner, aoticache_stack *stack,
+                                 AtenTensorHandle *inputs, size_t capacity, AtenTensorHandle *outputs,
+                                 size_t num_outputs, bool *consumed, aoticache_error *ret_error)
+{
+    size_t num_inputs = 0, expected = aoticache_runner_num_inputs(runner);
+    const aoticache_value *arguments = stack->values + stack->count - holder->num_arguments;
+    if (!aoticache_pack_inputs(arguments, holder->num_arguments, inputs, capacity, &num_inputs))
+        return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "%s: the library takes %zu tensors, there are more",
+                                   holder->op, expected);
+    aoticache_status status;
+    if (consumed == NULL || num_inputs != expected) { /* the latter is refused, and nothing may be taken */
+        status = aoticache_runner_run(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
+    } else {
+        *consumed = true;
+        status = aoticache_runner_run_stealing(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
+    }
+    if (__builtin_expect(status != AOTICACHE_OK, 0)) /* INVALID: the counts, which are the library's fault here */
+        return status == AOTICACHE_INVALID ? AOTICACHE_LOAD_FAILED : status;
+    status = push_results(holder, stack, outputs, num_outputs, ret_error);
+    for (size_t i = 0; status != AOTICACHE_OK && i < num_outputs; i++)
+        aoticache_tensor_free(outputs[i]);
+    return status;
+}
+
+aoticache_status aoticache_holder_run(aoticache_holder *holder, aoticache_runner *runner, aoticache_stack *stack,
+                                      bool *consumed, aoticache_error *ret_error)
+{
+    AtenTensorHandle inputs[TENSORS_ON_STACK], outputs[TENSORS_ON_STACK];
+    size_t num_inputs = aoticache_runner_num_inputs(runner), num_outputs = aoticache_runner_num_outputs(runner);
+    size_t results = holder->returns == AOTICACHE_RETURNS_LIST ? 1 : num_outputs;
+    if (stack->count - holder->num_arguments + results > stack->capacity)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the stack has %zu places, %zu are needed",
+                                   holder->op, stack->capacity, stack->count - holder->num_arguments + results);
+    if (__builtin_expect(num_inputs <= TENSORS_ON_STACK && num_outputs <= TENSORS_ON_STACK, 1))
+        return run_with(holder, runner, stack, inputs, TENSORS_ON_STACK, outputs, num_outputs, consumed, ret_error);
+    cleanup_free AtenTensorHandle *more = calloc(num_inputs + num_outputs + 1, sizeof *more);
+    if (more == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for %zu tensors", holder->op,
+                                   num_inputs + num_outputs);
+    return run_with(holder, runner, stack, more, num_inputs, more + num_inputs, num_outputs, consumed, ret_error);
+}
+
+bool aoticache_holder_call_ready(aoticache_holder *holder, aoticache_stack *stack, aoticache_packed *ret_packed,
+                                 bool *ret_packs, bool *consumed, aoticache_status *ret_status,
+                                 aoticache_error *ret_error)
+{
+    aoticache_unit *unit;
+    aoticache_runner *runner;
+    *ret_packs = aoticache_holder_probe(holder, stack->values + stack->count - holder->num_arguments, ret_packed, &unit,
+                                        &runner);
+    if (__builtin_expect(runner == NULL, 0))
+        return false;
+    aoticache_holder_note_use(holder, unit);
+    *ret_status = aoticache_holder_run(holder, runner, stack, consumed, ret_error);
+    return true;
+}
+
+aoticache_status aoticache_holder_conclude(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
+                                           aoticache_status status, aoticache_error *ret_error)
+{
+    if (__builtin_expect(status == AOTICACHE_LOAD_FAILED, 0) && !holder->eager->fail_calls)
+        return aoticache_holder_fall_back(holder, key_set, stack, status, "the library is none for these arguments",
+                                          ret_error);
+    return status;
+}
+
+aoticache_status aoticache_holder_call(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
+                                       aoticache_error *ret_error)
+{
+    aoticache_packed packed;
+    aoticache_status status;
+    bool packs;
+    if (__builtin_expect(stack->count < holder->num_arguments, 0))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: takes %zu arguments, %zu are on the stack",
+                                   holder->op, holder->num_arguments, stack->count);
+    aoticache_section_slot *section = aoticache_section_enter();
+    if (__builtin_expect(section == NULL, 0))
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a thread's state", holder->op);
+    bool ready = aoticache_holder_call_ready(holder, stack, &packed, &packs, NULL, &status, ret_error);
+    aoticache_section_leave(section);
+    if (__builtin_expect(ready, 1))
+        return aoticache_holder_conclude(holder, key_set, stack, status, ret_error);
+    return aoticache_holder_call_slowly(holder, key_set, stack, packs ? &packed : NULL, NULL, ret_error);
+}
+
+aoticache_status aoticache_holder_fall_back(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
+                                            aoticache_status status, const char *why, aoticache_error *ret_error)
+{
+    if (holder->fallback == NULL)
+        return aoticache_error_set(ret_error, status, "%s: %s; and there is no fallback", holder->op, why);
+    atomic_fetch_add_explicit(&holder->fallbacks, 1, memory_order_relaxed);
+    return holder->fallback(holder->fallback_user, key_set, stack, ret_error);
+}
+
+/* ---- creation ---- */
+
+static bool is_tensor_list(const aoticache_type *type)
+{
+    return type->kind == AOTICACHE_TYPE_LIST && type->elements[0]->kind == AOTICACHE_TYPE_TENSOR;
+}
+
+/* What a library gives are tensors: any number of single ones, or one list of them. */
+static aoticache_status read_returns(aoticache_holder *holder, aoticache_error *ret_error)
+{
+    size_t count = aoticache_schema_num_returns(holder->schema);
+    holder->num_returns = count;
+    if (count == 1 && is_tensor_list(aoticache_schema_return_at(holder->schema, 0)->type)) {
+        holder->returns = AOTICACHE_RETURNS_LIST;
+        return AOTICACHE_OK;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const aoticache_type *type = aoticache_schema_return_at(holder->schema, i)->type;
+        if (type->kind == AOTICACHE_TYPE_TENSOR)
+            continue;
+        char text[64];
+        aoticache_type_format(type, text, sizeof text);
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "%s: result %zu is %s; kernel libraries give tensors", holder->op, i, text);
+    }
+    if (count == 0 || aoticache_schema_is_varret(holder->schema))
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%s: it has no results, or any number of them",
+                                   holder->op);
+    return AOTICACHE_OK;
+}
+
+/* Whether some value of the type can be packed: of an optional argument none can. */
+static bool is_packable(const aoticache_type *type)
+{
+    switch (type->kind) {
+    case AOTICACHE_TYPE_OPTIONAL:
+        return true;
+    case AOTICACHE_TYPE_LIST:
+        return is_packable(type->elements[0]);
+    default:
+        return type->kind <= AOTICACHE_TYPE_MEMORY_FORMAT;
+    }
+}
+
+static aoticache_status check_argument_types(const aoticache_holder *holder, aoticache_error *ret_error)
+{
+    for (size_t i = 0; i < holder->num_arguments; i++) {
+        const aoticache_schema_argument *argument = aoticache_schema_argument_at(holder->schema, i);
+        if (is_packable(argument->type))
+            continue;
+        char text[64];
+        aoticache_type_format(argument->type, text, sizeof text);
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "%s: argument %zu (%s) is %s, which no kernel library takes", holder->op, i,
+                                   argument->name, text);
+    }
+    return AOTICACHE_OK;
+}
+
+static aoticache_status check_schema(aoticache_holder *holder, bool allow_mutation, aoticache_error *ret_error)
+{
+    if (!aoticache_schema_has_signature(holder->schema) || aoticache_schema_is_vararg(holder->schema))
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%s: its arguments are not fixed", holder->op);
+    aoticache_status status = check_argument_types(holder, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (allow_mutation)
+        return AOTICACHE_OK;
+    if (aoticache_schema_is_mutable(holder->schema))
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "%s writes to its arguments (%.400s); a compiled kernel would lose that: use the "
+                                   "operator that returns a new tensor, or allow_mutation with a hook that handles it",
+                                   holder->op, holder->schema_text);
+    if (aoticache_schema_has_aliasing(holder->schema))
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "%s returns a view of its argument (%.400s); a compiled kernel would return a copy: "
+                                   "leave it to the framework, or allow_mutation with a hook that handles it",
+                                   holder->op, holder->schema_text);
+    return AOTICACHE_OK;
+}
+
+static char *format_schema(const aoticache_schema *schema)
+{
+    size_t size = aoticache_schema_format(schema, NULL, 0) + 1;
+    char *text = malloc(size);
+    if (text != NULL)
+        aoticache_schema_format(schema, text, size);
+    return text;
+}
+
+static aoticache_status describe(aoticache_holder *holder, const aoticache_holder_options *options,
+                                 aoticache_error *ret_error)
+{
+    holder->op = strdup(aoticache_schema_full_name(holder->schema));
+    holder->schema_text = format_schema(holder->schema);
+    holder->dispatch_key = options->dispatch_key != NULL ? strdup(options->dispatch_key) : NULL;
+    holder->num_arguments = aoticache_schema_num_arguments(holder->schema);
+    holder->defaults = aoticache_default_values_create(holder->schema);
+    if (holder->op == NULL || holder->schema_text == NULL || holder->defaults == NULL ||
+        (options->dispatch_key != NULL && holder->dispatch_key == NULL))
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a holder");
+    aoticache_status status = check_schema(holder, options->allow_mutation, ret_error);
+    return status == AOTICACHE_OK ? read_returns(holder, ret_error) : status;
+}
+
+static void enlist(aoticache_holder *holder)
+{
+    aoticache_eager *eager = holder->eager;
+    pthread_mutex_lock(&eager->lock);
+    holder->next = eager->holders;
+    holder->link = &eager->holders;
+    if (holder->next != NULL)
+        holder->next->link = &holder->next;
+    eager->holders = holder;
+    pthread_mutex_unlock(&eager->lock);
+}
+
+static void delist(aoticache_holder *holder)
+{
+    /* Also for the question whether it is in the list at all: its neighbours, when they leave, write its link. */
+    pthread_mutex_lock(&holder->eager->lock);
+    if (holder->link != NULL) {
+        *holder->link = holder->next;
+        if (holder->next != NULL)
+            holder->next->link = holder->link;
+    }
+    pthread_mutex_unlock(&holder->eager->lock);
+}
+
+aoticache_status aoticache_holder_create(aoticache_eager *eager, const aoticache_holder_options *options,
+                                         aoticache_holder **ret_holder, aoticache_error *ret_error)
+{
+    aoticache_holder_options chosen = AOTICACHE_HOLDER_OPTIONS_INIT;
+    if (eager == NULL || options == NULL || ret_holder == NULL || options->size < sizeof(size_t) ||
+        options->size > sizeof chosen)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a holder needs an eager, options and a place");
+    memcpy(&chosen, options, options->size);
+    if (chosen.schema == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a holder needs the schema of its operator");
+    aoticache_holder *holder = calloc(1, sizeof *holder);
+    if (holder == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a holder");
+    holder->eager = eager;
+    holder->serve_requires_grad = eager->serve_requires_grad;
+    holder->dynamic = chosen.dynamic != NULL ? *chosen.dynamic : eager->dynamic;
+    holder->fallback = chosen.fallback;
+    holder->fallback_user = chosen.fallback_user;
+    holder->device = chosen.device;
+    atomic_init(&holder->references, 1);
+    pthread_mutex_init(&holder->load_lock, NULL);
+    pthread_mutex_init(&holder->lock, NULL);
+    aoticache_status status = aoticache_schema_parse(chosen.schema, &holder->schema, ret_error);
+    if (status == AOTICACHE_OK)
+        status = describe(holder, &chosen, ret_error);
+    if (status != AOTICACHE_OK) {
+        aoticache_holder_unref(holder);
+        return status;
+    }
+    enlist(holder);
+    aoticache_holder_fill(holder);
+    *ret_holder = holder;
+    return AOTICACHE_OK;
+}
+
+aoticache_holder *aoticache_holder_ref(aoticache_holder *holder)
+{
+    atomic_fetch_add_explicit(&holder->references, 1, memory_order_relaxed);
+    return holder;
+}
+
+static void free_states(aoticache_holder *holder)
+{
+    for (aoticache_held *held = holder->held, *next; held != NULL; held = next) {
+        next = held->next;
+        aoticache_uses_close(held->number);
+        aoticache_check_free(held->check);
+        free(held);
+    }
+    for (aoticache_miss_state *state = holder->miss_states, *next; state != NULL; state = next) {
+        next = state->next;
+        free(state->message);
+        free(state);
+    }
+    for (aoticache_family *family = holder->family_states, *next; family != NULL; family = next) {
+        next = family->next;
+        free(atomic_load(&family->symbolic));
+        free(family);
+    }
+}
+
+/* Nobody has a reference, so nobody is inside; what was retired earlier waits for its own readers. */
+void aoticache_holder_unref(aoticache_holder *holder)
+{
+    if (holder == NULL || atomic_fetch_sub_explicit(&holder->references, 1, memory_order_acq_rel) != 1)
+        return;
+    int saved = errno;
+    delist(holder);
+    aoticache_holder_flush(holder);
+    aoticache_holder_unload_all(holder);
+    aoticache_table_free(&holder->table);
+    aoticache_table_free(&holder->misses);
+    aoticache_table_free(&holder->families);
+    free_states(holder);
+    aoticache_section_reclaim();
+    aoticache_default_values_free(holder->defaults, holder->num_arguments);
+    aoticache_schema_free(holder->schema);
+    pthread_mutex_destroy(&holder->load_lock);
+    pthread_mutex_destroy(&holder->lock);
+    free(holder->op);
+    free(holder->schema_text);
+    free(holder->dispatch_key);
+    free(holder);
+    errno = saved;
+}
+
+const char *aoticache_holder_op(const aoticache_holder *holder)
+{
+    return holder->op;
+}
+
+const char *aoticache_holder_schema(const aoticache_holder *holder)
+{
+    return holder->schema_text;
+}
+
+aoticache_status aoticache_holder_push_defaults(const aoticache_holder *holder, size_t given, aoticache_stack *stack,
+                                                aoticache_error *ret_error)
+{
+    size_t count = holder->num_arguments;
+    if (given > count || stack->count + (count - given) > stack->capacity)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: takes %zu arguments, %zu were given, %zu places",
+                                   holder->op, count, given, stack->capacity);
+    for (size_t i = given; i < count; i++)
+        if (holder->defaults[i].kind == AOTICACHE_VALUE_OTHER)
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: argument %zu (%s) has no default, and must "
+                                       "be given", holder->op, i,
+                                       aoticache_schema_argument_at(holder->schema, i)->name);
+    for (size_t i = given; i < count; i++)
+        stack->values[stack->count++] = holder->defaults[i];
+    return AOTICACHE_OK;
+}
+
+/* ---- counts ---- */
+
+static uint64_t read_count(const atomic_uint_least64_t *count)
+{
+    return atomic_load_explicit(count, memory_order_relaxed);
+}
+
+void aoticache_holder_get_counts(const aoticache_holder *holder, aoticache_holder_counts *ret_counts)
+{
+    aoticache_holder *mine = (aoticache_holder *)holder; /* the locks are no part of what is looked at */
+    aoticache_holder_counts counts = {.hits = 0};
+    pthread_mutex_lock(&mine->lock);
+    for (const aoticache_held *held = holder->held; held != NULL; held = held->next) {
+        uint64_t uses = aoticache_uses_read(held->number);
+        counts.hits += uses;
+        counts.hits_symbolic += held->check != NULL ? uses : 0;
+        counts.loaded += atomic_load(&held->unit->runner) != NULL;
+    }
+    counts.entries = holder->table.used;
+    counts.libraries = holder->held_count;
+    pthread_mutex_unlock(&mine->lock);
+    counts.loads = read_count(&holder->loads);
+    counts.misses = read_count(&holder->misses_count);
+    counts.compiles = read_count(&holder->compiles);
+    counts.compile_failures = read_count(&holder->compile_failures);
+    counts.fallbacks = read_count(&holder->fallbacks);
+    counts.queued = read_count(&holder->queued);
+    counts.dropped = read_count(&holder->dropped);
+    *ret_counts = counts;
+}

@@ -1,0 +1,165 @@
+/*
+ * eager/holder/holder: what sits behind one operator on one device: it looks up, runs hits, turns misses into compiles. The
+ * counterpart of PyTorch's AOTIPythonKernelHolder (torch/csrc/inductor/aoti_eager/kernel_holder.h).
+ *
+ * One call: the arguments' metadata is packed into a flat buffer on the stack and hashed; a table of ready runners is
+ * probed and the packed bytes compared: that is the hot path, without locks, system calls or memory. Not there: runners for
+ * symbolic shapes of this operator are asked, most specific first; then the cache; then, on a miss, the policy decides.
+ *
+ * Thread safety: all functions from any thread. Calls never wait for misses, evictions, or the end of other calls; what
+ * they may still be reading is freed later. A holder may be unreferenced while others call it, if each of them has a
+ * reference. Fork: a child may go on with what its parent had, if no other thread of the parent was inside a miss, which
+ * background compiles are, too (aoticache_eager_wait() waits for them); its background compiles are its own, none of the
+ * parent's goes over.
+ */
+#ifndef AOTICACHE_EAGER_HOLDER_HOLDER_H
+#define AOTICACHE_EAGER_HOLDER_HOLDER_H
+
+#include "eager/eager.h"
+#include "eager/value.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- what all holders of a host share ---- */
+
+typedef struct aoticache_eager aoticache_eager;
+
+/* What a call does whose kernel is not there. */
+typedef enum aoticache_miss {
+    AOTICACHE_MISS_WAIT = 0,       /* it waits for the compile (or for somebody else's of the same key) */
+    AOTICACHE_MISS_BACKGROUND = 1, /* the fallback answers until the library is there; no call ever waits */
+    AOTICACHE_MISS_NEVER = 2,      /* nothing is compiled: the cache or the fallback */
+} aoticache_miss;
+
+/* When a compile is made for all shapes instead of one. */
+typedef enum aoticache_dynamic {
+    AOTICACHE_DYNAMIC_NEVER = 0,
+    AOTICACHE_DYNAMIC_AFTER = 1, /* once dynamic_after different shapes have been asked for */
+    AOTICACHE_DYNAMIC_ALWAYS = 2,
+} aoticache_dynamic;
+
+typedef struct aoticache_eager_options {
+    size_t size;
+    aoticache_cache *cache; /* borrowed */
+    aoticache_hook *hook;   /* borrowed; NULL: nothing is compiled */
+    aoticache_miss miss;
+    aoticache_dynamic dynamic;
+    uint32_t dynamic_after;    /* 0: 4 */
+    uint32_t threads;          /* that compile in the background; 0: 1 */
+    uint32_t queue_length;     /* misses that wait for them; 0: 1024. A miss that finds it full is not queued */
+    size_t max_loaded;         /* runners loaded at once; 0: any number. Least recently used ones are unloaded */
+    uint64_t max_loaded_bytes; /* 0: any */
+    bool serve_requires_grad;  /* serve tensors that require gradients too (a binding that handles them itself) */
+    bool fail_calls;           /* a compile or load that fails is an error of the call; else the fallback answers */
+    const char *record_file;   /* append what was asked for, once each, for `aoticache warm`; NULL: $AOTICACHE_RECORD, if set */
+    aoticache_logger logger;
+    /* "framework=pytorch", ..., NULL-terminated: set in every request, after the hook's. A host without a hook says so
+     * whose kernels it wants (docs/key.md). Borrowed during the creation. NULL: none. */
+    const char *const *environment;
+} aoticache_eager_options;
+
+#define AOTICACHE_EAGER_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_eager_options)
+
+/* Returns: OK, INVALID, NO_MEMORY, IO (the record file). */
+AOTICACHE_API aoticache_status aoticache_eager_create(const aoticache_eager_options *options,
+                                                      aoticache_eager **ret_eager, aoticache_error *ret_error);
+/* Ends the background threads (compiles under way are waited for, queued ones dropped). The caller has no holder left. */
+AOTICACHE_API void aoticache_eager_free(aoticache_eager *eager);
+
+/* Waits until no compile is queued or under way. Returns: OK, LOCKED (after timeout_ms; 0: without limit). */
+AOTICACHE_API aoticache_status aoticache_eager_wait(aoticache_eager *eager, uint32_t timeout_ms,
+                                                    aoticache_error *ret_error);
+/* Hands the use of loaded runners to the cache, and flushes that. Happens now and then by itself on misses. */
+AOTICACHE_API aoticache_status aoticache_eager_flush(aoticache_eager *eager, aoticache_error *ret_error);
+
+/* ---- one operator ---- */
+
+typedef struct aoticache_holder aoticache_holder;
+
+/*
+ * A boxed kernel: takes its arguments off the stack and puts its results on, or leaves the stack as it is and returns an
+ * error. key_set: the dispatch key set of the call.
+ */
+typedef aoticache_status (*aoticache_kernel_fn)(void *user, uint64_t key_set, aoticache_stack *stack,
+                                                aoticache_error *ret_error);
+
+typedef struct aoticache_holder_options {
+    size_t size;
+    const char *schema;        /* "aten::abs(Tensor self) -> Tensor" */
+    const char *dispatch_key;  /* "CPU", "CUDA": for people; NULL: by the device */
+    aoticache_device device;   /* of the kernels */
+    aoticache_kernel_fn fallback; /* NULL: a call that has no kernel fails */
+    void *fallback_user;
+    bool allow_mutation;       /* the hook handles operators that write to their inputs or return views of them */
+    const aoticache_dynamic *dynamic; /* this operator's policy; NULL: the eager's */
+} aoticache_holder_options;
+
+#define AOTICACHE_HOLDER_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_holder_options)
+
+/*
+ * Fills its table with what the index has for the operator, device and hook: metadata now, libraries on the first hit.
+ *
+ * eager: borrowed as long as the holder lives.
+ * Returns: OK; INVALID (the schema: position and what was expected); UNSUPPORTED (the operator writes to its inputs,
+ * returns views of them, or takes what no kernel library can: the argument is named); NO_MEMORY. An index that cannot be
+ * read is no error: it is logged.
+ */
+AOTICACHE_API aoticache_status aoticache_holder_create(aoticache_eager *eager, const aoticache_holder_options *options,
+                                                       aoticache_holder **ret_holder, aoticache_error *ret_error);
+AOTICACHE_API aoticache_holder *aoticache_holder_ref(aoticache_holder *holder);
+/* Background compiles of it that are queued or under way keep it alive, but call nothing of the caller's. NULL is allowed. */
+AOTICACHE_API void aoticache_holder_unref(aoticache_holder *holder);
+
+/*
+ * Calls the operator. The arguments are the schema's, from the top of the stack; defaults must be filled in
+ * (aoticache_holder_push_defaults()). On OK they are replaced by the results, OUTPUT values that are the caller's; on failure the
+ * stack is as before.
+ *
+ * Goes to the fallback: what requires gradients (unless served), a generator or object among the arguments, a tensor
+ * that is not strided or not of this device or whose metadata has more than 4 KiB, and whatever misses or cannot be
+ * compiled, loaded or run for lack of anything but memory. A failure of the kernel itself (RUN_FAILED) is the call's.
+ *
+ * Returns: OK; INVALID (too few arguments, a value that the schema does not take: argument, both kinds); what the
+ * fallback returned; COMPILE_FAILED, UNSUPPORTED, LOAD_FAILED, NOT_FOUND without a fallback or with fail_calls;
+ * RUN_FAILED; NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_holder_call(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
+                                                     aoticache_error *ret_error);
+
+/* Pushes the defaults of the arguments from position `given` on. INVALID where one has none: it is named. */
+AOTICACHE_API aoticache_status aoticache_holder_push_defaults(const aoticache_holder *holder, size_t given,
+                                                              aoticache_stack *stack, aoticache_error *ret_error);
+
+/* "aten::abs"; the schema as PyTorch prints it. Borrowed from the holder. */
+AOTICACHE_API const char *aoticache_holder_op(const aoticache_holder *holder);
+AOTICACHE_API const char *aoticache_holder_schema(const aoticache_holder *holder);
+
+typedef struct aoticache_holder_counts {
+    uint64_t hits;          /* answered by a runner that was ready, or that only had to be loaded */
+    uint64_t hits_symbolic; /* of these: by one for symbolic shapes */
+    uint64_t loads;         /* libraries loaded */
+    uint64_t misses;        /* neither known nor in the index; not counted while a failure is remembered */
+    uint64_t compiles, compile_failures;
+    uint64_t fallbacks;     /* calls that the fallback answered */
+    uint64_t queued, dropped; /* background: misses queued; not queued since the queue was full */
+    size_t entries;         /* different metadata known */
+    size_t libraries;       /* different libraries known: fewer, where some serve many shapes */
+    size_t loaded;
+} aoticache_holder_counts;
+AOTICACHE_API void aoticache_holder_get_counts(const aoticache_holder *holder, aoticache_holder_counts *ret_counts);
+
+/*
+ * The request that a call with these arguments makes: metadata in the order of the schema, keyword-only arguments by
+ * name; arguments that are equal to their defaults are left out, so that giving a default or not is the same request.
+ * *ret_request is the caller's. Returns: OK, INVALID, UNSUPPORTED, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_holder_request(const aoticache_holder *holder, const aoticache_value *arguments,
+                                                        size_t count, aoticache_request **ret_request,
+                                                        aoticache_error *ret_error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

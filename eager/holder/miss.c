@@ -1,0 +1,344 @@
+/*
+ * eager/holder/miss: a call whose kernel is not ready: libraries that are known but not loaded, libraries for symbolic
+ * shapes, what others have put into the index meanwhile; then the policy: compile now, compile in the background, or
+ * leave it to the fallback.
+ */
+#include "base/cleanup.h"
+#include "eager/holder/state.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* Misses of all holders from one handing over of use to the cache to the next. */
+#define FLUSH_EVERY 64
+
+/* A call on its way. */
+typedef struct slow_call {
+    aoticache_holder *holder;
+    aoticache_stack *stack;
+    const aoticache_packed *packed;
+    aoticache_wanted wanted;
+    bool *consumed;          /* as aoticache_holder_run() */
+    bool ran;                /* a kernel was reached: its status is the call's */
+    aoticache_status status; /* of the kernel, or of what could not be loaded last */
+    aoticache_error error;
+} slow_call;
+
+static const aoticache_value *arguments_of(const aoticache_holder *holder, const aoticache_stack *stack)
+{
+    return stack->values + stack->count - holder->num_arguments;
+}
+
+/* ---- running what is there, or can be loaded ---- */
+
+/*
+ * In a section, since the runner may be unloaded as soon as nobody is inside. True where the kernel was reached. is_hit:
+ * false for the call that a library was made for.
+ */
+static bool load_and_run(slow_call *call, aoticache_held *held, bool is_hit)
+{
+    aoticache_section_slot *section = aoticache_section_enter();
+    if (section == NULL)
+        return false;
+    aoticache_runner *runner = atomic_load(&held->unit->runner);
+    call->status = AOTICACHE_OK;
+    if (runner == NULL)
+        call->status = aoticache_held_load(held, &runner, &call->error);
+    if (call->status == AOTICACHE_OK) {
+        call->status = aoticache_holder_run(call->holder, runner, call->stack, call->consumed, &call->error);
+        call->ran = call->status != AOTICACHE_LOAD_FAILED;
+        if (is_hit && call->ran)
+            aoticache_holder_note_use(call->holder, held->unit);
+    }
+    aoticache_section_leave(section);
+    return call->ran;
+}
+
+/* The state of this miss; NULL where it was never one. */
+static aoticache_miss_state *find_miss_state(const slow_call *call)
+{
+    aoticache_section_slot *section = aoticache_section_enter();
+    if (section == NULL)
+        return NULL;
+    aoticache_table_entry *entry = aoticache_table_find(&call->holder->misses, call->packed);
+    aoticache_section_leave(section);
+    return entry != NULL ? entry->own.detail : NULL;
+}
+
+/* Whether it is too early to look at this miss again; the reason in the call's error. */
+static bool must_wait(slow_call *call)
+{
+    aoticache_holder *holder = call->holder;
+    aoticache_miss_state *state = find_miss_state(call);
+    if (state == NULL)
+        return false;
+    int queued = atomic_load(&state->queued);
+    if (queued != 0 && queued == (int)getpid()) { /* else it was queued before a fork, and is not here */
+        call->status = aoticache_error_set(&call->error, AOTICACHE_NOT_FOUND, "the compile is under way");
+        return true;
+    }
+    if (aoticache_monotonic_ns() >= atomic_load(&state->retry_ns))
+        return false;
+    pthread_mutex_lock(&holder->lock);
+    call->status = state->status != AOTICACHE_OK ? state->status : AOTICACHE_NOT_FOUND;
+    aoticache_error_set(&call->error, call->status, "%s", state->message != NULL ? state->message : "not in the cache");
+    pthread_mutex_unlock(&holder->lock);
+    return true;
+}
+
+/* A library that was loaded is in use from now on: what asks for it is recorded, as a miss is. */
+static void record(slow_call *call)
+{
+    aoticache_holder *holder = call->holder;
+    aoticache_request *request = NULL;
+    if (holder->eager->recorder == NULL ||
+        aoticache_holder_request(holder, arguments_of(holder, call->stack), holder->num_arguments, &request, NULL) !=
+            AOTICACHE_OK)
+        return;
+    aoticache_recorder_add(holder->eager->recorder, request);
+    aoticache_request_free(request);
+}
+
+static bool run_from_table(slow_call *call)
+{
+    aoticache_section_slot *section = aoticache_section_enter();
+    if (section == NULL)
+        return false;
+    aoticache_table_entry *entry = aoticache_table_find(&call->holder->table, call->packed);
+    aoticache_held *held = entry != NULL ? atomic_load(&entry->unit)->detail : NULL;
+    aoticache_section_leave(section);
+    if (held == NULL || atomic_load(&held->gone))
+        return false;
+    if (atomic_load(&held->unit->runner) == NULL) {
+        if (must_wait(call))
+            return false;
+        record(call);
+    }
+    return load_and_run(call, held, true);
+}
+
+static aoticache_held *find_symbolic(const aoticache_family *family, const aoticache_tensor_view *views, size_t count)
+{
+    aoticache_held *found = NULL;
+    aoticache_section_slot *section = aoticache_section_enter();
+    if (section == NULL)
+        return NULL;
+    const aoticache_symbolic *list = atomic_load(&family->symbolic);
+    for (size_t i = 0; list != NULL && i < list->count && found == NULL; i++)
+        if (!atomic_load(&list->held[i]->gone) && aoticache_check_passes(list->held[i]->check, views, count))
+            found = list->held[i];
+    aoticache_section_leave(section);
+    return found;
+}
+
+static bool run_from_family(slow_call *call)
+{
+    cleanup_free aoticache_tensor_view *views = NULL;
+    size_t count = 0;
+    if (call->wanted.family_state == NULL || atomic_load(&call->wanted.family_state->symbolic) == NULL ||
+        aoticache_request_views(call->wanted.exact, &views, &count, NULL) != AOTICACHE_OK)
+        return false;
+    /* One that turns out to be gone is not found again. */
+    for (aoticache_held *held; (held = find_symbolic(call->wanted.family_state, views, count)) != NULL;) {
+        if (load_and_run(call, held, true)) {
+            aoticache_holder_add_alias(call->holder, call->packed, held);
+            return true;
+        }
+        if (!atomic_load(&held->gone))
+            return false;
+    }
+    return false;
+}
+
+/* ---- where a miss stands ---- */
+
+/* The state of this miss, made where it is new. Under holder->lock. NULL without memory. */
+static aoticache_miss_state *miss_state(aoticache_holder *holder, const aoticache_packed *packed, bool *ret_new)
+{
+    aoticache_table_entry *entry = aoticache_table_find(&holder->misses, packed);
+    *ret_new = entry == NULL;
+    if (entry != NULL)
+        return entry->own.detail;
+    aoticache_miss_state *state = calloc(1, sizeof *state);
+    if (state == NULL || aoticache_table_insert(&holder->misses, packed, NULL, state) == NULL) {
+        free(state);
+        return NULL;
+    }
+    state->next = holder->miss_states;
+    holder->miss_states = state;
+    return state;
+}
+
+/* ---- the policy ---- */
+
+static bool wants_dynamic(const aoticache_holder *holder, const aoticache_family *family)
+{
+    const aoticache_eager *eager = holder->eager;
+    if (family == NULL || family->not_dynamic || !aoticache_hook_is_dynamic(eager->hook))
+        return false;
+    return holder->dynamic == AOTICACHE_DYNAMIC_ALWAYS ||
+           (holder->dynamic == AOTICACHE_DYNAMIC_AFTER && family->shapes > eager->dynamic_after);
+}
+
+/* Everything that is not there the first time is counted here, once. */
+static void enter_miss(slow_call *call)
+{
+    aoticache_holder *holder = call->holder;
+    aoticache_wanted *wanted = &call->wanted;
+    bool is_new = false;
+    pthread_mutex_lock(&holder->lock);
+    wanted->miss_state = miss_state(holder, call->packed, &is_new);
+    if (is_new && wanted->family_state != NULL)
+        wanted->family_state->shapes++;
+    wanted->prefer_dynamic = holder->eager->hook != NULL && wants_dynamic(holder, wanted->family_state);
+    pthread_mutex_unlock(&holder->lock);
+    atomic_fetch_add_explicit(&holder->misses_count, 1, memory_order_relaxed);
+    if (is_new && holder->eager->recorder != NULL)
+        aoticache_recorder_add(holder->eager->recorder, wanted->exact);
+    if (atomic_fetch_add_explicit(&holder->eager->misses_until_flush, 1, memory_order_relaxed) % FLUSH_EVERY == 0)
+        aoticache_holder_flush(holder);
+}
+
+/* Nothing is to be compiled: the cache counts a miss, and may have what the list of the index did not show. */
+static void ask_cache(slow_call *call)
+{
+    aoticache_artifact *artifact = NULL;
+    aoticache_held *held = NULL;
+    aoticache_holder *holder = call->holder;
+    call->status = aoticache_cache_lookup(holder->eager->cache, call->wanted.exact, &artifact, &call->error);
+    if (call->status == AOTICACHE_NOT_FOUND)
+        aoticache_error_set(&call->error, call->status, "not in the cache, and nothing is to be compiled");
+    if (call->status == AOTICACHE_OK)
+        call->status = aoticache_holder_adopt(holder, &call->wanted, artifact, &held, &call->error);
+    aoticache_artifact_unref(artifact);
+    if (call->status == AOTICACHE_OK)
+        load_and_run(call, held, true);
+    else
+        aoticache_holder_note_failure(holder, call->wanted.miss_state, call->status, call->error.message);
+}
+
+static void compile_later(slow_call *call)
+{
+    aoticache_miss_state *state = call->wanted.miss_state;
+    call->status = aoticache_error_set(&call->error, AOTICACHE_NOT_FOUND, "the compile is under way");
+    int self = (int)getpid(), queued = state != NULL ? atomic_load(&state->queued) : self;
+    if (queued == self || !atomic_compare_exchange_strong(&state->queued, &queued, self))
+        return;
+    if (aoticache_queue_add(call->holder, &call->wanted)) {
+        atomic_fetch_add_explicit(&call->holder->queued, 1, memory_order_relaxed);
+        return;
+    }
+    atomic_fetch_add_explicit(&call->holder->dropped, 1, memory_order_relaxed);
+    atomic_store(&state->queued, 0);
+}
+
+static void compile_now(slow_call *call)
+{
+    aoticache_held *held = NULL;
+    call->status = aoticache_holder_compile(call->holder, &call->wanted, &held, &call->error);
+    if (call->status != AOTICACHE_OK)
+        return;
+    if (load_and_run(call, held, false) && held->check != NULL)
+        aoticache_holder_add_alias(call->holder, call->packed, held);
+}
+
+static void handle_miss(slow_call *call)
+{
+    const aoticache_eager *eager = call->holder->eager;
+    enter_miss(call);
+    if (eager->hook == NULL || eager->miss == AOTICACHE_MISS_NEVER)
+        ask_cache(call);
+    else if (eager->miss == AOTICACHE_MISS_BACKGROUND)
+        compile_later(call);
+    else
+        compile_now(call);
+}
+
+/* ---- the call ---- */
+
+static bool is_elsewhere(const aoticache_holder *holder, const aoticache_tensor_view *view)
+{
+    /* A number on the CPU may go with tensors of any device, as in PyTorch. */
+    if (view == NULL || (view->ndim == 0 && view->device.type == AOTICACHE_DEVICE_TYPE_CPU))
+        return false;
+    return view->device.type != holder->device.type ||
+           (view->device.type != AOTICACHE_DEVICE_TYPE_CPU && holder->device.index >= 0 &&
+            view->device.index != holder->device.index);
+}
+
+static bool has_foreign_tensor(const aoticache_holder *holder, const aoticache_value *arguments)
+{
+    for (size_t i = 0; i < holder->num_arguments; i++) {
+        const aoticache_value *value = &arguments[i];
+        if (value->kind == AOTICACHE_VALUE_TENSOR && is_elsewhere(holder, value->as.tensor))
+            return true;
+        for (uint32_t k = 0; value->kind == AOTICACHE_VALUE_TENSOR_LIST && k < value->count; k++)
+            if (is_elsewhere(holder, value->as.tensors[k]))
+                return true;
+    }
+    return false;
+}
+
+/* The requests of the call, and its family. */
+static bool make_wanted(slow_call *call)
+{
+    aoticache_holder *holder = call->holder;
+    call->status = aoticache_holder_make_wanted(holder, arguments_of(holder, call->stack), call->packed, &call->wanted,
+                                                &call->error);
+    if (call->status != AOTICACHE_OK)
+        return false;
+    if (call->wanted.family != NULL) {
+        pthread_mutex_lock(&holder->lock);
+        call->wanted.family_state = aoticache_holder_family(holder, call->wanted.family);
+        pthread_mutex_unlock(&holder->lock);
+    }
+    return true;
+}
+
+static aoticache_status give_up(slow_call *call, uint64_t key_set, aoticache_error *ret_error)
+{
+    aoticache_holder *holder = call->holder;
+    bool failed = call->status != AOTICACHE_NOT_FOUND && call->status != AOTICACHE_UNSUPPORTED;
+    if (call->status == AOTICACHE_NO_MEMORY || (failed && holder->eager->fail_calls))
+        return aoticache_error_set(ret_error, call->status, "%s", call->error.message);
+    return aoticache_holder_fall_back(holder, key_set, call->stack, call->status, call->error.message, ret_error);
+}
+
+/* Why these arguments, which the schema takes, cannot be a kernel's; NULL: they can. */
+static const char *reason_to_fall_back(const aoticache_holder *holder, const aoticache_value *arguments,
+                                       const aoticache_packed *packed)
+{
+    if (packed == NULL)
+        return "an argument is none that a kernel library takes";
+    if (packed->requires_grad && !holder->serve_requires_grad)
+        return "an argument requires gradients";
+    return has_foreign_tensor(holder, arguments) ? "a tensor is on another device" : NULL;
+}
+
+aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
+                                              const aoticache_packed *packed, bool *consumed,
+                                              aoticache_error *ret_error)
+{
+    slow_call call = {.holder = holder, .stack = stack, .packed = packed, .consumed = consumed,
+                      .status = AOTICACHE_NO_MEMORY, .error = {.message = "no memory for a thread's state"}};
+    const aoticache_value *arguments = arguments_of(holder, stack);
+    aoticache_status status = aoticache_holder_check_arguments(holder, arguments, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    const char *reason = reason_to_fall_back(holder, arguments, packed);
+    if (reason != NULL)
+        return aoticache_holder_fall_back(holder, key_set, stack, AOTICACHE_UNSUPPORTED, reason, ret_error);
+    if (!run_from_table(&call) && !must_wait(&call) && make_wanted(&call) && !run_from_family(&call)) {
+        /* Others may have added it since: the index is asked for what is new, which is little. */
+        aoticache_holder_fill(holder);
+        if (!run_from_table(&call) && !run_from_family(&call))
+            handle_miss(&call);
+    }
+    aoticache_wanted_free(&call.wanted);
+    aoticache_section_reclaim();
+    if (!call.ran)
+        return give_up(&call, key_set, ret_error);
+    if (call.status != AOTICACHE_OK)
+        return aoticache_error_set(ret_error, call.status, "%s", call.error.message);
+    return AOTICACHE_OK;
+}

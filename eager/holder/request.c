@@ -1,0 +1,280 @@
+/*
+ * eager/holder/request: from a call's values to requests: the exact one, and the one that stands for all shapes.
+ *
+ * In a request, arguments come in the order of the schema, keyword-only ones by name. Those that are equal to their
+ * defaults are left out (positional ones only at the end), so that a call that gives a default and one that does not
+ * ask for the same.
+ */
+#include "base/cleanup.h"
+#include "eager/holder/state.h"
+
+#include <string.h>
+
+/* ---- one argument ---- */
+
+/* How tensors are written: as they are, or as one for all that are like it. */
+typedef struct request_writer {
+    aoticache_request *request;
+    bool family;
+    bool has_free_size; /* family: some size may vary */
+    bool has_no_family; /* family: a tensor whose strides no other sizes can have */
+} request_writer;
+
+/* The sizes of the family: 0 and 1 stay, since compilers treat them apart; all others are 2. */
+static void family_sizes(const aoticache_tensor_view *view, int64_t *sizes, request_writer *writer)
+{
+    for (int64_t i = 0; i < view->ndim; i++) {
+        sizes[i] = view->sizes[i] < 2 ? view->sizes[i] : 2;
+        writer->has_free_size |= view->sizes[i] >= 2;
+    }
+}
+
+/*
+ * Strides for the family's sizes in the same order of dimensions: only tensors without gaps and overlaps have any. The
+ * dimension with the smallest stride comes first; `done` has a bit for each that is through.
+ */
+static bool family_strides(const aoticache_tensor_view *view, const int64_t *sizes, int64_t *strides)
+{
+    int64_t filled = 1, family_filled = 1;
+    uint64_t done = 0;
+    for (int64_t round = 0; round < view->ndim; round++) {
+        int64_t next = -1;
+        for (int64_t i = view->ndim; i-- > 0;) /* of equal ones the last, as in a contiguous tensor */
+            if (!(done >> i & 1) && view->strides[i] == filled) {
+                next = i;
+                break;
+            }
+        for (int64_t i = view->ndim; next < 0 && i-- > 0;) /* of size 1, whose stride means nothing */
+            if (!(done >> i & 1) && view->sizes[i] == 1)
+                next = i;
+        if (next < 0)
+            return false;
+        done |= UINT64_C(1) << next;
+        strides[next] = family_filled;
+        filled *= view->sizes[next] > 0 ? view->sizes[next] : 1;
+        family_filled *= sizes[next] > 0 ? sizes[next] : 1;
+    }
+    return true;
+}
+
+static aoticache_status add_tensor(request_writer *writer, const char *name, const aoticache_tensor_view *view,
+                                   aoticache_error *ret_error)
+{
+    int64_t sizes[AOTICACHE_MAX_DIMS], strides[AOTICACHE_MAX_DIMS];
+    if (view == NULL)
+        return aoticache_request_add_none(writer->request, name, ret_error);
+    aoticache_tensor_metadata metadata = {.dtype = view->dtype,
+                                          .layout = view->layout,
+                                          .device = view->device,
+                                          .requires_grad = view->requires_grad,
+                                          .dispatch_key_set = view->dispatch_key_set,
+                                          .ndim = (uint32_t)view->ndim,
+                                          .sizes = view->sizes,
+                                          .strides = view->strides};
+    if (writer->family) {
+        family_sizes(view, sizes, writer);
+        writer->has_no_family |= !family_strides(view, sizes, strides);
+        if (writer->has_no_family)
+            return AOTICACHE_OK;
+        metadata.sizes = sizes;
+        metadata.strides = strides;
+    }
+    return aoticache_request_add_tensor(writer->request, name, &metadata, ret_error);
+}
+
+static aoticache_status add_single(request_writer *writer, const char *name, const aoticache_value *value,
+                                   aoticache_error *ret_error)
+{
+    aoticache_request *request = writer->request;
+    switch (value->kind) {
+    case AOTICACHE_VALUE_NONE:
+        return aoticache_request_add_none(request, name, ret_error);
+    case AOTICACHE_VALUE_TENSOR:
+        return add_tensor(writer, name, value->as.tensor, ret_error);
+    case AOTICACHE_VALUE_INT:
+        return aoticache_request_add_int(request, name, value->as.int_value, ret_error);
+    case AOTICACHE_VALUE_DOUBLE:
+        return aoticache_request_add_double(request, name, value->as.double_value, ret_error);
+    case AOTICACHE_VALUE_BOOL:
+        return aoticache_request_add_bool(request, name, value->as.bool_value, ret_error);
+    case AOTICACHE_VALUE_COMPLEX:
+        return aoticache_request_add_complex(request, name, value->as.complex_value[0], value->as.complex_value[1],
+                                             ret_error);
+    case AOTICACHE_VALUE_STRING:
+        return aoticache_request_add_string(request, name, value->as.string, ret_error);
+    case AOTICACHE_VALUE_DEVICE:
+        return aoticache_request_add_device(request, name, value->as.device, ret_error);
+    case AOTICACHE_VALUE_DTYPE:
+        return aoticache_request_add_dtype(request, name, (int32_t)value->as.int_value, ret_error);
+    case AOTICACHE_VALUE_LAYOUT:
+        return aoticache_request_add_layout(request, name, (int32_t)value->as.int_value, ret_error);
+    case AOTICACHE_VALUE_MEMORY_FORMAT:
+        return aoticache_request_add_memory_format(request, name, (int32_t)value->as.int_value, ret_error);
+    default:
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "a %s cannot be part of a request",
+                                   aoticache_value_kind_name(value->kind));
+    }
+}
+
+/* Item `i` of a list as a value of its own. */
+static aoticache_value item_of(const aoticache_value *list, uint32_t i)
+{
+    switch (list->kind) {
+    case AOTICACHE_VALUE_TENSOR_LIST:
+        return (aoticache_value){.kind = list->as.tensors[i] != NULL ? AOTICACHE_VALUE_TENSOR : AOTICACHE_VALUE_NONE,
+                                 .as.tensor = list->as.tensors[i]};
+    case AOTICACHE_VALUE_INT_LIST:
+        return (aoticache_value){.kind = AOTICACHE_VALUE_INT, .as.int_value = list->as.ints[i]};
+    case AOTICACHE_VALUE_DOUBLE_LIST:
+        return (aoticache_value){.kind = AOTICACHE_VALUE_DOUBLE, .as.double_value = list->as.doubles[i]};
+    case AOTICACHE_VALUE_BOOL_LIST:
+        return (aoticache_value){.kind = AOTICACHE_VALUE_BOOL, .as.bool_value = list->as.bools[i]};
+    case AOTICACHE_VALUE_STRING_LIST:
+        return (aoticache_value){.kind = AOTICACHE_VALUE_STRING, .as.string = list->as.strings[i]};
+    default:
+        return list->as.scalars[i];
+    }
+}
+
+static bool is_list(int32_t kind)
+{
+    return kind == AOTICACHE_VALUE_TENSOR_LIST || (kind >= AOTICACHE_VALUE_INT_LIST && kind <= AOTICACHE_VALUE_STRING_LIST);
+}
+
+static aoticache_status add_argument(request_writer *writer, const char *name, const aoticache_value *value,
+                                     aoticache_error *ret_error)
+{
+    if (!is_list(value->kind))
+        return add_single(writer, name, value, ret_error);
+    aoticache_status status = aoticache_request_begin_list(writer->request, name, ret_error);
+    for (uint32_t i = 0; i < value->count && status == AOTICACHE_OK; i++) {
+        aoticache_value item = item_of(value, i);
+        status = add_single(writer, NULL, &item, ret_error);
+    }
+    return status == AOTICACHE_OK ? aoticache_request_end_list(writer->request, ret_error) : status;
+}
+
+/* ---- all arguments ---- */
+
+static bool equals_default(const aoticache_holder *holder, const aoticache_value *value, size_t position)
+{
+    const aoticache_value *other = &holder->defaults[position];
+    aoticache_packed a, b;
+    return other->kind == value->kind && value->kind != AOTICACHE_VALUE_OTHER && aoticache_pack(value, 1, &a) &&
+           aoticache_pack(other, 1, &b) && a.count == b.count && memcmp(a.words, b.words, a.count * 8) == 0;
+}
+
+/* How many positional arguments are to be written: those behind are equal to their defaults. */
+static size_t count_positional(const aoticache_holder *holder, const aoticache_value *arguments, size_t count)
+{
+    size_t needed = 0;
+    for (size_t i = 0; i < count && !aoticache_schema_argument_at(holder->schema, i)->keyword_only; i++)
+        if (!equals_default(holder, &arguments[i], i))
+            needed = i + 1;
+    return needed;
+}
+
+static aoticache_status write_arguments(const aoticache_holder *holder, const aoticache_value *arguments, size_t count,
+                                        request_writer *writer, aoticache_error *ret_error)
+{
+    size_t positional = count_positional(holder, arguments, count);
+    aoticache_status status = AOTICACHE_OK;
+    for (size_t i = 0; i < count && status == AOTICACHE_OK && !writer->has_no_family; i++) {
+        const aoticache_schema_argument *argument = aoticache_schema_argument_at(holder->schema, i);
+        if (argument->keyword_only ? equals_default(holder, &arguments[i], i) : i >= positional)
+            continue;
+        status = add_argument(writer, argument->keyword_only ? argument->name : NULL, &arguments[i], ret_error);
+    }
+    return status;
+}
+
+aoticache_status aoticache_holder_set_environment(const aoticache_holder *holder, aoticache_request *request,
+                                                  aoticache_error *ret_error)
+{
+    const aoticache_eager *eager = holder->eager;
+    aoticache_status status = AOTICACHE_OK;
+    if (eager->hook != NULL)
+        status = aoticache_hook_set_environment(eager->hook, request, ret_error);
+    for (char **pair = eager->environment; status == AOTICACHE_OK && pair != NULL && pair[0] != NULL; pair += 2)
+        status = aoticache_request_set_environment(request, pair[0], pair[1], ret_error);
+    return status;
+}
+
+/* family: NULL in *ret_request, with OK, where there is none. */
+static aoticache_status make_request(const aoticache_holder *holder, const aoticache_value *arguments, size_t count,
+                                     bool family, aoticache_request **ret_request, aoticache_error *ret_error)
+{
+    request_writer writer = {.family = family};
+    aoticache_status status = aoticache_request_create(holder->op, holder->device, &writer.request, ret_error);
+    if (status == AOTICACHE_OK)
+        status = write_arguments(holder, arguments, count, &writer, ret_error);
+    if (status == AOTICACHE_OK && family && (writer.has_no_family || !writer.has_free_size)) {
+        aoticache_request_free(writer.request);
+        *ret_request = NULL;
+        return AOTICACHE_OK;
+    }
+    if (status == AOTICACHE_OK)
+        status = aoticache_holder_set_environment(holder, writer.request, ret_error);
+    if (status == AOTICACHE_OK && family)
+        status = aoticache_request_set_environment(writer.request, "shapes", "dynamic", ret_error);
+    if (status != AOTICACHE_OK) {
+        aoticache_request_free(writer.request);
+        return status;
+    }
+    *ret_request = writer.request;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_holder_family_request(const aoticache_holder *holder, const aoticache_value *arguments,
+                                                 aoticache_request **ret_request, aoticache_error *ret_error)
+{
+    return make_request(holder, arguments, holder->num_arguments, true, ret_request, ret_error);
+}
+
+aoticache_status aoticache_holder_request(const aoticache_holder *holder, const aoticache_value *arguments,
+                                          size_t count, aoticache_request **ret_request, aoticache_error *ret_error)
+{
+    if (holder == NULL || (arguments == NULL && count > 0) || ret_request == NULL || count != holder->num_arguments)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a request needs all arguments of the operator");
+    aoticache_status status = aoticache_holder_check_arguments(holder, arguments, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    return make_request(holder, arguments, count, false, ret_request, ret_error);
+}
+
+void aoticache_wanted_free(aoticache_wanted *wanted)
+{
+    aoticache_request_free(wanted->exact);
+    aoticache_request_free(wanted->family);
+    free(wanted->packed);
+    *wanted = (aoticache_wanted){.exact = NULL};
+}
+
+static aoticache_packed *copy_packed(const aoticache_packed *packed)
+{
+    size_t bytes = offsetof(aoticache_packed, words) + packed->count * sizeof packed->words[0];
+    aoticache_packed *copy = malloc(bytes);
+    if (copy != NULL)
+        memcpy(copy, packed, bytes);
+    return copy;
+}
+
+aoticache_status aoticache_holder_make_wanted(aoticache_holder *holder, const aoticache_value *arguments,
+                                              const aoticache_packed *packed, aoticache_wanted *ret_wanted,
+                                              aoticache_error *ret_error)
+{
+    aoticache_wanted wanted = {.packed = copy_packed(packed)};
+    aoticache_status status = AOTICACHE_OK;
+    if (wanted.packed == NULL)
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a request", holder->op);
+    if (status == AOTICACHE_OK)
+        status = make_request(holder, arguments, holder->num_arguments, false, &wanted.exact, ret_error);
+    if (status == AOTICACHE_OK)
+        status = make_request(holder, arguments, holder->num_arguments, true, &wanted.family, ret_error);
+    if (status != AOTICACHE_OK) {
+        aoticache_wanted_free(&wanted);
+        return status;
+    }
+    *ret_wanted = wanted;
+    return AOTICACHE_OK;
+}

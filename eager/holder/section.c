@@ -1,0 +1,203 @@
+/*
+ * eager/holder/section: see section.h. Owns the slots of all threads (never freed, used again by later threads) and the list of
+ * what has been retired.
+ */
+#include "eager/holder/section.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+__thread aoticache_section_slot *aoticache_section_mine __attribute__((tls_model("initial-exec")));
+atomic_uint_least64_t aoticache_section_epoch = 1;
+
+static _Atomic(aoticache_section_slot *) slots;
+static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
+static aoticache_retired *retired_list;
+static atomic_size_t retired_count;
+
+/* ---- slots ---- */
+
+static pthread_key_t exit_key;
+static pthread_once_t handlers_once = PTHREAD_ONCE_INIT;
+static bool exit_key_made;
+
+/* A thread has ended: its slot is the next one's. */
+static void give_back(void *slot)
+{
+    aoticache_section_slot *mine = slot;
+    aoticache_section_mine = NULL;
+    mine->depth = 0;
+    atomic_store(&mine->epoch, 0);
+    atomic_store(&mine->taken, false);
+}
+
+/* The list of what is retired must be whole in the child. */
+static void before_fork(void)
+{
+    pthread_mutex_lock(&retired_lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&retired_lock);
+}
+
+/* Only the thread that forked is there: all other slots are free. */
+static void after_fork_in_child(void)
+{
+    for (aoticache_section_slot *slot = atomic_load(&slots); slot != NULL; slot = slot->next) {
+        if (slot == aoticache_section_mine)
+            continue;
+        slot->depth = 0;
+        atomic_store(&slot->epoch, 0);
+        atomic_store(&slot->taken, false);
+    }
+    pthread_mutex_unlock(&retired_lock);
+}
+
+/* Without memory for the fork handlers a child frees less than it could. */
+static void make_handlers(void)
+{
+    exit_key_made = pthread_key_create(&exit_key, give_back) == 0;
+    pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
+aoticache_section_slot *aoticache_section_slots(void)
+{
+    return atomic_load(&slots);
+}
+
+static aoticache_section_slot *take_free_slot(void)
+{
+    for (aoticache_section_slot *slot = atomic_load(&slots); slot != NULL; slot = slot->next) {
+        bool free_now = false;
+        if (atomic_compare_exchange_strong(&slot->taken, &free_now, true))
+            return slot;
+    }
+    return NULL;
+}
+
+static aoticache_section_slot *add_slot(void)
+{
+    aoticache_section_slot *slot = aligned_alloc(_Alignof(aoticache_section_slot), sizeof *slot);
+    if (slot == NULL)
+        return NULL;
+    atomic_init(&slot->epoch, 0);
+    atomic_init(&slot->taken, true);
+    slot->depth = 0;
+    slot->uses = NULL;
+    slot->uses_count = 0;
+    slot->next = atomic_load(&slots);
+    while (!atomic_compare_exchange_weak(&slots, &slot->next, slot))
+        continue;
+    return slot;
+}
+
+/* Where this library is unloaded before the threads end. */
+__attribute__((destructor)) static void forget_exit_key(void)
+{
+    if (exit_key_made)
+        pthread_key_delete(exit_key);
+}
+
+aoticache_section_slot *aoticache_section_register(void)
+{
+    pthread_once(&handlers_once, make_handlers);
+    aoticache_section_slot *slot = take_free_slot();
+    if (slot == NULL)
+        slot = add_slot();
+    if (slot == NULL)
+        return NULL;
+    /* Without the key the slot stays this thread's for ever: a leak of one slot, nothing worse. */
+    if (exit_key_made)
+        pthread_setspecific(exit_key, slot);
+    aoticache_section_mine = slot;
+    return slot;
+}
+
+/* ---- retiring ---- */
+
+/* The oldest epoch that somebody is inside with; UINT64_MAX where nobody is. */
+static uint64_t oldest_reader(void)
+{
+    uint64_t oldest = UINT64_MAX;
+    for (aoticache_section_slot *slot = atomic_load(&slots); slot != NULL; slot = slot->next) {
+        uint64_t epoch = atomic_load(&slot->epoch);
+        if (epoch != 0 && epoch < oldest)
+            oldest = epoch;
+    }
+    return oldest;
+}
+
+/* Takes what nobody can be reading off the list. */
+static aoticache_retired *take_reclaimable(void)
+{
+    aoticache_retired *taken = NULL;
+    pthread_mutex_lock(&retired_lock);
+    uint64_t oldest = oldest_reader();
+    for (aoticache_retired **at = &retired_list; *at != NULL;) {
+        aoticache_retired *one = *at;
+        if (one->epoch < oldest) {
+            *at = one->next;
+            one->next = taken;
+            taken = one;
+            atomic_fetch_sub_explicit(&retired_count, 1, memory_order_relaxed);
+        } else {
+            at = &one->next;
+        }
+    }
+    pthread_mutex_unlock(&retired_lock);
+    return taken;
+}
+
+static void release_all(aoticache_retired *list)
+{
+    while (list != NULL) {
+        aoticache_retired *next = list->next;
+        list->release(list);
+        list = next;
+    }
+}
+
+void aoticache_section_reclaim(void)
+{
+    if (atomic_load_explicit(&retired_count, memory_order_relaxed) > 0)
+        release_all(take_reclaimable());
+}
+
+/*
+ * A reader that entered before the epoch went on may have seen what is retired here, and says an epoch <= ours; one that
+ * entered later says a greater one, and cannot have seen it.
+ */
+void aoticache_section_retire(aoticache_retired *retired, void (*release)(aoticache_retired *retired))
+{
+    retired->release = release;
+    pthread_mutex_lock(&retired_lock);
+    retired->epoch = atomic_fetch_add(&aoticache_section_epoch, 1);
+    retired->next = retired_list;
+    retired_list = retired;
+    atomic_fetch_add_explicit(&retired_count, 1, memory_order_relaxed);
+    pthread_mutex_unlock(&retired_lock);
+}
+
+static bool has_retired(uint64_t until)
+{
+    bool found = false;
+    pthread_mutex_lock(&retired_lock);
+    for (const aoticache_retired *one = retired_list; one != NULL && !found; one = one->next)
+        found = one->epoch <= until;
+    pthread_mutex_unlock(&retired_lock);
+    return found;
+}
+
+void aoticache_section_synchronize(void)
+{
+    uint64_t until = atomic_fetch_add(&aoticache_section_epoch, 1);
+    for (long wait_ns = 1000;; wait_ns = wait_ns < 1000000 ? 2 * wait_ns : wait_ns) {
+        aoticache_section_reclaim();
+        if (!has_retired(until) && oldest_reader() > until)
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = wait_ns}, NULL);
+    }
+}

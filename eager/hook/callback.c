@@ -1,0 +1,102 @@
+/*
+ * eager/hook/callback: the hook that is a function of the caller's.
+ *
+ * Owns what the caller said of it. What the function delivers is looked at by hook.c, as everybody's is.
+ */
+#include "eager/hook/hook.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PRODUCER_BYTES 256
+
+struct callback_state {
+    aoticache_callback callback; /* its producer is not used */
+    char producer[PRODUCER_BYTES];
+};
+
+static aoticache_status callback_set_environment(const aoticache_hook *hook, aoticache_request *request,
+                                                 aoticache_error *ret_error)
+{
+    const struct callback_state *state = hook->state;
+    if (state->callback.set_environment != NULL)
+        return state->callback.set_environment(state->callback.user, request, ret_error);
+    return aoticache_request_set_environment(request, "framework", state->producer, ret_error);
+}
+
+static aoticache_status callback_compile(aoticache_hook *hook, const aoticache_request *request, const char *directory,
+                                         aoticache_deliver_fn deliver, void *deliver_user, aoticache_error *ret_error)
+{
+    const struct callback_state *state = hook->state;
+    return state->callback.compile(state->callback.user, request, directory, deliver, deliver_user, ret_error);
+}
+
+static const char *callback_producer(const aoticache_hook *hook)
+{
+    return ((const struct callback_state *)hook->state)->producer;
+}
+
+static aoticache_hook_shapes callback_shapes(const aoticache_hook *hook)
+{
+    const struct callback_state *state = hook->state;
+    return state->callback.dynamic ? AOTICACHE_HOOK_SHAPES_DYNAMIC : AOTICACHE_HOOK_SHAPES_EXACT;
+}
+
+static void callback_free_state(aoticache_hook *hook)
+{
+    free(hook->state);
+}
+
+static const aoticache_hook_kind callback_kind = {
+    .name = "callback",
+    .set_environment = callback_set_environment,
+    .compile_and_deliver = callback_compile,
+    .producer = callback_producer,
+    .shapes = callback_shapes,
+    .free_state = callback_free_state,
+};
+
+/* Of the caller, who may have been compiled against another, shorter or longer struct. */
+static aoticache_status read_callback(const aoticache_callback *callback, aoticache_callback *ret_callback,
+                                      aoticache_error *ret_error)
+{
+    aoticache_callback all = AOTICACHE_CALLBACK_INIT;
+    if (callback == NULL || callback->size < sizeof(size_t) || callback->size > 4096)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook callback: size is %zu; use %s",
+                                   callback != NULL ? callback->size : 0, "AOTICACHE_CALLBACK_INIT");
+    memcpy(&all, callback, callback->size < sizeof all ? callback->size : sizeof all);
+    if (all.compile == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook callback: compile is NULL");
+    if (all.producer == NULL || all.producer[0] == '\0' || strlen(all.producer) >= PRODUCER_BYTES)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "hook callback: producer has %zu bytes, needed are 1 to %d (\"mycompiler 1.2\")",
+                                   all.producer != NULL ? strlen(all.producer) : 0, PRODUCER_BYTES - 1);
+    *ret_callback = all;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_hook_create_callback(const aoticache_callback *callback, aoticache_hook **ret_hook,
+                                                aoticache_error *ret_error)
+{
+    aoticache_callback all;
+    aoticache_hook *hook;
+    aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
+    if (ret_hook == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook callback: ret_hook is NULL");
+    aoticache_status status = read_callback(callback, &all, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_hook_allocate(&callback_kind, &options, all.producer, &hook, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    struct callback_state *state = calloc(1, sizeof *state);
+    hook->state = state;
+    if (state == NULL) {
+        aoticache_hook_free(hook);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook callback: out of memory");
+    }
+    state->callback = all;
+    state->callback.producer = NULL;
+    memcpy(state->producer, all.producer, strlen(all.producer) + 1);
+    *ret_hook = hook;
+    return AOTICACHE_OK;
+}

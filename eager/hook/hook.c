@@ -1,0 +1,400 @@
+/*
+ * eager/hook/hook: what all compile hooks share: options, the call of a compile, delivery of what it made, the end.
+ *
+ * The kinds are worker.c, command.c, c_source.c and callback.c.
+ */
+#include "eager/hook/hook.h"
+#include "base/cleanup.h"
+#include "loader/check/check.h"
+#include "loader/cuda/cuda.h"
+#include "loader/loader.h"
+
+#include <fcntl.h>
+#include <stddef.h>
+#include <string.h>
+
+aoticache_status aoticache_hook_read_options(const aoticache_hook_options *options, aoticache_hook_options *ret_options,
+                                             aoticache_error *ret_error)
+{
+    aoticache_hook_options all = AOTICACHE_HOOK_OPTIONS_INIT;
+    if (options != NULL) {
+        if (options->size < sizeof(size_t) || options->size > 4096)
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook options: size is %zu; use %s", options->size,
+                                       "AOTICACHE_HOOK_OPTIONS_INIT");
+        memcpy(&all, options, options->size < sizeof all ? options->size : sizeof all);
+    }
+    *ret_options = all;
+    return AOTICACHE_OK;
+}
+
+static void free_list(char **list)
+{
+    for (size_t i = 0; list != NULL && list[i] != NULL; i++)
+        free(list[i]);
+    free(list);
+}
+
+/* NULL when memory ran out. */
+static char **copy_list(const char *const *list)
+{
+    size_t count = 0;
+    while (list[count] != NULL)
+        count++;
+    char **copy = calloc(count + 1, sizeof *copy);
+    for (size_t i = 0; copy != NULL && i < count; i++) {
+        copy[i] = strdup(list[i]);
+        if (copy[i] == NULL) {
+            free_list(copy);
+            return NULL;
+        }
+    }
+    return copy;
+}
+
+static aoticache_status check_environment(const char *const *environment, aoticache_error *ret_error)
+{
+    for (size_t i = 0; environment != NULL && environment[i] != NULL; i++) {
+        const char *equals = strchr(environment[i], '=');
+        if (equals == NULL || equals == environment[i])
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                       "hook options: environment[%zu] is \"%.80s\"; write \"NAME=VALUE\"", i,
+                                       environment[i]);
+    }
+    return AOTICACHE_OK;
+}
+
+/* What is a copy of the options; false when memory ran out. */
+static bool copy_options(aoticache_hook *hook, const aoticache_hook_options *options, const char *program)
+{
+    hook->program = strdup(program);
+    if (options->cpu_features != NULL)
+        hook->cpu_features = strdup(options->cpu_features);
+    if (options->environment != NULL)
+        hook->environment = copy_list(options->environment);
+    return hook->program != NULL && (options->cpu_features == NULL || hook->cpu_features != NULL) &&
+           (options->environment == NULL || hook->environment != NULL);
+}
+
+aoticache_status aoticache_hook_allocate(const aoticache_hook_kind *kind, const aoticache_hook_options *options,
+                                         const char *program, aoticache_hook **ret_hook, aoticache_error *ret_error)
+{
+    aoticache_cpu_features features;
+    if (options->cpu_features != NULL) {
+        aoticache_status parsed = aoticache_cpu_features_parse(options->cpu_features, &features, ret_error);
+        if (parsed != AOTICACHE_OK)
+            return parsed;
+    }
+    aoticache_status status = check_environment(options->environment, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_hook *hook = calloc(1, sizeof *hook);
+    if (hook == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook: out of memory");
+    hook->kind = kind;
+    hook->timeout_seconds = options->timeout_seconds != 0 ? options->timeout_seconds
+                                                          : AOTICACHE_HOOK_DEFAULT_TIMEOUT_SECONDS;
+    hook->memory_limit_bytes = options->memory_limit_bytes;
+    hook->logger = options->logger;
+    if (!copy_options(hook, options, program)) {
+        aoticache_hook_free(hook);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook: out of memory");
+    }
+    *ret_hook = hook;
+    return AOTICACHE_OK;
+}
+
+void aoticache_hook_free(aoticache_hook *hook)
+{
+    if (hook == NULL)
+        return;
+    int saved = errno;
+    if (hook->state != NULL)
+        hook->kind->free_state(hook);
+    free(hook->program);
+    free(hook->cpu_features);
+    free_list(hook->environment);
+    free(hook);
+    errno = saved;
+}
+
+const char *aoticache_hook_producer(const aoticache_hook *hook)
+{
+    return hook != NULL ? hook->kind->producer(hook) : "";
+}
+
+const char *aoticache_hook_program(const aoticache_hook *hook)
+{
+    return hook != NULL && hook->program[0] == '/' ? hook->program : "";
+}
+
+/*
+ * Machine code for a GPU is for its architecture: without it machines with different GPUs would share keys. Who asks for
+ * a GPU that is elsewhere has set it already.
+ */
+static aoticache_status set_gpu_arch(aoticache_request *request, aoticache_error *ret_error)
+{
+    aoticache_device device = aoticache_request_device(request);
+    if (device.type != AOTICACHE_DEVICE_TYPE_CUDA || aoticache_request_get_environment(request, "gpu_arch") != NULL)
+        return AOTICACHE_OK;
+    char text[AOTICACHE_DEVICE_TEXT_BYTES];
+    aoticache_cuda_device gpu;
+    aoticache_error detail = {.status = AOTICACHE_OK};
+    aoticache_status status = aoticache_cuda_device_read(device.index, &gpu, &detail);
+    if (status == AOTICACHE_OK)
+        return aoticache_request_set_environment(request, "gpu_arch", gpu.arch, ret_error);
+    if (status == AOTICACHE_NO_MEMORY)
+        return aoticache_error_set(ret_error, status, "%s", detail.message);
+    aoticache_device_format(device, text);
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                               "request for %s: %.700s; to ask for a GPU of another machine, set gpu_arch in the "
+                               "request's environment (\"sm_90\")",
+                               text, detail.message);
+}
+
+aoticache_status aoticache_hook_set_environment(const aoticache_hook *hook, aoticache_request *request,
+                                                aoticache_error *ret_error)
+{
+    if (hook == NULL || request == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook environment: %s is NULL",
+                                   hook == NULL ? "hook" : "request");
+    aoticache_status status = hook->kind->set_environment(hook, request, ret_error);
+    return status == AOTICACHE_OK ? set_gpu_arch(request, ret_error) : status;
+}
+
+bool aoticache_hook_is_dynamic(const aoticache_hook *hook)
+{
+    return hook != NULL && hook->kind->shapes(hook) == AOTICACHE_HOOK_SHAPES_DYNAMIC;
+}
+
+void aoticache_hook_set_process_options(const aoticache_hook *hook, aoticache_process_options *options)
+{
+    options->environment = (const char *const *)hook->environment;
+    options->memory_limit_bytes = hook->memory_limit_bytes;
+}
+
+/* ---- a compile ---- */
+
+static bool is_dynamic_request(const aoticache_request *request)
+{
+    const char *shapes = aoticache_request_get_environment(request, "shapes");
+    return shapes != NULL && strcmp(shapes, "dynamic") == 0;
+}
+
+static aoticache_status check_compile(const aoticache_hook *hook, const aoticache_request *request,
+                                      const char *directory, aoticache_deliver_fn deliver, aoticache_error *ret_error)
+{
+    if (hook == NULL || request == NULL || directory == NULL || deliver == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook compile: an argument is NULL");
+    if (directory[0] != '/')
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook compile: directory %s is not absolute",
+                                   directory);
+    if (is_dynamic_request(request) && hook->kind->shapes(hook) == AOTICACHE_HOOK_SHAPES_EXACT)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "hook %s (%.160s): it compiles for exact shapes alone, asked was for symbolic ones",
+                                   hook->kind->name, hook->program);
+    return AOTICACHE_OK;
+}
+
+/* The tensors that a library takes: those in lists too. */
+static size_t count_tensors(const aoticache_request *request)
+{
+    size_t count = 0, arguments = aoticache_request_argument_count(request);
+    for (size_t i = 0; i < arguments; i++) {
+        const aoticache_argument *argument = aoticache_request_argument(request, i);
+        count += argument->kind == AOTICACHE_ARGUMENT_TENSOR;
+        for (size_t j = 0; argument->kind == AOTICACHE_ARGUMENT_LIST && j < argument->value.list.count; j++)
+            count += argument->value.list.items[j].kind == AOTICACHE_ARGUMENT_TENSOR;
+    }
+    return count;
+}
+
+/* A guard is there exactly where one was asked for, can be read, and speaks of all inputs. */
+static aoticache_status check_guard(const aoticache_hook *hook, const aoticache_request *request, const char *guard,
+                                    aoticache_error *ret_error)
+{
+    aoticache_check *check;
+    aoticache_error detail = {.message = ""};
+    const char *name = hook->kind->name;
+    if (guard == NULL && !is_dynamic_request(request))
+        return AOTICACHE_OK;
+    if (guard == NULL || !is_dynamic_request(request))
+        return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED, "hook %s (%.160s): %s", name, hook->program,
+                                   guard == NULL ? "asked for symbolic shapes, it made a library without a guard"
+                                                 : "asked for exact shapes, it made a library with a guard");
+    aoticache_status status = aoticache_check_parse(guard, &check, &detail);
+    if (status == AOTICACHE_NO_MEMORY)
+        return aoticache_error_set(ret_error, status, "%s", detail.message);
+    if (status != AOTICACHE_OK)
+        return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED, "hook %s (%.160s): its guard: %.500s", name,
+                                   hook->program, detail.message);
+    size_t tensors = aoticache_check_num_tensors(check);
+    aoticache_check_free(check);
+    if (tensors == count_tensors(request))
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED,
+                               "hook %s (%.160s): its guard is of %zu tensors, the request has %zu", name,
+                               hook->program, tensors, count_tensors(request));
+}
+
+/*
+ * What is no kernel library would be stored, and then fail in every process that asks for it. A file that cannot be
+ * opened is left to whoever stores it, who says why; what this process lacks is no fault of the product.
+ */
+static aoticache_status check_library(const aoticache_hook *hook, const aoticache_request *request,
+                                      const aoticache_product *product, aoticache_error *ret_error)
+{
+    const aoticache_file *file = product->file_count > 0 && product->files != NULL ? &product->files[0] : NULL;
+    cleanup_fd int fd = -1;
+    aoticache_error detail = {.message = ""};
+    if (file != NULL && file->path != NULL)
+        fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return AOTICACHE_OK;
+    const char *arch = aoticache_request_get_environment(request, "arch");
+    bool is_here = arch == NULL || strcmp(arch, aoticache_cpu_arch()) == 0;
+    aoticache_status status = aoticache_library_check_fd(fd, is_here ? NULL : arch, &detail);
+    if (status == AOTICACHE_OK)
+        return status;
+    if (status == AOTICACHE_NO_MEMORY || status == AOTICACHE_IO)
+        return aoticache_error_set(ret_error, status, "%s", detail.message);
+    return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED,
+                               "hook %s (%.160s): its product %.100s is not stored: %.600s", hook->kind->name,
+                               hook->program, file->name != NULL ? file->name : file->path, detail.message);
+}
+
+/* Between a hook and whoever takes what it made. */
+struct checked_delivery {
+    const aoticache_hook *hook;
+    const aoticache_request *request;
+    uint64_t start_ns;
+    aoticache_deliver_fn deliver;
+    void *user;
+    aoticache_error *error;
+    bool done;
+    aoticache_cpu_features requirements; /* of what was delivered */
+};
+
+static aoticache_status deliver_checked(void *user, const aoticache_product *product)
+{
+    struct checked_delivery *delivery = user;
+    const aoticache_hook *hook = delivery->hook;
+    aoticache_product all = AOTICACHE_PRODUCT_INIT;
+    bool sized = product != NULL && product->size >= offsetof(aoticache_product, guard) && product->size <= 4096;
+    if (delivery->done || !sized)
+        return aoticache_error_set(delivery->error, AOTICACHE_INVALID, "hook %s (%.160s): it delivers %s",
+                                   hook->kind->name, hook->program,
+                                   sized ? "twice" : "what is no product; use AOTICACHE_PRODUCT_INIT");
+    delivery->done = true;
+    delivery->requirements = product->requirements;
+    memcpy(&all, product, product->size < sizeof all ? product->size : sizeof all);
+    all.size = sizeof all;
+    aoticache_status status = check_guard(hook, delivery->request, all.guard, delivery->error);
+    if (status == AOTICACHE_OK)
+        status = check_library(hook, delivery->request, &all, delivery->error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (all.compile_ns == 0)
+        all.compile_ns = aoticache_monotonic_ns() - delivery->start_ns;
+    if (all.producer == NULL)
+        all.producer = aoticache_hook_producer(hook);
+    return delivery->deliver(delivery->user, &all);
+}
+
+/* A program that ran into its limit says so in words of its own, or is killed: the limit is named in front of them. */
+static void name_memory_limit(const aoticache_hook *hook, aoticache_error *error)
+{
+    static const char *const words[] = {"bad_alloc", "MemoryError", "ut of memory", "Cannot allocate memory",
+                                        "emory exhausted", "killed by signal", "can't allocate memory",
+                                        "not enough memory"};
+    char text[AOTICACHE_ERROR_MESSAGE_BYTES];
+    bool is_likely = false;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        is_likely = is_likely || strstr(error->message, words[i]) != NULL;
+    if (!is_likely)
+        return;
+    snprintf(text, sizeof text, "%s", error->message);
+    aoticache_error_set(error, error->status, "with a memory limit of %llu MiB (%llu bytes): %.900s",
+                        (unsigned long long)(hook->memory_limit_bytes >> 20),
+                        (unsigned long long)hook->memory_limit_bytes, text);
+}
+
+/*
+ * Code for a better CPU than this one (asked for by cpu_features, or by a hook that compiles elsewhere) is stored for
+ * those who have it, and must not be loaded here, where it would die of SIGILL.
+ */
+static aoticache_status check_runs_here(const struct checked_delivery *delivery, aoticache_error *ret_error)
+{
+    const aoticache_cpu_features *have = aoticache_cpu_features_get();
+    char names[512];
+    if (aoticache_cpu_features_include(have, &delivery->requirements))
+        return AOTICACHE_OK;
+    aoticache_cpu_features lacking = aoticache_cpu_features_lacking(have, &delivery->requirements);
+    aoticache_cpu_features_format(&lacking, names, sizeof names);
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                               "hook %s (%.160s): the code requires %s, which this CPU lacks: it is for other machines",
+                               delivery->hook->kind->name, delivery->hook->program, names);
+}
+
+/* Kinds that make an answer: it is delivered and freed. */
+static aoticache_status compile_answer(aoticache_hook *hook, const aoticache_request *request, const char *directory,
+                                       struct checked_delivery *delivery, aoticache_error *ret_error)
+{
+    aoticache_answer answer = {.product = AOTICACHE_PRODUCT_INIT};
+    uint64_t deadline_ns = delivery->start_ns + (uint64_t)hook->timeout_seconds * 1000000000;
+    aoticache_status status = hook->kind->compile(hook, request, directory, deadline_ns, &answer, ret_error);
+    if (status == AOTICACHE_CORRUPT) {
+        status = AOTICACHE_COMPILE_FAILED;
+        if (ret_error != NULL)
+            ret_error->status = status;
+    }
+    if (status == AOTICACHE_COMPILE_FAILED && hook->memory_limit_bytes != 0 && ret_error != NULL)
+        name_memory_limit(hook, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    answer.product.output = answer.output;
+    status = deliver_checked(delivery, &answer.product);
+    aoticache_answer_free(&answer);
+    return status;
+}
+
+aoticache_status aoticache_hook_compile(void *user, const aoticache_request *request, const char *directory,
+                                        aoticache_deliver_fn deliver, void *deliver_user, aoticache_error *ret_error)
+{
+    aoticache_hook *hook = user;
+    aoticache_status status = check_compile(hook, request, directory, deliver, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    struct checked_delivery delivery = {.hook = hook,
+                                        .request = request,
+                                        .start_ns = aoticache_monotonic_ns(),
+                                        .deliver = deliver,
+                                        .user = deliver_user,
+                                        .error = ret_error};
+    if (hook->kind->compile_and_deliver == NULL)
+        status = compile_answer(hook, request, directory, &delivery, ret_error);
+    else
+        status = hook->kind->compile_and_deliver(hook, request, directory, deliver_checked, &delivery, ret_error);
+    if (status == AOTICACHE_OK && !delivery.done)
+        return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED,
+                                   "hook %s (%.160s): it returned OK and has delivered nothing", hook->kind->name,
+                                   hook->program);
+    return status == AOTICACHE_OK ? check_runs_here(&delivery, ret_error) : status;
+}
+
+aoticache_status aoticache_hook_explain(const aoticache_hook *hook, aoticache_process *process,
+                                        aoticache_process_event event, const char *doing,
+                                        aoticache_error *ret_error)
+{
+    char how[96];
+    if (event == AOTICACHE_PROCESS_TIMEOUT)
+        snprintf(how, sizeof how, "took longer than %u s and was killed", (unsigned)hook->timeout_seconds);
+    else if (event == AOTICACHE_PROCESS_OVERFLOW)
+        snprintf(how, sizeof how, "answered with more than %d bytes and was killed", AOTICACHE_PROTOCOL_LINE_BYTES);
+    else if (event == AOTICACHE_PROCESS_FAILURE)
+        snprintf(how, sizeof how, "could not be reached (errno %d)", errno);
+    else
+        aoticache_process_describe_end(process, how, sizeof how);
+    const char *words = aoticache_process_last_words(process, AOTICACHE_ERROR_MESSAGE_BYTES - 512);
+    return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED, "hook %s (%.160s) %s, %.120s%s%s", hook->kind->name,
+                               hook->program, how, doing, words[0] != '\0' ? "; it said:\n" : "", words);
+}

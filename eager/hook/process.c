@@ -1,0 +1,445 @@
+/*
+ * eager/hook/process: what is said to a started program and heard from it, with deadlines; and its end. Starting is in
+ * spawn.c.
+ */
+#include "eager/hook/process.h"
+#include "base/cleanup.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+
+/*
+ * How long a wait lasts at most before the child itself is looked at. Normally its end shows at once, as the end of its
+ * output; not so where a grandchild has inherited that.
+ */
+#define LOOK_MS 100
+/* After SIGKILL: a child that is stuck in the kernel (a dead network disk) must not stop the host. */
+#define REAP_LIMIT_NS (2 * UINT64_C(1000000000))
+
+/* ---- its end ---- */
+
+/* Notices that it has exited, and leaves it unreaped: until then nobody else can get its number or its group's. */
+static bool notice_exit(aoticache_process *process)
+{
+    if (process->pid == 0 || process->ended)
+        return true;
+    siginfo_t how = {0};
+    int result;
+    do
+        result = waitid(P_PID, (id_t)process->pid, &how, WEXITED | WNOHANG | WNOWAIT);
+    while (result != 0 && errno == EINTR);
+    if (result == 0 && how.si_pid == 0)
+        return false;
+    process->ended = true;
+    if (result == 0) {
+        process->how_code = how.si_code;
+        process->how_status = how.si_status;
+    } else {
+        /* ECHILD: the host ignores SIGCHLD or has waited for any child. The number may be somebody else's by now. */
+        process->pid = 0;
+    }
+    return true;
+}
+
+static void pause_ns(long nanoseconds)
+{
+    struct timespec pause = {.tv_nsec = nanoseconds};
+    nanosleep(&pause, NULL);
+}
+
+/* Waits for the child to exit; false when the deadline comes first. */
+static bool wait_exit(aoticache_process *process, uint64_t deadline_ns)
+{
+    for (long pause = 50000; !notice_exit(process); pause = pause < 10000000 ? 2 * pause : pause) {
+        if (aoticache_monotonic_ns() >= deadline_ns)
+            return false;
+        pause_ns(pause);
+    }
+    return true;
+}
+
+/* The beginning is copied before it leaves the tail for the first time: then the tail still starts with it. */
+static void keep_head(aoticache_process *process, const char *bytes, size_t size)
+{
+    const size_t limit = AOTICACHE_PROCESS_MESSAGE_BYTES, room = AOTICACHE_PROCESS_HEAD_BYTES;
+    if (process->head != NULL || process->said > limit || process->said + size <= limit)
+        return;
+    process->head = malloc(room);
+    if (process->head == NULL)
+        return;
+    size_t from_tail = process->tail_size < room ? process->tail_size : room;
+    memcpy(process->head, process->tail, from_tail);
+    /* What is missing is there: said + size is more than the limit, and that is more than room. */
+    memcpy(process->head + from_tail, bytes, room - from_tail);
+}
+
+static void keep_words(aoticache_process *process, const char *bytes, size_t size)
+{
+    const size_t limit = AOTICACHE_PROCESS_MESSAGE_BYTES;
+    if (process->tail == NULL) {
+        process->tail = malloc(limit + 1);
+        if (process->tail == NULL)
+            return; /* words are worth having, but nothing depends on them */
+    }
+    keep_head(process, bytes, size);
+    process->said += size;
+    if (size > limit) {
+        bytes += size - limit;
+        size = limit;
+    }
+    if (process->tail_size + size > limit) {
+        size_t drop = process->tail_size + size - limit;
+        memmove(process->tail, process->tail + drop, process->tail_size - drop);
+        process->tail_size -= drop;
+    }
+    memcpy(process->tail + process->tail_size, bytes, size);
+    process->tail_size += size;
+    process->tail[process->tail_size] = '\0';
+}
+
+/* Reads what is there of its standard error; bounded, so that a chatterbox cannot keep us. */
+static void hear_words(aoticache_process *process)
+{
+    char buffer[8192];
+    for (int round = 0; round < 16 && process->messages >= 0; round++) {
+        ssize_t got = read(process->messages, buffer, sizeof buffer);
+        if (got > 0) {
+            keep_words(process, buffer, (size_t)got);
+        } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
+            cleanup_fd_release(&process->messages);
+            process->messages = -1;
+        } else if (errno == EAGAIN) {
+            return;
+        }
+    }
+}
+
+static void close_channels(aoticache_process *process)
+{
+    cleanup_fd_release(&process->output);
+    cleanup_fd_release(&process->messages);
+    process->output = process->messages = -1;
+}
+
+/* It is our child and has got SIGKILL. ECHILD: the host ignores SIGCHLD, or has waited for any child. */
+static void reap_watcher(aoticache_process *process)
+{
+    uint64_t deadline_ns = aoticache_monotonic_ns() + REAP_LIMIT_NS;
+    while (process->watcher != 0) {
+        pid_t got = waitpid(process->watcher, NULL, WNOHANG);
+        if (got > 0 || (got < 0 && errno != EINTR) || aoticache_monotonic_ns() >= deadline_ns)
+            process->watcher = 0;
+        else
+            pause_ns(200000);
+    }
+}
+
+void aoticache_process_end(aoticache_process *process)
+{
+    int saved = errno;
+    notice_exit(process);
+    /* A group's number is nobody else's as long as its leader is there, be it dead and not waited for. */
+    pid_t group = process->watcher != 0 ? process->watcher : process->pid;
+    if (group != 0)
+        kill(-group, SIGKILL);
+    if (process->pid != 0 && !process->ended)
+        wait_exit(process, aoticache_monotonic_ns() + REAP_LIMIT_NS);
+    hear_words(process);
+    reap_watcher(process);
+    if (process->pid != 0 && process->ended)
+        while (waitpid(process->pid, NULL, WNOHANG) < 0 && errno == EINTR)
+            ;
+    process->pid = 0;
+    close_channels(process);
+    errno = saved;
+}
+
+void aoticache_process_free(aoticache_process *process)
+{
+    aoticache_process_end(process);
+    free(process->bytes);
+    free(process->tail);
+    free(process->head);
+    *process = (aoticache_process)AOTICACHE_PROCESS_INIT;
+}
+
+void aoticache_process_forget(aoticache_process *process)
+{
+    close_channels(process);
+    process->pid = process->watcher = 0;
+}
+
+/* ---- reading and sending ---- */
+
+/* Room for `more` bytes and a terminator. */
+static bool make_room(aoticache_process *process, size_t more)
+{
+    size_t needed = process->size + more + 1;
+    if (needed <= process->room)
+        return true;
+    size_t room = process->room < 4096 ? 4096 : process->room;
+    while (room < needed)
+        room *= 2;
+    char *bytes = realloc(process->bytes, room);
+    if (bytes == NULL)
+        return false;
+    process->bytes = bytes;
+    process->room = room;
+    return true;
+}
+
+/* Waits until something can be done; 0 when time is up, -1 with errno. */
+static int wait_ready(aoticache_process *process, short events, uint64_t deadline_ns)
+{
+    uint64_t now = aoticache_monotonic_ns();
+    if (now >= deadline_ns)
+        return 0;
+    uint64_t left_ms = (deadline_ns - now) / 1000000 + 1;
+    struct pollfd fds[2] = {{.fd = process->output, .events = events}, {.fd = process->messages, .events = POLLIN}};
+    int result = poll(fds, 2, left_ms < LOOK_MS ? (int)left_ms : LOOK_MS);
+    if (result < 0 && errno != EINTR)
+        return -1;
+    if (result > 0 && fds[1].revents != 0)
+        hear_words(process);
+    return 1;
+}
+
+/* Reads once. DATA: something came or may still come. */
+static aoticache_process_event read_some(aoticache_process *process, size_t max_bytes)
+{
+    const size_t step = 64 * 1024;
+    if (process->size > max_bytes)
+        return AOTICACHE_PROCESS_OVERFLOW;
+    if (!make_room(process, step))
+        return AOTICACHE_PROCESS_FAILURE;
+    ssize_t got = read(process->output, process->bytes + process->size, step);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return AOTICACHE_PROCESS_DATA;
+    if (got < 0 && errno != ECONNRESET)
+        return AOTICACHE_PROCESS_FAILURE;
+    if (got <= 0)
+        return AOTICACHE_PROCESS_END;
+    process->size += (size_t)got;
+    process->bytes[process->size] = '\0';
+    return process->size > max_bytes ? AOTICACHE_PROCESS_OVERFLOW : AOTICACHE_PROCESS_DATA;
+}
+
+/* DATA: go on. A dead child whose output is still open in somebody else's hands counts as ended, once it is read. */
+static aoticache_process_event read_step(aoticache_process *process, size_t max_bytes, uint64_t deadline_ns)
+{
+    bool dead = notice_exit(process);
+    size_t before = process->size;
+    aoticache_process_event event = read_some(process, max_bytes);
+    if (event != AOTICACHE_PROCESS_DATA || process->size != before)
+        return event;
+    if (dead)
+        return AOTICACHE_PROCESS_END;
+    int ready = wait_ready(process, POLLIN, deadline_ns);
+    if (ready < 0)
+        return AOTICACHE_PROCESS_FAILURE;
+    return ready == 0 ? AOTICACHE_PROCESS_TIMEOUT : AOTICACHE_PROCESS_DATA;
+}
+
+aoticache_process_event aoticache_process_read_line(aoticache_process *process, size_t max_bytes, uint64_t deadline_ns)
+{
+    size_t looked = 0;
+    for (;;) {
+        if (process->size > looked && memchr(process->bytes + looked, '\n', process->size - looked) != NULL)
+            return AOTICACHE_PROCESS_DATA;
+        looked = process->size;
+        aoticache_process_event event = read_step(process, max_bytes, deadline_ns);
+        if (event != AOTICACHE_PROCESS_DATA)
+            return event;
+    }
+}
+
+aoticache_process_event aoticache_process_read_all(aoticache_process *process, size_t max_bytes, uint64_t deadline_ns)
+{
+    aoticache_process_event event;
+    do
+        event = read_step(process, max_bytes, deadline_ns);
+    while (event == AOTICACHE_PROCESS_DATA);
+    if (event != AOTICACHE_PROCESS_END)
+        return event;
+    while (!notice_exit(process)) {
+        hear_words(process);
+        uint64_t now = aoticache_monotonic_ns();
+        uint64_t look = now + (uint64_t)LOOK_MS * 1000000;
+        if (now >= deadline_ns)
+            return AOTICACHE_PROCESS_TIMEOUT;
+        wait_exit(process, look < deadline_ns ? look : deadline_ns);
+    }
+    hear_words(process);
+    return AOTICACHE_PROCESS_END;
+}
+
+aoticache_process_event aoticache_process_send(aoticache_process *process, const void *bytes, size_t size,
+                                               uint64_t deadline_ns)
+{
+    for (size_t sent = 0; sent < size;) {
+        ssize_t done = send(process->output, (const char *)bytes + sent, size - sent, MSG_NOSIGNAL);
+        if (done >= 0) {
+            sent += (size_t)done;
+            continue;
+        }
+        if (errno == EPIPE || errno == ECONNRESET)
+            return AOTICACHE_PROCESS_END;
+        if (errno != EAGAIN && errno != EINTR)
+            return AOTICACHE_PROCESS_FAILURE;
+        int ready = wait_ready(process, POLLOUT, deadline_ns);
+        if (ready < 0)
+            return AOTICACHE_PROCESS_FAILURE;
+        if (ready == 0)
+            return AOTICACHE_PROCESS_TIMEOUT;
+    }
+    return AOTICACHE_PROCESS_DATA;
+}
+
+bool aoticache_process_is_restless(aoticache_process *process)
+{
+    if (process->pid == 0 || process->size > 0 || notice_exit(process))
+        return true;
+    hear_words(process);
+    struct pollfd fd = {.fd = process->output, .events = POLLIN};
+    return poll(&fd, 1, 0) != 0;
+}
+
+void aoticache_process_take(aoticache_process *process, size_t size)
+{
+    process->size -= size;
+    memmove(process->bytes, process->bytes + size, process->size + 1);
+}
+
+/* ---- telling ---- */
+
+static const char *signal_name(int signal_number)
+{
+    switch (signal_number) {
+    case SIGKILL:
+        return "SIGKILL";
+    case SIGSEGV:
+        return "SIGSEGV";
+    case SIGABRT:
+        return "SIGABRT";
+    case SIGILL:
+        return "SIGILL";
+    case SIGBUS:
+        return "SIGBUS";
+    case SIGFPE:
+        return "SIGFPE";
+    case SIGTERM:
+        return "SIGTERM";
+    default:
+        return "see kill -l";
+    }
+}
+
+void aoticache_process_describe_end(const aoticache_process *process, char *ret_text, size_t size)
+{
+    if (!process->ended || process->how_code == 0)
+        snprintf(ret_text, size, "ended");
+    else if (process->how_code == CLD_EXITED)
+        snprintf(ret_text, size, "exited with status %d", process->how_status);
+    else
+        snprintf(ret_text, size, "was killed by signal %d (%s)", process->how_status,
+                 signal_name(process->how_status));
+}
+
+const char *aoticache_process_last_words(aoticache_process *process, size_t room)
+{
+    while (process->tail_size > 0 && process->tail[process->tail_size - 1] == '\n')
+        process->tail[--process->tail_size] = '\0';
+    size_t end = process->tail_size;
+    if (end == 0 || room == 0)
+        return "";
+    if (end < room)
+        return process->tail;
+    const char *start = process->tail + (end - room + 1);
+    const char *line = strchr(start, '\n');
+    return line != NULL && line[1] != '\0' ? line + 1 : start;
+}
+
+/* Where the beginning ends and where the end begins: at lines, if there are lines. */
+static size_t cut_head(const char *head, size_t size)
+{
+    const char *line = memrchr(head, '\n', size);
+    return line != NULL ? (size_t)(line - head) + 1 : size;
+}
+
+static size_t cut_tail(const char *tail, size_t size)
+{
+    const char *line = memchr(tail, '\n', size);
+    return line != NULL && line + 1 < tail + size ? (size_t)(line - tail) + 1 : 0;
+}
+
+char *aoticache_process_output(aoticache_process *process)
+{
+    const size_t limit = AOTICACHE_PROCESS_MESSAGE_BYTES, mark_room = 80;
+    char *text = NULL;
+    if (process->messages >= 0)
+        hear_words(process);
+    if (process->tail_size == 0 || (text = malloc(limit + 1)) == NULL)
+        return NULL;
+    size_t size = process->tail_size;
+    if (process->said <= limit || process->head == NULL) {
+        memcpy(text, process->tail, size);
+    } else {
+        const size_t tail_room = limit - AOTICACHE_PROCESS_HEAD_BYTES - mark_room;
+        const char *tail = process->tail + (process->tail_size - tail_room);
+        size_t skipped = cut_tail(tail, tail_room), head = cut_head(process->head, AOTICACHE_PROCESS_HEAD_BYTES);
+        uint64_t missing = process->said - head - (tail_room - skipped);
+        memcpy(text, process->head, head);
+        int mark = snprintf(text + head, mark_room, "[... %llu bytes are left out ...]\n", (unsigned long long)missing);
+        memcpy(text + head + mark, tail + skipped, tail_room - skipped);
+        size = head + (size_t)mark + tail_room - skipped;
+    }
+    for (char *zero = memchr(text, '\0', size); zero != NULL; zero = memchr(text, '\0', size))
+        *zero = '?';
+    text[size] = '\0';
+    return text;
+}
+
+void aoticache_process_drop_words(aoticache_process *process)
+{
+    hear_words(process);
+    free(process->head);
+    process->head = NULL;
+    process->tail_size = 0;
+    process->said = 0;
+    if (process->tail != NULL)
+        process->tail[0] = '\0';
+}
+
+static aoticache_status explain(aoticache_process *process, const char *program, aoticache_process_event event,
+                                aoticache_error *ret_error)
+{
+    char how[64];
+    if (event == AOTICACHE_PROCESS_TIMEOUT)
+        snprintf(how, sizeof how, "took too long and was killed");
+    else if (event == AOTICACHE_PROCESS_OVERFLOW)
+        snprintf(how, sizeof how, "wrote too much and was killed");
+    else
+        aoticache_process_describe_end(process, how, sizeof how);
+    const char *words = aoticache_process_last_words(process, AOTICACHE_ERROR_MESSAGE_BYTES - 256);
+    return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED, "%.160s %s%s%s", program, how,
+                               words[0] != '\0' ? ":\n" : "", words);
+}
+
+aoticache_status aoticache_process_run(const aoticache_process_options *options, size_t max_bytes, uint64_t deadline_ns,
+                                       aoticache_process *ret_process, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_process_start(options, ret_process, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_process_event event = aoticache_process_read_all(ret_process, max_bytes, deadline_ns);
+    aoticache_process_end(ret_process);
+    bool fine = ret_process->how_code == CLD_EXITED && ret_process->how_status == 0;
+    /* Where the host ignores SIGCHLD nobody knows the status: what was made must then speak for itself. */
+    if (event == AOTICACHE_PROCESS_END && (fine || ret_process->how_code == 0))
+        return AOTICACHE_OK;
+    return explain(ret_process, options->program, event, ret_error);
+}

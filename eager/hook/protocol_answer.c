@@ -1,0 +1,271 @@
+/*
+ * eager/hook/protocol_answer: what a hook answered, checked down to the files that it names, as a product.
+ *
+ * Nothing here believes the hook: it may be a program of anybody's, and it may be broken.
+ */
+#include "base/cleanup.h"
+#include "eager/hook/protocol.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAX_COMPILE_SECONDS (366.0 * 24 * 3600)
+
+static aoticache_status wrong(aoticache_error *ret_error, const char *hook, const char *what)
+{
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: its answer %s", hook, what);
+}
+
+/* ---- files ---- */
+
+static bool is_safe_name(const char *name)
+{
+    size_t length = strlen(name);
+    if (length == 0 || length > 255 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return false;
+    for (const char *c = name; *c != '\0'; c++)
+        if (*c == '/' || (unsigned char)*c < ' ' || *c == 0x7f)
+            return false;
+    return true;
+}
+
+static char *join_path(const char *directory, const char *path)
+{
+    char *joined = NULL;
+    if (path[0] == '/')
+        return strdup(path);
+    return asprintf(&joined, "%s/%s", directory, path) > 0 ? joined : NULL;
+}
+
+/* O_NONBLOCK, because opening a FIFO would wait for a writer. */
+static aoticache_status check_file(const char *hook, const char *path, aoticache_error *ret_error)
+{
+    struct stat status;
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 && errno == ELOOP)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: file %s is a symbolic link", hook,
+                                   path);
+    if (fd < 0 || fstat(fd, &status) != 0) {
+        aoticache_error_set_errno(ret_error, errno, "hook %.160s: file %s", hook, path);
+        if (ret_error != NULL)
+            ret_error->status = AOTICACHE_CORRUPT;
+        return AOTICACHE_CORRUPT;
+    }
+    if (!S_ISREG(status.st_mode))
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: file %s is not a regular file",
+                                   hook, path);
+    if (status.st_uid != geteuid())
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "hook %.160s: file %s belongs to user %u, not to user %u", hook, path,
+                                   (unsigned)status.st_uid, (unsigned)geteuid());
+    if (status.st_size == 0)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: file %s is empty", hook, path);
+    return AOTICACHE_OK;
+}
+
+static bool name_is_taken(const aoticache_answer *answer, const char *name)
+{
+    for (size_t i = 0; i < answer->product.file_count; i++)
+        if (strcmp(answer->files[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static aoticache_status read_file(aoticache_answer *answer, const json_t *entry, const char *hook,
+                                  const char *directory, aoticache_error *ret_error)
+{
+    const char *name = json_string_value(json_object_get(entry, "name"));
+    const char *path = json_string_value(json_object_get(entry, "path"));
+    if (name == NULL || path == NULL || path[0] == '\0')
+        return wrong(ret_error, hook, "has a file without \"name\" or \"path\"");
+    if (!is_safe_name(name))
+        return wrong(ret_error, hook, "has a file whose name is not one plain path component");
+    if (name_is_taken(answer, name))
+        return wrong(ret_error, hook, "has two files of the same name");
+    char *joined = join_path(directory, path);
+    if (joined == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook %.160s: out of memory", hook);
+    size_t position = answer->product.file_count++;
+    answer->paths[position] = joined;
+    answer->files[position] = (aoticache_file){.name = name, .path = joined};
+    return check_file(hook, joined, ret_error);
+}
+
+static aoticache_status read_files(aoticache_answer *answer, const char *hook, const char *directory,
+                                   aoticache_error *ret_error)
+{
+    const json_t *files = json_object_get(answer->json, "files");
+    size_t count = json_array_size(files);
+    if (count == 0 || count > AOTICACHE_PROTOCOL_MAX_FILES)
+        return wrong(ret_error, hook, "has no \"files\" (1 to 256)");
+    answer->files = calloc(count, sizeof *answer->files);
+    answer->paths = calloc(count, sizeof *answer->paths);
+    if (answer->files == NULL || answer->paths == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook %.160s: out of memory", hook);
+    answer->product.files = answer->files;
+    for (size_t i = 0; i < count; i++) {
+        aoticache_status status = read_file(answer, json_array_get(files, i), hook, directory, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+    }
+    return AOTICACHE_OK;
+}
+
+/* ---- what is known of them ---- */
+
+/*
+ * The features of an answer, joined to one text for the parser. A hook that does not say what its code needs gets the
+ * safe assumption: everything this machine has.
+ */
+static aoticache_status read_requirements(aoticache_answer *answer, const char *hook, aoticache_error *ret_error)
+{
+    const json_t *names = json_object_get(answer->json, "requirements");
+    answer->product.requirements = *aoticache_cpu_features_get();
+    if (names == NULL || json_is_null(names))
+        return AOTICACHE_OK;
+    if (!json_is_array(names) || json_array_size(names) > 1024)
+        return wrong(ret_error, hook, "has \"requirements\" that are no list of names");
+    aoticache_cpu_features all = {0};
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        const char *name = json_string_value(json_array_get(names, i));
+        aoticache_cpu_features one;
+        if (name == NULL || strlen(name) > 63 || aoticache_cpu_features_parse(name, &one, NULL) != AOTICACHE_OK)
+            return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                       "hook %.160s: its answer requires \"%.63s\", which is no known CPU feature",
+                                       hook, name != NULL ? name : "(no text)");
+        for (size_t word = 0; word < AOTICACHE_CPU_FEATURE_WORDS; word++)
+            all.words[word] |= one.words[word];
+    }
+    answer->product.requirements = all;
+    return AOTICACHE_OK;
+}
+
+static aoticache_status read_details(aoticache_answer *answer, const char *hook, aoticache_error *ret_error)
+{
+    const json_t *producer = json_object_get(answer->json, "producer");
+    if (producer != NULL && (!json_is_string(producer) || json_string_length(producer) > 255))
+        return wrong(ret_error, hook, "has a \"producer\" that is no text of at most 255 bytes");
+    answer->product.producer = json_string_value(producer);
+    const json_t *guard = json_object_get(answer->json, "guard");
+    if (guard != NULL && !json_is_null(guard) &&
+        (!json_is_string(guard) || json_string_length(guard) == 0 ||
+         json_string_length(guard) != strlen(json_string_value(guard))))
+        return wrong(ret_error, hook, "has a \"guard\" that is no text");
+    answer->product.guard = json_string_value(guard);
+    const json_t *seconds = json_object_get(answer->json, "compile_seconds");
+    if (seconds == NULL)
+        return AOTICACHE_OK;
+    double value = json_number_value(seconds);
+    if (!json_is_number(seconds) || !isfinite(value) || value < 0 || value > MAX_COMPILE_SECONDS)
+        return wrong(ret_error, hook, "has \"compile_seconds\" that are no duration");
+    answer->product.compile_ns = (uint64_t)(value * 1e9);
+    return AOTICACHE_OK;
+}
+
+/* ---- the whole ---- */
+
+/* One line of JSON: an object and nothing else. NULL with ret_error. */
+static json_t *read_object(const char *bytes, size_t size, const char *hook, aoticache_error *ret_error)
+{
+    json_error_t error;
+    if (size > AOTICACHE_PROTOCOL_LINE_BYTES) {
+        aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: its answer has %zu bytes, allowed are %d",
+                            hook, size, AOTICACHE_PROTOCOL_LINE_BYTES);
+        return NULL;
+    }
+    json_t *root = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &error);
+    if (root == NULL) {
+        aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: its answer is no JSON, at byte %d: %s",
+                            hook, error.position, error.text);
+        return NULL;
+    }
+    if (json_is_object(root))
+        return root;
+    json_decref(root);
+    wrong(ret_error, hook, "is JSON, but no object");
+    return NULL;
+}
+
+/* The hook says that it could not. Its text may have many lines: the compiler's own. */
+static aoticache_status read_refusal(const json_t *root, const char *hook, aoticache_error *ret_error)
+{
+    const char *text = json_string_value(json_object_get(root, "error"));
+    bool unsupported = json_is_true(json_object_get(root, "unsupported"));
+    if (text == NULL || text[0] == '\0')
+        text = "it does not say why";
+    return aoticache_error_set(ret_error, unsupported ? AOTICACHE_UNSUPPORTED : AOTICACHE_COMPILE_FAILED,
+                               "hook %.160s: %s", hook, text);
+}
+
+static aoticache_status read_parts(aoticache_answer *answer, uint64_t id, const char *hook, const char *directory,
+                                   aoticache_error *ret_error)
+{
+    const json_t *id_value = json_object_get(answer->json, "id");
+    const json_t *ok = json_object_get(answer->json, "ok");
+    if (!json_is_integer(id_value) || (uint64_t)json_integer_value(id_value) != id)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "hook %.160s: its answer has id %lld, asked was %llu", hook,
+                                   (long long)json_integer_value(id_value), (unsigned long long)id);
+    if (!json_is_boolean(ok))
+        return wrong(ret_error, hook, "has no \"ok\" that is true or false");
+    if (json_is_false(ok))
+        return read_refusal(answer->json, hook, ret_error);
+    aoticache_status status = read_files(answer, hook, directory, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read_requirements(answer, hook, ret_error);
+    return status == AOTICACHE_OK ? read_details(answer, hook, ret_error) : status;
+}
+
+aoticache_status aoticache_protocol_read_answer(const char *bytes, size_t size, uint64_t id, const char *hook,
+                                                const char *directory, aoticache_answer *ret_answer,
+                                                aoticache_error *ret_error)
+{
+    aoticache_answer answer = {.product = AOTICACHE_PRODUCT_INIT};
+    answer.json = read_object(bytes, size, hook, ret_error);
+    if (answer.json == NULL)
+        return AOTICACHE_CORRUPT;
+    aoticache_status status = read_parts(&answer, id, hook, directory, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_answer = answer;
+    else
+        aoticache_answer_free(&answer);
+    return status;
+}
+
+void aoticache_answer_free(aoticache_answer *answer)
+{
+    if (answer->paths != NULL)
+        for (size_t i = 0; i < answer->product.file_count; i++)
+            free(answer->paths[i]);
+    free(answer->paths);
+    free(answer->files);
+    free(answer->output);
+    json_decref(answer->json);
+    *answer = (aoticache_answer){0};
+}
+
+aoticache_status aoticache_protocol_read_hello(const char *bytes, size_t size, const char *hook,
+                                               aoticache_hello *ret_hello, aoticache_error *ret_error)
+{
+    json_t *root = read_object(bytes, size, hook, ret_error);
+    if (root == NULL)
+        return AOTICACHE_CORRUPT;
+    aoticache_hello hello = {.json = root,
+                             .producer = json_string_value(json_object_get(root, "producer")),
+                             .python = json_string_value(json_object_get(root, "python"))};
+    const json_t *version = json_object_get(root, "hello");
+    aoticache_status status = AOTICACHE_OK;
+    if (!json_is_integer(version) || json_integer_value(version) != AOTICACHE_PROTOCOL_VERSION)
+        status = wrong(ret_error, hook, "is not the greeting of a worker that speaks protocol 1");
+    else if (json_object_get(root, "error") != NULL)
+        status = read_refusal(root, hook, ret_error);
+    else if (hello.producer == NULL || hello.python == NULL)
+        status = wrong(ret_error, hook, "is a greeting that does not say of whom");
+    if (status == AOTICACHE_OK)
+        *ret_hello = hello;
+    else
+        json_decref(root);
+    return status;
+}

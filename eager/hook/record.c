@@ -1,0 +1,213 @@
+/*
+ * eager/hook/record: appends lines to a file that other processes append to as well, each line once.
+ *
+ * Which lines are there is known by their digests: those that the file had when it was opened, and those added since.
+ * After a fork the child reads the file again, into a memory of its own: the parent's may have been half changed, and
+ * its lock held, when the child was made.
+ */
+#include "eager/hook/record.h"
+#include "base/cleanup.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* What one process knows. */
+struct memory {
+    pid_t process;
+    pthread_mutex_t lock;
+    aoticache_digest *lines; /* a hash table with open addressing: zero digests are free places */
+    size_t count, capacity;  /* a power of two */
+    bool line_open;          /* the file ends within a line: what comes next must not be added to it */
+};
+
+struct aoticache_recorder {
+    int fd;
+    struct memory *_Atomic memory;
+};
+
+/* ---- which lines are there ---- */
+
+/* The place where the digest is or belongs. */
+static aoticache_digest *find(const struct memory *memory, const aoticache_digest *digest)
+{
+    size_t at = 0;
+    memcpy(&at, digest->bytes, sizeof at);
+    for (;; at++) {
+        aoticache_digest *place = &memory->lines[at & (memory->capacity - 1)];
+        if (aoticache_digest_is_zero(place) || aoticache_digest_equal(place, digest))
+            return place;
+    }
+}
+
+static bool grow(struct memory *memory)
+{
+    struct memory larger = {.capacity = memory->capacity > 0 ? 2 * memory->capacity : 64};
+    larger.lines = calloc(larger.capacity, sizeof *larger.lines);
+    if (larger.lines == NULL)
+        return false;
+    for (size_t i = 0; i < memory->capacity; i++)
+        if (!aoticache_digest_is_zero(&memory->lines[i]))
+            *find(&larger, &memory->lines[i]) = memory->lines[i];
+    free(memory->lines);
+    memory->lines = larger.lines;
+    memory->capacity = larger.capacity;
+    return true;
+}
+
+/* Whether the line is new; then it no longer is. What cannot be remembered counts as known: the file must not swell. */
+static bool remember(struct memory *memory, const char *line, size_t length)
+{
+    aoticache_digest digest;
+    if (aoticache_digest_of(line, length, &digest) != AOTICACHE_OK || aoticache_digest_is_zero(&digest))
+        return false;
+    if (2 * (memory->count + 1) > memory->capacity && !grow(memory))
+        return false;
+    aoticache_digest *place = find(memory, &digest);
+    if (!aoticache_digest_is_zero(place))
+        return false;
+    *place = digest;
+    memory->count++;
+    return true;
+}
+
+/* Lines that are there already; as far as they can be read. Opened anew: processes share the position of `fd`. */
+static void read_lines(struct memory *memory, int fd)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    cleanup_file FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return;
+    cleanup_free char *line = NULL;
+    size_t size = 0;
+    for (ssize_t length; (length = getline(&line, &size, file)) > 0;) {
+        memory->line_open = line[length - 1] != '\n';
+        remember(memory, line, (size_t)length - !memory->line_open);
+    }
+}
+
+static void memory_free(struct memory *memory)
+{
+    if (memory == NULL)
+        return;
+    pthread_mutex_destroy(&memory->lock);
+    free(memory->lines);
+    free(memory);
+}
+
+static struct memory *memory_create(int fd)
+{
+    struct memory *memory = calloc(1, sizeof *memory);
+    if (memory == NULL)
+        return NULL;
+    memory->process = getpid();
+    pthread_mutex_init(&memory->lock, NULL);
+    read_lines(memory, fd);
+    return memory;
+}
+
+/* This process's memory; NULL where there is none to be had. A parent's is left alone: it may be in any state. */
+static struct memory *own_memory(aoticache_recorder *recorder)
+{
+    struct memory *memory = atomic_load(&recorder->memory);
+    if (memory != NULL && memory->process == getpid())
+        return memory;
+    struct memory *own = memory_create(recorder->fd);
+    if (own == NULL || atomic_compare_exchange_strong(&recorder->memory, &memory, own))
+        return own;
+    memory_free(own);
+    return memory; /* another thread was first */
+}
+
+/* ---- the file ---- */
+
+aoticache_status aoticache_recorder_open(const char *path, aoticache_recorder **ret_recorder,
+                                         aoticache_error *ret_error)
+{
+    struct stat found;
+    if (path == NULL || path[0] == '\0' || ret_recorder == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "record file: its path is empty");
+    /* Without waiting for whoever reads, where it is a pipe. */
+    cleanup_fd int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+    if (fd < 0 || fstat(fd, &found) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "record file %s: cannot open it for writing", path);
+    if (!S_ISREG(found.st_mode))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "record file %s: not a regular file", path);
+    aoticache_recorder *recorder = calloc(1, sizeof *recorder);
+    struct memory *memory = recorder != NULL ? memory_create(fd) : NULL;
+    if (memory == NULL) {
+        free(recorder);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "record file %s: out of memory", path);
+    }
+    atomic_init(&recorder->memory, memory);
+    recorder->fd = steal_fd(&fd);
+    *ret_recorder = recorder;
+    return AOTICACHE_OK;
+}
+
+void aoticache_recorder_close(aoticache_recorder *recorder)
+{
+    if (recorder == NULL)
+        return;
+    int saved = errno;
+    struct memory *memory = atomic_load(&recorder->memory);
+    if (memory->process == getpid())
+        memory_free(memory);
+    close(recorder->fd);
+    free(recorder);
+    errno = saved;
+}
+
+/* ---- lines ---- */
+
+/* The request's line, or a comment that says why there is none. By free(); NULL where memory is short. */
+static char *make_line(const aoticache_request *request)
+{
+    char *line = NULL;
+    aoticache_error error = {.message = ""};
+    if (aoticache_request_write_text(request, &line, &error) == AOTICACHE_OK)
+        return line;
+    if (error.status != AOTICACHE_UNSUPPORTED)
+        return NULL;
+    size_t length = aoticache_request_format(request, NULL, 0);
+    cleanup_free char *text = malloc(length + 1);
+    if (text == NULL)
+        return NULL;
+    aoticache_request_format(request, text, length + 1);
+    return asprintf(&line, "# %s: left out: %s", text, error.message) >= 0 ? line : NULL;
+}
+
+/* One write, so that lines of several processes do not mix. */
+static void append(int fd, struct memory *memory, const char *line)
+{
+    cleanup_free char *bytes = NULL;
+    int length = asprintf(&bytes, "%s%s\n", memory->line_open ? "\n" : "", line);
+    if (length < 0) {
+        bytes = NULL;
+        return;
+    }
+    ssize_t written = write(fd, bytes, (size_t)length);
+    while (written < 0 && errno == EINTR)
+        written = write(fd, bytes, (size_t)length);
+    if (written > 0)
+        memory->line_open = written < length; /* a full disk */
+}
+
+void aoticache_recorder_add(aoticache_recorder *recorder, const aoticache_request *request)
+{
+    if (recorder == NULL || request == NULL)
+        return;
+    int saved = errno;
+    struct memory *memory = own_memory(recorder);
+    cleanup_free char *line = memory != NULL ? make_line(request) : NULL;
+    if (line != NULL) {
+        pthread_mutex_lock(&memory->lock);
+        if (remember(memory, line, strlen(line)))
+            append(recorder->fd, memory, line);
+        pthread_mutex_unlock(&memory->lock);
+    }
+    errno = saved;
+}

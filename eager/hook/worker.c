@@ -1,0 +1,239 @@
+/*
+ * eager/hook/worker: the hook that keeps Python processes with PyTorch (worker.py).
+ *
+ * Owns their life: started by a compile that finds none free, asked one thing at a time, started again when dead or
+ * when they have said something that nobody asked for, killed with their group when they take too long. Which thread has
+ * which is in worker_pool.c. A worker ends with this process by itself: it sees its standard input close, and looks
+ * whether its parent has changed, for the case that a fork of this process holds the other end. (PR_SET_PDEATHSIG would
+ * not do: it fires when the thread ends that started the worker.)
+ */
+#include "base/cleanup.h"
+#include "base/home.h"
+#include "eager/hook/hook.h"
+#include "eager/hook/python.h"
+#include "eager/hook/worker_pool.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+struct worker_state {
+    aoticache_worker_pools pools;
+    char script[PATH_MAX];
+    char version[AOTICACHE_PYTHON_VERSION_BYTES];
+    char producer[AOTICACHE_PYTHON_VERSION_BYTES + 16];
+};
+
+/* ---- starting ---- */
+
+/* The key says which PyTorch compiled; another one than was found at first must not answer. */
+static aoticache_status check_producer(const aoticache_hook *hook, const aoticache_hello *hello,
+                                       aoticache_error *ret_error)
+{
+    const struct worker_state *state = hook->state;
+    if (strcmp(hello->producer, state->producer) == 0)
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                               "hook worker: %.160s imports %.64s, but %s was found there; make the hook anew",
+                               hook->program, hello->producer, state->producer);
+}
+
+static aoticache_status greet(aoticache_hook *hook, aoticache_worker *worker, uint64_t deadline_ns,
+                              aoticache_error *ret_error)
+{
+    aoticache_process *process = &worker->process;
+    aoticache_process_event event =
+        aoticache_process_read_line(process, AOTICACHE_PROTOCOL_LINE_BYTES, deadline_ns);
+    if (event != AOTICACHE_PROCESS_DATA) {
+        aoticache_process_end(process);
+        return aoticache_hook_explain(hook, process, event, "while starting", ret_error);
+    }
+    size_t length = (size_t)((char *)memchr(process->bytes, '\n', process->size) - process->bytes);
+    aoticache_hello hello;
+    aoticache_status status = aoticache_protocol_read_hello(process->bytes, length, "worker", &hello, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = check_producer(hook, &hello, ret_error);
+    if (status == AOTICACHE_OK)
+        aoticache_log(&hook->logger, AOTICACHE_LOG_INFO, "worker %d: %s in Python %s", (int)process->pid,
+                      hello.producer, hello.python);
+    json_decref(hello.json);
+    aoticache_process_take(process, length + 1);
+    return status;
+}
+
+static aoticache_status worker_start(aoticache_hook *hook, aoticache_worker *worker, uint64_t deadline_ns,
+                                     aoticache_error *ret_error)
+{
+    const struct worker_state *state = hook->state;
+    const char *const arguments[] = {hook->program, "-u", state->script, NULL};
+    aoticache_process_options options = {.program = hook->program,
+                                         .arguments = arguments,
+                                         .directory = AOTICACHE_PROCESS_NEUTRAL_DIRECTORY,
+                                         .conversation = true};
+    aoticache_hook_set_process_options(hook, &options);
+    aoticache_status status = aoticache_process_start(&options, &worker->process, ret_error);
+    if (status == AOTICACHE_OK)
+        status = greet(hook, worker, deadline_ns, ret_error);
+    if (status != AOTICACHE_OK)
+        aoticache_process_free(&worker->process);
+    return status;
+}
+
+/* A worker that is there and silent; what has died or talks unasked goes first. */
+static aoticache_status worker_ready(aoticache_hook *hook, aoticache_worker *worker, uint64_t deadline_ns,
+                                     aoticache_error *ret_error)
+{
+    if (worker->process.pid != 0 && !aoticache_process_is_restless(&worker->process))
+        return AOTICACHE_OK;
+    if (worker->process.pid != 0)
+        aoticache_log(&hook->logger, AOTICACHE_LOG_WARNING, "worker %d has died or spoke unasked; starting another",
+                      (int)worker->process.pid);
+    aoticache_process_free(&worker->process);
+    return worker_start(hook, worker, deadline_ns, ret_error);
+}
+
+/* ---- asking ---- */
+
+/* The answer is there, a line and nothing more. */
+static aoticache_status take_answer(aoticache_worker *worker, const char *directory, aoticache_answer *ret_answer,
+                                    aoticache_error *ret_error)
+{
+    aoticache_process *process = &worker->process;
+    size_t length = (size_t)((char *)memchr(process->bytes, '\n', process->size) - process->bytes);
+    if (length + 1 != process->size)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook worker: its answer has more than one line");
+    aoticache_status status = aoticache_protocol_read_answer(process->bytes, length, worker->last_id, "worker",
+                                                             directory, ret_answer, ret_error);
+    aoticache_process_take(process, length + 1);
+    return status;
+}
+
+static aoticache_status ask(aoticache_hook *hook, aoticache_worker *worker, const aoticache_request *request,
+                            const char *directory, uint64_t deadline_ns, aoticache_answer *ret_answer,
+                            aoticache_error *ret_error)
+{
+    cleanup_free char *line = NULL;
+    size_t size = 0;
+    aoticache_status status = aoticache_protocol_write_request(request, ++worker->last_id, hook->cpu_features,
+                                                               directory, &line, &size, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_protocol_write_constants(request, directory, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_process_drop_words(&worker->process);
+    aoticache_process_event event = aoticache_process_send(&worker->process, line, size, deadline_ns);
+    if (event == AOTICACHE_PROCESS_DATA)
+        event = aoticache_process_read_line(&worker->process, AOTICACHE_PROTOCOL_LINE_BYTES, deadline_ns);
+    if (event == AOTICACHE_PROCESS_DATA) {
+        status = take_answer(worker, directory, ret_answer, ret_error);
+        if (status == AOTICACHE_OK)
+            ret_answer->output = aoticache_process_output(&worker->process);
+    } else {
+        char doing[160];
+        snprintf(doing, sizeof doing, "compiling %s", aoticache_request_op(request));
+        aoticache_process_end(&worker->process);
+        status = aoticache_hook_explain(hook, &worker->process, event, doing, ret_error);
+    }
+    if (status == AOTICACHE_CORRUPT || event != AOTICACHE_PROCESS_DATA)
+        aoticache_process_free(&worker->process);
+    return status;
+}
+
+static aoticache_status worker_compile(aoticache_hook *hook, const aoticache_request *request, const char *directory,
+                                       uint64_t deadline_ns, aoticache_answer *ret_answer, aoticache_error *ret_error)
+{
+    (void)deadline_ns;
+    struct worker_state *state = hook->state;
+    aoticache_worker_pool *pool;
+    aoticache_worker *worker = aoticache_worker_take(&state->pools, &pool);
+    if (worker == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook worker: out of memory");
+    /* The time-out is of this compile alone: it begins when the turn has come. */
+    uint64_t own_deadline_ns = aoticache_monotonic_ns() + (uint64_t)hook->timeout_seconds * 1000000000;
+    aoticache_status status = worker_ready(hook, worker, own_deadline_ns, ret_error);
+    if (status == AOTICACHE_OK)
+        status = ask(hook, worker, request, directory, own_deadline_ns, ret_answer, ret_error);
+    aoticache_worker_give_back(pool, worker);
+    return status;
+}
+
+/* ---- the hook ---- */
+
+/* Flags that change results are none here: worker.py pins them, whatever its environment says. */
+static aoticache_status worker_set_environment(const aoticache_hook *hook, aoticache_request *request,
+                                               aoticache_error *ret_error)
+{
+    const struct worker_state *state = hook->state;
+    aoticache_status status = aoticache_request_set_environment(request, "framework", "pytorch", ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    return aoticache_request_set_environment(request, "framework_version", state->version, ret_error);
+}
+
+static const char *worker_producer(const aoticache_hook *hook)
+{
+    return ((const struct worker_state *)hook->state)->producer;
+}
+
+static aoticache_hook_shapes worker_shapes(const aoticache_hook *hook)
+{
+    (void)hook;
+    return AOTICACHE_HOOK_SHAPES_DYNAMIC;
+}
+
+static void worker_free_state(aoticache_hook *hook)
+{
+    struct worker_state *state = hook->state;
+    aoticache_worker_pools_free(&state->pools);
+    free(state);
+}
+
+static const aoticache_hook_kind worker_kind = {
+    .name = "worker",
+    .set_environment = worker_set_environment,
+    .compile = worker_compile,
+    .producer = worker_producer,
+    .shapes = worker_shapes,
+    .free_state = worker_free_state,
+};
+
+/* The script need not be there for a hit, so its absence is told when it is needed: by Python, in the first compile. */
+static struct worker_state *state_create(const aoticache_python *python, uint32_t workers)
+{
+    struct worker_state *state = calloc(1, sizeof *state);
+    if (state == NULL)
+        return NULL;
+    state->pools.worker_count = workers != 0 ? workers : 1;
+    if (aoticache_home_find("share/aoticache/worker.py", state->script, NULL) != AOTICACHE_OK)
+        snprintf(state->script, sizeof state->script, "share/aoticache/worker.py");
+    memcpy(state->version, python->torch_version, sizeof state->version);
+    snprintf(state->producer, sizeof state->producer, "pytorch %s", python->torch_version);
+    return state;
+}
+
+aoticache_status aoticache_hook_create_worker(const aoticache_hook_options *options, aoticache_hook **ret_hook,
+                                              aoticache_error *ret_error)
+{
+    aoticache_hook_options all;
+    aoticache_python python;
+    aoticache_hook *hook;
+    if (ret_hook == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook worker: ret_hook is NULL");
+    aoticache_status status = aoticache_hook_read_options(options, &all, ret_error);
+    if (status == AOTICACHE_OK && all.workers > AOTICACHE_WORKER_POOL_MAX)
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook worker: %u workers; at most %d can be",
+                                     (unsigned)all.workers, AOTICACHE_WORKER_POOL_MAX);
+    if (status == AOTICACHE_OK)
+        status = aoticache_python_find(all.program, all.environment, &python, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_hook_allocate(&worker_kind, &all, python.path, &hook, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    hook->state = state_create(&python, all.workers);
+    if (hook->state == NULL) {
+        aoticache_hook_free(hook);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook worker: out of memory");
+    }
+    *ret_hook = hook;
+    return AOTICACHE_OK;
+}

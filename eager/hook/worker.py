@@ -1,0 +1,992 @@
+#!/usr/bin/env python3
+"""The compile worker: a Python process with PyTorch that turns requests into kernel libraries.
+
+Speaks the protocol of docs/hooks.md, one JSON object per line. Started by eager/hook/worker.c, it greets, then answers
+requests until its standard input closes or its parent is gone. `worker.py --once` answers one request and exits, and so
+serves as a command hook.
+
+Owns: finding the operator, making example inputs, exporting, compiling with AOTInductor, for exact or symbolic shapes,
+saying which shapes the library then serves, finding out which CPU features the compiler really used, and folders for
+PyTorch's own files in which nobody else can put any. Knows nothing of keys or of where libraries are kept. Python 3.10 and later, PyTorch 2.6 and later.
+"""
+
+import contextlib
+import itertools
+import json
+import math
+import os
+import platform
+import pwd
+import queue
+import select
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+PROTOCOL = 1
+LIBRARY = "kernel.so"
+ERROR_HEAD, ERROR_TAIL = 400, 450  # an error is shown in 1024 bytes
+USUAL_THREADS = 8  # work that is not worth so many is not divided
+
+# CPU features that a compiler uses of its own accord: architecture, name, the macro that says it may there, the option
+# that lets it. The same list is in eager/hook/cpu_target.c; a unit test compares them.
+FEATURES = (
+    ("x86_64", "pni", "__SSE3__", "-msse3"),
+    ("x86_64", "ssse3", "__SSSE3__", "-mssse3"),
+    ("x86_64", "sse4_1", "__SSE4_1__", "-msse4.1"),
+    ("x86_64", "sse4_2", "__SSE4_2__", "-msse4.2"),
+    ("x86_64", "sse4a", "__SSE4A__", "-msse4a"),
+    ("x86_64", "popcnt", "__POPCNT__", "-mpopcnt"),
+    ("x86_64", "cx16", "__GCC_HAVE_SYNC_COMPARE_AND_SWAP_16", "-mcx16"),
+    ("x86_64", "lahf_lm", "__LAHF_SAHF__", "-msahf"),
+    ("x86_64", "abm", "__LZCNT__", "-mlzcnt"),
+    ("x86_64", "movbe", "__MOVBE__", "-mmovbe"),
+    ("x86_64", "aes", "__AES__", "-maes"),
+    ("x86_64", "pclmulqdq", "__PCLMUL__", "-mpclmul"),
+    ("x86_64", "adx", "__ADX__", "-madx"),
+    ("x86_64", "bmi1", "__BMI__", "-mbmi"),
+    ("x86_64", "bmi2", "__BMI2__", "-mbmi2"),
+    ("x86_64", "avx", "__AVX__", "-mavx"),
+    ("x86_64", "f16c", "__F16C__", "-mf16c"),
+    ("x86_64", "fma", "__FMA__", "-mfma"),
+    ("x86_64", "fma4", "__FMA4__", "-mfma4"),
+    ("x86_64", "xop", "__XOP__", "-mxop"),
+    ("x86_64", "tbm", "__TBM__", "-mtbm"),
+    ("x86_64", "avx2", "__AVX2__", "-mavx2"),
+    ("x86_64", "avx_vnni", "__AVXVNNI__", "-mavxvnni"),
+    ("x86_64", "vaes", "__VAES__", "-mvaes"),
+    ("x86_64", "vpclmulqdq", "__VPCLMULQDQ__", "-mvpclmulqdq"),
+    ("x86_64", "gfni", "__GFNI__", "-mgfni"),
+    ("x86_64", "avx512f", "__AVX512F__", "-mavx512f"),
+    ("x86_64", "avx512dq", "__AVX512DQ__", "-mavx512dq"),
+    ("x86_64", "avx512cd", "__AVX512CD__", "-mavx512cd"),
+    ("x86_64", "avx512bw", "__AVX512BW__", "-mavx512bw"),
+    ("x86_64", "avx512vl", "__AVX512VL__", "-mavx512vl"),
+    ("x86_64", "avx512ifma", "__AVX512IFMA__", "-mavx512ifma"),
+    ("x86_64", "avx512vbmi", "__AVX512VBMI__", "-mavx512vbmi"),
+    ("x86_64", "avx512_vbmi2", "__AVX512VBMI2__", "-mavx512vbmi2"),
+    ("x86_64", "avx512_vnni", "__AVX512VNNI__", "-mavx512vnni"),
+    ("x86_64", "avx512_bitalg", "__AVX512BITALG__", "-mavx512bitalg"),
+    ("x86_64", "avx512_vpopcntdq", "__AVX512VPOPCNTDQ__", "-mavx512vpopcntdq"),
+    ("x86_64", "avx512_vp2intersect", "__AVX512VP2INTERSECT__", "-mavx512vp2intersect"),
+    ("x86_64", "avx512_bf16", "__AVX512BF16__", "-mavx512bf16"),
+    ("x86_64", "avx512_fp16", "__AVX512FP16__", "-mavx512fp16"),
+    ("x86_64", "amx_tile", "__AMX_TILE__", "-mamx-tile"),
+    ("x86_64", "amx_int8", "__AMX_INT8__", "-mamx-int8"),
+    ("x86_64", "amx_bf16", "__AMX_BF16__", "-mamx-bf16"),
+    ("x86_64", "amx_fp16", "__AMX_FP16__", "-mamx-fp16"),
+    ("x86_64", "amx_complex", "__AMX_COMPLEX__", "-mamx-complex"),
+    ("x86_64", "3dnowprefetch", "__PRFCHW__", "-mprfchw"),
+    ("x86_64", "avx_ifma", "__AVXIFMA__", "-mavxifma"),
+    ("x86_64", "avx_vnni_int8", "__AVXVNNIINT8__", "-mavxvnniint8"),
+    ("x86_64", "avx_ne_convert", "__AVXNECONVERT__", "-mavxneconvert"),
+    ("x86_64", "avx_vnni_int16", "__AVXVNNIINT16__", "-mavxvnniint16"),
+    ("x86_64", "cmpccxadd", "__CMPCCXADD__", "-mcmpccxadd"),
+    ("x86_64", "apx_f", "__APX_F__", "-mapxf"),
+    ("x86_64", "avx10_1", "__AVX10_1__", "-mavx10.1"),
+    ("x86_64", "avx10_2", "__AVX10_2__", "-mavx10.2"),
+    ("x86_64", "avx512er", "__AVX512ER__", "-mavx512er"),
+    ("x86_64", "avx512pf", "__AVX512PF__", "-mavx512pf"),
+    ("x86_64", "avx512_4vnniw", "__AVX5124VNNIW__", "-mavx5124vnniw"),
+    ("x86_64", "avx512_4fmaps", "__AVX5124FMAPS__", "-mavx5124fmaps"),
+    # aarch64: nothing there is switched on by one option each.
+    ("aarch64", "atomics", "__ARM_FEATURE_ATOMICS", ""),
+    ("aarch64", "crc32", "__ARM_FEATURE_CRC32", ""),
+    ("aarch64", "aes", "__ARM_FEATURE_AES", ""),
+    ("aarch64", "sha2", "__ARM_FEATURE_SHA2", ""),
+    ("aarch64", "fphp", "__ARM_FEATURE_FP16_SCALAR_ARITHMETIC", ""),
+    ("aarch64", "asimdhp", "__ARM_FEATURE_FP16_VECTOR_ARITHMETIC", ""),
+    ("aarch64", "asimdrdm", "__ARM_FEATURE_QRDMX", ""),
+    ("aarch64", "asimddp", "__ARM_FEATURE_DOTPROD", ""),
+    ("aarch64", "asimdfhm", "__ARM_FEATURE_FP16_FML", ""),
+    ("aarch64", "jscvt", "__ARM_FEATURE_JCVT", ""),
+    ("aarch64", "fcma", "__ARM_FEATURE_COMPLEX", ""),
+    ("aarch64", "frint", "__ARM_FEATURE_FRINT", ""),
+    ("aarch64", "lrcpc", "__ARM_FEATURE_RCPC", ""),
+    ("aarch64", "bf16", "__ARM_FEATURE_BF16_VECTOR_ARITHMETIC", ""),
+    ("aarch64", "i8mm", "__ARM_FEATURE_MATMUL_INT8", ""),
+    ("aarch64", "sve", "__ARM_FEATURE_SVE", ""),
+    ("aarch64", "sve2", "__ARM_FEATURE_SVE2", ""),
+    ("aarch64", "svebf16", "__ARM_FEATURE_SVE_BF16", ""),
+    ("aarch64", "svei8mm", "__ARM_FEATURE_SVE_MATMUL_INT8", ""),
+)
+
+
+class Unsupported(Exception):
+    """What is asked for cannot be served at all: no failure of a compile, and not remembered as one."""
+
+
+class Untrusted(Exception):
+    """A folder that somebody else could put code into."""
+
+
+# ---- the channel ----
+
+
+def take_channel():
+    """Takes the protocol's descriptors out of everybody's way: what is printed from now on goes to standard error."""
+    source, sink = os.dup(0), os.dup(1)  # not inherited by what is started here
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return source, sink
+
+
+def write_line(sink, message):
+    data = (json.dumps(message) + "\n").encode()
+    while data:
+        data = data[os.write(sink, data) :]
+
+
+def end_group():
+    """Ends this process and the compilers that it started."""
+    if os.getpgrp() == os.getpid():
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+def read_lines(source, lines, parent):
+    """Runs in a thread of its own, so that the parent's end is noticed in the middle of a compile too.
+
+    Normally that shows as the end of the input. Where a fork of the parent holds the other end of the channel it does
+    not, so the parent's number is looked at as well. (PR_SET_PDEATHSIG would watch the thread that started us.)
+    """
+    pending = b""
+    while True:
+        ready, _, _ = select.select([source], [], [], 1.0)
+        if os.getppid() != parent:
+            end_group()
+        if not ready:
+            continue
+        try:
+            data = os.read(source, 65536)
+        except OSError:
+            data = b""
+        if not data:
+            end_group()
+        *whole, pending = (pending + data).split(b"\n")
+        for line in whole:
+            lines.put(line)
+
+
+# ---- arguments ----
+
+
+def named(torch, name, kind, what):
+    value = getattr(torch, name, None)
+    if not isinstance(value, kind):
+        raise Unsupported(f"this PyTorch knows no {what} {name!r}")
+    return value
+
+
+def example_tensor(torch, spec):
+    """A tensor of the metadata asked for. Its values do not matter: nothing is run with them."""
+    if spec["layout"] != "strided":
+        raise Unsupported(f"layout {spec['layout']} of an argument: only strided tensors are served")
+    sizes, strides = spec["sizes"], spec["strides"]
+    if any(size < 0 for size in sizes) or any(stride < 0 for stride in strides) or len(sizes) != len(strides):
+        raise Unsupported(f"sizes {sizes} and strides {strides} are of no tensor")
+    extent = 0 if 0 in sizes else 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))
+    dtype = named(torch, spec["dtype"], torch.dtype, "dtype")
+    try:
+        # Zeros: valid as indices, and large ones take no memory before they are touched.
+        storage = torch.zeros(extent, dtype=dtype, device=spec["device"])
+    except (RuntimeError, NotImplementedError, AssertionError) as error:
+        raise Unsupported(f"{spec['dtype']} on {spec['device']}: {error}") from error
+    # Not as_strided: of a view, PyTorch would trace the base too.
+    return torch.empty(0, dtype=dtype, device=spec["device"]).set_(storage.untyped_storage(), 0, sizes, strides)
+
+
+def constant_tensor(torch, spec):
+    tensor = example_tensor(torch, {**spec, "device": "cpu"})
+    if tensor.numel() > 0:
+        with open(spec["file"], "rb") as file:
+            data = bytearray(file.read())
+        expected = tensor.numel() * tensor.element_size()
+        if len(data) != expected:
+            raise ValueError(f"{spec['file']} has {len(data)} bytes, a constant of {expected} was announced")
+        tensor.copy_(torch.frombuffer(data, dtype=tensor.dtype).reshape(tensor.shape))
+    return tensor.to(spec["device"])
+
+
+def plain_value(torch, spec):
+    kind, value = spec["kind"], spec.get("value")
+    if kind == "none":
+        return None
+    if kind == "double":
+        return float(value)  # "nan", "inf" and "-inf" come as text
+    if kind == "complex":
+        return complex(float(value[0]), float(value[1]))
+    if kind in ("int", "bool", "string"):
+        return value
+    if kind == "device":
+        return torch.device(value)
+    if kind == "dtype":
+        return named(torch, value, torch.dtype, "dtype")
+    if kind == "layout":
+        return named(torch, value, torch.layout, "layout")
+    if kind == "memory_format":
+        return named(torch, value, torch.memory_format, "memory format")
+    raise Unsupported(f"an argument of the kind {kind!r}")
+
+
+def make_call(torch, request):
+    """The module that calls the operator, and its inputs: the tensors among the arguments, in order."""
+    inputs, constants = [], {}
+
+    def place(spec):
+        """How to find an argument again: a function of the module and of its inputs."""
+        if spec["kind"] == "tensor":
+            position = len(inputs)
+            inputs.append(example_tensor(torch, spec))
+            return lambda module, tensors: tensors[position]
+        if spec["kind"] == "constant":
+            name = f"constant{len(constants)}"
+            constants[name] = constant_tensor(torch, spec)
+            return lambda module, tensors: getattr(module, name)
+        if spec["kind"] == "list":
+            items = [place(item) for item in spec["items"]]
+            return lambda module, tensors: [item(module, tensors) for item in items]
+        value = plain_value(torch, spec)
+        return lambda module, tensors: value
+
+    operator = find_operator(torch, request["operator"])
+    refuse_mutation(torch, operator, request)
+    places = [(spec.get("name", ""), place(spec)) for spec in request["arguments"]]
+
+    class Call(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            for name, tensor in constants.items():
+                self.register_buffer(name, tensor)
+
+        def forward(self, *tensors):
+            positional = [find(self, tensors) for name, find in places if not name]
+            keywords = {name: find(self, tensors) for name, find in places if name}
+            return operator(*positional, **keywords)
+
+    return Call().eval(), tuple(inputs)
+
+
+def find_operator(torch, text):
+    namespace, _, rest = text.partition("::")
+    name, _, overload = rest.partition(".")
+    try:
+        packet = getattr(getattr(torch.ops, namespace), name)
+        # Without an overload the packet chooses one by the arguments, as PyTorch does.
+        return getattr(packet, overload) if overload else packet
+    except AttributeError:
+        near = nearest_operator(torch, text)
+        hint = f"; did you mean {near}?" if near else ""
+        raise Unsupported(f"this PyTorch has no operator {text}{hint}") from None
+
+
+def nearest_operator(torch, text):
+    """The operator that PyTorch has and `text` may stand for; None where none is near."""
+    import difflib
+
+    names = set(torch._C._dispatch_get_all_op_names())
+    packets = {name.partition(".")[0] for name in names}
+    near = difflib.get_close_matches(text, names if "." in text else packets, 5, 0.75)
+    if not near:
+        return None
+    best = max(near, key=lambda name: len(os.path.commonprefix((name, text))))
+    return f"{best}.Tensor" if best not in names and f"{best}.Tensor" in names else best
+
+
+def refuse_mutation(torch, operator, request):
+    """A library makes new tensors: it can neither write to its inputs nor give back views of them."""
+    overloads = [operator]
+    if isinstance(operator, torch._ops.OpOverloadPacket):
+        names = [name for name in operator.overloads() if not name.endswith("out")]
+        overloads = [getattr(operator, name) for name in (["default"] if "default" in names else names)]
+    found = [mutation_of(overload._schema) for overload in overloads]
+    # Which overload it will be depends on the arguments: refused is what none of them could serve.
+    if found and all(found):
+        raise Unsupported(f"{request['operator']} {found[0]}: {overloads[0]._schema}")
+
+
+def mutation_of(schema):
+    for argument in schema.arguments:
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            return f"writes to its input {argument.name!r}"
+    return "returns a view of its input" if any(value.alias_info is not None for value in schema.returns) else None
+
+
+# ---- CPU features ----
+
+
+def macros_of(compiler, flags):
+    """The features that a compiler takes for granted under these flags, by name."""
+    key = (compiler, flags)
+    if key not in macros_of.known:
+        command = [compiler, *flags, "-dM", "-E", "-x", "c++", os.devnull]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        defined = {line.split()[1] for line in text.splitlines() if line.startswith("#define ")}
+        macros_of.known[key] = features_of(defined)
+    return macros_of.known[key]
+
+
+def features_of(macros):
+    """The features that a compiler with these macros takes for granted, of the architecture that they name."""
+    named = [arch for arch, macro in (("x86_64", "__x86_64__"), ("aarch64", "__aarch64__")) if macro in macros]
+    target = named[0] if named else platform.machine()
+    return frozenset(name for arch, name, macro, _ in FEATURES if arch == target and macro in macros)
+
+
+macros_of.known = {}
+
+
+def target_flags(cpu_features):
+    """What follows -march= for a text as "x86-64-v3" or "avx2,fma": the level, and options for single features."""
+    if platform.machine() != "x86_64":
+        raise Unsupported(f"compiling for less than this machine ({cpu_features}) on {platform.machine()}")
+    options = {name: option for _, name, _, option in FEATURES if option}
+    march, single = "x86-64", []
+    for token in filter(None, (token.strip() for token in cpu_features.split(","))):
+        if token.startswith("x86-64"):
+            march = token
+        elif token in options:
+            single.append(options[token])
+    return " ".join([march, *single])
+
+
+@contextlib.contextmanager
+def compile_for(cpu_features, options):
+    """Makes inductor compile for less than this machine. None: for this machine.
+
+    Newer versions of inductor have an option for the compiler's -march, older ones have not; and no version has one for
+    the vector instructions in the generated source that takes a set of features. So two functions are replaced.
+    """
+    from torch._inductor import config, cpp_builder, cpu_vec_isa
+
+    if cpu_features is None:
+        yield
+        return
+    march = target_flags(cpu_features)
+    allowed = macros_of(cpp_builder.get_cpp_compiler(), tuple(f"-march={march}".split()))
+    names = {option: name for _, name, _, option in FEATURES if option}
+    all_isas, all_flags = cpu_vec_isa.valid_vec_isa_list, cpp_builder._get_optimization_cflags
+
+    def allowed_isas():
+        return [isa for isa in all_isas() if all(names.get(flag) in allowed for flag in isa.build_arch_flags().split())]
+
+    def replace_native(result):
+        if isinstance(result, tuple):
+            return tuple(replace_native(part) for part in result)
+        return [f"march={march}" if flag == "march=native" else flag for flag in result]
+
+    if hasattr(config.cpp, "march"):
+        options["cpp.march"] = march
+    try:
+        cpu_vec_isa.valid_vec_isa_list = allowed_isas
+        cpp_builder._get_optimization_cflags = lambda *args, **kwargs: replace_native(all_flags(*args, **kwargs))
+        yield
+    finally:
+        cpu_vec_isa.valid_vec_isa_list, cpp_builder._get_optimization_cflags = all_isas, all_flags
+
+
+@contextlib.contextmanager
+def thread_count_left_open():
+    """Makes what is worth several threads a matter of the work alone, and not of the machine that compiles.
+
+    With cpp.dynamic_threads inductor leaves the number to run time, but then makes every loop parallel, be it of six
+    elements. So the question is answered as for a fixed number of threads, without that option.
+    """
+    from torch._inductor import config
+    from torch._inductor.codegen import cpp
+
+    original = getattr(cpp.CppKernel, "decide_parallel_depth", None)
+    if original is None:
+        yield
+        return
+
+    def decide(self, max_parallel_depth, threads):
+        with config.patch({"cpp.dynamic_threads": False}):
+            return original(self, max_parallel_depth, USUAL_THREADS)
+
+    try:
+        cpp.CppKernel.decide_parallel_depth = decide
+        yield
+    finally:
+        cpp.CppKernel.decide_parallel_depth = original
+
+
+@contextlib.contextmanager
+def record_flags(recorded):
+    """Notes with which compiler and which -m flags each source was compiled."""
+    from torch._inductor import cpp_builder, cpu_vec_isa
+
+    # Trying out which instructions work here compiles too, with flags that the library then may not get: once, before.
+    cpu_vec_isa.pick_vec_isa()
+    original = cpp_builder.CppBuilder.get_command_line
+
+    def get_command_line(self, *args, **kwargs):
+        line = original(self, *args, **kwargs)
+        words = shlex.split(line)
+        recorded.add((words[0], tuple(word for word in words if word.startswith("-m"))))
+        return line
+
+    try:
+        cpp_builder.CppBuilder.get_command_line = get_command_line
+        yield
+    finally:
+        cpp_builder.CppBuilder.get_command_line = original
+
+
+def used_features(recorded):
+    if not recorded:
+        raise RuntimeError("the compiler's flags could not be seen, so what the library requires is unknown")
+    return sorted(set().union(*(macros_of(compiler, flags) for compiler, flags in recorded)))
+
+
+# ---- symbolic shapes ----
+
+# A symbol of a guard (docs/checks.md) has a range and a multiple; what a program demands beyond that is proved from
+# them, and where it does not follow they are narrowed around the example until it does.
+UNLIMITED = 2**63 - 1
+MAX_SYMBOLS, MAX_FACTORS = 64, 4
+WIDEST_SEARCH = 1 << 20
+
+
+def dynamic_dimensions(torch, tensor):
+    """Sizes 0 and 1 are what code is made for; all others are left to PyTorch to generalise."""
+    kinds = torch.export.Dim
+    return {place: kinds.AUTO if size >= 2 else kinds.STATIC for place, size in enumerate(tensor.shape)}
+
+
+class Symbol:
+    """What values a symbol may have: least to most (None: no limit), multiples of `multiple`. hint: the example's."""
+
+    def __init__(self, least, most, hint):
+        self.least, self.most, self.multiple, self.hint = max(least, 2), most, 1, hint
+
+    def copy(self, least, most, multiple=None):
+        other = Symbol(least, most, self.hint)
+        other.multiple = multiple or self.multiple
+        return other
+
+    def text(self):
+        most = "" if self.most is None else self.most
+        return f"{self.least}..{most}" + (f"%{self.multiple}" if self.multiple > 1 else "")
+
+
+def opaque_parts(sympy, expression, ranges):
+    """The expression as a polynomial: what is none in it (a quotient, a maximum) is a new symbol of the same range."""
+    from torch.utils._sympy.value_ranges import bound_sympy
+
+    changes = {}
+
+    def change(part):
+        if part.is_Symbol or part.is_Number:
+            return part
+        if not (part.is_Add or part.is_Mul or (part.is_Pow and part.exp.is_Integer and part.exp > 0)):
+            found = bound_sympy(part, ranges)
+            if type(part).__name__ == "Max":  # mostly Max(1, size), where the size is known to be larger
+                bounds = [bound_sympy(arg, ranges) for arg in part.args]
+                largest = [arg for arg, bound in zip(part.args, bounds)
+                           if all(bound.lower >= other.upper for other in bounds if other is not bound)]
+                if largest:
+                    return change(largest[0])
+            return changes.setdefault(part, (sympy.Symbol(f"opaque{len(changes)}", integer=True), found))[0]
+        return part.func(*map(change, part.args))
+
+    polynomial = change(expression)
+    return polynomial, {**ranges, **dict(changes.values())}
+
+
+def range_of(sympy, expression, ranges):
+    """The least and the most that the expression can be. Of two ways to reckon, each is the better one at times."""
+    from torch.utils._sympy.numbers import int_oo
+    from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
+
+    whole = bound_sympy(expression, ranges)
+    polynomial, known = opaque_parts(sympy, expression, ranges)
+    shifts, shifted = {}, {}
+    for name in polynomial.free_symbols:
+        found = known[name]
+        if found.lower == -int_oo:
+            return whole
+        # Counted from the least value all symbols are 0 or more, and a sum of terms of one sign has that sign.
+        offset = sympy.Symbol(f"over_{name}", integer=True, nonnegative=True)
+        shifts[name] = offset + found.lower
+        shifted[offset] = ValueRanges(0, int_oo if found.upper == int_oo else found.upper - found.lower)
+    return whole & bound_sympy(sympy.expand(polynomial.xreplace(shifts)), shifted)
+
+
+def follows(sympy, condition, symbols):
+    """Whether the condition holds for all values that the symbols may have, as far as can be shown."""
+    from torch.utils._sympy.numbers import int_oo
+    from torch.utils._sympy.value_ranges import ValueRanges
+
+    values, ranges = {}, {}
+    for name in condition.free_symbols:
+        symbol = symbols.get(name)
+        if symbol is None:
+            return False
+        if symbol.least == symbol.most:
+            values[name] = sympy.Integer(symbol.least)
+            continue
+        part = sympy.Symbol(f"part_{name}", integer=True, positive=True)
+        values[name] = symbol.multiple * part
+        most = int_oo if symbol.most is None else symbol.most // symbol.multiple
+        ranges[part] = ValueRanges(-(-symbol.least // symbol.multiple), most)
+
+    def holds(part):
+        if part in (sympy.true, True):
+            return True
+        if isinstance(part, sympy.And):
+            return all(map(holds, part.args))
+        if isinstance(part, sympy.Or):
+            return any(map(holds, part.args))
+        if not isinstance(part, sympy.core.relational.Relational):
+            return False
+        found = range_of(sympy, part.lhs - part.rhs, ranges)
+        if isinstance(part, sympy.Eq):
+            return found.lower == 0 and found.upper == 0
+        if isinstance(part, sympy.Ne):
+            return bool(found.lower > 0) or bool(found.upper < 0)
+        if isinstance(part, sympy.Ge):
+            return bool(found.lower >= 0)
+        if isinstance(part, sympy.Gt):
+            return bool(found.lower > 0)
+        if isinstance(part, sympy.Le):
+            return bool(found.upper <= 0)
+        return isinstance(part, sympy.Lt) and bool(found.upper < 0)
+
+    try:
+        return holds(condition.xreplace(values))
+    except Exception:  # what cannot be evaluated is not shown
+        return False
+
+
+def smallest(low, high, fine):
+    """The smallest value of low..high (fine(high) is true) found by halving."""
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fine(middle) else (middle + 1, high)
+    return high
+
+
+def widen(sympy, condition, symbols, name):
+    """The widest range of one symbol around the example for which the condition follows; None: not even there."""
+    symbol = symbols[name]
+
+    def fine(least, most):
+        return follows(sympy, condition, {**symbols, name: symbol.copy(least, most)})
+
+    if not fine(symbol.hint, symbol.hint):
+        return None
+    least = smallest(symbol.least, symbol.hint, lambda value: fine(value, symbol.hint))
+    if fine(least, symbol.most):
+        return symbol.copy(least, symbol.most)
+    limit = min(symbol.most or UNLIMITED, symbol.hint + WIDEST_SEARCH)
+    last = limit - smallest(0, limit - symbol.hint, lambda less: fine(least, limit - less))
+    return symbol.copy(least, last)
+
+
+def width(symbol):
+    return UNLIMITED if symbol.most is None else symbol.most - symbol.least
+
+
+def divisible(sympy, condition, symbols):
+    """Of "symbol % number == 0", the symbol's name and the number."""
+    if isinstance(condition, sympy.Eq) and condition.rhs == 0 and len(condition.lhs.args) == 2:
+        name, number = condition.lhs.args
+        if "Mod" in type(condition.lhs).__name__ and name in symbols and number.is_Integer and number > 0:
+            return name, int(number)
+    return None, None
+
+
+def narrow(sympy, condition, symbols):
+    """Narrows the symbols so that the condition follows, as little as it can: fixed are none of them, one, two ..."""
+    name, number = divisible(sympy, condition, symbols)
+    if name is not None:
+        multiple = number * symbols[name].multiple // math.gcd(number, symbols[name].multiple)
+        symbols[name] = symbols[name].copy(symbols[name].least, symbols[name].most, multiple)
+    if follows(sympy, condition, symbols):
+        return
+    names = sorted(condition.free_symbols, key=str)
+    unknown = [str(name) for name in names if name not in symbols]
+    if unknown:
+        raise Unsupported(f"symbolic shapes: the program demands {condition}, and {unknown[0]} is of no input")
+    for count in range(len(names)):
+        found = []
+        for fixed in itertools.combinations(names, count):
+            pinned = {name: symbols[name].copy(symbols[name].hint, symbols[name].hint) for name in fixed}
+            for name in names:
+                wide = None if name in fixed else widen(sympy, condition, {**symbols, **pinned}, name)
+                if wide is not None:
+                    found.append((width(wide), len(found), {**pinned, name: wide}))
+        # A range of one value is no better than fixing one symbol more, which may leave another one free.
+        found = [entry for entry in found if entry[0] > 0] or (found if count + 1 == len(names) else [])
+        if found:
+            symbols.update(max(found, key=lambda entry: (entry[0], -entry[1]))[2])
+            return
+    raise Unsupported(f"symbolic shapes: the program demands {condition}, which no range of its symbols gives")
+
+
+def shape_environment(program):
+    """Where PyTorch keeps what it knows of symbols, and the inputs as it traced them. None: nothing is symbolic."""
+    tensors = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder"]
+    names = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"}
+    inputs = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name in names]
+    modes = [tensor.fake_mode for tensor in tensors if hasattr(tensor, "fake_mode")]
+    return (modes[0].shape_env if modes else None), inputs
+
+
+def expression_of(sympy, environment, value):
+    node = getattr(value, "node", None)
+    return sympy.Integer(int(value)) if node is None else sympy.expand(environment.replace(node.expr))
+
+
+def dimension_text(sympy, expression, numbers):
+    """A size or a stride in the words of a guard: number*symbol*symbol+number."""
+    offset, product = expression.as_independent(*expression.free_symbols, as_Add=True)
+    coefficient, rest = product.as_coeff_Mul()
+    if not expression.free_symbols:
+        return str(int(expression))
+    factors = []
+    for base, power in rest.as_powers_dict().items():
+        if base not in numbers or not power.is_Integer or power < 1:
+            raise Unsupported(f"symbolic shapes: a size or stride is {expression}, which is no product plus a number")
+        factors += [f"s{numbers[base]}"] * int(power)
+    if not (offset.is_Integer and coefficient.is_Integer and coefficient > 0 and len(factors) <= MAX_FACTORS):
+        raise Unsupported(f"symbolic shapes: a size or stride is {expression}, which is no product plus a number")
+    text = "*".join(([str(coefficient)] if coefficient != 1 else []) + factors)
+    return text if offset == 0 else f"{text}{int(offset):+d}"
+
+
+def dense_strides(sympy, sizes, order):
+    strides, step = [None] * len(sizes), sympy.Integer(1)
+    for place in order:
+        strides[place] = step
+        step = sympy.expand(step * sizes[place])
+    return strides
+
+
+def strides_text(sympy, sizes, strides, numbers):
+    """A memory format where it is one: then strides of dimensions of size 1 do not matter, nor do they to the code."""
+    orders = {"contiguous": range(len(sizes) - 1, -1, -1)}
+    if len(sizes) in (4, 5):
+        name = "channels_last" if len(sizes) == 4 else "channels_last_3d"
+        orders[name] = [1, *range(len(sizes) - 1, 1, -1), 0]
+    for name, order in orders.items():
+        dense = dense_strides(sympy, sizes, order)
+        if all(size == 1 or a == b for size, a, b in zip(sizes, dense, strides)) and 0 not in sizes:
+            return name
+    return ", ".join(dimension_text(sympy, stride, numbers) for stride in strides)
+
+
+def program_symbols(environment, expressions):
+    """The symbols of the inputs, in the order in which they appear, with the ranges that PyTorch found."""
+    from torch.utils._sympy.numbers import int_oo
+
+    hints = getattr(environment, "backed_var_to_val", None) or environment.var_to_val
+    symbols = {}
+    for expression in expressions:
+        for name in sorted(expression.free_symbols, key=str):
+            if name not in hints:
+                raise Unsupported(f"symbolic shapes: {name} depends on the values of a tensor")
+            known = environment.var_to_range[name]
+            most = None if known.upper in (int_oo, sys.maxsize) or known.upper > UNLIMITED else int(known.upper)
+            symbols.setdefault(name, Symbol(int(known.lower), most, int(hints[name])))
+    return symbols
+
+
+def make_guard(torch, program):
+    """For which tensors the library serves: a text for aoticache_check_parse() (loader/check/check.h)."""
+    import sympy
+
+    environment, inputs = shape_environment(program)
+    if environment is None:
+        raise Unsupported("symbolic shapes: the program has no tensors")
+    shapes = []
+    for tensor in inputs:
+        sizes = [expression_of(sympy, environment, size) for size in tensor.shape]
+        shapes.append((sizes, [expression_of(sympy, environment, stride) for stride in tensor.stride()]))
+    symbols = program_symbols(environment, [value for sizes, strides in shapes for value in sizes + strides])
+    unbacked = [str(name) for name in program.range_constraints if str(name).startswith("u")]
+    if unbacked:
+        raise Unsupported(f"symbolic shapes: {unbacked[0]} depends on the values of a tensor")
+    if any(environment.deferred_runtime_asserts.values()):
+        raise Unsupported("symbolic shapes: the program checks values when it runs: "
+                          f"{next(iter(environment.deferred_runtime_asserts.values()))[0].expr}")
+    conditions = [sympy.sympify(environment.replace(guard.expr)) for guard in environment.guards]
+    # What narrows one symbol comes before what could narrow any of several.
+    for condition in sorted(conditions, key=lambda condition: len(condition.free_symbols)):
+        narrow(sympy, condition, symbols)
+    return guard_text(torch, sympy, inputs, shapes, symbols)
+
+
+def guard_text(torch, sympy, inputs, shapes, symbols):
+    fixed = {name: sympy.Integer(symbol.least) for name, symbol in symbols.items() if symbol.least == symbol.most}
+    shapes = [([size.xreplace(fixed) for size in sizes], [stride.xreplace(fixed) for stride in strides])
+              for sizes, strides in shapes]
+    names = [name for name in symbols if name not in fixed]
+    if not names:
+        raise Unsupported("symbolic shapes: the operator's code is for these sizes alone")
+    numbers = {name: number for number, name in enumerate(names)}
+    alone = {name for sizes, strides in shapes for value in sizes + strides
+             for name in value.free_symbols if value.free_symbols == {name} and sympy.degree(value, name) == 1}
+    if len(names) > MAX_SYMBOLS or set(names) - alone:
+        raise Unsupported(f"symbolic shapes: {len(names)} symbols, of which {len(alone)} are sizes of their own")
+    tensors = []
+    for tensor, (sizes, strides) in zip(inputs, shapes):
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        dims = ", ".join(dimension_text(sympy, size, numbers) for size in sizes)
+        tensors.append(f"{dtype}[{dims}]{{{strides_text(sympy, sizes, strides, numbers)}}}@{tensor.device}")
+    return ", ".join(tensors) + "; " + ", ".join(f"s{numbers[name]}={symbols[name].text()}" for name in names)
+
+
+# ---- compiling ----
+
+
+def inductor_options(directory):
+    """Of these, the ones that this version has. What changes results is pinned, whatever the environment says."""
+    from torch._inductor import config
+
+    wanted = {
+        "aot_inductor.output_path": os.path.join(directory, LIBRARY),
+        "aot_inductor.enable_line_tables": False,
+        "aot_inductor.debug_compile": False,
+        "aot_inductor.debug_symbols": False,
+        "cpp.enable_unsafe_math_opt_flag": False,
+        "cpp.enable_floating_point_contract_flag": "off",
+        # Else the number of this machine's threads is written into the code.
+        "cpp.dynamic_threads": True,
+    }
+    options = {}
+    for name, value in wanted.items():
+        group, _, option = name.partition(".")
+        present = getattr(getattr(config, group), option, None)
+        if present is not None:
+            options[name] = bool(value != "off" and value) if isinstance(present, bool) else value
+    return options
+
+
+def unsupported_kinds(torch):
+    from torch._dynamo import exc
+
+    names = ("Unsupported", "UserError")
+    return (NotImplementedError, *(getattr(exc, name) for name in names if hasattr(exc, name)))
+
+
+def export(torch, module, inputs, dynamic):
+    shapes = (tuple(dynamic_dimensions(torch, tensor) for tensor in inputs),) if dynamic else None
+    try:
+        return torch.export.export(module, inputs, dynamic_shapes=shapes, strict=False)
+    except unsupported_kinds(torch) as error:
+        raise Unsupported(f"cannot be exported: {describe(error)}") from error
+
+
+def compile_library(torch, module, inputs, request):
+    """Returns the library's path, the CPU features that it needs, and, of symbolic shapes, the guard."""
+    dynamic = request.get("environment", {}).get("shapes") == "dynamic"
+    options = inductor_options(request["directory"])
+    recorded = set()
+    with torch.no_grad(), compile_for(request.get("cpu_features"), options):
+        program = export(torch, module, inputs, dynamic)
+        if dynamic:
+            make_guard(torch, program)  # before the long part: most that cannot be expressed shows here
+        with torch._inductor.config.patch({k: v for k, v in options.items() if k == "cpp.march"}):
+            with record_flags(recorded), thread_count_left_open():
+                path = torch._inductor.aot_compile(program.module(), inputs, options=options)
+        guard = make_guard(torch, program) if dynamic else None  # again: compiling adds conditions of its own
+    return path, used_features(recorded), guard
+
+
+def remove_intermediates(directory, before, library):
+    """What has come beside the library: sources and objects go; what it opens when it runs is kept and named."""
+    kept = []
+    for name in sorted(set(os.listdir(directory)) - before):
+        path = os.path.join(directory, name)
+        if path == library:
+            continue
+        if os.path.isdir(path):
+            shutil.rmtree(path, ignore_errors=True)
+        elif name.endswith((".cubin", ".hsaco", ".spv", ".blob", "extern_nodes.json")):
+            kept.append({"name": name, "path": path})
+        elif name.endswith(".wrapper.json"):
+            # What the proxy executor calls; PyTorch's runner looks for it under the library's name.
+            kept.append({"name": LIBRARY.replace(".so", ".json"), "path": path})
+        else:
+            os.unlink(path)
+    return kept
+
+
+def describe(error):
+    """Type and message; of a long one, its beginning and its end, where compilers say what was wrong."""
+    text = str(error).strip() or repr(error)
+    if len(text) > ERROR_HEAD + ERROR_TAIL:
+        text = f"{text[:ERROR_HEAD]}\n[...]\n{text[-ERROR_TAIL:]}"
+    return f"{type(error).__name__}: {text}"
+
+
+def serve(torch, request):
+    if request.get("protocol") != PROTOCOL:
+        raise Unsupported(f"protocol {request.get('protocol')!r}: this worker speaks {PROTOCOL}")
+    start = time.monotonic()
+    directory = os.path.realpath(request["directory"])
+    before = set(os.listdir(directory))
+    module, inputs = make_call(torch, request)
+    library, requirements, guard = compile_library(torch, module, inputs, request)
+    library = os.path.realpath(library)
+    files = [{"name": LIBRARY, "path": library}]
+    files += remove_intermediates(directory, before, library)
+    result = {} if guard is None else {"guard": guard}
+    return {
+        **result,
+        "ok": True,
+        "files": files,
+        "requirements": requirements,
+        "producer": producer(torch),
+        "compile_seconds": round(time.monotonic() - start, 3),
+    }
+
+
+def answer(torch, line):
+    """Never raises: whatever goes wrong is the answer."""
+    number = None
+    try:
+        request = json.loads(line)
+        number = request["id"]
+        result = serve(torch, request)
+    except Unsupported as error:
+        result = {"ok": False, "unsupported": True, "error": str(error)}
+    except BaseException as error:  # a compiler may raise anything, SystemExit too
+        result = {"ok": False, "unsupported": False, "error": describe(error)}
+    finally:
+        with contextlib.suppress(Exception):
+            torch._dynamo.reset()
+    return {"id": number, **result}
+
+
+# ---- folders ----
+
+
+def private_folder(path, name=None):
+    """The folder's real path, made where it is not there. What PyTorch finds there it loads and runs.
+
+    name: the variable that names it, for messages.
+    """
+    what = f"{name}={path}" if name else path
+    if not os.path.isabs(path):
+        raise Untrusted(f"{what} is not an absolute path, and a worker has a working directory of its own")
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        path = os.path.realpath(path)  # a link that led here could lead elsewhere the next time
+        found = os.stat(path)
+    except OSError as error:
+        raise Untrusted(f"{what}: {error.strerror}") from error
+    if found.st_uid not in (os.geteuid(), 0):
+        raise Untrusted(f"{what} belongs to user {found.st_uid}, not to user {os.geteuid()}, who would load code from it;"
+                        " name a folder of your own")
+    if found.st_mode & 0o022:
+        raise Untrusted(f"{what} has mode {found.st_mode & 0o7777:04o}: others could put code there; chmod go-w {path}")
+    check_parents(path, what)
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise Untrusted(f"{what} cannot be written")
+    return path
+
+
+def check_parents(path, what):
+    """In a folder that all may write, without the sticky bit, anybody could put another folder in the place of ours."""
+    while path != os.path.dirname(path):
+        path = os.path.dirname(path)
+        mode = os.stat(path).st_mode
+        if mode & 0o002 and not mode & 0o1000:
+            raise Untrusted(f"{what} lies in {path}, which everybody may change (mode {mode & 0o7777:04o})")
+
+
+def temporary_folder():
+    """One for all workers of this user; where somebody has taken its name, one for this worker."""
+    try:
+        return private_folder(os.path.join(tempfile.gettempdir(), f"aoticache-worker-{os.geteuid()}"))
+    except Untrusted:
+        return tempfile.mkdtemp(prefix="aoticache-worker-")
+
+
+def prepare_folders():
+    """Says where PyTorch keeps what it will need again (what instructions there are, precompiled headers) and the rest.
+
+    By itself it would take names in /tmp that anybody can foresee and make first. Set by the user they count.
+    """
+    if "HOME" not in os.environ:  # else that of the real user is taken, who may be another one
+        with contextlib.suppress(KeyError):
+            os.environ["HOME"] = pwd.getpwuid(os.geteuid()).pw_dir
+    given = {name: os.environ[name] for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR") if os.environ.get(name)}
+    for name, path in given.items():
+        os.environ[name] = private_folder(path, name)
+    os.environ["TMPDIR"] = tempfile.tempdir = temporary_folder()
+    if "TORCHINDUCTOR_CACHE_DIR" in given:
+        return
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    home = home if os.path.isabs(home) else os.path.join(os.environ.get("HOME", ""), ".cache")
+    try:
+        folder = private_folder(os.path.join(home, "aoticache-worker"))
+    except Untrusted as error:
+        folder = private_folder(os.path.join(os.environ["TMPDIR"], "inductor"))
+        print(f"worker: {error}; PyTorch's files go to {folder}", file=sys.stderr)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+
+
+# ---- the process ----
+
+
+def producer(torch):
+    return f"pytorch {torch.__version__.split('+')[0]}"
+
+
+def import_torch():
+    # Inductor's pool of compile processes would be a second set of PyTorch's: one source at a time needs none.
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    prepare_folders()
+    # PyTorch starts Pythons with -c, which look for modules in the working directory first.
+    os.chdir("/")
+    import torch
+    import torch._inductor
+
+    return torch
+
+
+def run_once():
+    line = sys.stdin.buffer.readline()
+    _, sink = take_channel()
+    try:
+        torch = import_torch()
+    except Untrusted as error:
+        sys.exit(f"worker: {error}")
+    write_line(sink, answer(torch, line))
+
+
+def run_worker():
+    parent = os.getppid()
+    source, sink = take_channel()
+    lines = queue.SimpleQueue()
+    threading.Thread(target=read_lines, args=(source, lines, parent), daemon=True).start()
+    try:
+        torch = import_torch()
+    except Untrusted as error:
+        write_line(sink, {"hello": PROTOCOL, "error": str(error)})
+        os._exit(1)
+    except BaseException as error:
+        write_line(sink, {"hello": PROTOCOL, "error": f"PyTorch cannot be imported: {describe(error)}"})
+        os._exit(1)
+    version = ".".join(map(str, sys.version_info[:3]))
+    write_line(sink, {"hello": PROTOCOL, "producer": producer(torch), "python": version})
+    while True:
+        write_line(sink, answer(torch, lines.get()))
+
+
+if __name__ == "__main__":
+    # The folder of this file is no place to import from.
+    if sys.path and os.path.realpath(sys.path[0] or ".") == os.path.dirname(os.path.realpath(__file__)):
+        del sys.path[0]
+    run_once() if "--once" in sys.argv[1:] else run_worker()

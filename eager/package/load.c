@@ -1,0 +1,164 @@
+/*
+ * eager/package/load: from a package to a runner.
+ *
+ * A package that is in the cache is found by the digest of its file alone: its archive is not even opened, as long as
+ * the model asked for is called as the caller says, or "model".
+ */
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "eager/artifact_runner.h"
+#include "eager/package/source.h"
+
+/* ---- finding the model ---- */
+
+/* Devices that a caller registered have names that only the runner knows; they are asked for as the metadata says. */
+static bool device_type_of(const char *text, int32_t *ret_type)
+{
+    aoticache_device device;
+    if (text == NULL || aoticache_device_parse(text, &device) != AOTICACHE_OK)
+        return false;
+    *ret_type = device.type;
+    return true;
+}
+
+aoticache_status aoticache_package_look_up(aoticache_cache *cache, const aoticache_request *request,
+                                           aoticache_artifact **ret_artifact, aoticache_package_report *report,
+                                           aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_package_report_begin(request, report, ret_error);
+    aoticache_artifact_choose_copies(cache, false);
+    if (status == AOTICACHE_OK)
+        status = aoticache_cache_lookup(cache, request, ret_artifact, ret_error);
+    if (status == AOTICACHE_OK)
+        aoticache_package_report_artifact(*ret_artifact, report);
+    return status;
+}
+
+/* Without opening the archive: NOT_FOUND says nothing yet. */
+static aoticache_status find_known(aoticache_cache *cache, const aoticache_package_source *source,
+                                   const aoticache_package_options *options, aoticache_artifact **ret_artifact,
+                                   aoticache_package_report *report, aoticache_error *ret_error)
+{
+    int32_t type = AOTICACHE_DEVICE_TYPE_CPU;
+    aoticache_request *request = NULL;
+    if (options->device != NULL && !device_type_of(options->device, &type))
+        return AOTICACHE_NOT_FOUND;
+    aoticache_status status = aoticache_package_request_create(
+        source->digest, options->model != NULL ? options->model : "model", type, "", &request, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_package_look_up(cache, request, ret_artifact, report, ret_error);
+    aoticache_request_free(request);
+    return status;
+}
+
+static aoticache_status check_model(const aoticache_package_source *source, const aoticache_package_model *model,
+                                    const aoticache_package_options *options, aoticache_error *ret_error)
+{
+    int32_t asked, compiled;
+    if (!aoticache_package_is_for_this_machine(model))
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "%s: the model %s was compiled for %.64s; this is %s", source->path, model->name,
+                                   model->machine, aoticache_cpu_arch());
+    if (device_type_of(options->device, &asked) && device_type_of(model->device, &compiled) && asked != compiled)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "%s: the model %s was compiled for %.64s, not for %s", source->path, model->name,
+                                   model->device, options->device);
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_package_refuse_cpu(const char *where, const char *model,
+                                              const aoticache_cpu_features *requirements, aoticache_error *ret_error)
+{
+    char names[256];
+    aoticache_cpu_features lacking = aoticache_cpu_features_lacking(aoticache_cpu_features_get(), requirements);
+    aoticache_cpu_features_format(&lacking, names, sizeof names);
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                               "%s: the model %s needs what this CPU does not have: %s", where, model, names);
+}
+
+static aoticache_status find_or_add(aoticache_cache *cache, aoticache_package_source *source,
+                                    const aoticache_package_model *model, aoticache_artifact **ret_artifact,
+                                    aoticache_package_report *report, aoticache_error *ret_error)
+{
+    aoticache_cpu_features requirements;
+    aoticache_request *request = NULL;
+    aoticache_status status = aoticache_package_request_of(source, model, &request, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_package_report_begin(request, report, ret_error);
+    aoticache_error detail = {.message = ""};
+    aoticache_status known = aoticache_package_requirements(model, &requirements, &detail);
+    if (status == AOTICACHE_OK && known == AOTICACHE_OK &&
+        aoticache_cpu_features_include(aoticache_cpu_features_get(), &requirements)) {
+        status = aoticache_package_obtain(cache, source, model, request, &requirements, ret_artifact, report,
+                                          ret_error);
+    } else if (status == AOTICACHE_OK) {
+        /* It may have been added with requirements that somebody gave. */
+        status = aoticache_package_look_up(cache, request, ret_artifact, report, ret_error);
+        if (status == AOTICACHE_NOT_FOUND)
+            status = known == AOTICACHE_OK
+                         ? aoticache_package_refuse_cpu(source->path, model->name, &requirements, ret_error)
+                         : aoticache_error_set(ret_error, known, "%s: %s", source->path, detail.message);
+    }
+    aoticache_request_free(request);
+    return status;
+}
+
+/* Through the archive. */
+static aoticache_status find_in_package(aoticache_cache *cache, aoticache_package_source *source,
+                                        const aoticache_package_options *options, aoticache_artifact **ret_artifact,
+                                        aoticache_package_report *report, aoticache_error *ret_error)
+{
+    const uint64_t begun = aoticache_monotonic_ns();
+    const aoticache_package_model *model = NULL;
+    aoticache_status status = aoticache_package_source_read(source, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_package_find_model(source->package, options->model, &model, ret_error);
+    if (status == AOTICACHE_OK)
+        status = check_model(source, model, options, ret_error);
+    const uint64_t read_ns = aoticache_monotonic_ns() - begun;
+    if (status == AOTICACHE_OK)
+        status = find_or_add(cache, source, model, ret_artifact, report, ret_error);
+    if (status == AOTICACHE_OK && report->added)
+        report->add_ns += read_ns;
+    return status;
+}
+
+/* ---- loading ---- */
+
+static aoticache_status load(aoticache_cache *cache, aoticache_package_source *source,
+                             const aoticache_package_options *options, aoticache_runner **ret_runner,
+                             aoticache_package_report *report, aoticache_error *ret_error)
+{
+    aoticache_artifact *artifact = NULL;
+    const uint64_t begun = aoticache_monotonic_ns();
+    aoticache_status status = find_known(cache, source, options, &artifact, report, ret_error);
+    if (status == AOTICACHE_NOT_FOUND)
+        status = find_in_package(cache, source, options, &artifact, report, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_package_make_runner(artifact, source->path, report->device, options, ret_runner, ret_error);
+    aoticache_artifact_unref(artifact);
+    report->load_ns = aoticache_monotonic_ns() - begun - report->add_ns;
+    return status;
+}
+
+aoticache_status aoticache_package_load(aoticache_cache *cache, const char *path,
+                                        const aoticache_package_options *options, aoticache_runner **ret_runner,
+                                        aoticache_package_report *ret_report, aoticache_error *ret_error)
+{
+    if (cache == NULL || path == NULL || ret_runner == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "package: an argument is NULL");
+    aoticache_package_options known;
+    aoticache_package_source source;
+    aoticache_status status = aoticache_package_read_options(options, &known, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_package_source_open(path, &source, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_package_report report = {.digest_ns = source.digest_ns};
+    status = load(cache, &source, &known, ret_runner, &report, ret_error);
+    if (status == AOTICACHE_OK && ret_report != NULL)
+        *ret_report = report;
+    aoticache_package_source_close(&source);
+    return status;
+}

@@ -1,0 +1,92 @@
+/*
+ * eager/package/source: what storing and loading packages share: the package file and its digest, the request that a
+ * model of it stands for, what its code requires, and the way of a model into the cache.
+ *
+ * Private.
+ */
+#ifndef AOTICACHE_EAGER_PACKAGE_SOURCE_H
+#define AOTICACHE_EAGER_PACKAGE_SOURCE_H
+
+#include <sys/stat.h>
+
+#include "eager/package/package.h"
+#include "loader/package/package.h"
+
+#define AOTICACHE_PACKAGE_OP "aoticache::package"
+
+/* A package file. It is hashed when it is opened, and read as an archive only when somebody asks for its models. */
+typedef struct aoticache_package_source {
+    const char *path; /* borrowed */
+    int fd;
+    struct stat found; /* to notice that the file changes meanwhile */
+    char digest[AOTICACHE_DIGEST_HEX_BYTES];
+    uint64_t digest_ns;
+    aoticache_package *package; /* NULL until aoticache_package_source_read() */
+} aoticache_package_source;
+
+/* Returns: OK, NOT_FOUND (no such file, with a message), INVALID (not a regular file), DENIED, IO, NO_MEMORY. */
+aoticache_status aoticache_package_source_open(const char *path, aoticache_package_source *ret_source,
+                                               aoticache_error *ret_error);
+void aoticache_package_source_close(aoticache_package_source *source);
+/* Reads the archive's directory, unless that was done. Returns: as aoticache_package_open_fd(). */
+aoticache_status aoticache_package_source_read(aoticache_package_source *source, aoticache_error *ret_error);
+/* IO where the file is not as it was when it was hashed. */
+aoticache_status aoticache_package_source_check(const aoticache_package_source *source, aoticache_error *ret_error);
+
+/*
+ * What is asked for: this model of the package of this digest (hexadecimal), on a kind of device.
+ * machine: "" for this one. Returns: OK, INVALID, NO_MEMORY.
+ */
+aoticache_status aoticache_package_request_create(const char *digest, const char *model, int32_t device_type,
+                                                  const char *machine, aoticache_request **ret_request,
+                                                  aoticache_error *ret_error);
+/* The request of a model; UNSUPPORTED for a kind of device that is not known. */
+aoticache_status aoticache_package_request_of(const aoticache_package_source *source,
+                                              const aoticache_package_model *model, aoticache_request **ret_request,
+                                              aoticache_error *ret_error);
+
+/* A model's metadata as one line of JSON; the caller's, by free(). NULL: it has none, or there is no memory. */
+char *aoticache_package_metadata_format(const aoticache_package *package, const aoticache_package_model *model);
+
+/* Whether the model's code is for this machine's architecture. */
+bool aoticache_package_is_for_this_machine(const aoticache_package_model *model);
+/*
+ * What the code of a model requires of the CPU (docs/packages.md has the table). Nothing for another architecture.
+ * Returns: OK, UNSUPPORTED (a word that is not known).
+ */
+aoticache_status aoticache_package_requirements(const aoticache_package_model *model,
+                                                aoticache_cpu_features *ret_requirements, aoticache_error *ret_error);
+
+/* Gets the model from the cache, unpacking and storing it where it is not there. report: all but load_ns is filled. */
+aoticache_status aoticache_package_obtain(aoticache_cache *cache, aoticache_package_source *source,
+                                          const aoticache_package_model *model, const aoticache_request *request,
+                                          const aoticache_cpu_features *requirements,
+                                          aoticache_artifact **ret_artifact, aoticache_package_report *report,
+                                          aoticache_error *ret_error);
+/* key, model and device of the report, from the request. Returns: OK, NO_MEMORY, UNSUPPORTED. */
+aoticache_status aoticache_package_report_begin(const aoticache_request *request, aoticache_package_report *report,
+                                                aoticache_error *ret_error);
+/* stored, added and bytes of the report, from the artifact. */
+void aoticache_package_report_artifact(const aoticache_artifact *artifact, aoticache_package_report *report);
+
+/* ---- loading ---- */
+
+/* Options of the caller, who may have been compiled against an older, shorter struct; NULL for the defaults. */
+aoticache_status aoticache_package_read_options(const aoticache_package_options *options,
+                                                aoticache_package_options *ret_options, aoticache_error *ret_error);
+/* A lookup that fills the report. Returns: as aoticache_cache_lookup(). */
+aoticache_status aoticache_package_look_up(aoticache_cache *cache, const aoticache_request *request,
+                                           aoticache_artifact **ret_artifact, aoticache_package_report *report,
+                                           aoticache_error *ret_error);
+/* UNSUPPORTED, with the features that this CPU lacks. */
+aoticache_status aoticache_package_refuse_cpu(const char *where, const char *model,
+                                              const aoticache_cpu_features *requirements, aoticache_error *ret_error);
+/*
+ * A runner that holds the artifact. name: for messages. device: where the options name none. The artifact's descriptors
+ * are closed then. Returns: as aoticache_library_load_fd() and aoticache_runner_create().
+ */
+aoticache_status aoticache_package_make_runner(aoticache_artifact *artifact, const char *name, const char *device,
+                                               const aoticache_package_options *options,
+                                               aoticache_runner **ret_runner, aoticache_error *ret_error);
+
+#endif

@@ -1,0 +1,225 @@
+/*
+ * eager/package/weights: see weights.h.
+ *
+ * PyTorch's libraries copy the blob that they are given (load_constants, torch/csrc/inductor/aoti_runtime/model_base.h): each
+ * process would have all weights as memory of its own. So the constants are replaced afterwards by tensors over the
+ * mapping, which the library takes as they are (user-managed), and the pages of its copy are given back. The copy is
+ * needed all the same: nothing but its tensors tells the sizes and strides of constants.
+ */
+#include "eager/package/weights.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+/* Smaller constants stay copies: they would cost more in tensors than they save in pages. */
+enum { SHARED_MIN_BYTES = 64 * 1024 };
+
+/* ---- the file ---- */
+
+static bool ends_with(const char *name, const char *suffix)
+{
+    size_t length = strlen(name), suffix_length = strlen(suffix);
+    return length > suffix_length && strcmp(name + length - suffix_length, suffix) == 0;
+}
+
+/* The weights among the side files; *ret_fd stays -1 where there are none. */
+static aoticache_status open_weights(const aoticache_artifact *artifact, int *ret_fd, aoticache_error *ret_error)
+{
+    const char *directory = aoticache_artifact_directory(artifact);
+    if (directory == NULL)
+        return AOTICACHE_OK;
+    cleanup_dir DIR *folder = opendir(directory);
+    if (folder == NULL)
+        return aoticache_error_set_errno(ret_error, errno, "cannot open %s", directory);
+    for (struct dirent *entry; (entry = readdir(folder)) != NULL;) {
+        if (!ends_with(entry->d_name, "_weights.blob"))
+            continue;
+        if (*ret_fd >= 0)
+            return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                       "the package has two files of weights for one library, %s one of them",
+                                       entry->d_name);
+        *ret_fd = openat(dirfd(folder), entry->d_name, O_RDONLY | O_CLOEXEC);
+        if (*ret_fd < 0)
+            return aoticache_error_set_errno(ret_error, errno, "cannot open %s/%s", directory, entry->d_name);
+    }
+    return AOTICACHE_OK;
+}
+
+/*
+ * Private and writable: pages are the object's own, shared among processes, until a model writes to a buffer of its own
+ * (a running mean); the object never changes.
+ */
+aoticache_status aoticache_package_weights_map(const aoticache_artifact *artifact,
+                                               aoticache_package_weights *ret_weights, aoticache_error *ret_error)
+{
+    struct stat found;
+    cleanup_fd int fd = -1;
+    *ret_weights = (aoticache_package_weights){.bytes = NULL};
+    aoticache_status status = open_weights(artifact, &fd, ret_error);
+    if (status != AOTICACHE_OK || fd < 0)
+        return status;
+    if (fstat(fd, &found) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot read the weights of a package");
+    if (found.st_size == 0)
+        return AOTICACHE_OK;
+    void *bytes = mmap(NULL, (size_t)found.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, fd, 0);
+    if (bytes == MAP_FAILED)
+        return aoticache_error_set_errno(ret_error, errno, "cannot map the weights of a package, %lld bytes",
+                                         (long long)found.st_size);
+    ret_weights->bytes = bytes;
+    ret_weights->size = (size_t)found.st_size;
+    return AOTICACHE_OK;
+}
+
+void aoticache_package_weights_unmap(aoticache_package_weights *weights)
+{
+    for (size_t i = 0; i < weights->tensor_count; i++)
+        aoticache_tensor_free(weights->tensors[i]);
+    free(weights->tensors);
+    if (weights->bytes != NULL)
+        munmap(weights->bytes, weights->size);
+    *weights = (aoticache_package_weights){.bytes = NULL};
+}
+
+/* ---- constants over the mapping ---- */
+
+/* Where a constant lies in the file: one after the other, in the library's order, without those that folding makes. */
+struct constant_place {
+    const char *fqn; /* borrowed from the library */
+    uint64_t offset, bytes;
+};
+
+struct sharing {
+    aoticache_package_weights *weights;
+    struct constant_place *places; /* by name */
+    size_t place_count;
+    AOTInductorConstantMapEntry *pairs;
+    struct own_copy {
+        char *data;
+        size_t bytes;
+    } *copies; /* of these pairs, in the library's own memory */
+    size_t count;
+};
+
+static int compare_places(const void *a, const void *b)
+{
+    return strcmp(((const struct constant_place *)a)->fqn, ((const struct constant_place *)b)->fqn);
+}
+
+/* False where the library does not tell, or where the file is laid out in another way. */
+static bool find_places(const aoticache_runner *runner, struct sharing *sharing)
+{
+    uint64_t offset = 0;
+    for (size_t i = 0; i < aoticache_runner_num_constants(runner); i++) {
+        aoticache_constant constant;
+        if (aoticache_runner_read_constant(runner, i, &constant, NULL) != AOTICACHE_OK || !constant.has_bytes)
+            return false;
+        if (constant.from_folded)
+            continue;
+        if (constant.bytes > sharing->weights->size - offset)
+            return false;
+        sharing->places[sharing->place_count++] = (struct constant_place){constant.original_fqn, offset, constant.bytes};
+        offset += constant.bytes;
+    }
+    qsort(sharing->places, sharing->place_count, sizeof *sharing->places, compare_places);
+    return offset == sharing->weights->size;
+}
+
+/* The only one of that name; two constants of one name could not be given different values. */
+static const struct constant_place *find_place(const struct sharing *sharing, const char *fqn)
+{
+    const struct constant_place wanted = {.fqn = fqn}, *end = sharing->places + sharing->place_count;
+    const struct constant_place *found =
+        bsearch(&wanted, sharing->places, sharing->place_count, sizeof *sharing->places, compare_places);
+    if (found == NULL || fqn[0] == '\0' || (found > sharing->places && strcmp(found[-1].fqn, fqn) == 0) ||
+        (found + 1 < end && strcmp(found[1].fqn, fqn) == 0))
+        return NULL;
+    return found;
+}
+
+/* From the first element to the last; 0 where it has none, or that cannot be told. */
+static uint64_t bytes_of(const aoticache_tensor_view *view)
+{
+    uint64_t last = 0, reach, bytes;
+    for (int64_t d = 0; d < view->ndim; d++)
+        if (view->sizes[d] <= 0 || view->strides[d] < 0 ||
+            __builtin_mul_overflow((uint64_t)(view->sizes[d] - 1), (uint64_t)view->strides[d], &reach) ||
+            __builtin_add_overflow(last, reach, &last))
+            return 0;
+    return __builtin_mul_overflow(last + 1, (uint64_t)aoticache_dtype_size(view->dtype), &bytes) ? 0 : bytes;
+}
+
+/*
+ * Of what the library has copied, the constants whose very bytes lie in the file where they are expected. Others (packed
+ * for a library of matrix products, on another device, with an offset of their own) stay as they are.
+ */
+static bool take_constant(void *user, const char *fqn, AtenTensorHandle tensor)
+{
+    struct sharing *sharing = user;
+    const struct constant_place *place = find_place(sharing, fqn);
+    aoticache_tensor_view view;
+    AtenTensorHandle shared = NULL;
+    if (place == NULL || place->bytes < SHARED_MIN_BYTES ||
+        aoticache_tensor_get_view(tensor, &view, NULL) != AOTICACHE_OK || view.device.type != AOTICACHE_DEVICE_TYPE_CPU)
+        return true;
+    char *bytes = (char *)sharing->weights->bytes + place->offset;
+    uint64_t size = bytes_of(&view);
+    if (size == 0 || size > place->bytes || view.data == bytes || memcmp(view.data, bytes, size) != 0 ||
+        aoticache_tensor_from_blob(bytes, view.dtype, view.ndim, view.sizes, view.strides, &shared, NULL) !=
+            AOTICACHE_OK)
+        return true;
+    sharing->pairs[sharing->count] = (AOTInductorConstantMapEntry){place->fqn, shared};
+    sharing->copies[sharing->count] = (struct own_copy){view.data, size};
+    sharing->weights->tensors[sharing->count++] = shared;
+    sharing->weights->tensor_count = sharing->count;
+    return true;
+}
+
+/* Whole pages of a constant that nobody reads any more. They stay the library's to free. */
+static void give_pages_back(char *data, size_t bytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = ((uintptr_t)data + page - 1) & ~(page - 1), end = ((uintptr_t)data + bytes) & ~(page - 1);
+    if (first < end)
+        madvise(data + (first - (uintptr_t)data), end - first, MADV_DONTNEED);
+}
+
+/* What cannot be shared stays a copy: the runner is right either way. */
+static void share(struct sharing *sharing, aoticache_runner *runner)
+{
+    aoticache_update_options options = AOTICACHE_UPDATE_OPTIONS_INIT;
+    options.partial = options.user_managed = options.by_fqn = true;
+    if (!find_places(runner, sharing) ||
+        aoticache_runner_extract_constants(runner, false, take_constant, sharing, NULL) != AOTICACHE_OK ||
+        sharing->count == 0 ||
+        aoticache_runner_update_constants(runner, &options, sharing->pairs, sharing->count, NULL) != AOTICACHE_OK)
+        return;
+    for (size_t i = 0; i < sharing->count; i++)
+        give_pages_back(sharing->copies[i].data, sharing->copies[i].bytes);
+}
+
+aoticache_status aoticache_package_weights_give(aoticache_package_weights *weights, aoticache_runner *runner,
+                                                aoticache_error *ret_error)
+{
+    const size_t count = aoticache_runner_num_constants(runner);
+    aoticache_status status =
+        aoticache_runner_update_constants_from_blob(runner, weights->bytes, weights->size, ret_error);
+    if (status != AOTICACHE_OK || count == 0)
+        return status;
+    cleanup_free struct constant_place *places = calloc(count, sizeof *places);
+    cleanup_free AOTInductorConstantMapEntry *pairs = calloc(count, sizeof *pairs);
+    cleanup_free struct own_copy *copies = calloc(count, sizeof *copies);
+    weights->tensors = calloc(count, sizeof *weights->tensors);
+    struct sharing sharing = {.weights = weights, .places = places, .pairs = pairs, .copies = copies};
+    if (places != NULL && pairs != NULL && copies != NULL && weights->tensors != NULL)
+        share(&sharing, runner);
+    return AOTICACHE_OK;
+}

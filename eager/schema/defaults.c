@@ -1,0 +1,309 @@
+/*
+ * eager/schema/defaults: default values. What PyTorch lets through it lets through here too, with the same value,
+ * also where it is odd ("int x=1.5" is 1.5, "complex x=1.5" is 1j): a schema has to mean the same on both sides.
+ *
+ * Source: torch/csrc/jit/frontend/function_schema_parser.cpp (2.13).
+ */
+#include "eager/schema/internal.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct word_number {
+    const char *word;
+    int64_t number;
+} word_number;
+
+static bool lookup_word(const schema_parser *parser, const word_number *words, size_t count, int64_t *ret_number)
+{
+    for (size_t i = 0; i < count; i++)
+        if (aoticache_schema_token_is(parser, parser->token, words[i].word)) {
+            *ret_number = words[i].number;
+            return true;
+        }
+    return false;
+}
+
+/* c10::ScalarType's numbers, by the names that torch has for them. */
+static bool lookup_dtype(const schema_parser *parser, int64_t *ret_number)
+{
+    static const word_number words[] = {
+#define DTYPE_WORD(upper, lower, number, bytes) {#lower, number},
+        AOTICACHE_DTYPE_LIST(DTYPE_WORD)
+#undef DTYPE_WORD
+        {"half", 5},     {"double", 7},   {"cfloat", 9},   {"cdouble", 10}, {"chalf", 8},    {"complex", 9},
+        {"int", 3},      {"short", 2},    {"qint8", 12},   {"quint8", 13},  {"qint32", 14},  {"quint4x2", 16},
+        {"quint2x4", 17}, {"bits1x8", 18}, {"bits2x4", 19}, {"bits4x2", 20}, {"bits8", 21},  {"bits16", 22},
+        {"bit", 30},     {"uint1", 30},   {"uint2", 31},   {"uint3", 32},   {"uint4", 33},   {"uint5", 34},
+        {"uint6", 35},   {"uint7", 36},   {"int1", 37},    {"int2", 38},    {"int3", 39},    {"int4", 40},
+        {"int5", 41},    {"int6", 42},    {"int7", 43}};
+    return lookup_word(parser, words, sizeof words / sizeof *words, ret_number);
+}
+
+/* Names of numbers. Those of dtypes are known where a dtype is wanted, two of them everywhere. */
+static bool parse_name(schema_parser *parser, aoticache_type_kind kind, aoticache_default *ret_value)
+{
+    static const word_number words[] = {
+        {"float", 6}, {"long", 4}, {"strided", 0}, {"Mean", 1}, {"contiguous_format", 0}};
+    int64_t number;
+    if (!lookup_word(parser, words, sizeof words / sizeof *words, &number) &&
+        !(kind == AOTICACHE_TYPE_DTYPE && lookup_dtype(parser, &number)))
+        return aoticache_schema_refuse(parser, kind == AOTICACHE_TYPE_DTYPE ? "a dtype" : "a default value");
+    *ret_value = (aoticache_default){.kind = AOTICACHE_DEFAULT_INT, .int_value = number};
+    aoticache_schema_advance(parser);
+    return true;
+}
+
+static bool refuse_range(schema_parser *parser, schema_token token)
+{
+    return aoticache_schema_refuse_at(parser, token, "the number %.*s is out of range",
+                                      token.length > 100 ? 100 : (int)token.length, parser->lexer.text + token.begin);
+}
+
+/* text: one number of `length` characters. As std::stod(): results without a place among the normal doubles are errors. */
+static bool read_double(schema_parser *parser, schema_token token, const char *text, size_t length, double *ret_number)
+{
+    char copy[512], *end;
+    if (length >= sizeof copy)
+        return aoticache_schema_refuse_at(parser, token, "a number of more than %zu characters", sizeof copy - 1);
+    memcpy(copy, text, length);
+    copy[length] = '\0';
+    errno = 0;
+    double number = aoticache_schema_number_parse(copy, &end);
+    if (end == copy)
+        return aoticache_schema_refuse_at(parser, token, "a complex number ends in 'j'");
+    if (errno == ERANGE)
+        return refuse_range(parser, token);
+    *ret_number = number;
+    return true;
+}
+
+/* As std::stoll(): as far as it is a decimal integer. */
+static bool read_int(schema_parser *parser, schema_token token, const char *text, bool negative, int64_t *ret_number)
+{
+    uint64_t limit = (uint64_t)INT64_MAX + negative, value = 0;
+    for (size_t i = 0; text[i] >= '0' && text[i] <= '9'; i++) {
+        uint64_t digit = (uint64_t)(text[i] - '0');
+        if (value > (limit - digit) / 10)
+            return refuse_range(parser, token);
+        value = value * 10 + digit;
+    }
+    *ret_number = negative ? (int64_t)(0 - value) : (int64_t)value;
+    return true;
+}
+
+static bool parse_number(schema_parser *parser, aoticache_type_kind kind, aoticache_default *ret_value)
+{
+    int saved = errno;
+    bool negative = aoticache_schema_accept(parser, '-');
+    schema_token token = parser->token;
+    const char *text = parser->lexer.text + token.begin;
+    aoticache_default value = {0};
+    bool done;
+    if (!aoticache_schema_expect(parser, TOKEN_NUMBER, "a number"))
+        return false;
+    if (kind == AOTICACHE_TYPE_COMPLEX || memchr(text, 'j', token.length) != NULL) {
+        value.kind = AOTICACHE_DEFAULT_COMPLEX;
+        done = read_double(parser, token, text, token.length - 1, &value.imaginary);
+        value.imaginary = negative ? -value.imaginary : value.imaginary;
+    } else if (kind == AOTICACHE_TYPE_FLOAT || memchr(text, '.', token.length) != NULL ||
+               memchr(text, 'e', token.length) != NULL) {
+        value.kind = AOTICACHE_DEFAULT_FLOAT;
+        done = read_double(parser, token, text, token.length, &value.float_value);
+        value.float_value = negative ? -value.float_value : value.float_value;
+    } else {
+        value.kind = AOTICACHE_DEFAULT_INT;
+        done = read_int(parser, token, text, negative, &value.int_value);
+    }
+    errno = saved;
+    *ret_value = value;
+    return done;
+}
+
+static bool parse_single(schema_parser *parser, aoticache_type_kind kind, aoticache_default *ret_value)
+{
+    schema_token token = parser->token;
+    *ret_value = (aoticache_default){0};
+    switch (token.kind) {
+    case TOKEN_TRUE:
+    case TOKEN_FALSE:
+        ret_value->kind = AOTICACHE_DEFAULT_BOOL;
+        ret_value->bool_value = token.kind == TOKEN_TRUE;
+        break;
+    case TOKEN_NONE:
+        ret_value->kind = AOTICACHE_DEFAULT_NONE;
+        break;
+    case TOKEN_STRING:
+        ret_value->kind = AOTICACHE_DEFAULT_STRING;
+        if (!aoticache_schema_parse_string(parser, token, &ret_value->string_value))
+            return false;
+        break;
+    case TOKEN_WORD:
+        return parse_name(parser, kind, ret_value);
+    case TOKEN_NUMBER:
+    case '-':
+        return parse_number(parser, kind, ret_value);
+    default:
+        return aoticache_schema_refuse(parser, "a default value");
+    }
+    aoticache_schema_advance(parser);
+    return true;
+}
+
+/* ---- lists ---- */
+
+/* What the elements of a list have to be; ABSENT: lists of these cannot have a default. */
+static aoticache_default_kind element_default(aoticache_type_kind kind)
+{
+    switch (kind) {
+    case AOTICACHE_TYPE_INT:
+    case AOTICACHE_TYPE_SYM_INT:
+    case AOTICACHE_TYPE_DTYPE:
+    case AOTICACHE_TYPE_LAYOUT:
+    case AOTICACHE_TYPE_MEMORY_FORMAT:
+        return AOTICACHE_DEFAULT_INT;
+    case AOTICACHE_TYPE_FLOAT:
+        return AOTICACHE_DEFAULT_FLOAT;
+    case AOTICACHE_TYPE_COMPLEX:
+        return AOTICACHE_DEFAULT_COMPLEX;
+    case AOTICACHE_TYPE_BOOL:
+        return AOTICACHE_DEFAULT_BOOL;
+    default:
+        return AOTICACHE_DEFAULT_ABSENT;
+    }
+}
+
+static bool parse_element(schema_parser *parser, aoticache_type_kind kind, aoticache_default *ret_item)
+{
+    static const char *const names[] = {[AOTICACHE_DEFAULT_INT] = "an integer", [AOTICACHE_DEFAULT_FLOAT] = "a float",
+                                        [AOTICACHE_DEFAULT_COMPLEX] = "a complex number", [AOTICACHE_DEFAULT_BOOL] = "a bool"};
+    schema_token token = parser->token;
+    aoticache_default_kind wanted = element_default(kind);
+    if (!parse_single(parser, kind, ret_item))
+        return false;
+    return ret_item->kind == wanted || aoticache_schema_refuse_at(parser, token, "this element is not %s", names[wanted]);
+}
+
+/* "int[2] x=1": as many of them as the list is long. */
+static bool parse_repeated(schema_parser *parser, const aoticache_type *list, aoticache_default *ret_value)
+{
+    schema_token token = parser->token;
+    aoticache_default item;
+    size_t count = (size_t)list->fixed_size;
+    if (!parse_element(parser, list->elements[0]->kind, &item))
+        return false;
+    if (count > SCHEMA_MAX_REPEATED - parser->repeated)
+        return aoticache_schema_refuse_at(parser, token, "defaults of more than %u elements", SCHEMA_MAX_REPEATED);
+    parser->repeated += count;
+    aoticache_default *items = aoticache_schema_take(parser, count * sizeof *items);
+    if (items == NULL)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        items[i] = item;
+    *ret_value = (aoticache_default){.kind = AOTICACHE_DEFAULT_LIST, .count = count, .items = items};
+    return true;
+}
+
+/* Room for as many elements as can stand before the closing bracket. */
+static size_t count_elements(const schema_parser *parser)
+{
+    size_t count = 1;
+    for (const char *at = parser->lexer.text + parser->token.begin; *at != '\0' && *at != ']'; at++)
+        count += *at == ',';
+    return count;
+}
+
+static bool parse_written_list(schema_parser *parser, aoticache_type_kind kind, aoticache_default *ret_value)
+{
+    size_t count = 0;
+    if (!aoticache_schema_expect(parser, '[', "'['"))
+        return false;
+    size_t room = count_elements(parser);
+    aoticache_default *items = aoticache_schema_take(parser, room * sizeof *items);
+    if (items == NULL)
+        return false;
+    if (parser->token.kind != ']')
+        do {
+            if (count == room)
+                return aoticache_schema_refuse(parser, "']'");
+            if (!parse_element(parser, kind, &items[count++]))
+                return false;
+        } while (aoticache_schema_accept(parser, ','));
+    *ret_value = (aoticache_default){.kind = AOTICACHE_DEFAULT_LIST, .count = count, .items = items};
+    return aoticache_schema_expect(parser, ']', "',' or ']'");
+}
+
+static bool parse_list(schema_parser *parser, const aoticache_type *list, aoticache_default *ret_value)
+{
+    aoticache_type_kind element = list->elements[0]->kind;
+    if (element_default(element) == AOTICACHE_DEFAULT_ABSENT)
+        return aoticache_schema_refuse_at(parser, parser->token, "only lists of int, float, complex and bool have defaults");
+    if (parser->token.kind == TOKEN_WORD)
+        return aoticache_schema_refuse(parser, "a list");
+    if (list->fixed_size >= 0 && parser->token.kind != '[')
+        return parse_repeated(parser, list, ret_value);
+    return parse_written_list(parser, element, ret_value);
+}
+
+/* ---- by type ---- */
+
+static bool parse_none(schema_parser *parser, aoticache_default *ret_value)
+{
+    if (!aoticache_schema_expect(parser, TOKEN_NONE, "None"))
+        return false;
+    *ret_value = (aoticache_default){.kind = AOTICACHE_DEFAULT_NONE};
+    return true;
+}
+
+static bool parse_device(schema_parser *parser, aoticache_default *ret_value)
+{
+    schema_token token = parser->token;
+    const char *text;
+    if (!aoticache_schema_expect(parser, TOKEN_STRING, "a device as a string, as in \"cpu\"") ||
+        !aoticache_schema_parse_string(parser, token, &text))
+        return false;
+    if (!aoticache_schema_device_is_valid(text))
+        return aoticache_schema_refuse_at(parser, token, "not a device as in \"cpu\" or \"cuda:1\"");
+    *ret_value = (aoticache_default){.kind = AOTICACHE_DEFAULT_STRING, .string_value = text};
+    return true;
+}
+
+static bool refuse_type(schema_parser *parser, const aoticache_type *type)
+{
+    char text[128];
+    aoticache_type_format(type, text, sizeof text);
+    return aoticache_schema_refuse_at(parser, parser->token, "an argument of type %s cannot have a default", text);
+}
+
+bool aoticache_schema_parse_default(schema_parser *parser, const aoticache_type *type, aoticache_default *ret_value)
+{
+    switch (type->kind) {
+    case AOTICACHE_TYPE_TENSOR:
+    case AOTICACHE_TYPE_GENERATOR:
+        return parse_none(parser, ret_value);
+    case AOTICACHE_TYPE_OTHER:
+        return strcmp(type->name, "Quantizer") == 0 ? parse_none(parser, ret_value) : refuse_type(parser, type);
+    case AOTICACHE_TYPE_OPTIONAL: /* a dtype inside it has a dtype's names, everything else is as it is written */
+        return parse_single(parser, type->elements[0]->kind == AOTICACHE_TYPE_DTYPE ? AOTICACHE_TYPE_DTYPE : type->kind,
+                            ret_value);
+    case AOTICACHE_TYPE_STRING:
+    case AOTICACHE_TYPE_NUMBER:
+    case AOTICACHE_TYPE_INT:
+    case AOTICACHE_TYPE_SYM_INT:
+    case AOTICACHE_TYPE_DTYPE:
+    case AOTICACHE_TYPE_LAYOUT:
+    case AOTICACHE_TYPE_MEMORY_FORMAT:
+    case AOTICACHE_TYPE_BOOL:
+    case AOTICACHE_TYPE_FLOAT:
+    case AOTICACHE_TYPE_COMPLEX:
+        return parse_single(parser, type->kind, ret_value);
+    case AOTICACHE_TYPE_DEVICE:
+        return parse_device(parser, ret_value);
+    case AOTICACHE_TYPE_LIST:
+        return parse_list(parser, type, ret_value);
+    default:
+        return refuse_type(parser, type);
+    }
+}

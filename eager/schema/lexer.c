@@ -1,0 +1,164 @@
+/*
+ * eager/schema/lexer: the words, numbers, strings and signs that a schema's text consists of, as PyTorch's lexer
+ * (torch/csrc/jit/frontend/lexer.h) divides it: comments and lines continued by a backslash are blanks, and so are
+ * newlines inside brackets.
+ */
+#include "eager/schema/internal.h"
+
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+double aoticache_schema_number_parse(const char *text, char **ret_end)
+{
+    locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* glibc's own object: costs nothing, cannot fail */
+    double number = strtod_l(text, ret_end, c_locale);
+    freelocale(c_locale);
+    return number;
+}
+
+void aoticache_schema_number_format(double number, char *ret_text, size_t size)
+{
+    locale_t c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    locale_t before = uselocale(c_locale); /* of this thread alone */
+    snprintf(ret_text, size, "%.17g", number);
+    uselocale(before);
+    freelocale(c_locale);
+}
+
+static uint32_t number_length(const char *text)
+{
+    if (!is_digit(text[0]) && !(text[0] == '.' && is_digit(text[1])))
+        return 0;
+    uint32_t length = 0;
+    while (is_digit(text[length]))
+        length++;
+    char after = text[length];
+    if (after != '.' && after != 'e' && after != 'E' && after != 'x' && after != 'X')
+        return length + (after == 'j'); /* almost all of them; the rest is left to strtod() */
+    char *end;
+    (void)aoticache_schema_number_parse(text, &end);
+    return (uint32_t)(end - text) + (*end == 'j');
+}
+
+/* With its quotes, one or three; 0: it does not end. */
+static uint32_t string_length(const char *text)
+{
+    char quote = text[0];
+    uint32_t quotes = text[1] == quote && text[2] == quote ? 3 : 1;
+    for (uint32_t at = quotes; text[at] != '\0'; at++) {
+        if (text[at] == quote && (quotes == 1 || (text[at + 1] == quote && text[at + 2] == quote)))
+            return at + quotes;
+        if (text[at] == '\n' && quotes == 1)
+            return 0;
+        if (text[at] == '\\' && text[++at] == '\0')
+            return 0;
+    }
+    return 0;
+}
+
+static int word_kind(const char *word, uint32_t length)
+{
+    static const char *const reserved[] = {"and",    "as",   "assert", "break",  "class",  "continue", "def",  "del",
+                                           "elif",   "else", "for",    "global", "if",     "import",   "in",   "is",
+                                           "not",    "or",   "pass",   "raise",  "return", "while",    "with",
+                                           "Ellipsis"};
+    static const struct {
+        const char *word;
+        int kind;
+    } constants[] = {{"True", TOKEN_TRUE}, {"False", TOKEN_FALSE}, {"None", TOKEN_NONE}, {"NoneType", TOKEN_NONE_TYPE}};
+    if (length > 8 || length < 2)
+        return TOKEN_WORD;
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+        if (constants[i].word[0] == word[0] && strlen(constants[i].word) == length &&
+            memcmp(constants[i].word, word, length) == 0)
+            return constants[i].kind;
+    for (size_t i = 0; i < sizeof reserved / sizeof *reserved; i++)
+        if (reserved[i][0] == word[0] && strlen(reserved[i]) == length && memcmp(reserved[i], word, length) == 0)
+            return TOKEN_RESERVED;
+    return TOKEN_WORD;
+}
+
+/* Signs of several characters. All but two mean nothing here, but "x**" is not "x * *". */
+static uint32_t sign_length(const char *text, int *ret_kind)
+{
+    static const char *const signs[] = {"...", "**=", "<<=", ">>=", "<=>", "->", "**", "*=", "|=", "!=", "==", "-=",
+                                        "<=",  ">=",  "//",  "<<",  ">>",  "+=", "/=", "%=", "&=", "^="};
+    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
+        if (text[0] == signs[i][0] && strncmp(text, signs[i], strlen(signs[i])) == 0) {
+            *ret_kind = text[0] == '.' ? TOKEN_DOTS : signs[i][1] == '>' && text[0] == '-' ? TOKEN_ARROW : TOKEN_RESERVED;
+            return (uint32_t)strlen(signs[i]);
+        }
+    return 0;
+}
+
+/* Skips blanks; true where they contain a newline that counts. */
+static bool skip_blanks(schema_lexer *lexer)
+{
+    const char *text = lexer->text;
+    bool newline = false;
+    for (;;) {
+        char c = text[lexer->position];
+        if (c == ' ' || c == '\t' || c == '\r' || c == '\v' || c == '\f')
+            lexer->position++;
+        else if (c == '#' && strncmp(text + lexer->position, "# type:", 7) != 0)
+            lexer->position += (uint32_t)strcspn(text + lexer->position, "\n");
+        else if (c == '\\' && text[lexer->position + 1] == '\n' && !newline)
+            lexer->position += 2;
+        else if (c == '\n') {
+            lexer->position++;
+            newline = newline || lexer->nesting == 0;
+        } else
+            return newline;
+    }
+}
+
+static void count_nesting(schema_lexer *lexer, int kind)
+{
+    if (kind == '(' || kind == '[' || kind == '{')
+        lexer->nesting++;
+    else if (kind == ')' || kind == ']' || kind == '}')
+        lexer->nesting--; /* one too many makes it huge, as in PyTorch; the parse fails at that bracket anyway */
+}
+
+/* The kind and length of what begins at `text`, which is no blank. */
+static uint32_t scan(const char *text, int *ret_kind)
+{
+    uint32_t length = 1;
+    if (text[0] == '\0') {
+        *ret_kind = TOKEN_END;
+        return 0;
+    }
+    if (is_letter(text[0])) {
+        while (is_letter(text[length]) || is_digit(text[length]))
+            length++;
+        *ret_kind = word_kind(text, length);
+        return length;
+    }
+    *ret_kind = TOKEN_NUMBER;
+    if ((length = number_length(text)) > 0)
+        return length;
+    *ret_kind = TOKEN_STRING;
+    if ((text[0] == '"' || text[0] == '\'') && (length = string_length(text)) > 0)
+        return length;
+    if ((length = sign_length(text, ret_kind)) > 0)
+        return length;
+    *ret_kind = strchr("+-*/%@()[]:,={}><.?!&^|~", text[0]) != NULL ? text[0] : TOKEN_UNKNOWN;
+    return 1;
+}
+
+schema_token aoticache_schema_lexer_next(schema_lexer *lexer)
+{
+    uint32_t start = lexer->position;
+    if (skip_blanks(lexer) && start > 0)
+        return (schema_token){TOKEN_NEWLINE, start, lexer->position - start};
+    schema_token token = {.begin = lexer->position};
+    token.length = scan(lexer->text + lexer->position, &token.kind);
+    lexer->position += token.length;
+    count_nesting(lexer, token.kind);
+    return token;
+}

@@ -1,0 +1,396 @@
+/*
+ * eager/schema/parse: the declaration: name, arguments, returns; and how a parse is run, refused, and turned
+ * into one block of memory. Types, annotations and default values have their own files.
+ *
+ * Source: torch/csrc/jit/frontend/function_schema_parser.cpp (2.13).
+ */
+#include "eager/schema/internal.h"
+
+#include <stdalign.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what the other parts of the grammar use ---- */
+
+void aoticache_schema_advance(schema_parser *parser) { parser->token = aoticache_schema_lexer_next(&parser->lexer); }
+
+bool aoticache_schema_accept(schema_parser *parser, int kind)
+{
+    if (parser->token.kind != kind)
+        return false;
+    aoticache_schema_advance(parser);
+    return true;
+}
+
+bool aoticache_schema_token_is(const schema_parser *parser, schema_token token, const char *word)
+{
+    return token.kind == TOKEN_WORD && strlen(word) == token.length &&
+           memcmp(parser->lexer.text + token.begin, word, token.length) == 0;
+}
+
+bool aoticache_schema_out_of_memory(schema_parser *parser)
+{
+    parser->status = aoticache_error_set(parser->error, AOTICACHE_NO_MEMORY, "schema: out of memory");
+    return false;
+}
+
+void *aoticache_schema_take(schema_parser *parser, size_t size)
+{
+    void *taken = aoticache_schema_arena_take(parser->arena, size);
+    if (taken == NULL)
+        aoticache_schema_out_of_memory(parser);
+    return taken;
+}
+
+const char *aoticache_schema_copy(schema_parser *parser, const char *text, size_t size)
+{
+    char *copy = aoticache_schema_take(parser, size + 1);
+    if (copy != NULL) {
+        memcpy(copy, text, size);
+        copy[size] = '\0';
+    }
+    return copy;
+}
+
+const char *aoticache_schema_copy_token(schema_parser *parser, schema_token token)
+{
+    return aoticache_schema_copy(parser, parser->lexer.text + token.begin, token.length);
+}
+
+bool aoticache_schema_refuse_at(schema_parser *parser, schema_token token, const char *format, ...)
+{
+    char what[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    parser->status = aoticache_error_set(parser->error, AOTICACHE_INVALID, "schema, column %u: %s", token.begin + 1, what);
+    return false;
+}
+
+/* A token in a message: quoted, cut short, without what would break the line. */
+static void describe_token(const schema_parser *parser, char *ret_text, size_t size)
+{
+    schema_token token = parser->token;
+    const char *text = parser->lexer.text + token.begin;
+    size_t length = token.length;
+    if (token.kind == TOKEN_END || token.kind == TOKEN_NEWLINE) {
+        snprintf(ret_text, size, "%s", token.kind == TOKEN_END ? "the end" : "a new line");
+        return;
+    }
+    if ((unsigned char)text[0] < ' ' || text[0] == 0x7f || ((unsigned char)text[0] >= 0x80 && token.kind == TOKEN_UNKNOWN)) {
+        snprintf(ret_text, size, "byte 0x%02x", (unsigned)(unsigned char)text[0]);
+        return;
+    }
+    for (length = 0; length < token.length && length < 40; length++)
+        if ((unsigned char)text[length] < ' ' || (unsigned char)text[length] >= 0x7f)
+            break;
+    snprintf(ret_text, size, "'%.*s%s'", (int)length, text, length < token.length ? "..." : "");
+}
+
+bool aoticache_schema_refuse(schema_parser *parser, const char *expected)
+{
+    char found[64];
+    describe_token(parser, found, sizeof found);
+    return aoticache_schema_refuse_at(parser, parser->token, "expected %s, found %s", expected, found);
+}
+
+bool aoticache_schema_expect(schema_parser *parser, int kind, const char *expected)
+{
+    return aoticache_schema_accept(parser, kind) || aoticache_schema_refuse(parser, expected);
+}
+
+/* ---- the name ---- */
+
+static bool expect_word(schema_parser *parser, const char *expected, schema_token *ret_token)
+{
+    *ret_token = parser->token;
+    return aoticache_schema_expect(parser, TOKEN_WORD, expected);
+}
+
+static bool check_overload(schema_parser *parser, schema_token overload)
+{
+    const char *text = parser->lexer.text + overload.begin;
+    if (!aoticache_schema_token_is(parser, overload, "default") && strncmp(text, "__", 2) != 0)
+        return true;
+    return aoticache_schema_refuse_at(parser, overload, "'%.*s' cannot be the name of an overload: \"default\" stands for "
+                                      "none, and a name must not begin with \"__\"",
+                                      overload.length > 100 ? 100 : (int)overload.length, text);
+}
+
+/* "aten::add.Tensor", put together without the blanks that may be between its parts. */
+static bool store_name(schema_parser *parser, aoticache_schema *schema, const schema_token parts[3])
+{
+    const char *text = parser->lexer.text;
+    const char *space = parts[1].length == 0 && parser->namespace_name != NULL ? parser->namespace_name : "";
+    size_t size = strlen(space) + parts[0].length + parts[1].length + parts[2].length + 4;
+    char *full = aoticache_schema_take(parser, size);
+    if (full == NULL)
+        return false;
+    int length = snprintf(full, size, "%s%s%.*s%s%.*s", space, *space != '\0' ? "::" : "", (int)parts[0].length,
+                          text + parts[0].begin,
+                          parts[1].length > 0 ? "::" : "", (int)parts[1].length, text + parts[1].begin);
+    schema->full_name = schema->name = full;
+    schema->overload = "";
+    if (parts[2].length == 0)
+        return true;
+    schema->name = aoticache_schema_copy(parser, full, (size_t)length);
+    snprintf(full + length, size - (size_t)length, ".%.*s", (int)parts[2].length, text + parts[2].begin);
+    schema->overload = full + length + 1;
+    return schema->name != NULL;
+}
+
+static bool parse_name(schema_parser *parser, aoticache_schema *schema)
+{
+    schema_token parts[3] = {{0}};
+    if (!expect_word(parser, "the name of an operator", &parts[0]))
+        return false;
+    if (aoticache_schema_accept(parser, ':') && (!aoticache_schema_expect(parser, ':', "'::'") ||
+                                                 !expect_word(parser, "a name behind '::'", &parts[1])))
+        return false;
+    if (aoticache_schema_accept(parser, '.') && (!expect_word(parser, "the name of an overload", &parts[2]) ||
+                                                 !check_overload(parser, parts[2])))
+        return false;
+    return store_name(parser, schema, parts);
+}
+
+/* ---- arguments and returns ---- */
+
+/* Those read so far. They are copied into the schema when their number is known. */
+typedef struct argument_list {
+    aoticache_schema_argument *items, few[12];
+    size_t count, capacity;
+} argument_list;
+
+static aoticache_schema_argument *add_argument(schema_parser *parser, argument_list *list)
+{
+    if (list->count == list->capacity) {
+        bool is_first = list->items == list->few;
+        aoticache_schema_argument *more = realloc(is_first ? NULL : list->items, 2 * list->capacity * sizeof *more);
+        if (more == NULL) {
+            aoticache_schema_out_of_memory(parser);
+            return NULL;
+        }
+        if (is_first)
+            memcpy(more, list->few, sizeof list->few);
+        list->items = more;
+        list->capacity *= 2;
+    }
+    aoticache_schema_argument *added = &list->items[list->count++];
+    *added = (aoticache_schema_argument){.name = ""};
+    return added;
+}
+
+/* The annotation of a list is the outer one, that of its elements the inner. */
+static void store_annotation(aoticache_schema_argument *argument, schema_annotation annotation)
+{
+    const aoticache_type *type = argument->type;
+    if (type->kind == AOTICACHE_TYPE_OPTIONAL)
+        type = type->elements[0];
+    if (type->kind != AOTICACHE_TYPE_LIST) {
+        argument->alias = annotation.outer;
+        return;
+    }
+    argument->alias = annotation.inner;
+    if (annotation.outer != NULL && annotation.outer->before_count > 0)
+        argument->list_alias = annotation.outer;
+}
+
+static bool parse_argument(schema_parser *parser, bool is_return, aoticache_schema_argument *argument)
+{
+    schema_annotation annotation = {0};
+    if (!aoticache_schema_parse_type(parser, false, &argument->type, &annotation) ||
+        !aoticache_schema_parse_fixed_list(parser, &argument->type, &annotation))
+        return false;
+    store_annotation(argument, annotation);
+    if (is_return && parser->token.kind != TOKEN_WORD)
+        return true;
+    schema_token name;
+    if (!expect_word(parser, "the name of an argument", &name) ||
+        (argument->name = aoticache_schema_copy_token(parser, name)) == NULL)
+        return false;
+    if (is_return || !aoticache_schema_accept(parser, '='))
+        return true;
+    return aoticache_schema_parse_default(parser, argument->type, &argument->default_value);
+}
+
+/* Positional arguments behind one with a default need one too; lists are let off, as old schemas had them so. */
+static bool check_order(schema_parser *parser, const argument_list *list, schema_token token)
+{
+    const aoticache_schema_argument *last = &list->items[list->count - 1];
+    if (last->default_value.kind != AOTICACHE_DEFAULT_ABSENT || last->keyword_only ||
+        last->type->kind == AOTICACHE_TYPE_LIST)
+        return true;
+    for (size_t i = 0; i + 1 < list->count; i++)
+        if (list->items[i].default_value.kind != AOTICACHE_DEFAULT_ABSENT)
+            return aoticache_schema_refuse_at(parser, token, "argument '%.100s' has no default, but '%.100s' before it has",
+                                              last->name, list->items[i].name);
+    return true;
+}
+
+static bool parse_items(schema_parser *parser, bool is_return, argument_list *list, bool *ret_dots)
+{
+    bool keyword_only = false;
+    do {
+        if (*ret_dots)
+            return aoticache_schema_refuse_at(parser, parser->token, "'...' must be the last %s",
+                                              is_return ? "return" : "argument");
+        if (!is_return && aoticache_schema_accept(parser, '*')) {
+            keyword_only = true;
+        } else if (aoticache_schema_accept(parser, TOKEN_DOTS)) {
+            *ret_dots = true;
+        } else {
+            schema_token token = parser->token;
+            aoticache_schema_argument *argument = add_argument(parser, list);
+            if (argument == NULL || !parse_argument(parser, is_return, argument))
+                return false;
+            argument->keyword_only = keyword_only;
+            if (!is_return && !check_order(parser, list, token))
+                return false;
+        }
+    } while (aoticache_schema_accept(parser, ','));
+    return true;
+}
+
+/* "(...)"; of returns also one without brackets. */
+static bool parse_list(schema_parser *parser, bool is_return, argument_list *list, bool *ret_dots)
+{
+    if (is_return && parser->token.kind != '(') {
+        if (aoticache_schema_accept(parser, TOKEN_DOTS))
+            return *ret_dots = true;
+        aoticache_schema_argument *argument = add_argument(parser, list);
+        return argument != NULL && parse_argument(parser, true, argument);
+    }
+    if (!aoticache_schema_expect(parser, '(', "'('"))
+        return false;
+    if (parser->token.kind != ')' && !parse_items(parser, is_return, list, ret_dots))
+        return false;
+    return aoticache_schema_expect(parser, ')', "',' or ')'");
+}
+
+static bool parse_arguments(schema_parser *parser, bool is_return, const aoticache_schema_argument **ret_arguments,
+                            size_t *ret_count, bool *ret_dots)
+{
+    argument_list list = {.capacity = sizeof list.few / sizeof *list.few};
+    aoticache_schema_argument *stored = NULL;
+    list.items = list.few;
+    if (parse_list(parser, is_return, &list, ret_dots) &&
+        (stored = aoticache_schema_take(parser, list.count * sizeof *stored)) != NULL) {
+        if (list.count > 0)
+            memcpy(stored, list.items, list.count * sizeof *stored);
+        *ret_arguments = stored;
+        *ret_count = list.count;
+    }
+    if (list.items != list.few)
+        free(list.items);
+    return stored != NULL;
+}
+
+/* As PyTorch: more arguments than are named, or defaults for those that are. */
+static bool check_defaults(schema_parser *parser, const aoticache_schema *schema, schema_token token)
+{
+    for (size_t i = 0; schema->is_vararg && i < schema->argument_count; i++)
+        if (schema->arguments[i].default_value.kind != AOTICACHE_DEFAULT_ABSENT)
+            return aoticache_schema_refuse_at(parser, token, "a schema with '...' cannot have defaults, but '%.100s' has one",
+                                              schema->arguments[i].name);
+    return true;
+}
+
+static bool writes(const aoticache_alias *alias) { return alias != NULL && alias->is_write; }
+
+static void summarise(aoticache_schema *schema)
+{
+    for (size_t i = 0; i < schema->argument_count; i++)
+        if (writes(schema->arguments[i].alias) || writes(schema->arguments[i].list_alias))
+            schema->is_mutable = true;
+    for (size_t i = 0; i < schema->return_count; i++)
+        if (schema->returns[i].alias != NULL || schema->returns[i].list_alias != NULL)
+            schema->has_aliasing = true;
+}
+
+static bool parse_signature(schema_parser *parser, aoticache_schema *schema)
+{
+    schema_token start = parser->token;
+    schema->has_signature = true;
+    if (!parse_arguments(parser, false, &schema->arguments, &schema->argument_count, &schema->is_vararg) ||
+        !check_defaults(parser, schema, start) || !aoticache_schema_expect(parser, TOKEN_ARROW, "'->'") ||
+        !parse_arguments(parser, true, &schema->returns, &schema->return_count, &schema->is_varret))
+        return false;
+    summarise(schema);
+    return true;
+}
+
+/* ---- one parse ---- */
+
+static aoticache_schema *parse_all(schema_parser *parser, bool name_alone)
+{
+    aoticache_schema *schema = aoticache_schema_take(parser, sizeof *schema);
+    if (schema == NULL)
+        return NULL;
+    memset(schema, 0, sizeof *schema);
+    aoticache_schema_advance(parser);
+    if (!parse_name(parser, schema) || (!name_alone && !parse_signature(parser, schema)))
+        return NULL;
+    aoticache_schema_accept(parser, TOKEN_NEWLINE);
+    return aoticache_schema_expect(parser, TOKEN_END, name_alone ? "the end of the name" : "the end of the schema")
+               ? schema
+               : NULL;
+}
+
+typedef enum what_text { SCHEMA, DEFINITION, NAME } what_text;
+
+static aoticache_schema *parse_into(schema_arena *arena, const char *text, what_text what, const char *namespace_name,
+                                    aoticache_status *ret_status, aoticache_error *ret_error)
+{
+    schema_parser parser = {.lexer = {.text = text}, .arena = arena, .is_definition = what == DEFINITION,
+                            .namespace_name = namespace_name, .error = ret_error};
+    aoticache_schema *schema = parse_all(&parser, what == NAME);
+    *ret_status = parser.status;
+    return schema;
+}
+
+static aoticache_status parse(const char *text, what_text what, const char *namespace_name,
+                              aoticache_schema **ret_schema, aoticache_error *ret_error)
+{
+    alignas(max_align_t) char scratch[6144];
+    schema_arena arena = {.memory = scratch, .capacity = sizeof scratch, .chunks_allowed = true};
+    aoticache_status status;
+    if (text == NULL || ret_schema == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "schema: no text, or no place for the result");
+    size_t size = strnlen(text, SCHEMA_MAX_BYTES + 1);
+    if (size > SCHEMA_MAX_BYTES)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "schema, column %u: longer than %u bytes",
+                                   SCHEMA_MAX_BYTES + 1, SCHEMA_MAX_BYTES);
+    bool parsed = parse_into(&arena, text, what, namespace_name, &status, ret_error) != NULL;
+    aoticache_schema_arena_release(&arena);
+    if (!parsed)
+        return status;
+    schema_arena exact = {.memory = malloc(arena.total), .capacity = arena.total};
+    if (exact.memory == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "schema: out of memory");
+    aoticache_schema *schema = parse_into(&exact, text, what, namespace_name, &status, ret_error);
+    if (schema == NULL) { /* the argument vector alone takes memory in the second parse */
+        free(exact.memory);
+        return status;
+    }
+    *ret_schema = schema;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_schema_parse(const char *text, aoticache_schema **ret_schema, aoticache_error *ret_error)
+{
+    return parse(text, SCHEMA, NULL, ret_schema, ret_error);
+}
+
+aoticache_status aoticache_schema_parse_definition(const char *text, const char *namespace_name,
+                                                   aoticache_schema **ret_schema, aoticache_error *ret_error)
+{
+    return parse(text, DEFINITION, namespace_name, ret_schema, ret_error);
+}
+
+aoticache_status aoticache_schema_parse_name(const char *text, aoticache_schema **ret_schema, aoticache_error *ret_error)
+{
+    return parse(text, NAME, NULL, ret_schema, ret_error);
+}

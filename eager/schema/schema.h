@@ -1,0 +1,158 @@
+/*
+ * eager/schema/schema: function schemas, as PyTorch writes them: "aten::add.Tensor(Tensor self, Tensor other, *, Scalar
+ * alpha=1) -> Tensor". Parsed into a structure, printed back as PyTorch prints it.
+ *
+ * Source: torch/csrc/jit/frontend/function_schema_parser.cpp, aten/src/ATen/core/function_schema.h (2.13). Stands on base/
+ * alone. A schema never changes once parsed and may be read from any thread.
+ */
+#ifndef AOTICACHE_EAGER_SCHEMA_SCHEMA_H
+#define AOTICACHE_EAGER_SCHEMA_SCHEMA_H
+
+#include "base/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct aoticache_schema aoticache_schema;
+
+/* The base of a type; lists, optionals and tuples are built around it. */
+typedef enum aoticache_type_kind {
+    AOTICACHE_TYPE_TENSOR = 0,
+    AOTICACHE_TYPE_INT,      /* int */
+    AOTICACHE_TYPE_SYM_INT,  /* SymInt */
+    AOTICACHE_TYPE_FLOAT,
+    AOTICACHE_TYPE_SYM_FLOAT, /* never parsed: no word of PyTorch's schemas */
+    AOTICACHE_TYPE_BOOL,
+    AOTICACHE_TYPE_SYM_BOOL,
+    AOTICACHE_TYPE_COMPLEX,
+    AOTICACHE_TYPE_NUMBER,   /* Scalar */
+    AOTICACHE_TYPE_STRING,   /* str */
+    AOTICACHE_TYPE_DEVICE,
+    AOTICACHE_TYPE_DTYPE,    /* ScalarType */
+    AOTICACHE_TYPE_LAYOUT,
+    AOTICACHE_TYPE_MEMORY_FORMAT,
+    AOTICACHE_TYPE_GENERATOR,
+    AOTICACHE_TYPE_STORAGE,
+    AOTICACHE_TYPE_STREAM,
+    AOTICACHE_TYPE_QSCHEME,
+    AOTICACHE_TYPE_DIMNAME,  /* never parsed */
+    AOTICACHE_TYPE_ANY,
+    AOTICACHE_TYPE_NONE,     /* NoneType */
+    AOTICACHE_TYPE_LIST,     /* element, fixed_size */
+    AOTICACHE_TYPE_OPTIONAL, /* element */
+    AOTICACHE_TYPE_TUPLE,    /* elements */
+    AOTICACHE_TYPE_DICT,     /* elements: key and value */
+    AOTICACHE_TYPE_FUTURE, AOTICACHE_TYPE_RREF, AOTICACHE_TYPE_AWAIT, /* element */
+    AOTICACHE_TYPE_UNION,    /* elements */
+    AOTICACHE_TYPE_CLASS,    /* name: "__torch__.torch.classes.x.Y" */
+    AOTICACHE_TYPE_VARIABLE, /* name: "t" */
+    AOTICACHE_TYPE_OTHER,    /* name: another word that PyTorch knows ("AnyClassType", "Capsule") */
+} aoticache_type_kind;
+
+typedef struct aoticache_type {
+    aoticache_type_kind kind;
+    const char *name;        /* CLASS, VARIABLE, OTHER; else NULL */
+    int32_t fixed_size;      /* LIST: of "int[2]"; -1 */
+    size_t element_count;
+    const struct aoticache_type *const *elements;
+} aoticache_type;
+
+/* "(a)", "(a!)", "(a -> b|*)" */
+typedef struct aoticache_alias {
+    bool is_write;
+    size_t before_count, after_count; /* names: "a", "*" for the wildcard */
+    const char *const *before;
+    const char *const *after;
+} aoticache_alias;
+
+/* A default value. */
+typedef enum aoticache_default_kind {
+    AOTICACHE_DEFAULT_ABSENT = 0, /* there is none */
+    AOTICACHE_DEFAULT_NONE,       /* None */
+    AOTICACHE_DEFAULT_INT,
+    AOTICACHE_DEFAULT_FLOAT,
+    AOTICACHE_DEFAULT_COMPLEX,
+    AOTICACHE_DEFAULT_BOOL,
+    AOTICACHE_DEFAULT_STRING,     /* also of a Device: "cuda:1" */
+    AOTICACHE_DEFAULT_LIST,       /* of INT, FLOAT, BOOL or COMPLEX */
+} aoticache_default_kind;
+
+typedef struct aoticache_default {
+    aoticache_default_kind kind;
+    int64_t int_value; /* also dtype, layout and memory format numbers: "contiguous_format", "strided" as PyTorch reads them */
+    double float_value, imaginary;
+    bool bool_value;
+    const char *string_value;
+    size_t count;
+    const struct aoticache_default *items;
+} aoticache_default;
+
+typedef struct aoticache_schema_argument {
+    const char *name; /* "" where a return has none */
+    const aoticache_type *type;
+    const aoticache_alias *alias; /* NULL: none. Of a list: the annotation of its elements */
+    const aoticache_alias *list_alias; /* of the list itself; NULL: none */
+    aoticache_default default_value;
+    bool keyword_only;
+} aoticache_schema_argument;
+
+/*
+ * Parses. text: UTF-8, at most 64 KiB, read during the call alone: the schema has copies of all that it names.
+ * Freed by aoticache_schema_free().
+ * Returns: OK; INVALID ("schema, column 17: expected ',' or ')', found ';'"); NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_schema_parse(const char *text, aoticache_schema **ret_schema,
+                                                      aoticache_error *ret_error);
+/*
+ * As aoticache_schema_parse(), for a text that is to define an operator: without type variables, which schemas of
+ * TorchScript alone have. "f(tensor x) -> tensor" has two there and is refused here (torch._C.parse_schema takes it,
+ * torch.library's define does not).
+ * namespace_name: of a name that is written without one; NULL: it stays without.
+ */
+AOTICACHE_API aoticache_status aoticache_schema_parse_definition(const char *text, const char *namespace_name,
+                                                                 aoticache_schema **ret_schema,
+                                                                 aoticache_error *ret_error);
+/* Only a name: "aten::add.Tensor", no parentheses: a schema without arguments and returns whose has_signature is false. */
+AOTICACHE_API aoticache_status aoticache_schema_parse_name(const char *text, aoticache_schema **ret_schema,
+                                                           aoticache_error *ret_error);
+AOTICACHE_API void aoticache_schema_free(aoticache_schema *schema);
+
+/* "aten::add"; "Tensor", "" for none; "aten::add.Tensor". Borrowed from the schema, as everything below. */
+AOTICACHE_API const char *aoticache_schema_name(const aoticache_schema *schema);
+AOTICACHE_API const char *aoticache_schema_overload(const aoticache_schema *schema);
+AOTICACHE_API const char *aoticache_schema_full_name(const aoticache_schema *schema);
+AOTICACHE_API bool aoticache_schema_has_signature(const aoticache_schema *schema);
+
+AOTICACHE_API size_t aoticache_schema_num_arguments(const aoticache_schema *schema);
+AOTICACHE_API size_t aoticache_schema_num_returns(const aoticache_schema *schema);
+/* NULL past the end. */
+AOTICACHE_API const aoticache_schema_argument *aoticache_schema_argument_at(const aoticache_schema *schema, size_t position);
+AOTICACHE_API const aoticache_schema_argument *aoticache_schema_return_at(const aoticache_schema *schema, size_t position);
+/* "..." behind the arguments; behind the returns. */
+AOTICACHE_API bool aoticache_schema_is_vararg(const aoticache_schema *schema);
+AOTICACHE_API bool aoticache_schema_is_varret(const aoticache_schema *schema);
+
+/* An argument is written to ("(a!)"); an output shares memory with an argument ("(a)" on a return). */
+AOTICACHE_API bool aoticache_schema_is_mutable(const aoticache_schema *schema);
+AOTICACHE_API bool aoticache_schema_has_aliasing(const aoticache_schema *schema);
+
+/* As PyTorch prints it (str(FunctionSchema)). Like snprintf. */
+AOTICACHE_API size_t aoticache_schema_format(const aoticache_schema *schema, char *ret_text, size_t size);
+AOTICACHE_API size_t aoticache_type_format(const aoticache_type *type, char *ret_text, size_t size);
+
+/* The same name, arguments (names, types, defaults, annotations) and returns. */
+AOTICACHE_API bool aoticache_schema_equal(const aoticache_schema *a, const aoticache_schema *b);
+AOTICACHE_API bool aoticache_type_equal(const aoticache_type *a, const aoticache_type *b);
+/*
+ * Whether an implementation with schema `b` fits a definition `a`: the number and types of arguments and returns; where
+ * not, MISMATCH and what differs (c10::checkFunctionSchema's counterpart). Returns: OK, MISMATCH, INVALID (one is a
+ * name alone).
+ */
+AOTICACHE_API aoticache_status aoticache_schema_check_same(const aoticache_schema *a, const aoticache_schema *b,
+                                                           aoticache_error *ret_error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,211 @@
+/*
+ * loader/cuda/cuda: asks the CUDA driver, once in the life of the process, which devices there are. The driver is opened by
+ * name and never closed; its few functions are declared here after NVIDIA's CUDA Driver API reference.
+ *
+ * AOTICACHE_CUDA_DRIVER names another file than libcuda.so.1: a driver in an unusual place, or a stand-in for tests.
+ */
+#include "loader/cuda/cuda.h"
+
+#include "base/cleanup.h"
+#include "base/load_gate.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+
+enum {
+    CUDA_NO_DEVICE = 100,      /* CUDA_ERROR_NO_DEVICE */
+    CUDA_ATTRIBUTE_MAJOR = 75, /* CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR */
+    CUDA_ATTRIBUTE_MINOR = 76,
+    MAX_DEVICES = 1024,
+};
+
+typedef struct driver_functions {
+    int (*init)(unsigned flags);
+    int (*get_version)(int *ret_version);
+    int (*get_count)(int *ret_count);
+    int (*get_device)(int *ret_device, int position);
+    int (*get_name)(char *ret_name, int size, int device);
+    int (*get_attribute)(int *ret_value, int attribute, int device);
+    int (*get_memory)(size_t *ret_bytes, int device);
+} driver_functions;
+
+static const char *const symbols[] = {
+    "cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet", "cuDeviceGetName", "cuDeviceGetAttribute",
+    "cuDeviceTotalMem_v2",
+};
+_Static_assert(sizeof symbols / sizeof symbols[0] == sizeof(driver_functions) / sizeof(void (*)(void)),
+               "one symbol for each function, in order");
+
+/* A device, or why it cannot be asked. */
+typedef struct probed_device {
+    aoticache_cuda_device device;
+    const char *failed; /* the function; NULL: none */
+    int code;
+} probed_device;
+
+/* Everything that is ever asked, so that a child after a fork needs no driver. Written once, before anybody reads. */
+static struct probe {
+    aoticache_cuda cuda;
+    aoticache_error error;
+    probed_device *devices;
+    driver_functions driver;
+    int (*get_error_string)(int code, const char **ret_text); /* NULL: an old driver has none */
+} probe;
+static pthread_once_t probe_once = PTHREAD_ONCE_INIT;
+
+static const char *words_for(int code)
+{
+    const char *text = NULL;
+    if (probe.get_error_string != NULL)
+        (void)probe.get_error_string(code, &text);
+    return text != NULL ? text : "without a message";
+}
+
+/* ---- asking, once ---- */
+
+static aoticache_status open_driver(aoticache_error *ret_error)
+{
+    const char *name = secure_getenv("AOTICACHE_CUDA_DRIVER");
+    name = name != NULL && name[0] != '\0' ? name : "libcuda.so.1";
+    void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "there is no CUDA driver: %.400s", dlerror());
+    void *found[sizeof symbols / sizeof symbols[0]];
+    for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
+        found[i] = dlsym(handle, symbols[i]);
+        if (found[i] == NULL) {
+            dlclose(handle);
+            return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "the CUDA driver %.300s has no function %s",
+                                       name, symbols[i]);
+        }
+    }
+    memcpy(&probe.driver, found, sizeof probe.driver);
+    void *get_error_string = dlsym(handle, "cuGetErrorString");
+    memcpy(&probe.get_error_string, &get_error_string, sizeof get_error_string);
+    Dl_info where;
+    const char *path = dladdr(found[0], &where) != 0 && where.dli_fname != NULL ? where.dli_fname : name;
+    probe.cuda.driver_path = strdup(path);
+    return probe.cuda.driver_path != NULL
+               ? AOTICACHE_OK
+               : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for the path of the CUDA driver");
+}
+
+static aoticache_status failed(const char *function, int code, aoticache_error *ret_error)
+{
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                               "the CUDA driver %.300s does not work: %s failed with error %d: %.300s",
+                               probe.cuda.driver_path, function, code, words_for(code));
+}
+
+/* No device is no failure. */
+static aoticache_status start_driver(aoticache_error *ret_error)
+{
+    int version = 0, count = 0;
+    int code = probe.driver.init(0);
+    if (code != 0 && code != CUDA_NO_DEVICE)
+        return failed("cuInit", code, ret_error);
+    bool none = code == CUDA_NO_DEVICE;
+    if ((code = probe.driver.get_version(&version)) != 0)
+        return failed("cuDriverGetVersion", code, ret_error);
+    code = none ? 0 : probe.driver.get_count(&count);
+    if (code != 0 && code != CUDA_NO_DEVICE)
+        return failed("cuDeviceGetCount", code, ret_error);
+    probe.cuda.driver_version = version;
+    probe.cuda.device_count = code != 0 || count < 0 ? 0 : count < MAX_DEVICES ? count : MAX_DEVICES;
+    return AOTICACHE_OK;
+}
+
+/* Returns the driver's code; *ret_function is the one that gave it. */
+static int ask_device(int position, aoticache_cuda_device *device, const char **ret_function)
+{
+    int number = 0, major = 0, minor = 0, code;
+    size_t bytes = 0;
+    *ret_function = "cuDeviceGet";
+    if ((code = probe.driver.get_device(&number, position)) != 0)
+        return code;
+    *ret_function = "cuDeviceGetName";
+    if ((code = probe.driver.get_name(device->name, (int)sizeof device->name, number)) != 0)
+        return code;
+    device->name[sizeof device->name - 1] = '\0';
+    *ret_function = "cuDeviceGetAttribute";
+    if ((code = probe.driver.get_attribute(&major, CUDA_ATTRIBUTE_MAJOR, number)) != 0 ||
+        (code = probe.driver.get_attribute(&minor, CUDA_ATTRIBUTE_MINOR, number)) != 0)
+        return code;
+    *ret_function = "cuDeviceTotalMem_v2";
+    if ((code = probe.driver.get_memory(&bytes, number)) != 0)
+        return code;
+    device->major = major;
+    device->minor = minor;
+    device->memory_bytes = bytes;
+    snprintf(device->arch, sizeof device->arch, "sm_%d%d", major, minor);
+    return 0;
+}
+
+static aoticache_status ask_devices(aoticache_error *ret_error)
+{
+    size_t count = (size_t)probe.cuda.device_count;
+    probe.devices = calloc(count + 1, sizeof *probe.devices);
+    if (probe.devices == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu CUDA devices", count);
+    for (size_t i = 0; i < count; i++) {
+        const char *function;
+        probe.devices[i].code = ask_device((int)i, &probe.devices[i].device, &function);
+        probe.devices[i].failed = probe.devices[i].code != 0 ? function : NULL;
+    }
+    return AOTICACHE_OK;
+}
+
+static void ask_everything(void)
+{
+    int saved = errno;
+    aoticache_load_gate_enter();
+    aoticache_status status = open_driver(&probe.error);
+    aoticache_load_gate_leave();
+    if (status == AOTICACHE_OK)
+        status = start_driver(&probe.error);
+    if (status == AOTICACHE_OK)
+        status = ask_devices(&probe.error);
+    probe.error.status = status;
+    errno = saved;
+}
+
+/* ---- answers ---- */
+
+aoticache_status aoticache_cuda_get(const aoticache_cuda **ret_cuda, aoticache_error *ret_error)
+{
+    if (ret_cuda == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no place for what the CUDA driver says");
+    pthread_once(&probe_once, ask_everything);
+    if (probe.error.status != AOTICACHE_OK)
+        return aoticache_error_set(ret_error, probe.error.status, "%s", probe.error.message);
+    *ret_cuda = &probe.cuda;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_cuda_device_read(int32_t index, aoticache_cuda_device *ret_device,
+                                            aoticache_error *ret_error)
+{
+    const aoticache_cuda *cuda;
+    if (ret_device == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no place for a CUDA device");
+    aoticache_status status = aoticache_cuda_get(&cuda, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    int32_t position = index == -1 ? 0 : index;
+    if (cuda->device_count == 0)
+        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND,
+                                   "there is no CUDA device: the driver %.300s, for CUDA %d.%d, finds none",
+                                   cuda->driver_path, cuda->driver_version / 1000, cuda->driver_version % 1000 / 10);
+    if (position < 0 || position >= cuda->device_count)
+        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND,
+                                   "there is no CUDA device %d: this machine has %d, numbered from 0", (int)index,
+                                   (int)cuda->device_count);
+    const probed_device *device = &probe.devices[position];
+    if (device->failed != NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "CUDA device %d cannot be asked: %s failed with error %d: %.300s", (int)position,
+                                   device->failed, device->code, words_for(device->code));
+    *ret_device = device->device;
+    return AOTICACHE_OK;
+}

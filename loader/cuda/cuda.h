@@ -1,0 +1,90 @@
+/*
+ * loader/cuda/cuda: the GPUs of this machine, and whether a library can run on one.
+ *
+ * The CUDA driver (libcuda.so.1) is found through the dynamic linker at run time, never linked: one binary serves
+ * machines with and without a GPU. Nothing here creates a context; asking costs the driver's initialisation once.
+ *
+ * The environment variable AOTICACHE_CUDA_DRIVER names another file to open in place of libcuda.so.1. It is not heeded in
+ * programs with more privileges than their user.
+ *
+ * Thread safety: all functions from any thread. Fork: the driver does not survive a fork; a child that asks after its
+ * parent did gets the parent's answers.
+ */
+#ifndef AOTICACHE_LOADER_CUDA_CUDA_H
+#define AOTICACHE_LOADER_CUDA_CUDA_H
+
+#include "loader/loader.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the driver says. Asked once, of all devices, and kept, failures too. */
+typedef struct aoticache_cuda {
+    int32_t driver_version; /* of CUDA, 1000 * major + 10 * minor: 12040 */
+    int32_t device_count;   /* 0 and more */
+    const char *driver_path; /* the file behind libcuda.so.1 */
+} aoticache_cuda;
+
+/*
+ * Unlike elsewhere NOT_FOUND comes with a message.
+ * Returns: OK (also with no device); NOT_FOUND (no driver); UNSUPPORTED (one that cannot start, with its own words, or
+ * lacks a function); INVALID; NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_cuda_get(const aoticache_cuda **ret_cuda, aoticache_error *ret_error);
+
+typedef struct aoticache_cuda_device {
+    char name[128];
+    int32_t major, minor; /* compute capability */
+    uint64_t memory_bytes;
+    char arch[16]; /* "sm_90" */
+} aoticache_cuda_device;
+
+/*
+ * index: -1 for the first.
+ * Returns: OK; NOT_FOUND (no driver; no such device: how many there are is said), with a message; UNSUPPORTED (a driver
+ * that does not work, or cannot ask this device); INVALID; NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_cuda_device_read(int32_t index, aoticache_cuda_device *ret_device,
+                                                          aoticache_error *ret_error);
+
+/* ---- what device code a file has ---- */
+
+/* One image of device code. */
+typedef struct aoticache_cuda_image {
+    int32_t major, minor;     /* of the architecture it was compiled for */
+    bool is_ptx;              /* compiled by the driver: runs on every later architecture too */
+    bool is_specific;         /* "sm_90a": on exactly that one */
+    bool is_family;           /* "sm_100f": on that family */
+} aoticache_cuda_image;
+
+#define AOTICACHE_CUDA_IMAGE_MAX 64
+
+/*
+ * The images in a shared library (section .nv_fatbin, which .nvFatBinSegment points into) or a .cubin or .fatbin file, by
+ * architecture, compiled code before PTX: each kind of image once, however many there are of it. Device code that is
+ * still to be linked, and intermediate code for the linker, do not run and are not counted. The file is untrusted.
+ *
+ * A .cubin for a family ("sm_100f") cannot be told from one for its first architecture ("sm_100"): both run on the same.
+ *
+ * ret_images: may be NULL where capacity is 0.
+ * ret_count:  how many there are, at most `capacity` are written.
+ * Returns: OK (0 images: no device code), INVALID (damaged, or neither kind of file: which part), IO, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_cuda_images_read(int fd, aoticache_cuda_image *ret_images, size_t capacity,
+                                                          size_t *ret_count, aoticache_error *ret_error);
+
+/*
+ * Whether a device of compute capability major.minor can run it (CUDA C++ Programming Guide, binary and PTX
+ * compatibility): compiled code the same major and the same or a later minor version; PTX every later one; specific
+ * images ("a") exactly theirs; images and PTX for a family ("f") the same major and the same or a later minor version.
+ */
+AOTICACHE_API bool aoticache_cuda_image_runs_on(const aoticache_cuda_image *image, int32_t major, int32_t minor);
+
+/* "sm_90", "compute_80", "sm_90a". */
+AOTICACHE_API void aoticache_cuda_image_format(const aoticache_cuda_image *image, char ret_text[16]);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,302 @@
+/*
+ * loader/cuda/image: finds the images of device code in files. nvcc puts them into containers ("fat binaries"), which lie
+ * one after the other in section .nv_fatbin of a library or stand alone in a .fatbin file; a .cubin file is one image.
+ * Only headers are read, never code: whether it is compressed does not matter. What images mean is in arch.c.
+ *
+ * NVIDIA documents neither container nor ELF flags; the layout is that of <fatbinary_section.h> as far as it tells, of
+ * the EF_CUDA_* constants of LLVM, and of what nvcc 13.0 writes, which tests/cli/test_cuda_library.sh compares with it.
+ */
+#include "loader/cuda/image.h"
+
+#include "loader/cuda/file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum {
+    CONTAINER_MAGIC_SIZE = 16,
+    ENTRY_SIZE = 48, /* of the part of an entry's header that is read */
+    ENTRY_PTX = 1,
+    ENTRY_CUBIN = 2,
+    MAX_STEPS = 1 << 20, /* headers read of one file: a file of nothing but headers does not take minutes */
+    COMPAT_SPECIFIC = 9, /* attribute of .nv.compat */
+};
+#define CONTAINER_MAGIC 0xba55ed50u
+#define ENTRY_IS_SPECIFIC (UINT64_C(1) << 20)
+#define ENTRY_IS_FAMILY (UINT64_C(1) << 21)
+#define MACHINE_CUDA 190 /* EM_CUDA: newer than some <elf.h> */
+
+/* A reader on its way through a file. */
+typedef struct reader {
+    aoticache_cuda_file file;
+    uint32_t steps;
+    aoticache_cuda_image_set *set;
+    aoticache_error *ret_error;
+} reader;
+
+/* A part of the file, already known to lie within it. */
+typedef struct part {
+    uint64_t offset, end;
+} part;
+
+static aoticache_status truncated(const reader *from, const char *what, uint64_t offset, uint64_t size)
+{
+    return aoticache_cuda_file_truncated(&from->file, what, offset, size, from->ret_error);
+}
+
+static aoticache_status read_at(const reader *from, const char *what, uint64_t offset, uint64_t size, void *buffer)
+{
+    return aoticache_cuda_file_read(&from->file, what, offset, size, buffer, from->ret_error);
+}
+
+static aoticache_status count_step(reader *from)
+{
+    if (++from->steps <= MAX_STEPS)
+        return AOTICACHE_OK;
+    return aoticache_error_set(from->ret_error, AOTICACHE_INVALID, "device code: more than %d headers", MAX_STEPS);
+}
+
+static aoticache_status add_image(const reader *from, uint64_t offset, uint32_t arch, bool is_ptx, bool is_specific,
+                                  bool is_family)
+{
+    if (arch < 10 || arch > AOTICACHE_CUDA_ARCH_MAX)
+        return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
+                                   "device code: the image at offset %" PRIu64 " is for architecture %" PRIu32
+                                   "; 10 to %d can be",
+                                   offset, arch, AOTICACHE_CUDA_ARCH_MAX);
+    uint32_t bit = arch * 8 + (is_ptx ? 4 : 0) + (is_specific ? 2 : is_family ? 1 : 0);
+    uint64_t mask = UINT64_C(1) << bit % 64;
+    from->set->count += (from->set->bits[bit / 64] & mask) == 0;
+    from->set->bits[bit / 64] |= mask;
+    return AOTICACHE_OK;
+}
+
+/* ---- images by themselves ---- */
+
+/*
+ * What the file header of a compiled image says. Up to ABI version 7 the flags have the architecture in bits 0 to 7, and
+ * bit 11 for what runs on exactly that one; later in bits 8 to 15, and bit 3.
+ */
+static void image_flags(const uint8_t *header, uint32_t *ret_arch, bool *ret_is_specific)
+{
+    uint32_t flags = aoticache_cuda_get_32(header + offsetof(Elf64_Ehdr, e_flags));
+    bool newer = header[EI_ABIVERSION] >= 8;
+    *ret_arch = (newer ? flags >> 8 : flags) & 0xff;
+    *ret_is_specific = (flags & (newer ? 0x8u : 0x800u)) != 0;
+}
+
+static bool is_image(const uint8_t *header)
+{
+    return memcmp(header, ELFMAG, SELFMAG) == 0 && header[EI_CLASS] == ELFCLASS64 && header[EI_DATA] == ELFDATA2LSB &&
+           aoticache_cuda_get_16(header + offsetof(Elf64_Ehdr, e_machine)) == MACHINE_CUDA;
+}
+
+/*
+ * ptxas 13 leaves that bit of the flags clear and says it in .nv.compat: attributes of a format, a number and a 16-bit
+ * value, which for format 4 is the number of bytes that follow.
+ */
+static aoticache_status read_compat(const reader *from, const uint8_t *header, bool *is_specific)
+{
+    cleanup_cuda_sections aoticache_cuda_sections tables = {.count = 0};
+    uint8_t bytes[256];
+    uint64_t offset = 0, size = 0;
+    size_t position = 0;
+    aoticache_status status = aoticache_cuda_sections_read(&from->file, header, &tables, from->ret_error);
+    if (status != AOTICACHE_OK || !aoticache_cuda_sections_next(&tables, ".nv.compat", &position, &offset, &size))
+        return status;
+    size = size < sizeof bytes ? size : sizeof bytes;
+    status = read_at(from, "section .nv.compat", offset, size, bytes);
+    if (status != AOTICACHE_OK)
+        return status;
+    for (uint64_t at = 0; at + 4 <= size;) {
+        if (bytes[at] == 2 && bytes[at + 1] == COMPAT_SPECIFIC && bytes[at + 2] == 1)
+            *is_specific = true;
+        at += 4 + (bytes[at] == 4 ? aoticache_cuda_get_16(bytes + at + 2) : 0);
+    }
+    return AOTICACHE_OK;
+}
+
+static aoticache_status read_cubin(const reader *from, const uint8_t *header)
+{
+    uint32_t arch;
+    bool is_specific;
+    if (!is_image(header))
+        return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
+                                   "device code: a .cubin file that is not 64-bit and little-endian");
+    image_flags(header, &arch, &is_specific);
+    aoticache_status status = read_compat(from, header, &is_specific);
+    return status == AOTICACHE_OK ? add_image(from, 0, arch, false, is_specific, false) : status;
+}
+
+/* ---- containers ---- */
+
+/* An image that is not compressed says itself what it is. */
+static aoticache_status check_payload(const reader *from, part payload, uint32_t arch, bool *is_specific)
+{
+    uint8_t header[sizeof(Elf64_Ehdr)];
+    uint32_t own_arch;
+    bool own_specific;
+    if (payload.end - payload.offset < sizeof header)
+        return AOTICACHE_OK;
+    aoticache_status status = read_at(from, "an image's header", payload.offset, sizeof header, header);
+    if (status != AOTICACHE_OK || !is_image(header))
+        return status;
+    image_flags(header, &own_arch, &own_specific);
+    *is_specific |= own_specific;
+    if (own_arch == arch)
+        return AOTICACHE_OK;
+    return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
+                               "device code: the image at offset %" PRIu64 " is for architecture %" PRIu32
+                               ", its container says %" PRIu32,
+                               payload.offset, own_arch, arch);
+}
+
+/* One entry at the beginning of `entries`; ret_end is where the next one begins. */
+static aoticache_status read_entry(const reader *from, part entries, uint64_t *ret_end)
+{
+    uint8_t entry[ENTRY_SIZE];
+    uint64_t left = entries.end - entries.offset;
+    if (left < sizeof entry)
+        return truncated(from, "an entry of a container", entries.offset, sizeof entry);
+    aoticache_status status = read_at(from, "an entry of a container", entries.offset, sizeof entry, entry);
+    if (status != AOTICACHE_OK)
+        return status;
+    uint64_t header_size = aoticache_cuda_get_32(entry + 4), payload_size = aoticache_cuda_get_64(entry + 8);
+    uint64_t flags = aoticache_cuda_get_64(entry + 40);
+    if (header_size < sizeof entry || header_size > left || payload_size > left - header_size)
+        return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
+                                   "device code: the entry at offset %" PRIu64 " has a header of %" PRIu64
+                                   " bytes and %" PRIu64 " bytes of code, its container %" PRIu64 " bytes more",
+                                   entries.offset, header_size, payload_size, left);
+    part payload = {.offset = entries.offset + header_size, .end = entries.offset + header_size + payload_size};
+    uint16_t kind = aoticache_cuda_get_16(entry);
+    uint32_t arch = aoticache_cuda_get_32(entry + 28);
+    bool is_specific = (flags & ENTRY_IS_SPECIFIC) != 0;
+    *ret_end = payload.end;
+    if (kind == ENTRY_CUBIN)
+        status = check_payload(from, payload, arch, &is_specific);
+    if (status == AOTICACHE_OK && (kind == ENTRY_CUBIN || kind == ENTRY_PTX)) /* others are for linking, not running */
+        status = add_image(from, payload.offset, arch, kind == ENTRY_PTX, is_specific, (flags & ENTRY_IS_FAMILY) != 0);
+    return status;
+}
+
+static aoticache_status read_container(reader *from, part containers, uint64_t *ret_end)
+{
+    uint8_t header[CONTAINER_MAGIC_SIZE];
+    uint64_t left = containers.end - containers.offset;
+    if (left < sizeof header)
+        return truncated(from, "a container", containers.offset, sizeof header);
+    aoticache_status status = read_at(from, "a container", containers.offset, sizeof header, header);
+    if (status != AOTICACHE_OK)
+        return status;
+    uint64_t header_size = aoticache_cuda_get_16(header + 6), size = aoticache_cuda_get_64(header + 8);
+    if (aoticache_cuda_get_32(header) != CONTAINER_MAGIC || aoticache_cuda_get_16(header + 4) != 1)
+        return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
+                                   "device code: the container at offset %" PRIu64 " begins with 0x%08" PRIx32
+                                   " and version %u; known are 0x%08x and 1",
+                                   containers.offset, aoticache_cuda_get_32(header),
+                                   aoticache_cuda_get_16(header + 4), CONTAINER_MAGIC);
+    if (header_size < sizeof header || header_size > left || size > left - header_size)
+        return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
+                                   "device code: the container at offset %" PRIu64 " has %" PRIu64 " and %" PRIu64
+                                   " bytes, there are %" PRIu64,
+                                   containers.offset, header_size, size, left);
+    part entries = {.offset = containers.offset + header_size, .end = containers.offset + header_size + size};
+    *ret_end = entries.end;
+    while (status == AOTICACHE_OK && entries.offset < entries.end) {
+        status = count_step(from);
+        if (status == AOTICACHE_OK)
+            status = read_entry(from, entries, &entries.offset);
+    }
+    return status;
+}
+
+/* Linkers pad what they put together with zeroes. */
+static aoticache_status skip_padding(reader *from, part *containers)
+{
+    uint8_t bytes[64];
+    uint64_t size = 0, zeroes = 0;
+    aoticache_status status = AOTICACHE_OK;
+    do {
+        uint64_t left = containers->end - containers->offset;
+        size = left < sizeof bytes ? left : sizeof bytes;
+        status = count_step(from);
+        if (status == AOTICACHE_OK)
+            status = read_at(from, "padding", containers->offset, size, bytes);
+        for (zeroes = 0; status == AOTICACHE_OK && zeroes < size && bytes[zeroes] == 0; zeroes++)
+            containers->offset++;
+    } while (zeroes == sizeof bytes);
+    return status;
+}
+
+static aoticache_status read_containers(reader *from, uint64_t offset, uint64_t size)
+{
+    if (offset > from->file.size || size > from->file.size - offset)
+        return truncated(from, "section .nv_fatbin", offset, size);
+    part containers = {.offset = offset, .end = offset + size};
+    aoticache_status status = AOTICACHE_OK;
+    while (status == AOTICACHE_OK && containers.offset < containers.end) {
+        status = count_step(from);
+        if (status == AOTICACHE_OK)
+            status = read_container(from, containers, &containers.offset);
+        if (status == AOTICACHE_OK)
+            status = skip_padding(from, &containers);
+    }
+    return status;
+}
+
+/* Device code that is still to be linked (__nv_relfatbin) does not run, and is not looked at. */
+static aoticache_status read_library(reader *from, const uint8_t *header)
+{
+    if (header[EI_CLASS] != ELFCLASS64 || header[EI_DATA] != ELFDATA2LSB)
+        return AOTICACHE_OK;
+    cleanup_cuda_sections aoticache_cuda_sections tables = {.count = 0};
+    uint64_t offset, size;
+    size_t position = 0;
+    aoticache_status status = aoticache_cuda_sections_read(&from->file, header, &tables, from->ret_error);
+    while (status == AOTICACHE_OK && aoticache_cuda_sections_next(&tables, ".nv_fatbin", &position, &offset, &size)) {
+        status = count_step(from);
+        if (status == AOTICACHE_OK)
+            status = read_containers(from, offset, size);
+    }
+    return status;
+}
+
+aoticache_status aoticache_cuda_image_set_read(int fd, aoticache_cuda_image_set *set, aoticache_error *ret_error)
+{
+    struct stat about;
+    uint8_t header[sizeof(Elf64_Ehdr)] = {0};
+    if (fstat(fd, &about) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "asking for the size of descriptor %d", fd);
+    if (!S_ISREG(about.st_mode))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "device code: not a regular file");
+    reader from = {.file = {.fd = fd, .size = (uint64_t)about.st_size}, .set = set, .ret_error = ret_error};
+    uint64_t some = from.file.size < sizeof header ? from.file.size : sizeof header;
+    aoticache_status status = read_at(&from, "the file's header", 0, some, header);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (some >= CONTAINER_MAGIC_SIZE && aoticache_cuda_get_32(header) == CONTAINER_MAGIC)
+        return read_containers(&from, 0, from.file.size);
+    if (some < sizeof header || memcmp(header, ELFMAG, SELFMAG) != 0)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "device code: neither ELF nor a container: it begins with %02x %02x %02x %02x and "
+                                   "has %" PRIu64 " bytes",
+                                   header[0], header[1], header[2], header[3], from.file.size);
+    if (aoticache_cuda_get_16(header + offsetof(Elf64_Ehdr, e_machine)) == MACHINE_CUDA)
+        return read_cubin(&from, header);
+    return read_library(&from, header);
+}
+
+aoticache_status aoticache_cuda_images_read(int fd, aoticache_cuda_image *ret_images, size_t capacity,
+                                            size_t *ret_count, aoticache_error *ret_error)
+{
+    aoticache_cuda_image_set set = {.count = 0};
+    if (ret_count == NULL || (ret_images == NULL && capacity > 0))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no place for the images");
+    aoticache_status status = aoticache_cuda_image_set_read(fd, &set, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_count = aoticache_cuda_image_set_list(&set, ret_images, capacity);
+    return status;
+}

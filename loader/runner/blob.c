@@ -1,0 +1,166 @@
+/*
+ * loader/runner/blob: all constants of the active buffer from one blob, which is what a package's weights file is.
+ *
+ * The library's own function for it works once: for constants that have no tensors yet it makes them, as it was
+ * compiled to; where they have some it frees the memory under them and leaves them as they are. So what is there
+ * already gets its new values as from any other tensors, which lie in the blob then. Both copy.
+ */
+#include "loader/runner/state.h"
+
+#include "base/cleanup.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+aoticache_status aoticache_runner_constants_blob_bytes(const aoticache_runner *runner, uint64_t *ret_bytes,
+                                                       aoticache_error *ret_error)
+{
+    uint64_t bytes = 0;
+    if (runner == NULL || ret_bytes == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the size of a blob needs a runner and a place");
+    const aoticache_library_functions *functions = &runner->library->functions;
+    if (functions->AOTInductorModelContainerGetConstantsBlobSize == NULL)
+        return aoticache_runner_lacks(runner, "AOTInductorModelContainerGetConstantsBlobSize",
+                                      "it takes its constants one by one", ret_error);
+    AOTIRuntimeError code = functions->AOTInductorModelContainerGetConstantsBlobSize(runner->container, &bytes);
+    if (code != 0)
+        return aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED,
+                                         "AOTInductorModelContainerGetConstantsBlobSize", code, ret_error);
+    *ret_bytes = bytes;
+    return AOTICACHE_OK;
+}
+
+static const aoticache_update_options one_by_one = {.size = sizeof one_by_one, .partial = true, .from_cpu = true};
+
+/* ---- the first one ---- */
+
+/*
+ * The function leaves it as it was whether the constants are to be folded, which an update without any constants sets
+ * right: a buffer that was never filled would else not run, one that was folded stay as it was.
+ */
+static aoticache_status take_first(aoticache_runner *runner, const void *blob, aoticache_error *ret_error)
+{
+    AOTInductorConstantMapEntry none = {NULL, NULL};
+    AOTIRuntimeError code = runner->library->functions.AOTInductorModelUpdateConstantsFromBlob(runner->container, blob);
+    if (code != 0)
+        return aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED,
+                                         "AOTInductorModelUpdateConstantsFromBlob", code, ret_error);
+    aoticache_runner_set_stale(runner, false, false);
+    aoticache_status status = aoticache_runner_learn_shapes(runner, true, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_runner_hand_over(runner, &one_by_one, &none, 0, ret_error);
+    return status == AOTICACHE_UNSUPPORTED ? AOTICACHE_OK : status;
+}
+
+/* ---- later ones ---- */
+
+/* Constants lie one after the other, padded. */
+static aoticache_status wrap_one(aoticache_runner *runner, size_t position, const void *blob, uint64_t bytes,
+                                 uint64_t *at, AtenTensorHandle *ret_tensor, aoticache_error *ret_error)
+{
+    const aoticache_constant_shape *shape = &runner->shapes[position];
+    aoticache_constant constant;
+    aoticache_status status = aoticache_runner_read_constant(runner, position, &constant, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (shape->opaque)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "constant \"%.200s\" of library %.200s has a layout of its own, made by the compile",
+                                   constant.name, runner->library->name);
+    if (shape->strides == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "constant \"%.200s\" of library %.200s had a value before there was a blob: its "
+                                   "place in one is unknown, update the constants by name", constant.name,
+                                   runner->library->name);
+    if (!constant.has_bytes || constant.bytes > bytes || *at > bytes - constant.bytes)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "constant \"%.200s\" of library %.200s lies beyond the %" PRIu64 " bytes of a blob",
+                                   constant.name, runner->library->name, bytes);
+    uint64_t offset = (uint64_t)shape->offset * aoticache_dtype_size(constant.dtype);
+    void *data = (uint8_t *)(uintptr_t)blob + *at + offset;
+    *at += aoticache_constant_padded(constant.bytes);
+    if (runner->library->torch->aoti_torch_create_tensor_from_blob(data, shape->ndim, shape->sizes, shape->strides, 0,
+                                                                   constant.dtype, AOTICACHE_DEVICE_TYPE_CPU, 0,
+                                                                   ret_tensor) != 0)
+        return aoticache_error_set(ret_error, AOTICACHE_RUN_FAILED,
+                                   "aoti_torch_create_tensor_from_blob fails for constant \"%.200s\"", constant.name);
+    return AOTICACHE_OK;
+}
+
+static aoticache_status take_again(aoticache_runner *runner, const void *blob, uint64_t bytes,
+                                   aoticache_error *ret_error)
+{
+    size_t count = 0;
+    uint64_t at = 0;
+    aoticache_status status = AOTICACHE_OK;
+    cleanup_free AOTInductorConstantMapEntry *list = calloc(runner->num_constants, sizeof *list);
+    if (list == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants",
+                                   runner->num_constants);
+    for (size_t i = 0; i < runner->num_constants && status == AOTICACHE_OK; i++) {
+        if (aoticache_runner_constant_is_folded(runner, i))
+            continue;
+        list[count].name = aoticache_runner_constant_name(runner, i, false);
+        status = wrap_one(runner, i, blob, bytes, &at, &list[count].handle, ret_error);
+        count += status == AOTICACHE_OK;
+    }
+    if (status == AOTICACHE_OK)
+        status = aoticache_runner_hand_over(runner, &one_by_one, list, count, ret_error);
+    if (status == AOTICACHE_OK)
+        aoticache_runner_set_stale(runner, false, false);
+    for (size_t i = 0; i < count; i++)
+        runner->delete_handle(list[i].handle);
+    return status;
+}
+
+/* ---- either ---- */
+
+/* Also those over memory that is gone. A library that does not hand its constants out is trusted to exchange them. */
+static aoticache_status has_tensors(aoticache_runner *runner, bool *ret_has, aoticache_error *ret_error)
+{
+    *ret_has = false;
+    if (!aoticache_runner_can_list(runner))
+        return AOTICACHE_OK;
+    cleanup_free AtenTensorHandle *tensors = calloc(runner->num_constants + 1, sizeof *tensors);
+    if (tensors == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants",
+                                   runner->num_constants);
+    aoticache_status status = aoticache_runner_list_tensors(runner, false, true, tensors, ret_error);
+    for (size_t i = 0; i < runner->num_constants && status == AOTICACHE_OK; i++)
+        *ret_has |= tensors[i] != NULL;
+    return status;
+}
+
+static aoticache_status take(aoticache_runner *runner, const void *blob, uint64_t bytes, aoticache_error *ret_error)
+{
+    bool has = false;
+    aoticache_status status = aoticache_runner_learn_shapes(runner, false, ret_error);
+    if (status == AOTICACHE_OK)
+        status = has_tensors(runner, &has, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    return has ? take_again(runner, blob, bytes, ret_error) : take_first(runner, blob, ret_error);
+}
+
+aoticache_status aoticache_runner_update_constants_from_blob(aoticache_runner *runner, const void *blob, uint64_t bytes,
+                                                             aoticache_error *ret_error)
+{
+    uint64_t wanted;
+    if (runner == NULL || blob == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "constants from a blob need a runner and the blob");
+    if (runner->library->functions.AOTInductorModelUpdateConstantsFromBlob == NULL)
+        return aoticache_runner_lacks(runner, "AOTInductorModelUpdateConstantsFromBlob",
+                                      "it takes its constants one by one", ret_error);
+    aoticache_status status = aoticache_runner_constants_blob_bytes(runner, &wanted, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (bytes != wanted)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "a blob of %" PRIu64 " bytes; library %.200s wants %" PRIu64, bytes,
+                                   runner->library->name, wanted);
+    aoticache_runner_change change = aoticache_runner_change_begin(runner, true);
+    status = take(runner, blob, bytes, ret_error);
+    aoticache_runner_active_changed(runner);
+    aoticache_runner_change_end(&change);
+    return status;
+}

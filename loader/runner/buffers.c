@@ -1,0 +1,242 @@
+/*
+ * loader/runner/buffers: the two buffers of constants as wholes: folding, swapping, freeing, listing; and how changes
+ * keep out of the way of runs.
+ */
+#include "loader/runner/state.h"
+
+#include "base/cleanup.h"
+
+#include <stdlib.h>
+
+/* ---- changes and runs ---- */
+
+/*
+ * A change of the inactive buffer goes on beside runs in the pool, but for those that may still fold: folding and the
+ * filling up of an inactive buffer look at the active one.
+ */
+aoticache_runner_change aoticache_runner_change_begin(aoticache_runner *runner, bool active)
+{
+    aoticache_run_gate *gate = &runner->gate;
+    pthread_mutex_lock(&gate->changes);
+    aoticache_run_gate_register(gate);
+    aoticache_runner_change change = {runner, active || !aoticache_run_gate_is_settled(gate)};
+    if (change.alone)
+        aoticache_run_gate_enter_exclusive(gate);
+    return change;
+}
+
+void aoticache_runner_change_end(aoticache_runner_change *change)
+{
+    aoticache_run_gate *gate = &change->runner->gate;
+    if (change->alone)
+        aoticache_run_gate_leave_exclusive(gate);
+    aoticache_run_gate_unregister(gate);
+    pthread_mutex_unlock(&gate->changes);
+}
+
+void aoticache_runner_active_changed(aoticache_runner *runner)
+{
+    aoticache_run_gate_set_settled(&runner->gate, false);
+    aoticache_runner_find_missing(runner);
+}
+
+static aoticache_status no_runner(const char *what, aoticache_error *ret_error)
+{
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s needs a runner", what);
+}
+
+/* ---- folding, swapping, freeing ---- */
+
+/*
+ * PyTorch's folding of the inactive buffer points a model at it for that time, and leaves it so where it fails: then
+ * the model would run on the wrong constants. Swapping points all models at the active buffer; twice changes nothing
+ * else.
+ */
+static void point_models_at_active(const aoticache_runner *runner)
+{
+    const aoticache_library_functions *functions = &runner->library->functions;
+    if (functions->AOTInductorModelContainerSwapConstantBuffer == NULL)
+        return;
+    functions->AOTInductorModelContainerSwapConstantBuffer(runner->container);
+    functions->AOTInductorModelContainerSwapConstantBuffer(runner->container);
+}
+
+/* PyTorch's folding of the inactive buffer copies from the active one what tracing made, without a look. */
+static aoticache_status check_traced(aoticache_runner *runner, aoticache_error *ret_error)
+{
+    aoticache_constant constant;
+    if (!aoticache_runner_can_list(runner))
+        return AOTICACHE_OK;
+    cleanup_free AtenTensorHandle *tensors = calloc(runner->num_constants + 1, sizeof *tensors);
+    if (tensors == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants",
+                                   runner->num_constants);
+    aoticache_status status = aoticache_runner_list_tensors(runner, false, false, tensors, ret_error);
+    for (size_t i = 0; i < runner->num_constants && status == AOTICACHE_OK; i++) {
+        status = aoticache_runner_read_constant(runner, i, &constant, ret_error);
+        if (status == AOTICACHE_OK && tensors[i] == NULL && constant.type == AOTICACHE_CONSTANT_TENSOR_CONSTANT)
+            status = aoticache_error_set(ret_error, AOTICACHE_RUN_FAILED,
+                                         "constant \"%.200s\" of library %.200s has no value in the active buffer, "
+                                         "from which folding the other one copies it", constant.name,
+                                         runner->library->name);
+    }
+    return status;
+}
+
+static aoticache_status fold_buffer(aoticache_runner *runner, bool inactive, const aoticache_run_options *options,
+                                    aoticache_error *ret_error)
+{
+    size_t missing = aoticache_runner_first_missing(runner, inactive);
+    if (missing < runner->num_constants)
+        return aoticache_runner_say_missing(runner, missing, ret_error);
+    aoticache_status status = inactive ? check_traced(runner, ret_error) : AOTICACHE_OK;
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_runner_buffer(runner, inactive)->folded = true;
+    AOTIRuntimeError code = runner->library->functions.AOTInductorModelContainerRunConstantFolding(
+        runner->container, inactive, options->stream, options->proxy_executor);
+    return code == 0 ? AOTICACHE_OK
+                     : aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED,
+                                                 "AOTInductorModelContainerRunConstantFolding", code, ret_error);
+}
+
+/* Folding the inactive buffer takes a model as a run does. With one model nothing would be left for runs. */
+static aoticache_status fold_beside_runs(aoticache_runner *runner, const aoticache_run_options *options,
+                                         aoticache_error *ret_error)
+{
+    bool alone = runner->gate.limit == 1;
+    aoticache_runner_change change = aoticache_runner_change_begin(runner, alone);
+    bool takes_place = !change.alone;
+    if (takes_place)
+        aoticache_run_gate_enter_shared(&runner->gate);
+    aoticache_status status = fold_buffer(runner, true, options, ret_error);
+    if (takes_place)
+        aoticache_run_gate_leave_shared(&runner->gate);
+    if (status != AOTICACHE_OK && takes_place) {
+        aoticache_run_gate_enter_exclusive(&runner->gate);
+        change.alone = true;
+    }
+    if (status != AOTICACHE_OK)
+        point_models_at_active(runner);
+    aoticache_runner_change_end(&change);
+    return status;
+}
+
+static aoticache_status fold_active(aoticache_runner *runner, const aoticache_run_options *options,
+                                    aoticache_error *ret_error)
+{
+    aoticache_runner_change change = aoticache_runner_change_begin(runner, true);
+    aoticache_status status = fold_buffer(runner, false, options, ret_error);
+    if (status != AOTICACHE_OK)
+        aoticache_run_gate_set_settled(&runner->gate, false);
+    aoticache_runner_change_end(&change);
+    return status;
+}
+
+aoticache_status aoticache_runner_fold_constants(aoticache_runner *runner, bool inactive,
+                                                 const aoticache_run_options *options, aoticache_error *ret_error)
+{
+    aoticache_run_options chosen;
+    if (runner == NULL)
+        return no_runner("folding", ret_error);
+    aoticache_status status = aoticache_run_options_read(options, &chosen, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (runner->library->functions.AOTInductorModelContainerRunConstantFolding == NULL)
+        return aoticache_runner_lacks(runner, "AOTInductorModelContainerRunConstantFolding",
+                                      "it has no folding of constants", ret_error);
+    if (chosen.stream == NULL)
+        chosen.stream = aoticache_runner_stream(runner);
+    if (chosen.proxy_executor == NULL)
+        chosen.proxy_executor = runner->proxy_executor;
+    return inactive ? fold_beside_runs(runner, &chosen, ret_error) : fold_active(runner, &chosen, ret_error);
+}
+
+aoticache_status aoticache_runner_swap_constants(aoticache_runner *runner, aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    if (runner == NULL)
+        return no_runner("swapping", ret_error);
+    const aoticache_library_functions *functions = &runner->library->functions;
+    if (functions->AOTInductorModelContainerSwapConstantBuffer == NULL)
+        return aoticache_runner_lacks(runner, "AOTInductorModelContainerSwapConstantBuffer", "it has one buffer alone",
+                                      ret_error);
+    aoticache_runner_change change = aoticache_runner_change_begin(runner, true);
+    AOTIRuntimeError code = functions->AOTInductorModelContainerSwapConstantBuffer(runner->container);
+    if (code != 0) {
+        status = aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED,
+                                           "AOTInductorModelContainerSwapConstantBuffer", code, ret_error);
+    } else {
+        runner->active = 1 - runner->active;
+        aoticache_runner_buffer(runner, false)->folded = true; /* by the next run */
+    }
+    aoticache_runner_active_changed(runner);
+    aoticache_runner_change_end(&change);
+    return status;
+}
+
+/*
+ * PyTorch's function leaves the places of folded constants in its map, without tensors; whatever changes the buffer
+ * afterwards looks at them, and ends the process. So a buffer that was folded keeps its memory.
+ */
+static aoticache_status free_inactive(aoticache_runner *runner, aoticache_error *ret_error)
+{
+    if (runner->has_folded && aoticache_runner_buffer(runner, true)->folded)
+        return AOTICACHE_OK;
+    AOTIRuntimeError code =
+        runner->library->functions.AOTInductorModelContainerFreeInactiveConstantBuffer(runner->container);
+    return code == 0 ? AOTICACHE_OK
+                     : aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED,
+                                                 "AOTInductorModelContainerFreeInactiveConstantBuffer", code,
+                                                 ret_error);
+}
+
+aoticache_status aoticache_runner_free_inactive_constants(aoticache_runner *runner, aoticache_error *ret_error)
+{
+    if (runner == NULL)
+        return no_runner("freeing", ret_error);
+    if (runner->library->functions.AOTInductorModelContainerFreeInactiveConstantBuffer == NULL)
+        return aoticache_runner_lacks(runner, "AOTInductorModelContainerFreeInactiveConstantBuffer",
+                                      "it keeps the memory of its inactive buffer", ret_error);
+    aoticache_runner_change change = aoticache_runner_change_begin(runner, false);
+    /* From tensors that may be gone afterwards. */
+    aoticache_status status = aoticache_runner_learn_shapes(runner, false, ret_error);
+    if (status == AOTICACHE_OK)
+        status = free_inactive(runner, ret_error);
+    if (status == AOTICACHE_OK)
+        aoticache_runner_set_stale(runner, true, true);
+    aoticache_runner_change_end(&change);
+    return status;
+}
+
+/* ---- listing ---- */
+
+static aoticache_status extract(aoticache_runner *runner, bool inactive, AtenTensorHandle *tensors,
+                                aoticache_constant_fn callback, void *user, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_runner_list_tensors(runner, inactive, false, tensors, ret_error);
+    bool go_on = status == AOTICACHE_OK;
+    for (size_t i = 0; i < runner->num_constants && go_on; i++)
+        if (tensors[i] != NULL)
+            go_on = callback(user, aoticache_runner_constant_name(runner, i, true), tensors[i]);
+    return status;
+}
+
+aoticache_status aoticache_runner_extract_constants(aoticache_runner *runner, bool inactive,
+                                                    aoticache_constant_fn callback, void *user,
+                                                    aoticache_error *ret_error)
+{
+    if (runner == NULL || callback == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "extracting constants needs a runner and a callback");
+    if (!aoticache_runner_can_list(runner))
+        return aoticache_runner_lacks(runner, "AOTInductorModelContainerExtractConstantsMap(Entries)",
+                                      "it does not hand its constants out", ret_error);
+    cleanup_free AtenTensorHandle *tensors = calloc(runner->num_constants + 1, sizeof *tensors);
+    if (tensors == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants",
+                                   runner->num_constants);
+    aoticache_runner_change change = aoticache_runner_change_begin(runner, false);
+    aoticache_status status = extract(runner, inactive, tensors, callback, user, ret_error);
+    aoticache_runner_change_end(&change);
+    return status;
+}

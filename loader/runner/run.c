@@ -1,0 +1,302 @@
+/*
+ * loader/runner/run: the way to run. The fast path takes no lock and, with up to 32 tensors, no memory: the counts and
+ * functions it needs are in the runner.
+ *
+ * Who frees an input: AOTInductorModelContainerRun and ...RunSingleThreaded take the handles over when the model
+ * itself starts, and say so by writing NULL over each (steal_from_raw_handles_to_raii_handles,
+ * torch/csrc/inductor/aoti_runtime/utils.h); from then on the library frees them, also when it fails. Where it fails
+ * before (no model could be had, constant folding failed) they are still in the array, and ours. So after a failure
+ * what is not NULL is freed here; after success nothing is. Libraries not made by PyTorch are held to the same.
+ *
+ * RunSingleThreaded takes the first of the container's free models without asking whether one is free. After runs or
+ * a folding in the pool PyTorch's container may count none as free, although all of them are; the first place of its
+ * list still names a model that nobody uses as long as the caller is alone, which is what PyTorch's own
+ * single-threaded runner rests on as well.
+ */
+#include "loader/runner/state.h"
+
+#include "base/cleanup.h"
+
+#include <string.h>
+
+/* Up to so many handles lie on the stack during a run. */
+#define HANDLES_ON_STACK 32
+
+/* One run: the inputs are taken; outputs may be there already when it fails. missing: where it was not called. */
+typedef struct run_call {
+    AtenTensorHandle *inputs;
+    AtenTensorHandle *made;
+    AOTInductorStreamHandle stream;
+    AOTIProxyExecutorHandle proxy_executor;
+    size_t missing;
+} run_call;
+
+static void delete_handles(const aoticache_runner *runner, AtenTensorHandle *handles, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (handles[i] != NULL) {
+            runner->delete_handle(handles[i]);
+            handles[i] = NULL;
+        }
+}
+
+/*
+ * PyTorch's own check of the counts throws through the C interface, which ends a process that is not C++: nothing but
+ * the right numbers may reach a library.
+ */
+static aoticache_status check_call(const aoticache_runner *runner, const AtenTensorHandle *inputs, size_t num_inputs,
+                                   const AtenTensorHandle *outputs, size_t num_outputs, aoticache_error *ret_error)
+{
+    const char *name = runner->library->name;
+    if (num_inputs != runner->num_inputs || num_outputs != runner->num_outputs)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "library %.200s takes %zu inputs and gives %zu outputs, not %zu and %zu", name,
+                                   runner->num_inputs, runner->num_outputs, num_inputs, num_outputs);
+    if ((inputs == NULL && num_inputs > 0) || (outputs == NULL && num_outputs > 0))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "running library %.200s needs arrays", name);
+    for (size_t i = 0; i < num_inputs; i++)
+        if (inputs[i] == NULL)
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "input %zu of library %.200s is NULL", i, name);
+    return AOTICACHE_OK;
+}
+
+/* ---- one after the other, or several at once ---- */
+
+static inline AOTIRuntimeError call_library(const aoticache_runner *runner, aoticache_library_run_fn run,
+                                            const run_call *call)
+{
+    return run(runner->container, call->inputs, runner->num_inputs, call->made, runner->num_outputs, call->stream,
+               call->proxy_executor);
+}
+
+static inline AOTIRuntimeError run_alone(aoticache_runner *runner, const run_call *call)
+{
+    AOTIRuntimeError code = call_library(runner, runner->run_alone, call);
+    if (code == 0)
+        aoticache_run_gate_set_settled(&runner->gate, true);
+    return code;
+}
+
+/* What no library returns: it was not called, because a constant is missing. */
+#define NOT_CALLED INT32_MIN
+
+static bool is_missing_constants(const aoticache_runner *runner, run_call *call)
+{
+    call->missing = runner->first_missing;
+    return runner->first_missing < runner->num_constants;
+}
+
+static AOTIRuntimeError run_first(aoticache_runner *runner, run_call *call)
+{
+    aoticache_run_gate_enter_exclusive(&runner->gate);
+    AOTIRuntimeError code = is_missing_constants(runner, call) ? NOT_CALLED : run_alone(runner, call);
+    aoticache_run_gate_leave_exclusive(&runner->gate);
+    return code;
+}
+
+/*
+ * With one model a run in its turn is alone among runs, and needs no pool. With several the first one after a change of
+ * constants, which folds them, is let in alone.
+ */
+static __attribute__((noinline)) AOTIRuntimeError run_in_turn(aoticache_runner *runner, run_call *call)
+{
+    aoticache_run_gate *gate = &runner->gate;
+    AOTIRuntimeError code = NOT_CALLED;
+    aoticache_run_gate_register(gate);
+    aoticache_run_gate_enter_shared(gate);
+    bool later = gate->limit > 1 && !aoticache_run_gate_is_settled(gate);
+    if (!later && !is_missing_constants(runner, call))
+        code = gate->limit == 1 ? run_alone(runner, call) : call_library(runner, runner->run_in_pool, call);
+    aoticache_run_gate_leave_shared(gate);
+    if (later)
+        code = run_first(runner, call);
+    aoticache_run_gate_unregister(gate);
+    return code;
+}
+
+static __attribute__((noinline)) aoticache_status fail(const aoticache_runner *runner, const run_call *call,
+                                                       AOTIRuntimeError code, aoticache_error *ret_error)
+{
+    if (code == NOT_CALLED)
+        aoticache_runner_say_missing(runner, call->missing, ret_error);
+    else
+        aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED, "AOTInductorModelContainerRun", code,
+                                  ret_error);
+    delete_handles(runner, call->inputs, runner->num_inputs);
+    delete_handles(runner, call->made, runner->num_outputs);
+    return AOTICACHE_RUN_FAILED;
+}
+
+/* Inputs are taken. The library may have written some outputs before it failed: `made` keeps them from the caller. */
+static inline aoticache_status run_taking(aoticache_runner *runner, run_call *call, AtenTensorHandle *outputs,
+                                          aoticache_error *ret_error)
+{
+    AOTIRuntimeError code;
+    for (size_t i = 0; i < runner->num_outputs; i++)
+        call->made[i] = NULL;
+    if (__builtin_expect(aoticache_run_gate_try_single(&runner->gate), 1)) {
+        code = run_alone(runner, call);
+        aoticache_run_gate_leave_single(&runner->gate);
+    } else {
+        code = run_in_turn(runner, call);
+    }
+    if (__builtin_expect(code != 0, 0))
+        return fail(runner, call, code, ret_error);
+    for (size_t i = 0; i < runner->num_outputs; i++)
+        outputs[i] = call->made[i];
+    return AOTICACHE_OK;
+}
+
+/* ---- borrowing ---- */
+
+static aoticache_status make_handles(const aoticache_runner *runner, const AtenTensorHandle *inputs,
+                                     AtenTensorHandle *handles, aoticache_error *ret_error)
+{
+    for (size_t i = 0; i < runner->num_inputs; i++) {
+        AOTITorchError code = runner->new_handle(inputs[i], &handles[i]);
+        if (__builtin_expect(code != 0, 0)) {
+            delete_handles(runner, handles, i);
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY,
+                                       "aoti_torch_new_tensor_handle returned %d for input %zu", (int)code, i);
+        }
+    }
+    return AOTICACHE_OK;
+}
+
+static aoticache_status no_memory(size_t handles, aoticache_error *ret_error)
+{
+    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu handles", handles);
+}
+
+/* places: for handles of the inputs, and for the outputs after them. */
+static inline aoticache_status run_in_places(aoticache_runner *runner, run_call *call, const AtenTensorHandle *inputs,
+                                             AtenTensorHandle *places, AtenTensorHandle *outputs,
+                                             aoticache_error *ret_error)
+{
+    call->inputs = places;
+    call->made = places + runner->num_inputs;
+    aoticache_status status = make_handles(runner, inputs, places, ret_error);
+    return status == AOTICACHE_OK ? run_taking(runner, call, outputs, ret_error) : status;
+}
+
+static __attribute__((noinline)) aoticache_status run_borrowing_many(aoticache_runner *runner, run_call *call,
+                                                                     const AtenTensorHandle *inputs,
+                                                                     AtenTensorHandle *outputs,
+                                                                     aoticache_error *ret_error)
+{
+    size_t needed = runner->num_inputs + runner->num_outputs;
+    cleanup_free AtenTensorHandle *places = calloc(needed, sizeof *places);
+    return places != NULL ? run_in_places(runner, call, inputs, places, outputs, ret_error)
+                          : no_memory(needed, ret_error);
+}
+
+/* The arrays and counts are checked. */
+static inline aoticache_status run_borrowing(aoticache_runner *runner, run_call *call, const AtenTensorHandle *inputs,
+                                             AtenTensorHandle *outputs, aoticache_error *ret_error)
+{
+    AtenTensorHandle on_stack[HANDLES_ON_STACK];
+    if (__builtin_expect(runner->num_inputs + runner->num_outputs > HANDLES_ON_STACK, 0))
+        return run_borrowing_many(runner, call, inputs, outputs, ret_error);
+    return run_in_places(runner, call, inputs, on_stack, outputs, ret_error);
+}
+
+/* ---- stealing ---- */
+
+/* On every path the inputs are gone afterwards. */
+static inline aoticache_status run_stealing_with(aoticache_runner *runner, run_call *call, AtenTensorHandle *inputs,
+                                                 AtenTensorHandle *made, AtenTensorHandle *outputs,
+                                                 aoticache_error *ret_error)
+{
+    call->inputs = inputs;
+    call->made = made;
+    aoticache_status status = run_taking(runner, call, outputs, ret_error);
+    for (size_t i = 0; i < runner->num_inputs; i++)
+        inputs[i] = NULL;
+    return status;
+}
+
+static __attribute__((noinline)) aoticache_status run_stealing_many(aoticache_runner *runner, run_call *call,
+                                                                    AtenTensorHandle *inputs,
+                                                                    AtenTensorHandle *outputs,
+                                                                    aoticache_error *ret_error)
+{
+    cleanup_free AtenTensorHandle *made = calloc(runner->num_outputs, sizeof *made);
+    if (made != NULL)
+        return run_stealing_with(runner, call, inputs, made, outputs, ret_error);
+    delete_handles(runner, inputs, runner->num_inputs);
+    return no_memory(runner->num_outputs, ret_error);
+}
+
+static inline aoticache_status run_stealing(aoticache_runner *runner, run_call *call, AtenTensorHandle *inputs,
+                                            AtenTensorHandle *outputs, aoticache_error *ret_error)
+{
+    AtenTensorHandle on_stack[HANDLES_ON_STACK];
+    if (__builtin_expect(runner->num_outputs > HANDLES_ON_STACK, 0))
+        return run_stealing_many(runner, call, inputs, outputs, ret_error);
+    return run_stealing_with(runner, call, inputs, on_stack, outputs, ret_error);
+}
+
+static void delete_given(const aoticache_runner *runner, AtenTensorHandle *inputs, size_t num_inputs)
+{
+    if (inputs != NULL)
+        delete_handles(runner, inputs, num_inputs);
+}
+
+/* ---- the public functions ---- */
+
+aoticache_status aoticache_runner_run(aoticache_runner *runner, const AtenTensorHandle *inputs, size_t num_inputs,
+                                      AtenTensorHandle *outputs, size_t num_outputs, aoticache_error *ret_error)
+{
+    aoticache_status status = check_call(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
+    if (__builtin_expect(status != AOTICACHE_OK, 0))
+        return status;
+    run_call call = {.stream = aoticache_runner_stream(runner), .proxy_executor = runner->proxy_executor};
+    return run_borrowing(runner, &call, inputs, outputs, ret_error);
+}
+
+aoticache_status aoticache_runner_run_stealing(aoticache_runner *runner, AtenTensorHandle *inputs, size_t num_inputs,
+                                               AtenTensorHandle *outputs, size_t num_outputs,
+                                               aoticache_error *ret_error)
+{
+    aoticache_status status = check_call(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
+    if (status != AOTICACHE_OK) {
+        delete_given(runner, inputs, num_inputs);
+        return status;
+    }
+    run_call call = {.stream = aoticache_runner_stream(runner), .proxy_executor = runner->proxy_executor};
+    return run_stealing(runner, &call, inputs, outputs, ret_error);
+}
+
+aoticache_status aoticache_run_options_read(const aoticache_run_options *options, aoticache_run_options *ret_options,
+                                            aoticache_error *ret_error)
+{
+    *ret_options = (aoticache_run_options)AOTICACHE_RUN_OPTIONS_INIT;
+    if (options == NULL)
+        return AOTICACHE_OK;
+    if (options->size < offsetof(aoticache_run_options, stream) || options->size > sizeof *ret_options)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the options of a run have %zu bytes, not %zu",
+                                   options->size, sizeof *ret_options);
+    memcpy(ret_options, options, options->size);
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_runner_run_with(aoticache_runner *runner, const aoticache_run_options *options,
+                                           AtenTensorHandle *inputs, size_t num_inputs, AtenTensorHandle *outputs,
+                                           size_t num_outputs, aoticache_error *ret_error)
+{
+    aoticache_run_options chosen;
+    aoticache_status status = aoticache_run_options_read(options, &chosen, ret_error);
+    if (status != AOTICACHE_OK) /* whether the inputs were to be taken is unknown: they stay the caller's */
+        return status;
+    status = check_call(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
+    if (status != AOTICACHE_OK) {
+        if (chosen.steal_inputs)
+            delete_given(runner, inputs, num_inputs);
+        return status;
+    }
+    run_call call = {
+        .stream = chosen.stream != NULL ? chosen.stream : aoticache_runner_stream(runner),
+        .proxy_executor = chosen.proxy_executor != NULL ? chosen.proxy_executor : runner->proxy_executor};
+    return chosen.steal_inputs ? run_stealing(runner, &call, inputs, outputs, ret_error)
+                               : run_borrowing(runner, &call, inputs, outputs, ret_error);
+}

@@ -1,0 +1,306 @@
+/*
+ * loader/runner/runner: creating a container on a device, its lifetime, and what it says of itself. Runs are in run.c,
+ * constants in the other files that state.h lists.
+ */
+#include "loader/runner/state.h"
+
+#include "base/cleanup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* PyTorch makes every model at once: beyond this it is a mistake, and would end in a process without memory. */
+#define NUM_MODELS_MAX 4096
+
+/* ---- creating ---- */
+
+/* The oldest libraries know only two devices, and no index. */
+static aoticache_status create_by_kind(aoticache_runner *runner, const aoticache_runner_options *options,
+                                       aoticache_error *ret_error)
+{
+    bool cpu = strcmp(runner->device, "cpu") == 0;
+    if (!cpu && strcmp(runner->device, "cuda") != 0)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "library %.200s runs on \"cpu\" or \"cuda\", not on \"%.40s\"",
+                                   runner->library->name, runner->device);
+    AOTIRuntimeError code = runner->library->functions.AOTInductorModelContainerCreate(
+        &runner->container, options->num_models, cpu, options->directory);
+    if (code == 0 && runner->container != NULL)
+        return AOTICACHE_OK;
+    runner->container = NULL;
+    return aoticache_library_failure(runner->library, AOTICACHE_LOAD_FAILED, "AOTInductorModelContainerCreate", code,
+                                     ret_error);
+}
+
+static aoticache_status create_on_device(aoticache_runner *runner, const aoticache_runner_options *options,
+                                         aoticache_error *ret_error)
+{
+    const aoticache_library_functions *functions = &runner->library->functions;
+    if (functions->AOTInductorModelContainerCreateWithDevice == NULL)
+        return create_by_kind(runner, options, ret_error);
+    AOTIRuntimeError code = functions->AOTInductorModelContainerCreateWithDevice(
+        &runner->container, options->num_models, runner->device, options->directory);
+    if (code == 0 && runner->container != NULL)
+        return AOTICACHE_OK;
+    runner->container = NULL;
+    return aoticache_library_failure(runner->library, AOTICACHE_LOAD_FAILED,
+                                     "AOTInductorModelContainerCreateWithDevice", code, ret_error);
+}
+
+static aoticache_status create_container(aoticache_runner *runner, const aoticache_runner_options *options,
+                                         aoticache_error *ret_error)
+{
+    const aoticache_device_backend *backend = runner->backend;
+    if (backend->check != NULL) {
+        aoticache_status status =
+            backend->check(backend->user, runner->library, runner->device_index, options->directory, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+    }
+    if (backend->create == NULL)
+        return create_on_device(runner, options, ret_error);
+    AOTInductorModelContainerHandle container = NULL;
+    aoticache_status status = backend->create(backend->user, runner->library, runner->device, options->num_models,
+                                              options->directory, &container, ret_error);
+    if (status == AOTICACHE_OK && container == NULL)
+        status = aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "device \"%.40s\" made no container of %.200s",
+                                     runner->device, runner->library->name);
+    if (status == AOTICACHE_OK)
+        runner->container = container;
+    return status;
+}
+
+static aoticache_status ask_count(aoticache_runner *runner, const char *function,
+                                  AOTIRuntimeError (*ask)(AOTInductorModelContainerHandle, size_t *), size_t *ret_count,
+                                  aoticache_error *ret_error)
+{
+    AOTIRuntimeError code = ask(runner->container, ret_count);
+    return code == 0 ? AOTICACHE_OK
+                     : aoticache_library_failure(runner->library, AOTICACHE_LOAD_FAILED, function, code, ret_error);
+}
+
+static aoticache_status ask_counts(aoticache_runner *runner, aoticache_error *ret_error)
+{
+    const aoticache_library_functions *functions = &runner->library->functions;
+#define ASK(what, field)                                                                                 \
+    ask_count(runner, "AOTInductorModelContainerGetNum" #what,                                           \
+              functions->AOTInductorModelContainerGetNum##what, &runner->field, ret_error)
+    aoticache_status status = ASK(Inputs, num_inputs);
+    if (status == AOTICACHE_OK)
+        status = ASK(Outputs, num_outputs);
+    if (status == AOTICACHE_OK && functions->AOTInductorModelContainerGetNumConstants != NULL)
+        status = ASK(Constants, num_constants);
+#undef ASK
+    runner->first_missing = runner->num_constants;
+    return status;
+}
+
+/* What the runner itself keeps of constants. */
+static aoticache_status prepare_constants(aoticache_runner *runner, aoticache_error *ret_error)
+{
+    size_t count = runner->num_constants;
+    if (count == 0)
+        return AOTICACHE_OK;
+    runner->shapes = calloc(count, sizeof *runner->shapes);
+    for (int i = 0; i < 2; i++)
+        runner->buffers[i].stale = calloc(count, sizeof(bool));
+    if (runner->shapes == NULL || runner->buffers[0].stale == NULL || runner->buffers[1].stale == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants", count);
+    for (size_t i = 0; i < count && !runner->has_folded; i++)
+        runner->has_folded = aoticache_runner_constant_is_folded(runner, i);
+    runner->buffers[runner->active].folded = true;
+    aoticache_runner_find_missing(runner);
+    return AOTICACHE_OK;
+}
+
+static void free_constants(aoticache_runner *runner)
+{
+    for (size_t i = 0; runner->shapes != NULL && i < runner->num_constants; i++)
+        free(runner->shapes[i].sizes);
+    free(runner->shapes);
+    free(runner->buffers[0].stale);
+    free(runner->buffers[1].stale);
+}
+
+static aoticache_status read_options(const aoticache_runner_options *options, aoticache_runner_options *ret_options,
+                                     aoticache_error *ret_error)
+{
+    *ret_options = (aoticache_runner_options)AOTICACHE_RUNNER_OPTIONS_INIT;
+    if (options != NULL && (options->size < offsetof(aoticache_runner_options, device) ||
+                            options->size > sizeof *ret_options))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the options of a runner have %zu bytes, not %zu",
+                                   options->size, sizeof *ret_options);
+    if (options != NULL)
+        memcpy(ret_options, options, options->size);
+    if (ret_options->device == NULL)
+        ret_options->device = "cpu";
+    if (ret_options->num_models == 0)
+        ret_options->num_models = 1;
+    if (ret_options->num_models > NUM_MODELS_MAX)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a runner of %zu models; at most %d are possible",
+                                   ret_options->num_models, NUM_MODELS_MAX);
+    return AOTICACHE_OK;
+}
+
+/* All but the container and what it says. NULL without memory. */
+static aoticache_runner *runner_new(aoticache_library *library, const aoticache_runner_options *options)
+{
+    cleanup_free aoticache_runner *runner = aligned_alloc(AOTICACHE_RUNNER_CACHE_LINE, sizeof *runner);
+    if (runner == NULL)
+        return NULL;
+    memset(runner, 0, sizeof *runner);
+    runner->device = strdup(options->device);
+    if (runner->device == NULL)
+        return NULL;
+    atomic_init(&runner->references, 1);
+    atomic_flag_clear(&runner->attached);
+    aoticache_run_gate_init(&runner->gate, (unsigned)options->num_models, options->pool_only);
+    runner->library = aoticache_library_ref(library);
+    runner->run_in_pool = library->functions.AOTInductorModelContainerRun;
+    runner->run_alone = library->functions.AOTInductorModelContainerRunSingleThreaded;
+    if (runner->run_alone == NULL || options->pool_only)
+        runner->run_alone = runner->run_in_pool;
+    runner->new_handle = library->torch->aoti_torch_new_tensor_handle;
+    runner->delete_handle = library->torch->aoti_torch_delete_tensor_object;
+    runner->proxy_executor = options->proxy_executor;
+    return steal_ptr(&runner);
+}
+
+aoticache_status aoticache_runner_create(aoticache_library *library, const aoticache_runner_options *options,
+                                         aoticache_runner **ret_runner, aoticache_error *ret_error)
+{
+    aoticache_runner_options chosen;
+    const aoticache_device_backend *backend;
+    int32_t device_index;
+    if (library == NULL || ret_runner == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a runner needs a library and a place");
+    aoticache_status status = read_options(options, &chosen, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_device_backend_find(chosen.device, &backend, &device_index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_runner *runner = runner_new(library, &chosen);
+    if (runner == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a runner");
+    runner->backend = backend;
+    runner->device_index = device_index;
+    runner->current_stream = backend->current_stream;
+    status = create_container(runner, &chosen, ret_error);
+    if (status == AOTICACHE_OK)
+        status = ask_counts(runner, ret_error);
+    if (status == AOTICACHE_OK)
+        status = prepare_constants(runner, ret_error);
+    if (status != AOTICACHE_OK) {
+        aoticache_runner_unref(runner);
+        return status;
+    }
+    *ret_runner = runner;
+    return AOTICACHE_OK;
+}
+
+/* ---- lifetime ---- */
+
+aoticache_runner *aoticache_runner_ref(aoticache_runner *runner)
+{
+    atomic_fetch_add_explicit(&runner->references, 1, memory_order_relaxed);
+    return runner;
+}
+
+void aoticache_runner_unref(aoticache_runner *runner)
+{
+    if (runner == NULL || atomic_fetch_sub_explicit(&runner->references, 1, memory_order_acq_rel) != 1)
+        return;
+    int saved = errno;
+    if (runner->container != NULL)
+        runner->library->functions.AOTInductorModelContainerDelete(runner->container);
+    aoticache_library_unref(runner->library);
+    if (runner->release != NULL)
+        runner->release(runner->owner);
+    aoticache_run_gate_destroy(&runner->gate);
+    free_constants(runner);
+    free(runner->device);
+    free(runner);
+    errno = saved;
+}
+
+aoticache_status aoticache_runner_attach(aoticache_runner *runner, void *owner, void (*release)(void *owner),
+                                         aoticache_error *ret_error)
+{
+    if (runner == NULL || owner == NULL || release == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "attaching needs a runner, an owner and its release");
+    if (atomic_flag_test_and_set(&runner->attached))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the runner of library %.200s has an owner already",
+                                   runner->library->name);
+    runner->owner = owner;
+    runner->release = release;
+    return AOTICACHE_OK;
+}
+
+/* ---- what it says of itself ---- */
+
+aoticache_library *aoticache_runner_library(const aoticache_runner *runner)
+{
+    return runner->library;
+}
+
+const char *aoticache_runner_device(const aoticache_runner *runner)
+{
+    return runner->device;
+}
+
+size_t aoticache_runner_num_inputs(const aoticache_runner *runner)
+{
+    return runner->num_inputs;
+}
+
+size_t aoticache_runner_num_outputs(const aoticache_runner *runner)
+{
+    return runner->num_outputs;
+}
+
+const char *aoticache_runner_input_name(const aoticache_runner *runner, size_t position)
+{
+    const aoticache_library_functions *functions = &runner->library->functions;
+    const char *name = NULL;
+    if (position >= runner->num_inputs || functions->AOTInductorModelContainerGetInputName == NULL ||
+        functions->AOTInductorModelContainerGetInputName(runner->container, position, &name) != 0)
+        return NULL;
+    return name;
+}
+
+const char *aoticache_runner_output_name(const aoticache_runner *runner, size_t position)
+{
+    const aoticache_library_functions *functions = &runner->library->functions;
+    const char *name = NULL;
+    if (position >= runner->num_outputs || functions->AOTInductorModelContainerGetOutputName == NULL ||
+        functions->AOTInductorModelContainerGetOutputName(runner->container, position, &name) != 0)
+        return NULL;
+    return name;
+}
+
+aoticache_status aoticache_runner_lacks(const aoticache_runner *runner, const char *function, const char *what,
+                                        aoticache_error *ret_error)
+{
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "library %.200s does not export %s: %s",
+                               runner->library->name, function, what);
+}
+
+aoticache_status aoticache_runner_call_spec(const aoticache_runner *runner, const char **ret_in_spec,
+                                            const char **ret_out_spec, aoticache_error *ret_error)
+{
+    const char *in_spec = NULL, *out_spec = NULL;
+    if (runner == NULL || ret_in_spec == NULL || ret_out_spec == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a call specification needs a runner and two places");
+    const aoticache_library_functions *functions = &runner->library->functions;
+    if (functions->AOTInductorModelContainerGetCallSpec == NULL)
+        return aoticache_runner_lacks(runner, "AOTInductorModelContainerGetCallSpec", "it has no call specification",
+                                      ret_error);
+    AOTIRuntimeError code =
+        functions->AOTInductorModelContainerGetCallSpec(runner->container, &in_spec, &out_spec);
+    if (code != 0)
+        return aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED, "AOTInductorModelContainerGetCallSpec",
+                                         code, ret_error);
+    *ret_in_spec = in_spec != NULL ? in_spec : "";
+    *ret_out_spec = out_spec != NULL ? out_spec : "";
+    return AOTICACHE_OK;
+}

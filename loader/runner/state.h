@@ -1,0 +1,172 @@
+/*
+ * loader/runner/state: what a runner is, for the files that make it up: runner.c (creating, names), run.c,
+ * constants.c (listing, finding by name), update.c (new values), hand_over.c (the library's
+ * function for them), blob.c (all from one blob), shapes.c (which tensors fit), values.c (which
+ * constants have a value), buffers.c (folding, swapping, freeing, extracting).
+ *
+ * Private.
+ */
+#ifndef AOTICACHE_LOADER_RUNNER_STATE_H
+#define AOTICACHE_LOADER_RUNNER_STATE_H
+
+#include "loader/device_backend.h"
+#include "loader/library.h"
+#include "loader/runner/run_gate.h"
+#include "loader/runner/runner.h"
+
+#define AOTICACHE_RUNNER_CACHE_LINE 64
+
+typedef AOTIRuntimeError (*aoticache_library_run_fn)(AOTInductorModelContainerHandle, AtenTensorHandle *, size_t,
+                                                     AtenTensorHandle *, size_t, AOTInductorStreamHandle,
+                                                     AOTIProxyExecutorHandle);
+
+/* What a constant looks like, as the library itself laid it out. */
+typedef struct aoticache_constant_shape {
+    int64_t ndim, offset; /* of the first element in its storage */
+    int64_t *sizes;   /* NULL: unknown. The strides follow, in the same memory */
+    int64_t *strides; /* NULL: unknown */
+    int32_t device_type;
+    bool opaque; /* no strided tensor */
+} aoticache_constant_shape;
+
+typedef struct aoticache_constant_buffer {
+    bool *stale; /* of each constant: what the library has for it lies over memory that is gone */
+    bool folded; /* it may have folded constants */
+} aoticache_constant_buffer;
+
+struct aoticache_runner {
+    /* What every run reads comes first, and together. */
+    AOTInductorModelContainerHandle container;
+    aoticache_library_run_fn run_alone; /* for runs that nobody else's overlaps with */
+    AOTITorchError (*new_handle)(AtenTensorHandle, AtenTensorHandle *);
+    AOTITorchError (*delete_handle)(AtenTensorHandle);
+    size_t num_inputs, num_outputs;
+    AOTIProxyExecutorHandle proxy_executor;
+    AOTInductorStreamHandle (*current_stream)(void *user, int32_t index);
+    /* What every run writes to: a line of its own. */
+    _Alignas(AOTICACHE_RUNNER_CACHE_LINE) aoticache_run_gate gate;
+    /* The rest. */
+    _Alignas(AOTICACHE_RUNNER_CACHE_LINE) aoticache_library_run_fn run_in_pool;
+    aoticache_library *library;
+    const aoticache_device_backend *backend;
+    char *device;
+    int32_t device_index;
+    size_t num_constants;
+    /* Changed where nobody else is inside: */
+    size_t first_missing; /* of the active buffer's constants, that has no value; num_constants: all have one */
+    /* Changed, and read, inside a change alone: */
+    aoticache_constant_buffer buffers[2];
+    int active; /* of the two */
+    bool has_folded;
+    bool shapes_learned;
+    aoticache_constant_shape *shapes;
+    atomic_size_t references;
+    atomic_flag attached;
+    void *owner;
+    void (*release)(void *owner);
+};
+
+/* Where options of a run name none. */
+static inline AOTInductorStreamHandle aoticache_runner_stream(const aoticache_runner *runner)
+{
+    return __builtin_expect(runner->current_stream != NULL, 0)
+               ? runner->current_stream(runner->backend->user, runner->device_index)
+               : NULL;
+}
+
+/* The options as this version knows them; NULL gives the defaults. */
+aoticache_status aoticache_run_options_read(const aoticache_run_options *options, aoticache_run_options *ret_options,
+                                            aoticache_error *ret_error);
+
+/* The name of the model or the library for a constant, never NULL; "" where the library does not tell. */
+const char *aoticache_runner_constant_name(const aoticache_runner *runner, size_t position, bool fqn);
+bool aoticache_runner_constant_is_folded(const aoticache_runner *runner, size_t position);
+
+/* Constants in the order of their names. */
+typedef struct aoticache_constant_names {
+    size_t count;
+    struct aoticache_constant_name {
+        const char *name; /* borrowed from the library */
+        size_t position;
+    } *names;
+} aoticache_constant_names;
+
+/* Without those that have no such name. The caller frees names. Returns: OK, NO_MEMORY. */
+aoticache_status aoticache_constant_names_read(const aoticache_runner *runner, bool fqn,
+                                               aoticache_constant_names *ret_names, aoticache_error *ret_error);
+/* The first of those with the name (several may have one FQN), or names.count. */
+size_t aoticache_constant_names_find(const aoticache_constant_names *names, const char *name);
+/* The one that looks most like the name; NULL where none is near. */
+const char *aoticache_constant_names_nearest(const aoticache_constant_names *names, const char *name);
+
+/* UNSUPPORTED: the library has none of the functions that `what` needs; they are named. */
+aoticache_status aoticache_runner_lacks(const aoticache_runner *runner, const char *function, const char *what,
+                                        aoticache_error *ret_error);
+
+static inline aoticache_constant_buffer *aoticache_runner_buffer(aoticache_runner *runner, bool inactive)
+{
+    return &runner->buffers[inactive ? 1 - runner->active : runner->active];
+}
+
+static inline bool aoticache_runner_is_stale(const aoticache_runner *runner, bool inactive, size_t position)
+{
+    return runner->buffers[inactive ? 1 - runner->active : runner->active].stale[position];
+}
+
+/* ---- values: inside a change, but for the first function ---- */
+
+/* Whether the library hands its constants out. */
+bool aoticache_runner_can_list(const aoticache_runner *runner);
+/*
+ * The tensors of a buffer, by position, borrowed until it changes; NULL for folded ones and those without a value.
+ * stale_too: with those over memory that is gone. tensors: num_constants places.
+ */
+aoticache_status aoticache_runner_list_tensors(const aoticache_runner *runner, bool inactive, bool stale_too,
+                                               AtenTensorHandle *tensors, aoticache_error *ret_error);
+void aoticache_runner_set_stale(aoticache_runner *runner, bool inactive, bool stale);
+/* Looks anew, after a change of the active buffer and while nobody else is inside. */
+void aoticache_runner_find_missing(aoticache_runner *runner);
+/* The first constant of a buffer that has no value, or num_constants. */
+size_t aoticache_runner_first_missing(const aoticache_runner *runner, bool inactive);
+/* RUN_FAILED, with its name. */
+aoticache_status aoticache_runner_say_missing(const aoticache_runner *runner, size_t position,
+                                              aoticache_error *ret_error);
+
+/* ---- shapes: inside a change ---- */
+
+/* Before anything is changed for the first time; again: after the library has made tensors of a blob. */
+aoticache_status aoticache_runner_learn_shapes(aoticache_runner *runner, bool again, aoticache_error *ret_error);
+/* Whether a tensor may become the constant. Returns: OK, INVALID with both sides, RUN_FAILED. */
+aoticache_status aoticache_runner_check_tensor(const aoticache_runner *runner, size_t position, AtenTensorHandle tensor,
+                                               const aoticache_update_options *options, aoticache_error *ret_error);
+/* The same afterwards, of a constant whose sizes were unknown; they are learned then. taken: what the library has. */
+aoticache_status aoticache_runner_check_taken(aoticache_runner *runner, size_t position, AtenTensorHandle given,
+                                              AtenTensorHandle taken, aoticache_error *ret_error);
+/* Bytes that a constant takes in a library and in a blob. */
+uint64_t aoticache_constant_padded(uint64_t bytes);
+
+/* Whether the library has a function for such an update. Returns: OK, UNSUPPORTED. */
+aoticache_status aoticache_runner_can_hand_over(const aoticache_runner *runner, const aoticache_update_options *options,
+                                                aoticache_error *ret_error);
+/*
+ * Hands a list to the best function that the library has for it, inside a change. Nothing of it is checked.
+ * Returns: as aoticache_runner_update_constants().
+ */
+aoticache_status aoticache_runner_hand_over(aoticache_runner *runner, const aoticache_update_options *options,
+                                            const AOTInductorConstantMapEntry *list, size_t count,
+                                            aoticache_error *ret_error);
+
+/*
+ * Around a change or listing of constants. active: it changes the active buffer, so that no run may be inside. Between
+ * them no other change happens.
+ */
+typedef struct aoticache_runner_change {
+    aoticache_runner *runner;
+    bool alone;
+} aoticache_runner_change;
+aoticache_runner_change aoticache_runner_change_begin(aoticache_runner *runner, bool active);
+/* Between begin and end of a change of the active buffer: it is to be folded anew, and may lack other constants. */
+void aoticache_runner_active_changed(aoticache_runner *runner);
+void aoticache_runner_change_end(aoticache_runner_change *change);
+
+#endif

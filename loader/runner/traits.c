@@ -1,0 +1,254 @@
+/*
+ * loader/runner/traits: what a library's file tells beside the names of its functions: who made it, what the dynamic linker
+ * will do because of it, what lies behind it. And which names another library defines, such as libtorch_cpu.so.
+ * Everything is read from the file; section headers, which only this file looks at, may be missing.
+ */
+#include "base/cleanup.h"
+#include "loader/describe.h"
+#include "loader/loader.h"
+#include "loader/proxy_operators.h"
+
+#include <string.h>
+
+enum { CHUNK_BYTES = 16384, LONGEST_MARK = 64, OPERATORS_BYTES = 4096, COMPILER_BYTES = 160 };
+
+typedef struct traits_storage {
+    aoticache_library_traits traits; /* first: the caller's pointer is also ours */
+    aoticache_elf elf;
+    char compiler[COMPILER_BYTES];
+    char operators[OPERATORS_BYTES];
+} traits_storage;
+
+/* Whether all of it could be read; what is outside of the file cannot. */
+static bool read_bytes(const aoticache_elf *elf, uint64_t offset, void *buffer, size_t size)
+{
+    if (offset > elf->file_size || size > elf->file_size - offset)
+        return false;
+    uint8_t *next = buffer;
+    while (size > 0) {
+        ssize_t got = pread(elf->fd, next, size, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        next += got;
+        offset += (uint64_t)got;
+        size -= (size_t)got;
+    }
+    return true;
+}
+
+/* ---- who made it ---- */
+
+/*
+ * Names of types in PyTorch's C++ namespace are in every library that its AOTInductor makes, as run-time type
+ * information; the message of ours is in every library that links runtime/.
+ */
+static const char pytorch_mark[] = "5torch12aot_inductor";
+static const char runtime_mark[] = "the kernel did not make output %zu (%s)";
+
+static aoticache_library_maker find_maker(const aoticache_elf *elf)
+{
+    char bytes[CHUNK_BYTES];
+    aoticache_library_maker maker = AOTICACHE_MAKER_UNKNOWN;
+    /* Chunks overlap, so that no mark is cut by their border. */
+    for (uint64_t offset = 0; offset < elf->file_size; offset += CHUNK_BYTES - LONGEST_MARK) {
+        uint64_t left = elf->file_size - offset;
+        size_t size = left < sizeof bytes ? (size_t)left : sizeof bytes;
+        if (!read_bytes(elf, offset, bytes, size))
+            break;
+        if (memmem(bytes, size, pytorch_mark, sizeof pytorch_mark - 1) != NULL)
+            return AOTICACHE_MAKER_PYTORCH;
+        if (memmem(bytes, size, runtime_mark, sizeof runtime_mark - 1) != NULL)
+            maker = AOTICACHE_MAKER_RUNTIME;
+    }
+    return maker;
+}
+
+/* ---- sections ---- */
+
+typedef struct section_table {
+    uint64_t offset;
+    size_t count;
+    Elf64_Shdr names; /* the section with their names */
+} section_table;
+
+static bool read_section(const aoticache_elf *elf, const section_table *table, size_t position, Elf64_Shdr *ret_section)
+{
+    return read_bytes(elf, table->offset + position * sizeof *ret_section, ret_section, sizeof *ret_section);
+}
+
+static bool open_sections(const aoticache_elf *elf, section_table *ret_table)
+{
+    Elf64_Ehdr header;
+    section_table table = {0};
+    if (!read_bytes(elf, 0, &header, sizeof header) || header.e_shentsize != sizeof(Elf64_Shdr) ||
+        header.e_shstrndx >= header.e_shnum || header.e_shoff > elf->file_size)
+        return false;
+    table.offset = header.e_shoff;
+    table.count = header.e_shnum;
+    if (!read_section(elf, &table, header.e_shstrndx, &table.names))
+        return false;
+    *ret_table = table;
+    return true;
+}
+
+static bool is_named(const aoticache_elf *elf, const section_table *table, const Elf64_Shdr *section, const char *name)
+{
+    char bytes[16];
+    size_t size = strlen(name) + 1;
+    return size <= sizeof bytes && table->names.sh_offset <= elf->file_size &&
+           read_bytes(elf, table->names.sh_offset + section->sh_name, bytes, size) && memcmp(bytes, name, size) == 0;
+}
+
+/* The first string of .comment: compilers and linkers sign there. */
+static void read_compiler(const aoticache_elf *elf, const section_table *table, char ret_text[COMPILER_BYTES])
+{
+    Elf64_Shdr section;
+    for (size_t i = 0; i < table->count && read_section(elf, table, i, &section); i++) {
+        if (section.sh_type != SHT_PROGBITS || !is_named(elf, table, &section, ".comment"))
+            continue;
+        size_t size = section.sh_size < COMPILER_BYTES - 1 ? (size_t)section.sh_size : COMPILER_BYTES - 1;
+        if (!read_bytes(elf, section.sh_offset, ret_text, size))
+            size = 0;
+        ret_text[size] = '\0';
+        return;
+    }
+}
+
+static void raise_to(uint64_t *end, uint64_t offset, uint64_t size)
+{
+    if (size <= UINT64_MAX - offset && offset + size > *end)
+        *end = offset + size;
+}
+
+/* Bytes behind everything that segments and sections describe: weights, where PyTorch appends them. */
+static uint64_t count_appended(const aoticache_elf *elf, const section_table *table)
+{
+    uint64_t end = 0;
+    Elf64_Shdr section;
+    for (size_t i = 0; i < elf->program_count; i++)
+        raise_to(&end, elf->programs[i].p_offset, elf->programs[i].p_filesz);
+    if (table->count > 0)
+        raise_to(&end, table->offset, table->count * sizeof(Elf64_Shdr));
+    for (size_t i = 0; i < table->count && read_section(elf, table, i, &section); i++)
+        if (section.sh_type != SHT_NOBITS && section.sh_type != SHT_NULL)
+            raise_to(&end, section.sh_offset, section.sh_size);
+    return end < elf->file_size ? elf->file_size - end : 0;
+}
+
+/* ---- segments and symbols ---- */
+
+/* Without the header that says so the stack is executable, too: that is what it means on the older machines. */
+static bool wants_executable_stack(const aoticache_elf *elf)
+{
+    for (size_t i = 0; i < elf->program_count; i++)
+        if (elf->programs[i].p_type == PT_GNU_STACK)
+            return (elf->programs[i].p_flags & PF_X) != 0;
+    return true;
+}
+
+static size_t count_unique(const aoticache_elf *elf)
+{
+    size_t count = 0;
+    for (size_t i = 1; i < elf->symbol_count; i++)
+        count += ELF64_ST_BIND(elf->symbols[i].st_info) == STB_GNU_UNIQUE;
+    return count;
+}
+
+static const char *find_soname(const aoticache_elf *elf)
+{
+    for (size_t i = 0; i < elf->dynamic_count; i++)
+        if (elf->dynamic[i].d_tag == DT_SONAME)
+            return aoticache_elf_string(elf, elf->dynamic[i].d_un.d_val);
+    return "";
+}
+
+/* ---- the traits ---- */
+
+static aoticache_status fill_traits(traits_storage *storage, aoticache_error *ret_error)
+{
+    const aoticache_elf *elf = &storage->elf;
+    storage->traits = (aoticache_library_traits){
+        .soname = "", .compiler = storage->compiler, .proxy_operators = storage->operators};
+    if (!elf->native)
+        return AOTICACHE_OK;
+    uint64_t first = 0;
+    aoticache_library_names names;
+    aoticache_status status = aoticache_library_names_read(elf, &names, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    storage->traits.finds_itself = names.finds_itself;
+    if (names.proxy_executor)
+        aoticache_proxy_operators_format(elf, storage->operators, sizeof storage->operators);
+    aoticache_library_names_free(&names);
+    section_table table = {0};
+    if (open_sections(elf, &table))
+        read_compiler(elf, &table, storage->compiler);
+    storage->traits.soname = find_soname(elf);
+    storage->traits.maker = find_maker(elf);
+    storage->traits.executable_stack = wants_executable_stack(elf);
+    storage->traits.unique_symbol_count = count_unique(elf);
+    storage->traits.mapped_bytes = aoticache_elf_address_bytes(elf, &first);
+    storage->traits.appended_bytes = count_appended(elf, &table);
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_library_traits_read(int fd, aoticache_library_traits **ret_traits,
+                                               aoticache_error *ret_error)
+{
+    if (ret_traits == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no place for the traits");
+    traits_storage *storage = calloc(1, sizeof *storage);
+    if (storage == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for traits");
+    storage->elf.fd = -1;
+    aoticache_status status = aoticache_elf_open(fd, &storage->elf, ret_error);
+    if (status == AOTICACHE_OK)
+        status = fill_traits(storage, ret_error);
+    if (status != AOTICACHE_OK) {
+        aoticache_library_traits_free(&storage->traits);
+        return status;
+    }
+    *ret_traits = &storage->traits;
+    return AOTICACHE_OK;
+}
+
+void aoticache_library_traits_free(aoticache_library_traits *traits)
+{
+    if (traits == NULL)
+        return;
+    int saved = errno;
+    traits_storage *storage = (traits_storage *)traits;
+    aoticache_elf_close(&storage->elf);
+    free(storage);
+    errno = saved;
+}
+
+/* ---- what another library defines ---- */
+
+static int compare_names(const void *name, const void *element)
+{
+    return strcmp(name, *(const char *const *)element);
+}
+
+aoticache_status aoticache_library_find_symbols(int fd, const char *const *names, size_t count, bool *found,
+                                                aoticache_error *ret_error)
+{
+    if (count > 0 && (names == NULL || found == NULL))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "looking for %zu names needs arrays", count);
+    aoticache_elf elf = {.fd = -1};
+    aoticache_status status = aoticache_elf_open(fd, &elf, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    for (size_t i = 1; count > 0 && i < elf.symbol_count; i++) {
+        if (elf.symbols[i].st_shndx == SHN_UNDEF || ELF64_ST_BIND(elf.symbols[i].st_info) == STB_LOCAL)
+            continue;
+        const char *const *name =
+            bsearch(aoticache_elf_string(&elf, elf.symbols[i].st_name), names, count, sizeof *names, compare_names);
+        if (name != NULL)
+            found[name - names] = true;
+    }
+    aoticache_elf_close(&elf);
+    return AOTICACHE_OK;
+}

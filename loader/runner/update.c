@@ -1,0 +1,364 @@
+/*
+ * loader/runner/update: new values for constants. The caller's names and tensors are checked before the library hears
+ * of them, because PyTorch's leave out silently what they do not know and believe the rest.
+ *
+ * What the library gets instead of the caller's tensors. It copies as many bytes as the storage of a tensor has, from
+ * the tensor's first element on, and adds the offset once more: so it gets a new tensor over the same elements, whose
+ * storage is these alone. And an update of the inactive buffer takes what the model keeps beside its parameters, and
+ * is not named, from the active one, without looking whether it is there; user-managed, the two buffers would share
+ * it: so these are named too.
+ */
+#include "loader/runner/state.h"
+
+#include "base/cleanup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- checking the caller's list ---- */
+
+static aoticache_status say_unknown(const aoticache_runner *runner, const aoticache_constant_names *names,
+                                    const char *name, aoticache_error *ret_error)
+{
+    const char *nearest = aoticache_constant_names_nearest(names, name);
+    if (nearest != NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "library %.200s has no constant \"%.200s\"; did you mean \"%.200s\"?",
+                                   runner->library->name, name, nearest);
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "library %.200s has no constant \"%.200s\" among its %zu",
+                               runner->library->name, name, runner->num_constants);
+}
+
+/* A model that uses one tensor under two names may have two constants with one FQN: both get the value. */
+static aoticache_status place(const aoticache_runner *runner, const aoticache_constant_names *names, size_t found,
+                              const AOTInductorConstantMapEntry *pair, AtenTensorHandle *handles,
+                              aoticache_error *ret_error)
+{
+    for (size_t i = found; i < names->count && strcmp(names->names[i].name, pair->name) == 0; i++) {
+        size_t position = names->names[i].position;
+        if (aoticache_runner_constant_is_folded(runner, position))
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                       "constant \"%.200s\" of library %.200s is made by folding and takes no value",
+                                       pair->name, runner->library->name);
+        if (handles[position] != NULL)
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                       "constant \"%.200s\" of library %.200s is given twice", pair->name,
+                                       runner->library->name);
+        handles[position] = pair->handle;
+    }
+    return AOTICACHE_OK;
+}
+
+/* handles: one place for each constant of the library; those that are named are filled. */
+static aoticache_status resolve(const aoticache_runner *runner, const aoticache_constant_names *names,
+                                const AOTInductorConstantMapEntry *pairs, size_t num_pairs, AtenTensorHandle *handles,
+                                aoticache_error *ret_error)
+{
+    for (size_t i = 0; i < num_pairs; i++) {
+        if (pairs[i].name == NULL || pairs[i].handle == NULL)
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "pair %zu of %zu for library %.200s has no %s", i,
+                                       num_pairs, runner->library->name, pairs[i].name == NULL ? "name" : "tensor");
+        size_t found = aoticache_constant_names_find(names, pairs[i].name);
+        aoticache_status status = found < names->count
+                                      ? place(runner, names, found, &pairs[i], handles, ret_error)
+                                      : say_unknown(runner, names, pairs[i].name, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+    }
+    return AOTICACHE_OK;
+}
+
+/* ---- one update ---- */
+
+/* Each list has a place for every constant of the library. */
+typedef struct update_plan {
+    aoticache_runner *runner;
+    const aoticache_update_options *options;
+    AtenTensorHandle *given; /* the caller's */
+    AtenTensorHandle *kept;  /* of constants that are not named: what a buffer has */
+    AtenTensorHandle *fresh; /* over the elements of either; ours */
+    AtenTensorHandle *found; /* for looking at buffers */
+    AOTInductorConstantMapEntry *list;
+    bool completed; /* all that the library may take from the active buffer is in `kept` */
+    bool keeps;     /* something is */
+} update_plan;
+
+static void plan_free(update_plan *plan)
+{
+    for (size_t i = 0; plan->fresh != NULL && i < plan->runner->num_constants; i++)
+        if (plan->fresh[i] != NULL)
+            plan->runner->delete_handle(plan->fresh[i]);
+    free(plan->given);
+    free(plan->kept);
+    free(plan->fresh);
+    free(plan->found);
+    free(plan->list);
+}
+
+static aoticache_status plan_make(aoticache_runner *runner, const aoticache_update_options *options,
+                                  const AOTInductorConstantMapEntry *pairs, size_t num_pairs, update_plan *ret_plan,
+                                  aoticache_error *ret_error)
+{
+    size_t count = runner->num_constants + 1;
+    aoticache_constant_names names;
+    *ret_plan = (update_plan){.runner = runner, .options = options};
+    ret_plan->given = calloc(count, sizeof(AtenTensorHandle));
+    ret_plan->kept = calloc(count, sizeof(AtenTensorHandle));
+    ret_plan->fresh = calloc(count, sizeof(AtenTensorHandle));
+    ret_plan->found = calloc(count, sizeof(AtenTensorHandle));
+    ret_plan->list = calloc(count, sizeof *ret_plan->list);
+    if (ret_plan->given == NULL || ret_plan->kept == NULL || ret_plan->fresh == NULL || ret_plan->found == NULL ||
+        ret_plan->list == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants", count - 1);
+    aoticache_status status = aoticache_constant_names_read(runner, options->by_fqn, &names, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = resolve(runner, &names, pairs, num_pairs, ret_plan->given, ret_error);
+    free(names.names);
+    return status;
+}
+
+/* ---- what is not named ---- */
+
+/* What PyTorch's libraries let an update leave out: what tracing made, what a model keeps beside its parameters, and
+ * what is empty. */
+static bool may_be_left_out(const aoticache_runner *runner, size_t position)
+{
+    aoticache_constant constant;
+    return aoticache_runner_read_constant(runner, position, &constant, NULL) == AOTICACHE_OK &&
+           (constant.type == AOTICACHE_CONSTANT_TENSOR_CONSTANT || constant.type == AOTICACHE_CONSTANT_BUFFER ||
+            (constant.type == AOTICACHE_CONSTANT_PARAMETER && constant.has_bytes && constant.bytes == 0));
+}
+
+static bool is_left_out(const update_plan *plan, size_t position)
+{
+    return plan->given[position] == NULL && !aoticache_runner_constant_is_folded(plan->runner, position);
+}
+
+/* The library refuses such an update in its own words, before it changes anything. */
+static bool lacks_what_it_must_name(const update_plan *plan)
+{
+    for (size_t i = 0; i < plan->runner->num_constants && !plan->options->partial; i++)
+        if (is_left_out(plan, i) && !may_be_left_out(plan->runner, i))
+            return true;
+    return false;
+}
+
+/* Of the active buffer, as PyTorch does it, or else what the buffer has itself. */
+static aoticache_status keep_one(update_plan *plan, size_t position, AtenTensorHandle active, AtenTensorHandle own,
+                                 aoticache_error *ret_error)
+{
+    if (active == NULL && own == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "constant \"%.200s\" of library %.200s is not named, and has no value in either "
+                                   "buffer: name it too",
+                                   aoticache_runner_constant_name(plan->runner, position, false),
+                                   plan->runner->library->name);
+    if (plan->runner->shapes[position].opaque)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "constant \"%.200s\" of library %.200s has a layout of its own, made by the "
+                                   "compile: it cannot be copied to the inactive buffer",
+                                   aoticache_runner_constant_name(plan->runner, position, false),
+                                   plan->runner->library->name);
+    plan->kept[position] = active != NULL ? active : own;
+    plan->keeps = true;
+    return AOTICACHE_OK;
+}
+
+static aoticache_status keep_others(update_plan *plan, aoticache_error *ret_error)
+{
+    aoticache_runner *runner = plan->runner;
+    if (!plan->options->inactive || !aoticache_runner_can_list(runner) || lacks_what_it_must_name(plan))
+        return AOTICACHE_OK;
+    cleanup_free AtenTensorHandle *own = calloc(runner->num_constants + 1, sizeof *own);
+    if (own == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants",
+                                   runner->num_constants);
+    aoticache_status status = aoticache_runner_list_tensors(runner, false, false, plan->found, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_runner_list_tensors(runner, true, false, own, ret_error);
+    for (size_t i = 0; i < runner->num_constants && status == AOTICACHE_OK; i++)
+        if (is_left_out(plan, i) && may_be_left_out(runner, i))
+            status = keep_one(plan, i, plan->found[i], own[i], ret_error);
+    plan->completed = status == AOTICACHE_OK;
+    return status;
+}
+
+/* ---- handing over ---- */
+
+static aoticache_status make_fresh(update_plan *plan, size_t position, aoticache_error *ret_error)
+{
+    AtenTensorHandle source = plan->given[position] != NULL ? plan->given[position] : plan->kept[position];
+    aoticache_tensor_view view;
+    aoticache_status status = aoticache_tensor_get_view(source, &view, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (plan->runner->library->torch->aoti_torch_create_tensor_from_blob(
+            view.data, view.ndim, view.sizes, view.strides, 0, view.dtype, view.device.type, view.device.index,
+            &plan->fresh[position]) == 0)
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_RUN_FAILED,
+                               "aoti_torch_create_tensor_from_blob fails for constant \"%.200s\" of library %.200s",
+                               aoticache_runner_constant_name(plan->runner, position, false),
+                               plan->runner->library->name);
+}
+
+/* tensors: by position, NULL for those that are not meant. */
+static size_t write_list(update_plan *plan, const AtenTensorHandle *tensors, size_t used)
+{
+    for (size_t i = 0; i < plan->runner->num_constants; i++)
+        if (tensors[i] != NULL)
+            plan->list[used++] = (AOTInductorConstantMapEntry){
+                aoticache_runner_constant_name(plan->runner, i, false), tensors[i]};
+    return used;
+}
+
+static aoticache_status copy_values(update_plan *plan, aoticache_error *ret_error)
+{
+    return aoticache_runner_hand_over(plan->runner, plan->options, plan->list, write_list(plan, plan->fresh, 0),
+                                      ret_error);
+}
+
+/*
+ * What is kept gets a place of its own first; then it is the buffer's own tensors that it is told to use. (The first
+ * step copies whatever of that kind is not named in it from the active buffer: so all of it is named.)
+ */
+static aoticache_status copy_what_is_kept(update_plan *plan, aoticache_error *ret_error)
+{
+    aoticache_runner *runner = plan->runner;
+    const aoticache_update_options copying = {.size = sizeof copying, .inactive = true, .partial = true};
+    for (size_t i = 0; i < runner->num_constants; i++)
+        plan->found[i] = plan->kept[i] != NULL || may_be_left_out(runner, i) ? plan->fresh[i] : NULL;
+    aoticache_status status = aoticache_runner_hand_over(runner, &copying, plan->list,
+                                                         write_list(plan, plan->found, 0), ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_runner_list_tensors(runner, true, true, plan->found, ret_error);
+    for (size_t i = 0; i < runner->num_constants && status == AOTICACHE_OK; i++)
+        if (plan->kept[i] != NULL)
+            plan->kept[i] = plan->found[i];
+    return status;
+}
+
+static aoticache_status use_memory(update_plan *plan, aoticache_error *ret_error)
+{
+    aoticache_status status = plan->keeps ? copy_what_is_kept(plan, ret_error) : AOTICACHE_OK;
+    if (status != AOTICACHE_OK)
+        return status;
+    size_t count = write_list(plan, plan->given, 0);
+    count = write_list(plan, plan->kept, count);
+    return aoticache_runner_hand_over(plan->runner, plan->options, plan->list, count, ret_error);
+}
+
+/* ---- before and after ---- */
+
+static aoticache_status check_all(update_plan *plan, aoticache_error *ret_error)
+{
+    aoticache_runner *runner = plan->runner;
+    aoticache_status status = aoticache_runner_learn_shapes(runner, false, ret_error);
+    for (size_t i = 0; i < runner->num_constants && status == AOTICACHE_OK; i++)
+        if (plan->given[i] != NULL)
+            status = aoticache_runner_check_tensor(runner, i, plan->given[i], plan->options, ret_error);
+    if (status == AOTICACHE_OK)
+        status = keep_others(plan, ret_error);
+    for (size_t i = 0; i < runner->num_constants && status == AOTICACHE_OK; i++)
+        if (plan->given[i] != NULL || plan->kept[i] != NULL)
+            status = make_fresh(plan, i, ret_error);
+    return status;
+}
+
+static void note_values(update_plan *plan)
+{
+    const aoticache_update_options *options = plan->options;
+    bool *stale = aoticache_runner_buffer(plan->runner, options->inactive)->stale;
+    for (size_t i = 0; i < plan->runner->num_constants; i++)
+        if (plan->given[i] != NULL || plan->kept[i] != NULL || (options->inactive && !options->partial &&
+                                                                !plan->completed))
+            stale[i] = false;
+}
+
+/* What was copied to a constant whose sizes were unknown, and is of other sizes, is no value. */
+static aoticache_status check_what_was_taken(update_plan *plan, aoticache_error *ret_error)
+{
+    aoticache_runner *runner = plan->runner;
+    bool unknown = false;
+    for (size_t i = 0; i < runner->num_constants; i++)
+        unknown |= plan->given[i] != NULL && runner->shapes[i].sizes == NULL;
+    if (!unknown || plan->options->user_managed || !aoticache_runner_can_list(runner))
+        return AOTICACHE_OK;
+    bool inactive = plan->options->inactive;
+    aoticache_status first = aoticache_runner_list_tensors(runner, inactive, true, plan->found, ret_error);
+    for (size_t i = 0; i < runner->num_constants && first != AOTICACHE_RUN_FAILED; i++) {
+        if (plan->given[i] == NULL || plan->found[i] == NULL)
+            continue;
+        aoticache_status status = aoticache_runner_check_taken(runner, i, plan->given[i], plan->found[i],
+                                                               first == AOTICACHE_OK ? ret_error : NULL);
+        if (status != AOTICACHE_OK)
+            aoticache_runner_buffer(runner, inactive)->stale[i] = true;
+        if (first == AOTICACHE_OK)
+            first = status;
+    }
+    return first;
+}
+
+static aoticache_status carry_out(update_plan *plan, aoticache_error *ret_error)
+{
+    aoticache_status status =
+        plan->options->user_managed ? use_memory(plan, ret_error) : copy_values(plan, ret_error);
+    if (status == AOTICACHE_OK) {
+        note_values(plan);
+        status = check_what_was_taken(plan, ret_error);
+    }
+    /* An active buffer that was changed, even where that failed half way, is folded anew by the next run. */
+    if (!plan->options->inactive)
+        aoticache_runner_active_changed(plan->runner);
+    return status;
+}
+
+static aoticache_status apply(update_plan *plan, aoticache_error *ret_error)
+{
+    aoticache_runner_change change = aoticache_runner_change_begin(plan->runner, !plan->options->inactive);
+    aoticache_status status = check_all(plan, ret_error);
+    if (status == AOTICACHE_OK)
+        status = carry_out(plan, ret_error);
+    aoticache_runner_change_end(&change);
+    return status;
+}
+
+/* ---- the public function ---- */
+
+static aoticache_status read_options(const aoticache_update_options *options, aoticache_update_options *ret_options,
+                                     aoticache_error *ret_error)
+{
+    *ret_options = (aoticache_update_options)AOTICACHE_UPDATE_OPTIONS_INIT;
+    if (options == NULL)
+        return AOTICACHE_OK;
+    if (options->size < offsetof(aoticache_update_options, inactive) || options->size > sizeof *ret_options)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the options of an update have %zu bytes, not %zu",
+                                   options->size, sizeof *ret_options);
+    memcpy(ret_options, options, options->size);
+    if (ret_options->user_managed && ret_options->from_cpu)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "an update is user_managed, which makes no copy, or from_cpu, which makes one: not "
+                                   "both");
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_runner_update_constants(aoticache_runner *runner, const aoticache_update_options *options,
+                                                   const AOTInductorConstantMapEntry *pairs, size_t num_pairs,
+                                                   aoticache_error *ret_error)
+{
+    aoticache_update_options chosen;
+    update_plan plan;
+    if (runner == NULL || (pairs == NULL && num_pairs > 0))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "an update needs a runner and a list of pairs");
+    aoticache_status status = read_options(options, &chosen, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_runner_can_hand_over(runner, &chosen, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = plan_make(runner, &chosen, pairs, num_pairs, &plan, ret_error);
+    if (status == AOTICACHE_OK)
+        status = apply(&plan, ret_error);
+    plan_free(&plan);
+    return status;
+}

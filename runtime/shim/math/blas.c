@@ -1,0 +1,377 @@
+/*
+ * shim/blas: finds the library, decides which products go to it, and how: directly on the operands' memory where they
+ * lie as BLAS wants them, else block by block through values (16-bit numbers, strides in both dimensions).
+ */
+#include "runtime/shim/math/blas.h"
+
+#include "runtime/shim/math/threads.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/load_gate.h"
+
+#ifndef AOTICACHE_BLAS_LIBRARY
+#define AOTICACHE_BLAS_LIBRARY ""
+#endif
+
+/*
+ * Multiplications from which the library is asked: 40 cubed, where it is three times as fast as matmul_block.c. Smaller
+ * products take a few microseconds either way, while loading it takes 5 milliseconds and 2.5 megabytes. Below 4 rows,
+ * columns or steps both are bound by memory.
+ */
+enum { BLAS_MIN_PRODUCTS = 64000, BLAS_MIN_SIDE = 4 };
+
+/* Parts of a product begin at multiples of so many rows or columns, and have as many at least. */
+enum { PART_LINES = 16 };
+
+/* Blocks of the walk through values, in values: 14 MB of floats, less where the operands have less. */
+enum { VALUES_ROWS = 512, VALUES_COLUMNS = 2048, VALUES_DEPTH = 1024 };
+
+enum { CBLAS_ROW_MAJOR = 101, CBLAS_NO_TRANS = 111, CBLAS_TRANS = 112 };
+
+/* A matrix as the library takes it, row by row. */
+struct blas_operand {
+    void *data;
+    int leading;
+    int transpose;
+};
+
+struct blas_product {
+    int rows, columns, depth;
+    struct blas_operand a, b, out;
+    double alpha, beta;
+};
+
+typedef void (*gemm_float)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
+                           const void *a, int lda, const void *b, int ldb, float beta, void *c, int ldc);
+typedef void (*gemm_double)(int order, int transpose_a, int transpose_b, int m, int n, int k, double alpha,
+                            const void *a, int lda, const void *b, int ldb, double beta, void *c, int ldc);
+typedef void (*gemm_complex)(int order, int transpose_a, int transpose_b, int m, int n, int k, const void *alpha,
+                             const void *a, int lda, const void *b, int ldb, const void *beta, void *c, int ldc);
+
+/* All NULL: there is no library. */
+static struct {
+    gemm_float floats;
+    gemm_double doubles;
+    gemm_complex complexes64, complexes128;
+    bool uses_one_thread; /* for a part of a product: so products are split here */
+    bool is_openmp;       /* and would wait in the child of a fork for threads that are not there */
+} blas;
+static pthread_once_t blas_once = PTHREAD_ONCE_INIT;
+
+/* What openblas_get_parallel() returns. */
+enum { PARALLEL_NONE = 0, PARALLEL_THREADS = 1, PARALLEL_OPENMP = 2 };
+
+/*
+ * An OpenBLAS with threads of its own does without them: they would be a second pool beside OpenMP's (threads.h). One that
+ * somebody else has loaded keeps the number that it has, which is theirs to choose. One that is built on OpenMP uses one
+ * thread inside of a parallel region, as a part of a product is. Of other libraries nothing is known, and they are left
+ * alone.
+ */
+static bool make_single(void *library, bool is_ours)
+{
+    void *const symbols[] = {dlsym(library, "openblas_get_parallel"), dlsym(library, "openblas_set_num_threads"),
+                             dlsym(library, "openblas_get_num_threads")};
+    int (*get_parallel)(void), (*get_threads)(void);
+    void (*set_threads)(int);
+    if (symbols[0] == NULL || symbols[1] == NULL || symbols[2] == NULL || !aoticache_shim_has_pool())
+        return false;
+    memcpy(&get_parallel, &symbols[0], sizeof get_parallel);
+    memcpy(&set_threads, &symbols[1], sizeof set_threads);
+    memcpy(&get_threads, &symbols[2], sizeof get_threads);
+    blas.is_openmp = get_parallel() == PARALLEL_OPENMP;
+    if (blas.is_openmp)
+        return true;
+    if (get_parallel() == PARALLEL_THREADS && is_ours)
+        set_threads(1);
+    return get_parallel() == PARALLEL_NONE || get_threads() == 1;
+}
+
+static void bind_library(void)
+{
+    if (AOTICACHE_BLAS_LIBRARY[0] == '\0')
+        return;
+    void *others = dlopen(AOTICACHE_BLAS_LIBRARY, RTLD_NOW | RTLD_NOLOAD);
+    void *library = others != NULL ? others : dlopen(AOTICACHE_BLAS_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL)
+        return;
+    void *const symbols[] = {dlsym(library, "cblas_sgemm"), dlsym(library, "cblas_dgemm"),
+                             dlsym(library, "cblas_cgemm"), dlsym(library, "cblas_zgemm")};
+    for (int i = 0; i < 4; i++) {
+        if (symbols[i] == NULL) {
+            dlclose(library);
+            return;
+        }
+    }
+    blas.uses_one_thread = make_single(library, others == NULL);
+    memcpy(&blas.floats, &symbols[0], sizeof blas.floats);
+    memcpy(&blas.doubles, &symbols[1], sizeof blas.doubles);
+    memcpy(&blas.complexes64, &symbols[2], sizeof blas.complexes64);
+    memcpy(&blas.complexes128, &symbols[3], sizeof blas.complexes128);
+}
+
+static void load_library(void)
+{
+    aoticache_load_gate_enter();
+    bind_library();
+    aoticache_load_gate_leave();
+}
+
+/* The factors of complex products are real. */
+static void multiply(enum shim_class kind, const struct blas_product *product)
+{
+    const struct blas_operand *a = &product->a, *b = &product->b, *out = &product->out;
+    const float alpha_floats[2] = {(float)product->alpha, 0}, beta_floats[2] = {(float)product->beta, 0};
+    const double alpha_doubles[2] = {product->alpha, 0}, beta_doubles[2] = {product->beta, 0};
+    int m = product->rows, n = product->columns, k = product->depth;
+    if (kind == SHIM_CLASS_FLOAT)
+        blas.floats(CBLAS_ROW_MAJOR, a->transpose, b->transpose, m, n, k, alpha_floats[0], a->data, a->leading, b->data,
+                    b->leading, beta_floats[0], out->data, out->leading);
+    else if (kind == SHIM_CLASS_DOUBLE)
+        blas.doubles(CBLAS_ROW_MAJOR, a->transpose, b->transpose, m, n, k, product->alpha, a->data, a->leading,
+                     b->data, b->leading, product->beta, out->data, out->leading);
+    else if (kind == SHIM_CLASS_COMPLEX64)
+        blas.complexes64(CBLAS_ROW_MAJOR, a->transpose, b->transpose, m, n, k, alpha_floats, a->data, a->leading,
+                         b->data, b->leading, beta_floats, out->data, out->leading);
+    else
+        blas.complexes128(CBLAS_ROW_MAJOR, a->transpose, b->transpose, m, n, k, alpha_doubles, a->data, a->leading,
+                          b->data, b->leading, beta_doubles, out->data, out->leading);
+}
+
+/* ---- directly on the operands' memory ---- */
+
+/* Whether lines of `length` elements lie `stride` bytes apart; a single line may lie anywhere. */
+static bool is_leading(ptrdiff_t stride, int64_t lines, int64_t length, ptrdiff_t item_bytes, int *ret_leading)
+{
+    if (lines > 1 && (stride % item_bytes != 0 || stride / item_bytes < length || stride / item_bytes > INT_MAX))
+        return false;
+    *ret_leading = (int)(lines > 1 ? stride / item_bytes : length);
+    return true;
+}
+
+static bool describe_operand(const struct matmul_matrix *matrix, int64_t rows, int64_t columns, ptrdiff_t item_bytes,
+                             struct blas_operand *ret_operand)
+{
+    *ret_operand = (struct blas_operand){matrix->data, 1, CBLAS_NO_TRANS};
+    if ((matrix->column_stride == item_bytes || columns == 1) &&
+        is_leading(matrix->row_stride, rows, columns, item_bytes, &ret_operand->leading))
+        return true;
+    ret_operand->transpose = CBLAS_TRANS;
+    return (matrix->row_stride == item_bytes || rows == 1) &&
+           is_leading(matrix->column_stride, columns, rows, item_bytes, &ret_operand->leading);
+}
+
+/* The other way round: (a b) transposed is b transposed times a transposed. */
+static void transpose_product(struct blas_product *product)
+{
+    struct blas_operand a = product->a;
+    int rows = product->rows;
+    product->a = product->b;
+    product->b = a;
+    product->a.transpose = product->a.transpose == CBLAS_TRANS ? CBLAS_NO_TRANS : CBLAS_TRANS;
+    product->b.transpose = product->b.transpose == CBLAS_TRANS ? CBLAS_NO_TRANS : CBLAS_TRANS;
+    product->out.transpose = CBLAS_NO_TRANS;
+    product->rows = product->columns;
+    product->columns = rows;
+}
+
+/* The library adds to what is there, so the addend is put there first; often it is there already. */
+static void place_addend(const struct matmul_problem *problem, ptrdiff_t item_bytes)
+{
+    const struct matmul_matrix *addend = &problem->addend, *out = &problem->out;
+    const struct shim_conversion same = {.item_bytes = (uint32_t)item_bytes};
+    if (addend->data == NULL || (addend->data == out->data && addend->row_stride == out->row_stride &&
+                                 addend->column_stride == out->column_stride))
+        return;
+    for (int64_t i = 0; i < problem->rows; i++)
+        aoticache_shim_convert_row(&same, (size_t)problem->columns, out->data + i * out->row_stride, out->column_stride,
+                                   addend->data + i * addend->row_stride, addend->column_stride);
+}
+
+static bool describe_product(const struct matmul_problem *problem, struct blas_product *product)
+{
+    ptrdiff_t item_bytes = (ptrdiff_t)problem->arithmetic->value_bytes;
+    return describe_operand(&problem->a, problem->rows, problem->depth, item_bytes, &product->a) &&
+           describe_operand(&problem->b, problem->depth, problem->columns, item_bytes, &product->b) &&
+           describe_operand(&problem->out, problem->rows, problem->columns, item_bytes, &product->out);
+}
+
+/* Then a part of the result's rows or columns does, too. */
+static bool lies_as_wanted(const struct matmul_problem *problem)
+{
+    struct blas_product product;
+    return problem->item_bytes == problem->arithmetic->value_bytes && describe_product(problem, &product);
+}
+
+static void run_directly(const struct matmul_problem *problem, enum shim_class kind)
+{
+    struct blas_product product = {.rows = (int)problem->rows,
+                                   .columns = (int)problem->columns,
+                                   .depth = (int)problem->depth,
+                                   .alpha = problem->alpha,
+                                   .beta = problem->addend.data != NULL ? problem->beta : 0};
+    if (!describe_product(problem, &product))
+        return;
+    place_addend(problem, (ptrdiff_t)problem->arithmetic->value_bytes);
+    if (product.out.transpose == CBLAS_TRANS)
+        transpose_product(&product);
+    multiply(kind, &product);
+}
+
+/* ---- through values ---- */
+
+static int at_most(int64_t value, int limit)
+{
+    return value < limit ? (int)value : limit;
+}
+
+/* A block of a matrix as values, line after line in the order in which its elements lie closer together. */
+static struct blas_operand load_block(const struct matmul_problem *problem, const struct matmul_matrix *matrix,
+                                      int64_t row, int rows, int64_t column, int columns, char *values)
+{
+    ptrdiff_t value_bytes = (ptrdiff_t)problem->arithmetic->value_bytes;
+    const char *first = matrix->data + row * matrix->row_stride + column * matrix->column_stride;
+    bool by_rows = matrix->column_stride <= matrix->row_stride;
+    int lines = by_rows ? rows : columns, length = by_rows ? columns : rows;
+    ptrdiff_t line_stride = by_rows ? matrix->row_stride : matrix->column_stride;
+    ptrdiff_t stride = by_rows ? matrix->column_stride : matrix->row_stride;
+    for (int i = 0; i < lines; i++)
+        problem->access->load((size_t)length, values + i * length * value_bytes, first + i * line_stride, stride);
+    return (struct blas_operand){values, length, by_rows ? CBLAS_NO_TRANS : CBLAS_TRANS};
+}
+
+struct values_workspace {
+    char *a, *b, *tile;
+};
+
+static void run_block(const struct matmul_problem *problem, enum shim_class kind, const struct values_workspace *values,
+                      int64_t row, int64_t column)
+{
+    struct blas_product product = {.rows = at_most(problem->rows - row, VALUES_ROWS),
+                                   .columns = at_most(problem->columns - column, VALUES_COLUMNS),
+                                   .alpha = 1};
+    product.out = (struct blas_operand){values->tile, product.columns, CBLAS_NO_TRANS};
+    for (int64_t k = 0; k < problem->depth; k += VALUES_DEPTH) {
+        product.depth = at_most(problem->depth - k, VALUES_DEPTH);
+        product.a = load_block(problem, &problem->a, row, product.rows, k, product.depth, values->a);
+        product.b = load_block(problem, &problem->b, k, product.depth, column, product.columns, values->b);
+        product.beta = k > 0 ? 1 : 0;
+        multiply(kind, &product);
+    }
+    for (int64_t j = 0; j < product.columns; j += MATMUL_BLOCK_COLUMNS)
+        aoticache_shim_matmul_write(problem, values->tile + j * (ptrdiff_t)problem->arithmetic->value_bytes,
+                                    product.columns, row, product.rows, column + j,
+                                    at_most(product.columns - j, MATMUL_BLOCK_COLUMNS));
+}
+
+static size_t values_bytes(const struct matmul_problem *problem)
+{
+    size_t rows = (size_t)at_most(problem->rows, VALUES_ROWS);
+    size_t columns = (size_t)at_most(problem->columns, VALUES_COLUMNS);
+    size_t depth = (size_t)at_most(problem->depth, VALUES_DEPTH);
+    return (rows * depth + depth * columns + rows * columns) * problem->arithmetic->value_bytes;
+}
+
+static void run_through_values(const struct matmul_problem *problem, enum shim_class kind, char *memory)
+{
+    size_t rows = (size_t)at_most(problem->rows, VALUES_ROWS);
+    size_t columns = (size_t)at_most(problem->columns, VALUES_COLUMNS);
+    size_t depth = (size_t)at_most(problem->depth, VALUES_DEPTH), value_bytes = problem->arithmetic->value_bytes;
+    struct values_workspace values = {.a = memory, .b = memory + rows * depth * value_bytes};
+    values.tile = values.b + depth * columns * value_bytes;
+    for (int64_t column = 0; column < problem->columns; column += VALUES_COLUMNS)
+        for (int64_t row = 0; row < problem->rows; row += VALUES_ROWS)
+            run_block(problem, kind, &values, row, column);
+}
+
+/* ---- in parts ---- */
+
+struct parts {
+    const struct matmul_problem *problem;
+    enum shim_class kind;
+    int count;
+    char *memory; /* NULL: directly; else so many bytes for each part */
+    size_t step;
+};
+
+/* Where part `part` begins among `size` lines: at a multiple of what the library computes at once. */
+static int64_t first_of(int64_t size, int part, int count)
+{
+    return part == count ? size : size / count * part / PART_LINES * PART_LINES;
+}
+
+static void run_part(void *user, int part)
+{
+    const struct parts *parts = user;
+    struct matmul_problem problem = *parts->problem;
+    bool by_columns = problem.columns >= problem.rows;
+    int64_t size = by_columns ? problem.columns : problem.rows;
+    int64_t first = first_of(size, part, parts->count), end = first_of(size, part + 1, parts->count);
+    if (first == end)
+        return;
+    *(by_columns ? &problem.columns : &problem.rows) = end - first;
+    struct matmul_matrix *operand = by_columns ? &problem.b : &problem.a;
+    operand->data += first * (by_columns ? operand->column_stride : operand->row_stride);
+    problem.out.data += first * (by_columns ? problem.out.column_stride : problem.out.row_stride);
+    if (problem.addend.data != NULL)
+        problem.addend.data += first * (by_columns ? problem.addend.column_stride : problem.addend.row_stride);
+    if (parts->memory == NULL)
+        run_directly(&problem, parts->kind);
+    else
+        run_through_values(&problem, parts->kind, parts->memory + (size_t)part * parts->step);
+}
+
+/* What the largest part needs to convert into. */
+static size_t part_bytes(const struct parts *parts)
+{
+    struct matmul_problem part = *parts->problem;
+    int64_t *lines = part.columns >= part.rows ? &part.columns : &part.rows;
+    if (parts->count > 1)
+        *lines = at_most(*lines, (int)at_most(*lines / parts->count + 2 * parts->count + PART_LINES, INT_MAX));
+    return values_bytes(&part);
+}
+
+static bool run_parts(const struct matmul_problem *problem, enum shim_class kind, bool directly)
+{
+    int64_t lines = problem->columns >= problem->rows ? problem->columns : problem->rows;
+    double work = (double)problem->rows * (double)problem->columns * (double)problem->depth;
+    struct parts parts = {.problem = problem, .kind = kind, .count = 1};
+    if (blas.uses_one_thread)
+        parts.count = aoticache_shim_parts(work, lines / PART_LINES);
+    if (!directly) {
+        parts.step = part_bytes(&parts);
+        parts.memory = malloc(parts.step * (size_t)parts.count);
+        if (parts.memory == NULL) /* the plain walk needs less */
+            return false;
+    }
+    aoticache_shim_parallel(parts.count, run_part, &parts);
+    free(parts.memory);
+    return true;
+}
+
+/* ---- the decision ---- */
+
+static bool is_large(const struct matmul_problem *problem)
+{
+    int64_t products, all;
+    if (problem->rows < BLAS_MIN_SIDE || problem->columns < BLAS_MIN_SIDE || problem->depth < BLAS_MIN_SIDE)
+        return false;
+    return __builtin_mul_overflow(problem->rows, problem->columns, &products) ||
+           __builtin_mul_overflow(products, problem->depth, &all) || all >= BLAS_MIN_PRODUCTS;
+}
+
+bool aoticache_shim_blas_run(const struct matmul_problem *problem)
+{
+    enum shim_class kind = (enum shim_class)problem->access->load_class;
+    if (kind < SHIM_CLASS_FLOAT || kind > SHIM_CLASS_COMPLEX128 || !is_large(problem))
+        return false;
+    if (problem->rows > INT_MAX || problem->columns > INT_MAX || problem->depth > INT_MAX)
+        return false;
+    pthread_once(&blas_once, load_library);
+    if (blas.floats == NULL || (blas.is_openmp && aoticache_shim_is_forked()))
+        return false;
+    return run_parts(problem, kind, lies_as_wanted(problem));
+}

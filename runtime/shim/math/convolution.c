@@ -1,0 +1,361 @@
+/*
+ * shim/convolution: convolutions of one to three dimensions as products of matrices.
+ *
+ * The weights of a group are a matrix (output channels by channels and kernel positions); what the kernel sees at each
+ * position of the result is gathered into the columns of another, a piece of the result at a time. A transposed
+ * convolution gathers too: it sees the input with its elements `stride` apart and zeros between them, so that sums are
+ * rounded once whatever the dtype.
+ *
+ * Source: at::convolution (aten/src/ATen/native/Convolution.cpp).
+ */
+#include "runtime/shim/math/convolution.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "runtime/shim/math/image_abi.h"
+#include "runtime/shim/math/matmul.h"
+#include "runtime/shim/math/threads.h"
+
+/* Bytes of gathered columns at a time; what a second-level cache about holds. */
+enum { COLUMNS_BYTES = 1 << 20, COLUMNS_LEAST = 64 };
+
+/* A kernel of one element that sees each element of the input in turn: the input itself is the columns. */
+static bool is_pointwise(const struct convolution *c)
+{
+    const struct image *input = &c->input;
+    for (int axis = 0; axis < IMAGE_AXES; axis++)
+        if (c->kernel[axis] != 1 || c->stride[axis] != 1 || c->padding[axis] != 0 || c->output_padding[axis] != 0)
+            return false;
+    return (input->sizes[1] == 1 || input->strides[1] == input->sizes[2] * input->strides[2]) &&
+           (input->sizes[0] == 1 || input->strides[0] == input->sizes[1] * input->sizes[2] * input->strides[2]);
+}
+
+/* ---- the product ---- */
+
+/* Whether the weights lie in memory as arrange_weights() would put them. */
+static bool is_arranged(const struct convolution *c, const struct image *weight)
+{
+    ptrdiff_t channel = c->channels_last ? c->item_bytes : c->kernel_positions * c->item_bytes;
+    ptrdiff_t element = c->channels_last ? c->group_inputs * c->item_bytes : c->item_bytes;
+    const int64_t *k = c->kernel;
+    ptrdiff_t row = c->group_inputs * c->kernel_positions * c->item_bytes;
+    return !c->transposed && (weight->batch == 1 || weight->batch_stride == row) &&
+           (c->group_inputs == 1 || weight->channel_stride == channel) &&
+           (k[2] == 1 || weight->strides[2] == element) && (k[1] == 1 || weight->strides[1] == k[2] * element) &&
+           (k[0] == 1 || weight->strides[0] == k[1] * k[2] * element);
+}
+
+/* The kernel's elements for one pair of channels, `step` elements apart. */
+static void arrange_kernel(const struct convolution *c, const struct image *weight, const char *source, char *to,
+                           int64_t step)
+{
+    for (int64_t z = 0; z < c->kernel[0]; z++)
+        for (int64_t y = 0; y < c->kernel[1]; y++)
+            for (int64_t x = 0; x < c->kernel[2]; x++, to += step * c->item_bytes)
+                memcpy(to, source + z * weight->strides[0] + y * weight->strides[1] + x * weight->strides[2],
+                       (size_t)c->item_bytes);
+}
+
+/* Weights as matrices, one group after the other: rows are output channels, columns as the gathering has them. */
+static void arrange_weights(const struct convolution *c, const struct image *weight, char *matrix)
+{
+    int64_t channels = c->groups * (c->transposed ? c->group_inputs : c->group_outputs);
+    int64_t per_group = channels / c->groups;
+    int64_t depth = c->group_inputs * c->kernel_positions;
+    for (int64_t first = 0; first < channels; first++) {
+        for (int64_t second = 0; second < (c->transposed ? c->group_outputs : c->group_inputs); second++) {
+            int64_t group = first / per_group;
+            int64_t in = c->transposed ? first % per_group : second, out = c->transposed ? second : first % per_group;
+            char *row = matrix + (group * c->group_outputs + out) * depth * c->item_bytes;
+            const char *source = weight->data + first * weight->batch_stride + second * weight->channel_stride;
+            arrange_kernel(c, weight, source, row + (c->channels_last ? in : in * c->kernel_positions) * c->item_bytes,
+                           c->channels_last ? c->group_inputs : 1);
+        }
+    }
+}
+
+/* One group of one batch, the result's positions from `first` on. */
+static bool multiply_piece(const struct convolution *c, const char *weights, int64_t batch, int64_t group,
+                           int64_t first, int64_t count, char *columns)
+{
+    const struct shim_dtype_access *access = aoticache_shim_dtype_access(c->dtype);
+    int64_t depth = c->group_inputs * c->kernel_positions;
+    char *input = c->input.data + batch * c->input.batch_stride + group * c->group_inputs * c->input.channel_stride;
+    char *output = c->output.data + batch * c->output.batch_stride +
+                   group * c->group_outputs * c->output.channel_stride;
+    struct matmul_problem problem = {
+        .arithmetic = aoticache_shim_matmul_arithmetic((enum shim_class)access->load_class),
+        .access = access,
+        .item_bytes = (uint32_t)c->item_bytes,
+        .rows = c->group_outputs,
+        .columns = count,
+        .depth = depth,
+        .a = {(char *)weights + group * c->group_outputs * depth * c->item_bytes, depth * c->item_bytes, c->item_bytes},
+        .out = {output + first * c->output.strides[2], c->output.channel_stride, c->output.strides[2]},
+        .alpha = 1,
+        .beta = 1,
+    };
+    if (c->bias != NULL) {
+        ptrdiff_t stride = (ptrdiff_t)c->bias->strides[0] * c->item_bytes;
+        problem.addend = (struct matmul_matrix){(char *)c->bias->data + group * c->group_outputs * stride, stride, 0};
+    }
+    if (columns == NULL) {
+        problem.b = (struct matmul_matrix){input + first * c->input.strides[2], c->input.channel_stride,
+                                           c->input.strides[2]};
+    } else if (c->channels_last) {
+        aoticache_shim_gather_channels_last(c, input, first, count, columns);
+        problem.b = (struct matmul_matrix){columns, c->item_bytes, depth * c->item_bytes};
+    } else {
+        aoticache_shim_gather_planar(c, input, first, count, columns);
+        problem.b = (struct matmul_matrix){columns, count * c->item_bytes, c->item_bytes};
+    }
+    return aoticache_shim_matmul(&problem);
+}
+
+/* All pieces of the result, and who makes them: each worker takes the next one that is left. */
+struct pieces {
+    const struct convolution *c;
+    const char *weights;
+    int64_t positions, at_once, in_a_group, count;
+    int workers;
+    char *columns;       /* NULL: the input itself is the columns */
+    size_t column_bytes; /* of a worker */
+    _Atomic int64_t next;
+    atomic_bool failed;
+};
+
+static void make_pieces(void *user, int worker)
+{
+    struct pieces *pieces = user;
+    const struct convolution *c = pieces->c;
+    char *columns = pieces->columns != NULL ? pieces->columns + (size_t)worker * pieces->column_bytes : NULL;
+    for (int64_t piece; (piece = atomic_fetch_add(&pieces->next, 1)) < pieces->count;) {
+        int64_t plane = piece / pieces->in_a_group, first = piece % pieces->in_a_group * pieces->at_once;
+        int64_t left = pieces->positions - first;
+        if (!multiply_piece(c, pieces->weights, plane / c->groups, plane % c->groups, first,
+                            left < pieces->at_once ? left : pieces->at_once, columns))
+            atomic_store(&pieces->failed, true);
+    }
+}
+
+/*
+ * How the result is cut. One piece is as large as its columns may be; where a group has fewer than there are threads, it is
+ * cut smaller.
+ */
+static void cut(struct pieces *pieces, bool pointwise)
+{
+    const struct convolution *c = pieces->c;
+    int64_t depth = c->group_inputs * c->kernel_positions, planes = c->output.batch * c->groups;
+    double work = (double)planes * (double)pieces->positions * (double)c->group_outputs * (double)depth;
+    pieces->workers = aoticache_shim_parts(work, planes * (pieces->positions / COLUMNS_LEAST + 1));
+    pieces->at_once = depth > 0 && !pointwise ? COLUMNS_BYTES / c->item_bytes / depth : pieces->positions;
+    if (planes < pieces->workers && pieces->at_once > pieces->positions / pieces->workers)
+        pieces->at_once = pieces->positions / pieces->workers + 1;
+    if (pieces->at_once < COLUMNS_LEAST)
+        pieces->at_once = COLUMNS_LEAST;
+    if (pieces->at_once > pieces->positions)
+        pieces->at_once = pieces->positions;
+    pieces->in_a_group = pieces->at_once > 0 ? (pieces->positions + pieces->at_once - 1) / pieces->at_once : 0;
+    pieces->count = planes * pieces->in_a_group;
+    if (pieces->workers > pieces->count)
+        pieces->workers = pieces->count > 0 ? (int)pieces->count : 1;
+    pieces->column_bytes = pointwise ? 0 : ((size_t)(pieces->at_once * depth * c->item_bytes) + 63) & ~(size_t)63;
+}
+
+static AOTITorchError convolve(const char *function, const struct convolution *c, const struct image *weight)
+{
+    int64_t depth = c->group_inputs * c->kernel_positions;
+    if (aoticache_shim_is_depthwise(c))
+        return aoticache_shim_convolve_depthwise(c, weight) ? SHIM_SUCCESS : aoticache_shim_fail_memory(function, 0);
+    bool arranged = is_arranged(c, weight);
+    size_t weight_bytes = arranged ? 0 : (size_t)(c->groups * c->group_outputs * depth * c->item_bytes);
+    weight_bytes = (weight_bytes + 63) & ~(size_t)63;
+    struct pieces pieces = {.c = c, .positions = c->output.sizes[0] * c->output.sizes[1] * c->output.sizes[2]};
+    cut(&pieces, is_pointwise(c));
+    size_t bytes = weight_bytes + (size_t)pieces.workers * pieces.column_bytes;
+    char *memory = malloc(bytes + 1);
+    if (memory == NULL)
+        return aoticache_shim_fail_memory(function, bytes);
+    if (!arranged)
+        arrange_weights(c, weight, memory);
+    pieces.weights = arranged ? weight->data : memory;
+    pieces.columns = is_pointwise(c) ? NULL : memory + weight_bytes;
+    aoticache_shim_parallel(pieces.workers, make_pieces, &pieces);
+    free(memory);
+    return atomic_load(&pieces.failed) ? aoticache_shim_fail_memory(function, bytes) : SHIM_SUCCESS;
+}
+
+/* ---- checks ---- */
+
+static bool is_convolved(int32_t dtype)
+{
+    return dtype == AOTICACHE_DTYPE_FLOAT32 || dtype == AOTICACHE_DTYPE_FLOAT64 || dtype == AOTICACHE_DTYPE_BFLOAT16 ||
+           dtype == AOTICACHE_DTYPE_FLOAT16;
+}
+
+static AOTITorchError check_dtypes(const char *function, const struct shim_tensor *input,
+                                   const struct shim_tensor *weight, const struct shim_tensor *bias)
+{
+    char first[SHIM_DTYPE_TEXT_BYTES], second[SHIM_DTYPE_TEXT_BYTES];
+    const struct shim_tensor *others[] = {weight, bias};
+    if (!is_convolved(input->dtype))
+        return aoticache_shim_fail("%s: there is no convolution of %s", function,
+                                   aoticache_shim_dtype_text(input->dtype, first));
+    for (int i = 0; i < 2; i++)
+        if (others[i] != NULL && others[i]->dtype != input->dtype)
+            return aoticache_shim_fail("%s: the input is %s, the %s %s", function,
+                                       aoticache_shim_dtype_text(input->dtype, first), i == 0 ? "weight" : "bias",
+                                       aoticache_shim_dtype_text(others[i]->dtype, second));
+    return SHIM_SUCCESS;
+}
+
+static AOTITorchError check_channels(const char *function, struct convolution *c, const struct image *weight)
+{
+    int64_t first = weight->batch, second = weight->channels, channels = c->input.channels;
+    if (c->groups < 1 || first < 1 || first % c->groups != 0)
+        return aoticache_shim_fail("%s: a weight whose first size is %lld does not divide into %lld groups", function,
+                                   (long long)first, (long long)c->groups);
+    bool fits = c->transposed ? channels == first : channels % c->groups == 0 && channels / c->groups == second;
+    if (!fits)
+        return aoticache_shim_fail("%s: %s%lld groups and a weight of %lld x %lld do not take %lld channels", function,
+                                   c->transposed ? "transposed, " : "", (long long)c->groups, (long long)first,
+                                   (long long)second, (long long)channels);
+    c->group_inputs = c->transposed ? first / c->groups : second;
+    c->group_outputs = c->transposed ? second : first / c->groups;
+    int64_t outputs = c->group_outputs * c->groups;
+    if (c->bias != NULL && (c->bias->ndim != 1 || c->bias->sizes[0] != outputs))
+        return aoticache_shim_fail("%s: a bias of %d dimensions, %lld elements, for %lld channels", function,
+                                   (int)c->bias->ndim, (long long)c->bias->numel, (long long)outputs);
+    return SHIM_SUCCESS;
+}
+
+static AOTITorchError output_sizes(const char *function, const struct convolution *c, int64_t ret_sizes[IMAGE_AXES])
+{
+    for (int axis = 0; axis < IMAGE_AXES; axis++) {
+        int64_t size = c->input.sizes[axis], stride = c->stride[axis];
+        int64_t reach = c->dilation[axis] * (c->kernel[axis] - 1) + 1, padding = 2 * c->padding[axis];
+        if (c->kernel[axis] < 1)
+            return aoticache_shim_fail("%s: the kernel has size %lld", function, (long long)c->kernel[axis]);
+        if (!c->transposed && size + padding < reach)
+            return aoticache_shim_fail("%s: a kernel that reaches over %lld elements, for %lld with the padding",
+                                       function, (long long)reach, (long long)(size + padding));
+        if (c->transposed && c->output_padding[axis] >= stride && c->output_padding[axis] >= c->dilation[axis])
+            return aoticache_shim_fail("%s: output_padding %lld is neither below stride %lld nor below dilation %lld",
+                                       function, (long long)c->output_padding[axis], (long long)stride,
+                                       (long long)c->dilation[axis]);
+        ret_sizes[axis] = c->transposed ? (size - 1) * stride - padding + reach + c->output_padding[axis]
+                                        : (size + padding - reach) / stride + 1;
+        if (ret_sizes[axis] < 1)
+            return aoticache_shim_fail("%s: the result would have size %lld", function, (long long)ret_sizes[axis]);
+    }
+    return SHIM_SUCCESS;
+}
+
+/* As in PyTorch, one spatial dimension is two, the first of size 1, when memory formats are asked for. */
+static bool prefers_channels_last(const struct shim_tensor *tensor)
+{
+    if (tensor->ndim != 3)
+        return aoticache_shim_is_channels_last(tensor);
+    struct shim_tensor flat = {.ndim = 4, .sizes = flat.inline_dims, .strides = flat.inline_dims + 4};
+    for (int d = 0; d < 4; d++) {
+        int from = d < 2 ? d : 2;
+        flat.sizes[d] = d == 2 ? 1 : tensor->sizes[from];
+        flat.strides[d] = tensor->strides[from];
+    }
+    if (__builtin_mul_overflow(tensor->sizes[2], tensor->strides[2], &flat.strides[2]))
+        return false;
+    return aoticache_shim_is_channels_last(&flat);
+}
+
+static AOTITorchError create_output(const char *function, struct convolution *c, const struct shim_tensor *input,
+                                    const struct shim_tensor *weight, AtenTensorHandle *ret_output)
+{
+    int64_t sizes[2 + IMAGE_AXES] = {c->input.batch, c->groups * c->group_outputs}, spatial[IMAGE_AXES];
+    if (output_sizes(function, c, spatial) != SHIM_SUCCESS)
+        return SHIM_FAILURE;
+    for (int axis = 0; axis < c->axes; axis++)
+        sizes[2 + axis] = spatial[IMAGE_AXES - c->axes + axis];
+    bool channels_last = prefers_channels_last(input) || prefers_channels_last(weight);
+    if (c->axes == 3 && c->dtype == AOTICACHE_DTYPE_FLOAT64) /* PyTorch has no such kernel */
+        channels_last = false;
+    AtenTensorHandle output;
+    if (aoticache_shim_image_empty(function, 2 + c->axes, sizes, channels_last, c->dtype, &output) != SHIM_SUCCESS)
+        return SHIM_FAILURE;
+    if (aoticache_shim_image_of(function, output->tensor, c->axes, &c->output) != SHIM_SUCCESS) {
+        aoti_torch_delete_tensor_object(output);
+        return SHIM_FAILURE;
+    }
+    *ret_output = output;
+    return SHIM_SUCCESS;
+}
+
+/* An expanded weight has more elements than memory; arranged they must fit. */
+static AOTITorchError measure_kernel(const char *function, struct convolution *c, const struct image *weight)
+{
+    int64_t bytes = COLUMNS_LEAST * c->item_bytes;
+    c->kernel_positions = 1;
+    for (int axis = 0; axis < IMAGE_AXES; axis++) {
+        c->kernel[axis] = weight->sizes[axis];
+        if (__builtin_mul_overflow(bytes, c->kernel[axis] > 1 ? c->kernel[axis] : 1, &bytes))
+            return aoticache_shim_fail("%s: the kernel is too large", function);
+        c->kernel_positions *= c->kernel[axis];
+    }
+    if (__builtin_mul_overflow(bytes, c->groups * (c->group_outputs + 1), &bytes) ||
+        __builtin_mul_overflow(bytes, c->group_inputs + 1, &bytes))
+        return aoticache_shim_fail("%s: the weight is too large", function);
+    return SHIM_SUCCESS;
+}
+
+static AOTITorchError read_operands(const char *function, struct convolution *c, const struct shim_tensor *input,
+                                    const struct shim_tensor *weight, struct image *ret_weight)
+{
+    if (check_dtypes(function, input, weight, c->bias) != SHIM_SUCCESS)
+        return SHIM_FAILURE;
+    if (weight->ndim < 3 || weight->ndim > 5 || input->ndim != weight->ndim)
+        return aoticache_shim_fail("%s: input and weight of 3, 4 or 5 dimensions are needed, these have %d and %d",
+                                   function, (int)input->ndim, (int)weight->ndim);
+    c->axes = weight->ndim - 2;
+    c->dtype = input->dtype;
+    c->item_bytes = input->item_bytes;
+    if (aoticache_shim_image_of(function, input, c->axes, &c->input) != SHIM_SUCCESS ||
+        aoticache_shim_image_of(function, weight, c->axes, ret_weight) != SHIM_SUCCESS ||
+        check_channels(function, c, ret_weight) != SHIM_SUCCESS)
+        return SHIM_FAILURE;
+    c->channels_last = c->input.channel_stride == c->item_bytes && c->group_inputs > 1;
+    return measure_kernel(function, c, ret_weight);
+}
+
+AOTITorchError aoti_torch_cpu_convolution(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle *bias,
+                                          const int64_t *stride, int64_t stride_count, const int64_t *padding,
+                                          int64_t padding_count, const int64_t *dilation, int64_t dilation_count,
+                                          int32_t transposed, const int64_t *output_padding,
+                                          int64_t output_padding_count, int64_t groups, AtenTensorHandle *ret_tensor)
+{
+    SHIM_CHECK_TENSOR(input);
+    SHIM_CHECK_TENSOR(weight);
+    SHIM_CHECK_RESULT(ret_tensor);
+    struct convolution c = {.transposed = transposed != 0, .groups = groups};
+    struct image weight_image;
+    AtenTensorHandle output;
+    if (bias != NULL && shim_is_defined(*bias)) /* an undefined one is none, as in PyTorch */
+        c.bias = (*bias)->tensor;
+    if (read_operands(__func__, &c, input->tensor, weight->tensor, &weight_image) != SHIM_SUCCESS ||
+        aoticache_shim_window_read(__func__, "stride", stride, stride_count, c.axes, 1, 1, c.stride) != SHIM_SUCCESS ||
+        aoticache_shim_window_read(__func__, "padding", padding, padding_count, c.axes, 0, 0, c.padding) !=
+            SHIM_SUCCESS ||
+        aoticache_shim_window_read(__func__, "dilation", dilation, dilation_count, c.axes, 1, 1, c.dilation) !=
+            SHIM_SUCCESS)
+        return SHIM_FAILURE;
+    if (c.transposed && aoticache_shim_window_read(__func__, "output_padding", output_padding, output_padding_count,
+                                                   c.axes, 0, 0, c.output_padding) != SHIM_SUCCESS)
+        return SHIM_FAILURE;
+    if (create_output(__func__, &c, input->tensor, weight->tensor, &output) != SHIM_SUCCESS)
+        return SHIM_FAILURE;
+    if (output->tensor->numel > 0 && convolve(__func__, &c, &weight_image) != SHIM_SUCCESS) {
+        aoti_torch_delete_tensor_object(output);
+        return SHIM_FAILURE;
+    }
+    *ret_tensor = output;
+    return SHIM_SUCCESS;
+}

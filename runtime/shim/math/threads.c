@@ -1,0 +1,114 @@
+/*
+ * shim/threads: see threads.h. The runtime's functions are found by name: the shim is loaded without one, too.
+ */
+#include "runtime/shim/math/threads.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/load_gate.h"
+#include "base/openmp_fork.h"
+
+/* What is worth waking a thread for; OpenBLAS takes a second thread at twice as much. */
+#define PART_WORK 131072.0
+
+/* GOMP_parallel is libgomp's entry for "#pragma omp parallel", which LLVM's and Intel's runtimes have too. */
+static struct {
+    void (*parallel)(void (*run)(void *), void *data, unsigned threads, unsigned flags);
+    int (*max_threads)(void);
+    int (*in_parallel)(void);
+    bool survives_fork;
+    pid_t pid;
+} pool;
+static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
+
+static void *open_runtime(void)
+{
+    static const char *const names[] = {"libgomp.so.1", "libiomp5.so", "libomp.so.5", "libomp.so"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        void *loaded = dlopen(names[i], RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+        if (loaded != NULL)
+            return loaded;
+    }
+    return dlopen(names[0], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+}
+
+static void bind_runtime(void)
+{
+    void *runtime = open_runtime();
+    if (runtime == NULL)
+        return;
+    void *const symbols[] = {dlsym(runtime, "GOMP_parallel"), dlsym(runtime, "omp_get_max_threads"),
+                             dlsym(runtime, "omp_in_parallel")};
+    if (symbols[0] == NULL || symbols[1] == NULL || symbols[2] == NULL)
+        return;
+    memcpy(&pool.max_threads, &symbols[1], sizeof pool.max_threads);
+    memcpy(&pool.in_parallel, &symbols[2], sizeof pool.in_parallel);
+    memcpy(&pool.parallel, &symbols[0], sizeof pool.parallel);
+    pool.survives_fork = aoticache_openmp_fork_prepare(runtime);
+    pool.pid = getpid();
+}
+
+static void load_pool(void)
+{
+    aoticache_load_gate_enter();
+    bind_runtime();
+    aoticache_load_gate_leave();
+}
+
+bool aoticache_shim_has_pool(void)
+{
+    pthread_once(&pool_once, load_pool);
+    return pool.parallel != NULL;
+}
+
+bool aoticache_shim_is_forked(void)
+{
+    return aoticache_shim_has_pool() && !pool.survives_fork && pool.pid != getpid();
+}
+
+int aoticache_shim_threads(void)
+{
+    if (!aoticache_shim_has_pool() || aoticache_shim_is_forked() || pool.in_parallel())
+        return 1;
+    int threads = pool.max_threads();
+    return threads > 1 ? threads : 1;
+}
+
+int aoticache_shim_parts(double work, long long most)
+{
+    if (work < 2 * PART_WORK || most < 2)
+        return 1;
+    int threads = aoticache_shim_threads();
+    threads = (long long)threads < most ? threads : (int)most;
+    return work / PART_WORK < threads ? (int)(work / PART_WORK) : threads;
+}
+
+/* The team may have fewer threads than were asked for, so each takes parts as long as there are some. */
+struct job {
+    void (*run)(void *user, int part);
+    void *user;
+    int parts;
+    atomic_int next;
+};
+
+static void work(void *data)
+{
+    struct job *job = data;
+    for (int part; (part = atomic_fetch_add_explicit(&job->next, 1, memory_order_relaxed)) < job->parts;)
+        job->run(job->user, part);
+}
+
+void aoticache_shim_parallel(int parts, void (*run)(void *user, int part), void *user)
+{
+    struct job job = {.run = run, .user = user, .parts = parts};
+    atomic_init(&job.next, 0);
+    if (parts > 1 && aoticache_shim_threads() > 1)
+        pool.parallel(work, &job, (unsigned)parts, 0);
+    else
+        work(&job);
+}

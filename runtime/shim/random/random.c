@@ -1,0 +1,297 @@
+/*
+ * shim/random: operators that fill tensors with random numbers.
+ *
+ * Source: aten/src/ATen/native/cpu/DistributionTemplates.h and TensorFactories.cpp: with the same seed the numbers are
+ * those of PyTorch's CPU generator, in its order (that of memory), for rand, randn, randint, randperm, uniform and
+ * normal. PyTorch draws bernoulli and exponential numbers from Intel's MKL where it has it; those here are its others.
+ * A generator object of the caller's cannot exist without PyTorch, so none but NULL is taken.
+ */
+#include <math.h>
+
+#include "runtime/shim/elements.h"
+#include "runtime/shim/operators.h"
+#include "runtime/shim/random/engine.h"
+
+/* What to draw, and its two numbers. */
+struct drawing {
+    enum { DRAW_UNIFORM, DRAW_NORMAL, DRAW_EXPONENTIAL, DRAW_BERNOULLI } kind;
+    double first, second;
+};
+
+static AOTITorchError check_generator(const char *function, AtenGeneratorHandle *generator)
+{
+    if (generator != NULL && *generator != NULL)
+        return aoticache_shim_fail("%s: a generator of its own needs PyTorch in the process", function);
+    return SHIM_SUCCESS;
+}
+
+/* Bits of a number's fraction, and the dtype in which numbers are drawn: double for double, else float. */
+static int fraction_bits(int32_t dtype)
+{
+    switch (dtype) {
+    case AOTICACHE_DTYPE_FLOAT16:
+        return 11;
+    case AOTICACHE_DTYPE_BFLOAT16:
+        return 8;
+    case AOTICACHE_DTYPE_FLOAT64:
+        return 53;
+    default:
+        return 24;
+    }
+}
+
+static double draw(struct random_engine *engine, const struct drawing *drawing, int bits)
+{
+    float low = (float)drawing->first, high = (float)drawing->second;
+    switch (drawing->kind) {
+    case DRAW_NORMAL:
+        return aoticache_shim_random_normal(engine) * drawing->second + drawing->first;
+    case DRAW_EXPONENTIAL:
+        return -1.0 / drawing->first * log1p(-aoticache_shim_random_double(engine));
+    case DRAW_BERNOULLI:
+        return aoticache_shim_random_double(engine) < drawing->first;
+    default:
+        if (bits > 24)
+            return aoticache_shim_random_double(engine) * (drawing->second - drawing->first) + drawing->first;
+        return aoticache_shim_random_float(engine, bits) * (high - low) + low;
+    }
+}
+
+/* Sixteen uniform numbers become normal ones: eight radii, eight angles. */
+static void make_normal_float(float *values, float mean, float deviation)
+{
+    for (int i = 0; i < 8; i++) {
+        float radius = sqrtf(-2 * logf(1 - values[i])), angle = (float)(2.0 * M_PI) * values[i + 8];
+        values[i] = radius * cosf(angle) * deviation + mean;
+        values[i + 8] = radius * sinf(angle) * deviation + mean;
+    }
+}
+
+static void make_normal_double(double *values, double mean, double deviation)
+{
+    for (int i = 0; i < 8; i++) {
+        double radius = sqrt(-2 * log(1 - values[i])), angle = 2.0 * M_PI * values[i + 8];
+        values[i] = radius * cos(angle) * deviation + mean;
+        values[i + 8] = radius * sin(angle) * deviation + mean;
+    }
+}
+
+/* Many normal numbers at once: groups of sixteen, the last of which is drawn anew where the count is no multiple. */
+static void fill_normal(struct random_engine *engine, const struct drawing *drawing, int32_t dtype, void *data,
+                        int64_t count)
+{
+    double mean = drawing->first, deviation = drawing->second;
+    float *floats = data;
+    double *doubles = data;
+    bool is_double = dtype == AOTICACHE_DTYPE_FLOAT64;
+    for (int64_t i = 0; i < count; i++)
+        if (is_double)
+            doubles[i] = aoticache_shim_random_double(engine);
+        else
+            floats[i] = aoticache_shim_random_float(engine, 24);
+    for (int64_t i = 0; i + 15 < count; i += 16)
+        if (is_double)
+            make_normal_double(doubles + i, mean, deviation);
+        else
+            make_normal_float(floats + i, (float)mean, (float)deviation);
+    if (count % 16 == 0)
+        return;
+    for (int64_t i = count - 16; i < count; i++)
+        if (is_double)
+            doubles[i] = aoticache_shim_random_double(engine);
+        else
+            floats[i] = aoticache_shim_random_float(engine, 24);
+    if (is_double)
+        make_normal_double(doubles + count - 16, mean, deviation);
+    else
+        make_normal_float(floats + count - 16, (float)mean, (float)deviation);
+}
+
+/* A row of as many numbers as `tensor` has elements, in work: float or double. */
+static void fill_row(const struct drawing *drawing, const struct shim_tensor *tensor, struct shim_tensor *row)
+{
+    bool is_double = row->dtype == AOTICACHE_DTYPE_FLOAT64;
+    int bits = fraction_bits(tensor->dtype);
+    struct random_engine *engine = aoticache_shim_engine_take();
+    if (drawing->kind == DRAW_NORMAL && row->numel >= 16 && aoticache_shim_is_contiguous(tensor))
+        fill_normal(engine, drawing, row->dtype, row->data, row->numel);
+    else
+        for (int64_t i = 0; i < row->numel; i++) {
+            double value = draw(engine, drawing, bits);
+            if (is_double)
+                ((double *)row->data)[i] = value;
+            else
+                ((float *)row->data)[i] = (float)value;
+        }
+    aoticache_shim_engine_give(engine);
+}
+
+/* Elements in the order in which they lie in memory: a view of one dimension, where there is one. */
+static AOTITorchError flatten(const char *function, AtenTensorHandle tensor, AtenTensorHandle *ret_flat)
+{
+    const int64_t stride = 1;
+    if (!aoticache_shim_is_dense(tensor->tensor))
+        return aoti_torch_new_tensor_handle(tensor, ret_flat);
+    return aoticache_shim_tensor_view(function, tensor->tensor, tensor->tensor->dtype, 1, &tensor->tensor->numel,
+                                      &stride, tensor->tensor->offset, ret_flat);
+}
+
+static AOTITorchError fill(const char *function, AtenTensorHandle tensor, const struct drawing *drawing)
+{
+    cleanup_tensor AtenTensorHandle row = NULL, flat = NULL;
+    if (drawing->kind != DRAW_BERNOULLI && !aoticache_shim_is_floating(tensor->tensor->dtype))
+        return aoticache_shim_fail_dtype(function, tensor->tensor->dtype);
+    SHIM_TRY(flatten(function, tensor, &flat));
+    SHIM_TRY(aoticache_shim_make(function, flat->tensor->ndim, flat->tensor->sizes,
+                                 tensor->tensor->dtype == AOTICACHE_DTYPE_FLOAT64 ? AOTICACHE_DTYPE_FLOAT64
+                                                                                  : AOTICACHE_DTYPE_FLOAT32,
+                                 &row));
+    fill_row(drawing, tensor->tensor, row->tensor);
+    return aoti_torch_copy_(flat, row, 0);
+}
+
+/* ---- new tensors ---- */
+
+static AOTITorchError make_new(const char *function, const int64_t *size, int64_t num_size, const int32_t *dtype,
+                               int32_t default_dtype, const int32_t *device, AtenTensorHandle *ret_tensor)
+{
+    if (device != NULL && *device != AOTICACHE_DEVICE_TYPE_CPU)
+        return aoticache_shim_fail("%s: device type %d needs PyTorch in the process", function, (int)*device);
+    return aoticache_shim_make(function, num_size, size, dtype != NULL ? *dtype : default_dtype, ret_tensor);
+}
+
+static AOTITorchError draw_new(const char *function, const struct drawing *drawing, const int64_t *size,
+                               int64_t num_size, const int32_t *dtype, const int32_t *device,
+                               AtenTensorHandle *ret_tensor)
+{
+    cleanup_tensor AtenTensorHandle made = NULL;
+    SHIM_TRY(make_new(function, size, num_size, dtype, AOTICACHE_DTYPE_FLOAT32, device, &made));
+    SHIM_TRY(fill(function, made, drawing));
+    *ret_tensor = shim_steal(&made);
+    return SHIM_SUCCESS;
+}
+
+static AOTITorchError draw_like(const char *function, const struct drawing *drawing, AtenTensorHandle self,
+                                const int32_t *dtype, AtenTensorHandle *ret_tensor)
+{
+    cleanup_tensor AtenTensorHandle made = NULL;
+    if (!shim_is_defined(self))
+        return aoticache_shim_fail_undefined(function, self);
+    SHIM_TRY(aoticache_shim_make_like(function, self, dtype != NULL ? *dtype : self->tensor->dtype, &made));
+    SHIM_TRY(fill(function, made, drawing));
+    *ret_tensor = shim_steal(&made);
+    return SHIM_SUCCESS;
+}
+
+static const struct drawing unit_uniform = {DRAW_UNIFORM, 0, 1}, unit_normal = {DRAW_NORMAL, 0, 1};
+
+/* Layout and pinned memory mean nothing here: all is strided memory of the CPU. */
+#define DEFINE_DRAWN(name, drawing)                                                                                   \
+    AOTITorchError aoti_torch_cpu_##name(const int64_t *size, int64_t num_size, int32_t *dtype, int32_t *layout,      \
+                                         int32_t *device, int32_t device_index_, int32_t *pin_memory,                 \
+                                         AtenTensorHandle *ret_0)                                                     \
+    {                                                                                                                 \
+        (void)layout, (void)device_index_, (void)pin_memory;                                                          \
+        SHIM_CHECK_RESULT(ret_0);                                                                                     \
+        return draw_new(__func__, drawing, size, num_size, dtype, device, ret_0);                                     \
+    }                                                                                                                 \
+    AOTITorchError aoti_torch_cpu_##name##_generator(const int64_t *size, int64_t num_size,                           \
+                                                     AtenGeneratorHandle *generator, int32_t *dtype, int32_t *layout, \
+                                                     int32_t *device, int32_t device_index_, int32_t *pin_memory,     \
+                                                     AtenTensorHandle *ret_0)                                         \
+    {                                                                                                                 \
+        (void)layout, (void)device_index_, (void)pin_memory;                                                          \
+        SHIM_CHECK_RESULT(ret_0);                                                                                     \
+        SHIM_TRY(check_generator(__func__, generator));                                                               \
+        return draw_new(__func__, drawing, size, num_size, dtype, device, ret_0);                                     \
+    }                                                                                                                 \
+    AOTITorchError aoti_torch_cpu_##name##_like(AtenTensorHandle self, int32_t *dtype, int32_t *layout,               \
+                                                int32_t *device, int32_t device_index_, int32_t *pin_memory,          \
+                                                int32_t *memory_format, AtenTensorHandle *ret_0)                      \
+    {                                                                                                                 \
+        (void)layout, (void)device, (void)device_index_, (void)pin_memory, (void)memory_format;                       \
+        SHIM_CHECK_RESULT(ret_0);                                                                                     \
+        return draw_like(__func__, drawing, self, dtype, ret_0);                                                      \
+    }                                                                                                                 \
+    AOTITorchError aoti_torch_cpu_##name##_like_generator(AtenTensorHandle self, AtenGeneratorHandle *generator,      \
+                                                          int32_t *dtype, int32_t *layout, int32_t *device,           \
+                                                          int32_t device_index_, int32_t *pin_memory,                 \
+                                                          int32_t *memory_format, AtenTensorHandle *ret_0)            \
+    {                                                                                                                 \
+        (void)layout, (void)device, (void)device_index_, (void)pin_memory, (void)memory_format;                       \
+        SHIM_CHECK_RESULT(ret_0);                                                                                     \
+        SHIM_TRY(check_generator(__func__, generator));                                                               \
+        return draw_like(__func__, drawing, self, dtype, ret_0);                                                      \
+    }
+DEFINE_DRAWN(rand, &unit_uniform)
+DEFINE_DRAWN(randn, &unit_normal)
+
+/* ---- tensors like another ---- */
+
+AOTITorchError aoti_torch_cpu_uniform(AtenTensorHandle self, double from, double to, AtenGeneratorHandle *generator,
+                                      AtenTensorHandle *ret_0)
+{
+    const struct drawing drawing = {DRAW_UNIFORM, from, to};
+    SHIM_CHECK_RESULT(ret_0);
+    SHIM_TRY(check_generator(__func__, generator));
+    if (!(from <= to))
+        return aoticache_shim_fail("%s: from %g to %g", __func__, from, to);
+    return draw_like(__func__, &drawing, self, NULL, ret_0);
+}
+
+AOTITorchError aoti_torch_cpu_normal_functional(AtenTensorHandle self, double mean, double std,
+                                                AtenGeneratorHandle *generator, AtenTensorHandle *ret_0)
+{
+    const struct drawing drawing = {DRAW_NORMAL, mean, std};
+    SHIM_CHECK_RESULT(ret_0);
+    SHIM_TRY(check_generator(__func__, generator));
+    if (!(std >= 0))
+        return aoticache_shim_fail("%s: a standard deviation of %g", __func__, std);
+    return draw_like(__func__, &drawing, self, NULL, ret_0);
+}
+
+AOTITorchError aoti_torch_cpu_exponential(AtenTensorHandle self, double lambd, AtenGeneratorHandle *generator,
+                                          AtenTensorHandle *ret_0)
+{
+    const struct drawing drawing = {DRAW_EXPONENTIAL, lambd, 0};
+    SHIM_CHECK_RESULT(ret_0);
+    SHIM_TRY(check_generator(__func__, generator));
+    if (!(lambd > 0))
+        return aoticache_shim_fail("%s: a rate of %g", __func__, lambd);
+    return draw_like(__func__, &drawing, self, NULL, ret_0);
+}
+
+AOTITorchError aoti_torch_cpu_bernoulli__float(AtenTensorHandle self, double p, AtenGeneratorHandle *generator)
+{
+    const struct drawing drawing = {DRAW_BERNOULLI, p, 0};
+    SHIM_CHECK_TENSOR(self);
+    SHIM_TRY(check_generator(__func__, generator));
+    if (!(p >= 0 && p <= 1))
+        return aoticache_shim_fail("%s: a probability of %g", __func__, p);
+    return fill(__func__, self, &drawing);
+}
+
+/* Each element with a probability of its own; `p` is broadcast. */
+AOTITorchError aoti_torch_cpu_bernoulli__Tensor(AtenTensorHandle self, AtenTensorHandle p,
+                                                AtenGeneratorHandle *generator)
+{
+    cleanup_tensor AtenTensorHandle chances = NULL;
+    SHIM_CHECK_TENSOR(self);
+    SHIM_CHECK_TENSOR(p);
+    SHIM_TRY(check_generator(__func__, generator));
+    if (!aoticache_shim_is_floating(p->tensor->dtype))
+        return aoticache_shim_fail_dtype(__func__, p->tensor->dtype);
+    SHIM_TRY(aoticache_shim_make(__func__, self->tensor->ndim, self->tensor->sizes, AOTICACHE_DTYPE_FLOAT64, &chances));
+    SHIM_TRY(aoti_torch_copy_(chances, p, 0));
+    double *chance = chances->tensor->data;
+    for (int64_t i = 0; i < chances->tensor->numel; i++)
+        if (!(chance[i] >= 0 && chance[i] <= 1))
+            return aoticache_shim_fail("%s: a probability of %g", __func__, chance[i]);
+    bool is_double = p->tensor->dtype == AOTICACHE_DTYPE_FLOAT64;
+    struct random_engine *engine = aoticache_shim_engine_take();
+    for (int64_t i = 0; i < chances->tensor->numel; i++)
+        chance[i] = (is_double ? aoticache_shim_random_double(engine) : aoticache_shim_random_float(engine, 24)) <
+                    chance[i];
+    aoticache_shim_engine_give(engine);
+    return aoti_torch_copy_(self, chances, 0);
+}

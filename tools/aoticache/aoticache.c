@@ -1,0 +1,110 @@
+/*
+ * aoticache: the tool. Finds the command that the first word names and hands over; every command is in a file of its
+ * own.
+ */
+#include "tools/aoticache/commands.h"
+#include "tools/aoticache/inspect.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const aoticache_command *const commands[] = {
+    &aoticache_command_run,    &aoticache_command_compile, &aoticache_command_ls,     &aoticache_command_show,
+    &aoticache_command_verify, &aoticache_command_rm,      &aoticache_command_doctor,
+    &aoticache_command_inspect, &aoticache_command_add, &aoticache_command_run_package,
+    &aoticache_command_warm,   &aoticache_command_record,  &aoticache_command_pin,    &aoticache_command_unpin,
+    &aoticache_command_tag,    &aoticache_command_why,     &aoticache_command_du,     &aoticache_command_export,
+    &aoticache_command_import, &aoticache_command_merge,   &aoticache_command_copy,   &aoticache_command_config,
+};
+
+#define COMMAND_COUNT (sizeof commands / sizeof commands[0])
+
+static const aoticache_cli_option no_options[] = {{0, NULL, 0, NULL, NULL}};
+
+static const aoticache_cli_program top_program = {
+    .name = "aoticache",
+    .help_hint = "aoticache help",
+    .usage = "COMMAND [ARGUMENT]...",
+    .summary = "Compiles operators ahead of time, once, and keeps the compiled kernels.",
+    .options = no_options,
+    .details = NULL,
+};
+
+static void print_overview(void)
+{
+    printf("Usage: aoticache COMMAND [ARGUMENT]...\n\n%s\n\nCommands:\n", top_program.summary);
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        aoticache_cli_print_item(commands[i]->word, 14, commands[i]->program.summary);
+    }
+    aoticache_cli_print_item("help", 14, "Prints this, or the help of a command: aoticache help run");
+    printf("\nStatistics: aoticache-stat. Collection of what nobody uses: aoticache-gc.\n");
+    aoticache_cli_print_exit_codes();
+}
+
+static const aoticache_command *find_command(const char *word)
+{
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(commands[i]->word, word) == 0)
+            return commands[i];
+    return NULL;
+}
+
+static int unknown_command(const aoticache_cli *cli, const char *word)
+{
+    const char *words[COMMAND_COUNT + 2] = {NULL};
+    if (strcmp(word, "stat") == 0 || strcmp(word, "stats") == 0 || strcmp(word, "gc") == 0)
+        return aoticache_cli_usage_error(cli, "unknown command '%s' (did you mean the program aoticache-%.4s?)", word, word);
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        words[i] = commands[i]->word;
+    words[COMMAND_COUNT] = "help";
+    const char *nearest = aoticache_cli_nearest(word, words);
+    if (nearest != NULL)
+        return aoticache_cli_usage_error(cli, "unknown command '%s' (did you mean %s?)", word, nearest);
+    return aoticache_cli_usage_error(cli, "unknown command '%s'", word);
+}
+
+static int help(const aoticache_cli *cli, int argc, char **argv)
+{
+    if (argc <= 2) {
+        print_overview();
+        return AOTICACHE_CLI_EXIT_OK;
+    }
+    const aoticache_command *command = find_command(argv[2]);
+    if (command == NULL && strcmp(argv[2], "help") != 0)
+        return unknown_command(cli, argv[2]);
+    if (command != NULL)
+        aoticache_cli_print_help(&command->program);
+    else
+        print_overview();
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int dispatch(aoticache_cli *cli, int argc, char **argv)
+{
+    aoticache_cli_begin(cli, &top_program, argc, argv, 1);
+    if (argc < 2)
+        return aoticache_cli_usage_error(cli, "a command is needed, such as run, ls or doctor");
+    const char *word = argv[1];
+    if (strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+        return help(cli, word[0] == '-' ? 1 : argc, argv);
+    if (strcmp(word, "--version") == 0) {
+        printf("aoticache %s\n", aoticache_version());
+        return AOTICACHE_CLI_EXIT_OK;
+    }
+    if (strcmp(word, AOTICACHE_INSPECT_CHILD_WORD) == 0) /* what `inspect` starts itself as; not for people */
+        aoticache_inspect_child(argc, argv);
+    if (word[0] == '-')
+        return aoticache_cli_usage_error(cli, "option %s before the command; options come after it", word);
+    const aoticache_command *command = find_command(word);
+    if (command == NULL)
+        return unknown_command(cli, word);
+    aoticache_cli_begin(cli, &command->program, argc, argv, 2);
+    return command->run(cli);
+}
+
+int main(int argc, char **argv)
+{
+    aoticache_cli cli;
+    int result = dispatch(&cli, argc, argv);
+    return aoticache_cli_finish(&cli, result);
+}

@@ -1,0 +1,235 @@
+/*
+ * aoticache du: what the disk gives to the cache: by part of the directory, or by operator, device, producer or tag.
+ */
+#include "base/cleanup.h"
+#include "cache/stats/usage.h"
+#include "tools/aoticache/disk_use.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPTION_BY = 1, OPTION_BYTES, OPTION_LIMIT };
+
+static const aoticache_cli_option du_options[] = {
+    {OPTION_BY, "by", 0, "operator|device|producer|tag", "sums by these, the largest first; else by part of\nthe directory"},
+    {OPTION_BYTES, "bytes", 'b', NULL, "numbers of bytes, not KiB, MiB, ..."},
+    {OPTION_LIMIT, "limit", 'n', "N", "with --by: the first N groups only"},
+    {0, NULL, 0, NULL, NULL},
+};
+
+struct du {
+    const aoticache_cli *cli;
+    const char *by; /* NULL: parts */
+    aoticache_usage_group group;
+    bool bytes;
+    int64_t limit;
+    json_t *array; /* with --json */
+    aoticache_cli_table *table;
+    uint64_t shown;
+};
+
+/* The words, and what they are in JSON. */
+static const char *const group_words[] = {[AOTICACHE_USAGE_BY_OP] = "operator",
+                                          [AOTICACHE_USAGE_BY_DEVICE] = "device",
+                                          [AOTICACHE_USAGE_BY_PRODUCER] = "producer",
+                                          [AOTICACHE_USAGE_BY_TAG] = "tag",
+                                          NULL};
+
+static int set_group(struct du *du, const char *value)
+{
+    size_t position;
+    if (!aoticache_cli_parse_word(du->cli, "by", value, group_words, &position))
+        return AOTICACHE_CLI_EXIT_USAGE;
+    du->group = (aoticache_usage_group)position;
+    du->by = du->group == AOTICACHE_USAGE_BY_OP ? "op" : group_words[position]; /* as everywhere in JSON */
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int parse(aoticache_cli *cli, struct du *du)
+{
+    for (;;) {
+        const char *value = NULL;
+        int id = aoticache_cli_next(cli, &value);
+        if (id == AOTICACHE_CLI_STOP)
+            return cli->exit_code;
+        if (id == AOTICACHE_CLI_END)
+            break;
+        if (id == AOTICACHE_CLI_OPERAND)
+            return aoticache_cli_usage_error(cli, "unexpected argument '%s'", value);
+        if (id == OPTION_BY && set_group(du, value) != AOTICACHE_CLI_EXIT_OK)
+            return AOTICACHE_CLI_EXIT_USAGE;
+        if (id == OPTION_LIMIT && !aoticache_cli_parse_int(value, 1, INT64_MAX, &du->limit))
+            return aoticache_cli_usage_error(cli, "option --limit: '%s' is not a number from 1 on", value);
+        du->bytes |= id == OPTION_BYTES;
+    }
+    if (du->limit > 0 && du->by == NULL)
+        return aoticache_cli_usage_error(cli, "option --limit needs --by");
+    return AOTICACHE_CLI_END;
+}
+
+static const char *format_bytes(const struct du *du, uint64_t bytes, char text[AOTICACHE_CLI_UNIT_BYTES])
+{
+    if (!du->bytes)
+        return aoticache_cli_format_bytes(bytes, text);
+    snprintf(text, AOTICACHE_CLI_UNIT_BYTES, "%" PRIu64, bytes);
+    return text;
+}
+
+/* ---- parts ---- */
+
+static json_t *part_to_json(const char *name, const aoticache_disk_part *part)
+{
+    json_t *object = aoticache_cli_json_object();
+    if (name != NULL)
+        aoticache_cli_json_set(object, "part", aoticache_cli_json_text(name));
+    aoticache_cli_json_set(object, "files", aoticache_cli_json_count(part->files));
+    aoticache_cli_json_set(object, "bytes", aoticache_cli_json_count(part->bytes));
+    aoticache_cli_json_set(object, "disk_bytes", aoticache_cli_json_count(part->disk_bytes));
+    return object;
+}
+
+static void add_part_row(const struct du *du, aoticache_cli_style style, const char *name,
+                         const aoticache_disk_part *part, const char *what)
+{
+    char bytes[AOTICACHE_CLI_UNIT_BYTES], disk[AOTICACHE_CLI_UNIT_BYTES];
+    cleanup_free char *files = aoticache_cli_text("%" PRIu64, part->files);
+    const char *cells[] = {name, files, format_bytes(du, part->bytes, bytes), format_bytes(du, part->disk_bytes, disk),
+                           what};
+    aoticache_cli_table_add(du->table, style, cells);
+}
+
+static void show_parts(struct du *du, const aoticache_disk_use *use, const char *directory)
+{
+    static const char *const what[] = {
+#define DISK_PART_TEXT(name, text) text,
+        AOTICACHE_DISK_PART_LIST(DISK_PART_TEXT)
+#undef DISK_PART_TEXT
+    };
+    static const aoticache_cli_column columns[] = {
+        {"PART", false, false}, {"FILES", true, false}, {"SIZE", true, false}, {"ON DISK", true, false},
+        {"WHAT", false, true},
+    };
+    aoticache_disk_part total = {0};
+    json_t *parts = du->cli->json ? aoticache_cli_json_array() : NULL;
+    du->table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; i < AOTICACHE_DISK_PART_COUNT; i++) {
+        const aoticache_disk_part *part = &use->parts[i];
+        total.files += part->files;
+        total.bytes += part->bytes;
+        total.disk_bytes += part->disk_bytes;
+        if (parts != NULL)
+            aoticache_cli_json_append(parts, part_to_json(aoticache_disk_part_name(i), part));
+        else if (part->files > 0 || part->disk_bytes > 0)
+            add_part_row(du, AOTICACHE_CLI_PLAIN, aoticache_disk_part_name(i), part, what[i]);
+    }
+    if (parts != NULL) {
+        json_t *object = aoticache_cli_json_object();
+        aoticache_cli_json_set(object, "directory", aoticache_cli_json_text(directory));
+        aoticache_cli_json_set(object, "total", part_to_json(NULL, &total));
+        aoticache_cli_json_set(object, "parts", parts);
+        aoticache_cli_json_print(object);
+    } else {
+        add_part_row(du, AOTICACHE_CLI_BOLD, "total", &total, directory);
+        aoticache_cli_table_print(du->table, du->cli);
+    }
+    aoticache_cli_table_free(du->table);
+}
+
+/* ---- groups ---- */
+
+static json_t *group_to_json(const char *by, const aoticache_usage *usage)
+{
+    json_t *object = aoticache_cli_json_object();
+    bool is_untagged = strcmp(by, "tag") == 0 && usage->name[0] == '\0';
+    aoticache_cli_json_set(object, by, is_untagged ? json_null() : aoticache_cli_json_text(usage->name));
+    aoticache_cli_json_set(object, "entries", aoticache_cli_json_count(usage->entries));
+    aoticache_cli_json_set(object, "bytes", aoticache_cli_json_count(usage->bytes));
+    aoticache_cli_json_set(object, "last_used_ns", json_integer(usage->last_used_ns));
+    return object;
+}
+
+static bool show_group(void *user, const aoticache_usage *usage)
+{
+    struct du *du = user;
+    if (du->array != NULL) {
+        aoticache_cli_json_append(du->array, group_to_json(du->by, usage));
+    } else {
+        char bytes[AOTICACHE_CLI_UNIT_BYTES], used[AOTICACHE_CLI_UNIT_BYTES];
+        cleanup_free char *entries = aoticache_cli_text("%" PRIu64, usage->entries);
+        const char *cells[] = {usage->name[0] != '\0' ? usage->name : "(none)", entries,
+                               format_bytes(du, usage->bytes, bytes),
+                               aoticache_cli_format_age(usage->last_used_ns, used)};
+        aoticache_cli_table_add(du->table, AOTICACHE_CLI_PLAIN, cells);
+    }
+    du->shown++;
+    return du->limit == 0 || du->shown < (uint64_t)du->limit;
+}
+
+static int show_groups(struct du *du, aoticache_cache *cache)
+{
+    static const char *const titles[] = {"OPERATOR", "DEVICE", "PRODUCER", "TAG"};
+    const aoticache_cli_column columns[] = {
+        {titles[du->group], false, true}, {"KERNELS", true, false}, {"SIZE", true, false}, {"USED", true, false}};
+    aoticache_error error = {.message = ""};
+    du->array = du->cli->json ? aoticache_cli_json_array() : NULL;
+    du->table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
+    aoticache_status status = aoticache_cache_list_usage(cache, du->group, show_group, du, &error);
+    if (status == AOTICACHE_OK && du->array != NULL) {
+        json_t *object = aoticache_cli_json_object();
+        aoticache_cli_json_set(object, "directory", aoticache_cli_json_text(aoticache_cache_directory(cache)));
+        aoticache_cli_json_set(object, "by", aoticache_cli_json_text(du->by));
+        aoticache_cli_json_set(object, "groups", du->array);
+        aoticache_cli_json_print(object);
+    } else if (status == AOTICACHE_OK && du->shown > 0) {
+        aoticache_cli_table_print(du->table, du->cli);
+    } else if (status == AOTICACHE_OK) {
+        aoticache_cli_note(du->cli, "the cache at %s is empty", aoticache_cache_directory(cache));
+    }
+    aoticache_cli_table_free(du->table);
+    return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(du->cli, status, &error);
+}
+
+static int du_command(aoticache_cli *cli)
+{
+    struct du du = {.cli = cli};
+    aoticache_cache *cache = NULL;
+    aoticache_disk_use use;
+    aoticache_error error = {.message = ""};
+    int result = parse(cli, &du);
+    if (result != AOTICACHE_CLI_END)
+        return result;
+    result = aoticache_cli_open_or_say(cli, false, &cache);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    if (du.by != NULL) {
+        result = show_groups(&du, cache);
+        aoticache_cache_close(cache);
+        return result;
+    }
+    /* Closed before it is measured: an open index has files beside it. */
+    cleanup_free char *directory = aoticache_cli_text("%s", aoticache_cache_directory(cache));
+    aoticache_cache_close(cache);
+    aoticache_status status = aoticache_disk_use_read(directory, &use, &error);
+    if (status != AOTICACHE_OK)
+        return aoticache_cli_fail(cli, status, &error);
+    show_parts(&du, &use, directory);
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+const aoticache_command aoticache_command_du = {
+    .word = "du",
+    .program =
+        {
+            .name = "aoticache du",
+            .help_hint = "aoticache help du",
+            .usage = "[--by GROUP] [OPTION]...",
+            .summary = "Shows what the cache takes of the disk.",
+            .details = "Every file counts once, however many names it has. SIZE is what the files hold, ON DISK what\n"
+                       "the file system gives to them, folders too. With --by, SIZE is of the files that the kernels\n"
+                       "of a group need, from the index; what groups share counts in each of them, and a kernel\n"
+                       "counts under each of its tags.",
+            .options = du_options,
+        },
+    .run = du_command,
+};

@@ -1,0 +1,374 @@
+/*
+ * tools/aoticache/commands: what the files of the tool `aoticache` share: its commands, the arguments of an operator as the
+ * command line gives them, tensors made of them, the choice of a compile hook, entries found by a prefix.
+ *
+ * Private to the tool. Functions that can go wrong print their message and return an exit code
+ * (AOTICACHE_CLI_EXIT_OK to go on).
+ */
+#ifndef AOTICACHE_TOOLS_AOTICACHE_COMMANDS_H
+#define AOTICACHE_TOOLS_AOTICACHE_COMMANDS_H
+
+#include "aoticache.h"
+#include "cache/pins/marks.h"
+#include "tools/cli/cli.h"
+
+/* ---- commands ---- */
+
+typedef struct aoticache_command {
+    const char *word; /* "run" */
+    aoticache_cli_program program;
+    int (*run)(aoticache_cli *cli); /* returns the exit code */
+} aoticache_command;
+
+extern const aoticache_command aoticache_command_run;
+extern const aoticache_command aoticache_command_compile;
+extern const aoticache_command aoticache_command_ls;
+extern const aoticache_command aoticache_command_show;
+extern const aoticache_command aoticache_command_verify;
+extern const aoticache_command aoticache_command_rm;
+extern const aoticache_command aoticache_command_doctor;
+extern const aoticache_command aoticache_command_add;
+extern const aoticache_command aoticache_command_run_package;
+extern const aoticache_command aoticache_command_inspect;
+extern const aoticache_command aoticache_command_warm;
+extern const aoticache_command aoticache_command_record;
+extern const aoticache_command aoticache_command_pin;
+extern const aoticache_command aoticache_command_unpin;
+extern const aoticache_command aoticache_command_tag;
+extern const aoticache_command aoticache_command_du;
+extern const aoticache_command aoticache_command_why;
+extern const aoticache_command aoticache_command_config;
+extern const aoticache_command aoticache_command_export;
+extern const aoticache_command aoticache_command_import;
+extern const aoticache_command aoticache_command_merge;
+extern const aoticache_command aoticache_command_copy;
+
+/* ---- elements of tensors ---- */
+
+typedef enum aoticache_element_kind {
+    AOTICACHE_ELEMENT_INT,
+    AOTICACHE_ELEMENT_UINT, /* uint64 */
+    AOTICACHE_ELEMENT_BOOL,
+    AOTICACHE_ELEMENT_REAL,
+    AOTICACHE_ELEMENT_COMPLEX,
+    AOTICACHE_ELEMENT_BITS, /* a dtype that has no values of its own: shown as its bytes */
+} aoticache_element_kind;
+
+typedef struct aoticache_element {
+    aoticache_element_kind kind;
+    int64_t int_value; /* INT, BOOL */
+    uint64_t uint_value; /* UINT, BITS */
+    double real, imaginary;
+} aoticache_element;
+
+aoticache_element_kind aoticache_element_kind_of(int32_t dtype);
+aoticache_element aoticache_element_read(int32_t dtype, const void *place);
+/* Writes a value of any kind: rounded to the nearest that the dtype has; integers wrap. */
+void aoticache_element_write(int32_t dtype, void *place, const aoticache_element *element);
+/* Whether the integer dtype has the value. */
+bool aoticache_element_int_fits(int32_t dtype, int64_t value);
+
+/* ---- tensors from the command line ---- */
+
+/* DTYPE:DIMxDIM...[@STRIDExSTRIDE...][=FILL] */
+typedef struct aoticache_tensor_spec {
+    int32_t dtype;
+    uint32_t ndim;
+    int64_t sizes[AOTICACHE_MAX_DIMS];
+    int64_t strides[AOTICACHE_MAX_DIMS];
+    bool contiguous;
+    uint64_t numel;
+    uint64_t span; /* elements from the first to the last in memory */
+    const char *fill; /* borrowed from the text; NULL for the default */
+} aoticache_tensor_spec;
+
+/* INVALID with a message where the text is not a tensor. */
+aoticache_status aoticache_tensor_spec_parse(const char *text, aoticache_tensor_spec *ret_spec,
+                                             aoticache_error *ret_error);
+
+/* The data in row-major order, by free(). random: the state of the generator, moved on. */
+aoticache_status aoticache_tensor_fill(const aoticache_tensor_spec *spec, uint64_t *random, void **ret_data,
+                           aoticache_error *ret_error);
+/* Row-major data laid out with the strides of the spec, by free(). */
+aoticache_status aoticache_tensor_lay_out(const aoticache_tensor_spec *spec, const void *data, void **ret_data,
+                              aoticache_error *ret_error);
+
+/* Prints a tensor with its dtype and sizes; the middle of a big one is left out. */
+void aoticache_tensor_print(const aoticache_cli *cli, const char *name, const aoticache_tensor_view *view);
+/* values: a flat list in row-major order of at most `limit` elements. */
+json_t *aoticache_tensor_to_json(const aoticache_tensor_view *view, uint64_t limit);
+
+/* ---- what run and compile are asked for ---- */
+
+/* Options that are arguments come first: their order on the command line is that of the operator's schema. */
+enum aoticache_kernel_option {
+    AOTICACHE_KERNEL_INPUT = 1,
+    AOTICACHE_KERNEL_INPUTS,
+    AOTICACHE_KERNEL_WEIGHT,
+    AOTICACHE_KERNEL_SCALAR,
+    AOTICACHE_KERNEL_INT,
+    AOTICACHE_KERNEL_DOUBLE,
+    AOTICACHE_KERNEL_BOOL,
+    AOTICACHE_KERNEL_COMPLEX,
+    AOTICACHE_KERNEL_STRING,
+    AOTICACHE_KERNEL_NONE,
+    AOTICACHE_KERNEL_LIST,
+    AOTICACHE_KERNEL_DTYPE,
+    AOTICACHE_KERNEL_LAYOUT,
+    AOTICACHE_KERNEL_MEMORY_FORMAT,
+    AOTICACHE_KERNEL_DEVICE_ARGUMENT,
+    AOTICACHE_KERNEL_LAST_ARGUMENT = AOTICACHE_KERNEL_DEVICE_ARGUMENT,
+    AOTICACHE_KERNEL_DEVICE,
+    AOTICACHE_KERNEL_SEED,
+    AOTICACHE_KERNEL_HOOK,
+    AOTICACHE_KERNEL_PYTHON,
+    AOTICACHE_KERNEL_CC,
+    AOTICACHE_KERNEL_KERNELS,
+    AOTICACHE_KERNEL_CPU,
+    AOTICACHE_KERNEL_TIMEOUT,
+    AOTICACHE_KERNEL_RETRY,
+    AOTICACHE_KERNEL_FIRST_FREE, /* commands number their own options from here */
+};
+
+#define AOTICACHE_KERNEL_OPTION_ROWS                                                                                   \
+    {AOTICACHE_KERNEL_INPUT, "input", 'i', "SPEC", "a tensor"},                                                        \
+    {AOTICACHE_KERNEL_INPUTS, "inputs", 0, "SPEC,SPEC,...", "a list of tensors"},                                      \
+    {AOTICACHE_KERNEL_WEIGHT, "weight", 'w', "SPEC", "a tensor whose data is compiled in"},                            \
+    {AOTICACHE_KERNEL_SCALAR, "scalar", 's', "NUMBER", "2 is an integer, 2.0 and 2e0 are floating point"},             \
+    {AOTICACHE_KERNEL_INT, "int", 0, "NUMBER", "an integer"},                                                          \
+    {AOTICACHE_KERNEL_DOUBLE, "double", 0, "NUMBER", "a floating-point number"},                                       \
+    {AOTICACHE_KERNEL_BOOL, "bool", 0, "true|false", "a truth value"},                                                 \
+    {AOTICACHE_KERNEL_COMPLEX, "complex", 0, "RE,IM", "a complex number"},                                             \
+    {AOTICACHE_KERNEL_STRING, "string", 0, "TEXT", "a string"},                                                        \
+    {AOTICACHE_KERNEL_NONE, "none", 0, "[=NAME]", "an absent optional argument"},                                      \
+    {AOTICACHE_KERNEL_LIST, "list", 0, "V,V,...", "a list of numbers, truth values or none; may be empty"},            \
+    {AOTICACHE_KERNEL_DTYPE, "dtype", 0, "DTYPE", "a dtype: float64, bfloat16, ..."},                                  \
+    {AOTICACHE_KERNEL_LAYOUT, "layout", 0, "LAYOUT", "a layout: strided, ..."},                                        \
+    {AOTICACHE_KERNEL_MEMORY_FORMAT, "memory-format", 0, "FORMAT", "a memory format: channels_last, ..."},             \
+    {AOTICACHE_KERNEL_DEVICE_ARGUMENT, "device-argument", 0, "DEVICE", "a device as an argument"},                     \
+    {AOTICACHE_KERNEL_DEVICE, "device", 0, "DEVICE", "the device to compile for; default cpu"},                        \
+    {AOTICACHE_KERNEL_SEED, "seed", 0, "N", "of random fills; default 0"},                                             \
+    {AOTICACHE_KERNEL_HOOK, "hook", 0, "auto|worker|c|command:PROGRAM|none", "what compiles; default auto"},            \
+    {AOTICACHE_KERNEL_PYTHON, "python", 0, "PATH", "the Python with PyTorch; default $AOTICACHE_PYTHON, python3"},     \
+    {AOTICACHE_KERNEL_CC, "cc", 0, "PATH", "the C compiler; default $AOTICACHE_CC, cc"},                               \
+    {AOTICACHE_KERNEL_KERNELS, "kernels", 0, "DIR", "C kernels of your own, before those that come along (repeatable)"},  \
+    {AOTICACHE_KERNEL_CPU, "cpu", 0, "LEVEL",                                                                            \
+     "what the code may use: x86-64-v3, or avx2,fma;\ndefault: all that this machine has"},                            \
+    {AOTICACHE_KERNEL_TIMEOUT, "timeout", 0, "SECONDS", "of a compile; default 300"},                                  \
+    {AOTICACHE_KERNEL_RETRY, "retry", 0, NULL, "forget that this compile failed before"}
+
+/* The part of the help that run and compile share. */
+#define AOTICACHE_KERNEL_DETAILS                                                                           \
+    "Arguments are those of the operator's schema, in the order given; NAME= before a value passes it by\n" \
+    "keyword: --scalar alpha=2, --none=NAME. An empty name is none: --string '=a=b' is the text a=b.\n\n"   \
+    "SPEC is DTYPE:SIZExSIZE...[@STRIDExSTRIDE...][=FILL]\n"                                               \
+    "  float32:2x3          random from 0 to 1 (integers: 0 to 9), the same by --seed\n"                   \
+    "  float32:2x3=arange   0, 1, 2, ...; also zeros, ones, rand, randn, or a number\n"                    \
+    "  float32:2x3=@FILE    the bytes of a file, row-major\n"                                              \
+    "  float32:4x4@1x4      with strides, in elements: here a transposed matrix\n"                         \
+    "  float32:             a tensor without dimensions\n\n"                                               \
+    "--hook says what compiles on a miss: worker (PyTorch in a Python process), c (C kernels and cc), command:\n" \
+    "(any program), auto (worker where there is a Python with PyTorch, else c), none (nothing: what the\n" \
+    "cache has for these arguments, whoever compiled it, or exit code 3)."
+
+typedef struct aoticache_kernel_tensor {
+    aoticache_tensor_spec spec;
+    bool constant;
+    void *row_major; /* constants: what is compiled in, and what its digest is of */
+    void *data;      /* inputs: laid out */
+} aoticache_kernel_tensor;
+
+typedef struct aoticache_kernel_word {
+    int id;
+    char *name; /* keyword, or NULL */
+    const char *value;
+} aoticache_kernel_word;
+
+typedef struct aoticache_kernel_options {
+    const char *op;
+    aoticache_device device;
+    uint64_t seed;
+    const char *hook;
+    aoticache_hook_options hook_options;
+    const char **kernel_folders; /* hook_options.kernel_folders */
+    size_t kernel_folder_count;
+    const char *python, *cc; /* one becomes hook_options.program when the kind of hook is known */
+    bool retry;
+    aoticache_kernel_word *words;
+    size_t word_count;
+    aoticache_kernel_tensor *tensors; /* filled by aoticache_kernel_make_tensors() */
+    size_t tensor_count;
+} aoticache_kernel_options;
+
+void aoticache_kernel_options_begin(aoticache_kernel_options *options, const aoticache_cli *cli);
+/* One word of the command line: an option of the rows above or the operator. */
+int aoticache_kernel_options_take(aoticache_kernel_options *options, const aoticache_cli *cli, int id,
+                                  const char *value);
+void aoticache_kernel_options_free(aoticache_kernel_options *options);
+
+/* Parses and fills all tensors that the arguments name. To be called once, before requests are made. */
+int aoticache_kernel_make_tensors(aoticache_kernel_options *options, const aoticache_cli *cli);
+/* The hook that --hook asks for, NULL for none. Says what is wrong; returns an exit status. */
+int aoticache_kernel_choose_hook(aoticache_kernel_options *options, const aoticache_cli *cli,
+                                 aoticache_hook **ret_hook);
+/* A new request of these arguments; constants borrow from `options`. */
+int aoticache_kernel_make_request(const aoticache_kernel_options *options, const aoticache_cli *cli,
+                                  aoticache_request **ret_request);
+/* aoticache_request_format(), by free(). */
+char *aoticache_kernel_describe(const aoticache_request *request);
+
+/* ---- hooks ---- */
+
+/*
+ * All that comes before a lookup: tensors, the hook that --hook asks for (NULL for none), the cache, and the request
+ * with the environment of the hook; without a hook, with that of the newest entry in the cache that has these arguments
+ * (AOTICACHE_CLI_EXIT_NOT_FOUND where there is none). What was made before a failure is there to be freed.
+ */
+int aoticache_kernel_prepare(aoticache_kernel_options *options, const aoticache_cli *cli, aoticache_hook **ret_hook,
+                             aoticache_cache **ret_cache, aoticache_request **ret_request);
+
+/* From now on SIGINT, SIGTERM and SIGHUP end the compilers that this process started, and then this process. */
+void aoticache_interruption_prepare(void);
+
+/* "index", "compiled", "waited": for programs. */
+const char *aoticache_source_word(aoticache_source source);
+/* "compiled by pytorch 2.13.0, not stored": for people. producer: of the entry or the hook; may be NULL. */
+char *aoticache_source_text(aoticache_source source, bool stored, const char *producer);
+
+/* ---- entries ---- */
+
+/* A copy of an aoticache_entry that owns its strings. */
+typedef struct aoticache_entry_list {
+    aoticache_entry *entries;
+    size_t count;
+} aoticache_entry_list;
+
+aoticache_status aoticache_entries_read(aoticache_cache *cache, const char *op, const char *prefix,
+                                        aoticache_entry_list *ret_list, aoticache_error *ret_error);
+/* Adds a copy. */
+void aoticache_entries_append(aoticache_entry_list *list, const aoticache_entry *entry);
+void aoticache_entries_free(aoticache_entry_list *list);
+
+/*
+ * The entries of the one key that a prefix (4 to 64 hexadecimal digits of a key, an artifact or a library) names.
+ * Says what is wrong where it names none (exit code 3) or several (2, with their keys).
+ */
+int aoticache_entries_find(const aoticache_cli *cli, aoticache_cache *cache, const char *prefix,
+                           aoticache_entry_list *ret_list);
+
+/* "; did you mean aten::abs?": the operator of the cache that `op` may stand for; "" where there is none, or `op` itself is
+ * there or is a pattern. By free(). */
+char *aoticache_operator_hint(aoticache_cache *cache, const char *op);
+/* "prefix 51fb is ambiguous; it begins:" and the keys, each with its description (NULL: nothing is stored). Returns the exit
+ * code. */
+int aoticache_keys_say_ambiguous(const aoticache_cli *cli, const char *prefix, const aoticache_key *const *keys,
+                                 const char *const *descriptions, size_t count);
+
+/* That a word is an operator where keys are asked for, and how to find them. Returns the exit code. */
+int aoticache_keys_say_operator(const aoticache_cli *cli, const char *word);
+
+/* The entry that a lookup of the key takes on this machine: NULL where no entry of the list fits. */
+const aoticache_entry *aoticache_entries_fitting(const aoticache_entry_list *list);
+
+json_t *aoticache_entry_to_json(const aoticache_entry *entry);
+/* Features as people read them: "any", "x86-64-v3", "x86-64-v3,aes", "x86-64-v4 and 9 more". By free(). */
+char *aoticache_features_text(const aoticache_cpu_features *features);
+/* The same in full: "avx,avx2,...". By free(). */
+char *aoticache_features_list(const aoticache_cpu_features *features);
+
+/* The manifest of an artifact as JSON (by json_decref) and the request decoded from it. ret_json may be NULL. */
+aoticache_status aoticache_manifest_decode(aoticache_cache *cache, const aoticache_digest *artifact, json_t **ret_json,
+                                           aoticache_request **ret_request, aoticache_error *ret_error);
+
+/* One line for people about the value of an argument; text is cut off at `size`. */
+void aoticache_argument_format(const aoticache_argument *argument, char *ret_text, size_t size);
+
+/* ---- pins and tags ---- */
+
+/* Marks that own their tags, sorted by key. */
+typedef struct aoticache_mark_list {
+    aoticache_mark *marks;
+    size_t count;
+} aoticache_mark_list;
+
+/* tag: only keys that have it; NULL for all. Says what is wrong; returns an exit code. */
+int aoticache_marks_read(const aoticache_cli *cli, aoticache_cache *cache, const char *tag,
+                         aoticache_mark_list *ret_list);
+void aoticache_marks_free(aoticache_mark_list *list);
+/* NULL where the key is not marked. */
+const aoticache_mark *aoticache_marks_find(const aoticache_mark_list *list, const aoticache_key *key);
+/* "pinned nightly v2"; "" for NULL. By free(). */
+char *aoticache_mark_text(const aoticache_mark *mark);
+bool aoticache_mark_has_tag(const aoticache_mark *mark, const char *tag);
+/* Sets "pinned" and "tags"; mark may be NULL. */
+void aoticache_mark_add_to_json(json_t *object, const aoticache_mark *mark);
+
+/* A key that the command line names. */
+typedef struct aoticache_chosen_key {
+    aoticache_key key;
+    char *description; /* of one of its entries; NULL where nothing is stored for it */
+} aoticache_chosen_key;
+
+/* Sorted by key, each once. */
+typedef struct aoticache_chosen_keys {
+    aoticache_chosen_key *items;
+    size_t count;
+} aoticache_chosen_keys;
+
+/* Keys by their beginnings, or those of operators that a shell pattern names, or those with a tag. */
+typedef struct aoticache_key_choice {
+    const char **prefixes;
+    size_t prefix_count;
+    const char *op, *tag;
+} aoticache_key_choice;
+
+/* The arrays of a choice are the caller's to free. */
+void aoticache_key_choice_add(aoticache_key_choice *choice, const char *prefix);
+/*
+ * Looks them up in one pass, among what is stored and what is marked; all 64 digits name a key for which there is nothing
+ * too. Says what is wrong: a wrong word or an ambiguous one (2), nothing found (3).
+ */
+int aoticache_key_choice_resolve(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_key_choice *choice,
+                                 aoticache_chosen_keys *ret_keys);
+void aoticache_chosen_keys_free(aoticache_chosen_keys *keys);
+
+/* What the --list of `pin`, `unpin` and `tag` shares: prints what each key is. word: "pinned", "key". */
+int aoticache_marks_print(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *keys,
+                          const char *word);
+/* Changes all keys, and prints what was done to each: "unpinned", or "not pinned" where nothing was to be done. tags:
+ * NULL-terminated, for TAG and UNTAG; else NULL. */
+int aoticache_marks_change(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
+                           aoticache_mark_action action, const char *const *tags);
+/* `pin` and `unpin` whole. */
+int aoticache_pin_command(aoticache_cli *cli, bool pin);
+#define AOTICACHE_PIN_OPTION_ROWS                                                                  \
+    {1, "op", 0, "PATTERN", "all keys of operators like this: 'aten::*', a shell pattern"},        \
+        {2, "tag", 't', "TAG", "all keys with this tag"}, {3, "list", 'l', NULL, "list what is pinned"}
+
+/* ---- doctor ---- */
+
+typedef enum aoticache_verdict {
+    AOTICACHE_VERDICT_OK,
+    AOTICACHE_VERDICT_WARN,
+    AOTICACHE_VERDICT_FAIL,
+} aoticache_verdict;
+
+typedef struct aoticache_doctor {
+    const aoticache_cli *cli;
+    const char *python, *cc; /* NULL for the defaults */
+    json_t *checks;          /* with --json */
+    unsigned counts[3];      /* by verdict */
+} aoticache_doctor;
+
+/* One finding. advice: what to do; NULL where there is nothing to do. */
+void aoticache_doctor_say(aoticache_doctor *doctor, aoticache_verdict verdict, const char *name, const char *advice,
+                          const char *format, ...) AOTICACHE_PRINTF(5, 6);
+
+/* The directory, its file system, the index. Creates nothing. */
+void aoticache_doctor_check_directory(aoticache_doctor *doctor);
+/* C compiler, Python with PyTorch, the shim. */
+void aoticache_doctor_check_compilers(aoticache_doctor *doctor);
+/* Processor, kernel, limits. */
+void aoticache_doctor_check_machine(aoticache_doctor *doctor);
+
+#endif

@@ -1,0 +1,129 @@
+/*
+ * tools/aoticache/doctor_machine: the processor's features, the GPUs, and what of the kernel the loader relies on.
+ */
+#include "base/cleanup.h"
+#include "tools/aoticache/commands.h"
+#include "loader/cuda/cuda.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#define OK AOTICACHE_VERDICT_OK
+#define WARN AOTICACHE_VERDICT_WARN
+#define FAIL AOTICACHE_VERDICT_FAIL
+
+/* The highest psABI level that the processor reaches; NULL on other architectures. */
+static const char *cpu_level(const aoticache_cpu_features *have)
+{
+    static const char *const levels[] = {"x86-64-v4", "x86-64-v3", "x86-64-v2", "x86-64"};
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0] && strcmp(aoticache_cpu_arch(), "x86_64") == 0; i++) {
+        aoticache_cpu_features level;
+        if (aoticache_cpu_features_parse(levels[i], &level, NULL) == AOTICACHE_OK &&
+            aoticache_cpu_features_include(have, &level))
+            return levels[i];
+    }
+    return NULL;
+}
+
+static void check_cpu(aoticache_doctor *doctor)
+{
+    const aoticache_cpu_features *have = aoticache_cpu_features_get();
+    const char *level = cpu_level(have);
+    cleanup_free char *names = aoticache_features_list(have);
+    if (doctor->cli->verbose || doctor->cli->json)
+        aoticache_doctor_say(doctor, OK, "processor", NULL, "%s: %s", level != NULL ? level : aoticache_cpu_arch(),
+                             names);
+    else
+        aoticache_doctor_say(doctor, OK, "processor", NULL,
+                             "%s, %u features that kernels may need (--verbose names them)",
+                             level != NULL ? level : aoticache_cpu_arch(), aoticache_cpu_features_count(have));
+}
+
+static void say_gpu(aoticache_doctor *doctor, int32_t index)
+{
+    aoticache_cuda_device device;
+    aoticache_error error;
+    char name[32];
+    snprintf(name, sizeof name, "GPU %d", (int)index);
+    if (aoticache_cuda_device_read(index, &device, &error) != AOTICACHE_OK)
+        aoticache_doctor_say(doctor, WARN, name, "see what nvidia-smi says", "%s", error.message);
+    else
+        aoticache_doctor_say(doctor, OK, name, NULL, "cuda:%d: %s, %s, %.1f GiB", (int)index, device.name, device.arch,
+                             (double)device.memory_bytes / (1 << 30));
+}
+
+/* None is no fault: most kernels are for the CPU. A driver that does not work is one. */
+static void check_gpus(aoticache_doctor *doctor)
+{
+    const aoticache_cuda *cuda;
+    aoticache_error error;
+    aoticache_status status = aoticache_cuda_get(&cuda, &error);
+    if (status == AOTICACHE_NOT_FOUND) {
+        aoticache_doctor_say(doctor, OK, "CUDA driver", NULL, "none, so no GPU: %s", error.message);
+        return;
+    }
+    if (status != AOTICACHE_OK) {
+        aoticache_doctor_say(doctor, WARN, "CUDA driver", "see what nvidia-smi says", "%s", error.message);
+        return;
+    }
+    aoticache_doctor_say(doctor, OK, "CUDA driver", NULL, "%s, for CUDA %d.%d, %d GPU%s", cuda->driver_path,
+                         (int)cuda->driver_version / 1000, (int)cuda->driver_version % 1000 / 10,
+                         (int)cuda->device_count, cuda->device_count == 1 ? "" : "s");
+    for (int32_t i = 0; i < cuda->device_count; i++)
+        say_gpu(doctor, i);
+}
+
+/*
+ * Without libtorch in the process libraries are loaded from a sealed copy in memory: that needs memfd_create, sealing,
+ * and leave to map it executable (vm.memfd_noexec, some security modules).
+ */
+static const char *try_memory_file(void)
+{
+    cleanup_fd int fd = memfd_create("aoticache-doctor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return "memfd_create";
+    if (ftruncate(fd, 4096) != 0)
+        return "ftruncate";
+    if (fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+        return "sealing";
+    void *mapped = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+    if (mapped == MAP_FAILED)
+        return "mapping it executable";
+    munmap(mapped, 4096);
+    return NULL;
+}
+
+static void check_memory_files(aoticache_doctor *doctor)
+{
+    const char *failed = try_memory_file();
+    if (failed == NULL)
+        aoticache_doctor_say(doctor, OK, "memory files", NULL, "memfd_create, seals and executable mappings work");
+    else
+        aoticache_doctor_say(doctor, FAIL, "memory files",
+                             "see sysctl vm.memfd_noexec and the machine's security module (SELinux, seccomp)",
+                             "%s failed: %s; PyTorch's libraries cannot be loaded without PyTorch", failed,
+                             strerror(errno));
+}
+
+static void check_limits(aoticache_doctor *doctor)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    bool few = limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < 256;
+    aoticache_doctor_say(doctor, few ? WARN : OK, "open files", few ? "raise it: ulimit -n 1024" : NULL,
+                         "at most %" PRIu64, (uint64_t)limit.rlim_cur);
+}
+
+void aoticache_doctor_check_machine(aoticache_doctor *doctor)
+{
+    check_cpu(doctor);
+    check_gpus(doctor);
+    check_memory_files(doctor);
+    check_limits(doctor);
+}

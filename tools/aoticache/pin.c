@@ -1,0 +1,95 @@
+/*
+ * tools/aoticache/pin: what `aoticache pin` and `aoticache unpin` share.
+ */
+#include "base/cleanup.h"
+#include "tools/aoticache/commands.h"
+
+#include <stdlib.h>
+
+enum { OPTION_OP = 1, OPTION_TAG, OPTION_LIST }; /* AOTICACHE_PIN_OPTION_ROWS */
+
+static int parse(aoticache_cli *cli, aoticache_key_choice *choice, bool *ret_list)
+{
+    for (;;) {
+        const char *value = NULL;
+        int id = aoticache_cli_next(cli, &value);
+        if (id == AOTICACHE_CLI_STOP)
+            return cli->exit_code;
+        if (id == AOTICACHE_CLI_END)
+            break;
+        *ret_list |= id == OPTION_LIST;
+        if (id == OPTION_OP)
+            choice->op = value;
+        else if (id == OPTION_TAG)
+            choice->tag = value;
+        else if (id == AOTICACHE_CLI_OPERAND)
+            aoticache_key_choice_add(choice, value);
+    }
+    int ways = (choice->prefix_count > 0) + (choice->op != NULL) + (choice->tag != NULL) + *ret_list;
+    if (ways > 1)
+        return aoticache_cli_usage_error(cli, "keys, --op, --tag and --list cannot be combined");
+    if (ways == 0)
+        return aoticache_cli_usage_error(
+            cli, "say which: a key, as 'aoticache ls' prints it, --op PATTERN or --tag TAG");
+    return AOTICACHE_CLI_END;
+}
+
+/* ---- --list ---- */
+
+struct listing {
+    aoticache_key_choice choice;
+    aoticache_chosen_keys pinned;
+};
+
+static bool take_pinned(void *user, const aoticache_mark *mark)
+{
+    struct listing *listing = user;
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_digest_to_hex(&mark->key, hex);
+    if (mark->is_pinned)
+        aoticache_key_choice_add(&listing->choice, aoticache_cli_text("%s", hex));
+    return true;
+}
+
+static int list_pinned(const aoticache_cli *cli, aoticache_cache *cache)
+{
+    struct listing listing = {.choice = {0}};
+    aoticache_error error = {.message = ""};
+    aoticache_status status = aoticache_cache_list_marks(cache, NULL, take_pinned, &listing, &error);
+    int result = status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(cli, status, &error);
+    if (result == AOTICACHE_CLI_EXIT_OK && listing.choice.prefix_count > 0)
+        result = aoticache_key_choice_resolve(cli, cache, &listing.choice, &listing.pinned);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        result = aoticache_marks_print(cli, cache, &listing.pinned, "pinned");
+    if (result == AOTICACHE_CLI_EXIT_OK && listing.pinned.count == 0 && !cli->json)
+        aoticache_cli_note(cli, "nothing is pinned");
+    for (size_t i = 0; i < listing.choice.prefix_count; i++)
+        free((void *)(uintptr_t)listing.choice.prefixes[i]);
+    free(listing.choice.prefixes);
+    aoticache_chosen_keys_free(&listing.pinned);
+    return result;
+}
+
+/* ---- the commands ---- */
+
+int aoticache_pin_command(aoticache_cli *cli, bool pin)
+{
+    aoticache_key_choice choice = {0};
+    aoticache_chosen_keys keys = {0};
+    aoticache_cache *cache = NULL;
+    bool list = false;
+    int result = parse(cli, &choice, &list);
+    if (result == AOTICACHE_CLI_END) {
+        result = aoticache_cli_open_or_say(cli, false, &cache);
+        if (result == AOTICACHE_CLI_EXIT_OK && list)
+            result = list_pinned(cli, cache);
+        else if (result == AOTICACHE_CLI_EXIT_OK)
+            result = aoticache_key_choice_resolve(cli, cache, &choice, &keys);
+        if (result == AOTICACHE_CLI_EXIT_OK && !list)
+            result = aoticache_marks_change(cli, cache, &keys, pin ? AOTICACHE_MARK_PIN : AOTICACHE_MARK_UNPIN, NULL);
+    }
+    aoticache_chosen_keys_free(&keys);
+    aoticache_cache_close(cache);
+    free(choice.prefixes);
+    return result;
+}

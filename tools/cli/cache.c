@@ -1,0 +1,56 @@
+/*
+ * tools/cli/cache: the cache directory that the command line or the configuration names, and how it is opened.
+ */
+#include "cache/config/config.h"
+#include "tools/cli/cli.h"
+
+#include <stdlib.h>
+
+const aoticache_config *aoticache_cli_config(const aoticache_cli *cli)
+{
+    static aoticache_config *config; /* one program, one configuration; kept until it ends */
+    if (config == NULL && aoticache_config_read(aoticache_cli_logger(cli), &config, NULL) != AOTICACHE_OK)
+        free(aoticache_cli_allocate(SIZE_MAX, 1)); /* out of memory: the way out that says so */
+    return config;
+}
+
+aoticache_cache_options aoticache_cli_cache_options(const aoticache_cli *cli)
+{
+    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    aoticache_config_apply(aoticache_cli_config(cli), &options);
+    options.allow_shared |= cli->allow_shared;
+    options.directory = cli->directory != NULL ? cli->directory : options.directory;
+    options.logger = aoticache_cli_logger(cli);
+    return options;
+}
+
+aoticache_status aoticache_cli_open_cache(const aoticache_cli *cli, bool create, aoticache_cache **ret_cache,
+                                          aoticache_error *ret_error)
+{
+    aoticache_cache_options options = aoticache_cli_cache_options(cli);
+    options.must_exist = !create;
+    return aoticache_cache_open(&options, ret_cache, ret_error);
+}
+
+void aoticache_cli_directory(const aoticache_cli *cli, char ret_path[PATH_MAX])
+{
+    aoticache_cache_options options = aoticache_cli_cache_options(cli);
+    if (options.directory != NULL)
+        snprintf(ret_path, PATH_MAX, "%s", options.directory);
+    else if (aoticache_cache_default_directory(ret_path, PATH_MAX, NULL) != AOTICACHE_OK)
+        snprintf(ret_path, PATH_MAX, "(no directory: neither AOTICACHE_DIR nor XDG_CACHE_HOME nor HOME is set)");
+}
+
+int aoticache_cli_open_or_say(const aoticache_cli *cli, bool create, aoticache_cache **ret_cache)
+{
+    aoticache_error error = {.message = ""};
+    aoticache_status status = aoticache_cli_open_cache(cli, create, ret_cache, &error);
+    if (status == AOTICACHE_OK)
+        return AOTICACHE_CLI_EXIT_OK;
+    if (status != AOTICACHE_NOT_FOUND || create)
+        return aoticache_cli_fail(cli, status, &error);
+    char path[PATH_MAX];
+    aoticache_cli_directory(cli, path);
+    aoticache_cli_error(cli, "there is no cache at %s: nothing was stored there yet", path);
+    return AOTICACHE_CLI_EXIT_NOT_FOUND;
+}

@@ -1,0 +1,275 @@
+/*
+ * tools/cli/cli: what the command-line tools share: options, strict numbers, human units, tables, JSON, messages,
+ * colours, and the one table of exit codes.
+ *
+ * Private to the tools. Results go to standard output, notes and errors to standard error. Text that others wrote
+ * (descriptions, messages, file names) is escaped before it is printed. Where memory runs out, these functions end the
+ * program with a message: they serve programs, never a library.
+ */
+#ifndef AOTICACHE_TOOLS_CLI_CLI_H
+#define AOTICACHE_TOOLS_CLI_CLI_H
+
+#include "base/base.h"
+#include "cache/cache.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <stdio.h>
+
+/* ---- exit codes: name, number, text. Numbers are part of the interface and never change. ---- */
+
+#define AOTICACHE_CLI_EXIT_LIST(X)                                              \
+    X(OK, 0, "success")                                                         \
+    X(FAILURE, 1, "something failed; the message says what")                    \
+    X(USAGE, 2, "the command line, or a value in it, is wrong")                 \
+    X(NOT_FOUND, 3, "nothing matches, or a miss where nothing may be compiled") \
+    X(DAMAGED, 4, "verify found damage that is still there")                    \
+    X(COMPILE, 5, "the kernel cannot be had: the compile failed, or this machine or hook does not support it") \
+    X(UNREADABLE, 6, "verify found no damage, but could not look at everything")
+
+typedef enum aoticache_cli_exit {
+#define AOTICACHE_CLI_EXIT_ENUM(name, number, text) AOTICACHE_CLI_EXIT_##name = number,
+    AOTICACHE_CLI_EXIT_LIST(AOTICACHE_CLI_EXIT_ENUM)
+#undef AOTICACHE_CLI_EXIT_ENUM
+} aoticache_cli_exit;
+
+/* What a failure of the library becomes. */
+int aoticache_cli_exit_of_status(aoticache_status status);
+
+/* ---- the command line ---- */
+
+typedef struct aoticache_cli_option {
+    int id;            /* 1 and up, unique in its table */
+    const char *name;  /* without the dashes */
+    char letter;       /* short form, 0 for none */
+    const char *value; /* what the help calls its value; NULL where it takes none; "[=NAME]" where it may have one,
+                          then only after '=' and else NULL */
+    const char *help;  /* may hold newlines */
+} aoticache_cli_option;
+
+/* One program, or one command of a program. */
+typedef struct aoticache_cli_program {
+    const char *name;                    /* "aoticache run": begins every message */
+    const char *help_hint;               /* "aoticache help run": what a usage error points to */
+    const char *usage;                   /* what follows the name in the usage line */
+    const char *summary;                 /* one line */
+    const char *details;                 /* printed after the options; may be NULL */
+    const aoticache_cli_option *options; /* ends with a name of NULL; the common ones are added */
+} aoticache_cli_program;
+
+typedef enum aoticache_cli_color {
+    AOTICACHE_CLI_COLOR_AUTO,
+    AOTICACHE_CLI_COLOR_ALWAYS,
+    AOTICACHE_CLI_COLOR_NEVER,
+} aoticache_cli_color;
+
+/* One run of a program: where the parser is, and what the common options said. */
+typedef struct aoticache_cli {
+    const aoticache_cli_program *program;
+    char **argv;
+    int argc;
+    int position;
+    bool operands_only; /* after "--" */
+    int exit_code;      /* after AOTICACHE_CLI_STOP */
+
+    const char *directory; /* --cache-dir; NULL: the default */
+    bool json, quiet, verbose, allow_shared;
+    aoticache_cli_color color;
+} aoticache_cli;
+
+/* argv[first] is the first word of this program's own. Also makes a closed pipe an error of write, not a signal: what was
+ * begun is finished, and then aoticache_cli_finish() ends the program by it. */
+void aoticache_cli_begin(aoticache_cli *cli, const aoticache_cli_program *program, int argc, char **argv, int first);
+
+#define AOTICACHE_CLI_OPERAND 0 /* *ret_value is a word that is no option */
+#define AOTICACHE_CLI_END (-1)  /* no words are left */
+#define AOTICACHE_CLI_STOP (-2) /* help was printed, or a usage error: return cli->exit_code */
+
+/*
+ * The next word: the id of an option (*ret_value is its value), or one of the above. Understands --name value,
+ * --name=value, -n value; names are never abbreviated; a value that begins with "--" needs the form with '='.
+ */
+int aoticache_cli_next(aoticache_cli *cli, const char **ret_value);
+
+/* Prints "PROGRAM: message; see 'HINT'" and returns the exit code for wrong usage. */
+int aoticache_cli_usage_error(const aoticache_cli *cli, const char *format, ...) AOTICACHE_PRINTF(2, 3);
+
+/* What every program has; ends with a name of NULL. Their ids are negative: the parser deals with them itself. */
+extern const aoticache_cli_option aoticache_cli_common_options[];
+
+/*
+ * The value of --option as one of `words` (ends with NULL); "op" is taken for "operator". False where it is none, which has
+ * been said: all of them, and the nearest.
+ */
+bool aoticache_cli_parse_word(const aoticache_cli *cli, const char *option, const char *value, const char *const *words,
+                              size_t *ret_position);
+
+/* "  name      text": a line of help, the text from `column` on, in as many lines as it needs. */
+void aoticache_cli_print_item(const char *name, int column, const char *text);
+void aoticache_cli_print_help(const aoticache_cli_program *program);
+void aoticache_cli_print_exit_codes(void);
+
+/* The word of `words` (ends with NULL) nearest to `word`, for "did you mean"; NULL where none is near. */
+const char *aoticache_cli_nearest(const char *word, const char *const *words);
+
+/*
+ * ---- messages, on standard error ----
+ *
+ * With --json each is an object on a line of its own: "level" (error, warning, note, debug), "program", "message", and
+ * where they are known "status" (of a call of the library) and "help" (a command).
+ */
+
+/* "PROGRAM: message". Newlines in it stay, other control characters are escaped. Returns AOTICACHE_CLI_EXIT_FAILURE. */
+int aoticache_cli_error(const aoticache_cli *cli, const char *format, ...) AOTICACHE_PRINTF(2, 3);
+/* The message of a failed call, and the exit code that goes with its status. */
+int aoticache_cli_fail(const aoticache_cli *cli, aoticache_status status, const aoticache_error *error);
+/* A remark; silent with --quiet. */
+void aoticache_cli_note(const aoticache_cli *cli, const char *format, ...) AOTICACHE_PRINTF(2, 3);
+/* Warnings and errors of the library; everything with --verbose; nothing with --quiet. `cli` must outlive its use. */
+aoticache_logger aoticache_cli_logger(const aoticache_cli *cli);
+
+/* "12/80 objects" over and over on one line of a terminal, some ten times a second at most; on anything else nothing. */
+typedef struct aoticache_cli_progress {
+    const aoticache_cli *cli;
+    const char *what;
+    uint64_t shown_ns;
+    bool visible;
+} aoticache_cli_progress;
+void aoticache_cli_progress_show(aoticache_cli_progress *progress, uint64_t done, uint64_t all);
+/* The same for what has no number of steps: "compiling aten::abs, 7 s". */
+void aoticache_cli_progress_show_seconds(aoticache_cli_progress *progress, uint64_t seconds);
+/* Takes the line away; call it before anything else is printed. */
+void aoticache_cli_progress_clear(aoticache_cli_progress *progress);
+
+/*
+ * Shows how long a call takes that says nothing by itself, from half a second on. `what` is borrowed until the end.
+ * begin returns NULL where no thread can be had; end takes that.
+ */
+typedef struct aoticache_cli_waiting aoticache_cli_waiting;
+aoticache_cli_waiting *aoticache_cli_waiting_begin(const aoticache_cli *cli, const char *what);
+void aoticache_cli_waiting_end(aoticache_cli_waiting *waiting);
+
+/* ---- results, on standard output ---- */
+
+/*
+ * The last thing a program does: what was printed is written out, and where that fails (full disk) this says so and the
+ * exit code becomes 1. Where nobody reads any more (`aoticache ls | head -1`) the program ends by SIGPIPE, without a word.
+ */
+int aoticache_cli_finish(const aoticache_cli *cli, int exit_code);
+
+/* Whether a write has failed: what only prints need not go on; aoticache_cli_finish() says why. */
+bool aoticache_cli_output_failed(void);
+/* The two halves of that, for what writes to the descriptor itself. */
+bool aoticache_cli_reader_is_gone(void);
+_Noreturn void aoticache_cli_end_by_broken_pipe(void);
+
+typedef enum aoticache_cli_style {
+    AOTICACHE_CLI_PLAIN,
+    AOTICACHE_CLI_BOLD,
+    AOTICACHE_CLI_DIM,
+    AOTICACHE_CLI_GREEN,
+    AOTICACHE_CLI_YELLOW,
+    AOTICACHE_CLI_RED,
+} aoticache_cli_style;
+/* The terminal's sequence that begins a style (PLAIN ends it) on standard output; "" where there is to be no colour. */
+const char *aoticache_cli_style_begin(const aoticache_cli *cli, aoticache_cli_style style);
+
+/* The columns and lines of the terminal that standard output is: what COLUMNS and LINES say, else what it says itself; 0
+ * where it is none, or says nothing: then nothing is shortened. */
+size_t aoticache_cli_terminal_width(void);
+size_t aoticache_cli_terminal_height(void);
+
+/* Text that is safe to print: control characters, direction marks, what is not UTF-8 become \n, \t, \xNN. By free(). */
+char *aoticache_cli_escape(const char *text);
+/* The same, but newlines and tabs stay. */
+char *aoticache_cli_escape_lines(const char *text);
+/* How many columns escaped text takes: its code points. */
+size_t aoticache_cli_columns(const char *text);
+
+/* ---- tables ---- */
+
+typedef struct aoticache_cli_table aoticache_cli_table;
+
+typedef struct aoticache_cli_column {
+    const char *title;
+    bool right;              /* numbers */
+    unsigned char gives_way; /* where the terminal is too narrow: columns of the highest number first; 1 (last) is cut with
+                                "...", higher ones are cut, too, and left out where that is not enough; 0: stays */
+} aoticache_cli_column;
+
+/* `columns` is borrowed until the table is freed. */
+aoticache_cli_table *aoticache_cli_table_create(const aoticache_cli_column *columns, size_t column_count);
+/* cells: column_count strings, escaped and copied. style: of the whole row. */
+void aoticache_cli_table_add(aoticache_cli_table *table, aoticache_cli_style style, const char *const *cells);
+/* Prints and forgets the rows that it has; the titles the first time. A long table goes by the block: widths only
+ * grow. */
+void aoticache_cli_table_print(aoticache_cli_table *table, const aoticache_cli *cli);
+void aoticache_cli_table_free(aoticache_cli_table *table);
+
+/* "name        value": one line of a list, the value escaped. */
+void aoticache_cli_print_field(const aoticache_cli *cli, const char *name, const char *format, ...)
+    AOTICACHE_PRINTF(3, 4);
+
+/* ---- JSON: objects keep the order in which members were set ---- */
+
+/* Takes `value`; ends the program where it is NULL (out of memory). */
+void aoticache_cli_json_set(json_t *object, const char *name, json_t *value);
+void aoticache_cli_json_append(json_t *array, json_t *value);
+json_t *aoticache_cli_json_object(void);
+json_t *aoticache_cli_json_array(void);
+json_t *aoticache_cli_json_text(const char *text); /* null for NULL; escaped where it is not UTF-8 */
+json_t *aoticache_cli_json_count(uint64_t value);
+json_t *aoticache_cli_json_digest(const aoticache_digest *digest);
+json_t *aoticache_cli_json_number(double value); /* "NaN", "Infinity", "-Infinity" as strings: JSON has none */
+/* Prints and frees. */
+void aoticache_cli_json_print(json_t *value);
+
+/* ---- numbers, strictly: the whole text, in range. False where it is not so. ---- */
+
+bool aoticache_cli_parse_int(const char *text, int64_t minimum, int64_t maximum, int64_t *ret_value);
+bool aoticache_cli_parse_double(const char *text, double *ret_value);
+/* "512", "10G", "1.5GiB" (powers of 1024), "10GB" (powers of 1000). */
+bool aoticache_cli_parse_size(const char *text, uint64_t *ret_bytes);
+/* "30d", "12h", "15m", "90s", "2w", "1.5d": seconds. A number alone is refused, but for 0. */
+bool aoticache_cli_parse_age(const char *text, uint64_t *ret_seconds);
+
+/* ---- what the files for Prometheus share ---- */
+
+#define AOTICACHE_CLI_BUILD_INFO_HELP "The version of the program that wrote this, as a label."
+
+/* ---- units for people ---- */
+
+#define AOTICACHE_CLI_UNIT_BYTES 32
+const char *aoticache_cli_format_bytes(uint64_t bytes, char ret_text[AOTICACHE_CLI_UNIT_BYTES]); /* "361.2 KiB" */
+const char *aoticache_cli_format_duration(uint64_t ns, char ret_text[AOTICACHE_CLI_UNIT_BYTES]); /* "3.41 us" */
+const char *aoticache_cli_format_age(int64_t wall_ns, char ret_text[AOTICACHE_CLI_UNIT_BYTES]);       /* "5 min" */
+const char *aoticache_cli_format_time(int64_t wall_ns, char ret_text[AOTICACHE_CLI_UNIT_BYTES]); /* "2025-01-31 12:00:00 UTC" */
+
+/* ---- memory: these end the program where there is none ---- */
+
+void *aoticache_cli_allocate(size_t count, size_t size); /* zeroed */
+void *aoticache_cli_resize(void *pointer, size_t count, size_t size);
+char *aoticache_cli_text(const char *format, ...) AOTICACHE_PRINTF(1, 2); /* by free() */
+
+/* ---- the cache ---- */
+
+struct aoticache_config;
+/* The configuration of this machine and user (cache/config/config.h), read on first use; what is wrong in it is said then. */
+const struct aoticache_config *aoticache_cli_config(const aoticache_cli *cli);
+/* The options of a cache as the command line says, then the environment and the files; strings are borrowed. */
+aoticache_cache_options aoticache_cli_cache_options(const aoticache_cli *cli);
+
+/*
+ * Opens the directory that the options name. create: make it where it is missing; else that is AOTICACHE_NOT_FOUND.
+ * Returns what the library returns; the caller prints.
+ */
+aoticache_status aoticache_cli_open_cache(const aoticache_cli *cli, bool create, aoticache_cache **ret_cache,
+                                          aoticache_error *ret_error);
+
+/* The directory as --cache-dir, the environment or the configuration names it, for messages. */
+void aoticache_cli_directory(const aoticache_cli *cli, char ret_path[PATH_MAX]);
+
+/* Opens it, or says what went wrong: AOTICACHE_CLI_EXIT_OK, or what the program is to return. */
+int aoticache_cli_open_or_say(const aoticache_cli *cli, bool create, aoticache_cache **ret_cache);
+
+#endif

@@ -1,0 +1,176 @@
+/*
+ * tools/cli/message: what goes to standard error: errors, notes, the library's log, progress on a terminal. With
+ * --json each message is an object on a line of its own, so that a program that reads standard error needs no guess;
+ * standard output has the result and nothing else, also where a part of it was printed before something failed.
+ */
+#include "base/cleanup.h"
+#include "tools/cli/cli.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int aoticache_cli_exit_of_status(aoticache_status status)
+{
+    switch (status) {
+    case AOTICACHE_OK:
+        return AOTICACHE_CLI_EXIT_OK;
+    case AOTICACHE_NOT_FOUND:
+        return AOTICACHE_CLI_EXIT_NOT_FOUND;
+    case AOTICACHE_COMPILE_FAILED:
+    case AOTICACHE_UNSUPPORTED:
+        return AOTICACHE_CLI_EXIT_COMPILE;
+    default:
+        return AOTICACHE_CLI_EXIT_FAILURE;
+    }
+}
+
+struct message {
+    const char *level;       /* "error", "warning", "note", "debug" */
+    const char *prefix;      /* of the text for people */
+    aoticache_status status; /* OK: none is known */
+    const char *hint;        /* where help is; NULL: none */
+};
+
+/* Also of a command line that is wrong before its --json. */
+static bool wants_json(const aoticache_cli *cli)
+{
+    bool is_asked = cli->json;
+    for (int i = 1; !is_asked && i < cli->argc && strcmp(cli->argv[i], "--") != 0; i++)
+        is_asked = strcmp(cli->argv[i], "--json") == 0;
+    return is_asked;
+}
+
+static void say_json(const aoticache_cli *cli, const struct message *message, const char *text)
+{
+    json_t *object = aoticache_cli_json_object();
+    aoticache_cli_json_set(object, "level", aoticache_cli_json_text(message->level));
+    aoticache_cli_json_set(object, "program", aoticache_cli_json_text(cli->program->name));
+    aoticache_cli_json_set(object, "message", aoticache_cli_json_text(text));
+    if (message->status != AOTICACHE_OK)
+        aoticache_cli_json_set(object, "status", aoticache_cli_json_text(aoticache_status_name(message->status)));
+    if (message->hint != NULL)
+        aoticache_cli_json_set(object, "help", aoticache_cli_json_text(message->hint));
+    cleanup_free char *line = json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII);
+    json_decref(object);
+    fprintf(stderr, "%s\n", line != NULL ? line : "null");
+}
+
+static void say(const aoticache_cli *cli, const struct message *message, const char *text)
+{
+    /* Results that were printed before come before, also where both streams are one file. */
+    fflush(stdout);
+    if (wants_json(cli)) {
+        say_json(cli, message, text);
+        return;
+    }
+    cleanup_free char *escaped = aoticache_cli_escape_lines(text);
+    size_t length = strlen(escaped);
+    while (length > 0 && escaped[length - 1] == '\n')
+        escaped[--length] = '\0';
+    const bool has_hint = message->hint != NULL;
+    fprintf(stderr, "%s: %s%s%s%s%s\n", cli->program->name, message->prefix, escaped, has_hint ? "; see '" : "",
+            has_hint ? message->hint : "", has_hint ? "'" : "");
+}
+
+__attribute__((format(printf, 3, 0)))
+static void say_formatted(const aoticache_cli *cli, const struct message *message, const char *format, va_list arguments)
+{
+    cleanup_free char *text = NULL;
+    if (vasprintf(&text, format, arguments) >= 0)
+        say(cli, message, text);
+    else
+        text = NULL;
+}
+
+int aoticache_cli_usage_error(const aoticache_cli *cli, const char *format, ...)
+{
+    const struct message message = {.level = "error", .prefix = "", .hint = cli->program->help_hint};
+    va_list arguments;
+    va_start(arguments, format);
+    say_formatted(cli, &message, format, arguments);
+    va_end(arguments);
+    return AOTICACHE_CLI_EXIT_USAGE;
+}
+
+int aoticache_cli_error(const aoticache_cli *cli, const char *format, ...)
+{
+    static const struct message message = {.level = "error", .prefix = ""};
+    va_list arguments;
+    va_start(arguments, format);
+    say_formatted(cli, &message, format, arguments);
+    va_end(arguments);
+    return AOTICACHE_CLI_EXIT_FAILURE;
+}
+
+int aoticache_cli_fail(const aoticache_cli *cli, aoticache_status status, const aoticache_error *error)
+{
+    const struct message message = {.level = "error", .prefix = "", .status = status};
+    say(cli, &message,
+        error != NULL && error->message[0] != '\0' ? error->message : aoticache_status_text(status));
+    return aoticache_cli_exit_of_status(status);
+}
+
+void aoticache_cli_note(const aoticache_cli *cli, const char *format, ...)
+{
+    static const struct message message = {.level = "note", .prefix = ""};
+    if (cli->quiet)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    say_formatted(cli, &message, format, arguments);
+    va_end(arguments);
+}
+
+static void log_line(void *user, aoticache_log_level level, const char *line)
+{
+    static const struct message kinds[] = {{.level = "error", .prefix = "error: "},
+                                           {.level = "warning", .prefix = "warning: "},
+                                           {.level = "note", .prefix = ""},
+                                           {.level = "debug", .prefix = "debug: "}};
+    const aoticache_cli *cli = user;
+    if (cli->quiet || (level > AOTICACHE_LOG_WARNING && !cli->verbose))
+        return;
+    say(cli, &kinds[level <= AOTICACHE_LOG_DEBUG ? level : AOTICACHE_LOG_DEBUG], line);
+}
+
+aoticache_logger aoticache_cli_logger(const aoticache_cli *cli)
+{
+    return (aoticache_logger){.log = log_line, .user = (void *)(uintptr_t)cli};
+}
+
+static bool is_terminal(const aoticache_cli_progress *progress)
+{
+    const char *terminal = getenv("TERM");
+    return !progress->cli->quiet && isatty(STDERR_FILENO) && (terminal == NULL || strcmp(terminal, "dumb") != 0);
+}
+
+void aoticache_cli_progress_show_seconds(aoticache_cli_progress *progress, uint64_t seconds)
+{
+    if (!is_terminal(progress))
+        return;
+    progress->visible = true;
+    fprintf(stderr, "\r\033[K%s, %llu s", progress->what, (unsigned long long)seconds);
+    fflush(stderr);
+}
+
+void aoticache_cli_progress_show(aoticache_cli_progress *progress, uint64_t done, uint64_t all)
+{
+    if (!is_terminal(progress))
+        return;
+    uint64_t now = aoticache_monotonic_ns();
+    if (progress->visible && now - progress->shown_ns < 100000000)
+        return;
+    progress->shown_ns = now;
+    progress->visible = true;
+    fprintf(stderr, "\r\033[K%llu/%llu %s", (unsigned long long)done, (unsigned long long)all, progress->what);
+    fflush(stderr);
+}
+
+void aoticache_cli_progress_clear(aoticache_cli_progress *progress)
+{
+    if (progress->visible)
+        fputs("\r\033[K", stderr);
+    progress->visible = false;
+}

@@ -1,0 +1,62 @@
+/*
+ * tools/gc/gc: one run of aoticache-gc: what it was told, and what it reports in which form.
+ */
+#ifndef AOTICACHE_TOOLS_GC_GC_H
+#define AOTICACHE_TOOLS_GC_GC_H
+
+#include "tools/cli/cli.h"
+
+#include <sys/types.h>
+
+typedef struct aoticache_gc {
+    aoticache_cli cli;
+    aoticache_collect_options options;
+    bool has_limit;
+    bool has_policy;
+    bool has_min_free;
+    bool has_low;           /* --low was given: low_share or options.low_bytes */
+    double low_share;       /* of max_bytes and max_entries; 0: none */
+    bool shows_progress;
+    bool is_nice;
+    const char *prometheus; /* file, or NULL */
+    pid_t writer;           /* the process that writes it, where this one has become somebody else; 0: this one does */
+    int writer_fd;          /* what it is to write goes in here */
+    const char **keep;      /* NULL-terminated */
+    size_t keep_count;
+    json_t *removed;        /* with --json */
+    aoticache_cli_progress progress;
+    uint64_t told_ns;       /* when progress was last printed where there is no terminal */
+    uint64_t begun_ns;
+} aoticache_gc;
+
+/* How a run ended, in words that programs may rely on. */
+typedef enum aoticache_gc_state {
+    AOTICACHE_GC_DONE,    /* "done" */
+    AOTICACHE_GC_PARTIAL, /* "partial": the time limit, or a signal */
+    AOTICACHE_GC_LOCKED,  /* "locked": another collector is at work */
+    AOTICACHE_GC_ABSENT,  /* "absent": there is no cache */
+    AOTICACHE_GC_REFUSED, /* "refused": nothing went for its age, as the clock has jumped; all else was done */
+} aoticache_gc_state;
+
+/* An entry that goes (or would): a line with --verbose, a member of the JSON. An aoticache_entry_fn. */
+bool aoticache_gc_tell_entry(void *gc, const aoticache_entry *entry);
+/* Live on a terminal, a line every five seconds elsewhere. False once a signal asked for an end. */
+bool aoticache_gc_tell_progress(void *gc, uint64_t done, uint64_t all);
+
+/* The summary: text, or JSON with --json. */
+void aoticache_gc_report(aoticache_gc *gc, const char *directory, aoticache_gc_state state,
+                         const aoticache_collect_report *report);
+/* The file for Prometheus' textfile collector, replaced atomically. report NULL: the run failed. Returns an exit code. */
+int aoticache_gc_write_prometheus(aoticache_gc *gc, const char *directory, const aoticache_collect_report *report);
+/* Its last step: the file with this text in it, by this process. Returns an exit code. */
+int aoticache_gc_write_file(const aoticache_gc *gc, const char *text);
+
+/* Where this is root and the directory another user's: becomes that user, and says so. AOTICACHE_CLI_END, or an exit code. */
+int aoticache_gc_become_owner(aoticache_gc *gc, const char *directory);
+/* NULL: there is nothing to be written. Waits until it is, and returns an exit code. */
+int aoticache_gc_tell_writer(aoticache_gc *gc, const char *text);
+
+/* Set by SIGINT and SIGTERM. */
+bool aoticache_gc_is_interrupted(void);
+
+#endif

@@ -1,0 +1,145 @@
+/*
+ * tools/gc/owner: a collector that root starts works as the owner of the directory: it needs no more, and what its
+ * files say is the owner's word (or that of the owner's group), which root must not act upon.
+ *
+ * The file for Prometheus is another matter: root has asked for it, and the owner may not write it. So a child stays what
+ * it is, and writes what it is told through a pipe.
+ */
+#include "base/cleanup.h"
+#include "tools/gc/gc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- the writer ---- */
+
+/* All that comes until the end; NULL: nothing came. */
+static char *read_all(int fd)
+{
+    char *text = NULL;
+    size_t size = 0, room = 0;
+    for (;;) {
+        if (size + 1 >= room) {
+            room = 2 * room + 4096;
+            text = aoticache_cli_resize(text, room, 1);
+        }
+        ssize_t got = read(fd, text + size, room - size - 1);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        size += (size_t)got;
+    }
+    text[size] = '\0';
+    if (size > 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static void write_what_comes(const aoticache_gc *gc, int fd)
+{
+    char *text = read_all(fd);
+    int result = text == NULL ? AOTICACHE_CLI_EXIT_OK : aoticache_gc_write_file(gc, text);
+    fflush(NULL);
+    _exit(result);
+}
+
+static bool start_writer(aoticache_gc *gc)
+{
+    int ends[2];
+    if (gc->prometheus == NULL)
+        return true;
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return false;
+    fflush(NULL);
+    gc->writer = fork();
+    if (gc->writer == 0) {
+        /* Signals are for the collector: it ends, and says what it has done. */
+        signal(SIGINT, SIG_IGN);
+        signal(SIGTERM, SIG_IGN);
+        close(ends[1]);
+        write_what_comes(gc, ends[0]);
+    }
+    close(ends[0]);
+    gc->writer_fd = ends[1];
+    return gc->writer > 0;
+}
+
+int aoticache_gc_tell_writer(aoticache_gc *gc, const char *text)
+{
+    int how = 0;
+    size_t size = text != NULL ? strlen(text) : 0;
+    for (ssize_t put; size > 0; text += put, size -= (size_t)put) {
+        put = write(gc->writer_fd, text, size);
+        if (put < 0 && errno != EINTR)
+            break; /* it has gone, and has said why */
+        put = put < 0 ? 0 : put;
+    }
+    close(gc->writer_fd);
+    pid_t ended;
+    do
+        ended = waitpid(gc->writer, &how, 0);
+    while (ended < 0 && errno == EINTR);
+    gc->writer = 0;
+    return ended > 0 && WIFEXITED(how) ? WEXITSTATUS(how) : AOTICACHE_CLI_EXIT_FAILURE;
+}
+
+/* ---- the owner ---- */
+
+/*
+ * Collectors that stayed root have left locks of root's own, which the owner cannot open. Empty files, of one name: so
+ * nothing is given away that was put there for it.
+ */
+static void give_locks(const char *directory, const struct stat *owner)
+{
+    static const char *const names[] = {"collect.lock", "lock", "gate", "index.sqlite3-gate"};
+    cleanup_fd int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (size_t i = 0; folder >= 0 && i < sizeof names / sizeof names[0]; i++) {
+        struct stat found;
+        cleanup_fd int fd = openat(folder, names[i], O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (fd >= 0 && fstat(fd, &found) == 0 && S_ISREG(found.st_mode) && found.st_uid == 0 && found.st_nlink == 1 &&
+            found.st_size == 0 && fchown(fd, owner->st_uid, owner->st_gid) != 0)
+            return; /* then the collection says what it cannot open */
+    }
+}
+
+/* A user without an account has the directory's group and no other. */
+static bool take_rights(const struct stat *directory)
+{
+    const struct passwd *account = getpwuid(directory->st_uid);
+    const gid_t group = account != NULL ? account->pw_gid : directory->st_gid;
+    return (account != NULL ? initgroups(account->pw_name, group) : setgroups(1, &group)) == 0 &&
+           setresgid(group, group, group) == 0 && setresuid(directory->st_uid, directory->st_uid, directory->st_uid) == 0;
+}
+
+int aoticache_gc_become_owner(aoticache_gc *gc, const char *directory)
+{
+    struct stat found;
+    if (geteuid() != 0 || stat(directory, &found) != 0 || !S_ISDIR(found.st_mode))
+        return AOTICACHE_CLI_END;
+    if (found.st_uid == 0) {
+        if ((found.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+            aoticache_cli_note(&gc->cli,
+                               "%s belongs to root and others may write it: give it to a user who has nothing else (chown), so"
+                               " that what they write is not root's to read",
+                               directory);
+        return AOTICACHE_CLI_END;
+    }
+    if (!start_writer(gc))
+        return aoticache_cli_error(&gc->cli, "cannot start what writes %s: %s", gc->prometheus, strerror(errno));
+    give_locks(directory, &found);
+    if (!take_rights(&found))
+        return aoticache_cli_error(&gc->cli, "cannot become user %ld, who owns %s: %s; run it as that user",
+                                   (long)found.st_uid, directory, strerror(errno));
+    aoticache_cli_note(&gc->cli, "%s belongs to user %ld: going on as that user", directory, (long)found.st_uid);
+    return AOTICACHE_CLI_END;
+}

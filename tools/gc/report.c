@@ -1,0 +1,258 @@
+/*
+ * tools/gc/report: what a run of aoticache-gc says: a line, JSON, progress, and a file for Prometheus.
+ */
+#include "tools/gc/gc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define LINE_EVERY_NS 5000000000u
+
+static const char *state_word(aoticache_gc_state state)
+{
+    switch (state) {
+    case AOTICACHE_GC_PARTIAL:
+        return "partial";
+    case AOTICACHE_GC_LOCKED:
+        return "locked";
+    case AOTICACHE_GC_ABSENT:
+        return "absent";
+    case AOTICACHE_GC_REFUSED:
+        return "refused";
+    default:
+        return "done";
+    }
+}
+
+/* ---- while it runs ---- */
+
+static json_t *entry_to_json(const aoticache_entry *entry)
+{
+    json_t *object = aoticache_cli_json_object();
+    aoticache_cli_json_set(object, "key", aoticache_cli_json_digest(&entry->key));
+    aoticache_cli_json_set(object, "artifact", aoticache_cli_json_digest(&entry->artifact));
+    aoticache_cli_json_set(object, "description", aoticache_cli_json_text(entry->description));
+    aoticache_cli_json_set(object, "bytes", aoticache_cli_json_count(entry->bytes));
+    aoticache_cli_json_set(object, "last_used_ns", aoticache_cli_json_count((uint64_t)entry->last_used_ns));
+    return object;
+}
+
+/* A signal stops it in aoticache_gc_tell_progress(): what has gone is always listed to the end. */
+bool aoticache_gc_tell_entry(void *user, const aoticache_entry *entry)
+{
+    aoticache_gc *gc = user;
+    if (gc->removed != NULL) {
+        aoticache_cli_json_append(gc->removed, entry_to_json(entry));
+        return true;
+    }
+    if (!gc->cli.verbose)
+        return true;
+    char hex[AOTICACHE_DIGEST_HEX_BYTES], bytes[AOTICACHE_CLI_UNIT_BYTES], age[AOTICACHE_CLI_UNIT_BYTES];
+    aoticache_digest_to_hex(&entry->key, hex);
+    char *description = aoticache_cli_escape(entry->description != NULL ? entry->description : "");
+    aoticache_cli_progress_clear(&gc->progress);
+    printf("%s %.12s %s (%s, used %s ago)\n", gc->options.dry_run ? "would remove" : "removed", hex, description,
+           aoticache_cli_format_bytes(entry->bytes, bytes), aoticache_cli_format_age(entry->last_used_ns, age));
+    free(description);
+    return true;
+}
+
+bool aoticache_gc_tell_progress(void *user, uint64_t done, uint64_t all)
+{
+    aoticache_gc *gc = user;
+    uint64_t now = aoticache_monotonic_ns();
+    if (isatty(STDERR_FILENO)) {
+        aoticache_cli_progress_show(&gc->progress, done, all);
+    } else if (gc->shows_progress && now - gc->told_ns > LINE_EVERY_NS) {
+        if (gc->told_ns != 0)
+            aoticache_cli_note(&gc->cli, "%" PRIu64 "/%" PRIu64 " entries removed", done, all);
+        gc->told_ns = now;
+    }
+    return !aoticache_gc_is_interrupted();
+}
+
+/* ---- at the end ---- */
+
+/* name in JSON and Prometheus, field, what it is */
+#define REPORT_LIST(X)                                                             \
+    X(entries_before, "entries when the run began")                                \
+    X(bytes_before, "bytes that the store held when the run began")                \
+    X(entries_after, "entries when the run ended")                                 \
+    X(bytes_after, "bytes that the store held when the run ended")                 \
+    X(entries_removed, "entries that the run removed")                             \
+    X(objects_removed, "objects that the run removed")                             \
+    X(bytes_removed, "bytes that the run removed")                                 \
+    X(held, "entries that were due but held by running programs")                  \
+    X(pinned, "entries that were due but pinned")                                  \
+    X(kept, "entries that were due but of an operator to keep")                    \
+    X(leftovers, "files of dead processes that were removed")                      \
+    X(failures_removed, "remembered failures that had expired and were forgotten") \
+    X(quarantine_removed, "old files of quarantine/ that were removed")            \
+    X(refused, "entries that stayed since the clock has jumped")                   \
+    X(vacuumed_bytes, "bytes of the index that were given back")
+
+static void print_json(aoticache_gc *gc, const char *directory, aoticache_gc_state state,
+                       const aoticache_collect_report *report)
+{
+    json_t *object = aoticache_cli_json_object();
+    aoticache_cli_json_set(object, "directory", aoticache_cli_json_text(directory));
+    aoticache_cli_json_set(object, "state", aoticache_cli_json_text(state_word(state)));
+    aoticache_cli_json_set(object, "dry_run", json_boolean(gc->options.dry_run));
+#define REPORT_JSON(name, text) aoticache_cli_json_set(object, #name, aoticache_cli_json_count(report->name));
+    REPORT_LIST(REPORT_JSON)
+#undef REPORT_JSON
+    aoticache_cli_json_set(object, "duration_ns", aoticache_cli_json_count(aoticache_monotonic_ns() - gc->begun_ns));
+    aoticache_cli_json_set(object, "removed", gc->removed);
+    gc->removed = NULL;
+    aoticache_cli_json_print(object);
+}
+
+static const char *plural(uint64_t count, const char *one, const char *many)
+{
+    return count == 1 ? one : many;
+}
+
+static void print_count(uint64_t count, const char *text)
+{
+    if (count > 0)
+        printf(", %" PRIu64 " %s", count, text);
+}
+
+static void print_summary(const aoticache_gc *gc, aoticache_gc_state state, const aoticache_collect_report *report)
+{
+    char before[AOTICACHE_CLI_UNIT_BYTES], after[AOTICACHE_CLI_UNIT_BYTES], removed[AOTICACHE_CLI_UNIT_BYTES];
+    const char *verb = gc->options.dry_run ? "would remove" : "removed";
+    printf("%s %" PRIu64 " of %" PRIu64 " %s (%s of %s)", verb, report->entries_removed, report->entries_before,
+           plural(report->entries_before, "entry", "entries"),
+           aoticache_cli_format_bytes(report->bytes_removed, removed), aoticache_cli_format_bytes(report->bytes_before, before));
+    printf(", %" PRIu64 " %s", report->leftovers, plural(report->leftovers, "leftover", "leftovers"));
+    print_count(report->failures_removed, "expired failures");
+    print_count(report->quarantine_removed, "old files of quarantine/");
+    printf("; %" PRIu64 " %s (%s)", report->entries_after, gc->options.dry_run ? "would stay" : "left",
+           aoticache_cli_format_bytes(report->bytes_after, after));
+    print_count(report->held, "of them due but held by running programs");
+    print_count(report->pinned, "due but pinned");
+    print_count(report->kept, "due but to be kept");
+    puts(state == AOTICACHE_GC_PARTIAL ? "; stopped before all was done, the next run goes on" : "");
+}
+
+void aoticache_gc_report(aoticache_gc *gc, const char *directory, aoticache_gc_state state,
+                         const aoticache_collect_report *report)
+{
+    if (gc->cli.json)
+        print_json(gc, directory, state, report);
+    else if (!gc->cli.quiet)
+        print_summary(gc, state, report);
+}
+
+/* ---- Prometheus ---- */
+
+/* A label's value: backslash, quote and newline escaped. */
+static void print_label(FILE *file, const char *text)
+{
+    for (const char *place = text; *place != '\0'; place++) {
+        if (*place == '\n')
+            fputs("\\n", file);
+        else
+            fprintf(file, *place == '\\' || *place == '"' ? "\\%c" : "%c", *place);
+    }
+}
+
+static void print_gauge(FILE *file, const char *directory, const char *name, const char *text, double value)
+{
+    fprintf(file, "# HELP aoticache_gc_%s %s.\n# TYPE aoticache_gc_%s gauge\naoticache_gc_%s{directory=\"", name, text,
+            name, name);
+    print_label(file, directory);
+    fprintf(file, "\"} %.17g\n", value);
+}
+
+/* Of this run; what has no limit has no sample. The free space is that of the larger of the two ways to say it. */
+static void print_limits(FILE *file, const aoticache_gc *gc, const char *directory)
+{
+    const aoticache_collect_options *options = &gc->options;
+    struct statvfs filesystem;
+    double least = (double)options->min_free_bytes, share = options->min_free_share;
+    if (options->max_bytes != UINT64_MAX)
+        print_gauge(file, directory, "limit_bytes", "Bytes that the store may have by the run's limit", (double)options->max_bytes);
+    if (options->max_entries != 0)
+        print_gauge(file, directory, "limit_entries", "Entries that the store may have by the run's limit",
+                    (double)options->max_entries);
+    if (options->max_age_seconds != UINT64_MAX)
+        print_gauge(file, directory, "limit_age_seconds", "Age at which the run removed entries",
+                    (double)options->max_age_seconds);
+    if (share > 0 && statvfs(directory, &filesystem) == 0 &&
+        share * (double)filesystem.f_blocks * (double)filesystem.f_frsize > least)
+        least = share * (double)filesystem.f_blocks * (double)filesystem.f_frsize;
+    if (least > 0)
+        print_gauge(file, directory, "limit_free_bytes", "Free bytes that the run was to leave in the file system",
+                    floor(least));
+}
+
+/* The same name as in the file of aoticache-stat, so the same help; the label keeps the two apart. */
+static void print_build(FILE *file, const char *directory)
+{
+    fputs("# HELP aoticache_build_info " AOTICACHE_CLI_BUILD_INFO_HELP "\n# TYPE aoticache_build_info gauge\n"
+          "aoticache_build_info{directory=\"", file);
+    print_label(file, directory);
+    fputs("\",program=\"aoticache-gc\",version=\"" AOTICACHE_VERSION "\"} 1\n", file);
+}
+
+static void print_metrics(FILE *file, const aoticache_gc *gc, const char *directory,
+                          const aoticache_collect_report *report)
+{
+    print_gauge(file, directory, "success", "1 where the last run ended well, else 0", report != NULL);
+    print_gauge(file, directory, "last_run_timestamp_seconds", "When the last run ended, in seconds since 1970",
+                (double)aoticache_wall_ns() / 1e9);
+    print_gauge(file, directory, "duration_seconds", "How long the last run took",
+                (double)(aoticache_monotonic_ns() - gc->begun_ns) / 1e9);
+    print_limits(file, gc, directory);
+    print_build(file, directory);
+    if (report == NULL)
+        return;
+    print_gauge(file, directory, "partial", "1 where the last run stopped before all was done", report->is_partial);
+#define REPORT_GAUGE(name, text) print_gauge(file, directory, #name, "Last run: " text, (double)report->name);
+    REPORT_LIST(REPORT_GAUGE)
+#undef REPORT_GAUGE
+}
+
+int aoticache_gc_write_file(const aoticache_gc *gc, const char *text)
+{
+    /* The collector reads names that end with .prom, so the temporary name must not. */
+    char *temporary = aoticache_cli_text("%s.%ld.tmp", gc->prometheus, (long)getpid());
+    FILE *file = fopen(temporary, "wxe");
+    bool is_written = file != NULL;
+    if (is_written) {
+        fputs(text, file);
+        is_written = fflush(file) == 0 && fchmod(fileno(file), 0644) == 0 && !ferror(file);
+        is_written = fclose(file) == 0 && is_written && rename(temporary, gc->prometheus) == 0;
+    }
+    int result = AOTICACHE_CLI_EXIT_OK;
+    if (!is_written) {
+        result = aoticache_cli_error(&gc->cli, "cannot write %s: %s", gc->prometheus, strerror(errno));
+        if (file != NULL)
+            unlink(temporary);
+    }
+    free(temporary);
+    return result;
+}
+
+int aoticache_gc_write_prometheus(aoticache_gc *gc, const char *directory, const aoticache_collect_report *report)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *memory = open_memstream(&text, &size);
+    if (memory != NULL)
+        print_metrics(memory, gc, directory, report);
+    if (memory == NULL || fclose(memory) != 0)
+        free(aoticache_cli_allocate(SIZE_MAX, 1)); /* out of memory: the way out that says so */
+    int result = gc->writer > 0 ? aoticache_gc_tell_writer(gc, text) : aoticache_gc_write_file(gc, text);
+    free(text);
+    return result;
+}

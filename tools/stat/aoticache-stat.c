@@ -1,0 +1,308 @@
+/*
+ * aoticache-stat: why something is slow, or that it is not: counters of all processes that use a cache directory, and
+ * what it holds. This file owns the command line; the other files read and print.
+ */
+#include "tools/stat/stat.h"
+
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+enum option_id {
+    OPTION_SINCE = 1,
+    OPTION_DAY,
+    OPTION_ALL,
+    OPTION_ZERO,
+    OPTION_BY,
+    OPTION_TOP,
+    OPTION_SORT,
+    OPTION_ENTRIES,
+    OPTION_HISTORY,
+    OPTION_CSV,
+    OPTION_PROMETHEUS,
+    OPTION_HTML,
+    OPTION_WATCH,
+};
+
+static const aoticache_cli_option stat_options[] = {
+    {OPTION_SINCE, "since", 0, "WHEN", "from the history: 90m, 1h, 2d, 2025-01-31, 2025-01-31T12:00\n(UTC)"},
+    {OPTION_DAY, "day", 0, NULL, "the same as --since 1d"},
+    {OPTION_ALL, "all", 0, NULL, "since the cache was made, whatever was zeroed"},
+    {OPTION_ZERO, "zero", 0, NULL, "count anew from here on; nothing is lost, see --all"},
+    {OPTION_BY, "by", 0, "operator|device|environment", "sums by these"},
+    {OPTION_TOP, "top", 0, "N", "how many of them (default 20)"},
+    {OPTION_SORT, "sort", 0, "hits|misses|compiles|failures|spent|saved|entries|bytes|name",
+     "with --by: the largest first; default hits"},
+    {OPTION_ENTRIES, "entries", 0, "N", "the N largest and the N coldest entries"},
+    {OPTION_HISTORY, "history", 0, "[=5min|hour|day]", "slots of 5 minutes (for a day), an hour (31 days; default)\nor a day (ten years)"},
+    {OPTION_CSV, "csv", 0, NULL, "comma-separated values"},
+    {OPTION_PROMETHEUS, "prometheus", 0, "[=FILE]", "Prometheus' text format; FILE is replaced as a whole"},
+    {OPTION_HTML, "html", 0, "FILE", "one page with plots that needs nothing else"},
+    {OPTION_WATCH, "watch", 0, "[=SECONDS]", "again and again on a terminal (default every 2 s), as\nmuch as fits; q quits"},
+    {0, NULL, 0, NULL, NULL}};
+
+static const aoticache_cli_program stat_program = {
+    .name = "aoticache-stat",
+    .help_hint = "aoticache-stat --help",
+    .usage = "[OPTION]...",
+    .summary = "Prints the statistics of a cache: hits, misses and why, compiles, time spent and saved, bytes.",
+    .options = stat_options,
+    .details = "Counters are those of all processes since the cache was made, or since --zero. A process adds its\n"
+               "own when it misses, stores or ends, and every 30 seconds at a lookup: what a running one has hit\n"
+               "last may not be counted yet. aoticache-stat(1) says what every number means.",
+};
+
+/* ---- the command line ---- */
+
+static int set_form(const aoticache_cli *cli, stat_request *request, stat_form form, const char *option)
+{
+    if (request->form != STAT_FORM_TEXT && request->form != form)
+        return aoticache_cli_usage_error(cli, "%s and %s are two forms of output: choose one", request->form_option,
+                                         option);
+    request->form = form;
+    request->form_option = option;
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int set_since(const aoticache_cli *cli, stat_request *request, const char *option, const char *value)
+{
+    const int64_t now = aoticache_wall_ns();
+    if (request->since_option != NULL && strcmp(request->since_option, option) != 0)
+        return aoticache_cli_usage_error(cli, "%s and %s exclude each other", request->since_option, option);
+    request->since_option = option;
+    request->since.since = AOTICACHE_STATISTICS_SINCE_CREATED;
+    if (strcmp(option, "--all") == 0)
+        return AOTICACHE_CLI_EXIT_OK;
+    request->since.since = AOTICACHE_STATISTICS_SINCE_TIME;
+    if (!stat_parse_since(value, now, &request->since.since_ns))
+        return aoticache_cli_usage_error(cli, "option %s: '%s' is no time: 90m, 1h, 2d, 2025-01-31, 2025-01-31T12:00",
+                                         option, value);
+    if (request->since.since_ns > now)
+        return aoticache_cli_usage_error(cli, "option %s: '%s' is in the future", option, value);
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int set_number(const aoticache_cli *cli, const char *option, const char *value, size_t *ret_number)
+{
+    int64_t number;
+    if (!aoticache_cli_parse_int(value, 1, 1000000, &number))
+        return aoticache_cli_usage_error(cli, "option --%s: '%s' is no number from 1 to 1000000", option, value);
+    *ret_number = (size_t)number;
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int set_by(const aoticache_cli *cli, stat_request *request, const char *value)
+{
+    size_t position;
+    if (!aoticache_cli_parse_word(cli, "by", value, stat_kind_names, &position))
+        return AOTICACHE_CLI_EXIT_USAGE;
+    request->by_group = true;
+    request->by = (aoticache_group_kind)position;
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int set_sort(const aoticache_cli *cli, stat_request *request, const char *value)
+{
+    size_t position;
+    /* As the table calls them; JSON and CSV call them as below. */
+    value = strcmp(value, "spent") == 0 ? "compile_ns" : strcmp(value, "saved") == 0 ? "saved_ns" : value;
+    if (!aoticache_cli_parse_word(cli, "sort", value, stat_column_names, &position))
+        return AOTICACHE_CLI_EXIT_USAGE;
+    request->sort = stat_column_names[position];
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int set_history(const aoticache_cli *cli, stat_request *request, const char *value)
+{
+    size_t position;
+    if (!aoticache_cli_parse_word(cli, "history", value != NULL ? value : "hour", stat_step_names, &position))
+        return AOTICACHE_CLI_EXIT_USAGE;
+    request->with_history = true;
+    request->step_seconds = stat_step_seconds(position);
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int set_watch(const aoticache_cli *cli, stat_request *request, const char *value)
+{
+    double seconds = 2;
+    if (value != NULL && (!aoticache_cli_parse_double(value, &seconds) || !(seconds >= 0.1) || seconds > 86400))
+        return aoticache_cli_usage_error(cli, "option --watch: '%s' is no number of seconds from 0.1 to 86400", value);
+    request->watch_seconds = seconds;
+    return set_form(cli, request, STAT_FORM_WATCH, "--watch");
+}
+
+static int set_file(const aoticache_cli *cli, stat_request *request, stat_form form, const char *option,
+                    const char *value)
+{
+    if (value != NULL && value[0] == '\0')
+        return aoticache_cli_usage_error(cli, "option %s needs the name of a file", option);
+    request->file = value;
+    return set_form(cli, request, form, option);
+}
+
+static int apply(aoticache_cli *cli, stat_request *request, int id, const char *value)
+{
+    switch (id) {
+    case OPTION_SINCE:
+        return set_since(cli, request, "--since", value);
+    case OPTION_DAY:
+        return set_since(cli, request, "--day", "1d");
+    case OPTION_ALL:
+        return set_since(cli, request, "--all", NULL);
+    case OPTION_ZERO:
+        request->zero = true;
+        return AOTICACHE_CLI_EXIT_OK;
+    case OPTION_BY:
+        return set_by(cli, request, value);
+    case OPTION_TOP:
+        return set_number(cli, "top", value, &request->top);
+    case OPTION_SORT:
+        return set_sort(cli, request, value);
+    case OPTION_ENTRIES:
+        request->with_entries = true;
+        return set_number(cli, "entries", value, &request->entries);
+    case OPTION_HISTORY:
+        return set_history(cli, request, value);
+    case OPTION_CSV:
+        return set_form(cli, request, STAT_FORM_CSV, "--csv");
+    case OPTION_PROMETHEUS:
+        return set_file(cli, request, STAT_FORM_PROMETHEUS, "--prometheus", value);
+    case OPTION_HTML:
+        return set_file(cli, request, STAT_FORM_HTML, "--html", value);
+    case OPTION_WATCH:
+        return set_watch(cli, request, value);
+    default:
+        return aoticache_cli_usage_error(cli, "unexpected argument '%s'", value);
+    }
+}
+
+/* What does not go together. */
+static int check(const aoticache_cli *cli, stat_request *request)
+{
+    const int topics = request->by_group + request->with_entries + request->with_history;
+    const bool is_table = request->form == STAT_FORM_TEXT || request->form == STAT_FORM_CSV;
+    if (cli->json && set_form(cli, request, STAT_FORM_JSON, "--json") != AOTICACHE_CLI_EXIT_OK)
+        return AOTICACHE_CLI_EXIT_USAGE;
+    if (topics > 1 && request->form != STAT_FORM_JSON && is_table)
+        return aoticache_cli_usage_error(cli, "--by, --entries and --history are three tables: choose one, or --json");
+    if (topics > 0 && (request->form == STAT_FORM_HTML || request->form == STAT_FORM_WATCH))
+        return aoticache_cli_usage_error(cli, "%s has its own tables: it does not go with --by, --entries, --history",
+                                         request->form_option);
+    if (request->by_group && request->since.since == AOTICACHE_STATISTICS_SINCE_TIME)
+        return aoticache_cli_usage_error(cli, "only the totals have a history, sums by %s have none: %s does not go "
+                                              "with --by; --zero counts from now on, and 'aoticache ls --used-since "
+                                              "AGE' lists what was used since then",
+                                         stat_kind_names[request->by], request->since_option);
+    if (request->sort != NULL && !request->by_group)
+        return aoticache_cli_usage_error(cli, "--sort goes with --by");
+    if (request->form == STAT_FORM_PROMETHEUS && request->since.since == AOTICACHE_STATISTICS_SINCE_TIME)
+        return aoticache_cli_usage_error(cli, "--prometheus counts since the cache was made: %s does not go with it",
+                                         request->since_option);
+    if (request->form == STAT_FORM_WATCH && !isatty(STDOUT_FILENO))
+        return aoticache_cli_usage_error(cli, "--watch needs a terminal, and standard output is none; --json or --csv "
+                                              "print once");
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+/* Returns true where there is something to do; else *ret_exit is the result. */
+static bool parse(aoticache_cli *cli, stat_request *request, int *ret_exit)
+{
+    for (;;) {
+        const char *value = NULL;
+        int id = aoticache_cli_next(cli, &value);
+        if (id == AOTICACHE_CLI_END)
+            break;
+        *ret_exit = id == AOTICACHE_CLI_STOP ? cli->exit_code : apply(cli, request, id, value);
+        if (id == AOTICACHE_CLI_STOP || *ret_exit != AOTICACHE_CLI_EXIT_OK)
+            return false;
+    }
+    *ret_exit = check(cli, request);
+    if (request->form == STAT_FORM_PROMETHEUS)
+        request->since.since = AOTICACHE_STATISTICS_SINCE_CREATED;
+    if (request->sort == NULL)
+        request->sort = "hits";
+    return *ret_exit == AOTICACHE_CLI_EXIT_OK;
+}
+
+/* ---- printing ---- */
+
+static void print_table(const stat_view *view)
+{
+    if (view->request->by_group)
+        stat_print_groups(view);
+    else if (view->request->with_entries)
+        stat_print_entries(view);
+    else if (view->request->with_history)
+        stat_print_history(view);
+    else
+        stat_print_text(view);
+}
+
+static int print(stat_view *view)
+{
+    if (view->request->form == STAT_FORM_WATCH)
+        return stat_watch(view);
+    int result = stat_read(view);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    switch (view->request->form) {
+    case STAT_FORM_JSON:
+        stat_print_json(view);
+        return AOTICACHE_CLI_EXIT_OK;
+    case STAT_FORM_CSV:
+        stat_print_csv(view);
+        return AOTICACHE_CLI_EXIT_OK;
+    case STAT_FORM_PROMETHEUS:
+        return stat_write_prometheus(view);
+    case STAT_FORM_HTML:
+        return stat_write_html(view);
+    default:
+        print_table(view);
+        return AOTICACHE_CLI_EXIT_OK;
+    }
+}
+
+static int zero(const aoticache_cli *cli, aoticache_cache *cache)
+{
+    aoticache_error error = {.message = ""};
+    aoticache_status status = aoticache_cache_zero_statistics(cache, &error);
+    if (status != AOTICACHE_OK)
+        return aoticache_cli_fail(cli, status, &error);
+    aoticache_cli_note(cli, "counting anew from here on; --all shows everything");
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+/* UNSUPPORTED is an index of another version here, and not a kernel that cannot be had. */
+static int open_cache(const aoticache_cli *cli, aoticache_cache **ret_cache)
+{
+    int result = aoticache_cli_open_or_say(cli, false, ret_cache);
+    return result == AOTICACHE_CLI_EXIT_COMPILE ? AOTICACHE_CLI_EXIT_FAILURE : result;
+}
+
+static int run(aoticache_cli *cli)
+{
+    stat_request request = {.since = AOTICACHE_STATISTICS_OPTIONS_INIT, .top = 20};
+    request.since.since = AOTICACHE_STATISTICS_SINCE_ZERO;
+    int result;
+    if (!parse(cli, &request, &result))
+        return result;
+    aoticache_cache *cache = NULL;
+    result = open_cache(cli, &cache);
+    if (result == AOTICACHE_CLI_EXIT_OK && request.zero)
+        result = zero(cli, cache);
+    if (result == AOTICACHE_CLI_EXIT_OK) {
+        stat_view view = {
+            .cli = cli, .request = &request, .cache = cache, .directory = aoticache_cache_directory(cache)};
+        result = print(&view);
+        stat_view_free(&view);
+    }
+    aoticache_cache_close(cache);
+    return result;
+}
+
+int main(int argc, char **argv)
+{
+    aoticache_cli cli;
+    aoticache_cli_begin(&cli, &stat_program, argc, argv, 1);
+    return aoticache_cli_finish(&cli, run(&cli));
+}

@@ -1,0 +1,197 @@
+/*
+ * tools/stat/read: gathering what a view needs from the cache and its directory.
+ */
+#include "base/cleanup.h"
+#include "tools/stat/stat.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+/* ---- groups ---- */
+
+static bool add_group(void *user, const aoticache_group *group)
+{
+    stat_groups *groups = user;
+    groups->items = aoticache_cli_resize(groups->items, groups->count + 1, sizeof *groups->items);
+    stat_group *added = &groups->items[groups->count++];
+    *added = (stat_group){.name = aoticache_cli_text("%s", group->name), .sums = *group};
+    added->sums.name = added->name;
+    return true;
+}
+
+static int compare_groups(const void *left, const void *right, void *column)
+{
+    const stat_group *a = left, *b = right;
+    uint64_t a_value = stat_group_value(a, column), b_value = stat_group_value(b, column);
+    if (a_value != b_value)
+        return a_value > b_value ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+int stat_read_groups(stat_view *view, aoticache_group_kind kind, const char *sort, stat_groups *ret_groups)
+{
+    aoticache_error error = {.message = ""};
+    aoticache_statistics_options since = view->request->since;
+    if (since.since == AOTICACHE_STATISTICS_SINCE_TIME) /* a page may want them beside what has a history */
+        since.since = AOTICACHE_STATISTICS_SINCE_CREATED;
+    aoticache_status status = aoticache_cache_list_groups(view->cache, kind, &since, add_group, ret_groups, &error);
+    if (status != AOTICACHE_OK)
+        return aoticache_cli_fail(view->cli, status, &error);
+    if (ret_groups->count > 1)
+        qsort_r(ret_groups->items, ret_groups->count, sizeof *ret_groups->items, compare_groups,
+                (void *)(uintptr_t)sort);
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+void stat_free_groups(stat_groups *groups)
+{
+    for (size_t i = 0; i < groups->count; i++)
+        free(groups->items[i].name);
+    free(groups->items);
+    *groups = (stat_groups){.items = NULL};
+}
+
+/* ---- history ---- */
+
+static bool add_slot(void *user, const aoticache_slot *slot)
+{
+    stat_slots *slots = user;
+    slots->items = aoticache_cli_resize(slots->items, slots->count + 1, sizeof *slots->items);
+    slots->items[slots->count++] = *slot;
+    return true;
+}
+
+int stat_read_history(stat_view *view, int64_t since_ns, int64_t step_seconds, stat_slots *ret_slots)
+{
+    aoticache_error error = {.message = ""};
+    aoticache_status status =
+        aoticache_cache_list_history(view->cache, since_ns, step_seconds, add_slot, ret_slots, &error);
+    return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(view->cli, status, &error);
+}
+
+void stat_free_slots(stat_slots *slots)
+{
+    free(slots->items);
+    *slots = (stat_slots){.items = NULL};
+}
+
+/* ---- entries ---- */
+
+static bool add_entry(void *user, const aoticache_entry *entry)
+{
+    stat_entries *entries = user;
+    entries->items = aoticache_cli_resize(entries->items, entries->count + 1, sizeof *entries->items);
+    entries->items[entries->count++] = (stat_entry){.op = aoticache_cli_text("%s", entry->op),
+                                                    .description = aoticache_cli_text("%s", entry->description),
+                                                    .producer = aoticache_cli_text("%s", entry->producer),
+                                                    .device = aoticache_cli_text("%s", entry->device),
+                                                    .key = entry->key,
+                                                    .bytes = entry->bytes,
+                                                    .compile_ns = entry->compile_ns,
+                                                    .uses = entry->uses,
+                                                    .last_used_ns = entry->last_used_ns};
+    return true;
+}
+
+static void free_entries(stat_entries *entries)
+{
+    for (size_t i = 0; i < entries->count; i++) {
+        free(entries->items[i].op);
+        free(entries->items[i].description);
+        free(entries->items[i].producer);
+        free(entries->items[i].device);
+    }
+    free(entries->items);
+    *entries = (stat_entries){.items = NULL};
+}
+
+static int read_entries(stat_view *view)
+{
+    aoticache_error error = {.message = ""};
+    const size_t limit = view->request->entries;
+    aoticache_status status = aoticache_cache_list_extreme(view->cache, AOTICACHE_EXTREME_LARGEST, limit, add_entry,
+                                                           &view->largest, &error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_cache_list_extreme(view->cache, AOTICACHE_EXTREME_COLDEST, limit, add_entry, &view->coldest,
+                                              &error);
+    return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(view->cli, status, &error);
+}
+
+/* ---- the disk ---- */
+
+static uint64_t file_bytes(int folder, const char *name)
+{
+    struct stat found;
+    return fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(found.st_mode) ? (uint64_t)found.st_size
+                                                                                            : 0;
+}
+
+static void read_quarantine(int folder, stat_disk *disk)
+{
+    int fd = openat(folder, "quarantine", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    cleanup_dir DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
+    if (listing == NULL) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    for (struct dirent *item; (item = readdir(listing)) != NULL;) {
+        if (item->d_name[0] == '.')
+            continue;
+        disk->quarantine_files++;
+        disk->quarantine_bytes += file_bytes(dirfd(listing), item->d_name);
+    }
+}
+
+/* What cannot be read is 0: none of it is worth failing for. */
+static void read_disk(const char *directory, stat_disk *disk)
+{
+    struct statvfs filesystem;
+    cleanup_fd int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *disk = (stat_disk){.index_bytes = 0};
+    if (folder < 0)
+        return;
+    disk->index_bytes = file_bytes(folder, "index.sqlite3") + file_bytes(folder, "index.sqlite3-wal");
+    read_quarantine(folder, disk);
+    if (fstatvfs(folder, &filesystem) == 0) {
+        disk->filesystem_bytes = (uint64_t)filesystem.f_blocks * filesystem.f_frsize;
+        disk->filesystem_free_bytes = (uint64_t)filesystem.f_bavail * filesystem.f_frsize;
+    }
+}
+
+/* ---- all of it ---- */
+
+int stat_read(stat_view *view)
+{
+    const stat_request *request = view->request;
+    aoticache_error error = {.message = ""};
+    aoticache_status status =
+        aoticache_cache_statistics_since(view->cache, &request->since, &view->statistics, &error);
+    if (status != AOTICACHE_OK)
+        return aoticache_cli_fail(view->cli, status, &error);
+    read_disk(view->directory, &view->disk);
+    int result = AOTICACHE_CLI_EXIT_OK;
+    if (request->by_group)
+        result = stat_read_groups(view, request->by, request->sort, &view->groups);
+    if (result == AOTICACHE_CLI_EXIT_OK && request->with_entries)
+        result = read_entries(view);
+    if (result == AOTICACHE_CLI_EXIT_OK && request->with_history)
+        result = stat_read_history(view, request->since.since == AOTICACHE_STATISTICS_SINCE_CREATED
+                                             ? 0
+                                             : view->statistics.since_ns,
+                                   request->step_seconds, &view->history);
+    return result;
+}
+
+void stat_view_free(stat_view *view)
+{
+    stat_free_groups(&view->groups);
+    stat_free_slots(&view->history);
+    free_entries(&view->largest);
+    free_entries(&view->coldest);
+}

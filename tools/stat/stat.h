@@ -1,0 +1,152 @@
+/*
+ * tools/stat/stat: what the parts of aoticache-stat share: what was asked for, what was read, and writers for each
+ * form.
+ */
+#ifndef AOTICACHE_TOOLS_STAT_STAT_H
+#define AOTICACHE_TOOLS_STAT_STAT_H
+
+#include "tools/cli/cli.h"
+
+typedef enum stat_form {
+    STAT_FORM_TEXT,
+    STAT_FORM_JSON,
+    STAT_FORM_CSV,
+    STAT_FORM_PROMETHEUS,
+    STAT_FORM_HTML,
+    STAT_FORM_WATCH,
+} stat_form;
+
+/* What the command line asks for. */
+typedef struct stat_request {
+    stat_form form;
+    const char *form_option; /* how the form was asked for; NULL: not at all */
+    const char *file;        /* of Prometheus and HTML; NULL: standard output */
+    const char *since_option; /* "--since", "--day", "--all"; NULL: since the mark, if there is one */
+    aoticache_statistics_options since;
+    bool zero;
+    bool by_group;
+    aoticache_group_kind by;
+    size_t top;
+    const char *sort; /* a column of groups; NULL: the default */
+    bool with_entries;
+    size_t entries;
+    bool with_history;
+    int64_t step_seconds;
+    double watch_seconds;
+} stat_request;
+
+/* What is on the disk beside the objects that the index knows. */
+typedef struct stat_disk {
+    uint64_t index_bytes; /* with its log */
+    uint64_t quarantine_files, quarantine_bytes;
+    uint64_t filesystem_bytes, filesystem_free_bytes;
+} stat_disk;
+
+typedef struct stat_group {
+    char *name;
+    aoticache_group sums; /* its name is `name` */
+} stat_group;
+
+typedef struct stat_groups {
+    stat_group *items;
+    size_t count;
+} stat_groups;
+
+typedef struct stat_slots {
+    aoticache_slot *items;
+    size_t count;
+} stat_slots;
+
+typedef struct stat_entry {
+    char *op, *description, *producer, *device;
+    aoticache_key key;
+    uint64_t bytes, compile_ns, uses;
+    int64_t last_used_ns;
+} stat_entry;
+
+typedef struct stat_entries {
+    stat_entry *items;
+    size_t count;
+} stat_entries;
+
+/* Everything that one view needs. */
+typedef struct stat_view {
+    const aoticache_cli *cli;
+    const stat_request *request;
+    aoticache_cache *cache;
+    const char *directory;
+    aoticache_statistics statistics;
+    stat_disk disk;
+    stat_groups groups; /* sorted, all of them */
+    stat_entries largest, coldest;
+    stat_slots history;
+} stat_view;
+
+/* ---- read.c; each returns an exit code and has said what went wrong ---- */
+
+int stat_read(stat_view *view);
+int stat_read_groups(stat_view *view, aoticache_group_kind kind, const char *sort, stat_groups *ret_groups);
+int stat_read_history(stat_view *view, int64_t since_ns, int64_t step_seconds, stat_slots *ret_slots);
+void stat_free_groups(stat_groups *groups);
+void stat_free_slots(stat_slots *slots);
+void stat_view_free(stat_view *view);
+
+/* ---- names.c: words of the command line ---- */
+
+/* "1h", "2d", "2025-01-31", "2025-01-31T12:00[:30]" (UTC): false where it is none of these. */
+bool stat_parse_since(const char *text, int64_t now_ns, int64_t *ret_ns);
+extern const char *const stat_kind_names[];   /* by aoticache_group_kind; NULL at the end */
+extern const char *const stat_column_names[]; /* of groups */
+extern const char *const stat_step_names[];
+int64_t stat_step_seconds(size_t position);
+uint64_t stat_group_value(const stat_group *group, const char *column);
+
+double stat_hit_rate(const aoticache_counters *counters);
+uint64_t stat_mean(uint64_t sum, uint64_t count);
+/* Latencies by their number. */
+const aoticache_latency *stat_latency(const aoticache_statistics *statistics, aoticache_latency_kind kind);
+
+/* ---- the forms ---- */
+
+void stat_print_text(const stat_view *view);      /* text.c */
+void stat_print_brief(const stat_view *view);     /* the same in less than 24 lines */
+void stat_print_groups(const stat_view *view);    /* tables.c */
+void stat_print_entries(const stat_view *view);
+void stat_print_history(const stat_view *view);
+void stat_print_json(const stat_view *view);      /* json.c */
+void stat_print_csv(const stat_view *view);       /* csv.c */
+int stat_write_prometheus(stat_view *view);       /* prometheus.c */
+int stat_write_html(stat_view *view);             /* html.c */
+int stat_watch(stat_view *view);                  /* watch.c */
+
+/* ---- file.c ---- */
+
+/* Standard output for NULL; else a file that is replaced as a whole: what others read is the old or the new one. */
+int stat_write_file(const aoticache_cli *cli, const char *path, const char *text, size_t size);
+
+/* ---- plot.c: plots as SVG, drawn with the colours of the page's style sheet ---- */
+
+typedef struct stat_series {
+    const char *name;
+    const char *color; /* a CSS colour */
+    const double *values; /* NAN: none */
+    bool is_area;
+} stat_series;
+
+typedef struct stat_plot {
+    const char *id, *title;
+    const char *const *labels; /* of points or bars */
+    size_t count;
+    const stat_series *series;
+    size_t series_count;
+    double maximum;               /* of the axis; 0: what the values need */
+    void (*format)(double value, char *ret_text, size_t size); /* of values */
+    const char *empty; /* what is said where there is nothing */
+} stat_plot;
+
+void stat_html_escape(FILE *out, const char *text);
+void stat_plot_lines(FILE *out, const stat_plot *plot);
+/* One bar per label, of the first series. */
+void stat_plot_bars(FILE *out, const stat_plot *plot);
+
+#endif

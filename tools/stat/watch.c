@@ -1,0 +1,251 @@
+/*
+ * tools/stat/watch: the view for people again and again, with what happened since the last time, in the window
+ * that there is: a short page where the whole one is too high, and lines are cut at its edges. 'q' ends it.
+ */
+#include "base/cleanup.h"
+#include "tools/stat/stat.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <termios.h>
+#include <unistd.h>
+
+/* What is listened to: signals as a descriptor, and the keyboard, where this program may read it. */
+struct listener {
+    int signals; /* -1: none */
+    bool has_keyboard;
+    struct termios before;
+};
+
+#define PAGE_BYTES 65536
+
+enum event { NOTHING, REDRAW, QUIT };
+
+/* ---- the terminal ---- */
+
+/* Keys one by one and unseen; Ctrl-C and the like stay what they are. */
+static void take_keyboard(struct listener *listener)
+{
+    struct termios raw;
+    listener->has_keyboard = isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp() &&
+                             tcgetattr(STDIN_FILENO, &listener->before) == 0;
+    if (!listener->has_keyboard)
+        return;
+    raw = listener->before;
+    raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    raw.c_cc[VMIN] = 0;
+    raw.c_cc[VTIME] = 0;
+    listener->has_keyboard = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
+}
+
+static void give_keyboard_back(const struct listener *listener)
+{
+    if (listener->has_keyboard)
+        tcsetattr(STDIN_FILENO, TCSANOW, &listener->before);
+}
+
+/* Blocked, signals wait until we look: no view is cut in the middle, and the keyboard is always given back. */
+static void begin_listening(struct listener *listener)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGWINCH};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        sigaddset(&set, numbers[i]);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    /* Ignored where a shell started it in the background; a signal that is ignored is not heard of. */
+    signal(SIGINT, SIG_DFL);
+    signal(SIGWINCH, SIG_DFL);
+    listener->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    take_keyboard(listener);
+}
+
+static void end_listening(struct listener *listener)
+{
+    give_keyboard_back(listener);
+    if (listener->signals >= 0)
+        close(listener->signals);
+}
+
+/* Ctrl-Z: the shell gets its terminal as it was. */
+static void stop_for_a_while(struct listener *listener)
+{
+    give_keyboard_back(listener);
+    raise(SIGSTOP);
+    take_keyboard(listener);
+}
+
+static enum event hear_signal(struct listener *listener)
+{
+    struct signalfd_siginfo heard;
+    if (read(listener->signals, &heard, sizeof heard) != (ssize_t)sizeof heard)
+        return NOTHING;
+    if (heard.ssi_signo == SIGTSTP)
+        stop_for_a_while(listener);
+    return heard.ssi_signo == SIGWINCH || heard.ssi_signo == SIGTSTP ? REDRAW : QUIT;
+}
+
+/* Any other key shows the numbers of now. */
+static enum event hear_key(struct listener *listener)
+{
+    char keys[64];
+    const ssize_t count = read(STDIN_FILENO, keys, sizeof keys);
+    if (count <= 0)
+        listener->has_keyboard = false; /* the terminal is gone */
+    for (ssize_t i = 0; i < count; i++)
+        if (keys[i] == 'q' || keys[i] == 'Q')
+            return QUIT;
+    return count > 0 ? REDRAW : NOTHING;
+}
+
+static enum event listen_for(struct listener *listener, double seconds)
+{
+    const uint64_t end = aoticache_monotonic_ns() + (uint64_t)(seconds * 1e9);
+    enum event event = NOTHING;
+    for (uint64_t now; event == NOTHING && (now = aoticache_monotonic_ns()) < end;) {
+        struct pollfd heard[] = {{.fd = listener->signals, .events = POLLIN},
+                                 {.fd = listener->has_keyboard ? STDIN_FILENO : -1, .events = POLLIN}};
+        if (poll(heard, 2, (int)((end - now + 999999) / 1000000)) <= 0)
+            continue;
+        if (heard[0].revents != 0)
+            event = hear_signal(listener);
+        if (event == NOTHING && heard[1].revents != 0)
+            event = hear_key(listener);
+    }
+    return event;
+}
+
+/* ---- the page ---- */
+
+/* What happened between two views; the counters are those of the first. */
+struct since {
+    aoticache_counters counters;
+    double seconds; /* 0: this is the first view */
+};
+
+static void print_recent(const stat_view *view, const struct since *since)
+{
+    const aoticache_counters *before = &since->counters, *now = &view->statistics.counters;
+    const aoticache_counters recent = {.hits = now->hits - before->hits, .misses = now->misses - before->misses};
+    char rate[AOTICACHE_CLI_UNIT_BYTES] = "";
+    if (since->seconds <= 0) {
+        printf("every %.3g s; q quits\n", view->request->watch_seconds);
+        return;
+    }
+    if (recent.hits + recent.misses > 0)
+        snprintf(rate, sizeof rate, ", %.1f %% of them hits", 100 * stat_hit_rate(&recent));
+    printf("last %.3g s: %.1f lookups/s%s, %" PRIu64 " compiles, %" PRIu64 " failures, %" PRIu64 " evictions\n",
+           since->seconds, (double)(recent.hits + recent.misses) / since->seconds, rate,
+           now->compiles - before->compiles, now->compile_failures - before->compile_failures,
+           now->evicted - before->evicted);
+}
+
+/* What a print function writes, as text; by free(). NULL where memory is short. */
+static char *render(const stat_view *view, const struct since *since, void (*print)(const stat_view *view))
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *output = stdout;
+    FILE *page = open_memstream(&text, &size);
+    if (page == NULL)
+        return NULL;
+    stdout = page; /* the print functions write there */
+    print(view);
+    putchar('\n');
+    print_recent(view, since);
+    stdout = output;
+    if (fclose(page) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static size_t count_lines(const char *text)
+{
+    size_t count = 0;
+    for (; *text != '\0'; text++)
+        count += *text == '\n';
+    return count;
+}
+
+/* One line, cut at `width` columns (0: not cut); the terminal's sequences take none. Returns the bytes it had. */
+static size_t print_line(const char *line, size_t width)
+{
+    const size_t length = strcspn(line, "\n");
+    size_t columns = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (line[i] == '\033') {
+            const size_t sequence = strcspn(line + i, "m") + 1;
+            printf("%.*s", (int)sequence, line + i);
+            i += sequence - 1;
+            continue;
+        }
+        columns += ((unsigned char)line[i] & 0xc0) != 0x80;
+        if (width == 0 || columns <= width)
+            putchar(line[i]);
+    }
+    return length + (line[length] == '\n');
+}
+
+/* Over what was there, line by line, so that nothing flickers; each is cleared before it is written, since a cursor at the
+ * window's edge stands on its last letter. No newline at the end: it would scroll. What is left out is at the end, but for
+ * the last line. */
+static void print_page(const char *text, size_t width, size_t height)
+{
+    const size_t all = count_lines(text);
+    const size_t left_out = height > 0 && all > height ? all - height : 0;
+    fputs("\033[H", stdout);
+    for (size_t line = 0; line < all; line++) {
+        const bool is_left_out = line + 1 < all && line + 1 + left_out >= all;
+        if (!is_left_out)
+            printf("%s%s", line > 0 ? "\n" : "", line + 1 < all ? "\033[K" : "\033[J");
+        text += is_left_out ? strcspn(text, "\n") + 1 : print_line(text, width);
+    }
+}
+
+static void show(const stat_view *view, const struct since *since, bool can_place)
+{
+    const size_t width = aoticache_cli_terminal_width(), height = aoticache_cli_terminal_height();
+    cleanup_free char *text = render(view, since, stat_print_text);
+    if (can_place && height > 0 && text != NULL && count_lines(text) > height) {
+        free(text);
+        text = render(view, since, stat_print_brief);
+    }
+    if (text != NULL && can_place)
+        print_page(text, width, height);
+    else if (text != NULL)
+        printf("\n%s", text);
+    fflush(stdout);
+}
+
+int stat_watch(stat_view *view)
+{
+    const char *terminal = getenv("TERM");
+    const bool can_place = terminal != NULL && strcmp(terminal, "dumb") != 0;
+    struct listener listener = {.signals = -1};
+    struct since since = {.seconds = 0};
+    uint64_t read_ns = 0;
+    int result;
+    begin_listening(&listener);
+    setvbuf(stdout, NULL, _IOFBF, PAGE_BYTES); /* a page at a time, not a line */
+    if (can_place)
+        fputs("\033[H\033[2J", stdout);
+    while ((result = stat_read(view)) == AOTICACHE_CLI_EXIT_OK) {
+        const uint64_t now = aoticache_monotonic_ns();
+        since.seconds = read_ns != 0 ? (double)(now - read_ns) / 1e9 : 0;
+        show(view, &since, can_place);
+        if (aoticache_cli_output_failed() || listen_for(&listener, view->request->watch_seconds) == QUIT)
+            break;
+        since.counters = view->statistics.counters;
+        read_ns = now;
+        stat_view_free(view);
+    }
+    end_listening(&listener);
+    putchar('\n');
+    return result;
+}
