@@ -1,7 +1,6 @@
 /*
  * cache/verify/unindexed: manifests in the store that the index does not know, and putting their entries back.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,14 +17,17 @@ static bool is_superseded(aoticache_index *index, const aoticache_manifest *mani
     return aoticache_index_has_same(index, &same, NULL) == AOTICACHE_OK;
 }
 
-/* A manifest of which a file is gone (found damaged, or removed by a person) can answer nothing: it is garbage too. */
+/*
+ * A manifest of which a file is gone (found damaged, or removed by a person) can answer nothing: it is garbage too. Where a
+ * file cannot be looked at it is not known whether it is, and the manifest is left to who can.
+ */
 static bool is_complete(aoticache_directory *directory, const aoticache_manifest *manifest)
 {
     for (size_t i = 0; i < manifest->file_count; i++) {
         char path[AOTICACHE_OBJECT_PATH_BYTES];
         aoticache_object_path(&manifest->files[i].digest, path);
         cleanup_fd int fd = aoticache_directory_openat(directory, path, O_PATH);
-        if (fd < 0 && errno == ENOENT)
+        if (fd < 0)
             return false;
     }
     return true;

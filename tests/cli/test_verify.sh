@@ -152,17 +152,20 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     chmod 755 "$work"
     cp -r "$AOTICACHE_DIR" "$work/theirs"
     chown -R 10001 "$work/theirs"
-    folder=$(ls -d "$work"/theirs/objects/?? | head -n 1)
-    chown 0 "$folder"
-    chmod 700 "$folder"
     as() { setpriv --reuid 10001 --regid 10001 --clear-groups -- env HOME="$work" XDG_CONFIG_HOME="$work" \
         AOTICACHE_HOME="$work" "$work/bin/aoticache" verify --cache-dir "$work/theirs" "$@"; }
-    try 'what may not be read has an exit code of its own' 6 as
-    prints 'is named' "^unreadable objects/${folder##*/}: .*Permission denied"
-    prints 'and counted' '1 that cannot be read'
-    try 'a repair leaves it' 6 as --repair --json
-    member 'counted there, too' unreadable 1
-    member 'and nothing else' repaired 0
+    # Each in turn: entries' libraries and manifests, and what of it is left of those that went.
+    for folder in "$work"/theirs/objects/??; do
+        chown 0 "$folder"
+        chmod 700 "$folder"
+        try 'what may not be read has an exit code of its own' 6 as
+        prints 'is named' "^unreadable objects/${folder##*/}: .*Permission denied"
+        prints 'and counted' '1 that cannot be read'
+        try 'a repair leaves it' 6 as --repair --json
+        member 'counted there, too' unreadable 1
+        member 'and nothing else' repaired 0
+        chown 10001 "$folder"
+    done
     rm -rf "$work/theirs"
 else
     skip 'what may not be read has an exit code of its own' 'only root can run as another user'
