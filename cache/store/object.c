@@ -169,6 +169,21 @@ static aoticache_status check_size(const char *path, uint64_t bytes, uint64_t ex
                                (unsigned long long)bytes);
 }
 
+/* Marked as in use, and of the expected size; nothing of it has been read. ret_path is written in any case. */
+static aoticache_status open_sized(aoticache_directory *directory, const aoticache_digest *digest, uint64_t expected_bytes,
+                                   char ret_path[AOTICACHE_OBJECT_PATH_BYTES], int *ret_fd, struct stat *ret_found,
+                                   aoticache_error *ret_error)
+{
+    cleanup_fd int fd = -1;
+    aoticache_object_path(digest, ret_path);
+    aoticache_status status = open_marked(directory, ret_path, &fd, ret_found, ret_error);
+    if (status == AOTICACHE_OK)
+        status = check_size(ret_path, (uint64_t)ret_found->st_size, expected_bytes, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_fd = steal_fd(&fd);
+    return status;
+}
+
 /* ret_bytes and ret_copy: NULL where they are not wanted. */
 static aoticache_status open_verified(aoticache_directory *directory, const aoticache_digest *digest,
                                       uint64_t expected_bytes, reading *how, int *ret_fd, uint64_t *ret_bytes,
@@ -177,10 +192,7 @@ static aoticache_status open_verified(aoticache_directory *directory, const aoti
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     struct stat found;
     cleanup_fd int fd = -1;
-    aoticache_object_path(digest, path);
-    aoticache_status status = open_marked(directory, path, &fd, &found, ret_error);
-    if (status == AOTICACHE_OK)
-        status = check_size(path, (uint64_t)found.st_size, expected_bytes, ret_error);
+    aoticache_status status = open_sized(directory, digest, expected_bytes, path, &fd, &found, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_digest actual;
@@ -285,10 +297,7 @@ aoticache_status aoticache_object_read(aoticache_directory *directory, const aot
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     struct stat found;
     cleanup_fd int fd = -1;
-    aoticache_object_path(digest, path);
-    aoticache_status status = open_marked(directory, path, &fd, &found, ret_error);
-    if (status == AOTICACHE_OK)
-        status = check_size(path, (uint64_t)found.st_size, AOTICACHE_OBJECT_MANIFEST_SIZE, ret_error);
+    aoticache_status status = open_sized(directory, digest, AOTICACHE_OBJECT_MANIFEST_SIZE, path, &fd, &found, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     const size_t size = (size_t)found.st_size;
