@@ -70,8 +70,8 @@ SHIM_SRC   := $(wildcard runtime/shim/*.c runtime/shim/*/*.c)
 KERNEL_SRC := $(wildcard runtime/*.c)
 PUBLIC_HEADERS := aoticache.h base/base.h base/tensor_view.h \
                   cache/cache.h cache/request/request.h cache/request/cpu.h cache/gc/collect.h cache/verify/verify.h \
-                  cache/transfer/transfer.h cache/pins/marks.h cache/stats/statistics.h cache/stats/usage.h cache/config/config.h \
-                  loader/loader.h loader/runner/runner.h loader/runner/residency.h loader/check/check.h \
+                  cache/transfer/transfer.h cache/pins/pins.h cache/stats/statistics.h cache/stats/usage.h cache/config/config.h \
+                  loader/loader.h loader/runner/runner.h loader/check/check.h \
                   loader/package/package.h loader/cuda/cuda.h runtime/abi.h runtime/kernel.h \
                   eager/eager.h eager/value.h eager/holder/holder.h eager/holder/dispatch_holder.h eager/package/package.h \
                   eager/schema/schema.h eager/dispatch/dispatch_key.h eager/dispatch/dispatch_key_list.h eager/dispatch/dispatcher.h \

@@ -11,7 +11,7 @@
 #include "cache/cache.h"
 #include "cache/config/config.h"
 #include "cache/request/cpu.h"
-#include "cache/pins/marks.h"
+#include "cache/pins/pins.h"
 #include "cache/request/request.h"
 #include "cache/transfer/transfer.h"
 #include "cache/stats/usage.h"
@@ -28,7 +28,6 @@
 #include "loader/cuda/cuda.h"
 #include "loader/loader.h"
 #include "loader/package/package.h"
-#include "loader/runner/residency.h"
 #include "loader/runner/runner.h"
 #include "runtime/abi.h"
 

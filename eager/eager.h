@@ -109,14 +109,14 @@ AOTICACHE_API aoticache_status aoticache_hook_compile(void *hook, const aoticach
                                                       void *deliver_user, aoticache_error *ret_error);
 
 /* What it took to get a runner. */
-typedef struct aoticache_eager_report {
+typedef struct aoticache_get_runner_report {
     aoticache_source source;
     bool stored;
     aoticache_key key;
     uint64_t lookup_ns; /* get or compile, compiling included */
     uint64_t compile_ns; /* when it was made */
     uint64_t load_ns;   /* library and container */
-} aoticache_eager_report;
+} aoticache_get_runner_report;
 
 /*
  * Get or compile, load, create a runner: the life of a call (docs/architecture.md) up to the run.
@@ -125,9 +125,9 @@ typedef struct aoticache_eager_report {
  * ret_report: may be NULL.
  * A library that the index has but that cannot be loaded here is an error, not a miss.
  */
-AOTICACHE_API aoticache_status aoticache_eager_get_runner(aoticache_cache *cache, aoticache_hook *hook,
+AOTICACHE_API aoticache_status aoticache_get_runner(aoticache_cache *cache, aoticache_hook *hook,
                                                           aoticache_request *request, aoticache_runner **ret_runner,
-                                                          aoticache_eager_report *ret_report,
+                                                          aoticache_get_runner_report *ret_report,
                                                           aoticache_error *ret_error);
 
 #ifdef __cplusplus

@@ -18,7 +18,7 @@ static void cleanup_artifact_release(aoticache_artifact **artifact)
 #define cleanup_artifact __attribute__((cleanup(cleanup_artifact_release)))
 
 static aoticache_status get_artifact(aoticache_cache *cache, aoticache_hook *hook, aoticache_request *request,
-                                     aoticache_artifact **ret_artifact, aoticache_eager_report *report,
+                                     aoticache_artifact **ret_artifact, aoticache_get_runner_report *report,
                                      aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
@@ -109,15 +109,15 @@ aoticache_status aoticache_artifact_load_runner(aoticache_artifact *artifact, ao
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_eager_get_runner(aoticache_cache *cache, aoticache_hook *hook, aoticache_request *request,
-                                            aoticache_runner **ret_runner, aoticache_eager_report *ret_report,
+aoticache_status aoticache_get_runner(aoticache_cache *cache, aoticache_hook *hook, aoticache_request *request,
+                                            aoticache_runner **ret_runner, aoticache_get_runner_report *ret_report,
                                             aoticache_error *ret_error)
 {
     if (cache == NULL || request == NULL || ret_runner == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "runner: %s is NULL",
                                    cache == NULL ? "cache" : request == NULL ? "request" : "ret_runner");
     cleanup_artifact aoticache_artifact *artifact = NULL;
-    aoticache_eager_report report = {0};
+    aoticache_get_runner_report report = {0};
     aoticache_status status = get_artifact(cache, hook, request, &artifact, &report, ret_error);
     if (status != AOTICACHE_OK)
         return status;

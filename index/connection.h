@@ -57,7 +57,7 @@ struct aoticache_index {
 
 /* ---- vfs.c: the files that SQLite may touch for an index ---- */
 
-#define AOTICACHE_INDEX_SEAM_VFS "aoticache-seam" /* seam_sqlite.c */
+#define AOTICACHE_INDEX_HOOKED_VFS "aoticache-hooked" /* syscall_hooks.c */
 
 /* folder_fd: the folder of index->path, where the caller has it open; else NULL. Returns: OK, NOT_FOUND (read_only), IO, DENIED, NO_MEMORY. */
 aoticache_status aoticache_index_vfs_open_folder(aoticache_index *index, const int *folder_fd, aoticache_error *ret_error);

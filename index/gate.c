@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/seam.h"
+#include "base/syscalls.h"
 
 #define SHORTEST_PAUSE_NS 50000u
 #define LONGEST_PAUSE_NS 500000u /* and half as much again: a try costs about 5 us */
@@ -88,7 +88,7 @@ static bool gate_is_passed(aoticache_index *index, uint64_t begun_ns, uint64_t l
         open_gate(index);
     if (index->gate_fd < 0)
         return true;
-    index->is_in_gate = aoticache_seam_flock(index->gate_fd, LOCK_EX | LOCK_NB) == 0;
+    index->is_in_gate = aoticache_syscall_flock(index->gate_fd, LOCK_EX | LOCK_NB) == 0;
     return index->is_in_gate || errno != EWOULDBLOCK || aoticache_monotonic_ns() - begun_ns >= limit_ns;
 }
 

@@ -47,8 +47,8 @@ aoticache_status aoticache_index_open(const aoticache_index_options *options, ao
                                       aoticache_error *ret_error);
 void aoticache_index_close(aoticache_index *index);
 
-/* Connects SQLite's own writes, syncs, truncates and deletes to base/seam. Changes the process: for tests only. */
-void aoticache_index_seam_install(void);
+/* Connects SQLite's own writes, syncs, truncates and deletes to base/syscalls. Changes the process: for tests only. */
+void aoticache_index_syscall_hooks_install(void);
 
 #define AOTICACHE_INDEX_REQUIREMENT_BYTES 16
 

@@ -6,7 +6,7 @@
  */
 #include "index/connection.h"
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -9,14 +9,14 @@
 
 #include "index/index.h"
 #include "index/sql_collect.h"
-#include "index/sql_marks.h"
+#include "index/sql_pins.h"
 #include "index/sql_statistics.h"
 
 /* name, SQL */
 #define AOTICACHE_INDEX_STATEMENT_LIST(X) \
     AOTICACHE_INDEX_COLLECT_STATEMENTS(X) \
     AOTICACHE_INDEX_STATISTICS_STATEMENTS(X) \
-    AOTICACHE_INDEX_MARKS_STATEMENTS(X) \
+    AOTICACHE_INDEX_PINS_STATEMENTS(X) \
     X(BEGIN, "BEGIN IMMEDIATE")                                                                                       \
     X(COMMIT, "COMMIT")                                                                                               \
     /* The order is that of the primary key: one range of it, nothing is sorted. */                                   \

@@ -24,12 +24,12 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 
 /* The locks of all processes must be the same, whatever VFS the program has made its default; tests put theirs around it. */
 static sqlite3_vfs *find_plain(void)
 {
-    sqlite3_vfs *found = sqlite3_vfs_find(AOTICACHE_INDEX_SEAM_VFS);
+    sqlite3_vfs *found = sqlite3_vfs_find(AOTICACHE_INDEX_HOOKED_VFS);
     if (found == NULL)
         found = sqlite3_vfs_find("unix");
     return found != NULL ? found : sqlite3_vfs_find(NULL);
@@ -236,10 +236,10 @@ int aoticache_index_vfs_create(const aoticache_index *index, const char *suffix,
     char file[NAME_MAX + 1];
     struct stat folder;
     int fd = name_of(index, suffix, file)
-                 ? aoticache_seam_openat(index->folder_fd, file, flags | O_RDWR | O_CREAT | O_NOFOLLOW, mode)
+                 ? aoticache_syscall_openat(index->folder_fd, file, flags | O_RDWR | O_CREAT | O_NOFOLLOW, mode)
                  : -1;
     if (fd >= 0 && fstat(index->folder_fd, &folder) == 0)
-        aoticache_seam_hand_over(fd, folder.st_uid, folder.st_gid, index->is_group_shared ? mode : 0);
+        aoticache_syscall_hand_over(fd, folder.st_uid, folder.st_gid, index->is_group_shared ? mode : 0);
     return fd;
 }
 

@@ -3,7 +3,7 @@
  *
  * Owns the loading of kernel libraries (dlopen through the descriptor, version of their C interface, all missing
  * symbols by name) and where their aoti_torch_* functions come from; beside this header loader/runner/runner.h has containers
- * and runners, loader/check/check.h tensor checks, loader/runner/residency.h what stays loaded, loader/package/package.h .pt2 archives,
+ * and runners, loader/check/check.h tensor checks, loader/package/package.h .pt2 archives,
  * loader/cuda/cuda.h the GPU. Knows nothing of keys or the cache.
  *
  * A library that PyTorch made needs libtorch_cpu.so for its aoti_torch_* functions. In a process that has libtorch it

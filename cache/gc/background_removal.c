@@ -133,7 +133,7 @@ void aoticache_collection_end_flights(aoticache_collection *collection)
     aoticache_collection_land(collection, NULL);
     aoticache_index_close(flight->own.index);
     aoticache_index_close(flight->writable);
-    aoticache_team_free(flight->own.team);
+    aoticache_thread_pool_free(flight->own.pool);
     free(flight->own.done);
     free(flight);
     collection->flight = NULL;

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "cache/store/lock.h"
 #include "cache/store/reserve.h"
 
@@ -167,7 +167,7 @@ static void mend_time(const aoticache_collection *collection, int folder, const 
     int label = dash != NULL ? (int)(dash - name) : 200;
     snprintf(mended, sizeof mended, "%.*s-%lld", label, name, (long long)collection->now_ns);
     if (!collection->options->dry_run)
-        aoticache_seam_renameat(folder, name, folder, mended);
+        aoticache_syscall_renameat(folder, name, folder, mended);
 }
 
 void aoticache_collection_remove_quarantine(aoticache_collection *collection)
@@ -289,7 +289,7 @@ static aoticache_status work_on_index(aoticache_collection *collection, aoticach
         aoticache_index_prepare_collection(index, 0);
         free(collection->window);
         free(collection->done);
-        aoticache_team_free(collection->team);
+        aoticache_thread_pool_free(collection->pool);
         aoticache_collection_free_dry(collection);
     } while (aoticache_cache_recovered(cache, status, &index));
     return status;

@@ -72,7 +72,7 @@ typedef struct aoticache_collect_report {
     uint64_t entries_removed, objects_removed, bytes_removed;
     uint64_t held;      /* entries kept although due, because a live process holds them */
     uint64_t leftovers; /* temporary files, leases and folders of dead processes that were removed; 0 in a dry run */
-    uint64_t pinned, kept;       /* entries passed over although due: pinned (cache/pins/marks.h); of an operator to keep */
+    uint64_t pinned, kept;       /* entries passed over although due: pinned (cache/pins/pins.h); of an operator to keep */
     uint64_t failures_removed;   /* remembered failures that might have been tried again */
     uint64_t quarantine_removed; /* old files of quarantine/ */
     uint64_t vacuumed_bytes;

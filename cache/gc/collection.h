@@ -13,7 +13,7 @@
 
 #include "cache/store/lock.h"
 #include "cache/state.h"
-#include "cache/gc/team.h"
+#include "cache/gc/thread_pool.h"
 #include "index/collection.h"
 
 /* How long others may have to wait: for the store's lock, and for the index's write lock. */
@@ -70,7 +70,7 @@ typedef struct aoticache_collection {
     bool is_durable;    /* on disk is all that the index says of what waits */
     int64_t removal_id; /* up to which waiting objects were dealt with */
     struct aoticache_collection_flight *flight; /* what removes the files of the last round; NULL: there is none yet */
-    aoticache_team *team; /* removes files */
+    aoticache_thread_pool *pool; /* removes files */
     int64_t *done;      /* of these: gone */
     size_t done_count, done_capacity;
 

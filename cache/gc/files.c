@@ -97,10 +97,10 @@ static void start_threads(aoticache_collection *collection, struct chunk *chunk)
     const size_t most = collection->is_waiting ? MOST_HELPERS : HELPERS, useful = chunk->count / FILES_OF_A_THREAD;
     if (collection->is_step || useful < 2)
         return;
-    if (collection->team == NULL)
-        collection->team = aoticache_team_new();
-    if (collection->team != NULL)
-        aoticache_team_start(collection->team, useful < most ? useful : most, remove_from_chunk, chunk);
+    if (collection->pool == NULL)
+        collection->pool = aoticache_thread_pool_new();
+    if (collection->pool != NULL)
+        aoticache_thread_pool_start(collection->pool, useful < most ? useful : most, remove_from_chunk, chunk);
 }
 
 void aoticache_collection_note_done(aoticache_collection *collection, int64_t id)
@@ -142,8 +142,8 @@ size_t aoticache_collection_remove_chunk(aoticache_collection *collection, const
                           .is_waiting = collection->is_waiting, .mutex = PTHREAD_MUTEX_INITIALIZER};
     start_threads(collection, &chunk);
     remove_from_chunk(&chunk);
-    if (collection->team != NULL)
-        aoticache_team_wait(collection->team);
+    if (collection->pool != NULL)
+        aoticache_thread_pool_wait(collection->pool);
     pthread_mutex_destroy(&chunk.mutex);
     collection->is_waiting = chunk.is_waiting;
     const size_t taken = atomic_load(&chunk.next), reached = taken < count ? taken : count;

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "cache/store/lock.h"
 #include "cache/state.h"
 #include "index/collection.h"
@@ -70,7 +70,7 @@ static bool remove_temporary(aoticache_cache *cache, int folder_fd, const char *
 {
     (void)cache;
     cleanup_fd int fd = openat(folder_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 ? aoticache_seam_flock(fd, LOCK_EX | LOCK_NB) != 0 : errno != ENOTDIR && errno != ELOOP)
+    if (fd >= 0 ? aoticache_syscall_flock(fd, LOCK_EX | LOCK_NB) != 0 : errno != ENOTDIR && errno != ELOOP)
         return false; /* or it cannot be told */
     return aoticache_directory_remove_tree(folder_fd, name) == 0;
 }
@@ -79,8 +79,8 @@ static bool remove_lease(aoticache_cache *cache, int folder_fd, const char *name
 {
     (void)cache;
     cleanup_fd int fd = openat(folder_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    return fd >= 0 && aoticache_seam_flock(fd, LOCK_EX | LOCK_NB) == 0 &&
-           aoticache_directory_is_same(folder_fd, name, fd) && aoticache_seam_unlinkat(folder_fd, name, 0) == 0;
+    return fd >= 0 && aoticache_syscall_flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+           aoticache_directory_is_same(folder_fd, name, fd) && aoticache_syscall_unlinkat(folder_fd, name, 0) == 0;
 }
 
 static bool remove_side_files(aoticache_cache *cache, int folder_fd, const char *name)
@@ -95,7 +95,7 @@ static bool remove_side_files(aoticache_cache *cache, int folder_fd, const char 
 static bool remove_format(aoticache_cache *cache, int folder_fd, const char *name)
 {
     (void)cache;
-    return aoticache_seam_unlinkat(folder_fd, name, 0) == 0;
+    return aoticache_syscall_unlinkat(folder_fd, name, 0) == 0;
 }
 
 static aoticache_status remove_names(aoticache_cache *cache, int folder_fd, const struct names *names, remove_fn remove,

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "cache/store/object.h"
 #include "cache/store/scratch.h"
 
@@ -40,12 +40,12 @@ aoticache_status aoticache_tag_check(const char *tag, aoticache_error *ret_error
     return AOTICACHE_OK;
 }
 
-bool aoticache_mark_state_is_empty(const aoticache_mark_state *state)
+bool aoticache_pin_state_is_empty(const aoticache_pin_state *state)
 {
     return !state->is_pinned && state->tag_count == 0;
 }
 
-aoticache_status aoticache_mark_state_add_tag(aoticache_mark_state *state, const char *tag, aoticache_error *ret_error)
+aoticache_status aoticache_pin_state_add_tag(aoticache_pin_state *state, const char *tag, aoticache_error *ret_error)
 {
     size_t at = 0;
     while (at < state->tag_count && strcmp(state->tags[at], tag) < 0)
@@ -62,7 +62,7 @@ aoticache_status aoticache_mark_state_add_tag(aoticache_mark_state *state, const
     return AOTICACHE_OK;
 }
 
-void aoticache_mark_state_remove_tag(aoticache_mark_state *state, const char *tag)
+void aoticache_pin_state_remove_tag(aoticache_pin_state *state, const char *tag)
 {
     for (size_t i = 0; i < state->tag_count; i++) {
         if (strcmp(state->tags[i], tag) != 0)
@@ -80,7 +80,7 @@ static aoticache_status unusable(const char *name, const char *why, aoticache_er
     return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "mark %s: %s", name, why);
 }
 
-static aoticache_status read_tags(const json_t *tags, const char *name, aoticache_mark_state *state,
+static aoticache_status read_tags(const json_t *tags, const char *name, aoticache_pin_state *state,
                                   aoticache_error *ret_error)
 {
     if (!json_is_array(tags))
@@ -88,13 +88,13 @@ static aoticache_status read_tags(const json_t *tags, const char *name, aoticach
     for (size_t i = 0; i < json_array_size(tags); i++) {
         const json_t *tag = json_array_get(tags, i);
         if (!json_is_string(tag) || aoticache_tag_check(json_string_value(tag), NULL) != AOTICACHE_OK ||
-            aoticache_mark_state_add_tag(state, json_string_value(tag), NULL) != AOTICACHE_OK)
+            aoticache_pin_state_add_tag(state, json_string_value(tag), NULL) != AOTICACHE_OK)
             return unusable(name, "\"tags\" holds something that is no tag, or too many", ret_error);
     }
     return AOTICACHE_OK;
 }
 
-static aoticache_status read_members(const json_t *object, const char *name, aoticache_mark_state *state,
+static aoticache_status read_members(const json_t *object, const char *name, aoticache_pin_state *state,
                                      aoticache_error *ret_error)
 {
     const char *key = json_string_value(json_object_get(object, "key"));
@@ -107,7 +107,7 @@ static aoticache_status read_members(const json_t *object, const char *name, aot
     return read_tags(json_object_get(object, "tags"), name, state, ret_error);
 }
 
-static aoticache_status parse(const char *text, size_t size, const char *name, aoticache_mark_state *state,
+static aoticache_status parse(const char *text, size_t size, const char *name, aoticache_pin_state *state,
                               aoticache_error *ret_error)
 {
     json_error_t json_error;
@@ -147,13 +147,13 @@ static aoticache_status read_bytes(aoticache_directory *directory, const char *n
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_mark_file_read(aoticache_directory *directory, const aoticache_key *key,
-                                          aoticache_mark_state *ret_state, aoticache_error *ret_error)
+aoticache_status aoticache_pin_file_read(aoticache_directory *directory, const aoticache_key *key,
+                                          aoticache_pin_state *ret_state, aoticache_error *ret_error)
 {
     char name[AOTICACHE_MARK_NAME_BYTES];
     char text[MAX_FILE_BYTES];
     size_t size = 0;
-    aoticache_mark_state state = {.key = *key};
+    aoticache_pin_state state = {.key = *key};
     aoticache_digest_to_hex(key, name);
     aoticache_status status = read_bytes(directory, name, text, &size, ret_error);
     if (status == AOTICACHE_OK)
@@ -166,7 +166,7 @@ aoticache_status aoticache_mark_file_read(aoticache_directory *directory, const 
 /* ---- writing ---- */
 
 /* Tags need no escapes. */
-static size_t format(const aoticache_mark_state *state, const char *name, char text[MAX_FILE_BYTES])
+static size_t format(const aoticache_pin_state *state, const char *name, char text[MAX_FILE_BYTES])
 {
     size_t used = (size_t)snprintf(text, MAX_FILE_BYTES, "{\"key\":\"%s\",\"pinned\":%s,\"tags\":[", name,
                                    state->is_pinned ? "true" : "false");
@@ -181,55 +181,55 @@ static size_t format(const aoticache_mark_state *state, const char *name, char t
 typedef char temporary_name[80]; /* "" for a mark that is empty */
 
 static aoticache_status write_temporary(const aoticache_directory *directory, int tmp_fd,
-                                        const aoticache_mark_state *state, const char *temporary, bool syncs,
+                                        const aoticache_pin_state *state, const char *temporary, bool syncs,
                                         aoticache_error *ret_error)
 {
     char text[MAX_FILE_BYTES], name[AOTICACHE_MARK_NAME_BYTES];
     const mode_t mode = aoticache_directory_file_mode(directory);
     aoticache_digest_to_hex(&state->key, name);
     const size_t size = format(state, name, text);
-    cleanup_fd int fd = aoticache_seam_openat(tmp_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+    cleanup_fd int fd = aoticache_syscall_openat(tmp_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
     aoticache_directory_hand_over(directory, fd, mode);
-    if (fd < 0 || aoticache_seam_write(fd, text, size) != 0 || (syncs && aoticache_seam_fsync(fd) != 0))
+    if (fd < 0 || aoticache_syscall_write(fd, text, size) != 0 || (syncs && aoticache_syscall_fsync(fd) != 0))
         return aoticache_error_set_errno(ret_error, errno, "cannot write mark %s", name);
     return AOTICACHE_OK;
 }
 
 static aoticache_status write_temporaries(aoticache_directory *directory, int tmp_fd,
-                                          const aoticache_mark_state *const *states, temporary_name *temporaries,
+                                          const aoticache_pin_state *const *states, temporary_name *temporaries,
                                           size_t count, aoticache_error *ret_error)
 {
     const bool are_many = count >= MANY_FILES;
     aoticache_status status = AOTICACHE_OK;
     for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
-        if (aoticache_mark_state_is_empty(states[i]))
+        if (aoticache_pin_state_is_empty(states[i]))
             continue;
         aoticache_scratch_name(directory, temporaries[i], sizeof temporaries[i]);
         status = write_temporary(directory, tmp_fd, states[i], temporaries[i], !are_many, ret_error);
     }
-    if (status == AOTICACHE_OK && are_many && (aoticache_seam_ask("syncfs", NULL) != 0 || syncfs(tmp_fd) != 0))
+    if (status == AOTICACHE_OK && are_many && (aoticache_syscall_hook_ask("syncfs", NULL) != 0 || syncfs(tmp_fd) != 0))
         status = aoticache_error_set_errno(ret_error, errno, "cannot make marks in %s durable", directory->path);
     return status;
 }
 
 /* The temporary file takes the name of the mark, or the mark goes. */
-static aoticache_status replace(int tmp_fd, int folder_fd, const aoticache_mark_state *state, char *temporary,
+static aoticache_status replace(int tmp_fd, int folder_fd, const aoticache_pin_state *state, char *temporary,
                                 aoticache_error *ret_error)
 {
     char name[AOTICACHE_MARK_NAME_BYTES];
     aoticache_digest_to_hex(&state->key, name);
     if (temporary[0] == '\0')
-        return aoticache_seam_unlinkat(folder_fd, name, 0) == 0 || errno == ENOENT
+        return aoticache_syscall_unlinkat(folder_fd, name, 0) == 0 || errno == ENOENT
                    ? AOTICACHE_OK
                    : aoticache_error_set_errno(ret_error, errno, "cannot remove mark %s", name);
-    if (aoticache_seam_renameat(tmp_fd, temporary, folder_fd, name) != 0)
+    if (aoticache_syscall_renameat(tmp_fd, temporary, folder_fd, name) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot write mark %s", name);
     temporary[0] = '\0';
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_mark_files_write(aoticache_directory *directory, int folder_fd,
-                                            const aoticache_mark_state *const *states, size_t count,
+aoticache_status aoticache_pin_files_write(aoticache_directory *directory, int folder_fd,
+                                            const aoticache_pin_state *const *states, size_t count,
                                             aoticache_error *ret_error)
 {
     cleanup_fd int tmp_fd = -1;
@@ -243,8 +243,8 @@ aoticache_status aoticache_mark_files_write(aoticache_directory *directory, int 
         status = replace(tmp_fd, folder_fd, states[i], temporaries[i], ret_error);
     for (size_t i = 0; tmp_fd >= 0 && i < count; i++)
         if (temporaries[i][0] != '\0')
-            aoticache_seam_unlinkat(tmp_fd, temporaries[i], 0);
-    if (status == AOTICACHE_OK && aoticache_seam_fsync(folder_fd) != 0)
+            aoticache_syscall_unlinkat(tmp_fd, temporaries[i], 0);
+    if (status == AOTICACHE_OK && aoticache_syscall_fsync(folder_fd) != 0)
         status = aoticache_error_set_errno(ret_error, errno, "cannot make marks in %s durable", directory->path);
     return status;
 }

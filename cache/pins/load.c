@@ -9,16 +9,16 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "index/marks.h"
+#include "index/pins.h"
 
-static aoticache_status record(aoticache_index *index, const aoticache_mark_state *state, aoticache_error *ret_error)
+static aoticache_status record(aoticache_index *index, const aoticache_pin_state *state, aoticache_error *ret_error)
 {
     const char *tags[AOTICACHE_MAX_TAGS];
     for (size_t i = 0; i < state->tag_count; i++)
         tags[i] = state->tags[i];
-    aoticache_index_mark mark = {
+    aoticache_index_pins mark = {
         .key = state->key, .is_pinned = state->is_pinned, .tags = tags, .tag_count = state->tag_count};
-    return aoticache_index_put_marks(index, &mark, 1, ret_error);
+    return aoticache_index_put_pins(index, &mark, 1, ret_error);
 }
 
 /* A mark that cannot be read is lost, and said to be; all else goes on. */
@@ -26,11 +26,11 @@ static aoticache_status load_one(aoticache_directory *directory, int folder_fd, 
                                  aoticache_index *index, aoticache_error *ret_error)
 {
     aoticache_key key;
-    aoticache_mark_state state;
+    aoticache_pin_state state;
     aoticache_error detail = {.message = ""};
     if (aoticache_digest_from_hex(name, &key) != AOTICACHE_OK)
         return AOTICACHE_OK;
-    aoticache_status status = aoticache_mark_file_read(directory, &key, &state, &detail);
+    aoticache_status status = aoticache_pin_file_read(directory, &key, &state, &detail);
     if (status == AOTICACHE_OK)
         return record(index, &state, ret_error);
     if (status == AOTICACHE_NOT_FOUND)
@@ -49,7 +49,7 @@ static aoticache_status load_one(aoticache_directory *directory, int folder_fd, 
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_cache_load_marks(aoticache_directory *directory, aoticache_index *index,
+aoticache_status aoticache_cache_load_pins(aoticache_directory *directory, aoticache_index *index,
                                             aoticache_error *ret_error)
 {
     cleanup_fd int folder = -1;

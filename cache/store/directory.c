@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "cache/config/internal.h"
 
 #define FORMAT_WORD "aoticache "
@@ -96,7 +96,7 @@ static aoticache_status make_root(const char *path, aoticache_error *ret_error)
         if (path[i] != '/' && path[i] != '\0')
             continue;
         partial[i] = '\0';
-        if (access(partial, F_OK) != 0 && aoticache_seam_mkdirat(AT_FDCWD, partial, 0700) != 0 && errno != EEXIST)
+        if (access(partial, F_OK) != 0 && aoticache_syscall_mkdirat(AT_FDCWD, partial, 0700) != 0 && errno != EEXIST)
             return aoticache_error_set_errno(ret_error, errno, "cannot create %s; choose a directory with AOTICACHE_DIR",
                                              partial);
         partial[i] = path[i];
@@ -145,7 +145,7 @@ mode_t aoticache_directory_folder_mode(const aoticache_directory *directory)
 /* Where it fails (not ours, a file system without modes) the others of the group see errors of permission, no more. */
 void aoticache_directory_hand_over(const aoticache_directory *directory, int fd, mode_t mode)
 {
-    aoticache_seam_hand_over(fd, directory->owner, directory->group, directory->is_group_shared ? mode : 0);
+    aoticache_syscall_hand_over(fd, directory->owner, directory->group, directory->is_group_shared ? mode : 0);
 }
 
 bool aoticache_directory_knows(const char *name, mode_t *ret_type)
@@ -202,18 +202,18 @@ static aoticache_status write_format(aoticache_directory *directory, aoticache_e
     char name[64];
     snprintf(name, sizeof name, FORMAT_TEMPORARY "%ld-%llx", (long)getpid(),
              (unsigned long long)aoticache_wall_ns());
-    cleanup_fd int fd = aoticache_seam_openat(directory->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW,
+    cleanup_fd int fd = aoticache_syscall_openat(directory->fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW,
                                              aoticache_directory_file_mode(directory));
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot create a file in %s", directory->path);
     aoticache_directory_hand_over(directory, fd, aoticache_directory_file_mode(directory));
     char text[32];
     int length = snprintf(text, sizeof text, FORMAT_WORD "%d\n", FORMAT_VERSION);
-    if (aoticache_seam_write(fd, text, (size_t)length) != 0 || aoticache_seam_fsync(fd) != 0 ||
-        aoticache_seam_renameat(directory->fd, name, directory->fd, AOTICACHE_FORMAT_FILE) != 0 ||
-        aoticache_seam_fsync(directory->fd) != 0) {
+    if (aoticache_syscall_write(fd, text, (size_t)length) != 0 || aoticache_syscall_fsync(fd) != 0 ||
+        aoticache_syscall_renameat(directory->fd, name, directory->fd, AOTICACHE_FORMAT_FILE) != 0 ||
+        aoticache_syscall_fsync(directory->fd) != 0) {
         int saved = errno;
-        aoticache_seam_unlinkat(directory->fd, name, 0);
+        aoticache_syscall_unlinkat(directory->fd, name, 0);
         return aoticache_error_set_errno(ret_error, saved, "cannot write %s/" AOTICACHE_FORMAT_FILE, directory->path);
     }
     return AOTICACHE_OK;

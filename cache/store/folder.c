@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "cache/store/directory.h"
 
 #define AOTICACHE_SHARE_ADVICE \
@@ -120,7 +120,7 @@ static bool hand_over_folder(const aoticache_directory *directory, int parent, c
 
 int aoticache_directory_make_folder(const aoticache_directory *directory, int parent_fd, const char *name)
 {
-    if (aoticache_seam_mkdirat(parent_fd, name, aoticache_directory_folder_mode(directory)) != 0)
+    if (aoticache_syscall_mkdirat(parent_fd, name, aoticache_directory_folder_mode(directory)) != 0)
         return -1;
     bool is_ours_alone = !directory->is_group_shared && directory->owner == geteuid();
     return is_ours_alone || hand_over_folder(directory, parent_fd, name) ? 0 : -1;
@@ -138,7 +138,7 @@ static aoticache_status create_folder(aoticache_directory *directory, const char
         if (rest == NULL && errno != 0)
             break;
         if (aoticache_directory_make_folder(directory, parent, component) == 0) {
-            if (aoticache_seam_fsync(parent) != 0)
+            if (aoticache_syscall_fsync(parent) != 0)
                 break;
         } else if (errno != EEXIST) {
             break;
@@ -180,7 +180,7 @@ aoticache_status aoticache_directory_quarantine(aoticache_directory *directory, 
         return status;
     char aside[PATH_BYTES];
     snprintf(aside, sizeof aside, "%.200s-%lld", label, (long long)aoticache_wall_ns());
-    if (aoticache_seam_renameat(parent_fd, name, quarantine, aside) == 0)
+    if (aoticache_syscall_renameat(parent_fd, name, quarantine, aside) == 0)
         return AOTICACHE_OK;
     if (errno == ENOENT)
         return AOTICACHE_NOT_FOUND;
@@ -213,7 +213,7 @@ static int remove_tree(int parent_fd, const char *name, int depth)
         errno = ELOOP;
         return -1;
     }
-    if (aoticache_seam_unlinkat(parent_fd, name, 0) == 0 || errno == ENOENT)
+    if (aoticache_syscall_unlinkat(parent_fd, name, 0) == 0 || errno == ENOENT)
         return 0;
     if (errno != EISDIR && errno != EPERM)
         return -1;
@@ -222,7 +222,7 @@ static int remove_tree(int parent_fd, const char *name, int depth)
         return errno == ENOENT ? 0 : -1;
     if (remove_contents(fd, depth) != 0)
         return -1;
-    return aoticache_seam_unlinkat(parent_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT ? 0 : -1;
+    return aoticache_syscall_unlinkat(parent_fd, name, AT_REMOVEDIR) == 0 || errno == ENOENT ? 0 : -1;
 }
 
 int aoticache_directory_remove_tree(int parent_fd, const char *name)

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "cache/store/lock.h"
 
 /*
@@ -60,7 +60,7 @@ static int open_held(int folder_fd, const char *name, mode_t mode)
         return -1;
     pthread_once(&handlers_once, add_handlers);
     pthread_mutex_lock(&held_lock);
-    int fd = aoticache_seam_openat(folder_fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode);
+    int fd = aoticache_syscall_openat(folder_fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode);
     *file = (held_file){.next = held_files, .fd = fd};
     if (fd >= 0)
         held_files = file;
@@ -154,7 +154,7 @@ void aoticache_lease_release(aoticache_lease *lease)
     held_file *file = take_held(lease->fd);
     if (file != NULL) { /* else it is the parent's */
         /* Unlinked while still locked: whoever waits for this file sees that the name is another's and starts anew. */
-        aoticache_seam_unlinkat(lease->folder_fd, lease->name, 0);
+        aoticache_syscall_unlinkat(lease->folder_fd, lease->name, 0);
         flock(file->fd, LOCK_UN);
         close_held(file);
     }

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 
 #define FIRST_PAUSE_NS 1000000u /* 1 ms */
 #define LAST_PAUSE_NS 25000000u /* 25 ms */
@@ -26,7 +26,7 @@ aoticache_status aoticache_lock_acquire(int fd, int operation, uint32_t timeout_
 {
     const uint64_t begun = aoticache_monotonic_ns();
     uint64_t pause = FIRST_PAUSE_NS;
-    while (aoticache_seam_flock(fd, operation | LOCK_NB) != 0) {
+    while (aoticache_syscall_flock(fd, operation | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK)
             return aoticache_error_set_errno(ret_error, errno, "cannot lock a file of the cache (flock)");
         if (ret_waited != NULL)
@@ -49,7 +49,7 @@ static aoticache_status lock_file(aoticache_directory *directory, const char *na
                                   aoticache_lock *ret_lock, aoticache_error *ret_error)
 {
     const mode_t mode = aoticache_directory_file_mode(directory);
-    cleanup_fd int fd = aoticache_seam_openat(directory->fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode);
+    cleanup_fd int fd = aoticache_syscall_openat(directory->fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode);
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot open %s/%s", directory->path, name);
     aoticache_directory_hand_over(directory, fd, mode);

@@ -15,7 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/memory_file.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 
 void aoticache_object_path(const aoticache_digest *digest, char ret_path[AOTICACHE_OBJECT_PATH_BYTES])
 {
@@ -25,7 +25,7 @@ void aoticache_object_path(const aoticache_digest *digest, char ret_path[AOTICAC
 }
 
 /*
- * Takes the in-use mark. Not through the seam: it changes nothing on disk, and a hit must make no call that does. A
+ * Takes the in-use mark. Not through a syscall hook: it changes nothing on disk, and a hit must make no call that does. A
  * collector holds the lock for an instant only; a file system without such locks has no collector either (it cannot
  * lock the store), so there the mark is not needed.
  */
@@ -342,9 +342,9 @@ static aoticache_status remove_from(int folder, const char *name, bool is_manife
     if ((fd >= 0 ? fstat(fd, &found) : fstatat(folder, name, &found, AT_SYMLINK_NOFOLLOW)) != 0)
         return errno == ENOENT ? AOTICACHE_NOT_FOUND
                                : aoticache_error_set_errno(ret_error, errno, "cannot examine object %s", name);
-    if (fd >= 0 && aoticache_seam_flock(fd, LOCK_EX | LOCK_NB) != 0)
+    if (fd >= 0 && aoticache_syscall_flock(fd, LOCK_EX | LOCK_NB) != 0)
         return AOTICACHE_LOCKED;
-    if (aoticache_seam_unlinkat(folder, name, 0) != 0)
+    if (aoticache_syscall_unlinkat(folder, name, 0) != 0)
         return errno == ENOENT ? AOTICACHE_NOT_FOUND
                                : aoticache_error_set_errno(ret_error, errno, "cannot remove object %s", name);
     if (ret_bytes != NULL)

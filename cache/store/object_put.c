@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "cache/store/object.h"
 #include "cache/store/scratch.h"
 
@@ -39,7 +39,7 @@ static aoticache_status copy_file(const struct source *source, int to, aoticache
             return aoticache_error_set_errno(ret_error, errno, "cannot read %s", source->name);
         if (got == 0)
             return AOTICACHE_OK;
-        if (aoticache_seam_write(to, buffer, (size_t)got) != 0)
+        if (aoticache_syscall_write(to, buffer, (size_t)got) != 0)
             return aoticache_error_set_errno(ret_error, errno, "cannot store %s", source->name);
         offset += (uint64_t)got;
     }
@@ -49,7 +49,7 @@ static aoticache_status write_bytes(const struct source *source, int to, aoticac
 {
     if (source->bytes == NULL)
         return copy_file(source, to, ret_error);
-    if (aoticache_seam_write(to, source->bytes, (size_t)source->size) != 0)
+    if (aoticache_syscall_write(to, source->bytes, (size_t)source->size) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot store %s", source->name);
     return AOTICACHE_OK;
 }
@@ -59,7 +59,7 @@ static aoticache_status write_temporary(const aoticache_directory *directory, in
                                         const struct source *source, const aoticache_digest *digest, int *ret_fd,
                                         aoticache_error *ret_error)
 {
-    cleanup_fd int writer = aoticache_seam_openat(tmp_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    cleanup_fd int writer = aoticache_syscall_openat(tmp_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (writer < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot create a temporary file to store %s", source->name);
     aoticache_directory_hand_over(directory, writer, 0600);
@@ -76,7 +76,7 @@ static aoticache_status write_temporary(const aoticache_directory *directory, in
         return status;
     if (!aoticache_digest_equal(&written, digest))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s changes while it is being stored", source->name);
-    if (aoticache_seam_fchmod(writer, 0444) != 0 || aoticache_seam_fsync(writer) != 0)
+    if (aoticache_syscall_fchmod(writer, 0444) != 0 || aoticache_syscall_fsync(writer) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot make the stored copy of %s durable", source->name);
     flock(reader, LOCK_SH | LOCK_NB);
     *ret_fd = steal_fd(&reader);
@@ -93,7 +93,7 @@ static aoticache_status sync_folders(aoticache_directory *directory, int folder,
         return status == AOTICACHE_NOT_FOUND
                    ? aoticache_error_set(ret_error, AOTICACHE_IO, "%s/" AOTICACHE_OBJECTS " vanished", directory->path)
                    : status;
-    if (aoticache_seam_fsync(folder) != 0 || aoticache_seam_fsync(objects) != 0)
+    if (aoticache_syscall_fsync(folder) != 0 || aoticache_syscall_fsync(objects) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot make %s/" AOTICACHE_OBJECTS " durable",
                                          directory->path);
     return AOTICACHE_OK;
@@ -113,7 +113,7 @@ static aoticache_status write_object(aoticache_directory *directory, const struc
     status = write_temporary(directory, tmp_fd, temporary, source, digest, &fd, ret_error);
     if (status != AOTICACHE_OK)
         goto out;
-    if (aoticache_seam_renameat(tmp_fd, temporary, folder, name) != 0) {
+    if (aoticache_syscall_renameat(tmp_fd, temporary, folder, name) != 0) {
         status = aoticache_error_set_errno(ret_error, errno, "cannot put object %s in its place", name);
         goto out;
     }
@@ -121,7 +121,7 @@ static aoticache_status write_object(aoticache_directory *directory, const struc
 out:
     if (status != AOTICACHE_OK) {
         int saved = errno;
-        aoticache_seam_unlinkat(tmp_fd, temporary, 0);
+        aoticache_syscall_unlinkat(tmp_fd, temporary, 0);
         errno = saved;
     }
     cleanup_fd_release(&fd);
@@ -150,7 +150,7 @@ static aoticache_status put(aoticache_directory *directory, const struct source 
         return aoticache_error_set(ret_error, existing, "%s", detail.message);
     if (existing != AOTICACHE_OK)
         status = write_object(directory, source, digest, folder, name, &fd, ret_error);
-    else if (aoticache_seam_fsync(fd) != 0) /* its writer may not have come so far yet */
+    else if (aoticache_syscall_fsync(fd) != 0) /* its writer may not have come so far yet */
         status = aoticache_error_set_errno(ret_error, errno, "cannot make object %s durable", name);
     if (status == AOTICACHE_OK)
         status = sync_folders(directory, folder, ret_error);

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "cache/store/lock.h"
 #include "cache/pins/internal.h"
 #include "cache/store/reserve.h"
@@ -122,7 +122,7 @@ static aoticache_status build_new(aoticache_directory *directory, const aoticach
         return status;
     status = aoticache_cache_index_all_manifests(directory, index, ret_entries, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_cache_load_marks(directory, index, ret_error);
+        status = aoticache_cache_load_pins(directory, index, ret_error);
     aoticache_index_close(index);
     if (status == AOTICACHE_OK && faccessat(scratch->fd, AOTICACHE_INDEX_FILE "-wal", F_OK, 0) == 0)
         return aoticache_error_set(ret_error, AOTICACHE_IO, "cannot complete the new index in %s", scratch->path);
@@ -140,9 +140,9 @@ static aoticache_status replace_index(aoticache_directory *directory, const char
     status = build_new(directory, &scratch, &entries, ret_error);
     if (status == AOTICACHE_OK)
         status = set_aside_index(directory, ret_error);
-    if (status == AOTICACHE_OK && (aoticache_seam_renameat(scratch.fd, AOTICACHE_INDEX_FILE, directory->fd,
+    if (status == AOTICACHE_OK && (aoticache_syscall_renameat(scratch.fd, AOTICACHE_INDEX_FILE, directory->fd,
                                                            AOTICACHE_INDEX_FILE) != 0 ||
-                                   aoticache_seam_fsync(directory->fd) != 0))
+                                   aoticache_syscall_fsync(directory->fd) != 0))
         status = aoticache_error_set_errno(ret_error, errno, "cannot put a new index in %s", directory->path);
     aoticache_scratch_remove(&scratch);
     if (status == AOTICACHE_OK)

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 
 /* Do without where it would be more than a small part of what it serves. */
 #define LEAST_BUDGET (64 * AOTICACHE_RESERVE_BYTES)
@@ -40,16 +40,16 @@ static bool make(aoticache_cache *cache)
 {
     const aoticache_directory *directory = cache->directory;
     const mode_t mode = aoticache_directory_file_mode(directory);
-    cleanup_fd int fd = aoticache_seam_openat(directory->fd, AOTICACHE_RESERVE_FILE,
+    cleanup_fd int fd = aoticache_syscall_openat(directory->fd, AOTICACHE_RESERVE_FILE,
                                               O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode);
     if (fd < 0)
         return false;
     aoticache_directory_hand_over(directory, fd, mode);
-    if (aoticache_seam_allocate(fd, (off_t)AOTICACHE_RESERVE_BYTES) == 0) {
+    if (aoticache_syscall_allocate(fd, (off_t)AOTICACHE_RESERVE_BYTES) == 0) {
         atomic_store(&cache->has_given_up_reserve, false);
         return true;
     }
-    aoticache_seam_unlinkat(directory->fd, AOTICACHE_RESERVE_FILE, 0);
+    aoticache_syscall_unlinkat(directory->fd, AOTICACHE_RESERVE_FILE, 0);
     return false;
 }
 
@@ -71,7 +71,7 @@ bool aoticache_reserve_is_needed(const aoticache_cache *cache)
 
 bool aoticache_reserve_give_up(aoticache_cache *cache)
 {
-    if (aoticache_seam_unlinkat(cache->directory->fd, AOTICACHE_RESERVE_FILE, 0) != 0)
+    if (aoticache_syscall_unlinkat(cache->directory->fd, AOTICACHE_RESERVE_FILE, 0) != 0)
         return false;
     atomic_store(&cache->has_tried_reserve, false);
     atomic_store(&cache->has_given_up_reserve, true);

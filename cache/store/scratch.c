@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 
 void aoticache_scratch_name(aoticache_directory *directory, char *ret_name, size_t size)
 {
@@ -31,7 +31,7 @@ static aoticache_status create_once(aoticache_directory *directory, int tmp_fd, 
                           directory->real_path, name);
     if (length < 0 || (size_t)length >= sizeof ret_scratch->path)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the path is too long", directory->path);
-    if (aoticache_seam_mkdirat(tmp_fd, name, aoticache_directory_folder_mode(directory)) != 0)
+    if (aoticache_syscall_mkdirat(tmp_fd, name, aoticache_directory_folder_mode(directory)) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot create %s", ret_scratch->path);
     cleanup_fd int fd = openat(tmp_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
@@ -39,7 +39,7 @@ static aoticache_status create_once(aoticache_directory *directory, int tmp_fd, 
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot open %s", ret_scratch->path);
     aoticache_directory_hand_over(directory, fd, aoticache_directory_folder_mode(directory));
-    if (aoticache_seam_flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (aoticache_syscall_flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK)
             return AOTICACHE_NOT_FOUND;
         return aoticache_error_set_errno(ret_error, errno, "cannot lock %s", ret_scratch->path);
@@ -85,7 +85,7 @@ aoticache_status aoticache_scratch_create_outside(aoticache_scratch *ret_scratch
     int length = snprintf(scratch.path, sizeof scratch.path, "%s/aoticache-XXXXXX", parent);
     if (length < 0 || (size_t)length >= sizeof scratch.path)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the path is too long", parent);
-    if (aoticache_seam_ask("mkdir", scratch.path) != 0 || mkdtemp(scratch.path) == NULL)
+    if (aoticache_syscall_hook_ask("mkdir", scratch.path) != 0 || mkdtemp(scratch.path) == NULL)
         return aoticache_error_set_errno(ret_error, errno, "cannot create a temporary folder in %s; set TMPDIR", parent);
     *ret_scratch = scratch;
     return AOTICACHE_OK;

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "cache/store/artifact.h"
 #include "cache/store/object.h"
 
@@ -36,7 +36,7 @@ static aoticache_status link_files(aoticache_directory *directory, int into, con
     for (size_t i = 0; i < count; i++) {
         char path[AOTICACHE_OBJECT_PATH_BYTES];
         aoticache_object_path(&files[i].digest, path);
-        if (aoticache_seam_linkat(directory->fd, path, into, files[i].name) != 0)
+        if (aoticache_syscall_linkat(directory->fd, path, into, files[i].name) != 0)
             return aoticache_error_set_errno(ret_error, errno, "cannot link %s to the object of %s", files[i].name,
                                              path);
     }
@@ -56,15 +56,15 @@ static aoticache_status place(aoticache_directory *directory, const aoticache_sc
     if (status != AOTICACHE_OK)
         return status;
     const char *temporary = strrchr(scratch->path, '/') + 1;
-    if (aoticache_seam_renameat(tmp, temporary, artifacts, name) == 0)
-        return aoticache_seam_fsync(artifacts) == 0
+    if (aoticache_syscall_renameat(tmp, temporary, artifacts, name) == 0)
+        return aoticache_syscall_fsync(artifacts) == 0
                    ? AOTICACHE_OK
                    : aoticache_error_set_errno(ret_error, errno, "cannot make " AOTICACHE_ARTIFACTS " durable");
     if (errno != EEXIST && errno != ENOTEMPTY && errno != ENOTDIR)
         return aoticache_error_set_errno(ret_error, errno, "cannot create " AOTICACHE_ARTIFACTS "/%s", name);
     char aside[80];
     aoticache_scratch_name(directory, aside, sizeof aside);
-    if (aoticache_seam_renameat(artifacts, name, tmp, aside) == 0)
+    if (aoticache_syscall_renameat(artifacts, name, tmp, aside) == 0)
         aoticache_directory_remove_tree(tmp, aside);
     return AOTICACHE_NOT_FOUND;
 }
@@ -77,7 +77,7 @@ static aoticache_status make_folder(aoticache_directory *directory, const char *
     if (status != AOTICACHE_OK)
         return status;
     status = link_files(directory, scratch.fd, files, count, ret_error);
-    if (status == AOTICACHE_OK && aoticache_seam_fsync(scratch.fd) != 0)
+    if (status == AOTICACHE_OK && aoticache_syscall_fsync(scratch.fd) != 0)
         status = aoticache_error_set_errno(ret_error, errno, "cannot make the folder of side files durable");
     if (status == AOTICACHE_OK)
         status = place(directory, &scratch, name, ret_error);
@@ -98,7 +98,7 @@ static aoticache_status make_temporary_folder(aoticache_directory *directory, ao
         aoticache_object_path(&files[i].digest, object);
         snprintf(target, sizeof target, "%s/%s", directory->real_path, object);
         snprintf(link, sizeof link, "%s/%s", artifact->scratch.path, files[i].name);
-        if (aoticache_seam_ask("symlink", link) != 0 || symlink(target, link) != 0)
+        if (aoticache_syscall_hook_ask("symlink", link) != 0 || symlink(target, link) != 0)
             status = aoticache_error_set_errno(ret_error, errno, "cannot create %s", link);
     }
     return status;

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "cache/state.h"
 
 #define COPY_BYTES (64 * 1024)
@@ -39,7 +39,7 @@ static aoticache_status copy(const aoticache_file *file, int into, aoticache_err
     if (status != AOTICACHE_OK)
         return status;
     cleanup_free char *buffer = malloc(COPY_BYTES);
-    cleanup_fd int to = aoticache_seam_openat(into, file->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    cleanup_fd int to = aoticache_syscall_openat(into, file->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (buffer == NULL || to < 0)
         return aoticache_error_set_errno(ret_error, buffer == NULL ? ENOMEM : errno, "cannot copy %s", file->path);
     for (off_t offset = 0;;) {
@@ -48,7 +48,7 @@ static aoticache_status copy(const aoticache_file *file, int into, aoticache_err
             continue;
         if (got == 0)
             return AOTICACHE_OK;
-        if (got < 0 || aoticache_seam_write(to, buffer, (size_t)got) != 0)
+        if (got < 0 || aoticache_syscall_write(to, buffer, (size_t)got) != 0)
             return aoticache_error_set_errno(ret_error, errno, "cannot copy %s", file->path);
         offset += got;
     }
@@ -65,7 +65,7 @@ static aoticache_status gather(const aoticache_product *product, aoticache_scrat
     if (folder < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot open %s", ret_scratch->path);
     for (size_t i = 0; status == AOTICACHE_OK && i < product->file_count; i++)
-        if (aoticache_seam_linkat(AT_FDCWD, product->files[i].path, folder, product->files[i].name) != 0)
+        if (aoticache_syscall_linkat(AT_FDCWD, product->files[i].path, folder, product->files[i].name) != 0)
             status = copy(&product->files[i], folder, ret_error);
     return status;
 }

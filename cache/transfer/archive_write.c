@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/seam.h"
+#include "base/syscalls.h"
 
 #define MOST_THREADS 4
 #define MAX_LEVEL 19
@@ -45,7 +45,7 @@ static la_ssize_t write_piece(struct archive *archive, void *user, const void *b
         is_stopped = writer->goes_on != NULL && !writer->goes_on(writer->user);
         if (is_stopped)
             break;
-        if (aoticache_seam_ask("write", NULL) == 0)
+        if (aoticache_syscall_hook_ask("write", NULL) == 0)
             written = write(writer->fd, bytes, size);
         error = written < 0 ? errno : 0; /* kept: whoever is asked may change it */
     }

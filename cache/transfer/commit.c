@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "cache/store/lock.h"
 #include "cache/store/reserve.h"
 #include "cache/transfer/intake.h"
@@ -31,7 +31,7 @@
 
 static aoticache_status sync_all(const aoticache_intake *intake, aoticache_error *ret_error)
 {
-    if (aoticache_seam_ask("syncfs", NULL) != 0 || syncfs(intake->folder_fd) != 0)
+    if (aoticache_syscall_hook_ask("syncfs", NULL) != 0 || syncfs(intake->folder_fd) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot make the file system of %s durable",
                                          intake->cache->directory->path);
     return AOTICACHE_OK;
@@ -43,7 +43,7 @@ static aoticache_status sync_file(const aoticache_intake *intake, const aoticach
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     aoticache_digest_to_hex(digest, hex);
     cleanup_fd int fd = openat(intake->folder_fd, hex, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 || aoticache_seam_fsync(fd) != 0)
+    if (fd < 0 || aoticache_syscall_fsync(fd) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot make object %s durable", hex);
     return AOTICACHE_OK;
 }
@@ -127,7 +127,7 @@ static aoticache_status move_object(aoticache_intake *intake, struct folders *fo
     aoticache_status status = open_folder(intake, folders, &object->digest, &folder, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (aoticache_seam_renameat(intake->folder_fd, hex, folder, hex + 2) != 0)
+    if (aoticache_syscall_renameat(intake->folder_fd, hex, folder, hex + 2) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot put object %s in its place", hex);
     object->state = AOTICACHE_TRANSFER_STORED;
     intake->report->objects++;
@@ -182,7 +182,7 @@ static aoticache_status sync_folders(const aoticache_intake *intake, const struc
         return sync_all(intake, ret_error);
     for (size_t i = 0; i <= FOLDERS; i++) {
         int fd = i < FOLDERS ? folders->fds[i] : folders->objects;
-        if (fd >= 0 && aoticache_seam_fsync(fd) != 0)
+        if (fd >= 0 && aoticache_syscall_fsync(fd) != 0)
             return aoticache_error_set_errno(ret_error, errno, "cannot make %s/" AOTICACHE_OBJECTS " durable",
                                              intake->cache->directory->path);
     }

@@ -240,13 +240,13 @@ static aoticache_status export_entry(struct export *export, const aoticache_entr
 
 /* ---- marks ---- */
 
-static bool export_mark(void *user, const aoticache_mark *mark)
+static bool export_mark(void *user, const aoticache_pins *mark)
 {
     struct export *export = user;
     char path[AOTICACHE_TRANSFER_PATH_BYTES];
     cleanup_free char *text = NULL;
-    aoticache_transfer_mark_path(&mark->key, path);
-    export->mark_status = aoticache_transfer_format_mark(mark, &text, export->ret_error);
+    aoticache_transfer_pin_path(&mark->key, path);
+    export->mark_status = aoticache_transfer_format_pin(mark, &text, export->ret_error);
     if (export->mark_status == AOTICACHE_OK)
         export->mark_status = write_text(export, path, text, strlen(text), export->ret_error);
     export->report.marks += export->mark_status == AOTICACHE_OK ? 1 : 0;
@@ -257,7 +257,7 @@ static aoticache_status export_marks(struct export *export, aoticache_error *ret
 {
     export->ret_error = ret_error;
     aoticache_status status =
-        aoticache_transfer_list_marks(export->cache, &export->selection, export_mark, export, ret_error);
+        aoticache_transfer_list_pins(export->cache, &export->selection, export_mark, export, ret_error);
     return status == AOTICACHE_OK ? export->mark_status : status;
 }
 

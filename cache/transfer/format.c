@@ -48,13 +48,13 @@ aoticache_transfer_kind aoticache_transfer_kind_of(const char *path, aoticache_d
     if (read_object_path(path, ret_digest))
         return AOTICACHE_TRANSFER_IS_OBJECT;
     if (read_mark_path(path, ret_digest))
-        return AOTICACHE_TRANSFER_IS_MARK;
+        return AOTICACHE_TRANSFER_IS_PIN;
     if (strcmp(path, AOTICACHE_TRANSFER_HEAD) == 0)
         return AOTICACHE_TRANSFER_IS_HEAD;
     return strcmp(path, AOTICACHE_TRANSFER_END) == 0 ? AOTICACHE_TRANSFER_IS_END : AOTICACHE_TRANSFER_IS_FOREIGN;
 }
 
-void aoticache_transfer_mark_path(const aoticache_key *key, char ret_path[AOTICACHE_TRANSFER_PATH_BYTES])
+void aoticache_transfer_pin_path(const aoticache_key *key, char ret_path[AOTICACHE_TRANSFER_PATH_BYTES])
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     aoticache_digest_to_hex(key, hex);
@@ -103,7 +103,7 @@ aoticache_status aoticache_transfer_format_end(const aoticache_transfer_counts *
     return finish(format_counts(END_KIND, counts), ret_text, ret_error);
 }
 
-aoticache_status aoticache_transfer_format_mark(const aoticache_mark *mark, char **ret_text,
+aoticache_status aoticache_transfer_format_pin(const aoticache_pins *mark, char **ret_text,
                                                 aoticache_error *ret_error)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
@@ -186,7 +186,7 @@ aoticache_status aoticache_transfer_parse_end(const char *text, size_t size, aot
 }
 
 /* False where it is no mark of this key. tags: room for AOTICACHE_MAX_TAGS, borrowed from `object`. */
-static bool read_mark(const json_t *object, const aoticache_key *key, const char **tags, aoticache_mark *ret_mark)
+static bool read_mark(const json_t *object, const aoticache_key *key, const char **tags, aoticache_pins *ret_mark)
 {
     const char *hex = json_string_value(json_object_get(object, "key"));
     const json_t *pinned = json_object_get(object, "pinned"), *list = json_object_get(object, "tags"), *tag;
@@ -201,16 +201,16 @@ static bool read_mark(const json_t *object, const aoticache_key *key, const char
             return false;
         tags[i] = json_string_value(tag);
     }
-    *ret_mark = (aoticache_mark){
+    *ret_mark = (aoticache_pins){
         .key = *key, .is_pinned = json_is_true(pinned), .tags = tags, .tag_count = json_array_size(list)};
     return true;
 }
 
-aoticache_status aoticache_transfer_parse_mark(const char *text, size_t size, const aoticache_key *key,
-                                               aoticache_mark_fn callback, void *user, aoticache_error *ret_error)
+aoticache_status aoticache_transfer_parse_pin(const char *text, size_t size, const aoticache_key *key,
+                                               aoticache_pins_fn callback, void *user, aoticache_error *ret_error)
 {
     const char *tags[AOTICACHE_MAX_TAGS];
-    aoticache_mark mark;
+    aoticache_pins mark;
     json_t *object = NULL;
     aoticache_status status = load("a mark", text, size, &object, ret_error);
     if (status == AOTICACHE_OK && !read_mark(object, key, tags, &mark))

@@ -6,7 +6,7 @@
 #ifndef AOTICACHE_CACHE_TRANSFER_FORMAT_H
 #define AOTICACHE_CACHE_TRANSFER_FORMAT_H
 
-#include "cache/pins/marks.h"
+#include "cache/pins/pins.h"
 
 #define AOTICACHE_TRANSFER_HEAD "aoticache.json" /* the first member */
 #define AOTICACHE_TRANSFER_END "end.json"        /* the last: an archive without it was cut off */
@@ -17,14 +17,14 @@ typedef enum aoticache_transfer_kind {
     AOTICACHE_TRANSFER_IS_HEAD,
     AOTICACHE_TRANSFER_IS_END,
     AOTICACHE_TRANSFER_IS_OBJECT,
-    AOTICACHE_TRANSFER_IS_MARK,
+    AOTICACHE_TRANSFER_IS_PIN,
     AOTICACHE_TRANSFER_IS_FOREIGN,
 } aoticache_transfer_kind;
 
 /* Exactly the shapes that an export writes. ret_digest: of an object, or the key of a mark. */
 aoticache_transfer_kind aoticache_transfer_kind_of(const char *path, aoticache_digest *ret_digest);
 /* "marks/<64 digits>" */
-void aoticache_transfer_mark_path(const aoticache_key *key, char ret_path[AOTICACHE_TRANSFER_PATH_BYTES]);
+void aoticache_transfer_pin_path(const aoticache_key *key, char ret_path[AOTICACHE_TRANSFER_PATH_BYTES]);
 
 /* What the first and the last member count. */
 typedef struct aoticache_transfer_counts {
@@ -36,7 +36,7 @@ aoticache_status aoticache_transfer_format_head(const aoticache_transfer_counts 
                                                 aoticache_error *ret_error);
 aoticache_status aoticache_transfer_format_end(const aoticache_transfer_counts *counts, char **ret_text,
                                                aoticache_error *ret_error);
-aoticache_status aoticache_transfer_format_mark(const aoticache_mark *mark, char **ret_text,
+aoticache_status aoticache_transfer_format_pin(const aoticache_pins *mark, char **ret_text,
                                                 aoticache_error *ret_error);
 
 /* OK, CORRUPT, UNSUPPORTED (a newer format), NO_MEMORY. */
@@ -45,7 +45,7 @@ aoticache_status aoticache_transfer_parse_head(const char *text, size_t size, ao
 aoticache_status aoticache_transfer_parse_end(const char *text, size_t size, aoticache_transfer_counts *ret_counts,
                                               aoticache_error *ret_error);
 /* The text must be that of `key`; calls back once with the mark. The tags are not checked. OK, CORRUPT, NO_MEMORY. */
-aoticache_status aoticache_transfer_parse_mark(const char *text, size_t size, const aoticache_key *key,
-                                               aoticache_mark_fn callback, void *user, aoticache_error *ret_error);
+aoticache_status aoticache_transfer_parse_pin(const char *text, size_t size, const aoticache_key *key,
+                                               aoticache_pins_fn callback, void *user, aoticache_error *ret_error);
 
 #endif

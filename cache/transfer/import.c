@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "cache/transfer/archive.h"
 #include "cache/transfer/format.h"
 #include "cache/transfer/pins.h"
@@ -86,7 +86,7 @@ static aoticache_status read_into_file(struct import *import, int fd, uint64_t *
             return status;
         if (size == 0)
             break;
-        if (aoticache_seam_write(fd, piece, size) != 0)
+        if (aoticache_syscall_write(fd, piece, size) != 0)
             return aoticache_error_set_errno(ret_error, errno, "cannot write in %s", import->intake.scratch.path);
         if (!aoticache_intake_goes_on(&import->intake))
             return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; what was complete is stored");
@@ -201,7 +201,7 @@ static aoticache_status take_small(struct import *import, const aoticache_tar_me
         return status;
     if (!import->intake.options->dry_run) {
         status = aoticache_intake_create_file(&import->intake, digest, &fd, ret_error);
-        if (status == AOTICACHE_OK && aoticache_seam_write(fd, import->buffer, (size_t)got) != 0) {
+        if (status == AOTICACHE_OK && aoticache_syscall_write(fd, import->buffer, (size_t)got) != 0) {
             status = aoticache_error_set_errno(ret_error, errno, "cannot write in %s", import->intake.scratch.path);
             aoticache_intake_discard_file(&import->intake, digest);
         }
@@ -274,10 +274,10 @@ static aoticache_status take_object(struct import *import, const aoticache_tar_m
 
 /* ---- the other members ---- */
 
-static bool add_mark(void *user, const aoticache_mark *mark)
+static bool add_mark(void *user, const aoticache_pins *mark)
 {
     struct import *import = user;
-    import->mark_status = aoticache_transfer_add_mark(&import->intake, mark, import->ret_error);
+    import->mark_status = aoticache_transfer_add_pin(&import->intake, mark, import->ret_error);
     return true;
 }
 
@@ -293,7 +293,7 @@ static aoticache_status take_mark(struct import *import, const aoticache_key *ke
         return status;
     import->mark_status = AOTICACHE_OK;
     import->ret_error = ret_error;
-    status = aoticache_transfer_parse_mark(import->buffer, (size_t)size, key, add_mark, import, &detail);
+    status = aoticache_transfer_parse_pin(import->buffer, (size_t)size, key, add_mark, import, &detail);
     aoticache_digest_to_hex(key, hex);
     if (status == AOTICACHE_CORRUPT)
         aoticache_intake_refuse(&import->intake, "the mark of key %s: %s", hex, detail.message);

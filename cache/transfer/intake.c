@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "cache/transfer/select.h"
 
 /* So many refusals are logged one by one. */
@@ -162,7 +162,7 @@ aoticache_status aoticache_intake_create_file(aoticache_intake *intake, const ao
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     aoticache_digest_to_hex(digest, hex);
-    *ret_fd = aoticache_seam_openat(intake->folder_fd, hex, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    *ret_fd = aoticache_syscall_openat(intake->folder_fd, hex, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (*ret_fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot create %s/%s", intake->scratch.path, hex);
     aoticache_directory_hand_over(intake->cache->directory, *ret_fd, 0600);
@@ -181,7 +181,7 @@ void aoticache_intake_discard_file(aoticache_intake *intake, const aoticache_dig
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     int saved = errno;
     aoticache_digest_to_hex(digest, hex);
-    aoticache_seam_unlinkat(intake->folder_fd, hex, 0);
+    aoticache_syscall_unlinkat(intake->folder_fd, hex, 0);
     errno = saved;
 }
 
@@ -190,7 +190,7 @@ aoticache_status aoticache_intake_keep_file(aoticache_intake *intake, const aoti
 {
     if (intake->options->dry_run)
         aoticache_intake_discard_file(intake, digest);
-    else if (aoticache_seam_fchmod(fd, 0444) != 0)
+    else if (aoticache_syscall_fchmod(fd, 0444) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot complete a file in %s", intake->scratch.path);
     else
         sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE); /* the disk begins now; the batch waits for it */

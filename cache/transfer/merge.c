@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "cache/transfer/pins.h"
 #include "cache/transfer/select.h"
 
@@ -53,7 +53,7 @@ static aoticache_status copy_by_reading(struct merge *merge, int from, int to, u
                                              merge->source->directory->path);
         if (got == 0)
             break; /* its digest will tell */
-        if (aoticache_seam_write(to, piece, (size_t)got) != 0)
+        if (aoticache_syscall_write(to, piece, (size_t)got) != 0)
             return aoticache_error_set_errno(ret_error, errno, "cannot write in %s", merge->intake.scratch.path);
         if (!aoticache_intake_goes_on(&merge->intake))
             return stopped(ret_error);
@@ -74,7 +74,7 @@ static aoticache_status copy_bytes(struct merge *merge, int from, int to, uint64
     while (done < bytes && !merge->cannot_copy_range) {
         uint64_t left = bytes - done;
         ssize_t copied = -1;
-        if (aoticache_seam_ask("write", NULL) == 0)
+        if (aoticache_syscall_hook_ask("write", NULL) == 0)
             copied = copy_file_range(from, NULL, to, NULL, (size_t)(left < COPY_BYTES ? left : COPY_BYTES), 0);
         if (copied < 0 && errno == EINTR)
             continue;
@@ -257,10 +257,10 @@ static aoticache_status merge_entry(struct merge *merge, const aoticache_entry *
 
 /* ---- all of them ---- */
 
-static bool merge_mark(void *user, const aoticache_mark *mark)
+static bool merge_mark(void *user, const aoticache_pins *mark)
 {
     struct merge *merge = user;
-    merge->mark_status = aoticache_transfer_add_mark(&merge->intake, mark, merge->ret_error);
+    merge->mark_status = aoticache_transfer_add_pin(&merge->intake, mark, merge->ret_error);
     return merge->mark_status == AOTICACHE_OK;
 }
 
@@ -268,7 +268,7 @@ static aoticache_status merge_marks(struct merge *merge, aoticache_error *ret_er
 {
     merge->ret_error = ret_error;
     aoticache_status status =
-        aoticache_transfer_list_marks(merge->source, &merge->selection, merge_mark, merge, ret_error);
+        aoticache_transfer_list_pins(merge->source, &merge->selection, merge_mark, merge, ret_error);
     return status == AOTICACHE_OK ? merge->mark_status : status;
 }
 

@@ -18,7 +18,7 @@ static aoticache_status find_key(aoticache_intake *intake, const aoticache_key *
     return status;
 }
 
-static aoticache_status add_tag(aoticache_intake *intake, const aoticache_mark *mark, const char *tag,
+static aoticache_status add_tag(aoticache_intake *intake, const aoticache_pins *mark, const char *tag,
                                 aoticache_error *ret_error)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
@@ -33,7 +33,7 @@ static aoticache_status add_tag(aoticache_intake *intake, const aoticache_mark *
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_transfer_add_mark(aoticache_intake *intake, const aoticache_mark *mark,
+aoticache_status aoticache_transfer_add_pin(aoticache_intake *intake, const aoticache_pins *mark,
                                              aoticache_error *ret_error)
 {
     if (intake->options->dry_run) { /* there is no telling then which keys there would be */

@@ -66,7 +66,7 @@ static int compare_keys(const void *left, const void *right)
     return memcmp(left, right, sizeof(aoticache_key));
 }
 
-static bool add_marked(void *user, const aoticache_mark *mark)
+static bool add_marked(void *user, const aoticache_pins *mark)
 {
     struct keys *keys = user;
     if (keys->count == keys->capacity) {
@@ -85,7 +85,7 @@ static bool add_marked(void *user, const aoticache_mark *mark)
 static aoticache_status read_tagged(aoticache_cache *cache, const char *tag, struct keys *keys,
                                     aoticache_error *ret_error)
 {
-    aoticache_status status = aoticache_cache_list_marks(cache, tag, add_marked, keys, ret_error);
+    aoticache_status status = aoticache_cache_list_pins(cache, tag, add_marked, keys, ret_error);
     if (status == AOTICACHE_OK && keys->is_out_of_memory)
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of tagged keys");
     if (status == AOTICACHE_OK && keys->count > 0)
@@ -162,18 +162,18 @@ aoticache_status aoticache_transfer_select(aoticache_cache *cache, const aoticac
 
 struct marks {
     struct keys keys; /* of the selection */
-    aoticache_mark_fn callback;
+    aoticache_pins_fn callback;
     void *user;
 };
 
-static bool pass_on(void *user, const aoticache_mark *mark)
+static bool pass_on(void *user, const aoticache_pins *mark)
 {
     struct marks *marks = user;
     return !has_key(&marks->keys, &mark->key) || marks->callback(marks->user, mark);
 }
 
-aoticache_status aoticache_transfer_list_marks(aoticache_cache *cache, const aoticache_snapshot *selection,
-                                               aoticache_mark_fn callback, void *user, aoticache_error *ret_error)
+aoticache_status aoticache_transfer_list_pins(aoticache_cache *cache, const aoticache_snapshot *selection,
+                                               aoticache_pins_fn callback, void *user, aoticache_error *ret_error)
 {
     struct marks marks = {.callback = callback, .user = user};
     marks.keys.items = reallocarray(NULL, selection->count + 1, sizeof *marks.keys.items);
@@ -182,7 +182,7 @@ aoticache_status aoticache_transfer_list_marks(aoticache_cache *cache, const aot
     for (size_t i = 0; i < selection->count; i++)
         marks.keys.items[marks.keys.count++] = selection->entries[i].entry.key;
     qsort(marks.keys.items, marks.keys.count, sizeof *marks.keys.items, compare_keys);
-    aoticache_status status = aoticache_cache_list_marks(cache, NULL, pass_on, &marks, ret_error);
+    aoticache_status status = aoticache_cache_list_pins(cache, NULL, pass_on, &marks, ret_error);
     free(marks.keys.items);
     return status;
 }

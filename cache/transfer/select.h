@@ -6,7 +6,7 @@
 #ifndef AOTICACHE_CACHE_TRANSFER_SELECT_H
 #define AOTICACHE_CACHE_TRANSFER_SELECT_H
 
-#include "cache/pins/marks.h"
+#include "cache/pins/pins.h"
 #include "cache/verify/snapshot.h"
 #include "cache/transfer/transfer.h"
 
@@ -26,7 +26,7 @@ aoticache_status aoticache_transfer_select(aoticache_cache *cache, const aoticac
                                            aoticache_snapshot *ret_snapshot, aoticache_error *ret_error);
 
 /* Marks of the keys of a selection: one call for each that has some. */
-aoticache_status aoticache_transfer_list_marks(aoticache_cache *cache, const aoticache_snapshot *selection,
-                                               aoticache_mark_fn callback, void *user, aoticache_error *ret_error);
+aoticache_status aoticache_transfer_list_pins(aoticache_cache *cache, const aoticache_snapshot *selection,
+                                               aoticache_pins_fn callback, void *user, aoticache_error *ret_error);
 
 #endif

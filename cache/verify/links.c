@@ -198,7 +198,7 @@ struct known_mark {
     char tag[AOTICACHE_MAX_TAG_BYTES]; /* any of them */
 };
 
-static bool take_mark(void *user, const aoticache_mark *mark)
+static bool take_mark(void *user, const aoticache_pins *mark)
 {
     struct known_mark *known = user;
     if (!aoticache_digest_equal(&mark->key, &known->key))
@@ -215,7 +215,7 @@ static aoticache_status repair_mark(aoticache_verification *verification, int fo
 {
     aoticache_cache *cache = verification->cache;
     struct known_mark known = {.key = *key};
-    aoticache_status status = aoticache_cache_list_marks(cache, NULL, take_mark, &known, ret_error);
+    aoticache_status status = aoticache_cache_list_pins(cache, NULL, take_mark, &known, ret_error);
     if (status == AOTICACHE_OK && known.is_pinned)
         status = aoticache_cache_pin(cache, key, ret_error);
     else if (status == AOTICACHE_OK && known.tag[0] != '\0')
@@ -233,13 +233,13 @@ static aoticache_status check_mark(aoticache_verification *verification, int fol
     bool is_usable;
     char path[512];
     aoticache_key key;
-    aoticache_mark_state state;
+    aoticache_pin_state state;
     aoticache_error detail = {.message = ""};
     aoticache_status status = check_name(verification, folder, AOTICACHE_MARKS, name, S_IFREG, &is_usable, ret_error);
     if (status != AOTICACHE_OK || !is_usable || verification->options.quick ||
         aoticache_digest_from_hex(name, &key) != AOTICACHE_OK)
         return status;
-    status = aoticache_mark_file_read(verification->cache->directory, &key, &state, &detail);
+    status = aoticache_pin_file_read(verification->cache->directory, &key, &state, &detail);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
         return AOTICACHE_OK;
     snprintf(path, sizeof path, AOTICACHE_MARKS "/%s", name);
@@ -253,7 +253,7 @@ static aoticache_status check_mark(aoticache_verification *verification, int fol
     return verification->options.repair ? repair_mark(verification, folder, name, &key, ret_error) : AOTICACHE_OK;
 }
 
-aoticache_status aoticache_verification_check_marks(aoticache_verification *verification, aoticache_error *ret_error)
+aoticache_status aoticache_verification_check_pins(aoticache_verification *verification, aoticache_error *ret_error)
 {
     return for_each_name(verification, AOTICACHE_MARKS, check_mark, ret_error);
 }

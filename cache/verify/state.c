@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "cache/store/scratch.h"
 #include "cache/verify/verification.h"
 
@@ -52,12 +52,12 @@ static bool replace(aoticache_directory *directory, const char *text, size_t siz
         return false;
     aoticache_scratch_name(directory, name, sizeof name);
     const mode_t mode = aoticache_directory_file_mode(directory);
-    cleanup_fd int fd = aoticache_seam_openat(tmp, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
+    cleanup_fd int fd = aoticache_syscall_openat(tmp, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
     aoticache_directory_hand_over(directory, fd, mode);
-    if (fd >= 0 && aoticache_seam_write(fd, text, size) == 0 &&
-        aoticache_seam_renameat(tmp, name, directory->fd, AOTICACHE_VERIFY_FILE) == 0)
+    if (fd >= 0 && aoticache_syscall_write(fd, text, size) == 0 &&
+        aoticache_syscall_renameat(tmp, name, directory->fd, AOTICACHE_VERIFY_FILE) == 0)
         return true;
-    aoticache_seam_unlinkat(tmp, name, 0);
+    aoticache_syscall_unlinkat(tmp, name, 0);
     return false;
 }
 
@@ -78,7 +78,7 @@ void aoticache_verification_save(aoticache_verification *verification)
 void aoticache_verification_forget(aoticache_verification *verification)
 {
     if (!verification->cache->directory->read_only)
-        aoticache_seam_unlinkat(verification->cache->directory->fd, AOTICACHE_VERIFY_FILE, 0);
+        aoticache_syscall_unlinkat(verification->cache->directory->fd, AOTICACHE_VERIFY_FILE, 0);
 }
 
 /* ---- reading ---- */

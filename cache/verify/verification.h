@@ -191,7 +191,7 @@ aoticache_status aoticache_verification_check_unindexed(aoticache_verification *
 /* ---- links.c ---- */
 
 aoticache_status aoticache_verification_check_links(aoticache_verification *verification, aoticache_error *ret_error);
-aoticache_status aoticache_verification_check_marks(aoticache_verification *verification, aoticache_error *ret_error);
+aoticache_status aoticache_verification_check_pins(aoticache_verification *verification, aoticache_error *ret_error);
 
 /* ---- state.c: a help, not a promise: what cannot be written or read is as if it were not there ---- */
 

@@ -266,7 +266,7 @@ static aoticache_status go_through_links(aoticache_verification *verification, a
     const aoticache_verify_report before = verification->report;
     aoticache_status status = aoticache_verification_check_links(verification, ret_error);
     if (status == AOTICACHE_OK && !verification->is_stopped)
-        status = aoticache_verification_check_marks(verification, ret_error);
+        status = aoticache_verification_check_pins(verification, ret_error);
     if (status == AOTICACHE_OK && !verification->is_stopped)
         verification->phase = AOTICACHE_VERIFY_DONE;
     else

@@ -82,7 +82,7 @@ aoticache_status aoticache_operator_push_arguments(const aoticache_operator *op,
         (keyword_count > 0 && (names == NULL || values == NULL)))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "arguments need an operator, a stack, and names with "
                                    "values");
-    aoticache_section_slot *slot = aoticache_section_enter();
+    aoticache_epoch_slot *slot = aoticache_epoch_enter();
     if (slot == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for this thread's first call",
                                    op->name);
@@ -90,6 +90,6 @@ aoticache_status aoticache_operator_push_arguments(const aoticache_operator *op,
     aoticache_status status =
         plan != NULL ? push(op, plan, positional, names, values, keyword_count, stack, ret_error)
                      : aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s is not defined", op->name);
-    aoticache_section_leave(slot);
+    aoticache_epoch_leave(slot);
     return status;
 }

@@ -141,14 +141,14 @@ static __attribute__((noinline, cold)) bool take_undefined_tensor(const aoticach
 /* ---- sections ---- */
 
 /* A call that was inside when something was retired may be the one it waited for. */
-static inline void leave(const aoticache_operator *op, aoticache_section_slot *slot)
+static inline void leave(const aoticache_operator *op, aoticache_epoch_slot *slot)
 {
     uint64_t since = atomic_load_explicit(&slot->epoch, memory_order_relaxed);
     bool last = slot->depth == 1;
     bool waited_for = since <= atomic_load_explicit(&op->dispatcher->retired_epoch, memory_order_relaxed);
-    aoticache_section_leave(slot);
+    aoticache_epoch_leave(slot);
     if (UNLIKELY(waited_for) && last)
-        aoticache_section_reclaim();
+        aoticache_epoch_reclaim();
 }
 
 /* ---- kernels ---- */
@@ -244,8 +244,8 @@ static inline aoticache_status call(const aoticache_operator *op, aoticache_stac
 aoticache_status aoticache_operator_call(const aoticache_operator *op, aoticache_stack *stack,
                                          aoticache_error *ret_error)
 {
-    aoticache_section_slot *slot;
-    if (UNLIKELY(op == NULL || stack == NULL) || UNLIKELY((slot = aoticache_section_enter()) == NULL))
+    aoticache_epoch_slot *slot;
+    if (UNLIKELY(op == NULL || stack == NULL) || UNLIKELY((slot = aoticache_epoch_enter()) == NULL))
         return refuse_entry(op, stack, ret_error);
     aoticache_status status = call(op, stack, ret_error);
     leave(op, slot);
@@ -256,8 +256,8 @@ aoticache_status aoticache_operator_redispatch(const aoticache_operator *op, aot
                                                aoticache_stack *stack,
                                                aoticache_error *ret_error)
 {
-    aoticache_section_slot *slot;
-    if (UNLIKELY(op == NULL || stack == NULL) || UNLIKELY((slot = aoticache_section_enter()) == NULL))
+    aoticache_epoch_slot *slot;
+    if (UNLIKELY(op == NULL || stack == NULL) || UNLIKELY((slot = aoticache_epoch_enter()) == NULL))
         return refuse_entry(op, stack, ret_error);
     const aoticache_op_table *table = atomic_load_explicit(&op->table, memory_order_acquire);
     aoticache_status status = run_for_set(table, op, keys, stack, ret_error);
@@ -311,8 +311,8 @@ static aoticache_status call_for_key(const aoticache_operator *op, aoticache_dis
 aoticache_status aoticache_operator_call_for_key(const aoticache_operator *op, aoticache_dispatch_key key,
                                                  aoticache_stack *stack, aoticache_error *ret_error)
 {
-    aoticache_section_slot *slot;
-    if (op == NULL || stack == NULL || (slot = aoticache_section_enter()) == NULL)
+    aoticache_epoch_slot *slot;
+    if (op == NULL || stack == NULL || (slot = aoticache_epoch_enter()) == NULL)
         return refuse_entry(op, stack, ret_error);
     aoticache_status status = call_for_key(op, key, stack, ret_error);
     leave(op, slot);
@@ -322,7 +322,7 @@ aoticache_status aoticache_operator_call_for_key(const aoticache_operator *op, a
 aoticache_key_set aoticache_operator_key_set(const aoticache_operator *op, const aoticache_stack *stack)
 {
     aoticache_key_set keys = 0;
-    aoticache_section_slot *slot = aoticache_section_enter();
+    aoticache_epoch_slot *slot = aoticache_epoch_enter();
     if (slot == NULL)
         return 0;
     const aoticache_op_plan *plan = atomic_load_explicit(&op->plan, memory_order_acquire);
@@ -352,8 +352,8 @@ aoticache_status aoticache_operator_call_previous(const aoticache_operator *op, 
                                                   aoticache_key_set keys, aoticache_stack *stack,
                                                   aoticache_error *ret_error)
 {
-    aoticache_section_slot *slot;
-    if (op == NULL || stack == NULL || (slot = aoticache_section_enter()) == NULL)
+    aoticache_epoch_slot *slot;
+    if (op == NULL || stack == NULL || (slot = aoticache_epoch_enter()) == NULL)
         return refuse_entry(op, stack, ret_error);
     const aoticache_op_table *table = atomic_load_explicit(&op->table, memory_order_acquire);
     aoticache_status status = run(find_previous(table, key, user), op, keys, stack, ret_error);
@@ -366,8 +366,8 @@ aoticache_status aoticache_operator_call_previous(const aoticache_operator *op, 
 aoticache_status aoticache_op_kernel_call(const aoticache_operator *op, const aoticache_op_kernel *kernel,
                                           aoticache_key_set keys, aoticache_stack *stack, aoticache_error *ret_error)
 {
-    aoticache_section_slot *slot;
-    if (stack == NULL || (slot = aoticache_section_enter()) == NULL)
+    aoticache_epoch_slot *slot;
+    if (stack == NULL || (slot = aoticache_epoch_enter()) == NULL)
         return refuse_entry(op, stack, ret_error);
     const aoticache_op_target target = {.call = kernel->call, .user = kernel->user, .key = kernel->key};
     aoticache_status status =

@@ -12,10 +12,10 @@
 void aoticache_dispatcher_retire(aoticache_dispatcher *dispatcher, aoticache_retired *retired,
                                  void (*release)(aoticache_retired *retired))
 {
-    aoticache_section_retire(retired, release);
+    aoticache_epoch_retire(retired, release);
     /* Calls that began up to now may be what it waits for: the last of them to end frees it (dispatch_call.c). A later
      * epoch than its own does no harm. */
-    atomic_store(&dispatcher->retired_epoch, atomic_load(&aoticache_section_epoch) - 1);
+    atomic_store(&dispatcher->retired_epoch, atomic_load(&aoticache_epoch_now) - 1);
 }
 
 /* ---- being ---- */
@@ -59,7 +59,7 @@ void aoticache_dispatcher_free(aoticache_dispatcher *dispatcher)
     free(atomic_load(&dispatcher->observation));
     pthread_mutex_destroy(&dispatcher->lock);
     free(dispatcher);
-    aoticache_section_reclaim();
+    aoticache_epoch_reclaim();
 }
 
 static aoticache_dispatcher *process_dispatcher;
@@ -178,7 +178,7 @@ aoticache_status aoticache_dispatcher_observe(aoticache_dispatcher *dispatcher, 
     if (old != NULL)
         aoticache_dispatcher_retire(dispatcher, &old->retired, release_observation);
     aoticache_dispatcher_unlock(dispatcher);
-    aoticache_section_reclaim();
+    aoticache_epoch_reclaim();
     return AOTICACHE_OK;
 }
 

@@ -256,12 +256,12 @@ const char *aoticache_operator_name(const aoticache_operator *op)
 
 const aoticache_schema *aoticache_operator_schema(const aoticache_operator *op)
 {
-    aoticache_section_slot *slot = aoticache_section_enter();
+    aoticache_epoch_slot *slot = aoticache_epoch_enter();
     if (slot == NULL)
         return NULL;
     const aoticache_op_plan *plan = atomic_load_explicit(&op->plan, memory_order_acquire);
     const aoticache_schema *schema = plan != NULL ? plan->schema : NULL;
-    aoticache_section_leave(slot);
+    aoticache_epoch_leave(slot);
     return schema;
 }
 

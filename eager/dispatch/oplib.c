@@ -185,7 +185,7 @@ void aoticache_oplib_reset(aoticache_oplib *oplib)
         take_back(oplib, &oplib->registrations[--oplib->count]);
     give_namespace(oplib);
     aoticache_dispatcher_unlock(oplib->dispatcher);
-    aoticache_section_reclaim();
+    aoticache_epoch_reclaim();
 }
 
 void aoticache_oplib_free(aoticache_oplib *oplib)

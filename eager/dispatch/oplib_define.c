@@ -115,7 +115,7 @@ static aoticache_status def(aoticache_oplib *oplib, const char *schema, definiti
     }
     aoticache_op_plan_free(of->plan);
     aoticache_op_kernel_discard(of->kernel);
-    aoticache_section_reclaim();
+    aoticache_epoch_reclaim();
     return status;
 }
 

@@ -144,7 +144,7 @@ static aoticache_status impl(aoticache_oplib *oplib, const char *name, aoticache
         aoticache_op_notice_give(&notice);
     else
         aoticache_op_kernel_discard(made);
-    aoticache_section_reclaim();
+    aoticache_epoch_reclaim();
     return status;
 }
 
@@ -213,7 +213,7 @@ static aoticache_status fallback(aoticache_oplib *oplib, aoticache_dispatch_key 
         made->release = NULL;
         aoticache_op_kernel_retire(oplib->dispatcher, made);
     }
-    aoticache_section_reclaim();
+    aoticache_epoch_reclaim();
     return status;
 }
 

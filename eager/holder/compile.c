@@ -161,7 +161,7 @@ static aoticache_status get_artifact(aoticache_holder *holder, const aoticache_w
                           error.message);
         }
     }
-    const aoticache_eager *eager = holder->eager;
+    const aoticache_context *eager = holder->eager;
     aoticache_status status = aoticache_cache_get_or_compile(eager->cache, wanted->exact, aoticache_hook_compile,
                                                              eager->hook, ret_artifact, ret_error);
     if (status == AOTICACHE_OK)

@@ -26,7 +26,7 @@ static void free_jobs(aoticache_job *job)
 }
 
 /* Under eager->lock. */
-static aoticache_job *take_first(aoticache_eager *eager)
+static aoticache_job *take_first(aoticache_context *eager)
 {
     aoticache_job *job = eager->first;
     eager->first = job->next;
@@ -54,7 +54,7 @@ static bool is_abandoned(const aoticache_job *job)
 /* Under eager->lock, which is let go during the compile. */
 static void *work_off(void *user)
 {
-    aoticache_eager *eager = user;
+    aoticache_context *eager = user;
     pthread_mutex_lock(&eager->lock);
     while (!eager->ending) {
         if (eager->first == NULL) {
@@ -71,7 +71,7 @@ static void *work_off(void *user)
         if (!abandoned)
             work(job);
         job_free(job);
-        aoticache_section_reclaim();
+        aoticache_epoch_reclaim();
         pthread_mutex_lock(&eager->lock);
         eager->running--;
         pthread_cond_broadcast(&eager->changed);
@@ -83,7 +83,7 @@ static void *work_off(void *user)
 }
 
 /* Under eager->lock. */
-static bool start_thread(aoticache_eager *eager)
+static bool start_thread(aoticache_context *eager)
 {
     pthread_t thread;
     pthread_attr_t attributes;
@@ -97,7 +97,7 @@ static bool start_thread(aoticache_eager *eager)
 }
 
 /* All that is queued, taken off. Under eager->lock. */
-static aoticache_job *take_all(aoticache_eager *eager)
+static aoticache_job *take_all(aoticache_context *eager)
 {
     aoticache_job *jobs = eager->first;
     for (aoticache_job *job = jobs; job != NULL; job = job->next)
@@ -109,7 +109,7 @@ static aoticache_job *take_all(aoticache_eager *eager)
 }
 
 /* What fork() copied of the parent's queue belongs to threads that are not there: to be freed. Under eager->lock. */
-static aoticache_job *begin_anew_after_fork(aoticache_eager *eager)
+static aoticache_job *begin_anew_after_fork(aoticache_context *eager)
 {
     if (eager->owner == (int)getpid())
         return NULL;
@@ -120,7 +120,7 @@ static aoticache_job *begin_anew_after_fork(aoticache_eager *eager)
 
 bool aoticache_queue_add(aoticache_holder *holder, aoticache_wanted *wanted)
 {
-    aoticache_eager *eager = holder->eager;
+    aoticache_context *eager = holder->eager;
     aoticache_job *job = calloc(1, sizeof *job);
     if (job == NULL)
         return false;
@@ -146,7 +146,7 @@ bool aoticache_queue_add(aoticache_holder *holder, aoticache_wanted *wanted)
     return added;
 }
 
-void aoticache_queue_end(aoticache_eager *eager)
+void aoticache_queue_end(aoticache_context *eager)
 {
     pthread_mutex_lock(&eager->lock);
     aoticache_job *parents = begin_anew_after_fork(eager);

@@ -84,7 +84,7 @@ static aoticache_status find(const aoticache_oplib *oplib, const char *name, aot
     return aoticache_operator_schema_text(*ret_operator, ret_text, ret_error);
 }
 
-static aoticache_status make(aoticache_eager *eager, const char *schema, const char *key, aoticache_device device,
+static aoticache_status make(aoticache_context *eager, const char *schema, const char *key, aoticache_device device,
                              bool dynamic, held_kernel *held, aoticache_error *ret_error)
 {
     static const aoticache_dynamic always = AOTICACHE_DYNAMIC_ALWAYS;
@@ -98,7 +98,7 @@ static aoticache_status make(aoticache_eager *eager, const char *schema, const c
     return aoticache_holder_create(eager, &options, &held->holder, ret_error);
 }
 
-static aoticache_status prepare(aoticache_oplib *oplib, aoticache_eager *eager, const char *name, const char *key,
+static aoticache_status prepare(aoticache_oplib *oplib, aoticache_context *eager, const char *name, const char *key,
                                 bool dynamic, held_kernel *held, aoticache_error *ret_error)
 {
     cleanup_free char *schema = NULL;
@@ -111,7 +111,7 @@ static aoticache_status prepare(aoticache_oplib *oplib, aoticache_eager *eager, 
     return status == AOTICACHE_OK ? make(eager, schema, key, device, dynamic, held, ret_error) : status;
 }
 
-aoticache_status aoticache_oplib_impl_with_aoti_compile(aoticache_oplib *oplib, aoticache_eager *eager,
+aoticache_status aoticache_oplib_impl_with_aoti_compile(aoticache_oplib *oplib, aoticache_context *eager,
                                                         const char *name, const char *key, bool dynamic,
                                                         aoticache_error *ret_error)
 {

@@ -111,11 +111,11 @@ aoticache_status aoticache_holder_call(aoticache_holder *holder, uint64_t key_se
     if (__builtin_expect(stack->count < holder->num_arguments, 0))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: takes %zu arguments, %zu are on the stack",
                                    holder->op, holder->num_arguments, stack->count);
-    aoticache_section_slot *section = aoticache_section_enter();
+    aoticache_epoch_slot *section = aoticache_epoch_enter();
     if (__builtin_expect(section == NULL, 0))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a thread's state", holder->op);
     bool ready = aoticache_holder_call_ready(holder, stack, &packed, &packs, NULL, &status, ret_error);
-    aoticache_section_leave(section);
+    aoticache_epoch_leave(section);
     if (__builtin_expect(ready, 1))
         return aoticache_holder_conclude(holder, key_set, stack, status, ret_error);
     return aoticache_holder_call_slowly(holder, key_set, stack, packs ? &packed : NULL, NULL, ret_error);
@@ -237,7 +237,7 @@ static aoticache_status describe(aoticache_holder *holder, const aoticache_holde
 
 static void enlist(aoticache_holder *holder)
 {
-    aoticache_eager *eager = holder->eager;
+    aoticache_context *eager = holder->eager;
     pthread_mutex_lock(&eager->lock);
     holder->next = eager->holders;
     holder->link = &eager->holders;
@@ -259,7 +259,7 @@ static void delist(aoticache_holder *holder)
     pthread_mutex_unlock(&holder->eager->lock);
 }
 
-aoticache_status aoticache_holder_create(aoticache_eager *eager, const aoticache_holder_options *options,
+aoticache_status aoticache_holder_create(aoticache_context *eager, const aoticache_holder_options *options,
                                          aoticache_holder **ret_holder, aoticache_error *ret_error)
 {
     aoticache_holder_options chosen = AOTICACHE_HOLDER_OPTIONS_INIT;
@@ -333,7 +333,7 @@ void aoticache_holder_unref(aoticache_holder *holder)
     aoticache_table_free(&holder->misses);
     aoticache_table_free(&holder->families);
     free_states(holder);
-    aoticache_section_reclaim();
+    aoticache_epoch_reclaim();
     aoticache_default_values_free(holder->defaults, holder->num_arguments);
     aoticache_schema_free(holder->schema);
     pthread_mutex_destroy(&holder->load_lock);

@@ -9,7 +9,7 @@
  * Thread safety: all functions from any thread. Calls never wait for misses, evictions, or the end of other calls; what
  * they may still be reading is freed later. A holder may be unreferenced while others call it, if each of them has a
  * reference. Fork: a child may go on with what its parent had, if no other thread of the parent was inside a miss, which
- * background compiles are, too (aoticache_eager_wait() waits for them); its background compiles are its own, none of the
+ * background compiles are, too (aoticache_context_wait() waits for them); its background compiles are its own, none of the
  * parent's goes over.
  */
 #ifndef AOTICACHE_EAGER_HOLDER_HOLDER_H
@@ -24,7 +24,7 @@ extern "C" {
 
 /* ---- what all holders of a host share ---- */
 
-typedef struct aoticache_eager aoticache_eager;
+typedef struct aoticache_context aoticache_context;
 
 /* What a call does whose kernel is not there. */
 typedef enum aoticache_miss {
@@ -40,7 +40,7 @@ typedef enum aoticache_dynamic {
     AOTICACHE_DYNAMIC_ALWAYS = 2,
 } aoticache_dynamic;
 
-typedef struct aoticache_eager_options {
+typedef struct aoticache_context_options {
     size_t size;
     aoticache_cache *cache; /* borrowed */
     aoticache_hook *hook;   /* borrowed; NULL: nothing is compiled */
@@ -58,21 +58,21 @@ typedef struct aoticache_eager_options {
     /* "framework=pytorch", ..., NULL-terminated: set in every request, after the hook's. A host without a hook says so
      * whose kernels it wants (docs/key.md). Borrowed during the creation. NULL: none. */
     const char *const *environment;
-} aoticache_eager_options;
+} aoticache_context_options;
 
-#define AOTICACHE_EAGER_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_eager_options)
+#define AOTICACHE_CONTEXT_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_context_options)
 
 /* Returns: OK, INVALID, NO_MEMORY, IO (the record file). */
-AOTICACHE_API aoticache_status aoticache_eager_create(const aoticache_eager_options *options,
-                                                      aoticache_eager **ret_eager, aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_context_create(const aoticache_context_options *options,
+                                                      aoticache_context **ret_eager, aoticache_error *ret_error);
 /* Ends the background threads (compiles under way are waited for, queued ones dropped). The caller has no holder left. */
-AOTICACHE_API void aoticache_eager_free(aoticache_eager *eager);
+AOTICACHE_API void aoticache_context_free(aoticache_context *eager);
 
 /* Waits until no compile is queued or under way. Returns: OK, LOCKED (after timeout_ms; 0: without limit). */
-AOTICACHE_API aoticache_status aoticache_eager_wait(aoticache_eager *eager, uint32_t timeout_ms,
+AOTICACHE_API aoticache_status aoticache_context_wait(aoticache_context *eager, uint32_t timeout_ms,
                                                     aoticache_error *ret_error);
 /* Hands the use of loaded runners to the cache, and flushes that. Happens now and then by itself on misses. */
-AOTICACHE_API aoticache_status aoticache_eager_flush(aoticache_eager *eager, aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_context_flush(aoticache_context *eager, aoticache_error *ret_error);
 
 /* ---- one operator ---- */
 
@@ -106,7 +106,7 @@ typedef struct aoticache_holder_options {
  * returns views of them, or takes what no kernel library can: the argument is named); NO_MEMORY. An index that cannot be
  * read is no error: it is logged.
  */
-AOTICACHE_API aoticache_status aoticache_holder_create(aoticache_eager *eager, const aoticache_holder_options *options,
+AOTICACHE_API aoticache_status aoticache_holder_create(aoticache_context *eager, const aoticache_holder_options *options,
                                                        aoticache_holder **ret_holder, aoticache_error *ret_error);
 AOTICACHE_API aoticache_holder *aoticache_holder_ref(aoticache_holder *holder);
 /* Background compiles of it that are queued or under way keep it alive, but call nothing of the caller's. NULL is allowed. */

@@ -103,7 +103,7 @@ static bool add_to_family(aoticache_family *family, aoticache_held *held)
     list->held[at] = held;
     atomic_store(&family->symbolic, list);
     if (old != NULL)
-        aoticache_section_retire(&old->retired, release_symbolic);
+        aoticache_epoch_retire(&old->retired, release_symbolic);
     return true;
 }
 

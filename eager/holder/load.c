@@ -24,7 +24,7 @@ static void release_runner(aoticache_retired *retired)
 }
 
 /* Takes it off the list of loaded ones. Under eager->lock. */
-static void unlink_loaded(aoticache_eager *eager, aoticache_held *held)
+static void unlink_loaded(aoticache_context *eager, aoticache_held *held)
 {
     *held->loaded_link = held->loaded_next;
     if (held->loaded_next != NULL)
@@ -35,7 +35,7 @@ static void unlink_loaded(aoticache_eager *eager, aoticache_held *held)
 }
 
 /* The one that was not used for longest; not `keep`. Under eager->lock. */
-static aoticache_held *least_recent(const aoticache_eager *eager, const aoticache_held *keep)
+static aoticache_held *least_recent(const aoticache_context *eager, const aoticache_held *keep)
 {
     aoticache_held *found = NULL;
     uint64_t oldest = UINT64_MAX;
@@ -49,14 +49,14 @@ static aoticache_held *least_recent(const aoticache_eager *eager, const aoticach
     return found;
 }
 
-static bool exceeds(const aoticache_eager *eager)
+static bool exceeds(const aoticache_context *eager)
 {
     return (eager->max_loaded > 0 && eager->loaded_count > eager->max_loaded) ||
            (eager->max_loaded_bytes > 0 && eager->loaded_bytes > eager->max_loaded_bytes);
 }
 
 /* Unloads until the budget is kept, or there is nothing but `keep`. */
-static void keep_budget(aoticache_eager *eager, const aoticache_held *keep)
+static void keep_budget(aoticache_context *eager, const aoticache_held *keep)
 {
     for (;;) {
         leaving_runner *leaving = NULL;
@@ -69,7 +69,7 @@ static void keep_budget(aoticache_eager *eager, const aoticache_held *keep)
         pthread_mutex_unlock(&eager->lock);
         if (leaving == NULL)
             return;
-        aoticache_section_retire(&leaving->retired, release_runner);
+        aoticache_epoch_retire(&leaving->retired, release_runner);
     }
 }
 
@@ -87,7 +87,7 @@ static uint64_t bytes_of(const aoticache_runner *runner)
 /* From now on calls find the runner. */
 static void publish(aoticache_held *held, aoticache_runner *runner)
 {
-    aoticache_eager *eager = held->holder->eager;
+    aoticache_context *eager = held->holder->eager;
     uint64_t bytes = eager->max_loaded_bytes > 0 ? bytes_of(runner) : 0;
     pthread_mutex_lock(&eager->lock);
     held->loaded_bytes = bytes;
@@ -140,7 +140,7 @@ static aoticache_status check_runner(const aoticache_holder *holder, const aotic
 static aoticache_status load(const aoticache_holder *holder, aoticache_artifact *artifact,
                              aoticache_runner **ret_runner, aoticache_error *ret_error)
 {
-    const aoticache_eager *eager = holder->eager;
+    const aoticache_context *eager = holder->eager;
     /* Where libraries are to be unloaded, they must be such that they can be. */
     bool private_copy = eager->max_loaded > 0 || eager->max_loaded_bytes > 0;
     aoticache_runner *runner;

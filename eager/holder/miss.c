@@ -37,7 +37,7 @@ static const aoticache_value *arguments_of(const aoticache_holder *holder, const
  */
 static bool load_and_run(slow_call *call, aoticache_held *held, bool is_hit)
 {
-    aoticache_section_slot *section = aoticache_section_enter();
+    aoticache_epoch_slot *section = aoticache_epoch_enter();
     if (section == NULL)
         return false;
     aoticache_runner *runner = atomic_load(&held->unit->runner);
@@ -50,18 +50,18 @@ static bool load_and_run(slow_call *call, aoticache_held *held, bool is_hit)
         if (is_hit && call->ran)
             aoticache_holder_note_use(call->holder, held->unit);
     }
-    aoticache_section_leave(section);
+    aoticache_epoch_leave(section);
     return call->ran;
 }
 
 /* The state of this miss; NULL where it was never one. */
 static aoticache_miss_state *find_miss_state(const slow_call *call)
 {
-    aoticache_section_slot *section = aoticache_section_enter();
+    aoticache_epoch_slot *section = aoticache_epoch_enter();
     if (section == NULL)
         return NULL;
     aoticache_table_entry *entry = aoticache_table_find(&call->holder->misses, call->packed);
-    aoticache_section_leave(section);
+    aoticache_epoch_leave(section);
     return entry != NULL ? entry->own.detail : NULL;
 }
 
@@ -101,12 +101,12 @@ static void record(slow_call *call)
 
 static bool run_from_table(slow_call *call)
 {
-    aoticache_section_slot *section = aoticache_section_enter();
+    aoticache_epoch_slot *section = aoticache_epoch_enter();
     if (section == NULL)
         return false;
     aoticache_table_entry *entry = aoticache_table_find(&call->holder->table, call->packed);
     aoticache_held *held = entry != NULL ? atomic_load(&entry->unit)->detail : NULL;
-    aoticache_section_leave(section);
+    aoticache_epoch_leave(section);
     if (held == NULL || atomic_load(&held->gone))
         return false;
     if (atomic_load(&held->unit->runner) == NULL) {
@@ -120,14 +120,14 @@ static bool run_from_table(slow_call *call)
 static aoticache_held *find_symbolic(const aoticache_family *family, const aoticache_tensor_view *views, size_t count)
 {
     aoticache_held *found = NULL;
-    aoticache_section_slot *section = aoticache_section_enter();
+    aoticache_epoch_slot *section = aoticache_epoch_enter();
     if (section == NULL)
         return NULL;
     const aoticache_symbolic *list = atomic_load(&family->symbolic);
     for (size_t i = 0; list != NULL && i < list->count && found == NULL; i++)
         if (!atomic_load(&list->held[i]->gone) && aoticache_check_passes(list->held[i]->check, views, count))
             found = list->held[i];
-    aoticache_section_leave(section);
+    aoticache_epoch_leave(section);
     return found;
 }
 
@@ -173,7 +173,7 @@ static aoticache_miss_state *miss_state(aoticache_holder *holder, const aoticach
 
 static bool wants_dynamic(const aoticache_holder *holder, const aoticache_family *family)
 {
-    const aoticache_eager *eager = holder->eager;
+    const aoticache_context *eager = holder->eager;
     if (family == NULL || family->not_dynamic || !aoticache_hook_is_dynamic(eager->hook))
         return false;
     return holder->dynamic == AOTICACHE_DYNAMIC_ALWAYS ||
@@ -244,7 +244,7 @@ static void compile_now(slow_call *call)
 
 static void handle_miss(slow_call *call)
 {
-    const aoticache_eager *eager = call->holder->eager;
+    const aoticache_context *eager = call->holder->eager;
     enter_miss(call);
     if (eager->hook == NULL || eager->miss == AOTICACHE_MISS_NEVER)
         ask_cache(call);
@@ -335,7 +335,7 @@ aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t
             handle_miss(&call);
     }
     aoticache_wanted_free(&call.wanted);
-    aoticache_section_reclaim();
+    aoticache_epoch_reclaim();
     if (!call.ran)
         return give_up(&call, key_set, ret_error);
     if (call.status != AOTICACHE_OK)

@@ -191,7 +191,7 @@ static aoticache_status write_arguments(const aoticache_holder *holder, const ao
 aoticache_status aoticache_holder_set_environment(const aoticache_holder *holder, aoticache_request *request,
                                                   aoticache_error *ret_error)
 {
-    const aoticache_eager *eager = holder->eager;
+    const aoticache_context *eager = holder->eager;
     aoticache_status status = AOTICACHE_OK;
     if (eager->hook != NULL)
         status = aoticache_hook_set_environment(eager->hook, request, ret_error);

@@ -78,7 +78,7 @@ struct aoticache_holder {
     aoticache_dynamic dynamic;
     aoticache_kernel_fn fallback;
     void *fallback_user;
-    aoticache_eager *eager;
+    aoticache_context *eager;
     atomic_size_t references;
     aoticache_schema *schema;
     char *op, *schema_text, *dispatch_key;
@@ -105,7 +105,7 @@ struct aoticache_holder {
 
 typedef struct aoticache_job aoticache_job;
 
-struct aoticache_eager {
+struct aoticache_context {
     /* Goes on with every load: the clock of last use. Hits read it: far from what changes with every miss. */
     atomic_uint_least64_t tick;
     aoticache_cache *cache;
@@ -299,6 +299,6 @@ aoticache_status aoticache_holder_fall_back(aoticache_holder *holder, uint64_t k
 /* Takes `wanted` over where it returns true; false: the queue is full, or no thread could be had. */
 bool aoticache_queue_add(aoticache_holder *holder, aoticache_wanted *wanted);
 /* Drops what is queued and waits for what is under way. */
-void aoticache_queue_end(aoticache_eager *eager);
+void aoticache_queue_end(aoticache_context *eager);
 
 #endif

@@ -105,7 +105,7 @@ bool aoticache_table_reserve(aoticache_table *table, size_t entries)
         copy_slots(grown, old);
     atomic_store(&table->slots, grown);
     if (old != NULL)
-        aoticache_section_retire(&old->retired, release_slots);
+        aoticache_epoch_retire(&old->retired, release_slots);
     return true;
 }
 

@@ -3,13 +3,13 @@
  * writer at a time (the holder's mutex). The cost of a probe is that of two or three cache lines, with one entry as with
  * a hundred thousand.
  *
- * Private. Readers must be inside a section (eager/holder/section.h) from the probe until they have done with what they got.
+ * Private. Readers must be inside a section (eager/holder/epoch.h) from the probe until they have done with what they got.
  */
 #ifndef AOTICACHE_EAGER_HOLDER_TABLE_H
 #define AOTICACHE_EAGER_HOLDER_TABLE_H
 
 #include "eager/holder/pack.h"
-#include "eager/holder/section.h"
+#include "eager/holder/epoch.h"
 #include "loader/runner/runner.h"
 
 /* A library that serves entries. */

@@ -23,7 +23,7 @@ static uint32_t number_count, number_capacity, first_free;
 static uint64_t add_up(uint32_t number)
 {
     uint64_t sum = numbers[number].more;
-    for (const aoticache_section_slot *slot = aoticache_section_slots(); slot != NULL; slot = slot->next)
+    for (const aoticache_epoch_slot *slot = aoticache_epoch_slots(); slot != NULL; slot = slot->next)
         if (number < slot->uses_count)
             sum += atomic_load_explicit(&slot->uses[number], memory_order_relaxed);
     return sum;
@@ -94,7 +94,7 @@ void aoticache_uses_close(uint32_t number)
     if (number == 0)
         return;
     pthread_mutex_lock(&lock);
-    for (aoticache_section_slot *slot = aoticache_section_slots(); slot != NULL; slot = slot->next)
+    for (aoticache_epoch_slot *slot = aoticache_epoch_slots(); slot != NULL; slot = slot->next)
         if (number < slot->uses_count)
             atomic_store_explicit(&slot->uses[number], 0, memory_order_relaxed);
     numbers[number].next = first_free;
@@ -122,7 +122,7 @@ uint64_t aoticache_uses_take(uint32_t number)
 }
 
 /* Counters for all numbers that there are. */
-static bool extend(aoticache_section_slot *slot)
+static bool extend(aoticache_epoch_slot *slot)
 {
     atomic_uint_least64_t *more = calloc(number_capacity, sizeof *more);
     if (more == NULL)
@@ -137,7 +137,7 @@ static bool extend(aoticache_section_slot *slot)
 
 void aoticache_uses_note_slowly(uint32_t number)
 {
-    aoticache_section_slot *mine = aoticache_section_mine;
+    aoticache_epoch_slot *mine = aoticache_epoch_mine;
     if (number == 0)
         return;
     pthread_mutex_lock(&lock);

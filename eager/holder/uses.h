@@ -3,12 +3,12 @@
  * that counting is exact and costs a call no instruction that waits for another processor; who asks adds up all threads.
  *
  * Private. A library has a number, by which the threads' counters are found. A thread that ends leaves its counters in its
- * slot (eager/holder/section.h), where the next thread goes on. Fork: what was counted until then is the parent's to take.
+ * slot (eager/holder/epoch.h), where the next thread goes on. Fork: what was counted until then is the parent's to take.
  */
 #ifndef AOTICACHE_EAGER_HOLDER_USES_H
 #define AOTICACHE_EAGER_HOLDER_USES_H
 
-#include "eager/holder/section.h"
+#include "eager/holder/epoch.h"
 
 /* A number whose count is 0; 0: no memory. */
 uint32_t aoticache_uses_open(void);
@@ -25,7 +25,7 @@ void aoticache_uses_note_slowly(uint32_t number);
 /* One use; of number 0, nobody's. In a section. */
 static inline void aoticache_uses_note(uint32_t number)
 {
-    const aoticache_section_slot *mine = aoticache_section_mine;
+    const aoticache_epoch_slot *mine = aoticache_epoch_mine;
     if (__builtin_expect(number >= mine->uses_count, 0)) {
         aoticache_uses_note_slowly(number);
         return;

@@ -8,7 +8,7 @@
 #include "base/cleanup.h"
 #include "base/home.h"
 #include "base/name_distance.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "eager/hook/cpu_target.h"
 #include "eager/hook/hook.h"
 #include "eager/holder/specialise.h"
@@ -225,8 +225,8 @@ static aoticache_status c_set_environment(const aoticache_hook *hook, aoticache_
 
 static aoticache_status write_text(const char *path, const char *text, size_t size, aoticache_error *ret_error)
 {
-    cleanup_fd int fd = aoticache_seam_openat(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-    if (fd < 0 || aoticache_seam_write(fd, text, size) != 0)
+    cleanup_fd int fd = aoticache_syscall_openat(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    if (fd < 0 || aoticache_syscall_write(fd, text, size) != 0)
         return aoticache_error_set_errno(ret_error, errno, "hook c: %s cannot be written", path);
     return AOTICACHE_OK;
 }

@@ -4,7 +4,7 @@
  * Reading answers is in protocol_answer.c; docs/hooks.md describes both, field by field.
  */
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "eager/hook/protocol.h"
 
 #include <fcntl.h>
@@ -284,8 +284,8 @@ static aoticache_status write_constant(const aoticache_request *request, size_t 
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "argument %zu of %s: a constant of %zu bytes without its data cannot be compiled",
                                    position, aoticache_request_op(request), size);
-    cleanup_fd int fd = aoticache_seam_openat(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-    if (fd < 0 || aoticache_seam_write(fd, data, size) != 0)
+    cleanup_fd int fd = aoticache_syscall_openat(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    if (fd < 0 || aoticache_syscall_write(fd, data, size) != 0)
         return aoticache_error_set_errno(ret_error, errno, "constant %s of %zu bytes cannot be written", path, size);
     return AOTICACHE_OK;
 }

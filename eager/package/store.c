@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "eager/package/source.h"
 
 /* ---- unpacking, as a compile hook ---- */
@@ -32,7 +32,7 @@ static bool is_stored_kind(aoticache_part_kind kind)
 static aoticache_status unpack_part(const struct unpacking *unpacking, size_t part, const char *path,
                                     aoticache_error *ret_error)
 {
-    cleanup_fd int to = aoticache_seam_openat(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+    cleanup_fd int to = aoticache_syscall_openat(AT_FDCWD, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
     if (to < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot create %s", path);
     aoticache_status status =

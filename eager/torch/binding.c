@@ -158,8 +158,8 @@ static aoticache_status prepare(aoticache_binding_operator *op, const aoticache_
     if (status == AOTICACHE_OK && !op->binding->has_bridge)
         status = plan_stable(op, options, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_shell_acquire(op->holder->schema, options->dispatch_key, !op->binding->has_bridge,
-                                         &op->shell, ret_error);
+        status = aoticache_registration_acquire(op->holder->schema, options->dispatch_key, !op->binding->has_bridge,
+                                         &op->registration, ret_error);
     return status;
 }
 
@@ -169,44 +169,44 @@ static aoticache_status register_with_bridge(aoticache_binding_operator *op, aot
 {
     char message[sizeof ret_error->message] = "";
     aoticache_status status =
-        op->binding->bridge.enable(op->shell->name, op->shell->overload, aoticache_holder_schema(op->holder),
-                                   op->shell->dispatch_key, op->shell, &op->registration, message, sizeof message);
+        op->binding->bridge.enable(op->registration->name, op->registration->overload, aoticache_holder_schema(op->holder),
+                                   op->registration->dispatch_key, op->registration, &op->torch_registration, message, sizeof message);
     return status == AOTICACHE_OK ? AOTICACHE_OK : aoticache_error_set(ret_error, status, "%s", message);
 }
 
 /* PyTorch no longer has our function. */
-static void withdraw(aoticache_shell *shell)
+static void withdraw(aoticache_registration *registration)
 {
-    if (shell->library != NULL)
-        shell->stable.aoti_torch_delete_library_object(shell->library);
-    shell->library = NULL;
+    if (registration->library != NULL)
+        registration->stable.aoti_torch_delete_library_object(registration->library);
+    registration->library = NULL;
 }
 
 /* "aten::add" and "Tensor": "aten" and "add.Tensor". */
 static aoticache_status register_with_library(aoticache_binding_operator *op, aoticache_error *ret_error)
 {
-    aoticache_shell *shell = op->shell;
+    aoticache_registration *registration = op->registration;
     const aoticache_stable *stable = &op->binding->stable;
-    const char *colons = strstr(shell->name, "::");
-    cleanup_free char *ns = colons != NULL ? strndup(shell->name, (size_t)(colons - shell->name)) : NULL;
+    const char *colons = strstr(registration->name, "::");
+    cleanup_free char *ns = colons != NULL ? strndup(registration->name, (size_t)(colons - registration->name)) : NULL;
     cleanup_free char *name = NULL;
-    const char *dot = shell->overload[0] != '\0' ? "." : "";
-    if (ns == NULL || asprintf(&name, "%s%s%s", colons + 2, dot, shell->overload) < 0) {
+    const char *dot = registration->overload[0] != '\0' ? "." : "";
+    if (ns == NULL || asprintf(&name, "%s%s%s", colons + 2, dot, registration->overload) < 0) {
         name = NULL;
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: no memory for its name", shell->name);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: no memory for its name", registration->name);
     }
     AOTITorchError code =
-        stable->aoti_torch_library_init_impl(ns, shell->dispatch_key, REGISTERED_AT, 0, &shell->library);
+        stable->aoti_torch_library_init_impl(ns, registration->dispatch_key, REGISTERED_AT, 0, &registration->library);
     if (code == 0)
-        code = stable->torch_library_impl(shell->library, name, aoticache_stable_functions[shell->slot],
+        code = stable->torch_library_impl(registration->library, name, aoticache_stable_functions[registration->slot],
                                           op->binding->torch_version);
     if (code == 0)
         return AOTICACHE_OK;
     const char *what = stable->torch_exception_get_what != NULL ? stable->torch_exception_get_what() : NULL;
     aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "PyTorch refuses a kernel for %.200s on %.60s: %.500s",
-                        aoticache_holder_op(op->holder), shell->dispatch_key,
+                        aoticache_holder_op(op->holder), registration->dispatch_key,
                         what != NULL ? what : "it does not say why");
-    withdraw(shell);
+    withdraw(registration);
     return AOTICACHE_LOAD_FAILED;
 }
 
@@ -214,18 +214,18 @@ static aoticache_status register_with_library(aoticache_binding_operator *op, ao
 static aoticache_status tell_torch(aoticache_binding_operator *op, const aoticache_binding_operator_options *options,
                                    aoticache_error *ret_error)
 {
-    aoticache_shell *shell = op->shell;
-    bool is_registered = shell->library != NULL;
-    if (shell->is_stable && !is_registered) {
-        shell->stable = op->binding->stable;
-        shell->torch_version = op->binding->torch_version;
-        shell->fallback = options->fallback;
-        shell->fallback_user = options->fallback_user;
+    aoticache_registration *registration = op->registration;
+    bool is_registered = registration->library != NULL;
+    if (registration->is_stable && !is_registered) {
+        registration->stable = op->binding->stable;
+        registration->torch_version = op->binding->torch_version;
+        registration->fallback = options->fallback;
+        registration->fallback_user = options->fallback_user;
     }
-    atomic_store(&shell->op, op);
+    atomic_store(&registration->op, op);
     if (is_registered)
         return AOTICACHE_OK;
-    return shell->is_stable ? register_with_library(op, ret_error) : register_with_bridge(op, ret_error);
+    return registration->is_stable ? register_with_library(op, ret_error) : register_with_bridge(op, ret_error);
 }
 
 /* ---- coming and going ---- */
@@ -269,9 +269,9 @@ void aoticache_binding_operator_unref(aoticache_binding_operator *op)
  */
 static bool leave_sections(void)
 {
-    if (aoticache_section_mine != NULL && aoticache_section_mine->depth > 0)
+    if (aoticache_epoch_mine != NULL && aoticache_epoch_mine->depth > 0)
         return false;
-    aoticache_section_synchronize();
+    aoticache_epoch_synchronize();
     return true;
 }
 
@@ -323,14 +323,14 @@ static void end(aoticache_binding_operator *op, bool stays_registered)
     int saved = errno;
     bool is_left = true;
     delist(op);
-    if (op->registration != NULL)
-        op->binding->bridge.disable(op->registration);
-    if (op->shell != NULL) {
+    if (op->torch_registration != NULL)
+        op->binding->bridge.disable(op->torch_registration);
+    if (op->registration != NULL) {
         if (!stays_registered)
-            withdraw(op->shell);
-        atomic_store(&op->shell->op, NULL);
+            withdraw(op->registration);
+        atomic_store(&op->registration->op, NULL);
         is_left = leave_sections();
-        aoticache_shell_release(op->shell);
+        aoticache_registration_release(op->registration);
         wait_for_calls(op);
     }
     if (is_left)

@@ -27,7 +27,7 @@ typedef struct aoticache_binding aoticache_binding;
 
 typedef struct aoticache_binding_options {
     size_t size;
-    aoticache_eager *eager; /* borrowed as long as the binding lives. Its serve_requires_grad does not matter: autograd is
+    aoticache_context *eager; /* borrowed as long as the binding lives. Its serve_requires_grad does not matter: autograd is
                              * above the kernels, and tensors are shown to the holder as requiring none */
     const char *bridge;     /* path of a bridge (aoticache_binding_prepare_bridge()); NULL: the stable C ABI */
     const char *torch_library; /* path of libtorch_cpu.so, which must be loaded; NULL: the one that is */

@@ -30,7 +30,7 @@ void aoticache_binding_keep(aoticache_binding_call *call)
         return;
     atomic_fetch_add(&call->op->references, 1);
     call->kept = true;
-    aoticache_section_leave(call->section);
+    aoticache_epoch_leave(call->section);
     call->section = NULL;
 }
 

@@ -33,15 +33,15 @@ static inline void aoticache_binding_push(aoticache_binding_call *call)
 #endif
 
 /* ENTERED: end() must follow. ret_call: its stack is left to the caller. */
-static inline aoticache_binding_entry aoticache_binding_begin(const aoticache_shell *shell,
+static inline aoticache_binding_entry aoticache_binding_begin(const aoticache_registration *registration,
                                                               aoticache_binding_call *ret_call)
 {
-    aoticache_section_slot *section = aoticache_section_enter();
+    aoticache_epoch_slot *section = aoticache_epoch_enter();
     if (__builtin_expect(section == NULL, 0))
         return AOTICACHE_BINDING_NO_THREAD;
-    aoticache_binding_operator *op = atomic_load_explicit(&shell->op, memory_order_acquire);
+    aoticache_binding_operator *op = atomic_load_explicit(&registration->op, memory_order_acquire);
     if (__builtin_expect(op == NULL, 0)) {
-        aoticache_section_leave(section);
+        aoticache_epoch_leave(section);
         return AOTICACHE_BINDING_GONE;
     }
     ret_call->op = op;
@@ -58,7 +58,7 @@ static inline void aoticache_binding_end(aoticache_binding_call *call)
 {
     aoticache_binding_innermost = call->outer;
     if (__builtin_expect(!call->kept, 1))
-        aoticache_section_leave(call->section);
+        aoticache_epoch_leave(call->section);
     else
         aoticache_binding_operator_unref(call->op);
 }

@@ -3,15 +3,15 @@
  * dispatcher that lead to them, and one call on its way.
  *
  * Private. A call that PyTorch has begun cannot be held back: it may reach us after its operator was taken back. So
- * what PyTorch is given (a shell, and on the stable ABI a function of the pool) is never freed and never becomes
- * another operator's; the operator itself is reached through it, inside a read section (eager/holder/section.h), and kept by a
+ * what PyTorch is given (a registration, and on the stable ABI a function of the pool) is never freed and never becomes
+ * another operator's; the operator itself is reached through it, inside a read section (eager/holder/epoch.h), and kept by a
  * reference where a call leaves the section before its end.
  */
 #ifndef AOTICACHE_EAGER_TORCH_BINDING_STATE_H
 #define AOTICACHE_EAGER_TORCH_BINDING_STATE_H
 
 #include "eager/holder/state.h"
-#include "eager/holder/section.h"
+#include "eager/holder/epoch.h"
 #include "eager/torch/binding.h"
 #include "eager/torch/bridge.h"
 #include "eager/torch/stable.h"
@@ -19,12 +19,12 @@
 /* ---- what lives as long as the process ---- */
 
 /* One operator and dispatch key, on one of the two ways. */
-typedef struct aoticache_shell {
+typedef struct aoticache_registration {
     _Atomic(struct aoticache_binding_operator *) op; /* NULL: not enabled */
     char *name, *overload, *dispatch_key;
     bool is_stable;
     bool taken;    /* enabled, or about to be; under the list's lock */
-    struct aoticache_shell *next;
+    struct aoticache_registration *next;
     /* Where is_stable. What follows the slot is written before PyTorch has our function, and stays as long as it has. */
     uint32_t slot; /* of the pool */
     aoticache_stable stable;
@@ -32,22 +32,22 @@ typedef struct aoticache_shell {
     struct AOTICacheTorchLibrary *library;  /* our function's registration; NULL: PyTorch does not have it */
     aoticache_binding_fallback_fn fallback; /* the kernel that was PyTorch's at that time */
     void *fallback_user;
-} aoticache_shell;
+} aoticache_registration;
 
 /*
- * The shell of an operator, made where there is none yet; taken until aoticache_shell_release().
+ * The registration of an operator, made where there is none yet; taken until aoticache_registration_release().
  * Returns: OK; INVALID (it is enabled, on whichever way); UNSUPPORTED (no function of the pool is left); NO_MEMORY.
  */
-aoticache_status aoticache_shell_acquire(const aoticache_schema *schema, const char *dispatch_key, bool is_stable,
-                                         aoticache_shell **ret_shell, aoticache_error *ret_error);
-void aoticache_shell_release(aoticache_shell *shell);
-/* The shell of a function of the pool. */
-aoticache_shell *aoticache_shell_of_slot(uint32_t slot);
+aoticache_status aoticache_registration_acquire(const aoticache_schema *schema, const char *dispatch_key, bool is_stable,
+                                         aoticache_registration **ret_registration, aoticache_error *ret_error);
+void aoticache_registration_release(aoticache_registration *registration);
+/* The registration of a function of the pool. */
+aoticache_registration *aoticache_registration_of_slot(uint32_t slot);
 
 /* ---- a binding and its operators ---- */
 
 struct aoticache_binding {
-    aoticache_eager *eager;
+    aoticache_context *eager;
     aoticache_stable stable; /* without a bridge, as the version */
     uint64_t torch_version;
     bool has_bridge;
@@ -59,11 +59,11 @@ struct aoticache_binding {
 struct aoticache_binding_operator {
     aoticache_holder *holder;
     aoticache_binding *binding;
-    aoticache_shell *shell;
+    aoticache_registration *registration;
     atomic_size_t references; /* 1 while it is enabled, and one for each call inside that is in no section */
     uint32_t ready; /* the number of its calls that hit (eager/holder/uses.h) */
     atomic_uint_least64_t slow, refused;
-    void *registration; /* of the bridge */
+    void *torch_registration; /* of the bridge */
     aoticache_stable_plan *plan; /* of the stable ABI */
     aoticache_binding_operator *next, **link; /* of the binding's, under its lock */
 };
@@ -76,7 +76,7 @@ void aoticache_binding_operator_unref(aoticache_binding_operator *op);
 typedef struct aoticache_binding_call {
     aoticache_stack stack; /* first: the holder's fallback finds the call by it */
     aoticache_binding_operator *op;
-    aoticache_section_slot *section; /* NULL: left */
+    aoticache_epoch_slot *section; /* NULL: left */
     struct aoticache_binding_call *outer;
     bool fallback_wanted, kept;
     bool consumed; /* the tensors' handles are gone */

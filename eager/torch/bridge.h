@@ -77,11 +77,11 @@ typedef struct aoticache_bridge {
     aoticache_status (*enable)(const char *name, const char *overload, const char *schema, const char *dispatch_key,
                                void *op, void **ret_registration, char *message, size_t message_size);
     /*
-     * Calls that begin afterwards go to PyTorch's kernel without host->call(). The registration stays in PyTorch's
+     * Calls that begin afterwards go to PyTorch's kernel without host->call(). The torch_registration stays in PyTorch's
      * table, since PyTorch cannot take one back under running calls (it changes the entry in place), and is used again by
      * the next enable() of that operator and key; a few hundred bytes for each of these are kept for ever.
      */
-    void (*disable)(void *registration);
+    void (*disable)(void *torch_registration);
 } aoticache_bridge;
 
 /*

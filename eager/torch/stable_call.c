@@ -25,31 +25,31 @@ static void throw(const aoticache_stable *stable, const char *message)
  * The operator was taken back after PyTorch had chosen our function: its own kernel is there again, and the dispatcher
  * finds it by the name. Where this call stands among the dispatch keys is in the thread's own state.
  */
-static void call_again(const aoticache_shell *shell, uint64_t *stack)
+static void call_again(const aoticache_registration *registration, uint64_t *stack)
 {
-    const aoticache_stable *stable = &shell->stable;
-    if (stable->torch_call_dispatcher(shell->name, shell->overload, stack, shell->torch_version) == 0)
+    const aoticache_stable *stable = &registration->stable;
+    if (stable->torch_call_dispatcher(registration->name, registration->overload, stack, registration->torch_version) == 0)
         return;
     const char *what = stable->torch_exception_get_what != NULL ? stable->torch_exception_get_what() : NULL;
     throw(stable, what != NULL ? what : "the operator failed after aoticache had given it back");
 }
 
 /* The operator was retired: PyTorch still has our function, by the name it would come here again. */
-static void let_through(const aoticache_shell *shell, uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs)
+static void let_through(const aoticache_registration *registration, uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs)
 {
     aoticache_error error;
     error.message[0] = '\0';
-    if (shell->fallback(shell->fallback_user, stack, num_inputs, num_outputs, error.message, sizeof error.message) != 0)
-        throw(&shell->stable, error.message);
+    if (registration->fallback(registration->fallback_user, stack, num_inputs, num_outputs, error.message, sizeof error.message) != 0)
+        throw(&registration->stable, error.message);
 }
 
-static __attribute__((noinline)) void call_without_operator(const aoticache_shell *shell, uint64_t *stack,
+static __attribute__((noinline)) void call_without_operator(const aoticache_registration *registration, uint64_t *stack,
                                                             uint64_t num_inputs, uint64_t num_outputs)
 {
-    if (shell->library != NULL)
-        let_through(shell, stack, num_inputs, num_outputs);
+    if (registration->library != NULL)
+        let_through(registration, stack, num_inputs, num_outputs);
     else
-        call_again(shell, stack);
+        call_again(registration, stack);
 }
 
 /* ---- answers ---- */
@@ -78,10 +78,10 @@ static inline bool push_results(stable_call *call, uint64_t *stack, uint64_t num
 static __attribute__((noinline)) bool fall_back(stable_call *call, uint64_t *stack, uint64_t num_inputs,
                                                 uint64_t num_outputs)
 {
-    const aoticache_shell *shell = call->core.op->shell;
+    const aoticache_registration *registration = call->core.op->registration;
     call->error.message[0] = '\0';
     aoticache_binding_keep(&call->core);
-    return shell->fallback(shell->fallback_user, stack, num_inputs, num_outputs, call->error.message,
+    return registration->fallback(registration->fallback_user, stack, num_inputs, num_outputs, call->error.message,
                            sizeof call->error.message) == 0;
 }
 
@@ -91,7 +91,7 @@ static __attribute__((noinline)) bool fail_or_fall_back(stable_call *call, aotic
     const aoticache_binding_operator *op = call->core.op;
     if (result == AOTICACHE_BRIDGE_FALLBACK)
         return fall_back(call, stack, num_inputs, num_outputs);
-    aoticache_stable_release(&op->shell->stable, op->plan, stack, call->core.consumed);
+    aoticache_stable_release(&op->registration->stable, op->plan, stack, call->core.consumed);
     return false;
 }
 
@@ -99,7 +99,7 @@ static __attribute__((noinline)) bool fail_or_fall_back(stable_call *call, aotic
 static inline bool answer(stable_call *call, uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs)
 {
     aoticache_binding_operator *op = call->core.op;
-    const aoticache_stable *stable = &op->shell->stable;
+    const aoticache_stable *stable = &op->registration->stable;
     aoticache_stable_arguments *arguments = &call->arguments;
     call->core.stack.values = arguments->values;
     call->core.stack.count = arguments->count;
@@ -121,8 +121,8 @@ static inline bool read_arguments(stable_call *call, const uint64_t *stack, uint
     const aoticache_stable_plan *plan = op->plan;
     if (__builtin_expect(num_inputs != plan->count, 0))
         return false;
-    return plan->is_plain ? aoticache_stable_read_plainly(&op->shell->stable, plan, stack, &call->arguments)
-                          : aoticache_stable_read(&op->shell->stable, plan, stack, &call->arguments);
+    return plan->is_plain ? aoticache_stable_read_plainly(&op->registration->stable, plan, stack, &call->arguments)
+                          : aoticache_stable_read(&op->registration->stable, plan, stack, &call->arguments);
 }
 
 static inline bool serve(stable_call *call, uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs)
@@ -136,16 +136,16 @@ static inline bool serve(stable_call *call, uint64_t *stack, uint64_t num_inputs
 void aoticache_stable_call(uint32_t slot, uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs)
 {
     stable_call call;
-    const aoticache_shell *shell = aoticache_shell_of_slot(slot);
-    aoticache_binding_entry entry = aoticache_binding_begin(shell, &call.core);
+    const aoticache_registration *registration = aoticache_registration_of_slot(slot);
+    aoticache_binding_entry entry = aoticache_binding_begin(registration, &call.core);
     if (__builtin_expect(entry == AOTICACHE_BINDING_GONE, 0)) {
-        call_without_operator(shell, stack, num_inputs, num_outputs);
+        call_without_operator(registration, stack, num_inputs, num_outputs);
         return;
     }
     if (__builtin_expect(entry == AOTICACHE_BINDING_NO_THREAD, 0))
-        throw(&shell->stable, "aoticache: no memory for a thread's state"); /* without a plan the arguments leak */
+        throw(&registration->stable, "aoticache: no memory for a thread's state"); /* without a plan the arguments leak */
     bool served = serve(&call, stack, num_inputs, num_outputs);
     aoticache_binding_end(&call.core);
     if (__builtin_expect(!served, 0))
-        throw(&shell->stable, call.error.message);
+        throw(&registration->stable, call.error.message);
 }

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "loader/package/parts.h"
 
 #define MAX_ENTRIES 65536
@@ -454,7 +454,7 @@ void aoticache_package_list_metadata(const aoticache_package *package, const aot
 
 static aoticache_status take_for_file(void *user, const void *piece, size_t size, aoticache_error *ret_error)
 {
-    if (aoticache_seam_write(*(const int *)user, piece, size) != 0)
+    if (aoticache_syscall_write(*(const int *)user, piece, size) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot write a part of a package");
     return AOTICACHE_OK;
 }

@@ -62,7 +62,7 @@ static inline void make_call(two_tensors *call, uint64_t number)
 
 /* ---- a holder with so many kernels; no library is loaded: the runner is never entered ---- */
 
-static aoticache_eager *eager;
+static aoticache_context *eager;
 static char folder[4096];
 
 static aoticache_holder *make_holder(const char *schema)
@@ -101,12 +101,12 @@ static inline void hit(aoticache_holder *holder, const two_tensors *call)
     aoticache_packed packed;
     aoticache_unit *unit;
     aoticache_runner *runner;
-    aoticache_section_slot *section = aoticache_section_enter();
+    aoticache_epoch_slot *section = aoticache_epoch_enter();
     aoticache_holder_probe(holder, call->arguments, &packed, &unit, &runner);
     if (runner == NULL)
         fail("a kernel", "is missing");
     aoticache_holder_note_use(holder, unit);
-    aoticache_section_leave(section);
+    aoticache_epoch_leave(section);
     sink += (uintptr_t)runner;
 }
 
@@ -375,7 +375,7 @@ int main(int argc, char **argv)
 {
     char directory[4200];
     aoticache_cache_options cache_options = AOTICACHE_CACHE_OPTIONS_INIT;
-    aoticache_eager_options options = AOTICACHE_EAGER_OPTIONS_INIT;
+    aoticache_context_options options = AOTICACHE_CONTEXT_OPTIONS_INIT;
     aoticache_error error;
     /* In memory where that is possible: 10 000 durable puts are not what is measured. */
     snprintf(folder, sizeof folder, "%s/aoticache-bench-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
@@ -384,7 +384,7 @@ int main(int argc, char **argv)
     snprintf(directory, sizeof directory, "%s/cache", folder);
     cache_options.directory = directory;
     if (aoticache_cache_open(&cache_options, &options.cache, &error) != AOTICACHE_OK ||
-        aoticache_eager_create(&options, &eager, &error) != AOTICACHE_OK)
+        aoticache_context_create(&options, &eager, &error) != AOTICACHE_OK)
         fail("cannot open a cache", error.message);
     if (argc == 3 && strcmp(argv[1], "--hits") == 0) {
         only_hits(strtoull(argv[2], NULL, 10));
@@ -393,7 +393,7 @@ int main(int argc, char **argv)
         bench_instructions();
         bench_creation(options.cache);
     }
-    aoticache_eager_free(eager);
+    aoticache_context_free(eager);
     aoticache_cache_close(options.cache);
     nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     return sink == 0;

@@ -69,7 +69,7 @@ static aoticache_runner *get_runner(aoticache_cache *cache, aoticache_request *r
 {
     aoticache_error error;
     aoticache_runner *runner;
-    if (aoticache_eager_get_runner(cache, NULL, request, &runner, NULL, &error) != AOTICACHE_OK)
+    if (aoticache_get_runner(cache, NULL, request, &runner, NULL, &error) != AOTICACHE_OK)
         fail("get runner", &error);
     return runner;
 }

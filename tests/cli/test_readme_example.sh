@@ -6,7 +6,7 @@ install_for_examples 'README example'
 example=$work/example.c
 block README.md c 1 >"$example"
 holds 'the example has at most 25 lines' [ "$(wc -l <"$example")" -le 25 ]
-holds 'and is there' grep -q 'aoticache_eager_get_runner' "$example"
+holds 'and is there' grep -q 'aoticache_get_runner' "$example"
 
 compile_example "$example" "$work/example"
 try 'the first run compiles the kernel' 0 "$work/example"

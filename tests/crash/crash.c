@@ -1,7 +1,7 @@
 /*
  * crash: dies at every step that changes the disk, and looks at what is left.
  *
- * For each operation a first run counts the calls that pass the seam, SQLite's included. Then, for every one of them, a
+ * For each operation a first run counts the calls that pass the syscall hooks, SQLite's included. Then, for every one of them, a
  * child performs the operation on a cache of its own and is killed with SIGKILL right before that call. Afterwards a new
  * process opens the cache: all that had been reported as stored is found and verifies, nothing is damaged or missing, the
  * interrupted operation succeeds when it is done again, and a collection leaves no leftovers. Prints one line per
@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "cache/cache.h"
 #include "index/index.h"
 #include "tests/helpers/cache_process.h"
@@ -32,17 +32,17 @@ static char directory[600];
 
 /* ---- dying ---- */
 
-struct seam {
+struct counter {
     long calls;
     long die_at; /* -1: never */
     int pipe_fd; /* told the name of the call before dying */
 };
 
-static struct seam seam = {.die_at = -1, .pipe_fd = -1};
+static struct counter counter = {.die_at = -1, .pipe_fd = -1};
 
 static int at_call(void *user, const char *call, const char *path)
 {
-    struct seam *here = user;
+    struct counter *here = user;
     (void)path;
     if (here->calls++ == here->die_at) {
         char report[32];
@@ -209,13 +209,13 @@ static void prepare(const struct operation *operation)
         operation->spoil();
 }
 
-/* In a child: the operation with the seam on; says "S" on the pipe when it has been reported done. */
+/* In a child: the operation with the syscall hook on; says "S" on the pipe when it has been reported done. */
 static void perform_and_die(const struct operation *operation, long die_at, int pipe_fd)
 {
     aoticache_error error = {.message = ""};
-    seam = (struct seam){.die_at = die_at, .pipe_fd = pipe_fd};
-    aoticache_index_seam_install();
-    aoticache_seam_set(at_call, &seam);
+    counter = (struct counter){.die_at = die_at, .pipe_fd = pipe_fd};
+    aoticache_index_syscall_hooks_install();
+    aoticache_syscall_hook_set(at_call, &counter);
     aoticache_cache *cache = open_in(directory);
     aoticache_status status = operation->perform(cache, &error);
     if (status != AOTICACHE_OK)
@@ -225,7 +225,7 @@ static void perform_and_die(const struct operation *operation, long die_at, int 
     aoticache_cache_close(cache);
     if (die_at < 0) { /* the counting run */
         char report[32];
-        int length = snprintf(report, sizeof report, "N%ld\n", seam.calls);
+        int length = snprintf(report, sizeof report, "N%ld\n", counter.calls);
         if (write(pipe_fd, report, (size_t)length) < 0)
             _exit(99);
     }

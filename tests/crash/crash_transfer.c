@@ -1,7 +1,7 @@
 /*
  * crash_transfer: dies at every step of an import and of a merge that changes the disk, and looks at what is left.
  *
- * As crash.c does for the other operations: a first run counts the calls that pass the seam, SQLite's included; then
+ * As crash.c does for the other operations: a first run counts the calls that pass the syscall hooks, SQLite's included; then
  * for every one of them a child is killed right before it. Afterwards nothing in the target is damaged, missing or
  * foreign, what was reported as stored is found, the same operation succeeds when it is done again, and a collection
  * leaves nothing behind. CRASH_STRIDE: only every n-th call, 3 unless it is set; 1 for all of them.
@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "cache/cache.h"
 #include "cache/transfer/transfer.h"
 #include "index/index.h"
@@ -76,8 +76,8 @@ static void in_child(operation_fn operation)
 {
     aoticache_transfer_report report;
     aoticache_error error = {.message = ""};
-    aoticache_index_seam_install();
-    aoticache_seam_set(at_call, NULL);
+    aoticache_index_syscall_hooks_install();
+    aoticache_syscall_hook_set(at_call, NULL);
     aoticache_cache *target = open_in(target_path);
     if (operation(target, &report, &error) != AOTICACHE_OK)
         fail("operation", error.message);

@@ -64,19 +64,19 @@ static void make_hooks(const char *folder)
 static void make_eager(const char *folder)
 {
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
-    aoticache_eager_options eager_options = AOTICACHE_EAGER_OPTIONS_INIT;
+    aoticache_context_options eager_options = AOTICACHE_CONTEXT_OPTIONS_INIT;
     aoticache_error error = {.message = ""};
     aoticache_cache *cache = NULL;
-    aoticache_eager *eager = NULL;
+    aoticache_context *eager = NULL;
     char directory[4096];
     snprintf(directory, sizeof directory, "%s/cache", folder);
     options.directory = directory;
     aoticache_status status = aoticache_cache_open(&options, &cache, &error);
     eager_options.cache = cache;
     if (status == AOTICACHE_OK)
-        status = aoticache_eager_create(&eager_options, &eager, &error);
+        status = aoticache_context_create(&eager_options, &eager, &error);
     say("eager", status, error.message);
-    aoticache_eager_free(eager);
+    aoticache_context_free(eager);
     aoticache_cache_close(cache);
 }
 

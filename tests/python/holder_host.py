@@ -106,7 +106,7 @@ class Host:
         self.call("aoticache_hook_create_worker", ctypes.byref(hook), ctypes.byref(self.hook))
         eager = EagerOptions(ctypes.sizeof(EagerOptions), self.cache, self.hook, MISS[miss], DYNAMIC[dynamic], after,
                              fail_calls=fail_calls)
-        self.call("aoticache_eager_create", ctypes.byref(eager), ctypes.byref(self.eager))
+        self.call("aoticache_context_create", ctypes.byref(eager), ctypes.byref(self.eager))
 
     def call(self, name, *arguments):
         error = Error()
@@ -127,7 +127,7 @@ class Host:
     def close(self):
         for holder in self.holders.values():
             self.c.aoticache_holder_unref(holder.holder)
-        self.c.aoticache_eager_free(self.eager)
+        self.c.aoticache_context_free(self.eager)
         self.c.aoticache_hook_free(self.hook)
         self.c.aoticache_cache_close(self.cache)
 

@@ -138,7 +138,7 @@ class Binding:
         hook_options = HookOptions(size=ctypes.sizeof(HookOptions))
         self.call("aoticache_hook_create_" + hook, ctypes.byref(hook_options), ctypes.byref(self.hook))
         eager_options = EagerOptions(size=ctypes.sizeof(EagerOptions), cache=self.cache, hook=self.hook, **options)
-        self.call("aoticache_eager_create", ctypes.byref(eager_options), ctypes.byref(self.eager))
+        self.call("aoticache_context_create", ctypes.byref(eager_options), ctypes.byref(self.eager))
         binding_options = BindingOptions(size=ctypes.sizeof(BindingOptions), eager=self.eager)
         self.call("aoticache_binding_create", ctypes.byref(binding_options), ctypes.byref(self.handle))
 
@@ -161,7 +161,7 @@ class Binding:
 
     def __exit__(self, *_):
         self.c.aoticache_binding_free(self.handle)
-        self.c.aoticache_eager_free(self.eager)
+        self.c.aoticache_context_free(self.eager)
         self.c.aoticache_hook_free(self.hook)
         self.c.aoticache_cache_close(self.cache)
 
@@ -214,7 +214,7 @@ def case_background(folder):
     with Binding(folder, miss=BACKGROUND) as binding:
         op = Operator(binding, ABS)
         assert torch.equal(torch.abs(x), expected) and op.fallbacks == 1
-        binding.call("aoticache_eager_wait", binding.eager, 120000)
+        binding.call("aoticache_context_wait", binding.eager, 120000)
         assert torch.equal(torch.abs(x), expected)
         assert op.counts().hits == 1 and op.fallbacks == 1
 

@@ -37,8 +37,8 @@ enum { THREADS = 16, OPERATORS = 10, SHAPES = 5, KEYS = OPERATORS * SHAPES, PROC
 static char folder[PATH_MAX / 2];
 static patched_hook exact_hook, dynamic_hook;
 static aoticache_cache *cache;
-static aoticache_eager *eager;
-static aoticache_eager_options options;
+static aoticache_context *eager;
+static aoticache_context_options options;
 static pthread_mutex_t holder_locks[OPERATORS];
 static aoticache_holder *holders[OPERATORS];
 static atomic_bool stop, disturb;
@@ -161,7 +161,7 @@ static void *collect_often(void *unused)
             status = aoticache_cache_collect(cache, &says, NULL, NULL, NULL, &error);
         if (status != AOTICACHE_OK && status != AOTICACHE_LOCKED)
             complain("collecting", error.message);
-        if (disturb && aoticache_eager_flush(eager, &error) != AOTICACHE_OK)
+        if (disturb && aoticache_context_flush(eager, &error) != AOTICACHE_OK)
             complain("flushing", error.message);
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     }
@@ -182,7 +182,7 @@ static void run_threads(int threads, double seconds)
         exit(1);
     }
     options.cache = cache;
-    if (aoticache_eager_create(&options, &eager, &error) != AOTICACHE_OK)
+    if (aoticache_context_create(&options, &eager, &error) != AOTICACHE_OK)
         exit(1);
     for (int i = 0; i < OPERATORS; i++) {
         pthread_mutex_init(&holder_locks[i], NULL);
@@ -201,7 +201,7 @@ static void run_threads(int threads, double seconds)
     pthread_join(collector, NULL);
     for (int i = 0; i < OPERATORS; i++)
         aoticache_holder_unref(holders[i]);
-    aoticache_eager_free(eager);
+    aoticache_context_free(eager);
     aoticache_cache_close(cache);
 }
 
@@ -217,7 +217,7 @@ static void thread_round(const char *name, double seconds)
 
 static void thread_rounds(double seconds)
 {
-    options = (aoticache_eager_options)AOTICACHE_EAGER_OPTIONS_INIT;
+    options = (aoticache_context_options)AOTICACHE_CONTEXT_OPTIONS_INIT;
     options.hook = exact_hook.hook;
     options.max_loaded = 6;
     thread_round("misses wait", seconds / 3);
@@ -227,7 +227,7 @@ static void thread_rounds(double seconds)
     options.threads = 2;
     options.queue_length = 8;
     thread_round("in the background", seconds / 3);
-    options = (aoticache_eager_options)AOTICACHE_EAGER_OPTIONS_INIT;
+    options = (aoticache_context_options)AOTICACHE_CONTEXT_OPTIONS_INIT;
     options.hook = dynamic_hook.hook;
     options.dynamic = AOTICACHE_DYNAMIC_AFTER;
     options.dynamic_after = 2;
@@ -294,7 +294,7 @@ static void exactly_once(double seconds)
     snprintf(log, sizeof log, "%s/compiles", folder);
     snprintf(directory, sizeof directory, "%s/cache", folder);
     nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    options = (aoticache_eager_options)AOTICACHE_EAGER_OPTIONS_INIT;
+    options = (aoticache_context_options)AOTICACHE_CONTEXT_OPTIONS_INIT;
     options.hook = exact_hook.hook;
     exact_hook.log = log;
     exact_hook.delay_ms = 5;

@@ -195,7 +195,7 @@ static void get_kernel(void)
     }
     aoticache_request_create("aten::abs", metadata.device, &request, NULL);
     aoticache_request_add_tensor(request, NULL, &metadata, NULL);
-    if (aoticache_eager_get_runner(cache, hook, request, &runner, NULL, &error) != AOTICACHE_OK)
+    if (aoticache_get_runner(cache, hook, request, &runner, NULL, &error) != AOTICACHE_OK)
         complain("the shared kernel", &error);
     aoticache_request_free(request);
     aoticache_hook_free(hook);

@@ -113,11 +113,11 @@ static aoticache_status try_enable(const char *schema)
     return aoticache_binding_enable(binding, &options, &op, &error);
 }
 
-static void begin_binding_with(const char *flags, const aoticache_eager_options *changes, bool with_bridge)
+static void begin_binding_with(const char *flags, const aoticache_context_options *changes, bool with_bridge)
 {
     aoticache_binding_options options = AOTICACHE_BINDING_OPTIONS_INIT;
     begin_with(flags, false);
-    aoticache_eager_options all = eager_options();
+    aoticache_context_options all = eager_options();
     if (changes != NULL) {
         all.miss = changes->miss;
         all.fail_calls = changes->fail_calls;

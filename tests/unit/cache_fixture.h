@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "cache/cache.h"
 
 #pragma GCC diagnostic ignored "-Wunused-function"
@@ -41,7 +41,7 @@ static int fixture_remove_one(const char *path, const struct stat *found, int ki
 
 static void fixture_teardown(void)
 {
-    aoticache_seam_set(NULL, NULL);
+    aoticache_syscall_hook_set(NULL, NULL);
     nftw(fixture_root, fixture_remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 

@@ -17,7 +17,7 @@
 
 static aoticache_cache *cache;
 static patched_hook hook;
-static aoticache_eager *eager;
+static aoticache_context *eager;
 static aoticache_holder *holder;
 static test_tensor *x; /* 2 by 3 */
 static atomic_int fallbacks, warnings;
@@ -41,9 +41,9 @@ static aoticache_cache *open_cache(void)
     return opened;
 }
 
-static aoticache_eager_options eager_options(void)
+static aoticache_context_options eager_options(void)
 {
-    aoticache_eager_options options = AOTICACHE_EAGER_OPTIONS_INIT;
+    aoticache_context_options options = AOTICACHE_CONTEXT_OPTIONS_INIT;
     options.cache = cache;
     options.hook = hook.hook;
     options.logger.log = holder_log;
@@ -99,9 +99,9 @@ static aoticache_holder *make_holder(const char *schema)
     return made;
 }
 
-static void make_eager(const aoticache_eager_options *options)
+static void make_eager(const aoticache_context_options *options)
 {
-    cr_assert_eq(aoticache_eager_create(options, &eager, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_context_create(options, &eager, &error), AOTICACHE_OK, "%s", error.message);
 }
 
 /* A hook with its library; flags for the compiler. */
@@ -119,7 +119,7 @@ static void begin_with(const char *flags, bool dynamic)
 static void begin_scale(void)
 {
     begin_with("", false);
-    aoticache_eager_options options = eager_options();
+    aoticache_context_options options = eager_options();
     make_eager(&options);
     holder = make_holder(SCALE);
 }
@@ -127,7 +127,7 @@ static void begin_scale(void)
 static void end_all(void)
 {
     aoticache_holder_unref(holder);
-    aoticache_eager_free(eager);
+    aoticache_context_free(eager);
     patched_close(&hook);
     aoticache_cache_close(cache);
     tensor_free(x);

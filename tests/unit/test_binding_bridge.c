@@ -3,7 +3,7 @@
 
 TestSuite(binding_bridge, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 
-static void begin_as(const aoticache_eager_options *changes)
+static void begin_as(const aoticache_context_options *changes)
 {
     begin_binding_with("", changes, true);
     cr_assert_eq(try_enable(SCALE), AOTICACHE_OK, "%s", error.message);
@@ -15,7 +15,7 @@ static void begin(void)
 }
 
 /* As the bridge does it; the stack and its values are left in `places`. */
-static aoticache_bridge_result call_with(void *shell, const test_tensor *tensor, double factor, uint64_t wrapped)
+static aoticache_bridge_result call_with(void *registration, const test_tensor *tensor, double factor, uint64_t wrapped)
 {
     const aoticache_bridge_host *host = STAND_IN(const aoticache_bridge_host *, stand_in_host);
     places[0] = VALUE_TENSOR(tensor);
@@ -23,7 +23,7 @@ static aoticache_bridge_result call_with(void *shell, const test_tensor *tensor,
     places[2] = VALUE_INT(0);
     stack.count = 3;
     error.message[0] = '\0';
-    return host->call(shell, 0, wrapped, &stack, &error);
+    return host->call(registration, 0, wrapped, &stack, &error);
 }
 
 static aoticache_bridge_result call_bridge(const test_tensor *tensor, double factor)
@@ -59,7 +59,7 @@ Test(binding_bridge, hits_are_served_and_inputs_stay_the_callers)
 
 Test(binding_bridge, miss_that_is_not_compiled_is_the_bridges)
 {
-    aoticache_eager_options never = {.miss = AOTICACHE_MISS_NEVER};
+    aoticache_context_options never = {.miss = AOTICACHE_MISS_NEVER};
     begin_as(&never);
     cr_expect_eq(call_bridge(x, 3), AOTICACHE_BRIDGE_FALLBACK);
     cr_expect(is_untouched(x));
@@ -99,14 +99,14 @@ Test(binding_bridge, late_call_is_pytorchs_until_it_is_enabled_again)
 {
     begin();
     cr_expect(is_served(x, 3));
-    void *shell = STAND_IN(void *, stand_in_op);
+    void *registration = STAND_IN(void *, stand_in_op);
     aoticache_binding_disable(op);
     cr_expect_eq(STAND_IN_COUNT(registrations), 0);
-    cr_expect_eq(call_with(shell, x, 3, 0), AOTICACHE_BRIDGE_FALLBACK);
+    cr_expect_eq(call_with(registration, x, 3, 0), AOTICACHE_BRIDGE_FALLBACK);
     cr_expect(is_untouched(x));
-    STAND_IN(const aoticache_bridge_host *, stand_in_host)->refuse(shell);
+    STAND_IN(const aoticache_bridge_host *, stand_in_host)->refuse(registration);
     cr_assert_eq(try_enable(SCALE), AOTICACHE_OK, "%s", error.message);
-    cr_expect_eq(STAND_IN(void *, stand_in_op), shell);
+    cr_expect_eq(STAND_IN(void *, stand_in_op), registration);
     cr_expect(is_served(x, 3));
     end_binding();
 }
@@ -114,7 +114,7 @@ Test(binding_bridge, late_call_is_pytorchs_until_it_is_enabled_again)
 /* ---- recursion ---- */
 
 static aoticache_bridge_result nested;
-static void *nested_shell;
+static void *nested_registration;
 
 /* A hook that calls the operator that it compiles for, as a kernel library may. */
 static aoticache_status compile_and_call(void *user, const aoticache_request *request, const char *directory,
@@ -123,7 +123,7 @@ static aoticache_status compile_and_call(void *user, const aoticache_request *re
     aoticache_value values[3] = {VALUE_TENSOR(x), VALUE_DOUBLE(7), VALUE_INT(0)};
     aoticache_stack inner = {.values = values, .count = 3, .capacity = 3};
     aoticache_error inner_error;
-    nested = STAND_IN(const aoticache_bridge_host *, stand_in_host)->call(nested_shell, 0, 0, &inner, &inner_error);
+    nested = STAND_IN(const aoticache_bridge_host *, stand_in_host)->call(nested_registration, 0, 0, &inner, &inner_error);
     return patched_hook_compile(user, request, directory, hand_over, deliver_user, ret_error);
 }
 
@@ -137,7 +137,7 @@ Test(binding_bridge, call_of_an_operator_from_within_itself_is_pytorchs)
     aoticache_hook *calling, *usual = hook.hook;
     cr_assert_eq(aoticache_hook_create_callback(&callback, &calling, &error), AOTICACHE_OK);
     eager->hook = calling;
-    nested_shell = STAND_IN(void *, stand_in_op);
+    nested_registration = STAND_IN(void *, stand_in_op);
     nested = AOTICACHE_BRIDGE_FAILED;
     cr_expect(is_served(x, 3));
     cr_expect_eq(nested, AOTICACHE_BRIDGE_FALLBACK);
@@ -210,14 +210,14 @@ Test(binding_bridge, wrapped_number_that_matters_is_pytorchs)
 static atomic_bool ending;
 static atomic_int wrong, served_in_threads;
 
-static void *call_in_thread(void *shell)
+static void *call_in_thread(void *registration)
 {
     const aoticache_bridge_host *host = STAND_IN(const aoticache_bridge_host *, stand_in_host);
     while (!atomic_load(&ending)) {
         aoticache_value values[3] = {VALUE_TENSOR(x), VALUE_DOUBLE(3), VALUE_INT(0)};
         aoticache_stack own = {.values = values, .count = 3, .capacity = 3};
         aoticache_error own_error;
-        aoticache_bridge_result result = host->call(shell, 0, 0, &own, &own_error);
+        aoticache_bridge_result result = host->call(registration, 0, 0, &own, &own_error);
         if (result == AOTICACHE_BRIDGE_SERVED) {
             if (own.count != 1 || !output_is(&values[0], x, 3, 0))
                 atomic_fetch_add(&wrong, 1);
@@ -235,9 +235,9 @@ Test(binding_bridge, enabling_and_disabling_under_calls_is_safe)
     pthread_t threads[3];
     begin();
     cr_expect(is_served(x, 3));
-    void *shell = STAND_IN(void *, stand_in_op);
+    void *registration = STAND_IN(void *, stand_in_op);
     for (int i = 0; i < 3; i++)
-        pthread_create(&threads[i], NULL, call_in_thread, shell);
+        pthread_create(&threads[i], NULL, call_in_thread, registration);
     for (int i = 0; i < 60; i++) {
         int before = atomic_load(&served_in_threads);
         while (atomic_load(&served_in_threads) == before)

@@ -68,7 +68,7 @@ Test(binding_stable, overload_is_part_of_the_name)
 Test(binding_stable, miss_that_is_not_compiled_goes_to_the_fallback)
 {
     const char *thrown;
-    aoticache_eager_options never = {.miss = AOTICACHE_MISS_NEVER};
+    aoticache_context_options never = {.miss = AOTICACHE_MISS_NEVER};
     begin_binding_with("", &never, false);
     cr_assert_eq(try_enable(SCALE), AOTICACHE_OK, "%s", error.message);
     for (int i = 0; i < 3; i++) {
@@ -101,7 +101,7 @@ Test(binding_stable, failing_kernel_is_an_exception_with_its_message)
 Test(binding_stable, failing_fallback_is_an_exception_with_its_message)
 {
     const char *thrown;
-    aoticache_eager_options never = {.miss = AOTICACHE_MISS_NEVER};
+    aoticache_context_options never = {.miss = AOTICACHE_MISS_NEVER};
     begin_binding_with("", &never, false);
     cr_assert_eq(try_enable(SCALE), AOTICACHE_OK, "%s", error.message);
     fallback_fails = "index 7 is out of range";
@@ -114,7 +114,7 @@ Test(binding_stable, failing_fallback_is_an_exception_with_its_message)
 Test(binding_stable, failed_compile_is_an_exception_only_where_it_is_asked_for)
 {
     const char *thrown;
-    aoticache_eager_options fail = {.fail_calls = true};
+    aoticache_context_options fail = {.fail_calls = true};
     begin();
     atomic_store(&hook.fail_status, AOTICACHE_COMPILE_FAILED);
     cr_expect_eq(call_scale(x, 3, 4, &thrown), 77);
@@ -351,7 +351,7 @@ static void disable_now(void)
 Test(binding_stable, disabling_inside_of_its_fallback_does_not_wait_for_itself)
 {
     const char *thrown;
-    aoticache_eager_options never = {.miss = AOTICACHE_MISS_NEVER};
+    aoticache_context_options never = {.miss = AOTICACHE_MISS_NEVER};
     begin_binding_with("", &never, false);
     cr_assert_eq(try_enable(SCALE), AOTICACHE_OK, "%s", error.message);
     fallback_meanwhile = disable_now;
@@ -389,7 +389,7 @@ static void *disable_in_thread(void *unused)
 Test(binding_stable, disabling_waits_for_calls_inside)
 {
     pthread_t caller, disabler;
-    aoticache_eager_options never = {.miss = AOTICACHE_MISS_NEVER};
+    aoticache_context_options never = {.miss = AOTICACHE_MISS_NEVER};
     begin_binding_with("", &never, false);
     cr_assert_eq(try_enable(SCALE), AOTICACHE_OK, "%s", error.message);
     fallback_meanwhile = wait_inside;
@@ -413,7 +413,7 @@ Test(binding_stable, child_of_a_fork_disables_without_its_parents_calls)
 {
     pthread_t caller;
     int status;
-    aoticache_eager_options never = {.miss = AOTICACHE_MISS_NEVER};
+    aoticache_context_options never = {.miss = AOTICACHE_MISS_NEVER};
     begin_binding_with("", &never, false);
     cr_assert_eq(try_enable(SCALE), AOTICACHE_OK, "%s", error.message);
     fallback_meanwhile = wait_inside;
@@ -510,7 +510,7 @@ Test(binding_stable, pool_that_is_used_up_says_so)
         cr_assert_eq(try_enable(schema), AOTICACHE_OK, "%d: %s", i, error.message);
         aoticache_stable_fn fn = STAND_IN(stand_in_library *, stand_in_last)->fn;
         cr_assert_eq(fn, aoticache_stable_functions[i]);
-        cr_assert_eq(aoticache_shell_of_slot((uint32_t)i), op->shell);
+        cr_assert_eq(aoticache_registration_of_slot((uint32_t)i), op->registration);
         aoticache_binding_disable(op);
     }
     cr_expect_eq(try_enable("test::one_more(Tensor self) -> Tensor"), AOTICACHE_UNSUPPORTED);

@@ -258,11 +258,11 @@ Test(cache, hit_and_reopening_write_nothing)
     aoticache_cache *cache = fixture_open();
     fixture_put(cache, 1, "library one");
     aoticache_cache_close(cache);
-    aoticache_seam_set(see_call, NULL);
+    aoticache_syscall_hook_set(see_call, NULL);
     cache = fixture_open();
     for (int i = 0; i < 100; i++)
         cr_assert(fixture_finds(cache, 1, "library one"));
-    aoticache_seam_set(NULL, NULL);
+    aoticache_syscall_hook_set(NULL, NULL);
     cr_assert_eq(calls_seen, 0, "%s", first_call);
     aoticache_cache_close(cache);
     cache = fixture_open();
@@ -346,7 +346,7 @@ Test(cache, full_disk_still_gives_a_kernel_and_says_so_once)
 {
     aoticache_cache *cache = fixture_open();
     fixture_put(cache, 9, "kept");
-    aoticache_seam_set(no_space, NULL);
+    aoticache_syscall_hook_set(no_space, NULL);
     for (int i = 1; i <= 2; i++) {
         struct hook hook = {.text = "unstored", .deliveries = -1};
         aoticache_artifact *artifact = NULL;
@@ -356,7 +356,7 @@ Test(cache, full_disk_still_gives_a_kernel_and_says_so_once)
         cr_assert(fixture_fd_has(aoticache_artifact_library_fd(artifact), "unstored"));
         aoticache_artifact_unref(artifact);
     }
-    aoticache_seam_set(NULL, NULL);
+    aoticache_syscall_hook_set(NULL, NULL);
     cr_assert_eq(fixture_warnings, 1, "%s", fixture_last_warning);
     cr_assert_eq(counters(cache).not_stored, 2);
     cr_assert(fixture_finds(cache, 9, "kept"));

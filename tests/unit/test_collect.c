@@ -241,14 +241,14 @@ static int watch_disk(void *user, const char *call, const char *path)
 /* Six entries; is_unsynced as the collection finds it. */
 static aoticache_cache *watched_cache(void)
 {
-    aoticache_index_seam_install();
+    aoticache_index_syscall_hooks_install();
     aoticache_cache *cache = fixture_open();
     for (int i = 1; i <= 6; i++)
         fixture_put(cache, i, library(i));
     cr_assert_eq(aoticache_cache_list(cache, NULL, NULL, note_manifest, NULL, NULL), AOTICACHE_OK);
     cr_assert_eq(disk.manifest_count, 6);
     disk.is_unsynced = true;
-    aoticache_seam_set(watch_disk, NULL);
+    aoticache_syscall_hook_set(watch_disk, NULL);
     return cache;
 }
 
@@ -265,7 +265,7 @@ Test(collect, files_go_once_it_is_on_disk_that_nobody_needs_them)
         cr_assert_eq(report.objects_removed, 12);
         cr_assert_eq(disk.files, 12);
         cr_assert_eq(disk.files_too_soon, 0);
-        aoticache_seam_set(NULL, NULL);
+        aoticache_syscall_hook_set(NULL, NULL);
         aoticache_cache_close(cache);
     }
 }
@@ -291,7 +291,7 @@ Test(collect, files_of_a_killed_collection_wait_for_the_disk_too)
     cr_assert_eq(collect(cache, UINT64_MAX, UINT64_MAX, false).objects_removed, 2);
     cr_assert_eq(disk.files, 2);
     cr_assert_eq(disk.files_too_soon, 0);
-    aoticache_seam_set(NULL, NULL);
+    aoticache_syscall_hook_set(NULL, NULL);
     aoticache_cache_close(cache);
 }
 
@@ -300,7 +300,7 @@ Test(collect, manifests_go_before_other_objects)
     aoticache_cache *cache = watched_cache();
     cr_assert_eq(collect(cache, 1, UINT64_MAX, false).objects_removed, 12);
     cr_assert_eq(disk.last_manifest, 5);
-    aoticache_seam_set(NULL, NULL);
+    aoticache_syscall_hook_set(NULL, NULL);
     aoticache_cache_close(cache);
 }
 

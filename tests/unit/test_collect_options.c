@@ -6,7 +6,7 @@
 
 #include <sys/statvfs.h>
 
-#include "cache/pins/marks.h"
+#include "cache/pins/pins.h"
 #include "cache/state.h"
 #include "index/collection.h"
 
@@ -567,7 +567,7 @@ Test(collect_options, second_collector_is_locked_out_at_once)
     snprintf(path, sizeof path, "%s/collect.lock", fixture_cache);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     cr_assert_geq(fd, 0);
-    cr_assert_eq(aoticache_seam_flock(fd, 2 /* LOCK_EX */), 0);
+    cr_assert_eq(aoticache_syscall_flock(fd, 2 /* LOCK_EX */), 0);
     uint64_t begun = aoticache_monotonic_ns();
     cr_assert_eq(aoticache_cache_collect(other, NULL, NULL, NULL, NULL, NULL), AOTICACHE_LOCKED);
     cr_assert_lt(aoticache_monotonic_ns() - begun, UINT64_C(5000000000));

@@ -12,7 +12,7 @@ TestSuite(dispatch_holder, .init = fixture_begin, .fini = fixture_end, .timeout 
 static aoticache_error error;
 static aoticache_cache *cache;
 static aoticache_hook *hook;
-static aoticache_eager *eager;
+static aoticache_context *eager;
 static aoticache_dispatcher *dispatcher;
 static aoticache_oplib *def, *usual, *impl;
 static aoticache_operator *op;
@@ -31,7 +31,7 @@ static void begin(const char *schema, const char *name, aoticache_miss miss)
 {
     aoticache_hook_options hook_options = AOTICACHE_HOOK_OPTIONS_INIT;
     aoticache_cache_options cache_options = AOTICACHE_CACHE_OPTIONS_INIT;
-    aoticache_eager_options options = AOTICACHE_EAGER_OPTIONS_INIT;
+    aoticache_context_options options = AOTICACHE_CONTEXT_OPTIONS_INIT;
     if (system("command -v \"${AOTICACHE_CC:-cc}\" >/dev/null") != 0)
         fixture_skip("there is no C compiler");
     cache_options.directory = in_folder("cache");
@@ -40,7 +40,7 @@ static void begin(const char *schema, const char *name, aoticache_miss miss)
     options.cache = cache;
     options.hook = hook;
     options.miss = miss;
-    succeeds(aoticache_eager_create(&options, &eager, &error));
+    succeeds(aoticache_context_create(&options, &eager, &error));
     succeeds(aoticache_dispatcher_create(&dispatcher, &error));
     def = open_oplib(AOTICACHE_OPLIB_DEF, "aten", NULL);
     usual = open_oplib(AOTICACHE_OPLIB_IMPL, "_", NULL);
@@ -56,7 +56,7 @@ static void end(void)
     aoticache_oplib_free(usual);
     aoticache_oplib_free(def);
     aoticache_dispatcher_free(dispatcher);
-    aoticache_eager_free(eager);
+    aoticache_context_free(eager);
     aoticache_hook_free(hook);
     aoticache_cache_close(cache);
 }

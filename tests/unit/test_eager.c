@@ -30,14 +30,14 @@ static void end(void)
 
 TestSuite(eager, .init = begin, .fini = end, .timeout = 600);
 
-static aoticache_runner *get(aoticache_hook *with, aoticache_eager_report *report)
+static aoticache_runner *get(aoticache_hook *with, aoticache_get_runner_report *report)
 {
     aoticache_request *request = make_abs_request();
     aoticache_runner *runner = NULL;
     aoticache_error error = {.message = ""};
     /* A lookup without a hook asks for what the hook would have made. */
     cr_assert_eq(aoticache_hook_set_environment(hook, request, &error), AOTICACHE_OK, "%s", error.message);
-    cr_assert_eq(aoticache_eager_get_runner(cache, with, request, &runner, report, &error), AOTICACHE_OK, "%s",
+    cr_assert_eq(aoticache_get_runner(cache, with, request, &runner, report, &error), AOTICACHE_OK, "%s",
                  error.message);
     aoticache_request_free(request);
     return runner;
@@ -62,7 +62,7 @@ static void check_abs(aoticache_runner *runner)
 
 Test(eager, get_runner_compiles_once_and_then_hits)
 {
-    aoticache_eager_report report;
+    aoticache_get_runner_report report;
     aoticache_runner *runner = get(hook, &report);
     cr_assert_eq(report.source, AOTICACHE_SOURCE_COMPILED);
     cr_assert(report.stored);
@@ -73,7 +73,7 @@ Test(eager, get_runner_compiles_once_and_then_hits)
     check_abs(runner);
     aoticache_runner_unref(runner);
 
-    aoticache_eager_report again;
+    aoticache_get_runner_report again;
     runner = get(hook, &again);
     cr_assert_eq(again.source, AOTICACHE_SOURCE_INDEX);
     cr_assert(aoticache_digest_equal(&again.key, &report.key));
@@ -152,14 +152,14 @@ Test(eager, lookup_without_a_hook_misses_and_compiles_nothing)
 {
     aoticache_request *request = make_abs_request();
     aoticache_runner *runner = NULL;
-    cr_assert_eq(aoticache_eager_get_runner(cache, NULL, request, &runner, NULL, NULL), AOTICACHE_NOT_FOUND);
+    cr_assert_eq(aoticache_get_runner(cache, NULL, request, &runner, NULL, NULL), AOTICACHE_NOT_FOUND);
     cr_assert_null(runner);
     aoticache_request_free(request);
 }
 
 Test(eager, runner_protects_its_artifact_from_collection)
 {
-    aoticache_eager_report report;
+    aoticache_get_runner_report report;
     aoticache_runner *runner = get(hook, &report);
     aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
     aoticache_collect_report collected;
@@ -181,7 +181,7 @@ Test(eager, unsupported_operators_are_told)
     aoticache_request *request = make_request("aten::svd");
     aoticache_runner *runner = NULL;
     aoticache_error error;
-    cr_assert_eq(aoticache_eager_get_runner(cache, hook, request, &runner, NULL, &error), AOTICACHE_UNSUPPORTED);
+    cr_assert_eq(aoticache_get_runner(cache, hook, request, &runner, NULL, &error), AOTICACHE_UNSUPPORTED);
     cr_assert_not_null(strstr(error.message, "aten_svd.c"), "%s", error.message);
     cr_assert_null(runner);
     aoticache_request_free(request);
@@ -199,7 +199,7 @@ Test(eager, what_cannot_be_loaded_is_an_error)
     product.producer = "test";
     cr_assert_eq(aoticache_cache_put(cache, request, &product, NULL, &error), AOTICACHE_OK, "%s", error.message);
     aoticache_runner *runner = NULL;
-    aoticache_status status = aoticache_eager_get_runner(cache, NULL, request, &runner, NULL, &error);
+    aoticache_status status = aoticache_get_runner(cache, NULL, request, &runner, NULL, &error);
     cr_assert_neq(status, AOTICACHE_OK);
     cr_assert_neq(status, AOTICACHE_NOT_FOUND);
     cr_assert_null(runner);
@@ -210,8 +210,8 @@ Test(eager, null_arguments_are_invalid)
 {
     aoticache_request *request = make_abs_request();
     aoticache_runner *runner = NULL;
-    cr_assert_eq(aoticache_eager_get_runner(NULL, hook, request, &runner, NULL, NULL), AOTICACHE_INVALID);
-    cr_assert_eq(aoticache_eager_get_runner(cache, hook, NULL, &runner, NULL, NULL), AOTICACHE_INVALID);
-    cr_assert_eq(aoticache_eager_get_runner(cache, hook, request, NULL, NULL, NULL), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_get_runner(NULL, hook, request, &runner, NULL, NULL), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_get_runner(cache, hook, NULL, &runner, NULL, NULL), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_get_runner(cache, hook, request, NULL, NULL, NULL), AOTICACHE_INVALID);
     aoticache_request_free(request);
 }

@@ -5,7 +5,7 @@
 
 #include "index/collection.h"
 #include "index/integrity.h"
-#include "index/marks.h"
+#include "index/pins.h"
 #include "index/statistics.h"
 
 #define MANY 16
@@ -132,8 +132,8 @@ Test(evict, what_was_used_pinned_or_removed_since_stays_or_is_left)
         .entry_id = victims.items[0].entry_id, .last_used_ns = victims.items[0].last_used_ns + 1, .uses = 1, .hits = 1};
     const aoticache_index_deltas deltas = {.now_ns = 1000000000, .tallies = &use, .tally_count = 1};
     cr_assert_eq(aoticache_index_flush_deltas(index, &deltas, true, NULL), AOTICACHE_OK);
-    const aoticache_index_mark mark = {.key = digest_of(2), .is_pinned = true};
-    cr_assert_eq(aoticache_index_put_marks(index, &mark, 1, NULL), AOTICACHE_OK);
+    const aoticache_index_pins mark = {.key = digest_of(2), .is_pinned = true};
+    cr_assert_eq(aoticache_index_put_pins(index, &mark, 1, NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_index_remove_entry(index, victims.items[2].entry_id, NULL, NULL), AOTICACHE_OK);
     const aoticache_index_eviction eviction = evict(index, &victims);
     cr_assert_eq(eviction.entries, 1);

@@ -65,7 +65,7 @@ static void call_from_threads(void)
 static uint64_t hits_in_the_index(void)
 {
     aoticache_statistics statistics;
-    cr_assert_eq(aoticache_eager_flush(eager, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_context_flush(eager, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(aoticache_cache_statistics(cache, &statistics, &error), AOTICACHE_OK, "%s", error.message);
     return statistics.counters.hits_loaded;
 }
@@ -82,7 +82,7 @@ Test(holder, hits_of_several_threads_are_counted_exactly)
     if (child == 0) { /* its own calls, and none of the parent's */
         for (int i = 0; i < 5; i++)
             scales(x, 2, 0);
-        _exit(aoticache_eager_flush(eager, NULL) == AOTICACHE_OK ? 0 : 1);
+        _exit(aoticache_context_flush(eager, NULL) == AOTICACHE_OK ? 0 : 1);
     }
     int status = -1;
     cr_expect_eq(waitpid(child, &status, 0), child);
@@ -149,7 +149,7 @@ Test(holder, call_replaces_only_its_arguments)
 Test(holder, several_results)
 {
     begin_with("-DOUTPUTS=3", false);
-    aoticache_eager_options options = eager_options();
+    aoticache_context_options options = eager_options();
     make_eager(&options);
     holder = make_holder("test::three(Tensor self) -> (Tensor, Tensor, Tensor)");
     aoticache_value value = VALUE_TENSOR(x);
@@ -170,7 +170,7 @@ Test(holder, several_results)
 Test(holder, list_result_is_one_value)
 {
     begin_with("-DOUTPUTS=3", false);
-    aoticache_eager_options options = eager_options();
+    aoticache_context_options options = eager_options();
     make_eager(&options);
     holder = make_holder("test::three(Tensor self) -> Tensor[]");
     aoticache_value value = VALUE_TENSOR(x);
@@ -232,7 +232,7 @@ Test(holder, wrong_arguments_are_named)
 Test(holder, tensor_lists_and_optional_tensors_are_inputs_in_order)
 {
     begin_with("-DINPUTS=3", false);
-    aoticache_eager_options options = eager_options();
+    aoticache_context_options options = eager_options();
     make_eager(&options);
     holder = make_holder("test::sum(Tensor?[] tensors, Tensor? more=None) -> Tensor");
     const aoticache_tensor_view *views[] = {&x->view, NULL, &x->view};
@@ -258,7 +258,7 @@ Test(holder, tensor_lists_and_optional_tensors_are_inputs_in_order)
 Test(holder, absent_tensor_in_a_list_of_tensors_is_refused)
 {
     begin_with("", false);
-    aoticache_eager_options options = eager_options();
+    aoticache_context_options options = eager_options();
     make_eager(&options);
     holder = make_holder("test::sum(Tensor[] tensors) -> Tensor");
     const aoticache_tensor_view *views[] = {&x->view, NULL};
@@ -273,7 +273,7 @@ Test(holder, absent_tensor_in_a_list_of_tensors_is_refused)
 Test(holder, what_no_kernel_takes_goes_to_the_fallback)
 {
     begin_with("", false);
-    aoticache_eager_options options = eager_options();
+    aoticache_context_options options = eager_options();
     make_eager(&options);
     holder = make_holder("test::random(Tensor self, Generator? generator=None, str? text=None) -> Tensor");
     aoticache_value values[] = {VALUE_TENSOR(x), VALUE_NONE, VALUE_NONE};
@@ -315,8 +315,8 @@ Test(holder, requires_grad_goes_to_the_fallback_unless_served)
     cr_expect(falls_back(x, 2, 0));
     cr_expect_eq(hook.compiles, 0);
     aoticache_holder_unref(holder);
-    aoticache_eager_free(eager);
-    aoticache_eager_options options = eager_options();
+    aoticache_context_free(eager);
+    aoticache_context_options options = eager_options();
     options.serve_requires_grad = true;
     make_eager(&options);
     holder = make_holder(SCALE);
@@ -340,7 +340,7 @@ Test(holder, key_sets_of_tensors_are_metadata)
 Test(holder, without_a_fallback_the_reason_is_the_error)
 {
     begin_with("", false);
-    aoticache_eager_options options = eager_options();
+    aoticache_context_options options = eager_options();
     aoticache_holder_options holder_says = holder_options(SCALE);
     make_eager(&options);
     holder_says.fallback = NULL;
@@ -394,16 +394,16 @@ Test(holder, options_are_checked)
     aoticache_holder_options options = AOTICACHE_HOLDER_OPTIONS_INIT;
     cr_expect_eq(aoticache_holder_create(eager, &options, &made, &error), AOTICACHE_INVALID);
     cr_expect_eq(aoticache_holder_create(NULL, &options, &made, &error), AOTICACHE_INVALID);
-    aoticache_eager *other = NULL;
-    aoticache_eager_options wrong = eager_options();
+    aoticache_context *other = NULL;
+    aoticache_context_options wrong = eager_options();
     wrong.cache = NULL;
-    cr_expect_eq(aoticache_eager_create(&wrong, &other, &error), AOTICACHE_INVALID);
+    cr_expect_eq(aoticache_context_create(&wrong, &other, &error), AOTICACHE_INVALID);
     wrong = eager_options();
     wrong.miss = 7;
-    cr_expect_eq(aoticache_eager_create(&wrong, &other, &error), AOTICACHE_INVALID);
+    cr_expect_eq(aoticache_context_create(&wrong, &other, &error), AOTICACHE_INVALID);
     wrong = eager_options();
     wrong.environment = (const char *const[]){"framework", NULL};
-    cr_expect_eq(aoticache_eager_create(&wrong, &other, &error), AOTICACHE_INVALID);
+    cr_expect_eq(aoticache_context_create(&wrong, &other, &error), AOTICACHE_INVALID);
     cr_expect_not_null(strstr(error.message, "framework"), "%s", error.message);
     cr_expect_null(other);
     cr_expect_str_eq(aoticache_holder_op(holder), "test::scale");
@@ -417,8 +417,8 @@ Test(holder, environment_of_a_host_without_hook_finds_the_hooks_entries)
     begin_scale();
     cr_expect(scales(x, 2, 0));
     aoticache_holder_unref(holder);
-    aoticache_eager_free(eager);
-    aoticache_eager_options options = eager_options();
+    aoticache_context_free(eager);
+    aoticache_context_options options = eager_options();
     options.hook = NULL;
     options.environment = (const char *const[]){"framework=patched 1", NULL};
     make_eager(&options);
@@ -427,7 +427,7 @@ Test(holder, environment_of_a_host_without_hook_finds_the_hooks_entries)
     cr_expect(scales(x, 2, 0));
     cr_expect(falls_back(x, 3, 0));
     aoticache_holder_unref(holder);
-    aoticache_eager_free(eager);
+    aoticache_context_free(eager);
     options.environment = (const char *const[]){"framework=other", NULL};
     make_eager(&options);
     holder = make_holder(SCALE);
@@ -441,7 +441,7 @@ Test(holder, kernels_of_the_c_hook)
     begin_with("", false);
     aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
     aoticache_hook *c_hook;
-    aoticache_eager_options says = eager_options();
+    aoticache_context_options says = eager_options();
     cr_assert_eq(aoticache_hook_create_c(&options, &c_hook, &error), AOTICACHE_OK, "%s", error.message);
     says.hook = c_hook;
     make_eager(&says);

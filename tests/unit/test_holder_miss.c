@@ -5,7 +5,7 @@
 
 TestSuite(holder_miss, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 
-static void begin_policy(aoticache_eager_options options)
+static void begin_policy(aoticache_context_options options)
 {
     options.cache = cache;
     options.hook = hook.hook;
@@ -36,7 +36,7 @@ Test(holder_miss, failed_compile_is_the_fallbacks_and_remembered)
 Test(holder_miss, failed_compile_is_the_calls_where_asked)
 {
     begin_with("", false);
-    aoticache_eager_options options = eager_options();
+    aoticache_context_options options = eager_options();
     options.fail_calls = true;
     begin_policy(options);
     hook.fail_status = AOTICACHE_COMPILE_FAILED;
@@ -91,14 +91,14 @@ Test(holder_miss, wrong_number_of_results_is_not_loaded)
 Test(holder_miss, never_notices_what_others_add)
 {
     begin_with("", false);
-    aoticache_eager_options options = eager_options();
+    aoticache_context_options options = eager_options();
     options.miss = AOTICACHE_MISS_NEVER;
     begin_policy(options);
     cr_expect(falls_back(x, 2, 0));
     cr_expect(falls_back(x, 2, 0));
     pid_t child = fork();
     if (child == 0) {
-        aoticache_eager_options says = AOTICACHE_EAGER_OPTIONS_INIT;
+        aoticache_context_options says = AOTICACHE_CONTEXT_OPTIONS_INIT;
         says.cache = open_cache();
         says.hook = hook.hook;
         make_eager(&says);
@@ -120,7 +120,7 @@ Test(holder_miss, never_notices_what_others_add)
 static void begin_background(uint32_t queue_length)
 {
     begin_with("", false);
-    aoticache_eager_options options = eager_options();
+    aoticache_context_options options = eager_options();
     options.miss = AOTICACHE_MISS_BACKGROUND;
     options.queue_length = queue_length;
     begin_policy(options);
@@ -133,9 +133,9 @@ Test(holder_miss, background_answers_by_the_fallback_until_ready)
     for (int i = 0; i < 3; i++)
         cr_expect(falls_back(x, 2, 0)); /* one that waited for the compile would never return */
     cr_expect_eq(counts_now().queued, 1);
-    cr_expect_eq(aoticache_eager_wait(eager, 20, &error), AOTICACHE_LOCKED);
+    cr_expect_eq(aoticache_context_wait(eager, 20, &error), AOTICACHE_LOCKED);
     hook.is_shut = false;
-    cr_expect_eq(aoticache_eager_wait(eager, 0, &error), AOTICACHE_OK);
+    cr_expect_eq(aoticache_context_wait(eager, 0, &error), AOTICACHE_OK);
     cr_expect(scales(x, 2, 0));
     aoticache_holder_counts counts = counts_now();
     cr_expect_eq(counts.hits, 1);
@@ -154,7 +154,7 @@ Test(holder_miss, background_queue_is_bounded)
     hook.is_shut = false;
     cr_expect_eq(counts.queued + counts.dropped, 8);
     cr_expect(counts.queued == 2 || counts.queued == 3, "%d", (int)counts.queued);
-    cr_expect_eq(aoticache_eager_wait(eager, 0, &error), AOTICACHE_OK);
+    cr_expect_eq(aoticache_context_wait(eager, 0, &error), AOTICACHE_OK);
     int ready = 0;
     for (int i = 0; i < 8; i++) {
         aoticache_value values[] = {VALUE_TENSOR(x), VALUE_DOUBLE(i), VALUE_INT(0)};
@@ -172,7 +172,7 @@ Test(holder_miss, background_failure_is_said_once)
     hook.fail_status = AOTICACHE_COMPILE_FAILED;
     for (int i = 0; i < 3; i++) {
         cr_expect(falls_back(x, 2, 0));
-        cr_expect_eq(aoticache_eager_wait(eager, 0, &error), AOTICACHE_OK);
+        cr_expect_eq(aoticache_context_wait(eager, 0, &error), AOTICACHE_OK);
     }
     cr_expect_eq(warnings, 1);
     cr_expect_eq(counts_now().queued, 1);
@@ -188,7 +188,7 @@ Test(holder_miss, holder_freed_with_jobs_in_the_queue)
     aoticache_holder_unref(holder);
     holder = NULL;
     hook.is_shut = false;
-    cr_expect_eq(aoticache_eager_wait(eager, 0, &error), AOTICACHE_OK);
+    cr_expect_eq(aoticache_context_wait(eager, 0, &error), AOTICACHE_OK);
     cr_expect_leq(hook.begun, 1, "what nobody can call is not compiled: %d were begun", hook.begun);
     end_all();
 }
@@ -259,7 +259,7 @@ Test(holder_miss, damaged_object_is_compiled_anew)
 Test(holder_miss, least_recently_used_is_unloaded)
 {
     begin_with("", false);
-    aoticache_eager_options options = eager_options();
+    aoticache_context_options options = eager_options();
     options.max_loaded = 2;
     begin_policy(options);
     cr_expect(scales(x, 1, 0) && scales(x, 2, 0) && scales(x, 1, 0) && scales(x, 3, 0));
@@ -282,7 +282,7 @@ Test(holder_miss, least_recently_used_is_unloaded)
 Test(holder_miss, budget_in_bytes_holds_for_all_holders)
 {
     begin_with("", false);
-    aoticache_eager_options options = eager_options();
+    aoticache_context_options options = eager_options();
     options.max_loaded_bytes = 1;
     begin_policy(options);
     aoticache_holder *other = make_holder("test::other(Tensor self, float factor, *, int offset=0) -> Tensor");
@@ -313,10 +313,10 @@ Test(holder_miss, flush_hands_use_to_the_cache)
         cr_expect(scales(x, 2, 0));
     aoticache_statistics before, after;
     cr_assert_eq(aoticache_cache_statistics(cache, &before, &error), AOTICACHE_OK);
-    cr_assert_eq(aoticache_eager_flush(eager, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_context_flush(eager, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(aoticache_cache_statistics(cache, &after, &error), AOTICACHE_OK);
     cr_expect_eq(hits_loaded(&after) - hits_loaded(&before), 5);
-    cr_assert_eq(aoticache_eager_flush(eager, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_context_flush(eager, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(aoticache_cache_statistics(cache, &after, &error), AOTICACHE_OK);
     cr_expect_eq(hits_loaded(&after) - hits_loaded(&before), 5, "not twice");
     end_all();
@@ -327,8 +327,8 @@ Test(holder_miss, what_is_asked_for_is_recorded_once)
     begin_scale();
     cr_expect(scales(x, 2, 0));
     aoticache_holder_unref(holder);
-    aoticache_eager_free(eager);
-    aoticache_eager_options options = eager_options();
+    aoticache_context_free(eager);
+    aoticache_context_options options = eager_options();
     options.record_file = in_folder("record");
     begin_policy(options);
     for (int i = 0; i < 3; i++)
@@ -347,9 +347,9 @@ static int child_goes_on(void)
 {
     if (!scales(x, 2, 0)) /* what is loaded */
         return 1;
-    if (!falls_back(x, 5, 0) || aoticache_eager_wait(eager, 20000, &error) != AOTICACHE_OK || !scales(x, 5, 0))
+    if (!falls_back(x, 5, 0) || aoticache_context_wait(eager, 20000, &error) != AOTICACHE_OK || !scales(x, 5, 0))
         return 2; /* a background compile of its own */
-    if (!falls_back(x, 9, 0) || aoticache_eager_wait(eager, 20000, &error) != AOTICACHE_OK || !scales(x, 9, 0))
+    if (!falls_back(x, 9, 0) || aoticache_context_wait(eager, 20000, &error) != AOTICACHE_OK || !scales(x, 9, 0))
         return 3; /* which the parent had queued, and the child not */
     end_all();
     return 0;
@@ -359,7 +359,7 @@ Test(holder_miss, child_goes_on_after_fork)
 {
     begin_background(0);
     cr_expect(falls_back(x, 2, 0));
-    cr_expect_eq(aoticache_eager_wait(eager, 0, &error), AOTICACHE_OK);
+    cr_expect_eq(aoticache_context_wait(eager, 0, &error), AOTICACHE_OK);
     cr_expect(scales(x, 2, 0));
     hook.is_shut = true;
     cr_expect(falls_back(x, 8, 0));
@@ -375,7 +375,7 @@ Test(holder_miss, child_goes_on_after_fork)
     waitpid(child, &status, 0); /* the parent's stays shut until then: 9 would be in the cache before the child asks */
     hook.is_shut = false;
     cr_expect_eq(status, 0, "status %x", (unsigned)status);
-    cr_expect_eq(aoticache_eager_wait(eager, 0, &error), AOTICACHE_OK);
+    cr_expect_eq(aoticache_context_wait(eager, 0, &error), AOTICACHE_OK);
     cr_expect(scales(x, 8, 0) && scales(x, 9, 0));
     end_all();
 }

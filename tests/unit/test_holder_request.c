@@ -10,7 +10,7 @@ static test_tensor *y;
 static void begin_schema(const char *schema)
 {
     cache = open_cache();
-    aoticache_eager_options options = AOTICACHE_EAGER_OPTIONS_INIT;
+    aoticache_context_options options = AOTICACHE_CONTEXT_OPTIONS_INIT;
     options.cache = cache;
     make_eager(&options);
     holder = make_holder(schema);
@@ -21,7 +21,7 @@ static void begin_schema(const char *schema)
 static void end_schema(void)
 {
     aoticache_holder_unref(holder);
-    aoticache_eager_free(eager);
+    aoticache_context_free(eager);
     aoticache_cache_close(cache);
     tensor_free(x);
     tensor_free(y);

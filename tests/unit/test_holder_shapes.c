@@ -6,7 +6,7 @@ TestSuite(holder_shapes, .init = fixture_begin, .fini = fixture_end, .timeout = 
 static void begin_dynamic(aoticache_dynamic dynamic, uint32_t after, aoticache_miss miss)
 {
     begin_with("", true);
-    aoticache_eager_options options = eager_options();
+    aoticache_context_options options = eager_options();
     options.dynamic = dynamic;
     options.dynamic_after = after;
     options.miss = miss;
@@ -135,9 +135,9 @@ Test(holder_shapes, specialised_comes_before_general)
     cr_expect(scales_shape(4, 4, 2, 0));
     cr_expect(scales_shape(5, 5, 2, 0));
     /* Another process, whose policy is to compile exactly. */
-    aoticache_eager *before = eager;
+    aoticache_context *before = eager;
     aoticache_holder *general = holder;
-    aoticache_eager_options options = eager_options();
+    aoticache_context_options options = eager_options();
     make_eager(&options);
     holder = make_holder(SCALE);
     cr_expect(scales_shape(5, 5, 2, 0));
@@ -145,7 +145,7 @@ Test(holder_shapes, specialised_comes_before_general)
     cr_expect(scales_shape(50, 5, 2, 0));
     cr_expect_eq(hook.compiles, 2);
     aoticache_holder_unref(holder);
-    aoticache_eager_free(eager);
+    aoticache_context_free(eager);
     eager = before;
     holder = general;
     uint64_t symbolic = counts_now().hits_symbolic;
@@ -176,7 +176,7 @@ Test(holder_shapes, background_makes_one_for_all)
     for (int i = 0; i < 6; i++)
         cr_expect(falls_back(tensors[i], 2, 0));
     hook.is_shut = false;
-    cr_assert_eq(aoticache_eager_wait(eager, 0, &error), AOTICACHE_OK);
+    cr_assert_eq(aoticache_context_wait(eager, 0, &error), AOTICACHE_OK);
     for (int i = 0; i < 6; i++)
         cr_expect(scales(tensors[i], 2, 0));
     cr_expect_eq(hook.compiles, 1);

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <sys/wait.h>
 
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "index/connection.h"
 
 TestSuite(index_open, .init = fixture_make, .fini = fixture_remove, .timeout = 300);
@@ -514,8 +514,8 @@ static int fail_shm(void *user, const char *call, const char *path)
 
 Test(index_open, without_shared_memory_a_rollback_journal_is_used)
 {
-    aoticache_index_seam_install();
-    aoticache_seam_set(fail_shm, NULL);
+    aoticache_index_syscall_hooks_install();
+    aoticache_syscall_hook_set(fail_shm, NULL);
     aoticache_index *index = fixture_must_open();
     cr_assert_eq(fixture_log_lines, 1, "%d: %s", fixture_log_lines, fixture_log_last);
     cr_assert_not_null(strstr(fixture_log_last, "rollback journal"), "%s", fixture_log_last);
@@ -585,7 +585,7 @@ static int fail_one(void *user, const char *call, const char *path)
 Test(index_open, full_disk_is_io_and_loses_nothing)
 {
     const char *const calls[] = {"write", "pwrite", "fsync", "ftruncate"};
-    aoticache_index_seam_install();
+    aoticache_index_syscall_hooks_install();
     aoticache_index *index = fixture_must_open();
     put_numbers(index, 1, 10, 11);
     unsigned failed = 0;
@@ -593,9 +593,9 @@ Test(index_open, full_disk_is_io_and_loses_nothing)
         sample with;
         sample_make(&with, 2, 20, 21);
         aoticache_error error = {0};
-        aoticache_seam_set(fail_one, (void *)&calls[i]);
+        aoticache_syscall_hook_set(fail_one, (void *)&calls[i]);
         aoticache_status status = aoticache_index_put(index, &with.entry, &error);
-        aoticache_seam_set(NULL, NULL);
+        aoticache_syscall_hook_set(NULL, NULL);
         aoticache_index_hit hit;
         if (status == AOTICACHE_OK) {
             cr_assert_eq(aoticache_index_remove_key(index, &with.entry.key, NULL, NULL), AOTICACHE_OK);
@@ -607,7 +607,7 @@ Test(index_open, full_disk_is_io_and_loses_nothing)
         cr_assert_eq(lookup_number(index, 1, &hit, NULL), AOTICACHE_OK);
         cr_assert_not(has_object_number(index, 20));
     }
-    cr_assert_geq(failed, 2, "neither writing nor syncing goes through the seam");
+    cr_assert_geq(failed, 2, "neither writing nor syncing goes through a syscall hook");
     put_numbers(index, 2, 20, 21);
     aoticache_index_close(index);
 }
@@ -618,16 +618,16 @@ Test(index_open, without_room_for_shared_memory_it_is_read_until_others_write)
     aoticache_index_hit hit;
     aoticache_error error = {0};
     aoticache_index *reader = NULL;
-    aoticache_index_seam_install();
+    aoticache_index_syscall_hooks_install();
     aoticache_index *writer = fixture_must_open();
     put_numbers(writer, 1, 10, 11);
     aoticache_index_close(writer);
-    aoticache_seam_set(fail_one, (void *)&call); /* the first thing that SQLite does with a new -shm file */
+    aoticache_syscall_hook_set(fail_one, (void *)&call); /* the first thing that SQLite does with a new -shm file */
     cr_assert_eq(open_status(false, &error), AOTICACHE_IO);
     cr_assert_not_null(strstr(error.message, "the disk is full"), "%s", error.message);
     cr_assert_eq(fixture_open(true, &reader, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(lookup_number(reader, 1, &hit, NULL), AOTICACHE_OK);
-    aoticache_seam_set(NULL, NULL);
+    aoticache_syscall_hook_set(NULL, NULL);
     cr_assert_eq(lookup_number(reader, 2, &hit, NULL), AOTICACHE_NOT_FOUND);
     writer = fixture_must_open();
     put_numbers(writer, 2, 20, 21);
@@ -643,10 +643,10 @@ Test(index_open, failing_to_create_is_io_and_can_be_repeated)
 {
     const char *call = "open";
     aoticache_error error = {0};
-    aoticache_index_seam_install();
-    aoticache_seam_set(fail_one, (void *)&call);
+    aoticache_index_syscall_hooks_install();
+    aoticache_syscall_hook_set(fail_one, (void *)&call);
     cr_assert_eq(open_status(false, &error), AOTICACHE_IO, "%s", error.message);
-    aoticache_seam_set(NULL, NULL);
+    aoticache_syscall_hook_set(NULL, NULL);
     cr_assert_eq(open_status(false, NULL), AOTICACHE_OK);
 }
 
@@ -661,16 +661,16 @@ static int fail_nth(void *user, const char *call, const char *path)
 
 Test(index_open, creation_that_fails_anywhere_can_be_repeated)
 {
-    aoticache_index_seam_install();
+    aoticache_index_syscall_hooks_install();
     int steps = 1;
     for (bool failed_once = true; failed_once; steps++) {
         int left = steps;
         aoticache_index *index = NULL;
-        aoticache_seam_set(fail_nth, &left);
+        aoticache_syscall_hook_set(fail_nth, &left);
         aoticache_status status = fixture_open(false, &index, NULL);
         aoticache_index_close(status == AOTICACHE_OK ? index : NULL);
         failed_once = left <= 0;
-        aoticache_seam_set(NULL, NULL);
+        aoticache_syscall_hook_set(NULL, NULL);
         cr_assert(status == AOTICACHE_OK || status == AOTICACHE_IO, "step %d: %s", steps,
                   aoticache_status_name(status));
         index = fixture_must_open();

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "base/seam.h"
+#include "base/syscalls.h"
 #include "eager/package/source.h"
 #include "loader_fixture.h"
 #include "package_fixture.h"
@@ -229,7 +229,7 @@ static int add_and_die(int step)
     int status = 0;
     pid_t child = fork();
     if (child == 0) {
-        aoticache_seam_set(die_at, &step);
+        aoticache_syscall_hook_set(die_at, &step);
         _exit(aoticache_package_add(cache, package_path, NULL, NULL, NULL, NULL, NULL) == AOTICACHE_OK ? 0 : 1);
     }
     cr_assert_eq(waitpid(child, &status, 0), child);

@@ -77,7 +77,7 @@ Test(requirements, entry_for_another_cpu_is_refused_before_it_is_opened)
     aoticache_error error = {.message = ""};
     aoticache_hook *hook;
     aoticache_runner *runner = NULL;
-    aoticache_eager_report report;
+    aoticache_get_runner_report report;
     aoticache_file file = {.name = "kernel.so", .path = make_deadly_library()};
     aoticache_product product = make_product(&file, lacked_feature(&name));
     cr_assert_eq(aoticache_hook_create_c(NULL, &hook, &error), AOTICACHE_OK, "%s", error.message);
@@ -85,16 +85,16 @@ Test(requirements, entry_for_another_cpu_is_refused_before_it_is_opened)
     cr_assert_eq(aoticache_hook_set_environment(hook, request, &error), AOTICACHE_OK, "%s", error.message);
     cr_assert_eq(aoticache_cache_put(cache, request, &product, NULL, &error), AOTICACHE_OK, "%s", error.message);
 
-    cr_assert_eq(aoticache_eager_get_runner(cache, NULL, request, &runner, NULL, &error), AOTICACHE_NOT_FOUND, "%s",
+    cr_assert_eq(aoticache_get_runner(cache, NULL, request, &runner, NULL, &error), AOTICACHE_NOT_FOUND, "%s",
                  error.message);
     cr_assert_null(runner);
 
     /* With a hook it is a miss like any other, and both entries live side by side. */
-    cr_assert_eq(aoticache_eager_get_runner(cache, hook, request, &runner, &report, &error), AOTICACHE_OK, "%s",
+    cr_assert_eq(aoticache_get_runner(cache, hook, request, &runner, &report, &error), AOTICACHE_OK, "%s",
                  error.message);
     cr_assert_eq(report.source, AOTICACHE_SOURCE_COMPILED);
     aoticache_runner_unref(runner);
-    cr_assert_eq(aoticache_eager_get_runner(cache, hook, request, &runner, &report, &error), AOTICACHE_OK, "%s",
+    cr_assert_eq(aoticache_get_runner(cache, hook, request, &runner, &report, &error), AOTICACHE_OK, "%s",
                  error.message);
     cr_assert_eq(report.source, AOTICACHE_SOURCE_INDEX);
     aoticache_runner_unref(runner);
@@ -127,7 +127,7 @@ Test(requirements, what_a_hook_compiles_for_another_cpu_is_not_run)
     callback.producer = "better 1";
     cr_assert_eq(aoticache_hook_create_callback(&callback, &hook, &error), AOTICACHE_OK, "%s", error.message);
     aoticache_request *request = make_abs_request();
-    aoticache_status status = aoticache_eager_get_runner(cache, hook, request, &runner, NULL, &error);
+    aoticache_status status = aoticache_get_runner(cache, hook, request, &runner, NULL, &error);
     cr_assert_neq(status, AOTICACHE_OK);
     cr_assert_null(runner);
     cr_assert_not_null(strstr(error.message, name), "%s", error.message);

@@ -383,7 +383,7 @@ static int fail_writes(void *user, const char *call, const char *path)
 
 Test(statistics, flush_that_fails_is_made_up_for)
 {
-    aoticache_index_seam_install();
+    aoticache_index_syscall_hooks_install();
     aoticache_cache *cache = fixture_open();
     fixture_put(cache, 1, "library one");
     for (int i = 0; i < 3; i++)
@@ -391,9 +391,9 @@ Test(statistics, flush_that_fails_is_made_up_for)
     cr_assert_eq(fixture_lookup(cache, 5, &(aoticache_artifact *){NULL}), AOTICACHE_NOT_FOUND);
     for (int i = 0; i < 4; i++)
         cr_assert(fixture_finds(cache, 1, "library one"));
-    aoticache_seam_set(fail_writes, NULL);
+    aoticache_syscall_hook_set(fail_writes, NULL);
     aoticache_status failed = aoticache_cache_flush(cache, NULL);
-    aoticache_seam_set(NULL, NULL);
+    aoticache_syscall_hook_set(NULL, NULL);
     cr_assert_neq(failed, AOTICACHE_OK);
     cr_assert_eq(read_all(cache).counters.hits, 7);
     cr_assert_eq(read_all(cache).latencies.lookup.count, 7);

@@ -441,9 +441,9 @@ static int record_call(void *user, const char *call, const char *path)
 Test(store, every_object_is_synced_before_and_its_folder_after_the_rename)
 {
     aoticache_cache *cache = fixture_open();
-    aoticache_seam_set(record_call, NULL);
+    aoticache_syscall_hook_set(record_call, NULL);
     fixture_put(cache, 1, "library one");
-    aoticache_seam_set(NULL, NULL);
+    aoticache_syscall_hook_set(NULL, NULL);
     int renames = 0;
     for (int i = 2; i + 2 < order_count; i++) {
         if (strcmp(order[i], "rename object") != 0)
@@ -478,9 +478,9 @@ Test(store, put_survives_a_full_disk_at_every_call)
         struct countdown countdown = {.fail_at = at, .error = ENOSPC};
         char text[32];
         snprintf(text, sizeof text, "library %d", at);
-        aoticache_seam_set(fail_call, &countdown);
+        aoticache_syscall_hook_set(fail_call, &countdown);
         aoticache_status status = fixture_try_put(cache, 100 + at, text, NULL, NULL);
-        aoticache_seam_set(NULL, NULL);
+        aoticache_syscall_hook_set(NULL, NULL);
         cr_assert(fixture_finds(cache, 1, "kept"), "call %d", at);
         cr_assert_eq(fixture_names("tmp"), 0, "call %d leaves something in tmp/", at);
         if (status == AOTICACHE_OK)
@@ -556,9 +556,9 @@ static int refuse_to_allocate(void *user, const char *call, const char *path)
 Test(store, reserve_that_cannot_be_made_leaves_nothing)
 {
     aoticache_cache *cache = fixture_open();
-    aoticache_seam_set(refuse_to_allocate, NULL);
+    aoticache_syscall_hook_set(refuse_to_allocate, NULL);
     fixture_put(cache, 1, "one");
-    aoticache_seam_set(NULL, NULL);
+    aoticache_syscall_hook_set(NULL, NULL);
     char path[4300];
     snprintf(path, sizeof path, "%s/reserve", fixture_cache);
     cr_assert_neq(access(path, F_OK), 0);

@@ -44,7 +44,7 @@ Test(table, many_are_found)
     make_packed(COUNT, &packed);
     cr_expect_null(aoticache_table_find(&table, &packed));
     aoticache_table_free(&table);
-    aoticache_section_synchronize();
+    aoticache_epoch_synchronize();
 }
 
 Test(table, the_same_hash_is_not_the_same_metadata)

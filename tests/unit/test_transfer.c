@@ -3,7 +3,7 @@
  */
 #include <sys/mman.h>
 
-#include "cache/pins/marks.h"
+#include "cache/pins/pins.h"
 #include "cache/transfer/transfer.h"
 #include "cache_fixture.h"
 
@@ -412,7 +412,7 @@ struct marks_seen {
     int pinned, tags;
 };
 
-static bool see_mark(void *user, const aoticache_mark *mark)
+static bool see_mark(void *user, const aoticache_pins *mark)
 {
     struct marks_seen *seen = user;
     seen->pinned += mark->is_pinned;
@@ -443,11 +443,11 @@ Test(transfer, marks_go_where_they_are_asked_for)
     options.with_marks = true;
     cr_assert_eq(export_all(cache, fd, &options).marks, 2); /* not that of a key without an entry */
     cr_assert_eq(import_all(other, fd, NULL).marks, 0);
-    cr_assert_eq(aoticache_cache_list_marks(other, NULL, see_mark, &seen, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_list_pins(other, NULL, see_mark, &seen, NULL), AOTICACHE_OK);
     cr_assert_eq(seen.pinned + seen.tags, 0);
     lseek(fd, 0, SEEK_SET);
     cr_assert_eq(import_all(other, fd, &options).marks, 2);
-    cr_assert_eq(aoticache_cache_list_marks(other, NULL, see_mark, &seen, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_list_pins(other, NULL, see_mark, &seen, NULL), AOTICACHE_OK);
     cr_assert_eq(seen.pinned, 1);
     cr_assert_eq(seen.tags, 2);
     aoticache_cache_close(other);

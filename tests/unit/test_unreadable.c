@@ -5,7 +5,7 @@
  */
 #include <sys/resource.h>
 
-#include "cache/pins/marks.h"
+#include "cache/pins/pins.h"
 #include "cache_fixture.h"
 
 #define SOMEBODY 65534

@@ -15,11 +15,11 @@ static uint32_t number;
 
 static void note(uint32_t of, int count)
 {
-    aoticache_section_slot *section = aoticache_section_enter();
+    aoticache_epoch_slot *section = aoticache_epoch_enter();
     cr_assert_not_null(section);
     for (int i = 0; i < count; i++)
         aoticache_uses_note(of);
-    aoticache_section_leave(section);
+    aoticache_epoch_leave(section);
 }
 
 static void *note_many(void *unused)

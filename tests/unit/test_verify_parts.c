@@ -5,7 +5,7 @@
 
 #include <sqlite3.h>
 
-#include "cache/pins/marks.h"
+#include "cache/pins/pins.h"
 #include "cache/state.h"
 #include "index/integrity.h"
 
@@ -417,7 +417,7 @@ Test(verify_parts, odd_names_beside_links_and_marks_are_foreign)
     cr_assert_eq(aoticache_verify_report_problems(&report), 0, "%s", seen);
 }
 
-static bool is_marked(void *user, const aoticache_mark *mark)
+static bool is_marked(void *user, const aoticache_pins *mark)
 {
     *(int *)user += mark->is_pinned ? 1 : 0;
     return true;
@@ -437,7 +437,7 @@ Test(verify_parts, damaged_mark_is_written_anew_from_the_index)
     cr_assert_eq(VERIFY(.repair = true).repaired, 1);
     report = VERIFY();
     cr_assert_eq(aoticache_verify_report_problems(&report), 0, "%s", seen);
-    cr_assert_eq(aoticache_cache_list_marks(cache, NULL, is_marked, &pinned, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_list_pins(cache, NULL, is_marked, &pinned, NULL), AOTICACHE_OK);
     cr_assert_eq(pinned, 1);
 }
 

@@ -14,7 +14,7 @@
 static const aoticache_cli_option export_options[] = {
     AOTICACHE_TRANSFER_MANIFEST_ROWS,
     AOTICACHE_TRANSFER_INDEX_ROWS,
-    AOTICACHE_TRANSFER_MARKS_ROW,
+    AOTICACHE_TRANSFER_PINS_ROW,
     {AOTICACHE_TRANSFER_LEVEL, "level", 0, "N", "of compression, 1 (fast) to 19 (small); default 3"},
     {0, NULL, 0, NULL, NULL},
 };

@@ -9,7 +9,7 @@
 
 static const aoticache_cli_option import_options[] = {
     AOTICACHE_TRANSFER_MANIFEST_ROWS,
-    AOTICACHE_TRANSFER_MARKS_ROW,
+    AOTICACHE_TRANSFER_PINS_ROW,
     {AOTICACHE_TRANSFER_MAX_SIZE, "max-size", 0, "SIZE", "what the archive may unpack to; default 1024G, and beyond 1G\n"
      "1000 times its own size"},
     AOTICACHE_TRANSFER_REPLACE_ROW,

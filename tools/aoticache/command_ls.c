@@ -31,7 +31,7 @@ struct ls {
     aoticache_ls_order order; /* NULL: as the library lists */
     bool reverse, failed;
     int64_t limit;
-    aoticache_mark_list marks;
+    aoticache_pin_list marks;
 
     aoticache_entry_list list; /* what is to be shown, where it must be sorted */
     aoticache_cli_table *table;
@@ -89,10 +89,10 @@ static int parse(aoticache_cli *cli, struct ls *ls)
 /* ---- one entry ---- */
 
 /* An element of the array, indented as the rest of the object is. */
-static void print_json(struct ls *ls, const aoticache_entry *entry, const aoticache_mark *mark)
+static void print_json(struct ls *ls, const aoticache_entry *entry, const aoticache_pins *mark)
 {
     json_t *object = aoticache_entry_to_json(entry);
-    aoticache_mark_add_to_json(object, mark);
+    aoticache_pin_add_to_json(object, mark);
     cleanup_free char *text = json_dumps(object, JSON_INDENT(2) | JSON_ENSURE_ASCII);
     json_decref(object);
     fputs(ls->shown > 0 ? ",\n    " : "\n    ", stdout);
@@ -113,7 +113,7 @@ static const char *features_text(struct ls *ls, const aoticache_cpu_features *fe
     return ls->features_text;
 }
 
-static void add_row(struct ls *ls, const aoticache_entry *entry, const aoticache_mark *mark)
+static void add_row(struct ls *ls, const aoticache_entry *entry, const aoticache_pins *mark)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES], bytes[AOTICACHE_CLI_UNIT_BYTES];
     char age[AOTICACHE_CLI_UNIT_BYTES], used[AOTICACHE_CLI_UNIT_BYTES];
@@ -123,7 +123,7 @@ static void add_row(struct ls *ls, const aoticache_entry *entry, const aoticache
     const char *features = ls->is_narrow ? (runs_here ? "yes" : "no") : features_text(ls, &entry->requirements);
     cleanup_free char *needs = aoticache_cli_text("%s%s", runs_here ? "" : "! ", features);
     cleanup_free char *uses = aoticache_cli_text("%" PRIu64, entry->uses);
-    cleanup_free char *marks = aoticache_mark_text(mark);
+    cleanup_free char *marks = aoticache_pin_text(mark);
     bool has_guard = entry->guard != NULL && entry->guard[0] != '\0';
     cleanup_free char *kernel = aoticache_cli_text("%s%s%s", entry->description, has_guard ? " where " : "",
                                                    has_guard ? entry->guard : "");
@@ -142,7 +142,7 @@ static void add_row(struct ls *ls, const aoticache_entry *entry, const aoticache
 
 static bool show_entry(struct ls *ls, const aoticache_entry *entry)
 {
-    const aoticache_mark *mark = aoticache_marks_find(&ls->marks, &entry->key);
+    const aoticache_pins *mark = aoticache_pin_list_find(&ls->marks, &entry->key);
     if (ls->cli->json)
         print_json(ls, entry, mark);
     else
@@ -162,7 +162,7 @@ static bool must_collect(const struct ls *ls)
 static bool take_entry(void *user, const aoticache_entry *entry)
 {
     struct ls *ls = user;
-    const aoticache_mark *mark = aoticache_marks_find(&ls->marks, &entry->key);
+    const aoticache_pins *mark = aoticache_pin_list_find(&ls->marks, &entry->key);
     if (!aoticache_ls_filter_accepts(&ls->filter, ls->cache, entry, mark))
         return true;
     if (!must_collect(ls))
@@ -245,7 +245,7 @@ static int say_nothing_found(const struct ls *ls)
 static int list_entries(struct ls *ls)
 {
     aoticache_error error = {.message = ""};
-    int result = aoticache_marks_read(ls->cli, ls->cache, NULL, &ls->marks);
+    int result = aoticache_pin_list_read(ls->cli, ls->cache, NULL, &ls->marks);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     if (!must_collect(ls))
@@ -260,7 +260,7 @@ static int list_entries(struct ls *ls)
     if (result == AOTICACHE_CLI_EXIT_OK && ls->shown == 0)
         result = say_nothing_found(ls);
     aoticache_entries_free(&ls->list);
-    aoticache_marks_free(&ls->marks);
+    aoticache_pin_list_free(&ls->marks);
     return result;
 }
 

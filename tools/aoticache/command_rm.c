@@ -92,13 +92,13 @@ static int find_targets(const struct rm *rm, aoticache_entry_list *ret_list)
 }
 
 /* Takes the entries of pinned keys out of the list into another. */
-static void divide_pinned(const aoticache_mark_list *marks, aoticache_entry_list *list,
+static void divide_pinned(const aoticache_pin_list *marks, aoticache_entry_list *list,
                           aoticache_entry_list *ret_pinned)
 {
     size_t kept = 0;
     aoticache_entry_list pinned = {.entries = aoticache_cli_allocate(list->count + 1, sizeof *list->entries)};
     for (size_t i = 0; i < list->count; i++) {
-        const aoticache_mark *mark = aoticache_marks_find(marks, &list->entries[i].key);
+        const aoticache_pins *mark = aoticache_pin_list_find(marks, &list->entries[i].key);
         if (mark != NULL && mark->is_pinned)
             pinned.entries[pinned.count++] = list->entries[i];
         else
@@ -111,11 +111,11 @@ static void divide_pinned(const aoticache_mark_list *marks, aoticache_entry_list
 /* Of keys that are named one by one, a pinned one is refused, and all with it; --op and --all pass over pinned ones. */
 static int spare_pinned(const struct rm *rm, aoticache_entry_list *list)
 {
-    aoticache_mark_list marks = {0};
+    aoticache_pin_list marks = {0};
     aoticache_entry_list pinned = {0};
     if (rm->force)
         return AOTICACHE_CLI_EXIT_OK;
-    int result = aoticache_marks_read(rm->cli, rm->cache, NULL, &marks);
+    int result = aoticache_pin_list_read(rm->cli, rm->cache, NULL, &marks);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     divide_pinned(&marks, list, &pinned);
@@ -129,7 +129,7 @@ static int spare_pinned(const struct rm *rm, aoticache_entry_list *list)
         aoticache_cli_note(rm->cli, "%zu %s pinned and stay%s; --force removes them, too", pinned.count,
                            pinned.count == 1 ? "entry is" : "entries are", pinned.count == 1 ? "s" : "");
     }
-    aoticache_marks_free(&marks);
+    aoticache_pin_list_free(&marks);
     aoticache_entries_free(&pinned);
     return result;
 }

@@ -24,7 +24,7 @@ struct run {
     aoticache_hook *hook;
     aoticache_request *request;
     aoticache_runner *runner;
-    aoticache_eager_report report;
+    aoticache_get_runner_report report;
     aoticache_entry_list entries; /* of the key, to say which library ran */
 };
 
@@ -77,7 +77,7 @@ static void read_entries(struct run *run)
 
 static int print_json(const aoticache_cli *cli, const struct run *run)
 {
-    const aoticache_eager_report *report = &run->report;
+    const aoticache_get_runner_report *report = &run->report;
     const aoticache_entry *entry = aoticache_entries_fitting(&run->entries);
     cleanup_free char *description = aoticache_kernel_describe(run->request);
     json_t *object = aoticache_cli_json_object();
@@ -108,7 +108,7 @@ static int print_json(const aoticache_cli *cli, const struct run *run)
 
 static int print_text(const aoticache_cli *cli, const struct run *run)
 {
-    const aoticache_eager_report *report = &run->report;
+    const aoticache_get_runner_report *report = &run->report;
     int result = aoticache_timed_runs_print_outputs(&run->runs, cli, NULL);
     if (result != AOTICACHE_CLI_EXIT_OK || cli->quiet)
         return result;
@@ -141,7 +141,7 @@ static int get_runner(const aoticache_cli *cli, struct run *run)
     aoticache_error error = {.message = ""};
     cleanup_free char *what = aoticache_cli_text("compiling %s", run->kernel.op);
     aoticache_cli_waiting *waiting = aoticache_cli_waiting_begin(cli, what);
-    aoticache_status status = aoticache_eager_get_runner(run->cache, run->hook, run->request, &run->runner,
+    aoticache_status status = aoticache_get_runner(run->cache, run->hook, run->request, &run->runner,
                                                          &run->report, &error);
     aoticache_cli_waiting_end(waiting);
     if (status == AOTICACHE_NOT_FOUND && error.message[0] == '\0') {

@@ -22,7 +22,7 @@ struct detail {
     aoticache_request *request;
     aoticache_artifact *artifact;
     aoticache_library_description *library;
-    const aoticache_mark *mark; /* of the key; borrowed from the list of all marks */
+    const aoticache_pins *mark; /* of the key; borrowed from the list of all marks */
     aoticache_error problem;
 };
 
@@ -86,7 +86,7 @@ static json_t *library_to_json(const aoticache_library_description *library)
 static json_t *detail_to_json(const aoticache_entry *entry, const struct detail *detail)
 {
     json_t *object = aoticache_entry_to_json(entry);
-    aoticache_mark_add_to_json(object, detail->mark);
+    aoticache_pin_add_to_json(object, detail->mark);
     aoticache_cli_json_set(object, "problem",
                            detail->problem.message[0] != '\0' ? aoticache_cli_json_text(detail->problem.message)
                                                               : json_null());
@@ -206,7 +206,7 @@ static void print_entry(const aoticache_cli *cli, const aoticache_entry *entry, 
                               entry->last_used_ns > 0 ? " ago" : "");
     aoticache_cli_print_field(cli, "size", "%s", aoticache_cli_format_bytes(entry->bytes, text));
     if (detail->mark != NULL) {
-        char *marks = aoticache_mark_text(detail->mark);
+        char *marks = aoticache_pin_text(detail->mark);
         aoticache_cli_print_field(cli, "marks", "%s", marks);
         free(marks);
     }
@@ -226,15 +226,15 @@ static void print_entry(const aoticache_cli *cli, const aoticache_entry *entry, 
 static int show(const aoticache_cli *cli, aoticache_cache *cache, const char *prefix)
 {
     aoticache_entry_list list = {0};
-    aoticache_mark_list marks = {0};
+    aoticache_pin_list marks = {0};
     int result = aoticache_entries_find(cli, cache, prefix, &list);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        result = aoticache_marks_read(cli, cache, NULL, &marks);
+        result = aoticache_pin_list_read(cli, cache, NULL, &marks);
     json_t *array = cli->json ? aoticache_cli_json_array() : NULL;
     for (size_t i = 0; i < list.count; i++) {
         struct detail detail;
         read_detail(cache, &list.entries[i], &detail);
-        detail.mark = aoticache_marks_find(&marks, &list.entries[i].key);
+        detail.mark = aoticache_pin_list_find(&marks, &list.entries[i].key);
         if (cli->json)
             aoticache_cli_json_append(array, detail_to_json(&list.entries[i], &detail));
         else
@@ -255,7 +255,7 @@ static int show(const aoticache_cli *cli, aoticache_cache *cache, const char *pr
     } else {
         json_decref(array);
     }
-    aoticache_marks_free(&marks);
+    aoticache_pin_list_free(&marks);
     aoticache_entries_free(&list);
     return result;
 }

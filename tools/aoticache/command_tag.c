@@ -78,9 +78,9 @@ static int change(const aoticache_cli *cli, aoticache_cache *cache, const struct
     aoticache_chosen_keys keys = {0};
     int result = aoticache_key_choice_resolve(cli, cache, &tag->choice, &keys);
     if (result == AOTICACHE_CLI_EXIT_OK && tag->list)
-        result = aoticache_marks_print(cli, cache, &keys, "key");
+        result = aoticache_pin_list_print(cli, cache, &keys, "key");
     else if (result == AOTICACHE_CLI_EXIT_OK)
-        result = aoticache_marks_change(cli, cache, &keys, tag->remove ? AOTICACHE_MARK_UNTAG : AOTICACHE_MARK_TAG,
+        result = aoticache_pin_list_change(cli, cache, &keys, tag->remove ? AOTICACHE_UNTAG : AOTICACHE_TAG,
                                         tag->tags);
     aoticache_chosen_keys_free(&keys);
     return result;
@@ -100,7 +100,7 @@ static int compare_tags(const void *left, const void *right)
 }
 
 /* One for each tag, sorted; by free(). */
-static tag_count *count_tags(const aoticache_mark_list *marks, size_t *ret_count)
+static tag_count *count_tags(const aoticache_pin_list *marks, size_t *ret_count)
 {
     size_t all = 0, count = 0;
     for (size_t i = 0; i < marks->count; i++)
@@ -156,9 +156,9 @@ static void print_counts(const aoticache_cli *cli, const tag_count *counts, size
 
 static int list_tags(const aoticache_cli *cli, aoticache_cache *cache)
 {
-    aoticache_mark_list marks = {0};
+    aoticache_pin_list marks = {0};
     size_t count = 0;
-    int result = aoticache_marks_read(cli, cache, NULL, &marks);
+    int result = aoticache_pin_list_read(cli, cache, NULL, &marks);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     cleanup_free tag_count *counts = count_tags(&marks, &count);
@@ -168,7 +168,7 @@ static int list_tags(const aoticache_cli *cli, aoticache_cache *cache)
         print_counts(cli, counts, count);
     else
         aoticache_cli_note(cli, "there are no tags");
-    aoticache_marks_free(&marks);
+    aoticache_pin_list_free(&marks);
     return AOTICACHE_CLI_EXIT_OK;
 }
 

@@ -9,7 +9,7 @@
 #define AOTICACHE_TOOLS_AOTICACHE_COMMANDS_H
 
 #include "aoticache.h"
-#include "cache/pins/marks.h"
+#include "cache/pins/pins.h"
 #include "tools/cli/cli.h"
 
 /* ---- commands ---- */
@@ -286,22 +286,22 @@ void aoticache_argument_format(const aoticache_argument *argument, char *ret_tex
 /* ---- pins and tags ---- */
 
 /* Marks that own their tags, sorted by key. */
-typedef struct aoticache_mark_list {
-    aoticache_mark *marks;
+typedef struct aoticache_pin_list {
+    aoticache_pins *marks;
     size_t count;
-} aoticache_mark_list;
+} aoticache_pin_list;
 
 /* tag: only keys that have it; NULL for all. Says what is wrong; returns an exit code. */
-int aoticache_marks_read(const aoticache_cli *cli, aoticache_cache *cache, const char *tag,
-                         aoticache_mark_list *ret_list);
-void aoticache_marks_free(aoticache_mark_list *list);
+int aoticache_pin_list_read(const aoticache_cli *cli, aoticache_cache *cache, const char *tag,
+                         aoticache_pin_list *ret_list);
+void aoticache_pin_list_free(aoticache_pin_list *list);
 /* NULL where the key is not marked. */
-const aoticache_mark *aoticache_marks_find(const aoticache_mark_list *list, const aoticache_key *key);
+const aoticache_pins *aoticache_pin_list_find(const aoticache_pin_list *list, const aoticache_key *key);
 /* "pinned nightly v2"; "" for NULL. By free(). */
-char *aoticache_mark_text(const aoticache_mark *mark);
-bool aoticache_mark_has_tag(const aoticache_mark *mark, const char *tag);
+char *aoticache_pin_text(const aoticache_pins *mark);
+bool aoticache_pin_has_tag(const aoticache_pins *mark, const char *tag);
 /* Sets "pinned" and "tags"; mark may be NULL. */
-void aoticache_mark_add_to_json(json_t *object, const aoticache_mark *mark);
+void aoticache_pin_add_to_json(json_t *object, const aoticache_pins *mark);
 
 /* A key that the command line names. */
 typedef struct aoticache_chosen_key {
@@ -333,12 +333,12 @@ int aoticache_key_choice_resolve(const aoticache_cli *cli, aoticache_cache *cach
 void aoticache_chosen_keys_free(aoticache_chosen_keys *keys);
 
 /* What the --list of `pin`, `unpin` and `tag` shares: prints what each key is. word: "pinned", "key". */
-int aoticache_marks_print(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *keys,
+int aoticache_pin_list_print(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *keys,
                           const char *word);
 /* Changes all keys, and prints what was done to each: "unpinned", or "not pinned" where nothing was to be done. tags:
  * NULL-terminated, for TAG and UNTAG; else NULL. */
-int aoticache_marks_change(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
-                           aoticache_mark_action action, const char *const *tags);
+int aoticache_pin_list_change(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
+                           aoticache_pin_action action, const char *const *tags);
 /* `pin` and `unpin` whole. */
 int aoticache_pin_command(aoticache_cli *cli, bool pin);
 #define AOTICACHE_PIN_OPTION_ROWS                                                                  \

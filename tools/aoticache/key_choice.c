@@ -24,7 +24,7 @@ struct prefix {
 struct search {
     const aoticache_key_choice *choice;
     struct prefix *prefixes;
-    aoticache_mark_list tagged; /* choice->tag */
+    aoticache_pin_list tagged; /* choice->tag */
     aoticache_chosen_keys all;
 };
 
@@ -134,7 +134,7 @@ static bool look_at_entry(void *user, const aoticache_entry *entry)
     struct search *search = user;
     const aoticache_key_choice *choice = search->choice;
     if ((choice->op != NULL && fnmatch(choice->op, entry->op, 0) == 0) ||
-        aoticache_marks_find(&search->tagged, &entry->key) != NULL)
+        aoticache_pin_list_find(&search->tagged, &entry->key) != NULL)
         add_key(&search->all, &entry->key, entry->description);
     for (size_t i = 0; i < choice->prefix_count; i++) {
         struct prefix *prefix = &search->prefixes[i];
@@ -145,7 +145,7 @@ static bool look_at_entry(void *user, const aoticache_entry *entry)
     return true;
 }
 
-static bool look_at_mark(void *user, const aoticache_mark *mark)
+static bool look_at_mark(void *user, const aoticache_pins *mark)
 {
     struct search *search = user;
     for (size_t i = 0; i < search->choice->prefix_count; i++)
@@ -158,13 +158,13 @@ static int look(const aoticache_cli *cli, aoticache_cache *cache, struct search 
 {
     aoticache_error error = {.message = ""};
     if (search->choice->tag != NULL) {
-        int result = aoticache_marks_read(cli, cache, search->choice->tag, &search->tagged);
+        int result = aoticache_pin_list_read(cli, cache, search->choice->tag, &search->tagged);
         if (result != AOTICACHE_CLI_EXIT_OK)
             return result;
     }
     aoticache_status status = aoticache_cache_list(cache, NULL, NULL, look_at_entry, search, &error);
     if (status == AOTICACHE_OK && search->choice->prefix_count > 0)
-        status = aoticache_cache_list_marks(cache, NULL, look_at_mark, search, &error);
+        status = aoticache_cache_list_pins(cache, NULL, look_at_mark, search, &error);
     for (size_t i = 0; i < search->tagged.count; i++)
         add_key(&search->all, &search->tagged.marks[i].key, NULL);
     return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(cli, status, &error);
@@ -204,7 +204,7 @@ int aoticache_key_choice_resolve(const aoticache_cli *cli, aoticache_cache *cach
     for (size_t i = 0; i < choice->prefix_count; i++)
         aoticache_chosen_keys_free(&search.prefixes[i].found);
     free(search.prefixes);
-    aoticache_marks_free(&search.tagged);
+    aoticache_pin_list_free(&search.tagged);
     if (result == AOTICACHE_CLI_EXIT_OK)
         *ret_keys = search.all;
     else

@@ -59,7 +59,7 @@ int aoticache_ls_filter_take(aoticache_ls_filter *filter, const aoticache_cli *c
 bool aoticache_ls_filter_is_set(const aoticache_ls_filter *filter);
 /* mark: of the entry's key, NULL where it has none. */
 bool aoticache_ls_filter_accepts(const aoticache_ls_filter *filter, aoticache_cache *cache,
-                                 const aoticache_entry *entry, const aoticache_mark *mark);
+                                 const aoticache_entry *entry, const aoticache_pins *mark);
 
 typedef int (*aoticache_ls_order)(const void *left, const void *right); /* of aoticache_entry */
 

@@ -129,11 +129,11 @@ static bool accepts_environment(const aoticache_ls_filter *filter, aoticache_cac
 }
 
 bool aoticache_ls_filter_accepts(const aoticache_ls_filter *filter, aoticache_cache *cache,
-                                 const aoticache_entry *entry, const aoticache_mark *mark)
+                                 const aoticache_entry *entry, const aoticache_pins *mark)
 {
     return accepts_texts(filter, entry) && accepts_numbers(filter, entry) &&
            (!filter->pinned || (mark != NULL && mark->is_pinned)) &&
-           (filter->tag == NULL || aoticache_mark_has_tag(mark, filter->tag)) &&
+           (filter->tag == NULL || aoticache_pin_has_tag(mark, filter->tag)) &&
            (!filter->cpu || aoticache_cpu_features_include(aoticache_cpu_features_get(), &entry->requirements)) &&
            accepts_environment(filter, cache, entry);
 }

@@ -41,7 +41,7 @@ struct listing {
     aoticache_chosen_keys pinned;
 };
 
-static bool take_pinned(void *user, const aoticache_mark *mark)
+static bool take_pinned(void *user, const aoticache_pins *mark)
 {
     struct listing *listing = user;
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
@@ -55,12 +55,12 @@ static int list_pinned(const aoticache_cli *cli, aoticache_cache *cache)
 {
     struct listing listing = {.choice = {0}};
     aoticache_error error = {.message = ""};
-    aoticache_status status = aoticache_cache_list_marks(cache, NULL, take_pinned, &listing, &error);
+    aoticache_status status = aoticache_cache_list_pins(cache, NULL, take_pinned, &listing, &error);
     int result = status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(cli, status, &error);
     if (result == AOTICACHE_CLI_EXIT_OK && listing.choice.prefix_count > 0)
         result = aoticache_key_choice_resolve(cli, cache, &listing.choice, &listing.pinned);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        result = aoticache_marks_print(cli, cache, &listing.pinned, "pinned");
+        result = aoticache_pin_list_print(cli, cache, &listing.pinned, "pinned");
     if (result == AOTICACHE_CLI_EXIT_OK && listing.pinned.count == 0 && !cli->json)
         aoticache_cli_note(cli, "nothing is pinned");
     for (size_t i = 0; i < listing.choice.prefix_count; i++)
@@ -86,7 +86,7 @@ int aoticache_pin_command(aoticache_cli *cli, bool pin)
         else if (result == AOTICACHE_CLI_EXIT_OK)
             result = aoticache_key_choice_resolve(cli, cache, &choice, &keys);
         if (result == AOTICACHE_CLI_EXIT_OK && !list)
-            result = aoticache_marks_change(cli, cache, &keys, pin ? AOTICACHE_MARK_PIN : AOTICACHE_MARK_UNPIN, NULL);
+            result = aoticache_pin_list_change(cli, cache, &keys, pin ? AOTICACHE_PIN : AOTICACHE_UNPIN, NULL);
     }
     aoticache_chosen_keys_free(&keys);
     aoticache_cache_close(cache);

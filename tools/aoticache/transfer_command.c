@@ -99,7 +99,7 @@ static int take(aoticache_transfer_command *command, int id, const char *value)
         return take_level(command, value);
     case AOTICACHE_TRANSFER_MAX_SIZE:
         return take_max_size(command, value);
-    case AOTICACHE_TRANSFER_MARKS:
+    case AOTICACHE_TRANSFER_PINS:
         command->options.with_marks = true;
         return AOTICACHE_CLI_EXIT_OK;
     case AOTICACHE_TRANSFER_REPLACE:

@@ -15,7 +15,7 @@ enum {
     AOTICACHE_TRANSFER_KEY,
     AOTICACHE_TRANSFER_TAG,
     AOTICACHE_TRANSFER_USED_SINCE,
-    AOTICACHE_TRANSFER_MARKS,
+    AOTICACHE_TRANSFER_PINS,
     AOTICACHE_TRANSFER_LEVEL,
     AOTICACHE_TRANSFER_MAX_SIZE,
     AOTICACHE_TRANSFER_REPLACE,
@@ -30,7 +30,7 @@ enum {
 #define AOTICACHE_TRANSFER_INDEX_ROWS                                                         \
     {AOTICACHE_TRANSFER_TAG, "tag", 0, "TAG", "only keys that have this tag"},               \
     {AOTICACHE_TRANSFER_USED_SINCE, "used-since", 0, "AGE", "only what was used in the last 30d, 12h, ..."}
-#define AOTICACHE_TRANSFER_MARKS_ROW {AOTICACHE_TRANSFER_MARKS, "marks", 0, NULL, "pins and tags, too"}
+#define AOTICACHE_TRANSFER_PINS_ROW {AOTICACHE_TRANSFER_PINS, "marks", 0, NULL, "pins and tags, too"}
 #define AOTICACHE_TRANSFER_REPLACE_ROW                                                        \
     {AOTICACHE_TRANSFER_REPLACE, "replace", 0, NULL,                                         \
      "entries come also where one that is here serves the same key and\n"                   \

@@ -328,7 +328,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_request_get_environment": (c_char_p, [c_void_p, c_char_p]),
     "aoticache_hook_free": (None, [c_void_p]),
     "aoticache_hook_producer": (c_char_p, [c_void_p]),
-    "aoticache_eager_free": (None, [c_void_p]),
+    "aoticache_context_free": (None, [c_void_p]),
     "aoticache_runner_unref": (None, [c_void_p]),
     "aoticache_runner_library": (c_void_p, [c_void_p]),
     "aoticache_runner_device": (c_char_p, [c_void_p]),

@@ -1,7 +1,7 @@
 """Operators on kernel holders: what is enabled in this process, and everything behind it.
 
 A session is a cache, a worker that compiles for it, and groups: operators that share how misses are dealt with share
-background threads (an `aoticache_eager`) and a binding. All of it is made by the first operator and stays until the
+background threads (an `aoticache_context`) and a binding. All of it is made by the first operator and stays until the
 process ends or a call with other settings replaces it while nothing is enabled.
 
 Locks: `_lock` orders what changes the session. It is never held while something compiles, and calls of operators never
@@ -213,7 +213,7 @@ class Session:
             try:
                 self.groups[policy.shared] = Group(eager, self._create_binding(eager))
             except AoticacheError:
-                self.library.get("aoticache_eager_free", eager)
+                self.library.get("aoticache_context_free", eager)
                 raise
         return self.groups[policy.shared]
 
@@ -238,7 +238,7 @@ class Session:
         if hook is None:
             version = public_version(self.torch_version)
             options.environment = _library.strings(["framework=pytorch", f"framework_version={version}"])
-        self.library.call("aoticache_eager_create", byref(options), byref(eager))
+        self.library.call("aoticache_context_create", byref(options), byref(eager))
         return eager
 
     def _create_binding(self, eager: c_void_p) -> c_void_p:
@@ -320,7 +320,7 @@ class Session:
         while True:
             left = WAIT_SLICE_MS if deadline is None else int(1000 * (deadline - time.monotonic()))
             try:
-                self.library.call("aoticache_eager_wait", eager, c_uint32(max(1, min(WAIT_SLICE_MS, left))))
+                self.library.call("aoticache_context_wait", eager, c_uint32(max(1, min(WAIT_SLICE_MS, left))))
                 return True
             except AoticacheError as error:
                 if error.status != "LOCKED":
@@ -331,14 +331,14 @@ class Session:
     def flush(self) -> None:
         error = _library.Error()
         for group in self.groups.values():
-            self.library.c.aoticache_eager_flush(group.eager, byref(error))
+            self.library.c.aoticache_context_flush(group.eager, byref(error))
         self.cache.flush()
 
     def close(self) -> None:
         """Frees everything; compiles under way are waited for. No operator may be enabled."""
         for group in self.groups.values():
             self.library.get("aoticache_binding_free", group.binding)
-            self.library.get("aoticache_eager_free", group.eager)
+            self.library.get("aoticache_context_free", group.eager)
         self.groups.clear()
         if self.hook is not None:
             self.library.get("aoticache_hook_free", self.hook)

@@ -1,5 +1,5 @@
 /*
- * eager/holder/eager_shared: what all holders of a host share: the cache and the hook, the policy, the budget of loaded
+ * eager/holder/context: what all holders of a host share: the cache and the hook, the policy, the budget of loaded
  * libraries, the background compiles.
  */
 #include "base/cleanup.h"
@@ -47,13 +47,13 @@ static aoticache_status copy_environment(const char *const *from, char ***ret_en
     return AOTICACHE_OK;
 }
 
-static aoticache_status check_options(const aoticache_eager_options *options, aoticache_eager_options *ret_options,
+static aoticache_status check_options(const aoticache_context_options *options, aoticache_context_options *ret_options,
                                       aoticache_error *ret_error)
 {
-    aoticache_eager_options all = AOTICACHE_EAGER_OPTIONS_INIT;
+    aoticache_context_options all = AOTICACHE_CONTEXT_OPTIONS_INIT;
     if (options == NULL || options->size < sizeof(size_t) || options->size > sizeof all)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "eager options: begin with "
-                                   "AOTICACHE_EAGER_OPTIONS_INIT");
+                                   "AOTICACHE_CONTEXT_OPTIONS_INIT");
     memcpy(&all, options, options->size);
     if (all.cache == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "eager options: cache is NULL");
@@ -65,7 +65,7 @@ static aoticache_status check_options(const aoticache_eager_options *options, ao
     return AOTICACHE_OK;
 }
 
-static void init_queue(aoticache_eager *eager, const aoticache_eager_options *options)
+static void init_queue(aoticache_context *eager, const aoticache_context_options *options)
 {
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
@@ -79,16 +79,16 @@ static void init_queue(aoticache_eager *eager, const aoticache_eager_options *op
     eager->queue_length = options->queue_length > 0 ? options->queue_length : 1024;
 }
 
-aoticache_status aoticache_eager_create(const aoticache_eager_options *options, aoticache_eager **ret_eager,
+aoticache_status aoticache_context_create(const aoticache_context_options *options, aoticache_context **ret_eager,
                                         aoticache_error *ret_error)
 {
-    aoticache_eager_options all = AOTICACHE_EAGER_OPTIONS_INIT;
+    aoticache_context_options all = AOTICACHE_CONTEXT_OPTIONS_INIT;
     if (ret_eager == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "eager: ret_eager is NULL");
     aoticache_status status = check_options(options, &all, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    aoticache_eager *eager = calloc(1, sizeof *eager);
+    aoticache_context *eager = calloc(1, sizeof *eager);
     if (eager == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for an eager");
     eager->cache = all.cache;
@@ -108,20 +108,20 @@ aoticache_status aoticache_eager_create(const aoticache_eager_options *options, 
     if (status == AOTICACHE_OK && record_file != NULL && record_file[0] != '\0')
         status = aoticache_recorder_open(record_file, &eager->recorder, ret_error);
     if (status != AOTICACHE_OK) {
-        aoticache_eager_free(eager);
+        aoticache_context_free(eager);
         return status;
     }
     *ret_eager = eager;
     return AOTICACHE_OK;
 }
 
-void aoticache_eager_free(aoticache_eager *eager)
+void aoticache_context_free(aoticache_context *eager)
 {
     if (eager == NULL)
         return;
     int saved = errno;
     aoticache_queue_end(eager);
-    aoticache_section_synchronize(); /* runners that were unloaded hold artifacts of the cache */
+    aoticache_epoch_synchronize(); /* runners that were unloaded hold artifacts of the cache */
     aoticache_recorder_close(eager->recorder);
     free_environment(eager->environment);
     pthread_mutex_destroy(&eager->lock);
@@ -143,7 +143,7 @@ static struct timespec deadline_in(uint32_t timeout_ms)
     return at;
 }
 
-aoticache_status aoticache_eager_wait(aoticache_eager *eager, uint32_t timeout_ms, aoticache_error *ret_error)
+aoticache_status aoticache_context_wait(aoticache_context *eager, uint32_t timeout_ms, aoticache_error *ret_error)
 {
     if (eager == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "eager is NULL");
@@ -162,7 +162,7 @@ aoticache_status aoticache_eager_wait(aoticache_eager *eager, uint32_t timeout_m
 }
 
 /* The holders of now, each with a reference: their locks come before eager->lock. NULL without memory. */
-static aoticache_holder **list_holders(aoticache_eager *eager, size_t *ret_count)
+static aoticache_holder **list_holders(aoticache_context *eager, size_t *ret_count)
 {
     size_t count = 0;
     pthread_mutex_lock(&eager->lock);
@@ -182,7 +182,7 @@ static aoticache_holder **list_holders(aoticache_eager *eager, size_t *ret_count
     return list;
 }
 
-aoticache_status aoticache_eager_flush(aoticache_eager *eager, aoticache_error *ret_error)
+aoticache_status aoticache_context_flush(aoticache_context *eager, aoticache_error *ret_error)
 {
     size_t count = 0;
     if (eager == NULL)

@@ -1,11 +1,11 @@
 /*
- * cache/gc/team: work is done by the threads there are, and nobody begins once it was waited for.
+ * cache/gc/thread_pool: work is done by the threads there are, and nobody begins once it was waited for.
  */
 #include <criterion/criterion.h>
 #include <stdatomic.h>
 #include <time.h>
 
-#include "cache/gc/team.h"
+#include "cache/gc/thread_pool.h"
 
 static atomic_int begun, ended, at_once, most;
 static atomic_bool is_open;
@@ -35,47 +35,47 @@ static void stand(void *argument)
 
 Test(team, nothing_is_under_way_after_wait)
 {
-    aoticache_team *team = aoticache_team_new();
+    aoticache_thread_pool *team = aoticache_thread_pool_new();
     cr_assert_not_null(team);
-    aoticache_team_wait(team);
+    aoticache_thread_pool_wait(team);
     for (int round = 0; round < 2000; round++) {
         atomic_int done = 0; /* gone after this round: who came late would write into what is there then */
-        aoticache_team_start(team, 4, count, &done);
-        aoticache_team_wait(team);
+        aoticache_thread_pool_start(team, 4, count, &done);
+        aoticache_thread_pool_wait(team);
         cr_assert_leq(atomic_load(&done), 4);
     }
-    aoticache_team_free(team);
-    aoticache_team_free(NULL);
+    aoticache_thread_pool_free(team);
+    aoticache_thread_pool_free(NULL);
 }
 
 Test(team, as_many_work_at_once_as_are_asked_for)
 {
-    aoticache_team *team = aoticache_team_new();
-    aoticache_team_start(team, 3, stand, NULL);
+    aoticache_thread_pool *team = aoticache_thread_pool_new();
+    aoticache_thread_pool_start(team, 3, stand, NULL);
     while (atomic_load(&begun) < 3)
         pause_us(100);
     atomic_store(&is_open, true);
-    aoticache_team_wait(team);
+    aoticache_thread_pool_wait(team);
     cr_assert_eq(atomic_load(&ended), 3);
     atomic_store(&is_open, false);
-    aoticache_team_start(team, 5, stand, NULL); /* two more threads */
+    aoticache_thread_pool_start(team, 5, stand, NULL); /* two more threads */
     while (atomic_load(&begun) < 8)
         pause_us(100);
     atomic_store(&is_open, true);
-    aoticache_team_wait(team);
+    aoticache_thread_pool_wait(team);
     cr_assert_eq(atomic_load(&ended), 8);
     cr_assert_eq(atomic_load(&most), 5);
-    aoticache_team_free(team);
+    aoticache_thread_pool_free(team);
 }
 
 Test(team, none_and_far_too_many)
 {
-    aoticache_team *team = aoticache_team_new();
+    aoticache_thread_pool *team = aoticache_thread_pool_new();
     atomic_int done = 0;
-    aoticache_team_start(team, 0, count, &done);
-    aoticache_team_wait(team);
+    aoticache_thread_pool_start(team, 0, count, &done);
+    aoticache_thread_pool_wait(team);
     cr_assert_eq(atomic_load(&done), 0);
-    aoticache_team_start(team, 1000000, count, &done);
-    aoticache_team_wait(team);
-    aoticache_team_free(team);
+    aoticache_thread_pool_start(team, 1000000, count, &done);
+    aoticache_thread_pool_wait(team);
+    aoticache_thread_pool_free(team);
 }

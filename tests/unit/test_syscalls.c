@@ -1,8 +1,8 @@
 /*
- * base/seam: the hook sees every call, and can make it fail. base/home: where the library's files are.
+ * base/syscalls: the hook sees every call, and can make it fail. base/home: where the library's files are.
  */
 #include "base/home.h"
-#include "base/seam.h"
+#include "base/syscalls.h"
 
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -28,42 +28,42 @@ static int record(void *user, const char *call, const char *path)
     return recording->fail != NULL && strcmp(recording->fail, call) == 0 ? ENOSPC : 0;
 }
 
-Test(seam, hook_sees_calls_and_lets_them_happen)
+Test(syscalls, hook_sees_calls_and_lets_them_happen)
 {
     char folder[] = "/tmp/aoticache-test-XXXXXX";
     cr_assert_not_null(mkdtemp(folder));
     int dirfd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct recording recording = {0};
-    aoticache_seam_set(record, &recording);
-    int fd = aoticache_seam_openat(dirfd, "a", O_WRONLY | O_CREAT | O_EXCL, 0600);
+    aoticache_syscall_hook_set(record, &recording);
+    int fd = aoticache_syscall_openat(dirfd, "a", O_WRONLY | O_CREAT | O_EXCL, 0600);
     cr_assert_geq(fd, 0);
     cr_assert_eq(fcntl(fd, F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
-    cr_assert_eq(aoticache_seam_write(fd, "hello", 5), 0);
-    cr_assert_eq(aoticache_seam_fsync(fd), 0);
-    cr_assert_eq(aoticache_seam_fchmod(fd, 0444), 0);
+    cr_assert_eq(aoticache_syscall_write(fd, "hello", 5), 0);
+    cr_assert_eq(aoticache_syscall_fsync(fd), 0);
+    cr_assert_eq(aoticache_syscall_fchmod(fd, 0444), 0);
     close(fd);
-    cr_assert_eq(aoticache_seam_renameat(dirfd, "a", dirfd, "b"), 0);
+    cr_assert_eq(aoticache_syscall_renameat(dirfd, "a", dirfd, "b"), 0);
     struct stat status;
     cr_assert_eq(fstatat(dirfd, "b", &status, 0), 0);
     cr_assert_eq(status.st_size, 5);
-    cr_assert_eq(aoticache_seam_unlinkat(dirfd, "b", 0), 0);
+    cr_assert_eq(aoticache_syscall_unlinkat(dirfd, "b", 0), 0);
     cr_assert_str_eq(recording.calls, "open write fsync fchmod rename unlink ");
-    aoticache_seam_set(NULL, NULL);
+    aoticache_syscall_hook_set(NULL, NULL);
     close(dirfd);
     rmdir(folder);
 }
 
-Test(seam, hook_makes_a_call_fail_before_it_happens)
+Test(syscalls, hook_makes_a_call_fail_before_it_happens)
 {
     char folder[] = "/tmp/aoticache-test-XXXXXX";
     cr_assert_not_null(mkdtemp(folder));
     int dirfd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct recording recording = {.fail = "mkdir"};
-    aoticache_seam_set(record, &recording);
+    aoticache_syscall_hook_set(record, &recording);
     errno = 0;
-    cr_assert_eq(aoticache_seam_mkdirat(dirfd, "sub", 0700), -1);
+    cr_assert_eq(aoticache_syscall_mkdirat(dirfd, "sub", 0700), -1);
     cr_assert_eq(errno, ENOSPC);
-    aoticache_seam_set(NULL, NULL);
+    aoticache_syscall_hook_set(NULL, NULL);
     struct stat status;
     cr_assert_eq(fstatat(dirfd, "sub", &status, 0), -1);
     close(dirfd);

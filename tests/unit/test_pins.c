@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <sys/wait.h>
 
-#include "cache/pins/marks.h"
+#include "cache/pins/pins.h"
 #include "cache/stats/usage.h"
 
 TestSuite(marks, .init = fixture_setup, .fini = fixture_teardown, .timeout = 300);
@@ -63,7 +63,7 @@ struct listing {
     size_t count, limit;
 };
 
-static bool take_mark(void *user, const aoticache_mark *mark)
+static bool take_mark(void *user, const aoticache_pins *mark)
 {
     struct listing *listing = user;
     size_t used = strlen(listing->text);
@@ -80,7 +80,7 @@ static struct listing list_marks(aoticache_cache *cache, const char *tag)
 {
     struct listing listing = {.text = ""};
     aoticache_error error = {.message = ""};
-    cr_assert_eq(aoticache_cache_list_marks(cache, tag, take_mark, &listing, &error), AOTICACHE_OK, "%s",
+    cr_assert_eq(aoticache_cache_list_pins(cache, tag, take_mark, &listing, &error), AOTICACHE_OK, "%s",
                  error.message);
     return listing;
 }
@@ -173,7 +173,7 @@ Test(marks, list_is_in_the_order_of_keys_and_by_tag)
     cr_assert_eq(four.count, 5);
     cr_assert_eq(none.count, 0);
     struct listing stopped = {.limit = 3};
-    cr_assert_eq(aoticache_cache_list_marks(cache, NULL, take_mark, &stopped, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_list_pins(cache, NULL, take_mark, &stopped, NULL), AOTICACHE_OK);
     cr_assert_eq(stopped.count, 3);
     aoticache_cache_close(cache);
 }
@@ -222,9 +222,9 @@ Test(marks, many_keys_are_marked_together)
         keys[i] = make_key(text);
     }
     cr_assert_eq(aoticache_cache_tag(cache, &keys[7], "seven", NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_mark_keys(cache, keys, MANY, AOTICACHE_MARK_PIN, NULL, &done, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_change_pins(cache, keys, MANY, AOTICACHE_PIN, NULL, &done, NULL), AOTICACHE_OK);
     cr_assert_eq(done, MANY);
-    cr_assert_eq(aoticache_cache_mark_keys(cache, keys, MANY, AOTICACHE_MARK_TAG, "all", NULL, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_change_pins(cache, keys, MANY, AOTICACHE_TAG, "all", NULL, NULL), AOTICACHE_OK);
     struct listing all = list_marks(cache, "all"), seven = list_marks(cache, "seven");
     cr_assert_eq(all.count, MANY);
     cr_assert_str_eq(seven.text, "1 all,seven;");
@@ -232,8 +232,8 @@ Test(marks, many_keys_are_marked_together)
     remove_index();
     cache = open_cache();
     cr_assert_eq(list_marks(cache, "all").count, MANY, "each has its file");
-    cr_assert_eq(aoticache_cache_mark_keys(cache, keys, MANY, AOTICACHE_MARK_UNPIN, NULL, NULL, NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_mark_keys(cache, keys, MANY, AOTICACHE_MARK_UNTAG, "all", NULL, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_change_pins(cache, keys, MANY, AOTICACHE_UNPIN, NULL, NULL, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_change_pins(cache, keys, MANY, AOTICACHE_UNTAG, "all", NULL, NULL), AOTICACHE_OK);
     assert_marks(cache, "0 seven;");
     char text[16];
     for (int i = 1; i < AOTICACHE_MAX_TAGS; i++) {
@@ -241,13 +241,13 @@ Test(marks, many_keys_are_marked_together)
         cr_assert_eq(aoticache_cache_tag(cache, &keys[200], text, NULL), AOTICACHE_OK);
     }
     cr_assert_eq(aoticache_cache_tag(cache, &keys[200], "last", NULL), AOTICACHE_OK);
-    cr_assert_eq(aoticache_cache_mark_keys(cache, keys, MANY, AOTICACHE_MARK_TAG, "more", &done, NULL),
+    cr_assert_eq(aoticache_cache_change_pins(cache, keys, MANY, AOTICACHE_TAG, "more", &done, NULL),
                  AOTICACHE_INVALID, "one of them can have no more");
     cr_assert_eq(list_marks(cache, "more").count, done);
     cr_assert(done > 0 && done <= 200);
-    cr_assert_eq(aoticache_cache_mark_keys(cache, keys, 1, AOTICACHE_MARK_TAG, NULL, NULL, NULL), AOTICACHE_INVALID);
-    cr_assert_eq(aoticache_cache_mark_keys(cache, keys, 1, (aoticache_mark_action)4, NULL, NULL, NULL), AOTICACHE_INVALID);
-    cr_assert_eq(aoticache_cache_mark_keys(cache, NULL, 0, AOTICACHE_MARK_PIN, NULL, &done, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_change_pins(cache, keys, 1, AOTICACHE_TAG, NULL, NULL, NULL), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_cache_change_pins(cache, keys, 1, (aoticache_pin_action)4, NULL, NULL, NULL), AOTICACHE_INVALID);
+    cr_assert_eq(aoticache_cache_change_pins(cache, NULL, 0, AOTICACHE_PIN, NULL, &done, NULL), AOTICACHE_OK);
     cr_assert_eq(done, 0);
     aoticache_cache_close(cache);
 }
@@ -265,15 +265,15 @@ Test(marks, batch_that_fails_leaves_whole_marks)
     }
     for (int at = 1;; at++) {
         struct fault fault = {.fails_at = at};
-        aoticache_seam_set(fail_at, &fault);
+        aoticache_syscall_hook_set(fail_at, &fault);
         aoticache_status status =
-            aoticache_cache_mark_keys(cache, keys, 20, AOTICACHE_MARK_TAG, "t", NULL, NULL);
-        aoticache_seam_set(NULL, NULL);
+            aoticache_cache_change_pins(cache, keys, 20, AOTICACHE_TAG, "t", NULL, NULL);
+        aoticache_syscall_hook_set(NULL, NULL);
         if (fault.calls < at)
             break;
         failures += status != AOTICACHE_OK;
         cr_assert_leq(count_files("tmp"), fault.was_unlink ? 1 : 0, "after call %d", at);
-        cr_assert_eq(aoticache_cache_mark_keys(cache, keys, 20, AOTICACHE_MARK_UNTAG, "t", NULL, NULL), AOTICACHE_OK);
+        cr_assert_eq(aoticache_cache_change_pins(cache, keys, 20, AOTICACHE_UNTAG, "t", NULL, NULL), AOTICACHE_OK);
         assert_marks(cache, "");
         cr_assert_eq(count_files("marks"), 0);
     }
@@ -379,9 +379,9 @@ Test(marks, call_that_fails_leaves_what_was)
     int failures = 0;
     for (int at = 1;; at++) {
         struct fault fault = {.fails_at = at};
-        aoticache_seam_set(fail_at, &fault);
+        aoticache_syscall_hook_set(fail_at, &fault);
         aoticache_status status = aoticache_cache_pin(cache, &key, NULL);
-        aoticache_seam_set(NULL, NULL);
+        aoticache_syscall_hook_set(NULL, NULL);
         if (fault.calls < at)
             break;
         failures += status != AOTICACHE_OK;
@@ -406,7 +406,7 @@ Test(marks, process_that_dies_leaves_one_whole_mark)
             aoticache_cache_options options = fixture_options();
             if (aoticache_cache_open(&options, &cache, NULL) != AOTICACHE_OK)
                 _exit(1);
-            aoticache_seam_set(fail_at, &fault);
+            aoticache_syscall_hook_set(fail_at, &fault);
             _exit(aoticache_cache_pin(cache, &key, NULL) == AOTICACHE_OK ? 0 : 2);
         }
         int result;

@@ -1,17 +1,17 @@
 /*
- * eager/holder/section: see section.h. Owns the slots of all threads (never freed, used again by later threads) and the list of
+ * eager/holder/epoch: see section.h. Owns the slots of all threads (never freed, used again by later threads) and the list of
  * what has been retired.
  */
-#include "eager/holder/section.h"
+#include "eager/holder/epoch.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
-__thread aoticache_section_slot *aoticache_section_mine __attribute__((tls_model("initial-exec")));
-atomic_uint_least64_t aoticache_section_epoch = 1;
+__thread aoticache_epoch_slot *aoticache_epoch_mine __attribute__((tls_model("initial-exec")));
+atomic_uint_least64_t aoticache_epoch_now = 1;
 
-static _Atomic(aoticache_section_slot *) slots;
+static _Atomic(aoticache_epoch_slot *) slots;
 static pthread_mutex_t retired_lock = PTHREAD_MUTEX_INITIALIZER;
 static aoticache_retired *retired_list;
 static atomic_size_t retired_count;
@@ -25,8 +25,8 @@ static bool exit_key_made;
 /* A thread has ended: its slot is the next one's. */
 static void give_back(void *slot)
 {
-    aoticache_section_slot *mine = slot;
-    aoticache_section_mine = NULL;
+    aoticache_epoch_slot *mine = slot;
+    aoticache_epoch_mine = NULL;
     mine->depth = 0;
     atomic_store(&mine->epoch, 0);
     atomic_store(&mine->taken, false);
@@ -46,8 +46,8 @@ static void after_fork(void)
 /* Only the thread that forked is there: all other slots are free. */
 static void after_fork_in_child(void)
 {
-    for (aoticache_section_slot *slot = atomic_load(&slots); slot != NULL; slot = slot->next) {
-        if (slot == aoticache_section_mine)
+    for (aoticache_epoch_slot *slot = atomic_load(&slots); slot != NULL; slot = slot->next) {
+        if (slot == aoticache_epoch_mine)
             continue;
         slot->depth = 0;
         atomic_store(&slot->epoch, 0);
@@ -63,14 +63,14 @@ static void make_handlers(void)
     pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
-aoticache_section_slot *aoticache_section_slots(void)
+aoticache_epoch_slot *aoticache_epoch_slots(void)
 {
     return atomic_load(&slots);
 }
 
-static aoticache_section_slot *take_free_slot(void)
+static aoticache_epoch_slot *take_free_slot(void)
 {
-    for (aoticache_section_slot *slot = atomic_load(&slots); slot != NULL; slot = slot->next) {
+    for (aoticache_epoch_slot *slot = atomic_load(&slots); slot != NULL; slot = slot->next) {
         bool free_now = false;
         if (atomic_compare_exchange_strong(&slot->taken, &free_now, true))
             return slot;
@@ -78,9 +78,9 @@ static aoticache_section_slot *take_free_slot(void)
     return NULL;
 }
 
-static aoticache_section_slot *add_slot(void)
+static aoticache_epoch_slot *add_slot(void)
 {
-    aoticache_section_slot *slot = aligned_alloc(_Alignof(aoticache_section_slot), sizeof *slot);
+    aoticache_epoch_slot *slot = aligned_alloc(_Alignof(aoticache_epoch_slot), sizeof *slot);
     if (slot == NULL)
         return NULL;
     atomic_init(&slot->epoch, 0);
@@ -101,10 +101,10 @@ __attribute__((destructor)) static void forget_exit_key(void)
         pthread_key_delete(exit_key);
 }
 
-aoticache_section_slot *aoticache_section_register(void)
+aoticache_epoch_slot *aoticache_epoch_register(void)
 {
     pthread_once(&handlers_once, make_handlers);
-    aoticache_section_slot *slot = take_free_slot();
+    aoticache_epoch_slot *slot = take_free_slot();
     if (slot == NULL)
         slot = add_slot();
     if (slot == NULL)
@@ -112,7 +112,7 @@ aoticache_section_slot *aoticache_section_register(void)
     /* Without the key the slot stays this thread's for ever: a leak of one slot, nothing worse. */
     if (exit_key_made)
         pthread_setspecific(exit_key, slot);
-    aoticache_section_mine = slot;
+    aoticache_epoch_mine = slot;
     return slot;
 }
 
@@ -122,7 +122,7 @@ aoticache_section_slot *aoticache_section_register(void)
 static uint64_t oldest_reader(void)
 {
     uint64_t oldest = UINT64_MAX;
-    for (aoticache_section_slot *slot = atomic_load(&slots); slot != NULL; slot = slot->next) {
+    for (aoticache_epoch_slot *slot = atomic_load(&slots); slot != NULL; slot = slot->next) {
         uint64_t epoch = atomic_load(&slot->epoch);
         if (epoch != 0 && epoch < oldest)
             oldest = epoch;
@@ -160,7 +160,7 @@ static void release_all(aoticache_retired *list)
     }
 }
 
-void aoticache_section_reclaim(void)
+void aoticache_epoch_reclaim(void)
 {
     if (atomic_load_explicit(&retired_count, memory_order_relaxed) > 0)
         release_all(take_reclaimable());
@@ -170,11 +170,11 @@ void aoticache_section_reclaim(void)
  * A reader that entered before the epoch went on may have seen what is retired here, and says an epoch <= ours; one that
  * entered later says a greater one, and cannot have seen it.
  */
-void aoticache_section_retire(aoticache_retired *retired, void (*release)(aoticache_retired *retired))
+void aoticache_epoch_retire(aoticache_retired *retired, void (*release)(aoticache_retired *retired))
 {
     retired->release = release;
     pthread_mutex_lock(&retired_lock);
-    retired->epoch = atomic_fetch_add(&aoticache_section_epoch, 1);
+    retired->epoch = atomic_fetch_add(&aoticache_epoch_now, 1);
     retired->next = retired_list;
     retired_list = retired;
     atomic_fetch_add_explicit(&retired_count, 1, memory_order_relaxed);
@@ -191,11 +191,11 @@ static bool has_retired(uint64_t until)
     return found;
 }
 
-void aoticache_section_synchronize(void)
+void aoticache_epoch_synchronize(void)
 {
-    uint64_t until = atomic_fetch_add(&aoticache_section_epoch, 1);
+    uint64_t until = atomic_fetch_add(&aoticache_epoch_now, 1);
     for (long wait_ns = 1000;; wait_ns = wait_ns < 1000000 ? 2 * wait_ns : wait_ns) {
-        aoticache_section_reclaim();
+        aoticache_epoch_reclaim();
         if (!has_retired(until) && oldest_reader() > until)
             return;
         nanosleep(&(struct timespec){.tv_nsec = wait_ns}, NULL);

@@ -1,5 +1,5 @@
 /*
- * cache/pins/marks: pins and tags that people put on kernels.
+ * cache/pins/pins: pins and tags that people put on kernels.
  *
  * Both belong to a key: they hold for all its entries, those that come later too, and outlive the index (each marked
  * key has a small file of its own in the store, docs/marks.md). A key can be marked before anything is stored for it.
@@ -9,8 +9,8 @@
  * the marks, both for a batch of small files and one transaction of the index; changes of one key by several processes
  * at once are all kept.
  */
-#ifndef AOTICACHE_CACHE_PINS_MARKS_H
-#define AOTICACHE_CACHE_PINS_MARKS_H
+#ifndef AOTICACHE_CACHE_PINS_PINS_H
+#define AOTICACHE_CACHE_PINS_PINS_H
 
 #include "cache/cache.h"
 
@@ -37,12 +37,12 @@ AOTICACHE_API aoticache_status aoticache_cache_tag(aoticache_cache *cache, const
 AOTICACHE_API aoticache_status aoticache_cache_untag(aoticache_cache *cache, const aoticache_key *key, const char *tag,
                                                      aoticache_error *ret_error);
 
-typedef enum aoticache_mark_action {
-    AOTICACHE_MARK_PIN = 0,
-    AOTICACHE_MARK_UNPIN = 1,
-    AOTICACHE_MARK_TAG = 2,
-    AOTICACHE_MARK_UNTAG = 3,
-} aoticache_mark_action;
+typedef enum aoticache_pin_action {
+    AOTICACHE_PIN = 0,
+    AOTICACHE_UNPIN = 1,
+    AOTICACHE_TAG = 2,
+    AOTICACHE_UNTAG = 3,
+} aoticache_pin_action;
 
 /*
  * The same for many keys, each batch of 128 of them made durable together: some hundred times faster than one by one. A
@@ -53,30 +53,30 @@ typedef enum aoticache_mark_action {
  * ret_done: how many of them, from the first on, are done, on failure too; may be NULL.
  * Returns:  as above.
  */
-AOTICACHE_API aoticache_status aoticache_cache_mark_keys(aoticache_cache *cache, const aoticache_key *keys,
-                                                         size_t count, aoticache_mark_action action, const char *tag,
+AOTICACHE_API aoticache_status aoticache_cache_change_pins(aoticache_cache *cache, const aoticache_key *keys,
+                                                         size_t count, aoticache_pin_action action, const char *tag,
                                                          size_t *ret_done, aoticache_error *ret_error);
 
 /* Whether a text can be a tag: OK, or INVALID with what is wrong with it. Needs no cache. */
 AOTICACHE_API aoticache_status aoticache_tag_check(const char *tag, aoticache_error *ret_error);
 
 /* Pointers are borrowed during the callback. */
-typedef struct aoticache_mark {
+typedef struct aoticache_pins {
     aoticache_key key;
     bool is_pinned;
     const char *const *tags; /* sorted by their bytes */
     size_t tag_count;
-} aoticache_mark;
+} aoticache_pins;
 
 /* Return false to stop. */
-typedef bool (*aoticache_mark_fn)(void *user, const aoticache_mark *mark);
+typedef bool (*aoticache_pins_fn)(void *user, const aoticache_pins *mark);
 
 /*
  * All marked keys, in the order of the keys; tag: only those that have it, NULL for all. Reads the index alone; the
  * callback may use the cache. Returns: OK, INVALID, IO, LOCKED, NO_MEMORY.
  */
-AOTICACHE_API aoticache_status aoticache_cache_list_marks(aoticache_cache *cache, const char *tag,
-                                                          aoticache_mark_fn callback, void *user,
+AOTICACHE_API aoticache_status aoticache_cache_list_pins(aoticache_cache *cache, const char *tag,
+                                                          aoticache_pins_fn callback, void *user,
                                                           aoticache_error *ret_error);
 
 #ifdef __cplusplus

@@ -10,37 +10,37 @@
 
 /* ---- a copy ---- */
 
-static bool append_mark(void *user, const aoticache_mark *mark)
+static bool append_mark(void *user, const aoticache_pins *mark)
 {
-    aoticache_mark_list *list = user;
+    aoticache_pin_list *list = user;
     /* Grown in doublings: capacity is the next power of two. */
     if ((list->count & (list->count - 1)) == 0)
         list->marks = aoticache_cli_resize(list->marks, list->count > 0 ? list->count * 2 : 1, sizeof *mark);
     char **tags = aoticache_cli_allocate(mark->tag_count + 1, sizeof *tags);
     for (size_t i = 0; i < mark->tag_count; i++)
         tags[i] = aoticache_cli_text("%s", mark->tags[i]);
-    list->marks[list->count++] = (aoticache_mark){.key = mark->key,
+    list->marks[list->count++] = (aoticache_pins){.key = mark->key,
                                                   .is_pinned = mark->is_pinned,
                                                   .tags = (const char *const *)tags,
                                                   .tag_count = mark->tag_count};
     return true;
 }
 
-int aoticache_marks_read(const aoticache_cli *cli, aoticache_cache *cache, const char *tag,
-                         aoticache_mark_list *ret_list)
+int aoticache_pin_list_read(const aoticache_cli *cli, aoticache_cache *cache, const char *tag,
+                         aoticache_pin_list *ret_list)
 {
-    aoticache_mark_list list = {0};
+    aoticache_pin_list list = {0};
     aoticache_error error = {.message = ""};
-    aoticache_status status = aoticache_cache_list_marks(cache, tag, append_mark, &list, &error);
+    aoticache_status status = aoticache_cache_list_pins(cache, tag, append_mark, &list, &error);
     if (status != AOTICACHE_OK) {
-        aoticache_marks_free(&list);
+        aoticache_pin_list_free(&list);
         return aoticache_cli_fail(cli, status, &error);
     }
     *ret_list = list;
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-void aoticache_marks_free(aoticache_mark_list *list)
+void aoticache_pin_list_free(aoticache_pin_list *list)
 {
     for (size_t i = 0; i < list->count; i++) {
         for (size_t k = 0; k < list->marks[i].tag_count; k++)
@@ -48,24 +48,24 @@ void aoticache_marks_free(aoticache_mark_list *list)
         free((void *)(uintptr_t)list->marks[i].tags);
     }
     free(list->marks);
-    *list = (aoticache_mark_list){0};
+    *list = (aoticache_pin_list){0};
 }
 
 static int compare_keys(const void *left, const void *right)
 {
-    const aoticache_mark *a = left, *b = right;
+    const aoticache_pins *a = left, *b = right;
     return memcmp(a->key.bytes, b->key.bytes, sizeof a->key.bytes);
 }
 
-const aoticache_mark *aoticache_marks_find(const aoticache_mark_list *list, const aoticache_key *key)
+const aoticache_pins *aoticache_pin_list_find(const aoticache_pin_list *list, const aoticache_key *key)
 {
-    aoticache_mark wanted = {.key = *key};
+    aoticache_pins wanted = {.key = *key};
     return list->count > 0 ? bsearch(&wanted, list->marks, list->count, sizeof wanted, compare_keys) : NULL;
 }
 
 /* ---- words and JSON ---- */
 
-char *aoticache_mark_text(const aoticache_mark *mark)
+char *aoticache_pin_text(const aoticache_pins *mark)
 {
     char *text = aoticache_cli_text("%s", mark != NULL && mark->is_pinned ? "pinned" : "");
     for (size_t i = 0; mark != NULL && i < mark->tag_count; i++) {
@@ -76,7 +76,7 @@ char *aoticache_mark_text(const aoticache_mark *mark)
     return text;
 }
 
-bool aoticache_mark_has_tag(const aoticache_mark *mark, const char *tag)
+bool aoticache_pin_has_tag(const aoticache_pins *mark, const char *tag)
 {
     for (size_t i = 0; mark != NULL && i < mark->tag_count; i++)
         if (strcmp(mark->tags[i], tag) == 0)
@@ -84,7 +84,7 @@ bool aoticache_mark_has_tag(const aoticache_mark *mark, const char *tag)
     return false;
 }
 
-void aoticache_mark_add_to_json(json_t *object, const aoticache_mark *mark)
+void aoticache_pin_add_to_json(json_t *object, const aoticache_pins *mark)
 {
     json_t *tags = aoticache_cli_json_array();
     for (size_t i = 0; mark != NULL && i < mark->tag_count; i++)
@@ -101,22 +101,22 @@ struct outcome {
     const bool *changed;         /* by key; NULL for a list */
 };
 
-static json_t *chosen_to_json(const aoticache_chosen_key *chosen, const aoticache_mark *mark, const bool *changed)
+static json_t *chosen_to_json(const aoticache_chosen_key *chosen, const aoticache_pins *mark, const bool *changed)
 {
     json_t *object = aoticache_cli_json_object();
     aoticache_cli_json_set(object, "key", aoticache_cli_json_digest(&chosen->key));
     aoticache_cli_json_set(object, "description", aoticache_cli_json_text(chosen->description));
-    aoticache_mark_add_to_json(object, mark);
+    aoticache_pin_add_to_json(object, mark);
     if (changed != NULL)
         aoticache_cli_json_set(object, "changed", json_boolean(*changed));
     return object;
 }
 
-static void print_chosen(const aoticache_chosen_key *chosen, const aoticache_mark *mark, const char *word)
+static void print_chosen(const aoticache_chosen_key *chosen, const aoticache_pins *mark, const char *word)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     aoticache_digest_to_hex(&chosen->key, hex);
-    cleanup_free char *marks = aoticache_mark_text(mark);
+    cleanup_free char *marks = aoticache_pin_text(mark);
     cleanup_free char *description = aoticache_cli_escape(
         chosen->description != NULL ? chosen->description : "(nothing is stored for it yet)");
     printf("%s %.12s %s%s%s%s\n", word, hex, description, marks[0] != '\0' ? "  [" : "", marks,
@@ -126,13 +126,13 @@ static void print_chosen(const aoticache_chosen_key *chosen, const aoticache_mar
 static int print_keys(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *keys,
                       const struct outcome *outcome)
 {
-    aoticache_mark_list marks = {0};
-    int result = aoticache_marks_read(cli, cache, NULL, &marks);
+    aoticache_pin_list marks = {0};
+    int result = aoticache_pin_list_read(cli, cache, NULL, &marks);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     json_t *array = cli->json ? aoticache_cli_json_array() : NULL;
     for (size_t i = 0; i < keys->count; i++) {
-        const aoticache_mark *mark = aoticache_marks_find(&marks, &keys->items[i].key);
+        const aoticache_pins *mark = aoticache_pin_list_find(&marks, &keys->items[i].key);
         const bool *changed = outcome->changed != NULL ? &outcome->changed[i] : NULL;
         if (array != NULL)
             aoticache_cli_json_append(array, chosen_to_json(&keys->items[i], mark, changed));
@@ -145,11 +145,11 @@ static int print_keys(const aoticache_cli *cli, aoticache_cache *cache, const ao
         aoticache_cli_json_set(object, "keys", array);
         aoticache_cli_json_print(object);
     }
-    aoticache_marks_free(&marks);
+    aoticache_pin_list_free(&marks);
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-int aoticache_marks_print(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *keys,
+int aoticache_pin_list_print(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *keys,
                           const char *word)
 {
     return print_keys(cli, cache, keys, &(struct outcome){.done = word});
@@ -159,35 +159,35 @@ int aoticache_marks_print(const aoticache_cli *cli, aoticache_cache *cache, cons
 
 #define AT_ONCE 1024 /* keys between two looks at the progress */
 
-static bool would_change(const aoticache_mark *mark, aoticache_mark_action action, const char *const *tags)
+static bool would_change(const aoticache_pins *mark, aoticache_pin_action action, const char *const *tags)
 {
     const bool is_pinned = mark != NULL && mark->is_pinned;
-    if (action == AOTICACHE_MARK_PIN || action == AOTICACHE_MARK_UNPIN)
-        return is_pinned != (action == AOTICACHE_MARK_PIN);
+    if (action == AOTICACHE_PIN || action == AOTICACHE_UNPIN)
+        return is_pinned != (action == AOTICACHE_PIN);
     for (; *tags != NULL; tags++)
-        if (aoticache_mark_has_tag(mark, *tags) != (action == AOTICACHE_MARK_TAG))
+        if (aoticache_pin_has_tag(mark, *tags) != (action == AOTICACHE_TAG))
             return true;
     return false;
 }
 
 /* Which keys the action changes, as the marks are now. By free(). */
 static int foresee(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
-                   aoticache_mark_action action, const char *const *tags, bool **ret_changed)
+                   aoticache_pin_action action, const char *const *tags, bool **ret_changed)
 {
-    aoticache_mark_list marks = {0};
-    int result = aoticache_marks_read(cli, cache, NULL, &marks);
+    aoticache_pin_list marks = {0};
+    int result = aoticache_pin_list_read(cli, cache, NULL, &marks);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     bool *changed = aoticache_cli_allocate(chosen->count + 1, sizeof *changed);
     for (size_t i = 0; i < chosen->count; i++)
-        changed[i] = would_change(aoticache_marks_find(&marks, &chosen->items[i].key), action, tags);
-    aoticache_marks_free(&marks);
+        changed[i] = would_change(aoticache_pin_list_find(&marks, &chosen->items[i].key), action, tags);
+    aoticache_pin_list_free(&marks);
     *ret_changed = changed;
     return AOTICACHE_CLI_EXIT_OK;
 }
 
 static aoticache_status mark_all(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
-                                 aoticache_mark_action action, const char *const *tags, aoticache_error *ret_error)
+                                 aoticache_pin_action action, const char *const *tags, aoticache_error *ret_error)
 {
     static const char *const no_tags[] = {"", NULL}; /* one change, without any */
     aoticache_cli_progress progress = {.cli = cli, .what = "keys"};
@@ -199,7 +199,7 @@ static aoticache_status mark_all(const aoticache_cli *cli, aoticache_cache *cach
         const size_t count = chosen->count - i < AT_ONCE ? chosen->count - i : AT_ONCE;
         aoticache_cli_progress_show(&progress, i, chosen->count);
         for (const char *const *tag = tags != NULL ? tags : no_tags; *tag != NULL && status == AOTICACHE_OK; tag++)
-            status = aoticache_cache_mark_keys(cache, keys + i, count, action, *tag, NULL, ret_error);
+            status = aoticache_cache_change_pins(cache, keys + i, count, action, *tag, NULL, ret_error);
     }
     aoticache_cli_progress_clear(&progress);
     return status;
@@ -218,14 +218,14 @@ static void sum_up(const aoticache_cli *cli, const aoticache_chosen_keys *chosen
                            chosen->count - count, outcome->not_done);
 }
 
-int aoticache_marks_change(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
-                           aoticache_mark_action action, const char *const *tags)
+int aoticache_pin_list_change(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
+                           aoticache_pin_action action, const char *const *tags)
 {
     static const struct outcome outcomes[] = {
-        [AOTICACHE_MARK_PIN] = {.done = "pinned", .not_done = "already pinned"},
-        [AOTICACHE_MARK_UNPIN] = {.done = "unpinned", .not_done = "not pinned"},
-        [AOTICACHE_MARK_TAG] = {.done = "tagged", .not_done = "already tagged"},
-        [AOTICACHE_MARK_UNTAG] = {.done = "untagged", .not_done = "not tagged"},
+        [AOTICACHE_PIN] = {.done = "pinned", .not_done = "already pinned"},
+        [AOTICACHE_UNPIN] = {.done = "unpinned", .not_done = "not pinned"},
+        [AOTICACHE_TAG] = {.done = "tagged", .not_done = "already tagged"},
+        [AOTICACHE_UNTAG] = {.done = "untagged", .not_done = "not tagged"},
     };
     struct outcome outcome = outcomes[action];
     aoticache_error error = {.message = ""};

@@ -1,5 +1,5 @@
 /*
- * eager/holder/section: read sections, so that what a call may still be reading is freed only after it has left.
+ * eager/holder/epoch: read sections, so that what a call may still be reading is freed only after it has left.
  *
  * Private. Epoch-based reclamation: a thread that is inside says so in a slot of its own; what is retired is freed when
  * every thread that was inside at that moment has been outside. Entering costs one atomic exchange on memory that no
@@ -9,8 +9,8 @@
  * Fork: slots of the parent's other threads mean nothing in the child; a handler (pthread_atfork) clears them there, in
  * the thread that forked, which alone can tell which slot is its own.
  */
-#ifndef AOTICACHE_EAGER_HOLDER_SECTION_H
-#define AOTICACHE_EAGER_HOLDER_SECTION_H
+#ifndef AOTICACHE_EAGER_HOLDER_EPOCH_H
+#define AOTICACHE_EAGER_HOLDER_EPOCH_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -18,37 +18,37 @@
 #include <stdint.h>
 
 /* One thread's. Its own cache lines: other threads read `epoch` when something is retired, and uses when they add up. */
-typedef struct aoticache_section_slot {
+typedef struct aoticache_epoch_slot {
     _Alignas(128) atomic_uint_least64_t epoch; /* 0: outside */
     uint32_t depth;
     atomic_bool taken;
     atomic_uint_least64_t *uses; /* uses_count of them; eager/holder/uses.c's, as long as there is a slot */
     uint32_t uses_count;
-    struct aoticache_section_slot *next;
-} aoticache_section_slot;
+    struct aoticache_epoch_slot *next;
+} aoticache_epoch_slot;
 
-extern __thread aoticache_section_slot *aoticache_section_mine __attribute__((tls_model("initial-exec")));
-extern atomic_uint_least64_t aoticache_section_epoch; /* of now; begins at 1 */
+extern __thread aoticache_epoch_slot *aoticache_epoch_mine __attribute__((tls_model("initial-exec")));
+extern atomic_uint_least64_t aoticache_epoch_now; /* of now; begins at 1 */
 
 /* All slots, of threads that live and of others: a list that only grows, at its head. */
-aoticache_section_slot *aoticache_section_slots(void);
+aoticache_epoch_slot *aoticache_epoch_slots(void);
 
 /* The slot of a thread that has none yet; NULL without memory. */
-aoticache_section_slot *aoticache_section_register(void);
+aoticache_epoch_slot *aoticache_epoch_register(void);
 
 /* NULL without memory (a thread's first call only): then nothing was entered. */
-static inline aoticache_section_slot *aoticache_section_enter(void)
+static inline aoticache_epoch_slot *aoticache_epoch_enter(void)
 {
-    aoticache_section_slot *slot = aoticache_section_mine;
-    if (__builtin_expect(slot == NULL, 0) && (slot = aoticache_section_register()) == NULL)
+    aoticache_epoch_slot *slot = aoticache_epoch_mine;
+    if (__builtin_expect(slot == NULL, 0) && (slot = aoticache_epoch_register()) == NULL)
         return NULL;
     /* The exchange orders this against everything that is read inside; retire() has the other half. */
     if (slot->depth++ == 0)
-        atomic_exchange(&slot->epoch, atomic_load_explicit(&aoticache_section_epoch, memory_order_acquire));
+        atomic_exchange(&slot->epoch, atomic_load_explicit(&aoticache_epoch_now, memory_order_acquire));
     return slot;
 }
 
-static inline void aoticache_section_leave(aoticache_section_slot *slot)
+static inline void aoticache_epoch_leave(aoticache_epoch_slot *slot)
 {
     if (--slot->depth == 0)
         atomic_store_explicit(&slot->epoch, 0, memory_order_release);
@@ -66,10 +66,10 @@ typedef struct aoticache_retired {
 } aoticache_retired;
 
 /* `retired` lies in the memory that goes. */
-void aoticache_section_retire(aoticache_retired *retired, void (*release)(aoticache_retired *retired));
+void aoticache_epoch_retire(aoticache_retired *retired, void (*release)(aoticache_retired *retired));
 /* Releases what can be released. Costs one load where nothing is retired. Without locks of the holders. */
-void aoticache_section_reclaim(void);
+void aoticache_epoch_reclaim(void);
 /* Waits until all that was retired before is released, and every section has been left. Not inside a section. */
-void aoticache_section_synchronize(void);
+void aoticache_epoch_synchronize(void);
 
 #endif

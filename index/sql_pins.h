@@ -1,11 +1,11 @@
 /*
- * index/sql_marks: tables (version 3) and statements for pins and tags.
+ * index/sql_pins: tables (version 3) and statements for pins and tags.
  *
  * Rows are of keys, not of entries: a key may be marked before anything is stored for it. Every marked key has a row in
  * marks, a tagged one that is not pinned too.
  */
-#ifndef AOTICACHE_INDEX_SQL_MARKS_H
-#define AOTICACHE_INDEX_SQL_MARKS_H
+#ifndef AOTICACHE_INDEX_SQL_PINS_H
+#define AOTICACHE_INDEX_SQL_PINS_H
 
 #define AOTICACHE_SCHEMA_3_MARKS                                                                            \
     "CREATE TABLE marks(key BLOB PRIMARY KEY NOT NULL, pinned INTEGER NOT NULL) STRICT, WITHOUT ROWID;"     \
@@ -27,7 +27,7 @@
     " GROUP BY g ORDER BY 3 DESC, g"
 
 /* name, SQL */
-#define AOTICACHE_INDEX_MARKS_STATEMENTS(X)                                                              \
+#define AOTICACHE_INDEX_PINS_STATEMENTS(X)                                                              \
     X(PUT_MARK, "INSERT INTO marks(key, pinned) VALUES(?1, ?2)"                                          \
                 " ON CONFLICT(key) DO UPDATE SET pinned = excluded.pinned")                              \
     X(DELETE_MARK, "DELETE FROM marks WHERE key = ?1")                                                   \

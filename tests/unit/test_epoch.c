@@ -1,5 +1,5 @@
-/* Unit tests of eager/holder/section.c: what is retired is released once nobody is inside, and not before; fork, ending threads. */
-#include "eager/holder/section.h"
+/* Unit tests of eager/holder/epoch.c: what is retired is released once nobody is inside, and not before; fork, ending threads. */
+#include "eager/holder/epoch.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -20,26 +20,26 @@ static aoticache_retired things[4];
 
 Test(section, outside_all_is_released_at_once)
 {
-    aoticache_section_retire(&things[0], release);
+    aoticache_epoch_retire(&things[0], release);
     cr_expect_eq(released, 0, "releasing is reclaim's: retire() may be called with locks held");
-    aoticache_section_reclaim();
+    aoticache_epoch_reclaim();
     cr_expect_eq(released, 1);
 }
 
 Test(section, inside_nothing_is_released_that_was_seen)
 {
-    aoticache_section_slot *section = aoticache_section_enter(), *again = aoticache_section_enter();
-    aoticache_section_retire(&things[0], release);
-    aoticache_section_leave(again);
-    aoticache_section_reclaim();
+    aoticache_epoch_slot *section = aoticache_epoch_enter(), *again = aoticache_epoch_enter();
+    aoticache_epoch_retire(&things[0], release);
+    aoticache_epoch_leave(again);
+    aoticache_epoch_reclaim();
     cr_expect_eq(released, 0);
-    aoticache_section_leave(section);
-    aoticache_section_reclaim();
+    aoticache_epoch_leave(section);
+    aoticache_epoch_reclaim();
     cr_expect_eq(released, 1);
-    section = aoticache_section_enter();
-    aoticache_section_leave(section);
-    aoticache_section_retire(&things[1], release);
-    aoticache_section_reclaim();
+    section = aoticache_epoch_enter();
+    aoticache_epoch_leave(section);
+    aoticache_epoch_retire(&things[1], release);
+    aoticache_epoch_reclaim();
     cr_expect_eq(released, 2);
 }
 
@@ -48,10 +48,10 @@ static pthread_barrier_t inside, may_leave;
 static void *stay_inside(void *unused)
 {
     (void)unused;
-    aoticache_section_slot *section = aoticache_section_enter();
+    aoticache_epoch_slot *section = aoticache_epoch_enter();
     pthread_barrier_wait(&inside);
     pthread_barrier_wait(&may_leave);
-    aoticache_section_leave(section);
+    aoticache_epoch_leave(section);
     return NULL;
 }
 
@@ -62,27 +62,27 @@ Test(section, other_threads_are_waited_for)
     pthread_barrier_init(&may_leave, NULL, 2);
     cr_assert_eq(pthread_create(&thread, NULL, stay_inside, NULL), 0);
     pthread_barrier_wait(&inside);
-    aoticache_section_retire(&things[0], release);
-    aoticache_section_reclaim();
+    aoticache_epoch_retire(&things[0], release);
+    aoticache_epoch_reclaim();
     cr_expect_eq(released, 0);
     pthread_barrier_wait(&may_leave);
-    aoticache_section_synchronize();
+    aoticache_epoch_synchronize();
     cr_expect_eq(released, 1);
     pthread_join(thread, NULL);
 }
 
 static void *enter_once(void *ret_slot)
 {
-    aoticache_section_slot *section = aoticache_section_enter();
-    *(aoticache_section_slot **)ret_slot = section;
-    aoticache_section_leave(section);
+    aoticache_epoch_slot *section = aoticache_epoch_enter();
+    *(aoticache_epoch_slot **)ret_slot = section;
+    aoticache_epoch_leave(section);
     return NULL;
 }
 
-static aoticache_section_slot *slot_of_a_thread(void)
+static aoticache_epoch_slot *slot_of_a_thread(void)
 {
     pthread_t thread;
-    aoticache_section_slot *slot = NULL;
+    aoticache_epoch_slot *slot = NULL;
     cr_assert_eq(pthread_create(&thread, NULL, enter_once, &slot), 0);
     pthread_join(thread, NULL);
     return slot;
@@ -90,23 +90,23 @@ static aoticache_section_slot *slot_of_a_thread(void)
 
 Test(section, slots_of_ended_threads_are_used_again)
 {
-    aoticache_section_slot *slot = slot_of_a_thread();
+    aoticache_epoch_slot *slot = slot_of_a_thread();
     cr_assert_not_null(slot);
     for (int i = 0; i < 20; i++)
         cr_expect_eq(slot_of_a_thread(), slot);
 }
 
 /* In the child, where only this thread is. */
-static int child_reclaims(aoticache_section_slot *section)
+static int child_reclaims(aoticache_epoch_slot *section)
 {
-    aoticache_section_reclaim();
+    aoticache_epoch_reclaim();
     if (released != 0) /* this thread is inside still */
         return 1;
-    aoticache_section_slot *slot = slot_of_a_thread();
+    aoticache_epoch_slot *slot = slot_of_a_thread();
     if (slot == section) /* a new thread takes another's slot, not this one's */
         return 2;
-    aoticache_section_leave(section);
-    aoticache_section_reclaim();
+    aoticache_epoch_leave(section);
+    aoticache_epoch_reclaim();
     return released == 1 ? 0 : 3;
 }
 
@@ -115,10 +115,10 @@ Test(section, child_forgets_the_parents_other_threads)
     pthread_t thread;
     pthread_barrier_init(&inside, NULL, 2);
     pthread_barrier_init(&may_leave, NULL, 2);
-    aoticache_section_slot *section = aoticache_section_enter();
+    aoticache_epoch_slot *section = aoticache_epoch_enter();
     cr_assert_eq(pthread_create(&thread, NULL, stay_inside, NULL), 0);
     pthread_barrier_wait(&inside);
-    aoticache_section_retire(&things[0], release);
+    aoticache_epoch_retire(&things[0], release);
     pid_t child = fork();
     if (child == 0)
         _exit(child_reclaims(section));
@@ -127,7 +127,7 @@ Test(section, child_forgets_the_parents_other_threads)
     cr_expect_eq(status, 0, "status %x", (unsigned)status);
     pthread_barrier_wait(&may_leave);
     pthread_join(thread, NULL);
-    aoticache_section_leave(section);
-    aoticache_section_synchronize();
+    aoticache_epoch_leave(section);
+    aoticache_epoch_synchronize();
     cr_expect_eq(released, 1);
 }

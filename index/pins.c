@@ -1,10 +1,10 @@
 /*
- * index/marks: see marks.h.
+ * index/pins: see marks.h.
  */
-#include "index/marks.h"
+#include "index/pins.h"
 #include "index/connection.h"
 
-static aoticache_status insert_mark(aoticache_index *index, const aoticache_index_mark *mark,
+static aoticache_status insert_mark(aoticache_index *index, const aoticache_index_pins *mark,
                                     aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
@@ -28,7 +28,7 @@ static aoticache_status insert_tag(aoticache_index *index, const aoticache_diges
     return aoticache_index_execute(index, statement, NULL, ret_error);
 }
 
-static aoticache_status put_rows(aoticache_index *index, const aoticache_index_mark *mark, aoticache_error *ret_error)
+static aoticache_status put_rows(aoticache_index *index, const aoticache_index_pins *mark, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_index_execute_digest(index, SQL(DELETE_TAGS), &mark->key, NULL, ret_error);
     if (status != AOTICACHE_OK)
@@ -41,7 +41,7 @@ static aoticache_status put_rows(aoticache_index *index, const aoticache_index_m
     return status;
 }
 
-aoticache_status aoticache_index_put_marks(aoticache_index *index, const aoticache_index_mark *marks, size_t count,
+aoticache_status aoticache_index_put_pins(aoticache_index *index, const aoticache_index_pins *marks, size_t count,
                                            aoticache_error *ret_error)
 {
     if (index == NULL || marks == NULL)
@@ -55,7 +55,7 @@ aoticache_status aoticache_index_put_marks(aoticache_index *index, const aoticac
 }
 
 struct listing {
-    aoticache_index_mark_fn callback;
+    aoticache_index_pins_fn callback;
     void *user;
 };
 
@@ -73,8 +73,8 @@ static bool give_mark(void *user, sqlite3_stmt *row, bool *ret_goes_on)
     return true;
 }
 
-aoticache_status aoticache_index_list_marks(aoticache_index *index, const aoticache_digest *key, const char *tag,
-                                            aoticache_index_mark_fn callback, void *user, aoticache_error *ret_error)
+aoticache_status aoticache_index_list_pins(aoticache_index *index, const aoticache_digest *key, const char *tag,
+                                            aoticache_index_pins_fn callback, void *user, aoticache_error *ret_error)
 {
     if (index == NULL || callback == NULL || (key != NULL && tag != NULL))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,

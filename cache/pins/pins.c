@@ -1,12 +1,12 @@
 /*
- * cache/pins/marks: pins and tags: see marks.h.
+ * cache/pins/pins: pins and tags: see marks.h.
  *
  * A change reads the file of each key, replaces it, then the rows of the index; many keys by the batch. Files come
  * first: a process that dies between leaves what the file says for the next change of the key, and for the next index
  * that is built, to record. The store's lock, shared, keeps the index from being replaced meanwhile; the lock of the
  * folder marks/ keeps other changes out.
  */
-#include "cache/pins/marks.h"
+#include "cache/pins/pins.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +16,14 @@
 #include "cache/store/lock.h"
 #include "cache/pins/internal.h"
 #include "cache/state.h"
-#include "index/marks.h"
+#include "index/pins.h"
 
 #define MAX_TRIES 4
 
 #define BATCH 128 /* keys whose files and rows are written together */
 
 struct change {
-    aoticache_mark_action what;
+    aoticache_pin_action what;
     const char *tag;
     const aoticache_key *keys;
     size_t count;
@@ -31,26 +31,26 @@ struct change {
 
 /* A batch in memory. */
 struct batch {
-    aoticache_mark_state *after;
-    const aoticache_mark_state **to_write, **to_record;
+    aoticache_pin_state *after;
+    const aoticache_pin_state **to_write, **to_record;
     size_t write_count, record_count;
 };
 
 /* ---- changing ---- */
 
-static aoticache_status apply(const struct change *change, aoticache_mark_state *state, aoticache_error *ret_error)
+static aoticache_status apply(const struct change *change, aoticache_pin_state *state, aoticache_error *ret_error)
 {
     switch (change->what) {
-    case AOTICACHE_MARK_PIN:
+    case AOTICACHE_PIN:
         state->is_pinned = true;
         break;
-    case AOTICACHE_MARK_UNPIN:
+    case AOTICACHE_UNPIN:
         state->is_pinned = false;
         break;
-    case AOTICACHE_MARK_TAG:
-        return aoticache_mark_state_add_tag(state, change->tag, ret_error);
-    case AOTICACHE_MARK_UNTAG:
-        aoticache_mark_state_remove_tag(state, change->tag);
+    case AOTICACHE_TAG:
+        return aoticache_pin_state_add_tag(state, change->tag, ret_error);
+    case AOTICACHE_UNTAG:
+        aoticache_pin_state_remove_tag(state, change->tag);
         break;
     }
     return AOTICACHE_OK;
@@ -58,32 +58,32 @@ static aoticache_status apply(const struct change *change, aoticache_mark_state 
 
 static bool take_row(void *user, const aoticache_digest *key, bool is_pinned, const char *tag)
 {
-    aoticache_mark_state *state = user;
+    aoticache_pin_state *state = user;
     (void)key;
     state->is_pinned = is_pinned;
     if (tag != NULL && aoticache_tag_check(tag, NULL) == AOTICACHE_OK)
-        aoticache_mark_state_add_tag(state, tag, NULL);
+        aoticache_pin_state_add_tag(state, tag, NULL);
     return true;
 }
 
 /* What the index knows of the key. */
-static aoticache_status read_rows(aoticache_index *index, const aoticache_key *key, aoticache_mark_state *ret_state,
+static aoticache_status read_rows(aoticache_index *index, const aoticache_key *key, aoticache_pin_state *ret_state,
                                   aoticache_error *ret_error)
 {
-    aoticache_mark_state state = {.key = *key};
-    aoticache_status status = aoticache_index_list_marks(index, key, NULL, take_row, &state, ret_error);
+    aoticache_pin_state state = {.key = *key};
+    aoticache_status status = aoticache_index_list_pins(index, key, NULL, take_row, &state, ret_error);
     if (status == AOTICACHE_OK)
         *ret_state = state;
     return status;
 }
 
 /* The state before the change; `recorded` is the index's. A damaged file is set aside and the index believed. */
-static aoticache_status read_state(aoticache_directory *directory, int folder, const aoticache_mark_state *recorded,
-                                   aoticache_mark_state *ret_state, bool *ret_damaged, aoticache_error *ret_error)
+static aoticache_status read_state(aoticache_directory *directory, int folder, const aoticache_pin_state *recorded,
+                                   aoticache_pin_state *ret_state, bool *ret_damaged, aoticache_error *ret_error)
 {
     char name[AOTICACHE_MARK_NAME_BYTES];
     aoticache_error detail = {.message = ""};
-    aoticache_status status = aoticache_mark_file_read(directory, &recorded->key, ret_state, &detail);
+    aoticache_status status = aoticache_pin_file_read(directory, &recorded->key, ret_state, &detail);
     *ret_damaged = status == AOTICACHE_CORRUPT;
     if (status == AOTICACHE_NOT_FOUND) {
         memset(ret_state, 0, sizeof *ret_state);
@@ -100,7 +100,7 @@ static aoticache_status read_state(aoticache_directory *directory, int folder, c
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
-static bool is_same_state(const aoticache_mark_state *a, const aoticache_mark_state *b)
+static bool is_same_state(const aoticache_pin_state *a, const aoticache_pin_state *b)
 {
     if (a->is_pinned != b->is_pinned || a->tag_count != b->tag_count)
         return false;
@@ -110,10 +110,10 @@ static bool is_same_state(const aoticache_mark_state *a, const aoticache_mark_st
     return true;
 }
 
-static aoticache_status record(aoticache_index *index, const aoticache_mark_state *const *states, size_t count,
+static aoticache_status record(aoticache_index *index, const aoticache_pin_state *const *states, size_t count,
                                aoticache_error *ret_error)
 {
-    cleanup_free aoticache_index_mark *marks = calloc(count, sizeof *marks);
+    cleanup_free aoticache_index_pins *marks = calloc(count, sizeof *marks);
     cleanup_free const char **tags = calloc(count * AOTICACHE_MAX_TAGS, sizeof *tags);
     if (marks == NULL || tags == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for marks");
@@ -121,19 +121,19 @@ static aoticache_status record(aoticache_index *index, const aoticache_mark_stat
         const char **own = tags + i * AOTICACHE_MAX_TAGS;
         for (size_t k = 0; k < states[i]->tag_count; k++)
             own[k] = states[i]->tags[k];
-        marks[i] = (aoticache_index_mark){.key = states[i]->key,
+        marks[i] = (aoticache_index_pins){.key = states[i]->key,
                                           .is_pinned = states[i]->is_pinned,
                                           .tags = own,
                                           .tag_count = states[i]->tag_count};
     }
-    return aoticache_index_put_marks(index, marks, count, ret_error);
+    return aoticache_index_put_pins(index, marks, count, ret_error);
 }
 
 /* What is so already is not written again. */
 static aoticache_status prepare(aoticache_cache *cache, aoticache_index *index, int folder, const struct change *change,
                                 size_t at, struct batch *batch, aoticache_error *ret_error)
 {
-    aoticache_mark_state recorded, before, *after = &batch->after[at];
+    aoticache_pin_state recorded, before, *after = &batch->after[at];
     bool was_damaged = false;
     aoticache_status status = read_rows(index, &change->keys[at], &recorded, ret_error);
     if (status == AOTICACHE_OK)
@@ -153,8 +153,8 @@ static aoticache_status prepare(aoticache_cache *cache, aoticache_index *index, 
 static aoticache_status change_locked(aoticache_cache *cache, aoticache_index *index, int folder,
                                       const struct change *change, aoticache_error *ret_error)
 {
-    cleanup_free aoticache_mark_state *after = calloc(change->count, sizeof *after);
-    cleanup_free const aoticache_mark_state **lists = calloc(2 * change->count, sizeof *lists);
+    cleanup_free aoticache_pin_state *after = calloc(change->count, sizeof *after);
+    cleanup_free const aoticache_pin_state **lists = calloc(2 * change->count, sizeof *lists);
     if (after == NULL || lists == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for marks");
     struct batch batch = {.after = after, .to_write = lists, .to_record = lists + change->count};
@@ -162,7 +162,7 @@ static aoticache_status change_locked(aoticache_cache *cache, aoticache_index *i
     for (size_t i = 0; status == AOTICACHE_OK && i < change->count; i++)
         status = prepare(cache, index, folder, change, i, &batch, ret_error);
     if (status == AOTICACHE_OK && batch.write_count > 0)
-        status = aoticache_mark_files_write(cache->directory, folder, batch.to_write, batch.write_count, ret_error);
+        status = aoticache_pin_files_write(cache->directory, folder, batch.to_write, batch.write_count, ret_error);
     if (status == AOTICACHE_OK && batch.record_count > 0)
         status = record(index, batch.to_record, batch.record_count, ret_error);
     return status;
@@ -212,17 +212,17 @@ static aoticache_status change_batch(aoticache_cache *cache, const struct change
                                cache->directory->path);
 }
 
-aoticache_status aoticache_cache_mark_keys(aoticache_cache *cache, const aoticache_key *keys, size_t count,
-                                           aoticache_mark_action action, const char *tag, size_t *ret_done,
+aoticache_status aoticache_cache_change_pins(aoticache_cache *cache, const aoticache_key *keys, size_t count,
+                                           aoticache_pin_action action, const char *tag, size_t *ret_done,
                                            aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
     size_t done = 0;
     if (cache == NULL || (keys == NULL && count > 0))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "mark: the cache or the key is NULL");
-    if ((unsigned)action > AOTICACHE_MARK_UNTAG)
+    if ((unsigned)action > AOTICACHE_UNTAG)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "mark: there is no action %d", (int)action);
-    if (action == AOTICACHE_MARK_TAG || action == AOTICACHE_MARK_UNTAG)
+    if (action == AOTICACHE_TAG || action == AOTICACHE_UNTAG)
         status = aoticache_tag_check(tag, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -240,24 +240,24 @@ aoticache_status aoticache_cache_mark_keys(aoticache_cache *cache, const aoticac
 
 aoticache_status aoticache_cache_pin(aoticache_cache *cache, const aoticache_key *key, aoticache_error *ret_error)
 {
-    return aoticache_cache_mark_keys(cache, key, 1, AOTICACHE_MARK_PIN, NULL, NULL, ret_error);
+    return aoticache_cache_change_pins(cache, key, 1, AOTICACHE_PIN, NULL, NULL, ret_error);
 }
 
 aoticache_status aoticache_cache_unpin(aoticache_cache *cache, const aoticache_key *key, aoticache_error *ret_error)
 {
-    return aoticache_cache_mark_keys(cache, key, 1, AOTICACHE_MARK_UNPIN, NULL, NULL, ret_error);
+    return aoticache_cache_change_pins(cache, key, 1, AOTICACHE_UNPIN, NULL, NULL, ret_error);
 }
 
 aoticache_status aoticache_cache_tag(aoticache_cache *cache, const aoticache_key *key, const char *tag,
                                      aoticache_error *ret_error)
 {
-    return aoticache_cache_mark_keys(cache, key, 1, AOTICACHE_MARK_TAG, tag, NULL, ret_error);
+    return aoticache_cache_change_pins(cache, key, 1, AOTICACHE_TAG, tag, NULL, ret_error);
 }
 
 aoticache_status aoticache_cache_untag(aoticache_cache *cache, const aoticache_key *key, const char *tag,
                                        aoticache_error *ret_error)
 {
-    return aoticache_cache_mark_keys(cache, key, 1, AOTICACHE_MARK_UNTAG, tag, NULL, ret_error);
+    return aoticache_cache_change_pins(cache, key, 1, AOTICACHE_UNTAG, tag, NULL, ret_error);
 }
 
 /* ---- listing ---- */
@@ -297,10 +297,10 @@ static bool add_row(void *user, const aoticache_digest *key, bool is_pinned, con
 }
 
 /* Rows of one key stand together. Returns how many there are from `rows` on. */
-static size_t show_key(const struct row *rows, size_t count, aoticache_mark_fn callback, void *user, bool *ret_stopped)
+static size_t show_key(const struct row *rows, size_t count, aoticache_pins_fn callback, void *user, bool *ret_stopped)
 {
     const char *tags[AOTICACHE_MAX_TAGS];
-    aoticache_mark mark = {.key = rows[0].key, .is_pinned = rows[0].is_pinned, .tags = tags};
+    aoticache_pins mark = {.key = rows[0].key, .is_pinned = rows[0].is_pinned, .tags = tags};
     size_t used = 0;
     for (; used < count && aoticache_digest_equal(&rows[used].key, &mark.key); used++)
         if (rows[used].tag[0] != '\0' && mark.tag_count < AOTICACHE_MAX_TAGS)
@@ -309,11 +309,11 @@ static size_t show_key(const struct row *rows, size_t count, aoticache_mark_fn c
     return used;
 }
 
-aoticache_status aoticache_cache_list_marks(aoticache_cache *cache, const char *tag, aoticache_mark_fn callback,
+aoticache_status aoticache_cache_list_pins(aoticache_cache *cache, const char *tag, aoticache_pins_fn callback,
                                             void *user, aoticache_error *ret_error)
 {
     if (cache == NULL || callback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_marks: an argument is NULL");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_pins: an argument is NULL");
     struct rows rows = {.items = NULL};
     aoticache_cache_enter(cache);
     aoticache_index *index = aoticache_cache_index(cache);
@@ -321,7 +321,7 @@ aoticache_status aoticache_cache_list_marks(aoticache_cache *cache, const char *
     if (index != NULL) {
         do {
             rows.count = 0;
-            status = aoticache_index_list_marks(index, NULL, tag, add_row, &rows, ret_error);
+            status = aoticache_index_list_pins(index, NULL, tag, add_row, &rows, ret_error);
         } while (aoticache_cache_recovered(cache, status, &index));
     }
     if (status == AOTICACHE_OK && rows.is_out_of_memory)

@@ -1,0 +1,137 @@
+/*
+ * base/syscalls: see syscalls.h.
+ */
+#include "base/syscalls.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static aoticache_syscall_hook_fn syscall_hook;
+static void *hook_user;
+
+void aoticache_syscall_hook_set(aoticache_syscall_hook_fn hook, void *user)
+{
+    hook_user = user;
+    syscall_hook = hook;
+}
+
+int aoticache_syscall_hook_ask(const char *call, const char *path)
+{
+    if (__builtin_expect(syscall_hook == NULL, 1))
+        return 0;
+    int error = syscall_hook(hook_user, call, path);
+    if (error == 0)
+        return 0;
+    errno = error;
+    return -1;
+}
+
+/* The call itself, after the hook has let it pass, again as long as a signal interrupts it. */
+#define HOOKED(name, path, expression)                     \
+    do {                                                 \
+        if (aoticache_syscall_hook_ask(name, path) != 0)         \
+            return -1;                                   \
+        int result;                                      \
+        do                                               \
+            result = (expression);                       \
+        while (result < 0 && errno == EINTR);            \
+        return result;                                   \
+    } while (0)
+
+int aoticache_syscall_openat(int dirfd, const char *path, int flags, mode_t mode)
+{
+    HOOKED("open", path, openat(dirfd, path, flags | O_CLOEXEC, mode));
+}
+
+int aoticache_syscall_write(int fd, const void *bytes, size_t size)
+{
+    const uint8_t *next = bytes;
+    if (aoticache_syscall_hook_ask("write", NULL) != 0)
+        return -1;
+    while (size > 0) {
+        ssize_t written = write(fd, next, size);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return -1;
+        next += written;
+        size -= (size_t)written;
+    }
+    return 0;
+}
+
+int aoticache_syscall_ftruncate(int fd, off_t size)
+{
+    HOOKED("ftruncate", NULL, ftruncate(fd, size));
+}
+
+int aoticache_syscall_allocate(int fd, off_t size)
+{
+    int error;
+    if (aoticache_syscall_hook_ask("fallocate", NULL) != 0)
+        return -1;
+    do
+        error = posix_fallocate(fd, 0, size);
+    while (error == EINTR);
+    errno = error != 0 ? error : errno;
+    return error == 0 ? 0 : -1;
+}
+
+int aoticache_syscall_fsync(int fd)
+{
+    HOOKED("fsync", NULL, fsync(fd));
+}
+
+int aoticache_syscall_fchmod(int fd, mode_t mode)
+{
+    HOOKED("fchmod", NULL, fchmod(fd, mode));
+}
+
+static int give(int fd, uid_t owner, gid_t group)
+{
+    HOOKED("fchown", NULL, fchown(fd, owner, group));
+}
+
+void aoticache_syscall_hand_over(int fd, uid_t owner, gid_t group, mode_t mode)
+{
+    const bool is_for_owner = geteuid() == 0 && owner != 0;
+    struct stat made;
+    if (fd < 0 || (mode == 0 && !is_for_owner) || fstat(fd, &made) != 0)
+        return;
+    const bool is_folder = S_ISDIR(made.st_mode), is_file = S_ISREG(made.st_mode) && made.st_nlink == 1;
+    if (is_for_owner && made.st_uid == 0 && (is_folder || (is_file && made.st_size == 0)))
+        (void)give(fd, owner, group);
+    if (mode != 0 && (is_folder || is_file))
+        (void)aoticache_syscall_fchmod(fd, mode);
+}
+
+int aoticache_syscall_mkdirat(int dirfd, const char *path, mode_t mode)
+{
+    HOOKED("mkdir", path, mkdirat(dirfd, path, mode));
+}
+
+int aoticache_syscall_renameat(int old_dirfd, const char *old_path, int new_dirfd, const char *new_path)
+{
+    HOOKED("rename", new_path, renameat(old_dirfd, old_path, new_dirfd, new_path));
+}
+
+int aoticache_syscall_linkat(int old_dirfd, const char *old_path, int new_dirfd, const char *new_path)
+{
+    HOOKED("link", new_path, linkat(old_dirfd, old_path, new_dirfd, new_path, 0));
+}
+
+int aoticache_syscall_unlinkat(int dirfd, const char *path, int flags)
+{
+    HOOKED("unlink", path, unlinkat(dirfd, path, flags));
+}
+
+int aoticache_syscall_flock(int fd, int operation)
+{
+    HOOKED("flock", NULL, flock(fd, operation));
+}

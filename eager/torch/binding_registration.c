@@ -1,0 +1,129 @@
+/*
+ * eager/torch/binding_registration: what PyTorch's dispatcher is given for an operator: one registration for each operator, dispatch
+ * key and way, made once and never freed, and the place in the pool that goes with it. binding_state.h says why.
+ *
+ * Also the fork handlers, since all that is enabled is found from here.
+ */
+#include "base/cleanup.h"
+#include "eager/torch/binding_state.h"
+
+#include <string.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static aoticache_registration *registrations;
+static _Atomic(aoticache_registration *) slots[AOTICACHE_STABLE_SLOTS];
+static uint32_t used_slots;
+static pthread_once_t handlers_once = PTHREAD_ONCE_INIT;
+
+/* ---- fork ---- */
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+static void after_fork_in_child(void)
+{
+    for (aoticache_registration *registration = registrations; registration != NULL; registration = registration->next) {
+        aoticache_binding_operator *op = atomic_load(&registration->op);
+        if (op != NULL)
+            aoticache_binding_recount(op);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static void add_handlers(void)
+{
+    pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
+/* ---- the list ---- */
+
+static void registration_free(aoticache_registration *registration)
+{
+    free(registration->name);
+    free(registration->overload);
+    free(registration->dispatch_key);
+    free(registration);
+}
+
+static aoticache_registration *find(const char *name, const char *overload, const char *dispatch_key, bool is_stable)
+{
+    for (aoticache_registration *registration = registrations; registration != NULL; registration = registration->next)
+        if (registration->is_stable == is_stable && strcmp(registration->name, name) == 0 &&
+            strcmp(registration->overload, overload) == 0 && strcmp(registration->dispatch_key, dispatch_key) == 0)
+            return registration;
+    return NULL;
+}
+
+static aoticache_registration *make(const char *name, const char *overload, const char *dispatch_key, bool is_stable)
+{
+    aoticache_registration *registration = calloc(1, sizeof *registration);
+    if (registration == NULL)
+        return NULL;
+    registration->name = strdup(name);
+    registration->overload = strdup(overload);
+    registration->dispatch_key = strdup(dispatch_key);
+    registration->is_stable = is_stable;
+    if (registration->name == NULL || registration->overload == NULL || registration->dispatch_key == NULL) {
+        registration_free(registration);
+        return NULL;
+    }
+    if (is_stable) {
+        registration->slot = used_slots++;
+        atomic_store(&slots[registration->slot], registration);
+    }
+    registration->next = registrations;
+    registrations = registration;
+    return registration;
+}
+
+static aoticache_status acquire(const aoticache_schema *schema, const char *dispatch_key, bool is_stable,
+                                aoticache_registration **ret_registration, aoticache_error *ret_error)
+{
+    const char *name = aoticache_schema_name(schema), *overload = aoticache_schema_overload(schema);
+    const char *full = aoticache_schema_full_name(schema);
+    aoticache_registration *registration = find(name, overload, dispatch_key, is_stable);
+    aoticache_registration *other = find(name, overload, dispatch_key, !is_stable);
+    if ((registration != NULL && registration->taken) || (other != NULL && other->taken))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "%.200s is enabled for %.60s already; disable it first", full, dispatch_key);
+    if (registration == NULL && is_stable && used_slots == AOTICACHE_STABLE_SLOTS)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "%.200s: all %d functions for operators are in use; the bridge needs none", full,
+                                   AOTICACHE_STABLE_SLOTS);
+    if (registration == NULL)
+        registration = make(name, overload, dispatch_key, is_stable);
+    if (registration == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: no memory to enable it", full);
+    registration->taken = true;
+    *ret_registration = registration;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_registration_acquire(const aoticache_schema *schema, const char *dispatch_key, bool is_stable,
+                                         aoticache_registration **ret_registration, aoticache_error *ret_error)
+{
+    pthread_once(&handlers_once, add_handlers);
+    pthread_mutex_lock(&lock);
+    aoticache_status status = acquire(schema, dispatch_key, is_stable, ret_registration, ret_error);
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+void aoticache_registration_release(aoticache_registration *registration)
+{
+    pthread_mutex_lock(&lock);
+    registration->taken = false;
+    pthread_mutex_unlock(&lock);
+}
+
+aoticache_registration *aoticache_registration_of_slot(uint32_t slot)
+{
+    return atomic_load_explicit(&slots[slot], memory_order_acquire);
+}
