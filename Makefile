@@ -63,7 +63,7 @@ Q        := $(if $(V),,@)
 
 LIB_DIRS   := base index \
               cache $(addprefix cache/,request store gc verify transfer pins stats config) \
-              loader $(addprefix loader/,runner check package cuda) \
+              loader $(addprefix loader/,elf copy cxx_map runner check package cuda) \
               eager $(addprefix eager/,holder hook package schema dispatch torch)
 LIB_SRC    := $(foreach dir,$(LIB_DIRS),$(wildcard $(dir)/*.c))
 SHIM_SRC   := $(wildcard runtime/shim/*.c runtime/shim/*/*.c)
@@ -160,7 +160,7 @@ $(SHIM): $(SHIM_OBJ) scripts/libaoticache_torchshim.map Makefile
 	    -Wl,-z,relro -Wl,--as-needed $(SHIM_OBJ) -lm -ldl -lpthread -o $@
 
 # Loaded by the loader when a library takes its constants in no other way than as a C++ map; nothing else here is C++.
-$(BRIDGE): loader/bridge/constant_map.cpp loader/bridge.h Makefile
+$(BRIDGE): loader/cxx_map/cxx_map.cpp loader/cxx_map/internal.h Makefile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CXX   $<")
 	$(Q)$(CXX) $(ALL_CPPFLAGS) $(ALL_CXXFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) $< -o $@

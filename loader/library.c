@@ -2,18 +2,15 @@
  * loader/library: loads a kernel library from a descriptor. Everything that can be known from the file is checked
  * before the dynamic linker runs any of its code; the checks name all that is wrong at once.
  */
-#include "loader/library.h"
+#include "loader/internal.h"
 
 #include "base/cleanup.h"
 #include "base/load_gate.h"
 #include "base/openmp_fork.h"
+#include "loader/copy/internal.h"
 #include "loader/cuda/backend.h"
-#include "loader/describe.h"
 #include "loader/dlopen_fd.h"
-#include "loader/own_mappings.h"
-#include "loader/proxy_operators.h"
-#include "loader/sealed_copy.h"
-#include "loader/thread_exit.h"
+#include "loader/elf/internal.h"
 #include "loader/torch.h"
 
 #include <dlfcn.h>

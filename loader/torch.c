@@ -9,7 +9,7 @@
 #include "base/cleanup.h"
 #include "base/home.h"
 #include "base/load_gate.h"
-#include "loader/name_list.h"
+#include "loader/elf/internal.h"
 
 #include <dlfcn.h>
 #include <limits.h>

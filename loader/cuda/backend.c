@@ -7,7 +7,7 @@
 #include "base/cleanup.h"
 #include "base/load_gate.h"
 #include "loader/cuda/image.h"
-#include "loader/library.h"
+#include "loader/internal.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -6,7 +6,7 @@
 #ifndef AOTICACHE_LOADER_CUDA_BACKEND_H
 #define AOTICACHE_LOADER_CUDA_BACKEND_H
 
-#include "loader/name_list.h"
+#include "loader/elf/internal.h"
 #include "loader/runner/runner.h"
 
 /*

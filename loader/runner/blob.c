@@ -5,7 +5,7 @@
  * compiled to; where they have some it frees the memory under them and leaves them as they are. So what is there
  * already gets its new values as from any other tensors, which lie in the blob then. Both copy.
  */
-#include "loader/runner/state.h"
+#include "loader/runner/internal.h"
 
 #include "base/cleanup.h"
 

@@ -2,7 +2,7 @@
  * loader/runner/buffers: the two buffers of constants as wholes: folding, swapping, freeing, listing; and how changes
  * keep out of the way of runs.
  */
-#include "loader/runner/state.h"
+#include "loader/runner/internal.h"
 
 #include "base/cleanup.h"
 

@@ -2,7 +2,7 @@
  * loader/runner/constants: what constants a container has, and finding them by name. These functions of a library read
  * what never changes, so nothing is locked.
  */
-#include "loader/runner/state.h"
+#include "loader/runner/internal.h"
 
 #include "base/name_distance.h"
 

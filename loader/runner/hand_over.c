@@ -1,9 +1,9 @@
 /*
  * loader/runner/hand_over: the best function that a library has for new values, and the call of it.
  */
-#include "loader/runner/state.h"
+#include "loader/runner/internal.h"
 
-#include "loader/bridge_load.h"
+#include "loader/cxx_map/internal.h"
 
 /* ---- which function ---- */
 
@@ -100,15 +100,15 @@ static aoticache_status hand_over_as_map(const aoticache_runner *runner, const u
                                          const AOTInductorConstantMapEntry *list, size_t count,
                                          AOTIRuntimeError *ret_code, aoticache_error *ret_error)
 {
-    const aoticache_bridge *bridge;
-    aoticache_status status = aoticache_bridge_get(&bridge, ret_error);
+    const aoticache_cxx_map_functions *maps;
+    aoticache_status status = aoticache_cxx_map_functions_get(&maps, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    AOTInductorConstantMapHandle map = bridge->map_new(list, count);
+    AOTInductorConstantMapHandle map = maps->new_map(list, count);
     if (map == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a map of %zu constants", count);
     *ret_code = call_with_map(runner, function, options, map);
-    bridge->map_free(map);
+    maps->free_map(map);
     return AOTICACHE_OK;
 }
 

@@ -13,7 +13,7 @@
  * list still names a model that nobody uses as long as the caller is alone, which is what PyTorch's own
  * single-threaded runner rests on as well.
  */
-#include "loader/runner/state.h"
+#include "loader/runner/internal.h"
 
 #include "base/cleanup.h"
 

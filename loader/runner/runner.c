@@ -2,7 +2,7 @@
  * loader/runner/runner: creating a container on a device, its lifetime, and what it says of itself. Runs are in run.c,
  * constants in the other files that state.h lists.
  */
-#include "loader/runner/state.h"
+#include "loader/runner/internal.h"
 
 #include "base/cleanup.h"
 

@@ -196,8 +196,8 @@ typedef struct aoticache_update_options {
  *
  * Source: AOTInductorModelContainerUpdateConstantBuffer, ...InactiveConstantBuffer, ...UserManagedConstantBuffer,
  * ...ConstantBufferFromCpu, and their forms with Pairs.
- * Returns: OK; INVALID; UNSUPPORTED (the library has no function for it: named); LOAD_FAILED (no bridge); RUN_FAILED
- * (the library's own message); NO_MEMORY.
+ * Returns: OK; INVALID; UNSUPPORTED (the library has no function for it: named); LOAD_FAILED (no
+ * libaoticache_cxxbridge.so); RUN_FAILED (the library's own message); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_runner_update_constants(aoticache_runner *runner,
                                                                  const aoticache_update_options *options,
@@ -216,8 +216,8 @@ AOTICACHE_API aoticache_status aoticache_runner_constants_blob_bytes(const aotic
  * Source: AOTInductorModelUpdateConstantsFromBlob for constants that have no values yet, and else
  * AOTInductorModelContainerUpdateConstantBuffer: the former gives constants memory once.
  * Returns: OK; INVALID (another size, both named; or constants of a library without weights had values by name before
- * the first blob, so that their strides in one are unknown); UNSUPPORTED; RUN_FAILED; LOAD_FAILED (no bridge);
- * NO_MEMORY.
+ * the first blob, so that their strides in one are unknown); UNSUPPORTED; RUN_FAILED; LOAD_FAILED (no
+ * libaoticache_cxxbridge.so); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_runner_update_constants_from_blob(aoticache_runner *runner, const void *blob,
                                                                            uint64_t bytes, aoticache_error *ret_error);
@@ -243,7 +243,7 @@ AOTICACHE_API aoticache_status aoticache_runner_swap_constants(aoticache_runner 
  * for a buffer whose constants have been folded, which keeps it for those: PyTorch's libraries would end the process at
  * the next update of such a buffer. Memory of the user's is not read any more in any case.
  * Source: AOTInductorModelContainerFreeInactiveConstantBuffer. Returns: OK, UNSUPPORTED, RUN_FAILED, LOAD_FAILED (no
- * bridge), NO_MEMORY.
+ * libaoticache_cxxbridge.so), NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_runner_free_inactive_constants(aoticache_runner *runner,
                                                                         aoticache_error *ret_error);
@@ -256,7 +256,7 @@ typedef bool (*aoticache_constant_fn)(void *user, const char *original_fqn, Aten
 /*
  * The constants that have a value in a buffer, without folded ones, by original FQN, in the library's order.
  * Source: AOTInductorModelContainerExtractConstantsMapEntries, ...ExtractConstantsMap.
- * Returns: OK, UNSUPPORTED, LOAD_FAILED (no bridge), RUN_FAILED, NO_MEMORY.
+ * Returns: OK, UNSUPPORTED, LOAD_FAILED (no libaoticache_cxxbridge.so), RUN_FAILED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_runner_extract_constants(aoticache_runner *runner, bool inactive,
                                                                   aoticache_constant_fn callback, void *user,

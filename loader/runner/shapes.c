@@ -7,7 +7,8 @@
  * until it has some: it takes the sizes that it was compiled with and the strides that it is given, and the former
  * show afterwards.
  */
-#include "loader/runner/state.h"
+#include "loader/runner/internal.h"
+
 #include "loader/torch.h"
 
 #include <inttypes.h>

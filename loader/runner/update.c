@@ -8,7 +8,7 @@
  * is not named, from the active one, without looking whether it is there; user-managed, the two buffers would share
  * it: so these are named too.
  */
-#include "loader/runner/state.h"
+#include "loader/runner/internal.h"
 
 #include "base/cleanup.h"
 

@@ -9,10 +9,10 @@
  *
  * A library that lists its constants in no other way than as a C++ map, or not at all, is trusted before it runs.
  */
-#include "loader/runner/state.h"
+#include "loader/runner/internal.h"
 
 #include "base/cleanup.h"
-#include "loader/bridge_load.h"
+#include "loader/cxx_map/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -71,14 +71,14 @@ static bool place_from_map(void *user, const char *original_fqn, AtenTensorHandl
 static aoticache_status list_map(const aoticache_runner *runner, bool inactive, AtenTensorHandle *tensors,
                                  aoticache_error *ret_error)
 {
-    const aoticache_bridge *bridge;
+    const aoticache_cxx_map_functions *maps;
     map_places places = {.runner = runner, .tensors = tensors};
-    aoticache_status status = aoticache_bridge_get(&bridge, ret_error);
+    aoticache_status status = aoticache_cxx_map_functions_get(&maps, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_constant_names_read(runner, true, &places.names, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    AOTInductorConstantMapHandle map = bridge->map_new(NULL, 0);
+    AOTInductorConstantMapHandle map = maps->new_map(NULL, 0);
     AOTIRuntimeError code = 0;
     if (map == NULL)
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a map of constants");
@@ -89,9 +89,9 @@ static aoticache_status list_map(const aoticache_runner *runner, bool inactive, 
         status = aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED,
                                            "AOTInductorModelContainerExtractConstantsMap", code, ret_error);
     else if (map != NULL)
-        bridge->map_list(map, place_from_map, &places);
+        maps->list_map(map, place_from_map, &places);
     if (map != NULL)
-        bridge->map_free(map);
+        maps->free_map(map);
     free(places.names.names);
     return status;
 }

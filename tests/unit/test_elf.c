@@ -3,7 +3,7 @@
  */
 #include "loader_fixture.h"
 
-#include "loader/elf.h"
+#include "loader/elf/internal.h"
 
 #include <errno.h>
 #include <sys/stat.h>

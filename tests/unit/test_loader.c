@@ -6,8 +6,8 @@
 
 #include "base/home.h"
 #include "base/memory_file.h"
-#include "loader/elf.h"
-#include "loader/library.h"
+#include "loader/elf/internal.h"
+#include "loader/internal.h"
 
 #include <link.h>
 #include <pthread.h>

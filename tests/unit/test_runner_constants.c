@@ -188,7 +188,7 @@ Test(runner_constants, update_reaches_runs)
 
 Test(runner_constants, update_of_an_old_library_goes_through_a_map)
 {
-    cr_assert_null(dlsym(RTLD_DEFAULT, "aoticache_bridge_map_new"));
+    cr_assert_null(dlsym(RTLD_DEFAULT, "aoticache_cxx_map_new"));
     update_in_all_ways(fixture_version_script_26(""));
 }
 

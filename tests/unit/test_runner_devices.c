@@ -3,7 +3,7 @@
  */
 #include "loader_fixture.h"
 
-#include "loader/library.h"
+#include "loader/internal.h"
 
 /* Says in its variables what it was called with; its outputs are its inputs. */
 static const char recorder_source[] =

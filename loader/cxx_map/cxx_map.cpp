@@ -1,7 +1,7 @@
 /*
- * loader/bridge: see loader/bridge.h. No exception leaves it.
+ * loader/cxx_map/cxx_map: the map itself, in C++. No exception leaves these functions: a failure is NULL.
  */
-#include "loader/bridge.h"
+#include "loader/cxx_map/internal.h"
 
 #include <new>
 #include <string>
@@ -14,7 +14,7 @@ static constant_map *map_of(AOTInductorConstantMapHandle handle)
     return reinterpret_cast<constant_map *>(handle);
 }
 
-AOTInductorConstantMapHandle aoticache_bridge_map_new(const AOTInductorConstantMapEntry *pairs, size_t num_pairs)
+AOTInductorConstantMapHandle aoticache_cxx_map_new(const AOTInductorConstantMapEntry *pairs, size_t num_pairs)
 {
     constant_map *map = nullptr;
     try {
@@ -29,13 +29,13 @@ AOTInductorConstantMapHandle aoticache_bridge_map_new(const AOTInductorConstantM
     return reinterpret_cast<AOTInductorConstantMapHandle>(map);
 }
 
-void aoticache_bridge_map_free(AOTInductorConstantMapHandle map)
+void aoticache_cxx_map_free(AOTInductorConstantMapHandle map)
 {
     delete map_of(map);
 }
 
-void aoticache_bridge_map_list(AOTInductorConstantMapHandle map,
-                               bool (*callback)(void *user, const char *name, AtenTensorHandle tensor), void *user)
+void aoticache_cxx_map_list(AOTInductorConstantMapHandle map,
+                            bool (*callback)(void *user, const char *name, AtenTensorHandle tensor), void *user)
 {
     for (const auto &entry : *map_of(map))
         if (!callback(user, entry.first.c_str(), entry.second))

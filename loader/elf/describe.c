@@ -1,8 +1,8 @@
 /*
- * loader/describe: which functions a library needs and offers, read from its tables. The public description adds what
+ * loader/elf/describe: which functions a library needs and offers, read from its tables. The public description adds what
  * the shim lacks, by the shim's own tables: nothing is loaded to describe something.
  */
-#include "loader/describe.h"
+#include "loader/elf/internal.h"
 
 #include "base/cleanup.h"
 #include "base/home.h"
@@ -11,7 +11,60 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* ---- lists of names ---- */
+
+bool aoticache_name_list_add(aoticache_name_list *list, const char *name)
+{
+    if (list->count == list->capacity) {
+        size_t capacity = list->capacity > 0 ? list->capacity * 2 : 32;
+        const char **names = reallocarray(list->names, capacity, sizeof *names);
+        if (names == NULL)
+            return false;
+        list->names = names;
+        list->capacity = capacity;
+    }
+    list->names[list->count++] = name;
+    return true;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+void aoticache_name_list_sort(aoticache_name_list *list)
+{
+    if (list->count > 1)
+        qsort(list->names, list->count, sizeof *list->names, by_name);
+}
+
+void aoticache_name_list_free(aoticache_name_list *list)
+{
+    free(list->names);
+    *list = (aoticache_name_list){0};
+}
+
+void aoticache_name_list_format(const aoticache_name_list *list, char ret_text[AOTICACHE_NAME_LIST_TEXT_BYTES])
+{
+    const size_t room_for_more = sizeof " and 18446744073709551615 more";
+    size_t used = 0;
+    ret_text[0] = '\0';
+    for (size_t i = 0; i < list->count; i++) {
+        size_t needed = strlen(list->names[i]) + (i > 0 ? 2 : 0);
+        size_t reserved = i + 1 < list->count ? room_for_more : 1;
+        if (used + needed + reserved > AOTICACHE_NAME_LIST_TEXT_BYTES) {
+            snprintf(ret_text + used, AOTICACHE_NAME_LIST_TEXT_BYTES - used, "%s%zu more", i > 0 ? " and " : "",
+                     list->count - i);
+            return;
+        }
+        used += (size_t)snprintf(ret_text + used, AOTICACHE_NAME_LIST_TEXT_BYTES - used, "%s%s", i > 0 ? ", " : "",
+                                 list->names[i]);
+    }
+}
 
 /* The first character decides nearly always, without a call: this runs for every symbol of a library. */
 static inline bool starts_with(const char *text, const char *prefix)
@@ -72,7 +125,7 @@ static bool add_symbol(const aoticache_elf *elf, const Elf64_Sym *symbol, aotica
     return aoticache_name_list_add(&names->symbols, name);
 }
 
-static bool add_all(const aoticache_elf *elf, aoticache_library_names *names)
+static bool add_names(const aoticache_elf *elf, aoticache_library_names *names)
 {
     for (size_t i = 0; i < elf->dynamic_count; i++) {
         if (elf->dynamic[i].d_tag != DT_NEEDED)
@@ -92,7 +145,7 @@ aoticache_status aoticache_library_names_read(const aoticache_elf *elf, aoticach
                                               aoticache_error *ret_error)
 {
     aoticache_library_names names = {0};
-    if (!add_all(elf, &names)) {
+    if (!add_names(elf, &names)) {
         aoticache_library_names_free(&names);
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu symbol names",
                                    elf->symbol_count);

@@ -1,10 +1,10 @@
 /*
- * loader/library: a loaded library as the runner sees it.
+ * loader: a loaded library as the runner sees it.
  *
- * Private.
+ * Private to loader/. What eager/ uses too is in loader/torch.h and loader/dlopen_fd.h.
  */
-#ifndef AOTICACHE_LOADER_LIBRARY_H
-#define AOTICACHE_LOADER_LIBRARY_H
+#ifndef AOTICACHE_LOADER_INTERNAL_H
+#define AOTICACHE_LOADER_INTERNAL_H
 
 #include "loader/loader.h"
 

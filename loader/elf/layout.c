@@ -1,10 +1,10 @@
 /*
- * loader/elf_layout: refuses what the dynamic linker would believe and then crash on: segments that are not in the file
+ * loader/elf/layout: refuses what the dynamic linker would believe and then crash on: segments that are not in the file
  * (reading them is a bus error), that overlap or do not fit their alignment, and tables that are in no segment. It
  * maps, relocates and runs constructors by these numbers alone, and checks hardly any of them (glibc elf/dl-load.c).
  * What code and data say is not looked at: that nobody has altered them the digest shows.
  */
-#include "loader/elf.h"
+#include "loader/elf/internal.h"
 
 #include <inttypes.h>
 

@@ -1,14 +1,16 @@
 /*
- * loader/runner/traits: what a library's file tells beside the names of its functions: who made it, what the dynamic linker
+ * loader/elf/traits: what a library's file tells beside the names of its functions: who made it, what the dynamic linker
  * will do because of it, what lies behind it. And which names another library defines, such as libtorch_cpu.so.
  * Everything is read from the file; section headers, which only this file looks at, may be missing.
  */
-#include "base/cleanup.h"
-#include "loader/describe.h"
-#include "loader/loader.h"
-#include "loader/proxy_operators.h"
+#include "loader/elf/internal.h"
 
+#include "base/cleanup.h"
+#include "loader/loader.h"
+
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { CHUNK_BYTES = 16384, LONGEST_MARK = 64, OPERATORS_BYTES = 4096, COMPILER_BYTES = 160 };
 
@@ -22,20 +24,7 @@ typedef struct traits_storage {
 /* Whether all of it could be read; what is outside of the file cannot. */
 static bool read_bytes(const aoticache_elf *elf, uint64_t offset, void *buffer, size_t size)
 {
-    if (offset > elf->file_size || size > elf->file_size - offset)
-        return false;
-    uint8_t *next = buffer;
-    while (size > 0) {
-        ssize_t got = pread(elf->fd, next, size, (off_t)offset);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return false;
-        next += got;
-        offset += (uint64_t)got;
-        size -= (size_t)got;
-    }
-    return true;
+    return aoticache_elf_read(elf, "a part of the file", offset, size, buffer, NULL) == AOTICACHE_OK;
 }
 
 /* ---- who made it ---- */
@@ -162,6 +151,87 @@ static const char *find_soname(const aoticache_elf *elf)
         if (elf->dynamic[i].d_tag == DT_SONAME)
             return aoticache_elf_string(elf, elf->dynamic[i].d_un.d_val);
     return "";
+}
+
+/*
+ * ---- the operators that are called through PyTorch's proxy executor ----
+ *
+ * The call has only a number for the operator; the table that goes with it is in a file of its own. But libraries keep the
+ * names of what they call for profilers, as "torch.ops.aten.cholesky.default": those are looked for. They are for messages,
+ * so a library without them is none the worse.
+ */
+
+#define OPERATOR_MARK "torch.ops."
+
+enum { LONGEST_NAME = 200 };
+
+/* "aten.cholesky.default" becomes "aten::cholesky", "aten.sum.dim_IntList" becomes "aten::sum.dim_IntList". */
+static bool translate_operator(const char *name, size_t length, char ret_operator[LONGEST_NAME + 2])
+{
+    static const char ordinary[] = ".default";
+    const char *dot = memchr(name, '.', length);
+    size_t space = dot != NULL ? (size_t)(dot - name) : 0;
+    if (space == 0 || space + 1 == length)
+        return false;
+    if (length > sizeof ordinary - 1 && memcmp(name + length - (sizeof ordinary - 1), ordinary, sizeof ordinary - 1) == 0)
+        length -= sizeof ordinary - 1;
+    snprintf(ret_operator, LONGEST_NAME + 2, "%.*s::%.*s", (int)space, name, (int)(length - space - 1), dot + 1);
+    return true;
+}
+
+static bool is_listed(const char *text, const char *operator)
+{
+    size_t length = strlen(operator);
+    for (const char *at = text; (at = strstr(at, operator)) != NULL; at += length)
+        if ((at == text || at[-1] == ' ') && (at[length] == ',' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
+/* false: the text is full. */
+static bool add_operator(const char *name, size_t length, char *text, size_t size)
+{
+    char operator[LONGEST_NAME + 2];
+    size_t used = strlen(text);
+    if (!translate_operator(name, length, operator) || is_listed(text, operator))
+        return true;
+    if (used + strlen(operator) + sizeof ", " > size)
+        return false;
+    snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "", operator);
+    return true;
+}
+
+/* Adds the operators whose mark begins before `limit`; false: the text is full. */
+static bool add_operators_in(const char *bytes, size_t size, size_t limit, char *text, size_t text_size)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
+    const char *at = bytes, *end = bytes + size;
+    while ((at = memmem(at, (size_t)(end - at), OPERATOR_MARK, sizeof OPERATOR_MARK - 1)) != NULL && at < bytes + limit) {
+        at += sizeof OPERATOR_MARK - 1;
+        size_t length = 0;
+        while (at + length < end && at[length] != '\0' && strchr(letters, at[length]) != NULL)
+            length++;
+        if (length > 0 && length <= LONGEST_NAME && !add_operator(at, length, text, text_size))
+            return false;
+    }
+    return true;
+}
+
+void aoticache_proxy_operators_format(const aoticache_elf *elf, char *ret_text, size_t size)
+{
+    /* Chunks overlap by what a name can be long: one that begins where it might be cut is left to the next chunk. */
+    enum { OVERLAP = sizeof OPERATOR_MARK + LONGEST_NAME };
+    char bytes[CHUNK_BYTES];
+    ret_text[0] = '\0';
+    for (uint64_t offset = 0; offset < elf->file_size; offset += CHUNK_BYTES - OVERLAP) {
+        ssize_t got = pread(elf->fd, bytes, sizeof bytes, (off_t)offset);
+        if (got <= 0)
+            return;
+        bool is_last = offset + (uint64_t)got >= elf->file_size;
+        size_t limit = is_last ? (size_t)got : (size_t)got > OVERLAP ? (size_t)got - OVERLAP : 0;
+        if (!add_operators_in(bytes, (size_t)got, limit, ret_text, size))
+            return;
+    }
 }
 
 /* ---- the traits ---- */

@@ -1,12 +1,14 @@
 /*
- * loader/elf: see elf.h. The dynamic linker finds everything by addresses (program headers, then the dynamic section),
- * never by section headers; so does this reader, so that both see the same tables.
+ * loader/elf/elf: the tables of a shared library. The dynamic linker finds everything by addresses (program headers, then
+ * the dynamic section), never by section headers; so does this reader, so that both see the same tables. The names of
+ * the machines that ELF files are for are here too.
  */
-#include "loader/elf.h"
+#include "loader/elf/internal.h"
 
 #include "base/cleanup.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -23,8 +25,8 @@ static aoticache_status truncated(const aoticache_elf *elf, const char *what, ui
                                (unsigned long long)elf->file_size);
 }
 
-static aoticache_status read_at(const aoticache_elf *elf, const char *what, uint64_t offset, uint64_t size,
-                                void *buffer, aoticache_error *ret_error)
+aoticache_status aoticache_elf_read(const aoticache_elf *elf, const char *what, uint64_t offset, uint64_t size,
+                                    void *buffer, aoticache_error *ret_error)
 {
     if (offset > elf->file_size || size > elf->file_size - offset)
         return truncated(elf, what, offset, size, ret_error);
@@ -135,7 +137,7 @@ static aoticache_status read_table(const aoticache_elf *elf, const char *what, u
     if (table == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %s: %llu bytes", what,
                                    (unsigned long long)size);
-    aoticache_status status = read_at(elf, what, offset, size, table, ret_error);
+    aoticache_status status = aoticache_elf_read(elf, what, offset, size, table, ret_error);
     if (status != AOTICACHE_OK) {
         table_free(table);
         return status;
@@ -156,7 +158,7 @@ static aoticache_status read_file_header(aoticache_elf *elf, Elf64_Ehdr *ret_hea
 {
     /* What the 32-bit header has too: identification, type, machine. */
     size_t size = elf->file_size < sizeof *ret_header ? offsetof(Elf64_Ehdr, e_version) : sizeof *ret_header;
-    aoticache_status status = read_at(elf, "the ELF header", 0, size, ret_header, ret_error);
+    aoticache_status status = aoticache_elf_read(elf, "the ELF header", 0, size, ret_header, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     const uint8_t *ident = ret_header->e_ident;
@@ -191,8 +193,8 @@ static aoticache_status read_program_headers(aoticache_elf *elf, const Elf64_Ehd
     if (elf->programs == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %u program headers",
                                    header->e_phnum);
-    return read_at(elf, "the program headers", elf->programs_offset, elf->program_count * sizeof *elf->programs,
-                   elf->programs, ret_error);
+    return aoticache_elf_read(elf, "the program headers", elf->programs_offset,
+                              elf->program_count * sizeof *elf->programs, elf->programs, ret_error);
 }
 
 static aoticache_status read_dynamic(aoticache_elf *elf, aoticache_error *ret_error)
@@ -235,7 +237,7 @@ static aoticache_status end_of_chain(const aoticache_elf *elf, uint64_t offset, 
     uint32_t words[64];
     while (available >= sizeof words[0]) {
         uint64_t size = available < sizeof words ? available & ~(uint64_t)3 : sizeof words;
-        aoticache_status status = read_at(elf, "the symbol hash table", offset, size, words, ret_error);
+        aoticache_status status = aoticache_elf_read(elf, "the symbol hash table", offset, size, words, ret_error);
         if (status != AOTICACHE_OK)
             return status;
         for (size_t i = 0; i < size / sizeof words[0]; i++, symbol++)
@@ -257,8 +259,8 @@ static aoticache_status highest_bucket(const aoticache_elf *elf, uint64_t offset
     uint32_t highest = 0;
     for (uint32_t done = 0; done < count;) {
         uint32_t some = count - done < 256 ? count - done : 256;
-        aoticache_status status =
-            read_at(elf, "the symbol hash table", offset + (uint64_t)done * 4, (uint64_t)some * 4, words, ret_error);
+        aoticache_status status = aoticache_elf_read(elf, "the symbol hash table", offset + (uint64_t)done * 4,
+                                                     (uint64_t)some * 4, words, ret_error);
         if (status != AOTICACHE_OK)
             return status;
         for (uint32_t i = 0; i < some; i++)
@@ -278,7 +280,7 @@ static aoticache_status count_by_gnu_hash(const aoticache_elf *elf, uint64_t add
     uint32_t highest = 0;
     if (!segment_from(elf, address, &offset, &available) || available < sizeof head)
         return truncated(elf, "the symbol hash table", offset, sizeof head, ret_error);
-    aoticache_status status = read_at(elf, "the symbol hash table", offset, sizeof head, head, ret_error);
+    aoticache_status status = aoticache_elf_read(elf, "the symbol hash table", offset, sizeof head, head, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     uint64_t buckets = sizeof head + (uint64_t)head[2] * 8;
@@ -308,7 +310,7 @@ static aoticache_status count_symbols(const aoticache_elf *elf, uint64_t symbols
         uint32_t head[2] = {0, 0}; /* buckets, symbols */
         if (!segment_from(elf, hash, &offset, &available) || available < sizeof head)
             return truncated(elf, "the symbol hash table", offset, sizeof head, ret_error);
-        aoticache_status status = read_at(elf, "the symbol hash table", offset, sizeof head, head, ret_error);
+        aoticache_status status = aoticache_elf_read(elf, "the symbol hash table", offset, sizeof head, head, ret_error);
         if (status != AOTICACHE_OK)
             return status;
         count = head[1];
@@ -392,4 +394,57 @@ void aoticache_elf_close(aoticache_elf *elf)
 const char *aoticache_elf_string(const aoticache_elf *elf, uint64_t offset)
 {
     return offset < elf->strings_size ? elf->strings + offset : "";
+}
+
+/* ---- machines ---- */
+
+uint8_t aoticache_elf_host_byte_order(void)
+{
+    return __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? ELFDATA2LSB : ELFDATA2MSB;
+}
+
+uint16_t aoticache_elf_host_machine(void)
+{
+#if defined(__x86_64__)
+    return EM_X86_64;
+#elif defined(__aarch64__)
+    return EM_AARCH64;
+#elif defined(__riscv)
+    return EM_RISCV;
+#elif defined(__powerpc64__)
+    return EM_PPC64;
+#elif defined(__s390x__)
+    return EM_S390;
+#elif defined(__loongarch__)
+    return 258;
+#else
+    return EM_NONE;
+#endif
+}
+
+void aoticache_elf_machine_format(uint16_t machine, uint8_t elf_class, uint8_t byte_order,
+                                  char ret_text[AOTICACHE_ELF_MACHINE_BYTES])
+{
+    static const struct {
+        uint16_t machine;
+        uint8_t elf_class, byte_order;
+        const char *name;
+    } known[] = {
+        {EM_X86_64, ELFCLASS64, ELFDATA2LSB, "x86_64"},    {EM_AARCH64, ELFCLASS64, ELFDATA2LSB, "aarch64"},
+        {EM_386, ELFCLASS32, ELFDATA2LSB, "i386"},         {EM_ARM, ELFCLASS32, ELFDATA2LSB, "arm"},
+        {EM_PPC64, ELFCLASS64, ELFDATA2LSB, "ppc64le"},    {EM_S390, ELFCLASS64, ELFDATA2MSB, "s390x"},
+    };
+    char name[24];
+    bool usual = elf_class == ELFCLASS64 && byte_order == ELFDATA2LSB;
+    snprintf(name, sizeof name, "machine %u", machine);
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (known[i].machine == machine) {
+            snprintf(name, sizeof name, "%s", known[i].name);
+            usual = known[i].elf_class == elf_class && known[i].byte_order == byte_order;
+        }
+    if (usual)
+        snprintf(ret_text, AOTICACHE_ELF_MACHINE_BYTES, "%s", name);
+    else
+        snprintf(ret_text, AOTICACHE_ELF_MACHINE_BYTES, "%s, %s-bit %s-endian", name,
+                 elf_class == ELFCLASS32 ? "32" : "64", byte_order == ELFDATA2MSB ? "big" : "little");
 }

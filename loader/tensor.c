@@ -1,5 +1,5 @@
 /*
- * loader/runner/tensor: making, looking at and freeing tensors through the provider of this process.
+ * loader/tensor: making, looking at and freeing tensors through the provider of this process.
  */
 #include "loader/loader.h"
 

@@ -1,5 +1,6 @@
 /*
- * loader/sealed_copy: see sealed_copy.h.
+ * loader/copy/sealed_copy: what is changed in a copy, where the changes find their place in the file, and the writing of
+ * the copy.
  *
  * The provider's name needs a place in memory that DT_NEEDED can point to. The library's own string table cannot be
  * made longer, and its strings may share their tails with others, so nothing in it is overwritten. The name goes where
@@ -11,12 +12,10 @@
  * linker asks for an executable stack, and the dynamic linker would make the stacks of the whole process executable
  * (newer ones refuse instead). Kernels run no code on the stack.
  */
-#include "loader/sealed_copy.h"
+#include "loader/copy/internal.h"
 
 #include "base/cleanup.h"
 #include "base/memory_file.h"
-#include "loader/own_mappings.h"
-#include "loader/thread_exit.h"
 
 #include <string.h>
 

@@ -1,18 +1,28 @@
 /*
- * loader/runner/state: what a runner is, for the files that make it up: runner.c (creating, names), run.c,
- * constants.c (listing, finding by name), update.c (new values), hand_over.c (the library's
- * function for them), blob.c (all from one blob), shapes.c (which tensors fit), values.c (which
- * constants have a value), buffers.c (folding, swapping, freeing, extracting).
+ * loader/runner: what a runner is, for the files that make it up: runner.c (creating, names), run.c,
+ * constants.c (listing, finding by name), update.c (new values, by the best of the library's functions), blob.c (all from
+ * one blob), shapes.c (which tensors fit), values.c (which constants have a value), buffers.c (folding, swapping, freeing,
+ * extracting).
  *
- * Private.
+ * Private to loader/. run_gate.h stands alone: who may be inside a container at one time.
  */
-#ifndef AOTICACHE_LOADER_RUNNER_STATE_H
-#define AOTICACHE_LOADER_RUNNER_STATE_H
+#ifndef AOTICACHE_LOADER_RUNNER_INTERNAL_H
+#define AOTICACHE_LOADER_RUNNER_INTERNAL_H
 
-#include "loader/device_backend.h"
-#include "loader/library.h"
+#include "loader/internal.h"
 #include "loader/runner/run_gate.h"
 #include "loader/runner/runner.h"
+
+/* ---- devices ---- */
+
+/*
+ * The backend for a device string, which lives as long as the process, and the index in the string, -1 without.
+ * Returns: OK, INVALID (unknown, or no device string at all: those that are known are named).
+ */
+aoticache_status aoticache_device_backend_find(const char *device, const aoticache_device_backend **ret_backend,
+                                               int32_t *ret_index, aoticache_error *ret_error);
+
+/* ---- the runner ---- */
 
 #define AOTICACHE_RUNNER_CACHE_LINE 64
 
@@ -144,6 +154,8 @@ aoticache_status aoticache_runner_check_taken(aoticache_runner *runner, size_t p
                                               AtenTensorHandle taken, aoticache_error *ret_error);
 /* Bytes that a constant takes in a library and in a blob. */
 uint64_t aoticache_constant_padded(uint64_t bytes);
+
+/* ---- new values ---- */
 
 /* Whether the library has a function for such an update. Returns: OK, UNSUPPORTED. */
 aoticache_status aoticache_runner_can_hand_over(const aoticache_runner *runner, const aoticache_update_options *options,

@@ -1,0 +1,133 @@
+/*
+ * loader/elf: what the dynamic linker would see in a shared library, read from the file without loading it, and what the
+ * names in its tables mean to the loader.
+ *
+ * Private to loader/. The file is untrusted: every offset and count is checked against the file's size before it is used,
+ * and all reading is done with pread into memory of our own, so that a file that shrinks meanwhile gives an error, not a
+ * signal. The public descriptions of a file (aoticache_library_describe() and aoticache_library_traits_read() of
+ * loader/loader.h) are made here too.
+ */
+#ifndef AOTICACHE_LOADER_ELF_INTERNAL_H
+#define AOTICACHE_LOADER_ELF_INTERNAL_H
+
+#include "base/base.h"
+
+#include <elf.h>
+
+/* ---- the tables of a file ---- */
+
+/*
+ * An ELF shared library. Of one made for another class or byte order only the first three fields after file_size are
+ * set (native is false): the tables are those of 64-bit ELF in this machine's byte order.
+ */
+typedef struct aoticache_elf {
+    int fd; /* borrowed */
+    uint64_t file_size;
+    uint8_t elf_class;  /* ELFCLASS32, ELFCLASS64 */
+    uint8_t byte_order; /* ELFDATA2LSB, ELFDATA2MSB */
+    uint16_t machine;   /* EM_* */
+    bool native;
+    uint64_t programs_offset; /* of the program headers, in the file */
+    size_t program_count;
+    Elf64_Phdr *programs;
+    uint64_t dynamic_offset; /* of the dynamic section, in the file */
+    size_t dynamic_count;    /* entries before the first DT_NULL */
+    size_t dynamic_slots;    /* entries that fit in the segment, the DT_NULLs included */
+    Elf64_Dyn *dynamic;
+    uint64_t strings_address; /* DT_STRTAB */
+    size_t strings_size;
+    char *strings; /* with a terminator of our own behind them */
+    size_t symbol_count;
+    Elf64_Sym *symbols; /* .dynsym, the first (null) entry included */
+    uint64_t symbols_offset; /* of .dynsym, in the file */
+} aoticache_elf;
+
+/*
+ * Reads the tables. ret_elf is to be closed after OK only.
+ * Returns: OK, INVALID (not an ELF shared library, or a truncated or contradictory one), IO, NO_MEMORY.
+ */
+aoticache_status aoticache_elf_open(int fd, aoticache_elf *ret_elf, aoticache_error *ret_error);
+void aoticache_elf_close(aoticache_elf *elf);
+
+/* Reads exactly `size` bytes of the file; `what` names them in the error. Returns: OK, INVALID (not in the file), IO. */
+aoticache_status aoticache_elf_read(const aoticache_elf *elf, const char *what, uint64_t offset, uint64_t size,
+                                    void *buffer, aoticache_error *ret_error);
+
+/*
+ * Whether the segments are in the file and in order, and the tables that the dynamic linker reads in a segment; part of
+ * aoticache_elf_open(). Returns: OK, INVALID.
+ */
+aoticache_status aoticache_elf_check_layout(const aoticache_elf *elf, aoticache_error *ret_error);
+
+/* A string of the dynamic string table, borrowed; "" where the offset is outside of it. */
+const char *aoticache_elf_string(const aoticache_elf *elf, uint64_t offset);
+
+/* Where the address that this part of the file is mapped to lies; false where it is mapped nowhere. */
+bool aoticache_elf_address_of(const aoticache_elf *elf, uint64_t offset, uint64_t size, uint64_t *ret_address);
+
+/* Bytes of address space from the first address that a segment takes to the last. */
+uint64_t aoticache_elf_address_bytes(const aoticache_elf *elf, uint64_t *ret_first);
+
+/* The class, byte order and machine that this process can load. */
+uint8_t aoticache_elf_host_byte_order(void);
+uint16_t aoticache_elf_host_machine(void);
+
+#define AOTICACHE_ELF_MACHINE_BYTES 48
+/* "x86_64", "aarch64", "machine 243"; with ", 32-bit" and the like where that is not what the name says. */
+void aoticache_elf_machine_format(uint16_t machine, uint8_t elf_class, uint8_t byte_order,
+                                  char ret_text[AOTICACHE_ELF_MACHINE_BYTES]);
+
+/* ---- lists of names ---- */
+
+/* A growing list; zero it to begin. The names are borrowed, the array is the list's. */
+typedef struct aoticache_name_list {
+    size_t count, capacity;
+    const char **names;
+} aoticache_name_list;
+
+/* false: out of memory, the list is as before. */
+bool aoticache_name_list_add(aoticache_name_list *list, const char *name);
+void aoticache_name_list_sort(aoticache_name_list *list);
+void aoticache_name_list_free(aoticache_name_list *list);
+
+/* What fits into the message of an error beside its other words. */
+#define AOTICACHE_NAME_LIST_TEXT_BYTES 640
+
+/* "a, b, c"; where not all fit "a, b and 7 more". */
+void aoticache_name_list_format(const aoticache_name_list *list, char ret_text[AOTICACHE_NAME_LIST_TEXT_BYTES]);
+
+/* ---- what a library needs and offers ---- */
+
+/* How a DT_NEEDED name concerns us. */
+typedef enum aoticache_needed_kind {
+    AOTICACHE_NEEDED_SYSTEM,     /* not PyTorch's: left alone */
+    AOTICACHE_NEEDED_TORCH_CPU,  /* libtorch_cpu.so, with or without a version: has the aoti_torch_* functions */
+    AOTICACHE_NEEDED_TORCH_CUDA, /* libtorch_cuda*.so, libc10_cuda.so */
+    AOTICACHE_NEEDED_TORCH,      /* libtorch.so, libc10.so: nothing in them that a kernel library needs */
+} aoticache_needed_kind;
+
+aoticache_needed_kind aoticache_needed_classify(const char *name);
+
+/* The names in an open library; all are borrowed from it. */
+typedef struct aoticache_library_names {
+    aoticache_name_list needed;  /* in the file's order */
+    aoticache_name_list symbols; /* undefined ones that PyTorch would provide, sorted */
+    aoticache_name_list exports; /* AOTInductor*, sorted */
+    bool proxy_executor;         /* calls operators through PyTorch's proxy executor */
+    bool cuda;
+    bool finds_itself; /* imports dladdr or the like: may open its own file to map weights (USE_MMAP_SELF) */
+} aoticache_library_names;
+
+/* Returns: OK, NO_MEMORY. ret_names is to be freed after OK only, before the library is closed. */
+aoticache_status aoticache_library_names_read(const aoticache_elf *elf, aoticache_library_names *ret_names,
+                                              aoticache_error *ret_error);
+void aoticache_library_names_free(aoticache_library_names *names);
+
+/*
+ * "aten::cholesky, aten::fft_fft2": the operators that a library calls through PyTorch's proxy executor, as its file names
+ * them, in the order they are found, each once; "" where none is named, or where it cannot be read. Cut off after a whole
+ * name.
+ */
+void aoticache_proxy_operators_format(const aoticache_elf *elf, char *ret_text, size_t size);
+
+#endif
