@@ -30,7 +30,7 @@ struct aoticache_library {
     uint64_t bytes; /* of address space, */
     uintptr_t address; /* and where it begins */
     const aoticache_torch *torch;
-    struct aoticache_cuda_facts *cuda; /* loader/cuda/backend.h; NULL: nothing of CUDA in its file */
+    struct aoticache_cuda_facts *cuda; /* loader/cuda/internal.h; NULL: nothing of CUDA in its file */
     aoticache_library_functions functions;
     char name[];
 };

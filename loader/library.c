@@ -8,7 +8,7 @@
 #include "base/load_gate.h"
 #include "base/openmp_fork.h"
 #include "loader/copy/internal.h"
-#include "loader/cuda/backend.h"
+#include "loader/cuda/internal.h"
 #include "loader/dlopen_fd.h"
 #include "loader/elf/internal.h"
 #include "loader/torch.h"

@@ -5,7 +5,7 @@
 #include "loader/check/check.h"
 
 #include "base/cleanup.h"
-#include "loader/check/form.h"
+#include "loader/check/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

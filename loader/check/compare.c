@@ -5,7 +5,7 @@
  * makes it smaller, so that a check cannot come after one that it was relaxed into. Breadth, where that is equal, adds
  * up how many values the symbols can have.
  */
-#include "loader/check/form.h"
+#include "loader/check/internal.h"
 
 enum {
     OPEN_USES = 1,  /* follows from other sizes */

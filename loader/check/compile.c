@@ -5,7 +5,7 @@
  * operations, one for each that is not free, in the order in which symbols take their values. Operations that need a
  * symbol before that are put behind those of all tensors.
  */
-#include "loader/check/form.h"
+#include "loader/check/internal.h"
 
 #include <string.h>
 

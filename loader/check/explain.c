@@ -2,7 +2,7 @@
  * loader/check/explain: why tensors do not pass, in words. Goes through the patterns, not through the compiled form, in
  * the order of tensors: facts, sizes, strides; what depends on symbols that only later tensors give comes at the end.
  */
-#include "loader/check/form.h"
+#include "loader/check/internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /*
  * loader/check/format: the text form of checks, written. loader/check/parse.c reads it, docs/checks.md describes it.
  */
-#include "loader/check/form.h"
+#include "loader/check/internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -5,16 +5,20 @@
  * enforced while reading, so that a long text costs memory in proportion to its length at most. What the numbers mean
  * is examined by aoticache_check_create().
  */
+#include "loader/check/internal.h"
+
 #include "base/cleanup.h"
-#include "loader/check/form.h"
-#include "loader/check/reader.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* No name is longer than this, with its terminator. */
+enum { WORD_BYTES = 32 };
+
 struct parser {
-    struct check_reader in;
+    const char *text, *cursor; /* terminated */
+    aoticache_error *ret_error;
     aoticache_tensor_pattern *patterns;
     size_t tensor_count, tensor_capacity;
     aoticache_dim *dims;
@@ -24,19 +28,109 @@ struct parser {
     uint64_t with_range;  /* symbols that have been given one */
 };
 
+/*
+ * ---- tokens ----
+ *
+ * Spaces and tabs before a token are skipped. What returns false has not found it; functions that are named read_ have
+ * then said so in ret_error.
+ */
+
+/* Sets "position 9: expected a size, found 'x'", at the cursor. Returns false. */
 static bool expected(const struct parser *parser, const char *what)
 {
-    return aoticache_check_reader_expected(&parser->in, what);
+    char found[24];
+    unsigned char byte = (unsigned char)*parser->cursor;
+    if (byte == '\0')
+        snprintf(found, sizeof found, "the end");
+    else if (byte >= 0x20 && byte < 0x7f)
+        snprintf(found, sizeof found, "'%c'", byte);
+    else
+        snprintf(found, sizeof found, "byte 0x%02x", byte);
+    aoticache_error_set(parser->ret_error, AOTICACHE_INVALID, "position %zu: expected %s, found %s",
+                        (size_t)(parser->cursor - parser->text) + 1, what, found);
+    return false;
 }
 
+/* The next character that is no space; 0 at the end. */
 static char peek(struct parser *parser)
 {
-    return aoticache_check_reader_peek(&parser->in);
+    while (*parser->cursor == ' ' || *parser->cursor == '\t')
+        parser->cursor++;
+    return *parser->cursor;
 }
 
+/* Takes `token` if it is next. */
 static bool accept(struct parser *parser, const char *token)
 {
-    return aoticache_check_reader_accept(&parser->in, token);
+    size_t length = strlen(token);
+    peek(parser);
+    if (strncmp(parser->cursor, token, length) != 0)
+        return false;
+    parser->cursor += length;
+    return true;
+}
+
+static bool is_digit(char byte)
+{
+    return byte >= '0' && byte <= '9';
+}
+
+static bool is_word_character(char byte)
+{
+    return is_digit(byte) || (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || byte == '_';
+}
+
+/* Decimal digits, up to `most`. */
+static bool read_number(struct parser *parser, uint64_t most, const char *what, uint64_t *ret_number)
+{
+    uint64_t number = 0;
+    peek(parser);
+    const char *start = parser->cursor;
+    if (!is_digit(*start))
+        return expected(parser, what);
+    for (; is_digit(*parser->cursor); parser->cursor++) {
+        uint64_t digit = (uint64_t)(*parser->cursor - '0');
+        if (digit > most || number > (most - digit) / 10) {
+            char range[96];
+            snprintf(range, sizeof range, "%.40s up to %llu", what, (unsigned long long)most);
+            parser->cursor = start;
+            return expected(parser, range);
+        }
+        number = number * 10 + digit;
+    }
+    *ret_number = number;
+    return true;
+}
+
+static bool read_int(struct parser *parser, const char *what, int64_t *ret_number)
+{
+    uint64_t number;
+    if (!read_number(parser, INT64_MAX, what, &number))
+        return false;
+    *ret_number = (int64_t)number;
+    return true;
+}
+
+/* A name, empty where there is none; one that is too long is cut off and so known to nobody. */
+static void read_word(struct parser *parser, char ret_word[WORD_BYTES])
+{
+    size_t length = 0;
+    peek(parser);
+    for (; is_word_character(*parser->cursor); parser->cursor++)
+        if (length + 1 < WORD_BYTES)
+            ret_word[length++] = *parser->cursor;
+    ret_word[length] = '\0';
+}
+
+/* "dtype12" for what has no name. */
+static bool number_after(const char *word, const char *prefix, int32_t *ret_number)
+{
+    size_t length = strlen(prefix), digits = strlen(word);
+    if (strncmp(word, prefix, length) != 0 || digits == length || digits > length + 9 ||
+        strspn(word + length, "0123456789") != digits - length)
+        return false;
+    *ret_number = (int32_t)strtol(word + length, NULL, 10);
+    return true;
 }
 
 /* ---- sizes and strides ---- */
@@ -46,11 +140,11 @@ static bool read_symbol(struct parser *parser, uint8_t *ret_symbol)
     static const char what[] = "a symbol, s0 to s63";
     uint64_t number;
     peek(parser);
-    const char *start = parser->in.cursor;
-    if (start[0] != 's' || !check_is_digit(start[1]))
+    const char *start = parser->cursor;
+    if (start[0] != 's' || !is_digit(start[1]))
         return expected(parser, what);
-    parser->in.cursor++;
-    if (!aoticache_check_read_number(&parser->in, AOTICACHE_CHECK_MAX_SYMBOLS - 1, "the number of a symbol,", &number))
+    parser->cursor++;
+    if (!read_number(parser, AOTICACHE_CHECK_MAX_SYMBOLS - 1, "the number of a symbol,", &number))
         return false;
     if (number >= parser->symbol_count)
         parser->symbol_count = (size_t)number + 1;
@@ -74,10 +168,10 @@ static bool read_offset(struct parser *parser, aoticache_dim *dim)
 {
     bool is_negative = peek(parser) == '-';
     uint64_t number;
-    if (!is_negative && *parser->in.cursor != '+')
+    if (!is_negative && *parser->cursor != '+')
         return true;
-    parser->in.cursor++;
-    if (!aoticache_check_read_number(&parser->in, (uint64_t)INT64_MAX + is_negative, "an offset", &number))
+    parser->cursor++;
+    if (!read_number(parser, (uint64_t)INT64_MAX + is_negative, "an offset", &number))
         return false;
     dim->offset = is_negative ? (int64_t)(0 - number) : (int64_t)number;
     return true;
@@ -91,19 +185,19 @@ static bool read_dim(struct parser *parser, const char *what, aoticache_dim *ret
         *ret_dim = (aoticache_dim){.is_free = true};
         return true;
     }
-    if (check_is_digit(*parser->in.cursor)) {
-        const char *start = parser->in.cursor;
-        if (!aoticache_check_read_int(&parser->in, what, &dim.coefficient))
+    if (is_digit(*parser->cursor)) {
+        const char *start = parser->cursor;
+        if (!read_int(parser, what, &dim.coefficient))
             return false;
         if (!accept(parser, "*")) {
             *ret_dim = (aoticache_dim){.offset = dim.coefficient};
             return true;
         }
         if (dim.coefficient == 0) {
-            parser->in.cursor = start;
+            parser->cursor = start;
             return expected(parser, "a coefficient of 1 or more");
         }
-    } else if (*parser->in.cursor != 's') {
+    } else if (*parser->cursor != 's') {
         return expected(parser, what);
     }
     if (!read_product(parser, &dim) || !read_offset(parser, &dim))
@@ -140,15 +234,15 @@ static bool read_dims(struct parser *parser, const char *close, const char *what
 
 static bool read_dtype(struct parser *parser, aoticache_tensor_pattern *pattern)
 {
-    char word[AOTICACHE_CHECK_WORD_BYTES];
+    char word[WORD_BYTES];
     if (accept(parser, "*"))
         return true;
-    const char *start = parser->in.cursor;
-    aoticache_check_read_word(&parser->in, word);
+    const char *start = parser->cursor;
+    read_word(parser, word);
     if (aoticache_dtype_parse(word, &pattern->dtype) == AOTICACHE_OK ||
-        aoticache_check_number_after(word, "dtype", &pattern->dtype))
+        number_after(word, "dtype", &pattern->dtype))
         return true;
-    parser->in.cursor = start;
+    parser->cursor = start;
     return expected(parser, "a dtype or '*'");
 }
 
@@ -166,14 +260,14 @@ static bool read_format(struct parser *parser, aoticache_tensor_pattern *pattern
 {
     static const aoticache_stride_rule rules[] = {AOTICACHE_STRIDES_CONTIGUOUS, AOTICACHE_STRIDES_CHANNELS_LAST,
                                                   AOTICACHE_STRIDES_CHANNELS_LAST_3D};
-    const char *start = parser->in.cursor;
-    char word[AOTICACHE_CHECK_WORD_BYTES];
-    aoticache_check_read_word(&parser->in, word);
+    const char *start = parser->cursor;
+    char word[WORD_BYTES];
+    read_word(parser, word);
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (strcmp(word, aoticache_check_rule_name(rules[i])) == 0)
             pattern->stride_rule = rules[i];
     if (pattern->stride_rule == AOTICACHE_STRIDES_FREE) {
-        parser->in.cursor = start;
+        parser->cursor = start;
         return expected(parser, "a stride or a memory format");
     }
     return accept(parser, "}") ? true : expected(parser, "'}'");
@@ -186,7 +280,7 @@ static bool read_strides(struct parser *parser, aoticache_tensor_pattern *patter
         return true;
     if (peek(parser) == 'c')
         return read_format(parser, pattern);
-    const char *start = parser->in.cursor;
+    const char *start = parser->cursor;
     pattern->stride_rule = AOTICACHE_STRIDES_GIVEN;
     pattern->strides = &parser->dims[parser->dim_count];
     if (!read_dims(parser, "}", "a stride or a memory format", &count))
@@ -196,30 +290,30 @@ static bool read_strides(struct parser *parser, aoticache_tensor_pattern *patter
     char wanted[64] = "a memory format, as the sizes are free";
     if (pattern->ndim >= 0)
         snprintf(wanted, sizeof wanted, "%lld strides, one for each size", (long long)pattern->ndim);
-    parser->in.cursor = start;
+    parser->cursor = start;
     return expected(parser, wanted);
 }
 
 static bool read_device(struct parser *parser, aoticache_tensor_pattern *pattern)
 {
-    char word[AOTICACHE_CHECK_WORD_BYTES];
+    char word[WORD_BYTES];
     uint64_t index;
     if (!accept(parser, "@"))
         return true;
     if (!accept(parser, "*")) {
-        const char *start = parser->in.cursor;
+        const char *start = parser->cursor;
         aoticache_device device;
-        aoticache_check_read_word(&parser->in, word);
+        read_word(parser, word);
         if (aoticache_device_parse(word, &device) == AOTICACHE_OK) {
             pattern->device_type = device.type;
-        } else if (!aoticache_check_number_after(word, "device", &pattern->device_type)) {
-            parser->in.cursor = start;
+        } else if (!number_after(word, "device", &pattern->device_type)) {
+            parser->cursor = start;
             return expected(parser, "a device type or '*'");
         }
     }
     if (!accept(parser, ":"))
         return true;
-    if (!aoticache_check_read_number(&parser->in, INT32_MAX, "a device index", &index))
+    if (!read_number(parser, INT32_MAX, "a device index", &index))
         return false;
     pattern->device_index = (int32_t)index;
     return true;
@@ -227,14 +321,14 @@ static bool read_device(struct parser *parser, aoticache_tensor_pattern *pattern
 
 static bool read_layout(struct parser *parser, aoticache_tensor_pattern *pattern)
 {
-    char word[AOTICACHE_CHECK_WORD_BYTES];
+    char word[WORD_BYTES];
     peek(parser);
-    const char *start = parser->in.cursor;
-    aoticache_check_read_word(&parser->in, word);
+    const char *start = parser->cursor;
+    read_word(parser, word);
     if (aoticache_layout_parse(word, &pattern->layout) == AOTICACHE_OK ||
-        aoticache_check_number_after(word, "layout", &pattern->layout))
+        number_after(word, "layout", &pattern->layout))
         return true;
-    parser->in.cursor = start;
+    parser->cursor = start;
     return expected(parser, "a layout");
 }
 
@@ -242,12 +336,12 @@ static bool read_keys(struct parser *parser, aoticache_tensor_pattern *pattern)
 {
     if (!accept(parser, "0x"))
         return expected(parser, "0x and hexadecimal digits");
-    size_t count = strspn(parser->in.cursor, "0123456789abcdefABCDEF");
+    size_t count = strspn(parser->cursor, "0123456789abcdefABCDEF");
     if (count == 0 || count > 16)
         return expected(parser, "1 to 16 hexadecimal digits");
     pattern->has_key_set = true;
-    pattern->dispatch_key_set = strtoull(parser->in.cursor, NULL, 16);
-    parser->in.cursor += count;
+    pattern->dispatch_key_set = strtoull(parser->cursor, NULL, 16);
+    parser->cursor += count;
     return true;
 }
 
@@ -260,7 +354,7 @@ static bool read_attributes(struct parser *parser, aoticache_tensor_pattern *pat
         if (pattern->layout < 0 && accept(parser, "layout=")) {
             done = read_layout(parser, pattern);
         } else if (pattern->requires_grad < 0 && accept(parser, "grad=")) {
-            done = aoticache_check_read_number(&parser->in, 1, "0 or 1, a number", &grad);
+            done = read_number(parser, 1, "0 or 1, a number", &grad);
             pattern->requires_grad = done ? (int32_t)grad : -1;
         } else if (!pattern->has_key_set && accept(parser, "keys=")) {
             done = read_keys(parser, pattern);
@@ -293,20 +387,20 @@ static bool read_tensors(struct parser *parser)
 static bool read_range(struct parser *parser, aoticache_symbol *ret_range)
 {
     aoticache_symbol range = AOTICACHE_SYMBOL_INIT;
-    if (!aoticache_check_read_int(&parser->in, "the least value", &range.min))
+    if (!read_int(parser, "the least value", &range.min))
         return false;
     if (!accept(parser, ".."))
         return expected(parser, "'..'");
-    if (check_is_digit(peek(parser)) &&
-        !aoticache_check_read_int(&parser->in, "the greatest value", &range.max))
+    if (is_digit(peek(parser)) &&
+        !read_int(parser, "the greatest value", &range.max))
         return false;
     if (accept(parser, "%")) {
         peek(parser);
-        const char *start = parser->in.cursor;
-        if (!aoticache_check_read_int(&parser->in, "a multiple", &range.multiple_of))
+        const char *start = parser->cursor;
+        if (!read_int(parser, "a multiple", &range.multiple_of))
             return false;
         if (range.multiple_of == 0) {
-            parser->in.cursor = start;
+            parser->cursor = start;
             return expected(parser, "a multiple of 1 or more");
         }
     }
@@ -319,11 +413,11 @@ static bool read_ranges(struct parser *parser)
     do {
         uint8_t symbol;
         peek(parser);
-        const char *start = parser->in.cursor;
+        const char *start = parser->cursor;
         if (!read_symbol(parser, &symbol))
             return false;
         if ((parser->with_range >> symbol & 1) != 0) {
-            parser->in.cursor = start;
+            parser->cursor = start;
             return expected(parser, "a symbol that has no range yet");
         }
         parser->with_range |= (uint64_t)1 << symbol;
@@ -362,7 +456,7 @@ aoticache_status aoticache_check_parse(const char *text, aoticache_check **ret_c
         dim_capacity = most_dims;
     cleanup_free aoticache_tensor_pattern *patterns = calloc(tensor_capacity, sizeof *patterns);
     cleanup_free aoticache_dim *dims = calloc(dim_capacity, sizeof *dims);
-    struct parser parser = {.in = {.text = text, .cursor = text, .ret_error = ret_error}, .patterns = patterns,
+    struct parser parser = {.text = text, .cursor = text, .ret_error = ret_error, .patterns = patterns,
                             .tensor_capacity = tensor_capacity, .dims = dims};
     if (patterns == NULL || dims == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a check of %zu characters", length);

@@ -4,7 +4,7 @@
  * The facts of a tensor are compared without branches, so that the usual case, everything right, is a handful of loads
  * and one branch. No number that a view holds can make arithmetic overflow: what does not fit does not pass.
  */
-#include "loader/check/form.h"
+#include "loader/check/internal.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

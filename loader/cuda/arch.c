@@ -3,7 +3,7 @@
  * images. The rules are those of the CUDA C++ Programming Guide, sections "Binary Compatibility", "PTX Compatibility" and
  * "Feature Sets": where they are wider than a device keeps to, the driver has the last word.
  */
-#include "loader/cuda/image.h"
+#include "loader/cuda/internal.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,11 +2,10 @@
  * loader/cuda/backend: whether a library can run on a GPU of this machine, asked before anything of it is created
  * there; and the stream that runs without one of their own go to. Containers are created as on every other device.
  */
-#include "loader/cuda/backend.h"
+#include "loader/cuda/internal.h"
 
 #include "base/cleanup.h"
 #include "base/load_gate.h"
-#include "loader/cuda/image.h"
 #include "loader/internal.h"
 
 #include <dlfcn.h>

@@ -3,12 +3,14 @@
  * one after the other in section .nv_fatbin of a library or stand alone in a .fatbin file; a .cubin file is one image.
  * Only headers are read, never code: whether it is compressed does not matter. What images mean is in arch.c.
  *
+ * The file is not trusted: every offset and count is checked against its size before it is used.
+ *
  * NVIDIA documents neither container nor ELF flags; the layout is that of <fatbinary_section.h> as far as it tells, of
  * the EF_CUDA_* constants of LLVM, and of what nvcc 13.0 writes, which tests/cli/test_cuda_library.sh compares with it.
  */
-#include "loader/cuda/image.h"
+#include "loader/cuda/internal.h"
 
-#include "loader/cuda/file.h"
+#include "base/cleanup.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -20,6 +22,8 @@ enum {
     ENTRY_SIZE = 48, /* of the part of an entry's header that is read */
     ENTRY_PTX = 1,
     ENTRY_CUBIN = 2,
+    MAX_SECTIONS = 65535,
+    MAX_SECTION_NAMES = 1 << 20,
     MAX_STEPS = 1 << 20, /* headers read of one file: a file of nothing but headers does not take minutes */
     COMPAT_SPECIFIC = 9, /* attribute of .nv.compat */
 };
@@ -30,7 +34,8 @@ enum {
 
 /* A reader on its way through a file. */
 typedef struct reader {
-    aoticache_cuda_file file;
+    int fd;
+    uint64_t size;
     uint32_t steps;
     aoticache_cuda_image_set *set;
     aoticache_error *ret_error;
@@ -41,14 +46,46 @@ typedef struct part {
     uint64_t offset, end;
 } part;
 
+/* All of it is little-endian, on whatever machine this runs. */
+static uint16_t get_16(const uint8_t *bytes)
+{
+    return (uint16_t)(bytes[0] | bytes[1] << 8);
+}
+
+static uint32_t get_32(const uint8_t *bytes)
+{
+    return get_16(bytes) | (uint32_t)get_16(bytes + 2) << 16;
+}
+
+static uint64_t get_64(const uint8_t *bytes)
+{
+    return get_32(bytes) | (uint64_t)get_32(bytes + 4) << 32;
+}
+
 static aoticache_status truncated(const reader *from, const char *what, uint64_t offset, uint64_t size)
 {
-    return aoticache_cuda_file_truncated(&from->file, what, offset, size, from->ret_error);
+    return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
+                               "device code: %s is %" PRIu64 " bytes at offset %" PRIu64 ", the file has %" PRIu64
+                               " bytes",
+                               what, size, offset, from->size);
 }
 
 static aoticache_status read_at(const reader *from, const char *what, uint64_t offset, uint64_t size, void *buffer)
 {
-    return aoticache_cuda_file_read(&from->file, what, offset, size, buffer, from->ret_error);
+    if (offset > from->size || size > from->size - offset)
+        return truncated(from, what, offset, size);
+    uint8_t *next = buffer;
+    for (uint64_t done = 0; done < size;) {
+        ssize_t got = pread(from->fd, next + done, size - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return aoticache_error_set_errno(from->ret_error, errno, "reading %s", what);
+        if (got == 0)
+            return truncated(from, what, offset, size);
+        done += (uint64_t)got;
+    }
+    return AOTICACHE_OK;
 }
 
 static aoticache_status count_step(reader *from)
@@ -73,6 +110,123 @@ static aoticache_status add_image(const reader *from, uint64_t offset, uint32_t 
     return AOTICACHE_OK;
 }
 
+/*
+ * ---- sections of an ELF file ----
+ *
+ * Unlike loader/elf/, which sees what the dynamic linker sees, this goes by section headers: only they tell where device
+ * code is, and .cubin files have no dynamic section.
+ */
+
+/* Of a little-endian 64-bit file. */
+typedef struct section_table {
+    uint8_t *headers;
+    char *names; /* with a terminator of our own behind them */
+    size_t count, names_size;
+} section_table;
+
+
+static void section_table_free(section_table *tables)
+{
+    free(tables->headers);
+    free(tables->names);
+}
+#define cleanup_section_table __attribute__((cleanup(section_table_free)))
+
+static const uint8_t *section_at(const section_table *tables, size_t position)
+{
+    return tables->headers + position * sizeof(Elf64_Shdr);
+}
+
+static uint64_t section_field(const uint8_t *section, size_t field)
+{
+    return get_64(section + field);
+}
+
+/* Numbers that do not fit the file header stand in the first section's header. */
+static aoticache_status read_section_counts(const reader *from, const uint8_t *header, uint64_t *ret_count,
+                                            uint64_t *ret_names)
+{
+    uint8_t first[sizeof(Elf64_Shdr)];
+    uint64_t count = get_16(header + offsetof(Elf64_Ehdr, e_shnum));
+    uint64_t names = get_16(header + offsetof(Elf64_Ehdr, e_shstrndx));
+    if (count == 0 || names == SHN_XINDEX) {
+        uint64_t offset = get_64(header + offsetof(Elf64_Ehdr, e_shoff));
+        aoticache_status status =
+            read_at(from, "the first section header", offset, sizeof first, first);
+        if (status != AOTICACHE_OK)
+            return status;
+        count = count == 0 ? section_field(first, offsetof(Elf64_Shdr, sh_size)) : count;
+        names = names == SHN_XINDEX ? get_32(first + offsetof(Elf64_Shdr, sh_link)) : names;
+    }
+    if (count == 0 || count > MAX_SECTIONS || names >= count)
+        return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
+                                   "device code: %" PRIu64 " sections, with their names in section %" PRIu64, count,
+                                   names);
+    *ret_count = count;
+    *ret_names = names;
+    return AOTICACHE_OK;
+}
+
+static aoticache_status read_section_names(const reader *from, uint64_t position,
+                                           section_table *tables)
+{
+    const uint8_t *section = section_at(tables, position);
+    uint64_t size = section_field(section, offsetof(Elf64_Shdr, sh_size));
+    if (size > MAX_SECTION_NAMES)
+        return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
+                                   "device code: the names of the sections are %" PRIu64 " bytes, at most %d can be",
+                                   size, MAX_SECTION_NAMES);
+    tables->names = calloc(1, (size_t)size + 1);
+    if (tables->names == NULL)
+        return aoticache_error_set(from->ret_error, AOTICACHE_NO_MEMORY, "no memory for names of sections");
+    tables->names_size = (size_t)size;
+    uint64_t offset = section_field(section, offsetof(Elf64_Shdr, sh_offset));
+    return read_at(from, "the table of section names", offset, size, tables->names);
+}
+
+/* A file without sections (sstrip takes them out) gives none. */
+static aoticache_status read_sections(const reader *from, const uint8_t *header,
+                                              section_table *ret_tables)
+{
+    uint64_t offset = get_64(header + offsetof(Elf64_Ehdr, e_shoff)), count = 0, names = 0;
+    if (offset == 0)
+        return AOTICACHE_OK;
+    if (get_16(header + offsetof(Elf64_Ehdr, e_shentsize)) != sizeof(Elf64_Shdr))
+        return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
+                                   "device code: section headers of %u bytes, not %zu",
+                                   get_16(header + offsetof(Elf64_Ehdr, e_shentsize)),
+                                   sizeof(Elf64_Shdr));
+    aoticache_status status = read_section_counts(from, header, &count, &names);
+    if (status != AOTICACHE_OK)
+        return status;
+    uint64_t bytes = count * sizeof(Elf64_Shdr);
+    if (bytes > from->size)
+        return truncated(from, "the table of sections", offset, bytes);
+    ret_tables->headers = malloc((size_t)bytes);
+    if (ret_tables->headers == NULL)
+        return aoticache_error_set(from->ret_error, AOTICACHE_NO_MEMORY, "no memory for %" PRIu64 " sections", count);
+    ret_tables->count = (size_t)count;
+    status = read_at(from, "the table of sections", offset, bytes, ret_tables->headers);
+    return status == AOTICACHE_OK ? read_section_names(from, names, ret_tables) : status;
+}
+
+/* The next section of this name that has bytes in the file, from *position on. */
+static bool next_section(const section_table *tables, const char *name, size_t *position,
+                                  uint64_t *ret_offset, uint64_t *ret_size)
+{
+    while (*position < tables->count) {
+        const uint8_t *section = section_at(tables, (*position)++);
+        uint32_t at = get_32(section + offsetof(Elf64_Shdr, sh_name));
+        if (at >= tables->names_size || strcmp(tables->names + at, name) != 0 ||
+            get_32(section + offsetof(Elf64_Shdr, sh_type)) == SHT_NOBITS)
+            continue;
+        *ret_offset = section_field(section, offsetof(Elf64_Shdr, sh_offset));
+        *ret_size = section_field(section, offsetof(Elf64_Shdr, sh_size));
+        return true;
+    }
+    return false;
+}
+
 /* ---- images by themselves ---- */
 
 /*
@@ -81,7 +235,7 @@ static aoticache_status add_image(const reader *from, uint64_t offset, uint32_t 
  */
 static void image_flags(const uint8_t *header, uint32_t *ret_arch, bool *ret_is_specific)
 {
-    uint32_t flags = aoticache_cuda_get_32(header + offsetof(Elf64_Ehdr, e_flags));
+    uint32_t flags = get_32(header + offsetof(Elf64_Ehdr, e_flags));
     bool newer = header[EI_ABIVERSION] >= 8;
     *ret_arch = (newer ? flags >> 8 : flags) & 0xff;
     *ret_is_specific = (flags & (newer ? 0x8u : 0x800u)) != 0;
@@ -90,7 +244,7 @@ static void image_flags(const uint8_t *header, uint32_t *ret_arch, bool *ret_is_
 static bool is_image(const uint8_t *header)
 {
     return memcmp(header, ELFMAG, SELFMAG) == 0 && header[EI_CLASS] == ELFCLASS64 && header[EI_DATA] == ELFDATA2LSB &&
-           aoticache_cuda_get_16(header + offsetof(Elf64_Ehdr, e_machine)) == MACHINE_CUDA;
+           get_16(header + offsetof(Elf64_Ehdr, e_machine)) == MACHINE_CUDA;
 }
 
 /*
@@ -99,12 +253,12 @@ static bool is_image(const uint8_t *header)
  */
 static aoticache_status read_compat(const reader *from, const uint8_t *header, bool *is_specific)
 {
-    cleanup_cuda_sections aoticache_cuda_sections tables = {.count = 0};
+    cleanup_section_table section_table tables = {.count = 0};
     uint8_t bytes[256];
     uint64_t offset = 0, size = 0;
     size_t position = 0;
-    aoticache_status status = aoticache_cuda_sections_read(&from->file, header, &tables, from->ret_error);
-    if (status != AOTICACHE_OK || !aoticache_cuda_sections_next(&tables, ".nv.compat", &position, &offset, &size))
+    aoticache_status status = read_sections(from, header, &tables);
+    if (status != AOTICACHE_OK || !next_section(&tables, ".nv.compat", &position, &offset, &size))
         return status;
     size = size < sizeof bytes ? size : sizeof bytes;
     status = read_at(from, "section .nv.compat", offset, size, bytes);
@@ -113,7 +267,7 @@ static aoticache_status read_compat(const reader *from, const uint8_t *header, b
     for (uint64_t at = 0; at + 4 <= size;) {
         if (bytes[at] == 2 && bytes[at + 1] == COMPAT_SPECIFIC && bytes[at + 2] == 1)
             *is_specific = true;
-        at += 4 + (bytes[at] == 4 ? aoticache_cuda_get_16(bytes + at + 2) : 0);
+        at += 4 + (bytes[at] == 4 ? get_16(bytes + at + 2) : 0);
     }
     return AOTICACHE_OK;
 }
@@ -163,16 +317,16 @@ static aoticache_status read_entry(const reader *from, part entries, uint64_t *r
     aoticache_status status = read_at(from, "an entry of a container", entries.offset, sizeof entry, entry);
     if (status != AOTICACHE_OK)
         return status;
-    uint64_t header_size = aoticache_cuda_get_32(entry + 4), payload_size = aoticache_cuda_get_64(entry + 8);
-    uint64_t flags = aoticache_cuda_get_64(entry + 40);
+    uint64_t header_size = get_32(entry + 4), payload_size = get_64(entry + 8);
+    uint64_t flags = get_64(entry + 40);
     if (header_size < sizeof entry || header_size > left || payload_size > left - header_size)
         return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
                                    "device code: the entry at offset %" PRIu64 " has a header of %" PRIu64
                                    " bytes and %" PRIu64 " bytes of code, its container %" PRIu64 " bytes more",
                                    entries.offset, header_size, payload_size, left);
     part payload = {.offset = entries.offset + header_size, .end = entries.offset + header_size + payload_size};
-    uint16_t kind = aoticache_cuda_get_16(entry);
-    uint32_t arch = aoticache_cuda_get_32(entry + 28);
+    uint16_t kind = get_16(entry);
+    uint32_t arch = get_32(entry + 28);
     bool is_specific = (flags & ENTRY_IS_SPECIFIC) != 0;
     *ret_end = payload.end;
     if (kind == ENTRY_CUBIN)
@@ -191,13 +345,13 @@ static aoticache_status read_container(reader *from, part containers, uint64_t *
     aoticache_status status = read_at(from, "a container", containers.offset, sizeof header, header);
     if (status != AOTICACHE_OK)
         return status;
-    uint64_t header_size = aoticache_cuda_get_16(header + 6), size = aoticache_cuda_get_64(header + 8);
-    if (aoticache_cuda_get_32(header) != CONTAINER_MAGIC || aoticache_cuda_get_16(header + 4) != 1)
+    uint64_t header_size = get_16(header + 6), size = get_64(header + 8);
+    if (get_32(header) != CONTAINER_MAGIC || get_16(header + 4) != 1)
         return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
                                    "device code: the container at offset %" PRIu64 " begins with 0x%08" PRIx32
                                    " and version %u; known are 0x%08x and 1",
-                                   containers.offset, aoticache_cuda_get_32(header),
-                                   aoticache_cuda_get_16(header + 4), CONTAINER_MAGIC);
+                                   containers.offset, get_32(header),
+                                   get_16(header + 4), CONTAINER_MAGIC);
     if (header_size < sizeof header || header_size > left || size > left - header_size)
         return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
                                    "device code: the container at offset %" PRIu64 " has %" PRIu64 " and %" PRIu64
@@ -233,7 +387,7 @@ static aoticache_status skip_padding(reader *from, part *containers)
 
 static aoticache_status read_containers(reader *from, uint64_t offset, uint64_t size)
 {
-    if (offset > from->file.size || size > from->file.size - offset)
+    if (offset > from->size || size > from->size - offset)
         return truncated(from, "section .nv_fatbin", offset, size);
     part containers = {.offset = offset, .end = offset + size};
     aoticache_status status = AOTICACHE_OK;
@@ -252,11 +406,11 @@ static aoticache_status read_library(reader *from, const uint8_t *header)
 {
     if (header[EI_CLASS] != ELFCLASS64 || header[EI_DATA] != ELFDATA2LSB)
         return AOTICACHE_OK;
-    cleanup_cuda_sections aoticache_cuda_sections tables = {.count = 0};
+    cleanup_section_table section_table tables = {.count = 0};
     uint64_t offset, size;
     size_t position = 0;
-    aoticache_status status = aoticache_cuda_sections_read(&from->file, header, &tables, from->ret_error);
-    while (status == AOTICACHE_OK && aoticache_cuda_sections_next(&tables, ".nv_fatbin", &position, &offset, &size)) {
+    aoticache_status status = read_sections(from, header, &tables);
+    while (status == AOTICACHE_OK && next_section(&tables, ".nv_fatbin", &position, &offset, &size)) {
         status = count_step(from);
         if (status == AOTICACHE_OK)
             status = read_containers(from, offset, size);
@@ -272,19 +426,19 @@ aoticache_status aoticache_cuda_image_set_read(int fd, aoticache_cuda_image_set 
         return aoticache_error_set_errno(ret_error, errno, "asking for the size of descriptor %d", fd);
     if (!S_ISREG(about.st_mode))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "device code: not a regular file");
-    reader from = {.file = {.fd = fd, .size = (uint64_t)about.st_size}, .set = set, .ret_error = ret_error};
-    uint64_t some = from.file.size < sizeof header ? from.file.size : sizeof header;
+    reader from = {.fd = fd, .size = (uint64_t)about.st_size, .set = set, .ret_error = ret_error};
+    uint64_t some = from.size < sizeof header ? from.size : sizeof header;
     aoticache_status status = read_at(&from, "the file's header", 0, some, header);
     if (status != AOTICACHE_OK)
         return status;
-    if (some >= CONTAINER_MAGIC_SIZE && aoticache_cuda_get_32(header) == CONTAINER_MAGIC)
-        return read_containers(&from, 0, from.file.size);
+    if (some >= CONTAINER_MAGIC_SIZE && get_32(header) == CONTAINER_MAGIC)
+        return read_containers(&from, 0, from.size);
     if (some < sizeof header || memcmp(header, ELFMAG, SELFMAG) != 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "device code: neither ELF nor a container: it begins with %02x %02x %02x %02x and "
                                    "has %" PRIu64 " bytes",
-                                   header[0], header[1], header[2], header[3], from.file.size);
-    if (aoticache_cuda_get_16(header + offsetof(Elf64_Ehdr, e_machine)) == MACHINE_CUDA)
+                                   header[0], header[1], header[2], header[3], from.size);
+    if (get_16(header + offsetof(Elf64_Ehdr, e_machine)) == MACHINE_CUDA)
         return read_cubin(&from, header);
     return read_library(&from, header);
 }

@@ -5,6 +5,11 @@
  * reads through a function of ours, from a descriptor with pread: no path is opened, no file position moved. Leaves to
  * package.c what the entries mean and which of them are acceptable.
  */
+#include "loader/package/internal.h"
+
+#include "base/cleanup.h"
+#include "base/load_gate.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -14,10 +19,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zip.h>
-
-#include "base/cleanup.h"
-#include "base/load_gate.h"
-#include "loader/package/parts.h"
 
 /*
  * The soname that the build found. The other names are those of libzip 1.x in distributions: the functions used

@@ -3,10 +3,10 @@
  *
  * Names are untrusted. One that is refused spoils the whole package: who made it meant no good, or the file is damaged.
  */
+#include "loader/package/internal.h"
+
 #include <stdio.h>
 #include <string.h>
-
-#include "loader/package/parts.h"
 
 #define MAX_NAME_BYTES 4095
 #define MAX_COMPONENT_BYTES 255

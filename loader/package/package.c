@@ -1,18 +1,20 @@
 /*
- * loader/package/package: from the entries of an archive to models and their parts: see package.h.
+ * loader/package/package: from the entries of an archive to models, their parts and their metadata.
  *
  * Everything is judged when the package is opened: names, kinds of entries, sizes, compression, which library is the
  * model's own. What is unpacked later was accepted here.
  */
+#include "loader/package/internal.h"
+
+#include "base/cleanup.h"
+#include "base/syscalls.h"
+
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-#include "base/cleanup.h"
-#include "base/syscalls.h"
-#include "loader/package/parts.h"
 
 #define MAX_ENTRIES 65536
 #define MAX_MODEL_FILES 1000 /* an artifact may have some more (docs/store.md) */
@@ -245,6 +247,8 @@ static void fill_parts(struct model *model, const struct file *files, size_t cou
     }
 }
 
+/* ---- metadata: the JSON file beside a library says what it was compiled for, and what its author added ---- */
+
 struct text {
     char *bytes;
     size_t size;
@@ -257,6 +261,61 @@ static aoticache_status take_text(void *user, const void *piece, size_t size, ao
     memcpy(text->bytes + text->size, piece, size);
     text->size += size;
     return AOTICACHE_OK;
+}
+
+/* A value begins the text, or follows one of these; what is in strings does not count. */
+size_t aoticache_package_metadata_count(const char *text, size_t size)
+{
+    size_t count = 1;
+    bool in_string = false;
+    for (size_t i = 0; i < size; i++) {
+        if (text[i] == '"')
+            in_string = !in_string;
+        else if (in_string)
+            i += text[i] == '\\';
+        else
+            count += text[i] == '[' || text[i] == '{' || text[i] == ',';
+    }
+    return count;
+}
+
+/* The JSON object of a library's metadata; *ret_metadata by json_decref(). what: for messages. */
+static aoticache_status parse_metadata(const char *text, size_t size, const char *what, json_t **ret_metadata,
+                                       aoticache_error *ret_error)
+{
+    json_error_t detail;
+    json_t *metadata = json_loadb(text, size, JSON_REJECT_DUPLICATES, &detail);
+    if (metadata == NULL && json_error_code(&detail) == json_error_out_of_memory)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the metadata %s", what);
+    if (metadata == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s is not JSON: line %d: %s", what, detail.line,
+                                   detail.text);
+    if (!json_is_object(metadata)) {
+        json_decref(metadata);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s is JSON, but not an object", what);
+    }
+    *ret_metadata = metadata;
+    return AOTICACHE_OK;
+}
+
+/* The text under a name; `otherwise` where it has none. Borrowed from the metadata. */
+static const char *metadata_text(const json_t *metadata, const char *name, const char *otherwise)
+{
+    const char *text = json_string_value(json_object_get(metadata, name));
+    return text != NULL && text[0] != '\0' ? text : otherwise;
+}
+
+/* Values that are no texts are shown as the JSON they are. */
+static void list_metadata(json_t *metadata, aoticache_metadata_fn callback, void *user)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach(metadata, name, value) {
+        cleanup_free char *written = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        const char *text = json_is_string(value) ? json_string_value(value) : written;
+        if (!callback(user, name, text != NULL ? text : ""))
+            return;
+    }
 }
 
 /* Of all models together: parsed JSON takes a hundred times its text, and each model may bring some. */
@@ -275,8 +334,8 @@ static aoticache_status check_metadata(const aoticache_package *package, const s
                                is_large ? AOTICACHE_PACKAGE_METADATA_MAX_BYTES : AOTICACHE_PACKAGE_METADATA_MAX_VALUES);
 }
 
-static aoticache_status parse_metadata(aoticache_package *package, struct model *model, size_t part,
-                                       aoticache_error *ret_error)
+static aoticache_status read_metadata_part(aoticache_package *package, struct model *model, size_t part,
+                                           aoticache_error *ret_error)
 {
     const aoticache_package_part *found = &model->parts[part];
     package->metadata_bytes += found->bytes;
@@ -287,8 +346,8 @@ static aoticache_status parse_metadata(aoticache_package *package, struct model 
     if (bytes == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %s", found->name);
     struct text text = {.bytes = bytes};
-    status = aoticache_archive_unpack(package->archive, model->positions[part], found->bytes,
-                                                       take_text, &text, ret_error);
+    status = aoticache_archive_unpack(package->archive, model->positions[part], found->bytes, take_text, &text,
+                                      ret_error);
     if (status == AOTICACHE_CORRUPT) { /* opening tells a damaged archive by INVALID */
         status = AOTICACHE_INVALID;
         if (ret_error != NULL)
@@ -299,7 +358,7 @@ static aoticache_status parse_metadata(aoticache_package *package, struct model 
         status = check_metadata(package, model, found->name, ret_error);
     }
     if (status == AOTICACHE_OK)
-        status = aoticache_package_metadata_parse(text.bytes, text.size, found->name, &model->metadata, ret_error);
+        status = parse_metadata(text.bytes, text.size, found->name, &model->metadata, ret_error);
     return status;
 }
 
@@ -309,11 +368,11 @@ static aoticache_status read_metadata(aoticache_package *package, struct model *
     aoticache_status status = AOTICACHE_OK;
     for (size_t i = 0; status == AOTICACHE_OK && i < visible->part_count; i++)
         if (model->parts[i].kind == AOTICACHE_PART_METADATA)
-            status = parse_metadata(package, model, i, ret_error);
-    visible->device = aoticache_package_metadata_text(model->metadata, "AOTI_DEVICE_KEY", "cpu");
-    visible->machine = aoticache_package_metadata_text(model->metadata, "AOTI_MACHINE", "");
-    visible->cpu_isa = aoticache_package_metadata_text(model->metadata, "AOTI_CPU_ISA", "");
-    visible->capability = aoticache_package_metadata_text(model->metadata, "AOTI_COMPUTE_CAPABILITY", "");
+            status = read_metadata_part(package, model, i, ret_error);
+    visible->device = metadata_text(model->metadata, "AOTI_DEVICE_KEY", "cpu");
+    visible->machine = metadata_text(model->metadata, "AOTI_MACHINE", "");
+    visible->cpu_isa = metadata_text(model->metadata, "AOTI_CPU_ISA", "");
+    visible->capability = metadata_text(model->metadata, "AOTI_COMPUTE_CAPABILITY", "");
     return status;
 }
 
@@ -449,7 +508,7 @@ void aoticache_package_list_metadata(const aoticache_package *package, const aot
     (void)package;
     const struct model *whole = (const struct model *)(const void *)model;
     if (whole->metadata != NULL)
-        aoticache_package_metadata_list(whole->metadata, callback, user);
+        list_metadata(whole->metadata, callback, user);
 }
 
 static aoticache_status take_for_file(void *user, const void *piece, size_t size, aoticache_error *ret_error)

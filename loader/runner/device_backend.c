@@ -4,7 +4,7 @@
  */
 #include "loader/runner/internal.h"
 
-#include "loader/cuda/backend.h"
+#include "loader/cuda/internal.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

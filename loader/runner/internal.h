@@ -157,9 +157,6 @@ uint64_t aoticache_constant_padded(uint64_t bytes);
 
 /* ---- new values ---- */
 
-/* Whether the library has a function for such an update. Returns: OK, UNSUPPORTED. */
-aoticache_status aoticache_runner_can_hand_over(const aoticache_runner *runner, const aoticache_update_options *options,
-                                                aoticache_error *ret_error);
 /*
  * Hands a list to the best function that the library has for it, inside a change. Nothing of it is checked.
  * Returns: as aoticache_runner_update_constants().

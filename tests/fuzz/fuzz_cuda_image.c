@@ -2,7 +2,7 @@
  * tests/fuzz/fuzz_cuda_image: no file makes the reader of device code crash, read outside of its memory, or give images
  * that it could not have. The bytes are the whole file.
  */
-#include "loader/cuda/image.h"
+#include "loader/cuda/internal.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

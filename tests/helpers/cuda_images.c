@@ -6,7 +6,7 @@
  *
  * Exit 0; 1 with a message; 3 with a message where the library or the device is refused.
  */
-#include "loader/cuda/image.h"
+#include "loader/cuda/internal.h"
 #include "loader/runner/runner.h"
 
 #include <fcntl.h>

@@ -4,7 +4,7 @@
  */
 #include "cuda_fixture.h"
 
-#include "loader/cuda/backend.h"
+#include "loader/cuda/internal.h"
 #include "loader/internal.h"
 
 TestSuite(cuda, .init = fixture_setup, .fini = fixture_teardown);

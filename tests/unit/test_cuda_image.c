@@ -4,7 +4,7 @@
  */
 #include "cuda_fixture.h"
 
-#include "loader/cuda/image.h"
+#include "loader/cuda/internal.h"
 
 /* "sm_75, compute_80", or the message where the file is refused. */
 static const char *images_of(const file_bytes *file)

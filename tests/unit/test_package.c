@@ -2,7 +2,7 @@
  * loader/package/package: what is read of archives, and all that is refused.
  */
 #include "loader/package/package.h"
-#include "loader/package/parts.h"
+#include "loader/package/internal.h"
 #include "package_fixture.h"
 
 #define MODEL "top/data/aotinductor/model/"

@@ -1,13 +1,11 @@
 /*
- * loader/package/parts: what the files of the package reader share: the archive (archive.c), the check of the
- * names in it (names.c) and the metadata of a library (package_metadata.c). package.c puts them together.
+ * loader/package: what the files of the package reader share: the archive (archive.c) and the check of the names in it
+ * (names.c). package.c puts them together.
  *
- * Private.
+ * Private to loader/package/.
  */
-#ifndef AOTICACHE_LOADER_PACKAGE_PARTS_H
-#define AOTICACHE_LOADER_PACKAGE_PARTS_H
-
-#include <jansson.h>
+#ifndef AOTICACHE_LOADER_PACKAGE_INTERNAL_H
+#define AOTICACHE_LOADER_PACKAGE_INTERNAL_H
 
 #include "loader/package/package.h"
 
@@ -77,17 +75,7 @@ aoticache_part_kind aoticache_package_kind_of(const char *file, const char *libr
 #define AOTICACHE_PACKAGE_METADATA_MAX_BYTES (1u << 20)
 #define AOTICACHE_PACKAGE_METADATA_MAX_VALUES 65536u
 
-/* How many values the text can have at most, found without parsing it. */
+/* How many values the JSON text can have at most, found without parsing it. */
 size_t aoticache_package_metadata_count(const char *text, size_t size);
-
-/*
- * The JSON object of a library's metadata; *ret_metadata by json_decref(). what: for messages.
- * Returns: OK, INVALID (not JSON, not an object), NO_MEMORY.
- */
-aoticache_status aoticache_package_metadata_parse(const char *text, size_t size, const char *what,
-                                                  json_t **ret_metadata, aoticache_error *ret_error);
-/* The text under a name; `otherwise` where it has none. Borrowed from the metadata. */
-const char *aoticache_package_metadata_text(const json_t *metadata, const char *name, const char *otherwise);
-void aoticache_package_metadata_list(json_t *metadata, aoticache_metadata_fn callback, void *user);
 
 #endif

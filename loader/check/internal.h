@@ -1,12 +1,12 @@
 /*
- * loader/check/form: what a compiled check consists of.
+ * loader/check: what a compiled check consists of.
  *
- * Private. Everything lies in one block of memory: first what aoticache_check_passes() reads (tensors with packed facts
- * and masks, runs of exact numbers, operations on single sizes and strides), then the normalised patterns, which
- * explaining, comparing and formatting read.
+ * Private to loader/check/. Everything lies in one block of memory: first what aoticache_check_passes() reads (tensors
+ * with packed facts and masks, runs of exact numbers, operations on single sizes and strides), then the normalised
+ * patterns, which explaining, comparing and formatting read.
  */
-#ifndef AOTICACHE_LOADER_CHECK_FORM_H
-#define AOTICACHE_LOADER_CHECK_FORM_H
+#ifndef AOTICACHE_LOADER_CHECK_INTERNAL_H
+#define AOTICACHE_LOADER_CHECK_INTERNAL_H
 
 #include "loader/check/check.h"
 
