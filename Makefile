@@ -88,7 +88,7 @@ LIB_OBJ    := $(call objects,$(LIB_SRC))
 SHIM_OBJ   := $(call objects,$(SHIM_SRC)) $(call objects,base/names.c base/error.c base/load_gate.c base/openmp_fork.c)
 KERNEL_OBJ := $(call objects,$(KERNEL_SRC)) $(BUILD)/obj/runtime/constant_map.o
 CLI_OBJ    := $(call objects,$(wildcard tools/cli/*.c))
-TOOL_OBJ   := $(call objects,$(wildcard tools/*/*.c))
+TOOL_OBJ   := $(call objects,$(wildcard tools/*/*.c tools/aoticache/*/*.c))
 ALL_OBJ    := $(LIB_OBJ) $(SHIM_OBJ) $(KERNEL_OBJ) $(TOOL_OBJ)
 
 SHARED   := $(BUILD)/lib/libaoticache.so.$(SOVERSION)
@@ -177,7 +177,7 @@ $(STUB):
 	@mkdir -p $(@D)
 	$(Q)echo | $(CC) -shared -nostdlib -Wl,-soname,libtorch_cpu.so -x c - -o $@
 
-$(BUILD)/bin/aoticache: $(call objects,$(wildcard tools/aoticache/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
+$(BUILD)/bin/aoticache: $(call objects,$(wildcard tools/aoticache/*.c tools/aoticache/*/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
 $(BUILD)/bin/aoticache-gc: $(call objects,$(wildcard tools/gc/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
 $(BUILD)/bin/aoticache-stat: $(call objects,$(wildcard tools/stat/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
 # The programs find the library where they are installed and in the build folder. RPATH= leaves that to the dynamic linker,

@@ -2,8 +2,8 @@
  * aoticache: the tool. Finds the command that the first word names and hands over; every command is in a file of its
  * own.
  */
-#include "tools/aoticache/commands.h"
-#include "tools/aoticache/inspect.h"
+#include "tools/aoticache/inspect/internal.h"
+#include "tools/aoticache/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

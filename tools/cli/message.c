@@ -1,5 +1,5 @@
 /*
- * tools/cli/message: what goes to standard error: errors, notes, the library's log, progress on a terminal. With
+ * tools/cli/message: what goes to standard error: errors, notes, the library's log. With
  * --json each message is an object on a line of its own, so that a program that reads standard error needs no guess;
  * standard output has the result and nothing else, also where a part of it was printed before something failed.
  */
@@ -138,39 +138,4 @@ static void log_line(void *user, aoticache_log_level level, const char *line)
 aoticache_logger aoticache_cli_logger(const aoticache_cli *cli)
 {
     return (aoticache_logger){.log = log_line, .user = (void *)(uintptr_t)cli};
-}
-
-static bool is_terminal(const aoticache_cli_progress *progress)
-{
-    const char *terminal = getenv("TERM");
-    return !progress->cli->quiet && isatty(STDERR_FILENO) && (terminal == NULL || strcmp(terminal, "dumb") != 0);
-}
-
-void aoticache_cli_progress_show_seconds(aoticache_cli_progress *progress, uint64_t seconds)
-{
-    if (!is_terminal(progress))
-        return;
-    progress->visible = true;
-    fprintf(stderr, "\r\033[K%s, %llu s", progress->what, (unsigned long long)seconds);
-    fflush(stderr);
-}
-
-void aoticache_cli_progress_show(aoticache_cli_progress *progress, uint64_t done, uint64_t all)
-{
-    if (!is_terminal(progress))
-        return;
-    uint64_t now = aoticache_monotonic_ns();
-    if (progress->visible && now - progress->shown_ns < 100000000)
-        return;
-    progress->shown_ns = now;
-    progress->visible = true;
-    fprintf(stderr, "\r\033[K%llu/%llu %s", (unsigned long long)done, (unsigned long long)all, progress->what);
-    fflush(stderr);
-}
-
-void aoticache_cli_progress_clear(aoticache_cli_progress *progress)
-{
-    if (progress->visible)
-        fputs("\r\033[K", stderr);
-    progress->visible = false;
 }

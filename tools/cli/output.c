@@ -1,11 +1,10 @@
 /*
- * tools/cli/output: standard output: colours, fields, JSON, and whether all of it was written.
+ * tools/cli/output: standard output: colours, fields, and whether all of it was written.
  */
 #include "base/cleanup.h"
 #include "tools/cli/cli.h"
 
 #include <errno.h>
-#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -111,75 +110,4 @@ int aoticache_cli_finish(const aoticache_cli *cli, int exit_code)
     aoticache_cli_error(cli, "cannot write to standard output: %s",
                         error != 0 ? strerror(error) : "an earlier write failed");
     return AOTICACHE_CLI_EXIT_FAILURE;
-}
-
-/* ---- JSON ---- */
-
-static json_t *must(json_t *value)
-{
-    /* Asking for memory that cannot be had is the way out that says why. */
-    if (value == NULL)
-        free(aoticache_cli_allocate(SIZE_MAX, 1));
-    return value;
-}
-
-void aoticache_cli_json_set(json_t *object, const char *name, json_t *value)
-{
-    if (json_object_set_new(object, name, must(value)) != 0)
-        must(NULL);
-}
-
-void aoticache_cli_json_append(json_t *array, json_t *value)
-{
-    if (json_array_append_new(array, must(value)) != 0)
-        must(NULL);
-}
-
-json_t *aoticache_cli_json_object(void)
-{
-    return must(json_object());
-}
-
-json_t *aoticache_cli_json_array(void)
-{
-    return must(json_array());
-}
-
-json_t *aoticache_cli_json_text(const char *text)
-{
-    if (text == NULL)
-        return json_null();
-    json_t *value = json_string(text);
-    if (value != NULL)
-        return value;
-    cleanup_free char *escaped = aoticache_cli_escape(text);
-    return must(json_string(escaped));
-}
-
-json_t *aoticache_cli_json_count(uint64_t value)
-{
-    return must(json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value));
-}
-
-json_t *aoticache_cli_json_digest(const aoticache_digest *digest)
-{
-    char hex[AOTICACHE_DIGEST_HEX_BYTES];
-    aoticache_digest_to_hex(digest, hex);
-    return aoticache_cli_json_text(hex);
-}
-
-json_t *aoticache_cli_json_number(double value)
-{
-    if (isnan(value))
-        return aoticache_cli_json_text("NaN");
-    if (isinf(value))
-        return aoticache_cli_json_text(value > 0 ? "Infinity" : "-Infinity");
-    return must(json_real(value));
-}
-
-void aoticache_cli_json_print(json_t *value)
-{
-    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
-    putchar('\n');
-    json_decref(value);
 }

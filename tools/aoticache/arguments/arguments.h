@@ -1,0 +1,206 @@
+/*
+ * tools/aoticache/arguments/arguments: the arguments of an operator as the command line gives them, the tensors and the request made
+ * of them, and the compile hook that is to serve it.
+ */
+#ifndef AOTICACHE_TOOLS_AOTICACHE_ARGUMENTS_H
+#define AOTICACHE_TOOLS_AOTICACHE_ARGUMENTS_H
+
+#include "aoticache.h"
+#include "tools/cli/cli.h"
+
+/* ---- elements of tensors ---- */
+
+typedef enum aoticache_element_kind {
+    AOTICACHE_ELEMENT_INT,
+    AOTICACHE_ELEMENT_UINT, /* uint64 */
+    AOTICACHE_ELEMENT_BOOL,
+    AOTICACHE_ELEMENT_REAL,
+    AOTICACHE_ELEMENT_COMPLEX,
+    AOTICACHE_ELEMENT_BITS, /* a dtype that has no values of its own: shown as its bytes */
+} aoticache_element_kind;
+
+typedef struct aoticache_element {
+    aoticache_element_kind kind;
+    int64_t int_value; /* INT, BOOL */
+    uint64_t uint_value; /* UINT, BITS */
+    double real, imaginary;
+} aoticache_element;
+
+aoticache_element_kind aoticache_element_kind_of(int32_t dtype);
+aoticache_element aoticache_element_read(int32_t dtype, const void *place);
+/* Writes a value of any kind: rounded to the nearest that the dtype has; integers wrap. */
+void aoticache_element_write(int32_t dtype, void *place, const aoticache_element *element);
+/* Whether the integer dtype has the value. */
+bool aoticache_element_int_fits(int32_t dtype, int64_t value);
+
+/* ---- tensors from the command line ---- */
+
+/* DTYPE:DIMxDIM...[@STRIDExSTRIDE...][=FILL] */
+typedef struct aoticache_tensor_spec {
+    int32_t dtype;
+    uint32_t ndim;
+    int64_t sizes[AOTICACHE_MAX_DIMS];
+    int64_t strides[AOTICACHE_MAX_DIMS];
+    bool contiguous;
+    uint64_t numel;
+    uint64_t span; /* elements from the first to the last in memory */
+    const char *fill; /* borrowed from the text; NULL for the default */
+} aoticache_tensor_spec;
+
+/* INVALID with a message where the text is not a tensor. */
+aoticache_status aoticache_tensor_spec_parse(const char *text, aoticache_tensor_spec *ret_spec,
+                                             aoticache_error *ret_error);
+
+/* The data in row-major order, by free(). random: the state of the generator, moved on. */
+aoticache_status aoticache_tensor_fill(const aoticache_tensor_spec *spec, uint64_t *random, void **ret_data,
+                           aoticache_error *ret_error);
+/* Row-major data laid out with the strides of the spec, by free(). */
+aoticache_status aoticache_tensor_lay_out(const aoticache_tensor_spec *spec, const void *data, void **ret_data,
+                              aoticache_error *ret_error);
+
+/* Prints a tensor with its dtype and sizes; the middle of a big one is left out. */
+void aoticache_tensor_print(const aoticache_cli *cli, const char *name, const aoticache_tensor_view *view);
+/* values: a flat list in row-major order of at most `limit` elements. */
+json_t *aoticache_tensor_to_json(const aoticache_tensor_view *view, uint64_t limit);
+
+/* ---- what run and compile are asked for ---- */
+
+/* Options that are arguments come first: their order on the command line is that of the operator's schema. */
+enum aoticache_kernel_option {
+    AOTICACHE_KERNEL_INPUT = 1,
+    AOTICACHE_KERNEL_INPUTS,
+    AOTICACHE_KERNEL_WEIGHT,
+    AOTICACHE_KERNEL_SCALAR,
+    AOTICACHE_KERNEL_INT,
+    AOTICACHE_KERNEL_DOUBLE,
+    AOTICACHE_KERNEL_BOOL,
+    AOTICACHE_KERNEL_COMPLEX,
+    AOTICACHE_KERNEL_STRING,
+    AOTICACHE_KERNEL_NONE,
+    AOTICACHE_KERNEL_LIST,
+    AOTICACHE_KERNEL_DTYPE,
+    AOTICACHE_KERNEL_LAYOUT,
+    AOTICACHE_KERNEL_MEMORY_FORMAT,
+    AOTICACHE_KERNEL_DEVICE_ARGUMENT,
+    AOTICACHE_KERNEL_LAST_ARGUMENT = AOTICACHE_KERNEL_DEVICE_ARGUMENT,
+    AOTICACHE_KERNEL_DEVICE,
+    AOTICACHE_KERNEL_SEED,
+    AOTICACHE_KERNEL_HOOK,
+    AOTICACHE_KERNEL_PYTHON,
+    AOTICACHE_KERNEL_CC,
+    AOTICACHE_KERNEL_KERNELS,
+    AOTICACHE_KERNEL_CPU,
+    AOTICACHE_KERNEL_TIMEOUT,
+    AOTICACHE_KERNEL_RETRY,
+    AOTICACHE_KERNEL_FIRST_FREE, /* commands number their own options from here */
+};
+
+#define AOTICACHE_KERNEL_OPTION_ROWS                                                                                   \
+    {AOTICACHE_KERNEL_INPUT, "input", 'i', "SPEC", "a tensor"},                                                        \
+    {AOTICACHE_KERNEL_INPUTS, "inputs", 0, "SPEC,SPEC,...", "a list of tensors"},                                      \
+    {AOTICACHE_KERNEL_WEIGHT, "weight", 'w', "SPEC", "a tensor whose data is compiled in"},                            \
+    {AOTICACHE_KERNEL_SCALAR, "scalar", 's', "NUMBER", "2 is an integer, 2.0 and 2e0 are floating point"},             \
+    {AOTICACHE_KERNEL_INT, "int", 0, "NUMBER", "an integer"},                                                          \
+    {AOTICACHE_KERNEL_DOUBLE, "double", 0, "NUMBER", "a floating-point number"},                                       \
+    {AOTICACHE_KERNEL_BOOL, "bool", 0, "true|false", "a truth value"},                                                 \
+    {AOTICACHE_KERNEL_COMPLEX, "complex", 0, "RE,IM", "a complex number"},                                             \
+    {AOTICACHE_KERNEL_STRING, "string", 0, "TEXT", "a string"},                                                        \
+    {AOTICACHE_KERNEL_NONE, "none", 0, "[=NAME]", "an absent optional argument"},                                      \
+    {AOTICACHE_KERNEL_LIST, "list", 0, "V,V,...", "a list of numbers, truth values or none; may be empty"},            \
+    {AOTICACHE_KERNEL_DTYPE, "dtype", 0, "DTYPE", "a dtype: float64, bfloat16, ..."},                                  \
+    {AOTICACHE_KERNEL_LAYOUT, "layout", 0, "LAYOUT", "a layout: strided, ..."},                                        \
+    {AOTICACHE_KERNEL_MEMORY_FORMAT, "memory-format", 0, "FORMAT", "a memory format: channels_last, ..."},             \
+    {AOTICACHE_KERNEL_DEVICE_ARGUMENT, "device-argument", 0, "DEVICE", "a device as an argument"},                     \
+    {AOTICACHE_KERNEL_DEVICE, "device", 0, "DEVICE", "the device to compile for; default cpu"},                        \
+    {AOTICACHE_KERNEL_SEED, "seed", 0, "N", "of random fills; default 0"},                                             \
+    {AOTICACHE_KERNEL_HOOK, "hook", 0, "auto|worker|c|command:PROGRAM|none", "what compiles; default auto"},            \
+    {AOTICACHE_KERNEL_PYTHON, "python", 0, "PATH", "the Python with PyTorch; default $AOTICACHE_PYTHON, python3"},     \
+    {AOTICACHE_KERNEL_CC, "cc", 0, "PATH", "the C compiler; default $AOTICACHE_CC, cc"},                               \
+    {AOTICACHE_KERNEL_KERNELS, "kernels", 0, "DIR", "C kernels of your own, before those that come along (repeatable)"},  \
+    {AOTICACHE_KERNEL_CPU, "cpu", 0, "LEVEL",                                                                            \
+     "what the code may use: x86-64-v3, or avx2,fma;\ndefault: all that this machine has"},                            \
+    {AOTICACHE_KERNEL_TIMEOUT, "timeout", 0, "SECONDS", "of a compile; default 300"},                                  \
+    {AOTICACHE_KERNEL_RETRY, "retry", 0, NULL, "forget that this compile failed before"}
+
+/* The part of the help that run and compile share. */
+#define AOTICACHE_KERNEL_DETAILS                                                                           \
+    "Arguments are those of the operator's schema, in the order given; NAME= before a value passes it by\n" \
+    "keyword: --scalar alpha=2, --none=NAME. An empty name is none: --string '=a=b' is the text a=b.\n\n"   \
+    "SPEC is DTYPE:SIZExSIZE...[@STRIDExSTRIDE...][=FILL]\n"                                               \
+    "  float32:2x3          random from 0 to 1 (integers: 0 to 9), the same by --seed\n"                   \
+    "  float32:2x3=arange   0, 1, 2, ...; also zeros, ones, rand, randn, or a number\n"                    \
+    "  float32:2x3=@FILE    the bytes of a file, row-major\n"                                              \
+    "  float32:4x4@1x4      with strides, in elements: here a transposed matrix\n"                         \
+    "  float32:             a tensor without dimensions\n\n"                                               \
+    "--hook says what compiles on a miss: worker (PyTorch in a Python process), c (C kernels and cc), command:\n" \
+    "(any program), auto (worker where there is a Python with PyTorch, else c), none (nothing: what the\n" \
+    "cache has for these arguments, whoever compiled it, or exit code 3)."
+
+typedef struct aoticache_kernel_tensor {
+    aoticache_tensor_spec spec;
+    bool constant;
+    void *row_major; /* constants: what is compiled in, and what its digest is of */
+    void *data;      /* inputs: laid out */
+} aoticache_kernel_tensor;
+
+typedef struct aoticache_kernel_word {
+    int id;
+    char *name; /* keyword, or NULL */
+    const char *value;
+} aoticache_kernel_word;
+
+typedef struct aoticache_kernel_options {
+    const char *op;
+    aoticache_device device;
+    uint64_t seed;
+    const char *hook;
+    aoticache_hook_options hook_options;
+    const char **kernel_folders; /* hook_options.kernel_folders */
+    size_t kernel_folder_count;
+    const char *python, *cc; /* one becomes hook_options.program when the kind of hook is known */
+    bool retry;
+    aoticache_kernel_word *words;
+    size_t word_count;
+    aoticache_kernel_tensor *tensors; /* filled by aoticache_kernel_make_tensors() */
+    size_t tensor_count;
+} aoticache_kernel_options;
+
+void aoticache_kernel_options_begin(aoticache_kernel_options *options, const aoticache_cli *cli);
+/* One word of the command line: an option of the rows above or the operator. */
+int aoticache_kernel_options_take(aoticache_kernel_options *options, const aoticache_cli *cli, int id,
+                                  const char *value);
+void aoticache_kernel_options_free(aoticache_kernel_options *options);
+
+/* Parses and fills all tensors that the arguments name. To be called once, before requests are made. */
+int aoticache_kernel_make_tensors(aoticache_kernel_options *options, const aoticache_cli *cli);
+/* The hook that --hook asks for, NULL for none. Says what is wrong; returns an exit status. */
+int aoticache_kernel_choose_hook(aoticache_kernel_options *options, const aoticache_cli *cli,
+                                 aoticache_hook **ret_hook);
+/* A new request of these arguments; constants borrow from `options`. */
+int aoticache_kernel_make_request(const aoticache_kernel_options *options, const aoticache_cli *cli,
+                                  aoticache_request **ret_request);
+/* aoticache_request_format(), by free(). */
+char *aoticache_kernel_describe(const aoticache_request *request);
+
+/* ---- hooks ---- */
+
+/*
+ * All that comes before a lookup: tensors, the hook that --hook asks for (NULL for none), the cache, and the request
+ * with the environment of the hook; without a hook, with that of the newest entry in the cache that has these arguments
+ * (AOTICACHE_CLI_EXIT_NOT_FOUND where there is none). What was made before a failure is there to be freed.
+ */
+int aoticache_kernel_prepare(aoticache_kernel_options *options, const aoticache_cli *cli, aoticache_hook **ret_hook,
+                             aoticache_cache **ret_cache, aoticache_request **ret_request);
+
+/* From now on SIGINT, SIGTERM and SIGHUP end the compilers that this process started, and then this process. */
+void aoticache_interruption_prepare(void);
+
+/* "index", "compiled", "waited": for programs. */
+const char *aoticache_source_word(aoticache_source source);
+/* "compiled by pytorch 2.13.0, not stored": for people. producer: of the entry or the hook; may be NULL. */
+char *aoticache_source_text(aoticache_source source, bool stored, const char *producer);
+
+/* One line for people about the value of an argument; text is cut off at `size`. */
+void aoticache_argument_format(const aoticache_argument *argument, char *ret_text, size_t size);
+
+#endif

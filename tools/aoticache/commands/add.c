@@ -1,0 +1,146 @@
+/*
+ * aoticache add: puts the models of .pt2 packages into the cache, so that later loads unpack nothing.
+ */
+#include "base/cleanup.h"
+#include "tools/aoticache/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPTION_MODEL = 1, OPTION_CPU };
+
+static const aoticache_cli_option add_options[] = {
+    {OPTION_MODEL, "model", 'm', "NAME", "this model alone; default all"},
+    {OPTION_CPU, "cpu", 0, "LEVEL",
+     "what the code needs of the CPU: x86-64-v3, or avx2,fma;\ndefault: what the package says"},
+    {0, NULL, 0, NULL, NULL},
+};
+
+struct add {
+    const aoticache_cli *cli;
+    const char **paths;
+    size_t path_count;
+    const char *model;
+    aoticache_cpu_features features;
+    bool has_features;
+
+    const char *path; /* the one at work */
+    json_t *models;   /* with --json */
+};
+
+static int take_cpu(const aoticache_cli *cli, const char *value, struct add *add)
+{
+    aoticache_error error = {.message = ""};
+    if (aoticache_cpu_features_parse(value, &add->features, &error) != AOTICACHE_OK)
+        return aoticache_cli_usage_error(cli, "option --cpu: %s", error.message);
+    add->has_features = true;
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int parse(aoticache_cli *cli, struct add *add)
+{
+    for (;;) {
+        const char *value = NULL;
+        int result = AOTICACHE_CLI_EXIT_OK;
+        int id = aoticache_cli_next(cli, &value);
+        if (id == AOTICACHE_CLI_STOP)
+            return cli->exit_code;
+        if (id == AOTICACHE_CLI_END)
+            break;
+        if (id == OPTION_MODEL) {
+            add->model = value;
+        } else if (id == OPTION_CPU) {
+            result = take_cpu(cli, value, add);
+        } else {
+            add->paths = aoticache_cli_resize(add->paths, add->path_count + 1, sizeof *add->paths);
+            add->paths[add->path_count++] = value;
+        }
+        if (result != AOTICACHE_CLI_EXIT_OK)
+            return result;
+    }
+    if (add->path_count == 0)
+        return aoticache_cli_usage_error(cli, "a package is needed, such as model.pt2");
+    return AOTICACHE_CLI_END;
+}
+
+static json_t *report_to_json(const char *path, const aoticache_package_report *report)
+{
+    json_t *object = aoticache_cli_json_object();
+    aoticache_cli_json_set(object, "package", aoticache_cli_json_text(path));
+    aoticache_cli_json_set(object, "model", aoticache_cli_json_text(report->model));
+    aoticache_cli_json_set(object, "device", aoticache_cli_json_text(report->device));
+    aoticache_cli_json_set(object, "key", aoticache_cli_json_digest(&report->key));
+    aoticache_cli_json_set(object, "bytes", aoticache_cli_json_count(report->bytes));
+    aoticache_cli_json_set(object, "added", json_boolean(report->added));
+    aoticache_cli_json_set(object, "digest_ns", aoticache_cli_json_count(report->digest_ns));
+    aoticache_cli_json_set(object, "add_ns", aoticache_cli_json_count(report->add_ns));
+    return object;
+}
+
+static bool show(void *user, const aoticache_package_report *report)
+{
+    struct add *add = user;
+    char hex[AOTICACHE_DIGEST_HEX_BYTES], size[AOTICACHE_CLI_UNIT_BYTES];
+    if (add->models != NULL) {
+        aoticache_cli_json_append(add->models, report_to_json(add->path, report));
+        return true;
+    }
+    if (add->cli->quiet)
+        return true;
+    aoticache_digest_to_hex(&report->key, hex);
+    cleanup_free char *path = aoticache_cli_escape(add->path);
+    cleanup_free char *model = aoticache_cli_escape(report->model);
+    printf("%.12s  %s  %s  %s on %s: %s\n", hex, aoticache_cli_format_bytes(report->bytes, size), path, model,
+           report->device, report->added ? "added" : "was there already");
+    return true;
+}
+
+static int add_all(struct add *add, aoticache_cache *cache)
+{
+    int result = AOTICACHE_CLI_EXIT_OK;
+    for (size_t i = 0; i < add->path_count; i++) {
+        aoticache_error error = {.message = ""};
+        add->path = add->paths[i];
+        aoticache_status status =
+            aoticache_package_add(cache, add->path, add->model, add->has_features ? &add->features : NULL, show, add,
+                                  &error);
+        if (status == AOTICACHE_OK)
+            continue;
+        int failure = aoticache_cli_fail(add->cli, status, &error);
+        result = result == AOTICACHE_CLI_EXIT_OK ? failure : result; /* the others are still added */
+    }
+    return result;
+}
+
+static int add_command(aoticache_cli *cli)
+{
+    struct add add = {.cli = cli};
+    aoticache_cache *cache = NULL;
+    int result = parse(cli, &add);
+    if (result == AOTICACHE_CLI_END)
+        result = aoticache_cli_open_or_say(cli, true, &cache);
+    if (cache != NULL) {
+        add.models = cli->json ? aoticache_cli_json_array() : NULL;
+        result = add_all(&add, cache);
+        if (cli->json)
+            aoticache_cli_json_print(add.models);
+        aoticache_cache_close(cache);
+    }
+    free(add.paths);
+    return result;
+}
+
+const aoticache_command aoticache_command_add = {
+    .word = "add",
+    .program =
+        {
+            .name = "aoticache add",
+            .help_hint = "aoticache help add",
+            .usage = "FILE.pt2... [OPTION]...",
+            .summary = "Stores the models of .pt2 packages, so that loading them unpacks nothing any more.",
+            .details = "A package is what torch._inductor.aoti_compile_and_package() makes. Its libraries, weights\n"
+                       "and files beside them are stored; models that are there already stay as they are.",
+            .options = add_options,
+        },
+    .run = add_command,
+};

@@ -1,0 +1,208 @@
+/*
+ * aoticache config: every setting, its value, and where it came from; one value for scripts; whether a file is right.
+ */
+#include "base/cleanup.h"
+#include "cache/config/config.h"
+#include "tools/aoticache/internal.h"
+
+#include <string.h>
+
+enum { OPTION_CHECK = 1 };
+
+static const aoticache_cli_option config_options[] = {
+    {OPTION_CHECK, "check", 0, "FILE", "say what is wrong in a configuration file, and nothing else"},
+    {0, NULL, 0, NULL, NULL},
+};
+
+/* A value as it holds in the end, with where it came from. */
+struct row {
+    char value[PATH_MAX];
+    const char *origin;
+};
+
+static struct row find_row(const aoticache_cli *cli, const aoticache_config *config, aoticache_config_name name)
+{
+    struct row row = {.origin = aoticache_config_origin(config, name)};
+    if (name == AOTICACHE_CONFIG_directory)
+        aoticache_cli_directory(cli, row.value);
+    else
+        snprintf(row.value, sizeof row.value, "%s", aoticache_config_value(config, name));
+    if (name == AOTICACHE_CONFIG_directory && cli->directory != NULL)
+        row.origin = "--cache-dir";
+    if (name == AOTICACHE_CONFIG_allow_shared && cli->allow_shared) {
+        snprintf(row.value, sizeof row.value, "true");
+        row.origin = "--allow-shared";
+    }
+    return row;
+}
+
+static json_t *row_to_json(aoticache_config_name name, const struct row *row)
+{
+    json_t *object = aoticache_cli_json_object();
+    aoticache_cli_json_set(object, "name", aoticache_cli_json_text(aoticache_config_name_text(name)));
+    aoticache_cli_json_set(object, "value", aoticache_cli_json_text(row->value));
+    aoticache_cli_json_set(object, "origin", aoticache_cli_json_text(row->origin));
+    aoticache_cli_json_set(object, "variable", aoticache_cli_json_text(aoticache_config_variable(name)));
+    aoticache_cli_json_set(object, "description", aoticache_cli_json_text(aoticache_config_describe(name)));
+    return object;
+}
+
+/* ---- one ---- */
+
+static int print_one(const aoticache_cli *cli, const char *text)
+{
+    aoticache_config_name name;
+    const char *nearest = NULL;
+    if (aoticache_config_name_parse(text, &name, &nearest) != AOTICACHE_OK)
+        return nearest != NULL
+                   ? aoticache_cli_usage_error(cli, "there is no setting '%s' (did you mean %s?)", text, nearest)
+                   : aoticache_cli_usage_error(cli, "there is no setting '%s'", text);
+    struct row row = find_row(cli, aoticache_cli_config(cli), name);
+    if (cli->json)
+        aoticache_cli_json_print(row_to_json(name, &row));
+    else
+        printf("%s\n", row.value); /* for scripts: as it is */
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+/* ---- all ---- */
+
+static void print_files(const aoticache_cli *cli, const aoticache_config *config)
+{
+    const char *path, *state;
+    for (size_t i = 0; aoticache_config_file(config, i, &path, &state); i++)
+        aoticache_cli_print_field(cli, i == 0 ? "files" : "", "%s: %s", path, state);
+    if (!aoticache_config_file(config, 0, &path, &state))
+        aoticache_cli_print_field(cli, "files", "none: $" AOTICACHE_CONFIG_FILE_VARIABLE " is empty");
+}
+
+static void print_table(const aoticache_cli *cli, const aoticache_config *config)
+{
+    static const aoticache_cli_column columns[] = {
+        {.title = "NAME"}, {.title = "VALUE"}, {.title = "FROM"}, {.title = "WHAT", .gives_way = 1}};
+    aoticache_cli_table *table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
+    for (aoticache_config_name name = 0; name < AOTICACHE_CONFIG_COUNT; name++) {
+        struct row row = find_row(cli, config, name);
+        const char *cells[] = {aoticache_config_name_text(name), row.value[0] != '\0' ? row.value : "-", row.origin,
+                               aoticache_config_describe(name)};
+        bool is_default = strcmp(row.origin, "default") == 0;
+        aoticache_cli_table_add(table, is_default ? AOTICACHE_CLI_DIM : AOTICACHE_CLI_PLAIN, cells);
+    }
+    aoticache_cli_table_print(table, cli);
+    aoticache_cli_table_free(table);
+}
+
+static void print_json(const aoticache_cli *cli, const aoticache_config *config)
+{
+    json_t *object = aoticache_cli_json_object();
+    json_t *files = aoticache_cli_json_array();
+    json_t *settings = aoticache_cli_json_array();
+    const char *path, *state;
+    for (size_t i = 0; aoticache_config_file(config, i, &path, &state); i++) {
+        json_t *file = aoticache_cli_json_object();
+        aoticache_cli_json_set(file, "path", aoticache_cli_json_text(path));
+        aoticache_cli_json_set(file, "state", aoticache_cli_json_text(state));
+        aoticache_cli_json_append(files, file);
+    }
+    for (aoticache_config_name name = 0; name < AOTICACHE_CONFIG_COUNT; name++) {
+        struct row row = find_row(cli, config, name);
+        aoticache_cli_json_append(settings, row_to_json(name, &row));
+    }
+    aoticache_cli_json_set(object, "files", files);
+    aoticache_cli_json_set(object, "problems", aoticache_cli_json_count(aoticache_config_problem_count(config)));
+    aoticache_cli_json_set(object, "settings", settings);
+    aoticache_cli_json_print(object);
+}
+
+static int print_all(const aoticache_cli *cli)
+{
+    const aoticache_config *config = aoticache_cli_config(cli);
+    if (cli->json) {
+        print_json(cli, config);
+        return AOTICACHE_CLI_EXIT_OK;
+    }
+    print_files(cli, config);
+    printf("\n");
+    print_table(cli, config);
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+/* ---- a file ---- */
+
+struct check {
+    const aoticache_cli *cli;
+    json_t *problems; /* with --json */
+};
+
+static void problem(void *user, aoticache_log_level level, const char *line)
+{
+    const struct check *check = user;
+    (void)level;
+    if (check->problems != NULL)
+        aoticache_cli_json_append(check->problems, aoticache_cli_json_text(line));
+    else
+        aoticache_cli_error(check->cli, "%s", line);
+}
+
+static int check_file(const aoticache_cli *cli, const char *path)
+{
+    struct check check = {.cli = cli, .problems = cli->json ? aoticache_cli_json_array() : NULL};
+    aoticache_logger logger = {.log = problem, .user = &check};
+    aoticache_config *config = NULL;
+    aoticache_error error = {.message = ""};
+    aoticache_status status = aoticache_config_read_file(path, logger, &config, &error);
+    if (status != AOTICACHE_OK) {
+        json_decref(check.problems);
+        return aoticache_cli_fail(cli, status, &error);
+    }
+    size_t count = aoticache_config_problem_count(config);
+    aoticache_config_free(config);
+    if (cli->json) {
+        json_t *object = aoticache_cli_json_object();
+        aoticache_cli_json_set(object, "path", aoticache_cli_json_text(path));
+        aoticache_cli_json_set(object, "problems", check.problems);
+        aoticache_cli_json_print(object);
+    } else if (count == 0) {
+        aoticache_cli_note(cli, "%s: nothing is wrong", path);
+    }
+    return count == 0 ? AOTICACHE_CLI_EXIT_OK : AOTICACHE_CLI_EXIT_FAILURE;
+}
+
+static int config_command(aoticache_cli *cli)
+{
+    const char *name = NULL, *file = NULL;
+    for (;;) {
+        const char *value = NULL;
+        int id = aoticache_cli_next(cli, &value);
+        if (id == AOTICACHE_CLI_STOP)
+            return cli->exit_code;
+        if (id == AOTICACHE_CLI_END)
+            break;
+        if (id == OPTION_CHECK)
+            file = value;
+        else if (name == NULL)
+            name = value;
+        else
+            return aoticache_cli_usage_error(cli, "unexpected argument '%s'", value);
+    }
+    if (name != NULL && file != NULL)
+        return aoticache_cli_usage_error(cli, "--check and the name of a setting do not go together");
+    return file != NULL ? check_file(cli, file) : name != NULL ? print_one(cli, name) : print_all(cli);
+}
+
+const aoticache_command aoticache_command_config = {
+    .word = "config",
+    .program =
+        {
+            .name = "aoticache config",
+            .help_hint = "aoticache help config",
+            .usage = "[NAME] [OPTION]...",
+            .summary = "Shows the settings, their values, and where each came from; or one value.",
+            .details = "Settings come from " AOTICACHE_CONFIG_SYSTEM_FILE ", $XDG_CONFIG_HOME/aoticache/config (else\n"
+                       "~/.config/aoticache/config), the environment and options; what comes later wins. The variable\n"
+                       AOTICACHE_CONFIG_FILE_VARIABLE " names a file that is read in place of both; empty: none.\n"
+                       "A file has lines name = value, and comments from '#'.",
+            .options = config_options,
+        },
+    .run = config_command,
+};

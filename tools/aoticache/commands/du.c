@@ -1,0 +1,413 @@
+/*
+ * aoticache du: what the disk gives to the cache: by part of the directory, or by operator, device, producer or tag.
+ */
+#include "base/cleanup.h"
+#include "cache/stats/usage.h"
+#include "tools/cli/cli.h"
+#include "tools/aoticache/internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- the parts of a cache directory, and what they take of the disk ---- */
+
+/* name, what it is. Names of folders, but for the last two: files in the root. */
+#define DISK_PART_LIST(X)                                     \
+    X(objects, "kernels and manifests")                                 \
+    X(artifacts, "names of files that lie beside a library")            \
+    X(index, "the index; it is built anew where it is lost")            \
+    X(quarantine, "damaged files that were set aside; nothing needs them") \
+    X(tmp, "compiles and copies at work, or of dead processes")         \
+    X(leases, "who compiles what at this moment")                       \
+    X(marks, "pins and tags")                                           \
+    X(other, "the format, locks, the reserve")
+
+typedef enum disk_part_id {
+#define DISK_PART_ENUM(name, text) DISK_PART_##name,
+    DISK_PART_LIST(DISK_PART_ENUM)
+#undef DISK_PART_ENUM
+        DISK_PART_COUNT
+} disk_part_id;
+
+typedef struct disk_part {
+    uint64_t files;
+    uint64_t bytes;      /* of files */
+    uint64_t disk_bytes; /* of files and folders: blocks */
+} disk_part;
+
+typedef struct disk_use {
+    disk_part parts[DISK_PART_COUNT];
+} disk_use;
+
+#define MAX_DEPTH 32
+#define BLOCK_BYTES 512 /* the unit of st_blocks, whatever the file system's blocks are */
+
+/*
+ * A file with several names (hard links in artifacts/ to objects/) counts where it is met first: parts are walked in the
+ * order of their list, objects first.
+ *
+ * Files with more than one name that were met: open addressing, at most half full.
+ */
+typedef struct met_files {
+    struct {
+        dev_t device;
+        ino_t inode;
+        bool used;
+    } *slots;
+    size_t capacity, count;
+} met_files;
+
+struct walk {
+    disk_use *use;
+    met_files met;
+};
+
+static const char *part_name(size_t part)
+{
+    static const char *const names[] = {
+#define DISK_PART_NAME(name, text) #name,
+        DISK_PART_LIST(DISK_PART_NAME)
+#undef DISK_PART_NAME
+    };
+    return part < DISK_PART_COUNT ? names[part] : NULL;
+}
+
+static size_t slot_of(const met_files *met, dev_t device, ino_t inode)
+{
+    size_t at = (size_t)(inode * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (met->capacity - 1);
+    while (met->slots[at].used && (met->slots[at].device != device || met->slots[at].inode != inode))
+        at = (at + 1) & (met->capacity - 1);
+    return at;
+}
+
+static void grow(met_files *met)
+{
+    met_files larger = {.capacity = met->capacity > 0 ? met->capacity * 2 : 1024};
+    larger.slots = aoticache_cli_allocate(larger.capacity, sizeof *larger.slots);
+    for (size_t i = 0; i < met->capacity; i++)
+        if (met->slots[i].used)
+            larger.slots[slot_of(&larger, met->slots[i].device, met->slots[i].inode)] = met->slots[i];
+    larger.count = met->count;
+    free(met->slots);
+    *met = larger;
+}
+
+/* Whether it was met before; now it is. */
+static bool was_met(met_files *met, const struct stat *found)
+{
+    if (met->count * 2 >= met->capacity)
+        grow(met);
+    size_t at = slot_of(met, found->st_dev, found->st_ino);
+    if (met->slots[at].used)
+        return true;
+    met->slots[at].device = found->st_dev;
+    met->slots[at].inode = found->st_ino;
+    met->slots[at].used = true;
+    met->count++;
+    return false;
+}
+
+static void count_file(struct walk *walk, disk_part *part, const struct stat *found)
+{
+    if (!S_ISDIR(found->st_mode) && found->st_nlink > 1 && was_met(&walk->met, found))
+        return;
+    part->disk_bytes += (uint64_t)found->st_blocks * BLOCK_BYTES;
+    if (S_ISDIR(found->st_mode))
+        return;
+    part->files++;
+    part->bytes += (uint64_t)found->st_size;
+}
+
+/* What cannot be opened or is gone by now is passed over: it is counted by its name. */
+static void walk_folder(struct walk *walk, disk_part *part, int parent_fd, const char *name, int depth)
+{
+    int fd = openat(parent_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    cleanup_dir DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
+    if (listing == NULL && fd >= 0)
+        close(fd);
+    if (listing == NULL)
+        return;
+    for (struct dirent *item; (item = readdir(listing)) != NULL;) {
+        struct stat found;
+        if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0 ||
+            fstatat(dirfd(listing), item->d_name, &found, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        count_file(walk, part, &found);
+        if (S_ISDIR(found.st_mode) && depth < MAX_DEPTH)
+            walk_folder(walk, part, dirfd(listing), item->d_name, depth + 1);
+    }
+}
+
+static size_t part_of(const char *name)
+{
+    for (size_t i = 0; i < DISK_PART_COUNT; i++)
+        if (i != DISK_PART_index && i != DISK_PART_other &&
+            strcmp(name, part_name(i)) == 0)
+            return i;
+    bool is_index = strncmp(name, "index.sqlite3", strlen("index.sqlite3")) == 0;
+    return is_index ? DISK_PART_index : DISK_PART_other;
+}
+
+/* The entries of the root that belong to this part. */
+static void walk_part(struct walk *walk, DIR *root, size_t part)
+{
+    rewinddir(root);
+    for (struct dirent *item; (item = readdir(root)) != NULL;) {
+        struct stat found;
+        bool is_parent = strcmp(item->d_name, "..") == 0;
+        if (is_parent || part_of(item->d_name) != part ||
+            fstatat(dirfd(root), item->d_name, &found, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        count_file(walk, &walk->use->parts[part], &found);
+        if (S_ISDIR(found.st_mode) && strcmp(item->d_name, ".") != 0)
+            walk_folder(walk, &walk->use->parts[part], dirfd(root), item->d_name, 1);
+    }
+}
+
+/* Follows no symbolic link. What vanishes meanwhile is left out. */
+static aoticache_status read_disk_use(const char *directory, disk_use *ret_use, aoticache_error *ret_error)
+{
+    disk_use use;
+    memset(&use, 0, sizeof use);
+    struct walk walk = {.use = &use};
+    cleanup_dir DIR *root = opendir(directory);
+    if (root == NULL)
+        return aoticache_error_set_errno(ret_error, errno, "cannot list %s", directory);
+    for (size_t part = 0; part < DISK_PART_COUNT; part++)
+        walk_part(&walk, root, part);
+    free(walk.met.slots);
+    *ret_use = use;
+    return AOTICACHE_OK;
+}
+
+/* ---- the command line ---- */
+
+enum { OPTION_BY = 1, OPTION_BYTES, OPTION_LIMIT };
+
+static const aoticache_cli_option du_options[] = {
+    {OPTION_BY, "by", 0, "operator|device|producer|tag", "sums by these, the largest first; else by part of\nthe directory"},
+    {OPTION_BYTES, "bytes", 'b', NULL, "numbers of bytes, not KiB, MiB, ..."},
+    {OPTION_LIMIT, "limit", 'n', "N", "with --by: the first N groups only"},
+    {0, NULL, 0, NULL, NULL},
+};
+
+struct du {
+    const aoticache_cli *cli;
+    const char *by; /* NULL: parts */
+    aoticache_usage_group group;
+    bool bytes;
+    int64_t limit;
+    json_t *array; /* with --json */
+    aoticache_cli_table *table;
+    uint64_t shown;
+};
+
+/* The words, and what they are in JSON. */
+static const char *const group_words[] = {[AOTICACHE_USAGE_BY_OP] = "operator",
+                                          [AOTICACHE_USAGE_BY_DEVICE] = "device",
+                                          [AOTICACHE_USAGE_BY_PRODUCER] = "producer",
+                                          [AOTICACHE_USAGE_BY_TAG] = "tag",
+                                          NULL};
+
+static int set_group(struct du *du, const char *value)
+{
+    size_t position;
+    if (!aoticache_cli_parse_word(du->cli, "by", value, group_words, &position))
+        return AOTICACHE_CLI_EXIT_USAGE;
+    du->group = (aoticache_usage_group)position;
+    du->by = du->group == AOTICACHE_USAGE_BY_OP ? "op" : group_words[position]; /* as everywhere in JSON */
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int parse(aoticache_cli *cli, struct du *du)
+{
+    for (;;) {
+        const char *value = NULL;
+        int id = aoticache_cli_next(cli, &value);
+        if (id == AOTICACHE_CLI_STOP)
+            return cli->exit_code;
+        if (id == AOTICACHE_CLI_END)
+            break;
+        if (id == AOTICACHE_CLI_OPERAND)
+            return aoticache_cli_usage_error(cli, "unexpected argument '%s'", value);
+        if (id == OPTION_BY && set_group(du, value) != AOTICACHE_CLI_EXIT_OK)
+            return AOTICACHE_CLI_EXIT_USAGE;
+        if (id == OPTION_LIMIT && !aoticache_cli_parse_int(value, 1, INT64_MAX, &du->limit))
+            return aoticache_cli_usage_error(cli, "option --limit: '%s' is not a number from 1 on", value);
+        du->bytes |= id == OPTION_BYTES;
+    }
+    if (du->limit > 0 && du->by == NULL)
+        return aoticache_cli_usage_error(cli, "option --limit needs --by");
+    return AOTICACHE_CLI_END;
+}
+
+static const char *format_bytes(const struct du *du, uint64_t bytes, char text[AOTICACHE_CLI_UNIT_BYTES])
+{
+    if (!du->bytes)
+        return aoticache_cli_format_bytes(bytes, text);
+    snprintf(text, AOTICACHE_CLI_UNIT_BYTES, "%" PRIu64, bytes);
+    return text;
+}
+
+/* ---- parts ---- */
+
+static json_t *part_to_json(const char *name, const disk_part *part)
+{
+    json_t *object = aoticache_cli_json_object();
+    if (name != NULL)
+        aoticache_cli_json_set(object, "part", aoticache_cli_json_text(name));
+    aoticache_cli_json_set(object, "files", aoticache_cli_json_count(part->files));
+    aoticache_cli_json_set(object, "bytes", aoticache_cli_json_count(part->bytes));
+    aoticache_cli_json_set(object, "disk_bytes", aoticache_cli_json_count(part->disk_bytes));
+    return object;
+}
+
+static void add_part_row(const struct du *du, aoticache_cli_style style, const char *name,
+                         const disk_part *part, const char *what)
+{
+    char bytes[AOTICACHE_CLI_UNIT_BYTES], disk[AOTICACHE_CLI_UNIT_BYTES];
+    cleanup_free char *files = aoticache_cli_text("%" PRIu64, part->files);
+    const char *cells[] = {name, files, format_bytes(du, part->bytes, bytes), format_bytes(du, part->disk_bytes, disk),
+                           what};
+    aoticache_cli_table_add(du->table, style, cells);
+}
+
+static void show_parts(struct du *du, const disk_use *use, const char *directory)
+{
+    static const char *const what[] = {
+#define DISK_PART_TEXT(name, text) text,
+        DISK_PART_LIST(DISK_PART_TEXT)
+#undef DISK_PART_TEXT
+    };
+    static const aoticache_cli_column columns[] = {
+        {"PART", false, false}, {"FILES", true, false}, {"SIZE", true, false}, {"ON DISK", true, false},
+        {"WHAT", false, true},
+    };
+    disk_part total = {0};
+    json_t *parts = du->cli->json ? aoticache_cli_json_array() : NULL;
+    du->table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; i < DISK_PART_COUNT; i++) {
+        const disk_part *part = &use->parts[i];
+        total.files += part->files;
+        total.bytes += part->bytes;
+        total.disk_bytes += part->disk_bytes;
+        if (parts != NULL)
+            aoticache_cli_json_append(parts, part_to_json(part_name(i), part));
+        else if (part->files > 0 || part->disk_bytes > 0)
+            add_part_row(du, AOTICACHE_CLI_PLAIN, part_name(i), part, what[i]);
+    }
+    if (parts != NULL) {
+        json_t *object = aoticache_cli_json_object();
+        aoticache_cli_json_set(object, "directory", aoticache_cli_json_text(directory));
+        aoticache_cli_json_set(object, "total", part_to_json(NULL, &total));
+        aoticache_cli_json_set(object, "parts", parts);
+        aoticache_cli_json_print(object);
+    } else {
+        add_part_row(du, AOTICACHE_CLI_BOLD, "total", &total, directory);
+        aoticache_cli_table_print(du->table, du->cli);
+    }
+    aoticache_cli_table_free(du->table);
+}
+
+/* ---- groups ---- */
+
+static json_t *group_to_json(const char *by, const aoticache_usage *usage)
+{
+    json_t *object = aoticache_cli_json_object();
+    bool is_untagged = strcmp(by, "tag") == 0 && usage->name[0] == '\0';
+    aoticache_cli_json_set(object, by, is_untagged ? json_null() : aoticache_cli_json_text(usage->name));
+    aoticache_cli_json_set(object, "entries", aoticache_cli_json_count(usage->entries));
+    aoticache_cli_json_set(object, "bytes", aoticache_cli_json_count(usage->bytes));
+    aoticache_cli_json_set(object, "last_used_ns", json_integer(usage->last_used_ns));
+    return object;
+}
+
+static bool show_group(void *user, const aoticache_usage *usage)
+{
+    struct du *du = user;
+    if (du->array != NULL) {
+        aoticache_cli_json_append(du->array, group_to_json(du->by, usage));
+    } else {
+        char bytes[AOTICACHE_CLI_UNIT_BYTES], used[AOTICACHE_CLI_UNIT_BYTES];
+        cleanup_free char *entries = aoticache_cli_text("%" PRIu64, usage->entries);
+        const char *cells[] = {usage->name[0] != '\0' ? usage->name : "(none)", entries,
+                               format_bytes(du, usage->bytes, bytes),
+                               aoticache_cli_format_age(usage->last_used_ns, used)};
+        aoticache_cli_table_add(du->table, AOTICACHE_CLI_PLAIN, cells);
+    }
+    du->shown++;
+    return du->limit == 0 || du->shown < (uint64_t)du->limit;
+}
+
+static int show_groups(struct du *du, aoticache_cache *cache)
+{
+    static const char *const titles[] = {"OPERATOR", "DEVICE", "PRODUCER", "TAG"};
+    const aoticache_cli_column columns[] = {
+        {titles[du->group], false, true}, {"KERNELS", true, false}, {"SIZE", true, false}, {"USED", true, false}};
+    aoticache_error error = {.message = ""};
+    du->array = du->cli->json ? aoticache_cli_json_array() : NULL;
+    du->table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
+    aoticache_status status = aoticache_cache_list_usage(cache, du->group, show_group, du, &error);
+    if (status == AOTICACHE_OK && du->array != NULL) {
+        json_t *object = aoticache_cli_json_object();
+        aoticache_cli_json_set(object, "directory", aoticache_cli_json_text(aoticache_cache_directory(cache)));
+        aoticache_cli_json_set(object, "by", aoticache_cli_json_text(du->by));
+        aoticache_cli_json_set(object, "groups", du->array);
+        aoticache_cli_json_print(object);
+    } else if (status == AOTICACHE_OK && du->shown > 0) {
+        aoticache_cli_table_print(du->table, du->cli);
+    } else if (status == AOTICACHE_OK) {
+        aoticache_cli_note(du->cli, "the cache at %s is empty", aoticache_cache_directory(cache));
+    }
+    aoticache_cli_table_free(du->table);
+    return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(du->cli, status, &error);
+}
+
+static int du_command(aoticache_cli *cli)
+{
+    struct du du = {.cli = cli};
+    aoticache_cache *cache = NULL;
+    disk_use use;
+    aoticache_error error = {.message = ""};
+    int result = parse(cli, &du);
+    if (result != AOTICACHE_CLI_END)
+        return result;
+    result = aoticache_cli_open_or_say(cli, false, &cache);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    if (du.by != NULL) {
+        result = show_groups(&du, cache);
+        aoticache_cache_close(cache);
+        return result;
+    }
+    /* Closed before it is measured: an open index has files beside it. */
+    cleanup_free char *directory = aoticache_cli_text("%s", aoticache_cache_directory(cache));
+    aoticache_cache_close(cache);
+    aoticache_status status = read_disk_use(directory, &use, &error);
+    if (status != AOTICACHE_OK)
+        return aoticache_cli_fail(cli, status, &error);
+    show_parts(&du, &use, directory);
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+const aoticache_command aoticache_command_du = {
+    .word = "du",
+    .program =
+        {
+            .name = "aoticache du",
+            .help_hint = "aoticache help du",
+            .usage = "[--by GROUP] [OPTION]...",
+            .summary = "Shows what the cache takes of the disk.",
+            .details = "Every file counts once, however many names it has. SIZE is what the files hold, ON DISK what\n"
+                       "the file system gives to them, folders too. With --by, SIZE is of the files that the kernels\n"
+                       "of a group need, from the index; what groups share counts in each of them, and a kernel\n"
+                       "counts under each of its tags.",
+            .options = du_options,
+        },
+    .run = du_command,
+};

@@ -1,0 +1,205 @@
+/*
+ * aoticache tag: names that people give to kernels, to find, keep, list or move them together.
+ */
+#include "base/cleanup.h"
+#include "tools/aoticache/entries/entries.h"
+#include "tools/aoticache/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPTION_DELETE = 1, OPTION_LIST, OPTION_OP, OPTION_TAG };
+
+static const aoticache_cli_option tag_options[] = {
+    {OPTION_OP, "op", 0, "PATTERN", "all keys of operators like this, a shell pattern; then all words are tags"},
+    {OPTION_TAG, "tag", 't', "TAG", "all keys with this tag; then all words are tags"},
+    {OPTION_DELETE, "delete", 'd', NULL, "take the tags away"},
+    {OPTION_LIST, "list", 'l', NULL, "list the tags and how many keys have each, or the tags of these keys"},
+    {0, NULL, 0, NULL, NULL},
+};
+
+struct tag {
+    aoticache_key_choice choice;
+    const char **words; /* KEY and tags, or tags, or with --list keys */
+    size_t word_count;
+    const char *const *tags; /* behind the key in `words`; NULL-terminated */
+    bool remove, list;
+};
+
+static int divide_words(const aoticache_cli *cli, struct tag *tag)
+{
+    bool chosen = tag->choice.op != NULL || tag->choice.tag != NULL;
+    size_t keys = tag->list ? tag->word_count : chosen ? 0 : 1;
+    if (tag->choice.op != NULL && tag->choice.tag != NULL)
+        return aoticache_cli_usage_error(cli, "--op and --tag cannot be combined");
+    if (tag->list && (tag->remove || chosen))
+        return aoticache_cli_usage_error(cli, "--list cannot be combined with --delete, --op or --tag");
+    if (!tag->list && tag->word_count <= keys)
+        return aoticache_cli_usage_error(cli, chosen ? "a tag is needed"
+                                                     : "a key, as 'aoticache ls' prints it, and a tag are needed");
+    for (size_t i = 0; i < keys; i++)
+        aoticache_key_choice_add(&tag->choice, tag->words[i]);
+    tag->words = aoticache_cli_resize(tag->words, tag->word_count + 1, sizeof *tag->words);
+    tag->words[tag->word_count] = NULL;
+    tag->tags = tag->words + keys;
+    for (size_t i = keys; i < tag->word_count; i++) {
+        aoticache_error error = {.message = ""};
+        if (aoticache_tag_check(tag->words[i], &error) != AOTICACHE_OK)
+            return aoticache_cli_usage_error(cli, "%s", error.message);
+    }
+    return AOTICACHE_CLI_END;
+}
+
+static int parse(aoticache_cli *cli, struct tag *tag)
+{
+    for (;;) {
+        const char *value = NULL;
+        int id = aoticache_cli_next(cli, &value);
+        if (id == AOTICACHE_CLI_STOP)
+            return cli->exit_code;
+        if (id == AOTICACHE_CLI_END)
+            return divide_words(cli, tag);
+        tag->remove |= id == OPTION_DELETE;
+        tag->list |= id == OPTION_LIST;
+        if (id == OPTION_OP)
+            tag->choice.op = value;
+        else if (id == OPTION_TAG)
+            tag->choice.tag = value;
+        else if (id == AOTICACHE_CLI_OPERAND) {
+            tag->words = aoticache_cli_resize(tag->words, tag->word_count + 1, sizeof *tag->words);
+            tag->words[tag->word_count++] = value;
+        }
+    }
+}
+
+/* ---- changing ---- */
+
+static int change(const aoticache_cli *cli, aoticache_cache *cache, const struct tag *tag)
+{
+    aoticache_chosen_keys keys = {0};
+    int result = aoticache_key_choice_resolve(cli, cache, &tag->choice, &keys);
+    if (result == AOTICACHE_CLI_EXIT_OK && tag->list)
+        result = aoticache_pin_list_print(cli, cache, &keys, "key");
+    else if (result == AOTICACHE_CLI_EXIT_OK)
+        result = aoticache_pin_list_change(cli, cache, &keys, tag->remove ? AOTICACHE_UNTAG : AOTICACHE_TAG,
+                                        tag->tags);
+    aoticache_chosen_keys_free(&keys);
+    return result;
+}
+
+/* ---- all tags ---- */
+
+typedef struct tag_count {
+    const char *tag; /* borrowed from the marks */
+    uint64_t keys, pinned;
+} tag_count;
+
+static int compare_tags(const void *left, const void *right)
+{
+    const tag_count *a = left, *b = right;
+    return strcmp(a->tag, b->tag);
+}
+
+/* One for each tag, sorted; by free(). */
+static tag_count *count_tags(const aoticache_pin_list *marks, size_t *ret_count)
+{
+    size_t all = 0, count = 0;
+    for (size_t i = 0; i < marks->count; i++)
+        all += marks->marks[i].tag_count;
+    tag_count *counts = aoticache_cli_allocate(all + 1, sizeof *counts);
+    all = 0;
+    for (size_t i = 0; i < marks->count; i++)
+        for (size_t k = 0; k < marks->marks[i].tag_count; k++)
+            counts[all++] = (tag_count){marks->marks[i].tags[k], 1, marks->marks[i].is_pinned};
+    qsort(counts, all, sizeof *counts, compare_tags);
+    for (size_t i = 0; i < all; i++) {
+        if (count > 0 && strcmp(counts[count - 1].tag, counts[i].tag) == 0) {
+            counts[count - 1].keys += counts[i].keys;
+            counts[count - 1].pinned += counts[i].pinned;
+        } else {
+            counts[count++] = counts[i];
+        }
+    }
+    *ret_count = count;
+    return counts;
+}
+
+static void print_counts_json(const char *directory, const tag_count *counts, size_t count)
+{
+    json_t *object = aoticache_cli_json_object();
+    json_t *tags = aoticache_cli_json_array();
+    for (size_t i = 0; i < count; i++) {
+        json_t *each = aoticache_cli_json_object();
+        aoticache_cli_json_set(each, "tag", aoticache_cli_json_text(counts[i].tag));
+        aoticache_cli_json_set(each, "keys", aoticache_cli_json_count(counts[i].keys));
+        aoticache_cli_json_set(each, "pinned", aoticache_cli_json_count(counts[i].pinned));
+        aoticache_cli_json_append(tags, each);
+    }
+    aoticache_cli_json_set(object, "directory", aoticache_cli_json_text(directory));
+    aoticache_cli_json_set(object, "tags", tags);
+    aoticache_cli_json_print(object);
+}
+
+static void print_counts(const aoticache_cli *cli, const tag_count *counts, size_t count)
+{
+    static const aoticache_cli_column columns[] = {
+        {"TAG", false, true}, {"KEYS", true, false}, {"PINNED", true, false}};
+    aoticache_cli_table *table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
+    for (size_t i = 0; i < count; i++) {
+        cleanup_free char *keys = aoticache_cli_text("%llu", (unsigned long long)counts[i].keys);
+        cleanup_free char *pinned = aoticache_cli_text("%llu", (unsigned long long)counts[i].pinned);
+        const char *cells[] = {counts[i].tag, keys, pinned};
+        aoticache_cli_table_add(table, AOTICACHE_CLI_PLAIN, cells);
+    }
+    aoticache_cli_table_print(table, cli);
+    aoticache_cli_table_free(table);
+}
+
+static int list_tags(const aoticache_cli *cli, aoticache_cache *cache)
+{
+    aoticache_pin_list marks = {0};
+    size_t count = 0;
+    int result = aoticache_pin_list_read(cli, cache, NULL, &marks);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    cleanup_free tag_count *counts = count_tags(&marks, &count);
+    if (cli->json)
+        print_counts_json(aoticache_cache_directory(cache), counts, count);
+    else if (count > 0)
+        print_counts(cli, counts, count);
+    else
+        aoticache_cli_note(cli, "there are no tags");
+    aoticache_pin_list_free(&marks);
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int tag_command(aoticache_cli *cli)
+{
+    struct tag tag = {.words = NULL};
+    aoticache_cache *cache = NULL;
+    int result = parse(cli, &tag);
+    if (result == AOTICACHE_CLI_END) {
+        result = aoticache_cli_open_or_say(cli, false, &cache);
+        if (result == AOTICACHE_CLI_EXIT_OK)
+            result = tag.list && tag.word_count == 0 ? list_tags(cli, cache) : change(cli, cache, &tag);
+    }
+    aoticache_cache_close(cache);
+    free(tag.choice.prefixes);
+    free(tag.words);
+    return result;
+}
+
+const aoticache_command aoticache_command_tag = {
+    .word = "tag",
+    .program =
+        {
+            .name = "aoticache tag",
+            .help_hint = "aoticache help tag",
+            .usage = "KEY TAG... [OPTION]...\n       aoticache tag --op PATTERN|--tag TAG TAG... [OPTION]...\n       aoticache tag --list [KEY]... [OPTION]...",
+            .summary = "Puts tags on kernels, takes them away, lists them.",
+            .details = "KEY is as 'aoticache pin' takes it. A tag is at most 63 letters, digits and . _ - : / in any\n"
+                       "order. Tags belong to the key, as pins do. 'ls --tag', 'du --by tag' and 'pin --tag' use them.",
+            .options = tag_options,
+        },
+    .run = tag_command,
+};

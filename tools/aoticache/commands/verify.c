@@ -1,0 +1,286 @@
+/*
+ * aoticache verify: reads and hashes everything in the cache, says what is wrong, and with --repair sets it right.
+ *
+ * Ctrl-C stops it in good order: what was done is said, and where it came to is kept for --resume. A second one ends
+ * it.
+ */
+#include "base/cleanup.h"
+#include "tools/aoticache/internal.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <string.h>
+
+enum { OPTION_REPAIR = 1, OPTION_QUICK, OPTION_JOBS, OPTION_RESUME, OPTION_TIME_LIMIT };
+
+static const aoticache_cli_option verify_options[] = {
+    {OPTION_REPAIR, "repair", 0, NULL,
+     "move damaged and foreign files to quarantine/, remove entries that\n"
+     "cannot be served, put back entries that the index lost, build a\n"
+     "damaged index anew"},
+    {OPTION_QUICK, "quick", 0, NULL, "names, owners and sizes only: nothing is read"},
+    {OPTION_JOBS, "jobs", 'j', "N", "objects read at the same time; default: the processors"},
+    {OPTION_TIME_LIMIT, "time-limit", 0, "TIME", "stop after so long (90s, 5min, 1h); --resume goes on"},
+    {OPTION_RESUME, "resume", 0, NULL, "go on where the last run was stopped; else begin"},
+    {0, NULL, 0, NULL, NULL},
+};
+
+struct verify {
+    const aoticache_cli *cli;
+    aoticache_verify_options options;
+    aoticache_cli_progress progress;
+    uint64_t begun_ns;
+    json_t *findings; /* with --json */
+};
+
+/* ---- being stopped ---- */
+
+static volatile sig_atomic_t interrupted; /* the signal */
+
+static void remember_signal(int number)
+{
+    interrupted = number;
+}
+
+static void catch_signals(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        struct sigaction old;
+        /* Findings that are being written go on being written. */
+        struct sigaction action = {.sa_handler = remember_signal, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
+        sigemptyset(&action.sa_mask);
+        /* Under nohup and in scripts' background a signal is ignored, and stays so. */
+        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaction(signals[i], &action, NULL);
+    }
+}
+
+/* Who sent the signal is to see that the program ended by it. */
+static void end_by_signal(const aoticache_cli *cli, int exit_code)
+{
+    if (interrupted == 0)
+        return;
+    aoticache_cli_finish(cli, exit_code);
+    signal(interrupted, SIG_DFL);
+    raise(interrupted);
+}
+
+/* ---- what is said meanwhile ---- */
+
+static void finding(void *user, const char *what, const char *name, const char *detail)
+{
+    struct verify *verify = user;
+    if (verify->findings != NULL) {
+        json_t *object = aoticache_cli_json_object();
+        aoticache_cli_json_set(object, "what", aoticache_cli_json_text(what));
+        aoticache_cli_json_set(object, "name", aoticache_cli_json_text(name));
+        aoticache_cli_json_set(object, "detail", aoticache_cli_json_text(detail));
+        aoticache_cli_json_append(verify->findings, object);
+        return;
+    }
+    aoticache_cli_progress_clear(&verify->progress);
+    cleanup_free char *escaped_name = aoticache_cli_escape(name);
+    cleanup_free char *escaped_detail = aoticache_cli_escape(detail);
+    printf("%s%-10s%s %s: %s\n", aoticache_cli_style_begin(verify->cli, AOTICACHE_CLI_RED), what,
+           aoticache_cli_style_begin(verify->cli, AOTICACHE_CLI_PLAIN), escaped_name, escaped_detail);
+}
+
+static bool progress(void *user, uint64_t done, uint64_t all)
+{
+    struct verify *verify = user;
+    aoticache_cli_progress_show(&verify->progress, done, all);
+    return interrupted == 0;
+}
+
+/* ---- results ---- */
+
+static bool is_well(const struct verify *verify, const aoticache_verify_report *report)
+{
+    uint64_t problems = aoticache_verify_report_problems(report);
+    return problems == 0 || (verify->options.repair && report->repaired >= problems);
+}
+
+static void print_json(struct verify *verify, const char *directory, const aoticache_verify_report *report)
+{
+    json_t *object = aoticache_cli_json_object();
+    aoticache_cli_json_set(object, "directory", aoticache_cli_json_text(directory));
+    aoticache_cli_json_set(object, "repair", json_boolean(verify->options.repair));
+    aoticache_cli_json_set(object, "quick", json_boolean(verify->options.quick));
+    aoticache_cli_json_set(object, "partial", json_boolean(report->is_partial));
+    aoticache_cli_json_set(object, "seconds",
+                           aoticache_cli_json_number((double)(aoticache_monotonic_ns() - verify->begun_ns) / 1e9));
+    aoticache_cli_json_set(object, "entries", aoticache_cli_json_count(report->entries));
+#define SET_COUNT(name, text) aoticache_cli_json_set(object, #name, aoticache_cli_json_count(report->name));
+    AOTICACHE_VERIFY_COUNT_LIST(SET_COUNT)
+#undef SET_COUNT
+    aoticache_cli_json_set(object, "resumed_objects", aoticache_cli_json_count(report->resumed_objects));
+    aoticache_cli_json_set(object, "findings", verify->findings);
+    verify->findings = NULL;
+    aoticache_cli_json_print(object);
+}
+
+/* "3.1 s, 412.0 MiB/s": what this run read, not what an earlier one did. */
+static char *format_speed(const struct verify *verify, const aoticache_verify_report *report)
+{
+    char time[AOTICACHE_CLI_UNIT_BYTES], rate[AOTICACHE_CLI_UNIT_BYTES];
+    uint64_t ns = aoticache_monotonic_ns() - verify->begun_ns;
+    double read = (double)(report->bytes - report->resumed_bytes);
+    aoticache_cli_format_duration(ns, time);
+    if (verify->options.quick || ns == 0)
+        return aoticache_cli_text("%s", time);
+    aoticache_cli_format_bytes((uint64_t)(read * 1e9 / (double)ns), rate);
+    return aoticache_cli_text("%s, %s/s", time, rate);
+}
+
+static void print_problems(const aoticache_verify_report *report)
+{
+    const struct {
+        uint64_t count;
+        const char *text;
+    } kinds[] = {{report->wrong_entries, "entries at odds with their manifest"},
+                 {report->wrong_links, "wrong folders of side files"},
+                 {report->wrong_marks, "damaged marks"},
+                 {report->unreadable, "that cannot be read"}};
+    printf("%" PRIu64 " damaged, %" PRIu64 " missing, %" PRIu64 " foreign, %" PRIu64 " not in the index",
+           report->damaged, report->missing, report->foreign, report->unindexed);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (kinds[i].count > 0)
+            printf(", %" PRIu64 " %s", kinds[i].count, kinds[i].text);
+}
+
+static void print_text(const struct verify *verify, const aoticache_verify_report *report)
+{
+    char bytes[AOTICACHE_CLI_UNIT_BYTES];
+    cleanup_free char *speed = format_speed(verify, report);
+    printf("%" PRIu64 " %s, %" PRIu64 " objects, %s (%s): ", report->entries,
+           report->entries == 1 ? "entry" : "entries", report->objects,
+           aoticache_cli_format_bytes(report->bytes, bytes), speed);
+    if (aoticache_verify_report_problems(report) > 0)
+        print_problems(report);
+    else if (report->unreadable > 0)
+        printf("%s%" PRIu64 " that cannot be read%s, all else is well",
+               aoticache_cli_style_begin(verify->cli, AOTICACHE_CLI_RED), report->unreadable,
+               aoticache_cli_style_begin(verify->cli, AOTICACHE_CLI_PLAIN));
+    else
+        printf("%s%s%s", aoticache_cli_style_begin(verify->cli, AOTICACHE_CLI_GREEN),
+               report->is_partial ? "so far all is well" : "all is well",
+               aoticache_cli_style_begin(verify->cli, AOTICACHE_CLI_PLAIN));
+    if (verify->options.repair && aoticache_verify_report_problems(report) > 0)
+        printf("; %" PRIu64 " repaired", report->repaired);
+    printf("\n");
+}
+
+static void print_notes(const struct verify *verify, const aoticache_verify_report *report)
+{
+    if (report->resumed_objects > 0)
+        aoticache_cli_note(verify->cli, "%" PRIu64 " of these objects were looked at by earlier runs",
+                           report->resumed_objects);
+    if (report->is_partial)
+        aoticache_cli_note(verify->cli,
+                           "stopped before everything was looked at; 'aoticache verify --resume%s%s' goes on",
+                           verify->options.quick ? " --quick" : "", verify->options.repair ? " --repair" : "");
+    else if (report->unreferenced > 0)
+        aoticache_cli_note(verify->cli, "%" PRIu64 " objects that no entry names; aoticache-gc removes them",
+                           report->unreferenced);
+    if (!verify->options.repair && aoticache_verify_report_problems(report) > 0)
+        aoticache_cli_note(verify->cli, "'aoticache verify --repair' sets it right; what was lost is compiled again");
+    if (report->unreadable > 0)
+        aoticache_cli_note(verify->cli,
+                           "what cannot be read may be sound or not, and stays: verify as somebody who may read it");
+}
+
+static int run_verify(struct verify *verify, aoticache_cache *cache)
+{
+    aoticache_error error = {.message = ""};
+    aoticache_verify_report report = {0};
+    verify->begun_ns = aoticache_monotonic_ns();
+    catch_signals();
+    aoticache_status status =
+        aoticache_cache_verify(cache, &verify->options, finding, progress, verify, &report, &error);
+    aoticache_cli_progress_clear(&verify->progress);
+    if (status != AOTICACHE_OK)
+        return aoticache_cli_fail(verify->cli, status, &error);
+    if (verify->cli->json)
+        print_json(verify, aoticache_cache_directory(cache), &report);
+    else if (!verify->cli->quiet)
+        print_text(verify, &report);
+    print_notes(verify, &report);
+    if (!is_well(verify, &report))
+        return AOTICACHE_CLI_EXIT_DAMAGED;
+    return report.unreadable > 0 ? AOTICACHE_CLI_EXIT_UNREADABLE : AOTICACHE_CLI_EXIT_OK;
+}
+
+/* ---- the command line ---- */
+
+static int take_option(struct verify *verify, int id, const char *value)
+{
+    int64_t jobs;
+    uint64_t seconds;
+    switch (id) {
+    case OPTION_JOBS:
+        if (!aoticache_cli_parse_int(value, 1, 256, &jobs))
+            return aoticache_cli_usage_error(verify->cli, "option --jobs: '%s' is not a number from 1 to 256", value);
+        verify->options.jobs = (uint32_t)jobs;
+        break;
+    case OPTION_TIME_LIMIT:
+        if (!aoticache_cli_parse_age(value, &seconds) || seconds == 0 || seconds > UINT32_MAX)
+            return aoticache_cli_usage_error(verify->cli, "option --time-limit: '%s' is not a time such as 90s or 5min",
+                                             value);
+        verify->options.time_limit_ms = seconds * 1000;
+        break;
+    default:
+        verify->options.repair |= id == OPTION_REPAIR;
+        verify->options.quick |= id == OPTION_QUICK;
+        verify->options.resume |= id == OPTION_RESUME;
+    }
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int verify_command(aoticache_cli *cli)
+{
+    struct verify verify = {.cli = cli,
+                            .options = AOTICACHE_VERIFY_OPTIONS_INIT,
+                            .progress = {.cli = cli, .what = "objects verified"}};
+    for (;;) {
+        const char *value = NULL;
+        int id = aoticache_cli_next(cli, &value);
+        if (id == AOTICACHE_CLI_STOP)
+            return cli->exit_code;
+        if (id == AOTICACHE_CLI_END)
+            break;
+        if (id == AOTICACHE_CLI_OPERAND)
+            return aoticache_cli_usage_error(cli, "unexpected argument '%s'", value);
+        int result = take_option(&verify, id, value);
+        if (result != AOTICACHE_CLI_EXIT_OK)
+            return result;
+    }
+    aoticache_cache *cache = NULL;
+    int result = aoticache_cli_open_or_say(cli, false, &cache);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    verify.findings = cli->json ? aoticache_cli_json_array() : NULL;
+    result = run_verify(&verify, cache);
+    json_decref(verify.findings);
+    aoticache_cache_close(cache);
+    end_by_signal(cli, result);
+    return result;
+}
+
+const aoticache_command aoticache_command_verify = {
+    .word = "verify",
+    .program =
+        {
+            .name = "aoticache verify",
+            .help_hint = "aoticache help verify",
+            .usage = "[--repair] [OPTION]...",
+            .summary = "Checks every stored byte against its digest and the index against the store.",
+            .details = "Findings: damaged (bytes do not hash to their name), missing (an entry names what is not\n"
+                       "there), foreign (symbolic links, other owners, odd names), unindexed (stored, but not in the\n"
+                       "index), entry (it says something else than its manifest), link (a folder of side files that\n"
+                       "are not the artifact's), mark (a damaged file of a pin or tags), unreadable (no permission,\n"
+                       "or the disk fails: nothing is known of it, and it stays; exit code 6 where that is all).",
+            .options = verify_options,
+        },
+    .run = verify_command,
+};

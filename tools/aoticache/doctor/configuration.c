@@ -1,0 +1,150 @@
+/*
+ * tools/aoticache/doctor/configuration: what is wrong in the configuration, and limits that do not fit what is there.
+ */
+#include "base/cleanup.h"
+#include "tools/aoticache/doctor/internal.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define OK AOTICACHE_VERDICT_OK
+#define WARN AOTICACHE_VERDICT_WARN
+
+#define MANY_BYTES ((uint64_t)100 << 20)
+#define MANY_FILES 1000
+#define MAX_DEPTH 8
+
+/* ---- the files ---- */
+
+static void problem(void *user, aoticache_log_level level, const char *line)
+{
+    (void)level;
+    aoticache_doctor_say(user, WARN, "configuration", "correct the line; 'aoticache config' shows what holds", "%s",
+                         line);
+}
+
+static void say_files(aoticache_doctor *doctor, const aoticache_config *config)
+{
+    const char *path, *state;
+    bool is_any = false;
+    for (size_t i = 0; aoticache_config_file(config, i, &path, &state); i++) {
+        if (strcmp(state, "read") != 0)
+            continue;
+        aoticache_doctor_say(doctor, OK, "configuration", NULL, "%s", path);
+        is_any = true;
+    }
+    if (!is_any)
+        aoticache_doctor_say(doctor, OK, "configuration", NULL, "no file; defaults and the environment");
+}
+
+aoticache_config *aoticache_doctor_check_configuration(aoticache_doctor *doctor)
+{
+    aoticache_config *config = NULL;
+    aoticache_logger logger = {.log = problem, .user = doctor};
+    if (aoticache_config_read(logger, &config, NULL) != AOTICACHE_OK)
+        free(aoticache_cli_allocate(SIZE_MAX, 1)); /* out of memory: the way out that says so */
+    if (aoticache_config_problem_count(config) == 0)
+        say_files(doctor, config);
+    return config;
+}
+
+/* ---- limits ---- */
+
+static void check_size(aoticache_doctor *doctor, const aoticache_config *config, uint64_t bytes, uint64_t free_bytes)
+{
+    char have[AOTICACHE_CLI_UNIT_BYTES], room[AOTICACHE_CLI_UNIT_BYTES];
+    uint64_t limit = aoticache_config_number(config, AOTICACHE_CONFIG_max_size);
+    const char *text = aoticache_config_value(config, AOTICACHE_CONFIG_max_size);
+    aoticache_cli_format_bytes(bytes, have);
+    aoticache_cli_format_bytes(free_bytes, room);
+    if (limit == 0)
+        return;
+    if (bytes > limit)
+        aoticache_doctor_say(doctor, WARN, "max_size", "aoticache-gc brings it below; or raise max_size",
+                             "%s is less than the %s that are there", text, have);
+    else if (limit - bytes > free_bytes)
+        aoticache_doctor_say(doctor, WARN, "max_size", "lower max_size, or set min_free",
+                             "%s will not be reached: %s are there and the file system has %s left", text, have, room);
+    else
+        aoticache_doctor_say(doctor, OK, "max_size", NULL, "%s of %s", have, text);
+}
+
+static void check_free(aoticache_doctor *doctor, const aoticache_config *config, const struct statvfs *information,
+                       uint64_t free_bytes)
+{
+    char room[AOTICACHE_CLI_UNIT_BYTES];
+    double all = (double)information->f_blocks * (double)information->f_frsize;
+    double wanted = (double)aoticache_config_number(config, AOTICACHE_CONFIG_min_free) +
+                    aoticache_config_min_free_share(config) * all;
+    if (wanted > (double)free_bytes)
+        aoticache_doctor_say(doctor, WARN, "min_free", "aoticache-gc makes room, as far as the cache can give it",
+                             "%s is to be free, %s are", aoticache_config_value(config, AOTICACHE_CONFIG_min_free),
+                             aoticache_cli_format_bytes(free_bytes, room));
+}
+
+void aoticache_doctor_check_limits(aoticache_doctor *doctor, const aoticache_config *config, const char *path,
+                                   const aoticache_statistics *statistics)
+{
+    struct statvfs information;
+    uint64_t max_entries = aoticache_config_number(config, AOTICACHE_CONFIG_max_entries);
+    if (statvfs(path, &information) == 0) {
+        uint64_t free_bytes = (uint64_t)information.f_bavail * (uint64_t)information.f_frsize;
+        check_size(doctor, config, statistics->bytes, free_bytes);
+        check_free(doctor, config, &information, free_bytes);
+    }
+    if (max_entries != 0 && statistics->entries > max_entries)
+        aoticache_doctor_say(doctor, WARN, "max_entries", "aoticache-gc brings it below; or raise max_entries",
+                             "%" PRIu64 " is less than the %" PRIu64 " that are there", max_entries,
+                             statistics->entries);
+}
+
+/* ---- quarantine ---- */
+
+struct amount {
+    uint64_t files, bytes;
+};
+
+static void add_up(int parent, const char *name, int depth, struct amount *amount)
+{
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *listing = fd >= 0 && depth < MAX_DEPTH ? fdopendir(fd) : NULL;
+    if (listing == NULL) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    for (struct dirent *item; (item = readdir(listing)) != NULL;) {
+        struct stat found;
+        if (strcmp(item->d_name, ".") == 0 || strcmp(item->d_name, "..") == 0 ||
+            fstatat(fd, item->d_name, &found, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        if (S_ISDIR(found.st_mode)) {
+            add_up(fd, item->d_name, depth + 1, amount);
+            continue;
+        }
+        amount->files++;
+        amount->bytes += (uint64_t)found.st_blocks * 512;
+    }
+    closedir(listing);
+}
+
+void aoticache_doctor_check_quarantine(aoticache_doctor *doctor, const char *path)
+{
+    struct amount amount = {.files = 0};
+    char bytes[AOTICACHE_CLI_UNIT_BYTES];
+    cleanup_free char *quarantine = aoticache_cli_text("%s/quarantine", path);
+    add_up(AT_FDCWD, quarantine, 0, &amount);
+    if (amount.files == 0)
+        return;
+    bool is_much = amount.files >= MANY_FILES || amount.bytes >= MANY_BYTES;
+    aoticache_doctor_say(doctor, is_much ? WARN : OK, "quarantine",
+                         is_much ? "see what is in it and remove it; aoticache-gc removes what is old" : NULL,
+                         "%" PRIu64 " %s set aside, %s", amount.files, amount.files == 1 ? "file" : "files",
+                         aoticache_cli_format_bytes(amount.bytes, bytes));
+}

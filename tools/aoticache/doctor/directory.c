@@ -1,0 +1,312 @@
+/*
+ * tools/aoticache/doctor/directory: the cache directory, who owns it, the file system under it, the index in it.
+ *
+ * Looks with lstat and statfs first, to be able to say what to do, and then asks the library to open it, whose word
+ * counts.
+ */
+#include "base/cleanup.h"
+#include "tools/aoticache/doctor/internal.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define OK AOTICACHE_VERDICT_OK
+#define WARN AOTICACHE_VERDICT_WARN
+#define FAIL AOTICACHE_VERDICT_FAIL
+
+#define MIB ((uint64_t)1 << 20)
+
+/* ---- the file system ---- */
+
+enum file_system_kind { LOCAL, NETWORK, MEMORY, LAYERED };
+
+static const struct file_system {
+    uint32_t magic; /* linux/magic.h, and statfs(2) for those it lacks */
+    const char *name;
+    enum file_system_kind kind;
+} file_systems[] = {
+    {0xef53, "ext4", LOCAL},           {0x58465342, "xfs", LOCAL},      {0x9123683e, "btrfs", LOCAL},
+    {0x2fc12fc1, "zfs", LOCAL},        {0xf2f52010, "f2fs", LOCAL},     {0x794c7630, "overlayfs", LAYERED},
+    {0xca451a4e, "bcachefs", LOCAL},   {0x01021994, "tmpfs", MEMORY},   {0x858458f6, "ramfs", MEMORY},
+    {0x6969, "NFS", NETWORK},          {0x517b, "SMB", NETWORK},        {0xff534d42, "CIFS", NETWORK},
+    {0xfe534d42, "SMB2", NETWORK},     {0x65735546, "FUSE", NETWORK},   {0x01021997, "9p", NETWORK},
+    {0x00c36400, "Ceph", NETWORK},     {0x0bd00bd0, "Lustre", NETWORK}, {0x47504653, "GPFS", NETWORK},
+    {0x5346414f, "AFS", NETWORK},      {0x73757245, "Coda", NETWORK},   {0x61756673, "aufs", LAYERED},
+};
+
+static const struct file_system *find_file_system(uint32_t magic)
+{
+    for (size_t i = 0; i < sizeof file_systems / sizeof file_systems[0]; i++)
+        if (file_systems[i].magic == magic)
+            return &file_systems[i];
+    return NULL;
+}
+
+static void check_kind(aoticache_doctor *doctor, const struct statfs *information)
+{
+    const struct file_system *known = find_file_system((uint32_t)information->f_type);
+    if (known == NULL)
+        aoticache_doctor_say(doctor, OK, "file system", NULL, "unknown type 0x%x", (unsigned)information->f_type);
+    else if (known->kind == NETWORK)
+        aoticache_doctor_say(doctor, WARN, "file system",
+                             "set AOTICACHE_DIR or --cache-dir to a directory on a local disk",
+                             "%s, which may be a network: locks are slow there and not always kept", known->name);
+    else if (known->kind == MEMORY)
+        aoticache_doctor_say(doctor, WARN, "file system", "fine for trials; else set AOTICACHE_DIR to a disk",
+                             "%s: the cache is lost when the machine starts again", known->name);
+    else if (known->kind == LAYERED)
+        aoticache_doctor_say(doctor, WARN, "file system", "keep the cache on a volume of its own",
+                             "%s: what a container stores is lost with it", known->name);
+    else
+        aoticache_doctor_say(doctor, OK, "file system", NULL, "%s", known->name);
+}
+
+static void check_flags(aoticache_doctor *doctor, const struct statfs *information)
+{
+    if ((information->f_flags & ST_NOEXEC) != 0)
+        aoticache_doctor_say(doctor, WARN, "mount", "mount it without noexec, or set AOTICACHE_DIR elsewhere",
+                             "mounted noexec: libraries that are loaded from their file will not load");
+    if ((information->f_flags & ST_RDONLY) != 0)
+        aoticache_doctor_say(doctor, WARN, "mount", "set AOTICACHE_DIR to a directory that can be written",
+                             "mounted read-only: nothing new can be stored");
+}
+
+static void check_space(aoticache_doctor *doctor, const struct statfs *information)
+{
+    char text[AOTICACHE_CLI_UNIT_BYTES];
+    uint64_t free_bytes = (uint64_t)information->f_bavail * (uint64_t)information->f_bsize;
+    aoticache_verdict verdict = free_bytes < 16 * MIB ? FAIL : free_bytes < 1024 * MIB ? WARN : OK;
+    aoticache_doctor_say(doctor, verdict, "free space",
+                         verdict != OK ? "make room: aoticache-gc --max-size 1G, or set AOTICACHE_DIR elsewhere" : NULL,
+                         "%s", aoticache_cli_format_bytes(free_bytes, text));
+    if (information->f_files > 0 && information->f_ffree < 1000)
+        aoticache_doctor_say(doctor, WARN, "free inodes", "remove files, or set AOTICACHE_DIR elsewhere",
+                             "only %llu more files fit", (unsigned long long)information->f_ffree);
+}
+
+static void check_file_system(aoticache_doctor *doctor, const char *path)
+{
+    struct statfs information;
+    if (statfs(path, &information) != 0) {
+        aoticache_doctor_say(doctor, WARN, "file system", NULL, "cannot be asked: %s", strerror(errno));
+        return;
+    }
+    check_kind(doctor, &information);
+    check_flags(doctor, &information);
+    check_space(doctor, &information);
+}
+
+/* ---- the directory ---- */
+
+/* The nearest folder above `path` that exists. */
+static void existing_parent(const char *path, char ret_parent[PATH_MAX])
+{
+    struct stat information;
+    snprintf(ret_parent, PATH_MAX, "%s", path);
+    while (stat(ret_parent, &information) != 0) {
+        char *slash = strrchr(ret_parent, '/');
+        if (slash == NULL || slash == ret_parent) {
+            snprintf(ret_parent, PATH_MAX, "%s", slash == NULL ? "." : "/");
+            return;
+        }
+        *slash = '\0';
+    }
+}
+
+static void check_absent(aoticache_doctor *doctor, const char *path)
+{
+    char parent[PATH_MAX];
+    existing_parent(path, parent);
+    if (access(parent, W_OK | X_OK) == 0)
+        aoticache_doctor_say(doctor, OK, "directory", NULL, "%s: not there yet, the first compile creates it", path);
+    else
+        aoticache_doctor_say(doctor, FAIL, "directory", "set AOTICACHE_DIR to a directory that you may write",
+                             "%s: not there, and it cannot be created in %s: %s", path, parent, strerror(errno));
+    check_file_system(doctor, parent);
+}
+
+/* What is shared on purpose is no finding; that everybody on the machine may write is one all the same. */
+static void check_mode(aoticache_doctor *doctor, const char *path, bool allowed, const struct stat *information)
+{
+    const unsigned mode = (unsigned)information->st_mode & 07777;
+    const bool by_group = (mode & S_IWGRP) != 0, by_all = (mode & S_IWOTH) != 0;
+    cleanup_free char *close_all = aoticache_cli_text("chmod o-w %s", path);
+    cleanup_free char *close_both =
+        aoticache_cli_text("chmod go-w %s; or, where all of the group are trusted, allow_shared = true in the configuration "
+                           "(docs/operations.md)", path);
+    if (by_all)
+        aoticache_doctor_say(doctor, allowed ? WARN : FAIL, "mode", close_all,
+                             "%04o: everybody may write to it, and so put code into your programs", mode);
+    else if (by_group && !allowed)
+        aoticache_doctor_say(doctor, FAIL, "mode", close_both,
+                             "%04o: group %u may write to it, and so put code into your programs", mode,
+                             (unsigned)information->st_gid);
+    else if (by_group)
+        aoticache_doctor_say(doctor, OK, "mode", NULL, "%04o: shared with group %u, as the configuration allows", mode,
+                             (unsigned)information->st_gid);
+    else
+        aoticache_doctor_say(doctor, OK, "mode", NULL, "%04o", mode);
+}
+
+static void check_owner(aoticache_doctor *doctor, const char *path, bool allowed, const struct stat *information)
+{
+    const unsigned owner = (unsigned)information->st_uid, own = (unsigned)geteuid();
+    if (owner == own || owner == 0)
+        aoticache_doctor_say(doctor, OK, "owner", NULL, "uid %u", owner);
+    else if (allowed)
+        aoticache_doctor_say(doctor, OK, "owner", NULL, "uid %u, not this process's %u, as the configuration allows", owner,
+                             own);
+    else
+        aoticache_doctor_say(doctor, FAIL, "owner",
+                             "use a directory of your own; or, if you trust its owner, allow_shared = true in the "
+                             "configuration",
+                             "uid %u owns it, this process is uid %u", owner, own);
+    check_mode(doctor, path, allowed, information);
+    if (access(path, W_OK | X_OK) != 0)
+        aoticache_doctor_say(doctor, WARN, "access", NULL,
+                             "cannot be written: what is there is used, nothing is added");
+}
+
+/* ---- the index ---- */
+
+/* Bytes 18 and 19 of an SQLite file say how it is written: 2 is WAL, 1 a rollback journal (fileformat2.html). */
+static const char *journal_mode(const char *directory)
+{
+    cleanup_free char *path = aoticache_cli_text("%s/index.sqlite3", directory);
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    unsigned char versions[2];
+    if (fd < 0 || pread(fd, versions, sizeof versions, 18) != (ssize_t)sizeof versions)
+        return "unknown journal";
+    return versions[0] == 2 ? "WAL" : "rollback journal";
+}
+
+/* The library's SQLite is in this process; its version is asked of it, since the tool is not built with SQLite. */
+static const char *sqlite_version(void)
+{
+    const char *(*version)(void) = NULL;
+    void *symbol = dlsym(RTLD_DEFAULT, "sqlite3_libversion");
+    memcpy(&version, &symbol, sizeof version);
+    return version != NULL ? version() : "of unknown version";
+}
+
+static void check_journal(aoticache_doctor *doctor, const char *path)
+{
+    if (strcmp(journal_mode(path), "rollback journal") == 0)
+        aoticache_doctor_say(doctor, WARN, "journal", "keep the cache on a local disk",
+                             "the index has no WAL here: lookups wait for whoever writes");
+}
+
+static void check_integrity(aoticache_doctor *doctor, aoticache_cache *cache)
+{
+    aoticache_error error = {.message = ""};
+    aoticache_status status = aoticache_cache_check_index(cache, false, &error);
+    if (status == AOTICACHE_OK)
+        aoticache_doctor_say(doctor, OK, "integrity", NULL, "of the index: SQLite's quick check finds nothing");
+    else if (status != AOTICACHE_NOT_FOUND)
+        aoticache_doctor_say(doctor, FAIL, "integrity", "'aoticache verify --repair' builds it anew from the manifests",
+                             "%s", error.message);
+}
+
+static void check_contents(aoticache_doctor *doctor, const char *path, const aoticache_config *config,
+                           aoticache_cache_options options)
+{
+    aoticache_error error = {.message = ""};
+    aoticache_cache *cache = NULL;
+    aoticache_statistics statistics;
+    options.directory = path;
+    options.read_only = true;
+    options.must_exist = true;
+    options.logger = aoticache_cli_logger(doctor->cli);
+    aoticache_status status = aoticache_cache_open(&options, &cache, &error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_cache_statistics(cache, &statistics, &error);
+    if (status == AOTICACHE_OK) {
+        char bytes[AOTICACHE_CLI_UNIT_BYTES];
+        aoticache_doctor_say(doctor, OK, "index", NULL, "%" PRIu64 " %s, %s; SQLite %s, %s", statistics.entries,
+                             statistics.entries == 1 ? "entry" : "entries",
+                             aoticache_cli_format_bytes(statistics.bytes, bytes),
+                             sqlite_version(), journal_mode(path));
+        check_journal(doctor, path);
+        check_integrity(doctor, cache);
+        aoticache_doctor_check_limits(doctor, config, path, &statistics);
+        aoticache_doctor_check_quarantine(doctor, path);
+    } else if (status == AOTICACHE_NOT_FOUND) {
+        aoticache_doctor_say(doctor, OK, "index", NULL, "not there yet; SQLite %s", sqlite_version());
+    } else {
+        aoticache_doctor_say(doctor, FAIL, "index",
+                             status == AOTICACHE_DENIED
+                                 ? "see above; what is not trusted is not used"
+                                 : "'aoticache verify --repair' rebuilds the index and sets damaged files aside",
+                             "%s", error.message[0] != '\0' ? error.message : aoticache_status_text(status));
+    }
+    aoticache_cache_close(cache);
+}
+
+static bool is_empty_directory(const char *path)
+{
+    cleanup_dir DIR *directory = opendir(path);
+    struct dirent *entry;
+    while (directory != NULL && (entry = readdir(directory)) != NULL)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            return false;
+    return directory != NULL;
+}
+
+static void check_present(aoticache_doctor *doctor, const char *path, const aoticache_config *config,
+                          const aoticache_cache_options *options, const struct stat *information)
+{
+    if (!S_ISDIR(information->st_mode)) {
+        aoticache_doctor_say(doctor, FAIL, "directory", "remove it, or set AOTICACHE_DIR to a directory",
+                             "%s is not a directory", path);
+        return;
+    }
+    aoticache_doctor_say(doctor, OK, "directory", NULL, "%s", path);
+    check_owner(doctor, path, options->allow_shared, information);
+    check_file_system(doctor, path);
+    if (is_empty_directory(path))
+        aoticache_doctor_say(doctor, OK, "index", NULL, "not there yet; SQLite %s", sqlite_version());
+    else
+        check_contents(doctor, path, config, *options);
+}
+
+void aoticache_doctor_check_directory_of(aoticache_doctor *doctor, const aoticache_config *config)
+{
+    char path[PATH_MAX];
+    struct stat information;
+    aoticache_error error = {.message = ""};
+    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    aoticache_config_apply(config, &options);
+    options.allow_shared |= doctor->cli->allow_shared;
+    if (doctor->cli->directory != NULL)
+        options.directory = doctor->cli->directory;
+    if (options.directory != NULL) {
+        snprintf(path, sizeof path, "%s", options.directory);
+    } else if (aoticache_cache_default_directory(path, sizeof path, &error) != AOTICACHE_OK) {
+        aoticache_doctor_say(doctor, FAIL, "directory", "set AOTICACHE_DIR or HOME", "%s",
+                             error.message[0] != '\0' ? error.message : "no directory is known");
+        return;
+    }
+    /* A symbolic link is followed to the directory, as opening it does; inside nothing is followed. */
+    if (stat(path, &information) == 0)
+        check_present(doctor, path, config, &options, &information);
+    else if (errno == ENOENT)
+        check_absent(doctor, path);
+    else
+        aoticache_doctor_say(doctor, FAIL, "directory", "set AOTICACHE_DIR to a directory that you may use", "%s: %s",
+                             path, strerror(errno));
+}
+
+void aoticache_doctor_check_directory(aoticache_doctor *doctor)
+{
+    aoticache_config *config = aoticache_doctor_check_configuration(doctor);
+    aoticache_doctor_check_directory_of(doctor, config);
+    aoticache_config_free(config);
+}

@@ -1,0 +1,47 @@
+/*
+ * tools/aoticache/doctor: what the files of `aoticache doctor` share: how a finding is said, and the checks.
+ */
+#ifndef AOTICACHE_TOOLS_AOTICACHE_DOCTOR_INTERNAL_H
+#define AOTICACHE_TOOLS_AOTICACHE_DOCTOR_INTERNAL_H
+
+#include "aoticache.h"
+#include "cache/config/config.h"
+#include "tools/cli/cli.h"
+
+typedef enum aoticache_verdict {
+    AOTICACHE_VERDICT_OK,
+    AOTICACHE_VERDICT_WARN,
+    AOTICACHE_VERDICT_FAIL,
+} aoticache_verdict;
+
+typedef struct aoticache_doctor {
+    const aoticache_cli *cli;
+    const char *python, *cc; /* NULL for the defaults */
+    json_t *checks;          /* with --json */
+    unsigned counts[3];      /* by verdict */
+} aoticache_doctor;
+
+/* One finding. advice: what to do; NULL where there is nothing to do. */
+void aoticache_doctor_say(aoticache_doctor *doctor, aoticache_verdict verdict, const char *name, const char *advice,
+                          const char *format, ...) AOTICACHE_PRINTF(5, 6);
+
+/* The directory, its file system, the index. Creates nothing. */
+void aoticache_doctor_check_directory(aoticache_doctor *doctor);
+/* C compiler, Python with PyTorch, the shim. */
+void aoticache_doctor_check_compilers(aoticache_doctor *doctor);
+/* Processor, kernel, limits. */
+void aoticache_doctor_check_machine(aoticache_doctor *doctor);
+
+/* Reads the configuration and says what is wrong in it. The caller frees it. */
+aoticache_config *aoticache_doctor_check_configuration(aoticache_doctor *doctor);
+
+/* The limits that are set against what the directory holds and its file system has. */
+void aoticache_doctor_check_limits(aoticache_doctor *doctor, const aoticache_config *config, const char *path,
+                                   const aoticache_statistics *statistics);
+/* What was set aside and still takes room. */
+void aoticache_doctor_check_quarantine(aoticache_doctor *doctor, const char *path);
+
+/* The directory that the command line or the configuration names. Creates nothing. */
+void aoticache_doctor_check_directory_of(aoticache_doctor *doctor, const aoticache_config *config);
+
+#endif

@@ -1,0 +1,113 @@
+/*
+ * tools/aoticache/entries/entries: entries found by a prefix, the keys that a command line names, pins and tags.
+ */
+#ifndef AOTICACHE_TOOLS_AOTICACHE_ENTRIES_H
+#define AOTICACHE_TOOLS_AOTICACHE_ENTRIES_H
+
+#include "aoticache.h"
+#include "cache/pins/pins.h"
+#include "tools/cli/cli.h"
+
+/* ---- entries ---- */
+
+/* A copy of an aoticache_entry that owns its strings. */
+typedef struct aoticache_entry_list {
+    aoticache_entry *entries;
+    size_t count;
+} aoticache_entry_list;
+
+aoticache_status aoticache_entries_read(aoticache_cache *cache, const char *op, const char *prefix,
+                                        aoticache_entry_list *ret_list, aoticache_error *ret_error);
+/* Adds a copy. */
+void aoticache_entries_append(aoticache_entry_list *list, const aoticache_entry *entry);
+void aoticache_entries_free(aoticache_entry_list *list);
+
+/*
+ * The entries of the one key that a prefix (4 to 64 hexadecimal digits of a key, an artifact or a library) names.
+ * Says what is wrong where it names none (exit code 3) or several (2, with their keys).
+ */
+int aoticache_entries_find(const aoticache_cli *cli, aoticache_cache *cache, const char *prefix,
+                           aoticache_entry_list *ret_list);
+
+/* "; did you mean aten::abs?": the operator of the cache that `op` may stand for; "" where there is none, or `op` itself is
+ * there or is a pattern. By free(). */
+char *aoticache_operator_hint(aoticache_cache *cache, const char *op);
+/* "prefix 51fb is ambiguous; it begins:" and the keys, each with its description (NULL: nothing is stored). Returns the exit
+ * code. */
+int aoticache_keys_say_ambiguous(const aoticache_cli *cli, const char *prefix, const aoticache_key *const *keys,
+                                 const char *const *descriptions, size_t count);
+
+/* That a word is an operator where keys are asked for, and how to find them. Returns the exit code. */
+int aoticache_keys_say_operator(const aoticache_cli *cli, const char *word);
+
+/* The entry that a lookup of the key takes on this machine: NULL where no entry of the list fits. */
+const aoticache_entry *aoticache_entries_fitting(const aoticache_entry_list *list);
+
+json_t *aoticache_entry_to_json(const aoticache_entry *entry);
+/* Features as people read them: "any", "x86-64-v3", "x86-64-v3,aes", "x86-64-v4 and 9 more". By free(). */
+char *aoticache_features_text(const aoticache_cpu_features *features);
+/* The same in full: "avx,avx2,...". By free(). */
+char *aoticache_features_list(const aoticache_cpu_features *features);
+
+/* The manifest of an artifact as JSON (by json_decref) and the request decoded from it. ret_json may be NULL. */
+aoticache_status aoticache_manifest_decode(aoticache_cache *cache, const aoticache_digest *artifact, json_t **ret_json,
+                                           aoticache_request **ret_request, aoticache_error *ret_error);
+
+/* ---- pins and tags ---- */
+
+/* Marks that own their tags, sorted by key. */
+typedef struct aoticache_pin_list {
+    aoticache_pins *marks;
+    size_t count;
+} aoticache_pin_list;
+
+/* tag: only keys that have it; NULL for all. Says what is wrong; returns an exit code. */
+int aoticache_pin_list_read(const aoticache_cli *cli, aoticache_cache *cache, const char *tag,
+                         aoticache_pin_list *ret_list);
+void aoticache_pin_list_free(aoticache_pin_list *list);
+/* NULL where the key is not marked. */
+const aoticache_pins *aoticache_pin_list_find(const aoticache_pin_list *list, const aoticache_key *key);
+/* "pinned nightly v2"; "" for NULL. By free(). */
+char *aoticache_pin_text(const aoticache_pins *mark);
+bool aoticache_pin_has_tag(const aoticache_pins *mark, const char *tag);
+/* Sets "pinned" and "tags"; mark may be NULL. */
+void aoticache_pin_add_to_json(json_t *object, const aoticache_pins *mark);
+
+/* A key that the command line names. */
+typedef struct aoticache_chosen_key {
+    aoticache_key key;
+    char *description; /* of one of its entries; NULL where nothing is stored for it */
+} aoticache_chosen_key;
+
+/* Sorted by key, each once. */
+typedef struct aoticache_chosen_keys {
+    aoticache_chosen_key *items;
+    size_t count;
+} aoticache_chosen_keys;
+
+/* Keys by their beginnings, or those of operators that a shell pattern names, or those with a tag. */
+typedef struct aoticache_key_choice {
+    const char **prefixes;
+    size_t prefix_count;
+    const char *op, *tag;
+} aoticache_key_choice;
+
+/* The arrays of a choice are the caller's to free. */
+void aoticache_key_choice_add(aoticache_key_choice *choice, const char *prefix);
+/*
+ * Looks them up in one pass, among what is stored and what is marked; all 64 digits name a key for which there is nothing
+ * too. Says what is wrong: a wrong word or an ambiguous one (2), nothing found (3).
+ */
+int aoticache_key_choice_resolve(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_key_choice *choice,
+                                 aoticache_chosen_keys *ret_keys);
+void aoticache_chosen_keys_free(aoticache_chosen_keys *keys);
+
+/* What the --list of `pin`, `unpin` and `tag` shares: prints what each key is. word: "pinned", "key". */
+int aoticache_pin_list_print(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *keys,
+                          const char *word);
+/* Changes all keys, and prints what was done to each: "unpinned", or "not pinned" where nothing was to be done. tags:
+ * NULL-terminated, for TAG and UNTAG; else NULL. */
+int aoticache_pin_list_change(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
+                           aoticache_pin_action action, const char *const *tags);
+
+#endif

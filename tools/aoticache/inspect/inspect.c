@@ -1,0 +1,280 @@
+/*
+ * aoticache inspect: what is in a kernel library or a package: who made it, what it offers and needs, which of that is
+ * here; by loading it in a process of its own also its tensors. Finds what is meant; the files beside this one make the reports.
+ */
+#include "base/cleanup.h"
+#include "tools/aoticache/entries/entries.h"
+#include "tools/aoticache/inspect/internal.h"
+#include "tools/aoticache/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { OPTION_NO_LOAD = 1, OPTION_TIMEOUT, OPTION_TORCH };
+
+static const aoticache_cli_option inspect_options[] = {
+    {OPTION_NO_LOAD, "no-load", 0, NULL, "only read the file; of what you do not trust, for loading runs its code"},
+    {OPTION_TIMEOUT, "timeout", 0, "SECONDS", "that loading may take; default 10"},
+    {OPTION_TORCH, "torch", 0, "FILE", "look for its functions in this libtorch_cpu.so, too (not loaded; repeatable)"},
+    {0, NULL, 0, NULL, NULL},
+};
+
+/* ---- what is said ---- */
+
+/* Messages of the loader begin with the library's name; the others get it here. */
+static void say_problem(const aoticache_cli *cli, const char *name, const char *problem)
+{
+    if (problem != NULL && (name == NULL || strncmp(problem, "library ", strlen("library ")) == 0))
+        aoticache_cli_error(cli, "%s", problem);
+    else if (problem != NULL)
+        aoticache_cli_error(cli, "%s: %s", name, problem);
+}
+
+/* Problems are in the report; on standard error they are for those who read only that. */
+static void say_problems(const aoticache_cli *cli, const json_t *report)
+{
+    static const char *const parts[] = {"loaded", "cuda", "torch"};
+    const char *name = json_string_value(json_object_get(report, "name"));
+    say_problem(cli, name, json_string_value(json_object_get(report, "problem")));
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        say_problem(cli, name, json_string_value(json_object_get(json_object_get(report, parts[i]), "problem")));
+}
+
+static int conclude(bool ok)
+{
+    return ok ? AOTICACHE_CLI_EXIT_OK : AOTICACHE_CLI_EXIT_FAILURE;
+}
+
+/* ---- files ---- */
+
+static int open_file(const aoticache_cli *cli, const char *path, int *ret_fd)
+{
+    struct stat about;
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a pipe must not make it wait */
+    if (fd < 0 || fstat(fd, &about) != 0) {
+        bool missing = errno == ENOENT || errno == ENOTDIR;
+        aoticache_cli_error(cli, "%s: %s", path, strerror(errno));
+        return missing ? AOTICACHE_CLI_EXIT_NOT_FOUND : AOTICACHE_CLI_EXIT_FAILURE;
+    }
+    if (!S_ISREG(about.st_mode))
+        return aoticache_cli_usage_error(cli, "%s is %s, not a library or a package", path,
+                                         S_ISDIR(about.st_mode) ? "a directory" : "no regular file");
+    *ret_fd = steal_fd(&fd);
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+/* ZIP archives begin with a file's header, or, of no files, with the end of their directory. */
+static bool is_package(int fd)
+{
+    char bytes[4];
+    return pread(fd, bytes, sizeof bytes, 0) == (ssize_t)sizeof bytes &&
+           (memcmp(bytes, "PK\3\4", sizeof bytes) == 0 || memcmp(bytes, "PK\5\6", sizeof bytes) == 0);
+}
+
+static int inspect_package_file(const aoticache_inspection *inspection, int fd, const char *path)
+{
+    json_t *report = NULL;
+    bool ok = false;
+    int result = aoticache_inspect_package(inspection, fd, path, &report, &ok);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    if (!inspection->cli->json)
+        aoticache_inspect_print_package(inspection->cli, report);
+    const json_t *models = json_object_get(report, "models");
+    for (size_t i = 0; i < json_array_size(models); i++)
+        say_problems(inspection->cli, json_object_get(json_array_get(models, i), "library"));
+    if (inspection->cli->json)
+        aoticache_cli_json_print(report);
+    else
+        json_decref(report);
+    return conclude(ok);
+}
+
+/* {"libraries": [...]}: takes the array. */
+static void print_libraries(const aoticache_cli *cli, json_t *libraries)
+{
+    for (size_t i = 0; i < json_array_size(libraries) && !cli->json; i++) {
+        if (i > 0)
+            printf("\n");
+        aoticache_inspect_print_library(cli, json_array_get(libraries, i));
+    }
+    for (size_t i = 0; i < json_array_size(libraries); i++)
+        say_problems(cli, json_array_get(libraries, i));
+    if (!cli->json) {
+        json_decref(libraries);
+        return;
+    }
+    json_t *object = aoticache_cli_json_object();
+    aoticache_cli_json_set(object, "libraries", libraries);
+    aoticache_cli_json_print(object);
+}
+
+static int inspect_file(const aoticache_inspection *inspection, const char *path)
+{
+    cleanup_fd int fd = -1;
+    int result = open_file(inspection->cli, path, &fd);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    if (is_package(fd))
+        return inspect_package_file(inspection, fd, path);
+    aoticache_inspected library = {.fd = fd, .name = path};
+    json_t *libraries = aoticache_cli_json_array();
+    bool ok = false;
+    aoticache_cli_json_append(libraries, aoticache_inspect_library(inspection, &library, &ok));
+    print_libraries(inspection->cli, libraries);
+    return conclude(ok);
+}
+
+/* ---- entries of the cache ---- */
+
+static json_t *inspect_entry(const aoticache_inspection *inspection, aoticache_cache *cache,
+                             const aoticache_entry *entry, bool *ret_ok)
+{
+    aoticache_artifact *artifact = NULL;
+    aoticache_error error = {.message = ""};
+    char name[AOTICACHE_DIGEST_HEX_BYTES];
+    json_t *report;
+    aoticache_digest_to_hex(&entry->library, name);
+    aoticache_status status = aoticache_cache_open_artifact(cache, &entry->artifact, &artifact, &error);
+    cleanup_fd int copy = aoticache_artifact_take_copy(artifact); /* the very bytes that were hashed */
+    if (status == AOTICACHE_OK) {
+        aoticache_inspected library = {.fd = copy >= 0 ? copy : aoticache_artifact_library_fd(artifact), .name = name,
+                                       .device = entry->device, .directory = aoticache_artifact_directory(artifact)};
+        report = aoticache_inspect_library(inspection, &library, ret_ok);
+    } else {
+        report = aoticache_cli_json_object();
+        aoticache_cli_json_set(report, "name", aoticache_cli_json_text(name));
+        aoticache_cli_json_set(report, "problem", aoticache_cli_json_text(error.message[0] != '\0'
+                                                                              ? error.message
+                                                                              : aoticache_status_text(status)));
+        *ret_ok = false;
+    }
+    aoticache_cli_json_set(report, "entry", aoticache_entry_to_json(entry));
+    aoticache_artifact_unref(artifact);
+    return report;
+}
+
+static int inspect_key(const aoticache_inspection *inspection, const char *prefix)
+{
+    aoticache_cache *cache = NULL;
+    int result = aoticache_cli_open_or_say(inspection->cli, false, &cache);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    aoticache_entry_list list = {0};
+    result = aoticache_entries_find(inspection->cli, cache, prefix, &list);
+    if (result == AOTICACHE_CLI_EXIT_OK) {
+        json_t *libraries = aoticache_cli_json_array();
+        bool all_ok = true;
+        for (size_t i = 0; i < list.count; i++) {
+            bool ok = false;
+            aoticache_cli_json_append(libraries, inspect_entry(inspection, cache, &list.entries[i], &ok));
+            all_ok &= ok;
+        }
+        print_libraries(inspection->cli, libraries);
+        result = conclude(all_ok);
+    }
+    aoticache_entries_free(&list);
+    aoticache_cache_close(cache);
+    return result;
+}
+
+/* ---- the command ---- */
+
+/* A file of that name comes before a key; "./" makes a name a file's in any case. */
+static bool is_key(const char *text)
+{
+    struct stat about;
+    size_t length = strlen(text);
+    return length > 0 && length < AOTICACHE_DIGEST_HEX_BYTES && strspn(text, "0123456789abcdefABCDEF") == length &&
+           stat(text, &about) != 0;
+}
+
+static int add_torch(aoticache_inspection *inspection, const char *path)
+{
+    size_t count = inspection->torch_count;
+    int fd = -1, result = open_file(inspection->cli, path, &fd);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    inspection->torch_paths = aoticache_cli_resize(inspection->torch_paths, count + 1, sizeof *inspection->torch_paths);
+    inspection->torch_fds = aoticache_cli_resize(inspection->torch_fds, count + 1, sizeof *inspection->torch_fds);
+    inspection->torch_paths[count] = path;
+    inspection->torch_fds[count] = fd;
+    inspection->torch_count++;
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int take_option(aoticache_inspection *inspection, int id, const char *value)
+{
+    int64_t seconds = 0;
+    if (id == OPTION_NO_LOAD)
+        inspection->load = false;
+    else if (id == OPTION_TORCH)
+        return add_torch(inspection, value);
+    else if (!aoticache_cli_parse_int(value, 1, 86400, &seconds))
+        return aoticache_cli_usage_error(inspection->cli,
+                                         "option --timeout: '%s' is no number of seconds from 1 to 86400", value);
+    else
+        inspection->timeout_ns = (uint64_t)seconds * 1000000000;
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+/* AOTICACHE_CLI_END, or the exit code. */
+static int parse(aoticache_cli *cli, aoticache_inspection *inspection, const char **ret_what)
+{
+    for (;;) {
+        const char *value = NULL;
+        int id = aoticache_cli_next(cli, &value);
+        if (id == AOTICACHE_CLI_STOP)
+            return cli->exit_code;
+        if (id == AOTICACHE_CLI_END)
+            break;
+        if (id == AOTICACHE_CLI_OPERAND && *ret_what != NULL)
+            return aoticache_cli_usage_error(cli, "unexpected argument '%s': one library at a time", value);
+        if (id == AOTICACHE_CLI_OPERAND) {
+            *ret_what = value;
+            continue;
+        }
+        int result = take_option(inspection, id, value);
+        if (result != AOTICACHE_CLI_EXIT_OK)
+            return result;
+    }
+    if (*ret_what == NULL)
+        return aoticache_cli_usage_error(cli, "a library, a package or a key is needed");
+    return AOTICACHE_CLI_END;
+}
+
+static int inspect_command(aoticache_cli *cli)
+{
+    aoticache_inspection inspection = {.cli = cli, .load = true, .timeout_ns = 10000000000u};
+    const char *what = NULL;
+    int result = parse(cli, &inspection, &what);
+    if (result == AOTICACHE_CLI_END)
+        result = is_key(what) ? inspect_key(&inspection, what) : inspect_file(&inspection, what);
+    for (size_t i = 0; i < inspection.torch_count; i++)
+        close(inspection.torch_fds[i]);
+    free(inspection.torch_paths);
+    free(inspection.torch_fds);
+    return result;
+}
+
+const aoticache_command aoticache_command_inspect = {
+    .word = "inspect",
+    .program =
+        {
+            .name = "aoticache inspect",
+            .help_hint = "aoticache help inspect",
+            .usage = "FILE|KEY [OPTION]...",
+            .summary = "Shows what a kernel library or a .pt2 package offers, needs and contains.",
+            .details =
+                "FILE is a library (.so) or a package (.pt2); KEY is the beginning of a key, an artifact's digest\n"
+                "or a library's digest in the cache, at least 4 digits. A file of that name comes first.\n\n"
+                "The library is loaded in a process of its own, which runs its code: its inputs, outputs and\n"
+                "constants are known in no other way. A library that crashes or hangs there is reported, with exit\n"
+                "code 1. With --no-load nothing of it is run.",
+            .options = inspect_options,
+        },
+    .run = inspect_command,
+};

@@ -1,0 +1,42 @@
+/*
+ * tools/aoticache/internal: the commands of the tool `aoticache`. Each is declared here and lives in a file or a room of
+ * its own; arguments/ and entries/ have what several commands need.
+ *
+ * Functions of the tool that can go wrong print their message and return an exit code (AOTICACHE_CLI_EXIT_OK to go on).
+ */
+#ifndef AOTICACHE_TOOLS_AOTICACHE_INTERNAL_H
+#define AOTICACHE_TOOLS_AOTICACHE_INTERNAL_H
+
+#include "aoticache.h"
+#include "tools/cli/cli.h"
+
+typedef struct aoticache_command {
+    const char *word; /* "run" */
+    aoticache_cli_program program;
+    int (*run)(aoticache_cli *cli); /* returns the exit code */
+} aoticache_command;
+
+extern const aoticache_command aoticache_command_run;
+extern const aoticache_command aoticache_command_compile;
+extern const aoticache_command aoticache_command_ls;
+extern const aoticache_command aoticache_command_show;
+extern const aoticache_command aoticache_command_verify;
+extern const aoticache_command aoticache_command_rm;
+extern const aoticache_command aoticache_command_doctor;
+extern const aoticache_command aoticache_command_add;
+extern const aoticache_command aoticache_command_run_package;
+extern const aoticache_command aoticache_command_inspect;
+extern const aoticache_command aoticache_command_warm;
+extern const aoticache_command aoticache_command_record;
+extern const aoticache_command aoticache_command_pin;
+extern const aoticache_command aoticache_command_unpin;
+extern const aoticache_command aoticache_command_tag;
+extern const aoticache_command aoticache_command_du;
+extern const aoticache_command aoticache_command_why;
+extern const aoticache_command aoticache_command_config;
+extern const aoticache_command aoticache_command_export;
+extern const aoticache_command aoticache_command_import;
+extern const aoticache_command aoticache_command_merge;
+extern const aoticache_command aoticache_command_copy;
+
+#endif

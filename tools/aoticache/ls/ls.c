@@ -1,0 +1,386 @@
+/*
+ * aoticache ls: what is in the cache, as a table; or which compiles failed.
+ *
+ * What is to be sorted is copied; all else goes straight from the index to the output (a table by the block, as its
+ * widths must be known).
+ */
+#include "base/cleanup.h"
+#include "tools/aoticache/entries/entries.h"
+#include "tools/aoticache/internal.h"
+#include "tools/aoticache/ls/internal.h"
+
+#include <fnmatch.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const aoticache_cli_option ls_options[] = {
+    {AOTICACHE_LS_SORT, "sort", 's', "operator|size|age|used|uses|compile",
+     "default operator; age: newest first, used: latest first,\nthe others: largest first; --sort=-size turns it round"},
+    {AOTICACHE_LS_REVERSE, "reverse", 'r', NULL, "the other way round"},
+    {AOTICACHE_LS_LIMIT, "limit", 'n', "N", "the first N only"},
+    AOTICACHE_LS_FILTER_ROWS,
+    {AOTICACHE_LS_FAILED, "failed", 0, NULL, "compiles that failed and are not tried again yet, with their message"},
+    {0, NULL, 0, NULL, NULL},
+};
+
+#define TABLE_BLOCK 4096
+#define NARROW 160 /* columns of a terminal */
+
+struct ls {
+    const aoticache_cli *cli;
+    aoticache_cache *cache;
+    aoticache_ls_filter filter;
+    aoticache_ls_order order; /* NULL: as the library lists */
+    bool reverse, failed;
+    int64_t limit;
+    aoticache_pin_list marks;
+
+    aoticache_entry_list list; /* what is to be shown, where it must be sorted */
+    aoticache_cli_table *table;
+    bool is_narrow; /* CPU says no more than whether this machine can run it */
+    uint64_t shown, unfit;
+    aoticache_cpu_features features; /* whose text is below: most entries of a cache need the same */
+    char *features_text;
+};
+
+static int take_option(aoticache_cli *cli, struct ls *ls, int id, const char *value)
+{
+    bool reverse = false;
+    int result;
+    switch (id) {
+    case AOTICACHE_LS_FAILED:
+        ls->failed = true;
+        return AOTICACHE_CLI_EXIT_OK;
+    case AOTICACHE_LS_REVERSE:
+        ls->reverse = !ls->reverse;
+        return AOTICACHE_CLI_EXIT_OK;
+    case AOTICACHE_LS_LIMIT:
+        if (aoticache_cli_parse_int(value, 1, INT64_MAX, &ls->limit))
+            return AOTICACHE_CLI_EXIT_OK;
+        return aoticache_cli_usage_error(cli, "option --limit: '%s' is not a number from 1 on", value);
+    case AOTICACHE_LS_SORT:
+        result = aoticache_ls_order_parse(cli, value, &ls->order, &reverse);
+        ls->reverse = ls->reverse != reverse;
+        return result;
+    case AOTICACHE_CLI_OPERAND:
+        if (ls->filter.exact_op != NULL)
+            return aoticache_cli_usage_error(cli, "unexpected argument '%s': the operator is %s", value,
+                                             ls->filter.exact_op);
+        ls->filter.exact_op = value;
+        return AOTICACHE_CLI_EXIT_OK;
+    default:
+        return aoticache_ls_filter_take(&ls->filter, cli, id, value);
+    }
+}
+
+static int parse(aoticache_cli *cli, struct ls *ls)
+{
+    for (;;) {
+        const char *value = NULL;
+        int id = aoticache_cli_next(cli, &value);
+        if (id == AOTICACHE_CLI_STOP)
+            return cli->exit_code;
+        if (id == AOTICACHE_CLI_END)
+            return AOTICACHE_CLI_END;
+        int result = take_option(cli, ls, id, value);
+        if (result != AOTICACHE_CLI_EXIT_OK)
+            return result;
+    }
+}
+
+/* ---- one entry ---- */
+
+/* An element of the array, indented as the rest of the object is. */
+static void print_json(struct ls *ls, const aoticache_entry *entry, const aoticache_pins *mark)
+{
+    json_t *object = aoticache_entry_to_json(entry);
+    aoticache_pin_add_to_json(object, mark);
+    cleanup_free char *text = json_dumps(object, JSON_INDENT(2) | JSON_ENSURE_ASCII);
+    json_decref(object);
+    fputs(ls->shown > 0 ? ",\n    " : "\n    ", stdout);
+    for (const char *c = text != NULL ? text : "null"; *c != '\0'; c++) {
+        putchar_unlocked(*c);
+        if (*c == '\n')
+            fputs("    ", stdout);
+    }
+}
+
+static const char *features_text(struct ls *ls, const aoticache_cpu_features *features)
+{
+    if (ls->features_text == NULL || memcmp(features, &ls->features, sizeof *features) != 0) {
+        free(ls->features_text);
+        ls->features_text = aoticache_features_text(features);
+        ls->features = *features;
+    }
+    return ls->features_text;
+}
+
+static void add_row(struct ls *ls, const aoticache_entry *entry, const aoticache_pins *mark)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES], bytes[AOTICACHE_CLI_UNIT_BYTES];
+    char age[AOTICACHE_CLI_UNIT_BYTES], used[AOTICACHE_CLI_UNIT_BYTES];
+    aoticache_digest_to_hex(&entry->key, hex);
+    hex[12] = '\0';
+    bool runs_here = aoticache_cpu_features_include(aoticache_cpu_features_get(), &entry->requirements);
+    const char *features = ls->is_narrow ? (runs_here ? "yes" : "no") : features_text(ls, &entry->requirements);
+    cleanup_free char *needs = aoticache_cli_text("%s%s", runs_here ? "" : "! ", features);
+    cleanup_free char *uses = aoticache_cli_text("%" PRIu64, entry->uses);
+    cleanup_free char *marks = aoticache_pin_text(mark);
+    bool has_guard = entry->guard != NULL && entry->guard[0] != '\0';
+    cleanup_free char *kernel = aoticache_cli_text("%s%s%s", entry->description, has_guard ? " where " : "",
+                                                   has_guard ? entry->guard : "");
+    const char *cells[] = {hex,
+                           kernel,
+                           aoticache_cli_format_bytes(entry->bytes, bytes),
+                           aoticache_cli_format_age(entry->created_ns, age),
+                           aoticache_cli_format_age(entry->last_used_ns, used),
+                           uses,
+                           entry->producer,
+                           needs,
+                           marks[0] != '\0' ? marks : "-"};
+    aoticache_cli_table_add(ls->table, runs_here ? AOTICACHE_CLI_PLAIN : AOTICACHE_CLI_YELLOW, cells);
+    ls->unfit += !runs_here;
+}
+
+static bool show_entry(struct ls *ls, const aoticache_entry *entry)
+{
+    const aoticache_pins *mark = aoticache_pin_list_find(&ls->marks, &entry->key);
+    if (ls->cli->json)
+        print_json(ls, entry, mark);
+    else
+        add_row(ls, entry, mark);
+    if (++ls->shown % TABLE_BLOCK == 0 && !ls->cli->json)
+        aoticache_cli_table_print(ls->table, ls->cli);
+    return (ls->limit == 0 || ls->shown < (uint64_t)ls->limit) && !aoticache_cli_output_failed();
+}
+
+/* ---- all entries ---- */
+
+static bool must_collect(const struct ls *ls)
+{
+    return ls->order != NULL || ls->reverse;
+}
+
+static bool take_entry(void *user, const aoticache_entry *entry)
+{
+    struct ls *ls = user;
+    const aoticache_pins *mark = aoticache_pin_list_find(&ls->marks, &entry->key);
+    if (!aoticache_ls_filter_accepts(&ls->filter, ls->cache, entry, mark))
+        return true;
+    if (!must_collect(ls))
+        return show_entry(ls, entry);
+    aoticache_entries_append(&ls->list, entry);
+    return true;
+}
+
+static void reverse_entries(aoticache_entry_list *list)
+{
+    for (size_t i = 0; i < list->count / 2; i++) {
+        aoticache_entry other = list->entries[i];
+        list->entries[i] = list->entries[list->count - 1 - i];
+        list->entries[list->count - 1 - i] = other;
+    }
+}
+
+static void begin_output(struct ls *ls)
+{
+    static const aoticache_cli_column columns[] = {
+        {"KEY", false, 0}, {"KERNEL", false, 1},   {"SIZE", true, 0}, {"AGE", true, 4},   {"USED", true, 2},
+        {"USES", true, 3}, {"PRODUCER", false, 5}, {"CPU", false, 0}, {"MARKS", false, 0},
+    };
+    const size_t count = sizeof columns / sizeof columns[0];
+    const size_t width = aoticache_cli_terminal_width();
+    ls->is_narrow = width > 0 && width < NARROW;
+    if (!ls->cli->json) {
+        ls->table = aoticache_cli_table_create(columns, ls->marks.count > 0 ? count : count - 1);
+        return;
+    }
+    json_t *directory = aoticache_cli_json_text(aoticache_cache_directory(ls->cache));
+    cleanup_free char *text = json_dumps(directory, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+    json_decref(directory);
+    printf("{\n  \"directory\": %s,\n  \"entries\": [", text != NULL ? text : "null");
+}
+
+static void end_output(struct ls *ls)
+{
+    if (ls->cli->json)
+        printf("%s]\n}\n", ls->shown > 0 ? "\n  " : "");
+    else if (ls->shown > 0)
+        aoticache_cli_table_print(ls->table, ls->cli);
+    if (ls->table != NULL)
+        aoticache_cli_table_free(ls->table);
+    if (ls->unfit > 0)
+        aoticache_cli_note(ls->cli, "! marks what this machine's CPU cannot run: 'aoticache show KEY' says why");
+}
+
+static void show_collected(struct ls *ls)
+{
+    if (ls->order != NULL && ls->list.count > 0)
+        qsort(ls->list.entries, ls->list.count, sizeof *ls->list.entries, ls->order);
+    if (ls->reverse)
+        reverse_entries(&ls->list);
+    size_t count = ls->limit > 0 && (uint64_t)ls->limit < ls->list.count ? (size_t)ls->limit : ls->list.count;
+    begin_output(ls);
+    for (size_t i = 0; i < count; i++)
+        show_entry(ls, &ls->list.entries[i]);
+}
+
+static int say_nothing_found(const struct ls *ls)
+{
+    const char *exact = ls->filter.exact_op, *pattern = ls->filter.op;
+    if (!aoticache_ls_filter_is_set(&ls->filter)) {
+        aoticache_cli_note(ls->cli, "the cache at %s is empty", aoticache_cache_directory(ls->cache));
+        return AOTICACHE_CLI_EXIT_OK;
+    }
+    aoticache_ls_filter rest = ls->filter;
+    rest.exact_op = rest.op = NULL;
+    if (aoticache_ls_filter_is_set(&rest) || (exact != NULL && pattern != NULL)) {
+        aoticache_cli_error(ls->cli, "no entry is like that");
+        return AOTICACHE_CLI_EXIT_NOT_FOUND;
+    }
+    cleanup_free char *hint = aoticache_operator_hint(ls->cache, exact != NULL ? exact : pattern);
+    aoticache_cli_error(ls->cli, "no entry for %s %s%s", exact != NULL ? "operator" : "operators like",
+                        exact != NULL ? exact : pattern, hint);
+    return AOTICACHE_CLI_EXIT_NOT_FOUND;
+}
+
+static int list_entries(struct ls *ls)
+{
+    aoticache_error error = {.message = ""};
+    int result = aoticache_pin_list_read(ls->cli, ls->cache, NULL, &ls->marks);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    if (!must_collect(ls))
+        begin_output(ls);
+    aoticache_status status =
+        aoticache_cache_list(ls->cache, ls->filter.exact_op, NULL, take_entry, ls, &error);
+    if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
+        result = aoticache_cli_fail(ls->cli, status, &error);
+    else if (must_collect(ls))
+        show_collected(ls);
+    end_output(ls);
+    if (result == AOTICACHE_CLI_EXIT_OK && ls->shown == 0)
+        result = say_nothing_found(ls);
+    aoticache_entries_free(&ls->list);
+    aoticache_pin_list_free(&ls->marks);
+    return result;
+}
+
+/* ---- --failed: compiles that failed, with their messages, and when they are tried again ---- */
+
+struct failures {
+    const aoticache_cli *cli;
+    const char *op, *pattern;
+    json_t *array; /* with --json */
+    size_t count;
+};
+
+static json_t *failure_to_json(const aoticache_failure *failure)
+{
+    json_t *object = aoticache_cli_json_object();
+    aoticache_cli_json_set(object, "key", aoticache_cli_json_digest(&failure->key));
+    aoticache_cli_json_set(object, "op", aoticache_cli_json_text(failure->op));
+    aoticache_cli_json_set(object, "description", aoticache_cli_json_text(failure->description));
+    aoticache_cli_json_set(object, "message", aoticache_cli_json_text(failure->message));
+    aoticache_cli_json_set(object, "failed_ns", json_integer(failure->failed_ns));
+    aoticache_cli_json_set(object, "retry_ns", json_integer(failure->retry_ns));
+    aoticache_cli_json_set(object, "count", json_integer(failure->count));
+    return object;
+}
+
+static void print_message_lines(const char *message)
+{
+    cleanup_free char *escaped = aoticache_cli_escape_lines(message);
+    char *rest = NULL;
+    for (char *line = strtok_r(escaped, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest))
+        printf("    %s\n", line);
+}
+
+static bool print_failure(void *user, const aoticache_failure *failure)
+{
+    struct failures *failures = user;
+    const char *op = failure->op != NULL ? failure->op : "";
+    if ((failures->op != NULL && strcmp(failures->op, op) != 0) ||
+        (failures->pattern != NULL && fnmatch(failures->pattern, op, 0) != 0))
+        return true;
+    failures->count++;
+    if (failures->array != NULL) {
+        aoticache_cli_json_append(failures->array, failure_to_json(failure));
+        return true;
+    }
+    char hex[AOTICACHE_DIGEST_HEX_BYTES], age[AOTICACHE_CLI_UNIT_BYTES], wait[AOTICACHE_CLI_UNIT_BYTES];
+    cleanup_free char *times = failure->count > 1 ? aoticache_cli_text(", %" PRIu32 " times in a row", failure->count)
+                                                  : aoticache_cli_text("%s", "");
+    aoticache_digest_to_hex(&failure->key, hex);
+    int64_t left = failure->retry_ns - aoticache_wall_ns();
+    cleanup_free char *description = aoticache_cli_escape(failure->description != NULL ? failure->description : "");
+    printf("%s%.12s%s  %s\n", aoticache_cli_style_begin(failures->cli, AOTICACHE_CLI_BOLD), hex,
+           aoticache_cli_style_begin(failures->cli, AOTICACHE_CLI_PLAIN), description);
+    printf("  failed %s ago%s, %s%s\n", aoticache_cli_format_age(failure->failed_ns, age), times,
+           left > 0 ? "not tried again for " : "will be tried again",
+           left > 0 ? aoticache_cli_format_duration((uint64_t)left, wait) : "");
+    print_message_lines(failure->message != NULL ? failure->message : "");
+    return true;
+}
+
+static int list_failures(const aoticache_cli *cli, aoticache_cache *cache, const char *op, const char *pattern)
+{
+    aoticache_error error = {.message = ""};
+    struct failures failures = {
+        .cli = cli, .op = op, .pattern = pattern, .array = cli->json ? aoticache_cli_json_array() : NULL};
+    aoticache_status status = aoticache_cache_list_failures(cache, print_failure, &failures, &error);
+    if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND) {
+        json_decref(failures.array);
+        return aoticache_cli_fail(cli, status, &error);
+    }
+    if (cli->json) {
+        json_t *object = aoticache_cli_json_object();
+        aoticache_cli_json_set(object, "directory", aoticache_cli_json_text(aoticache_cache_directory(cache)));
+        aoticache_cli_json_set(object, "failures", failures.array);
+        aoticache_cli_json_print(object);
+    } else if (failures.count == 0) {
+        aoticache_cli_note(cli, "no failed compiles%s%s are remembered", op != NULL || pattern != NULL ? " of " : "",
+                           op != NULL ? op : pattern != NULL ? pattern : "");
+    }
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+/* ---- the command ---- */
+
+static int ls_command(aoticache_cli *cli)
+{
+    struct ls ls = {.cli = cli};
+    int result = parse(cli, &ls);
+    if (result == AOTICACHE_CLI_END) {
+        result = aoticache_cli_open_or_say(cli, false, &ls.cache);
+        if (result == AOTICACHE_CLI_EXIT_OK)
+            result = ls.failed ? list_failures(cli, ls.cache, ls.filter.exact_op, ls.filter.op)
+                               : list_entries(&ls);
+    }
+    aoticache_cache_close(ls.cache);
+    free(ls.filter.environment);
+    free(ls.features_text);
+    return result;
+}
+
+const aoticache_command aoticache_command_ls = {
+    .word = "ls",
+    .program =
+        {
+            .name = "aoticache ls",
+            .help_hint = "aoticache help ls",
+            .usage = "[OPERATOR] [OPTION]...",
+            .summary = "Lists the kernels in the cache, or with --failed the compiles that failed.",
+            .details = "OPERATOR is an operator's whole name; --op takes a pattern. With several conditions all must\n"
+                       "hold. USED is when it was last used, as of the last flush of the processes that use it; CPU\n"
+                       "is what it needs of the processor. A '!' marks what this machine cannot run. After 'where'\n"
+                       "stands the guard of a kernel for many shapes. MARKS are pins and tags; the column is there\n"
+                       "where there are any. A compile that fails again is tried again after twice the time.\n\n"
+                       "On a terminal of less than 160 columns CPU says only whether this machine can run it; of less\n"
+                       "than are needed, PRODUCER, AGE, USES and USED are left out in this order, and at last KERNEL is cut.\n"
+                       "Into a pipe or a file goes everything.",
+            .options = ls_options,
+        },
+    .run = ls_command,
+};

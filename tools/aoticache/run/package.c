@@ -1,0 +1,277 @@
+/*
+ * aoticache run-package: loads a model of a .pt2 package from the cache, storing it where it is not there, runs it,
+ * prints what came out and how long it took.
+ */
+#include "base/cleanup.h"
+#include "tools/aoticache/arguments/arguments.h"
+#include "tools/aoticache/entries/entries.h"
+#include "tools/aoticache/internal.h"
+#include "tools/aoticache/run/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OPTION_INPUT = 1, OPTION_MODEL, OPTION_DEVICE, OPTION_SEED, OPTION_REPEAT, OPTION_ALL_VALUES };
+
+#define MAX_INPUTS 1024
+
+static const aoticache_cli_option run_package_options[] = {
+    {OPTION_INPUT, "input", 'i', "SPEC", "a tensor, in the order of the model's inputs"},
+    {OPTION_MODEL, "model", 'm', "NAME", "of a package with several; default the only one, or \"model\""},
+    {OPTION_DEVICE, "device", 0, "DEVICE", "default what the package was compiled for"},
+    {OPTION_SEED, "seed", 0, "N", "of random fills; default 0"},
+    AOTICACHE_TIMED_RUNS_OPTION_ROWS(OPTION_REPEAT, OPTION_ALL_VALUES),
+    {0, NULL, 0, NULL, NULL},
+};
+
+struct input {
+    aoticache_tensor_spec spec;
+    void *data;
+};
+
+struct run {
+    const char *what; /* a file or a key */
+    const char *model, *device;
+    const char **words; /* of --input */
+    struct input *inputs;
+    size_t input_count;
+    uint64_t seed;
+    aoticache_timed_runs runs;
+
+    aoticache_cache *cache;
+    aoticache_runner *runner;
+    aoticache_package_report report;
+};
+
+/* ---- the command line ---- */
+
+static int take_seed(const aoticache_cli *cli, const char *value, struct run *run)
+{
+    int64_t seed;
+    if (!aoticache_cli_parse_int(value, 0, INT64_MAX, &seed))
+        return aoticache_cli_usage_error(cli, "option --seed: '%s' is not a number of 0 or more", value);
+    run->seed = (uint64_t)seed;
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int take(const aoticache_cli *cli, int id, const char *value, struct run *run)
+{
+    switch (id) {
+    case OPTION_INPUT:
+        if (run->input_count == MAX_INPUTS)
+            return aoticache_cli_usage_error(cli, "more than %d inputs", MAX_INPUTS);
+        run->words = aoticache_cli_resize(run->words, run->input_count + 1, sizeof *run->words);
+        run->words[run->input_count++] = value;
+        return AOTICACHE_CLI_EXIT_OK;
+    case OPTION_MODEL:
+        run->model = value;
+        return AOTICACHE_CLI_EXIT_OK;
+    case OPTION_DEVICE:
+        run->device = value;
+        return AOTICACHE_CLI_EXIT_OK;
+    case OPTION_ALL_VALUES:
+        run->runs.all_values = true;
+        return AOTICACHE_CLI_EXIT_OK;
+    case OPTION_SEED:
+        return take_seed(cli, value, run);
+    case OPTION_REPEAT:
+        return aoticache_timed_runs_take_repeat(&run->runs, cli, value);
+    default: /* the operand */
+        if (run->what != NULL)
+            return aoticache_cli_usage_error(cli, "unexpected argument '%s'", value);
+        run->what = value;
+        return AOTICACHE_CLI_EXIT_OK;
+    }
+}
+
+static int parse(aoticache_cli *cli, struct run *run)
+{
+    for (;;) {
+        const char *value = NULL;
+        int id = aoticache_cli_next(cli, &value);
+        if (id == AOTICACHE_CLI_STOP)
+            return cli->exit_code;
+        if (id == AOTICACHE_CLI_END)
+            break;
+        int result = take(cli, id, value, run);
+        if (result != AOTICACHE_CLI_EXIT_OK)
+            return result;
+    }
+    if (run->what == NULL)
+        return aoticache_cli_usage_error(cli, "a package, such as model.pt2, or the key of one is needed");
+    return AOTICACHE_CLI_END;
+}
+
+/* ---- inputs ---- */
+
+static int make_input(const aoticache_cli *cli, const char *word, uint64_t *random, struct input *input)
+{
+    aoticache_error error = {.message = ""};
+    cleanup_free void *row_major = NULL;
+    aoticache_status status = aoticache_tensor_spec_parse(word, &input->spec, &error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_tensor_fill(&input->spec, random, &row_major, &error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_tensor_lay_out(&input->spec, row_major, &input->data, &error);
+    if (status != AOTICACHE_OK)
+        return aoticache_cli_usage_error(cli, "option --input: %s", error.message);
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int make_inputs(const aoticache_cli *cli, struct run *run)
+{
+    uint64_t random = run->seed;
+    run->inputs = aoticache_cli_allocate(run->input_count, sizeof *run->inputs);
+    int result = AOTICACHE_CLI_EXIT_OK;
+    for (size_t i = 0; result == AOTICACHE_CLI_EXIT_OK && i < run->input_count; i++)
+        result = make_input(cli, run->words[i], &random, &run->inputs[i]);
+    return result;
+}
+
+/* After the loading, which decides where tensors come from. */
+static int make_tensors(const aoticache_cli *cli, struct run *run)
+{
+    int result = AOTICACHE_CLI_EXIT_OK;
+    for (size_t i = 0; result == AOTICACHE_CLI_EXIT_OK && i < run->input_count; i++)
+        result = aoticache_timed_runs_add_input(&run->runs, cli, &run->inputs[i].spec, run->inputs[i].data,
+                                                run->input_count);
+    return result;
+}
+
+/* ---- loading ---- */
+
+/* A file where there is one of this name, else the beginning of a key. */
+static int find_key(const aoticache_cli *cli, struct run *run, bool *ret_is_key, aoticache_key *ret_key)
+{
+    *ret_is_key = access(run->what, F_OK) != 0 && strspn(run->what, "0123456789abcdefABCDEF") == strlen(run->what);
+    if (!*ret_is_key)
+        return AOTICACHE_CLI_EXIT_OK;
+    aoticache_entry_list list = {0};
+    int result = aoticache_entries_find(cli, run->cache, run->what, &list);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        *ret_key = list.entries[0].key;
+    aoticache_entries_free(&list);
+    return result;
+}
+
+static int load(const aoticache_cli *cli, struct run *run)
+{
+    bool is_key;
+    aoticache_key key;
+    aoticache_error error = {.message = ""};
+    int result = find_key(cli, run, &is_key, &key);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    aoticache_package_options options = AOTICACHE_PACKAGE_OPTIONS_INIT;
+    options.model = run->model;
+    options.device = run->device;
+    aoticache_status status =
+        is_key ? aoticache_package_load_key(run->cache, &key, &options, &run->runner, &run->report, &error)
+               : aoticache_package_load(run->cache, run->what, &options, &run->runner, &run->report, &error);
+    return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(cli, status, &error);
+}
+
+/* ---- printing ---- */
+
+static const char *source_text(const aoticache_package_report *report)
+{
+    if (!report->stored)
+        return "unpacked now, could not be stored";
+    return report->added ? "added now" : "found in the cache";
+}
+
+static int print_json(const aoticache_cli *cli, const struct run *run)
+{
+    const aoticache_package_report *report = &run->report;
+    json_t *object = aoticache_cli_json_object();
+    json_t *outputs = aoticache_cli_json_array();
+    int result = aoticache_timed_runs_print_outputs(&run->runs, cli, outputs);
+    aoticache_cli_json_set(object, "model", aoticache_cli_json_text(report->model));
+    aoticache_cli_json_set(object, "device", aoticache_cli_json_text(aoticache_runner_device(run->runner)));
+    aoticache_cli_json_set(object, "key", aoticache_cli_json_digest(&report->key));
+    aoticache_cli_json_set(object, "added", json_boolean(report->added));
+    aoticache_cli_json_set(object, "stored", json_boolean(report->stored));
+    aoticache_cli_json_set(object, "bytes", aoticache_cli_json_count(report->bytes));
+    aoticache_cli_json_set(object, "digest_ns", aoticache_cli_json_count(report->digest_ns));
+    aoticache_cli_json_set(object, "add_ns", aoticache_cli_json_count(report->add_ns));
+    aoticache_cli_json_set(object, "load_ns", aoticache_cli_json_count(report->load_ns));
+    aoticache_timed_runs_set_times(&run->runs, object);
+    aoticache_cli_json_set(object, "outputs", outputs);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        aoticache_cli_json_print(object);
+    else
+        json_decref(object);
+    return result;
+}
+
+static int print_text(const aoticache_cli *cli, const struct run *run)
+{
+    const aoticache_package_report *report = &run->report;
+    char hex[AOTICACHE_DIGEST_HEX_BYTES], time[AOTICACHE_CLI_UNIT_BYTES];
+    int result = aoticache_timed_runs_print_outputs(&run->runs, cli, NULL);
+    if (result != AOTICACHE_CLI_EXIT_OK || cli->quiet)
+        return result;
+    aoticache_digest_to_hex(&report->key, hex);
+    printf("\n");
+    aoticache_cli_print_field(cli, "model", "%s on %s", report->model, aoticache_runner_device(run->runner));
+    aoticache_cli_print_field(cli, "key", "%.12s", hex);
+    aoticache_cli_print_field(cli, "source", "%s", source_text(report));
+    aoticache_cli_print_field(cli, "size", "%s", aoticache_cli_format_bytes(report->bytes, time));
+    if (report->digest_ns > 0)
+        aoticache_cli_print_field(cli, "digest", "%s", aoticache_cli_format_duration(report->digest_ns, time));
+    if (report->add_ns > 0)
+        aoticache_cli_print_field(cli, "unpacking", "%s", aoticache_cli_format_duration(report->add_ns, time));
+    aoticache_cli_print_field(cli, "load", "%s", aoticache_cli_format_duration(report->load_ns, time));
+    aoticache_timed_runs_print_times(&run->runs, cli);
+    return result;
+}
+
+/* ---- the whole ---- */
+
+static int steps(const aoticache_cli *cli, struct run *run)
+{
+    int result = make_inputs(cli, run);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        result = aoticache_cli_open_or_say(cli, true, &run->cache);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        result = load(cli, run);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        result = make_tensors(cli, run);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        result = aoticache_timed_runs_execute(&run->runs, cli, run->runner);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    return cli->json ? print_json(cli, run) : print_text(cli, run);
+}
+
+static int run_package_command(aoticache_cli *cli)
+{
+    struct run run = {0};
+    int result = parse(cli, &run);
+    if (result == AOTICACHE_CLI_END)
+        result = steps(cli, &run);
+    aoticache_timed_runs_free(&run.runs);
+    for (size_t i = 0; run.inputs != NULL && i < run.input_count; i++)
+        free(run.inputs[i].data);
+    free(run.inputs);
+    free(run.words);
+    aoticache_runner_unref(run.runner);
+    aoticache_cache_close(run.cache);
+    return result;
+}
+
+const aoticache_command aoticache_command_run_package = {
+    .word = "run-package",
+    .program =
+        {
+            .name = "aoticache run-package",
+            .help_hint = "aoticache help run-package",
+            .usage = "FILE.pt2|KEY [--input SPEC]... [OPTION]...",
+            .summary = "Runs a model of a .pt2 package, storing it where it is not in the cache; prints the result.",
+            .details = "KEY is what 'aoticache add' printed, or its first digits: the package is not needed then.\n"
+                       "SPEC is DTYPE:SIZExSIZE...[@STRIDExSTRIDE...][=FILL], as 'aoticache help run' explains.",
+            .options = run_package_options,
+        },
+    .run = run_package_command,
+};

@@ -1,0 +1,291 @@
+/*
+ * tools/aoticache/transfer/transfer: what export, import, merge and copy share: they read the same options, show the same progress,
+ * say the same at the end, and stop cleanly at Ctrl-C.
+ */
+#include "tools/aoticache/transfer/internal.h"
+
+#include <ftw.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- stopping ---- */
+
+static volatile sig_atomic_t stopped_by;
+
+static void stop(int signal_number)
+{
+    stopped_by = signal_number;
+}
+
+/* Without SA_RESTART: a transfer that waits for a pipe is to notice. */
+void aoticache_transfer_catch_signals(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        struct sigaction old;
+        struct sigaction action = {.sa_handler = stop};
+        sigemptyset(&action.sa_mask);
+        /* Under nohup and in scripts' background a signal is ignored, and stays so. */
+        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaction(signals[i], &action, NULL);
+    }
+}
+
+void aoticache_transfer_die_if_stopped(void)
+{
+    if (stopped_by == 0)
+        return;
+    fflush(NULL);
+    signal(stopped_by, SIG_DFL);
+    raise(stopped_by);
+}
+
+static bool show_progress(void *user, uint64_t done, uint64_t all)
+{
+    aoticache_transfer_command *command = user;
+    aoticache_cli_progress_show(&command->progress, done, all > done ? all : done);
+    return stopped_by == 0;
+}
+
+/* ---- the command line ---- */
+
+static int take_level(aoticache_transfer_command *command, const char *value)
+{
+    int64_t level;
+    if (!aoticache_cli_parse_int(value, 1, 19, &level))
+        return aoticache_cli_usage_error(command->cli, "option --level: '%s' is not a number from 1 to 19", value);
+    command->options.level = (int)level;
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int take_used_since(aoticache_transfer_command *command, const char *value)
+{
+    uint64_t seconds;
+    int64_t now = aoticache_wall_ns();
+    if (!aoticache_cli_parse_age(value, &seconds) || seconds == 0 || seconds > (uint64_t)now / 1000000000u)
+        return aoticache_cli_usage_error(command->cli, "option --used-since: '%s' is not an age such as 30d or 12h",
+                                         value);
+    command->options.used_since_ns = now - (int64_t)seconds * 1000000000;
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int take_max_size(aoticache_transfer_command *command, const char *value)
+{
+    if (!aoticache_cli_parse_size(value, &command->options.max_bytes) || command->options.max_bytes == 0)
+        return aoticache_cli_usage_error(command->cli, "option --max-size: '%s' is not a size such as 10G", value);
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int take(aoticache_transfer_command *command, int id, const char *value)
+{
+    switch (id) {
+    case AOTICACHE_TRANSFER_OP:
+        command->options.op = value;
+        return AOTICACHE_CLI_EXIT_OK;
+    case AOTICACHE_TRANSFER_DEVICE:
+        command->options.device = value;
+        return AOTICACHE_CLI_EXIT_OK;
+    case AOTICACHE_TRANSFER_KEY:
+        command->options.key_prefix = value;
+        return AOTICACHE_CLI_EXIT_OK;
+    case AOTICACHE_TRANSFER_TAG:
+        command->options.tag = value;
+        return AOTICACHE_CLI_EXIT_OK;
+    case AOTICACHE_TRANSFER_USED_SINCE:
+        return take_used_since(command, value);
+    case AOTICACHE_TRANSFER_LEVEL:
+        return take_level(command, value);
+    case AOTICACHE_TRANSFER_MAX_SIZE:
+        return take_max_size(command, value);
+    case AOTICACHE_TRANSFER_PINS:
+        command->options.with_marks = true;
+        return AOTICACHE_CLI_EXIT_OK;
+    case AOTICACHE_TRANSFER_REPLACE:
+        command->options.replace = true;
+        return AOTICACHE_CLI_EXIT_OK;
+    default:
+        command->options.dry_run = true;
+        return AOTICACHE_CLI_EXIT_OK;
+    }
+}
+
+int aoticache_transfer_parse(aoticache_transfer_command *command, aoticache_cli *cli, const char *operand,
+                             const char *progress)
+{
+    *command = (aoticache_transfer_command){.cli = cli,
+                                            .options = AOTICACHE_TRANSFER_OPTIONS_INIT,
+                                            .progress = {.cli = cli, .what = progress}};
+    command->options.progress = show_progress;
+    command->options.user = command;
+    for (;;) {
+        const char *value = NULL;
+        int result = AOTICACHE_CLI_EXIT_OK;
+        int id = aoticache_cli_next(cli, &value);
+        if (id == AOTICACHE_CLI_STOP)
+            return cli->exit_code;
+        if (id == AOTICACHE_CLI_END)
+            break;
+        if (id != AOTICACHE_CLI_OPERAND)
+            result = take(command, id, value);
+        else if (command->operand != NULL)
+            return aoticache_cli_usage_error(cli, "unexpected argument '%s'", value);
+        else
+            command->operand = value;
+        if (result != AOTICACHE_CLI_EXIT_OK)
+            return result;
+    }
+    if (command->operand == NULL || command->operand[0] == '\0')
+        return aoticache_cli_usage_error(cli, "%s is needed", operand);
+    return AOTICACHE_CLI_END;
+}
+
+/* ---- caches ---- */
+
+static aoticache_cache_options cache_options(const aoticache_transfer_command *command, const char *directory)
+{
+    aoticache_cache_options options = aoticache_cli_cache_options(command->cli);
+    if (directory != NULL)
+        options.directory = directory;
+    return options;
+}
+
+static int open_cache(const aoticache_transfer_command *command, const aoticache_cache_options *options,
+                      aoticache_cache **ret_cache)
+{
+    aoticache_error error = {.message = ""};
+    aoticache_status status = aoticache_cache_open(options, ret_cache, &error);
+    return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(command->cli, status, &error);
+}
+
+int aoticache_transfer_open_source(const aoticache_transfer_command *command, const char *directory,
+                                   aoticache_cache **ret_cache)
+{
+    aoticache_cache_options options = cache_options(command, directory);
+    options.must_exist = true;
+    options.read_only = true;
+    return open_cache(command, &options, ret_cache);
+}
+
+/* So that a dry run has something to compare with where there is nothing yet, and makes nothing. */
+static int open_empty(aoticache_transfer_command *command, aoticache_cache_options *options,
+                      aoticache_cache **ret_cache)
+{
+    const char *parent = getenv("TMPDIR");
+    int length = snprintf(command->empty, sizeof command->empty, "%s/aoticache-empty-XXXXXX",
+                          parent != NULL && parent[0] == '/' && strlen(parent) < 32 ? parent : "/tmp");
+    if (length < 0 || mkdtemp(command->empty) == NULL) {
+        command->empty[0] = '\0';
+        return aoticache_cli_error(command->cli, "cannot make a temporary directory; set TMPDIR");
+    }
+    options->directory = command->empty;
+    options->must_exist = false;
+    return open_cache(command, options, ret_cache);
+}
+
+int aoticache_transfer_open_target(aoticache_transfer_command *command, const char *directory,
+                                   aoticache_cache **ret_cache)
+{
+    aoticache_cache_options options = cache_options(command, directory);
+    aoticache_error error = {.message = ""};
+    options.must_exist = command->options.dry_run;
+    aoticache_status status = aoticache_cache_open(&options, ret_cache, &error);
+    if (status == AOTICACHE_NOT_FOUND && command->options.dry_run)
+        return open_empty(command, &options, ret_cache);
+    return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(command->cli, status, &error);
+}
+
+static int remove_one(const char *path, const struct stat *found, int kind, struct FTW *walk)
+{
+    (void)found, (void)kind, (void)walk;
+    return remove(path);
+}
+
+void aoticache_transfer_close_target(aoticache_transfer_command *command, aoticache_cache *cache)
+{
+    aoticache_cache_close(cache);
+    if (command->empty[0] != '\0')
+        nftw(command->empty, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* ---- the end ---- */
+
+static void print_json(const aoticache_transfer_command *command, const char *done, aoticache_status status)
+{
+    const aoticache_transfer_report *report = &command->report;
+    json_t *object = aoticache_cli_json_object();
+    aoticache_cli_json_set(object, "result", aoticache_cli_json_text(done));
+    aoticache_cli_json_set(object, "status", aoticache_cli_json_text(aoticache_status_name(status)));
+    aoticache_cli_json_set(object, "place", aoticache_cli_json_text(command->operand));
+    aoticache_cli_json_set(object, "dry_run", json_boolean(command->options.dry_run));
+    aoticache_cli_json_set(object, "entries", aoticache_cli_json_count(report->entries));
+    aoticache_cli_json_set(object, "entries_present", aoticache_cli_json_count(report->entries_present));
+    aoticache_cli_json_set(object, "entries_passed_over", aoticache_cli_json_count(report->entries_passed_over));
+    aoticache_cli_json_set(object, "objects", aoticache_cli_json_count(report->objects));
+    aoticache_cli_json_set(object, "bytes", aoticache_cli_json_count(report->bytes));
+    aoticache_cli_json_set(object, "marks", aoticache_cli_json_count(report->marks));
+    aoticache_cli_json_set(object, "refused", aoticache_cli_json_count(report->refused));
+    aoticache_cli_json_set(object, "archive_bytes", aoticache_cli_json_count(report->archive_bytes));
+    aoticache_cli_json_print(object);
+}
+
+static void print_text(const aoticache_transfer_command *command, const char *done, FILE *to)
+{
+    const aoticache_transfer_report *report = &command->report;
+    char bytes[AOTICACHE_CLI_UNIT_BYTES], archive[AOTICACHE_CLI_UNIT_BYTES];
+    fprintf(to, "%s%s %" PRIu64 " %s, %" PRIu64 " %s, %s", command->options.dry_run ? "would have " : "", done,
+            report->entries, report->entries == 1 ? "entry" : "entries", report->objects,
+            report->objects == 1 ? "object" : "objects", aoticache_cli_format_bytes(report->bytes, bytes));
+    if (report->archive_bytes > 0)
+        fprintf(to, "; the archive has %s", aoticache_cli_format_bytes(report->archive_bytes, archive));
+    if (report->entries_present > 0)
+        fprintf(to, "; %" PRIu64 " %s there already", report->entries_present,
+                report->entries_present == 1 ? "was" : "were");
+    if (report->entries_passed_over > 0)
+        fprintf(to, "; %" PRIu64 " passed over: %s would be found before what is here (--replace takes %s)",
+                report->entries_passed_over, report->entries_passed_over == 1 ? "it" : "they",
+                report->entries_passed_over == 1 ? "it" : "them");
+    if (report->marks > 0)
+        fprintf(to, "; marks of %" PRIu64 " %s", report->marks, report->marks == 1 ? "key" : "keys");
+    if (report->refused > 0)
+        fprintf(to, "; %" PRIu64 " refused", report->refused);
+    fputc('\n', to);
+}
+
+int aoticache_transfer_tell(aoticache_transfer_command *command, const char *done, bool to_stderr,
+                            aoticache_status status, const aoticache_error *error)
+{
+    const aoticache_cli *cli = command->cli;
+    bool has_done_something = command->report.entries + command->report.entries_present +
+                                  command->report.entries_passed_over + command->report.refused >
+                              0;
+    aoticache_cli_progress_clear(&command->progress);
+    if (cli->json)
+        print_json(command, done, status);
+    else if (!cli->quiet && (status == AOTICACHE_OK || has_done_something))
+        print_text(command, done, to_stderr ? stderr : stdout);
+    if (status != AOTICACHE_OK)
+        return aoticache_cli_fail(cli, status, error);
+    return command->report.refused > 0 ? AOTICACHE_CLI_EXIT_FAILURE : AOTICACHE_CLI_EXIT_OK;
+}
+
+int aoticache_transfer_merge(aoticache_transfer_command *command, const char *from, const char *to, const char *done)
+{
+    aoticache_cache *source = NULL, *target = NULL;
+    aoticache_error error = {.message = ""};
+    int result = aoticache_transfer_open_source(command, from, &source);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        result = aoticache_transfer_open_target(command, to, &target);
+    if (result == AOTICACHE_CLI_EXIT_OK) {
+        aoticache_transfer_catch_signals();
+        aoticache_status status =
+            aoticache_cache_merge(target, source, &command->options, &command->report, &error);
+        result = aoticache_transfer_tell(command, done, false, status, &error);
+    }
+    aoticache_transfer_close_target(command, target);
+    aoticache_cache_close(source);
+    aoticache_transfer_die_if_stopped();
+    return result;
+}

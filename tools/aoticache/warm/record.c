@@ -1,0 +1,349 @@
+/*
+ * aoticache record: lists of requests for `aoticache warm`: what a program asks for while it runs, or what the cache
+ * holds.
+ *
+ * The program itself writes its list: every host that shares the library's holders appends to the file that
+ * $AOTICACHE_RECORD names. This command names it and waits.
+ */
+#include "base/cleanup.h"
+#include "tools/aoticache/entries/entries.h"
+#include "tools/aoticache/internal.h"
+#include "tools/aoticache/warm/internal.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define DEFAULT_LIST "aoticache-requests.txt"
+#define PROGRAM_NOT_FOUND 127 /* as shells have it */
+#define PROGRAM_NOT_STARTED 126
+
+enum { OPTION_OUTPUT = 1, OPTION_FROM_CACHE, OPTION_OP, OPTION_DEVICE, OPTION_USED };
+
+static const aoticache_cli_option record_options[] = {
+    {OPTION_OUTPUT, "output", 'o', "FILE",
+     "the list; a program's is appended to, default " DEFAULT_LIST ";\n"
+     "--from-cache writes it anew, default the standard output"},
+    {OPTION_FROM_CACHE, "from-cache", 0, NULL, "run nothing: write a list of what the cache holds"},
+    {OPTION_OP, "op", 0, "OPERATOR", "with --from-cache: this operator alone"},
+    {OPTION_DEVICE, "device", 0, "DEVICE", "with --from-cache: kernels for this device alone"},
+    {OPTION_USED, "used", 0, "AGE", "with --from-cache: what was used within 30d, 12h, ... alone"},
+    {0, NULL, 0, NULL, NULL},
+};
+
+struct record {
+    const char *output;
+    bool from_cache;
+    const char *op;
+    bool has_device, has_age;
+    aoticache_device device;
+    uint64_t age_seconds;
+    char **program; /* with its arguments, NULL-terminated; NULL: none */
+};
+
+/* ---- the command line ---- */
+
+static int take(struct record *record, const aoticache_cli *cli, int id, const char *value)
+{
+    if (value != NULL && value[0] == '\0')
+        return aoticache_cli_usage_error(cli, "an option's value is empty");
+    switch (id) {
+    case OPTION_OUTPUT:
+        record->output = value;
+        break;
+    case OPTION_FROM_CACHE:
+        record->from_cache = true;
+        break;
+    case OPTION_OP:
+        record->op = value;
+        break;
+    case OPTION_DEVICE:
+        record->has_device = true;
+        if (aoticache_device_parse(value, &record->device) != AOTICACHE_OK)
+            return aoticache_cli_usage_error(cli, "option --device: '%s' is not a device such as cpu or cuda:0", value);
+        break;
+    case OPTION_USED:
+        record->has_age = true;
+        if (!aoticache_cli_parse_age(value, &record->age_seconds))
+            return aoticache_cli_usage_error(cli, "option --used: '%s' is not an age such as 30d or 12h", value);
+        break;
+    default: /* the first operand is the program; all behind it is the program's */
+        record->program = cli->argv + cli->position - 1;
+        break;
+    }
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int parse(aoticache_cli *cli, struct record *record)
+{
+    while (record->program == NULL) {
+        const char *value = NULL;
+        int id = aoticache_cli_next(cli, &value);
+        if (id == AOTICACHE_CLI_STOP)
+            return cli->exit_code;
+        if (id == AOTICACHE_CLI_END)
+            break;
+        int result = take(record, cli, id, value);
+        if (result != AOTICACHE_CLI_EXIT_OK)
+            return result;
+    }
+    if (record->from_cache && record->program != NULL)
+        return aoticache_cli_usage_error(cli, "--from-cache runs no program, and '%s' is one", record->program[0]);
+    if (!record->from_cache && record->program == NULL)
+        return aoticache_cli_usage_error(cli, "a program is needed, or --from-cache");
+    if (!record->from_cache && (record->op != NULL || record->has_device || record->has_age))
+        return aoticache_cli_usage_error(cli, "--op, --device and --used go with --from-cache");
+    return AOTICACHE_CLI_END;
+}
+
+/* ---- a program ---- */
+
+/* Lines that are requests; 0 where there is no file. */
+static size_t count_requests(const char *path)
+{
+    cleanup_file FILE *file = fopen(path, "re");
+    cleanup_free char *line = NULL;
+    size_t size = 0, count = 0;
+    if (file == NULL)
+        return 0;
+    while (getline(&line, &size, file) > 0) {
+        size_t start = strspn(line, " \t\r\n");
+        count += line[start] != '\0' && line[start] != '#';
+    }
+    return count;
+}
+
+/* Absolute, since the program may change its folder; the file is created, so that a mistake is told before it runs. */
+static int prepare_list(const aoticache_cli *cli, const char *name, char ret_path[PATH_MAX])
+{
+    struct stat found;
+    cleanup_fd int fd = open(name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
+    if (fd < 0 || fstat(fd, &found) != 0 || realpath(name, ret_path) == NULL)
+        return aoticache_cli_error(cli, "cannot write the list %s: %s", name, strerror(errno));
+    if (!S_ISREG(found.st_mode))
+        return aoticache_cli_error(cli, "cannot write the list %s: not a regular file", name);
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static _Noreturn void become_program(const aoticache_cli *cli, char **program, const char *list)
+{
+    signal(SIGPIPE, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
+    signal(SIGQUIT, SIG_DFL);
+    if (setenv("AOTICACHE_RECORD", list, 1) == 0)
+        execvp(program[0], program);
+    int error = errno;
+    aoticache_cli_error(cli, "cannot start %s: %s", program[0], strerror(error));
+    _exit(error == ENOENT ? PROGRAM_NOT_FOUND : PROGRAM_NOT_STARTED);
+}
+
+/* Ctrl-C is for the program: it goes to both, and what has been recorded until then is told. */
+static int run_program(const aoticache_cli *cli, char **program, const char *list)
+{
+    int state = 0;
+    void (*interrupt)(int) = signal(SIGINT, SIG_IGN);
+    void (*quit)(int) = signal(SIGQUIT, SIG_IGN);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0)
+        become_program(cli, program, list);
+    pid_t ended = child;
+    while (child > 0 && (ended = waitpid(child, &state, 0)) < 0 && errno == EINTR)
+        continue;
+    signal(SIGINT, interrupt);
+    signal(SIGQUIT, quit);
+    if (ended < 0)
+        return aoticache_cli_error(cli, "cannot start %s: %s", program[0], strerror(errno));
+    return WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+}
+
+static int record_program(const aoticache_cli *cli, const struct record *record)
+{
+    char path[PATH_MAX];
+    const char *name = record->output != NULL ? record->output : DEFAULT_LIST;
+    int result = prepare_list(cli, name, path);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    size_t before = count_requests(path);
+    result = run_program(cli, record->program, path);
+    size_t after = count_requests(path);
+    aoticache_cli_note(cli, "%zu new request%s in %s, %zu in all", after > before ? after - before : 0,
+                       after == before + 1 ? "" : "s", name, after);
+    return result;
+}
+
+/* ---- the cache ---- */
+
+struct lines {
+    const struct record *record;
+    aoticache_cache *cache;
+    char **lines;
+    size_t count;
+    size_t left_out;
+};
+
+static bool is_asked_for(const struct record *record, const aoticache_entry *entry)
+{
+    aoticache_device device;
+    if (record->has_age &&
+        (double)(aoticache_wall_ns() - entry->last_used_ns) / 1e9 > (double)record->age_seconds)
+        return false;
+    return !record->has_device || (aoticache_device_parse(entry->device, &device) == AOTICACHE_OK &&
+                                   device.type == record->device.type && device.index == record->device.index);
+}
+
+/* Models of packages and libraries for symbolic shapes are not what a hook makes of one request. */
+static const char *why_not(const aoticache_request *request)
+{
+    const char *framework = aoticache_request_get_environment(request, "framework");
+    if (framework != NULL && strcmp(framework, "pt2") == 0)
+        return "a model of a package: see aoticache add";
+    return aoticache_request_get_environment(request, "shapes") != NULL ? "for symbolic shapes" : NULL;
+}
+
+/* The entry's line, or a comment that says why it has none. */
+static char *entry_line(aoticache_cache *cache, const aoticache_entry *entry)
+{
+    aoticache_error error = {.message = ""};
+    aoticache_request *request = NULL;
+    char *line = NULL;
+    aoticache_status status = aoticache_manifest_decode(cache, &entry->artifact, NULL, &request, &error);
+    const char *reason = status == AOTICACHE_OK ? why_not(request) : error.message;
+    if (status == AOTICACHE_OK && reason == NULL) {
+        status = aoticache_request_write_text(request, &line, &error);
+        reason = status != AOTICACHE_OK ? error.message : NULL;
+    }
+    aoticache_request_free(request);
+    if (reason == NULL)
+        return line;
+    cleanup_free char *what = aoticache_cli_escape(entry->description);
+    cleanup_free char *why = aoticache_cli_escape(reason);
+    return aoticache_cli_text("# %s: left out: %s", what, why);
+}
+
+static bool add_line(void *user, const aoticache_entry *entry)
+{
+    struct lines *lines = user;
+    if (!is_asked_for(lines->record, entry))
+        return true;
+    if ((lines->count & (lines->count - 1)) == 0)
+        lines->lines =
+            aoticache_cli_resize(lines->lines, lines->count > 0 ? lines->count * 2 : 1, sizeof *lines->lines);
+    lines->lines[lines->count++] = entry_line(lines->cache, entry);
+    return true;
+}
+
+static int compare_lines(const void *left, const void *right)
+{
+    return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+/* Requests by their text, each once; what was left out is behind them. */
+static void sort_lines(struct lines *lines)
+{
+    size_t kept = 0;
+    if (lines->count > 0)
+        qsort(lines->lines, lines->count, sizeof *lines->lines, compare_lines);
+    for (size_t i = 0; i < lines->count; i++) {
+        if (kept > 0 && strcmp(lines->lines[kept - 1], lines->lines[i]) == 0)
+            free(lines->lines[i]);
+        else
+            lines->lines[kept++] = lines->lines[i];
+    }
+    lines->count = kept;
+    for (size_t i = 0; i < kept; i++)
+        lines->left_out += lines->lines[i][0] == '#';
+}
+
+static void print_json(const struct lines *lines)
+{
+    json_t *object = aoticache_cli_json_object();
+    json_t *requests = aoticache_cli_json_array(), *left_out = aoticache_cli_json_array();
+    for (size_t i = 0; i < lines->count; i++)
+        aoticache_cli_json_append(lines->lines[i][0] == '#' ? left_out : requests,
+                                  aoticache_cli_json_text(lines->lines[i]));
+    aoticache_cli_json_set(object, "requests", requests);
+    aoticache_cli_json_set(object, "left_out", left_out);
+    aoticache_cli_json_print(object);
+}
+
+static int write_lines(const aoticache_cli *cli, const struct record *record, const struct lines *lines)
+{
+    cleanup_file FILE *opened = record->output != NULL ? fopen(record->output, "we") : NULL;
+    FILE *file = record->output != NULL ? opened : stdout;
+    if (cli->json && record->output == NULL) {
+        print_json(lines);
+        return AOTICACHE_CLI_EXIT_OK;
+    }
+    if (file == NULL)
+        return aoticache_cli_error(cli, "cannot write %s: %s", record->output, strerror(errno));
+    for (size_t i = 0; i < lines->count; i++)
+        fprintf(file, "%s\n", lines->lines[i]);
+    if (opened != NULL && fclose(steal_ptr(&opened)) != 0)
+        return aoticache_cli_error(cli, "cannot write %s: %s", record->output, strerror(errno));
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int say_written(const aoticache_cli *cli, const struct record *record, const struct lines *lines)
+{
+    if (lines->count == 0) {
+        aoticache_cli_error(cli, "the cache holds nothing that was asked for");
+        return AOTICACHE_CLI_EXIT_NOT_FOUND;
+    }
+    if (lines->left_out > 0)
+        aoticache_cli_note(cli, "%zu of %zu left out; the list's comments say why", lines->left_out, lines->count);
+    else if (record->output != NULL)
+        aoticache_cli_note(cli, "%zu request%s in %s", lines->count, lines->count == 1 ? "" : "s", record->output);
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int record_cache(const aoticache_cli *cli, const struct record *record)
+{
+    aoticache_error error = {.message = ""};
+    aoticache_cache *cache = NULL;
+    int result = aoticache_cli_open_or_say(cli, false, &cache);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    struct lines lines = {.record = record, .cache = cache};
+    aoticache_status status = aoticache_cache_list(cache, record->op, NULL, add_line, &lines, &error);
+    if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
+        result = aoticache_cli_fail(cli, status, &error);
+    sort_lines(&lines);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        result = write_lines(cli, record, &lines);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        result = say_written(cli, record, &lines);
+    for (size_t i = 0; i < lines.count; i++)
+        free(lines.lines[i]);
+    free(lines.lines);
+    aoticache_cache_close(cache);
+    return result;
+}
+
+static int record_command(aoticache_cli *cli)
+{
+    struct record record = {0};
+    int result = parse(cli, &record);
+    if (result != AOTICACHE_CLI_END)
+        return result;
+    return record.from_cache ? record_cache(cli, &record) : record_program(cli, &record);
+}
+
+const aoticache_command aoticache_command_record = {
+    .word = "record",
+    .program =
+        {
+            .name = "aoticache record",
+            .help_hint = "aoticache help record",
+            .usage = "[OPTION]... -- PROGRAM [ARGUMENT]...\n       aoticache record --from-cache [OPTION]...",
+            .summary = "Writes a list of what a program asks for, or of what the cache holds, for 'aoticache warm'.",
+            .details = "PROGRAM runs with AOTICACHE_RECORD=FILE in its environment: what it and the programs it starts\n"
+                       "ask for through this library is appended to the file, each request once. The exit code is the\n"
+                       "program's. A request whose constants would be needed becomes a comment.",
+            .options = record_options,
+        },
+    .run = record_command,
+};

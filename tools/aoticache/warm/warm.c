@@ -1,0 +1,289 @@
+/*
+ * aoticache warm: compiles a list of operators and shapes into the cache, several at a time.
+ */
+#include "base/cleanup.h"
+#include "tools/aoticache/arguments/arguments.h"
+#include "tools/aoticache/internal.h"
+#include "tools/aoticache/warm/internal.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <string.h>
+
+#define MOST_JOBS 256
+#define MOST_DEFAULT_JOBS 8 /* a compiler takes up to a gigabyte */
+
+enum {
+    OPTION_JOBS = AOTICACHE_KERNEL_FIRST_FREE,
+    OPTION_DRY_RUN,
+    OPTION_KEEP_GOING,
+    OPTION_FAIL_FAST,
+};
+
+static const aoticache_cli_option warm_options[] = {
+    {OPTION_JOBS, "jobs", 'j', "N", "compiles at once; default one for each processor, at most 8"},
+    {OPTION_DRY_RUN, "dry-run", 'n', NULL, "compile nothing, print what is missing (a list again)"},
+    {OPTION_KEEP_GOING, "keep-going", 'k', NULL, "go on when a compile has failed (default)"},
+    {OPTION_FAIL_FAST, "fail-fast", 0, NULL, "begin nothing more when a compile has failed"},
+    {AOTICACHE_KERNEL_HOOK, "hook", 0, "auto|worker|c|command:PROGRAM", "what compiles; default auto"},
+    {AOTICACHE_KERNEL_PYTHON, "python", 0, "PATH", "the Python with PyTorch; default $AOTICACHE_PYTHON, python3"},
+    {AOTICACHE_KERNEL_CC, "cc", 0, "PATH", "the C compiler; default $AOTICACHE_CC, cc"},
+    {AOTICACHE_KERNEL_KERNELS, "kernels", 0, "DIR", "C kernels of your own, before those that come along (repeatable)"},
+    {AOTICACHE_KERNEL_CPU, "cpu", 0, "LEVEL",
+     "what the code may use: x86-64-v3, or avx2,fma;\ndefault: all that this machine has"},
+    {AOTICACHE_KERNEL_TIMEOUT, "timeout", 0, "SECONDS", "of each compile; default 300"},
+    {AOTICACHE_KERNEL_RETRY, "retry", 0, NULL, "forget that some of these compiles failed before"},
+    {0, NULL, 0, NULL, NULL},
+};
+
+struct warm {
+    aoticache_kernel_options kernel; /* of the hook */
+    const char **paths;
+    size_t path_count;
+    aoticache_warm_list list;
+    aoticache_warm_work work;
+    uint64_t elapsed_ns;
+    size_t counts[AOTICACHE_WARM_RESULTS];
+};
+
+/* ---- the command line ---- */
+
+static size_t default_jobs(void)
+{
+    cpu_set_t processors;
+    size_t count = sched_getaffinity(0, sizeof processors, &processors) == 0 ? (size_t)CPU_COUNT(&processors) : 1;
+    return count < MOST_DEFAULT_JOBS ? count : MOST_DEFAULT_JOBS;
+}
+
+static int take_jobs(const aoticache_cli *cli, const char *value, size_t *ret_jobs)
+{
+    int64_t jobs;
+    if (!aoticache_cli_parse_int(value, 1, MOST_JOBS, &jobs))
+        return aoticache_cli_usage_error(cli, "option --jobs: '%s' is not a number from 1 to %d", value, MOST_JOBS);
+    *ret_jobs = (size_t)jobs;
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int take(struct warm *warm, const aoticache_cli *cli, int id, const char *value)
+{
+    switch (id) {
+    case AOTICACHE_CLI_OPERAND:
+        warm->paths = aoticache_cli_resize(warm->paths, warm->path_count + 1, sizeof *warm->paths);
+        warm->paths[warm->path_count++] = value;
+        return AOTICACHE_CLI_EXIT_OK;
+    case OPTION_JOBS:
+        return take_jobs(cli, value, &warm->work.jobs);
+    case OPTION_DRY_RUN:
+        warm->work.dry_run = true;
+        return AOTICACHE_CLI_EXIT_OK;
+    case OPTION_KEEP_GOING:
+    case OPTION_FAIL_FAST:
+        warm->work.fail_fast = id == OPTION_FAIL_FAST;
+        return AOTICACHE_CLI_EXIT_OK;
+    default:
+        return aoticache_kernel_options_take(&warm->kernel, cli, id, value);
+    }
+}
+
+static int parse(aoticache_cli *cli, struct warm *warm)
+{
+    for (;;) {
+        const char *value = NULL;
+        int id = aoticache_cli_next(cli, &value);
+        if (id == AOTICACHE_CLI_STOP)
+            return cli->exit_code;
+        if (id == AOTICACHE_CLI_END)
+            break;
+        int result = take(warm, cli, id, value);
+        if (result != AOTICACHE_CLI_EXIT_OK)
+            return result;
+    }
+    if (warm->path_count == 0)
+        return aoticache_cli_usage_error(cli, "a list is needed: a file, or - for the standard input");
+    if (strcmp(warm->kernel.hook, "none") == 0)
+        return aoticache_cli_usage_error(cli, "option --hook: without a hook there is nothing to compile with");
+    return AOTICACHE_CLI_END;
+}
+
+/* ---- what is needed for it ---- */
+
+static int read_lists(const aoticache_cli *cli, struct warm *warm)
+{
+    for (size_t i = 0; i < warm->path_count; i++) {
+        int result = aoticache_warm_read(cli, warm->paths[i], &warm->list);
+        if (result != AOTICACHE_CLI_EXIT_OK)
+            return result;
+    }
+    if (warm->list.wrong > 0) {
+        aoticache_cli_error(cli, "%zu line%s cannot be read; nothing was compiled", warm->list.wrong,
+                            warm->list.wrong == 1 ? "" : "s");
+        return AOTICACHE_CLI_EXIT_USAGE;
+    }
+    aoticache_warm_remove_repeated(&warm->list);
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+/* As for `run` and `compile`. */
+static int create_hook(const aoticache_cli *cli, struct warm *warm)
+{
+    warm->kernel.hook_options.workers = (uint32_t)warm->work.jobs;
+    return aoticache_kernel_choose_hook(&warm->kernel, cli, &warm->work.hook);
+}
+
+/* Looking up creates no directory: where there is none, everything is missing. */
+static int open_cache(const aoticache_cli *cli, struct warm *warm)
+{
+    aoticache_error error = {.message = ""};
+    aoticache_status status = aoticache_cli_open_cache(cli, !warm->work.dry_run, &warm->work.cache, &error);
+    if (status == AOTICACHE_OK || (status == AOTICACHE_NOT_FOUND && warm->work.dry_run))
+        return AOTICACHE_CLI_EXIT_OK;
+    return aoticache_cli_fail(cli, status, &error);
+}
+
+/* ---- what came out ---- */
+
+static const char *result_word(aoticache_warm_result result)
+{
+    static const char *const words[] = {
+#define RESULT_WORD(name, word) word,
+        AOTICACHE_WARM_RESULT_LIST(RESULT_WORD)
+#undef RESULT_WORD
+    };
+    return words[result];
+}
+
+static void tell(const aoticache_cli *cli, const aoticache_warm_item *item)
+{
+    if (item->message != NULL)
+        aoticache_cli_error(cli, "%s:%zu: %s: %s", item->file, item->line, item->text, item->message);
+    else
+        aoticache_cli_note(cli, "%s: %s", item->text, result_word(item->result));
+}
+
+static json_t *item_to_json(const aoticache_warm_item *item)
+{
+    json_t *object = aoticache_cli_json_object();
+    aoticache_cli_json_set(object, "request", aoticache_cli_json_text(item->text));
+    aoticache_cli_json_set(object, "file", aoticache_cli_json_text(item->file));
+    aoticache_cli_json_set(object, "line", aoticache_cli_json_count(item->line));
+    aoticache_cli_json_set(object, "key", item->has_key ? aoticache_cli_json_digest(&item->key) : json_null());
+    aoticache_cli_json_set(object, "result", aoticache_cli_json_text(result_word(item->result)));
+    aoticache_cli_json_set(object, "message", aoticache_cli_json_text(item->message));
+    aoticache_cli_json_set(object, "compile_ns", aoticache_cli_json_count(item->compile_ns));
+    return object;
+}
+
+static void print_json(const struct warm *warm)
+{
+    json_t *object = aoticache_cli_json_object();
+    json_t *results = aoticache_cli_json_array();
+    for (size_t i = 0; i < warm->list.count; i++)
+        aoticache_cli_json_append(results, item_to_json(&warm->list.items[i]));
+    aoticache_cli_json_set(object, "requests", aoticache_cli_json_count(warm->list.count));
+    for (int result = 0; result < AOTICACHE_WARM_RESULTS; result++)
+        aoticache_cli_json_set(object, result_word((aoticache_warm_result)result),
+                               aoticache_cli_json_count(warm->counts[result]));
+    aoticache_cli_json_set(object, "jobs", aoticache_cli_json_count(warm->work.jobs));
+    aoticache_cli_json_set(object, "elapsed_ns", aoticache_cli_json_count(warm->elapsed_ns));
+    aoticache_cli_json_set(object, "results", results);
+    aoticache_cli_json_print(object);
+}
+
+static void print_missing(const aoticache_warm_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (list->items[i].result == AOTICACHE_WARM_MISSING)
+            printf("%s\n", list->items[i].text);
+}
+
+static void print_summary(const aoticache_cli *cli, const struct warm *warm)
+{
+    char elapsed[AOTICACHE_CLI_UNIT_BYTES];
+    const size_t *counts = warm->counts;
+    size_t there = counts[AOTICACHE_WARM_THERE] + counts[AOTICACHE_WARM_WAITED];
+    size_t failed = counts[AOTICACHE_WARM_FAILED], unsupported = counts[AOTICACHE_WARM_UNSUPPORTED];
+    aoticache_cli_format_duration(warm->elapsed_ns, elapsed);
+    if (warm->work.dry_run) {
+        aoticache_cli_note(cli, "%zu there, %zu missing, %zu failed, %zu unsupported", there,
+                           counts[AOTICACHE_WARM_MISSING], failed, unsupported);
+        return;
+    }
+    if (cli->quiet)
+        return;
+    printf("%zu there, %zu compiled, %zu failed, %zu unsupported", there, counts[AOTICACHE_WARM_COMPILED], failed,
+           unsupported);
+    if (counts[AOTICACHE_WARM_PENDING] > 0)
+        printf(", %zu not tried", counts[AOTICACHE_WARM_PENDING]);
+    printf(", in %s\n", elapsed);
+}
+
+static int print(const aoticache_cli *cli, struct warm *warm)
+{
+    for (size_t i = 0; i < warm->list.count; i++)
+        warm->counts[warm->list.items[i].result]++;
+    if (cli->json)
+        print_json(warm);
+    else if (warm->work.dry_run)
+        print_missing(&warm->list);
+    if (!cli->json)
+        print_summary(cli, warm);
+    if (warm->counts[AOTICACHE_WARM_FAILED] + warm->counts[AOTICACHE_WARM_UNSUPPORTED] > 0)
+        return AOTICACHE_CLI_EXIT_FAILURE;
+    return warm->counts[AOTICACHE_WARM_MISSING] > 0 ? AOTICACHE_CLI_EXIT_NOT_FOUND : AOTICACHE_CLI_EXIT_OK;
+}
+
+/* ---- all of it ---- */
+
+static int steps(const aoticache_cli *cli, struct warm *warm)
+{
+    aoticache_interruption_prepare();
+    int result = read_lists(cli, warm);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        result = create_hook(cli, warm);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        result = open_cache(cli, warm);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    warm->work.cli = cli;
+    warm->work.list = &warm->list;
+    warm->work.retry = warm->kernel.retry;
+    warm->work.tell = tell;
+    uint64_t start = aoticache_monotonic_ns();
+    aoticache_warm_run(&warm->work);
+    warm->elapsed_ns = aoticache_monotonic_ns() - start;
+    return print(cli, warm);
+}
+
+static int warm_command(aoticache_cli *cli)
+{
+    struct warm warm = {.work = {.jobs = default_jobs()}};
+    aoticache_kernel_options_begin(&warm.kernel, cli);
+    int result = parse(cli, &warm);
+    if (result == AOTICACHE_CLI_END)
+        result = steps(cli, &warm);
+    aoticache_warm_free(&warm.list);
+    aoticache_hook_free(warm.work.hook);
+    aoticache_cache_close(warm.work.cache);
+    aoticache_kernel_options_free(&warm.kernel);
+    free(warm.paths);
+    return result;
+}
+
+const aoticache_command aoticache_command_warm = {
+    .word = "warm",
+    .program =
+        {
+            .name = "aoticache warm",
+            .help_hint = "aoticache help warm",
+            .usage = "FILE...|- [OPTION]...",
+            .summary = "Compiles a list of operators and shapes into the cache, several at a time.",
+            .details = "FILE has one request per line, as 'aoticache record' writes it:\n"
+                       "  aten::add.Tensor(float32[2, 3], float32[2, 3], alpha=1) on cpu\n"
+                       "Empty lines and lines that begin with # are skipped; \"on cpu\" may be left out. - is the\n"
+                       "standard input. Exit code: 0 all are there, 1 some could not be compiled (each is told with\n"
+                       "the compiler's message), 2 a line is wrong (FILE:LINE:COLUMN; nothing is compiled then),\n"
+                       "3 --dry-run: some are missing.",
+            .options = warm_options,
+        },
+    .run = warm_command,
+};

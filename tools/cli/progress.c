@@ -1,0 +1,120 @@
+/*
+ * tools/cli/progress: "12/80 objects", or "compiling aten::abs, 7 s", over and over on one line of a terminal.
+ *
+ * While a call of the library says nothing until it is done, a thread shows how long it takes: first after half a second,
+ * so that what is quick shows nothing, then every second.
+ */
+#include "base/threads.h"
+#include "tools/cli/cli.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static bool is_terminal(const aoticache_cli_progress *progress)
+{
+    const char *terminal = getenv("TERM");
+    return !progress->cli->quiet && isatty(STDERR_FILENO) && (terminal == NULL || strcmp(terminal, "dumb") != 0);
+}
+
+void aoticache_cli_progress_show_seconds(aoticache_cli_progress *progress, uint64_t seconds)
+{
+    if (!is_terminal(progress))
+        return;
+    progress->visible = true;
+    fprintf(stderr, "\r\033[K%s, %llu s", progress->what, (unsigned long long)seconds);
+    fflush(stderr);
+}
+
+void aoticache_cli_progress_show(aoticache_cli_progress *progress, uint64_t done, uint64_t all)
+{
+    if (!is_terminal(progress))
+        return;
+    uint64_t now = aoticache_monotonic_ns();
+    if (progress->visible && now - progress->shown_ns < 100000000)
+        return;
+    progress->shown_ns = now;
+    progress->visible = true;
+    fprintf(stderr, "\r\033[K%llu/%llu %s", (unsigned long long)done, (unsigned long long)all, progress->what);
+    fflush(stderr);
+}
+
+void aoticache_cli_progress_clear(aoticache_cli_progress *progress)
+{
+    if (progress->visible)
+        fputs("\r\033[K", stderr);
+    progress->visible = false;
+}
+
+/* ---- a call that takes its time ---- */
+
+struct aoticache_cli_waiting {
+    aoticache_cli_progress progress;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_over;
+};
+
+static struct timespec after_ms(uint64_t milliseconds)
+{
+    uint64_t then = aoticache_monotonic_ns() + milliseconds * 1000000u;
+    return (struct timespec){.tv_sec = (time_t)(then / 1000000000u), .tv_nsec = (long)(then % 1000000000u)};
+}
+
+static void *show(void *argument)
+{
+    aoticache_cli_waiting *waiting = argument;
+    uint64_t begun = aoticache_monotonic_ns();
+    struct timespec next = after_ms(500);
+    pthread_mutex_lock(&waiting->lock);
+    while (!waiting->is_over) {
+        if (pthread_cond_timedwait(&waiting->changed, &waiting->lock, &next) != ETIMEDOUT)
+            continue;
+        aoticache_cli_progress_show_seconds(&waiting->progress, (aoticache_monotonic_ns() - begun) / 1000000000u);
+        next = after_ms(1000);
+    }
+    aoticache_cli_progress_clear(&waiting->progress);
+    pthread_mutex_unlock(&waiting->lock);
+    return NULL;
+}
+
+static void destroy(aoticache_cli_waiting *waiting)
+{
+    pthread_cond_destroy(&waiting->changed);
+    pthread_mutex_destroy(&waiting->lock);
+    free(waiting);
+}
+
+aoticache_cli_waiting *aoticache_cli_waiting_begin(const aoticache_cli *cli, const char *what)
+{
+    aoticache_cli_waiting *waiting = calloc(1, sizeof *waiting);
+    pthread_condattr_t monotonic;
+    if (waiting == NULL)
+        return NULL;
+    waiting->progress = (aoticache_cli_progress){.cli = cli, .what = what};
+    pthread_mutex_init(&waiting->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&waiting->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    if (aoticache_threads_start(&waiting->thread, 1, NULL, show, waiting) == 1)
+        return waiting;
+    destroy(waiting);
+    return NULL;
+}
+
+void aoticache_cli_waiting_end(aoticache_cli_waiting *waiting)
+{
+    if (waiting == NULL)
+        return;
+    pthread_mutex_lock(&waiting->lock);
+    waiting->is_over = true;
+    pthread_cond_signal(&waiting->changed);
+    pthread_mutex_unlock(&waiting->lock);
+    pthread_join(waiting->thread, NULL);
+    destroy(waiting);
+}
