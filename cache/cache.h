@@ -163,18 +163,20 @@ AOTICACHE_API aoticache_status aoticache_cache_lookup(aoticache_cache *cache, co
                                                       aoticache_artifact **ret_artifact, aoticache_error *ret_error);
 
 /*
- * Entries with a guard. A compile for symbolic shapes answers many requests; it is recorded under a request that stands
- * for all of them (docs/key.md, environment name "shapes"), together with a guard, a text that says which tensors it
- * serves (loader/check/check.h has its form; the cache does not look into it). One such request may have several entries with
- * different guards. They are found by these functions alone, the plain ones never see them: accept() is asked for
- * each, the most demanding requirements first, then the newest, and says whether its guard lets the caller's tensors
- * pass; its pointers are borrowed during the call, and it must not use the cache. A request of the one kind finds nothing
- * by the functions for the other, and to put or compile it so is INVALID.
+ * Dynamic entries: one library for many shapes. Such an entry is recorded under a dynamic request
+ * (aoticache_request_is_dynamic()) together with a guard, a text that says which tensors the library serves
+ * (loader/check/check.h has its form; the cache does not look into it). One dynamic request may have several entries
+ * with different guards.
+ *
+ * Only the functions named _dynamic find these entries. They ask accept() for each entry, the most demanding
+ * requirements first, then the newest; it says whether the guard lets the caller's tensors pass. Its pointers are
+ * borrowed during the call, and it must not use the cache. A lookup by the wrong kind of function finds nothing; a put
+ * or compile with the wrong kind of request is INVALID.
  */
 typedef bool (*aoticache_guard_fn)(void *user, const char *guard);
 
-/* As aoticache_cache_lookup(), among the entries with a guard that accept() accepts. */
-AOTICACHE_API aoticache_status aoticache_cache_lookup_guarded(aoticache_cache *cache, const aoticache_request *request,
+/* As aoticache_cache_lookup(), among the dynamic entries whose guard accept() accepts. */
+AOTICACHE_API aoticache_status aoticache_cache_lookup_dynamic(aoticache_cache *cache, const aoticache_request *request,
                                                               aoticache_guard_fn accept, void *user,
                                                               aoticache_artifact **ret_artifact,
                                                               aoticache_error *ret_error);
@@ -245,10 +247,10 @@ AOTICACHE_API aoticache_status aoticache_cache_get_or_compile(aoticache_cache *c
                                                               aoticache_error *ret_error);
 
 /*
- * The same for an entry with a guard (aoticache_cache_lookup_guarded()). The product that the hook delivers must have a
+ * The same for a dynamic entry (aoticache_cache_lookup_dynamic()). The product that the hook delivers must have a
  * guard, which need not accept the caller's tensors: *ret_artifact is what was compiled all the same.
  */
-AOTICACHE_API aoticache_status aoticache_cache_get_or_compile_guarded(aoticache_cache *cache,
+AOTICACHE_API aoticache_status aoticache_cache_get_or_compile_dynamic(aoticache_cache *cache,
                                                                       const aoticache_request *request,
                                                                       aoticache_guard_fn accept, void *accept_user,
                                                                       aoticache_compile_fn compile, void *user,

@@ -17,7 +17,7 @@
 struct job {
     aoticache_cache *cache;
     const aoticache_request *request;
-    aoticache_wanted wanted;
+    aoticache_lookup_target target;
     aoticache_compile_fn compile;
     void *user;
     aoticache_scratch scratch;
@@ -118,7 +118,7 @@ static void remember_failure(struct job *job, const char *message)
         return;
     aoticache_request_format(job->request, description, sizeof description);
     int64_t now = aoticache_wall_ns();
-    aoticache_index_failure failure = {.key = job->wanted.key,
+    aoticache_index_failure failure = {.key = job->target.key,
                                        .op = aoticache_request_op(job->request),
                                        .description = description,
                                        .message = message,
@@ -136,7 +136,7 @@ static void forget_failure(struct job *job)
 {
     aoticache_index *index = aoticache_cache_index(job->cache);
     if (!job->artifact->is_stored && index != NULL && !job->cache->directory->read_only)
-        aoticache_index_forget_failures(index, &job->wanted.key, INT64_MAX, NULL);
+        aoticache_index_forget_failures(index, &job->target.key, INT64_MAX, NULL);
 }
 
 /* Judges what the hook returned against what it delivered. */
@@ -203,7 +203,7 @@ static aoticache_status check_remembered_failure(struct job *job, aoticache_erro
     aoticache_index *index = aoticache_cache_index(job->cache);
     aoticache_status status = AOTICACHE_NOT_FOUND;
     if (index != NULL)
-        status = aoticache_index_lookup_failure(index, &job->wanted.key, aoticache_wall_ns(), &message, NULL);
+        status = aoticache_index_lookup_failure(index, &job->target.key, aoticache_wall_ns(), &message, NULL);
     if (status != AOTICACHE_OK)
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED, "%s", message);
@@ -214,7 +214,7 @@ static aoticache_status find(struct job *job, aoticache_artifact **ret_artifact,
                              aoticache_error *ret_error)
 {
     aoticache_error detail = {.message = ""};
-    aoticache_status status = aoticache_cache_find(job->cache, &job->wanted, ret_artifact, ret_report, &detail);
+    aoticache_status status = aoticache_cache_find(job->cache, &job->target, ret_artifact, ret_report, &detail);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
         return status;
     if (status == AOTICACHE_NO_MEMORY)
@@ -264,7 +264,7 @@ static aoticache_status find_or_compile_leased(struct job *job, aoticache_artifa
     bool contended = false;
     const uint64_t begun = aoticache_monotonic_ns();
     if (!job->cache->directory->read_only) {
-        aoticache_status status = aoticache_lease_acquire(job->cache->directory, &job->wanted.key,
+        aoticache_status status = aoticache_lease_acquire(job->cache->directory, &job->target.key,
                                                           job->cache->compile_timeout_ms, &lease, &contended, &detail);
         if (contended || status == AOTICACHE_LOCKED)
             count_wait(job->cache, aoticache_monotonic_ns() - begun);
@@ -286,16 +286,16 @@ static aoticache_status get_or_compile(struct job *job, aoticache_artifact **ret
     const uint64_t begun = aoticache_monotonic_ns();
     aoticache_find_report report;
     aoticache_cache_enter(job->cache);
-    aoticache_status status = aoticache_request_key(job->request, &job->wanted.key, ret_error);
+    aoticache_status status = aoticache_request_key(job->request, &job->target.key, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (aoticache_request_stands_for_all_shapes(job->request) != (job->wanted.accept != NULL))
+    if (aoticache_request_is_dynamic(job->request) != (job->target.accept != NULL))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%s: the request %s, environment " AOTICACHE_SHAPES_NAME ", so it must %sbe asked for "
-                                   "with a guard",
+                                   "%s: the request is %s (environment " AOTICACHE_SHAPES_NAME "): call "
+                                   "aoticache_cache_get_or_compile%s()",
                                    aoticache_request_op(job->request),
-                                   job->wanted.accept != NULL ? "is for exact shapes" : "stands for all shapes",
-                                   job->wanted.accept != NULL ? "not " : "");
+                                   job->target.accept != NULL ? "for exact shapes" : "dynamic",
+                                   job->target.accept != NULL ? "" : "_dynamic");
     status = find(job, ret_artifact, &report, ret_error);
     if (status == AOTICACHE_OK)
         aoticache_cache_count_hit(job->cache, &report, begun);
@@ -329,17 +329,17 @@ aoticache_status aoticache_cache_get_or_compile(aoticache_cache *cache, const ao
     return get_or_compile(&job, ret_artifact, ret_error);
 }
 
-aoticache_status aoticache_cache_get_or_compile_guarded(aoticache_cache *cache, const aoticache_request *request,
+aoticache_status aoticache_cache_get_or_compile_dynamic(aoticache_cache *cache, const aoticache_request *request,
                                                         aoticache_guard_fn accept, void *accept_user,
                                                         aoticache_compile_fn compile_hook, void *user,
                                                         aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
     if (cache == NULL || request == NULL || accept == NULL || compile_hook == NULL || ret_artifact == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_cache_get_or_compile_guarded: an argument is NULL");
+                                   "aoticache_cache_get_or_compile_dynamic: an argument is NULL");
     struct job job = {.cache = cache,
                       .request = request,
-                      .wanted = {.accept = accept, .accept_user = accept_user},
+                      .target = {.accept = accept, .accept_user = accept_user},
                       .compile = compile_hook,
                       .user = user,
                       .scratch = AOTICACHE_SCRATCH_INIT,

@@ -92,16 +92,16 @@ static aoticache_status open_hit(aoticache_cache *cache, const aoticache_index_h
  * The guard of an entry where the search needs to know it, by free(); NULL where not.
  * Returns: OK; NOT_FOUND: the entry has gone meanwhile; UNSUPPORTED: its guard does not let it pass; what the index says.
  */
-static aoticache_status check_guard(aoticache_index *index, const aoticache_wanted *wanted, int64_t entry_id,
+static aoticache_status check_guard(aoticache_index *index, const aoticache_lookup_target *target, int64_t entry_id,
                                     char **ret_guard, aoticache_error *ret_error)
 {
     *ret_guard = NULL;
-    if (wanted->accept == NULL && wanted->entry_id == 0)
+    if (target->accept == NULL && target->entry_id == 0)
         return AOTICACHE_OK;
     aoticache_status status = aoticache_index_read_guard(index, entry_id, ret_guard, ret_error);
-    if (status != AOTICACHE_OK || wanted->accept == NULL)
+    if (status != AOTICACHE_OK || target->accept == NULL)
         return status;
-    bool accepted = (*ret_guard)[0] != '\0' && wanted->accept(wanted->accept_user, *ret_guard);
+    bool accepted = (*ret_guard)[0] != '\0' && target->accept(target->accept_user, *ret_guard);
     return accepted ? AOTICACHE_OK : AOTICACHE_UNSUPPORTED;
 }
 
@@ -122,13 +122,13 @@ static aoticache_status open_entry(aoticache_cache *cache, const aoticache_index
     }
     report->entry_id = hit->entry_id;
     report->compile_ns = hit->compile_ns;
-    report->is_guarded = guard != NULL && guard[0] != '\0';
+    report->is_dynamic = guard != NULL && guard[0] != '\0';
     *ret_artifact = artifact;
     return AOTICACHE_OK;
 }
 
 /* One walk over the entries of a key. NOT_FOUND with *ret_vanished: an object was not there. */
-static aoticache_status try_hits(aoticache_cache *cache, aoticache_index *index, const aoticache_wanted *wanted,
+static aoticache_status try_hits(aoticache_cache *cache, aoticache_index *index, const aoticache_lookup_target *target,
                                  const aoticache_index_hit *hits, size_t count, bool is_last_try,
                                  aoticache_artifact **ret_artifact, aoticache_find_report *report, bool *ret_vanished,
                                  aoticache_error *ret_error)
@@ -143,7 +143,7 @@ static aoticache_status try_hits(aoticache_cache *cache, aoticache_index *index,
         if (!aoticache_cpu_features_include(have, &required))
             continue;
         any_fits = true;
-        aoticache_status status = check_guard(index, wanted, hits[i].entry_id, &guard, ret_error);
+        aoticache_status status = check_guard(index, target, hits[i].entry_id, &guard, ret_error);
         *ret_vanished = *ret_vanished || status == AOTICACHE_NOT_FOUND;
         report->is_refused = report->is_refused || status == AOTICACHE_UNSUPPORTED;
         if (status == AOTICACHE_NOT_FOUND || status == AOTICACHE_UNSUPPORTED)
@@ -172,15 +172,15 @@ static aoticache_status try_hits(aoticache_cache *cache, aoticache_index *index,
 }
 
 /* The one entry that is wanted by its number. */
-static aoticache_status read_hit(aoticache_cache *cache, aoticache_index **index, const aoticache_wanted *wanted,
+static aoticache_status read_hit(aoticache_cache *cache, aoticache_index **index, const aoticache_lookup_target *target,
                                  aoticache_index_hit *ret_hit, aoticache_error *ret_error)
 {
     aoticache_status status;
     do
-        status = aoticache_index_lookup_entry(*index, wanted->entry_id, ret_hit, ret_error);
+        status = aoticache_index_lookup_entry(*index, target->entry_id, ret_hit, ret_error);
     while (aoticache_cache_recovered(cache, status, index));
     /* In an index that was built anew the number may be another entry's. */
-    if (status == AOTICACHE_OK && !aoticache_digest_equal(&ret_hit->artifact, wanted->artifact))
+    if (status == AOTICACHE_OK && !aoticache_digest_equal(&ret_hit->artifact, target->artifact))
         return AOTICACHE_NOT_FOUND;
     return status;
 }
@@ -211,7 +211,7 @@ static aoticache_status read_hits(aoticache_cache *cache, aoticache_index **inde
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_cache_find(aoticache_cache *cache, const aoticache_wanted *wanted,
+aoticache_status aoticache_cache_find(aoticache_cache *cache, const aoticache_lookup_target *target,
                                       aoticache_artifact **ret_artifact, aoticache_find_report *ret_report,
                                       aoticache_error *ret_error)
 {
@@ -225,17 +225,17 @@ aoticache_status aoticache_cache_find(aoticache_cache *cache, const aoticache_wa
         cleanup_free aoticache_index_hit *more = NULL;
         size_t count = 0;
         bool vanished = false;
-        if (wanted->entry_id == 0) {
-            status = read_hits(cache, &index, &wanted->key, usual, &more, &count, ret_error);
+        if (target->entry_id == 0) {
+            status = read_hits(cache, &index, &target->key, usual, &more, &count, ret_error);
         } else {
-            status = read_hit(cache, &index, wanted, &usual[0], ret_error);
+            status = read_hit(cache, &index, target, &usual[0], ret_error);
             count = 1;
         }
         if (status == AOTICACHE_NOT_FOUND && aoticache_cache_refreshed(cache, &index))
             continue;
         if (status != AOTICACHE_OK)
             return status;
-        status = try_hits(cache, index, wanted, more != NULL ? more : usual, count, i + 1 == MAX_TRIES, ret_artifact,
+        status = try_hits(cache, index, target, more != NULL ? more : usual, count, i + 1 == MAX_TRIES, ret_artifact,
                           ret_report, &vanished, ret_error);
         if (aoticache_cache_recovered(cache, status, &index))
             continue;
@@ -249,8 +249,8 @@ void aoticache_cache_count_hit(aoticache_cache *cache, const aoticache_find_repo
 {
     const uint64_t now = aoticache_monotonic_ns();
     aoticache_cache_count(cache, AOTICACHE_COUNTER_hits, 1);
-    if (report->is_guarded)
-        aoticache_cache_count(cache, AOTICACHE_COUNTER_hits_guarded, 1);
+    if (report->is_dynamic)
+        aoticache_cache_count(cache, AOTICACHE_COUNTER_hits_dynamic, 1);
     aoticache_cache_count(cache, AOTICACHE_COUNTER_saved_ns, report->compile_ns);
     aoticache_cache_count(cache, AOTICACHE_COUNTER_lookup_ns, now - begun_ns);
     aoticache_cache_note_latency(cache, AOTICACHE_LATENCY_lookup, now - begun_ns);
@@ -288,11 +288,11 @@ static aoticache_status miss(aoticache_cache *cache, const aoticache_request *re
 }
 
 static aoticache_status lookup(aoticache_cache *cache, const aoticache_request *request,
-                               const aoticache_wanted *wanted, uint64_t begun, aoticache_artifact **ret_artifact,
+                               const aoticache_lookup_target *target, uint64_t begun, aoticache_artifact **ret_artifact,
                                aoticache_error *ret_error)
 {
     aoticache_find_report report;
-    aoticache_status status = aoticache_cache_find(cache, wanted, ret_artifact, &report, ret_error);
+    aoticache_status status = aoticache_cache_find(cache, target, ret_artifact, &report, ret_error);
     if (status == AOTICACHE_OK)
         aoticache_cache_count_hit(cache, &report, begun);
     else if (status == AOTICACHE_NOT_FOUND)
@@ -300,7 +300,7 @@ static aoticache_status lookup(aoticache_cache *cache, const aoticache_request *
     return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
 }
 
-/* The request stands for all shapes and an exact entry is asked for, or the other way round: there can be none. */
+/* The request is dynamic and an exact entry is asked for, or the other way round: there can be none. */
 static aoticache_status miss_for_sure(aoticache_cache *cache, const aoticache_request *request)
 {
     static const aoticache_find_report nothing;
@@ -313,31 +313,31 @@ aoticache_status aoticache_cache_lookup(aoticache_cache *cache, const aoticache_
     if (cache == NULL || request == NULL || ret_artifact == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_lookup: an argument is NULL");
     const uint64_t begun = aoticache_monotonic_ns();
-    aoticache_wanted wanted = {.entry_id = 0};
+    aoticache_lookup_target target = {.entry_id = 0};
     aoticache_cache_enter(cache);
-    aoticache_status status = aoticache_request_key(request, &wanted.key, ret_error);
+    aoticache_status status = aoticache_request_key(request, &target.key, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (aoticache_request_stands_for_all_shapes(request))
+    if (aoticache_request_is_dynamic(request))
         return miss_for_sure(cache, request);
-    return lookup(cache, request, &wanted, begun, ret_artifact, ret_error);
+    return lookup(cache, request, &target, begun, ret_artifact, ret_error);
 }
 
-aoticache_status aoticache_cache_lookup_guarded(aoticache_cache *cache, const aoticache_request *request,
+aoticache_status aoticache_cache_lookup_dynamic(aoticache_cache *cache, const aoticache_request *request,
                                                 aoticache_guard_fn accept, void *user,
                                                 aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
     if (cache == NULL || request == NULL || accept == NULL || ret_artifact == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_lookup_guarded: an argument is NULL");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_lookup_dynamic: an argument is NULL");
     const uint64_t begun = aoticache_monotonic_ns();
-    aoticache_wanted wanted = {.accept = accept, .accept_user = user};
+    aoticache_lookup_target target = {.accept = accept, .accept_user = user};
     aoticache_cache_enter(cache);
-    aoticache_status status = aoticache_request_key(request, &wanted.key, ret_error);
+    aoticache_status status = aoticache_request_key(request, &target.key, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (!aoticache_request_stands_for_all_shapes(request))
+    if (!aoticache_request_is_dynamic(request))
         return miss_for_sure(cache, request);
-    return lookup(cache, request, &wanted, begun, ret_artifact, ret_error);
+    return lookup(cache, request, &target, begun, ret_artifact, ret_error);
 }
 
 aoticache_status aoticache_cache_open_stored(aoticache_cache *cache, int64_t entry_id, const aoticache_digest *artifact,
@@ -346,7 +346,7 @@ aoticache_status aoticache_cache_open_stored(aoticache_cache *cache, int64_t ent
     if (cache == NULL || entry_id == 0 || artifact == NULL || ret_artifact == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_open_stored: an argument is NULL or 0");
     const uint64_t begun = aoticache_monotonic_ns();
-    const aoticache_wanted wanted = {.entry_id = entry_id, .artifact = artifact};
+    const aoticache_lookup_target target = {.entry_id = entry_id, .artifact = artifact};
     aoticache_cache_enter(cache);
-    return lookup(cache, NULL, &wanted, begun, ret_artifact, ret_error);
+    return lookup(cache, NULL, &target, begun, ret_artifact, ret_error);
 }

@@ -50,7 +50,7 @@ static aoticache_status check_guard(const aoticache_request *request, const aoti
                                     aoticache_error *ret_error)
 {
     bool has_guard = product->guard != NULL && product->guard[0] != '\0';
-    if (has_guard == aoticache_request_stands_for_all_shapes(request))
+    if (has_guard == aoticache_request_is_dynamic(request))
         return AOTICACHE_OK;
     if (has_guard)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
@@ -58,7 +58,7 @@ static aoticache_status check_guard(const aoticache_request *request, const aoti
                                    AOTICACHE_SHAPES_NAME " to " AOTICACHE_SHAPES_DYNAMIC,
                                    aoticache_request_op(request));
     return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                               "a product of %s has no guard, but the request stands for all shapes (environment "
+                               "a product of %s has no guard, but the request is dynamic (environment "
                                AOTICACHE_SHAPES_NAME " = " AOTICACHE_SHAPES_DYNAMIC ")",
                                aoticache_request_op(request));
 }

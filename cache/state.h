@@ -20,7 +20,7 @@
 #include "index/index.h"
 
 typedef enum aoticache_counter {
-#define AOTICACHE_COUNTER_ENUM(name, text) AOTICACHE_COUNTER_##name,
+#define AOTICACHE_COUNTER_ENUM(member, name, text) AOTICACHE_COUNTER_##member,
     AOTICACHE_COUNTER_LIST(AOTICACHE_COUNTER_ENUM)
 #undef AOTICACHE_COUNTER_ENUM
         AOTICACHE_COUNTER_COUNT
@@ -94,18 +94,18 @@ aoticache_cpu_features aoticache_requirements_from_bytes(const uint8_t bytes[AOT
 /* ---- looking up (lookup.c) ---- */
 
 /* What a search is for. */
-typedef struct aoticache_wanted {
+typedef struct aoticache_lookup_target {
     aoticache_key key;                /* where entry_id is 0 */
     int64_t entry_id;                 /* else: this entry, if it is still that of `artifact` */
     const aoticache_digest *artifact;
     aoticache_guard_fn accept;        /* of the entries of the key: those with a guard that this accepts */
     void *accept_user;
-} aoticache_wanted;
+} aoticache_lookup_target;
 
 typedef struct aoticache_find_report {
     int64_t entry_id;
     uint64_t compile_ns;
-    bool is_guarded;        /* found: by an entry with a guard */
+    bool is_dynamic;        /* found: by an entry with a guard */
     bool lacks_requirement; /* there were entries, none of which this CPU can run */
     bool is_refused;        /* there were entries, whose guards do not let the tensors pass */
     bool was_damaged;
@@ -114,7 +114,7 @@ typedef struct aoticache_find_report {
 
 /* A lookup that counts nothing. Returns as aoticache_cache_lookup. Without accept the key must be that of a request for
  * exact shapes: then no entry of it has a guard, and none is asked for. */
-aoticache_status aoticache_cache_find(aoticache_cache *cache, const aoticache_wanted *wanted,
+aoticache_status aoticache_cache_find(aoticache_cache *cache, const aoticache_lookup_target *target,
                                       aoticache_artifact **ret_artifact, aoticache_find_report *ret_report,
                                       aoticache_error *ret_error);
 /* What every lookup counts, and a flush after a miss. */

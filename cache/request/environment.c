@@ -102,7 +102,7 @@ const char *aoticache_request_get_environment(const aoticache_request *request, 
     return found ? request->environment[position].value : NULL;
 }
 
-bool aoticache_request_stands_for_all_shapes(const aoticache_request *request)
+bool aoticache_request_is_dynamic(const aoticache_request *request)
 {
     const char *shapes = aoticache_request_get_environment(request, AOTICACHE_SHAPES_NAME);
     return shapes != NULL && strcmp(shapes, AOTICACHE_SHAPES_DYNAMIC) == 0;

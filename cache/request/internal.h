@@ -95,11 +95,6 @@ double aoticache_request_canonical_double(double value);
 
 /* ---- environment.c ---- */
 
-/* The environment pair of a request that stands for all shapes: its entries have guards (docs/key.md). */
-#define AOTICACHE_SHAPES_NAME "shapes"
-#define AOTICACHE_SHAPES_DYNAMIC "dynamic"
-bool aoticache_request_stands_for_all_shapes(const aoticache_request *request);
-
 void aoticache_request_environment_clear(aoticache_request *request);
 
 #endif

@@ -156,6 +156,14 @@ AOTICACHE_API size_t aoticache_request_environment_count(const aoticache_request
 AOTICACHE_API void aoticache_request_environment_at(const aoticache_request *request, size_t position,
                                                     const char **ret_name, const char **ret_value);
 
+/*
+ * The pair of a dynamic request: one library answers it for many shapes, and its entries have guards (docs/key.md). A
+ * request without this pair is for exact shapes.
+ */
+#define AOTICACHE_SHAPES_NAME "shapes"
+#define AOTICACHE_SHAPES_DYNAMIC "dynamic"
+AOTICACHE_API bool aoticache_request_is_dynamic(const aoticache_request *request);
+
 AOTICACHE_API const char *aoticache_request_op(const aoticache_request *request);
 AOTICACHE_API aoticache_device aoticache_request_device(const aoticache_request *request);
 AOTICACHE_API size_t aoticache_request_argument_count(const aoticache_request *request);

@@ -98,7 +98,7 @@ static bool fill_slot(void *user, int64_t start_seconds, const char *name, uint6
         give_slot(walk);
         walk->slot = (aoticache_slot){.start_ns = start, .length_ns = walk->slot.length_ns};
     }
-#define FILL_FIELD(field, text) walk->slot.counters.field += strcmp(name, #field) == 0 ? value : 0;
+#define FILL_FIELD(member, counter, text) walk->slot.counters.member += strcmp(name, counter) == 0 ? value : 0;
     AOTICACHE_COUNTER_LIST(FILL_FIELD)
 #undef FILL_FIELD
     return !walk->stopped;

@@ -27,9 +27,9 @@ uint64_t aoticache_counters_misses_absent(const aoticache_counters *counters)
 
 static uint64_t *counter_field(aoticache_counters *counters, const char *name)
 {
-#define COUNTER_FIELD(field, text)  \
-    if (strcmp(name, #field) == 0) \
-        return &counters->field;
+#define COUNTER_FIELD(member, counter, text) \
+    if (strcmp(name, counter) == 0)          \
+        return &counters->member;
     AOTICACHE_COUNTER_LIST(COUNTER_FIELD)
 #undef COUNTER_FIELD
     return NULL; /* a later program's */

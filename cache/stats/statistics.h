@@ -20,34 +20,34 @@ extern "C" {
  * so far: there is no remote tier yet), and the rest (the index).
  * A miss has one reason at most; those without one found no entry for the key (aoticache_counters_misses_absent()).
  */
-#define AOTICACHE_COUNTER_LIST(X)                                                       \
-    X(hits, "lookups answered by an entry")                                             \
-    X(hits_guarded, "of these: by an entry for symbolic shapes")                        \
-    X(hits_loaded, "calls answered by a runner that was loaded already, without a lookup") \
-    X(hits_remote, "of the hits: fetched from a remote tier")                           \
-    X(misses, "lookups that found no entry")                                            \
-    X(misses_requirement, "of these: entries were there, but this CPU lacks a feature") \
-    X(misses_guard, "of these: entries were there, but no guard accepts the tensors")   \
-    X(misses_damaged, "of these: the entry was there, but its object was damaged")      \
-    X(misses_failed, "of these: a compile had failed a short time ago")                 \
-    X(waits, "requests answered by another's compile")                                  \
-    X(lease_waits, "compiles that had to wait for another's lease of the same key")     \
-    X(lease_wait_ns, "nanoseconds spent waiting for leases")                            \
-    X(compiles, "compiles that succeeded")                                              \
-    X(compile_failures, "compiles that failed")                                         \
-    X(compile_ns, "nanoseconds spent in compiles that succeeded")                       \
-    X(saved_ns, "nanoseconds of compiling that hits made unnecessary")                  \
-    X(lookup_ns, "nanoseconds spent in lookups that hit, opening and verifying included") \
-    X(loads, "libraries loaded")                                                        \
-    X(load_ns, "nanoseconds spent loading libraries and creating their runners")        \
-    X(stored_bytes, "bytes written as objects")                                         \
-    X(not_stored, "artifacts that could not be stored")                                 \
-    X(damaged, "objects found damaged")                                                 \
-    X(evicted, "entries removed by collections")                                        \
-    X(evicted_bytes, "bytes removed by collections")
+#define AOTICACHE_COUNTER_LIST(X)                                                                                \
+    X(hits, "hits", "lookups answered by an entry")                                                              \
+    X(hits_dynamic, "hits_guarded", "of these: by a dynamic entry")                                              \
+    X(hits_loaded, "hits_loaded", "calls answered by a runner that was loaded already, without a lookup")        \
+    X(hits_remote, "hits_remote", "of the hits: fetched from a remote tier")                                     \
+    X(misses, "misses", "lookups that found no entry")                                                           \
+    X(misses_requirement, "misses_requirement", "of these: entries were there, but this CPU lacks a feature")    \
+    X(misses_guard, "misses_guard", "of these: entries were there, but no guard accepts the tensors")            \
+    X(misses_damaged, "misses_damaged", "of these: the entry was there, but its object was damaged")             \
+    X(misses_failed, "misses_failed", "of these: a compile had failed a short time ago")                         \
+    X(waits, "waits", "requests answered by another's compile")                                                  \
+    X(lease_waits, "lease_waits", "compiles that had to wait for another's lease of the same key")               \
+    X(lease_wait_ns, "lease_wait_ns", "nanoseconds spent waiting for leases")                                    \
+    X(compiles, "compiles", "compiles that succeeded")                                                           \
+    X(compile_failures, "compile_failures", "compiles that failed")                                              \
+    X(compile_ns, "compile_ns", "nanoseconds spent in compiles that succeeded")                                  \
+    X(saved_ns, "saved_ns", "nanoseconds of compiling that hits made unnecessary")                               \
+    X(lookup_ns, "lookup_ns", "nanoseconds spent in lookups that hit, opening and verifying included")           \
+    X(loads, "loads", "libraries loaded")                                                                        \
+    X(load_ns, "load_ns", "nanoseconds spent loading libraries and creating their runners")                      \
+    X(stored_bytes, "stored_bytes", "bytes written as objects")                                                  \
+    X(not_stored, "not_stored", "artifacts that could not be stored")                                            \
+    X(damaged, "damaged", "objects found damaged")                                                               \
+    X(evicted, "evicted", "entries removed by collections")                                                      \
+    X(evicted_bytes, "evicted_bytes", "bytes removed by collections")
 
 typedef struct aoticache_counters {
-#define AOTICACHE_COUNTER_FIELD(name, text) uint64_t name;
+#define AOTICACHE_COUNTER_FIELD(member, name, text) uint64_t member;
     AOTICACHE_COUNTER_LIST(AOTICACHE_COUNTER_FIELD)
 #undef AOTICACHE_COUNTER_FIELD
 } aoticache_counters;

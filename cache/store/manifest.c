@@ -54,7 +54,7 @@ static aoticache_status out_of_memory(aoticache_error *ret_error)
 
 bool aoticache_manifest_guard_fits(const aoticache_manifest *manifest)
 {
-    return (manifest->guard != NULL && manifest->guard[0] != '\0') == manifest->stands_for_all_shapes;
+    return (manifest->guard != NULL && manifest->guard[0] != '\0') == manifest->is_dynamic;
 }
 
 /* ---- making one ---- */
@@ -182,7 +182,7 @@ static aoticache_status copy_request(const aoticache_request *request, aoticache
     if (status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, status, "manifest: cannot compute the key of %s",
                                    aoticache_request_op(request));
-    manifest->stands_for_all_shapes = aoticache_request_stands_for_all_shapes(request);
+    manifest->is_dynamic = aoticache_request_is_dynamic(request);
     aoticache_device_format(aoticache_request_device(request), device);
     manifest->op = strdup(aoticache_request_op(request));
     manifest->device = strdup(device);

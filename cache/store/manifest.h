@@ -29,7 +29,7 @@ typedef struct aoticache_manifest {
     size_t file_count;
     char *output;               /* what the compiler said; NULL where nothing is kept */
     char *metadata;             /* the producer's; NULL where it gave none */
-    bool stands_for_all_shapes; /* the request does */
+    bool is_dynamic;            /* the request is */
 } aoticache_manifest;
 
 /*
@@ -53,7 +53,7 @@ aoticache_status aoticache_manifest_format(const aoticache_manifest *manifest, c
 aoticache_status aoticache_manifest_parse(const char *text, size_t size, aoticache_manifest **ret_manifest,
                                           aoticache_error *ret_error);
 
-/* Whether it has a guard just where its request stands for all shapes: only such a manifest gets an entry. */
+/* Whether it has a guard exactly if its request is dynamic. Only such a manifest gets an entry. */
 bool aoticache_manifest_guard_fits(const aoticache_manifest *manifest);
 
 /*

@@ -168,7 +168,7 @@ static aoticache_status read_request(const json_t *object, aoticache_manifest *m
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: %s", detail.message);
     if (status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, status, "manifest: %s", detail.message);
-    manifest->stands_for_all_shapes = aoticache_request_stands_for_all_shapes(request);
+    manifest->is_dynamic = aoticache_request_is_dynamic(request);
     status = check_agreement(manifest, request, ret_error);
     if (status == AOTICACHE_OK)
         status = read_requirements(object, aoticache_request_get_environment(request, "arch"), manifest, ret_error);

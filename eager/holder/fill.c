@@ -260,7 +260,7 @@ typedef struct fill_walk {
 static bool same_environment(const aoticache_request *request, const aoticache_request *like, bool guarded)
 {
     if (aoticache_request_environment_count(request) != aoticache_request_environment_count(like) + guarded ||
-        (guarded && aoticache_request_get_environment(request, "shapes") == NULL))
+        (guarded && aoticache_request_get_environment(request, AOTICACHE_SHAPES_NAME) == NULL))
         return false;
     for (size_t i = 0; i < aoticache_request_environment_count(like); i++) {
         const char *name, *value, *theirs;

@@ -216,7 +216,8 @@ static aoticache_status make_request(const aoticache_holder *holder, const aotic
     if (status == AOTICACHE_OK)
         status = aoticache_holder_set_environment(holder, writer.request, ret_error);
     if (status == AOTICACHE_OK && family)
-        status = aoticache_request_set_environment(writer.request, "shapes", "dynamic", ret_error);
+        status = aoticache_request_set_environment(writer.request, AOTICACHE_SHAPES_NAME, AOTICACHE_SHAPES_DYNAMIC,
+                                                   ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_request_free(writer.request);
         return status;

@@ -174,12 +174,6 @@ void aoticache_hook_set_process_options(const aoticache_hook *hook, aoticache_pr
 
 /* ---- a compile ---- */
 
-static bool is_dynamic_request(const aoticache_request *request)
-{
-    const char *shapes = aoticache_request_get_environment(request, "shapes");
-    return shapes != NULL && strcmp(shapes, "dynamic") == 0;
-}
-
 static aoticache_status check_compile(const aoticache_hook *hook, const aoticache_request *request,
                                       const char *directory, aoticache_deliver_fn deliver, aoticache_error *ret_error)
 {
@@ -188,7 +182,7 @@ static aoticache_status check_compile(const aoticache_hook *hook, const aoticach
     if (directory[0] != '/')
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook compile: directory %s is not absolute",
                                    directory);
-    if (is_dynamic_request(request) && hook->kind->shapes(hook) == AOTICACHE_HOOK_SHAPES_EXACT)
+    if (aoticache_request_is_dynamic(request) && hook->kind->shapes(hook) == AOTICACHE_HOOK_SHAPES_EXACT)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "hook %s (%.160s): it compiles for exact shapes alone, asked was for symbolic ones",
                                    hook->kind->name, hook->program);
@@ -215,9 +209,9 @@ static aoticache_status check_guard(const aoticache_hook *hook, const aoticache_
     aoticache_check *check;
     aoticache_error detail = {.message = ""};
     const char *name = hook->kind->name;
-    if (guard == NULL && !is_dynamic_request(request))
+    if (guard == NULL && !aoticache_request_is_dynamic(request))
         return AOTICACHE_OK;
-    if (guard == NULL || !is_dynamic_request(request))
+    if (guard == NULL || !aoticache_request_is_dynamic(request))
         return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED, "hook %s (%.160s): %s", name, hook->program,
                                    guard == NULL ? "asked for symbolic shapes, it made a library without a guard"
                                                  : "asked for exact shapes, it made a library with a guard");

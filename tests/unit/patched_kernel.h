@@ -67,7 +67,7 @@ static inline bool patched_compile(const char *folder, const char *flags, patche
 
 static inline bool patched_is_dynamic(const aoticache_request *request)
 {
-    return aoticache_request_get_environment(request, "shapes") != NULL;
+    return aoticache_request_get_environment(request, AOTICACHE_SHAPES_NAME) != NULL;
 }
 
 /* What the request asks for. */

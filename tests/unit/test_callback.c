@@ -76,7 +76,8 @@ static aoticache_status compile(struct script *script, bool dynamic_hook, bool d
     *taken = (struct taken){0};
     *error = (aoticache_error){.message = ""};
     if (dynamic_request)
-        cr_assert_eq(aoticache_request_set_environment(request, "shapes", "dynamic", NULL), AOTICACHE_OK);
+        cr_assert_eq(aoticache_request_set_environment(request, AOTICACHE_SHAPES_NAME, AOTICACHE_SHAPES_DYNAMIC, NULL),
+                     AOTICACHE_OK);
     aoticache_status status = aoticache_hook_compile(hook, request, test_folder, take, taken, error);
     aoticache_request_free(request);
     aoticache_hook_free(hook);

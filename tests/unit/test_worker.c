@@ -426,7 +426,8 @@ Test(worker, guard_of_an_answer_is_in_the_product)
     cr_assert_eq(aoticache_hook_compile(hook, request, make_folder("exact"), take_guard, guard, &error),
                  AOTICACHE_COMPILE_FAILED);
     cr_assert_not_null(strstr(error.message, "exact shapes"), "%s", error.message);
-    cr_assert_eq(aoticache_request_set_environment(request, "shapes", "dynamic", NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_set_environment(request, AOTICACHE_SHAPES_NAME, AOTICACHE_SHAPES_DYNAMIC, NULL),
+                 AOTICACHE_OK);
     cr_assert_eq(aoticache_hook_compile(hook, request, make_folder("dynamic"), take_guard, guard, &error), AOTICACHE_OK,
                  "%s", error.message);
     cr_assert_str_eq(guard, "float32[s0,s1]; s0=2..");

@@ -38,7 +38,7 @@ static void print_totals(const stat_view *view)
     print_value("bytes", statistics->bytes);
     print_value("index_bytes", view->disk.index_bytes);
     print_value("failures", statistics->failures);
-#define PRINT_COUNTER(name, text) print_value(#name, counters->name);
+#define PRINT_COUNTER(member, name, text) print_value(name, counters->member);
     AOTICACHE_COUNTER_LIST(PRINT_COUNTER)
 #undef PRINT_COUNTER
     print_value("hits_index", aoticache_counters_hits_index(counters));
@@ -87,13 +87,13 @@ static void print_entries(const char *list, const stat_entries *entries)
 static void print_history(const stat_view *view)
 {
     printf("start_ns");
-#define PRINT_TITLE(name, text) printf(",%s", #name);
+#define PRINT_TITLE(member, name, text) printf(",%s", name);
     AOTICACHE_COUNTER_LIST(PRINT_TITLE)
 #undef PRINT_TITLE
     putchar('\n');
     for (size_t i = 0; i < view->history.count; i++) {
         printf("%" PRId64, view->history.items[i].start_ns);
-#define PRINT_COUNTER(name, text) printf(",%" PRIu64, view->history.items[i].counters.name);
+#define PRINT_COUNTER(member, name, text) printf(",%" PRIu64, view->history.items[i].counters.member);
         AOTICACHE_COUNTER_LIST(PRINT_COUNTER)
 #undef PRINT_COUNTER
         putchar('\n');

@@ -428,9 +428,9 @@ static void write_counters(const page *to)
     const aoticache_counters *counters = &to->view->statistics.counters;
     begin_section(to, "Counters");
     fputs("<table><thead><tr><th>what</th><th>number</th></tr></thead><tbody>\n", to->out);
-#define WRITE_COUNTER(name, meaning)                                                        \
+#define WRITE_COUNTER(member, name, meaning)                                                \
     fprintf(to->out, "<tr><td>%s</td>", meaning);                                           \
-    count_cell(to, counters->name);                                                         \
+    count_cell(to, counters->member);                                                       \
     fputs("</tr>\n", to->out);
     AOTICACHE_COUNTER_LIST(WRITE_COUNTER)
 #undef WRITE_COUNTER

@@ -19,7 +19,7 @@ static json_t *json_of_latency(const aoticache_latency *latency)
 static json_t *json_of_counters(const aoticache_counters *counters)
 {
     json_t *object = aoticache_cli_json_object();
-#define SET_COUNTER(name, text) aoticache_cli_json_set(object, #name, aoticache_cli_json_count(counters->name));
+#define SET_COUNTER(member, name, text) aoticache_cli_json_set(object, name, aoticache_cli_json_count(counters->member));
     AOTICACHE_COUNTER_LIST(SET_COUNTER)
 #undef SET_COUNTER
     return object;

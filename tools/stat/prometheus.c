@@ -68,7 +68,7 @@ static void expose_lookups(const exposition *to)
     sample(to, "hits_total", "tier", "table", (double)counters->hits_loaded);
     sample(to, "hits_total", "tier", "index", (double)aoticache_counters_hits_index(counters));
     sample(to, "hits_total", "tier", "remote", (double)counters->hits_remote);
-    single(to, "guarded_hits_total", "counter", "Hits of entries for symbolic shapes.", (double)counters->hits_guarded);
+    single(to, "guarded_hits_total", "counter", "Hits of entries for symbolic shapes.", (double)counters->hits_dynamic);
     describe(to, "misses_total", "counter", "Lookups that found no entry, by reason.");
     sample(to, "misses_total", "reason", "absent", (double)aoticache_counters_misses_absent(counters));
     sample(to, "misses_total", "reason", "requirement", (double)counters->misses_requirement);

@@ -61,7 +61,7 @@ static void print_lookups(const stat_view *view)
     print_count("    loaded already", counters->hits_loaded, "");
     print_count("    found in the index", aoticache_counters_hits_index(counters), "");
     print_count("    fetched from a remote", counters->hits_remote, "");
-    print_count("    for many shapes", counters->hits_guarded, "");
+    print_count("    for many shapes", counters->hits_dynamic, "");
     print_count("  misses", counters->misses, "");
     print_count("    no entry", aoticache_counters_misses_absent(counters), "");
     print_count("    CPU feature missing", counters->misses_requirement, "");
@@ -140,7 +140,7 @@ static void print_brief_lookups(const stat_view *view)
                               counters->hits, 100 * stat_hit_rate(counters), counters->misses);
     aoticache_cli_print_field(view->cli, "hits", "%" PRIu64 " loaded, %" PRIu64 " indexed, %" PRIu64 " remote; %" PRIu64
                               " for many shapes", counters->hits_loaded, aoticache_counters_hits_index(counters),
-                              counters->hits_remote, counters->hits_guarded);
+                              counters->hits_remote, counters->hits_dynamic);
     aoticache_cli_print_field(view->cli, "misses", "%" PRIu64 " no entry, %" PRIu64 " CPU, %" PRIu64 " guard, %" PRIu64
                               " damaged, %" PRIu64 " failed before", aoticache_counters_misses_absent(counters),
                               counters->misses_requirement, counters->misses_guard, counters->misses_damaged,

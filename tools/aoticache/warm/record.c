@@ -201,7 +201,7 @@ static const char *why_not(const aoticache_request *request)
     const char *framework = aoticache_request_get_environment(request, "framework");
     if (framework != NULL && strcmp(framework, "pt2") == 0)
         return "a model of a package: see aoticache add";
-    return aoticache_request_get_environment(request, "shapes") != NULL ? "for symbolic shapes" : NULL;
+    return aoticache_request_get_environment(request, AOTICACHE_SHAPES_NAME) != NULL ? "for symbolic shapes" : NULL;
 }
 
 /* The entry's line, or a comment that says why it has none. */

@@ -294,7 +294,7 @@ static void compare_environments(const aoticache_request *asked, const aoticache
     }
     for (size_t i = 0; i < aoticache_request_environment_count(stored); i++) {
         aoticache_request_environment_at(stored, i, &name, &value);
-        bool is_of_guards = is_symbolic && strcmp(name, "shapes") == 0;
+        bool is_of_guards = is_symbolic && strcmp(name, AOTICACHE_SHAPES_NAME) == 0;
         if (!is_of_guards && aoticache_request_get_environment(asked, name) == NULL)
             compare_pair(differences, name, NULL, value);
     }

@@ -8,12 +8,13 @@
 
 #include <sqlite3.h>
 
-TestSuite(guarded, .init = fixture_setup, .fini = fixture_teardown);
+TestSuite(dynamic_entries, .init = fixture_setup, .fini = fixture_teardown);
 
 static aoticache_request *dynamic_request(void)
 {
     aoticache_request *request = fixture_request(0);
-    cr_assert_eq(aoticache_request_set_environment(request, "shapes", "dynamic", NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_set_environment(request, AOTICACHE_SHAPES_NAME, AOTICACHE_SHAPES_DYNAMIC, NULL),
+                 AOTICACHE_OK);
     return request;
 }
 
@@ -56,7 +57,7 @@ static aoticache_status lookup(aoticache_cache *cache, const char *wanted, aotic
 {
     aoticache_request *request = dynamic_request();
     struct chooser chooser = {.wanted = wanted};
-    aoticache_status status = aoticache_cache_lookup_guarded(cache, request, choose, &chooser, ret_artifact, NULL);
+    aoticache_status status = aoticache_cache_lookup_dynamic(cache, request, choose, &chooser, ret_artifact, NULL);
     aoticache_request_free(request);
     return status;
 }
@@ -80,7 +81,7 @@ static aoticache_counters counters(aoticache_cache *cache)
     return statistics.counters;
 }
 
-Test(guarded, different_guards_coexist_and_the_same_replaces)
+Test(dynamic_entries, different_guards_coexist_and_the_same_replaces)
 {
     aoticache_cache *cache = fixture_open();
     put(cache, "s0 < 10", "small");
@@ -94,12 +95,12 @@ Test(guarded, different_guards_coexist_and_the_same_replaces)
     cr_expect(finds(cache, "s0 >= 10", "large"));
     aoticache_counters counted = counters(cache);
     cr_expect_eq(counted.hits, 5);
-    cr_expect_eq(counted.hits_guarded, 5);
+    cr_expect_eq(counted.hits_dynamic, 5);
     cr_expect_eq(counted.misses, 1);
     aoticache_cache_close(cache);
 }
 
-Test(guarded, put_wants_guard_and_request_to_fit)
+Test(dynamic_entries, put_wants_guard_and_request_to_fit)
 {
     aoticache_cache *cache = fixture_open();
     aoticache_request *exact = fixture_request(0), *dynamic = dynamic_request();
@@ -115,7 +116,7 @@ Test(guarded, put_wants_guard_and_request_to_fit)
     aoticache_cache_close(cache);
 }
 
-Test(guarded, plain_lookup_never_sees_one)
+Test(dynamic_entries, plain_lookup_never_sees_one)
 {
     aoticache_cache *cache = fixture_open();
     aoticache_request *dynamic = dynamic_request(), *exact = fixture_request(0);
@@ -126,14 +127,14 @@ Test(guarded, plain_lookup_never_sees_one)
     cr_expect_eq(aoticache_cache_lookup(cache, exact, &artifact, NULL), AOTICACHE_NOT_FOUND);
     fixture_put(cache, 0, "exact");
     cr_expect(fixture_finds(cache, 0, "exact"));
-    cr_expect_eq(aoticache_cache_lookup_guarded(cache, exact, choose, &chooser, &artifact, NULL), AOTICACHE_NOT_FOUND);
+    cr_expect_eq(aoticache_cache_lookup_dynamic(cache, exact, choose, &chooser, &artifact, NULL), AOTICACHE_NOT_FOUND);
     cr_expect_eq(chooser.asked, 0);
     aoticache_request_free(dynamic);
     aoticache_request_free(exact);
     aoticache_cache_close(cache);
 }
 
-Test(guarded, rebuilt_index_has_them_again)
+Test(dynamic_entries, rebuilt_index_has_them_again)
 {
     char path[4400];
     aoticache_cache *cache = fixture_open();
@@ -198,7 +199,7 @@ static void lose_entry(const char *guard)
     aoticache_index_close(index);
 }
 
-Test(guarded, repair_puts_back_what_the_index_lost)
+Test(dynamic_entries, repair_puts_back_what_the_index_lost)
 {
     aoticache_cache *cache = fixture_open();
     put(cache, "s0 < 10", "small");
@@ -213,7 +214,7 @@ Test(guarded, repair_puts_back_what_the_index_lost)
     aoticache_cache_close(cache);
 }
 
-Test(guarded, damaged_object_is_a_miss_and_the_other_guard_still_serves)
+Test(dynamic_entries, damaged_object_is_a_miss_and_the_other_guard_still_serves)
 {
     aoticache_cache *cache = fixture_open();
     put(cache, "s0 < 10", "small");
@@ -261,13 +262,13 @@ static aoticache_status get(aoticache_cache *cache, const char *wanted, struct h
 {
     aoticache_request *request = dynamic_request();
     struct chooser chooser = {.wanted = wanted};
-    aoticache_status status = aoticache_cache_get_or_compile_guarded(cache, request, choose, &chooser, compile, hook,
+    aoticache_status status = aoticache_cache_get_or_compile_dynamic(cache, request, choose, &chooser, compile, hook,
                                                                      ret_artifact, NULL);
     aoticache_request_free(request);
     return status;
 }
 
-Test(guarded, get_or_compile_hands_out_what_was_compiled_whatever_its_guard)
+Test(dynamic_entries, get_or_compile_hands_out_what_was_compiled_whatever_its_guard)
 {
     aoticache_cache *cache = fixture_open();
     aoticache_artifact *artifact = NULL;
@@ -286,7 +287,7 @@ Test(guarded, get_or_compile_hands_out_what_was_compiled_whatever_its_guard)
     aoticache_cache_close(cache);
 }
 
-Test(guarded, get_or_compile_wants_the_request_that_fits)
+Test(dynamic_entries, get_or_compile_wants_the_request_that_fits)
 {
     aoticache_cache *cache = fixture_open();
     aoticache_artifact *artifact = NULL;
@@ -294,7 +295,7 @@ Test(guarded, get_or_compile_wants_the_request_that_fits)
     struct hook hook = {.guard = "g", .text = "x"};
     struct chooser chooser = {.wanted = NULL};
     cr_expect_eq(aoticache_cache_get_or_compile(cache, dynamic, compile, &hook, &artifact, NULL), AOTICACHE_INVALID);
-    cr_expect_eq(aoticache_cache_get_or_compile_guarded(cache, exact, choose, &chooser, compile, &hook, &artifact, NULL),
+    cr_expect_eq(aoticache_cache_get_or_compile_dynamic(cache, exact, choose, &chooser, compile, &hook, &artifact, NULL),
                  AOTICACHE_INVALID);
     cr_expect_eq(hook.calls, 0);
     aoticache_request_free(dynamic);
@@ -302,7 +303,7 @@ Test(guarded, get_or_compile_wants_the_request_that_fits)
     aoticache_cache_close(cache);
 }
 
-Test(guarded, artifact_that_cannot_be_stored_has_its_guard)
+Test(dynamic_entries, artifact_that_cannot_be_stored_has_its_guard)
 {
     aoticache_cache_close(fixture_open());
     aoticache_cache_options options = fixture_options();
@@ -348,7 +349,7 @@ static struct seen_failure fail_once_more(aoticache_cache *cache)
     return seen;
 }
 
-Test(guarded, compile_that_fails_again_is_tried_after_twice_the_time)
+Test(dynamic_entries, compile_that_fails_again_is_tried_after_twice_the_time)
 {
     aoticache_cache_options options = fixture_options();
     options.failure_ttl_seconds = 100;
@@ -405,7 +406,7 @@ static struct seen_stored list_after(aoticache_cache *cache, int64_t after)
     return seen;
 }
 
-Test(guarded, list_stored_shows_requests_and_what_was_added_since)
+Test(dynamic_entries, list_stored_shows_requests_and_what_was_added_since)
 {
     aoticache_cache *cache = fixture_open();
     fixture_put(cache, 1, "one");
@@ -427,7 +428,7 @@ Test(guarded, list_stored_shows_requests_and_what_was_added_since)
     aoticache_cache_close(cache);
 }
 
-Test(guarded, list_stored_most_demanding_first_and_without_what_the_cpu_lacks)
+Test(dynamic_entries, list_stored_most_demanding_first_and_without_what_the_cpu_lacks)
 {
     aoticache_cache *cache = fixture_open();
     aoticache_cpu_features have = *aoticache_cpu_features_get();
@@ -462,7 +463,7 @@ Test(guarded, list_stored_most_demanding_first_and_without_what_the_cpu_lacks)
     aoticache_cache_close(cache);
 }
 
-Test(guarded, list_stored_reads_the_manifest_of_an_entry_of_an_older_version)
+Test(dynamic_entries, list_stored_reads_the_manifest_of_an_entry_of_an_older_version)
 {
     aoticache_cache *cache = fixture_open();
     for (int i = 0; i < 3; i++)
@@ -476,7 +477,7 @@ Test(guarded, list_stored_reads_the_manifest_of_an_entry_of_an_older_version)
             "INSERT INTO t SELECT count(*) FROM details WHERE encoding = x''"); /* recorded by now */
 }
 
-Test(guarded, list_stored_passes_over_an_encoding_that_went_bad)
+Test(dynamic_entries, list_stored_passes_over_an_encoding_that_went_bad)
 {
     aoticache_cache *cache = fixture_open();
     fixture_put(cache, 1, "one");
@@ -490,7 +491,7 @@ Test(guarded, list_stored_passes_over_an_encoding_that_went_bad)
     aoticache_cache_close(cache);
 }
 
-Test(guarded, open_stored_counts_as_a_lookup_and_notices_damage)
+Test(dynamic_entries, open_stored_counts_as_a_lookup_and_notices_damage)
 {
     aoticache_cache *cache = fixture_open();
     aoticache_artifact *artifact = NULL;
@@ -503,7 +504,7 @@ Test(guarded, open_stored_counts_as_a_lookup_and_notices_damage)
         aoticache_artifact_unref(artifact);
     }
     cr_expect_eq(counters(cache).hits, 2);
-    cr_expect_eq(counters(cache).hits_guarded, 1);
+    cr_expect_eq(counters(cache).hits_dynamic, 1);
     cr_expect_eq(aoticache_cache_open_stored(cache, seen.ids[0], &seen.artifacts[1], &artifact, NULL),
                  AOTICACHE_NOT_FOUND, "a number of another entry");
     cr_expect_eq(aoticache_cache_open_stored(cache, seen.last + 1, &seen.artifacts[0], &artifact, NULL),
@@ -525,7 +526,7 @@ static bool see_uses(void *user, const aoticache_entry *entry)
     return true;
 }
 
-Test(guarded, use_without_a_lookup_is_counted)
+Test(dynamic_entries, use_without_a_lookup_is_counted)
 {
     aoticache_cache *cache = fixture_open();
     fixture_put(cache, 1, "one");
@@ -565,7 +566,7 @@ static char *kept_output(const char *output)
     return text;
 }
 
-Test(guarded, output_is_kept_with_its_lines)
+Test(dynamic_entries, output_is_kept_with_its_lines)
 {
     char *text = kept_output("warning: \xc3\xa4\n\tline two \xff\n");
     cr_assert_not_null(text);
@@ -573,17 +574,17 @@ Test(guarded, output_is_kept_with_its_lines)
     free(text);
 }
 
-Test(guarded, output_absent_is_not_found)
+Test(dynamic_entries, output_absent_is_not_found)
 {
     cr_expect_null(kept_output(NULL));
 }
 
-Test(guarded, output_empty_is_not_found)
+Test(dynamic_entries, output_empty_is_not_found)
 {
     cr_expect_null(kept_output(""));
 }
 
-Test(guarded, output_that_is_too_long_is_cut_in_the_middle)
+Test(dynamic_entries, output_that_is_too_long_is_cut_in_the_middle)
 {
     const size_t length = 200001;
     char *long_text = malloc(length + 1);
@@ -606,7 +607,7 @@ Test(guarded, output_that_is_too_long_is_cut_in_the_middle)
 
 /* ---- many ---- */
 
-Test(guarded, list_stored_of_many_goes_in_batches)
+Test(dynamic_entries, list_stored_of_many_goes_in_batches)
 {
     aoticache_cache *cache = fixture_open();
     for (int i = 0; i < 3; i++)
