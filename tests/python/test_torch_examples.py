@@ -1,4 +1,4 @@
-"""The examples of docs/examples run, their results are PyTorch's, and a second run compiles nothing."""
+"""The examples of docs/examples and the tutorial run, their results are PyTorch's, and a second run compiles nothing."""
 import concurrent.futures
 import os
 import re
@@ -30,5 +30,18 @@ def test_examples():
             print(said.splitlines()[0])
 
 
+def test_tutorial():
+    """The program of docs/tutorials/pytorch-user.md, as printed; it compares with PyTorch by itself."""
+    with open(os.path.join(TOP, "docs", "tutorials", "pytorch-user.md"), encoding="utf-8") as page:
+        program = re.search(r"^```python\n(.*?)^```$", page.read(), re.DOTALL | re.MULTILINE).group(1)
+    for compiled in (True, False):
+        done = subprocess.run([sys.executable, "-"], input=program, env=environment(), capture_output=True, text=True,
+                              timeout=900)
+        assert done.returncode == 0, done.stdout + done.stderr
+        rows = [line.split() for line in done.stdout.splitlines() if line.startswith("aten::")]
+        assert len(rows) == 3, done.stdout
+        assert compiled or all(row[1] == row[2] == "2" and row[4] == "0" for row in rows), done.stdout
+
+
 if __name__ == "__main__":
-    main([test_examples])
+    main([test_examples, test_tutorial])

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# The tutorials for binding authors and operators, as printed, against an installation as a user has it: every sh block in its
+# order, in one shell. (The one for PyTorch users: tests/python/test_torch_examples.py.)
+. tests/cli/lib.sh
+
+install_for_examples 'tutorials'
+export prefix=$stage PATH=$stage/bin:$PATH LD_LIBRARY_PATH=$stage/lib
+
+# all_blocks FILE LANGUAGE: the lines of all its blocks.   follow PAGE FOLDER: runs those of a tutorial in the folder
+all_blocks() { awk -v fence="\`\`\`$2" '$0 == fence { on = 1; next } /^```/ { on = 0 } on' "$1"; }
+follow() {
+    { echo 'trap '"'"'echo "$? from $BASH_COMMAND" >&2'"'"' ERR' && all_blocks "docs/tutorials/$1" sh; } >"$2/blocks"
+    run env -C "$2" bash blocks
+    # `aoticache why` ends with 3 where it explains a miss.
+    is "$1: every command works" '' "$(grep -E '^[0-9]+ from ' "$err" | grep -v '^3 from aoticache why ')"
+}
+
+mkdir "$work/author"
+block docs/tutorials/binding-author.md c 1 >"$work/author/abs.c"
+AOTICACHE_DIR=$work/author/kernels follow binding-author.md "$work/author"
+is 'the fallback answers once, in the first run' 1 "$(grep -c "^the framework's kernel answers$" "$out")"
+prints 'the first run compiles' '^hits 1, compiles 1$'
+is 'the second run, the recorded one and the warm one do not' 3 "$(grep -c '^hits 2, compiles 0$' "$out")"
+prints 'a miss is explained' 'argument 0: sizes  \[4\]    \[3\]'
+prints 'a list is compiled beforehand' '^0 there, 1 compiled, 0 failed, 0 unsupported'
+
+mkdir "$work/operator"
+unset AOTICACHE_DIR
+follow operator.md "$work/operator"
+prints 'the puts have collected' '^  entries +4$'
+prints 'what is pinned stays' '^removed 0 of 4 entries .* 4 due but pinned$'
+prints 'a dry run says what would go' '^would remove 2 of 4 entries '
+prints 'what is not pinned goes' '^removed 2 of 4 entries '
+prints 'what is left is whole' '^2 entries, 4 objects, .*: all is well$'
+is 'the other machine compiles nothing' 2 "$(grep -c '^source       found in the cache' "$out")"
+finish
