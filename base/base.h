@@ -22,8 +22,20 @@
 #endif
 
 /*
- * What the AOTICACHE_..._INIT macros of option structs expand to: all members zero but the first, `size`. C names the member;
- * C++ has no such initializer before C++20, and gcc warns of it there.
+ * Option structs, and all other structs whose first member is `size_t size`, are filled in by the caller and only ever grow
+ * at their end. Begin with the struct's AOTICACHE_..._INIT, which sets the size and the defaults: a program and a library of
+ * different versions then understand each other. One rule holds for every function that takes such a struct:
+ *
+ *   - A shorter struct (the program is older than the library): the members that it lacks have their defaults.
+ *   - A longer struct (the program is newer): accepted where everything beyond this library's struct is zero bytes, that is
+ *     where the program asks for nothing that this library does not know.
+ *   - AOTICACHE_INVALID otherwise, with both sizes in the message: a longer struct that is not zero there; a size that cannot
+ *     be one (0, less than the member itself, no multiple of it, more than 4096).
+ *
+ * The caller's struct is read during the call and not changed, unless a function says otherwise.
+ *
+ * The macro is what the AOTICACHE_..._INIT macros expand to: all members zero but `size`. C names the member; C++ has no such
+ * initializer before C++20, and gcc warns of it there.
  */
 #ifdef __cplusplus
 template <typename Struct> static inline Struct aoticache_sized_init()

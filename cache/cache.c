@@ -3,13 +3,12 @@
  * cache/stats/flush.c.
  */
 #include <errno.h>
-#include <stddef.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "cache/config/internal.h"
+#include "base/options.h"
 #include "cache/state.h"
 #include "cache/stats/internal.h"
 
@@ -49,36 +48,16 @@ aoticache_index *aoticache_cache_index(aoticache_cache *cache)
     return current != NULL ? current->index : NULL;
 }
 
-/* What the first version had; it grows at its end, and a program that was built with fewer members has the defaults. */
-#define LEAST_OPTIONS_BYTES offsetof(aoticache_cache_options, failure_max_ttl_seconds)
-
-static aoticache_status take_options(const aoticache_cache_options *options, aoticache_cache_options *ret_options,
-                                     aoticache_error *ret_error)
-{
-    aoticache_cache_options taken = AOTICACHE_CACHE_OPTIONS_INIT;
-    if (options->size < LEAST_OPTIONS_BYTES)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_cache_options.size is %zu, this library's is %zu; use "
-                                   "AOTICACHE_CACHE_OPTIONS_INIT",
-                                   options->size, sizeof *options);
-    memcpy(&taken, options, options->size < sizeof taken ? options->size : sizeof taken);
-    taken.size = sizeof taken;
-    *ret_options = taken;
-    return AOTICACHE_OK;
-}
-
 aoticache_status aoticache_cache_open(const aoticache_cache_options *options, aoticache_cache **ret_cache,
                                       aoticache_error *ret_error)
 {
-    static const aoticache_cache_options defaults = AOTICACHE_CACHE_OPTIONS_INIT;
-    if (options == NULL)
-        options = &defaults;
-    if (ret_cache == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_open: ret_cache is NULL");
     aoticache_cache_options completed;
-    aoticache_status status = take_options(options, &completed, ret_error);
+    aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_cache_options, AOTICACHE_CACHE_OPTIONS_INIT, options,
+                                                     &completed, ret_error);
     if (status != AOTICACHE_OK)
         return status;
+    if (ret_cache == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_open: ret_cache is NULL");
     cleanup_config aoticache_config *config = NULL;
     status = aoticache_config_complete(&completed, &config, ret_error);
     if (status != AOTICACHE_OK)

@@ -85,11 +85,10 @@ static aoticache_status deliver(void *user, const aoticache_product *product)
     struct job *job = user;
     if (job->deliveries++ > 0)
         return AOTICACHE_INVALID;
-    job->delivered = aoticache_product_check(product, &job->error);
+    aoticache_product timed;
+    job->delivered = aoticache_product_read(product, &timed, &job->error);
     if (job->delivered != AOTICACHE_OK)
         return job->delivered;
-    aoticache_product timed = *product;
-    timed.size = sizeof timed;
     if (timed.compile_ns == 0)
         timed.compile_ns = aoticache_monotonic_ns() - job->begun_ns;
     job->delivered = store_or_keep(job, &timed);

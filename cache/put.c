@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/options.h"
 #include "cache/store/lock.h"
 #include "cache/request/internal.h"
 #include "cache/store/reserve.h"
@@ -18,14 +19,8 @@
 /* How often a put that finds the index replaced under it starts anew. */
 #define MAX_TRIES 4
 
-aoticache_status aoticache_product_check(const aoticache_product *product, aoticache_error *ret_error)
+static aoticache_status check_files(const aoticache_product *product, aoticache_error *ret_error)
 {
-    if (product == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the product is NULL");
-    if (product->size < offsetof(aoticache_product, metadata)) /* an older caller's has no metadata */
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_product.size is %zu, this library's is %zu; use AOTICACHE_PRODUCT_INIT",
-                                   product->size, sizeof *product);
     if (product->files == NULL || product->file_count == 0 || product->file_count > MAX_FILES)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a product has %zu files; it must have 1 to %d",
                                    product->files != NULL ? product->file_count : 0, MAX_FILES);
@@ -43,6 +38,16 @@ aoticache_status aoticache_product_check(const aoticache_product *product, aotic
                                            file->name);
     }
     return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_product_read(const aoticache_product *product, aoticache_product *ret_product,
+                                        aoticache_error *ret_error)
+{
+    if (product == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the product is NULL");
+    aoticache_status status =
+        AOTICACHE_OPTIONS_READ(aoticache_product, AOTICACHE_PRODUCT_INIT, product, ret_product, ret_error);
+    return status == AOTICACHE_OK ? check_files(ret_product, ret_error) : status;
 }
 
 /* Plain lookups tell by the request alone that what they find has no guard, so that one cannot do without the other. */
@@ -249,19 +254,21 @@ aoticache_status aoticache_cache_put(aoticache_cache *cache, const aoticache_req
                                      const aoticache_product *product, aoticache_artifact **ret_artifact,
                                      aoticache_error *ret_error)
 {
+    aoticache_product known;
+    aoticache_status status = aoticache_product_read(product, &known, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
     if (cache == NULL || request == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_put: an argument is NULL");
     aoticache_cache_enter(cache);
-    aoticache_status status = aoticache_product_check(product, ret_error);
-    if (status == AOTICACHE_OK)
-        status = check_guard(request, product, ret_error);
+    status = check_guard(request, &known, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_cache_check_writable(cache, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_index *index = aoticache_cache_index(cache);
     for (int i = 0; i < MAX_TRIES; i++) {
-        struct put put = {.cache = cache, .request = request, .product = product, .manifest_object = {.fd = -1}};
+        struct put put = {.cache = cache, .request = request, .product = &known, .manifest_object = {.fd = -1}};
         bool is_stale = false;
         aoticache_cache_refreshed(cache, &index);
         status = try_put(&put, index, &is_stale, ret_error);

@@ -123,8 +123,9 @@ void aoticache_cache_count_miss(aoticache_cache *cache, const aoticache_find_rep
 
 /* ---- storing (put.c) ---- */
 
-/* OK, or INVALID with what is wrong with a product. */
-aoticache_status aoticache_product_check(const aoticache_product *product, aoticache_error *ret_error);
+/* Reads the caller's product and checks its files. Returns: OK, INVALID. */
+aoticache_status aoticache_product_read(const aoticache_product *product, aoticache_product *ret_product,
+                                        aoticache_error *ret_error);
 /* Opens a file of a product for reading: a regular one, by no more than its path. ret_bytes may be NULL. */
 aoticache_status aoticache_product_open_file(const aoticache_file *file, bool may_be_empty, int *ret_fd,
                                              uint64_t *ret_bytes, aoticache_error *ret_error);

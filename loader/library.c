@@ -7,6 +7,7 @@
 #include "base/cleanup.h"
 #include "base/load_gate.h"
 #include "base/openmp_fork.h"
+#include "base/options.h"
 #include "loader/copy/internal.h"
 #include "loader/cuda/internal.h"
 #include "loader/dlopen_fd.h"
@@ -440,19 +441,6 @@ aoticache_status aoticache_library_load_fd(int fd, const char *name, aoticache_l
     return aoticache_library_load_fd_with(fd, name, NULL, ret_library, ret_error);
 }
 
-/* An older caller's are shorter; the others stay as they are. */
-static aoticache_status read_options(const aoticache_load_options *options, aoticache_load_options *chosen,
-                                     aoticache_error *ret_error)
-{
-    if (options == NULL)
-        return AOTICACHE_OK;
-    if (options->size < offsetof(aoticache_load_options, private_copy) || options->size > sizeof *chosen)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the options of loading have %zu bytes, not %zu",
-                                   options->size, sizeof *chosen);
-    memcpy(chosen, options, options->size);
-    return AOTICACHE_OK;
-}
-
 static aoticache_status load_library(loading *load, aoticache_library **ret_library, aoticache_error *ret_error)
 {
     if (load->fd < 0 || load->name == NULL || ret_library == NULL)
@@ -472,8 +460,9 @@ static aoticache_status load_library(loading *load, aoticache_library **ret_libr
 aoticache_status aoticache_library_load_fd_with(int fd, const char *name, const aoticache_load_options *options,
                                                 aoticache_library **ret_library, aoticache_error *ret_error)
 {
-    aoticache_load_options chosen = AOTICACHE_LOAD_OPTIONS_INIT;
-    aoticache_status status = read_options(options, &chosen, ret_error);
+    aoticache_load_options chosen;
+    aoticache_status status =
+        AOTICACHE_OPTIONS_READ(aoticache_load_options, AOTICACHE_LOAD_OPTIONS_INIT, options, &chosen, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     loading load = {.name = name,

@@ -14,6 +14,7 @@
 #include <sys/auxv.h>
 
 #include "cache/config/internal.h"
+#include "base/options.h"
 
 static uint32_t milliseconds(const aoticache_config *config, aoticache_config_name name)
 {
@@ -57,14 +58,13 @@ static void apply(const aoticache_config *config, aoticache_cache_options *optio
 
 void aoticache_config_apply(const aoticache_config *config, struct aoticache_cache_options *options)
 {
-    if (config == NULL || options == NULL)
-        return;
-    /* A program that was built with an older header has fewer members. */
-    aoticache_cache_options all = AOTICACHE_CACHE_OPTIONS_INIT;
-    const size_t size = options->size < sizeof all ? options->size : sizeof all;
-    memcpy(&all, options, size);
+    aoticache_cache_options all;
+    if (config == NULL || options == NULL ||
+        AOTICACHE_OPTIONS_READ(aoticache_cache_options, AOTICACHE_CACHE_OPTIONS_INIT, options, &all, NULL) != AOTICACHE_OK)
+        return; /* opening the cache with them will say what is wrong */
     apply(config, &all);
-    memcpy(options, &all, size);
+    all.size = options->size;
+    memcpy(options, &all, all.size < sizeof all ? all.size : sizeof all);
 }
 
 /* ---- opening ---- */

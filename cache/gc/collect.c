@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/options.h"
 #include "base/syscalls.h"
 #include "cache/store/lock.h"
 #include "cache/store/reserve.h"
@@ -331,11 +332,6 @@ aoticache_status aoticache_collection_run(aoticache_cache *cache, const aoticach
 
 static aoticache_status check_options(const aoticache_collect_options *options, aoticache_error *ret_error)
 {
-    if (options->size < sizeof *options)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_collect_options.size is %zu, this library's is %zu; use "
-                                   "AOTICACHE_COLLECT_OPTIONS_INIT",
-                                   options->size, sizeof *options);
     if (options->policy != AOTICACHE_COLLECT_LRU && options->policy != AOTICACHE_COLLECT_COST)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "collect: there is no policy %d", (int)options->policy);
     if (!(options->min_free_share >= 0 && options->min_free_share < 1))
@@ -349,16 +345,18 @@ aoticache_status aoticache_cache_collect(aoticache_cache *cache, const aoticache
                                          aoticache_entry_fn callback, void *user,
                                          aoticache_collect_report *ret_report, aoticache_error *ret_error)
 {
-    static const aoticache_collect_options defaults = AOTICACHE_COLLECT_OPTIONS_INIT;
     aoticache_collect_report report = {.entries_before = 0};
-    options = options != NULL ? options : &defaults;
-    if (cache == NULL)
+    aoticache_collect_options chosen;
+    aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_collect_options, AOTICACHE_COLLECT_OPTIONS_INIT, options,
+                                                     &chosen, ret_error);
+    if (status == AOTICACHE_OK && cache == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_collect: cache is NULL");
-    aoticache_status status = check_options(options, ret_error);
+    if (status == AOTICACHE_OK)
+        status = check_options(&chosen, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_cache_enter(cache);
-    status = aoticache_collection_run(cache, options, false, callback, user, &report, ret_error);
+    status = aoticache_collection_run(cache, &chosen, false, callback, user, &report, ret_error);
     if (status == AOTICACHE_OK && ret_report != NULL)
         *ret_report = report;
     return status;

@@ -46,6 +46,10 @@ void aoticache_cache_flush_last(aoticache_cache *cache);
  * it then. */
 void aoticache_cache_flush_missed(aoticache_cache *cache);
 
+/* Reads and checks the caller's options; NULL gives the defaults. Returns: OK, INVALID. */
+aoticache_status aoticache_statistics_options_read(const aoticache_statistics_options *options,
+                                                   aoticache_statistics_options *ret_options, aoticache_error *ret_error);
+
 /* Adds what this cache has counted and not flushed. */
 void aoticache_cache_add_unflushed(aoticache_cache *cache, aoticache_counters *counters);
 

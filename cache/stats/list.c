@@ -34,35 +34,25 @@ static bool give_group(void *user, const char *name, const aoticache_index_group
     return !walk->stopped;
 }
 
-static aoticache_status check_group_options(const aoticache_statistics_options *options, aoticache_error *ret_error)
-{
-    if (options == NULL)
-        return AOTICACHE_OK;
-    if (options->size < sizeof *options)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_cache_list_groups: aoticache_statistics_options.size is %zu, this"
-                                   " library's is %zu; use AOTICACHE_STATISTICS_OPTIONS_INIT",
-                                   options->size, sizeof *options);
-    if (options->since == AOTICACHE_STATISTICS_SINCE_TIME)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_cache_list_groups: groups have no history: ask for all, or since they"
-                                   " were zeroed");
-    return AOTICACHE_OK;
-}
-
 aoticache_status aoticache_cache_list_groups(aoticache_cache *cache, aoticache_group_kind kind,
                                              const aoticache_statistics_options *options, aoticache_group_fn callback,
                                              void *user, aoticache_error *ret_error)
 {
-    if (cache == NULL || callback == NULL || (unsigned)kind >= AOTICACHE_INDEX_GROUP_KINDS)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_cache_list_groups: an argument is NULL, or there is no kind %d",
-                                   (int)kind);
-    aoticache_status status = check_group_options(options, ret_error);
+    aoticache_statistics_options chosen;
+    aoticache_status status = aoticache_statistics_options_read(options, &chosen, ret_error);
+    if (status == AOTICACHE_OK &&
+        (cache == NULL || callback == NULL || (unsigned)kind >= AOTICACHE_INDEX_GROUP_KINDS))
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                     "aoticache_cache_list_groups: an argument is NULL, or there is no kind %d",
+                                     (int)kind);
+    if (status == AOTICACHE_OK && chosen.since == AOTICACHE_STATISTICS_SINCE_TIME)
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                     "aoticache_cache_list_groups: groups have no history: ask for all, or since they"
+                                     " were zeroed");
     if (status != AOTICACHE_OK)
         return status;
     group_walk walk = {.callback = callback, .user = user};
-    const bool since_zero = options != NULL && options->since == AOTICACHE_STATISTICS_SINCE_ZERO;
+    const bool since_zero = chosen.since == AOTICACHE_STATISTICS_SINCE_ZERO;
     aoticache_cache_flush(cache, NULL);
     aoticache_index *index = aoticache_cache_index(cache);
     if (index == NULL)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/options.h"
 #include "cache/state.h"
 #include "cache/stats/internal.h"
 
@@ -35,18 +36,15 @@ static uint64_t *counter_field(aoticache_counters *counters, const char *name)
     return NULL; /* a later program's */
 }
 
-static aoticache_status check_options(const aoticache_statistics_options **options, const char *function,
-                                      aoticache_error *ret_error)
+aoticache_status aoticache_statistics_options_read(const aoticache_statistics_options *options,
+                                                   aoticache_statistics_options *ret_options, aoticache_error *ret_error)
 {
-    static const aoticache_statistics_options defaults = AOTICACHE_STATISTICS_OPTIONS_INIT;
-    if (*options == NULL)
-        *options = &defaults;
-    if ((*options)->size < sizeof **options || (*options)->since > AOTICACHE_STATISTICS_SINCE_TIME)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "%s: aoticache_statistics_options.size is %zu, this library's is %zu, and since is %d;"
-                                   " use AOTICACHE_STATISTICS_OPTIONS_INIT",
-                                   function, (*options)->size, sizeof **options, (int)(*options)->since);
-    return AOTICACHE_OK;
+    aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT,
+                                                     options, ret_options, ret_error);
+    if (status == AOTICACHE_OK && ret_options->since > AOTICACHE_STATISTICS_SINCE_TIME)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_statistics_options.since is %d, which is none",
+                                   (int)ret_options->since);
+    return status;
 }
 
 /*
@@ -172,14 +170,15 @@ static aoticache_statistics describe(const aoticache_statistics_options *options
 aoticache_status aoticache_cache_statistics_since(aoticache_cache *cache, const aoticache_statistics_options *options,
                                                   aoticache_statistics *ret_statistics, aoticache_error *ret_error)
 {
-    if (cache == NULL || ret_statistics == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_statistics: an argument is NULL");
     gathered all = {.distributions = NULL};
-    aoticache_status status = check_options(&options, "aoticache_cache_statistics", ret_error);
+    aoticache_statistics_options chosen;
+    aoticache_status status = aoticache_statistics_options_read(options, &chosen, ret_error);
+    if (status == AOTICACHE_OK && (cache == NULL || ret_statistics == NULL))
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_statistics: an argument is NULL");
     if (status == AOTICACHE_OK)
-        status = gather(cache, options, &all, ret_error);
+        status = gather(cache, &chosen, &all, ret_error);
     if (status == AOTICACHE_OK)
-        *ret_statistics = describe(options, &all);
+        *ret_statistics = describe(&chosen, &all);
     free(all.distributions);
     return status;
 }
@@ -194,14 +193,15 @@ aoticache_status aoticache_cache_list_latency(aoticache_cache *cache, aoticache_
                                               const aoticache_statistics_options *options,
                                               aoticache_bucket_fn callback, void *user, aoticache_error *ret_error)
 {
-    if (cache == NULL || callback == NULL || aoticache_latency_name(kind) == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_cache_list_latency: an argument is NULL, or there is no latency %d",
-                                   (int)kind);
     gathered all = {.distributions = NULL};
-    aoticache_status status = check_options(&options, "aoticache_cache_list_latency", ret_error);
+    aoticache_statistics_options chosen;
+    aoticache_status status = aoticache_statistics_options_read(options, &chosen, ret_error);
+    if (status == AOTICACHE_OK && (cache == NULL || callback == NULL || aoticache_latency_name(kind) == NULL))
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                     "aoticache_cache_list_latency: an argument is NULL, or there is no latency %d",
+                                     (int)kind);
     if (status == AOTICACHE_OK)
-        status = gather(cache, options, &all, ret_error);
+        status = gather(cache, &chosen, &all, ret_error);
     bool goes_on = true;
     for (size_t i = 0; status == AOTICACHE_OK && goes_on && i < AOTICACHE_HISTOGRAM_BUCKETS; i++) {
         uint64_t count = all.distributions[kind].counts[i];

@@ -198,7 +198,6 @@ static aoticache_status fill(aoticache_manifest *manifest, const aoticache_reque
 {
     const char *producer = product->producer != NULL ? product->producer : "";
     const char *guard = product->guard != NULL && product->guard[0] != '\0' ? product->guard : NULL;
-    const char *metadata = product->size >= sizeof *product ? product->metadata : NULL;
     aoticache_status status = copy_request(request, manifest, ret_error);
     if (status == AOTICACHE_OK)
         status = copy_text("producer", producer, MANIFEST_MAX_PRODUCER_BYTES, &manifest->producer, ret_error);
@@ -207,7 +206,7 @@ static aoticache_status fill(aoticache_manifest *manifest, const aoticache_reque
     if (status == AOTICACHE_OK)
         status = copy_output(product->output, &manifest->output, ret_error);
     if (status == AOTICACHE_OK)
-        status = copy_text("metadata", metadata, MANIFEST_MAX_METADATA_BYTES, &manifest->metadata, ret_error);
+        status = copy_text("metadata", product->metadata, MANIFEST_MAX_METADATA_BYTES, &manifest->metadata, ret_error);
     if (status == AOTICACHE_OK)
         status = copy_files(product, digests, sizes, manifest, ret_error);
     return status;

@@ -312,12 +312,13 @@ aoticache_status aoticache_cache_export(aoticache_cache *cache, int fd, const ao
                                         aoticache_transfer_report *ret_report, aoticache_error *ret_error)
 {
     struct export export = {.cache = cache};
-    if (cache == NULL || fd < 0)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_export: no cache or no descriptor");
-    aoticache_status status = aoticache_transfer_options_check(&options, false, ret_error);
+    aoticache_transfer_options chosen;
+    aoticache_status status = aoticache_transfer_options_read(options, false, &chosen, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    export.options = options;
+    if (cache == NULL || fd < 0)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_export: no cache or no descriptor");
+    export.options = &chosen;
     aoticache_cache_enter(cache);
     status = run(&export, fd, ret_error);
     aoticache_tar_writer_close(export.writer);

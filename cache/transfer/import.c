@@ -431,21 +431,22 @@ aoticache_status aoticache_cache_import(aoticache_cache *cache, int fd, const ao
                                         aoticache_transfer_report *ret_report, aoticache_error *ret_error)
 {
     struct import import = {.now_ns = aoticache_wall_ns()};
-    if (cache == NULL || fd < 0)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_import: no cache or no descriptor");
-    aoticache_status status = aoticache_transfer_options_check(&options, true, ret_error);
+    aoticache_transfer_options chosen;
+    aoticache_status status = aoticache_transfer_options_read(options, true, &chosen, ret_error);
     if (status != AOTICACHE_OK)
         return status;
+    if (cache == NULL || fd < 0)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_import: no cache or no descriptor");
     aoticache_cache_enter(cache);
-    status = aoticache_intake_begin(&import.intake, cache, options, &import.report, ret_error);
+    status = aoticache_intake_begin(&import.intake, cache, &chosen, &import.report, ret_error);
     if (status == AOTICACHE_OK)
-        status = run(&import, fd, options, ret_error);
+        status = run(&import, fd, &chosen, ret_error);
     if (import.reader != NULL)
         import.report.archive_bytes = aoticache_tar_reader_bytes(import.reader);
     aoticache_tar_reader_close(import.reader);
     aoticache_intake_end(&import.intake);
     free(import.buffer);
-    if (!options->dry_run)
+    if (!chosen.dry_run)
         aoticache_cache_flush(cache, NULL);
     if (ret_report != NULL)
         *ret_report = import.report;

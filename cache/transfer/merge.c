@@ -308,22 +308,23 @@ aoticache_status aoticache_cache_merge(aoticache_cache *target, aoticache_cache 
                                        aoticache_transfer_report *ret_report, aoticache_error *ret_error)
 {
     struct merge merge = {.source = source};
-    if (target == NULL || source == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_merge: a cache is NULL");
-    aoticache_status status = aoticache_transfer_options_check(&options, false, ret_error);
+    aoticache_transfer_options chosen;
+    aoticache_status status = aoticache_transfer_options_read(options, false, &chosen, ret_error);
     if (status != AOTICACHE_OK)
         return status;
+    if (target == NULL || source == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_merge: a cache is NULL");
     if (is_same_directory(target, source))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s is the same cache as %s",
                                    source->directory->path, target->directory->path);
     aoticache_cache_enter(target);
     aoticache_cache_enter(source);
-    status = aoticache_intake_begin(&merge.intake, target, options, &merge.report, ret_error);
+    status = aoticache_intake_begin(&merge.intake, target, &chosen, &merge.report, ret_error);
     if (status == AOTICACHE_OK)
-        status = run(&merge, options, ret_error);
+        status = run(&merge, &chosen, ret_error);
     aoticache_intake_end(&merge.intake);
     aoticache_snapshot_free(&merge.selection);
-    if (!options->dry_run)
+    if (!chosen.dry_run)
         aoticache_cache_flush(target, NULL);
     if (ret_report != NULL)
         *ret_report = merge.report;

@@ -9,17 +9,13 @@
 #include <strings.h>
 
 #include "base/cleanup.h"
+#include "base/options.h"
 
 /* ---- options ---- */
 
 static aoticache_status check(const aoticache_transfer_options *options, bool is_import, aoticache_error *ret_error)
 {
     const char *prefix = options->key_prefix;
-    if (options->size < sizeof *options)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_transfer_options.size is %zu, this library's is %zu; use "
-                                   "AOTICACHE_TRANSFER_OPTIONS_INIT",
-                                   options->size, sizeof *options);
     if (prefix != NULL && (strlen(prefix) >= AOTICACHE_DIGEST_HEX_BYTES ||
                            strspn(prefix, "0123456789abcdefABCDEF") != strlen(prefix)))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
@@ -30,13 +26,12 @@ static aoticache_status check(const aoticache_transfer_options *options, bool is
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_transfer_options_check(const aoticache_transfer_options **options, bool is_import,
-                                                  aoticache_error *ret_error)
+aoticache_status aoticache_transfer_options_read(const aoticache_transfer_options *options, bool is_import,
+                                                 aoticache_transfer_options *ret_options, aoticache_error *ret_error)
 {
-    static const aoticache_transfer_options defaults = AOTICACHE_TRANSFER_OPTIONS_INIT;
-    if (*options == NULL)
-        *options = &defaults;
-    return check(*options, is_import, ret_error);
+    aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT, options,
+                                                     ret_options, ret_error);
+    return status == AOTICACHE_OK ? check(ret_options, is_import, ret_error) : status;
 }
 
 bool aoticache_transfer_names(const aoticache_transfer_options *options, const char *op, const char *device,

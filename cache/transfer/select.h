@@ -11,11 +11,11 @@
 #include "cache/transfer/transfer.h"
 
 /*
- * OK, or INVALID with what is wrong with them; NULL becomes the defaults. is_import: an archive knows neither tags nor
- * times of use.
+ * Reads and checks the caller's options; NULL gives the defaults. is_import: an archive knows neither tags nor times of use.
+ * Returns: OK, INVALID.
  */
-aoticache_status aoticache_transfer_options_check(const aoticache_transfer_options **options, bool is_import,
-                                                  aoticache_error *ret_error);
+aoticache_status aoticache_transfer_options_read(const aoticache_transfer_options *options, bool is_import,
+                                                 aoticache_transfer_options *ret_options, aoticache_error *ret_error);
 
 /* By what a manifest says alone. */
 bool aoticache_transfer_names(const aoticache_transfer_options *options, const char *op, const char *device,

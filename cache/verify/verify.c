@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/options.h"
 #include "cache/store/lock.h"
 #include "cache/verify/verification.h"
 #include "index/integrity.h"
@@ -310,25 +311,22 @@ aoticache_status aoticache_cache_verify(aoticache_cache *cache, const aoticache_
                                         aoticache_verify_fn callback, aoticache_verify_progress_fn progress, void *user,
                                         aoticache_verify_report *ret_report, aoticache_error *ret_error)
 {
-    static const aoticache_verify_options defaults = AOTICACHE_VERIFY_OPTIONS_INIT;
-    if (cache == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_verify: cache is NULL");
-    if (options == NULL)
-        options = &defaults;
-    if (options->size < sizeof *options)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_verify_options.size is %zu, this library's is %zu; use "
-                                   "AOTICACHE_VERIFY_OPTIONS_INIT",
-                                   options->size, sizeof *options);
-    aoticache_cache_enter(cache);
-    aoticache_status status = options->repair ? aoticache_cache_check_writable(cache, ret_error) : AOTICACHE_OK;
+    aoticache_verify_options chosen;
+    aoticache_status status =
+        AOTICACHE_OPTIONS_READ(aoticache_verify_options, AOTICACHE_VERIFY_OPTIONS_INIT, options, &chosen, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    uint64_t limit = options->time_limit_ms < UINT64_MAX / 2000000 ? options->time_limit_ms : 0; /* else: centuries */
+    if (cache == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_verify: cache is NULL");
+    aoticache_cache_enter(cache);
+    status = chosen.repair ? aoticache_cache_check_writable(cache, ret_error) : AOTICACHE_OK;
+    if (status != AOTICACHE_OK)
+        return status;
+    uint64_t limit = chosen.time_limit_ms < UINT64_MAX / 2000000 ? chosen.time_limit_ms : 0; /* else: centuries */
     aoticache_verification verification = {
         .cache = cache,
         .index = aoticache_cache_index(cache),
-        .options = *options,
+        .options = chosen,
         .callback = callback,
         .progress = progress,
         .user = user,

@@ -2,6 +2,7 @@
  * eager/dispatch/oplib_kernels: registering kernels and fallbacks: which names and keys a library may register for.
  */
 #include "base/cleanup.h"
+#include "base/options.h"
 #include "eager/dispatch/oplib_state.h"
 
 #include <stdio.h>
@@ -63,20 +64,17 @@ static aoticache_status check_key(aoticache_dispatch_key key, aoticache_dispatch
 
 /* ---- kernels ---- */
 
-/* Callers may have been compiled against an older, shorter struct. */
 static aoticache_status read_kernel(const aoticache_boxed_kernel *kernel, aoticache_boxed_kernel *ret_kernel,
                                     aoticache_error *ret_error)
 {
-    size_t least = offsetof(aoticache_boxed_kernel, debug) + sizeof kernel->debug;
-    *ret_kernel = (aoticache_boxed_kernel)AOTICACHE_BOXED_KERNEL_INIT;
-    if (kernel == NULL || kernel->size < least)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, kernel == NULL ? "no kernel was given"
-                                   : "the kernel's size is not set (AOTICACHE_BOXED_KERNEL_INIT)");
-    memcpy(ret_kernel, kernel, kernel->size < sizeof *ret_kernel ? kernel->size : sizeof *ret_kernel);
-    if (kernel->call == NULL && kernel->signature != NULL)
+    if (kernel == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "no kernel was given");
+    aoticache_status status =
+        AOTICACHE_OPTIONS_READ(aoticache_boxed_kernel, AOTICACHE_BOXED_KERNEL_INIT, kernel, ret_kernel, ret_error);
+    if (status == AOTICACHE_OK && ret_kernel->call == NULL && ret_kernel->signature != NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a fallthrough has no signature, given \"%.200s\"",
-                                   kernel->signature);
-    return AOTICACHE_OK;
+                                   ret_kernel->signature);
+    return status;
 }
 
 aoticache_status aoticache_oplib_make_kernel(const aoticache_oplib *oplib, const aoticache_boxed_kernel *kernel,

@@ -3,6 +3,7 @@
  * libraries, the background compiles.
  */
 #include "base/cleanup.h"
+#include "base/options.h"
 #include "eager/artifact_runner.h"
 #include "eager/holder/state.h"
 
@@ -47,21 +48,19 @@ static aoticache_status copy_environment(const char *const *from, char ***ret_en
     return AOTICACHE_OK;
 }
 
-static aoticache_status check_options(const aoticache_context_options *options, aoticache_context_options *ret_options,
-                                      aoticache_error *ret_error)
+static aoticache_status read_options(const aoticache_context_options *options, aoticache_context_options *ret_options,
+                                     aoticache_error *ret_error)
 {
-    aoticache_context_options all = AOTICACHE_CONTEXT_OPTIONS_INIT;
-    if (options == NULL || options->size < sizeof(size_t) || options->size > sizeof all)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "eager options: begin with "
-                                   "AOTICACHE_CONTEXT_OPTIONS_INIT");
-    memcpy(&all, options, options->size);
-    if (all.cache == NULL)
+    aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_context_options, AOTICACHE_CONTEXT_OPTIONS_INIT, options,
+                                                     ret_options, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (ret_options->cache == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "eager options: cache is NULL");
-    if (all.miss < AOTICACHE_MISS_WAIT || all.miss > AOTICACHE_MISS_NEVER || all.dynamic < AOTICACHE_DYNAMIC_NEVER ||
-        all.dynamic > AOTICACHE_DYNAMIC_ALWAYS)
+    if (ret_options->miss < AOTICACHE_MISS_WAIT || ret_options->miss > AOTICACHE_MISS_NEVER ||
+        ret_options->dynamic < AOTICACHE_DYNAMIC_NEVER || ret_options->dynamic > AOTICACHE_DYNAMIC_ALWAYS)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "eager options: there is no policy miss %d, dynamic %d",
-                                   (int)all.miss, (int)all.dynamic);
-    *ret_options = all;
+                                   (int)ret_options->miss, (int)ret_options->dynamic);
     return AOTICACHE_OK;
 }
 
@@ -82,10 +81,10 @@ static void init_queue(aoticache_context *eager, const aoticache_context_options
 aoticache_status aoticache_context_create(const aoticache_context_options *options, aoticache_context **ret_eager,
                                         aoticache_error *ret_error)
 {
-    aoticache_context_options all = AOTICACHE_CONTEXT_OPTIONS_INIT;
-    if (ret_eager == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "eager: ret_eager is NULL");
-    aoticache_status status = check_options(options, &all, ret_error);
+    aoticache_context_options all;
+    aoticache_status status = read_options(options, &all, ret_error);
+    if (status == AOTICACHE_OK && ret_eager == NULL)
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "eager: ret_eager is NULL");
     if (status != AOTICACHE_OK)
         return status;
     aoticache_context *eager = calloc(1, sizeof *eager);

@@ -3,6 +3,7 @@
  * ready is in miss.c.
  */
 #include "base/cleanup.h"
+#include "base/options.h"
 #include "eager/dispatch/default_values.h"
 #include "eager/holder/state.h"
 
@@ -262,11 +263,13 @@ static void delist(aoticache_holder *holder)
 aoticache_status aoticache_holder_create(aoticache_context *eager, const aoticache_holder_options *options,
                                          aoticache_holder **ret_holder, aoticache_error *ret_error)
 {
-    aoticache_holder_options chosen = AOTICACHE_HOLDER_OPTIONS_INIT;
-    if (eager == NULL || options == NULL || ret_holder == NULL || options->size < sizeof(size_t) ||
-        options->size > sizeof chosen)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a holder needs an eager, options and a place");
-    memcpy(&chosen, options, options->size);
+    aoticache_holder_options chosen;
+    aoticache_status status =
+        AOTICACHE_OPTIONS_READ(aoticache_holder_options, AOTICACHE_HOLDER_OPTIONS_INIT, options, &chosen, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (eager == NULL || ret_holder == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a holder needs an eager and a place");
     if (chosen.schema == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a holder needs the schema of its operator");
     aoticache_holder *holder = calloc(1, sizeof *holder);
@@ -281,7 +284,7 @@ aoticache_status aoticache_holder_create(aoticache_context *eager, const aoticac
     atomic_init(&holder->references, 1);
     pthread_mutex_init(&holder->load_lock, NULL);
     pthread_mutex_init(&holder->lock, NULL);
-    aoticache_status status = aoticache_schema_parse(chosen.schema, &holder->schema, ret_error);
+    status = aoticache_schema_parse(chosen.schema, &holder->schema, ret_error);
     if (status == AOTICACHE_OK)
         status = describe(holder, &chosen, ret_error);
     if (status != AOTICACHE_OK) {

@@ -473,9 +473,9 @@ aoticache_status aoticache_hook_create_c(const aoticache_hook_options *options, 
     aoticache_hook_options all;
     aoticache_hook *hook;
     char path[PATH_MAX];
-    if (ret_hook == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook c: ret_hook is NULL");
     aoticache_status status = aoticache_hook_read_options(options, &all, ret_error);
+    if (status == AOTICACHE_OK && ret_hook == NULL)
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook c: ret_hook is NULL");
     if (status == AOTICACHE_OK)
         status = aoticache_program_find(choose_program(&all), path, ret_error);
     if (status == AOTICACHE_OK)

@@ -4,6 +4,7 @@
  * Owns what the caller said of it. What the function delivers is looked at by hook.c, as everybody's is.
  */
 #include "eager/hook/hook.h"
+#include "base/options.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,15 +57,14 @@ static const aoticache_hook_kind callback_kind = {
     .free_state = callback_free_state,
 };
 
-/* Of the caller, who may have been compiled against another, shorter or longer struct. */
 static aoticache_status read_callback(const aoticache_callback *callback, aoticache_callback *ret_callback,
                                       aoticache_error *ret_error)
 {
-    aoticache_callback all = AOTICACHE_CALLBACK_INIT;
-    if (callback == NULL || callback->size < sizeof(size_t) || callback->size > 4096)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook callback: size is %zu; use %s",
-                                   callback != NULL ? callback->size : 0, "AOTICACHE_CALLBACK_INIT");
-    memcpy(&all, callback, callback->size < sizeof all ? callback->size : sizeof all);
+    aoticache_callback all;
+    aoticache_status status =
+        AOTICACHE_OPTIONS_READ(aoticache_callback, AOTICACHE_CALLBACK_INIT, callback, &all, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
     if (all.compile == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook callback: compile is NULL");
     if (all.producer == NULL || all.producer[0] == '\0' || strlen(all.producer) >= PRODUCER_BYTES)
@@ -81,9 +81,9 @@ aoticache_status aoticache_hook_create_callback(const aoticache_callback *callba
     aoticache_callback all;
     aoticache_hook *hook;
     aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
-    if (ret_hook == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook callback: ret_hook is NULL");
     aoticache_status status = read_callback(callback, &all, ret_error);
+    if (status == AOTICACHE_OK && ret_hook == NULL)
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook callback: ret_hook is NULL");
     if (status == AOTICACHE_OK)
         status = aoticache_hook_allocate(&callback_kind, &options, all.producer, &hook, ret_error);
     if (status != AOTICACHE_OK)

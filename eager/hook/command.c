@@ -217,9 +217,9 @@ aoticache_status aoticache_hook_create_command(const aoticache_hook_options *opt
     aoticache_hook_options all;
     aoticache_hook *hook;
     char path[PATH_MAX];
-    if (ret_hook == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook command: ret_hook is NULL");
     aoticache_status status = aoticache_hook_read_options(options, &all, ret_error);
+    if (status == AOTICACHE_OK && ret_hook == NULL)
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook command: ret_hook is NULL");
     if (status == AOTICACHE_OK && (all.program == NULL || all.program[0] == '\0'))
         status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook command: no program is named");
     if (status == AOTICACHE_OK)

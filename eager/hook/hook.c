@@ -5,26 +5,18 @@
  */
 #include "eager/hook/hook.h"
 #include "base/cleanup.h"
+#include "base/options.h"
 #include "loader/check/check.h"
 #include "loader/cuda/cuda.h"
 #include "loader/loader.h"
 
 #include <fcntl.h>
-#include <stddef.h>
 #include <string.h>
 
 aoticache_status aoticache_hook_read_options(const aoticache_hook_options *options, aoticache_hook_options *ret_options,
                                              aoticache_error *ret_error)
 {
-    aoticache_hook_options all = AOTICACHE_HOOK_OPTIONS_INIT;
-    if (options != NULL) {
-        if (options->size < sizeof(size_t) || options->size > 4096)
-            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook options: size is %zu; use %s", options->size,
-                                       "AOTICACHE_HOOK_OPTIONS_INIT");
-        memcpy(&all, options, options->size < sizeof all ? options->size : sizeof all);
-    }
-    *ret_options = all;
-    return AOTICACHE_OK;
+    return AOTICACHE_OPTIONS_READ(aoticache_hook_options, AOTICACHE_HOOK_OPTIONS_INIT, options, ret_options, ret_error);
 }
 
 static void free_list(char **list)
@@ -272,16 +264,17 @@ static aoticache_status deliver_checked(void *user, const aoticache_product *pro
 {
     struct checked_delivery *delivery = user;
     const aoticache_hook *hook = delivery->hook;
-    aoticache_product all = AOTICACHE_PRODUCT_INIT;
-    bool sized = product != NULL && product->size >= offsetof(aoticache_product, guard) && product->size <= 4096;
-    if (delivery->done || !sized)
-        return aoticache_error_set(delivery->error, AOTICACHE_INVALID, "hook %s (%.160s): it delivers %s",
-                                   hook->kind->name, hook->program,
-                                   sized ? "twice" : "what is no product; use AOTICACHE_PRODUCT_INIT");
+    aoticache_product all;
+    aoticache_error reason = {.message = "NULL"};
+    if (delivery->done)
+        return aoticache_error_set(delivery->error, AOTICACHE_INVALID, "hook %s (%.160s): it delivers twice",
+                                   hook->kind->name, hook->program);
+    if (product == NULL ||
+        AOTICACHE_OPTIONS_READ(aoticache_product, AOTICACHE_PRODUCT_INIT, product, &all, &reason) != AOTICACHE_OK)
+        return aoticache_error_set(delivery->error, AOTICACHE_INVALID, "hook %s (%.160s): it delivers what is no product: %s",
+                                   hook->kind->name, hook->program, reason.message);
     delivery->done = true;
-    delivery->requirements = product->requirements;
-    memcpy(&all, product, product->size < sizeof all ? product->size : sizeof all);
-    all.size = sizeof all;
+    delivery->requirements = all.requirements;
     aoticache_status status = check_guard(hook, delivery->request, all.guard, delivery->error);
     if (status == AOTICACHE_OK)
         status = check_library(hook, delivery->request, &all, delivery->error);

@@ -54,7 +54,7 @@ struct aoticache_hook {
 aoticache_status aoticache_hook_allocate(const aoticache_hook_kind *kind, const aoticache_hook_options *options,
                                          const char *program, aoticache_hook **ret_hook, aoticache_error *ret_error);
 
-/* Options of the caller, who may have been compiled against an older, shorter struct. Returns: OK, INVALID. */
+/* Reads the caller's options; NULL gives the defaults. Returns: OK, INVALID. */
 aoticache_status aoticache_hook_read_options(const aoticache_hook_options *options, aoticache_hook_options *ret_options,
                                              aoticache_error *ret_error);
 

@@ -217,9 +217,9 @@ aoticache_status aoticache_hook_create_worker(const aoticache_hook_options *opti
     aoticache_hook_options all;
     aoticache_python python;
     aoticache_hook *hook;
-    if (ret_hook == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook worker: ret_hook is NULL");
     aoticache_status status = aoticache_hook_read_options(options, &all, ret_error);
+    if (status == AOTICACHE_OK && ret_hook == NULL)
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook worker: ret_hook is NULL");
     if (status == AOTICACHE_OK && all.workers > AOTICACHE_WORKER_POOL_MAX)
         status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook worker: %u workers; at most %d can be",
                                      (unsigned)all.workers, AOTICACHE_WORKER_POOL_MAX);

@@ -146,11 +146,11 @@ aoticache_status aoticache_package_load(aoticache_cache *cache, const char *path
                                         const aoticache_package_options *options, aoticache_runner **ret_runner,
                                         aoticache_package_report *ret_report, aoticache_error *ret_error)
 {
-    if (cache == NULL || path == NULL || ret_runner == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "package: an argument is NULL");
     aoticache_package_options known;
     aoticache_package_source source;
     aoticache_status status = aoticache_package_read_options(options, &known, ret_error);
+    if (status == AOTICACHE_OK && (cache == NULL || path == NULL || ret_runner == NULL))
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "package: an argument is NULL");
     if (status == AOTICACHE_OK)
         status = aoticache_package_source_open(path, &source, ret_error);
     if (status != AOTICACHE_OK)

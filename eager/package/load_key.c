@@ -106,8 +106,6 @@ aoticache_status aoticache_package_load_key(aoticache_cache *cache, const aotica
                                             const aoticache_package_options *options, aoticache_runner **ret_runner,
                                             aoticache_package_report *ret_report, aoticache_error *ret_error)
 {
-    if (cache == NULL || key == NULL || ret_runner == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "package: an argument is NULL");
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     struct stored stored;
     aoticache_package_options known;
@@ -115,10 +113,13 @@ aoticache_status aoticache_package_load_key(aoticache_cache *cache, const aotica
     aoticache_request *request = NULL;
     aoticache_artifact *artifact = NULL;
     const uint64_t begun = aoticache_monotonic_ns();
-    aoticache_digest_to_hex(key, hex);
     aoticache_status status = aoticache_package_read_options(options, &known, ret_error);
-    if (status == AOTICACHE_OK)
-        status = find_request(cache, hex, &stored, &request, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (cache == NULL || key == NULL || ret_runner == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "package: an argument is NULL");
+    aoticache_digest_to_hex(key, hex);
+    status = find_request(cache, hex, &stored, &request, ret_error);
     if (status == AOTICACHE_OK)
         status = find_by_request(cache, hex, &stored, request, &artifact, &report, ret_error);
     if (status == AOTICACHE_OK && known.model != NULL && strcmp(known.model, report.model) != 0)

@@ -3,9 +3,9 @@
  * weights.c maps.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "eager/artifact_runner.h"
+#include "base/options.h"
 #include "eager/package/source.h"
 #include "eager/package/weights.h"
 
@@ -84,14 +84,6 @@ aoticache_status aoticache_package_make_runner(aoticache_artifact *artifact, con
 aoticache_status aoticache_package_read_options(const aoticache_package_options *options,
                                                 aoticache_package_options *ret_options, aoticache_error *ret_error)
 {
-    *ret_options = (aoticache_package_options)AOTICACHE_PACKAGE_OPTIONS_INIT;
-    if (options == NULL)
-        return AOTICACHE_OK;
-    if (options->size < sizeof options->size || options->size > sizeof *options)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "aoticache_package_options.size is %zu, this library's is %zu; use "
-                                   "AOTICACHE_PACKAGE_OPTIONS_INIT",
-                                   options->size, sizeof *options);
-    memcpy(ret_options, options, options->size);
-    return AOTICACHE_OK;
+    return AOTICACHE_OPTIONS_READ(aoticache_package_options, AOTICACHE_PACKAGE_OPTIONS_INIT, options, ret_options,
+                                  ret_error);
 }

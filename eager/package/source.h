@@ -71,7 +71,7 @@ void aoticache_package_report_artifact(const aoticache_artifact *artifact, aotic
 
 /* ---- loading ---- */
 
-/* Options of the caller, who may have been compiled against an older, shorter struct; NULL for the defaults. */
+/* Reads the caller's options; NULL gives the defaults. Returns: OK, INVALID. */
 aoticache_status aoticache_package_read_options(const aoticache_package_options *options,
                                                 aoticache_package_options *ret_options, aoticache_error *ret_error);
 /* A lookup that fills the report. Returns: as aoticache_cache_lookup(). */

@@ -4,6 +4,7 @@
  */
 #include "eager/torch/binding.h"
 #include "base/cleanup.h"
+#include "base/options.h"
 #include "eager/torch/binding_state.h"
 
 #include <string.h>
@@ -17,15 +18,11 @@
 static aoticache_status read_options(const aoticache_binding_options *options, aoticache_binding_options *ret_options,
                                      aoticache_error *ret_error)
 {
-    aoticache_binding_options all = AOTICACHE_BINDING_OPTIONS_INIT;
-    if (options == NULL || options->size < offsetof(aoticache_binding_options, bridge) || options->size > sizeof all)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "binding: options of %zu bytes; use %s",
-                                   options != NULL ? options->size : 0, "AOTICACHE_BINDING_OPTIONS_INIT");
-    memcpy(&all, options, options->size);
-    if (all.eager == NULL)
+    aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_binding_options, AOTICACHE_BINDING_OPTIONS_INIT, options,
+                                                     ret_options, ret_error);
+    if (status == AOTICACHE_OK && ret_options->eager == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "binding: it needs an eager");
-    *ret_options = all;
-    return AOTICACHE_OK;
+    return status;
 }
 
 static aoticache_status open_way(aoticache_binding *binding, const aoticache_binding_options *options,
@@ -46,10 +43,10 @@ static aoticache_status open_way(aoticache_binding *binding, const aoticache_bin
 aoticache_status aoticache_binding_create(const aoticache_binding_options *options, aoticache_binding **ret_binding,
                                           aoticache_error *ret_error)
 {
-    aoticache_binding_options all = AOTICACHE_BINDING_OPTIONS_INIT;
-    if (ret_binding == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "binding: ret_binding is NULL");
+    aoticache_binding_options all;
     aoticache_status status = read_options(options, &all, ret_error);
+    if (status == AOTICACHE_OK && ret_binding == NULL)
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "binding: ret_binding is NULL");
     if (status != AOTICACHE_OK)
         return status;
     aoticache_binding *binding = calloc(1, sizeof *binding);
@@ -92,17 +89,13 @@ static aoticache_status read_operator_options(const aoticache_binding_operator_o
                                               aoticache_binding_operator_options *ret_options,
                                               aoticache_error *ret_error)
 {
-    aoticache_binding_operator_options all = AOTICACHE_BINDING_OPERATOR_OPTIONS_INIT;
-    if (options == NULL || options->size < offsetof(aoticache_binding_operator_options, dynamic) ||
-        options->size > sizeof all)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "enabling an operator: options of %zu bytes; use %s",
-                                   options != NULL ? options->size : 0, "AOTICACHE_BINDING_OPERATOR_OPTIONS_INIT");
-    memcpy(&all, options, options->size);
-    if (all.schema == NULL || all.dispatch_key == NULL)
+    aoticache_status status =
+        AOTICACHE_OPTIONS_READ(aoticache_binding_operator_options, AOTICACHE_BINDING_OPERATOR_OPTIONS_INIT, options,
+                               ret_options, ret_error);
+    if (status == AOTICACHE_OK && (ret_options->schema == NULL || ret_options->dispatch_key == NULL))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "enabling an operator needs its schema and a dispatch key");
-    *ret_options = all;
-    return AOTICACHE_OK;
+    return status;
 }
 
 static bool is_of_tensor(const aoticache_type *type)
@@ -288,10 +281,10 @@ aoticache_status aoticache_binding_enable(aoticache_binding *binding,
                                           const aoticache_binding_operator_options *options,
                                           aoticache_binding_operator **ret_operator, aoticache_error *ret_error)
 {
-    aoticache_binding_operator_options all = AOTICACHE_BINDING_OPERATOR_OPTIONS_INIT;
-    if (binding == NULL || ret_operator == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "enabling an operator needs a binding and a place");
+    aoticache_binding_operator_options all;
     aoticache_status status = read_operator_options(options, &all, ret_error);
+    if (status == AOTICACHE_OK && (binding == NULL || ret_operator == NULL))
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "enabling an operator needs a binding and a place");
     if (status != AOTICACHE_OK)
         return status;
     aoticache_binding_operator *op = calloc(1, sizeof *op);

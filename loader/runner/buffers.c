@@ -5,6 +5,7 @@
 #include "loader/runner/internal.h"
 
 #include "base/cleanup.h"
+#include "base/options.h"
 
 #include <stdlib.h>
 
@@ -137,11 +138,12 @@ aoticache_status aoticache_runner_fold_constants(aoticache_runner *runner, bool 
                                                  const aoticache_run_options *options, aoticache_error *ret_error)
 {
     aoticache_run_options chosen;
-    if (runner == NULL)
-        return no_runner("folding", ret_error);
-    aoticache_status status = aoticache_run_options_read(options, &chosen, ret_error);
+    aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_run_options, AOTICACHE_RUN_OPTIONS_INIT, options, &chosen,
+                                                     ret_error);
     if (status != AOTICACHE_OK)
         return status;
+    if (runner == NULL)
+        return no_runner("folding", ret_error);
     if (runner->library->functions.AOTInductorModelContainerRunConstantFolding == NULL)
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerRunConstantFolding",
                                       "it has no folding of constants", ret_error);

@@ -3,6 +3,7 @@
  * marks, nothing is freed. So no lock is needed, runners may point into it, and a child of fork finds it whole.
  */
 #include "loader/runner/internal.h"
+#include "base/options.h"
 
 #include "loader/cuda/internal.h"
 
@@ -106,32 +107,32 @@ aoticache_status aoticache_device_backend_find(const char *device, const aoticac
     return AOTICACHE_OK;
 }
 
-static aoticache_status check_backend(const aoticache_device_backend *backend, aoticache_error *ret_error)
+static aoticache_status read_backend(const aoticache_device_backend *backend, aoticache_device_backend *ret_backend,
+                                     aoticache_error *ret_error)
 {
     if (backend == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no device backend to register");
-    if (backend->size < offsetof(aoticache_device_backend, check) || backend->size > sizeof *backend)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a device backend has %zu bytes, not %zu",
-                                   backend->size, sizeof *backend);
-    if (backend->name == NULL || !is_name(backend->name))
+    aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_device_backend, AOTICACHE_DEVICE_BACKEND_INIT, backend,
+                                                     ret_backend, ret_error);
+    if (status == AOTICACHE_OK && (ret_backend->name == NULL || !is_name(ret_backend->name)))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "\"%.40s\" is no name for a device: letters, digits and '_', %d at most",
-                                   backend->name != NULL ? backend->name : "", NAME_BYTES - 1);
-    return AOTICACHE_OK;
+                                   ret_backend->name != NULL ? ret_backend->name : "", NAME_BYTES - 1);
+    return status;
 }
 
 aoticache_status aoticache_device_backend_register(const aoticache_device_backend *backend, aoticache_error *ret_error)
 {
-    aoticache_status status = check_backend(backend, ret_error);
+    aoticache_device_backend known;
+    aoticache_status status = read_backend(backend, &known, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     registration *one = calloc(1, sizeof *one);
     if (one == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for device backend \"%s\"",
-                                   backend->name);
-    memcpy(&one->backend, backend, backend->size);
-    memcpy(one->name, backend->name, strlen(backend->name) + 1);
-    one->backend.size = sizeof one->backend;
+                                   known.name);
+    one->backend = known;
+    memcpy(one->name, known.name, strlen(known.name) + 1);
     one->backend.name = one->name;
     atomic_init(&one->active, true);
     one->older = atomic_load_explicit(&newest, memory_order_relaxed);

@@ -84,10 +84,6 @@ static inline AOTInductorStreamHandle aoticache_runner_stream(const aoticache_ru
                : NULL;
 }
 
-/* The options as this version knows them; NULL gives the defaults. */
-aoticache_status aoticache_run_options_read(const aoticache_run_options *options, aoticache_run_options *ret_options,
-                                            aoticache_error *ret_error);
-
 /* The name of the model or the library for a constant, never NULL; "" where the library does not tell. */
 const char *aoticache_runner_constant_name(const aoticache_runner *runner, size_t position, bool fqn);
 bool aoticache_runner_constant_is_folded(const aoticache_runner *runner, size_t position);

@@ -16,8 +16,8 @@
 #include "loader/runner/internal.h"
 
 #include "base/cleanup.h"
+#include "base/options.h"
 
-#include <string.h>
 
 /* Up to so many handles lie on the stack during a run. */
 #define HANDLES_ON_STACK 32
@@ -267,25 +267,13 @@ aoticache_status aoticache_runner_run_stealing(aoticache_runner *runner, AtenTen
     return run_stealing(runner, &call, inputs, outputs, ret_error);
 }
 
-aoticache_status aoticache_run_options_read(const aoticache_run_options *options, aoticache_run_options *ret_options,
-                                            aoticache_error *ret_error)
-{
-    *ret_options = (aoticache_run_options)AOTICACHE_RUN_OPTIONS_INIT;
-    if (options == NULL)
-        return AOTICACHE_OK;
-    if (options->size < offsetof(aoticache_run_options, stream) || options->size > sizeof *ret_options)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the options of a run have %zu bytes, not %zu",
-                                   options->size, sizeof *ret_options);
-    memcpy(ret_options, options, options->size);
-    return AOTICACHE_OK;
-}
-
 aoticache_status aoticache_runner_run_with(aoticache_runner *runner, const aoticache_run_options *options,
                                            AtenTensorHandle *inputs, size_t num_inputs, AtenTensorHandle *outputs,
                                            size_t num_outputs, aoticache_error *ret_error)
 {
     aoticache_run_options chosen;
-    aoticache_status status = aoticache_run_options_read(options, &chosen, ret_error);
+    aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_run_options, AOTICACHE_RUN_OPTIONS_INIT, options, &chosen,
+                                                     ret_error);
     if (status != AOTICACHE_OK) /* whether the inputs were to be taken is unknown: they stay the caller's */
         return status;
     status = check_call(runner, inputs, num_inputs, outputs, num_outputs, ret_error);

@@ -5,6 +5,7 @@
 #include "loader/runner/internal.h"
 
 #include "base/cleanup.h"
+#include "base/options.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -125,13 +126,10 @@ static void free_constants(aoticache_runner *runner)
 static aoticache_status read_options(const aoticache_runner_options *options, aoticache_runner_options *ret_options,
                                      aoticache_error *ret_error)
 {
-    *ret_options = (aoticache_runner_options)AOTICACHE_RUNNER_OPTIONS_INIT;
-    if (options != NULL && (options->size < offsetof(aoticache_runner_options, device) ||
-                            options->size > sizeof *ret_options))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the options of a runner have %zu bytes, not %zu",
-                                   options->size, sizeof *ret_options);
-    if (options != NULL)
-        memcpy(ret_options, options, options->size);
+    aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_runner_options, AOTICACHE_RUNNER_OPTIONS_INIT, options,
+                                                     ret_options, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
     if (ret_options->device == NULL)
         ret_options->device = "cpu";
     if (ret_options->num_models == 0)
@@ -172,9 +170,9 @@ aoticache_status aoticache_runner_create(aoticache_library *library, const aotic
     aoticache_runner_options chosen;
     const aoticache_device_backend *backend;
     int32_t device_index;
-    if (library == NULL || ret_runner == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a runner needs a library and a place");
     aoticache_status status = read_options(options, &chosen, ret_error);
+    if (status == AOTICACHE_OK && (library == NULL || ret_runner == NULL))
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "a runner needs a library and a place");
     if (status == AOTICACHE_OK)
         status = aoticache_device_backend_find(chosen.device, &backend, &device_index, ret_error);
     if (status != AOTICACHE_OK)

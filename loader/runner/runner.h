@@ -284,6 +284,8 @@ typedef struct aoticache_device_backend {
     AOTInductorStreamHandle (*current_stream)(void *user, int32_t index);
 } aoticache_device_backend;
 
+#define AOTICACHE_DEVICE_BACKEND_INIT AOTICACHE_SIZED_INIT(aoticache_device_backend)
+
 /*
  * Copies what is given; the copy stays for as long as the process does. A name registered again replaces the older
  * backend for runners created from then on. Returns: OK, INVALID, NO_MEMORY.

@@ -11,6 +11,7 @@
 #include "loader/runner/internal.h"
 
 #include "base/cleanup.h"
+#include "base/options.h"
 #include "loader/cxx_map/internal.h"
 
 #include <stdlib.h>
@@ -452,18 +453,13 @@ static aoticache_status apply(update_plan *plan, aoticache_error *ret_error)
 static aoticache_status read_options(const aoticache_update_options *options, aoticache_update_options *ret_options,
                                      aoticache_error *ret_error)
 {
-    *ret_options = (aoticache_update_options)AOTICACHE_UPDATE_OPTIONS_INIT;
-    if (options == NULL)
-        return AOTICACHE_OK;
-    if (options->size < offsetof(aoticache_update_options, inactive) || options->size > sizeof *ret_options)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the options of an update have %zu bytes, not %zu",
-                                   options->size, sizeof *ret_options);
-    memcpy(ret_options, options, options->size);
-    if (ret_options->user_managed && ret_options->from_cpu)
+    aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_update_options, AOTICACHE_UPDATE_OPTIONS_INIT, options,
+                                                     ret_options, ret_error);
+    if (status == AOTICACHE_OK && ret_options->user_managed && ret_options->from_cpu)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "an update is user_managed, which makes no copy, or from_cpu, which makes one: not "
                                    "both");
-    return AOTICACHE_OK;
+    return status;
 }
 
 aoticache_status aoticache_runner_update_constants(aoticache_runner *runner, const aoticache_update_options *options,
@@ -472,9 +468,9 @@ aoticache_status aoticache_runner_update_constants(aoticache_runner *runner, con
 {
     aoticache_update_options chosen;
     update_plan plan;
-    if (runner == NULL || (pairs == NULL && num_pairs > 0))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "an update needs a runner and a list of pairs");
     aoticache_status status = read_options(options, &chosen, ret_error);
+    if (status == AOTICACHE_OK && (runner == NULL || (pairs == NULL && num_pairs > 0)))
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "an update needs a runner and a list of pairs");
     if (status == AOTICACHE_OK)
         status = check_function(runner, &chosen, ret_error);
     if (status != AOTICACHE_OK)

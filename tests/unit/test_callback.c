@@ -123,7 +123,7 @@ Test(callback, it_delivers_exactly_once)
     cr_assert_eq(compile(&script, false, false, &taken, &error), AOTICACHE_INVALID);
     cr_assert_not_null(strstr(error.message, "twice"), "%s", error.message);
     cr_assert_eq(taken.calls, 1);
-    script = (struct script){.deliveries = 1, .product_size = 8};
+    script = (struct script){.deliveries = 1, .product_size = 1};
     cr_assert_eq(compile(&script, false, false, &taken, &error), AOTICACHE_INVALID);
     cr_assert_not_null(strstr(error.message, "AOTICACHE_PRODUCT_INIT"), "%s", error.message);
     cr_assert_eq(taken.calls, 0);

@@ -587,7 +587,7 @@ Test(collect_options, options_that_cannot_be_are_invalid)
     options.policy = 7;
     cr_assert_eq(aoticache_cache_collect(cache, &options, NULL, NULL, NULL, NULL), AOTICACHE_INVALID);
     options = (aoticache_collect_options)AOTICACHE_COLLECT_OPTIONS_INIT;
-    options.size = 8;
+    options.size = 1;
     cr_assert_eq(aoticache_cache_collect(cache, &options, NULL, NULL, NULL, NULL), AOTICACHE_INVALID);
     aoticache_cache_close(cache);
 }

@@ -223,7 +223,7 @@ Test(runner, wrong_options_are_invalid)
     options.device = "toaster";
     cr_assert_eq(aoticache_runner_create(library, &options, &runner, &error), AOTICACHE_INVALID);
     cr_assert_not_null(strstr(error.message, "toaster"), "%s", error.message);
-    options = (aoticache_runner_options){.size = sizeof options + 8};
+    options = (aoticache_runner_options){.size = sizeof options + 1};
     cr_assert_eq(aoticache_runner_create(library, &options, &runner, &error), AOTICACHE_INVALID);
     cr_assert_eq(aoticache_runner_create(NULL, NULL, &runner, &error), AOTICACHE_INVALID);
     aoticache_runner_unref(NULL);

@@ -228,8 +228,9 @@ Test(runner_constants, update_refuses_what_is_wrong_before_anything_changes)
     pairs[0].name = NULL;
     FAILS(aoticache_runner_update_constants(runner, NULL, pairs, 1, &error), AOTICACHE_INVALID, "has no name");
     FAILS(aoticache_runner_update_constants(runner, NULL, NULL, 1, &error), AOTICACHE_INVALID, "list of pairs");
-    aoticache_update_options options = {.size = sizeof options + 8};
-    FAILS(aoticache_runner_update_constants(runner, &options, pairs, 1, &error), AOTICACHE_INVALID, "bytes, not");
+    aoticache_update_options options = {.size = sizeof options + 1};
+    FAILS(aoticache_runner_update_constants(runner, &options, pairs, 1, &error), AOTICACHE_INVALID,
+          "aoticache_update_options.size");
     aoticache_tensor_free(tensor);
     float large[64] = {0};
     pairs[0] = (AOTInductorConstantMapEntry){"L__self___weight", vector_of(large, 17)};

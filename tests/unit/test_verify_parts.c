@@ -441,9 +441,9 @@ Test(verify_parts, damaged_mark_is_written_anew_from_the_index)
     cr_assert_eq(pinned, 1);
 }
 
-Test(verify_parts, options_of_another_size_are_refused)
+Test(verify_parts, options_without_a_size_are_refused)
 {
-    aoticache_verify_options options = {.size = 8};
+    aoticache_verify_options options = {.size = 0};
     cr_assert_eq(aoticache_cache_verify(cache, &options, NULL, NULL, NULL, NULL, NULL), AOTICACHE_INVALID);
     cr_assert_eq(aoticache_cache_verify(NULL, NULL, NULL, NULL, NULL, NULL, NULL), AOTICACHE_INVALID);
 }

@@ -1,0 +1,35 @@
+/*
+ * base/options: one rule for all structs that begin with their own size.
+ */
+#include "base/options.h"
+
+#include <string.h>
+
+static bool is_zero(const char *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (bytes[i] != 0)
+            return false;
+    return true;
+}
+
+aoticache_status aoticache_options_read(const void *given, size_t size, const char *type, const char *initializer,
+                                        void *ret_options, aoticache_error *ret_error)
+{
+    size_t given_size;
+    if (given == NULL)
+        return AOTICACHE_OK;
+    memcpy(&given_size, given, sizeof given_size);
+    /* A struct that begins with a size_t is as aligned as one, so no compiler makes a size in between, which would end in
+     * the middle of a member. Far larger than any version of a struct is a size that was never set: what lies there is not read. */
+    const bool is_size = given_size >= sizeof given_size && given_size % sizeof given_size == 0 &&
+                         given_size <= AOTICACHE_OPTIONS_MAX_BYTES;
+    const size_t known = given_size < size ? given_size : size;
+    if (!is_size || !is_zero((const char *)given + known, given_size - known))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s.size is %zu, this library's is %zu%s; begin with %s", type,
+                                   given_size, size, is_size ? ", and what it does not know is not zero" : "",
+                                   initializer);
+    memcpy(ret_options, given, known);
+    memcpy(ret_options, &size, sizeof size);
+    return AOTICACHE_OK;
+}
