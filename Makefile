@@ -61,7 +61,7 @@ Q        := $(if $(V),,@)
 
 # ---- what is made of what ----
 
-LIB_DIRS   := base index \
+LIB_DIRS   := base $(addprefix index/,connection entries eviction stats) \
               cache $(addprefix cache/,request store gc verify transfer pins stats config) \
               loader $(addprefix loader/,elf copy cxx_map runner check package cuda) \
               eager $(addprefix eager/,holder hook package schema dispatch torch)

@@ -14,7 +14,7 @@
 #include "base/cleanup.h"
 #include "cache/store/lock.h"
 #include "cache/state.h"
-#include "index/collection.h"
+#include "index/eviction/eviction.h"
 
 aoticache_status aoticache_cache_remove_objects(aoticache_cache *cache, const aoticache_index_object *objects,
                                                 size_t count, aoticache_removal *ret_removal,

@@ -10,9 +10,9 @@
  * held in it for ever.
  * Durability: a transaction that returned OK survives power loss (synchronous=EXTRA); recency and counters are written
  * without waiting for the disk.
- * Files: the index and what is put beside it (-wal, -shm, -journal by SQLite, -gate by gate.c) have mode 0600 (0660 where
+ * Files: the index and what is put beside it (-wal, -shm, -journal by SQLite, -gate by connection/gate.c) have mode 0600 (0660 where
  * it is shared) and, where root makes them, the owner of their folder; none may be a link. No other file is touched, whatever
- * these say: a journal that names one is CORRUPT (vfs.c).
+ * these say: a journal that names one is CORRUPT (connection/vfs.c).
  */
 #ifndef AOTICACHE_INDEX_INDEX_H
 #define AOTICACHE_INDEX_INDEX_H
@@ -27,7 +27,7 @@ typedef struct aoticache_index aoticache_index;
 typedef struct aoticache_index_options {
     const char *path;
     bool read_only;
-    uint32_t lock_timeout_ms; /* who waits gets its turn before one that has just written (gate.c) */
+    uint32_t lock_timeout_ms; /* who waits gets its turn before one that has just written (connection/gate.c) */
     aoticache_logger logger; /* where WAL is not possible (network file systems) one line says so */
     bool is_group_shared;    /* a file that is made has mode 0660, for the group of its folder */
     /* The folder of `path`, where the caller has opened and checked it: then `path` is for messages, but for its last
@@ -138,11 +138,28 @@ aoticache_status aoticache_index_bulk_begin(aoticache_index *index, aoticache_er
 /* status: of the puts; anything but OK takes all back and is returned. */
 aoticache_status aoticache_index_bulk_end(aoticache_index *index, aoticache_status status, aoticache_error *ret_error);
 
+/* ---- many entries at once, for what comes in from another cache ---- */
+
+/* The `position`th entry, borrowed until the next one is asked for. OK, or what ends the batch. */
+typedef aoticache_status (*aoticache_index_next_entry_fn)(void *user, size_t position, aoticache_index_entry *ret_entry,
+                                                          aoticache_error *ret_error);
+
+/*
+ * Records `count` entries, each as aoticache_index_put() and visible at once; durable together, when this returns OK.
+ * Their objects must be durable before. On a failure some may be recorded, and survive a power loss or not.
+ *
+ * Uses a connection of its own: other threads' puts wait for the disk as ever.
+ * ret_entry_ids: `count` numbers. Returns: as aoticache_index_put(), and what `next` returns.
+ */
+aoticache_status aoticache_index_put_batch(const aoticache_index_options *options, size_t count,
+                                           aoticache_index_next_entry_fn next, void *user, int64_t *ret_entry_ids,
+                                           aoticache_error *ret_error);
+
 /*
  * Each removes entries in one durable transaction; *ret_removed (may be NULL) may be 0, also where the digest is NULL.
  * remove_object removes every entry whose artifact contains the object (it was found damaged). Rows of artifacts and
  * objects that no entry needs any longer go in the same transaction: "unreferenced" below means "has no row". What waits
- * for the removal of its file is recorded in it (collection.h).
+ * for the removal of its file is recorded in it (eviction/eviction.h).
  */
 aoticache_status aoticache_index_remove_key(aoticache_index *index, const aoticache_digest *key, uint64_t *ret_removed,
                                             aoticache_error *ret_error);
@@ -173,6 +190,16 @@ typedef struct aoticache_index_place {
 aoticache_status aoticache_index_list(aoticache_index *index, const char *op, const aoticache_index_place *after,
                                       size_t limit, aoticache_index_entry_fn callback, void *user,
                                       aoticache_error *ret_error);
+
+typedef enum aoticache_index_extreme {
+    AOTICACHE_INDEX_LARGEST, /* reads through all artifacts */
+    AOTICACHE_INDEX_COLDEST,
+} aoticache_index_extreme;
+
+/* The first `limit` entries at one end, as aoticache_index_list() gives them. */
+aoticache_status aoticache_index_list_extreme(aoticache_index *index, aoticache_index_extreme which, size_t limit,
+                                              aoticache_index_entry_fn callback, void *user,
+                                              aoticache_error *ret_error);
 
 /* An entry as a holder's table needs it: by the request that it answers. Pointers are borrowed during the callback. */
 typedef struct aoticache_index_stored {

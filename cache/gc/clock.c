@@ -118,7 +118,7 @@ static aoticache_status mend_uses(aoticache_collection *collection, aoticache_er
             break;
     }
     /* A full disk: they are the last to go, which frees room as well. */
-    return aoticache_index_is_out_of_room(collection->index) ? AOTICACHE_OK : status;
+    return aoticache_index_is_out_of_space(collection->index) ? AOTICACHE_OK : status;
 }
 
 aoticache_status aoticache_collection_check_clock(aoticache_collection *collection, aoticache_error *ret_error)

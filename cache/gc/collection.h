@@ -14,7 +14,7 @@
 #include "cache/store/lock.h"
 #include "cache/state.h"
 #include "cache/gc/thread_pool.h"
-#include "index/collection.h"
+#include "index/eviction/eviction.h"
 
 /* How long others may have to wait: for the store's lock, and for the index's write lock. */
 #define AOTICACHE_COLLECTION_STRETCH_NS UINT64_C(5000000)

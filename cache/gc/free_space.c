@@ -53,7 +53,7 @@ void aoticache_collection_clear(aoticache_collection *collection)
 
 bool aoticache_collection_retries(aoticache_collection *collection, size_t tried)
 {
-    if (!aoticache_index_is_out_of_room(collection->index))
+    if (!aoticache_index_is_out_of_space(collection->index))
         return false;
     collection->has_failed = true;
     collection->most = tried > 1 ? tried / 2 : 1;

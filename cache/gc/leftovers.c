@@ -14,7 +14,7 @@
 #include "base/syscalls.h"
 #include "cache/store/lock.h"
 #include "cache/state.h"
-#include "index/collection.h"
+#include "index/eviction/eviction.h"
 
 #define BATCH 64
 

@@ -119,7 +119,7 @@ aoticache_status aoticache_collection_make_durable(aoticache_collection *collect
     if (collection->is_durable)
         return AOTICACHE_OK;
     aoticache_status status = aoticache_index_settle(collection->index, ret_error);
-    if (status != AOTICACHE_OK && aoticache_index_is_out_of_room(collection->index)) {
+    if (status != AOTICACHE_OK && aoticache_index_is_out_of_space(collection->index)) {
         aoticache_index_truncate_log(collection->index); /* has its room for what is to be written */
         status = aoticache_index_settle(collection->index, ret_error);
     }

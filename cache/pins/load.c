@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "index/pins.h"
+#include "index/entries/pins.h"
 
 static aoticache_status record(aoticache_index *index, const aoticache_pin_state *state, aoticache_error *ret_error)
 {

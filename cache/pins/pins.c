@@ -16,7 +16,7 @@
 #include "cache/store/lock.h"
 #include "cache/pins/internal.h"
 #include "cache/state.h"
-#include "index/pins.h"
+#include "index/entries/pins.h"
 
 #define MAX_TRIES 4
 

@@ -8,7 +8,7 @@
 
 #include "cache/stats/histogram.h"
 #include "cache/stats/statistics.h"
-#include "index/statistics.h"
+#include "index/stats/statistics.h"
 
 typedef struct aoticache_unflushed {
     aoticache_histogram histograms[AOTICACHE_LATENCY_COUNT];

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "index/statistics.h"
+#include "index/stats/statistics.h"
 
 typedef struct aoticache_recency {
     aoticache_index_tally *slots; /* open addressing; entry_id 0 is free */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cache/state.h"
-#include "index/usage.h"
+#include "index/stats/statistics.h"
 
 struct groups {
     aoticache_usage *items; /* own their names */

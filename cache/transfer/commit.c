@@ -20,7 +20,7 @@
 #include "cache/store/lock.h"
 #include "cache/store/reserve.h"
 #include "cache/transfer/intake.h"
-#include "index/put_batch.h"
+#include "index/index.h"
 
 #define MAX_TRIES 4
 /* From so many on, one syncfs is cheaper than to wait for each, even where others write to the file system too. */

@@ -12,7 +12,7 @@
 
 #include "base/cleanup.h"
 #include "cache/verify/verification.h"
-#include "index/integrity.h"
+#include "index/entries/integrity.h"
 
 bool aoticache_verification_is_done(const aoticache_verification *verification, const aoticache_digest *digest)
 {

@@ -11,7 +11,7 @@
 #include "base/cleanup.h"
 #include "cache/store/lock.h"
 #include "cache/verify/verification.h"
-#include "index/integrity.h"
+#include "index/entries/integrity.h"
 
 static aoticache_status differs(aoticache_error *ret_error, const char *what)
 {

@@ -17,7 +17,7 @@
 #include "base/options.h"
 #include "cache/store/lock.h"
 #include "cache/verify/verification.h"
-#include "index/integrity.h"
+#include "index/entries/integrity.h"
 
 void aoticache_verification_tell(const aoticache_verification *verification, const char *what, const char *name,
                                  const char *detail)

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "cache/cache.h"
-#include "index/collection.h"
+#include "index/eviction/eviction.h"
 
 #define MANIFEST_BYTES 700
 #define LIBRARY_BYTES 2500

@@ -1,5 +1,5 @@
 """Gives the index of a cache a past: statistics_history.py INDEX. A day of slots, some operators, latencies: what a busy
-machine would have counted. The tables are those of index/sql_statistics.h."""
+machine would have counted. The tables are those of index/connection/sql.h."""
 import math
 import random
 import sqlite3

@@ -1,7 +1,7 @@
 /*
  * race_checkpoint: merges of the index's log beside a writer, on one processor, so that each is interrupted everywhere. In
  * SQLite before 3.51.3 a merge that begins while the writer begins the log anew says of the new log that more of it is in
- * the file than there is, and what is written next is lost (https://sqlite.org/wal.html#walresetbug). index/checkpoint.c keeps
+ * the file than there is, and what is written next is lost (https://sqlite.org/wal.html#walresetbug). index/connection/checkpoint.c keeps
  * that away, and this looks on: the header of the -shm file says how long the log is and how much of it is in the file.
  *
  * Arguments: seconds (6 by default); `bare`: merge by SQLite alone, which shows the fault where SQLite has it.
@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "index/collection.h"
+#include "index/eviction/eviction.h"
 #include "tests/helpers/cache_process.h"
 
 #define MERGERS 3

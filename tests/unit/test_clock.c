@@ -6,7 +6,7 @@
 #include "clock_fixture.h"
 
 #include "cache/state.h"
-#include "index/collection.h"
+#include "index/eviction/eviction.h"
 
 TestSuite(clock, .init = fixture_setup, .fini = fixture_teardown);
 

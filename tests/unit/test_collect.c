@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 
 #include "cache/state.h"
-#include "index/collection.h"
+#include "index/eviction/eviction.h"
 
 TestSuite(collect, .init = fixture_setup, .fini = fixture_teardown);
 

@@ -1,12 +1,12 @@
 /*
- * index/evict: entries that were looked up before the transaction in which they go: what has changed in between decides.
+ * index/eviction/evict: entries that were looked up before the transaction in which they go: what has changed in between decides.
  */
 #include "index_fixture.h"
 
-#include "index/collection.h"
-#include "index/integrity.h"
-#include "index/pins.h"
-#include "index/statistics.h"
+#include "index/eviction/eviction.h"
+#include "index/entries/integrity.h"
+#include "index/entries/pins.h"
+#include "index/stats/statistics.h"
 
 #define MANY 16
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cache/stats/histogram.h"
-#include "index/statistics.h"
+#include "index/stats/internal.h"
 
 Test(histogram, every_value_is_in_the_bucket_that_holds_it)
 {

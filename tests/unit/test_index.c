@@ -2,8 +2,8 @@
  * index/: entries, artifacts and objects; failures; recency, counters and totals. Opening is in test_index_open.c, what
  * happens to a damaged file in test_index_damage.c, sharing in test_index_sharing.c.
  */
-#include "index/integrity.h"
-#include "index/usage.h"
+#include "index/entries/integrity.h"
+#include "index/stats/statistics.h"
 #include "index_fixture.h"
 
 TestSuite(index, .init = fixture_make, .fini = fixture_remove, .timeout = 300);

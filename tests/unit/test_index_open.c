@@ -1,15 +1,15 @@
 /*
  * index/: opening. New, empty, older, newer and foreign files; links; read-only files and folders; the journal.
  */
-#include "index/collection.h"
-#include "index/integrity.h"
+#include "index/eviction/eviction.h"
+#include "index/entries/integrity.h"
 #include "index_fixture.h"
 
 #include <errno.h>
 #include <sys/wait.h>
 
 #include "base/syscalls.h"
-#include "index/connection.h"
+#include "index/connection/internal.h"
 
 TestSuite(index_open, .init = fixture_make, .fini = fixture_remove, .timeout = 300);
 

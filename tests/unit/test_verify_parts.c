@@ -7,7 +7,7 @@
 
 #include "cache/pins/pins.h"
 #include "cache/state.h"
-#include "index/integrity.h"
+#include "index/entries/integrity.h"
 
 #define MANY 80
 

@@ -1,0 +1,253 @@
+/*
+ * index/connection/connect: from a path to a connection whose tables are known to be ours.
+ *
+ * A cold hit pays for what happens here, so an index that exists is opened with three small PRAGMAs and no more: WAL is a
+ * property of the file, statements are prepared when they are used, durability is set before the first write. The second
+ * half of the file is about folders and disks that cannot be written to.
+ */
+#include "index/connection/internal.h"
+#include "base/cleanup.h"
+#include "base/syscalls.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#define MAX_VALUE_BYTES (16 << 20) /* no row of a damaged file makes us allocate more */
+#define MAX_SQL_BYTES (64 << 10)
+#define SHM_BYTES (32 << 10) /* the least that SQLite makes a -shm file */
+
+/*
+ * Private to the user: 0600, whatever the umask leaves of it; 0660 where the directory is shared with a group. SQLite
+ * gives the WAL and the journal the same mode and owner. The entry in the folder becomes durable with the first transaction,
+ * whose journal makes SQLite sync the folder.
+ */
+static aoticache_status create_file(aoticache_index *index, aoticache_error *ret_error)
+{
+    cleanup_fd int fd = aoticache_index_vfs_create(index, "", O_EXCL);
+    if (fd < 0 && errno != EEXIST)
+        return aoticache_error_set_errno(ret_error, errno, "index %s: cannot create", index->path);
+    return AOTICACHE_OK;
+}
+
+/* SQLITE_OK with index->db, or SQLite's result with index->db for its messages, if there is one. */
+static int open_handle(aoticache_index *index, const char *name, int more_flags)
+{
+    int access_flag = index->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
+    aoticache_index_disconnect(index);
+    return aoticache_index_vfs_connect(index, name, access_flag | SQLITE_OPEN_EXRESCODE | more_flags, &index->db);
+}
+
+static bool is_missing(const aoticache_index *index, int result)
+{
+    return (result & 0xff) == SQLITE_CANTOPEN && index->db != NULL && sqlite3_system_errno(index->db) == ENOENT;
+}
+
+/*
+ * SQLite opens for reading what it cannot open for writing. Where another process made the file between these two, that
+ * looks like a file without write permission, and is not.
+ */
+static bool is_read_only_by_chance(const aoticache_index *index)
+{
+    return !index->read_only && sqlite3_db_readonly(index->db, "main") == 1 &&
+           faccessat(index->folder_fd, strrchr(index->name, '/') + 1, W_OK, AT_EACCESS) == 0;
+}
+
+/*
+ * Under the registry's lock: closing a descriptor of a file gives up all locks that the process has on that file, so no
+ * other thread may already use the file that create_file closes.
+ */
+static aoticache_status open_or_create(aoticache_index *index, aoticache_error *ret_error)
+{
+    int result = open_handle(index, index->name, 0);
+    if (is_missing(index, result)) {
+        if (index->read_only)
+            return AOTICACHE_NOT_FOUND;
+        aoticache_status status = create_file(index, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        result = open_handle(index, index->name, 0);
+    }
+    if (result == SQLITE_OK && is_read_only_by_chance(index))
+        result = open_handle(index, index->name, 0);
+    return result == SQLITE_OK ? AOTICACHE_OK : aoticache_index_fail(index, result, "cannot open", ret_error);
+}
+
+/* The file may be damaged or made by somebody else: what SQLite offers against that, none of which reads the file. */
+static void configure(aoticache_index *index)
+{
+    sqlite3_int64 no_mmap = 0; /* a mapped file that shrinks is SIGBUS */
+    index->wait_ms = index->lock_timeout_ms;
+    sqlite3_busy_handler(index->db, aoticache_index_wait, index);
+    sqlite3_db_config(index->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    sqlite3_db_config(index->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+    sqlite3_db_config(index->db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+    sqlite3_db_config(index->db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
+    sqlite3_limit(index->db, SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES);
+    sqlite3_limit(index->db, SQLITE_LIMIT_SQL_LENGTH, MAX_SQL_BYTES);
+    sqlite3_limit(index->db, SQLITE_LIMIT_ATTACHED, 0);
+    sqlite3_file_control(index->db, "main", SQLITE_FCNTL_MMAP_SIZE, &no_mmap);
+    sqlite3_exec(index->db, "PRAGMA cell_size_check=ON", NULL, NULL, NULL);
+    aoticache_index_checkpoint_prepare(index);
+}
+
+/* "file:" URI of the path: every byte that could mean something in a URI is written as %XX. NULL: no memory. */
+static char *uri_of(const char *path, const char *query)
+{
+    size_t size = 7 + 3 * strlen(path) + strlen(query) + 1;
+    char *uri = malloc(size);
+    if (uri == NULL)
+        return NULL;
+    char *next = stpcpy(uri, "file://");
+    for (const char *from = path; *from != '\0'; from++)
+        next += sprintf(next, strchr("?#%", *from) != NULL ? "%%%02X" : "%c", (unsigned char)*from);
+    strcpy(next, query);
+    return uri;
+}
+
+/* Whether the index has changes that are only in its WAL. */
+static bool has_wal(const aoticache_index *index)
+{
+    struct stat file;
+    return aoticache_index_vfs_stat(index, "-wal", &file) == 0 ? file.st_size > 0 : errno != ENOENT;
+}
+
+static bool folder_is_writable(const aoticache_index *index)
+{
+    return faccessat(index->folder_fd, ".", W_OK, AT_EACCESS) == 0;
+}
+
+/* The index as it is ("immutable"): without locks, so nothing may be left in the WAL. */
+static aoticache_status open_immutable(aoticache_index *index, aoticache_error *ret_error)
+{
+    cleanup_free char *uri = uri_of(index->name, "?immutable=1");
+    if (uri == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", index->path);
+    aoticache_index_registry_lock();
+    int result = open_handle(index, uri, SQLITE_OPEN_URI);
+    aoticache_index_registry_unlock();
+    if (result != SQLITE_OK)
+        return aoticache_index_fail(index, result, "cannot open", ret_error);
+    configure(index);
+    return aoticache_index_schema_check(index, ret_error);
+}
+
+/*
+ * An index in a folder that we cannot write to: reading a WAL index needs its -shm file, which cannot be made there. As
+ * nothing is left in the WAL and nobody of our rights can change the file, it is read as it is, without noticing what a
+ * mightier user changes while it is open.
+ */
+static aoticache_status open_in_foreign_folder(aoticache_index *index, aoticache_error *ret_error)
+{
+    if (has_wal(index))
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                                   "index %s: its -wal file holds changes and the folder cannot be written to: open it"
+                                   " once as a user who may write there",
+                                   index->path);
+    return open_immutable(index, ret_error);
+}
+
+/* ---- a full disk: there is no space for the -shm file ---- */
+
+static bool disk_is_full(const aoticache_index *index)
+{
+    struct statvfs disk;
+    return fstatvfs(index->folder_fd, &disk) == 0 && (disk.f_bavail * disk.f_frsize < SHM_BYTES ||
+                                                (disk.f_files > 0 && disk.f_favail == 0));
+}
+
+/* What SQLite says where it cannot make the -shm file for lack of space. ENOENT is from its second try, without creating. */
+static bool disk_had_no_space(const aoticache_index *index)
+{
+    int result = sqlite3_extended_errcode(index->db);
+    int cause = sqlite3_system_errno(index->db);
+    return result == SQLITE_IOERR_SHMSIZE || result == SQLITE_IOERR_SHMOPEN ||
+           ((result & 0xff) == SQLITE_CANTOPEN &&
+            (cause == ENOSPC || cause == EDQUOT || (cause == ENOENT && disk_is_full(index))));
+}
+
+/* Whether the -shm file is there, whole: then others may be writing. An attempt that failed can leave a part of it. */
+static bool has_shm(const aoticache_index *index)
+{
+    struct stat file;
+    return aoticache_index_vfs_stat(index, "-shm", &file) == 0 ? file.st_size >= SHM_BYTES : errno != ENOENT;
+}
+
+/*
+ * Changes that are only in the WAL, left by a process that died, go into the database by a connection that needs no -shm
+ * file because it keeps all others out. It takes no space where the database does not grow; where it does not succeed, the
+ * WAL stays as it is.
+ */
+static void fold_wal(aoticache_index *index)
+{
+    bool read_only = index->read_only;
+    index->read_only = false;
+    aoticache_index_registry_lock();
+    int result = open_handle(index, index->name, 0);
+    aoticache_index_registry_unlock();
+    if (result == SQLITE_OK) {
+        configure(index);
+        sqlite3_exec(index->db, "PRAGMA locking_mode = EXCLUSIVE; PRAGMA user_version", NULL, NULL, NULL);
+        sqlite3_wal_checkpoint_v2(index->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+    }
+    aoticache_index_disconnect(index);
+    index->read_only = read_only;
+}
+
+/*
+ * Without a -shm file nobody else has the index open but those who came here themselves, and read it as it is. Who makes
+ * one later, as there is space again, may write: aoticache_index_enter looks for that.
+ */
+static aoticache_status open_without_shm(aoticache_index *index, aoticache_error *ret_error)
+{
+    if (has_wal(index))
+        fold_wal(index);
+    if (has_wal(index))
+        return aoticache_error_set(ret_error, AOTICACHE_IO,
+                                   "index %s: its -wal file holds changes and the disk is full: make some room",
+                                   index->path);
+    aoticache_status status = open_immutable(index, ret_error);
+    index->is_without_shm = status == AOTICACHE_OK;
+    return status;
+}
+
+bool aoticache_index_is_outdated(const aoticache_index *index)
+{
+    return index->is_without_shm && (has_shm(index) || has_wal(index));
+}
+
+static aoticache_status connect_here(aoticache_index *index, aoticache_error *ret_error)
+{
+    aoticache_index_registry_lock();
+    aoticache_status status = open_or_create(index, ret_error);
+    aoticache_index_registry_unlock();
+    if (status != AOTICACHE_OK)
+        return status;
+    configure(index);
+    aoticache_index_journal_prepare(index);
+    status = aoticache_index_schema_check(index, ret_error);
+    int primary = sqlite3_errcode(index->db) & 0xff;
+    bool cannot_share = primary == SQLITE_CANTOPEN || primary == SQLITE_READONLY;
+    if (status != AOTICACHE_OK && cannot_share && !folder_is_writable(index))
+        return open_in_foreign_folder(index, ret_error);
+    if (status == AOTICACHE_OK || !disk_had_no_space(index) || has_shm(index))
+        return status;
+    if (index->read_only)
+        return open_without_shm(index, ret_error);
+    return aoticache_error_set(ret_error, AOTICACHE_IO, "index %s: the disk is full: there is no room for its -shm file",
+                               index->path);
+}
+
+aoticache_status aoticache_index_connect(aoticache_index *index, aoticache_error *ret_error)
+{
+    index->is_connecting = true;
+    aoticache_status status = connect_here(index, ret_error);
+    index->is_connecting = false;
+    if (status != AOTICACHE_OK)
+        aoticache_index_disconnect(index);
+    return status;
+}

@@ -1,0 +1,187 @@
+/*
+ * index/connection/handle: an index as its users hold it: opened, closed, and entered around every use.
+ *
+ * Enter takes the mutex and makes sure that there is a connection and that it belongs to this process. Many writes may
+ * share one transaction (bulk).
+ */
+#include "index/connection/internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- every use ---- */
+
+aoticache_status aoticache_index_enter(aoticache_index *index, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_fork_enter(index->path, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    pthread_mutex_lock(&index->lock);
+    if (__builtin_expect(index->is_without_shm, 0) && aoticache_index_is_outdated(index))
+        aoticache_index_disconnect(index);
+    if (__builtin_expect(index->db != NULL, 1))
+        return AOTICACHE_OK;
+    status = aoticache_index_connect(index, ret_error);
+    if (status == AOTICACHE_NOT_FOUND)
+        status = aoticache_error_set(ret_error, AOTICACHE_IO, "index %s: is gone", index->path);
+    if (status != AOTICACHE_OK)
+        aoticache_index_leave(index);
+    return status;
+}
+
+void aoticache_index_leave(aoticache_index *index)
+{
+    pthread_mutex_unlock(&index->lock);
+    aoticache_index_fork_leave();
+}
+
+aoticache_status aoticache_index_enter_statement(aoticache_index *index, aoticache_index_statement which,
+                                                 sqlite3_stmt **ret_statement, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_prepare(index, which, ret_statement, ret_error);
+    if (status != AOTICACHE_OK)
+        aoticache_index_leave(index);
+    return status;
+}
+
+void aoticache_index_leave_statement(aoticache_index *index, sqlite3_stmt *statement)
+{
+    sqlite3_reset(statement);
+    aoticache_index_leave(index);
+}
+
+aoticache_status aoticache_index_enter_write(aoticache_index *index, aoticache_index_durability durability,
+                                             aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_begin(index, durability, ret_error);
+    if (status != AOTICACHE_OK)
+        aoticache_index_leave(index);
+    return status;
+}
+
+aoticache_status aoticache_index_leave_write(aoticache_index *index, aoticache_status status,
+                                             aoticache_error *ret_error)
+{
+    status = aoticache_index_end(index, status, ret_error);
+    aoticache_index_leave(index);
+    return status;
+}
+
+/* ---- many writes in one transaction ---- */
+
+aoticache_status aoticache_index_bulk_begin(aoticache_index *index, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_begin(index, AOTICACHE_INDEX_DURABLE, ret_error);
+    index->bulk_status = AOTICACHE_OK;
+    index->is_bulk = status == AOTICACHE_OK;
+    aoticache_index_leave(index);
+    return status;
+}
+
+aoticache_status aoticache_index_bulk_end(aoticache_index *index, aoticache_status status, aoticache_error *ret_error)
+{
+    aoticache_status entered = aoticache_index_enter(index, ret_error);
+    if (entered != AOTICACHE_OK)
+        return entered;
+    index->is_bulk = false;
+    if (status == AOTICACHE_OK && index->bulk_status != AOTICACHE_OK)
+        status = aoticache_error_set(ret_error, index->bulk_status, "index %s: one of many writes has failed", index->path);
+    status = aoticache_index_end(index, status, ret_error);
+    aoticache_index_leave(index);
+    return status;
+}
+
+/* ---- open and close ---- */
+
+static void index_free(aoticache_index *index)
+{
+    aoticache_index_vfs_close_folder(index);
+    pthread_mutex_destroy(&index->lock);
+    free(index->name);
+    free(index->path);
+    free(index);
+}
+
+static aoticache_index *index_create(const aoticache_index_options *options)
+{
+    aoticache_index *index = calloc(1, sizeof *index);
+    if (index == NULL)
+        return NULL;
+    pthread_mutex_init(&index->lock, NULL);
+    index->gate_fd = -1;
+    index->read_only = options->read_only;
+    index->lock_timeout_ms = options->lock_timeout_ms;
+    index->logger = options->logger;
+    index->is_group_shared = options->is_group_shared;
+    index->path = strdup(options->path);
+    if (index->path != NULL)
+        return index;
+    index_free(index);
+    return NULL;
+}
+
+aoticache_status aoticache_index_open(const aoticache_index_options *options, aoticache_index **ret_index,
+                                      aoticache_error *ret_error)
+{
+    if (options == NULL || ret_index == NULL || options->path == NULL || options->path[0] == '\0')
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index: no path given");
+    aoticache_status status = aoticache_index_fork_enter(options->path, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index *index = index_create(options);
+    if (index == NULL)
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", options->path);
+    else
+        status = aoticache_index_vfs_open_folder(index, options->folder_fd, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_connect(index, ret_error);
+    if (status == AOTICACHE_OK) {
+        aoticache_index_register(index);
+        *ret_index = index;
+    } else if (index != NULL) {
+        index_free(index);
+    }
+    aoticache_index_fork_leave();
+    return status;
+}
+
+void aoticache_index_close(aoticache_index *index)
+{
+    if (index == NULL)
+        return;
+    int saved = errno;
+    bool usable = aoticache_index_fork_enter(index->path, NULL) == AOTICACHE_OK;
+    aoticache_index_unregister(index);
+    if (usable)
+        aoticache_index_disconnect(index);
+    index_free(index);
+    if (usable)
+        aoticache_index_fork_leave();
+    errno = saved;
+}
+
+const char *aoticache_index_sqlite_version(void)
+{
+    return sqlite3_libversion();
+}
+
+const char *aoticache_index_journal_mode(const aoticache_index *index)
+{
+    aoticache_index *own = (aoticache_index *)index; /* asking changes nothing that a user could see */
+    char mode[16];
+    if (index == NULL || aoticache_index_enter(own, NULL) != AOTICACHE_OK)
+        return "delete";
+    aoticache_index_journal_pragma(own, NULL, mode);
+    aoticache_index_leave(own);
+    return strcmp(mode, "wal") == 0 ? "wal" : "delete";
+}

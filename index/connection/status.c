@@ -1,0 +1,95 @@
+/*
+ * index/connection/status: SQLite's result codes as results of this library, with one line that names the file.
+ */
+#include "index/connection/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* An open that failed says only "cannot open": the cause is in errno. */
+static aoticache_status status_of_open(int result, int system_errno)
+{
+    if (result == SQLITE_CANTOPEN_SYMLINK)
+        return AOTICACHE_DENIED;
+    switch (system_errno) {
+    case EACCES:
+    case EPERM:
+    case ELOOP:
+    case EROFS:
+        return AOTICACHE_DENIED;
+    case ENOMEM:
+        return AOTICACHE_NO_MEMORY;
+    default:
+        return AOTICACHE_IO;
+    }
+}
+
+aoticache_status aoticache_index_status_of(int result, int system_errno)
+{
+    if (result == SQLITE_IOERR_NOMEM)
+        return AOTICACHE_NO_MEMORY;
+    switch (result & 0xff) {
+    case SQLITE_OK:
+    case SQLITE_ROW:
+    case SQLITE_DONE:
+        return AOTICACHE_OK;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+    case SQLITE_PROTOCOL: /* gave up after many tries to get a read mark of the WAL */
+        return AOTICACHE_LOCKED;
+    case SQLITE_NOMEM:
+        return AOTICACHE_NO_MEMORY;
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+    case SQLITE_AUTH:
+        return AOTICACHE_DENIED;
+    case SQLITE_CANTOPEN:
+        return status_of_open(result, system_errno);
+    /* The statements are fixed and the tables strict: they fail so only where the file is not what the schema says. */
+    case SQLITE_ERROR:
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+    case SQLITE_SCHEMA:
+    case SQLITE_CONSTRAINT:
+    case SQLITE_MISMATCH:
+    case SQLITE_FORMAT:
+    case SQLITE_TOOBIG:
+        return AOTICACHE_CORRUPT;
+    default:
+        return AOTICACHE_IO;
+    }
+}
+
+/* SQLite says FULL of a write only, and of no quota. */
+static bool is_lack_of_space(int primary, int system_errno)
+{
+    return (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN) && (system_errno == ENOSPC || system_errno == EDQUOT);
+}
+
+aoticache_status aoticache_index_fail(aoticache_index *index, int result, const char *what, aoticache_error *ret_error)
+{
+    int system_errno = index->db == NULL ? 0 : sqlite3_system_errno(index->db);
+    aoticache_status status = aoticache_index_status_of(result, system_errno);
+    const char *text = index->db == NULL ? sqlite3_errstr(result) : sqlite3_errmsg(index->db);
+    int primary = result & 0xff;
+    if (index->foreign_name[0] != '\0')
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                                   "index %s: a file beside it names %s, which is none of the index's: somebody has forged it",
+                                   index->path, index->foreign_name);
+    if (primary == SQLITE_FULL || is_lack_of_space(primary, system_errno))
+        index->is_out_of_space = true;
+    if (system_errno != 0 && (primary == SQLITE_CANTOPEN || primary == SQLITE_IOERR)) {
+        char buffer[128];
+        return aoticache_error_set(ret_error, status, "index %s: %s: %s: %s", index->path, what, text,
+                                   strerror_r(system_errno, buffer, sizeof buffer));
+    }
+    return aoticache_error_set(ret_error, status, "index %s: %s: %s", index->path, what, text);
+}
+
+aoticache_status aoticache_index_fail_row(aoticache_index *index, const char *table, aoticache_error *ret_error)
+{
+    if (sqlite3_errcode(index->db) == SQLITE_NOMEM)
+        return aoticache_index_fail(index, SQLITE_NOMEM, table, ret_error);
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
+                               "index %s: a row of table '%s' has a value of the wrong type or size", index->path, table);
+}

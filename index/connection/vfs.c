@@ -1,0 +1,271 @@
+/*
+ * index/connection/vfs: what SQLite may do in the file system for an index: open, look for and delete the files of that
+ * very index in the folder that was opened for it, and nothing else.
+ *
+ * Two things make that necessary. A rollback journal may name a "super-journal" (https://sqlite.org/fileformat.html,
+ * section 3): SQLite, rolling back, opens that file and deletes it, so whoever can put a journal beside an index could have
+ * any file deleted that its next reader may delete. No journal of this library names one, as nothing is ever attached. And
+ * SQLite opens by path what its caller has checked by descriptor: whoever may rename one of the folders above exchanges it
+ * in between.
+ *
+ * So each index has a VFS of its own, which is the ordinary one but for names: it knows three, in the folder's descriptor
+ * (/proc/self/fd), and notes any other that a file asks for. It is registered for the moment of opening only: SQLite finds
+ * it by name there and keeps the address.
+ */
+#include "index/connection/internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/syscalls.h"
+
+/* The locks of all processes must be the same, whatever VFS the program has made its default; tests put theirs around it. */
+static sqlite3_vfs *find_plain(void)
+{
+    sqlite3_vfs *found = sqlite3_vfs_find(AOTICACHE_INDEX_HOOKED_VFS);
+    if (found == NULL)
+        found = sqlite3_vfs_find("unix");
+    return found != NULL ? found : sqlite3_vfs_find(NULL);
+}
+
+static aoticache_index *index_of(sqlite3_vfs *vfs)
+{
+    return vfs->pAppData;
+}
+
+/* Whether a name is the index's with this suffix. */
+static bool has_suffix(const aoticache_index *index, const char *name, const char *suffix)
+{
+    const size_t length = strlen(index->name);
+    return strncmp(name, index->name, length) == 0 && strcmp(name + length, suffix) == 0;
+}
+
+static bool is_side_file(const aoticache_index *index, const char *name)
+{
+    return has_suffix(index, name, "-journal") || has_suffix(index, name, "-wal");
+}
+
+/* Whoever sees it first says so: aoticache_index_fail(). */
+static void note_foreign(aoticache_index *index, const char *name)
+{
+    char *copy = index->foreign_name;
+    if (copy[0] != '\0')
+        return;
+    snprintf(copy, sizeof index->foreign_name, "%s", name);
+    for (; *copy != '\0'; copy++)
+        *copy = (unsigned char)*copy < ' ' || *copy == 0x7f ? '?' : *copy; /* messages are one line */
+}
+
+/* Opening a FIFO would wait for ever, and SQLite's own refusal of links gives no cause. */
+static int check_type(const aoticache_index *index, const char *name)
+{
+    struct stat found;
+    if (fstatat(index->folder_fd, strrchr(name, '/') + 1, &found, AT_SYMLINK_NOFOLLOW) != 0 ||
+        S_ISREG(found.st_mode) || S_ISDIR(found.st_mode))
+        return SQLITE_OK;
+    errno = S_ISLNK(found.st_mode) ? ELOOP : EPERM;
+    return S_ISLNK(found.st_mode) ? SQLITE_CANTOPEN_SYMLINK : SQLITE_CANTOPEN;
+}
+
+static int vfs_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *ret_flags)
+{
+    aoticache_index *index = index_of(vfs);
+    int result = SQLITE_OK;
+    file->pMethods = NULL;
+    if (name != NULL) { /* else a temporary file: SQLite makes one up */
+        if (has_suffix(index, name, "") || is_side_file(index, name)) {
+            result = check_type(index, name);
+        } else {
+            note_foreign(index, name);
+            errno = EPERM;
+            result = SQLITE_CANTOPEN;
+        }
+    }
+    return result == SQLITE_OK ? index->plain_vfs->xOpen(index->plain_vfs, name, file, flags, ret_flags) : result;
+}
+
+static int vfs_delete(sqlite3_vfs *vfs, const char *name, int syncs_folder)
+{
+    aoticache_index *index = index_of(vfs);
+    if (is_side_file(index, name))
+        return index->plain_vfs->xDelete(index->plain_vfs, name, syncs_folder);
+    note_foreign(index, name);
+    errno = EPERM;
+    return SQLITE_IOERR_DELETE;
+}
+
+static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *ret_is_so)
+{
+    aoticache_index *index = index_of(vfs);
+    if (has_suffix(index, name, "") || is_side_file(index, name))
+        return index->plain_vfs->xAccess(index->plain_vfs, name, flags, ret_is_so);
+    note_foreign(index, name);
+    *ret_is_so = 0;
+    return SQLITE_CORRUPT;
+}
+
+/* The name is what it is to be: resolving it would make the descriptor a path again. */
+static int vfs_full_name(sqlite3_vfs *vfs, const char *name, int size, char *ret_name)
+{
+    (void)vfs;
+    return snprintf(ret_name, (size_t)size, "%s", name) < size ? SQLITE_OK : SQLITE_CANTOPEN;
+}
+
+/* ---- the folder ---- */
+
+/*
+ * One descriptor for each folder, however many indexes of this process are in it: SQLite keeps one record of a file's shared
+ * memory for all connections, with the name that the first of them had, and deletes by that name when the last one goes.
+ * Had each index a descriptor of its own, the number in that name could mean another folder by then.
+ */
+struct aoticache_index_folder {
+    int fd;
+    unsigned users;
+    dev_t device;
+    ino_t inode;
+    struct aoticache_index_folder *next;
+};
+
+static struct aoticache_index_folder *folders; /* guarded by the registry's lock */
+
+/* Takes over fd where it returns one. */
+static struct aoticache_index_folder *share_folder(int *fd)
+{
+    struct stat found;
+    struct aoticache_index_folder *folder = folders;
+    if (fstat(*fd, &found) != 0)
+        return NULL;
+    while (folder != NULL && (folder->device != found.st_dev || folder->inode != found.st_ino))
+        folder = folder->next;
+    if (folder == NULL) {
+        folder = calloc(1, sizeof *folder);
+        if (folder == NULL)
+            return NULL;
+        *folder = (struct aoticache_index_folder){
+            .fd = steal_fd(fd), .device = found.st_dev, .inode = found.st_ino, .next = folders};
+        folders = folder;
+    }
+    folder->users++;
+    return folder;
+}
+
+void aoticache_index_vfs_close_folder(aoticache_index *index)
+{
+    struct aoticache_index_folder *folder = index->folder;
+    if (folder == NULL)
+        return;
+    aoticache_index_registry_lock();
+    index->folder = NULL;
+    if (--folder->users == 0) {
+        struct aoticache_index_folder **link = &folders;
+        while (*link != folder)
+            link = &(*link)->next;
+        *link = folder->next;
+        close(folder->fd);
+        free(folder);
+    }
+    aoticache_index_registry_unlock();
+}
+
+/* "/proc/self/fd/N/FILE"; where there is no /proc, the real path, which is as good where nobody else may rename folders. */
+static char *name_for_sqlite(const aoticache_index *index, const char *folder, const char *file)
+{
+    char by_descriptor[64];
+    struct stat found;
+    char *name = NULL;
+    snprintf(by_descriptor, sizeof by_descriptor, "/proc/self/fd/%d", index->folder_fd);
+    const bool has_proc = stat(by_descriptor, &found) == 0 && found.st_dev == index->folder->device &&
+                          found.st_ino == index->folder->inode;
+    cleanup_free char *real = has_proc ? NULL : realpath(folder, NULL);
+    if (!has_proc && real == NULL)
+        return NULL;
+    if (asprintf(&name, "%s/%s", has_proc ? by_descriptor : strcmp(real, "/") == 0 ? "" : real, file) < 0)
+        return NULL;
+    return name;
+}
+
+aoticache_status aoticache_index_vfs_open_folder(aoticache_index *index, const int *folder_fd, aoticache_error *ret_error)
+{
+    const char *slash = strrchr(index->path, '/');
+    cleanup_free char *path = slash == NULL ? strdup(".") : strndup(index->path, (size_t)(slash - index->path) + 1);
+    if (path == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", index->path);
+    /* Links on the way to the folder are followed: a home directory behind one is common. */
+    cleanup_fd int fd = folder_fd != NULL ? fcntl(*folder_fd, F_DUPFD_CLOEXEC, 0)
+                                          : open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT && index->read_only)
+        return AOTICACHE_NOT_FOUND;
+    if (fd < 0)
+        return aoticache_error_set_errno(ret_error, errno, "index %s: cannot open its folder", index->path);
+    aoticache_index_registry_lock();
+    index->folder = share_folder(&fd);
+    aoticache_index_registry_unlock();
+    if (index->folder != NULL) {
+        index->folder_fd = index->folder->fd;
+        index->name = name_for_sqlite(index, path, slash == NULL ? index->path : slash + 1);
+    }
+    if (index->name == NULL)
+        return aoticache_error_set_errno(ret_error, errno, "index %s: cannot name its folder", index->path);
+    return AOTICACHE_OK;
+}
+
+/* The index's own file name with a suffix. False: it is too long. */
+static bool name_of(const aoticache_index *index, const char *suffix, char ret_file[NAME_MAX + 1])
+{
+    int length = snprintf(ret_file, NAME_MAX + 1, "%s%s", strrchr(index->name, '/') + 1, suffix);
+    errno = ENAMETOOLONG;
+    return length <= NAME_MAX;
+}
+
+int aoticache_index_vfs_stat(const aoticache_index *index, const char *suffix, struct stat *ret_found)
+{
+    char file[NAME_MAX + 1];
+    return name_of(index, suffix, file) ? fstatat(index->folder_fd, file, ret_found, AT_SYMLINK_NOFOLLOW) : -1;
+}
+
+int aoticache_index_vfs_create(const aoticache_index *index, const char *suffix, int flags)
+{
+    const mode_t mode = index->is_group_shared ? 0660 : 0600;
+    char file[NAME_MAX + 1];
+    struct stat folder;
+    int fd = name_of(index, suffix, file)
+                 ? aoticache_syscall_openat(index->folder_fd, file, flags | O_RDWR | O_CREAT | O_NOFOLLOW, mode)
+                 : -1;
+    if (fd >= 0 && fstat(index->folder_fd, &folder) == 0)
+        aoticache_syscall_hand_over(fd, folder.st_uid, folder.st_gid, index->is_group_shared ? mode : 0);
+    return fd;
+}
+
+/* ---- opening ---- */
+
+int aoticache_index_vfs_connect(aoticache_index *index, const char *name, int flags, sqlite3 **ret_db)
+{
+    index->plain_vfs = find_plain();
+    if (index->plain_vfs == NULL)
+        return SQLITE_NOTFOUND;
+    if (index->vfs.zName == NULL) {
+        index->vfs = *index->plain_vfs;
+        snprintf(index->vfs_name, sizeof index->vfs_name, "aoticache-%p", (void *)index);
+        index->vfs.zName = index->vfs_name;
+        index->vfs.pNext = NULL;
+        index->vfs.pAppData = index;
+        index->vfs.xOpen = vfs_open;
+        index->vfs.xDelete = vfs_delete;
+        index->vfs.xAccess = vfs_access;
+        index->vfs.xFullPathname = vfs_full_name;
+    }
+    int result = sqlite3_vfs_register(&index->vfs, 0);
+    if (result != SQLITE_OK)
+        return result;
+    index->foreign_name[0] = '\0';
+    result = sqlite3_open_v2(name, ret_db, flags | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, index->vfs_name);
+    sqlite3_vfs_unregister(&index->vfs);
+    return result;
+}

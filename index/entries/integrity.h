@@ -1,0 +1,62 @@
+/*
+ * index/entries/integrity: whether the index is sound, and parts of it in the order in which a verification goes through
+ * the store.
+ *
+ * Private to the library, as index.h.
+ */
+#ifndef AOTICACHE_INDEX_ENTRIES_INTEGRITY_H
+#define AOTICACHE_INDEX_ENTRIES_INTEGRITY_H
+
+#include "index/index.h"
+
+/* Called now and then during a long check; false stops it. Must not use the index. */
+typedef bool (*aoticache_index_goes_on_fn)(void *user);
+
+/*
+ * SQLite's own check (PRAGMA quick_check, or with is_full integrity_check, which also compares indexes with tables),
+ * and whether rows that belong together are there: entries, their details, artifacts and objects.
+ *
+ * goes_on: may be NULL. *ret_completed: false where it stopped the check, and nothing is known.
+ * Locks:   the index's own mutex for as long as it takes (seconds with a million entries): other threads should have an
+ *          index of their own.
+ * Returns: OK; CORRUPT with the first thing that is wrong; IO, LOCKED, NO_MEMORY.
+ */
+aoticache_status aoticache_index_check_integrity(aoticache_index *index, bool is_full,
+                                                 aoticache_index_goes_on_fn goes_on, void *user, bool *ret_completed,
+                                                 aoticache_error *ret_error);
+
+/* Objects that have a row with digests from first to last, both included, in their order. */
+aoticache_status aoticache_index_list_objects_between(aoticache_index *index, const aoticache_digest *first,
+                                                      const aoticache_digest *last, aoticache_index_object_fn callback,
+                                                      void *user, aoticache_error *ret_error);
+
+/* What an entry says that its manifest says, too. guard is borrowed during the callback. */
+typedef struct aoticache_index_claim {
+    int64_t entry_id;
+    aoticache_digest artifact;
+    aoticache_digest key;
+    aoticache_digest library;
+    uint64_t library_bytes;
+    uint32_t file_count;
+    uint8_t requirements[AOTICACHE_INDEX_REQUIREMENT_BYTES];
+    const char *guard;
+} aoticache_index_claim;
+
+/* Return false to stop. Must not use the index. */
+typedef bool (*aoticache_index_claim_fn)(void *user, const aoticache_index_claim *claim);
+
+/* The entries whose artifacts have digests from first to last, both included, in the order of these. */
+aoticache_status aoticache_index_list_claims_between(aoticache_index *index, const aoticache_digest *first,
+                                                     const aoticache_digest *last, aoticache_index_claim_fn callback,
+                                                     void *user, aoticache_error *ret_error);
+
+/* One object of an artifact. Return false to stop. Must not use the index. */
+typedef bool (*aoticache_index_part_fn)(void *user, const aoticache_digest *artifact, const aoticache_digest *object,
+                                        uint64_t bytes);
+
+/* The objects of the artifacts that have digests from first to last, both included, in the order of these. */
+aoticache_status aoticache_index_list_parts_between(aoticache_index *index, const aoticache_digest *first,
+                                                    const aoticache_digest *last, aoticache_index_part_fn callback,
+                                                    void *user, aoticache_error *ret_error);
+
+#endif

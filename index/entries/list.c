@@ -1,0 +1,284 @@
+/*
+ * index/entries/list: reads through the tables and gives each row to a callback. Also adds the encodings that entries of an
+ * older version lack.
+ */
+#include "index/connection/internal.h"
+#include "index/eviction/eviction.h"
+
+#include <string.h>
+
+#define MAX_BATCH 100000 /* stored entries that one call reads */
+
+struct listing {
+    union {
+        aoticache_index_entry_fn entry;
+        aoticache_index_object_fn object;
+        aoticache_index_failure_fn failure;
+        aoticache_index_count_fn count;
+        aoticache_index_stored_fn stored;
+    } callback;
+    void *user;
+    size_t entries;  /* that the function was given */
+    bool is_stopped; /* it had enough of them */
+};
+
+/* All rows of a statement without parameters. */
+static aoticache_status list_all(aoticache_index *index, aoticache_index_statement which, const char *table,
+                                 aoticache_index_row_fn read, struct listing *listing, aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter_statement(index, which, &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_index_walk(index, statement, table, read, listing, ret_error);
+    aoticache_index_leave_statement(index, statement);
+    return status;
+}
+
+static aoticache_status refuse(aoticache_error *ret_error)
+{
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index list: no index or no function");
+}
+
+/* Reads the columns of AOTICACHE_INDEX_LIST_COLUMNS. */
+static bool read_entry(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+{
+    struct listing *listing = user;
+    aoticache_index_entry entry;
+    memset(&entry, 0, sizeof entry);
+    if (!aoticache_index_read_integer(row, 0, &entry.entry_id) ||
+        !aoticache_index_read_blob(row, 1, entry.key.bytes, AOTICACHE_DIGEST_BYTES) ||
+        !aoticache_index_read_blob(row, 2, entry.artifact.bytes, AOTICACHE_DIGEST_BYTES) ||
+        !aoticache_index_read_blob(row, 3, entry.library.bytes, AOTICACHE_DIGEST_BYTES) ||
+        !aoticache_index_read_count(row, 4, &entry.file_count) ||
+        !aoticache_index_read_blob(row, 5, entry.requirements, AOTICACHE_INDEX_REQUIREMENT_BYTES) ||
+        !aoticache_index_read_text(row, 6, &entry.guard) || !aoticache_index_read_text(row, 7, &entry.op) ||
+        !aoticache_index_read_text(row, 8, &entry.device) || !aoticache_index_read_text(row, 9, &entry.description) ||
+        !aoticache_index_read_text(row, 10, &entry.producer) ||
+        !aoticache_index_read_unsigned(row, 11, &entry.compile_ns) ||
+        !aoticache_index_read_integer(row, 12, &entry.created_ns) ||
+        !aoticache_index_read_integer(row, 13, &entry.last_used_ns) ||
+        !aoticache_index_read_unsigned(row, 14, &entry.uses) || !aoticache_index_read_unsigned(row, 15, &entry.bytes))
+        return false;
+    listing->entries++;
+    listing->is_stopped = !listing->callback.entry(listing->user, &entry);
+    *ret_goes_on = !listing->is_stopped;
+    return true;
+}
+
+static aoticache_status list_range(aoticache_index *index, aoticache_index_statement which, const char *op,
+                                   int64_t after, size_t limit, struct listing *listing,
+                                   aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_prepare(index, which, &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_text(statement, 1, op);
+    sqlite3_bind_int64(statement, 2, after);
+    sqlite3_bind_int64(statement, 3, limit < INT64_MAX ? (int64_t)limit : -1);
+    return aoticache_index_walk(index, statement, "entries", read_entry, listing, ret_error);
+}
+
+aoticache_status aoticache_index_list(aoticache_index *index, const char *op, const aoticache_index_place *after,
+                                      size_t limit, aoticache_index_entry_fn callback, void *user,
+                                      aoticache_error *ret_error)
+{
+    struct listing listing = {.callback.entry = callback, .user = user};
+    if (index == NULL || callback == NULL)
+        return refuse(ret_error);
+    aoticache_status status = aoticache_index_enter(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (op != NULL || after != NULL)
+        status = list_range(index, SQL(LIST_OF_OP), op != NULL ? op : after->op,
+                            after != NULL ? after->entry_id : INT64_MIN, limit, &listing, ret_error);
+    if (status == AOTICACHE_OK && op == NULL && !listing.is_stopped && listing.entries < limit)
+        status = list_range(index, SQL(LIST_BEHIND_OP), after != NULL ? after->op : "", 0, limit - listing.entries,
+                            &listing, ret_error);
+    aoticache_index_leave(index);
+    return status;
+}
+
+aoticache_status aoticache_index_read_entry(aoticache_index *index, int64_t entry_id, aoticache_index_entry_fn callback,
+                                            void *user, aoticache_error *ret_error)
+{
+    struct listing listing = {.callback.entry = callback, .user = user};
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter_statement(index, SQL(LIST_ENTRY), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    sqlite3_bind_int64(statement, 1, entry_id);
+    status = aoticache_index_walk(index, statement, "entries", read_entry, &listing, ret_error);
+    aoticache_index_leave_statement(index, statement);
+    return status;
+}
+
+aoticache_status aoticache_index_list_extreme(aoticache_index *index, aoticache_index_extreme which, size_t limit,
+                                              aoticache_index_entry_fn callback, void *user,
+                                              aoticache_error *ret_error)
+{
+    if (index == NULL || callback == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index list: no index or no function");
+    struct listing listing = {.callback.entry = callback, .user = user};
+    sqlite3_stmt *rows = NULL;
+    aoticache_status status = aoticache_index_enter_statement(
+        index, which == AOTICACHE_INDEX_LARGEST ? SQL(LARGEST) : SQL(COLDEST), &rows, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    sqlite3_bind_int64(rows, 1, limit < INT32_MAX ? (sqlite3_int64)limit : INT32_MAX);
+    status = aoticache_index_walk(index, rows, "entries", read_entry, &listing, ret_error);
+    aoticache_index_leave_statement(index, rows);
+    return status;
+}
+
+static bool read_object(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+{
+    const struct listing *listing = user;
+    aoticache_digest digest;
+    uint64_t bytes;
+    if (!aoticache_index_read_blob(row, 0, digest.bytes, AOTICACHE_DIGEST_BYTES) ||
+        !aoticache_index_read_unsigned(row, 1, &bytes))
+        return false;
+    *ret_goes_on = listing->callback.object(listing->user, &digest, bytes);
+    return true;
+}
+
+aoticache_status aoticache_index_list_objects(aoticache_index *index, aoticache_index_object_fn callback, void *user,
+                                              aoticache_error *ret_error)
+{
+    struct listing listing = {.callback.object = callback, .user = user};
+    if (index == NULL || callback == NULL)
+        return refuse(ret_error);
+    return list_all(index, SQL(LIST_OBJECTS), "objects", read_object, &listing, ret_error);
+}
+
+static bool read_failure(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+{
+    const struct listing *listing = user;
+    aoticache_index_failure failure;
+    memset(&failure, 0, sizeof failure);
+    if (!aoticache_index_read_blob(row, 0, failure.key.bytes, AOTICACHE_DIGEST_BYTES) ||
+        !aoticache_index_read_text(row, 1, &failure.op) || !aoticache_index_read_text(row, 2, &failure.description) ||
+        !aoticache_index_read_text(row, 3, &failure.message) ||
+        !aoticache_index_read_integer(row, 4, &failure.failed_ns) ||
+        !aoticache_index_read_integer(row, 5, &failure.retry_ns) ||
+        !aoticache_index_read_count(row, 6, &failure.count))
+        return false;
+    *ret_goes_on = listing->callback.failure(listing->user, &failure);
+    return true;
+}
+
+aoticache_status aoticache_index_list_failures(aoticache_index *index, aoticache_index_failure_fn callback, void *user,
+                                               aoticache_error *ret_error)
+{
+    struct listing listing = {.callback.failure = callback, .user = user};
+    if (index == NULL || callback == NULL)
+        return refuse(ret_error);
+    return list_all(index, SQL(LIST_FAILURES), "failures", read_failure, &listing, ret_error);
+}
+
+static bool read_count(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+{
+    const struct listing *listing = user;
+    const char *name;
+    uint64_t value;
+    if (!aoticache_index_read_text(row, 0, &name) || !aoticache_index_read_unsigned(row, 1, &value))
+        return false;
+    *ret_goes_on = listing->callback.count(listing->user, name, value);
+    return true;
+}
+
+aoticache_status aoticache_index_list_counts(aoticache_index *index, aoticache_index_count_fn callback, void *user,
+                                             aoticache_error *ret_error)
+{
+    struct listing listing = {.callback.count = callback, .user = user};
+    if (index == NULL || callback == NULL)
+        return refuse(ret_error);
+    return list_all(index, SQL(LIST_COUNTS), "counts", read_count, &listing, ret_error);
+}
+
+/* ---- the entries of one operator with the requests that they answer ---- */
+
+/* Borrowed until the next step. An empty one has no address. */
+static bool read_encoding(sqlite3_stmt *row, int column, aoticache_index_stored *stored)
+{
+    if (sqlite3_column_type(row, column) != SQLITE_BLOB)
+        return false;
+    stored->encoding = sqlite3_column_blob(row, column);
+    stored->encoding_size = (size_t)sqlite3_column_bytes(row, column);
+    return stored->encoding != NULL || stored->encoding_size == 0;
+}
+
+/* The columns of the statement LIST_STORED. */
+static bool read_stored(sqlite3_stmt *row, aoticache_index_stored *stored)
+{
+    return aoticache_index_read_integer(row, 0, &stored->entry_id) &&
+           aoticache_index_read_blob(row, 1, stored->key.bytes, AOTICACHE_DIGEST_BYTES) &&
+           aoticache_index_read_blob(row, 2, stored->artifact.bytes, AOTICACHE_DIGEST_BYTES) &&
+           aoticache_index_read_integer(row, 3, &stored->rank) &&
+           aoticache_index_read_integer(row, 4, &stored->created_ns) &&
+           aoticache_index_read_unsigned(row, 5, &stored->compile_ns) &&
+           aoticache_index_read_blob(row, 6, stored->requirements, AOTICACHE_INDEX_REQUIREMENT_BYTES) &&
+           aoticache_index_read_text(row, 7, &stored->guard) && read_encoding(row, 8, stored);
+}
+
+static bool give_stored(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+{
+    const struct listing *listing = user;
+    aoticache_index_stored stored;
+    memset(&stored, 0, sizeof stored);
+    if (!read_stored(row, &stored))
+        return false;
+    *ret_goes_on = listing->callback.stored(listing->user, &stored);
+    return true;
+}
+
+aoticache_status aoticache_index_list_stored(aoticache_index *index, const char *op, int64_t after_entry, size_t limit,
+                                             aoticache_index_stored_fn callback, void *user,
+                                             aoticache_error *ret_error)
+{
+    if (index == NULL || op == NULL || callback == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index list: no index, operator or function");
+    struct listing listing = {.callback.stored = callback, .user = user};
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter_statement(index, SQL(LIST_STORED), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_text(statement, 1, op);
+    sqlite3_bind_int64(statement, 2, after_entry);
+    sqlite3_bind_int64(statement, 3, limit < MAX_BATCH ? (sqlite3_int64)limit : MAX_BATCH);
+    status = aoticache_index_walk(index, statement, "details", give_stored, &listing, ret_error);
+    aoticache_index_leave_statement(index, statement);
+    return status;
+}
+
+/* ---- what older entries lack ---- */
+
+static aoticache_status fill_rows(aoticache_index *index, const aoticache_index_encoding *encodings, size_t count,
+                                  aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_prepare(index, SQL(FILL_ENCODING), &statement, ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
+        if (encodings[i].size > AOTICACHE_INDEX_MAX_ENCODING_BYTES || encodings[i].size == 0)
+            continue;
+        sqlite3_bind_int64(statement, 1, encodings[i].entry_id);
+        sqlite3_bind_blob(statement, 2, encodings[i].bytes, (int)encodings[i].size, SQLITE_STATIC);
+        status = aoticache_index_execute(index, statement, NULL, ret_error);
+    }
+    return status;
+}
+
+aoticache_status aoticache_index_fill_encodings(aoticache_index *index, const aoticache_index_encoding *encodings,
+                                                size_t count, aoticache_error *ret_error)
+{
+    if (index == NULL || (encodings == NULL && count > 0))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index: no index or no encodings");
+    if (count == 0)
+        return AOTICACHE_OK;
+    aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_RELAXED, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    return aoticache_index_leave_write(index, fill_rows(index, encodings, count, ret_error), ret_error);
+}

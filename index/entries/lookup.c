@@ -1,0 +1,110 @@
+/*
+ * index/entries/lookup: the one query that a cold hit waits for, and what is asked about an entry whose number is known.
+ */
+#include "index/connection/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The columns of the statements LOOKUP and LOOKUP_ENTRY. */
+static bool read_hit(sqlite3_stmt *statement, aoticache_index_hit *ret_hit)
+{
+    return aoticache_index_read_integer(statement, 0, &ret_hit->entry_id) &&
+           aoticache_index_read_blob(statement, 1, ret_hit->artifact.bytes, AOTICACHE_DIGEST_BYTES) &&
+           aoticache_index_read_blob(statement, 2, ret_hit->library.bytes, AOTICACHE_DIGEST_BYTES) &&
+           aoticache_index_read_unsigned(statement, 3, &ret_hit->library_bytes) &&
+           aoticache_index_read_count(statement, 4, &ret_hit->file_count) &&
+           aoticache_index_read_unsigned(statement, 5, &ret_hit->compile_ns) &&
+           aoticache_index_read_blob(statement, 6, ret_hit->requirements, AOTICACHE_INDEX_REQUIREMENT_BYTES);
+}
+
+static aoticache_status step_hits(aoticache_index *index, sqlite3_stmt *statement, aoticache_index_hit *ret_hits,
+                                  size_t capacity, size_t *ret_count, aoticache_error *ret_error)
+{
+    size_t count = 0;
+    int result;
+    while ((result = sqlite3_step(statement)) == SQLITE_ROW) {
+        if (count < capacity && !read_hit(statement, &ret_hits[count]))
+            return aoticache_index_fail_row(index, "entries", ret_error);
+        count++;
+    }
+    if (result != SQLITE_DONE)
+        return aoticache_index_fail(index, result, "cannot look up", ret_error);
+    if (count == 0)
+        return AOTICACHE_NOT_FOUND;
+    *ret_count = count;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_index_lookup(aoticache_index *index, const aoticache_digest *key,
+                                        aoticache_index_hit *ret_hits, size_t capacity, size_t *ret_count,
+                                        aoticache_error *ret_error)
+{
+    if (index == NULL || key == NULL || ret_count == NULL || (ret_hits == NULL && capacity > 0))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index lookup: no index, key or room for the result");
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter_statement(index, SQL(LOOKUP), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(statement, 1, key);
+    status = step_hits(index, statement, ret_hits, capacity, ret_count, ret_error);
+    aoticache_index_leave_statement(index, statement);
+    return status;
+}
+
+/* ---- by number ---- */
+
+/* The row that `which` gives for a number, handed to `take`. */
+static aoticache_status read_numbered(aoticache_index *index, aoticache_index_statement which, int64_t entry_id,
+                                      aoticache_status (*take)(aoticache_index *index, sqlite3_stmt *row, void *result,
+                                                               aoticache_error *ret_error),
+                                      void *result, aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter_statement(index, which, &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    sqlite3_bind_int64(statement, 1, entry_id);
+    status = aoticache_index_fetch(index, statement, ret_error);
+    if (status == AOTICACHE_OK)
+        status = take(index, statement, result, ret_error);
+    aoticache_index_leave_statement(index, statement);
+    return status;
+}
+
+static aoticache_status take_hit(aoticache_index *index, sqlite3_stmt *row, void *result, aoticache_error *ret_error)
+{
+    aoticache_index_hit hit;
+    if (!read_hit(row, &hit))
+        return aoticache_index_fail_row(index, "entries", ret_error);
+    *(aoticache_index_hit *)result = hit;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_index_lookup_entry(aoticache_index *index, int64_t entry_id, aoticache_index_hit *ret_hit,
+                                              aoticache_error *ret_error)
+{
+    if (index == NULL || ret_hit == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index lookup: no index or no room for the result");
+    return read_numbered(index, SQL(LOOKUP_ENTRY), entry_id, take_hit, ret_hit, ret_error);
+}
+
+static aoticache_status take_guard(aoticache_index *index, sqlite3_stmt *row, void *result, aoticache_error *ret_error)
+{
+    const char *guard;
+    if (!aoticache_index_read_text(row, 0, &guard))
+        return aoticache_index_fail_row(index, "details", ret_error);
+    char *copy = strdup(guard);
+    if (copy == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "index %s: out of memory", index->path);
+    *(char **)result = copy;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_index_read_guard(aoticache_index *index, int64_t entry_id, char **ret_guard,
+                                            aoticache_error *ret_error)
+{
+    if (index == NULL || ret_guard == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index guard: no index or no room for the result");
+    return read_numbered(index, SQL(READ_GUARD), entry_id, take_guard, ret_guard, ret_error);
+}

@@ -1,0 +1,174 @@
+/*
+ * index/stats/statistics: what is kept of use beside the entries: counters, histograms, groups and their history.
+ *
+ * Private to index/ and cache/statistics. Everything is written as deltas, each flush in one transaction, so that the
+ * numbers of many processes add up. Bounds: history has slots of five minutes for a day, of an hour for 31 days and of
+ * a day for ten years, where slots that get too old are added to the next longer ones (history.c);
+ * there are AOTICACHE_INDEX_MAX_GROUPS names of each kind of group, and one row for all others.
+ */
+#ifndef AOTICACHE_INDEX_STATS_STATISTICS_H
+#define AOTICACHE_INDEX_STATS_STATISTICS_H
+
+#include "index/index.h"
+
+struct sqlite3_stmt;
+
+/* ---- groups: sums by operator, by device and by environment (the producer of the code) ---- */
+
+typedef enum aoticache_index_group_kind {
+    AOTICACHE_INDEX_GROUP_OPERATOR = 0,
+    AOTICACHE_INDEX_GROUP_DEVICE = 1,
+    AOTICACHE_INDEX_GROUP_ENVIRONMENT = 2,
+    AOTICACHE_INDEX_GROUP_KINDS = 3,
+} aoticache_index_group_kind;
+
+#define AOTICACHE_INDEX_MAX_GROUPS 4096 /* names of one kind; a row is never taken away, so that sums stay exact */
+#define AOTICACHE_INDEX_MAX_GROUP_BYTES 256 /* of a name; longer ones count as others */
+/* What has no row of its own: names beyond the limit, and uses of entries that were removed before they were flushed. */
+#define AOTICACHE_INDEX_OTHER_GROUP "(other)"
+
+/* Columns of a group. The last two are contents, kept with the entries themselves; the others are counted. */
+#define AOTICACHE_INDEX_GROUP_LIST(X) \
+    X(hits) X(misses) X(compiles) X(failures) X(compile_ns) X(saved_ns) X(entries) X(bytes)
+
+typedef struct aoticache_index_group {
+#define AOTICACHE_INDEX_GROUP_FIELD(name) int64_t name;
+    AOTICACHE_INDEX_GROUP_LIST(AOTICACHE_INDEX_GROUP_FIELD)
+#undef AOTICACHE_INDEX_GROUP_FIELD
+} aoticache_index_group;
+
+/*
+ * Sums that are gathered in memory and written at once, so that a batch costs three rows per name and not per entry.
+ * Begin with {0}; add takes copies of the names; write is to be called inside a transaction and changes nothing in it;
+ * free takes half-built ones.
+ */
+typedef struct aoticache_index_sums {
+    struct aoticache_index_sum *slots; /* open addressing by kind and name */
+    size_t capacity, count;
+} aoticache_index_sums;
+
+/* Each text may be NULL: others. Returns: OK, NO_MEMORY. */
+aoticache_status aoticache_index_sums_add(aoticache_index_sums *sums, const char *op, const char *device,
+                                          const char *environment, const aoticache_index_group *group,
+                                          aoticache_error *ret_error);
+aoticache_status aoticache_index_sums_merge(aoticache_index_sums *sums, const aoticache_index_sums *more,
+                                            aoticache_error *ret_error);
+aoticache_status aoticache_index_sums_write(aoticache_index *index, const aoticache_index_sums *sums,
+                                            aoticache_error *ret_error);
+void aoticache_index_sums_free(aoticache_index_sums *sums);
+
+/*
+ * Adds an entry that is recorded completely (with artifact and objects) to `sums`, or, before any row of it goes, takes
+ * it out: count 1 or -1. For put and remove, inside their transactions. An entry that is not there changes nothing.
+ */
+aoticache_status aoticache_index_sums_add_entry(aoticache_index *index, aoticache_index_sums *sums, int64_t entry_id,
+                                                int count, aoticache_error *ret_error);
+/* The same for one entry, written at once. */
+aoticache_status aoticache_index_count_entry(aoticache_index *index, int64_t entry_id, int count,
+                                             aoticache_error *ret_error);
+/* As sums_add_entry, for the row of a statement that gives op, device, producer and bytes. NOT_FOUND: there is none. Resets it. */
+aoticache_status aoticache_index_sums_add_found(aoticache_index *index, aoticache_index_sums *sums,
+                                                struct sqlite3_stmt *row, int count, aoticache_error *ret_error);
+
+/* Groups of a kind, in no order. since_zero: less what there was at aoticache_index_zero_statistics(). */
+typedef bool (*aoticache_index_group_fn)(void *user, const char *name, const aoticache_index_group *group);
+aoticache_status aoticache_index_list_groups(aoticache_index *index, aoticache_index_group_kind kind, bool since_zero,
+                                             aoticache_index_group_fn callback, void *user,
+                                             aoticache_error *ret_error);
+
+/* ---- flushing ---- */
+
+#define AOTICACHE_INDEX_BUCKETS 512 /* of a histogram; what they mean is the business of cache/stats/histogram */
+
+typedef struct aoticache_index_histogram {
+    const char *name;
+    uint64_t sum, maximum;
+    const uint64_t *counts; /* AOTICACHE_INDEX_BUCKETS of them */
+} aoticache_index_histogram;
+
+/* What happened to an entry. Where it is gone, its groups are the others. */
+typedef struct aoticache_index_tally {
+    int64_t entry_id;
+    int64_t last_used_ns;
+    uint64_t uses;
+    uint64_t hits, misses, compiles, compile_ns, saved_ns;
+} aoticache_index_tally;
+
+typedef struct aoticache_index_deltas {
+    int64_t now_ns; /* the slot of the history; no use is later */
+    const aoticache_index_tally *tallies;
+    size_t tally_count;
+    const aoticache_index_count *counts;
+    size_t count_count;
+    const aoticache_index_histogram *histograms;
+    size_t histogram_count;
+    const aoticache_index_sums *sums; /* what happened to no entry; may be NULL */
+    uint32_t max_wait_ms;             /* for another process that writes; 0: as long as others wait */
+} aoticache_index_deltas;
+
+/*
+ * Adds all of it in one transaction that does not wait for the disk. may_wait false: LOCKED at once where another
+ * process is writing.
+ */
+aoticache_status aoticache_index_flush_deltas(aoticache_index *index, const aoticache_index_deltas *deltas,
+                                              bool may_wait, aoticache_error *ret_error);
+
+/* ---- reading ---- */
+
+typedef enum aoticache_index_from {
+    AOTICACHE_INDEX_FROM_START, /* everything */
+    AOTICACHE_INDEX_FROM_ZERO,  /* since aoticache_index_zero_statistics(); everything where it was never called */
+    AOTICACHE_INDEX_FROM_TIME,  /* the slots of the history that begin at this second or later */
+} aoticache_index_from;
+
+typedef struct aoticache_index_reading {
+    aoticache_index_from from;
+    int64_t since_seconds;
+    int64_t until_seconds; /* slots that begin later do not count: a clock that was ahead made them; 0: all count */
+    aoticache_index_count_fn count;
+    /* Several times for one name; those with is_less are to be taken away. counts as above. */
+    bool (*histogram)(void *user, const aoticache_index_histogram *histogram, bool is_less);
+    void *user;
+} aoticache_index_reading;
+
+typedef struct aoticache_index_times {
+    int64_t groups_ns; /* since when groups, histograms and history are kept */
+    int64_t zero_ns;   /* 0: never zeroed */
+} aoticache_index_times;
+
+/* One consistent view. */
+aoticache_status aoticache_index_read_statistics(aoticache_index *index, const aoticache_index_reading *reading,
+                                                 aoticache_index_times *ret_times, aoticache_error *ret_error);
+
+/* Slots of `step` seconds from `since_seconds` on, in their order: each counter of each slot that is not zero. */
+typedef bool (*aoticache_index_slot_fn)(void *user, int64_t start_seconds, const char *name, uint64_t value);
+aoticache_status aoticache_index_list_history(aoticache_index *index, int64_t since_seconds, int64_t step,
+                                              aoticache_index_slot_fn callback, void *user,
+                                              aoticache_error *ret_error);
+
+/* Remembers what all numbers are now, for FROM_ZERO. Durable. */
+aoticache_status aoticache_index_zero_statistics(aoticache_index *index, int64_t now_ns, aoticache_error *ret_error);
+
+/* ---- how many bytes groups of entries take ---- */
+
+typedef enum aoticache_index_usage_group {
+    AOTICACHE_INDEX_USAGE_BY_OP,
+    AOTICACHE_INDEX_USAGE_BY_DEVICE,
+    AOTICACHE_INDEX_USAGE_BY_PRODUCER,
+    AOTICACHE_INDEX_USAGE_BY_TAG, /* "" for entries without; an entry counts under each of its tags */
+} aoticache_index_usage_group;
+
+typedef struct aoticache_index_usage {
+    const char *name;
+    uint64_t entries;
+    uint64_t bytes; /* of objects; each once in its group */
+    int64_t last_used_ns;
+} aoticache_index_usage;
+
+typedef bool (*aoticache_index_usage_fn)(void *user, const aoticache_index_usage *usage);
+
+/* The largest group first. Reads all rows: seconds for a million entries. The callback must not use the index. */
+aoticache_status aoticache_index_list_usage(aoticache_index *index, aoticache_index_usage_group by,
+                                            aoticache_index_usage_fn callback, void *user, aoticache_error *ret_error);
+
+#endif
