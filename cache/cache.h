@@ -382,8 +382,4 @@ AOTICACHE_API aoticache_status aoticache_cache_remove(aoticache_cache *cache, co
 }
 #endif
 
-#include "cache/gc/collect.h"
-#include "cache/stats/statistics.h"
-#include "cache/verify/verify.h"
-
 #endif

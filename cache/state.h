@@ -17,6 +17,7 @@
 #include "cache/store/object.h"
 #include "cache/store/object_array.h"
 #include "cache/stats/recency.h"
+#include "cache/stats/statistics.h"
 #include "index/index.h"
 
 typedef enum aoticache_counter {

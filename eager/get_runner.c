@@ -5,6 +5,7 @@
 #include "eager/artifact_runner.h"
 #include "eager/eager.h"
 #include "loader/torch.h"
+#include "cache/stats/statistics.h"
 
 static void artifact_release(void *artifact)
 {

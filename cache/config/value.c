@@ -8,6 +8,7 @@
 #include "base/cleanup.h"
 #include "base/units.h"
 #include "cache/config/internal.h"
+#include "cache/gc/collect.h"
 
 #define MAX_SECONDS (UINT32_MAX / 1000) /* they become milliseconds in 32 bits */
 

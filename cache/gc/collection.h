@@ -13,6 +13,7 @@
 
 #include "cache/store/lock.h"
 #include "cache/state.h"
+#include "cache/gc/collect.h"
 #include "cache/gc/thread_pool.h"
 #include "index/eviction/eviction.h"
 

@@ -12,6 +12,7 @@
 #include <dirent.h>
 
 #include "cache/state.h"
+#include "cache/verify/verify.h"
 
 /* ---- one object, and how it was found ---- */
 

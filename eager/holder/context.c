@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "eager/artifact_runner.h"
 #include "eager/holder/state.h"
+#include "cache/stats/statistics.h"
 
 #include <string.h>
 #include <time.h>

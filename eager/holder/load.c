@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "eager/artifact_runner.h"
 #include "eager/holder/state.h"
+#include "cache/stats/statistics.h"
 
 #include <string.h>
 

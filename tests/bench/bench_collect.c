@@ -20,6 +20,8 @@
 #include <unistd.h>
 
 #include "cache/cache.h"
+#include "cache/gc/collect.h"
+#include "cache/stats/statistics.h"
 #include "index/eviction/eviction.h"
 
 #define MANIFEST_BYTES 700

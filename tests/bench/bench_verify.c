@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cache/cache.h"
+#include "cache/verify/verify.h"
 
 #define ROUNDS 5
 

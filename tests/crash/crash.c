@@ -20,6 +20,8 @@
 
 #include "base/syscalls.h"
 #include "cache/cache.h"
+#include "cache/gc/collect.h"
+#include "cache/verify/verify.h"
 #include "index/index.h"
 #include "tests/helpers/cache_process.h"
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cache/state.h"
+#include "cache/gc/collect.h"
 #include "tests/helpers/cache_process.h"
 
 #define ENTRIES 40

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cache/transfer/transfer.h"
+#include "cache/verify/verify.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -10,6 +10,7 @@
  * ends with 1 where the size was ever above the budget, a lookup gave another artifact than was put, or nothing was hit.
  */
 #include "cache/cache.h"
+#include "cache/stats/statistics.h"
 
 #include <errno.h>
 #include <ftw.h>

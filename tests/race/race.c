@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "tests/helpers/cache_process.h"
+#include "cache/gc/collect.h"
 
 #define PROCESSES 8
 #define KEYS 24

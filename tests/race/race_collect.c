@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "cache/state.h"
+#include "cache/gc/collect.h"
 #include "tests/helpers/cache_process.h"
 
 #define READERS 3

@@ -8,6 +8,7 @@
  * Argument: seconds (default 5), shared by the rounds.
  */
 #include "../unit/patched_kernel.h"
+#include "cache/gc/collect.h"
 
 #include <errno.h>
 #include <ftw.h>

@@ -17,6 +17,7 @@
 
 #include "base/syscalls.h"
 #include "cache/cache.h"
+#include "cache/verify/verify.h"
 
 #pragma GCC diagnostic ignored "-Wunused-function"
 

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "cache/state.h"
+#include "cache/stats/statistics.h"
 
 TestSuite(cache, .init = fixture_setup, .fini = fixture_teardown);
 

@@ -6,6 +6,8 @@
 #include "clock_fixture.h"
 
 #include "cache/state.h"
+#include "cache/gc/collect.h"
+#include "cache/stats/statistics.h"
 #include "index/eviction/eviction.h"
 
 TestSuite(clock, .init = fixture_setup, .fini = fixture_teardown);

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "cache/state.h"
+#include "cache/gc/collect.h"
 #include "index/eviction/eviction.h"
 
 TestSuite(collect, .init = fixture_setup, .fini = fixture_teardown);

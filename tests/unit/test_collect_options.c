@@ -8,6 +8,7 @@
 
 #include "cache/pins/pins.h"
 #include "cache/state.h"
+#include "cache/gc/collect.h"
 #include "index/eviction/eviction.h"
 
 TestSuite(collect_options, .init = fixture_setup, .fini = fixture_teardown, .timeout = 300);

@@ -9,6 +9,7 @@
 #include "cache/config/config.h"
 #include "cache/config/internal.h"
 #include "cache/state.h"
+#include "cache/gc/collect.h"
 #include "locale_fixture.h"
 
 static char lines[4096];

@@ -3,6 +3,7 @@
  * again and again, and what is kept of a compiler's output.
  */
 #include "cache/request/cpu_list.h"
+#include "cache/stats/statistics.h"
 #include "cache_fixture.h"
 #include "index/index.h"
 

@@ -2,6 +2,7 @@
 #include "eager_fixture.h"
 
 #include "eager/artifact_runner.h"
+#include "cache/gc/collect.h"
 
 #include <fcntl.h>
 #include <limits.h>

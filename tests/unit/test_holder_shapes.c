@@ -1,5 +1,6 @@
 /* Unit tests of the holder with libraries for symbolic shapes: when they are made, what they serve, what comes first. */
 #include "holder_fixture.h"
+#include "cache/gc/collect.h"
 
 TestSuite(holder_shapes, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
 

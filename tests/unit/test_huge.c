@@ -3,6 +3,7 @@
  * must be read can be stopped.
  */
 #include "cache_fixture.h"
+#include "cache/verify/verify.h"
 
 #define HUGE_BYTES (INT64_C(1) << 40) /* of nothing; to hash it takes half an hour */
 #define SOON_NS (UINT64_C(20) * 1000000000u)

@@ -10,6 +10,8 @@
 #include "eager/package/source.h"
 #include "loader_fixture.h"
 #include "package_fixture.h"
+#include "cache/gc/collect.h"
+#include "cache/verify/verify.h"
 
 #define AT "t/data/aotinductor/"
 

@@ -10,6 +10,7 @@
 
 #include "cache/pins/pins.h"
 #include "cache/stats/usage.h"
+#include "cache/gc/collect.h"
 
 TestSuite(marks, .init = fixture_setup, .fini = fixture_teardown, .timeout = 300);
 

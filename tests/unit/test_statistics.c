@@ -11,6 +11,7 @@
 
 #include "cache/state.h"
 #include "cache/stats/internal.h"
+#include "cache/stats/statistics.h"
 
 TestSuite(statistics, .init = fixture_setup, .fini = fixture_teardown);
 

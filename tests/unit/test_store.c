@@ -2,6 +2,8 @@
  * Objects, artifacts and the directory: what is written, trusted, verified and set aside.
  */
 #include "cache_fixture.h"
+#include "cache/stats/statistics.h"
+#include "cache/verify/verify.h"
 
 #include <sys/file.h>
 #include <sys/resource.h>

@@ -5,6 +5,8 @@
 
 #include "cache/pins/pins.h"
 #include "cache/transfer/transfer.h"
+#include "cache/stats/statistics.h"
+#include "cache/verify/verify.h"
 #include "cache_fixture.h"
 
 static char other_path[4200]; /* a second cache directory */

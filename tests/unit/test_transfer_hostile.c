@@ -7,6 +7,7 @@
 #include <sys/time.h>
 
 #include "cache/transfer/transfer.h"
+#include "cache/verify/verify.h"
 #include "cache_fixture.h"
 
 #define HEAD "{\"bytes\":0,\"entries\":0,\"format\":1,\"kind\":\"aoticache archive\",\"library\":\"0\",\"objects\":0}\n"

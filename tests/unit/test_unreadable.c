@@ -6,6 +6,9 @@
 #include <sys/resource.h>
 
 #include "cache/pins/pins.h"
+#include "cache/gc/collect.h"
+#include "cache/stats/statistics.h"
+#include "cache/verify/verify.h"
 #include "cache_fixture.h"
 
 #define SOMEBODY 65534

@@ -2,6 +2,7 @@
  * Verification and repair.
  */
 #include "cache_fixture.h"
+#include "cache/verify/verify.h"
 
 TestSuite(verify, .init = fixture_setup, .fini = fixture_teardown);
 

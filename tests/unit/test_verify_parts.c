@@ -7,6 +7,7 @@
 
 #include "cache/pins/pins.h"
 #include "cache/state.h"
+#include "cache/verify/verify.h"
 #include "index/entries/integrity.h"
 
 #define MANY 80

@@ -5,6 +5,7 @@
 #define AOTICACHE_TOOLS_GC_GC_H
 
 #include "tools/cli/cli.h"
+#include "cache/gc/collect.h"
 
 #include <sys/types.h>
 

@@ -6,6 +6,7 @@
 #define AOTICACHE_TOOLS_STAT_STAT_H
 
 #include "tools/cli/cli.h"
+#include "cache/stats/statistics.h"
 
 typedef enum stat_form {
     STAT_FORM_TEXT,
