@@ -4,9 +4,9 @@
  *
  * On the CPU the library's own weights are used where they lie, in read-only pages that all processes share.
  */
-#include <stdlib.h>
+#include "runtime/internal.h"
 
-#include "runtime/container.h"
+#include <stdlib.h>
 
 AOTIRuntimeError aoticache_buffer_create(const aoticache_container *container, aoticache_buffer *buffer)
 {
@@ -154,7 +154,7 @@ static AOTIRuntimeError run_fold(const aoticache_container *container, aoticache
     aoti_torch_grad_mode_set_enabled(false);
     AOTIRuntimeError status = container->kernel->fold(call);
     aoti_torch_grad_mode_set_enabled(gradients);
-    status = aoticache_container_judge(status, "folding the constants");
+    status = aoticache_message_of_status(status, "folding the constants");
     if (status == AOTICACHE_KERNEL_OK)
         status = aoticache_pool_finish(container->pool, call->model, call->stream);
     return status;

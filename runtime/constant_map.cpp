@@ -14,6 +14,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "runtime/kernel.h"
 #include "runtime/update.h"
 
 /* std::terminate() stands for all of libstdc++: NULL where the process has none. */
@@ -129,3 +130,9 @@ AOTIRuntimeError AOTInductorModelUpdateConstantsMap(AOTInductorModelHandle model
     pairs_of_map pairs(constants);
     return pairs.status != 0 ? pairs.status : aoticache_update_model(model, pairs.list, pairs.count);
 }
+
+/* What a kernel library links: one function of each object that exports any is enough for the linker to take the object. */
+const aoticache_kernel_any_fn aoticache_kernel_interface[] = {
+    reinterpret_cast<aoticache_kernel_any_fn>(AOTInductorModelContainerRun),
+    reinterpret_cast<aoticache_kernel_any_fn>(AOTInductorModelContainerUpdateConstantBuffer),
+};

@@ -2,7 +2,7 @@
  * runtime/container: creating a container, and what happens to its two buffers as wholes: folding before the first run,
  * folding on demand, swapping, freeing. Running is run.c's, changing single constants update.c's.
  */
-#include "runtime/container.h"
+#include "runtime/internal.h"
 
 #include <stdlib.h>
 
@@ -60,15 +60,6 @@ void aoticache_container_free(aoticache_container *container)
     free(container->by_name);
     free(container->offsets);
     free(container);
-}
-
-AOTIRuntimeError aoticache_container_judge(AOTIRuntimeError status, const char *what)
-{
-    if (status == AOTICACHE_KERNEL_OK)
-        return AOTICACHE_KERNEL_OK;
-    if (aoticache_message_get()[0] == '\0')
-        aoticache_message_set("%s failed with status %d", what, (int)status);
-    return AOTICACHE_KERNEL_FAILURE;
 }
 
 /* ---- entering a run ---- */

@@ -2,10 +2,10 @@
  * runtime/description: whether an author's description can be used, and what follows from it: places of constants in a
  * blob, and finding them by name.
  */
+#include "runtime/internal.h"
+
 #include <stdlib.h>
 #include <string.h>
-
-#include "runtime/container.h"
 
 enum { MAX_NDIM = 64 };
 

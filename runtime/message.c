@@ -1,10 +1,10 @@
 /*
  * runtime/message: the calling thread's last message, and the author's way to set it.
  */
+#include "runtime/internal.h"
+
 #include <stdarg.h>
 #include <stdio.h>
-
-#include "runtime/container.h"
 
 #define MESSAGE_BYTES 512
 
@@ -37,6 +37,15 @@ AOTIRuntimeError aoticache_message_set(const char *format, ...)
     AOTIRuntimeError status = set_message(format, arguments);
     va_end(arguments);
     return status;
+}
+
+AOTIRuntimeError aoticache_message_of_status(AOTIRuntimeError status, const char *what)
+{
+    if (status == AOTICACHE_KERNEL_OK)
+        return AOTICACHE_KERNEL_OK;
+    if (aoticache_message_get()[0] == '\0')
+        aoticache_message_set("%s failed with status %d", what, (int)status);
+    return AOTICACHE_KERNEL_FAILURE;
 }
 
 AOTIRuntimeError aoticache_kernel_fail(aoticache_kernel_call *call, const char *format, ...)

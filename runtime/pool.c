@@ -1,11 +1,23 @@
 /*
- * runtime/pool: taking and giving back models, and taking all of them. pool.h has the design.
+ * runtime/pool: taking and giving back models, and taking all of them.
+ *
+ * Shared lock and pool being one thing, a run costs two atomic operations on one cache line, where a read-write lock and a
+ * mutex around a list cost six on two:
+ *
+ *   - Models are bits of 64-bit words (1: free). Taking one is a compare-and-swap that clears a bit, giving it back an
+ *     atomic or that sets it. Bit 63 says that someone wants or has all: no bit is cleared then. Bit 62 says that
+ *     someone sleeps until a bit is set.
+ *   - There are up to 16 words, each on a cache line of its own, with the models dealt out among them. A thread begins
+ *     at a word chosen by where its stack lies, so that threads that run at once seldom meet.
+ *   - Only who finds no model, or bit 63, takes the mutex and sleeps on the condition. Who gives a model back looks at
+ *     bits 62 and 63 of the very operation that set its bit, and, where one is there, wakes the sleepers under the
+ *     mutex; so none sleeps through it.
+ *   - Nobody starves: bit 63 keeps new runs out until the writer has had its turn, and the runs that it kept out get
+ *     theirs before the next writer's bit is set.
  */
-#include "runtime/pool.h"
+#include "runtime/internal.h"
 
 #include <stdlib.h>
-
-#include "runtime/container.h"
 
 #define TAKEN_BY_WRITER (UINT64_C(1) << 63)
 #define HAS_SLEEPERS (UINT64_C(1) << 62)

@@ -2,9 +2,9 @@
  * runtime/run: one run for a host: counts checked, gradients off, a model taken and given back, inputs and outputs
  * owned by whom they should be on every path.
  */
-#include <stdlib.h>
+#include "runtime/internal.h"
 
-#include "runtime/container.h"
+#include <stdlib.h>
 
 static void free_handles(AtenTensorHandle *handles, size_t count)
 {
@@ -46,7 +46,7 @@ static AOTIRuntimeError run_kernel(aoticache_container *container, aoticache_ker
     AOTIRuntimeError status = container->kernel->run(call);
     if (status == AOTICACHE_KERNEL_OK)
         return check_made(call);
-    return aoticache_container_judge(status, "the kernel");
+    return aoticache_message_of_status(status, "the kernel");
 }
 
 static AOTIRuntimeError run_with_model(aoticache_container *container, aoticache_kernel_call *call)

@@ -1,7 +1,7 @@
 /*
  * runtime/tensors: what the author of a kernel needs to look at inputs and to make outputs (runtime/kernel.h).
  */
-#include "runtime/container.h"
+#include "runtime/internal.h"
 
 AOTIRuntimeError aoticache_kernel_get_tensor(aoticache_kernel_call *call, AtenTensorHandle tensor,
                                              aoticache_kernel_tensor *ret_tensor)

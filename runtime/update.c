@@ -1,17 +1,17 @@
 /*
- * runtime/update: changing constants in a buffer, and listing them.
+ * runtime/update: changing constants in a buffer.
  *
  * A change goes through three steps. Resolved and checked: nothing has changed, and the list may still be refused.
  * Prepared: memory and tensors exist, beside the old ones. Committed: bytes are copied and tensors exchanged, which
  * does not fail on the CPU; for the active buffer no run is under way then. So a refused update changes nothing, and
  * no run sees half of one.
  */
+#include "runtime/internal.h"
+
 #include "runtime/update.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "runtime/container.h"
 
 typedef struct planned_change {
     AtenTensorHandle source;      /* NULL: this constant stays */
@@ -344,5 +344,67 @@ AOTIRuntimeError aoticache_update_apply(aoticache_container *container, const AO
     pthread_mutex_lock(&container->writers);
     AOTIRuntimeError status = apply(&update, pairs, num_pairs);
     pthread_mutex_unlock(&container->writers);
+    return status;
+}
+
+/* ---- all constants of the active buffer at once, from one blob of the host's ---- */
+
+static AOTIRuntimeError create_blob_tensors(const aoticache_container *container, AtenTensorHandle *tensors)
+{
+    const aoticache_kernel *kernel = container->kernel;
+    for (size_t i = 0; i < kernel->num_constants; i++) {
+        const aoticache_kernel_constant *constant = &kernel->constants[i];
+        if (!constant->from_folded &&
+            aoticache_buffer_slot_tensor(container, container->active, i, constant->strides, constant->storage_offset,
+                                         &tensors[i]) != AOTICACHE_KERNEL_OK)
+            return AOTICACHE_KERNEL_FAILURE;
+    }
+    return AOTICACHE_KERNEL_OK;
+}
+
+/* The caller has all models. What was there before is left in `tensors`. */
+static AOTIRuntimeError exchange_all(aoticache_container *container, const uint8_t *weights, AtenTensorHandle *tensors)
+{
+    aoticache_buffer *buffer = container->active;
+    buffer->state = AOTICACHE_BUFFER_INITIALIZED;
+    if (container->blob_bytes > 0 &&
+        container->device.functions->copy_in(buffer->blob, weights, container->blob_bytes) != AOTICACHE_KERNEL_OK)
+        return AOTICACHE_KERNEL_FAILURE;
+    for (size_t i = 0; i < container->kernel->num_constants; i++) {
+        AtenTensorHandle before = buffer->constants[i];
+        if (tensors[i] == NULL)
+            continue;
+        buffer->constants[i] = tensors[i];
+        tensors[i] = before;
+    }
+    return AOTICACHE_KERNEL_OK;
+}
+
+static AOTIRuntimeError replace_by_blob(aoticache_container *container, const uint8_t *weights, AtenTensorHandle *tensors)
+{
+    if (aoticache_buffer_need_blob(container, container->active) != AOTICACHE_KERNEL_OK ||
+        create_blob_tensors(container, tensors) != AOTICACHE_KERNEL_OK)
+        return AOTICACHE_KERNEL_FAILURE;
+    aoticache_pool_lock_all(container->pool);
+    AOTIRuntimeError status = exchange_all(container, weights, tensors);
+    aoticache_pool_unlock_all(container->pool);
+    return status;
+}
+
+AOTIRuntimeError aoticache_update_from_blob(aoticache_container *container, const uint8_t *weights)
+{
+    size_t count = container->kernel->num_constants;
+    if (weights == NULL)
+        return aoticache_message_set("there is no blob of weights; %zu bytes are expected", container->blob_bytes);
+    AtenTensorHandle *tensors = calloc(count + 1, sizeof(AtenTensorHandle));
+    if (tensors == NULL)
+        return aoticache_message_set("out of memory for %zu constants", count);
+    pthread_mutex_lock(&container->writers);
+    AOTIRuntimeError status = replace_by_blob(container, weights, tensors);
+    pthread_mutex_unlock(&container->writers);
+    for (size_t i = 0; i < count; i++)
+        if (tensors[i] != NULL)
+            aoti_torch_delete_tensor_object(tensors[i]);
+    free(tensors);
     return status;
 }

@@ -7,6 +7,8 @@
  *     library, padding to a multiple of 16384, blob, trailer:
  *     uint64 offset of the blob, uint64 bytes of the blob, uint64 zero, 8 characters "aotiwts1"
  */
+#include "runtime/internal.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,8 +19,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "runtime/container.h"
 
 enum { TRAILER_BYTES = 32 };
 static const char trailer_mark[8] = {'a', 'o', 't', 'i', 'w', 't', 's', '1'};

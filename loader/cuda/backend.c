@@ -76,7 +76,7 @@ static aoticache_status find_target(const aoticache_library *library, int32_t in
                                     aoticache_error *ret_error)
 {
     aoticache_error detail = {.status = AOTICACHE_OK};
-    *ret_target = (target){.library = aoticache_library_name(library), .index = index == -1 ? 0 : index};
+    *ret_target = (target){.library = library->name, .index = index == -1 ? 0 : index};
     aoticache_status status = aoticache_cuda_get(&ret_target->cuda, &detail);
     if (status == AOTICACHE_OK)
         status = aoticache_cuda_device_read(index, &ret_target->device, &detail);

@@ -1,16 +1,124 @@
 /*
- * runtime/container: a kernel's container: two buffers of constants, a pool of models, and running it for a host.
+ * runtime: a kernel's container: two buffers of constants, a pool of models, and running it for a host.
  *
- * Private. Functions whose result is AOTIRuntimeError leave their message where AOTInductorGetLastError() finds it.
+ * Private to runtime/. update.h stands alone because C++ includes it. Functions whose result is AOTIRuntimeError leave
+ * their message where AOTInductorGetLastError() finds it.
  *
  * Thread safety: any number of threads may run a container and change its constants meanwhile. Runs hold a model of the
- * pool (runtime/pool.h); whatever else looks at the constants holds `writers`, and all models too where it touches the
- * active buffer. `writers` is taken first, and never by someone who holds a model.
+ * pool; whatever else looks at the constants holds `writers`, and all models too where it touches the active buffer.
+ * `writers` is taken first, and never by someone who holds a model.
  */
-#ifndef AOTICACHE_RUNTIME_CONTAINER_H
-#define AOTICACHE_RUNTIME_CONTAINER_H
+#ifndef AOTICACHE_RUNTIME_INTERNAL_H
+#define AOTICACHE_RUNTIME_INTERNAL_H
 
-#include "runtime/pool.h"
+#include "runtime/kernel.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* ---- messages (message.c): of the calling thread ---- */
+
+void aoticache_message_clear(void);
+const char *aoticache_message_get(void);
+AOTIRuntimeError aoticache_message_set(const char *format, ...) AOTICACHE_PRINTF(1, 2) __attribute__((cold));
+/* The status that a function of the kernel's author returned, whatever its number, as a failure with a message. */
+AOTIRuntimeError aoticache_message_of_status(AOTIRuntimeError status, const char *what);
+
+/*
+ * ---- devices (device.c) ----
+ *
+ * Where a container's constants and runs live: memory, copies into it, and events that tell when a run has ended. One
+ * table of functions per kind of device.
+ */
+
+#define AOTICACHE_DEVICE_ALIGNMENT 64 /* of a blob, and of every constant in it */
+
+typedef struct aoticache_device_functions {
+    AOTIRuntimeError (*allocate)(size_t bytes, void **ret_memory);
+    void (*free)(void *memory);
+    /* From the same device or from the CPU; complete on return. */
+    AOTIRuntimeError (*copy_in)(void *to, const void *from, size_t bytes);
+    /* NULL, all of them: a run has ended when its function returns. */
+    AOTIRuntimeError (*event_create)(void **ret_event);
+    void (*event_free)(void *event);
+    AOTIRuntimeError (*event_record)(void *event, AOTInductorStreamHandle stream);
+    AOTIRuntimeError (*event_query)(void *event, bool *ret_done);
+    AOTIRuntimeError (*event_wait)(void *event);
+} aoticache_device_functions;
+
+typedef struct aoticache_device_place {
+    const aoticache_device_functions *functions;
+    int32_t type;
+    int32_t index; /* -1: none */
+} aoticache_device_place;
+
+/*
+ * asked: what the host names: "cpu", "cuda", "cuda:1". Fails where that is not the kernel's kind, or not to be had
+ * here.
+ */
+AOTIRuntimeError aoticache_device_find(const char *kernel_device, const char *asked, aoticache_device_place *ret_place);
+
+/* AOTICACHE_DEVICE_TYPE_*, or -1 for a kind this runtime does not know. */
+int32_t aoticache_device_type_of(const char *kernel_device);
+
+/*
+ * ---- the pool of models (pool.c) ----
+ *
+ * The models of a container and the lock around its constants, in one. A model is the right to run: num_models of them
+ * exist, a run takes one, and whoever needs the constants to stand still (folding, swapping, changing the active buffer)
+ * takes all, which is the exclusive lock.
+ *
+ * Where runs go on after their function has returned (CUDA), a model that is given back is pending until its event has
+ * come: it is reclaimed by who finds no other one, and by the writer, for whom constants stand still only when the
+ * device has ended with them.
+ */
+
+/* What is asked for above this is not needed: a run occupies a thread. */
+#define AOTICACHE_POOL_MAX_MODELS 960
+
+typedef struct aoticache_pool_shard {
+    _Alignas(64) _Atomic uint64_t word;
+    uint64_t all; /* the bits of the models that it has */
+} aoticache_pool_shard;
+
+typedef struct aoticache_pool {
+    aoticache_pool_shard *shards;
+    size_t num_shards;
+    size_t num_models;
+    const aoticache_device_functions *device;
+    pthread_mutex_t lock; /* for all that follows, and for sleeping */
+    pthread_cond_t changed;
+    size_t waiting;  /* sleep, or are about to, until a model is free */
+    size_t kept_out; /* of these, by bit 63 */
+    size_t owed;     /* kept out by the last writer, and not yet let in */
+    void **events;   /* one per model, made when first needed; NULL on a device without */
+    size_t *pending; /* a ring of num_models */
+    size_t first_pending;
+    size_t num_pending;
+} aoticache_pool;
+
+AOTIRuntimeError aoticache_pool_create(size_t num_models, const aoticache_device_functions *device,
+                                       aoticache_pool **ret_pool);
+/* Nobody may be using it. Waits for pending models. NULL is allowed. */
+void aoticache_pool_free(aoticache_pool *pool);
+
+/*
+ * Takes a model, waiting for one. Fails only where the device reports that an earlier run failed; the model of that
+ * run is free again then.
+ */
+AOTIRuntimeError aoticache_pool_take(aoticache_pool *pool, size_t *ret_model);
+/* Gives it back free: nothing of it is still running. */
+void aoticache_pool_give_back(aoticache_pool *pool, size_t model);
+/* Gives it back when what was put on the stream has ended: at once on the CPU. */
+AOTIRuntimeError aoticache_pool_give_back_after(aoticache_pool *pool, size_t model, AOTInductorStreamHandle stream);
+/* Waits until what was put on the stream has ended. */
+AOTIRuntimeError aoticache_pool_finish(aoticache_pool *pool, size_t model, AOTInductorStreamHandle stream);
+
+/* All models at once. One thread at a time may ask for it: callers hold the container's mutex. */
+void aoticache_pool_lock_all(aoticache_pool *pool);
+void aoticache_pool_unlock_all(aoticache_pool *pool);
+
+/* ---- the container ---- */
 
 /* What libraries take from their process beside runtime/abi.h; torch/csrc/inductor/aoti_torch/c/shim.h. */
 bool aoti_torch_grad_mode_is_enabled(void);
@@ -51,12 +159,6 @@ typedef struct aoticache_container {
     AOTInductorConstantMapEntry *extracted; /* num_constants, made when first asked for */
     aoticache_kernel completed;             /* a description of an older runtime, with the rest of the fields zero */
 } aoticache_container;
-
-/* ---- messages (message.c): of the calling thread ---- */
-
-void aoticache_message_clear(void);
-const char *aoticache_message_get(void);
-AOTIRuntimeError aoticache_message_set(const char *format, ...) AOTICACHE_PRINTF(1, 2) __attribute__((cold));
 
 /* ---- descriptions (description.c) ---- */
 
@@ -131,8 +233,6 @@ AOTIRuntimeError aoticache_container_free_inactive(aoticache_container *containe
 /* Takes a model, with the active buffer folded; a run with tensors is container_run(). */
 AOTIRuntimeError aoticache_container_enter(aoticache_container *container, AOTInductorStreamHandle stream,
                                            AOTIProxyExecutorHandle proxy_executor, size_t *ret_model);
-/* A kernel's own status, whatever the number, as a failure with a message. */
-AOTIRuntimeError aoticache_container_judge(AOTIRuntimeError status, const char *what);
 
 /* ---- changes (update.c); flags, and taking handles: runtime/update.h ---- */
 
