@@ -6,9 +6,9 @@
  * does not fail on the CPU; for the active buffer no run is under way then. So a refused update changes nothing, and
  * no run sees half of one.
  */
-#include "runtime/internal.h"
-
 #include "runtime/update.h"
+
+#include "runtime/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

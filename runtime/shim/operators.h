@@ -1,6 +1,6 @@
 /*
  * shim/operators: whole operators of PyTorch that kernel libraries call because AOTInductor generates no code for them,
- * declared for C. Those on matrices, convolutions and pools are declared elsewhere (torch_abi.h and its neighbours).
+ * declared for C. Products of matrices that write to a tensor that exists are declared in torch_abi.h.
  *
  * Source: torch/csrc/inductor/aoti_torch/generated/c_shim_cpu.h, c_shim_aten.h and c/shim.h of PyTorch 2.13. A pointer
  * to a handle, a number or a text is an optional argument, NULL where it is not given. Results are new tensors that the
@@ -11,7 +11,7 @@
 
 #include "runtime/shim/torch_abi.h"
 
-/* ---- view_ops.c ---- */
+/* ---- views/views.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_permute(AtenTensorHandle self, const int64_t *dims, int64_t num_dims,
                                                   AtenTensorHandle *ret_0);
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_squeeze_dim(AtenTensorHandle self, int64_t dim, AtenTensorHandle *ret_0);
@@ -106,7 +106,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu__fft_r2c(AtenTensorHandle self, const 
 SHIM_EXPORT AOTITorchError aoti_torch_cpu__fft_c2c(AtenTensorHandle self, const int64_t *dim, int64_t num_dim,
                                                    int64_t normalization, int32_t forward, AtenTensorHandle *ret_0);
 
-/* ---- random.c, runtime/shim/random/integers.c ---- */
+/* ---- random/random.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_rand(const int64_t *size, int64_t num_size, int32_t *dtype, int32_t *layout,
                                                int32_t *device, int32_t device_index_, int32_t *pin_memory,
                                                AtenTensorHandle *ret_0);
@@ -217,5 +217,43 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu__fft_c2r(AtenTensorHandle self, const 
  * Any thread may call it.
  */
 SHIM_EXPORT void torch_aoticache_manual_seed(uint64_t seed);
+
+/* ---- math/matmul.c: those that make their result ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_addmv(AtenTensorHandle self, AtenTensorHandle mat, AtenTensorHandle vec,
+                                                double beta, double alpha, AtenTensorHandle *ret_tensor);
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_addbmm(AtenTensorHandle self, AtenTensorHandle batch1,
+                                                 AtenTensorHandle batch2, double beta, double alpha,
+                                                 AtenTensorHandle *ret_tensor);
+
+/* ---- math/convolution.c ---- */
+/* bias: NULL, or the place of the handle. */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_convolution(
+    AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle *bias, const int64_t *stride,
+    int64_t stride_count, const int64_t *padding, int64_t padding_count, const int64_t *dilation, int64_t dilation_count, int32_t transposed,
+    const int64_t *output_padding, int64_t output_padding_count, int64_t groups, AtenTensorHandle *ret_tensor);
+
+/* ---- math/pooling.c ---- */
+/* An empty stride is the kernel's size; divisor_override may be NULL. */
+#define SHIM_DECLARE_POOLING(axes)                                                                                     \
+    SHIM_EXPORT AOTITorchError aoti_torch_cpu_max_pool##axes##d_with_indices(                                          \
+        AtenTensorHandle self, const int64_t *kernel_size, int64_t kernel_count, const int64_t *stride,                \
+        int64_t stride_count, const int64_t *padding, int64_t padding_count, const int64_t *dilation,                  \
+        int64_t dilation_count, int32_t ceil_mode, AtenTensorHandle *ret_output, AtenTensorHandle *ret_indices);       \
+    SHIM_EXPORT AOTITorchError aoti_torch_cpu_avg_pool##axes##d(                                                       \
+        AtenTensorHandle self, const int64_t *kernel_size, int64_t kernel_count, const int64_t *stride,                \
+        int64_t stride_count, const int64_t *padding, int64_t padding_count, int32_t ceil_mode,                        \
+        int32_t count_include_pad, int64_t *divisor_override, AtenTensorHandle *ret_output);                           \
+    SHIM_EXPORT AOTITorchError aoti_torch_cpu__adaptive_avg_pool##axes##d(                                             \
+        AtenTensorHandle self, const int64_t *output_size, int64_t output_size_count, AtenTensorHandle *ret_output);   \
+    SHIM_EXPORT AOTITorchError aoti_torch_cpu_adaptive_max_pool##axes##d(                                              \
+        AtenTensorHandle self, const int64_t *output_size, int64_t output_size_count, AtenTensorHandle *ret_output,    \
+        AtenTensorHandle *ret_indices);                                                                                \
+    SHIM_EXPORT AOTITorchError aoti_torch_cpu_fractional_max_pool##axes##d(                                            \
+        AtenTensorHandle self, const int64_t *kernel_size, int64_t kernel_count, const int64_t *output_size,           \
+        int64_t output_size_count, AtenTensorHandle random_samples, AtenTensorHandle *ret_output,                      \
+        AtenTensorHandle *ret_indices);
+SHIM_DECLARE_POOLING(2)
+SHIM_DECLARE_POOLING(3)
+#undef SHIM_DECLARE_POOLING
 
 #endif

@@ -70,7 +70,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_new_uninitialized_tensor(AtenTensorHandle 
 SHIM_EXPORT AOTITorchError aoti_torch_assign_tensors(AtenTensorHandle source, AtenTensorHandle destination);
 SHIM_EXPORT AOTITorchError aoti_torch_assign_tensors_out(AtenTensorHandle source, AtenTensorHandle *ret_destination);
 
-/* ---- views.c ---- */
+/* ---- views/views.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch__reinterpret_tensor(AtenTensorHandle self, int64_t ndim, const int64_t *sizes,
                                                           const int64_t *strides, int64_t offset_increment,
                                                           AtenTensorHandle *ret_tensor);
@@ -101,7 +101,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_clone(AtenTensorHandle self, AtenTensorHan
 SHIM_EXPORT AOTITorchError aoti_torch_clone_preserve_strides(AtenTensorHandle self, AtenTensorHandle *ret_tensor);
 SHIM_EXPORT AOTITorchError aoti_torch_zero_(AtenTensorHandle self);
 
-/* ---- scalar.c: suffix, type of the value, dtype ---- */
+/* ---- tensors/scalar.c: suffix, type of the value, dtype ---- */
 #define SHIM_SCALAR_LIST(X)                                \
     X(float32, float, AOTICACHE_DTYPE_FLOAT32)             \
     X(float64, double, AOTICACHE_DTYPE_FLOAT64)            \
@@ -125,7 +125,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_item_float16(AtenTensorHandle tensor, uint
 SHIM_EXPORT AOTITorchError aoti_torch_item_bfloat16(AtenTensorHandle tensor, uint16_t *ret_value);
 SHIM_EXPORT AOTITorchError aoti_torch_scalar_to_tensor_complex128(shim_complex128 value, AtenTensorHandle *ret_tensor);
 
-/* ---- matmul.c ---- */
+/* ---- math/matmul.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_mm_out(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle mat2);
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_addmm_out(AtenTensorHandle out, AtenTensorHandle self, AtenTensorHandle mat1,
                                                     AtenTensorHandle mat2, double beta, double alpha);

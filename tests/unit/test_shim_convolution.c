@@ -2,7 +2,7 @@
  * Convolutions of the shim against plain loops, and what does not fit. tests/python/test_shim_blas.py compares all
  * shapes, dtypes and memory formats with PyTorch.
  */
-#include "runtime/shim/math/image_abi.h"
+#include "runtime/shim/operators.h"
 #include "shim_fixture.h"
 
 static AtenTensorHandle convolve(AtenTensorHandle input, AtenTensorHandle weight, AtenTensorHandle *bias, int axes,

@@ -4,7 +4,7 @@
  */
 #include <math.h>
 
-#include "runtime/shim/math/image_abi.h"
+#include "runtime/shim/operators.h"
 #include "shim_fixture.h"
 
 static const int64_t four[] = {1, 1, 4, 4};

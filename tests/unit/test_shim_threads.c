@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-#include "runtime/shim/math/image_abi.h"
+#include "runtime/shim/operators.h"
 #include "shim_fixture.h"
 
 enum { ROWS = 150, COLUMNS = 210, DEPTH = 130 };

@@ -1,17 +1,21 @@
 /*
- * shim/blas: finds the library, decides which products go to it, and how: directly on the operands' memory where they
- * lie as BLAS wants them, else block by block through values (16-bit numbers, strides in both dimensions).
+ * shim/math/blas: large products by the BLAS of the machine, where it has one: directly on the operands' memory where
+ * they lie as BLAS wants them, else block by block through values (16-bit numbers, strides in both dimensions).
+ *
+ * The library (OpenBLAS unless the build says otherwise: BLAS_LIBRARY in the Makefile) is never linked. It costs
+ * megabytes and starts threads when it is loaded, so that it is loaded, once, by the first product large enough to gain
+ * from it, into a scope of its own: its symbols do not meet those of a PyTorch that is imported later. Without it, and
+ * for small products and whole numbers, matmul_block.c does the work. It uses no threads of its own: products are split
+ * among those of OpenMP (threads.c).
  */
-#include "runtime/shim/math/blas.h"
+#include "runtime/shim/math/internal.h"
 
-#include "runtime/shim/math/threads.h"
+#include "base/load_gate.h"
 
 #include <dlfcn.h>
 #include <limits.h>
 #include <pthread.h>
 #include <string.h>
-
-#include "base/load_gate.h"
 
 #ifndef AOTICACHE_BLAS_LIBRARY
 #define AOTICACHE_BLAS_LIBRARY ""
@@ -66,7 +70,7 @@ static pthread_once_t blas_once = PTHREAD_ONCE_INIT;
 enum { PARALLEL_NONE = 0, PARALLEL_THREADS = 1, PARALLEL_OPENMP = 2 };
 
 /*
- * An OpenBLAS with threads of its own does without them: they would be a second pool beside OpenMP's (threads.h). One that
+ * An OpenBLAS with threads of its own does without them: they would be a second pool beside OpenMP's (threads.c). One that
  * somebody else has loaded keeps the number that it has, which is theirs to choose. One that is built on OpenMP uses one
  * thread inside of a parallel region, as a part of a product is. Of other libraries nothing is known, and they are left
  * alone.
@@ -77,7 +81,7 @@ static bool make_single(void *library, bool is_ours)
                              dlsym(library, "openblas_get_num_threads")};
     int (*get_parallel)(void), (*get_threads)(void);
     void (*set_threads)(int);
-    if (symbols[0] == NULL || symbols[1] == NULL || symbols[2] == NULL || !aoticache_shim_has_pool())
+    if (symbols[0] == NULL || symbols[1] == NULL || symbols[2] == NULL || !aoticache_shim_has_threads())
         return false;
     memcpy(&get_parallel, &symbols[0], sizeof get_parallel);
     memcpy(&set_threads, &symbols[1], sizeof set_threads);
@@ -363,7 +367,8 @@ static bool is_large(const struct matmul_problem *problem)
            __builtin_mul_overflow(products, problem->depth, &all) || all >= BLAS_MIN_PRODUCTS;
 }
 
-bool aoticache_shim_blas_run(const struct matmul_problem *problem)
+/* True: the product is done. False: nothing was written, and the caller does it. */
+static bool run_by_library(const struct matmul_problem *problem)
 {
     enum shim_class kind = (enum shim_class)problem->access->load_class;
     if (kind < SHIM_CLASS_FLOAT || kind > SHIM_CLASS_COMPLEX128 || !is_large(problem))
@@ -374,4 +379,20 @@ bool aoticache_shim_blas_run(const struct matmul_problem *problem)
     if (blas.floats == NULL || (blas.is_openmp && aoticache_shim_is_forked()))
         return false;
     return run_parts(problem, kind, lies_as_wanted(problem));
+}
+
+bool aoticache_shim_matmul(const struct matmul_problem *problem)
+{
+    enum { SMALL = 16384 };
+    _Alignas(64) char small[SMALL];
+    if (run_by_library(problem))
+        return true;
+    size_t bytes = aoticache_shim_matmul_workspace_bytes(problem);
+    void *workspace = bytes > SMALL ? aligned_alloc(64, (bytes + 63) & ~(size_t)63) : small;
+    if (workspace == NULL)
+        return false;
+    aoticache_shim_matmul_run(problem, workspace);
+    if (workspace != small)
+        free(workspace);
+    return true;
 }

@@ -1,15 +1,15 @@
 /*
- * shim/convolution_depthwise: convolutions in which each channel has a kernel of its own. As products of matrices they
+ * shim/math/convolution_depthwise: convolutions in which each channel has a kernel of its own. As products of matrices they
  * would have one row each, and gathering what the kernel sees would be most of the work: here a row of the result is
  * the sum of rows of the input, each times one element of the kernel; and where the channels lie side by side, all
  * channels of one position are summed at once.
  */
+#include "runtime/shim/math/internal.h"
+
+#include "runtime/shim/tensors/convert.h"
+
 #include <stdatomic.h>
 #include <string.h>
-
-#include "runtime/shim/convert.h"
-#include "runtime/shim/math/convolution.h"
-#include "runtime/shim/math/threads.h"
 
 /* What there is to do; each worker takes the next plane of the result (a channel of one of the batch), or row. */
 struct planes {

@@ -1,13 +1,13 @@
 /*
- * shim/distance: distances between the rows of matrices, by the p-norm: pdist (all pairs of one), cdist (of two).
+ * shim/math/distance: distances between the rows of matrices, by the p-norm: pdist (all pairs of one), cdist (of two).
  *
  * Source: aten/src/ATen/native/Distance.cpp, cpu/DistanceOpsKernel.cpp.
  */
+#include "runtime/shim/operators.h"
+#include "runtime/shim/tensors/elements.h"
+
 #include <math.h>
 #include <string.h>
-
-#include "runtime/shim/elements.h"
-#include "runtime/shim/operators.h"
 
 static double distance(const double *a, const double *b, int64_t count, double p)
 {

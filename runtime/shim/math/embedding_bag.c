@@ -1,13 +1,13 @@
 /*
- * shim/embedding_bag: rows of a table, summed, averaged or reduced to their largest in bags of indices.
+ * shim/math/embedding_bag: rows of a table, summed, averaged or reduced to their largest in bags of indices.
  *
  * Source: aten/src/ATen/native/EmbeddingBag.cpp. The first result is what the operator gives; the other three serve its
  * gradient, which is not here: the bag of each index, the number of indices in each bag, where the largest came from.
  */
-#include <math.h>
-
-#include "runtime/shim/elements.h"
 #include "runtime/shim/operators.h"
+#include "runtime/shim/tensors/elements.h"
+
+#include <math.h>
 
 enum { BAG_SUM, BAG_MEAN, BAG_MAX };
 

@@ -1,11 +1,11 @@
 /*
- * shim/grid: grid_sampler_3d: a volume read at places between its elements. Source:
+ * shim/math/grid: grid_sampler_3d: a volume read at places between its elements. Source:
  * aten/src/ATen/native/GridSampler.cpp and GridSamplerUtils.h.
  */
-#include <math.h>
-
-#include "runtime/shim/elements.h"
 #include "runtime/shim/operators.h"
+#include "runtime/shim/tensors/elements.h"
+
+#include <math.h>
 
 enum { INTERPOLATE_LINEAR, INTERPOLATE_NEAREST };
 enum { PAD_ZEROS, PAD_BORDER, PAD_REFLECTION };

@@ -1,7 +1,7 @@
 /*
- * shim/image: see image.h.
+ * shim/math/image: how convolution and pooling see a tensor, and the numbers that describe a window.
  */
-#include "runtime/shim/math/image.h"
+#include "runtime/shim/math/internal.h"
 
 #define IMAGE_MAX_SIZE INT32_MAX
 
@@ -88,4 +88,12 @@ AOTITorchError aoticache_shim_window_read(const char *function, const char *what
         ret_values[IMAGE_AXES - axes + axis] = value;
     }
     return SHIM_SUCCESS;
+}
+
+void aoticache_shim_split_position(const int64_t sizes[IMAGE_AXES], int64_t position, int64_t ret_at[IMAGE_AXES])
+{
+    for (int axis = IMAGE_AXES - 1; axis >= 0; axis--) {
+        ret_at[axis] = position % sizes[axis];
+        position /= sizes[axis];
+    }
 }

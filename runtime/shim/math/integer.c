@@ -1,8 +1,8 @@
 /*
- * shim/integer: operators on whole numbers: gcd.
+ * shim/math/integer: operators on whole numbers: gcd.
  */
-#include "runtime/shim/elements.h"
 #include "runtime/shim/operators.h"
+#include "runtime/shim/tensors/elements.h"
 
 /* The sizes that both are broadcast to. */
 static AOTITorchError broadcast(const char *function, const struct shim_tensor *a, const struct shim_tensor *b,

@@ -1,13 +1,13 @@
 /*
- * shim/matmul: the exported products: mm, addmm, bmm, baddbmm, each into a tensor that exists; addmv and addbmm, each
+ * shim/math/matmul: the exported products: mm, addmm, bmm, baddbmm, each into a tensor that exists; addmv and addbmm, each
  * into a new one.
  *
  * Source: at::mm_out and the others (aten/src/ATen/native/LinearAlgebra.cpp, Blas.cpp). The target must have the right
  * sizes; it is never resized, since generated code allocates what it needs.
  */
-#include "runtime/shim/math/matmul.h"
+#include "runtime/shim/math/internal.h"
 
-#include "runtime/shim/math/image_abi.h"
+#include "runtime/shim/operators.h"
 
 /* The operands of one call; addend is NULL for plain products. */
 struct product {

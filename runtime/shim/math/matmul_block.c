@@ -1,10 +1,10 @@
 /*
- * shim/matmul_block: the walk over blocks of a product. Each block of the result is summed up in a tile in the
+ * shim/math/matmul_block: the walk over blocks of a product. Each block of the result is summed up in a tile in the
  * class's own precision over the whole inner dimension and written once, so that half and bfloat16 are rounded once.
  */
-#include <string.h>
+#include "runtime/shim/math/internal.h"
 
-#include "runtime/shim/math/blas.h"
+#include <string.h>
 
 static int64_t at_most(int64_t value, int64_t limit)
 {
@@ -135,20 +135,4 @@ void aoticache_shim_matmul_run(const struct matmul_problem *problem, void *works
         for (int64_t row = 0; row < problem->rows; row += MATMUL_BLOCK_ROWS)
             run_block(problem, &workspace, row, at_most(problem->rows - row, MATMUL_BLOCK_ROWS), column,
                       at_most(problem->columns - column, MATMUL_BLOCK_COLUMNS));
-}
-
-bool aoticache_shim_matmul(const struct matmul_problem *problem)
-{
-    enum { SMALL = 16384 };
-    _Alignas(64) char small[SMALL];
-    if (aoticache_shim_blas_run(problem))
-        return true;
-    size_t bytes = aoticache_shim_matmul_workspace_bytes(problem);
-    void *workspace = bytes > SMALL ? aligned_alloc(64, (bytes + 63) & ~(size_t)63) : small;
-    if (workspace == NULL)
-        return false;
-    aoticache_shim_matmul_run(problem, workspace);
-    if (workspace != small)
-        free(workspace);
-    return true;
 }

@@ -1,13 +1,13 @@
 /*
- * shim/matmul_kernel: the innermost loops, for float, double, whole numbers and both complex classes.
+ * shim/math/matmul_kernel: the innermost loops, for float, double, whole numbers and both complex classes.
  *
  * The real ones are written with the compiler's vectors, which become what the processor has; on x86-64 a second copy
  * is compiled for AVX2 and taken where the processor has it.
  */
+#include "runtime/shim/math/internal.h"
+
 #include <complex.h>
 #include <string.h>
-
-#include "runtime/shim/math/matmul.h"
 
 #if defined(__x86_64__)
 #define MATMUL_AVX2 1

@@ -1,5 +1,5 @@
 /*
- * shim/pooling: the largest element or the mean of windows over images and volumes: plain, adaptive and fractional.
+ * shim/math/pooling: the largest element or the mean of windows over images and volumes: plain, adaptive and fractional.
  *
  * All kinds are one walk: along each dimension every position of the result has a range of the input's; the kinds
  * differ in these ranges and in what is made of the elements.
@@ -7,9 +7,201 @@
  * Source: aten/src/ATen/native/{DilatedMaxPool2d,DilatedMaxPool3d,AveragePool2d,AveragePool3d,AdaptiveMaxPooling2d,
  * AdaptiveMaxPooling3d,AdaptiveAveragePooling,AdaptiveAveragePooling3d,FractionalMaxPool2d,FractionalMaxPool3d}.cpp.
  */
-#include "runtime/shim/math/pooling.h"
+#include "runtime/shim/math/internal.h"
 
-#include "runtime/shim/math/image_abi.h"
+#include "runtime/shim/operators.h"
+#include "runtime/shim/tensors/convert.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Elements start, start + step, ... below end; `full`: how many there would be with the padding. */
+struct range {
+    int64_t start, end, step, full;
+};
+
+struct pooling {
+    const char *function;
+    int axes;
+    struct image input, output;
+    int32_t dtype;
+    char *indices;             /* int64_t, strides as the output's in elements; NULL: the mean is asked for */
+    int64_t divisor;           /* of the mean; 0: the number of elements */
+    bool count_padding;
+    struct range *ranges[IMAGE_AXES];
+    double *plane;
+};
+
+struct window {
+    int64_t kernel[IMAGE_AXES], stride[IMAGE_AXES], padding[IMAGE_AXES], dilation[IMAGE_AXES];
+    bool ceil_mode;
+};
+
+/*
+ * ---- which elements of the input belong to each position of the result, along each dimension ----
+ *
+ * For windows, adaptive ones, fractional ones by samples from 0 to 1; each fills p->ranges.
+ *
+ * Source: aten/src/ATen/native/Pool.h, AdaptivePooling.h, FractionalMaxPooling.h.
+ */
+
+static void window_ranges(const struct pooling *p, const struct window *window)
+{
+    for (int axis = 0; axis < IMAGE_AXES; axis++) {
+        int64_t size = p->input.sizes[axis], padding = window->padding[axis], step = window->dilation[axis];
+        for (int64_t o = 0; o < p->output.sizes[axis]; o++) {
+            int64_t start = o * window->stride[axis] - padding;
+            int64_t end = start + (window->kernel[axis] - 1) * step + 1;
+            int64_t padded_end = end < size + padding ? end : size + padding;
+            struct range range = {start, end < size ? end : size, step, padded_end - start};
+            if (start < 0)
+                range.start = start + (-start + step - 1) / step * step;
+            p->ranges[axis][o] = range;
+        }
+    }
+}
+
+static void adaptive_ranges(const struct pooling *p)
+{
+    for (int axis = 0; axis < IMAGE_AXES; axis++) {
+        int64_t size = p->input.sizes[axis], count = p->output.sizes[axis];
+        for (int64_t o = 0; o < count; o++) {
+            int64_t start = o * size / count, end = ((o + 1) * size + count - 1) / count;
+            p->ranges[axis][o] = (struct range){start, end, 1, end - start};
+        }
+    }
+}
+
+/* Source: fractional_max_pool_generate_intervals; in the dtype's own precision, since the fraction is cut off. */
+static int64_t fractional_start(const struct pooling *p, double sample, int64_t o, int64_t room, int64_t count)
+{
+    if (o == count - 1)
+        return room;
+    if (p->dtype == AOTICACHE_DTYPE_FLOAT64) {
+        double alpha = (double)room / (double)(count - 1);
+        return (int64_t)(((double)o + sample) * alpha) - (int64_t)(sample * alpha);
+    }
+    float alpha = (float)room / (float)(count - 1), shift = (float)sample;
+    return (int64_t)(((float)o + shift) * alpha) - (int64_t)(shift * alpha);
+}
+
+static AOTITorchError fractional_ranges(const struct pooling *p, const struct window *window,
+                                        const double samples[IMAGE_AXES])
+{
+    for (int axis = IMAGE_AXES - p->axes; axis < IMAGE_AXES; axis++) {
+        int64_t kernel = window->kernel[axis], count = p->output.sizes[axis], room = p->input.sizes[axis] - kernel;
+        if (!(samples[axis] >= 0 && samples[axis] <= 1))
+            return aoticache_shim_fail("%s: a random sample is %g, 0 to 1 is allowed", p->function, samples[axis]);
+        for (int64_t o = 0; o < count; o++) {
+            int64_t start = fractional_start(p, samples[axis], o, room, count);
+            if (start > room) /* by rounding, in a dimension of millions */
+                start = room;
+            p->ranges[axis][o] = (struct range){start, start + kernel, 1, kernel};
+        }
+    }
+    return SHIM_SUCCESS;
+}
+
+/*
+ * ---- the largest element or the mean of each window of one plane ----
+ *
+ * The plane is read as double, which has all floating point numbers exactly, and the result written in its own dtype:
+ * sums are rounded once.
+ */
+
+static void load_plane(const struct pooling *p, const char *data)
+{
+    const struct shim_dtype_access *access = aoticache_shim_dtype_access(p->dtype);
+    shim_change change = aoticache_shim_class_change(SHIM_CLASS_DOUBLE, (enum shim_class)access->load_class);
+    const struct image *input = &p->input;
+    double *row = p->plane;
+    for (int64_t depth = 0; depth < input->sizes[0]; depth++) {
+        for (int64_t line = 0; line < input->sizes[1]; line++, row += input->sizes[2]) {
+            const char *source = data + depth * input->strides[0] + line * input->strides[1];
+            for (int64_t at = 0; at < input->sizes[2]; at += 64) {
+                double values[64];
+                size_t count = (size_t)(input->sizes[2] - at < 64 ? input->sizes[2] - at : 64);
+                access->load(count, values, source + at * input->strides[2], input->strides[2]);
+                if (change != NULL)
+                    change(count, row + at, values);
+                else
+                    memcpy(row + at, values, count * sizeof values[0]);
+            }
+        }
+    }
+}
+
+struct pooled {
+    double value;
+    int64_t index;
+};
+
+/* Of several that are not numbers the last one counts, as in PyTorch. */
+static struct pooled largest(const struct pooling *p, const struct range *depths, const struct range *rows,
+                             const struct range *columns)
+{
+    const int64_t *sizes = p->input.sizes;
+    struct pooled result = {-INFINITY, (depths->start * sizes[1] + rows->start) * sizes[2] + columns->start};
+    for (int64_t d = depths->start; d < depths->end; d += depths->step) {
+        for (int64_t h = rows->start; h < rows->end; h += rows->step) {
+            int64_t line = (d * sizes[1] + h) * sizes[2];
+            for (int64_t w = columns->start; w < columns->end; w += columns->step)
+                if (p->plane[line + w] > result.value || isnan(p->plane[line + w]))
+                    result = (struct pooled){p->plane[line + w], line + w};
+        }
+    }
+    return result;
+}
+
+static struct pooled mean(const struct pooling *p, const struct range *depths, const struct range *rows,
+                          const struct range *columns)
+{
+    const int64_t *sizes = p->input.sizes;
+    struct pooled result = {0};
+    int64_t count = (depths->end - depths->start) * (rows->end - rows->start) * (columns->end - columns->start);
+    if (depths->end <= depths->start || rows->end <= rows->start || columns->end <= columns->start)
+        return result; /* all of it is padding */
+    for (int64_t d = depths->start; d < depths->end; d++)
+        for (int64_t h = rows->start; h < rows->end; h++)
+            for (int64_t w = columns->start; w < columns->end; w++)
+                result.value += p->plane[(d * sizes[1] + h) * sizes[2] + w];
+    if (p->divisor != 0)
+        count = p->divisor;
+    else if (p->count_padding)
+        count = depths->full * rows->full * columns->full;
+    result.value /= (double)count;
+    return result;
+}
+
+static void store_value(const struct pooling *p, char *to, double value)
+{
+    const struct shim_dtype_access *access = aoticache_shim_dtype_access(p->dtype);
+    float narrow = (float)value;
+    access->store(1, to, 0, access->store_class == SHIM_CLASS_DOUBLE ? (const void *)&value : &narrow);
+}
+
+/* One channel of one image. */
+static void pool_plane(const struct pooling *p, int64_t batch, int64_t channel)
+{
+    const struct image *output = &p->output;
+    ptrdiff_t item_bytes = (ptrdiff_t)shim_item_bytes(p->dtype);
+    load_plane(p, p->input.data + batch * p->input.batch_stride + channel * p->input.channel_stride);
+    for (int64_t d = 0; d < output->sizes[0]; d++) {
+        for (int64_t h = 0; h < output->sizes[1]; h++) {
+            for (int64_t w = 0; w < output->sizes[2]; w++) {
+                ptrdiff_t at = batch * output->batch_stride + channel * output->channel_stride +
+                               d * output->strides[0] + h * output->strides[1] + w * output->strides[2];
+                const struct range *depths = &p->ranges[0][d], *rows = &p->ranges[1][h], *columns = &p->ranges[2][w];
+                struct pooled pooled = p->indices != NULL ? largest(p, depths, rows, columns)
+                                                          : mean(p, depths, rows, columns);
+                store_value(p, output->data + at, pooled.value);
+                if (p->indices != NULL)
+                    memcpy(p->indices + at / item_bytes * (ptrdiff_t)sizeof pooled.index, &pooled.index,
+                           sizeof pooled.index);
+            }
+        }
+    }
+}
 
 /* ---- windows ---- */
 
@@ -123,7 +315,7 @@ static void pool_all(const struct pooling *p)
 {
     for (int64_t batch = 0; batch < p->output.batch; batch++)
         for (int64_t channel = 0; channel < p->output.channels; channel++)
-            aoticache_shim_pool_plane(p, batch, channel);
+            pool_plane(p, batch, channel);
 }
 
 /* window NULL: adaptive. */
@@ -143,9 +335,9 @@ static AOTITorchError pool(struct pooling *p, const struct shim_tensor *input, c
             return SHIM_FAILURE;
         }
         if (window != NULL)
-            aoticache_shim_window_ranges(p, window);
+            window_ranges(p, window);
         else
-            aoticache_shim_adaptive_ranges(p);
+            adaptive_ranges(p);
         pool_all(p);
         free(p->ranges[0]);
     }
@@ -246,9 +438,9 @@ static AOTITorchError fractional_all(struct pooling *p, const struct window *win
     for (int64_t batch = 0; batch < p->output.batch; batch++) {
         for (int64_t channel = 0; channel < p->output.channels; channel++) {
             read_samples(p, samples, batch, channel, plane_samples);
-            if (aoticache_shim_fractional_ranges(p, window, plane_samples) != SHIM_SUCCESS)
+            if (fractional_ranges(p, window, plane_samples) != SHIM_SUCCESS)
                 return SHIM_FAILURE;
-            aoticache_shim_pool_plane(p, batch, channel);
+            pool_plane(p, batch, channel);
         }
     }
     return SHIM_SUCCESS;

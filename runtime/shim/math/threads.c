@@ -1,7 +1,11 @@
 /*
- * shim/threads: see threads.h. The runtime's functions are found by name: the shim is loaded without one, too.
+ * shim/math/threads: finding the process's OpenMP runtime and giving it work. Its functions are found by name: the shim
+ * is loaded without one, too.
  */
-#include "runtime/shim/math/threads.h"
+#include "runtime/shim/math/internal.h"
+
+#include "base/load_gate.h"
+#include "base/openmp_fork.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -9,9 +13,6 @@
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "base/load_gate.h"
-#include "base/openmp_fork.h"
 
 /* What is worth waking a thread for; OpenBLAS takes a second thread at twice as much. */
 #define PART_WORK 131072.0
@@ -23,8 +24,8 @@ static struct {
     int (*in_parallel)(void);
     bool survives_fork;
     pid_t pid;
-} pool;
-static pthread_once_t pool_once = PTHREAD_ONCE_INIT;
+} openmp;
+static pthread_once_t runtime_once = PTHREAD_ONCE_INIT;
 
 static void *open_runtime(void)
 {
@@ -46,36 +47,36 @@ static void bind_runtime(void)
                              dlsym(runtime, "omp_in_parallel")};
     if (symbols[0] == NULL || symbols[1] == NULL || symbols[2] == NULL)
         return;
-    memcpy(&pool.max_threads, &symbols[1], sizeof pool.max_threads);
-    memcpy(&pool.in_parallel, &symbols[2], sizeof pool.in_parallel);
-    memcpy(&pool.parallel, &symbols[0], sizeof pool.parallel);
-    pool.survives_fork = aoticache_openmp_fork_prepare(runtime);
-    pool.pid = getpid();
+    memcpy(&openmp.max_threads, &symbols[1], sizeof openmp.max_threads);
+    memcpy(&openmp.in_parallel, &symbols[2], sizeof openmp.in_parallel);
+    memcpy(&openmp.parallel, &symbols[0], sizeof openmp.parallel);
+    openmp.survives_fork = aoticache_openmp_fork_prepare(runtime);
+    openmp.pid = getpid();
 }
 
-static void load_pool(void)
+static void load_runtime(void)
 {
     aoticache_load_gate_enter();
     bind_runtime();
     aoticache_load_gate_leave();
 }
 
-bool aoticache_shim_has_pool(void)
+bool aoticache_shim_has_threads(void)
 {
-    pthread_once(&pool_once, load_pool);
-    return pool.parallel != NULL;
+    pthread_once(&runtime_once, load_runtime);
+    return openmp.parallel != NULL;
 }
 
 bool aoticache_shim_is_forked(void)
 {
-    return aoticache_shim_has_pool() && !pool.survives_fork && pool.pid != getpid();
+    return aoticache_shim_has_threads() && !openmp.survives_fork && openmp.pid != getpid();
 }
 
 int aoticache_shim_threads(void)
 {
-    if (!aoticache_shim_has_pool() || aoticache_shim_is_forked() || pool.in_parallel())
+    if (!aoticache_shim_has_threads() || aoticache_shim_is_forked() || openmp.in_parallel())
         return 1;
-    int threads = pool.max_threads();
+    int threads = openmp.max_threads();
     return threads > 1 ? threads : 1;
 }
 
@@ -89,7 +90,7 @@ int aoticache_shim_parts(double work, long long most)
 }
 
 /*
- * The team may have fewer threads than were asked for, so each takes parts as long as there are some. `next` orders all that
+ * The runtime may give fewer threads than were asked for, so each takes parts as long as there are some. `next` orders all that
  * they do: the runtime's own waiting says the same, but not to a thread sanitizer.
  */
 struct job {
@@ -116,7 +117,7 @@ void aoticache_shim_parallel(int parts, void (*run)(void *user, int part), void 
     struct job job = {.run = run, .user = user, .parts = parts};
     atomic_store_explicit(&job.next, 0, memory_order_release);
     if (parts > 1 && aoticache_shim_threads() > 1)
-        pool.parallel(work, &job, (unsigned)parts, 0);
+        openmp.parallel(work, &job, (unsigned)parts, 0);
     else
         work(&job);
     (void)atomic_load_explicit(&job.next, memory_order_acquire);

@@ -1,5 +1,5 @@
 /*
- * shim/vector_math: the mathematical functions on vectors that generated kernels take from libtorch_cpu.so, which
+ * shim/math/vector_math: the mathematical functions on vectors that generated kernels take from libtorch_cpu.so, which
  * exports those of the SLEEF library (sleef.org): Sleef_expf16_u10() is exp() of 16 floats within 1.0 units in the
  * last place.
  *
@@ -9,14 +9,14 @@
  * Either way PyTorch's results are met but for the last bits, and a process gets the same ones every time. Widths: 128
  * bits everywhere, 256 and 512 on x86-64, where a library that calls them needs AVX2 or AVX-512 itself.
  */
+#include "base/base.h"
+#include "base/load_gate.h"
+
 #include <dlfcn.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-
-#include "base/base.h"
-#include "base/load_gate.h"
 
 #ifndef AOTICACHE_SLEEF_LIBRARY
 #define AOTICACHE_SLEEF_LIBRARY ""

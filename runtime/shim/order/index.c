@@ -1,13 +1,14 @@
 /*
- * shim/index: elements at places that several tensors of indices name together: index (reading), index_put (writing).
+ * shim/order/index: elements at places that several tensors of indices name together: index (reading), index_put (writing).
  *
  * Source: aten/src/ATen/native/IndexingUtils.h and TensorAdvancedIndexing.cpp. Indices broadcast among each other; the
  * dimensions they stand for give way to theirs, at the first's place where they are neighbours, else in front.
  */
-#include <string.h>
+#include "runtime/shim/order/internal.h"
 
 #include "runtime/shim/operators.h"
-#include "runtime/shim/order/scatter.h"
+
+#include <string.h>
 
 struct indexing {
     int count;                              /* dimensions of self that have an index */

@@ -1,14 +1,14 @@
 /*
- * shim/scan: what accumulates along one dimension: cumsum, cumprod, cummax, cummin, logcumsumexp.
+ * shim/order/scan: what accumulates along one dimension: cumsum, cumprod, cummax, cummin, logcumsumexp.
  *
  * Source: aten/src/ATen/native/ReduceOps.cpp and cpu/ReduceOpsKernel.cpp. Sums and products of float accumulate in
  * double, as there.
  */
+#include "runtime/shim/operators.h"
+#include "runtime/shim/tensors/elements.h"
+
 #include <complex.h>
 #include <math.h>
-
-#include "runtime/shim/elements.h"
-#include "runtime/shim/operators.h"
 
 typedef double _Complex complex_double;
 

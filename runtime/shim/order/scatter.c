@@ -1,11 +1,11 @@
 /*
- * shim/scatter: elements of a source to places that an index names along one dimension: scatter, scatter_reduce,
+ * shim/order/scatter: elements of a source to places that an index names along one dimension: scatter, scatter_reduce,
  * index_reduce.
  *
  * Source: aten/src/ATen/native/TensorAdvancedIndexing.cpp and cpu/ScatterGatherKernel.cpp. All is computed in a copy
  * that is then written to `out`, so `out` may be `self`.
  */
-#include "runtime/shim/order/scatter.h"
+#include "runtime/shim/order/internal.h"
 
 #include "runtime/shim/operators.h"
 

@@ -1,13 +1,13 @@
 /*
- * shim/search: places of values among sorted boundaries (searchsorted, bucketize), and counts in equal bins (histc).
+ * shim/order/search: places of values among sorted boundaries (searchsorted, bucketize), and counts in equal bins (histc).
  *
  * Source: aten/src/ATen/native/Bucketization.cpp, cpu/HistogramKernel.cpp.
  */
+#include "runtime/shim/operators.h"
+#include "runtime/shim/tensors/elements.h"
+
 #include <math.h>
 #include <string.h>
-
-#include "runtime/shim/elements.h"
-#include "runtime/shim/operators.h"
 
 /* Boundaries of one row, and the values to place; both double, or both int64, which double does not hold exactly. */
 struct row {

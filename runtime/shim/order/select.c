@@ -1,11 +1,11 @@
 /*
- * shim/select: operators whose result's size depends on values, and those that take elements by a mask: masked_select,
+ * shim/order/select: operators whose result's size depends on values, and those that take elements by a mask: masked_select,
  * nonzero, masked_scatter, repeat_interleave.
  */
-#include <string.h>
-
-#include "runtime/shim/elements.h"
 #include "runtime/shim/operators.h"
+#include "runtime/shim/tensors/elements.h"
+
+#include <string.h>
 
 /* `self` and `mask` expanded to common sizes and contiguous; the mask as bytes of 0 and 1. */
 static AOTITorchError expand_both(const char *function, AtenTensorHandle self, AtenTensorHandle mask,

@@ -1,16 +1,16 @@
 /*
- * shim/sort: order along one dimension: sort, topk, kthvalue, median, mode.
+ * shim/order/sort: order along one dimension: sort, topk, kthvalue, median, mode.
  *
  * Source: aten/src/ATen/native/Sorting.cpp and TensorCompare.cpp. NaN is larger than every number. All sorting here is
  * stable, which PyTorch promises of some only; where it leaves open which of equal elements is meant, results may name
  * another place.
  */
+#include "base/cleanup.h"
+#include "runtime/shim/operators.h"
+#include "runtime/shim/tensors/elements.h"
+
 #include <math.h>
 #include <string.h>
-
-#include "base/cleanup.h"
-#include "runtime/shim/elements.h"
-#include "runtime/shim/operators.h"
 
 /* A key that compares as the element does: whole numbers and doubles become int64 in order. */
 struct sort_item {

@@ -1,13 +1,15 @@
 /*
- * shim/random_engine: see engine.h. Source: M. Matsumoto and T. Nishimura's recurrence; c10 and ATen's
- * MT19937RNGEngine.h, CPUGeneratorImpl.cpp and DistributionsHelper.h for what is drawn from it and how.
+ * shim/random/engine: the generator's state, and drawing from it.
+ *
+ * Source: M. Matsumoto and T. Nishimura's recurrence; c10 and ATen's MT19937RNGEngine.h, CPUGeneratorImpl.cpp and
+ * DistributionsHelper.h for what is drawn from it and how.
  */
-#include "runtime/shim/random/engine.h"
+#include "runtime/shim/random/internal.h"
+
+#include "runtime/shim/operators.h"
 
 #include <math.h>
 #include <pthread.h>
-
-#include "runtime/shim/operators.h"
 
 enum { ENGINE_MIDDLE = 397 };
 

@@ -1,11 +1,71 @@
 /*
- * shim/tensor: making and dropping tensors and handles.
+ * shim/tensors/tensor: making and dropping storages, tensors and handles.
  */
-#include "runtime/shim/tensor.h"
+#include "runtime/shim/tensors/tensor.h"
+
+#include "runtime/shim/torch_abi.h"
 
 #include <string.h>
 
-#include "runtime/shim/torch_abi.h"
+/* ---- storages: the data of an owned one follows its header in one block ---- */
+
+static enum shim_free_list list_for(size_t bytes)
+{
+    if (bytes <= 64)
+        return bytes == 0 ? SHIM_FREE_STORAGE : SHIM_FREE_STORAGE_64;
+    if (bytes <= 1024)
+        return bytes <= 256 ? SHIM_FREE_STORAGE_256 : SHIM_FREE_STORAGE_1K;
+    return bytes <= 4096 ? SHIM_FREE_STORAGE_4K : SHIM_FREE_NONE;
+}
+
+static void *allocate_large(size_t bytes)
+{
+    size_t total;
+    if (__builtin_add_overflow(bytes, SHIM_STORAGE_HEADER_BYTES + 63, &total))
+        return NULL;
+    return aligned_alloc(64, total & ~(size_t)63);
+}
+
+struct shim_storage *aoticache_shim_storage_create(size_t bytes)
+{
+    enum shim_free_list list = list_for(bytes);
+    struct shim_storage *storage = list == SHIM_FREE_NONE ? allocate_large(bytes) : shim_block_take(list);
+    if (storage == NULL)
+        return NULL;
+    atomic_init(&storage->refs, 1);
+    storage->list = list;
+    storage->data = bytes > 0 ? (char *)storage + SHIM_STORAGE_HEADER_BYTES : NULL;
+    storage->bytes = bytes;
+    storage->deleter = NULL;
+    storage->context = NULL;
+    return storage;
+}
+
+struct shim_storage *aoticache_shim_storage_wrap(void *data, size_t bytes, shim_deleter deleter, void *context)
+{
+    struct shim_storage *storage = shim_block_take(SHIM_FREE_STORAGE);
+    if (storage == NULL)
+        return NULL;
+    atomic_init(&storage->refs, 1);
+    storage->list = SHIM_FREE_STORAGE;
+    storage->data = data;
+    storage->bytes = bytes;
+    storage->deleter = deleter;
+    storage->context = context;
+    return storage;
+}
+
+void aoticache_shim_storage_free(struct shim_storage *storage)
+{
+    if (storage->deleter != NULL)
+        storage->deleter(storage->data, storage->context);
+    if (storage->list == SHIM_FREE_NONE)
+        free(storage);
+    else
+        shim_block_give((enum shim_free_list)storage->list, storage);
+}
+
+/* ---- tensors and handles ---- */
 
 AOTITorchError aoticache_shim_fail_undefined(const char *function, AtenTensorHandle handle)
 {
@@ -23,7 +83,7 @@ void aoticache_shim_tensor_free(struct shim_tensor *tensor)
     unref_storage(tensor->storage);
     if (tensor->sizes != tensor->inline_dims)
         free(tensor->sizes);
-    shim_pool_give(SHIM_POOL_TENSOR, tensor);
+    shim_block_give(SHIM_FREE_TENSOR, tensor);
 }
 
 static inline void unref_tensor(struct shim_tensor *tensor)
@@ -54,9 +114,9 @@ static AOTITorchError fail_creation(const char *function, struct shim_storage *s
                                     struct AtenTensorOpaque *handle)
 {
     if (tensor != NULL)
-        shim_pool_give(SHIM_POOL_TENSOR, tensor);
+        shim_block_give(SHIM_FREE_TENSOR, tensor);
     if (handle != NULL)
-        shim_pool_give(SHIM_POOL_HANDLE, handle);
+        shim_block_give(SHIM_FREE_HANDLE, handle);
     if (storage != NULL)
         unref_storage(storage);
     return aoticache_shim_fail_memory(function, sizeof *tensor);
@@ -66,8 +126,8 @@ AOTITorchError aoticache_shim_tensor_create(const char *function, struct shim_st
                                             int64_t ndim, const int64_t *sizes, const int64_t *strides, int64_t offset,
                                             int64_t numel, AtenTensorHandle *ret_handle)
 {
-    struct shim_tensor *tensor = shim_pool_take(SHIM_POOL_TENSOR);
-    struct AtenTensorOpaque *handle = shim_pool_take(SHIM_POOL_HANDLE);
+    struct shim_tensor *tensor = shim_block_take(SHIM_FREE_TENSOR);
+    struct AtenTensorOpaque *handle = shim_block_take(SHIM_FREE_HANDLE);
     if (storage == NULL || tensor == NULL || handle == NULL || !set_dimensions(tensor, ndim, sizes, strides))
         return fail_creation(function, storage, tensor, handle);
     uint32_t item_bytes = shim_item_bytes(dtype);
@@ -214,7 +274,7 @@ AOTITorchError torch_from_blob(void *data, int64_t ndim, const int64_t *sizes, c
 
 static AOTITorchError create_handle(const char *function, struct shim_tensor *tensor, AtenTensorHandle *ret_handle)
 {
-    struct AtenTensorOpaque *handle = shim_pool_take(SHIM_POOL_HANDLE);
+    struct AtenTensorOpaque *handle = shim_block_take(SHIM_FREE_HANDLE);
     if (handle == NULL)
         return aoticache_shim_fail_memory(function, sizeof *handle);
     if (tensor != NULL)
@@ -243,7 +303,7 @@ AOTITorchError aoti_torch_delete_tensor_object(AtenTensorHandle tensor)
     if (tensor == NULL)
         return SHIM_SUCCESS;
     unref_tensor(tensor->tensor);
-    shim_pool_give(SHIM_POOL_HANDLE, tensor);
+    shim_block_give(SHIM_FREE_HANDLE, tensor);
     return SHIM_SUCCESS;
 }
 

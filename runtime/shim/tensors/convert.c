@@ -1,14 +1,14 @@
 /*
- * shim/convert: see convert.h. A conversion has three steps over a short piece of a row: read into the class of the
+ * shim/tensors/convert: a conversion has three steps over a short piece of a row: read into the class of the
  * source's dtype, change to the class of the destination's, write. That makes 21 readers, 21 writers and 42 changes
  * instead of 441 conversions, and gives PyTorch's intermediate roundings: a double becomes a half by way of float.
  */
-#include "runtime/shim/convert.h"
+#include "runtime/shim/tensors/convert.h"
+
+#include "runtime/shim/tensors/small_float.h"
 
 #include <complex.h>
 #include <string.h>
-
-#include "runtime/shim/small_float.h"
 
 /* ---- readers and writers ---- */
 

@@ -1,11 +1,11 @@
 /*
- * shim/combine: see scatter.h.
+ * shim/order/combine: how values that meet at one place become one: sum, prod, mean, amax, amin.
  */
+#include "runtime/shim/order/internal.h"
+
 #include <complex.h>
 #include <math.h>
 #include <string.h>
-
-#include "runtime/shim/order/scatter.h"
 
 AOTITorchError aoticache_shim_reduce_parse(const char *function, const char *text, enum shim_reduce *ret_reduce)
 {

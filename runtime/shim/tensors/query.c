@@ -1,7 +1,7 @@
 /*
- * shim/query: what a tensor looks like. Every pointer given out is borrowed from the tensor.
+ * shim/tensors/query: what a tensor looks like. Every pointer given out is borrowed from the tensor.
  */
-#include "runtime/shim/tensor.h"
+#include "runtime/shim/tensors/tensor.h"
 #include "runtime/shim/torch_abi.h"
 
 AOTITorchError aoti_torch_get_data_ptr(AtenTensorHandle tensor, void **ret_data)

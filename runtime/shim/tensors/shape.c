@@ -1,10 +1,10 @@
 /*
- * shim/shape: sizes and strides: checking them, measuring them, the questions that copies ask of them.
+ * shim/tensors/shape: sizes and strides: checking them, measuring them, the questions that copies ask of them.
  *
  * Definitions follow PyTorch's (c10/core/Contiguity.h, ATen/EmptyTensor.h, ATen/ExpandUtils.h), so that a clone has the
  * strides that it has there.
  */
-#include "runtime/shim/tensor.h"
+#include "runtime/shim/tensors/tensor.h"
 
 static AOTITorchError check_dimensions(const char *function, int64_t ndim, const int64_t *sizes, const int64_t *strides)
 {

@@ -1,5 +1,5 @@
 /*
- * shim/small_float: the 16-bit and 8-bit floating point formats, to and from float.
+ * shim/tensors/small_float: the 16-bit and 8-bit floating point formats, to and from float.
  *
  * Round to nearest, ties to even; what is too large becomes what PyTorch makes of it: infinity where the format has
  * one, else NaN, but for e4m3fn the largest number (since 2.13; NaN before). Source of the formats: IEEE 754 half,

@@ -1,10 +1,12 @@
 /*
- * shim/scatter: how values that meet at one place become one: sum, prod, mean, amax, amin.
+ * shim/order: how values that meet at one place become one (combine.c): sum, prod, mean, amax, amin.
+ *
+ * Private to runtime/shim/order/.
  */
-#ifndef AOTICACHE_RUNTIME_SHIM_ORDER_SCATTER_H
-#define AOTICACHE_RUNTIME_SHIM_ORDER_SCATTER_H
+#ifndef AOTICACHE_RUNTIME_SHIM_ORDER_INTERNAL_H
+#define AOTICACHE_RUNTIME_SHIM_ORDER_INTERNAL_H
 
-#include "runtime/shim/elements.h"
+#include "runtime/shim/tensors/elements.h"
 
 enum shim_reduce {
     SHIM_REDUCE_NONE, /* the last one stays */

@@ -1,11 +1,11 @@
 /*
- * shim/elements: see elements.h.
+ * shim/tensors/elements: what operators that walk over elements have in common.
  */
-#include "runtime/shim/elements.h"
-
-#include <string.h>
+#include "runtime/shim/tensors/elements.h"
 
 #include "runtime/shim/torch_abi.h"
+
+#include <string.h>
 
 void aoticache_shim_handle_cleanup(AtenTensorHandle *handle)
 {

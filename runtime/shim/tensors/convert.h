@@ -1,10 +1,10 @@
 /*
- * shim/convert: rows of elements of one dtype to rows of another, with PyTorch's meaning of every conversion.
+ * shim/tensors/convert: rows of elements of one dtype to rows of another, with PyTorch's meaning of every conversion.
  */
 #ifndef AOTICACHE_RUNTIME_SHIM_CONVERT_H
 #define AOTICACHE_RUNTIME_SHIM_CONVERT_H
 
-#include "runtime/shim/tensor.h"
+#include "runtime/shim/tensors/tensor.h"
 
 /* Between reading and writing, an element is of one of these: wide enough for all dtypes that are read as it. */
 enum shim_class {

@@ -1,16 +1,16 @@
 /*
- * shim/scalar: single elements: a number out of a tensor, a tensor out of a number.
+ * shim/tensors/scalar: single elements: a number out of a tensor, a tensor out of a number.
  *
  * As at::Tensor::item() followed by c10::Scalar::to<T>(): what does not fit is an error, never a wrapped number; a
  * fraction is cut off.
  */
+#include "runtime/shim/tensors/convert.h"
+#include "runtime/shim/tensors/small_float.h"
+#include "runtime/shim/torch_abi.h"
+
 #include <float.h>
 #include <math.h>
 #include <string.h>
-
-#include "runtime/shim/convert.h"
-#include "runtime/shim/small_float.h"
-#include "runtime/shim/torch_abi.h"
 
 /* An element as it was read: which member counts is said by the class. */
 struct scalar {

@@ -1,5 +1,5 @@
 /*
- * shim/elements: what operators that walk over elements share: copies of a tensor's elements in order and in a dtype
+ * shim/tensors/elements: what operators that walk over elements share: copies of a tensor's elements in order and in a dtype
  * that is easy to compute with, lanes along one dimension, results that are made or resized.
  *
  * An operator reads its operands through aoticache_shim_read(), computes on plain arrays, and writes through
@@ -8,7 +8,7 @@
 #ifndef AOTICACHE_RUNTIME_SHIM_ELEMENTS_H
 #define AOTICACHE_RUNTIME_SHIM_ELEMENTS_H
 
-#include "runtime/shim/tensor.h"
+#include "runtime/shim/tensors/tensor.h"
 
 /* Drops a handle when it goes out of scope; NULL is nothing to drop. */
 void aoticache_shim_handle_cleanup(AtenTensorHandle *handle);

@@ -1,12 +1,12 @@
 /*
- * shim/random_engine: the generator behind all random functions: Mersenne Twister 19937, drawn from as PyTorch draws
+ * shim/random: the generator behind all random functions: Mersenne Twister 19937, drawn from as PyTorch draws
  * from its CPU generator, so that the same seed gives the same numbers.
  *
  * This is the one state that all of the process shares, as PyTorch's default generator is. A function that fills a
  * tensor holds the lock until the tensor is filled, so its numbers are consecutive.
  */
-#ifndef AOTICACHE_RUNTIME_SHIM_RANDOM_ENGINE_H
-#define AOTICACHE_RUNTIME_SHIM_RANDOM_ENGINE_H
+#ifndef AOTICACHE_RUNTIME_SHIM_RANDOM_INTERNAL_H
+#define AOTICACHE_RUNTIME_SHIM_RANDOM_INTERNAL_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /*
- * shim/constants: the numbers of dtypes, devices, layouts and memory formats, the version, the gradient mode.
+ * shim/tensors/constants: the numbers of dtypes, devices, layouts and memory formats, the version, the gradient mode.
  */
-#include "runtime/shim/tensor.h"
+#include "runtime/shim/tensors/tensor.h"
 #include "runtime/shim/torch_abi.h"
 
 /* aoti_torch_dtype_float32() and so on. */
@@ -68,7 +68,7 @@ uint64_t aoti_torch_abi_version(void)
 
 /*
  * Gradient mode. Nothing here computes gradients; what is set is what is read back, per thread, on at first.
- * Initial-exec as in pool.h: every run of a kernel reads it once and sets it twice.
+ * Initial-exec as in free_lists.h: every run of a kernel reads it once and sets it twice.
  */
 static __thread bool grad_mode_off __attribute__((tls_model("initial-exec")));
 

@@ -1,11 +1,12 @@
 /*
- * shim/segment: segment_reduce: runs of elements along one dimension become one each. Source:
+ * shim/order/segment: segment_reduce: runs of elements along one dimension become one each. Source:
  * aten/src/ATen/native/SegmentReduce.cpp.
  */
-#include <math.h>
+#include "runtime/shim/order/internal.h"
 
 #include "runtime/shim/operators.h"
-#include "runtime/shim/order/scatter.h"
+
+#include <math.h>
 
 struct segments {
     enum shim_reduce reduce;

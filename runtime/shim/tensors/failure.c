@@ -1,5 +1,5 @@
 /*
- * shim/failure: the calling thread's last message, and the two functions by which generated code reports on its own.
+ * shim/tensors/failure: the calling thread's last message, and the two functions by which generated code reports on its own.
  *
  * aoti_torch_check() must not return when its condition is false: generated code goes on to the access that the check
  * guards. PyTorch throws a C++ exception there, which the library's exported function catches and turns into a
@@ -7,15 +7,14 @@
  * function that throws std::runtime_error. It is looked up when it is needed, so the shim is plain C, and a process
  * that runs only kernels written in C never loads a C++ runtime.
  */
-#include "runtime/shim/failure.h"
+#include "base/load_gate.h"
+#include "runtime/shim/tensors/tensor.h"
+#include "runtime/shim/torch_abi.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "base/load_gate.h"
-#include "runtime/shim/torch_abi.h"
 
 static __thread char last_message[SHIM_MESSAGE_BYTES];
 

@@ -1,5 +1,5 @@
 /*
- * shim/tensor: what a tensor is in a process without PyTorch.
+ * shim/tensors/tensor: what a tensor is in a process without PyTorch.
  *
  * As in PyTorch there are three levels: a handle (one owner's reference, AtenTensorHandle), the tensor that handles
  * share (dtype, sizes, strides, offset), the storage that tensors share (memory). aoti_torch_new_tensor_handle()
@@ -11,12 +11,34 @@
 #ifndef AOTICACHE_RUNTIME_SHIM_TENSOR_H
 #define AOTICACHE_RUNTIME_SHIM_TENSOR_H
 
-#include <stdatomic.h>
-
 #include "base/base.h"
 #include "runtime/abi.h"
-#include "runtime/shim/failure.h"
-#include "runtime/shim/pool.h"
+#include "runtime/shim/tensors/free_lists.h"
+
+#include <stdatomic.h>
+
+/*
+ * ---- failures (failure.c) ----
+ *
+ * The interface knows only a status; the text goes to storage of the calling thread, where
+ * torch_exception_get_what_without_backtrace() finds it.
+ */
+
+enum { SHIM_SUCCESS = 0, SHIM_FAILURE = 1 };
+
+#define SHIM_MESSAGE_BYTES 512
+
+/* Keeps the text and returns SHIM_FAILURE, so that a failure is one statement. */
+AOTITorchError aoticache_shim_fail(const char *format, ...) AOTICACHE_PRINTF(1, 2) __attribute__((cold));
+
+/* "function: out of memory for BYTES bytes". */
+AOTITorchError aoticache_shim_fail_memory(const char *function, size_t bytes) __attribute__((cold));
+
+/* The dtype's name, or "dtype 99" written to `buffer`. */
+#define SHIM_DTYPE_TEXT_BYTES 32
+const char *aoticache_shim_dtype_text(int32_t dtype, char buffer[SHIM_DTYPE_TEXT_BYTES]);
+
+/* ---- handles, tensors, storages ---- */
 
 #define SHIM_MAX_NDIM 64
 #define SHIM_INLINE_NDIM 8
@@ -26,7 +48,7 @@ typedef void (*shim_deleter)(void *data, void *context);
 
 struct shim_storage {
     _Atomic uint32_t refs;
-    uint32_t list; /* enum shim_pool_list: where the block came from */
+    uint32_t list; /* enum shim_free_list: where the block came from */
     void *data;
     size_t bytes;
     shim_deleter deleter; /* NULL: the data is part of this block, or borrowed */
@@ -52,7 +74,7 @@ struct AtenTensorOpaque {
 };
 
 _Static_assert(sizeof(struct shim_storage) <= SHIM_STORAGE_HEADER_BYTES, "the data begins after the header");
-_Static_assert(sizeof(struct shim_tensor) <= 256, "the pool's blocks hold a tensor");
+_Static_assert(sizeof(struct shim_tensor) <= 256, "the free lists' blocks hold a tensor");
 
 /* ---- shapes (shape.c): checked arithmetic over untrusted numbers ---- */
 
@@ -88,7 +110,7 @@ static inline uint32_t shim_item_bytes(int32_t dtype)
     return (uint32_t)dtype < sizeof bytes ? bytes[dtype] : 0;
 }
 
-/* ---- storages (storage.c) ---- */
+/* ---- storages (tensor.c) ---- */
 
 /* Owned memory, 64-byte aligned, not initialised. NULL: out of memory. */
 struct shim_storage *aoticache_shim_storage_create(size_t bytes);

@@ -1,13 +1,13 @@
 /*
- * shim/copy: copies between tensors of any dtype, shape (broadcast) and strides; clones.
+ * shim/tensors/copy: copies between tensors of any dtype, shape (broadcast) and strides; clones.
  *
  * Source: at::Tensor::copy_ and clone (aten/src/ATen/native/Copy.cpp, TensorFactories.cpp) for what is allowed, which
  * strides a clone has and which overlaps are refused.
  */
-#include <string.h>
-
-#include "runtime/shim/convert.h"
+#include "runtime/shim/tensors/convert.h"
 #include "runtime/shim/torch_abi.h"
+
+#include <string.h>
 
 /* Dimensions of a copy, outermost first, strides in bytes. */
 struct copy_plan {

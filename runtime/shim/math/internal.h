@@ -1,0 +1,163 @@
+/*
+ * shim/math: what the products, convolutions and pooling share.
+ *
+ * Private to runtime/shim/math/.
+ */
+#ifndef AOTICACHE_RUNTIME_SHIM_MATH_INTERNAL_H
+#define AOTICACHE_RUNTIME_SHIM_MATH_INTERNAL_H
+
+#include "runtime/shim/tensors/convert.h"
+
+/*
+ * ---- threads (threads.c): work for the threads of the process's OpenMP runtime ----
+ *
+ * Kernels that PyTorch compiles use OpenMP. Threads of anybody else beside its threads would wait for the same processors
+ * (both kinds spin before they sleep): so the shim has none of its own, and who says how many there may be
+ * (OMP_NUM_THREADS, omp_set_num_threads()) says it for everything.
+ *
+ * The runtime is the one that is loaded, else libgomp where it is there; it stays loaded. Without one all work is done by
+ * the calling thread.
+ */
+
+/* Whether there is an OpenMP runtime in this process; loads one. */
+bool aoticache_shim_has_threads(void);
+
+/*
+ * How many parts may run at once here: 1 inside of a parallel region, where others are at work already, and in the child
+ * of a fork that the runtime's threads do not survive (base/openmp_fork.h).
+ */
+int aoticache_shim_threads(void);
+
+/* Whether this is such a child. */
+bool aoticache_shim_is_forked(void);
+
+/* As many of them, at most `most`, as have some 5 microseconds of work each: so many multiplications and additions. */
+int aoticache_shim_parts(double work, long long most);
+
+/* Runs each part 0 .. parts - 1 once, on any of the threads, and returns when all are done. */
+void aoticache_shim_parallel(int parts, void (*run)(void *user, int part), void *user);
+
+/*
+ * ---- images (image.c) ----
+ *
+ * Tensors of a batch, channels and one to three spatial dimensions, seen as three; their memory formats; and the lists of
+ * numbers that describe a window (stride, padding, dilation).
+ *
+ * Every number in these lists and every size is below 2^31 once it has been read here, so that the arithmetic of
+ * windows stays inside int64_t.
+ */
+
+#define IMAGE_AXES 3
+
+/* Dimensions that the tensor lacks are in front, with size 1. Strides in bytes. */
+struct image {
+    char *data;
+    int64_t batch, channels;
+    int64_t sizes[IMAGE_AXES];
+    ptrdiff_t batch_stride, channel_stride;
+    ptrdiff_t strides[IMAGE_AXES];
+};
+
+/* A tensor of `axes` spatial dimensions, after channels and, where it has that many dimensions, a batch. */
+AOTITorchError aoticache_shim_image_of(const char *function, const struct shim_tensor *tensor, int axes,
+                                       struct image *ret_image);
+
+/* c10::is_channels_last_strides_2d and _3d, for 4 and 5 dimensions; others are not. Source: c10/core/MemoryFormat.h. */
+bool aoticache_shim_is_channels_last(const struct shim_tensor *tensor);
+
+/* Fresh memory for a tensor of `ndim` dimensions, the second one innermost if channels_last. */
+AOTITorchError aoticache_shim_image_empty(const char *function, int ndim, const int64_t *sizes, bool channels_last,
+                                          int32_t dtype, AtenTensorHandle *ret_tensor);
+
+/*
+ * A list with one number for each of `axes` spatial dimensions, or one for all, into the last places of three; the
+ * others get `filler`. Numbers below `least` are refused; the message names `what`.
+ */
+AOTITorchError aoticache_shim_window_read(const char *function, const char *what, const int64_t *values, int64_t count,
+                                          int axes, int64_t least, int64_t filler, int64_t ret_values[IMAGE_AXES]);
+
+/* The place of element `position` of an image of these sizes. */
+void aoticache_shim_split_position(const int64_t sizes[IMAGE_AXES], int64_t position, int64_t ret_at[IMAGE_AXES]);
+
+/*
+ * ---- products of matrices with any strides, blocked for the caches ----
+ *
+ * matmul_block.c has the walk over blocks, matmul_kernel.c the innermost loops for each class of numbers, blas.c large
+ * products where the machine has a BLAS, matmul.c the exported functions and their checks.
+ */
+
+/* Largest block: rows and columns of the result, and how much of the inner dimension is packed at once. */
+enum { MATMUL_BLOCK_ROWS = 64, MATMUL_BLOCK_COLUMNS = 256, MATMUL_BLOCK_DEPTH = 256 };
+
+/*
+ * The arithmetic of one class of numbers. Operands are packed: `rows` (or `columns`) values of one step of the inner
+ * dimension lie together, step after step.
+ */
+struct matmul_arithmetic {
+    size_t value_bytes;
+    int rows;    /* of the result, that `accumulate` makes at once */
+    int columns;
+    /* tile[rows][columns] += a * b over `depth` steps; tile_stride in values. */
+    void (*accumulate)(int64_t depth, const void *a, const void *b, void *tile, ptrdiff_t tile_stride);
+    /* row = alpha * row + beta * addend; without addend (NULL) beta does not count. */
+    void (*finish)(size_t count, void *row, const void *addend, double alpha, double beta);
+};
+
+/* NULL: the class is not one of numbers that can be multiplied here. */
+const struct matmul_arithmetic *aoticache_shim_matmul_arithmetic(enum shim_class kind);
+
+/* A matrix of elements in memory; strides in bytes. */
+struct matmul_matrix {
+    char *data;
+    ptrdiff_t row_stride;
+    ptrdiff_t column_stride;
+};
+
+struct matmul_problem {
+    const struct matmul_arithmetic *arithmetic;
+    const struct shim_dtype_access *access; /* all matrices have one dtype */
+    uint32_t item_bytes;                    /* of an element of it */
+    int64_t rows, columns, depth;           /* out is rows x columns, a is rows x depth */
+    struct matmul_matrix a, b, addend, out; /* addend.data NULL: none */
+    double alpha, beta;
+};
+
+/* Bytes that aoticache_shim_matmul_run needs to work in, aligned to 64. */
+size_t aoticache_shim_matmul_workspace_bytes(const struct matmul_problem *problem);
+void aoticache_shim_matmul_run(const struct matmul_problem *problem, void *workspace);
+/* The same with a workspace of its own, only where one is needed. False: out of memory. */
+bool aoticache_shim_matmul(const struct matmul_problem *problem);
+/*
+ * A tile of sums to its place in the result: factors, addend, dtype; the tile's values are changed. At most
+ * MATMUL_BLOCK_COLUMNS columns. tile_stride in values.
+ */
+void aoticache_shim_matmul_write(const struct matmul_problem *problem, char *tile, ptrdiff_t tile_stride, int64_t row,
+                                 int64_t rows, int64_t column, int64_t columns);
+
+/*
+ * ---- convolutions ----
+ *
+ * convolution.c checks, gathers what the kernel sees at each position of the result, and multiplies;
+ * convolution_depthwise.c does without gathering and products.
+ */
+
+struct convolution {
+    struct image input, output;
+    int32_t dtype;
+    ptrdiff_t item_bytes;
+    int axes;
+    bool transposed;
+    bool channels_last; /* columns hold the channels of a kernel position side by side, as the input does */
+    int64_t groups;
+    int64_t group_inputs, group_outputs; /* channels of one group */
+    int64_t kernel[IMAGE_AXES], stride[IMAGE_AXES], padding[IMAGE_AXES], dilation[IMAGE_AXES];
+    int64_t output_padding[IMAGE_AXES];
+    int64_t kernel_positions;
+    const struct shim_tensor *bias; /* NULL: none */
+};
+
+/* Each channel has a kernel of its own, and makes one channel. False: out of memory. */
+bool aoticache_shim_is_depthwise(const struct convolution *c);
+bool aoticache_shim_convolve_depthwise(const struct convolution *c, const struct image *weight);
+
+#endif

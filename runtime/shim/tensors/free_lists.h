@@ -1,0 +1,100 @@
+/*
+ * shim/tensors/free_lists: free lists of the calling thread for what every run of a kernel makes and drops: handles, tensors,
+ * storages with little data.
+ *
+ * A block that another thread made may go back to this one's list: all blocks of a list have the same size and come
+ * from the C library. Lists are bounded, and freed when their thread ends. Under address sanitizer nothing is kept,
+ * so that it sees every allocation and release.
+ *
+ * The thread's lists are freed by a destructor in this library, which therefore stays loaded once it has made them.
+ */
+#ifndef AOTICACHE_RUNTIME_SHIM_FREE_H
+#define AOTICACHE_RUNTIME_SHIM_FREE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SHIM_FREE_LISTS_OFF 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SHIM_FREE_LISTS_OFF 1
+#endif
+#endif
+
+/* name, bytes of a block, how many a thread keeps. Storages: 64 bytes of header, then the data. */
+#define SHIM_FREE_LIST(X)       \
+    X(HANDLE, 16, 64)           \
+    X(TENSOR, 256, 32)          \
+    X(STORAGE, 64, 32)          \
+    X(STORAGE_64, 128, 16)      \
+    X(STORAGE_256, 320, 16)     \
+    X(STORAGE_1K, 1088, 16)     \
+    X(STORAGE_4K, 4160, 8)
+
+enum shim_free_list {
+#define SHIM_FREE_ENUM(name, bytes, kept) SHIM_FREE_##name,
+    SHIM_FREE_LIST(SHIM_FREE_ENUM)
+#undef SHIM_FREE_ENUM
+    SHIM_FREE_LISTS,
+    SHIM_FREE_NONE = SHIM_FREE_LISTS /* a block of its own size */
+};
+
+struct shim_free_lists {
+    struct {
+        void *head; /* each free block begins with a pointer to the next */
+        uint32_t count;
+    } lists[SHIM_FREE_LISTS];
+};
+
+/* The slow sides: an empty list, a full one, none yet. */
+void *aoticache_shim_block_allocate(enum shim_free_list list);
+void aoticache_shim_block_release(enum shim_free_list list, void *block);
+
+#ifdef SHIM_FREE_LISTS_OFF
+
+static inline void *shim_block_take(enum shim_free_list list)
+{
+    return aoticache_shim_block_allocate(list);
+}
+
+static inline void shim_block_give(enum shim_free_list list, void *block)
+{
+    aoticache_shim_block_release(list, block);
+}
+
+#else
+
+/* Initial-exec: eight bytes of the static block, and an access costs one instruction instead of a call. */
+extern __thread struct shim_free_lists *aoticache_shim_free_lists
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+extern const uint32_t aoticache_shim_free_kept[SHIM_FREE_LISTS] __attribute__((visibility("hidden")));
+
+/* A block of the list's size, 64-byte aligned where it is a storage, else as malloc gives it; NULL: out of memory. */
+static inline void *shim_block_take(enum shim_free_list list)
+{
+    struct shim_free_lists *mine = aoticache_shim_free_lists;
+    if (__builtin_expect(mine == NULL || mine->lists[list].head == NULL, 0))
+        return aoticache_shim_block_allocate(list);
+    void *block = mine->lists[list].head;
+    mine->lists[list].head = *(void **)block;
+    mine->lists[list].count--;
+    return block;
+}
+
+static inline void shim_block_give(enum shim_free_list list, void *block)
+{
+    struct shim_free_lists *mine = aoticache_shim_free_lists;
+    if (__builtin_expect(mine == NULL || mine->lists[list].count >= aoticache_shim_free_kept[list], 0)) {
+        aoticache_shim_block_release(list, block);
+        return;
+    }
+    *(void **)block = mine->lists[list].head;
+    mine->lists[list].head = block;
+    mine->lists[list].count++;
+}
+
+#endif
+#endif
