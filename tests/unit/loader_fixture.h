@@ -14,6 +14,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -223,6 +224,38 @@ FIXTURE_FUNCTION aoticache_library *fixture_load(int fd)
     aoticache_error error = {0};
     cr_assert_eq(aoticache_library_load_fd(fd, "kernel", &library, &error), AOTICACHE_OK, "%s", error.message);
     return library;
+}
+
+/* Loading is refused with this status and a message that has both texts; the descriptor is closed. */
+FIXTURE_FUNCTION void fixture_expect_refused(int fd, aoticache_status expected, const char *first,
+                                             const char *second)
+{
+    aoticache_library *library = NULL;
+    aoticache_error error = {0};
+    aoticache_status status = aoticache_library_load_fd(fd, "abc123", &library, &error);
+    cr_assert_eq(status, expected, "%s: %s", aoticache_status_name(status), error.message);
+    cr_assert_eq(error.status, expected);
+    cr_assert_not_null(strstr(error.message, "abc123"), "%s", error.message);
+    cr_assert_not_null(strstr(error.message, first), "%s", error.message);
+    cr_assert_not_null(strstr(error.message, second), "%s", error.message);
+    cr_assert_null(library);
+    close(fd);
+}
+
+FIXTURE_FUNCTION int fixture_count_torch(struct dl_phdr_info *info, size_t size, void *user)
+{
+    (void)size;
+    if (strstr(info->dlpi_name, "libtorch") != NULL || strstr(info->dlpi_name, "libc10") != NULL)
+        ++*(int *)user;
+    return 0;
+}
+
+/* How many of PyTorch's libraries are in the process. */
+FIXTURE_FUNCTION int fixture_torch_libraries(void)
+{
+    int count = 0;
+    dl_iterate_phdr(fixture_count_torch, &count);
+    return count;
 }
 
 /* Creates a runner, runs it on {1, 2} and gives the first element of the first output. */
