@@ -335,7 +335,7 @@ refused '--low in bytes for entries' 'needs --max-size' --max-entries 5 --low 1K
 refused 'a policy' "'mru' is not lru or cost" --policy mru
 refused 'an age in quarantine/' "'x' is not an age" --quarantine-age x
 refused 'no time' "'x' is not a time" --time-limit x
-refused 'a file without a name' 'is not the name of a file' --prometheus ''
+refused 'a file without a name' 'needs the name of a file' --prometheus ''
 try 'a setting that is wrong' 0 env AOTICACHE_MAX_ENTRIES=lots aoticache-gc
 says 'is said, and is no limit' "'lots' is not a number of entries"
 is 'nothing of all this has removed anything' '1 2 3' "$(left)"

@@ -19,7 +19,7 @@ static const aoticache_command *const commands[] = {
 
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 
-static const aoticache_cli_option no_options[] = {{0, NULL, 0, NULL, NULL}};
+static const aoticache_cli_option no_options[] = {{0}};
 
 static const aoticache_cli_program top_program = {
     .name = "aoticache",

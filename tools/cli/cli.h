@@ -14,6 +14,7 @@
 
 #include <jansson.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 
 /* ---- exit codes: name, number, text. Numbers are part of the interface and never change. ---- */
@@ -38,14 +39,84 @@ int aoticache_cli_exit_of_status(aoticache_status status);
 
 /* ---- the command line ---- */
 
-typedef struct aoticache_cli_option {
-    int id;            /* 1 and up, unique in its table */
+typedef struct aoticache_cli aoticache_cli;
+
+/*
+ * An option is declared once, in a row of a table: its name, what the help says, and the member of the command's struct that
+ * it sets. Parsing, help and "did you mean" follow from the table.
+ */
+typedef enum aoticache_cli_kind {
+    AOTICACHE_CLI_KIND_NONE,     /* the last row of a table; a program without operands */
+    AOTICACHE_CLI_KIND_SET,      /* bool: becomes true */
+    AOTICACHE_CLI_KIND_CLEAR,    /* bool: becomes false */
+    AOTICACHE_CLI_KIND_TEXT,     /* const char *: the value, borrowed */
+    AOTICACHE_CLI_KIND_NAME,     /* the same, but not empty */
+    AOTICACHE_CLI_KIND_LIST,     /* aoticache_cli_list: all values, in order */
+    AOTICACHE_CLI_KIND_INTEGER,  /* an integer of 4 or 8 bytes */
+    AOTICACHE_CLI_KIND_SIZE,     /* uint64_t: bytes */
+    AOTICACHE_CLI_KIND_AGE,      /* uint64_t: seconds */
+    AOTICACHE_CLI_KIND_MOMENT,   /* int64_t: the wall clock as long ago as the value says, in ns; 1 at least */
+    AOTICACHE_CLI_KIND_WORD,     /* an integer of 4 or 8 bytes: the position in `words` */
+    AOTICACHE_CLI_KIND_FUNCTION, /* anything: `read` is called */
+    AOTICACHE_CLI_KIND_TABLE,    /* no option: the rows of `table` belong here, and their members lie in this one */
+    AOTICACHE_CLI_KIND_REST,     /* char **, of an operand: it and all words behind it, NULL-terminated */
+} aoticache_cli_kind;
+
+typedef struct aoticache_cli_option aoticache_cli_option;
+struct aoticache_cli_option {
     const char *name;  /* without the dashes */
     char letter;       /* short form, 0 for none */
     const char *value; /* what the help calls its value; NULL where it takes none; "[=NAME]" where it may have one,
                           then only after '=' and else NULL */
     const char *help;  /* may hold newlines */
-} aoticache_cli_option;
+    aoticache_cli_kind kind;
+    size_t offset;              /* of the member in the struct */
+    size_t size;                /* of the member */
+    int64_t minimum, maximum;   /* of INTEGER; minimum of SIZE, AGE and MOMENT, and maximum of AGE where that is not 0 */
+    const char *wanted;         /* what a wrong value is not: "a number from 1 on" */
+    const char *const *words;   /* of WORD; ends with NULL */
+    const aoticache_cli_option *table;
+    /* Returns an exit code, and has said what is wrong where that is not OK. member: what `offset` names. */
+    int (*read)(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member);
+    int id; /* tells `read` which option it is, where it reads several */
+};
+
+/* The rest of a row, with the member's type checked. */
+#define AOTICACHE_CLI_MEMBER(kind_, c_type, type, member) \
+    .kind = (kind_), .offset = _Generic(((type *)0)->member, c_type: offsetof(type, member))
+#define AOTICACHE_CLI_NUMBER(kind_, type, member)                                                           \
+    .kind = (kind_), .size = sizeof ((type *)0)->member,                                                    \
+    .offset = _Generic(((type *)0)->member, int32_t: offsetof(type, member), uint32_t: offsetof(type, member), \
+                       int64_t: offsetof(type, member), uint64_t: offsetof(type, member))
+#define AOTICACHE_CLI_SET(type, member) AOTICACHE_CLI_MEMBER(AOTICACHE_CLI_KIND_SET, bool, type, member)
+#define AOTICACHE_CLI_CLEAR(type, member) AOTICACHE_CLI_MEMBER(AOTICACHE_CLI_KIND_CLEAR, bool, type, member)
+#define AOTICACHE_CLI_TEXT(type, member) AOTICACHE_CLI_MEMBER(AOTICACHE_CLI_KIND_TEXT, const char *, type, member)
+#define AOTICACHE_CLI_NAME(type, member, wanted_) \
+    AOTICACHE_CLI_MEMBER(AOTICACHE_CLI_KIND_NAME, const char *, type, member), .wanted = (wanted_)
+#define AOTICACHE_CLI_LIST(type, member) AOTICACHE_CLI_MEMBER(AOTICACHE_CLI_KIND_LIST, aoticache_cli_list, type, member)
+#define AOTICACHE_CLI_INTEGER(type, member, minimum_, maximum_, wanted_)                                            \
+    AOTICACHE_CLI_NUMBER(AOTICACHE_CLI_KIND_INTEGER, type, member), .minimum = (minimum_), .maximum = (maximum_), \
+    .wanted = (wanted_)
+#define AOTICACHE_CLI_SIZE(type, member, minimum_, wanted_)                                                       \
+    AOTICACHE_CLI_MEMBER(AOTICACHE_CLI_KIND_SIZE, uint64_t, type, member), .minimum = (minimum_), .wanted = (wanted_)
+#define AOTICACHE_CLI_AGE(type, member, minimum_, maximum_, wanted_)                                                \
+    AOTICACHE_CLI_MEMBER(AOTICACHE_CLI_KIND_AGE, uint64_t, type, member), .minimum = (minimum_), .maximum = (maximum_), \
+    .wanted = (wanted_)
+#define AOTICACHE_CLI_MOMENT(type, member, minimum_, wanted_) \
+    AOTICACHE_CLI_MEMBER(AOTICACHE_CLI_KIND_MOMENT, int64_t, type, member), .minimum = (minimum_), .wanted = (wanted_)
+#define AOTICACHE_CLI_WORD(type, member, words_) \
+    AOTICACHE_CLI_NUMBER(AOTICACHE_CLI_KIND_WORD, type, member), .words = (words_)
+#define AOTICACHE_CLI_FUNCTION(type, member, read_) \
+    .kind = AOTICACHE_CLI_KIND_FUNCTION, .offset = offsetof(type, member), .read = (read_)
+#define AOTICACHE_CLI_TABLE(type, member, table_) \
+    {.kind = AOTICACHE_CLI_KIND_TABLE, .offset = offsetof(type, member), .table = (table_)}
+
+/* Words of the command line, borrowed; NULL-terminated where there are any. */
+typedef struct aoticache_cli_list {
+    const char **items; /* by free() */
+    size_t count;
+} aoticache_cli_list;
+void aoticache_cli_list_add(aoticache_cli_list *list, const char *word);
 
 /* One program, or one command of a program. */
 typedef struct aoticache_cli_program {
@@ -54,7 +125,11 @@ typedef struct aoticache_cli_program {
     const char *usage;                   /* what follows the name in the usage line */
     const char *summary;                 /* one line */
     const char *details;                 /* printed after the options; may be NULL */
-    const aoticache_cli_option *options; /* ends with a name of NULL; the common ones are added */
+    const aoticache_cli_option *options; /* ends with {0}; the common ones are added */
+    /* Words that are no options: one for TEXT, any number for LIST, FUNCTION and REST; none by default. Its `wanted` is what
+     * is said where there is none of them ("a key is needed"; NULL: there may be none), its `help` what is said behind an
+     * unexpected second word (": one key at a time"). */
+    aoticache_cli_option operand;
 } aoticache_cli_program;
 
 typedef enum aoticache_cli_color {
@@ -64,38 +139,35 @@ typedef enum aoticache_cli_color {
 } aoticache_cli_color;
 
 /* One run of a program: where the parser is, and what the common options said. */
-typedef struct aoticache_cli {
+struct aoticache_cli {
     const aoticache_cli_program *program;
     char **argv;
     int argc;
     int position;
     bool operands_only; /* after "--" */
-    int exit_code;      /* after AOTICACHE_CLI_STOP */
+    bool is_done;       /* help or the version was printed */
+    int exit_code;      /* where aoticache_cli_parse() returned false */
 
     const char *directory; /* --cache-dir; NULL: the default */
     bool json, quiet, verbose, allow_shared;
     aoticache_cli_color color;
-} aoticache_cli;
+};
 
 /* argv[first] is the first word of this program's own. Also makes a closed pipe an error of write, not a signal: what was
  * begun is finished, and then aoticache_cli_finish() ends the program by it. */
 void aoticache_cli_begin(aoticache_cli *cli, const aoticache_cli_program *program, int argc, char **argv, int first);
 
-#define AOTICACHE_CLI_OPERAND 0 /* *ret_value is a word that is no option */
-#define AOTICACHE_CLI_END (-1)  /* no words are left */
-#define AOTICACHE_CLI_STOP (-2) /* help was printed, or a usage error: return cli->exit_code */
-
 /*
- * The next word: the id of an option (*ret_value is its value), or one of the above. Understands --name value,
- * --name=value, -n value; names are never abbreviated; a value that begins with "--" needs the form with '='.
+ * Reads the command line into the struct that the rows of the program's table speak of; what it does not name stays as it
+ * is. False where there is nothing more to do: help was printed, or a usage error. Then return cli->exit_code.
+ *
+ * Understands --name value, --name=value, -n value; names are never abbreviated; a value that begins with "--" needs the
+ * form with '='. Options and operands are read in the order in which they are given.
  */
-int aoticache_cli_next(aoticache_cli *cli, const char **ret_value);
+bool aoticache_cli_parse(aoticache_cli *cli, void *target);
 
 /* Prints "PROGRAM: message; see 'HINT'" and returns the exit code for wrong usage. */
 int aoticache_cli_usage_error(const aoticache_cli *cli, const char *format, ...) AOTICACHE_PRINTF(2, 3);
-
-/* What every program has; ends with a name of NULL. Their ids are negative: the parser deals with them itself. */
-extern const aoticache_cli_option aoticache_cli_common_options[];
 
 /*
  * The value of --option as one of `words` (ends with NULL); "op" is taken for "operator". False where it is none, which has

@@ -1,8 +1,9 @@
 /*
- * tools/cli/options: the command line, word by word, and the help made from the same tables.
+ * tools/cli/options: the command line, read as a table of options says, and the help made from the same table.
  *
- * An own parser rather than getopt_long: options and operands keep the order in which they were given (it is the order
- * of an operator's arguments), nothing is abbreviated, and messages name the command and where its help is.
+ * This is a parser of our own because getopt_long reorders, abbreviates and knows no command: here options and operands
+ * keep the order in which they were given (it is the order of an operator's arguments), nothing is abbreviated, and
+ * messages name the command and where its help is.
  */
 #include "base/cleanup.h"
 #include "tools/cli/cli.h"
@@ -12,28 +13,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum common_id {
-    COMMON_CACHE_DIR = -100,
-    COMMON_JSON,
-    COMMON_ALLOW_SHARED,
-    COMMON_COLOR,
-    COMMON_QUIET,
-    COMMON_VERBOSE,
-    COMMON_HELP,
-    COMMON_VERSION,
-};
+/* What every program has. */
+static int print_help(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member);
+static int print_version(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member);
 
-const aoticache_cli_option aoticache_cli_common_options[] = {
-    {COMMON_CACHE_DIR, "cache-dir", 0, "DIR",
-     "the cache directory; default $AOTICACHE_DIR, the configuration\n(aoticache help config), $XDG_CACHE_HOME/aoticache, ~/.cache/aoticache"},
-    {COMMON_ALLOW_SHARED, "allow-shared", 0, NULL, "accept a directory that others own or may write to"},
-    {COMMON_JSON, "json", 0, NULL, "print the result as JSON, and messages as a line of JSON each"},
-    {COMMON_COLOR, "color", 0, "auto|always|never", "default auto; NO_COLOR is respected"},
-    {COMMON_QUIET, "quiet", 'q', NULL, "results and errors only"},
-    {COMMON_VERBOSE, "verbose", 'v', NULL, "say on standard error what is done"},
-    {COMMON_HELP, "help", 'h', NULL, "print this and exit"},
-    {COMMON_VERSION, "version", 0, NULL, "print the version and exit"},
-    {0, NULL, 0, NULL, NULL},
+static const char *const colors[] = {"auto", "always", "never", NULL};
+
+static const aoticache_cli_option common_options[] = {
+    {"cache-dir", 0, "DIR",
+     "the cache directory; default $AOTICACHE_DIR, the configuration\n(aoticache help config), $XDG_CACHE_HOME/aoticache, ~/.cache/aoticache",
+     AOTICACHE_CLI_NAME(aoticache_cli, directory, "a directory")},
+    {"allow-shared", 0, NULL, "accept a directory that others own or may write to", AOTICACHE_CLI_SET(aoticache_cli, allow_shared)},
+    {"json", 0, NULL, "print the result as JSON, and messages as a line of JSON each", AOTICACHE_CLI_SET(aoticache_cli, json)},
+    {"color", 0, "auto|always|never", "default auto; NO_COLOR is respected", AOTICACHE_CLI_WORD(aoticache_cli, color, colors),
+     .wanted = "auto, always or never"},
+    {"quiet", 'q', NULL, "results and errors only", AOTICACHE_CLI_SET(aoticache_cli, quiet)},
+    {"verbose", 'v', NULL, "say on standard error what is done", AOTICACHE_CLI_SET(aoticache_cli, verbose)},
+    {"help", 'h', NULL, "print this and exit", AOTICACHE_CLI_FUNCTION(aoticache_cli, is_done, print_help)},
+    {"version", 0, NULL, "print the version and exit", AOTICACHE_CLI_FUNCTION(aoticache_cli, is_done, print_version)},
+    {0},
 };
 
 /* ---- help, made from the tables of options ---- */
@@ -117,6 +115,16 @@ static void print_option(const aoticache_cli_option *option)
     print_item(width, HELP_COLUMN, option->help);
 }
 
+static void print_options(const aoticache_cli_option *options)
+{
+    for (; options->kind != AOTICACHE_CLI_KIND_NONE; options++) {
+        if (options->kind == AOTICACHE_CLI_KIND_TABLE)
+            print_options(options->table);
+        else
+            print_option(options);
+    }
+}
+
 void aoticache_cli_print_exit_codes(void)
 {
     printf("\nExit codes:\n");
@@ -130,13 +138,11 @@ void aoticache_cli_print_help(const aoticache_cli_program *program)
 {
     printf("Usage: %s %s\n\n", program->name, program->usage);
     print_details(program->summary);
-    if (program->options->name != NULL)
+    if (program->options->kind != AOTICACHE_CLI_KIND_NONE)
         printf("\nOptions:\n");
-    for (const aoticache_cli_option *option = program->options; option->name != NULL; option++)
-        print_option(option);
+    print_options(program->options);
     printf("\nCommon options:\n");
-    for (const aoticache_cli_option *option = aoticache_cli_common_options; option->name != NULL; option++)
-        print_option(option);
+    print_options(common_options);
     if (program->details != NULL) {
         putchar('\n');
         print_details(program->details);
@@ -194,155 +200,259 @@ void aoticache_cli_begin(aoticache_cli *cli, const aoticache_cli_program *progra
     signal(SIGPIPE, SIG_IGN);
 }
 
-static const aoticache_cli_option *find_in(const aoticache_cli_option *options, const char *name, size_t length,
-                                           char letter)
+static int print_help(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
-    for (; options->name != NULL; options++) {
-        if (letter != 0 && options->letter == letter)
-            return options;
-        if (letter == 0 && strlen(options->name) == length && memcmp(options->name, name, length) == 0)
-            return options;
-    }
-    return NULL;
+    (void)option, (void)value;
+    aoticache_cli_print_help(cli->program);
+    *(bool *)member = true;
+    return AOTICACHE_CLI_EXIT_OK;
 }
 
-static const aoticache_cli_option *find(const aoticache_cli *cli, const char *name, size_t length, char letter)
+static int print_version(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
-    const aoticache_cli_option *found = find_in(cli->program->options, name, length, letter);
-    return found != NULL ? found : find_in(aoticache_cli_common_options, name, length, letter);
+    (void)cli, (void)option, (void)value;
+    printf("aoticache %s\n", aoticache_version());
+    *(bool *)member = true;
+    return AOTICACHE_CLI_EXIT_OK;
 }
 
-static int stop(aoticache_cli *cli, int exit_code)
-{
-    cli->exit_code = exit_code;
-    return AOTICACHE_CLI_STOP;
-}
+/* An option that was found in a table, and the struct that its offset is in. */
+struct found {
+    const aoticache_cli_option *option;
+    char *target;
+};
 
-static const char *nearest_option(const aoticache_cli *cli, const char *name)
+static struct found find_in(const aoticache_cli_option *options, void *target, const char *name, size_t length,
+                            char letter)
 {
-    const char *names[64];
-    size_t count = 0;
-    const aoticache_cli_option *const tables[] = {cli->program->options, aoticache_cli_common_options};
-    for (size_t table = 0; table < 2; table++)
-        for (const aoticache_cli_option *option = tables[table]; option->name != NULL && count < 63; option++)
-            names[count++] = option->name;
-    names[count] = NULL;
-    return aoticache_cli_nearest(name, names);
-}
-
-static int unknown_option(aoticache_cli *cli, const char *word)
-{
-    cleanup_free char *name = aoticache_cli_text("%.*s", (int)strcspn(word, "="), word);
-    const char *nearest = strncmp(name, "--", 2) == 0 ? nearest_option(cli, name + 2) : NULL;
-    if (nearest != NULL)
-        return stop(cli, aoticache_cli_usage_error(cli, "unknown option %s (did you mean --%s?)", name, nearest));
-    return stop(cli, aoticache_cli_usage_error(cli, "unknown option %s", name));
-}
-
-static int set_color(aoticache_cli *cli, const char *value)
-{
-    static const char *const names[] = {"auto", "always", "never"};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(value, names[i]) == 0) {
-            cli->color = (aoticache_cli_color)i;
-            return 0;
+    for (; options->kind != AOTICACHE_CLI_KIND_NONE; options++) {
+        if (options->kind == AOTICACHE_CLI_KIND_TABLE) {
+            struct found found = find_in(options->table, (char *)target + options->offset, name, length, letter);
+            if (found.option != NULL)
+                return found;
+        } else if (letter != 0 ? options->letter == letter
+                               : strlen(options->name) == length && memcmp(options->name, name, length) == 0) {
+            return (struct found){options, target};
         }
     }
-    return stop(cli, aoticache_cli_usage_error(cli, "option --color: '%s' is not auto, always or never", value));
+    return (struct found){NULL, NULL};
 }
 
-static int set_directory(aoticache_cli *cli, const char *value)
+static struct found find(aoticache_cli *cli, void *target, const char *name, size_t length, char letter)
 {
-    if (value[0] == '\0')
-        return stop(cli, aoticache_cli_usage_error(cli, "option --cache-dir needs a directory"));
-    cli->directory = value;
-    return 0;
+    struct found found = find_in(cli->program->options, target, name, length, letter);
+    return found.option != NULL ? found : find_in(common_options, cli, name, length, letter);
 }
 
-/* 0 to go on, or AOTICACHE_CLI_STOP. */
-static int apply_common(aoticache_cli *cli, int id, const char *value)
+#define MOST_NAMES 64
+
+static size_t collect_names(const aoticache_cli_option *options, const char **names, size_t count)
 {
-    switch (id) {
-    case COMMON_CACHE_DIR:
-        return set_directory(cli, value);
-    case COMMON_COLOR:
-        return set_color(cli, value);
-    case COMMON_HELP:
-        aoticache_cli_print_help(cli->program);
-        return stop(cli, AOTICACHE_CLI_EXIT_OK);
-    case COMMON_VERSION:
-        printf("aoticache %s\n", aoticache_version());
-        return stop(cli, AOTICACHE_CLI_EXIT_OK);
+    for (; options->kind != AOTICACHE_CLI_KIND_NONE && count + 1 < MOST_NAMES; options++) {
+        if (options->kind == AOTICACHE_CLI_KIND_TABLE)
+            count = collect_names(options->table, names, count);
+        else
+            names[count++] = options->name;
+    }
+    return count;
+}
+
+static int refuse_unknown(const aoticache_cli *cli, const char *word)
+{
+    const char *names[MOST_NAMES];
+    cleanup_free char *name = aoticache_cli_text("%.*s", (int)strcspn(word, "="), word);
+    names[collect_names(common_options, names, collect_names(cli->program->options, names, 0))] = NULL;
+    const char *nearest = strncmp(name, "--", 2) == 0 ? aoticache_cli_nearest(name + 2, names) : NULL;
+    if (nearest != NULL)
+        return aoticache_cli_usage_error(cli, "unknown option %s (did you mean --%s?)", name, nearest);
+    return aoticache_cli_usage_error(cli, "unknown option %s", name);
+}
+
+/* ---- values ---- */
+
+void aoticache_cli_list_add(aoticache_cli_list *list, const char *word)
+{
+    list->items = aoticache_cli_resize(list->items, list->count + 2, sizeof *list->items);
+    list->items[list->count++] = word;
+    list->items[list->count] = NULL;
+}
+
+static int refuse_value(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value)
+{
+    return aoticache_cli_usage_error(cli, "option --%s: '%s' is not %s", option->name, value, option->wanted);
+}
+
+static void store_integer(const aoticache_cli_option *option, int64_t value, void *member)
+{
+    const uint32_t narrow = (uint32_t)value;
+    if (option->size == sizeof narrow)
+        memcpy(member, &narrow, sizeof narrow);
+    else
+        memcpy(member, &value, sizeof value);
+}
+
+static int read_integer(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
+{
+    int64_t number;
+    if (!aoticache_cli_parse_int(value, option->minimum, option->maximum, &number))
+        return refuse_value(cli, option, value);
+    store_integer(option, number, member);
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int read_word(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
+{
+    size_t position = 0;
+    if (option->wanted == NULL) {
+        if (!aoticache_cli_parse_word(cli, option->name, value, option->words, &position))
+            return AOTICACHE_CLI_EXIT_USAGE;
+    } else {
+        while (option->words[position] != NULL && strcmp(option->words[position], value) != 0)
+            position++;
+        if (option->words[position] == NULL)
+            return refuse_value(cli, option, value);
+    }
+    store_integer(option, (int64_t)position, member);
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+/* A size, an age, or the moment so long ago. */
+static int read_measure(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
+{
+    const uint64_t ns_per_second = 1000000000;
+    uint64_t number;
+    bool is_size = option->kind == AOTICACHE_CLI_KIND_SIZE;
+    bool is_number = is_size ? aoticache_cli_parse_size(value, &number) : aoticache_cli_parse_age(value, &number);
+    if (!is_number || number < (uint64_t)option->minimum || (option->maximum > 0 && number > (uint64_t)option->maximum))
+        return refuse_value(cli, option, value);
+    if (option->kind == AOTICACHE_CLI_KIND_MOMENT) {
+        const uint64_t now = (uint64_t)aoticache_wall_ns();
+        number = number < now / ns_per_second ? now - number * ns_per_second : 1;
+    }
+    memcpy(member, &number, sizeof number);
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int read_text(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
+{
+    if (value[0] == '\0' && option->wanted != NULL)
+        return aoticache_cli_usage_error(cli, "option --%s needs %s", option->name, option->wanted);
+    if (option->kind == AOTICACHE_CLI_KIND_LIST)
+        aoticache_cli_list_add(member, value);
+    else
+        *(const char **)member = value;
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int read_option(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
+{
+    switch (option->kind) {
+    case AOTICACHE_CLI_KIND_SET:
+    case AOTICACHE_CLI_KIND_CLEAR:
+        *(bool *)member = option->kind == AOTICACHE_CLI_KIND_SET;
+        return AOTICACHE_CLI_EXIT_OK;
+    case AOTICACHE_CLI_KIND_INTEGER:
+        return read_integer(cli, option, value, member);
+    case AOTICACHE_CLI_KIND_WORD:
+        return read_word(cli, option, value, member);
+    case AOTICACHE_CLI_KIND_SIZE:
+    case AOTICACHE_CLI_KIND_AGE:
+    case AOTICACHE_CLI_KIND_MOMENT:
+        return read_measure(cli, option, value, member);
+    case AOTICACHE_CLI_KIND_FUNCTION:
+        return option->read(cli, option, value, member);
     default:
-        cli->json |= id == COMMON_JSON;
-        cli->allow_shared |= id == COMMON_ALLOW_SHARED;
-        cli->quiet |= id == COMMON_QUIET;
-        cli->verbose |= id == COMMON_VERBOSE;
-        return 0;
+        return read_text(cli, option, value, member);
     }
 }
 
-/* The value after '=' or in the next word. 0, or AOTICACHE_CLI_STOP. */
-static int take_value(aoticache_cli *cli, const aoticache_cli_option *option, const char *after_equals,
+/* ---- words of the command line ---- */
+
+/* The value after '=' or in the next word. */
+static int find_value(aoticache_cli *cli, const aoticache_cli_option *option, const char *after_equals,
                       const char **ret_value)
 {
     *ret_value = after_equals;
-    bool optional = option->value != NULL && option->value[0] == '[';
-    if (optional)
-        return 0;
     if (option->value == NULL)
-        return after_equals == NULL
-                   ? 0
-                   : stop(cli, aoticache_cli_usage_error(cli, "option --%s takes no value", option->name));
-    if (after_equals != NULL)
-        return 0;
+        return after_equals == NULL ? AOTICACHE_CLI_EXIT_OK
+                                    : aoticache_cli_usage_error(cli, "option --%s takes no value", option->name);
+    if (after_equals != NULL || option->value[0] == '[')
+        return AOTICACHE_CLI_EXIT_OK;
     if (cli->position >= cli->argc || strncmp(cli->argv[cli->position], "--", 2) == 0)
-        return stop(cli, aoticache_cli_usage_error(cli, "option --%s needs a value: %s", option->name, option->value));
+        return aoticache_cli_usage_error(cli, "option --%s needs a value: %s", option->name, option->value);
     *ret_value = cli->argv[cli->position++];
-    return 0;
+    return AOTICACHE_CLI_EXIT_OK;
 }
 
-static bool is_option(const aoticache_cli *cli, const char *word)
+static int parse_option(aoticache_cli *cli, void *target, const char *word)
 {
-    return !cli->operands_only && word[0] == '-' && word[1] != '\0';
-}
-
-static int parse_option(aoticache_cli *cli, const char *word, const char **ret_value)
-{
-    const aoticache_cli_option *option = NULL;
-    const char *equals = NULL;
+    struct found found = {NULL, NULL};
+    const char *equals = NULL, *value;
     if (word[1] == '-') {
         size_t length = strcspn(word + 2, "=");
-        option = find(cli, word + 2, length, 0);
+        found = find(cli, target, word + 2, length, 0);
         equals = word[2 + length] == '=' ? word + 2 + length + 1 : NULL;
     } else if (word[2] == '\0') {
-        option = find(cli, NULL, 0, word[1]);
+        found = find(cli, target, NULL, 0, word[1]);
     }
-    if (option == NULL)
-        return unknown_option(cli, word);
-    int result = take_value(cli, option, equals, ret_value);
-    if (result == 0 && option->id < 0)
-        result = apply_common(cli, option->id, *ret_value);
-    return result == 0 && option->id > 0 ? option->id : result;
+    if (found.option == NULL)
+        return refuse_unknown(cli, word);
+    int result = find_value(cli, found.option, equals, &value);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        result = read_option(cli, found.option, value, found.target + found.option->offset);
+    return result;
 }
 
-int aoticache_cli_next(aoticache_cli *cli, const char **ret_value)
+static int parse_operand(aoticache_cli *cli, void *target, const char *word)
 {
-    while (cli->position < cli->argc) {
-        const char *word = cli->argv[cli->position++];
-        if (!is_option(cli, word)) {
-            *ret_value = word;
-            return AOTICACHE_CLI_OPERAND;
+    const aoticache_cli_option *operand = &cli->program->operand;
+    void *member = (char *)target + operand->offset;
+    switch (operand->kind) {
+    case AOTICACHE_CLI_KIND_FUNCTION:
+        return operand->read(cli, operand, word, member);
+    case AOTICACHE_CLI_KIND_LIST:
+        aoticache_cli_list_add(member, word);
+        return AOTICACHE_CLI_EXIT_OK;
+    case AOTICACHE_CLI_KIND_REST:
+        *(char ***)member = cli->argv + cli->position - 1;
+        cli->position = cli->argc;
+        return AOTICACHE_CLI_EXIT_OK;
+    case AOTICACHE_CLI_KIND_TEXT:
+        if (*(const char **)member == NULL) {
+            *(const char **)member = word;
+            return AOTICACHE_CLI_EXIT_OK;
         }
-        if (strcmp(word, "--") == 0) {
-            cli->operands_only = true;
-            continue;
-        }
-        int result = parse_option(cli, word, ret_value);
-        if (result != 0)
-            return result;
+        break;
+    default:
+        break;
     }
-    return AOTICACHE_CLI_END;
+    return aoticache_cli_usage_error(cli, "unexpected argument '%s'%s", word, operand->help != NULL ? operand->help : "");
+}
+
+/* An operand of any kind is a pointer that is NULL where there is none. */
+static bool lacks_operand(const aoticache_cli_option *operand, const char *target)
+{
+    const char *first = NULL;
+    if (operand->kind != AOTICACHE_CLI_KIND_NONE)
+        memcpy(&first, target + operand->offset, sizeof first);
+    return operand->wanted != NULL && (first == NULL || (operand->kind == AOTICACHE_CLI_KIND_TEXT && first[0] == '\0'));
+}
+
+bool aoticache_cli_parse(aoticache_cli *cli, void *target)
+{
+    cli->exit_code = AOTICACHE_CLI_EXIT_OK;
+    while (cli->position < cli->argc && cli->exit_code == AOTICACHE_CLI_EXIT_OK && !cli->is_done) {
+        const char *word = cli->argv[cli->position++];
+        if (cli->operands_only || word[0] != '-' || word[1] == '\0')
+            cli->exit_code = parse_operand(cli, target, word);
+        else if (strcmp(word, "--") == 0)
+            cli->operands_only = true;
+        else
+            cli->exit_code = parse_option(cli, target, word);
+    }
+    if (cli->exit_code == AOTICACHE_CLI_EXIT_OK && !cli->is_done && lacks_operand(&cli->program->operand, target))
+        cli->exit_code = aoticache_cli_usage_error(cli, "%s", cli->program->operand.wanted);
+    return cli->exit_code == AOTICACHE_CLI_EXIT_OK && !cli->is_done;
 }
 
 bool aoticache_cli_parse_word(const aoticache_cli *cli, const char *option, const char *value, const char *const *words,

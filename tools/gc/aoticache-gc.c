@@ -15,65 +15,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum {
-    OPTION_MAX_SIZE = 1,
-    OPTION_MAX_ENTRIES,
-    OPTION_MAX_AGE,
-    OPTION_MIN_FREE,
-    OPTION_LOW,
-    OPTION_KEEP,
-    OPTION_POLICY,
-    OPTION_QUARANTINE_AGE,
-    OPTION_SCAN,
-    OPTION_VACUUM,
-    OPTION_TIME_LIMIT,
-    OPTION_TRUST_CLOCK,
-    OPTION_NICE,
-    OPTION_DRY_RUN,
-    OPTION_PROGRESS,
-    OPTION_PROMETHEUS,
-};
-
-static const aoticache_cli_option gc_options[] = {
-    {OPTION_MAX_SIZE, "max-size", 0, "SIZE", "keep at most so many bytes: 10G, 500MiB, 1.5T, 10GB; 0: no limit"},
-    {OPTION_MAX_ENTRIES, "max-entries", 0, "N", "keep at most so many entries; 0: no limit"},
-    {OPTION_MAX_AGE, "max-age", 0, "AGE", "remove what was not used for so long: 30d, 12h, 2w, 90s; 0: never"},
-    {OPTION_MIN_FREE, "min-free", 0, "SIZE|PERCENT", "remove until the file system has so much free: 5%, 20G; 0: any"},
-    {OPTION_LOW, "low", 0, "SIZE|PERCENT",
-     "where --max-size or --max-entries is crossed, go on down to\nthis: a size, or a share of both; default 100%"},
-    {OPTION_KEEP, "keep", 0, "PATTERN", "operators that stay: 'aten::mm', 'mine::*'; may be repeated"},
-    {OPTION_POLICY, "policy", 0, "lru|cost",
-     "who goes first: the least recently used (default), or what has\nmost bytes times age for the seconds that a compile takes"},
-    {OPTION_QUARANTINE_AGE, "quarantine-age", 0, "AGE", "remove files older than this from quarantine/; default 30d;\n0: never"},
-    {OPTION_SCAN, "scan", 0, NULL, "look through the whole store for files that no entry names\n(each run looks through a part)"},
-    {OPTION_VACUUM, "vacuum", 0, NULL, "give free pages of the index back to the file system"},
-    {OPTION_TIME_LIMIT, "time-limit", 0, "AGE", "stop after so long: 30s, 5m; the next run goes on; 0: no limit"},
-    {OPTION_TRUST_CLOCK, "trust-clock", 0, NULL, "remove by --max-age also where the clock seems to have jumped"},
-    {OPTION_NICE, "nice", 0, NULL, "with the lowest priority for processor and disk"},
-    {OPTION_DRY_RUN, "dry-run", 'n', NULL, "say what would be removed, remove nothing"},
-    {OPTION_PROGRESS, "progress", 0, NULL, "say how far it is, on standard error"},
-    {OPTION_PROMETHEUS, "prometheus", 0, "FILE", "write figures for Prometheus' textfile collector"},
-    {0, NULL, 0, NULL, NULL},
-};
-
-static const aoticache_cli_program gc_program = {
-    .name = "aoticache-gc",
-    .help_hint = "aoticache-gc --help",
-    .usage = "[--max-size SIZE] [--max-age AGE] [OPTION]...",
-    .summary = "Removes compiled kernels that nobody uses from the cache, least recently used first, and\n"
-               "what processes that died left behind. What is pinned or held by a live process stays.",
-    .options = gc_options,
-    .details = "Sizes: K, M, G, T and KiB, MiB, ... are powers of 1024; KB, MB, GB, ... powers of 1000.\n"
-               "Limits that are not given are those of the configuration (aoticache config).\n"
-               "0 is no limit, here as there; aoticache rm --all removes everything.\n"
-               "Where the clock has jumped by a week or more and nearly everything would be too old for that alone,\n"
-               "nothing is removed for its age: exit code 1; --trust-clock says that the clock is right.\n"
-               "Where another collector is at work, or there is no cache yet, nothing is done: exit code 0.\n"
-               "Run by root, it becomes the user who owns the cache first.\n"
-               "SIGINT and SIGTERM end it between two batches; what was removed is removed: exit code 0.\n"
-               "--verbose lists the entries that go.",
-};
-
 /* ---- signals ---- */
 
 static volatile sig_atomic_t interrupted;
@@ -113,133 +54,128 @@ static bool parse_share_or_size(const char *text, double *ret_share, uint64_t *r
     return is_number;
 }
 
-static void add_keep(aoticache_gc *gc, const char *pattern)
+static int refuse_value(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value)
 {
-    gc->keep = aoticache_cli_resize(gc->keep, gc->keep_count + 2, sizeof *gc->keep);
-    gc->keep[gc->keep_count++] = pattern;
-    gc->keep[gc->keep_count] = NULL;
+    return aoticache_cli_usage_error(cli, "option --%s: '%s' is not %s", option->name, value, option->wanted);
 }
 
-static int wrong(const aoticache_gc *gc, const char *option, const char *value, const char *wanted)
-{
-    return aoticache_cli_usage_error(&gc->cli, "option --%s: '%s' is not %s", option, value, wanted);
-}
-
-static int take_limit(aoticache_gc *gc, int id, const char *value)
+/* 0 is no limit, which is UINT64_MAX in the options. */
+static int read_entries(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
     int64_t entries;
-    aoticache_collect_options *options = &gc->options;
-    switch (id) {
-    case OPTION_MAX_SIZE:
-        if (!aoticache_cli_parse_size(value, &options->max_bytes))
-            return wrong(gc, "max-size", value, "a size such as 10G");
-        break;
-    case OPTION_MAX_ENTRIES:
-        if (!aoticache_cli_parse_int(value, 0, INT64_MAX, &entries))
-            return wrong(gc, "max-entries", value, "a number of entries");
-        options->max_entries = entries != 0 ? (uint64_t)entries : UINT64_MAX;
-        break;
-    case OPTION_MAX_AGE:
-        if (!aoticache_cli_parse_age(value, &options->max_age_seconds))
-            return wrong(gc, "max-age", value, "an age such as 30d");
-        break;
-    case OPTION_MIN_FREE:
-        gc->has_min_free = true;
-        if (!parse_share_or_size(value, &options->min_free_share, &options->min_free_bytes) ||
-            options->min_free_share >= 1)
-            return wrong(gc, "min-free", value, "a size such as 20G or a share such as 5%, less than 100%");
-        break;
-    default:
-        gc->has_low = true;
-        gc->low_share = 0;
-        options->low_bytes = 0; /* which means that there is none, so it cannot be asked for */
-        if (!parse_share_or_size(value, &gc->low_share, &options->low_bytes) ||
-            (gc->low_share <= 0 && options->low_bytes == 0))
-            return wrong(gc, "low", value, "a size such as 8G or a share such as 90%, more than 0");
-    }
-    return AOTICACHE_CLI_END;
+    if (!aoticache_cli_parse_int(value, 0, INT64_MAX, &entries))
+        return refuse_value(cli, option, value);
+    *(uint64_t *)member = entries != 0 ? (uint64_t)entries : UINT64_MAX;
+    return AOTICACHE_CLI_EXIT_OK;
 }
 
-static int take_manner(aoticache_gc *gc, int id, const char *value)
+static int read_min_free(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
+{
+    aoticache_gc *gc = member;
+    gc->has_min_free = true;
+    if (!parse_share_or_size(value, &gc->options.min_free_share, &gc->options.min_free_bytes) ||
+        gc->options.min_free_share >= 1)
+        return refuse_value(cli, option, value);
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int read_low(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
+{
+    aoticache_gc *gc = member;
+    gc->has_low = true;
+    gc->low_share = 0;
+    gc->options.low_bytes = 0; /* which means that there is none, so it cannot be asked for */
+    if (!parse_share_or_size(value, &gc->low_share, &gc->options.low_bytes) ||
+        (gc->low_share <= 0 && gc->options.low_bytes == 0))
+        return refuse_value(cli, option, value);
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static int read_policy(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
+{
+    aoticache_gc *gc = member;
+    if (strcmp(value, "lru") != 0 && strcmp(value, "cost") != 0)
+        return refuse_value(cli, option, value);
+    gc->has_policy = true;
+    gc->options.policy = strcmp(value, "cost") == 0 ? AOTICACHE_COLLECT_COST : AOTICACHE_COLLECT_LRU;
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+/* 0 means the default in the options, and never here. */
+static int read_quarantine_age(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
+                               void *member)
 {
     uint64_t seconds;
-    switch (id) {
-    case OPTION_KEEP:
-        add_keep(gc, value);
-        return AOTICACHE_CLI_END;
-    case OPTION_POLICY:
-        if (strcmp(value, "lru") != 0 && strcmp(value, "cost") != 0)
-            return wrong(gc, "policy", value, "lru or cost");
-        gc->has_policy = true;
-        gc->options.policy = strcmp(value, "cost") == 0 ? AOTICACHE_COLLECT_COST : AOTICACHE_COLLECT_LRU;
-        return AOTICACHE_CLI_END;
-    case OPTION_QUARANTINE_AGE:
-        if (!aoticache_cli_parse_age(value, &seconds))
-            return wrong(gc, "quarantine-age", value, "an age such as 30d");
-        gc->options.quarantine_age_seconds = seconds == 0 ? UINT64_MAX : seconds; /* 0 means the default there */
-        return AOTICACHE_CLI_END;
-    default:
-        if (!aoticache_cli_parse_age(value, &seconds) || seconds > UINT64_MAX / 1000)
-            return wrong(gc, "time-limit", value, "a time such as 30s");
-        gc->options.time_limit_ms = seconds * 1000;
-        return AOTICACHE_CLI_END;
-    }
+    if (!aoticache_cli_parse_age(value, &seconds))
+        return refuse_value(cli, option, value);
+    *(uint64_t *)member = seconds == 0 ? UINT64_MAX : seconds;
+    return AOTICACHE_CLI_EXIT_OK;
 }
 
-/* An exit code, or AOTICACHE_CLI_END to go on. */
-static int parse(aoticache_gc *gc)
+static int read_time_limit(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
-    const char *value = NULL;
-    int result = AOTICACHE_CLI_END;
-    while (result == AOTICACHE_CLI_END) {
-        int id = aoticache_cli_next(&gc->cli, &value);
-        switch (id) {
-        case OPTION_MAX_SIZE:
-        case OPTION_MAX_ENTRIES:
-        case OPTION_MAX_AGE:
-        case OPTION_MIN_FREE:
-        case OPTION_LOW:
-            result = take_limit(gc, id, value);
-            break;
-        case OPTION_KEEP:
-        case OPTION_POLICY:
-        case OPTION_QUARANTINE_AGE:
-        case OPTION_TIME_LIMIT:
-            result = take_manner(gc, id, value);
-            break;
-        case OPTION_SCAN:
-            gc->options.scan = true;
-            break;
-        case OPTION_VACUUM:
-            gc->options.vacuum = true;
-            break;
-        case OPTION_TRUST_CLOCK:
-            gc->options.trust_clock = true;
-            break;
-        case OPTION_NICE:
-            gc->is_nice = true;
-            break;
-        case OPTION_DRY_RUN:
-            gc->options.dry_run = true;
-            break;
-        case OPTION_PROGRESS:
-            gc->shows_progress = true;
-            break;
-        case OPTION_PROMETHEUS:
-            gc->prometheus = value;
-            if (*value == '\0')
-                result = wrong(gc, "prometheus", value, "the name of a file");
-            break;
-        case AOTICACHE_CLI_OPERAND:
-            return aoticache_cli_usage_error(&gc->cli, "unexpected argument '%s'", value);
-        case AOTICACHE_CLI_STOP:
-            return gc->cli.exit_code;
-        default:
-            return AOTICACHE_CLI_END;
-        }
-    }
-    return result;
+    uint64_t seconds;
+    if (!aoticache_cli_parse_age(value, &seconds) || seconds > UINT64_MAX / 1000)
+        return refuse_value(cli, option, value);
+    *(uint64_t *)member = seconds * 1000;
+    return AOTICACHE_CLI_EXIT_OK;
 }
+
+static const aoticache_cli_option gc_options[] = {
+    {"max-size", 0, "SIZE", "keep at most so many bytes: 10G, 500MiB, 1.5T, 10GB; 0: no limit",
+     AOTICACHE_CLI_SIZE(aoticache_gc, options.max_bytes, 0, "a size such as 10G")},
+    {"max-entries", 0, "N", "keep at most so many entries; 0: no limit",
+     AOTICACHE_CLI_FUNCTION(aoticache_gc, options.max_entries, read_entries), .wanted = "a number of entries"},
+    {"max-age", 0, "AGE", "remove what was not used for so long: 30d, 12h, 2w, 90s; 0: never",
+     AOTICACHE_CLI_AGE(aoticache_gc, options.max_age_seconds, 0, 0, "an age such as 30d")},
+    {"min-free", 0, "SIZE|PERCENT", "remove until the file system has so much free: 5%, 20G; 0: any",
+     .kind = AOTICACHE_CLI_KIND_FUNCTION, .read = read_min_free,
+     .wanted = "a size such as 20G or a share such as 5%, less than 100%"},
+    {"low", 0, "SIZE|PERCENT",
+     "where --max-size or --max-entries is crossed, go on down to\nthis: a size, or a share of both; default 100%",
+     .kind = AOTICACHE_CLI_KIND_FUNCTION, .read = read_low,
+     .wanted = "a size such as 8G or a share such as 90%, more than 0"},
+    {"keep", 0, "PATTERN", "operators that stay: 'aten::mm', 'mine::*'; may be repeated",
+     AOTICACHE_CLI_LIST(aoticache_gc, keep)},
+    {"policy", 0, "lru|cost",
+     "who goes first: the least recently used (default), or what has\nmost bytes times age for the seconds that a compile takes",
+     .kind = AOTICACHE_CLI_KIND_FUNCTION, .read = read_policy, .wanted = "lru or cost"},
+    {"quarantine-age", 0, "AGE", "remove files older than this from quarantine/; default 30d;\n0: never",
+     AOTICACHE_CLI_FUNCTION(aoticache_gc, options.quarantine_age_seconds, read_quarantine_age),
+     .wanted = "an age such as 30d"},
+    {"scan", 0, NULL, "look through the whole store for files that no entry names\n(each run looks through a part)",
+     AOTICACHE_CLI_SET(aoticache_gc, options.scan)},
+    {"vacuum", 0, NULL, "give free pages of the index back to the file system",
+     AOTICACHE_CLI_SET(aoticache_gc, options.vacuum)},
+    {"time-limit", 0, "AGE", "stop after so long: 30s, 5m; the next run goes on; 0: no limit",
+     AOTICACHE_CLI_FUNCTION(aoticache_gc, options.time_limit_ms, read_time_limit), .wanted = "a time such as 30s"},
+    {"trust-clock", 0, NULL, "remove by --max-age also where the clock seems to have jumped",
+     AOTICACHE_CLI_SET(aoticache_gc, options.trust_clock)},
+    {"nice", 0, NULL, "with the lowest priority for processor and disk", AOTICACHE_CLI_SET(aoticache_gc, is_nice)},
+    {"dry-run", 'n', NULL, "say what would be removed, remove nothing", AOTICACHE_CLI_SET(aoticache_gc, options.dry_run)},
+    {"progress", 0, NULL, "say how far it is, on standard error", AOTICACHE_CLI_SET(aoticache_gc, shows_progress)},
+    {"prometheus", 0, "FILE", "write figures for Prometheus' textfile collector",
+     AOTICACHE_CLI_NAME(aoticache_gc, prometheus, "the name of a file")},
+    {0},
+};
+
+static const aoticache_cli_program gc_program = {
+    .name = "aoticache-gc",
+    .help_hint = "aoticache-gc --help",
+    .usage = "[--max-size SIZE] [--max-age AGE] [OPTION]...",
+    .summary = "Removes compiled kernels that nobody uses from the cache, least recently used first, and\n"
+               "what processes that died left behind. What is pinned or held by a live process stays.",
+    .options = gc_options,
+    .details = "Sizes: K, M, G, T and KiB, MiB, ... are powers of 1024; KB, MB, GB, ... powers of 1000.\n"
+               "Limits that are not given are those of the configuration (aoticache config).\n"
+               "0 is no limit, here as there; aoticache rm --all removes everything.\n"
+               "Where the clock has jumped by a week or more and nearly everything would be too old for that alone,\n"
+               "nothing is removed for its age: exit code 1; --trust-clock says that the clock is right.\n"
+               "Where another collector is at work, or there is no cache yet, nothing is done: exit code 0.\n"
+               "Run by root, it becomes the user who owns the cache first.\n"
+               "SIGINT and SIGTERM end it between two batches; what was removed is removed: exit code 0.\n"
+               "--verbose lists the entries that go.",
+};
 
 /* ---- what the configuration says where the command line says nothing ---- */
 
@@ -268,7 +204,7 @@ static void configure(aoticache_gc *gc, const aoticache_config *config)
     if (!gc->has_policy)
         options->policy = (aoticache_collect_policy)aoticache_config_number(config, AOTICACHE_CONFIG_policy);
     for (const char *const *pattern = aoticache_config_keep(config); *pattern != NULL; pattern++)
-        add_keep(gc, *pattern);
+        aoticache_cli_list_add(&gc->keep, *pattern);
     gc->has_limit = options->max_bytes != UINT64_MAX || options->max_entries > 0 ||
                     options->max_age_seconds != UINT64_MAX || options->min_free_bytes > 0 || options->min_free_share > 0;
 }
@@ -285,7 +221,7 @@ static int settle_low(aoticache_gc *gc)
 {
     aoticache_collect_options *options = &gc->options;
     if (!gc->has_low)
-        return AOTICACHE_CLI_END;
+        return AOTICACHE_CLI_EXIT_OK;
     if (options->max_bytes == UINT64_MAX && options->max_entries == 0)
         return aoticache_cli_usage_error(&gc->cli, "option --low needs --max-size or --max-entries");
     if (options->low_bytes > 0 && options->max_bytes == UINT64_MAX)
@@ -296,7 +232,7 @@ static int settle_low(aoticache_gc *gc)
         options->low_bytes = share_of(options->max_bytes, gc->low_share);
     if (gc->low_share > 0 && options->max_entries > 0)
         options->low_entries = share_of(options->max_entries, gc->low_share);
-    return AOTICACHE_CLI_END;
+    return AOTICACHE_CLI_EXIT_OK;
 }
 
 /* ---- running ---- */
@@ -330,7 +266,7 @@ static aoticache_gc_state state_of(const aoticache_collect_report *report)
     return report->is_partial ? AOTICACHE_GC_PARTIAL : AOTICACHE_GC_DONE;
 }
 
-static int refuse(const aoticache_gc *gc, const aoticache_collect_report *report)
+static int refuse_jumped_clock(const aoticache_gc *gc, const aoticache_collect_report *report)
 {
     char previous[AOTICACHE_CLI_UNIT_BYTES], now[AOTICACHE_CLI_UNIT_BYTES];
     return aoticache_cli_error(&gc->cli,
@@ -348,7 +284,7 @@ static int collect(aoticache_gc *gc, aoticache_cache *cache)
     aoticache_collect_report report = {0};
     const char *directory = aoticache_cache_directory(cache);
     gc->options.progress = aoticache_gc_tell_progress;
-    gc->options.keep = gc->keep;
+    gc->options.keep = gc->keep.items;
     aoticache_status status =
         aoticache_cache_collect(cache, &gc->options, aoticache_gc_tell_entry, gc, &report, &error);
     aoticache_cli_progress_clear(&gc->progress);
@@ -363,7 +299,7 @@ static int collect(aoticache_gc *gc, aoticache_cache *cache)
     }
     aoticache_gc_report(gc, directory, state_of(&report), &report);
     int result = gc->prometheus != NULL ? aoticache_gc_write_prometheus(gc, directory, &report) : AOTICACHE_CLI_EXIT_OK;
-    return report.refused > 0 ? refuse(gc, &report) : result;
+    return report.refused > 0 ? refuse_jumped_clock(gc, &report) : result;
 }
 
 static int open_and_collect(aoticache_gc *gc)
@@ -373,7 +309,7 @@ static int open_and_collect(aoticache_gc *gc)
     aoticache_error error = {.message = ""};
     aoticache_cli_directory(&gc->cli, directory);
     int result = aoticache_gc_become_owner(gc, directory);
-    if (result != AOTICACHE_CLI_END)
+    if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     aoticache_cache_options options = aoticache_cli_cache_options(&gc->cli);
     options.must_exist = true;
@@ -398,12 +334,11 @@ static int open_and_collect(aoticache_gc *gc)
 
 static int run(aoticache_gc *gc)
 {
-    int result = parse(gc);
-    if (result != AOTICACHE_CLI_END)
-        return result;
+    if (!aoticache_cli_parse(&gc->cli, gc))
+        return gc->cli.exit_code;
     configure(gc, aoticache_cli_config(&gc->cli));
-    result = settle_low(gc);
-    if (result != AOTICACHE_CLI_END)
+    int result = settle_low(gc);
+    if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     gc->removed = gc->cli.json ? aoticache_cli_json_array() : NULL;
     gc->progress = (aoticache_cli_progress){.cli = &gc->cli, .what = "entries removed"};
@@ -422,6 +357,6 @@ int main(int argc, char **argv)
     if (gc.writer > 0)
         aoticache_gc_tell_writer(&gc, NULL);
     json_decref(gc.removed);
-    free(gc.keep);
+    free(gc.keep.items);
     return aoticache_cli_finish(&gc.cli, result);
 }

@@ -22,8 +22,7 @@ typedef struct aoticache_gc {
     const char *prometheus; /* file, or NULL */
     pid_t writer;           /* the process that writes it, where this one has become somebody else; 0: this one does */
     int writer_fd;          /* what it is to write goes in here */
-    const char **keep;      /* NULL-terminated */
-    size_t keep_count;
+    aoticache_cli_list keep; /* patterns */
     json_t *removed;        /* with --json */
     aoticache_cli_progress progress;
     uint64_t told_ns;       /* when progress was last printed where there is no terminal */
@@ -52,7 +51,7 @@ int aoticache_gc_write_prometheus(aoticache_gc *gc, const char *directory, const
 /* Its last step: the file with this text in it, by this process. Returns an exit code. */
 int aoticache_gc_write_file(const aoticache_gc *gc, const char *text);
 
-/* Where this is root and the directory another user's: becomes that user, and says so. AOTICACHE_CLI_END, or an exit code. */
+/* Where this is root and the directory another user's: becomes that user, and says so. Returns an exit code. */
 int aoticache_gc_become_owner(aoticache_gc *gc, const char *directory);
 /* NULL: there is nothing to be written. Waits until it is, and returns an exit code. */
 int aoticache_gc_tell_writer(aoticache_gc *gc, const char *text);

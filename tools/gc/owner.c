@@ -125,14 +125,14 @@ int aoticache_gc_become_owner(aoticache_gc *gc, const char *directory)
 {
     struct stat found;
     if (geteuid() != 0 || stat(directory, &found) != 0 || !S_ISDIR(found.st_mode))
-        return AOTICACHE_CLI_END;
+        return AOTICACHE_CLI_EXIT_OK;
     if (found.st_uid == 0) {
         if ((found.st_mode & (S_IWGRP | S_IWOTH)) != 0)
             aoticache_cli_note(&gc->cli,
                                "%s belongs to root and others may write it: give it to a user who has nothing else (chown), so"
                                " that what they write is not root's to read",
                                directory);
-        return AOTICACHE_CLI_END;
+        return AOTICACHE_CLI_EXIT_OK;
     }
     if (!start_writer(gc))
         return aoticache_cli_error(&gc->cli, "cannot start what writes %s: %s", gc->prometheus, strerror(errno));
@@ -141,5 +141,5 @@ int aoticache_gc_become_owner(aoticache_gc *gc, const char *directory)
         return aoticache_cli_error(&gc->cli, "cannot become user %ld, who owns %s: %s; run it as that user",
                                    (long)found.st_uid, directory, strerror(errno));
     aoticache_cli_note(&gc->cli, "%s belongs to user %ld: going on as that user", directory, (long)found.st_uid);
-    return AOTICACHE_CLI_END;
+    return AOTICACHE_CLI_EXIT_OK;
 }

@@ -8,50 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-enum option_id {
-    OPTION_SINCE = 1,
-    OPTION_DAY,
-    OPTION_ALL,
-    OPTION_ZERO,
-    OPTION_BY,
-    OPTION_TOP,
-    OPTION_SORT,
-    OPTION_ENTRIES,
-    OPTION_HISTORY,
-    OPTION_CSV,
-    OPTION_PROMETHEUS,
-    OPTION_HTML,
-    OPTION_WATCH,
-};
-
-static const aoticache_cli_option stat_options[] = {
-    {OPTION_SINCE, "since", 0, "WHEN", "from the history: 90m, 1h, 2d, 2025-01-31, 2025-01-31T12:00\n(UTC)"},
-    {OPTION_DAY, "day", 0, NULL, "the same as --since 1d"},
-    {OPTION_ALL, "all", 0, NULL, "since the cache was made, whatever was zeroed"},
-    {OPTION_ZERO, "zero", 0, NULL, "count anew from here on; nothing is lost, see --all"},
-    {OPTION_BY, "by", 0, "operator|device|environment", "sums by these"},
-    {OPTION_TOP, "top", 0, "N", "how many of them (default 20)"},
-    {OPTION_SORT, "sort", 0, "hits|misses|compiles|failures|spent|saved|entries|bytes|name",
-     "with --by: the largest first; default hits"},
-    {OPTION_ENTRIES, "entries", 0, "N", "the N largest and the N coldest entries"},
-    {OPTION_HISTORY, "history", 0, "[=5min|hour|day]", "slots of 5 minutes (for a day), an hour (31 days; default)\nor a day (ten years)"},
-    {OPTION_CSV, "csv", 0, NULL, "comma-separated values"},
-    {OPTION_PROMETHEUS, "prometheus", 0, "[=FILE]", "Prometheus' text format; FILE is replaced as a whole"},
-    {OPTION_HTML, "html", 0, "FILE", "one page with plots that needs nothing else"},
-    {OPTION_WATCH, "watch", 0, "[=SECONDS]", "again and again on a terminal (default every 2 s), as\nmuch as fits; q quits"},
-    {0, NULL, 0, NULL, NULL}};
-
-static const aoticache_cli_program stat_program = {
-    .name = "aoticache-stat",
-    .help_hint = "aoticache-stat --help",
-    .usage = "[OPTION]...",
-    .summary = "Prints the statistics of a cache: hits, misses and why, compiles, time spent and saved, bytes.",
-    .options = stat_options,
-    .details = "Counters are those of all processes since the cache was made, or since --zero. A process adds its\n"
-               "own when it misses, stores or ends, and every 30 seconds at a lookup: what a running one has hit\n"
-               "last may not be counted yet. aoticache-stat(1) says what every number means.",
-};
-
 /* ---- the command line ---- */
 
 static int set_form(const aoticache_cli *cli, stat_request *request, stat_form form, const char *option)
@@ -64,16 +20,23 @@ static int set_form(const aoticache_cli *cli, stat_request *request, stat_form f
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-static int set_since(const aoticache_cli *cli, stat_request *request, const char *option, const char *value)
+enum { SINCE, DAY, ALL };
+
+/* --since, --day and --all. */
+static int read_since(const aoticache_cli *cli, const aoticache_cli_option *row, const char *value, void *member)
 {
+    static const char *const options[] = {[SINCE] = "--since", [DAY] = "--day", [ALL] = "--all"};
+    stat_request *request = member;
+    const char *option = options[row->id];
     const int64_t now = aoticache_wall_ns();
     if (request->since_option != NULL && strcmp(request->since_option, option) != 0)
         return aoticache_cli_usage_error(cli, "%s and %s exclude each other", request->since_option, option);
     request->since_option = option;
     request->since.since = AOTICACHE_STATISTICS_SINCE_CREATED;
-    if (strcmp(option, "--all") == 0)
+    if (row->id == ALL)
         return AOTICACHE_CLI_EXIT_OK;
     request->since.since = AOTICACHE_STATISTICS_SINCE_TIME;
+    value = row->id == DAY ? "1d" : value;
     if (!stat_parse_since(value, now, &request->since.since_ns))
         return aoticache_cli_usage_error(cli, "option %s: '%s' is no time: 90m, 1h, 2d, 2025-01-31, 2025-01-31T12:00",
                                          option, value);
@@ -82,99 +45,98 @@ static int set_since(const aoticache_cli *cli, stat_request *request, const char
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-static int set_number(const aoticache_cli *cli, const char *option, const char *value, size_t *ret_number)
+static int read_by(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
-    int64_t number;
-    if (!aoticache_cli_parse_int(value, 1, 1000000, &number))
-        return aoticache_cli_usage_error(cli, "option --%s: '%s' is no number from 1 to 1000000", option, value);
-    *ret_number = (size_t)number;
-    return AOTICACHE_CLI_EXIT_OK;
-}
-
-static int set_by(const aoticache_cli *cli, stat_request *request, const char *value)
-{
+    stat_request *request = member;
     size_t position;
-    if (!aoticache_cli_parse_word(cli, "by", value, stat_kind_names, &position))
+    if (!aoticache_cli_parse_word(cli, option->name, value, stat_kind_names, &position))
         return AOTICACHE_CLI_EXIT_USAGE;
     request->by_group = true;
     request->by = (aoticache_group_kind)position;
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-static int set_sort(const aoticache_cli *cli, stat_request *request, const char *value)
+static int read_sort(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
+    stat_request *request = member;
     size_t position;
     /* As the table calls them; JSON and CSV call them as below. */
     value = strcmp(value, "spent") == 0 ? "compile_ns" : strcmp(value, "saved") == 0 ? "saved_ns" : value;
-    if (!aoticache_cli_parse_word(cli, "sort", value, stat_column_names, &position))
+    if (!aoticache_cli_parse_word(cli, option->name, value, stat_column_names, &position))
         return AOTICACHE_CLI_EXIT_USAGE;
     request->sort = stat_column_names[position];
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-static int set_history(const aoticache_cli *cli, stat_request *request, const char *value)
+static int read_history(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
+    stat_request *request = member;
     size_t position;
-    if (!aoticache_cli_parse_word(cli, "history", value != NULL ? value : "hour", stat_step_names, &position))
+    if (!aoticache_cli_parse_word(cli, option->name, value != NULL ? value : "hour", stat_step_names, &position))
         return AOTICACHE_CLI_EXIT_USAGE;
     request->with_history = true;
     request->step_seconds = stat_step_seconds(position);
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-static int set_watch(const aoticache_cli *cli, stat_request *request, const char *value)
+static int read_watch(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
+    stat_request *request = member;
     double seconds = 2;
     if (value != NULL && (!aoticache_cli_parse_double(value, &seconds) || !(seconds >= 0.1) || seconds > 86400))
-        return aoticache_cli_usage_error(cli, "option --watch: '%s' is no number of seconds from 0.1 to 86400", value);
+        return aoticache_cli_usage_error(cli, "option --%s: '%s' is not a number of seconds from 0.1 to 86400",
+                                         option->name, value);
     request->watch_seconds = seconds;
     return set_form(cli, request, STAT_FORM_WATCH, "--watch");
 }
 
-static int set_file(const aoticache_cli *cli, stat_request *request, stat_form form, const char *option,
-                    const char *value)
+/* --csv, --prometheus and --html, whose ids are their forms. */
+static int read_form(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
+    static const char *const options[] = {
+        [STAT_FORM_CSV] = "--csv", [STAT_FORM_PROMETHEUS] = "--prometheus", [STAT_FORM_HTML] = "--html"};
+    stat_request *request = member;
     if (value != NULL && value[0] == '\0')
-        return aoticache_cli_usage_error(cli, "option %s needs the name of a file", option);
+        return aoticache_cli_usage_error(cli, "option --%s needs the name of a file", option->name);
     request->file = value;
-    return set_form(cli, request, form, option);
+    return set_form(cli, request, (stat_form)option->id, options[option->id]);
 }
 
-static int apply(aoticache_cli *cli, stat_request *request, int id, const char *value)
-{
-    switch (id) {
-    case OPTION_SINCE:
-        return set_since(cli, request, "--since", value);
-    case OPTION_DAY:
-        return set_since(cli, request, "--day", "1d");
-    case OPTION_ALL:
-        return set_since(cli, request, "--all", NULL);
-    case OPTION_ZERO:
-        request->zero = true;
-        return AOTICACHE_CLI_EXIT_OK;
-    case OPTION_BY:
-        return set_by(cli, request, value);
-    case OPTION_TOP:
-        return set_number(cli, "top", value, &request->top);
-    case OPTION_SORT:
-        return set_sort(cli, request, value);
-    case OPTION_ENTRIES:
-        request->with_entries = true;
-        return set_number(cli, "entries", value, &request->entries);
-    case OPTION_HISTORY:
-        return set_history(cli, request, value);
-    case OPTION_CSV:
-        return set_form(cli, request, STAT_FORM_CSV, "--csv");
-    case OPTION_PROMETHEUS:
-        return set_file(cli, request, STAT_FORM_PROMETHEUS, "--prometheus", value);
-    case OPTION_HTML:
-        return set_file(cli, request, STAT_FORM_HTML, "--html", value);
-    case OPTION_WATCH:
-        return set_watch(cli, request, value);
-    default:
-        return aoticache_cli_usage_error(cli, "unexpected argument '%s'", value);
-    }
-}
+#define READ(read_, id_) .kind = AOTICACHE_CLI_KIND_FUNCTION, .read = (read_), .id = (id_)
+#define NUMBER "a number from 1 to 1000000"
+
+static const aoticache_cli_option stat_options[] = {
+    {"since", 0, "WHEN", "from the history: 90m, 1h, 2d, 2025-01-31, 2025-01-31T12:00\n(UTC)", READ(read_since, SINCE)},
+    {"day", 0, NULL, "the same as --since 1d", READ(read_since, DAY)},
+    {"all", 0, NULL, "since the cache was made, whatever was zeroed", READ(read_since, ALL)},
+    {"zero", 0, NULL, "count anew from here on; nothing is lost, see --all", AOTICACHE_CLI_SET(stat_request, zero)},
+    {"by", 0, "operator|device|environment", "sums by these", READ(read_by, 0)},
+    {"top", 0, "N", "how many of them (default 20)", AOTICACHE_CLI_INTEGER(stat_request, top, 1, 1000000, NUMBER)},
+    {"sort", 0, "hits|misses|compiles|failures|spent|saved|entries|bytes|name",
+     "with --by: the largest first; default hits", READ(read_sort, 0)},
+    {"entries", 0, "N", "the N largest and the N coldest entries",
+     AOTICACHE_CLI_INTEGER(stat_request, entries, 1, 1000000, NUMBER)},
+    {"history", 0, "[=5min|hour|day]", "slots of 5 minutes (for a day), an hour (31 days; default)\nor a day (ten years)",
+     READ(read_history, 0)},
+    {"csv", 0, NULL, "comma-separated values", READ(read_form, STAT_FORM_CSV)},
+    {"prometheus", 0, "[=FILE]", "Prometheus' text format; FILE is replaced as a whole",
+     READ(read_form, STAT_FORM_PROMETHEUS)},
+    {"html", 0, "FILE", "one page with plots that needs nothing else", READ(read_form, STAT_FORM_HTML)},
+    {"watch", 0, "[=SECONDS]", "again and again on a terminal (default every 2 s), as\nmuch as fits; q quits",
+     READ(read_watch, 0)},
+    {0},
+};
+
+static const aoticache_cli_program stat_program = {
+    .name = "aoticache-stat",
+    .help_hint = "aoticache-stat --help",
+    .usage = "[OPTION]...",
+    .summary = "Prints the statistics of a cache: hits, misses and why, compiles, time spent and saved, bytes.",
+    .options = stat_options,
+    .details = "Counters are those of all processes since the cache was made, or since --zero. A process adds its\n"
+               "own when it misses, stores or ends, and every 30 seconds at a lookup: what a running one has hit\n"
+               "last may not be counted yet. aoticache-stat(1) says what every number means.",
+};
 
 /* What does not go together. */
 static int check(const aoticache_cli *cli, stat_request *request)
@@ -207,15 +169,11 @@ static int check(const aoticache_cli *cli, stat_request *request)
 /* Returns true where there is something to do; else *ret_exit is the result. */
 static bool parse(aoticache_cli *cli, stat_request *request, int *ret_exit)
 {
-    for (;;) {
-        const char *value = NULL;
-        int id = aoticache_cli_next(cli, &value);
-        if (id == AOTICACHE_CLI_END)
-            break;
-        *ret_exit = id == AOTICACHE_CLI_STOP ? cli->exit_code : apply(cli, request, id, value);
-        if (id == AOTICACHE_CLI_STOP || *ret_exit != AOTICACHE_CLI_EXIT_OK)
-            return false;
+    if (!aoticache_cli_parse(cli, request)) {
+        *ret_exit = cli->exit_code;
+        return false;
     }
+    request->with_entries = request->entries > 0;
     *ret_exit = check(cli, request);
     if (request->form == STAT_FORM_PROMETHEUS)
         request->since.since = AOTICACHE_STATISTICS_SINCE_CREATED;

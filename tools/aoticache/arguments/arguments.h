@@ -65,9 +65,9 @@ json_t *aoticache_tensor_to_json(const aoticache_tensor_view *view, uint64_t lim
 
 /* ---- what run and compile are asked for ---- */
 
-/* Options that are arguments come first: their order on the command line is that of the operator's schema. */
+/* The options that are arguments: their order on the command line is that of the operator's schema. */
 enum aoticache_kernel_option {
-    AOTICACHE_KERNEL_INPUT = 1,
+    AOTICACHE_KERNEL_INPUT,
     AOTICACHE_KERNEL_INPUTS,
     AOTICACHE_KERNEL_WEIGHT,
     AOTICACHE_KERNEL_SCALAR,
@@ -82,45 +82,20 @@ enum aoticache_kernel_option {
     AOTICACHE_KERNEL_LAYOUT,
     AOTICACHE_KERNEL_MEMORY_FORMAT,
     AOTICACHE_KERNEL_DEVICE_ARGUMENT,
-    AOTICACHE_KERNEL_LAST_ARGUMENT = AOTICACHE_KERNEL_DEVICE_ARGUMENT,
-    AOTICACHE_KERNEL_DEVICE,
-    AOTICACHE_KERNEL_SEED,
-    AOTICACHE_KERNEL_HOOK,
-    AOTICACHE_KERNEL_PYTHON,
-    AOTICACHE_KERNEL_CC,
-    AOTICACHE_KERNEL_KERNELS,
-    AOTICACHE_KERNEL_CPU,
-    AOTICACHE_KERNEL_TIMEOUT,
-    AOTICACHE_KERNEL_RETRY,
-    AOTICACHE_KERNEL_FIRST_FREE, /* commands number their own options from here */
 };
 
-#define AOTICACHE_KERNEL_OPTION_ROWS                                                                                   \
-    {AOTICACHE_KERNEL_INPUT, "input", 'i', "SPEC", "a tensor"},                                                        \
-    {AOTICACHE_KERNEL_INPUTS, "inputs", 0, "SPEC,SPEC,...", "a list of tensors"},                                      \
-    {AOTICACHE_KERNEL_WEIGHT, "weight", 'w', "SPEC", "a tensor whose data is compiled in"},                            \
-    {AOTICACHE_KERNEL_SCALAR, "scalar", 's', "NUMBER", "2 is an integer, 2.0 and 2e0 are floating point"},             \
-    {AOTICACHE_KERNEL_INT, "int", 0, "NUMBER", "an integer"},                                                          \
-    {AOTICACHE_KERNEL_DOUBLE, "double", 0, "NUMBER", "a floating-point number"},                                       \
-    {AOTICACHE_KERNEL_BOOL, "bool", 0, "true|false", "a truth value"},                                                 \
-    {AOTICACHE_KERNEL_COMPLEX, "complex", 0, "RE,IM", "a complex number"},                                             \
-    {AOTICACHE_KERNEL_STRING, "string", 0, "TEXT", "a string"},                                                        \
-    {AOTICACHE_KERNEL_NONE, "none", 0, "[=NAME]", "an absent optional argument"},                                      \
-    {AOTICACHE_KERNEL_LIST, "list", 0, "V,V,...", "a list of numbers, truth values or none; may be empty"},            \
-    {AOTICACHE_KERNEL_DTYPE, "dtype", 0, "DTYPE", "a dtype: float64, bfloat16, ..."},                                  \
-    {AOTICACHE_KERNEL_LAYOUT, "layout", 0, "LAYOUT", "a layout: strided, ..."},                                        \
-    {AOTICACHE_KERNEL_MEMORY_FORMAT, "memory-format", 0, "FORMAT", "a memory format: channels_last, ..."},             \
-    {AOTICACHE_KERNEL_DEVICE_ARGUMENT, "device-argument", 0, "DEVICE", "a device as an argument"},                     \
-    {AOTICACHE_KERNEL_DEVICE, "device", 0, "DEVICE", "the device to compile for; default cpu"},                        \
-    {AOTICACHE_KERNEL_SEED, "seed", 0, "N", "of random fills; default 0"},                                             \
-    {AOTICACHE_KERNEL_HOOK, "hook", 0, "auto|worker|c|command:PROGRAM|none", "what compiles; default auto"},            \
-    {AOTICACHE_KERNEL_PYTHON, "python", 0, "PATH", "the Python with PyTorch; default $AOTICACHE_PYTHON, python3"},     \
-    {AOTICACHE_KERNEL_CC, "cc", 0, "PATH", "the C compiler; default $AOTICACHE_CC, cc"},                               \
-    {AOTICACHE_KERNEL_KERNELS, "kernels", 0, "DIR", "C kernels of your own, before those that come along (repeatable)"},  \
-    {AOTICACHE_KERNEL_CPU, "cpu", 0, "LEVEL",                                                                            \
-     "what the code may use: x86-64-v3, or avx2,fma;\ndefault: all that this machine has"},                            \
-    {AOTICACHE_KERNEL_TIMEOUT, "timeout", 0, "SECONDS", "of a compile; default 300"},                                  \
-    {AOTICACHE_KERNEL_RETRY, "retry", 0, NULL, "forget that this compile failed before"}
+/* The options of `run`, `compile` and `why`, and those of a hook among them, as tables within theirs. */
+extern const aoticache_cli_option aoticache_kernel_option_table[]; /* of aoticache_kernel_options */
+extern const aoticache_cli_option aoticache_hook_option_table[];   /* of aoticache_kernel_options */
+
+/* For rows of tables. Reads into an aoticache_kernel_options: --hook. */
+int aoticache_hook_kind_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member);
+/* Reads into a const char *: the name of a device, after a look whether it is one. */
+int aoticache_device_name_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
+                               void *member);
+/* The operand of commands that take one operator; reads into a const char *. */
+int aoticache_operator_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
+                            void *member);
 
 /* The part of the help that run and compile share. */
 #define AOTICACHE_KERNEL_DETAILS                                                                           \
@@ -136,39 +111,36 @@ enum aoticache_kernel_option {
     "(any program), auto (worker where there is a Python with PyTorch, else c), none (nothing: what the\n" \
     "cache has for these arguments, whoever compiled it, or exit code 3)."
 
-typedef struct aoticache_kernel_tensor {
+typedef struct aoticache_input_tensor {
     aoticache_tensor_spec spec;
     bool constant;
     void *row_major; /* constants: what is compiled in, and what its digest is of */
     void *data;      /* inputs: laid out */
-} aoticache_kernel_tensor;
+} aoticache_input_tensor;
 
+/* An argument as the command line gives it. */
 typedef struct aoticache_kernel_word {
-    int id;
+    const aoticache_cli_option *option; /* whose id says of what kind it is */
     char *name; /* keyword, or NULL */
     const char *value;
 } aoticache_kernel_word;
 
 typedef struct aoticache_kernel_options {
-    const char *op;
+    const char *op; /* first: functions that read an option get the whole by its place */
     aoticache_device device;
     uint64_t seed;
     const char *hook;
     aoticache_hook_options hook_options;
-    const char **kernel_folders; /* hook_options.kernel_folders */
-    size_t kernel_folder_count;
+    aoticache_cli_list kernel_folders; /* of hook_options, from aoticache_kernel_choose_hook() on */
     const char *python, *cc; /* one becomes hook_options.program when the kind of hook is known */
     bool retry;
     aoticache_kernel_word *words;
     size_t word_count;
-    aoticache_kernel_tensor *tensors; /* filled by aoticache_kernel_make_tensors() */
+    aoticache_input_tensor *tensors; /* filled by aoticache_kernel_make_tensors() */
     size_t tensor_count;
 } aoticache_kernel_options;
 
 void aoticache_kernel_options_begin(aoticache_kernel_options *options, const aoticache_cli *cli);
-/* One word of the command line: an option of the rows above or the operator. */
-int aoticache_kernel_options_take(aoticache_kernel_options *options, const aoticache_cli *cli, int id,
-                                  const char *value);
 void aoticache_kernel_options_free(aoticache_kernel_options *options);
 
 /* Parses and fills all tensors that the arguments name. To be called once, before requests are made. */

@@ -1,6 +1,6 @@
 /*
  * tools/aoticache/arguments/options: what `run` and `compile` are asked for: the operator, its arguments in the order given,
- * the hook's options. Collects words; requests are made of them by request.c.
+ * the hook's options. Words are collected here; request.c makes requests of them.
  */
 #include "tools/aoticache/arguments/arguments.h"
 
@@ -28,7 +28,7 @@ void aoticache_kernel_options_free(aoticache_kernel_options *options)
     }
     free(options->words);
     free(options->tensors);
-    free(options->kernel_folders);
+    free(options->kernel_folders.items);
 }
 
 /* Length of an identifier at the start of `text`. */
@@ -41,138 +41,129 @@ static size_t identifier_length(const char *text)
     return length;
 }
 
-/* "NAME=VALUE", "=VALUE" or "VALUE". */
-static void add_word(aoticache_kernel_options *options, int id, const char *value)
+/* Takes the name. */
+static void add_word(aoticache_kernel_options *options, const aoticache_cli_option *option, char *name, const char *value)
 {
-    aoticache_kernel_word word = {.id = id, .value = value};
+    options->words = aoticache_cli_resize(options->words, options->word_count + 1, sizeof *options->words);
+    options->words[options->word_count++] = (aoticache_kernel_word){.option = option, .name = name, .value = value};
+}
+
+/* "NAME=VALUE", "=VALUE" or "VALUE". */
+static int read_argument(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
+{
+    (void)cli;
+    char *name = NULL;
     size_t length = identifier_length(value);
     if (value[length] == '=') {
-        word.name = length > 0 ? aoticache_cli_text("%.*s", (int)length, value) : NULL;
-        word.value = value + length + 1;
+        name = length > 0 ? aoticache_cli_text("%.*s", (int)length, value) : NULL;
+        value += length + 1;
     }
-    options->words = aoticache_cli_resize(options->words, options->word_count + 1, sizeof *options->words);
-    options->words[options->word_count++] = word;
+    add_word(member, option, name, value);
+    return AOTICACHE_CLI_EXIT_OK;
 }
 
 /* --none takes its keyword as --none=NAME, all others before their value. */
-static int add_none(aoticache_kernel_options *options, const aoticache_cli *cli, const char *name)
+static int read_none(const aoticache_cli *cli, const aoticache_cli_option *option, const char *name, void *member)
 {
     if (name != NULL && (identifier_length(name) == 0 || name[identifier_length(name)] != '\0'))
         return aoticache_cli_usage_error(cli, "option --none: '%s' is not the name of an argument", name);
-    aoticache_kernel_word word = {.id = AOTICACHE_KERNEL_NONE, .value = ""};
-    word.name = name != NULL ? aoticache_cli_text("%s", name) : NULL;
-    options->words = aoticache_cli_resize(options->words, options->word_count + 1, sizeof *options->words);
-    options->words[options->word_count++] = word;
+    add_word(member, option, name != NULL ? aoticache_cli_text("%s", name) : NULL, "");
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-static int take_operator(aoticache_kernel_options *options, const aoticache_cli *cli, const char *op)
+int aoticache_operator_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
+                            void *member)
 {
-    if (options->op != NULL)
-        return aoticache_cli_usage_error(cli, "unexpected argument '%s': the operator is %s", op, options->op);
-    options->op = op;
+    const char **op = member;
+    (void)option;
+    if (*op != NULL)
+        return aoticache_cli_usage_error(cli, "unexpected argument '%s': the operator is %s", value, *op);
+    *op = value;
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-static int take_device(aoticache_kernel_options *options, const aoticache_cli *cli, const char *value)
+static int read_device(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
-    if (aoticache_device_parse(value, &options->device) != AOTICACHE_OK)
-        return aoticache_cli_usage_error(cli, "option --device: '%s' is not a device such as cpu or cuda:0", value);
-    return AOTICACHE_CLI_EXIT_OK;
+    if (aoticache_device_parse(value, member) == AOTICACHE_OK)
+        return AOTICACHE_CLI_EXIT_OK;
+    return aoticache_cli_usage_error(cli, "option --%s: '%s' is not a device such as cpu or cuda:0", option->name, value);
 }
 
-static int take_timeout(aoticache_kernel_options *options, const aoticache_cli *cli, const char *value)
+int aoticache_device_name_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value,
+                               void *member)
 {
-    int64_t seconds;
-    if (!aoticache_cli_parse_int(value, 1, 86400, &seconds))
-        return aoticache_cli_usage_error(cli, "option --timeout: '%s' is not a number of seconds from 1 to 86400",
-                                         value);
-    options->hook_options.timeout_seconds = (uint32_t)seconds;
-    return AOTICACHE_CLI_EXIT_OK;
+    aoticache_device device;
+    *(const char **)member = value;
+    return read_device(cli, option, value, &device);
 }
 
-static int take_cpu(aoticache_kernel_options *options, const aoticache_cli *cli, const char *value)
+static int read_cpu(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
     aoticache_cpu_features features;
     aoticache_error error = {.message = ""};
     if (aoticache_cpu_features_parse(value, &features, &error) != AOTICACHE_OK)
-        return aoticache_cli_usage_error(cli, "option --cpu: %s", error.message);
-    options->hook_options.cpu_features = value;
+        return aoticache_cli_usage_error(cli, "option --%s: %s", option->name, error.message);
+    *(const char **)member = value;
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-static int take_seed(aoticache_kernel_options *options, const aoticache_cli *cli, const char *value)
-{
-    int64_t seed;
-    if (!aoticache_cli_parse_int(value, 0, INT64_MAX, &seed))
-        return aoticache_cli_usage_error(cli, "option --seed: '%s' is not a number of 0 or more", value);
-    options->seed = (uint64_t)seed;
-    return AOTICACHE_CLI_EXIT_OK;
-}
-
-static int take_hook(aoticache_kernel_options *options, const aoticache_cli *cli, const char *value)
+int aoticache_hook_kind_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
     static const char *const names[] = {"auto", "worker", "c", "none"};
+    aoticache_kernel_options *options = member;
     options->hook = value;
     for (size_t i = 0; i < 4; i++)
         if (strcmp(value, names[i]) == 0)
             return AOTICACHE_CLI_EXIT_OK;
     if (strncmp(value, "command:", 8) == 0 && value[8] != '\0')
         return AOTICACHE_CLI_EXIT_OK;
-    return aoticache_cli_usage_error(cli, "option --hook: '%s' is not auto, worker, c, command:PROGRAM or none", value);
+    return aoticache_cli_usage_error(cli, "option --%s: '%s' is not auto, worker, c, command:PROGRAM or none",
+                                     option->name, value);
 }
 
-static int take_path(const char **place, const aoticache_cli *cli, const char *option, const char *value)
-{
-    if (value[0] == '\0')
-        return aoticache_cli_usage_error(cli, "option --%s: the path is empty", option);
-    *place = value;
-    return AOTICACHE_CLI_EXIT_OK;
-}
+/* ---- the tables ---- */
 
-static int take_folder(aoticache_kernel_options *options, const aoticache_cli *cli, const char *value)
-{
-    const char *folder = NULL;
-    int result = take_path(&folder, cli, "kernels", value);
-    if (result != AOTICACHE_CLI_EXIT_OK)
-        return result;
-    options->kernel_folders = aoticache_cli_resize(options->kernel_folders, options->kernel_folder_count + 2,
-                                                   sizeof *options->kernel_folders);
-    options->kernel_folders[options->kernel_folder_count++] = folder;
-    options->kernel_folders[options->kernel_folder_count] = NULL;
-    options->hook_options.kernel_folders = options->kernel_folders;
-    return AOTICACHE_CLI_EXIT_OK;
-}
+#define ARGUMENT(kind) AOTICACHE_CLI_FUNCTION(aoticache_kernel_options, op, read_argument), .id = AOTICACHE_KERNEL_##kind
 
-int aoticache_kernel_options_take(aoticache_kernel_options *options, const aoticache_cli *cli, int id,
-                                  const char *value)
-{
-    switch (id) {
-    case AOTICACHE_CLI_OPERAND:
-        return take_operator(options, cli, value);
-    case AOTICACHE_KERNEL_NONE:
-        return add_none(options, cli, value);
-    case AOTICACHE_KERNEL_DEVICE:
-        return take_device(options, cli, value);
-    case AOTICACHE_KERNEL_SEED:
-        return take_seed(options, cli, value);
-    case AOTICACHE_KERNEL_HOOK:
-        return take_hook(options, cli, value);
-    case AOTICACHE_KERNEL_PYTHON:
-        return take_path(&options->python, cli, "python", value);
-    case AOTICACHE_KERNEL_CC:
-        return take_path(&options->cc, cli, "cc", value);
-    case AOTICACHE_KERNEL_KERNELS:
-        return take_folder(options, cli, value);
-    case AOTICACHE_KERNEL_CPU:
-        return take_cpu(options, cli, value);
-    case AOTICACHE_KERNEL_TIMEOUT:
-        return take_timeout(options, cli, value);
-    case AOTICACHE_KERNEL_RETRY:
-        options->retry = true;
-        return AOTICACHE_CLI_EXIT_OK;
-    default:
-        add_word(options, id, value);
-        return AOTICACHE_CLI_EXIT_OK;
-    }
-}
+const aoticache_cli_option aoticache_hook_option_table[] = {
+    {"python", 0, "PATH", "the Python with PyTorch; default $AOTICACHE_PYTHON, python3",
+     AOTICACHE_CLI_NAME(aoticache_kernel_options, python, "a path")},
+    {"cc", 0, "PATH", "the C compiler; default $AOTICACHE_CC, cc",
+     AOTICACHE_CLI_NAME(aoticache_kernel_options, cc, "a path")},
+    {"kernels", 0, "DIR", "C kernels of your own, before those that come along (repeatable)",
+     AOTICACHE_CLI_LIST(aoticache_kernel_options, kernel_folders), .wanted = "a path"},
+    {"cpu", 0, "LEVEL", "what the code may use: x86-64-v3, or avx2,fma;\ndefault: all that this machine has",
+     AOTICACHE_CLI_FUNCTION(aoticache_kernel_options, hook_options.cpu_features, read_cpu)},
+    {0},
+};
+
+const aoticache_cli_option aoticache_kernel_option_table[] = {
+    {"input", 'i', "SPEC", "a tensor", ARGUMENT(INPUT)},
+    {"inputs", 0, "SPEC,SPEC,...", "a list of tensors", ARGUMENT(INPUTS)},
+    {"weight", 'w', "SPEC", "a tensor whose data is compiled in", ARGUMENT(WEIGHT)},
+    {"scalar", 's', "NUMBER", "2 is an integer, 2.0 and 2e0 are floating point", ARGUMENT(SCALAR)},
+    {"int", 0, "NUMBER", "an integer", ARGUMENT(INT)},
+    {"double", 0, "NUMBER", "a floating-point number", ARGUMENT(DOUBLE)},
+    {"bool", 0, "true|false", "a truth value", ARGUMENT(BOOL)},
+    {"complex", 0, "RE,IM", "a complex number", ARGUMENT(COMPLEX)},
+    {"string", 0, "TEXT", "a string", ARGUMENT(STRING)},
+    {"none", 0, "[=NAME]", "an absent optional argument",
+     AOTICACHE_CLI_FUNCTION(aoticache_kernel_options, op, read_none), .id = AOTICACHE_KERNEL_NONE},
+    {"list", 0, "V,V,...", "a list of numbers, truth values or none; may be empty", ARGUMENT(LIST)},
+    {"dtype", 0, "DTYPE", "a dtype: float64, bfloat16, ...", ARGUMENT(DTYPE)},
+    {"layout", 0, "LAYOUT", "a layout: strided, ...", ARGUMENT(LAYOUT)},
+    {"memory-format", 0, "FORMAT", "a memory format: channels_last, ...", ARGUMENT(MEMORY_FORMAT)},
+    {"device-argument", 0, "DEVICE", "a device as an argument", ARGUMENT(DEVICE_ARGUMENT)},
+    {"device", 0, "DEVICE", "the device to compile for; default cpu",
+     AOTICACHE_CLI_FUNCTION(aoticache_kernel_options, device, read_device)},
+    {"seed", 0, "N", "of random fills; default 0",
+     AOTICACHE_CLI_INTEGER(aoticache_kernel_options, seed, 0, INT64_MAX, "a number of 0 or more")},
+    {"hook", 0, "auto|worker|c|command:PROGRAM|none", "what compiles; default auto",
+     AOTICACHE_CLI_FUNCTION(aoticache_kernel_options, op, aoticache_hook_kind_read)},
+    {.kind = AOTICACHE_CLI_KIND_TABLE, .table = aoticache_hook_option_table},
+    {"timeout", 0, "SECONDS", "of a compile; default 300",
+     AOTICACHE_CLI_INTEGER(aoticache_kernel_options, hook_options.timeout_seconds, 1, 86400,
+                           "a number of seconds from 1 to 86400")},
+    {"retry", 0, NULL, "forget that this compile failed before", AOTICACHE_CLI_SET(aoticache_kernel_options, retry)},
+    {0},
+};

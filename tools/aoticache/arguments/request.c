@@ -10,18 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *option_name(int id)
-{
-    static const aoticache_cli_option rows[] = {AOTICACHE_KERNEL_OPTION_ROWS};
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (rows[i].id == id)
-            return rows[i].name;
-    return "?";
-}
-
 static int refuse_word(const aoticache_cli *cli, const aoticache_kernel_word *word, const char *message)
 {
-    return aoticache_cli_usage_error(cli, "option --%s '%s': %s", option_name(word->id), word->value, message);
+    return aoticache_cli_usage_error(cli, "option --%s '%s': %s", word->option->name, word->value, message);
 }
 
 /* ---- tensors ---- */
@@ -29,7 +20,7 @@ static int refuse_word(const aoticache_cli *cli, const aoticache_kernel_word *wo
 static aoticache_status make_tensor(aoticache_kernel_options *options, const char *text, bool constant,
                                     uint64_t *random, aoticache_error *error)
 {
-    aoticache_kernel_tensor tensor = {.constant = constant};
+    aoticache_input_tensor tensor = {.constant = constant};
     aoticache_status status = aoticache_tensor_spec_parse(text, &tensor.spec, error);
     if (status == AOTICACHE_OK)
         status = aoticache_tensor_fill(&tensor.spec, random, &tensor.row_major, error);
@@ -87,9 +78,9 @@ int aoticache_kernel_make_tensors(aoticache_kernel_options *options, const aotic
     for (size_t i = 0; i < options->word_count; i++) {
         const aoticache_kernel_word *word = &options->words[i];
         aoticache_status status = AOTICACHE_OK;
-        if (word->id == AOTICACHE_KERNEL_INPUT || word->id == AOTICACHE_KERNEL_WEIGHT)
-            status = make_tensor(options, word->value, word->id == AOTICACHE_KERNEL_WEIGHT, &random, &error);
-        else if (word->id == AOTICACHE_KERNEL_INPUTS)
+        if (word->option->id == AOTICACHE_KERNEL_INPUT || word->option->id == AOTICACHE_KERNEL_WEIGHT)
+            status = make_tensor(options, word->value, word->option->id == AOTICACHE_KERNEL_WEIGHT, &random, &error);
+        else if (word->option->id == AOTICACHE_KERNEL_INPUTS)
             status = make_tensor_list(options, word->value, &random, &error);
         if (status != AOTICACHE_OK)
             return refuse_word(cli, word, error.message);
@@ -97,7 +88,7 @@ int aoticache_kernel_make_tensors(aoticache_kernel_options *options, const aotic
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-static aoticache_status add_tensor(aoticache_request *request, const char *name, const aoticache_kernel_tensor *tensor,
+static aoticache_status add_tensor(aoticache_request *request, const char *name, const aoticache_input_tensor *tensor,
                                    aoticache_device device, aoticache_error *error)
 {
     aoticache_tensor_metadata metadata = {
@@ -240,7 +231,7 @@ static aoticache_status add_device(aoticache_request *request, const char *name,
 static aoticache_status add_tensors(const aoticache_kernel_options *options, aoticache_request *request,
                                     const aoticache_kernel_word *word, size_t *tensor, aoticache_error *error)
 {
-    if (word->id != AOTICACHE_KERNEL_INPUTS)
+    if (word->option->id != AOTICACHE_KERNEL_INPUTS)
         return add_tensor(request, word->name, &options->tensors[(*tensor)++], options->device, error);
     aoticache_status status = aoticache_request_begin_list(request, word->name, error);
     const char *text = word->value;
@@ -255,7 +246,7 @@ static aoticache_status add_tensors(const aoticache_kernel_options *options, aot
 static aoticache_status add_word(const aoticache_kernel_options *options, aoticache_request *request,
                                  const aoticache_kernel_word *word, size_t *tensor, aoticache_error *error)
 {
-    switch (word->id) {
+    switch (word->option->id) {
     case AOTICACHE_KERNEL_INPUT:
     case AOTICACHE_KERNEL_WEIGHT:
     case AOTICACHE_KERNEL_INPUTS:
@@ -279,7 +270,7 @@ static aoticache_status add_word(const aoticache_kernel_options *options, aotica
     case AOTICACHE_KERNEL_DEVICE_ARGUMENT:
         return add_device(request, word->name, word->value, error);
     default:
-        return add_named_number(request, word->name, word->id, word->value, error);
+        return add_named_number(request, word->name, word->option->id, word->value, error);
     }
 }
 

@@ -7,19 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTION_MODEL = 1, OPTION_CPU };
-
-static const aoticache_cli_option add_options[] = {
-    {OPTION_MODEL, "model", 'm', "NAME", "this model alone; default all"},
-    {OPTION_CPU, "cpu", 0, "LEVEL",
-     "what the code needs of the CPU: x86-64-v3, or avx2,fma;\ndefault: what the package says"},
-    {0, NULL, 0, NULL, NULL},
-};
-
 struct add {
     const aoticache_cli *cli;
-    const char **paths;
-    size_t path_count;
+    aoticache_cli_list paths;
     const char *model;
     aoticache_cpu_features features;
     bool has_features;
@@ -28,40 +18,22 @@ struct add {
     json_t *models;   /* with --json */
 };
 
-static int take_cpu(const aoticache_cli *cli, const char *value, struct add *add)
+static int read_cpu(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
+    struct add *add = member;
     aoticache_error error = {.message = ""};
     if (aoticache_cpu_features_parse(value, &add->features, &error) != AOTICACHE_OK)
-        return aoticache_cli_usage_error(cli, "option --cpu: %s", error.message);
+        return aoticache_cli_usage_error(cli, "option --%s: %s", option->name, error.message);
     add->has_features = true;
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-static int parse(aoticache_cli *cli, struct add *add)
-{
-    for (;;) {
-        const char *value = NULL;
-        int result = AOTICACHE_CLI_EXIT_OK;
-        int id = aoticache_cli_next(cli, &value);
-        if (id == AOTICACHE_CLI_STOP)
-            return cli->exit_code;
-        if (id == AOTICACHE_CLI_END)
-            break;
-        if (id == OPTION_MODEL) {
-            add->model = value;
-        } else if (id == OPTION_CPU) {
-            result = take_cpu(cli, value, add);
-        } else {
-            add->paths = aoticache_cli_resize(add->paths, add->path_count + 1, sizeof *add->paths);
-            add->paths[add->path_count++] = value;
-        }
-        if (result != AOTICACHE_CLI_EXIT_OK)
-            return result;
-    }
-    if (add->path_count == 0)
-        return aoticache_cli_usage_error(cli, "a package is needed, such as model.pt2");
-    return AOTICACHE_CLI_END;
-}
+static const aoticache_cli_option add_options[] = {
+    {"model", 'm', "NAME", "this model alone; default all", AOTICACHE_CLI_TEXT(struct add, model)},
+    {"cpu", 0, "LEVEL", "what the code needs of the CPU: x86-64-v3, or avx2,fma;\ndefault: what the package says",
+     AOTICACHE_CLI_FUNCTION(struct add, cli, read_cpu)},
+    {0},
+};
 
 static json_t *report_to_json(const char *path, const aoticache_package_report *report)
 {
@@ -98,9 +70,9 @@ static bool show(void *user, const aoticache_package_report *report)
 static int add_all(struct add *add, aoticache_cache *cache)
 {
     int result = AOTICACHE_CLI_EXIT_OK;
-    for (size_t i = 0; i < add->path_count; i++) {
+    for (size_t i = 0; i < add->paths.count; i++) {
         aoticache_error error = {.message = ""};
-        add->path = add->paths[i];
+        add->path = add->paths.items[i];
         aoticache_status status =
             aoticache_package_add(cache, add->path, add->model, add->has_features ? &add->features : NULL, show, add,
                                   &error);
@@ -116,9 +88,9 @@ static int add_command(aoticache_cli *cli)
 {
     struct add add = {.cli = cli};
     aoticache_cache *cache = NULL;
-    int result = parse(cli, &add);
-    if (result == AOTICACHE_CLI_END)
-        result = aoticache_cli_open_or_say(cli, true, &cache);
+    if (!aoticache_cli_parse(cli, &add))
+        return cli->exit_code;
+    int result = aoticache_cli_open_or_say(cli, true, &cache);
     if (cache != NULL) {
         add.models = cli->json ? aoticache_cli_json_array() : NULL;
         result = add_all(&add, cache);
@@ -126,7 +98,7 @@ static int add_command(aoticache_cli *cli)
             aoticache_cli_json_print(add.models);
         aoticache_cache_close(cache);
     }
-    free(add.paths);
+    free(add.paths.items);
     return result;
 }
 
@@ -141,6 +113,7 @@ const aoticache_command aoticache_command_add = {
             .details = "A package is what torch._inductor.aoti_compile_and_package() makes. Its libraries, weights\n"
                        "and files beside them are stored; models that are there already stay as they are.",
             .options = add_options,
+            .operand = {AOTICACHE_CLI_LIST(struct add, paths), .wanted = "a package is needed, such as model.pt2"},
         },
     .run = add_command,
 };

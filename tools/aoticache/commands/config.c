@@ -7,13 +7,6 @@
 
 #include <string.h>
 
-enum { OPTION_CHECK = 1 };
-
-static const aoticache_cli_option config_options[] = {
-    {OPTION_CHECK, "check", 0, "FILE", "say what is wrong in a configuration file, and nothing else"},
-    {0, NULL, 0, NULL, NULL},
-};
-
 /* A value as it holds in the end, with where it came from. */
 struct row {
     char value[PATH_MAX];
@@ -168,26 +161,26 @@ static int check_file(const aoticache_cli *cli, const char *path)
     return count == 0 ? AOTICACHE_CLI_EXIT_OK : AOTICACHE_CLI_EXIT_FAILURE;
 }
 
+struct config {
+    const char *name, *file;
+};
+
+static const aoticache_cli_option config_options[] = {
+    {"check", 0, "FILE", "say what is wrong in a configuration file, and nothing else",
+     AOTICACHE_CLI_TEXT(struct config, file)},
+    {0},
+};
+
 static int config_command(aoticache_cli *cli)
 {
-    const char *name = NULL, *file = NULL;
-    for (;;) {
-        const char *value = NULL;
-        int id = aoticache_cli_next(cli, &value);
-        if (id == AOTICACHE_CLI_STOP)
-            return cli->exit_code;
-        if (id == AOTICACHE_CLI_END)
-            break;
-        if (id == OPTION_CHECK)
-            file = value;
-        else if (name == NULL)
-            name = value;
-        else
-            return aoticache_cli_usage_error(cli, "unexpected argument '%s'", value);
-    }
-    if (name != NULL && file != NULL)
+    struct config config = {NULL, NULL};
+    if (!aoticache_cli_parse(cli, &config))
+        return cli->exit_code;
+    if (config.name != NULL && config.file != NULL)
         return aoticache_cli_usage_error(cli, "--check and the name of a setting do not go together");
-    return file != NULL ? check_file(cli, file) : name != NULL ? print_one(cli, name) : print_all(cli);
+    if (config.file != NULL)
+        return check_file(cli, config.file);
+    return config.name != NULL ? print_one(cli, config.name) : print_all(cli);
 }
 
 const aoticache_command aoticache_command_config = {
@@ -203,6 +196,7 @@ const aoticache_command aoticache_command_config = {
                        AOTICACHE_CONFIG_FILE_VARIABLE " names a file that is read in place of both; empty: none.\n"
                        "A file has lines name = value, and comments from '#'.",
             .options = config_options,
+            .operand = {AOTICACHE_CLI_TEXT(struct config, name)},
         },
     .run = config_command,
 };

@@ -187,19 +187,9 @@ static aoticache_status read_disk_use(const char *directory, disk_use *ret_use, 
 
 /* ---- the command line ---- */
 
-enum { OPTION_BY = 1, OPTION_BYTES, OPTION_LIMIT };
-
-static const aoticache_cli_option du_options[] = {
-    {OPTION_BY, "by", 0, "operator|device|producer|tag", "sums by these, the largest first; else by part of\nthe directory"},
-    {OPTION_BYTES, "bytes", 'b', NULL, "numbers of bytes, not KiB, MiB, ..."},
-    {OPTION_LIMIT, "limit", 'n', "N", "with --by: the first N groups only"},
-    {0, NULL, 0, NULL, NULL},
-};
-
 struct du {
     const aoticache_cli *cli;
-    const char *by; /* NULL: parts */
-    aoticache_usage_group group;
+    int32_t group; /* an aoticache_usage_group; -1: by part of the directory */
     bool bytes;
     int64_t limit;
     json_t *array; /* with --json */
@@ -207,43 +197,25 @@ struct du {
     uint64_t shown;
 };
 
-/* The words, and what they are in JSON. */
 static const char *const group_words[] = {[AOTICACHE_USAGE_BY_OP] = "operator",
                                           [AOTICACHE_USAGE_BY_DEVICE] = "device",
                                           [AOTICACHE_USAGE_BY_PRODUCER] = "producer",
                                           [AOTICACHE_USAGE_BY_TAG] = "tag",
                                           NULL};
 
-static int set_group(struct du *du, const char *value)
-{
-    size_t position;
-    if (!aoticache_cli_parse_word(du->cli, "by", value, group_words, &position))
-        return AOTICACHE_CLI_EXIT_USAGE;
-    du->group = (aoticache_usage_group)position;
-    du->by = du->group == AOTICACHE_USAGE_BY_OP ? "op" : group_words[position]; /* as everywhere in JSON */
-    return AOTICACHE_CLI_EXIT_OK;
-}
+static const aoticache_cli_option du_options[] = {
+    {"by", 0, "operator|device|producer|tag", "sums by these, the largest first; else by part of\nthe directory",
+     AOTICACHE_CLI_WORD(struct du, group, group_words)},
+    {"bytes", 'b', NULL, "numbers of bytes, not KiB, MiB, ...", AOTICACHE_CLI_SET(struct du, bytes)},
+    {"limit", 'n', "N", "with --by: the first N groups only",
+     AOTICACHE_CLI_INTEGER(struct du, limit, 1, INT64_MAX, "a number from 1 on")},
+    {0},
+};
 
-static int parse(aoticache_cli *cli, struct du *du)
+/* What a group is called in JSON. */
+static const char *json_name_of_group(const struct du *du)
 {
-    for (;;) {
-        const char *value = NULL;
-        int id = aoticache_cli_next(cli, &value);
-        if (id == AOTICACHE_CLI_STOP)
-            return cli->exit_code;
-        if (id == AOTICACHE_CLI_END)
-            break;
-        if (id == AOTICACHE_CLI_OPERAND)
-            return aoticache_cli_usage_error(cli, "unexpected argument '%s'", value);
-        if (id == OPTION_BY && set_group(du, value) != AOTICACHE_CLI_EXIT_OK)
-            return AOTICACHE_CLI_EXIT_USAGE;
-        if (id == OPTION_LIMIT && !aoticache_cli_parse_int(value, 1, INT64_MAX, &du->limit))
-            return aoticache_cli_usage_error(cli, "option --limit: '%s' is not a number from 1 on", value);
-        du->bytes |= id == OPTION_BYTES;
-    }
-    if (du->limit > 0 && du->by == NULL)
-        return aoticache_cli_usage_error(cli, "option --limit needs --by");
-    return AOTICACHE_CLI_END;
+    return du->group == AOTICACHE_USAGE_BY_OP ? "op" : group_words[du->group];
 }
 
 static const char *format_bytes(const struct du *du, uint64_t bytes, char text[AOTICACHE_CLI_UNIT_BYTES])
@@ -331,7 +303,7 @@ static bool show_group(void *user, const aoticache_usage *usage)
 {
     struct du *du = user;
     if (du->array != NULL) {
-        aoticache_cli_json_append(du->array, group_to_json(du->by, usage));
+        aoticache_cli_json_append(du->array, group_to_json(json_name_of_group(du), usage));
     } else {
         char bytes[AOTICACHE_CLI_UNIT_BYTES], used[AOTICACHE_CLI_UNIT_BYTES];
         cleanup_free char *entries = aoticache_cli_text("%" PRIu64, usage->entries);
@@ -352,11 +324,11 @@ static int show_groups(struct du *du, aoticache_cache *cache)
     aoticache_error error = {.message = ""};
     du->array = du->cli->json ? aoticache_cli_json_array() : NULL;
     du->table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
-    aoticache_status status = aoticache_cache_list_usage(cache, du->group, show_group, du, &error);
+    aoticache_status status = aoticache_cache_list_usage(cache, (aoticache_usage_group)du->group, show_group, du, &error);
     if (status == AOTICACHE_OK && du->array != NULL) {
         json_t *object = aoticache_cli_json_object();
         aoticache_cli_json_set(object, "directory", aoticache_cli_json_text(aoticache_cache_directory(cache)));
-        aoticache_cli_json_set(object, "by", aoticache_cli_json_text(du->by));
+        aoticache_cli_json_set(object, "by", aoticache_cli_json_text(json_name_of_group(du)));
         aoticache_cli_json_set(object, "groups", du->array);
         aoticache_cli_json_print(object);
     } else if (status == AOTICACHE_OK && du->shown > 0) {
@@ -370,17 +342,18 @@ static int show_groups(struct du *du, aoticache_cache *cache)
 
 static int du_command(aoticache_cli *cli)
 {
-    struct du du = {.cli = cli};
+    struct du du = {.cli = cli, .group = -1};
     aoticache_cache *cache = NULL;
     disk_use use;
     aoticache_error error = {.message = ""};
-    int result = parse(cli, &du);
-    if (result != AOTICACHE_CLI_END)
-        return result;
-    result = aoticache_cli_open_or_say(cli, false, &cache);
+    if (!aoticache_cli_parse(cli, &du))
+        return cli->exit_code;
+    if (du.limit > 0 && du.group < 0)
+        return aoticache_cli_usage_error(cli, "option --limit needs --by");
+    int result = aoticache_cli_open_or_say(cli, false, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
-    if (du.by != NULL) {
+    if (du.group >= 0) {
         result = show_groups(&du, cache);
         aoticache_cache_close(cache);
         return result;

@@ -10,54 +10,33 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPTION_OP = 1, OPTION_ALL, OPTION_FAILED, OPTION_YES, OPTION_FORCE };
-
-static const aoticache_cli_option rm_options[] = {
-    {OPTION_OP, "op", 0, "OPERATOR", "all entries of an operator"},
-    {OPTION_ALL, "all", 0, NULL, "all entries, and all remembered failures"},
-    {OPTION_FAILED, "failed", 0, NULL, "forget which compiles failed; they are tried again"},
-    {OPTION_YES, "yes", 'y', NULL, "do not ask"},
-    {OPTION_FORCE, "force", 'f', NULL, "remove what is pinned, too"},
-    {0, NULL, 0, NULL, NULL},
-};
-
 struct rm {
     const aoticache_cli *cli;
     aoticache_cache *cache;
-    const char **prefixes;
-    size_t prefix_count;
+    aoticache_cli_list keys; /* their beginnings */
     const char *op;
     bool all, failed, yes, force;
 };
 
-static int parse(aoticache_cli *cli, struct rm *rm)
+static const aoticache_cli_option rm_options[] = {
+    {"op", 0, "OPERATOR", "all entries of an operator", AOTICACHE_CLI_TEXT(struct rm, op)},
+    {"all", 0, NULL, "all entries, and all remembered failures", AOTICACHE_CLI_SET(struct rm, all)},
+    {"failed", 0, NULL, "forget which compiles failed; they are tried again", AOTICACHE_CLI_SET(struct rm, failed)},
+    {"yes", 'y', NULL, "do not ask", AOTICACHE_CLI_SET(struct rm, yes)},
+    {"force", 'f', NULL, "remove what is pinned, too", AOTICACHE_CLI_SET(struct rm, force)},
+    {0},
+};
+
+static int check_options(const struct rm *rm)
 {
-    for (;;) {
-        const char *value = NULL;
-        int id = aoticache_cli_next(cli, &value);
-        if (id == AOTICACHE_CLI_STOP)
-            return cli->exit_code;
-        if (id == AOTICACHE_CLI_END)
-            break;
-        rm->all |= id == OPTION_ALL;
-        rm->failed |= id == OPTION_FAILED;
-        rm->yes |= id == OPTION_YES;
-        rm->force |= id == OPTION_FORCE;
-        if (id == OPTION_OP)
-            rm->op = value;
-        if (id == AOTICACHE_CLI_OPERAND) {
-            rm->prefixes = aoticache_cli_resize(rm->prefixes, rm->prefix_count + 1, sizeof *rm->prefixes);
-            rm->prefixes[rm->prefix_count++] = value;
-        }
-    }
-    int ways = (rm->prefix_count > 0) + (rm->op != NULL) + rm->all;
+    int ways = (rm->keys.count > 0) + (rm->op != NULL) + rm->all;
     if (ways > 1)
-        return aoticache_cli_usage_error(cli, "keys, --op and --all cannot be combined");
+        return aoticache_cli_usage_error(rm->cli, "keys, --op and --all cannot be combined");
     if (ways == 0 && !rm->failed)
-        return aoticache_cli_usage_error(cli, "say what to remove: a key, --op OPERATOR, --all or --failed");
+        return aoticache_cli_usage_error(rm->cli, "say what to remove: a key, --op OPERATOR, --all or --failed");
     if (rm->all && !rm->yes && !isatty(STDIN_FILENO))
-        return aoticache_cli_usage_error(cli, "--all asks first, and there is no terminal to ask on; add --yes");
-    return AOTICACHE_CLI_END;
+        return aoticache_cli_usage_error(rm->cli, "--all asks first, and there is no terminal to ask on; add --yes");
+    return AOTICACHE_CLI_EXIT_OK;
 }
 
 /* Moves the entries of `more` into `list`. */
@@ -71,9 +50,9 @@ static void join(aoticache_entry_list *list, aoticache_entry_list *more)
 
 static int find_targets(const struct rm *rm, aoticache_entry_list *ret_list)
 {
-    for (size_t i = 0; i < rm->prefix_count; i++) {
+    for (size_t i = 0; i < rm->keys.count; i++) {
         aoticache_entry_list found = {0};
-        int result = aoticache_entries_find(rm->cli, rm->cache, rm->prefixes[i], &found);
+        int result = aoticache_entries_find(rm->cli, rm->cache, rm->keys.items[i], &found);
         if (result != AOTICACHE_CLI_EXIT_OK)
             return result;
         join(ret_list, &found);
@@ -120,7 +99,7 @@ static int spare_pinned(const struct rm *rm, aoticache_entry_list *list)
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     divide_pinned(&marks, list, &pinned);
-    if (pinned.count > 0 && rm->prefix_count > 0) {
+    if (pinned.count > 0 && rm->keys.count > 0) {
         char hex[AOTICACHE_DIGEST_HEX_BYTES];
         aoticache_digest_to_hex(&pinned.entries[0].key, hex);
         cleanup_free char *description = aoticache_cli_escape(pinned.entries[0].description);
@@ -211,19 +190,20 @@ static int rm_command(aoticache_cli *cli)
 {
     struct rm rm = {.cli = cli};
     aoticache_entry_list list = {0};
-    int result = parse(cli, &rm);
-    if (result == AOTICACHE_CLI_END) {
+    if (!aoticache_cli_parse(cli, &rm))
+        return cli->exit_code;
+    int result = check_options(&rm);
+    if (result == AOTICACHE_CLI_EXIT_OK)
         result = aoticache_cli_open_or_say(cli, false, &rm.cache);
-        if (result == AOTICACHE_CLI_EXIT_OK)
-            result = find_targets(&rm, &list);
-        if (result == AOTICACHE_CLI_EXIT_OK)
-            result = spare_pinned(&rm, &list);
-        if (result == AOTICACHE_CLI_EXIT_OK)
-            result = remove_targets(&rm, &list);
-    }
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        result = find_targets(&rm, &list);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        result = spare_pinned(&rm, &list);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        result = remove_targets(&rm, &list);
     aoticache_entries_free(&list);
     aoticache_cache_close(rm.cache);
-    free(rm.prefixes);
+    free(rm.keys.items);
     return result;
 }
 
@@ -240,6 +220,7 @@ const aoticache_command aoticache_command_rm = {
                        "removed: a KEY of it is refused, --op and --all pass over it; with --force it goes, and the\n"
                        "pin stays with the key.",
             .options = rm_options,
+            .operand = {AOTICACHE_CLI_LIST(struct rm, keys)},
         },
     .run = rm_command,
 };

@@ -11,13 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTION_OUTPUT = 1 };
-
-static const aoticache_cli_option show_options[] = {
-    {OPTION_OUTPUT, "output", 0, NULL, "only what the compiler said when it made the kernel"},
-    {0, NULL, 0, NULL, NULL},
-};
-
 /* What was found out about one entry; parts that could not be read are NULL, with the reason in `problem`. */
 struct detail {
     json_t *manifest;
@@ -314,31 +307,26 @@ static int show_output(const aoticache_cli *cli, aoticache_cache *cache, const c
     return result;
 }
 
+struct show {
+    const char *prefix; /* of a key */
+    bool output;
+};
+
+static const aoticache_cli_option show_options[] = {
+    {"output", 0, NULL, "only what the compiler said when it made the kernel", AOTICACHE_CLI_SET(struct show, output)},
+    {0},
+};
+
 static int show_command(aoticache_cli *cli)
 {
-    const char *prefix = NULL;
-    bool output = false;
-    for (;;) {
-        const char *value = NULL;
-        int id = aoticache_cli_next(cli, &value);
-        if (id == AOTICACHE_CLI_STOP)
-            return cli->exit_code;
-        if (id == AOTICACHE_CLI_END)
-            break;
-        output |= id == OPTION_OUTPUT;
-        if (id == OPTION_OUTPUT)
-            continue;
-        if (prefix != NULL)
-            return aoticache_cli_usage_error(cli, "unexpected argument '%s': one key at a time", value);
-        prefix = value;
-    }
-    if (prefix == NULL)
-        return aoticache_cli_usage_error(cli, "a key is needed, as 'aoticache ls' prints them");
+    struct show request = {0};
     aoticache_cache *cache = NULL;
+    if (!aoticache_cli_parse(cli, &request))
+        return cli->exit_code;
     int result = aoticache_cli_open_or_say(cli, false, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
-    result = output ? show_output(cli, cache, prefix) : show(cli, cache, prefix);
+    result = request.output ? show_output(cli, cache, request.prefix) : show(cli, cache, request.prefix);
     aoticache_cache_close(cache);
     return result;
 }
@@ -353,6 +341,8 @@ const aoticache_command aoticache_command_show = {
             .summary = "Shows everything about one kernel: what was asked for, its files, what it needs.",
             .details = "KEY is the beginning of a key, an artifact's digest or a library's digest, at least 4 digits.",
             .options = show_options,
+            .operand = {AOTICACHE_CLI_TEXT(struct show, prefix), .help = ": one key at a time",
+                        .wanted = "a key is needed, as 'aoticache ls' prints them"},
         },
     .run = show_command,
 };

@@ -8,68 +8,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTION_DELETE = 1, OPTION_LIST, OPTION_OP, OPTION_TAG };
-
-static const aoticache_cli_option tag_options[] = {
-    {OPTION_OP, "op", 0, "PATTERN", "all keys of operators like this, a shell pattern; then all words are tags"},
-    {OPTION_TAG, "tag", 't', "TAG", "all keys with this tag; then all words are tags"},
-    {OPTION_DELETE, "delete", 'd', NULL, "take the tags away"},
-    {OPTION_LIST, "list", 'l', NULL, "list the tags and how many keys have each, or the tags of these keys"},
-    {0, NULL, 0, NULL, NULL},
-};
-
 struct tag {
     aoticache_key_choice choice;
-    const char **words; /* KEY and tags, or tags, or with --list keys */
-    size_t word_count;
-    const char *const *tags; /* behind the key in `words`; NULL-terminated */
+    aoticache_cli_list words; /* KEY and tags, or tags, or with --list keys */
+    const char *const *tags;  /* behind the key in `words`; NULL-terminated */
     bool remove, list;
+};
+
+static const aoticache_cli_option tag_options[] = {
+    {"op", 0, "PATTERN", "all keys of operators like this, a shell pattern; then all words are tags",
+     AOTICACHE_CLI_TEXT(struct tag, choice.op)},
+    {"tag", 't', "TAG", "all keys with this tag; then all words are tags", AOTICACHE_CLI_TEXT(struct tag, choice.tag)},
+    {"delete", 'd', NULL, "take the tags away", AOTICACHE_CLI_SET(struct tag, remove)},
+    {"list", 'l', NULL, "list the tags and how many keys have each, or the tags of these keys",
+     AOTICACHE_CLI_SET(struct tag, list)},
+    {0},
 };
 
 static int divide_words(const aoticache_cli *cli, struct tag *tag)
 {
     bool chosen = tag->choice.op != NULL || tag->choice.tag != NULL;
-    size_t keys = tag->list ? tag->word_count : chosen ? 0 : 1;
+    size_t keys = tag->list ? tag->words.count : chosen ? 0 : 1;
     if (tag->choice.op != NULL && tag->choice.tag != NULL)
         return aoticache_cli_usage_error(cli, "--op and --tag cannot be combined");
     if (tag->list && (tag->remove || chosen))
         return aoticache_cli_usage_error(cli, "--list cannot be combined with --delete, --op or --tag");
-    if (!tag->list && tag->word_count <= keys)
+    if (!tag->list && tag->words.count <= keys)
         return aoticache_cli_usage_error(cli, chosen ? "a tag is needed"
                                                      : "a key, as 'aoticache ls' prints it, and a tag are needed");
     for (size_t i = 0; i < keys; i++)
-        aoticache_key_choice_add(&tag->choice, tag->words[i]);
-    tag->words = aoticache_cli_resize(tag->words, tag->word_count + 1, sizeof *tag->words);
-    tag->words[tag->word_count] = NULL;
-    tag->tags = tag->words + keys;
-    for (size_t i = keys; i < tag->word_count; i++) {
+        aoticache_cli_list_add(&tag->choice.keys, tag->words.items[i]);
+    tag->tags = tag->words.count > 0 ? tag->words.items + keys : NULL;
+    for (size_t i = keys; i < tag->words.count; i++) {
         aoticache_error error = {.message = ""};
-        if (aoticache_tag_check(tag->words[i], &error) != AOTICACHE_OK)
+        if (aoticache_tag_check(tag->words.items[i], &error) != AOTICACHE_OK)
             return aoticache_cli_usage_error(cli, "%s", error.message);
     }
-    return AOTICACHE_CLI_END;
-}
-
-static int parse(aoticache_cli *cli, struct tag *tag)
-{
-    for (;;) {
-        const char *value = NULL;
-        int id = aoticache_cli_next(cli, &value);
-        if (id == AOTICACHE_CLI_STOP)
-            return cli->exit_code;
-        if (id == AOTICACHE_CLI_END)
-            return divide_words(cli, tag);
-        tag->remove |= id == OPTION_DELETE;
-        tag->list |= id == OPTION_LIST;
-        if (id == OPTION_OP)
-            tag->choice.op = value;
-        else if (id == OPTION_TAG)
-            tag->choice.tag = value;
-        else if (id == AOTICACHE_CLI_OPERAND) {
-            tag->words = aoticache_cli_resize(tag->words, tag->word_count + 1, sizeof *tag->words);
-            tag->words[tag->word_count++] = value;
-        }
-    }
+    return AOTICACHE_CLI_EXIT_OK;
 }
 
 /* ---- changing ---- */
@@ -175,17 +150,18 @@ static int list_tags(const aoticache_cli *cli, aoticache_cache *cache)
 
 static int tag_command(aoticache_cli *cli)
 {
-    struct tag tag = {.words = NULL};
+    struct tag tag = {.list = false};
     aoticache_cache *cache = NULL;
-    int result = parse(cli, &tag);
-    if (result == AOTICACHE_CLI_END) {
+    if (!aoticache_cli_parse(cli, &tag))
+        return cli->exit_code;
+    int result = divide_words(cli, &tag);
+    if (result == AOTICACHE_CLI_EXIT_OK)
         result = aoticache_cli_open_or_say(cli, false, &cache);
-        if (result == AOTICACHE_CLI_EXIT_OK)
-            result = tag.list && tag.word_count == 0 ? list_tags(cli, cache) : change(cli, cache, &tag);
-    }
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        result = tag.list && tag.words.count == 0 ? list_tags(cli, cache) : change(cli, cache, &tag);
     aoticache_cache_close(cache);
-    free(tag.choice.prefixes);
-    free(tag.words);
+    free(tag.choice.keys.items);
+    free(tag.words.items);
     return result;
 }
 
@@ -200,6 +176,7 @@ const aoticache_command aoticache_command_tag = {
             .details = "KEY is as 'aoticache pin' takes it. A tag is at most 63 letters, digits and . _ - : / in any\n"
                        "order. Tags belong to the key, as pins do. 'ls --tag', 'du --by tag' and 'pin --tag' use them.",
             .options = tag_options,
+            .operand = {AOTICACHE_CLI_LIST(struct tag, words)},
         },
     .run = tag_command,
 };

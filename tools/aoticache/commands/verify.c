@@ -11,26 +11,29 @@
 #include <signal.h>
 #include <string.h>
 
-enum { OPTION_REPAIR = 1, OPTION_QUICK, OPTION_JOBS, OPTION_RESUME, OPTION_TIME_LIMIT };
-
-static const aoticache_cli_option verify_options[] = {
-    {OPTION_REPAIR, "repair", 0, NULL,
-     "move damaged and foreign files to quarantine/, remove entries that\n"
-     "cannot be served, put back entries that the index lost, build a\n"
-     "damaged index anew"},
-    {OPTION_QUICK, "quick", 0, NULL, "names, owners and sizes only: nothing is read"},
-    {OPTION_JOBS, "jobs", 'j', "N", "objects read at the same time; default: the processors"},
-    {OPTION_TIME_LIMIT, "time-limit", 0, "TIME", "stop after so long (90s, 5min, 1h); --resume goes on"},
-    {OPTION_RESUME, "resume", 0, NULL, "go on where the last run was stopped; else begin"},
-    {0, NULL, 0, NULL, NULL},
-};
-
 struct verify {
     const aoticache_cli *cli;
     aoticache_verify_options options;
+    uint64_t time_limit_seconds; /* 0: none */
     aoticache_cli_progress progress;
     uint64_t begun_ns;
     json_t *findings; /* with --json */
+};
+
+static const aoticache_cli_option verify_options[] = {
+    {"repair", 0, NULL,
+     "move damaged and foreign files to quarantine/, remove entries that\n"
+     "cannot be served, put back entries that the index lost, build a\n"
+     "damaged index anew",
+     AOTICACHE_CLI_SET(struct verify, options.repair)},
+    {"quick", 0, NULL, "names, owners and sizes only: nothing is read", AOTICACHE_CLI_SET(struct verify, options.quick)},
+    {"jobs", 'j', "N", "objects read at the same time; default: the processors",
+     AOTICACHE_CLI_INTEGER(struct verify, options.jobs, 1, 256, "a number from 1 to 256")},
+    {"time-limit", 0, "TIME", "stop after so long (90s, 5min, 1h); --resume goes on",
+     AOTICACHE_CLI_AGE(struct verify, time_limit_seconds, 1, UINT32_MAX, "a time such as 90s or 5min")},
+    {"resume", 0, NULL, "go on where the last run was stopped; else begin",
+     AOTICACHE_CLI_SET(struct verify, options.resume)},
+    {0},
 };
 
 /* ---- being stopped ---- */
@@ -211,51 +214,16 @@ static int run_verify(struct verify *verify, aoticache_cache *cache)
     return report.unreadable > 0 ? AOTICACHE_CLI_EXIT_UNREADABLE : AOTICACHE_CLI_EXIT_OK;
 }
 
-/* ---- the command line ---- */
-
-static int take_option(struct verify *verify, int id, const char *value)
-{
-    int64_t jobs;
-    uint64_t seconds;
-    switch (id) {
-    case OPTION_JOBS:
-        if (!aoticache_cli_parse_int(value, 1, 256, &jobs))
-            return aoticache_cli_usage_error(verify->cli, "option --jobs: '%s' is not a number from 1 to 256", value);
-        verify->options.jobs = (uint32_t)jobs;
-        break;
-    case OPTION_TIME_LIMIT:
-        if (!aoticache_cli_parse_age(value, &seconds) || seconds == 0 || seconds > UINT32_MAX)
-            return aoticache_cli_usage_error(verify->cli, "option --time-limit: '%s' is not a time such as 90s or 5min",
-                                             value);
-        verify->options.time_limit_ms = seconds * 1000;
-        break;
-    default:
-        verify->options.repair |= id == OPTION_REPAIR;
-        verify->options.quick |= id == OPTION_QUICK;
-        verify->options.resume |= id == OPTION_RESUME;
-    }
-    return AOTICACHE_CLI_EXIT_OK;
-}
-
 static int verify_command(aoticache_cli *cli)
 {
     struct verify verify = {.cli = cli,
                             .options = AOTICACHE_VERIFY_OPTIONS_INIT,
                             .progress = {.cli = cli, .what = "objects verified"}};
-    for (;;) {
-        const char *value = NULL;
-        int id = aoticache_cli_next(cli, &value);
-        if (id == AOTICACHE_CLI_STOP)
-            return cli->exit_code;
-        if (id == AOTICACHE_CLI_END)
-            break;
-        if (id == AOTICACHE_CLI_OPERAND)
-            return aoticache_cli_usage_error(cli, "unexpected argument '%s'", value);
-        int result = take_option(&verify, id, value);
-        if (result != AOTICACHE_CLI_EXIT_OK)
-            return result;
-    }
     aoticache_cache *cache = NULL;
+    if (!aoticache_cli_parse(cli, &verify))
+        return cli->exit_code;
+    if (verify.time_limit_seconds > 0)
+        verify.options.time_limit_ms = verify.time_limit_seconds * 1000;
     int result = aoticache_cli_open_or_say(cli, false, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;

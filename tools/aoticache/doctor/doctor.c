@@ -138,12 +138,11 @@ static void check_machine(aoticache_doctor *doctor)
 
 /* ---- the command ---- */
 
-enum { OPTION_PYTHON = 1, OPTION_CC };
-
 static const aoticache_cli_option doctor_options[] = {
-    {OPTION_PYTHON, "python", 0, "PATH", "the Python to look for PyTorch in; default $AOTICACHE_PYTHON, python3"},
-    {OPTION_CC, "cc", 0, "PATH", "the C compiler; default $AOTICACHE_CC, cc"},
-    {0, NULL, 0, NULL, NULL},
+    {"python", 0, "PATH", "the Python to look for PyTorch in; default $AOTICACHE_PYTHON, python3",
+     AOTICACHE_CLI_TEXT(aoticache_doctor, python)},
+    {"cc", 0, "PATH", "the C compiler; default $AOTICACHE_CC, cc", AOTICACHE_CLI_TEXT(aoticache_doctor, cc)},
+    {0},
 };
 
 static void print_end(aoticache_doctor *doctor)
@@ -169,20 +168,8 @@ static void print_end(aoticache_doctor *doctor)
 static int doctor_command(aoticache_cli *cli)
 {
     aoticache_doctor doctor = {.cli = cli};
-    for (;;) {
-        const char *value = NULL;
-        int id = aoticache_cli_next(cli, &value);
-        if (id == AOTICACHE_CLI_STOP)
-            return cli->exit_code;
-        if (id == AOTICACHE_CLI_END)
-            break;
-        if (id == AOTICACHE_CLI_OPERAND)
-            return aoticache_cli_usage_error(cli, "unexpected argument '%s'", value);
-        if (id == OPTION_PYTHON)
-            doctor.python = value;
-        else
-            doctor.cc = value;
-    }
+    if (!aoticache_cli_parse(cli, &doctor))
+        return cli->exit_code;
     doctor.checks = cli->json ? aoticache_cli_json_array() : NULL;
     aoticache_doctor_say(&doctor, AOTICACHE_VERDICT_OK, "version", NULL, "aoticache %s for %s", aoticache_version(),
                          aoticache_cpu_arch());

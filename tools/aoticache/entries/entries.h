@@ -87,13 +87,10 @@ typedef struct aoticache_chosen_keys {
 
 /* Keys by their beginnings, or those of operators that a shell pattern names, or those with a tag. */
 typedef struct aoticache_key_choice {
-    const char **prefixes;
-    size_t prefix_count;
+    aoticache_cli_list keys; /* their beginnings; the caller frees the items */
     const char *op, *tag;
 } aoticache_key_choice;
 
-/* The arrays of a choice are the caller's to free. */
-void aoticache_key_choice_add(aoticache_key_choice *choice, const char *prefix);
 /*
  * Looks them up in one pass, among what is stored and what is marked; all 64 digits name a key for which there is nothing
  * too. Says what is wrong: a wrong word or an ambiguous one (2), nothing found (3).

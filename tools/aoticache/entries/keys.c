@@ -28,12 +28,6 @@ struct search {
     aoticache_chosen_keys all;
 };
 
-void aoticache_key_choice_add(aoticache_key_choice *choice, const char *word)
-{
-    choice->prefixes = aoticache_cli_resize(choice->prefixes, choice->prefix_count + 1, sizeof *choice->prefixes);
-    choice->prefixes[choice->prefix_count++] = word;
-}
-
 /* ---- lists ---- */
 
 /* Entries come in the order of their keys within an operator: it is mostly the last one that is there already. */
@@ -136,7 +130,7 @@ static bool look_at_entry(void *user, const aoticache_entry *entry)
     if ((choice->op != NULL && fnmatch(choice->op, entry->op, 0) == 0) ||
         aoticache_pin_list_find(&search->tagged, &entry->key) != NULL)
         add_key(&search->all, &entry->key, entry->description);
-    for (size_t i = 0; i < choice->prefix_count; i++) {
+    for (size_t i = 0; i < choice->keys.count; i++) {
         struct prefix *prefix = &search->prefixes[i];
         if (prefix->found.count <= PREFIXES_LISTED && (begins(&entry->key, prefix) ||
             begins(&entry->artifact, prefix) || begins(&entry->library, prefix)))
@@ -148,7 +142,7 @@ static bool look_at_entry(void *user, const aoticache_entry *entry)
 static bool look_at_mark(void *user, const aoticache_pins *mark)
 {
     struct search *search = user;
-    for (size_t i = 0; i < search->choice->prefix_count; i++)
+    for (size_t i = 0; i < search->choice->keys.count; i++)
         if (search->prefixes[i].found.count <= PREFIXES_LISTED && begins(&mark->key, &search->prefixes[i]))
             add_key(&search->prefixes[i].found, &mark->key, NULL);
     return true;
@@ -163,7 +157,7 @@ static int look(const aoticache_cli *cli, aoticache_cache *cache, struct search 
             return result;
     }
     aoticache_status status = aoticache_cache_list(cache, NULL, NULL, look_at_entry, search, &error);
-    if (status == AOTICACHE_OK && search->choice->prefix_count > 0)
+    if (status == AOTICACHE_OK && search->choice->keys.count > 0)
         status = aoticache_cache_list_pins(cache, NULL, look_at_mark, search, &error);
     for (size_t i = 0; i < search->tagged.count; i++)
         add_key(&search->all, &search->tagged.marks[i].key, NULL);
@@ -174,7 +168,7 @@ static int judge(const aoticache_cli *cli, aoticache_cache *cache, struct search
 {
     const aoticache_key_choice *choice = search->choice;
     int result = AOTICACHE_CLI_EXIT_OK;
-    for (size_t i = 0; i < choice->prefix_count && result == AOTICACHE_CLI_EXIT_OK; i++) {
+    for (size_t i = 0; i < choice->keys.count && result == AOTICACHE_CLI_EXIT_OK; i++) {
         sort_and_unite(&search->prefixes[i].found);
         result = judge_prefix(cli, &search->prefixes[i], &search->all);
     }
@@ -194,14 +188,14 @@ int aoticache_key_choice_resolve(const aoticache_cli *cli, aoticache_cache *cach
 {
     struct search search = {.choice = choice};
     int result = AOTICACHE_CLI_EXIT_OK;
-    search.prefixes = aoticache_cli_allocate(choice->prefix_count + 1, sizeof *search.prefixes);
-    for (size_t i = 0; i < choice->prefix_count && result == AOTICACHE_CLI_EXIT_OK; i++)
-        result = read_prefix(cli, choice->prefixes[i], &search.prefixes[i]);
+    search.prefixes = aoticache_cli_allocate(choice->keys.count + 1, sizeof *search.prefixes);
+    for (size_t i = 0; i < choice->keys.count && result == AOTICACHE_CLI_EXIT_OK; i++)
+        result = read_prefix(cli, choice->keys.items[i], &search.prefixes[i]);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = look(cli, cache, &search);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = judge(cli, cache, &search);
-    for (size_t i = 0; i < choice->prefix_count; i++)
+    for (size_t i = 0; i < choice->keys.count; i++)
         aoticache_chosen_keys_free(&search.prefixes[i].found);
     free(search.prefixes);
     aoticache_pin_list_free(&search.tagged);

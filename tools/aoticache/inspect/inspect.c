@@ -13,15 +13,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { OPTION_NO_LOAD = 1, OPTION_TIMEOUT, OPTION_TORCH };
-
-static const aoticache_cli_option inspect_options[] = {
-    {OPTION_NO_LOAD, "no-load", 0, NULL, "only read the file; of what you do not trust, for loading runs its code"},
-    {OPTION_TIMEOUT, "timeout", 0, "SECONDS", "that loading may take; default 10"},
-    {OPTION_TORCH, "torch", 0, "FILE", "look for its functions in this libtorch_cpu.so, too (not loaded; repeatable)"},
-    {0, NULL, 0, NULL, NULL},
-};
-
 /* ---- what is said ---- */
 
 /* Messages of the loader begin with the library's name; the others get it here. */
@@ -192,10 +183,12 @@ static bool is_key(const char *text)
            stat(text, &about) != 0;
 }
 
-static int add_torch(aoticache_inspection *inspection, const char *path)
+static int add_torch(const aoticache_cli *cli, const aoticache_cli_option *option, const char *path, void *member)
 {
+    aoticache_inspection *inspection = member;
+    (void)option;
     size_t count = inspection->torch_count;
-    int fd = -1, result = open_file(inspection->cli, path, &fd);
+    int fd = -1, result = open_file(cli, path, &fd);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     inspection->torch_paths = aoticache_cli_resize(inspection->torch_paths, count + 1, sizeof *inspection->torch_paths);
@@ -206,57 +199,37 @@ static int add_torch(aoticache_inspection *inspection, const char *path)
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-static int take_option(aoticache_inspection *inspection, int id, const char *value)
-{
-    int64_t seconds = 0;
-    if (id == OPTION_NO_LOAD)
-        inspection->load = false;
-    else if (id == OPTION_TORCH)
-        return add_torch(inspection, value);
-    else if (!aoticache_cli_parse_int(value, 1, 86400, &seconds))
-        return aoticache_cli_usage_error(inspection->cli,
-                                         "option --timeout: '%s' is no number of seconds from 1 to 86400", value);
-    else
-        inspection->timeout_ns = (uint64_t)seconds * 1000000000;
-    return AOTICACHE_CLI_EXIT_OK;
-}
+struct inspect {
+    aoticache_inspection inspection;
+    uint32_t timeout_seconds;
+    const char *what; /* a file or a key */
+};
 
-/* AOTICACHE_CLI_END, or the exit code. */
-static int parse(aoticache_cli *cli, aoticache_inspection *inspection, const char **ret_what)
+static const aoticache_cli_option inspect_options[] = {
+    {"no-load", 0, NULL, "only read the file; of what you do not trust, for loading runs its code",
+     AOTICACHE_CLI_CLEAR(struct inspect, inspection.load)},
+    {"timeout", 0, "SECONDS", "that loading may take; default 10",
+     AOTICACHE_CLI_INTEGER(struct inspect, timeout_seconds, 1, 86400, "a number of seconds from 1 to 86400")},
+    {"torch", 0, "FILE", "look for its functions in this libtorch_cpu.so, too (not loaded; repeatable)",
+     AOTICACHE_CLI_FUNCTION(struct inspect, inspection, add_torch)},
+    {0},
+};
+
+static int inspect_what(struct inspect *inspect)
 {
-    for (;;) {
-        const char *value = NULL;
-        int id = aoticache_cli_next(cli, &value);
-        if (id == AOTICACHE_CLI_STOP)
-            return cli->exit_code;
-        if (id == AOTICACHE_CLI_END)
-            break;
-        if (id == AOTICACHE_CLI_OPERAND && *ret_what != NULL)
-            return aoticache_cli_usage_error(cli, "unexpected argument '%s': one library at a time", value);
-        if (id == AOTICACHE_CLI_OPERAND) {
-            *ret_what = value;
-            continue;
-        }
-        int result = take_option(inspection, id, value);
-        if (result != AOTICACHE_CLI_EXIT_OK)
-            return result;
-    }
-    if (*ret_what == NULL)
-        return aoticache_cli_usage_error(cli, "a library, a package or a key is needed");
-    return AOTICACHE_CLI_END;
+    inspect->inspection.timeout_ns = inspect->timeout_seconds * UINT64_C(1000000000);
+    return is_key(inspect->what) ? inspect_key(&inspect->inspection, inspect->what)
+                                 : inspect_file(&inspect->inspection, inspect->what);
 }
 
 static int inspect_command(aoticache_cli *cli)
 {
-    aoticache_inspection inspection = {.cli = cli, .load = true, .timeout_ns = 10000000000u};
-    const char *what = NULL;
-    int result = parse(cli, &inspection, &what);
-    if (result == AOTICACHE_CLI_END)
-        result = is_key(what) ? inspect_key(&inspection, what) : inspect_file(&inspection, what);
-    for (size_t i = 0; i < inspection.torch_count; i++)
-        close(inspection.torch_fds[i]);
-    free(inspection.torch_paths);
-    free(inspection.torch_fds);
+    struct inspect inspect = {.inspection = {.cli = cli, .load = true}, .timeout_seconds = 10};
+    int result = aoticache_cli_parse(cli, &inspect) ? inspect_what(&inspect) : cli->exit_code;
+    for (size_t i = 0; i < inspect.inspection.torch_count; i++)
+        close(inspect.inspection.torch_fds[i]);
+    free(inspect.inspection.torch_paths);
+    free(inspect.inspection.torch_fds);
     return result;
 }
 
@@ -275,6 +248,8 @@ const aoticache_command aoticache_command_inspect = {
                 "constants are known in no other way. A library that crashes or hangs there is reported, with exit\n"
                 "code 1. With --no-load nothing of it is run.",
             .options = inspect_options,
+            .operand = {AOTICACHE_CLI_TEXT(struct inspect, what), .help = ": one library at a time",
+                        .wanted = "a library, a package or a key is needed"},
         },
     .run = inspect_command,
 };

@@ -2,6 +2,7 @@
  * tools/aoticache/ls/filter: which entries `aoticache ls` shows, and in which order.
  */
 #include "base/cleanup.h"
+#include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/entries/entries.h"
 #include "tools/aoticache/ls/internal.h"
 
@@ -9,79 +10,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NS_PER_SECOND INT64_C(1000000000)
+#define AGE "an age such as 90s, 12h, 30d"
 
-/* ---- the command line ---- */
-
-/* *ret_ns: the moment so long ago. */
-static int take_age(const aoticache_cli *cli, const char *option, const char *value, int64_t *ret_ns)
-{
-    uint64_t seconds;
-    int64_t now = aoticache_wall_ns();
-    if (!aoticache_cli_parse_age(value, &seconds))
-        return aoticache_cli_usage_error(cli, "option --%s: '%s' is not an age such as 90s, 12h, 30d", option, value);
-    *ret_ns = seconds < (uint64_t)(now / NS_PER_SECOND) ? now - (int64_t)seconds * NS_PER_SECOND : 1;
-    return AOTICACHE_CLI_EXIT_OK;
-}
-
-static int take_environment(aoticache_ls_filter *filter, const aoticache_cli *cli, const char *value)
+static int read_environment(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
     const char *equals = strchr(value, '=');
     if (equals == NULL || equals == value)
-        return aoticache_cli_usage_error(
-            cli, "option --environment: '%s' is not NAME=PATTERN, such as framework='pytorch*'", value);
-    filter->environment =
-        aoticache_cli_resize(filter->environment, filter->environment_count + 1, sizeof *filter->environment);
-    filter->environment[filter->environment_count++] = value;
+        return aoticache_cli_usage_error(cli, "option --%s: '%s' is not NAME=PATTERN, such as framework='pytorch*'",
+                                         option->name, value);
+    aoticache_cli_list_add(member, value);
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-int aoticache_ls_filter_take(aoticache_ls_filter *filter, const aoticache_cli *cli, int id, const char *value)
-{
-    aoticache_device device;
-    switch (id) {
-    case AOTICACHE_LS_OP:
-        filter->op = value;
-        break;
-    case AOTICACHE_LS_DEVICE:
-        if (aoticache_device_parse(value, &device) != AOTICACHE_OK)
-            return aoticache_cli_usage_error(cli, "option --device: '%s' is not a device such as cpu or cuda:0", value);
-        filter->device = value;
-        break;
-    case AOTICACHE_LS_PRODUCER:
-        filter->producer = value;
-        break;
-    case AOTICACHE_LS_ENVIRONMENT:
-        return take_environment(filter, cli, value);
-    case AOTICACHE_LS_TAG:
-        filter->tag = value;
-        break;
-    case AOTICACHE_LS_PINNED:
-        filter->pinned = true;
-        break;
-    case AOTICACHE_LS_USED_SINCE:
-        return take_age(cli, "used-since", value, &filter->used_since_ns);
-    case AOTICACHE_LS_UNUSED_FOR:
-        return take_age(cli, "unused-for", value, &filter->unused_since_ns);
-    case AOTICACHE_LS_LARGER:
-        if (!aoticache_cli_parse_size(value, &filter->larger))
-            return aoticache_cli_usage_error(cli, "option --larger: '%s' is not a size such as 512K or 10M", value);
-        break;
-    case AOTICACHE_LS_NEWER:
-        return take_age(cli, "newer", value, &filter->newer_ns);
-    default:
-        filter->cpu = true;
-        break;
-    }
-    return AOTICACHE_CLI_EXIT_OK;
-}
+const aoticache_cli_option aoticache_ls_filter_option_table[] = {
+    {"op", 0, "PATTERN", "operators like this: 'aten::*', a shell pattern", AOTICACHE_CLI_TEXT(aoticache_ls_filter, op)},
+    {"device", 0, "DEVICE", "for this device: cpu, cuda:1, cuda (any of them)",
+     AOTICACHE_CLI_FUNCTION(aoticache_ls_filter, device, aoticache_device_name_read)},
+    {"producer", 0, "PATTERN", "made by this: 'pytorch 2.1*', a shell pattern",
+     AOTICACHE_CLI_TEXT(aoticache_ls_filter, producer)},
+    {"environment", 'e', "NAME=PATTERN", "whose environment has this pair, as 'aoticache show'\nprints it; reads the manifests",
+     AOTICACHE_CLI_FUNCTION(aoticache_ls_filter, environment, read_environment)},
+    {"tag", 't', "TAG", "with this tag", AOTICACHE_CLI_TEXT(aoticache_ls_filter, tag)},
+    {"pinned", 0, NULL, "that are pinned", AOTICACHE_CLI_SET(aoticache_ls_filter, pinned)},
+    {"used-since", 0, "AGE", "used within 12h, 30d, ...",
+     AOTICACHE_CLI_MOMENT(aoticache_ls_filter, used_since_ns, 0, AGE)},
+    {"unused-for", 0, "AGE", "not used (or, never used, not made) for so long",
+     AOTICACHE_CLI_MOMENT(aoticache_ls_filter, unused_since_ns, 0, AGE)},
+    {"larger", 0, "SIZE", "larger than 512K, 10M, ...",
+     AOTICACHE_CLI_SIZE(aoticache_ls_filter, larger, 0, "a size such as 512K or 10M")},
+    {"newer", 0, "AGE", "made within 12h, 30d, ...", AOTICACHE_CLI_MOMENT(aoticache_ls_filter, newer_ns, 0, AGE)},
+    {"cpu", 0, NULL, "that this machine's CPU can run", AOTICACHE_CLI_SET(aoticache_ls_filter, cpu)},
+    {0},
+};
 
 /* ---- conditions ---- */
 
 bool aoticache_ls_filter_is_set(const aoticache_ls_filter *filter)
 {
     return filter->exact_op != NULL || filter->op != NULL || filter->device != NULL || filter->producer != NULL ||
-           filter->tag != NULL || filter->environment_count > 0 || filter->pinned || filter->cpu ||
+           filter->tag != NULL || filter->environment.count > 0 || filter->pinned || filter->cpu ||
            filter->larger > 0 || filter->used_since_ns != 0 || filter->unused_since_ns != 0 || filter->newer_ns != 0;
 }
 
@@ -114,12 +81,12 @@ static bool accepts_environment(const aoticache_ls_filter *filter, aoticache_cac
 {
     aoticache_request *request = NULL;
     bool accepts = true;
-    if (filter->environment_count == 0)
+    if (filter->environment.count == 0)
         return true;
     if (aoticache_manifest_decode(cache, &entry->artifact, NULL, &request, NULL) != AOTICACHE_OK)
         return false;
-    for (size_t i = 0; i < filter->environment_count && accepts; i++) {
-        const char *pair = filter->environment[i];
+    for (size_t i = 0; i < filter->environment.count && accepts; i++) {
+        const char *pair = filter->environment.items[i];
         size_t length = strcspn(pair, "=");
         cleanup_free char *name = aoticache_cli_text("%.*s", (int)length, pair);
         const char *value = aoticache_request_get_environment(request, name);
@@ -163,16 +130,16 @@ ORDER(by_use, b->last_used_ns, a->last_used_ns)
 ORDER(by_uses, b->uses, a->uses)
 ORDER(by_compile, b->compile_ns, a->compile_ns)
 
-int aoticache_ls_order_parse(const aoticache_cli *cli, const char *text, aoticache_ls_order *ret_order,
-                             bool *ret_reverse)
+int aoticache_ls_sort_read(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
     static const char *const words[] = {"operator", "size", "age", "used", "uses", "compile", NULL};
     static const aoticache_ls_order orders[] = {NULL, by_size, by_age, by_use, by_uses, by_compile};
-    const bool reverse = text[0] == '-';
+    aoticache_ls_sort *sort = member;
+    const bool reverse = value[0] == '-';
     size_t position;
-    if (!aoticache_cli_parse_word(cli, "sort", text + reverse, words, &position))
+    if (!aoticache_cli_parse_word(cli, option->name, value + reverse, words, &position))
         return AOTICACHE_CLI_EXIT_USAGE;
-    *ret_order = orders[position];
-    *ret_reverse = reverse;
+    sort->order = orders[position];
+    sort->reverse = sort->reverse != reverse;
     return AOTICACHE_CLI_EXIT_OK;
 }

@@ -5,6 +5,7 @@
  * widths must be known).
  */
 #include "base/cleanup.h"
+#include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/entries/entries.h"
 #include "tools/aoticache/internal.h"
 #include "tools/aoticache/ls/internal.h"
@@ -14,16 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const aoticache_cli_option ls_options[] = {
-    {AOTICACHE_LS_SORT, "sort", 's', "operator|size|age|used|uses|compile",
-     "default operator; age: newest first, used: latest first,\nthe others: largest first; --sort=-size turns it round"},
-    {AOTICACHE_LS_REVERSE, "reverse", 'r', NULL, "the other way round"},
-    {AOTICACHE_LS_LIMIT, "limit", 'n', "N", "the first N only"},
-    AOTICACHE_LS_FILTER_ROWS,
-    {AOTICACHE_LS_FAILED, "failed", 0, NULL, "compiles that failed and are not tried again yet, with their message"},
-    {0, NULL, 0, NULL, NULL},
-};
-
 #define TABLE_BLOCK 4096
 #define NARROW 160 /* columns of a terminal */
 
@@ -31,8 +22,8 @@ struct ls {
     const aoticache_cli *cli;
     aoticache_cache *cache;
     aoticache_ls_filter filter;
-    aoticache_ls_order order; /* NULL: as the library lists */
-    bool reverse, failed;
+    aoticache_ls_sort sort;
+    bool failed;
     int64_t limit;
     aoticache_pin_list marks;
 
@@ -44,50 +35,25 @@ struct ls {
     char *features_text;
 };
 
-static int take_option(aoticache_cli *cli, struct ls *ls, int id, const char *value)
+static int reverse_order(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
 {
-    bool reverse = false;
-    int result;
-    switch (id) {
-    case AOTICACHE_LS_FAILED:
-        ls->failed = true;
-        return AOTICACHE_CLI_EXIT_OK;
-    case AOTICACHE_LS_REVERSE:
-        ls->reverse = !ls->reverse;
-        return AOTICACHE_CLI_EXIT_OK;
-    case AOTICACHE_LS_LIMIT:
-        if (aoticache_cli_parse_int(value, 1, INT64_MAX, &ls->limit))
-            return AOTICACHE_CLI_EXIT_OK;
-        return aoticache_cli_usage_error(cli, "option --limit: '%s' is not a number from 1 on", value);
-    case AOTICACHE_LS_SORT:
-        result = aoticache_ls_order_parse(cli, value, &ls->order, &reverse);
-        ls->reverse = ls->reverse != reverse;
-        return result;
-    case AOTICACHE_CLI_OPERAND:
-        if (ls->filter.exact_op != NULL)
-            return aoticache_cli_usage_error(cli, "unexpected argument '%s': the operator is %s", value,
-                                             ls->filter.exact_op);
-        ls->filter.exact_op = value;
-        return AOTICACHE_CLI_EXIT_OK;
-    default:
-        return aoticache_ls_filter_take(&ls->filter, cli, id, value);
-    }
+    aoticache_ls_sort *sort = member;
+    (void)cli, (void)option, (void)value;
+    sort->reverse = !sort->reverse;
+    return AOTICACHE_CLI_EXIT_OK;
 }
 
-static int parse(aoticache_cli *cli, struct ls *ls)
-{
-    for (;;) {
-        const char *value = NULL;
-        int id = aoticache_cli_next(cli, &value);
-        if (id == AOTICACHE_CLI_STOP)
-            return cli->exit_code;
-        if (id == AOTICACHE_CLI_END)
-            return AOTICACHE_CLI_END;
-        int result = take_option(cli, ls, id, value);
-        if (result != AOTICACHE_CLI_EXIT_OK)
-            return result;
-    }
-}
+static const aoticache_cli_option ls_options[] = {
+    {"sort", 's', "operator|size|age|used|uses|compile",
+     "default operator; age: newest first, used: latest first,\nthe others: largest first; --sort=-size turns it round",
+     AOTICACHE_CLI_FUNCTION(struct ls, sort, aoticache_ls_sort_read)},
+    {"reverse", 'r', NULL, "the other way round", AOTICACHE_CLI_FUNCTION(struct ls, sort, reverse_order)},
+    {"limit", 'n', "N", "the first N only", AOTICACHE_CLI_INTEGER(struct ls, limit, 1, INT64_MAX, "a number from 1 on")},
+    AOTICACHE_CLI_TABLE(struct ls, filter, aoticache_ls_filter_option_table),
+    {"failed", 0, NULL, "compiles that failed and are not tried again yet, with their message",
+     AOTICACHE_CLI_SET(struct ls, failed)},
+    {0},
+};
 
 /* ---- one entry ---- */
 
@@ -159,7 +125,7 @@ static bool show_entry(struct ls *ls, const aoticache_entry *entry)
 
 static bool must_collect(const struct ls *ls)
 {
-    return ls->order != NULL || ls->reverse;
+    return ls->sort.order != NULL || ls->sort.reverse;
 }
 
 static bool take_entry(void *user, const aoticache_entry *entry)
@@ -216,9 +182,9 @@ static void end_output(struct ls *ls)
 
 static void show_collected(struct ls *ls)
 {
-    if (ls->order != NULL && ls->list.count > 0)
-        qsort(ls->list.entries, ls->list.count, sizeof *ls->list.entries, ls->order);
-    if (ls->reverse)
+    if (ls->sort.order != NULL && ls->list.count > 0)
+        qsort(ls->list.entries, ls->list.count, sizeof *ls->list.entries, ls->sort.order);
+    if (ls->sort.reverse)
         reverse_entries(&ls->list);
     size_t count = ls->limit > 0 && (uint64_t)ls->limit < ls->list.count ? (size_t)ls->limit : ls->list.count;
     begin_output(ls);
@@ -351,15 +317,13 @@ static int list_failures(const aoticache_cli *cli, aoticache_cache *cache, const
 static int ls_command(aoticache_cli *cli)
 {
     struct ls ls = {.cli = cli};
-    int result = parse(cli, &ls);
-    if (result == AOTICACHE_CLI_END) {
-        result = aoticache_cli_open_or_say(cli, false, &ls.cache);
-        if (result == AOTICACHE_CLI_EXIT_OK)
-            result = ls.failed ? list_failures(cli, ls.cache, ls.filter.exact_op, ls.filter.op)
-                               : list_entries(&ls);
-    }
+    if (!aoticache_cli_parse(cli, &ls))
+        return cli->exit_code;
+    int result = aoticache_cli_open_or_say(cli, false, &ls.cache);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        result = ls.failed ? list_failures(cli, ls.cache, ls.filter.exact_op, ls.filter.op) : list_entries(&ls);
     aoticache_cache_close(ls.cache);
-    free(ls.filter.environment);
+    free(ls.filter.environment.items);
     free(ls.features_text);
     return result;
 }
@@ -381,6 +345,7 @@ const aoticache_command aoticache_command_ls = {
                        "than are needed, PRODUCER, AGE, USES and USED are left out in this order, and at last KERNEL is cut.\n"
                        "Into a pipe or a file goes everything.",
             .options = ls_options,
+            .operand = {AOTICACHE_CLI_FUNCTION(struct ls, filter.exact_op, aoticache_operator_read)},
         },
     .run = ls_command,
 };

@@ -9,8 +9,6 @@
 
 #include <stdlib.h>
 
-static const aoticache_cli_option compile_options[] = {AOTICACHE_KERNEL_OPTION_ROWS, {0, NULL, 0, NULL, NULL}};
-
 struct compile {
     aoticache_kernel_options kernel;
     aoticache_cache *cache;
@@ -20,23 +18,10 @@ struct compile {
     uint64_t lookup_ns;
 };
 
-static int parse(aoticache_cli *cli, struct compile *compile)
-{
-    for (;;) {
-        const char *value = NULL;
-        int id = aoticache_cli_next(cli, &value);
-        if (id == AOTICACHE_CLI_STOP)
-            return cli->exit_code;
-        if (id == AOTICACHE_CLI_END)
-            break;
-        int result = aoticache_kernel_options_take(&compile->kernel, cli, id, value);
-        if (result != AOTICACHE_CLI_EXIT_OK)
-            return result;
-    }
-    if (compile->kernel.op == NULL)
-        return aoticache_cli_usage_error(cli, "an operator is needed, such as aten::abs");
-    return AOTICACHE_CLI_END;
-}
+static const aoticache_cli_option compile_options[] = {
+    AOTICACHE_CLI_TABLE(struct compile, kernel, aoticache_kernel_option_table),
+    {0},
+};
 
 static int get_artifact(const aoticache_cli *cli, struct compile *compile)
 {
@@ -147,9 +132,7 @@ static int compile_command(aoticache_cli *cli)
 {
     struct compile compile = {0};
     aoticache_kernel_options_begin(&compile.kernel, cli);
-    int result = parse(cli, &compile);
-    if (result == AOTICACHE_CLI_END)
-        result = steps(cli, &compile);
+    int result = aoticache_cli_parse(cli, &compile) ? steps(cli, &compile) : cli->exit_code;
     aoticache_artifact_unref(compile.artifact);
     aoticache_request_free(compile.request);
     aoticache_hook_free(compile.hook);
@@ -168,6 +151,8 @@ const aoticache_command aoticache_command_compile = {
             .summary = "Compiles an operator into the cache, where it is not there already, without running it.",
             .details = AOTICACHE_KERNEL_DETAILS,
             .options = compile_options,
+            .operand = {AOTICACHE_CLI_FUNCTION(struct compile, kernel.op, aoticache_operator_read),
+                        .wanted = "an operator is needed, such as aten::abs"},
         },
     .run = compile_command,
 };

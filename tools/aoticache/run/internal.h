@@ -9,11 +9,6 @@
 #include "tools/aoticache/arguments/arguments.h"
 #include "tools/cli/cli.h"
 
-/* The rows of the options --repeat and --all-values, by their ids. */
-#define AOTICACHE_TIMED_RUNS_OPTION_ROWS(repeat_id, all_values_id)                \
-    {repeat_id, "repeat", 'n', "N", "run N times more; print median and minimum"}, \
-    {all_values_id, "all-values", 0, NULL, "with --json: all values, not the first 1000"}
-
 typedef struct aoticache_timed_runs {
     int64_t repeat; /* how often after the first run */
     bool all_values;
@@ -22,8 +17,10 @@ typedef struct aoticache_timed_runs {
     uint64_t first_ns, median_ns, minimum_ns;
 } aoticache_timed_runs;
 
-/* The value of --repeat. These return an exit code and have said what is wrong. */
-int aoticache_timed_runs_take_repeat(aoticache_timed_runs *runs, const aoticache_cli *cli, const char *value);
+/* The options --repeat and --all-values, of an aoticache_timed_runs. */
+extern const aoticache_cli_option aoticache_timed_runs_option_table[];
+
+/* These return an exit code and have said what is wrong. */
 /* data: stays the caller's, and stays there as long as the runs do. At most `most` inputs are added in all. */
 int aoticache_timed_runs_add_input(aoticache_timed_runs *runs, const aoticache_cli *cli,
                                    const aoticache_tensor_spec *spec, void *data, size_t most);

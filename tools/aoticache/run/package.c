@@ -12,18 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPTION_INPUT = 1, OPTION_MODEL, OPTION_DEVICE, OPTION_SEED, OPTION_REPEAT, OPTION_ALL_VALUES };
-
 #define MAX_INPUTS 1024
-
-static const aoticache_cli_option run_package_options[] = {
-    {OPTION_INPUT, "input", 'i', "SPEC", "a tensor, in the order of the model's inputs"},
-    {OPTION_MODEL, "model", 'm', "NAME", "of a package with several; default the only one, or \"model\""},
-    {OPTION_DEVICE, "device", 0, "DEVICE", "default what the package was compiled for"},
-    {OPTION_SEED, "seed", 0, "N", "of random fills; default 0"},
-    AOTICACHE_TIMED_RUNS_OPTION_ROWS(OPTION_REPEAT, OPTION_ALL_VALUES),
-    {0, NULL, 0, NULL, NULL},
-};
 
 struct input {
     aoticache_tensor_spec spec;
@@ -33,9 +22,8 @@ struct input {
 struct run {
     const char *what; /* a file or a key */
     const char *model, *device;
-    const char **words; /* of --input */
+    aoticache_cli_list words; /* of --input */
     struct input *inputs;
-    size_t input_count;
     uint64_t seed;
     aoticache_timed_runs runs;
 
@@ -44,64 +32,16 @@ struct run {
     aoticache_package_report report;
 };
 
-/* ---- the command line ---- */
-
-static int take_seed(const aoticache_cli *cli, const char *value, struct run *run)
-{
-    int64_t seed;
-    if (!aoticache_cli_parse_int(value, 0, INT64_MAX, &seed))
-        return aoticache_cli_usage_error(cli, "option --seed: '%s' is not a number of 0 or more", value);
-    run->seed = (uint64_t)seed;
-    return AOTICACHE_CLI_EXIT_OK;
-}
-
-static int take(const aoticache_cli *cli, int id, const char *value, struct run *run)
-{
-    switch (id) {
-    case OPTION_INPUT:
-        if (run->input_count == MAX_INPUTS)
-            return aoticache_cli_usage_error(cli, "more than %d inputs", MAX_INPUTS);
-        run->words = aoticache_cli_resize(run->words, run->input_count + 1, sizeof *run->words);
-        run->words[run->input_count++] = value;
-        return AOTICACHE_CLI_EXIT_OK;
-    case OPTION_MODEL:
-        run->model = value;
-        return AOTICACHE_CLI_EXIT_OK;
-    case OPTION_DEVICE:
-        run->device = value;
-        return AOTICACHE_CLI_EXIT_OK;
-    case OPTION_ALL_VALUES:
-        run->runs.all_values = true;
-        return AOTICACHE_CLI_EXIT_OK;
-    case OPTION_SEED:
-        return take_seed(cli, value, run);
-    case OPTION_REPEAT:
-        return aoticache_timed_runs_take_repeat(&run->runs, cli, value);
-    default: /* the operand */
-        if (run->what != NULL)
-            return aoticache_cli_usage_error(cli, "unexpected argument '%s'", value);
-        run->what = value;
-        return AOTICACHE_CLI_EXIT_OK;
-    }
-}
-
-static int parse(aoticache_cli *cli, struct run *run)
-{
-    for (;;) {
-        const char *value = NULL;
-        int id = aoticache_cli_next(cli, &value);
-        if (id == AOTICACHE_CLI_STOP)
-            return cli->exit_code;
-        if (id == AOTICACHE_CLI_END)
-            break;
-        int result = take(cli, id, value, run);
-        if (result != AOTICACHE_CLI_EXIT_OK)
-            return result;
-    }
-    if (run->what == NULL)
-        return aoticache_cli_usage_error(cli, "a package, such as model.pt2, or the key of one is needed");
-    return AOTICACHE_CLI_END;
-}
+static const aoticache_cli_option run_package_options[] = {
+    {"input", 'i', "SPEC", "a tensor, in the order of the model's inputs", AOTICACHE_CLI_LIST(struct run, words)},
+    {"model", 'm', "NAME", "of a package with several; default the only one, or \"model\"",
+     AOTICACHE_CLI_TEXT(struct run, model)},
+    {"device", 0, "DEVICE", "default what the package was compiled for", AOTICACHE_CLI_TEXT(struct run, device)},
+    {"seed", 0, "N", "of random fills; default 0",
+     AOTICACHE_CLI_INTEGER(struct run, seed, 0, INT64_MAX, "a number of 0 or more")},
+    AOTICACHE_CLI_TABLE(struct run, runs, aoticache_timed_runs_option_table),
+    {0},
+};
 
 /* ---- inputs ---- */
 
@@ -122,10 +62,10 @@ static int make_input(const aoticache_cli *cli, const char *word, uint64_t *rand
 static int make_inputs(const aoticache_cli *cli, struct run *run)
 {
     uint64_t random = run->seed;
-    run->inputs = aoticache_cli_allocate(run->input_count, sizeof *run->inputs);
+    run->inputs = aoticache_cli_allocate(run->words.count, sizeof *run->inputs);
     int result = AOTICACHE_CLI_EXIT_OK;
-    for (size_t i = 0; result == AOTICACHE_CLI_EXIT_OK && i < run->input_count; i++)
-        result = make_input(cli, run->words[i], &random, &run->inputs[i]);
+    for (size_t i = 0; result == AOTICACHE_CLI_EXIT_OK && i < run->words.count; i++)
+        result = make_input(cli, run->words.items[i], &random, &run->inputs[i]);
     return result;
 }
 
@@ -133,9 +73,9 @@ static int make_inputs(const aoticache_cli *cli, struct run *run)
 static int make_tensors(const aoticache_cli *cli, struct run *run)
 {
     int result = AOTICACHE_CLI_EXIT_OK;
-    for (size_t i = 0; result == AOTICACHE_CLI_EXIT_OK && i < run->input_count; i++)
+    for (size_t i = 0; result == AOTICACHE_CLI_EXIT_OK && i < run->words.count; i++)
         result = aoticache_timed_runs_add_input(&run->runs, cli, &run->inputs[i].spec, run->inputs[i].data,
-                                                run->input_count);
+                                                run->words.count);
     return result;
 }
 
@@ -231,6 +171,8 @@ static int print_text(const aoticache_cli *cli, const struct run *run)
 
 static int steps(const aoticache_cli *cli, struct run *run)
 {
+    if (run->words.count > MAX_INPUTS)
+        return aoticache_cli_usage_error(cli, "more than %d inputs", MAX_INPUTS);
     int result = make_inputs(cli, run);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = aoticache_cli_open_or_say(cli, true, &run->cache);
@@ -248,14 +190,12 @@ static int steps(const aoticache_cli *cli, struct run *run)
 static int run_package_command(aoticache_cli *cli)
 {
     struct run run = {0};
-    int result = parse(cli, &run);
-    if (result == AOTICACHE_CLI_END)
-        result = steps(cli, &run);
+    int result = aoticache_cli_parse(cli, &run) ? steps(cli, &run) : cli->exit_code;
     aoticache_timed_runs_free(&run.runs);
-    for (size_t i = 0; run.inputs != NULL && i < run.input_count; i++)
+    for (size_t i = 0; run.inputs != NULL && i < run.words.count; i++)
         free(run.inputs[i].data);
     free(run.inputs);
-    free(run.words);
+    free(run.words.items);
     aoticache_runner_unref(run.runner);
     aoticache_cache_close(run.cache);
     return result;
@@ -272,6 +212,8 @@ const aoticache_command aoticache_command_run_package = {
             .details = "KEY is what 'aoticache add' printed, or its first digits: the package is not needed then.\n"
                        "SPEC is DTYPE:SIZExSIZE...[@STRIDExSTRIDE...][=FILL], as 'aoticache help run' explains.",
             .options = run_package_options,
+            .operand = {AOTICACHE_CLI_TEXT(struct run, what),
+                        .wanted = "a package, such as model.pt2, or the key of one is needed"},
         },
     .run = run_package_command,
 };

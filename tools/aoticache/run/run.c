@@ -11,14 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTION_REPEAT = AOTICACHE_KERNEL_FIRST_FREE, OPTION_ALL_VALUES };
-
-static const aoticache_cli_option run_options[] = {
-    AOTICACHE_KERNEL_OPTION_ROWS,
-    AOTICACHE_TIMED_RUNS_OPTION_ROWS(OPTION_REPEAT, OPTION_ALL_VALUES),
-    {0, NULL, 0, NULL, NULL},
-};
-
 struct run {
     aoticache_kernel_options kernel;
     aoticache_timed_runs runs;
@@ -31,38 +23,18 @@ struct run {
     aoticache_entry_list entries; /* of the key, to say which library ran */
 };
 
-static int parse(aoticache_cli *cli, struct run *run)
-{
-    for (;;) {
-        const char *value = NULL;
-        int result = AOTICACHE_CLI_EXIT_OK;
-        int id = aoticache_cli_next(cli, &value);
-        if (id == AOTICACHE_CLI_STOP)
-            return cli->exit_code;
-        if (id == AOTICACHE_CLI_END)
-            break;
-        if (id == OPTION_REPEAT)
-            result = aoticache_timed_runs_take_repeat(&run->runs, cli, value);
-        else if (id == OPTION_ALL_VALUES)
-            run->runs.all_values = true;
-        else
-            result = aoticache_kernel_options_take(&run->kernel, cli, id, value);
-        if (result != AOTICACHE_CLI_EXIT_OK)
-            return result;
-    }
-    if (run->kernel.op == NULL)
-        return aoticache_cli_usage_error(cli, "an operator is needed, such as aten::abs");
-    if (run->kernel.device.type != AOTICACHE_DEVICE_TYPE_CPU)
-        return aoticache_cli_usage_error(cli, "kernels run here on cpu only; 'aoticache compile' compiles for others");
-    return AOTICACHE_CLI_END;
-}
+static const aoticache_cli_option run_options[] = {
+    AOTICACHE_CLI_TABLE(struct run, kernel, aoticache_kernel_option_table),
+    AOTICACHE_CLI_TABLE(struct run, runs, aoticache_timed_runs_option_table),
+    {0},
+};
 
 static int make_inputs(const aoticache_cli *cli, struct run *run)
 {
     const aoticache_kernel_options *kernel = &run->kernel;
     int result = AOTICACHE_CLI_EXIT_OK;
     for (size_t i = 0; result == AOTICACHE_CLI_EXIT_OK && i < kernel->tensor_count; i++) {
-        const aoticache_kernel_tensor *tensor = &kernel->tensors[i];
+        const aoticache_input_tensor *tensor = &kernel->tensors[i];
         if (!tensor->constant)
             result = aoticache_timed_runs_add_input(&run->runs, cli, &tensor->spec, tensor->data, kernel->tensor_count);
     }
@@ -156,6 +128,8 @@ static int get_runner(const aoticache_cli *cli, struct run *run)
 
 static int steps(const aoticache_cli *cli, struct run *run)
 {
+    if (run->kernel.device.type != AOTICACHE_DEVICE_TYPE_CPU)
+        return aoticache_cli_usage_error(cli, "kernels run here on cpu only; 'aoticache compile' compiles for others");
     int result = aoticache_kernel_prepare(&run->kernel, cli, &run->hook, &run->cache, &run->request);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = get_runner(cli, run);
@@ -173,9 +147,7 @@ static int run_command(aoticache_cli *cli)
 {
     struct run run = {0};
     aoticache_kernel_options_begin(&run.kernel, cli);
-    int result = parse(cli, &run);
-    if (result == AOTICACHE_CLI_END)
-        result = steps(cli, &run);
+    int result = aoticache_cli_parse(cli, &run) ? steps(cli, &run) : cli->exit_code;
     aoticache_timed_runs_free(&run.runs);
     aoticache_runner_unref(run.runner);
     aoticache_entries_free(&run.entries);
@@ -196,6 +168,8 @@ const aoticache_command aoticache_command_run = {
             .summary = "Runs an operator, compiling it where it is not in the cache; prints the result and the times.",
             .details = AOTICACHE_KERNEL_DETAILS,
             .options = run_options,
+            .operand = {AOTICACHE_CLI_FUNCTION(struct run, kernel.op, aoticache_operator_read),
+                        .wanted = "an operator is needed, such as aten::abs"},
         },
     .run = run_command,
 };

@@ -8,15 +8,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define MAX_REPEAT 10000000
 #define VALUES_IN_JSON 1000
 
-int aoticache_timed_runs_take_repeat(aoticache_timed_runs *runs, const aoticache_cli *cli, const char *value)
-{
-    if (!aoticache_cli_parse_int(value, 1, MAX_REPEAT, &runs->repeat))
-        return aoticache_cli_usage_error(cli, "option --repeat: '%s' is not a number from 1 to %d", value, MAX_REPEAT);
-    return AOTICACHE_CLI_EXIT_OK;
-}
+const aoticache_cli_option aoticache_timed_runs_option_table[] = {
+    {"repeat", 'n', "N", "run N times more; print median and minimum",
+     AOTICACHE_CLI_INTEGER(aoticache_timed_runs, repeat, 1, 10000000, "a number from 1 to 10000000")},
+    {"all-values", 0, NULL, "with --json: all values, not the first 1000", AOTICACHE_CLI_SET(aoticache_timed_runs, all_values)},
+    {0},
+};
 
 int aoticache_timed_runs_add_input(aoticache_timed_runs *runs, const aoticache_cli *cli,
                                    const aoticache_tensor_spec *spec, void *data, size_t most)

@@ -12,12 +12,15 @@
 
 /* ---- export ---- */
 
+#define TABLE(table_) {.kind = AOTICACHE_CLI_KIND_TABLE, .table = (table_)}
+
 static const aoticache_cli_option export_options[] = {
-    AOTICACHE_TRANSFER_MANIFEST_ROWS,
-    AOTICACHE_TRANSFER_INDEX_ROWS,
-    AOTICACHE_TRANSFER_PINS_ROW,
-    {AOTICACHE_TRANSFER_LEVEL, "level", 0, "N", "of compression, 1 (fast) to 19 (small); default 3"},
-    {0, NULL, 0, NULL, NULL},
+    TABLE(aoticache_transfer_manifest_table),
+    TABLE(aoticache_transfer_index_table),
+    {"marks", 0, NULL, "pins and tags, too", AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
+    {"level", 0, "N", "of compression, 1 (fast) to 19 (small); default 3",
+     AOTICACHE_CLI_INTEGER(aoticache_transfer_command, options.level, 1, 19, "a number from 1 to 19")},
+    {0},
 };
 
 /* Where the archive goes. */
@@ -102,16 +105,14 @@ static int export_command(aoticache_cli *cli)
 {
     aoticache_transfer_command command;
     aoticache_cache *cache = NULL;
-    int result =
-        aoticache_transfer_parse(&command, cli, "a file, or - for the standard output,", "objects exported");
-    if (result != AOTICACHE_CLI_END)
-        return result;
+    if (!aoticache_transfer_parse(&command, cli, "objects exported"))
+        return cli->exit_code;
     bool to_pipe = strcmp(command.operand, "-") == 0;
     if (to_pipe && cli->json)
         return aoticache_cli_usage_error(cli, "--json and - cannot be combined: both write to standard output");
     if (to_pipe && isatty(STDOUT_FILENO))
         return aoticache_cli_usage_error(cli, "an archive is not written to a terminal; name a file, or pipe it");
-    result = aoticache_transfer_open_source(&command, NULL, &cache);
+    int result = aoticache_transfer_open_source(&command, NULL, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     aoticache_transfer_catch_signals();
@@ -136,6 +137,8 @@ const aoticache_command aoticache_command_export = {
                        "bytes. Kernels for other processors go too. Exit code 1 where something damaged was left\n"
                        "out, 3 where nothing matches (no file is written then).",
             .options = export_options,
+            .operand = {AOTICACHE_CLI_TEXT(aoticache_transfer_command, operand),
+                        .wanted = "a file, or - for the standard output, is needed"},
         },
     .run = export_command,
 };
@@ -143,13 +146,12 @@ const aoticache_command aoticache_command_export = {
 /* ---- import ---- */
 
 static const aoticache_cli_option import_options[] = {
-    AOTICACHE_TRANSFER_MANIFEST_ROWS,
-    AOTICACHE_TRANSFER_PINS_ROW,
-    {AOTICACHE_TRANSFER_MAX_SIZE, "max-size", 0, "SIZE", "what the archive may unpack to; default 1024G, and beyond 1G\n"
-     "1000 times its own size"},
-    AOTICACHE_TRANSFER_REPLACE_ROW,
-    AOTICACHE_TRANSFER_DRY_RUN_ROW,
-    {0, NULL, 0, NULL, NULL},
+    TABLE(aoticache_transfer_manifest_table),
+    {"marks", 0, NULL, "pins and tags, too", AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
+    {"max-size", 0, "SIZE", "what the archive may unpack to; default 1024G, and beyond 1G\n1000 times its own size",
+     AOTICACHE_CLI_SIZE(aoticache_transfer_command, options.max_bytes, 1, "a size such as 10G")},
+    TABLE(aoticache_transfer_target_table),
+    {0},
 };
 
 static int import_from(aoticache_transfer_command *command, int fd)
@@ -171,10 +173,8 @@ static int import_from(aoticache_transfer_command *command, int fd)
 static int import_command(aoticache_cli *cli)
 {
     aoticache_transfer_command command;
-    int result =
-        aoticache_transfer_parse(&command, cli, "an archive, or - for the standard input,", "objects imported");
-    if (result != AOTICACHE_CLI_END)
-        return result;
+    if (!aoticache_transfer_parse(&command, cli, "objects imported"))
+        return cli->exit_code;
     if (strcmp(command.operand, "-") == 0) {
         if (isatty(STDIN_FILENO))
             return aoticache_cli_usage_error(cli, "there is no archive on a terminal; pipe one, or name a file");
@@ -203,6 +203,8 @@ const aoticache_command aoticache_command_import = {
                        "16 MiB of the file system are left free. Beyond max_size of the configuration the least\n"
                        "recently used goes.",
             .options = import_options,
+            .operand = {AOTICACHE_CLI_TEXT(aoticache_transfer_command, operand),
+                        .wanted = "an archive, or - for the standard input, is needed"},
         },
     .run = import_command,
 };
@@ -210,19 +212,19 @@ const aoticache_command aoticache_command_import = {
 /* ---- merge ---- */
 
 static const aoticache_cli_option merge_options[] = {
-    AOTICACHE_TRANSFER_MANIFEST_ROWS,
-    AOTICACHE_TRANSFER_INDEX_ROWS,
-    AOTICACHE_TRANSFER_PINS_ROW,
-    AOTICACHE_TRANSFER_REPLACE_ROW,
-    AOTICACHE_TRANSFER_DRY_RUN_ROW,
-    {0, NULL, 0, NULL, NULL},
+    TABLE(aoticache_transfer_manifest_table),
+    TABLE(aoticache_transfer_index_table),
+    {"marks", 0, NULL, "pins and tags, too", AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
+    TABLE(aoticache_transfer_target_table),
+    {0},
 };
 
 static int merge_command(aoticache_cli *cli)
 {
     aoticache_transfer_command command;
-    int result = aoticache_transfer_parse(&command, cli, "a cache directory to merge from", "entries merged");
-    return result == AOTICACHE_CLI_END ? aoticache_transfer_merge(&command, command.operand, NULL, "merged") : result;
+    if (!aoticache_transfer_parse(&command, cli, "entries merged"))
+        return cli->exit_code;
+    return aoticache_transfer_merge(&command, command.operand, NULL, "merged");
 }
 
 const aoticache_command aoticache_command_merge = {
@@ -236,26 +238,20 @@ const aoticache_command aoticache_command_merge = {
             .details = "Every byte is verified. What is here already stays, and stays what is found: see --replace.\n"
                        "The other directory is not changed. Exit code 1 where something was refused: it is damaged there; the rest came.",
             .options = merge_options,
+            .operand = {AOTICACHE_CLI_TEXT(aoticache_transfer_command, operand),
+                        .wanted = "a cache directory to merge from is needed"},
         },
     .run = merge_command,
 };
 
 /* ---- copy ---- */
 
-static const aoticache_cli_option copy_options[] = {
-    AOTICACHE_TRANSFER_MANIFEST_ROWS,
-    AOTICACHE_TRANSFER_INDEX_ROWS,
-    AOTICACHE_TRANSFER_PINS_ROW,
-    AOTICACHE_TRANSFER_REPLACE_ROW,
-    AOTICACHE_TRANSFER_DRY_RUN_ROW,
-    {0, NULL, 0, NULL, NULL},
-};
-
 static int copy_command(aoticache_cli *cli)
 {
     aoticache_transfer_command command;
-    int result = aoticache_transfer_parse(&command, cli, "a directory to copy to", "entries copied");
-    return result == AOTICACHE_CLI_END ? aoticache_transfer_merge(&command, NULL, command.operand, "copied") : result;
+    if (!aoticache_transfer_parse(&command, cli, "entries copied"))
+        return cli->exit_code;
+    return aoticache_transfer_merge(&command, NULL, command.operand, "copied");
 }
 
 const aoticache_command aoticache_command_copy = {
@@ -269,7 +265,9 @@ const aoticache_command aoticache_command_copy = {
             .details = "Every byte is verified. What is there already stays, and stays what is found: see --replace\n"
                        "(\"here\" is there, then). This cache is not changed.\n"
                        "Exit code 1 where something was refused: it is damaged here; the rest went.",
-            .options = copy_options,
+            .options = merge_options,
+            .operand = {AOTICACHE_CLI_TEXT(aoticache_transfer_command, operand),
+                        .wanted = "a directory to copy to is needed"},
         },
     .run = copy_command,
 };

@@ -10,35 +10,6 @@
 #include "aoticache.h"
 #include "tools/cli/cli.h"
 
-enum {
-    AOTICACHE_TRANSFER_OP = 1,
-    AOTICACHE_TRANSFER_DEVICE,
-    AOTICACHE_TRANSFER_KEY,
-    AOTICACHE_TRANSFER_TAG,
-    AOTICACHE_TRANSFER_USED_SINCE,
-    AOTICACHE_TRANSFER_PINS,
-    AOTICACHE_TRANSFER_LEVEL,
-    AOTICACHE_TRANSFER_MAX_SIZE,
-    AOTICACHE_TRANSFER_REPLACE,
-    AOTICACHE_TRANSFER_DRY_RUN,
-};
-
-/* Rows of the table of options: by what a manifest says; by what an archive does not. */
-#define AOTICACHE_TRANSFER_MANIFEST_ROWS                                                      \
-    {AOTICACHE_TRANSFER_OP, "op", 0, "PATTERN", "only operators like this: 'aten::*'"},      \
-    {AOTICACHE_TRANSFER_DEVICE, "device", 0, "DEVICE", "only kernels for this device"},      \
-    {AOTICACHE_TRANSFER_KEY, "key", 0, "KEY", "only keys that begin so"}
-#define AOTICACHE_TRANSFER_INDEX_ROWS                                                         \
-    {AOTICACHE_TRANSFER_TAG, "tag", 0, "TAG", "only keys that have this tag"},               \
-    {AOTICACHE_TRANSFER_USED_SINCE, "used-since", 0, "AGE", "only what was used in the last 30d, 12h, ..."}
-#define AOTICACHE_TRANSFER_PINS_ROW {AOTICACHE_TRANSFER_PINS, "marks", 0, NULL, "pins and tags, too"}
-#define AOTICACHE_TRANSFER_REPLACE_ROW                                                        \
-    {AOTICACHE_TRANSFER_REPLACE, "replace", 0, NULL,                                         \
-     "entries come also where one that is here serves the same key and\n"                   \
-     "would be replaced, or no longer be the one that is found"}
-#define AOTICACHE_TRANSFER_DRY_RUN_ROW \
-    {AOTICACHE_TRANSFER_DRY_RUN, "dry-run", 'n', NULL, "verify and count, store nothing"}
-
 typedef struct aoticache_transfer_command {
     const aoticache_cli *cli;
     const char *operand; /* the file or directory */
@@ -48,9 +19,13 @@ typedef struct aoticache_transfer_command {
     char empty[64]; /* a directory made for a dry run, or "" */
 } aoticache_transfer_command;
 
-/* AOTICACHE_CLI_END where the command line is right, else what the program returns. operand: what it is called. */
-int aoticache_transfer_parse(aoticache_transfer_command *command, aoticache_cli *cli, const char *operand,
-                             const char *progress);
+/* Options of an aoticache_transfer_command: what is chosen by what a manifest says; how the target takes it. */
+extern const aoticache_cli_option aoticache_transfer_manifest_table[];
+extern const aoticache_cli_option aoticache_transfer_index_table[]; /* by what an archive does not say */
+extern const aoticache_cli_option aoticache_transfer_target_table[];
+
+/* False where there is nothing to do: return cli->exit_code. progress: what is counted. */
+bool aoticache_transfer_parse(aoticache_transfer_command *command, aoticache_cli *cli, const char *progress);
 
 /* From now on SIGINT, SIGTERM and SIGHUP stop the transfer, which then cleans up. */
 void aoticache_transfer_catch_signals(void);

@@ -50,96 +50,37 @@ static bool show_progress(void *user, uint64_t done, uint64_t all)
     return stopped_by == 0;
 }
 
-/* ---- the command line ---- */
+const aoticache_cli_option aoticache_transfer_manifest_table[] = {
+    {"op", 0, "PATTERN", "only operators like this: 'aten::*'", AOTICACHE_CLI_TEXT(aoticache_transfer_command, options.op)},
+    {"device", 0, "DEVICE", "only kernels for this device", AOTICACHE_CLI_TEXT(aoticache_transfer_command, options.device)},
+    {"key", 0, "KEY", "only keys that begin so", AOTICACHE_CLI_TEXT(aoticache_transfer_command, options.key_prefix)},
+    {0},
+};
 
-static int take_level(aoticache_transfer_command *command, const char *value)
-{
-    int64_t level;
-    if (!aoticache_cli_parse_int(value, 1, 19, &level))
-        return aoticache_cli_usage_error(command->cli, "option --level: '%s' is not a number from 1 to 19", value);
-    command->options.level = (int)level;
-    return AOTICACHE_CLI_EXIT_OK;
-}
+const aoticache_cli_option aoticache_transfer_index_table[] = {
+    {"tag", 0, "TAG", "only keys that have this tag", AOTICACHE_CLI_TEXT(aoticache_transfer_command, options.tag)},
+    {"used-since", 0, "AGE", "only what was used in the last 30d, 12h, ...",
+     AOTICACHE_CLI_MOMENT(aoticache_transfer_command, options.used_since_ns, 1, "an age such as 30d or 12h")},
+    {0},
+};
 
-static int take_used_since(aoticache_transfer_command *command, const char *value)
-{
-    uint64_t seconds;
-    int64_t now = aoticache_wall_ns();
-    if (!aoticache_cli_parse_age(value, &seconds) || seconds == 0 || seconds > (uint64_t)now / 1000000000u)
-        return aoticache_cli_usage_error(command->cli, "option --used-since: '%s' is not an age such as 30d or 12h",
-                                         value);
-    command->options.used_since_ns = now - (int64_t)seconds * 1000000000;
-    return AOTICACHE_CLI_EXIT_OK;
-}
+const aoticache_cli_option aoticache_transfer_target_table[] = {
+    {"replace", 0, NULL,
+     "entries come also where one that is here serves the same key and\n"
+     "would be replaced, or no longer be the one that is found",
+     AOTICACHE_CLI_SET(aoticache_transfer_command, options.replace)},
+    {"dry-run", 'n', NULL, "verify and count, store nothing", AOTICACHE_CLI_SET(aoticache_transfer_command, options.dry_run)},
+    {0},
+};
 
-static int take_max_size(aoticache_transfer_command *command, const char *value)
-{
-    if (!aoticache_cli_parse_size(value, &command->options.max_bytes) || command->options.max_bytes == 0)
-        return aoticache_cli_usage_error(command->cli, "option --max-size: '%s' is not a size such as 10G", value);
-    return AOTICACHE_CLI_EXIT_OK;
-}
-
-static int take(aoticache_transfer_command *command, int id, const char *value)
-{
-    switch (id) {
-    case AOTICACHE_TRANSFER_OP:
-        command->options.op = value;
-        return AOTICACHE_CLI_EXIT_OK;
-    case AOTICACHE_TRANSFER_DEVICE:
-        command->options.device = value;
-        return AOTICACHE_CLI_EXIT_OK;
-    case AOTICACHE_TRANSFER_KEY:
-        command->options.key_prefix = value;
-        return AOTICACHE_CLI_EXIT_OK;
-    case AOTICACHE_TRANSFER_TAG:
-        command->options.tag = value;
-        return AOTICACHE_CLI_EXIT_OK;
-    case AOTICACHE_TRANSFER_USED_SINCE:
-        return take_used_since(command, value);
-    case AOTICACHE_TRANSFER_LEVEL:
-        return take_level(command, value);
-    case AOTICACHE_TRANSFER_MAX_SIZE:
-        return take_max_size(command, value);
-    case AOTICACHE_TRANSFER_PINS:
-        command->options.with_marks = true;
-        return AOTICACHE_CLI_EXIT_OK;
-    case AOTICACHE_TRANSFER_REPLACE:
-        command->options.replace = true;
-        return AOTICACHE_CLI_EXIT_OK;
-    default:
-        command->options.dry_run = true;
-        return AOTICACHE_CLI_EXIT_OK;
-    }
-}
-
-int aoticache_transfer_parse(aoticache_transfer_command *command, aoticache_cli *cli, const char *operand,
-                             const char *progress)
+bool aoticache_transfer_parse(aoticache_transfer_command *command, aoticache_cli *cli, const char *progress)
 {
     *command = (aoticache_transfer_command){.cli = cli,
                                             .options = AOTICACHE_TRANSFER_OPTIONS_INIT,
                                             .progress = {.cli = cli, .what = progress}};
     command->options.progress = show_progress;
     command->options.user = command;
-    for (;;) {
-        const char *value = NULL;
-        int result = AOTICACHE_CLI_EXIT_OK;
-        int id = aoticache_cli_next(cli, &value);
-        if (id == AOTICACHE_CLI_STOP)
-            return cli->exit_code;
-        if (id == AOTICACHE_CLI_END)
-            break;
-        if (id != AOTICACHE_CLI_OPERAND)
-            result = take(command, id, value);
-        else if (command->operand != NULL)
-            return aoticache_cli_usage_error(cli, "unexpected argument '%s'", value);
-        else
-            command->operand = value;
-        if (result != AOTICACHE_CLI_EXIT_OK)
-            return result;
-    }
-    if (command->operand == NULL || command->operand[0] == '\0')
-        return aoticache_cli_usage_error(cli, "%s is needed", operand);
-    return AOTICACHE_CLI_END;
+    return aoticache_cli_parse(cli, command);
 }
 
 /* ---- caches ---- */

@@ -6,6 +6,7 @@
  * $AOTICACHE_RECORD names. This command names it and waits.
  */
 #include "base/cleanup.h"
+#include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/entries/entries.h"
 #include "tools/aoticache/internal.h"
 #include "tools/aoticache/warm/internal.h"
@@ -21,82 +22,37 @@
 #define PROGRAM_NOT_FOUND 127 /* as shells have it */
 #define PROGRAM_NOT_STARTED 126
 
-enum { OPTION_OUTPUT = 1, OPTION_FROM_CACHE, OPTION_OP, OPTION_DEVICE, OPTION_USED };
-
-static const aoticache_cli_option record_options[] = {
-    {OPTION_OUTPUT, "output", 'o', "FILE",
-     "the list; a program's is appended to, default " DEFAULT_LIST ";\n"
-     "--from-cache writes it anew, default the standard output"},
-    {OPTION_FROM_CACHE, "from-cache", 0, NULL, "run nothing: write a list of what the cache holds"},
-    {OPTION_OP, "op", 0, "OPERATOR", "with --from-cache: this operator alone"},
-    {OPTION_DEVICE, "device", 0, "DEVICE", "with --from-cache: kernels for this device alone"},
-    {OPTION_USED, "used", 0, "AGE", "with --from-cache: what was used within 30d, 12h, ... alone"},
-    {0, NULL, 0, NULL, NULL},
-};
-
 struct record {
     const char *output;
     bool from_cache;
-    const char *op;
-    bool has_device, has_age;
-    aoticache_device device;
-    uint64_t age_seconds;
-    char **program; /* with its arguments, NULL-terminated; NULL: none */
+    const char *op, *device;
+    int64_t used_since_ns; /* 0: any */
+    char **program;        /* with its arguments, NULL-terminated; NULL: none */
 };
 
-/* ---- the command line ---- */
+static const aoticache_cli_option record_options[] = {
+    {"output", 'o', "FILE",
+     "the list; a program's is appended to, default " DEFAULT_LIST ";\n"
+     "--from-cache writes it anew, default the standard output",
+     AOTICACHE_CLI_NAME(struct record, output, "the name of a file")},
+    {"from-cache", 0, NULL, "run nothing: write a list of what the cache holds", AOTICACHE_CLI_SET(struct record, from_cache)},
+    {"op", 0, "OPERATOR", "with --from-cache: this operator alone", AOTICACHE_CLI_NAME(struct record, op, "an operator")},
+    {"device", 0, "DEVICE", "with --from-cache: kernels for this device alone",
+     AOTICACHE_CLI_FUNCTION(struct record, device, aoticache_device_name_read)},
+    {"used", 0, "AGE", "with --from-cache: what was used within 30d, 12h, ... alone",
+     AOTICACHE_CLI_MOMENT(struct record, used_since_ns, 0, "an age such as 30d or 12h")},
+    {0},
+};
 
-static int take(struct record *record, const aoticache_cli *cli, int id, const char *value)
+static int check_options(const aoticache_cli *cli, const struct record *record)
 {
-    if (value != NULL && value[0] == '\0')
-        return aoticache_cli_usage_error(cli, "an option's value is empty");
-    switch (id) {
-    case OPTION_OUTPUT:
-        record->output = value;
-        break;
-    case OPTION_FROM_CACHE:
-        record->from_cache = true;
-        break;
-    case OPTION_OP:
-        record->op = value;
-        break;
-    case OPTION_DEVICE:
-        record->has_device = true;
-        if (aoticache_device_parse(value, &record->device) != AOTICACHE_OK)
-            return aoticache_cli_usage_error(cli, "option --device: '%s' is not a device such as cpu or cuda:0", value);
-        break;
-    case OPTION_USED:
-        record->has_age = true;
-        if (!aoticache_cli_parse_age(value, &record->age_seconds))
-            return aoticache_cli_usage_error(cli, "option --used: '%s' is not an age such as 30d or 12h", value);
-        break;
-    default: /* the first operand is the program; all behind it is the program's */
-        record->program = cli->argv + cli->position - 1;
-        break;
-    }
-    return AOTICACHE_CLI_EXIT_OK;
-}
-
-static int parse(aoticache_cli *cli, struct record *record)
-{
-    while (record->program == NULL) {
-        const char *value = NULL;
-        int id = aoticache_cli_next(cli, &value);
-        if (id == AOTICACHE_CLI_STOP)
-            return cli->exit_code;
-        if (id == AOTICACHE_CLI_END)
-            break;
-        int result = take(record, cli, id, value);
-        if (result != AOTICACHE_CLI_EXIT_OK)
-            return result;
-    }
     if (record->from_cache && record->program != NULL)
         return aoticache_cli_usage_error(cli, "--from-cache runs no program, and '%s' is one", record->program[0]);
-    if (!record->from_cache && record->program == NULL)
+    if (!record->from_cache && (record->program == NULL || record->program[0][0] == '\0'))
         return aoticache_cli_usage_error(cli, "a program is needed, or --from-cache");
-    if (!record->from_cache && (record->op != NULL || record->has_device || record->has_age))
+    if (!record->from_cache && (record->op != NULL || record->device != NULL || record->used_since_ns != 0))
         return aoticache_cli_usage_error(cli, "--op, --device and --used go with --from-cache");
-    return AOTICACHE_CLI_END;
+    return AOTICACHE_CLI_EXIT_OK;
 }
 
 /* ---- a program ---- */
@@ -187,12 +143,12 @@ struct lines {
 
 static bool is_asked_for(const struct record *record, const aoticache_entry *entry)
 {
-    aoticache_device device;
-    if (record->has_age &&
-        (double)(aoticache_wall_ns() - entry->last_used_ns) / 1e9 > (double)record->age_seconds)
+    if (record->used_since_ns != 0 && entry->last_used_ns < record->used_since_ns)
         return false;
-    return !record->has_device || (aoticache_device_parse(entry->device, &device) == AOTICACHE_OK &&
-                                   device.type == record->device.type && device.index == record->device.index);
+    aoticache_device asked, device;
+    return record->device == NULL || (aoticache_device_parse(record->device, &asked) == AOTICACHE_OK &&
+                                      aoticache_device_parse(entry->device, &device) == AOTICACHE_OK &&
+                                      device.type == asked.type && device.index == asked.index);
 }
 
 /* Models of packages and libraries for symbolic shapes are not what a hook makes of one request. */
@@ -326,9 +282,10 @@ static int record_cache(const aoticache_cli *cli, const struct record *record)
 static int record_command(aoticache_cli *cli)
 {
     struct record record = {0};
-    int result = parse(cli, &record);
-    if (result != AOTICACHE_CLI_END)
-        return result;
+    if (!aoticache_cli_parse(cli, &record))
+        return cli->exit_code;
+    if (check_options(cli, &record) != AOTICACHE_CLI_EXIT_OK)
+        return AOTICACHE_CLI_EXIT_USAGE;
     return record.from_cache ? record_cache(cli, &record) : record_program(cli, &record);
 }
 
@@ -344,6 +301,7 @@ const aoticache_command aoticache_command_record = {
                        "ask for through this library is appended to the file, each request once. The exit code is the\n"
                        "program's. A request whose constants would be needed becomes a comment.",
             .options = record_options,
+            .operand = {.kind = AOTICACHE_CLI_KIND_REST, .offset = offsetof(struct record, program)},
         },
     .run = record_command,
 };

@@ -10,36 +10,11 @@
 #include <sched.h>
 #include <string.h>
 
-#define MOST_JOBS 256
 #define MOST_DEFAULT_JOBS 8 /* a compiler takes up to a gigabyte */
-
-enum {
-    OPTION_JOBS = AOTICACHE_KERNEL_FIRST_FREE,
-    OPTION_DRY_RUN,
-    OPTION_KEEP_GOING,
-    OPTION_FAIL_FAST,
-};
-
-static const aoticache_cli_option warm_options[] = {
-    {OPTION_JOBS, "jobs", 'j', "N", "compiles at once; default one for each processor, at most 8"},
-    {OPTION_DRY_RUN, "dry-run", 'n', NULL, "compile nothing, print what is missing (a list again)"},
-    {OPTION_KEEP_GOING, "keep-going", 'k', NULL, "go on when a compile has failed (default)"},
-    {OPTION_FAIL_FAST, "fail-fast", 0, NULL, "begin nothing more when a compile has failed"},
-    {AOTICACHE_KERNEL_HOOK, "hook", 0, "auto|worker|c|command:PROGRAM", "what compiles; default auto"},
-    {AOTICACHE_KERNEL_PYTHON, "python", 0, "PATH", "the Python with PyTorch; default $AOTICACHE_PYTHON, python3"},
-    {AOTICACHE_KERNEL_CC, "cc", 0, "PATH", "the C compiler; default $AOTICACHE_CC, cc"},
-    {AOTICACHE_KERNEL_KERNELS, "kernels", 0, "DIR", "C kernels of your own, before those that come along (repeatable)"},
-    {AOTICACHE_KERNEL_CPU, "cpu", 0, "LEVEL",
-     "what the code may use: x86-64-v3, or avx2,fma;\ndefault: all that this machine has"},
-    {AOTICACHE_KERNEL_TIMEOUT, "timeout", 0, "SECONDS", "of each compile; default 300"},
-    {AOTICACHE_KERNEL_RETRY, "retry", 0, NULL, "forget that some of these compiles failed before"},
-    {0, NULL, 0, NULL, NULL},
-};
 
 struct warm {
     aoticache_kernel_options kernel; /* of the hook */
-    const char **paths;
-    size_t path_count;
+    aoticache_cli_list paths;
     aoticache_warm_list list;
     aoticache_warm_work work;
     uint64_t elapsed_ns;
@@ -55,62 +30,29 @@ static size_t default_jobs(void)
     return count < MOST_DEFAULT_JOBS ? count : MOST_DEFAULT_JOBS;
 }
 
-static int take_jobs(const aoticache_cli *cli, const char *value, size_t *ret_jobs)
-{
-    int64_t jobs;
-    if (!aoticache_cli_parse_int(value, 1, MOST_JOBS, &jobs))
-        return aoticache_cli_usage_error(cli, "option --jobs: '%s' is not a number from 1 to %d", value, MOST_JOBS);
-    *ret_jobs = (size_t)jobs;
-    return AOTICACHE_CLI_EXIT_OK;
-}
-
-static int take(struct warm *warm, const aoticache_cli *cli, int id, const char *value)
-{
-    switch (id) {
-    case AOTICACHE_CLI_OPERAND:
-        warm->paths = aoticache_cli_resize(warm->paths, warm->path_count + 1, sizeof *warm->paths);
-        warm->paths[warm->path_count++] = value;
-        return AOTICACHE_CLI_EXIT_OK;
-    case OPTION_JOBS:
-        return take_jobs(cli, value, &warm->work.jobs);
-    case OPTION_DRY_RUN:
-        warm->work.dry_run = true;
-        return AOTICACHE_CLI_EXIT_OK;
-    case OPTION_KEEP_GOING:
-    case OPTION_FAIL_FAST:
-        warm->work.fail_fast = id == OPTION_FAIL_FAST;
-        return AOTICACHE_CLI_EXIT_OK;
-    default:
-        return aoticache_kernel_options_take(&warm->kernel, cli, id, value);
-    }
-}
-
-static int parse(aoticache_cli *cli, struct warm *warm)
-{
-    for (;;) {
-        const char *value = NULL;
-        int id = aoticache_cli_next(cli, &value);
-        if (id == AOTICACHE_CLI_STOP)
-            return cli->exit_code;
-        if (id == AOTICACHE_CLI_END)
-            break;
-        int result = take(warm, cli, id, value);
-        if (result != AOTICACHE_CLI_EXIT_OK)
-            return result;
-    }
-    if (warm->path_count == 0)
-        return aoticache_cli_usage_error(cli, "a list is needed: a file, or - for the standard input");
-    if (strcmp(warm->kernel.hook, "none") == 0)
-        return aoticache_cli_usage_error(cli, "option --hook: without a hook there is nothing to compile with");
-    return AOTICACHE_CLI_END;
-}
+static const aoticache_cli_option warm_options[] = {
+    {"jobs", 'j', "N", "compiles at once; default one for each processor, at most 8",
+     AOTICACHE_CLI_INTEGER(struct warm, work.jobs, 1, 256, "a number from 1 to 256")},
+    {"dry-run", 'n', NULL, "compile nothing, print what is missing (a list again)",
+     AOTICACHE_CLI_SET(struct warm, work.dry_run)},
+    {"keep-going", 'k', NULL, "go on when a compile has failed (default)", AOTICACHE_CLI_CLEAR(struct warm, work.fail_fast)},
+    {"fail-fast", 0, NULL, "begin nothing more when a compile has failed", AOTICACHE_CLI_SET(struct warm, work.fail_fast)},
+    {"hook", 0, "auto|worker|c|command:PROGRAM", "what compiles; default auto",
+     AOTICACHE_CLI_FUNCTION(struct warm, kernel, aoticache_hook_kind_read)},
+    AOTICACHE_CLI_TABLE(struct warm, kernel, aoticache_hook_option_table),
+    {"timeout", 0, "SECONDS", "of each compile; default 300",
+     AOTICACHE_CLI_INTEGER(struct warm, kernel.hook_options.timeout_seconds, 1, 86400,
+                           "a number of seconds from 1 to 86400")},
+    {"retry", 0, NULL, "forget that some of these compiles failed before", AOTICACHE_CLI_SET(struct warm, kernel.retry)},
+    {0},
+};
 
 /* ---- what is needed for it ---- */
 
 static int read_lists(const aoticache_cli *cli, struct warm *warm)
 {
-    for (size_t i = 0; i < warm->path_count; i++) {
-        int result = aoticache_warm_read(cli, warm->paths[i], &warm->list);
+    for (size_t i = 0; i < warm->paths.count; i++) {
+        int result = aoticache_warm_read(cli, warm->paths.items[i], &warm->list);
         if (result != AOTICACHE_CLI_EXIT_OK)
             return result;
     }
@@ -236,6 +178,8 @@ static int print(const aoticache_cli *cli, struct warm *warm)
 
 static int steps(const aoticache_cli *cli, struct warm *warm)
 {
+    if (strcmp(warm->kernel.hook, "none") == 0)
+        return aoticache_cli_usage_error(cli, "option --hook: without a hook there is nothing to compile with");
     aoticache_interruption_prepare();
     int result = read_lists(cli, warm);
     if (result == AOTICACHE_CLI_EXIT_OK)
@@ -258,14 +202,12 @@ static int warm_command(aoticache_cli *cli)
 {
     struct warm warm = {.work = {.jobs = default_jobs()}};
     aoticache_kernel_options_begin(&warm.kernel, cli);
-    int result = parse(cli, &warm);
-    if (result == AOTICACHE_CLI_END)
-        result = steps(cli, &warm);
+    int result = aoticache_cli_parse(cli, &warm) ? steps(cli, &warm) : cli->exit_code;
     aoticache_warm_free(&warm.list);
     aoticache_hook_free(warm.work.hook);
     aoticache_cache_close(warm.work.cache);
     aoticache_kernel_options_free(&warm.kernel);
-    free(warm.paths);
+    free(warm.paths.items);
     return result;
 }
 
@@ -284,6 +226,8 @@ const aoticache_command aoticache_command_warm = {
                        "the compiler's message), 2 a line is wrong (FILE:LINE:COLUMN; nothing is compiled then),\n"
                        "3 --dry-run: some are missing.",
             .options = warm_options,
+            .operand = {AOTICACHE_CLI_LIST(struct warm, paths),
+                        .wanted = "a list is needed: a file, or - for the standard input"},
         },
     .run = warm_command,
 };

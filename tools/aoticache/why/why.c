@@ -12,45 +12,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTION_NEAREST = AOTICACHE_KERNEL_FIRST_FREE };
-
 #define DEFAULT_NEAREST 3
-
-static const aoticache_cli_option why_options[] = {
-    AOTICACHE_KERNEL_OPTION_ROWS,
-    {OPTION_NEAREST, "nearest", 'n', "N", "how many of the nearest kernels to show; default 3"},
-    {0, NULL, 0, NULL, NULL},
-};
 
 struct question {
     aoticache_kernel_options kernel;
+    size_t nearest; /* how many of the nearest kernels to show */
     aoticache_hook *hook;
     aoticache_error no_environment; /* why the hook has none for this request */
 };
 
-static int parse(aoticache_cli *cli, struct question *question, aoticache_why *why)
-{
-    int64_t nearest = DEFAULT_NEAREST;
-    for (;;) {
-        const char *value = NULL;
-        int id = aoticache_cli_next(cli, &value);
-        int result = AOTICACHE_CLI_EXIT_OK;
-        if (id == AOTICACHE_CLI_STOP)
-            return cli->exit_code;
-        if (id == AOTICACHE_CLI_END)
-            break;
-        if (id != OPTION_NEAREST)
-            result = aoticache_kernel_options_take(&question->kernel, cli, id, value);
-        else if (!aoticache_cli_parse_int(value, 0, 1000, &nearest))
-            result = aoticache_cli_usage_error(cli, "option --nearest: '%s' is not a number from 0 to 1000", value);
-        if (result != AOTICACHE_CLI_EXIT_OK)
-            return result;
-    }
-    why->nearest = (size_t)nearest;
-    if (question->kernel.op == NULL)
-        return aoticache_cli_usage_error(cli, "an operator is needed, such as aten::abs, or a line of 'aoticache ls'");
-    return AOTICACHE_CLI_END;
-}
+static const aoticache_cli_option why_options[] = {
+    AOTICACHE_CLI_TABLE(struct question, kernel, aoticache_kernel_option_table),
+    {"nearest", 'n', "N", "how many of the nearest kernels to show; default 3",
+     AOTICACHE_CLI_INTEGER(struct question, nearest, 0, 1000, "a number from 0 to 1000")},
+    {0},
+};
 
 /* ---- what is asked for ---- */
 
@@ -228,6 +204,7 @@ static int judge(aoticache_why *why)
 
 static int answer(aoticache_cli *cli, struct question *question, aoticache_why *why)
 {
+    why->nearest = question->nearest;
     int result = make_request(cli, question, why);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = set_environment(cli, question, why);
@@ -258,12 +235,10 @@ static void free_why(aoticache_why *why)
 
 static int why_command(aoticache_cli *cli)
 {
-    struct question question = {.no_environment = {.message = ""}};
+    struct question question = {.nearest = DEFAULT_NEAREST, .no_environment = {.message = ""}};
     aoticache_why why = {.cli = cli};
     aoticache_kernel_options_begin(&question.kernel, cli);
-    int result = parse(cli, &question, &why);
-    if (result == AOTICACHE_CLI_END)
-        result = answer(cli, &question, &why);
+    int result = aoticache_cli_parse(cli, &question) ? answer(cli, &question, &why) : cli->exit_code;
     free_why(&why);
     aoticache_hook_free(question.hook);
     aoticache_kernel_options_free(&question.kernel);
@@ -283,6 +258,8 @@ const aoticache_command aoticache_command_why = {
                        "Nothing is compiled, stored or counted. The exit code is 0 for a hit and 3 for a miss.\n\n"
                        AOTICACHE_KERNEL_DETAILS,
             .options = why_options,
+            .operand = {AOTICACHE_CLI_FUNCTION(struct question, kernel.op, aoticache_operator_read),
+                        .wanted = "an operator is needed, such as aten::abs, or a line of 'aoticache ls'"},
         },
     .run = why_command,
 };
