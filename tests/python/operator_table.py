@@ -341,19 +341,19 @@ def render(results):
 
 Made by `make operators` (tests/python/operator_table.py) from tests/python/operator_results.json; not edited by hand.
 
-PyTorch %s, CPU, float32 (int64 or complex64 for operators that do not take it). Of the %d operators of its test
-database every %dth, and those that matter most, are taken: the first of an operator's first %d samples that
-`torch.export` takes (one whose result has elements, where there is one) is compiled by AOTInductor, run in a C process
-on `libaoticache_torchshim.so`, and compared with eager PyTorch by `torch.testing.assert_close`. Operators that draw
-random numbers are compared with the same library on libtorch and the same seed; of those that leave memory as it is,
-only sizes and dtype count.
+This table was made with PyTorch %s on the CPU, with float32 (int64 or complex64 for operators that do not take it). It has every %dth of
+the %d operators of PyTorch's test database, and those that matter most. Of an operator's first %d samples, the first that `torch.export`
+accepts is taken (preferably one whose result has elements). AOTInductor compiles it, a C process runs it on
+`libaoticache_torchshim.so`, and `torch.testing.assert_close` compares the result with eager PyTorch. An operator that draws random
+numbers is compared with the same library on libtorch and the same seed. For an operator that returns uninitialised memory only sizes and
+dtype are compared.
 
 | result | operators | meaning |
 | --- | --- | --- |
-""" % (results["torch"], results["database"], results["every"], SAMPLES))
+""" % (results["torch"], results["every"], results["database"], SAMPLES))
     meanings = ("the same values, bit for bit but for the kind of NaN", "within PyTorch's own tolerances",
                 "the loader names what is missing and loads nothing", "an error while running",
-                "another result than PyTorch's", "`torch.export` or AOTInductor makes no library of it, or its result is no tensor")
+                "another result than PyTorch's", "`torch.export` or AOTInductor cannot compile it, or its result is not a tensor")
     for kind, meaning in zip(KINDS, meanings):
         out.write("| %s | %d | %s |\n" % (kind, counts[kind], meaning))
     out.write("\n%d operators; %d of the %d libraries run and give PyTorch's results.\n" % (

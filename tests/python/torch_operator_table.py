@@ -73,7 +73,7 @@ Made by `make torch-operators` (tests/python/torch_operator_table.py) from what 
 hand.
 
 PyTorch {version}, CPU: every overload of the namespace `aten` that has a CPU kernel or is a composition of others,
-{len(found)} in all. What a served operator's compiled kernel is compared with is in tests/python/test_torch_operators.py.
+{len(found)} in all. tests/python/test_torch_operators.py compares compiled kernels with PyTorch's.
 
 | overloads | |
 | --- | --- |
@@ -83,7 +83,7 @@ PyTorch {version}, CPU: every overload of the namespace `aten` that has a CPU ke
 
 On Intel's processors, where PyTorch has MKL, patterns and presets leave out these too: {mkl}.
 
-| not served, since | overloads |
+| not served, because | overloads |
 | --- | --- |
 """)
     for reason, group in sorted(refused.items(), key=lambda item: (-len(item[1]), item[0])):
