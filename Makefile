@@ -103,7 +103,7 @@ HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
-.PHONY: FORCE all deps test check long bench operators torch-operators year fuzz gpu demo install uninstall clean help tests race-tests
+.PHONY: FORCE all deps test check check-docs long bench operators torch-operators year fuzz gpu demo install uninstall clean help tests race-tests
 .DEFAULT_GOAL := all
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -293,6 +293,10 @@ test: deps
 check: all tests
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/run-tests
 
+# What documents name exists, and their examples are run (`make check` does this too).
+check-docs: all
+	$(Q)BUILD=$(BUILD) scripts/check-docs
+
 # The tests' long forms, hours of them: make long FORMS='kill_collect race'. scripts/long-tests --list names them.
 FORMS ?=
 long: all tests
@@ -337,10 +341,11 @@ clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check long bench operators torch-operators year fuzz gpu demo install uninstall deps tests clean help'
+	@echo 'targets: all test check check-docs long bench operators torch-operators year fuzz gpu demo install uninstall deps tests clean help'
 	@echo '  all        build everything under build/'
 	@echo '  test       install what is missing, build, run all tests'
 	@echo '  check      the same without installing anything'
+	@echo '  check-docs what documents name exists, and something runs each example'
 	@echo '  long       the long forms of the tests, hours; FORMS="kill_collect race": those (scripts/long-tests --list)'
 	@echo '  bench      benchmarks, a table and build/bench.json'
 	@echo '  operators  run operators of PyTorch on the shim, docs/operators.md (minutes)'

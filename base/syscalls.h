@@ -3,7 +3,7 @@
  *
  * Private. Each function is the system call of its name, restarted on EINTR, with one addition: a hook that tests set
  * is asked first and may make the call fail (it returns an errno) or never return (it kills the process). That is how
- * tests/crash dies at every durable step and tests/fault makes call N fail. Without a hook the cost is one load.
+ * tests/crash dies at every durable step and unit tests make call N fail. Without a hook the cost is one load.
  * SQLite's own calls go through its VFS; index/ connects that to the same hook (aoticache_index_syscall_hooks_install).
  */
 #ifndef AOTICACHE_BASE_SYSCALLS_H

@@ -71,7 +71,7 @@ aoticache_index_options aoticache_cache_index_options(const aoticache_directory 
 aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_error *ret_error);
 
 /*
- * For loops around calls of the index: `do status = aoticache_index_x(index, ...); while (aoticache_cache_recovered(cache,
+ * For loops around calls of the index: `do status = aoticache_index_lookup(index, ...); while (aoticache_cache_recovered(cache,
  * status, &index));`. True where `status` was CORRUPT and there is a sound index now; *index is that one.
  */
 bool aoticache_cache_recovered(aoticache_cache *cache, aoticache_status status, aoticache_index **index);

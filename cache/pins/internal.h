@@ -1,8 +1,8 @@
 /*
- * cache/pins/internal: what the files of the marks share: one key's mark in memory, its file, and the way from all
+ * cache/pins/internal: what the files of pins and tags share: one key's in memory, its file, and the way from all
  * files to a new index.
  *
- * Private. file.c knows the file, load.c all of them, marks.c has the public functions.
+ * Private. file.c knows the file, load.c all of them, pins.c has the public functions.
  */
 #ifndef AOTICACHE_CACHE_PINS_INTERNAL_H
 #define AOTICACHE_CACHE_PINS_INTERNAL_H

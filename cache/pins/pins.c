@@ -1,5 +1,5 @@
 /*
- * cache/pins/pins: pins and tags: see marks.h.
+ * cache/pins/pins: pins and tags: see pins.h.
  *
  * A change reads the file of each key, replaces it, then the rows of the index; many keys by the batch. Files come
  * first: a process that dies between leaves what the file says for the next change of the key, and for the next index

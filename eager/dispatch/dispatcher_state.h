@@ -127,7 +127,7 @@ struct aoticache_operator {
     const char *name;
     /* under the lock */
     uint64_t name_hash;
-    uint64_t letters;     /* that the name has: see aoticache_dispatcher_nearest() */
+    uint64_t letters;     /* that the name has: aoticache_operator_letters() */
     size_t registrations; /* definitions and kernels; with none it counts as not there */
     size_t position;      /* among those that are there */
     aoticache_op_kernel *kernels;

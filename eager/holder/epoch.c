@@ -1,5 +1,5 @@
 /*
- * eager/holder/epoch: see section.h. Owns the slots of all threads (never freed, used again by later threads) and the list of
+ * eager/holder/epoch: see epoch.h. Owns the slots of all threads (never freed, used again by later threads) and the list of
  * what has been retired.
  */
 #include "eager/holder/epoch.h"

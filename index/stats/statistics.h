@@ -1,7 +1,7 @@
 /*
  * index/stats/statistics: what is kept of use beside the entries: counters, histograms, groups and their history.
  *
- * Private to index/ and cache/statistics. Everything is written as deltas, each flush in one transaction, so that the
+ * Private to index/ and cache/stats. Everything is written as deltas, each flush in one transaction, so that the
  * numbers of many processes add up. Bounds: history has slots of five minutes for a day, of an hour for 31 days and of
  * a day for ten years, where slots that get too old are added to the next longer ones (history.c);
  * there are AOTICACHE_INDEX_MAX_GROUPS names of each kind of group, and one row for all others.

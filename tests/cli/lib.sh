@@ -118,9 +118,29 @@ install_for_examples() {
     export PKG_CONFIG_PATH=$work
     try 'installed' 0 install_to '' "$stage"
 }
-# block FILE LANGUAGE NUMBER: the block of a document with that language
-block() {
-    awk -v fence="\`\`\`$2" -v number="$3" '$0 == fence { on = ++count == number; next } /^```/ { on = 0 } on' "$1"
+# example DOCUMENT NAME: the block of a document that stands below <!-- example: NAME -->
+example() {
+    awk -v mark="<!-- example: $2 -->" '/^```/ { if (on) exit; if (marked) { on = 1; next } } on
+        NF { marked = $0 == mark }' "$1"
+}
+# plays NAME <block: a session as printed. What follows "$ " is run, and prints the lines below it; "..." stands for any lines.
+plays() {
+    local name=$1 session=$work/session differences
+    cat >"$session"
+    differences=$(python3 - "$session" 2>&1 <<'PYTHON'
+import fnmatch, subprocess, sys
+for step in ("\n" + open(sys.argv[1], encoding="utf-8").read()).split("\n$ ")[1:]:
+    command, _, expected = step.partition("\n")
+    done = subprocess.run(["bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    pattern = "".join("*" if line == "..." else "".join(f"[{c}]" if c in "*?[" else c for c in line) + "\n"
+                      for line in expected.splitlines())
+    if expected.strip() and not fnmatch.fnmatchcase(done.stdout, pattern):
+        print(f"$ {command}\n{done.stdout}")
+    elif not expected.strip() and done.returncode != 0:
+        print(f"$ {command}\n{done.stdout}exit status {done.returncode}")
+PYTHON
+    )
+    is "$name" '' "$differences"
 }
 # compile_example SOURCE PROGRAM: as a user does, without warnings
 compile_example() {

@@ -4,7 +4,7 @@
 
 install_for_examples 'example of docs/dispatch.md'
 example=$work/example.c
-block docs/dispatch.md c 1 >"$example"
+example docs/dispatch.md fallback >"$example"
 holds 'the example is there' grep -q 'AOTICACHE_VALUE_OUTPUT' "$example"
 
 compile_example "$example" "$work/example"

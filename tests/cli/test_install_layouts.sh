@@ -45,7 +45,7 @@ works 'folders of their own' "$work/programs"
 holds 'STATIC_CRYPTO= needs the shared libcrypto' \
     sh -c 'readelf -d "$1" | grep -q "NEEDED.*libcrypto"' sh "$work/opt/lib64/deep/libaoticache.so.0"
 example=$work/example.c
-block README.md c 1 >"$example"
+example README.md c >"$example"
 flags() { PKG_CONFIG_PATH=$work/opt/lib64/deep/pkgconfig pkg-config "$@" aoticache; }
 # shellcheck disable=SC2046 # several words
 try 'a program finds headers and library' 0 cc "$example" $(flags --cflags --libs) -o "$work/program"

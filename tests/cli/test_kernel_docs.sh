@@ -7,11 +7,11 @@ install_for_examples 'docs/kernels.md'
 export prefix=$stage LD_LIBRARY_PATH=$stage/lib
 in_work() { (cd "$work" && exec "$@"); }
 
-block docs/kernels.md c 1 >"$work/linear.c"
-block docs/kernels.md sh 1 >"$work/build-library"
+example docs/kernels.md linear >"$work/linear.c"
+example docs/kernels.md build-linear >"$work/build-library"
 try 'the library compiles as printed' 0 in_work sh -e build-library
-block docs/kernels.md c 2 >"$work/update.c"
-block docs/kernels.md sh 2 >"$work/build-host"
+example docs/kernels.md update >"$work/update.c"
+example docs/kernels.md build-update >"$work/build-host"
 try 'the host compiles as printed' 0 in_work sh -e build-host
 try 'and without warnings' 0 in_work sh -ec 'cc -Wall -Wextra -Werror -fsyntax-only update.c $(pkg-config --cflags aoticache)'
 try 'it runs' 0 in_work ./update
@@ -19,7 +19,11 @@ is 'and prints what the page says' '16 35|11 21|11 21|3.5 6.25|' "$(head -4 "$ou
 prints 'a name that is none' "layer\.bais.*layer\.bias"
 
 mkdir "$work/kernels"
-block docs/kernels.md c 3 >"$work/kernels/my_ops_softsign.c"
+example docs/kernels.md softsign >"$work/kernels/my_ops_softsign.c"
+example docs/kernels.md run-softsign >"$work/session-printed"
+cd "$work" || exit 1
+plays 'the session is as printed' <session-printed
+cd "$OLDPWD" || exit 1
 softsign=(aoticache run my_ops::softsign --input float32:3=arange --hook c --kernels kernels --json)
 try 'a kernel of one'"'"'s own' 0 in_work "${softsign[@]}"
 is 'computes' '[0.0, 0.5, 0.666' "$(field outputs.0.values | cut -c1-16)"

@@ -4,7 +4,7 @@
 
 install_for_examples 'README example'
 example=$work/example.c
-block README.md c 1 >"$example"
+example README.md c >"$example"
 holds 'the example has at most 25 lines' [ "$(wc -l <"$example")" -le 25 ]
 holds 'and is there' grep -q 'aoticache_get_runner' "$example"
 

@@ -181,7 +181,7 @@ Test(hook_command, bad_options_are_refused)
     aoticache_hook_free(NULL);
 }
 
-/* Takes the one sh script out of docs/hooks.md, which is found beside the tests. */
+/* Takes the script (docs/hooks.md command-hook) out of its page, which is found beside the tests. */
 static bool read_documented_script(char *ret_script, size_t size)
 {
     char path[PATH_MAX];
@@ -196,8 +196,8 @@ static bool read_documented_script(char *ret_script, size_t size)
             inside = false;
         if (inside && used + strlen(line) < size)
             used += (size_t)snprintf(ret_script + used, size - used, "%s", line);
-        if (strcmp(line, "```sh\n") == 0)
-            inside = true;
+        if (strcmp(line, "<!-- example: command-hook -->\n") == 0)
+            inside = fgets(line, sizeof line, file) != NULL; /* the fence */
     }
     if (file != NULL)
         fclose(file);

@@ -3,7 +3,7 @@
  */
 #include "kernel_fixture.h"
 
-/* Copies the first C block of the page into the folder. */
+/* Copies the library (docs/kernels.md linear) out of the page into the folder. */
 static void extract_example(const char *path)
 {
     char line[256];
@@ -15,8 +15,8 @@ static void extract_example(const char *path)
             break;
         if (inside)
             fputs(line, source);
-        else if (strcmp(line, "```c\n") == 0)
-            inside = true;
+        else if (strcmp(line, "<!-- example: linear -->\n") == 0)
+            inside = fgets(line, sizeof line, page) != NULL; /* the fence */
     }
     cr_assert(inside && fclose(source) == 0 && fclose(page) == 0);
 }
