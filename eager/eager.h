@@ -1,5 +1,5 @@
 /*
- * eager: the framework side: compile hooks, and the one place where a lookup meets a load.
+ * eager: the framework side: compile hooks, and from a request to a runner.
  *
  * A hook turns a request into files (cache/cache.h, aoticache_compile_fn). Three kinds are made here: a worker (a
  * Python process with PyTorch that stays alive), a command (any program), C source (a kernel written in C, compiled by
@@ -61,9 +61,10 @@ AOTICACHE_API aoticache_status aoticache_hook_create_command(const aoticache_hoo
                                                              aoticache_hook **ret_hook, aoticache_error *ret_error);
 
 /*
- * Kernels written in C, specialised by dtype, sizes and strides. program: NULL for $AOTICACHE_CC, else cc. No Python
+ * Kernels written in C, compiled for one dtype, sizes and strides. program: NULL for $AOTICACHE_CC, else cc. No Python
  * needed. Kernels of your own beside the bundled ones: name their folders in kernel_folders and leave `kernels` NULL. The
- * first folder that has a source for the operator decides. An operator without a source is UNSUPPORTED, already in aoticache_hook_set_environment().
+ * first folder that has a source for the operator decides. An operator without a source is UNSUPPORTED, already in
+ * aoticache_hook_set_environment().
  * Returns: OK, NOT_FOUND (no compiler, no folder of kernels), UNSUPPORTED (cpu_features that no option switches on),
  * DENIED, INVALID, NO_MEMORY, IO.
  */
@@ -78,7 +79,7 @@ typedef struct aoticache_callback {
     /* Puts what the products depend on into the environment of a request; may be NULL: "framework" is then `producer`. */
     aoticache_status (*set_environment)(void *user, aoticache_request *request, aoticache_error *ret_error);
     const char *producer; /* "mycompiler 1.2"; copied */
-    bool dynamic;         /* serves requests for symbolic shapes (environment "shapes" is "dynamic"): the product has a guard */
+    bool dynamic;         /* serves dynamic requests (environment "shapes" is "dynamic"): the product has a guard */
 } aoticache_callback;
 
 #define AOTICACHE_CALLBACK_INIT AOTICACHE_SIZED_INIT(aoticache_callback)
@@ -87,7 +88,7 @@ typedef struct aoticache_callback {
 AOTICACHE_API aoticache_status aoticache_hook_create_callback(const aoticache_callback *callback,
                                                               aoticache_hook **ret_hook, aoticache_error *ret_error);
 
-/* Whether it compiles for symbolic shapes (docs/hooks.md): the worker, and callbacks that say so. */
+/* Whether it compiles dynamic libraries (docs/hooks.md): the worker does, and callbacks that say so. */
 AOTICACHE_API bool aoticache_hook_is_dynamic(const aoticache_hook *hook);
 
 /* Ends the worker. NULL is allowed. No call may be using the hook. */

@@ -1,9 +1,10 @@
 /*
- * eager/get_runner: the one place where a lookup meets a load: from a request to a runner that is ready.
+ * eager/get_runner: from a request to a runner that is ready. The one place where what a lookup found is loaded: holders
+ * and packages load by the functions here (internal.h).
  */
 #include "base/cleanup.h"
-#include "eager/artifact_runner.h"
 #include "eager/eager.h"
+#include "eager/internal.h"
 #include "loader/torch.h"
 #include "cache/stats/statistics.h"
 
@@ -92,10 +93,12 @@ static aoticache_status keep_artifact(aoticache_runner *runner, aoticache_artifa
     return status;
 }
 
-aoticache_status aoticache_artifact_load_runner(aoticache_artifact *artifact, aoticache_device device,
-                                                bool private_copy, aoticache_runner **ret_runner,
+aoticache_status aoticache_artifact_load_runner(aoticache_cache *cache, aoticache_artifact *artifact,
+                                                aoticache_device device, bool private_copy,
+                                                aoticache_runner **ret_runner, uint64_t *ret_load_ns,
                                                 aoticache_error *ret_error)
 {
+    const uint64_t start_ns = aoticache_monotonic_ns();
     aoticache_runner *runner = NULL;
     aoticache_status status = create_runner(artifact, device, private_copy, &runner, ret_error);
     if (status != AOTICACHE_OK)
@@ -106,13 +109,17 @@ aoticache_status aoticache_artifact_load_runner(aoticache_artifact *artifact, ao
         return status;
     }
     aoticache_artifact_close_files(artifact);
+    const uint64_t load_ns = aoticache_monotonic_ns() - start_ns;
+    aoticache_cache_note_load(cache, load_ns);
+    if (ret_load_ns != NULL)
+        *ret_load_ns = load_ns;
     *ret_runner = runner;
     return AOTICACHE_OK;
 }
 
 aoticache_status aoticache_get_runner(aoticache_cache *cache, aoticache_hook *hook, aoticache_request *request,
-                                            aoticache_runner **ret_runner, aoticache_get_runner_report *ret_report,
-                                            aoticache_error *ret_error)
+                                      aoticache_runner **ret_runner, aoticache_get_runner_report *ret_report,
+                                      aoticache_error *ret_error)
 {
     if (cache == NULL || request == NULL || ret_runner == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "runner: %s is NULL",
@@ -122,15 +129,9 @@ aoticache_status aoticache_get_runner(aoticache_cache *cache, aoticache_hook *ho
     aoticache_status status = get_artifact(cache, hook, request, &artifact, &report, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    uint64_t start_ns = aoticache_monotonic_ns();
-    aoticache_runner *runner = NULL;
-    status = aoticache_artifact_load_runner(artifact, aoticache_request_device(request), false, &runner, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    report.load_ns = aoticache_monotonic_ns() - start_ns;
-    aoticache_cache_note_load(cache, report.load_ns);
-    *ret_runner = runner;
-    if (ret_report != NULL)
+    status = aoticache_artifact_load_runner(cache, artifact, aoticache_request_device(request), false, ret_runner,
+                                            &report.load_ns, ret_error);
+    if (status == AOTICACHE_OK && ret_report != NULL)
         *ret_report = report;
-    return AOTICACHE_OK;
+    return status;
 }

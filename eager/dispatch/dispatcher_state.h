@@ -3,13 +3,13 @@
  * that calls read, and the functions between those files.
  *
  * Private. Two worlds: what calls read (tables, plans, the observer) is immutable, published by one atomic pointer, and
- * retired through eager/holder/epoch.h; everything else is under the dispatcher's lock, which calls do not take.
+ * retired through eager/epoch.h; everything else is under the dispatcher's lock, which calls do not take.
  */
 #ifndef AOTICACHE_EAGER_DISPATCH_DISPATCHER_STATE_H
 #define AOTICACHE_EAGER_DISPATCH_DISPATCHER_STATE_H
 
 #include "eager/dispatch/dispatcher.h"
-#include "eager/holder/epoch.h"
+#include "eager/epoch.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

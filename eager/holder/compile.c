@@ -1,13 +1,16 @@
 /*
- * eager/holder/compile: a miss becomes a library: for all shapes where that is wanted and can be, else for its own; and
- * what is kept of a compile that failed. Which misses come here, and when, is miss.c's.
+ * eager/holder/compile: a miss becomes a library, a dynamic one where that is preferred and possible, else an exact one;
+ * what is kept of a compile that failed; background compiles. miss.c decides which misses come here, and when.
  */
 #include "base/cleanup.h"
-#include "eager/holder/state.h"
+#include "base/threads.h"
+#include "eager/holder/internal.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-/* How long a miss is not looked at again. Where nothing is compiled: soon, since others may add it. */
+/* How long a miss is left alone before the next try. ABSENT is short: nothing is compiled here, and others may add it. */
 #define RETRY_ABSENT_NS UINT64_C(1000000000)
 #define RETRY_FAILED_NS UINT64_C(1000000000)
 #define RETRY_FAILED_MAX_NS UINT64_C(300000000000)
@@ -41,7 +44,7 @@ void aoticache_holder_note_failure(aoticache_holder *holder, aoticache_miss_stat
         pthread_mutex_unlock(&holder->lock);
     }
     if (is_news)
-        aoticache_log(&holder->eager->logger,
+        aoticache_log(&holder->context->logger,
                       status == AOTICACHE_UNSUPPORTED ? AOTICACHE_LOG_INFO : AOTICACHE_LOG_WARNING, "%s: %s",
                       holder->op, message);
 }
@@ -61,10 +64,10 @@ static void forget_failures(aoticache_holder *holder, aoticache_miss_state *stat
 
 /* ---- compiling ---- */
 
-/* What accept() and the hook need beside the request that stands for the family. */
+/* What accepts() and the hook need beside the dynamic request. */
 typedef struct dynamic_compile {
     aoticache_hook *hook;
-    const aoticache_request *example; /* the call's own sizes, asked for as symbolic */
+    const aoticache_request *example; /* the call's own sizes, with the environment of the dynamic request */
     const aoticache_tensor_view *views;
     size_t count;
 } dynamic_compile;
@@ -80,7 +83,7 @@ static bool accepts(void *user, const char *guard)
     return passes;
 }
 
-/* The hook sees the sizes of the call, as an example; the family has only placeholders. */
+/* The hook sees the sizes of the call, as an example; the dynamic request has only placeholders. */
 static aoticache_status compile_dynamic(void *user, const aoticache_request *request, const char *directory,
                                         aoticache_deliver_fn deliver, void *deliver_user, aoticache_error *ret_error)
 {
@@ -98,7 +101,8 @@ static aoticache_status make_example(const aoticache_request *exact, aoticache_r
     if (status == AOTICACHE_OK)
         status = aoticache_request_decode(bytes, size, ret_example, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_request_set_environment(*ret_example, AOTICACHE_SHAPES_NAME, AOTICACHE_SHAPES_DYNAMIC, ret_error);
+        status = aoticache_request_set_environment(*ret_example, AOTICACHE_SHAPES_NAME, AOTICACHE_SHAPES_DYNAMIC,
+                                                   ret_error);
     return status;
 }
 
@@ -109,20 +113,20 @@ static void count_compile(aoticache_holder *holder, const aoticache_artifact *ar
 }
 
 /* OK only where the library that came out serves the call's own shape. */
-static aoticache_status get_dynamic(aoticache_holder *holder, const aoticache_wanted *wanted,
+static aoticache_status get_dynamic(aoticache_holder *holder, const aoticache_miss_request *miss,
                                     aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
     cleanup_free aoticache_tensor_view *views = NULL;
     aoticache_request *example = NULL;
     aoticache_artifact *artifact = NULL;
-    dynamic_compile compile = {.hook = holder->eager->hook};
-    aoticache_status status = aoticache_request_views(wanted->exact, &views, &compile.count, ret_error);
+    dynamic_compile compile = {.hook = holder->context->hook};
+    aoticache_status status = aoticache_request_views(miss->exact, &views, &compile.count, ret_error);
     if (status == AOTICACHE_OK)
-        status = make_example(wanted->exact, &example, ret_error);
+        status = make_example(miss->exact, &example, ret_error);
     if (status == AOTICACHE_OK) {
         compile.example = example;
         compile.views = views;
-        status = aoticache_cache_get_or_compile_dynamic(holder->eager->cache, wanted->family, accepts, &compile,
+        status = aoticache_cache_get_or_compile_dynamic(holder->context->cache, miss->dynamic, accepts, &compile,
                                                         compile_dynamic, &compile, &artifact, ret_error);
     }
     aoticache_request_free(example);
@@ -133,60 +137,224 @@ static aoticache_status get_dynamic(aoticache_holder *holder, const aoticache_wa
         *ret_artifact = artifact;
         return AOTICACHE_OK;
     }
-    status = aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%s: its shapes cannot be symbolic: %.200s",
+    status = aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%s: its shapes cannot be dynamic: %.200s",
                                  holder->op, aoticache_artifact_guard(artifact));
     aoticache_artifact_unref(artifact);
     return status;
 }
 
-static void set_not_dynamic(aoticache_holder *holder, aoticache_family *family)
+static void set_not_dynamic(aoticache_holder *holder, aoticache_dynamic_state *state)
 {
     pthread_mutex_lock(&holder->lock);
-    family->not_dynamic = true;
+    state->not_dynamic = true;
     pthread_mutex_unlock(&holder->lock);
 }
 
-/* A failure for symbolic shapes is none of the call: the exact shape is compiled then, and from now on. */
-static aoticache_status get_artifact(aoticache_holder *holder, const aoticache_wanted *wanted,
+/* A dynamic compile that fails does not fail the call: the exact shape is compiled then, and from now on. */
+static aoticache_status get_artifact(aoticache_holder *holder, const aoticache_miss_request *miss,
                                      aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
-    if (wanted->prefer_dynamic) {
+    if (miss->prefer_dynamic) {
         aoticache_error error;
-        aoticache_status status = get_dynamic(holder, wanted, ret_artifact, &error);
+        aoticache_status status = get_dynamic(holder, miss, ret_artifact, &error);
         if (status == AOTICACHE_OK)
             return status;
         if (status == AOTICACHE_COMPILE_FAILED || status == AOTICACHE_UNSUPPORTED) {
-            set_not_dynamic(holder, wanted->family_state);
-            aoticache_log(&holder->eager->logger, AOTICACHE_LOG_INFO, "%s: not for symbolic shapes: %s", holder->op,
+            set_not_dynamic(holder, miss->dynamic_state);
+            aoticache_log(&holder->context->logger, AOTICACHE_LOG_INFO, "%s: not as a dynamic library: %s", holder->op,
                           error.message);
         }
     }
-    const aoticache_context *eager = holder->eager;
-    aoticache_status status = aoticache_cache_get_or_compile(eager->cache, wanted->exact, aoticache_hook_compile,
-                                                             eager->hook, ret_artifact, ret_error);
+    const aoticache_context *context = holder->context;
+    aoticache_status status = aoticache_cache_get_or_compile(context->cache, miss->exact, aoticache_hook_compile,
+                                                             context->hook, ret_artifact, ret_error);
     if (status == AOTICACHE_OK)
         count_compile(holder, *ret_artifact);
     return status;
 }
 
-aoticache_status aoticache_holder_compile(aoticache_holder *holder, aoticache_wanted *wanted,
-                                          aoticache_held **ret_held, aoticache_error *ret_error)
+aoticache_status aoticache_holder_compile(aoticache_holder *holder, aoticache_miss_request *miss,
+                                          aoticache_resident **ret_resident, aoticache_error *ret_error)
 {
     aoticache_artifact *artifact = NULL;
     aoticache_error error;
-    aoticache_status status = get_artifact(holder, wanted, &artifact, &error);
+    aoticache_status status = get_artifact(holder, miss, &artifact, &error);
     if (status == AOTICACHE_COMPILE_FAILED)
         atomic_fetch_add_explicit(&holder->compile_failures, 1, memory_order_relaxed);
     if (status == AOTICACHE_OK) {
-        status = aoticache_holder_adopt(holder, wanted, artifact, ret_held, &error);
+        status = aoticache_holder_adopt(holder, miss, artifact, ret_resident, &error);
         if (status == AOTICACHE_LOAD_FAILED && aoticache_artifact_guard(artifact)[0] != '\0')
-            set_not_dynamic(holder, wanted->family_state); /* the next try is exact */
+            set_not_dynamic(holder, miss->dynamic_state); /* the next try is exact */
     }
     aoticache_artifact_unref(artifact);
     if (status == AOTICACHE_OK) {
-        forget_failures(holder, wanted->miss_state);
+        forget_failures(holder, miss->miss_state);
         return status;
     }
-    aoticache_holder_note_failure(holder, wanted->miss_state, status, error.message);
+    aoticache_holder_note_failure(holder, miss->miss_state, status, error.message);
     return aoticache_error_set(ret_error, status, "%s", error.message);
+}
+
+/* ---- background compiles: a queue of misses, and the threads that work it off ---- */
+
+/*
+ * Threads begin when there is work for them and end with the context. A child after fork() has neither the threads nor
+ * the jobs of its parent.
+ */
+struct aoticache_job {
+    aoticache_holder *holder; /* a reference */
+    aoticache_miss_request miss;
+    aoticache_job *next;
+};
+
+static void job_free(aoticache_job *job)
+{
+    if (job->miss.miss_state != NULL)
+        atomic_store(&job->miss.miss_state->queued, 0);
+    aoticache_miss_request_free(&job->miss);
+    aoticache_holder_unref(job->holder);
+    free(job);
+}
+
+static void free_jobs(aoticache_job *job)
+{
+    for (aoticache_job *next; job != NULL; job = next) {
+        next = job->next;
+        job_free(job);
+    }
+}
+
+/* Under context->lock. */
+static aoticache_job *take_first(aoticache_context *context)
+{
+    aoticache_job *job = context->first;
+    context->first = job->next;
+    if (context->first == NULL)
+        context->last = &context->first;
+    context->queued--;
+    return job;
+}
+
+static void work(aoticache_job *job)
+{
+    aoticache_error error;
+    aoticache_resident *resident = NULL;
+    aoticache_status status = aoticache_holder_compile(job->holder, &job->miss, &resident, &error);
+    if (status == AOTICACHE_OK && resident->check != NULL)
+        aoticache_holder_add_alias(job->holder, job->miss.packed, resident);
+}
+
+/* Nobody but jobs has a reference to the holder any more. Under context->lock. */
+static bool is_abandoned(const aoticache_job *job)
+{
+    return atomic_load(&job->holder->references) <= job->holder->jobs;
+}
+
+/* Under context->lock, which is let go during the compile. */
+static void *work_off(void *user)
+{
+    aoticache_context *context = user;
+    pthread_mutex_lock(&context->lock);
+    while (!context->ending) {
+        if (context->first == NULL) {
+            context->idle++;
+            pthread_cond_wait(&context->changed, &context->lock);
+            context->idle--;
+            continue;
+        }
+        aoticache_job *job = take_first(context);
+        bool abandoned = is_abandoned(job);
+        job->holder->jobs--;
+        context->running++;
+        pthread_mutex_unlock(&context->lock);
+        if (!abandoned)
+            work(job);
+        job_free(job);
+        aoticache_epoch_reclaim();
+        pthread_mutex_lock(&context->lock);
+        context->running--;
+        pthread_cond_broadcast(&context->changed);
+    }
+    context->threads--;
+    pthread_cond_broadcast(&context->changed);
+    pthread_mutex_unlock(&context->lock);
+    return NULL;
+}
+
+/* Under context->lock. */
+static bool start_thread(aoticache_context *context)
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes) != 0)
+        return false;
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    const bool started = aoticache_threads_start(&thread, 1, &attributes, work_off, context) == 1;
+    pthread_attr_destroy(&attributes);
+    context->threads += started;
+    return started;
+}
+
+/* All that is queued, taken off. Under context->lock. */
+static aoticache_job *take_all(aoticache_context *context)
+{
+    aoticache_job *jobs = context->first;
+    for (aoticache_job *job = jobs; job != NULL; job = job->next)
+        job->holder->jobs--;
+    context->first = NULL;
+    context->last = &context->first;
+    context->queued = 0;
+    return jobs;
+}
+
+/* What fork() copied of the parent's queue belongs to threads that are not there: to be freed. Under context->lock. */
+static aoticache_job *begin_anew_after_fork(aoticache_context *context)
+{
+    if (context->owner == (int)getpid())
+        return NULL;
+    context->owner = (int)getpid();
+    context->threads = context->idle = context->running = 0;
+    return take_all(context);
+}
+
+bool aoticache_queue_add(aoticache_holder *holder, aoticache_miss_request *miss)
+{
+    aoticache_context *context = holder->context;
+    aoticache_job *job = calloc(1, sizeof *job);
+    if (job == NULL)
+        return false;
+    pthread_mutex_lock(&context->lock);
+    aoticache_job *parents = begin_anew_after_fork(context);
+    bool room = !context->ending && context->queued < context->queue_length;
+    if (room && context->idle <= context->queued && context->threads < context->max_threads)
+        start_thread(context);
+    bool added = room && context->threads > 0;
+    if (added) {
+        *job = (aoticache_job){.holder = aoticache_holder_ref(holder), .miss = *miss};
+        *miss = (aoticache_miss_request){.exact = NULL};
+        *context->last = job;
+        context->last = &job->next;
+        context->queued++;
+        holder->jobs++;
+        pthread_cond_broadcast(&context->changed);
+    }
+    pthread_mutex_unlock(&context->lock);
+    if (!added)
+        free(job);
+    free_jobs(parents);
+    return added;
+}
+
+void aoticache_queue_end(aoticache_context *context)
+{
+    pthread_mutex_lock(&context->lock);
+    aoticache_job *parents = begin_anew_after_fork(context);
+    context->ending = true;
+    aoticache_job *dropped = take_all(context);
+    pthread_cond_broadcast(&context->changed);
+    while (context->threads > 0)
+        pthread_cond_wait(&context->changed, &context->lock);
+    pthread_mutex_unlock(&context->lock);
+    free_jobs(parents);
+    free_jobs(dropped);
 }

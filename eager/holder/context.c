@@ -4,8 +4,8 @@
  */
 #include "base/cleanup.h"
 #include "base/options.h"
-#include "eager/artifact_runner.h"
-#include "eager/holder/state.h"
+#include "eager/internal.h"
+#include "eager/holder/internal.h"
 #include "cache/stats/statistics.h"
 
 #include <string.h>
@@ -57,76 +57,76 @@ static aoticache_status read_options(const aoticache_context_options *options, a
     if (status != AOTICACHE_OK)
         return status;
     if (ret_options->cache == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "eager options: cache is NULL");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "context options: cache is NULL");
     if (ret_options->miss < AOTICACHE_MISS_WAIT || ret_options->miss > AOTICACHE_MISS_NEVER ||
         ret_options->dynamic < AOTICACHE_DYNAMIC_NEVER || ret_options->dynamic > AOTICACHE_DYNAMIC_ALWAYS)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "eager options: there is no policy miss %d, dynamic %d",
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "context options: there is no policy miss %d, dynamic %d",
                                    (int)ret_options->miss, (int)ret_options->dynamic);
     return AOTICACHE_OK;
 }
 
-static void init_queue(aoticache_context *eager, const aoticache_context_options *options)
+static void init_queue(aoticache_context *context, const aoticache_context_options *options)
 {
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_mutex_init(&eager->lock, NULL);
-    pthread_cond_init(&eager->changed, &attributes);
+    pthread_mutex_init(&context->lock, NULL);
+    pthread_cond_init(&context->changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    eager->last = &eager->first;
-    eager->owner = (int)getpid();
-    eager->max_threads = options->threads > 0 ? options->threads : 1;
-    eager->queue_length = options->queue_length > 0 ? options->queue_length : 1024;
+    context->last = &context->first;
+    context->owner = (int)getpid();
+    context->max_threads = options->threads > 0 ? options->threads : 1;
+    context->queue_length = options->queue_length > 0 ? options->queue_length : 1024;
 }
 
-aoticache_status aoticache_context_create(const aoticache_context_options *options, aoticache_context **ret_eager,
-                                        aoticache_error *ret_error)
+aoticache_status aoticache_context_create(const aoticache_context_options *options, aoticache_context **ret_context,
+                                          aoticache_error *ret_error)
 {
     aoticache_context_options all;
     aoticache_status status = read_options(options, &all, ret_error);
-    if (status == AOTICACHE_OK && ret_eager == NULL)
-        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "eager: ret_eager is NULL");
+    if (status == AOTICACHE_OK && ret_context == NULL)
+        status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "context: ret_context is NULL");
     if (status != AOTICACHE_OK)
         return status;
-    aoticache_context *eager = calloc(1, sizeof *eager);
-    if (eager == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for an eager");
-    eager->cache = all.cache;
-    eager->hook = all.hook;
-    eager->miss = all.miss;
-    eager->dynamic = all.dynamic;
-    eager->dynamic_after = all.dynamic_after > 0 ? all.dynamic_after : 4;
-    eager->max_loaded = all.max_loaded;
-    eager->max_loaded_bytes = all.max_loaded_bytes;
-    eager->serve_requires_grad = all.serve_requires_grad;
-    eager->fail_calls = all.fail_calls;
-    eager->logger = all.logger;
+    aoticache_context *context = calloc(1, sizeof *context);
+    if (context == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a context");
+    context->cache = all.cache;
+    context->hook = all.hook;
+    context->miss = all.miss;
+    context->dynamic = all.dynamic;
+    context->dynamic_after = all.dynamic_after > 0 ? all.dynamic_after : 4;
+    context->max_loaded = all.max_loaded;
+    context->max_loaded_bytes = all.max_loaded_bytes;
+    context->serve_requires_grad = all.serve_requires_grad;
+    context->fail_calls = all.fail_calls;
+    context->logger = all.logger;
     aoticache_artifact_choose_copies(all.cache, all.max_loaded > 0 || all.max_loaded_bytes > 0);
-    init_queue(eager, &all);
-    status = copy_environment(all.environment, &eager->environment, ret_error);
+    init_queue(context, &all);
+    status = copy_environment(all.environment, &context->environment, ret_error);
     const char *record_file = all.record_file != NULL ? all.record_file : secure_getenv("AOTICACHE_RECORD");
     if (status == AOTICACHE_OK && record_file != NULL && record_file[0] != '\0')
-        status = aoticache_recorder_open(record_file, &eager->recorder, ret_error);
+        status = aoticache_recorder_open(record_file, &context->recorder, ret_error);
     if (status != AOTICACHE_OK) {
-        aoticache_context_free(eager);
+        aoticache_context_free(context);
         return status;
     }
-    *ret_eager = eager;
+    *ret_context = context;
     return AOTICACHE_OK;
 }
 
-void aoticache_context_free(aoticache_context *eager)
+void aoticache_context_free(aoticache_context *context)
 {
-    if (eager == NULL)
+    if (context == NULL)
         return;
     int saved = errno;
-    aoticache_queue_end(eager);
+    aoticache_queue_end(context);
     aoticache_epoch_synchronize(); /* runners that were unloaded hold artifacts of the cache */
-    aoticache_recorder_close(eager->recorder);
-    free_environment(eager->environment);
-    pthread_mutex_destroy(&eager->lock);
-    pthread_cond_destroy(&eager->changed);
-    free(eager);
+    aoticache_recorder_close(context->recorder);
+    free_environment(context->environment);
+    pthread_mutex_destroy(&context->lock);
+    pthread_cond_destroy(&context->changed);
+    free(context);
     errno = saved;
 }
 
@@ -143,56 +143,56 @@ static struct timespec deadline_in(uint32_t timeout_ms)
     return at;
 }
 
-aoticache_status aoticache_context_wait(aoticache_context *eager, uint32_t timeout_ms, aoticache_error *ret_error)
+aoticache_status aoticache_context_wait(aoticache_context *context, uint32_t timeout_ms, aoticache_error *ret_error)
 {
-    if (eager == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "eager is NULL");
+    if (context == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "context is NULL");
     struct timespec deadline = deadline_in(timeout_ms);
     int result = 0;
-    pthread_mutex_lock(&eager->lock);
-    while (eager->owner == (int)getpid() && eager->queued + eager->running > 0 && result == 0)
-        result = timeout_ms == 0 ? pthread_cond_wait(&eager->changed, &eager->lock)
-                                 : pthread_cond_timedwait(&eager->changed, &eager->lock, &deadline);
-    size_t left = eager->owner == (int)getpid() ? eager->queued + eager->running : 0;
-    pthread_mutex_unlock(&eager->lock);
+    pthread_mutex_lock(&context->lock);
+    while (context->owner == (int)getpid() && context->queued + context->running > 0 && result == 0)
+        result = timeout_ms == 0 ? pthread_cond_wait(&context->changed, &context->lock)
+                                 : pthread_cond_timedwait(&context->changed, &context->lock, &deadline);
+    size_t left = context->owner == (int)getpid() ? context->queued + context->running : 0;
+    pthread_mutex_unlock(&context->lock);
     if (left == 0)
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_LOCKED, "%zu compiles are still queued or under way after %u ms",
                                left, (unsigned)timeout_ms);
 }
 
-/* The holders of now, each with a reference: their locks come before eager->lock. NULL without memory. */
-static aoticache_holder **list_holders(aoticache_context *eager, size_t *ret_count)
+/* The holders of now, each with a reference: their locks come before context->lock. NULL without memory. */
+static aoticache_holder **list_holders(aoticache_context *context, size_t *ret_count)
 {
     size_t count = 0;
-    pthread_mutex_lock(&eager->lock);
-    for (aoticache_holder *holder = eager->holders; holder != NULL; holder = holder->next)
+    pthread_mutex_lock(&context->lock);
+    for (aoticache_holder *holder = context->holders; holder != NULL; holder = holder->next)
         count++;
     aoticache_holder **list = calloc(count + 1, sizeof *list);
     count = 0;
-    for (aoticache_holder *holder = eager->holders; list != NULL && holder != NULL; holder = holder->next) {
+    for (aoticache_holder *holder = context->holders; list != NULL && holder != NULL; holder = holder->next) {
         size_t references = atomic_load(&holder->references);
         while (references > 0 && !atomic_compare_exchange_weak(&holder->references, &references, references + 1))
             continue;
         if (references > 0) /* else its end has begun, and it flushes by itself */
             list[count++] = holder;
     }
-    pthread_mutex_unlock(&eager->lock);
+    pthread_mutex_unlock(&context->lock);
     *ret_count = count;
     return list;
 }
 
-aoticache_status aoticache_context_flush(aoticache_context *eager, aoticache_error *ret_error)
+aoticache_status aoticache_context_flush(aoticache_context *context, aoticache_error *ret_error)
 {
     size_t count = 0;
-    if (eager == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "eager is NULL");
-    cleanup_free aoticache_holder **holders = list_holders(eager, &count);
+    if (context == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "context is NULL");
+    cleanup_free aoticache_holder **holders = list_holders(context, &count);
     if (holders == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a list of holders");
     for (size_t i = 0; i < count; i++) {
         aoticache_holder_flush(holders[i]);
         aoticache_holder_unref(holders[i]);
     }
-    return aoticache_cache_flush(eager->cache, ret_error);
+    return aoticache_cache_flush(context->cache, ret_error);
 }

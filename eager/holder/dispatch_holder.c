@@ -1,6 +1,6 @@
 /*
- * eager/holder/dispatch_holder: see dispatch_holder.h. Owns the way from the dispatcher's kernel to the holder's call and back
- * to the kernel below.
+ * eager/holder/dispatch_holder: a holder as a kernel of the dispatcher: the way from the dispatcher's kernel to the holder's
+ * call, and back to the kernel below where the holder falls back.
  */
 #include "eager/holder/dispatch_holder.h"
 #include "base/cleanup.h"
@@ -10,32 +10,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one registration holds; ends with it. */
-typedef struct held_kernel {
+/* What the dispatcher keeps for one registration, and releases with it. */
+typedef struct registered_holder {
     aoticache_holder *holder;
     const aoticache_operator *op;
     aoticache_dispatch_key key;
-} held_kernel;
+} registered_holder;
 
 static aoticache_status serve(void *user, const aoticache_operator *op, aoticache_key_set keys, aoticache_stack *stack,
                               aoticache_error *ret_error)
 {
-    const held_kernel *held = user;
+    const registered_holder *registered = user;
     (void)op;
-    return aoticache_holder_call(held->holder, keys, stack, ret_error);
+    return aoticache_holder_call(registered->holder, keys, stack, ret_error);
 }
 
 static aoticache_status fall_back(void *user, uint64_t key_set, aoticache_stack *stack, aoticache_error *ret_error)
 {
-    const held_kernel *held = user;
-    return aoticache_operator_call_previous(held->op, held->key, held, key_set, stack, ret_error);
+    const registered_holder *registered = user;
+    return aoticache_operator_call_previous(registered->op, registered->key, registered, key_set, stack, ret_error);
 }
 
 static void release(void *user)
 {
-    held_kernel *held = user;
-    aoticache_holder_unref(held->holder);
-    free(held);
+    registered_holder *registered = user;
+    aoticache_holder_unref(registered->holder);
+    free(registered);
 }
 
 /* ---- what is asked for ---- */
@@ -84,8 +84,8 @@ static aoticache_status find(const aoticache_oplib *oplib, const char *name, aot
     return aoticache_operator_schema_text(*ret_operator, ret_text, ret_error);
 }
 
-static aoticache_status make(aoticache_context *eager, const char *schema, const char *key, aoticache_device device,
-                             bool dynamic, held_kernel *held, aoticache_error *ret_error)
+static aoticache_status make(aoticache_context *context, const char *schema, const char *key, aoticache_device device,
+                             bool dynamic, registered_holder *registered, aoticache_error *ret_error)
 {
     static const aoticache_dynamic always = AOTICACHE_DYNAMIC_ALWAYS;
     aoticache_holder_options options = AOTICACHE_HOLDER_OPTIONS_INIT;
@@ -93,46 +93,46 @@ static aoticache_status make(aoticache_context *eager, const char *schema, const
     options.dispatch_key = key;
     options.device = device;
     options.fallback = fall_back;
-    options.fallback_user = held;
+    options.fallback_user = registered;
     options.dynamic = dynamic ? &always : NULL;
-    return aoticache_holder_create(eager, &options, &held->holder, ret_error);
+    return aoticache_holder_create(context, &options, &registered->holder, ret_error);
 }
 
-static aoticache_status prepare(aoticache_oplib *oplib, aoticache_context *eager, const char *name, const char *key,
-                                bool dynamic, held_kernel *held, aoticache_error *ret_error)
+static aoticache_status prepare(aoticache_oplib *oplib, aoticache_context *context, const char *name, const char *key,
+                                bool dynamic, registered_holder *registered, aoticache_error *ret_error)
 {
     cleanup_free char *schema = NULL;
     aoticache_operator *op = NULL;
     aoticache_device device = {.index = -1};
-    aoticache_status status = device_of(key, &held->key, &device, ret_error);
+    aoticache_status status = device_of(key, &registered->key, &device, ret_error);
     if (status == AOTICACHE_OK)
         status = find(oplib, name, &op, &schema, ret_error);
-    held->op = op;
-    return status == AOTICACHE_OK ? make(eager, schema, key, device, dynamic, held, ret_error) : status;
+    registered->op = op;
+    return status == AOTICACHE_OK ? make(context, schema, key, device, dynamic, registered, ret_error) : status;
 }
 
-aoticache_status aoticache_oplib_impl_with_aoti_compile(aoticache_oplib *oplib, aoticache_context *eager,
+aoticache_status aoticache_oplib_impl_with_aoti_compile(aoticache_oplib *oplib, aoticache_context *context,
                                                         const char *name, const char *key, bool dynamic,
                                                         aoticache_error *ret_error)
 {
-    if (oplib == NULL || eager == NULL || name == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a holder needs a library, an eager and an "
+    if (oplib == NULL || context == NULL || name == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a holder needs a library, a context and an "
                                    "operator's name");
     if (key == NULL || *key == '\0')
         key = aoticache_oplib_key_name(oplib);
-    held_kernel *held = calloc(1, sizeof *held);
-    if (held == NULL)
+    registered_holder *registered = calloc(1, sizeof *registered);
+    if (registered == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: no memory for a holder", name);
-    aoticache_status status = prepare(oplib, eager, name, key, dynamic, held, ret_error);
+    aoticache_status status = prepare(oplib, context, name, key, dynamic, registered, ret_error);
     if (status == AOTICACHE_OK) {
         aoticache_boxed_kernel kernel = AOTICACHE_BOXED_KERNEL_INIT;
         kernel.call = serve;
-        kernel.user = held;
+        kernel.user = registered;
         kernel.release = release;
         kernel.wants_previous = true;
         status = aoticache_oplib_impl(oplib, name, key, &kernel, ret_error);
     }
     if (status != AOTICACHE_OK)
-        release(held);
+        release(registered);
     return status;
 }

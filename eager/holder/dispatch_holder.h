@@ -19,7 +19,7 @@ extern "C" {
  *
  * name: "abs" or "aten::abs"; defined before, since kernels are compiled by its schema.
  * key: of a device: CPU, CUDA, XPU, MPS, PrivateUse1; the holder's device is that one. NULL or "": the oplib's.
- * dynamic: kernels are compiled for symbolic shapes always; false: as `eager` was made.
+ * dynamic: kernels are always compiled as dynamic libraries; false: as the policy of `context` says.
  * Copied: name and key; of the schema the holder keeps its own.
  * eager: borrowed as long as the registration stands and calls of it are under way.
  *
@@ -27,7 +27,7 @@ extern "C" {
  * Returns: OK; NOT_FOUND (the operator is not defined); INVALID (another key or namespace); UNSUPPORTED (the operator
  * is none that a kernel library can serve: aoticache_holder_create()); NO_MEMORY.
  */
-AOTICACHE_API aoticache_status aoticache_oplib_impl_with_aoti_compile(aoticache_oplib *oplib, aoticache_context *eager,
+AOTICACHE_API aoticache_status aoticache_oplib_impl_with_aoti_compile(aoticache_oplib *oplib, aoticache_context *context,
                                                                       const char *name, const char *key, bool dynamic,
                                                                       aoticache_error *ret_error);
 

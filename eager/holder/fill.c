@@ -3,7 +3,7 @@
  * libraries when they are first hit. The reverse of request.c: from a request to the values of a call.
  */
 #include "base/cleanup.h"
-#include "eager/holder/state.h"
+#include "eager/holder/internal.h"
 
 #include <string.h>
 
@@ -256,11 +256,11 @@ typedef struct fill_walk {
     int64_t last_entry;
 } fill_walk;
 
-/* The same environment, but for what says that the entry is for all shapes. */
-static bool same_environment(const aoticache_request *request, const aoticache_request *like, bool guarded)
+/* The same environment, but for the pair that makes a request dynamic. */
+static bool same_environment(const aoticache_request *request, const aoticache_request *like, bool is_dynamic)
 {
-    if (aoticache_request_environment_count(request) != aoticache_request_environment_count(like) + guarded ||
-        (guarded && aoticache_request_get_environment(request, AOTICACHE_SHAPES_NAME) == NULL))
+    if (aoticache_request_environment_count(request) != aoticache_request_environment_count(like) + is_dynamic ||
+        (is_dynamic && aoticache_request_get_environment(request, AOTICACHE_SHAPES_NAME) == NULL))
         return false;
     for (size_t i = 0; i < aoticache_request_environment_count(like); i++) {
         const char *name, *value, *theirs;
@@ -272,16 +272,16 @@ static bool same_environment(const aoticache_request *request, const aoticache_r
     return true;
 }
 
-/* A shape that was compiled in another process counts too where the policy is to compile so many and then one for all. */
+/* With the policy AFTER, a shape that another process has compiled counts too. */
 static void count_shape(aoticache_holder *holder, const aoticache_value *values)
 {
     aoticache_request *request = NULL;
-    if (holder->dynamic != AOTICACHE_DYNAMIC_AFTER || !aoticache_hook_is_dynamic(holder->eager->hook) ||
-        aoticache_holder_family_request(holder, values, &request, NULL) != AOTICACHE_OK || request == NULL)
+    if (holder->dynamic != AOTICACHE_DYNAMIC_AFTER || !aoticache_hook_is_dynamic(holder->context->hook) ||
+        aoticache_holder_dynamic_request(holder, values, &request, NULL) != AOTICACHE_OK || request == NULL)
         return;
-    aoticache_family *family = aoticache_holder_family(holder, request);
-    if (family != NULL)
-        family->shapes++;
+    aoticache_dynamic_state *state = aoticache_holder_dynamic_state(holder, request);
+    if (state != NULL)
+        state->shapes++;
     aoticache_request_free(request);
 }
 
@@ -294,19 +294,19 @@ static void add_exact(aoticache_holder *holder, const aoticache_stored *stored)
     if (values == NULL || !aoticache_pack(values, holder->num_arguments, &packed))
         return;
     const aoticache_table_entry *entry = aoticache_table_find(&holder->table, &packed);
-    const aoticache_held *known = entry != NULL ? atomic_load(&entry->unit)->detail : NULL;
+    const aoticache_resident *known = entry != NULL ? atomic_load(&entry->resident)->detail : NULL;
     if (entry == NULL && aoticache_table_find(&holder->misses, &packed) == NULL)
         count_shape(holder, values); /* what was missed here was counted then */
     if (known == NULL || known->check != NULL || atomic_load(&known->gone))
         aoticache_holder_know_exact(holder, &packed, &stored->artifact, stored->entry_id);
 }
 
-static void add_guarded(aoticache_holder *holder, const aoticache_stored *stored)
+static void add_dynamic(aoticache_holder *holder, const aoticache_stored *stored)
 {
     aoticache_check *check;
-    aoticache_family *family = aoticache_holder_family(holder, stored->request);
-    if (family != NULL && aoticache_check_parse(stored->guard, &check, NULL) == AOTICACHE_OK)
-        aoticache_holder_know_guarded(holder, family, &stored->artifact, stored->entry_id, check);
+    aoticache_dynamic_state *state = aoticache_holder_dynamic_state(holder, stored->request);
+    if (state != NULL && aoticache_check_parse(stored->guard, &check, NULL) == AOTICACHE_OK)
+        aoticache_holder_know_dynamic(holder, state, &stored->artifact, stored->entry_id, check);
 }
 
 static bool fill_one(void *user, const aoticache_stored *stored)
@@ -314,16 +314,16 @@ static bool fill_one(void *user, const aoticache_stored *stored)
     fill_walk *walk = user;
     aoticache_holder *holder = walk->holder;
     aoticache_device device = aoticache_request_device(stored->request);
-    aoticache_device wanted = aoticache_request_device(walk->like);
-    bool guarded = stored->guard[0] != '\0';
+    aoticache_device own = aoticache_request_device(walk->like);
+    bool is_dynamic = stored->guard[0] != '\0';
     if (stored->entry_id > walk->last_entry)
         walk->last_entry = stored->entry_id;
-    if (device.type != wanted.type || device.index != wanted.index ||
-        !same_environment(stored->request, walk->like, guarded))
+    if (device.type != own.type || device.index != own.index ||
+        !same_environment(stored->request, walk->like, is_dynamic))
         return true;
     pthread_mutex_lock(&holder->lock);
-    if (guarded)
-        add_guarded(holder, stored);
+    if (is_dynamic)
+        add_dynamic(holder, stored);
     else
         add_exact(holder, stored);
     pthread_mutex_unlock(&holder->lock);
@@ -341,7 +341,7 @@ static aoticache_status fill(aoticache_holder *holder, aoticache_error *ret_erro
         pthread_mutex_lock(&holder->lock);
         int64_t known = holder->last_entry;
         pthread_mutex_unlock(&holder->lock);
-        status = aoticache_cache_list_stored(holder->eager->cache, holder->op, known, fill_one, &walk, ret_error);
+        status = aoticache_cache_list_stored(holder->context->cache, holder->op, known, fill_one, &walk, ret_error);
         /* Only a walk that was not broken off has seen all up to there. */
         pthread_mutex_lock(&holder->lock);
         if (status == AOTICACHE_OK && walk.last_entry > holder->last_entry)
@@ -363,6 +363,6 @@ void aoticache_holder_fill(aoticache_holder *holder)
     holder->fill_failed = true;
     pthread_mutex_unlock(&holder->lock);
     if (!said)
-        aoticache_log(&holder->eager->logger, AOTICACHE_LOG_WARNING, "%s: what the cache has is not known: %s",
+        aoticache_log(&holder->context->logger, AOTICACHE_LOG_WARNING, "%s: what the cache has is not known: %s",
                       holder->op, error.message);
 }

@@ -1,18 +1,18 @@
 /*
- * eager/holder/holder: one operator: its creation, and the call of a kernel that is ready. What a call does whose kernel is not
- * ready is in miss.c.
+ * eager/holder/holder: one operator: its creation, and its calls. A call whose kernel is ready takes the way of hot.h; one
+ * whose kernel is not goes on in miss.c.
  */
 #include "base/cleanup.h"
 #include "base/options.h"
 #include "eager/dispatch/default_values.h"
-#include "eager/holder/state.h"
+#include "eager/holder/hot.h"
 
 #include <string.h>
 
 /* Up to so many tensors lie on the stack during a run. */
 #define TENSORS_ON_STACK 32
 
-/* ---- the hot path ---- */
+/* ---- running a library ---- */
 
 /* Takes the arguments off and puts the results on; there is room, or `outputs` is what goes to the caller as one list. */
 static aoticache_status push_results(const aoticache_holder *holder, aoticache_stack *stack, AtenTensorHandle *outputs,
@@ -79,17 +79,16 @@ aoticache_status aoticache_holder_run(aoticache_holder *holder, aoticache_runner
     return run_with(holder, runner, stack, more, num_inputs, more + num_inputs, num_outputs, consumed, ret_error);
 }
 
+/* ---- calling ---- */
+
 bool aoticache_holder_call_ready(aoticache_holder *holder, aoticache_stack *stack, aoticache_packed *ret_packed,
                                  bool *ret_packs, bool *consumed, aoticache_status *ret_status,
                                  aoticache_error *ret_error)
 {
-    aoticache_unit *unit;
-    aoticache_runner *runner;
-    *ret_packs = aoticache_holder_probe(holder, stack->values + stack->count - holder->num_arguments, ret_packed, &unit,
-                                        &runner);
-    if (__builtin_expect(runner == NULL, 0))
+    *ret_packs = aoticache_pack(stack->values + stack->count - holder->num_arguments, holder->num_arguments, ret_packed);
+    aoticache_runner *runner = *ret_packs ? aoticache_holder_find_ready(holder, ret_packed) : NULL;
+    if (runner == NULL)
         return false;
-    aoticache_holder_note_use(holder, unit);
     *ret_status = aoticache_holder_run(holder, runner, stack, consumed, ret_error);
     return true;
 }
@@ -97,7 +96,7 @@ bool aoticache_holder_call_ready(aoticache_holder *holder, aoticache_stack *stac
 aoticache_status aoticache_holder_conclude(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
                                            aoticache_status status, aoticache_error *ret_error)
 {
-    if (__builtin_expect(status == AOTICACHE_LOAD_FAILED, 0) && !holder->eager->fail_calls)
+    if (__builtin_expect(status == AOTICACHE_LOAD_FAILED, 0) && !holder->context->fail_calls)
         return aoticache_holder_fall_back(holder, key_set, stack, status, "the library is none for these arguments",
                                           ret_error);
     return status;
@@ -112,11 +111,14 @@ aoticache_status aoticache_holder_call(aoticache_holder *holder, uint64_t key_se
     if (__builtin_expect(stack->count < holder->num_arguments, 0))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: takes %zu arguments, %zu are on the stack",
                                    holder->op, holder->num_arguments, stack->count);
-    aoticache_epoch_slot *section = aoticache_epoch_enter();
-    if (__builtin_expect(section == NULL, 0))
+    aoticache_epoch_slot *slot = aoticache_epoch_enter();
+    if (__builtin_expect(slot == NULL, 0))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a thread's state", holder->op);
-    bool ready = aoticache_holder_call_ready(holder, stack, &packed, &packs, NULL, &status, ret_error);
-    aoticache_epoch_leave(section);
+    bool ready = aoticache_holder_call_hot(holder, stack, stack->count - holder->num_arguments, &packed, &packs, NULL,
+                                           &status, ret_error);
+    if (__builtin_expect(!ready && !packs, 0))
+        ready = aoticache_holder_call_ready(holder, stack, &packed, &packs, NULL, &status, ret_error);
+    aoticache_epoch_leave(slot);
     if (__builtin_expect(ready, 1))
         return aoticache_holder_conclude(holder, key_set, stack, status, ret_error);
     return aoticache_holder_call_slowly(holder, key_set, stack, packs ? &packed : NULL, NULL, ret_error);
@@ -238,29 +240,29 @@ static aoticache_status describe(aoticache_holder *holder, const aoticache_holde
 
 static void enlist(aoticache_holder *holder)
 {
-    aoticache_context *eager = holder->eager;
-    pthread_mutex_lock(&eager->lock);
-    holder->next = eager->holders;
-    holder->link = &eager->holders;
+    aoticache_context *context = holder->context;
+    pthread_mutex_lock(&context->lock);
+    holder->next = context->holders;
+    holder->link = &context->holders;
     if (holder->next != NULL)
         holder->next->link = &holder->next;
-    eager->holders = holder;
-    pthread_mutex_unlock(&eager->lock);
+    context->holders = holder;
+    pthread_mutex_unlock(&context->lock);
 }
 
 static void delist(aoticache_holder *holder)
 {
     /* Also for the question whether it is in the list at all: its neighbours, when they leave, write its link. */
-    pthread_mutex_lock(&holder->eager->lock);
+    pthread_mutex_lock(&holder->context->lock);
     if (holder->link != NULL) {
         *holder->link = holder->next;
         if (holder->next != NULL)
             holder->next->link = holder->link;
     }
-    pthread_mutex_unlock(&holder->eager->lock);
+    pthread_mutex_unlock(&holder->context->lock);
 }
 
-aoticache_status aoticache_holder_create(aoticache_context *eager, const aoticache_holder_options *options,
+aoticache_status aoticache_holder_create(aoticache_context *context, const aoticache_holder_options *options,
                                          aoticache_holder **ret_holder, aoticache_error *ret_error)
 {
     aoticache_holder_options chosen;
@@ -268,16 +270,16 @@ aoticache_status aoticache_holder_create(aoticache_context *eager, const aoticac
         AOTICACHE_OPTIONS_READ(aoticache_holder_options, AOTICACHE_HOLDER_OPTIONS_INIT, options, &chosen, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (eager == NULL || ret_holder == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a holder needs an eager and a place");
+    if (context == NULL || ret_holder == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a holder needs a context and a place");
     if (chosen.schema == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a holder needs the schema of its operator");
     aoticache_holder *holder = calloc(1, sizeof *holder);
     if (holder == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a holder");
-    holder->eager = eager;
-    holder->serve_requires_grad = eager->serve_requires_grad;
-    holder->dynamic = chosen.dynamic != NULL ? *chosen.dynamic : eager->dynamic;
+    holder->context = context;
+    holder->serve_requires_grad = context->serve_requires_grad;
+    holder->dynamic = chosen.dynamic != NULL ? *chosen.dynamic : context->dynamic;
     holder->fallback = chosen.fallback;
     holder->fallback_user = chosen.fallback_user;
     holder->device = chosen.device;
@@ -305,21 +307,21 @@ aoticache_holder *aoticache_holder_ref(aoticache_holder *holder)
 
 static void free_states(aoticache_holder *holder)
 {
-    for (aoticache_held *held = holder->held, *next; held != NULL; held = next) {
-        next = held->next;
-        aoticache_uses_close(held->number);
-        aoticache_check_free(held->check);
-        free(held);
+    for (aoticache_resident *resident = holder->residents, *next; resident != NULL; resident = next) {
+        next = resident->next;
+        aoticache_uses_close(resident->number);
+        aoticache_check_free(resident->check);
+        free(resident);
     }
     for (aoticache_miss_state *state = holder->miss_states, *next; state != NULL; state = next) {
         next = state->next;
         free(state->message);
         free(state);
     }
-    for (aoticache_family *family = holder->family_states, *next; family != NULL; family = next) {
-        next = family->next;
-        free(atomic_load(&family->symbolic));
-        free(family);
+    for (aoticache_dynamic_state *state = holder->dynamic_states, *next; state != NULL; state = next) {
+        next = state->next;
+        free(atomic_load(&state->list));
+        free(state);
     }
 }
 
@@ -334,7 +336,7 @@ void aoticache_holder_unref(aoticache_holder *holder)
     aoticache_holder_unload_all(holder);
     aoticache_table_free(&holder->table);
     aoticache_table_free(&holder->misses);
-    aoticache_table_free(&holder->families);
+    aoticache_table_free(&holder->dynamic_requests);
     free_states(holder);
     aoticache_epoch_reclaim();
     aoticache_default_values_free(holder->defaults, holder->num_arguments);
@@ -387,14 +389,14 @@ void aoticache_holder_get_counts(const aoticache_holder *holder, aoticache_holde
     aoticache_holder *mine = (aoticache_holder *)holder; /* the locks are no part of what is looked at */
     aoticache_holder_counts counts = {.hits = 0};
     pthread_mutex_lock(&mine->lock);
-    for (const aoticache_held *held = holder->held; held != NULL; held = held->next) {
-        uint64_t uses = aoticache_uses_read(held->number);
+    for (const aoticache_resident *resident = holder->residents; resident != NULL; resident = resident->next) {
+        uint64_t uses = aoticache_uses_read(resident->number);
         counts.hits += uses;
-        counts.hits_symbolic += held->check != NULL ? uses : 0;
-        counts.loaded += atomic_load(&held->unit->runner) != NULL;
+        counts.hits_dynamic += resident->check != NULL ? uses : 0;
+        counts.loaded += atomic_load(&resident->hot->runner) != NULL;
     }
     counts.entries = holder->table.used;
-    counts.libraries = holder->held_count;
+    counts.libraries = holder->resident_count;
     pthread_mutex_unlock(&mine->lock);
     counts.loads = read_count(&holder->loads);
     counts.misses = read_count(&holder->misses_count);

@@ -3,14 +3,14 @@
  * counterpart of PyTorch's AOTIPythonKernelHolder (torch/csrc/inductor/aoti_eager/kernel_holder.h).
  *
  * One call: the arguments' metadata is packed into a flat buffer on the stack and hashed; a table of ready runners is
- * probed and the packed bytes compared: that is the hot path, without locks, system calls or memory. Not there: runners for
- * symbolic shapes of this operator are asked, most specific first; then the cache; then, on a miss, the policy decides.
+ * probed and the packed bytes compared: that is the hot path, without locks, system calls or memory. Where the table has
+ * nothing, the dynamic runners of this operator are asked, the most special first; then the cache; then, on a miss, the
+ * policy decides. A dynamic library serves many shapes: whatever its guard accepts.
  *
- * Thread safety: all functions from any thread. Calls never wait for misses, evictions, or the end of other calls; what
- * they may still be reading is freed later. A holder may be unreferenced while others call it, if each of them has a
- * reference. Fork: a child may go on with what its parent had, if no other thread of the parent was inside a miss, which
- * background compiles are, too (aoticache_context_wait() waits for them); its background compiles are its own, none of the
- * parent's goes over.
+ * Thread safety: all functions from any thread. A call never blocks on a miss, an eviction or another call; memory that a
+ * call may still be reading is reclaimed later. A holder may be unreferenced while others call it, if each of them has a
+ * reference. Fork: the child inherits every loaded kernel. Do not fork while another thread handles a miss or a background
+ * compile runs; call aoticache_context_wait() first. Queued compiles stay with the parent.
  */
 #ifndef AOTICACHE_EAGER_HOLDER_HOLDER_H
 #define AOTICACHE_EAGER_HOLDER_HOLDER_H
@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-/* ---- what all holders of a host share ---- */
+/* ---- the context: what all holders of a host share ---- */
 
 typedef struct aoticache_context aoticache_context;
 
@@ -33,10 +33,10 @@ typedef enum aoticache_miss {
     AOTICACHE_MISS_NEVER = 2,      /* nothing is compiled: the cache or the fallback */
 } aoticache_miss;
 
-/* When a compile is made for all shapes instead of one. */
+/* When a miss is compiled as a dynamic library, which serves many shapes, instead of one for its own shape. */
 typedef enum aoticache_dynamic {
     AOTICACHE_DYNAMIC_NEVER = 0,
-    AOTICACHE_DYNAMIC_AFTER = 1, /* once dynamic_after different shapes have been asked for */
+    AOTICACHE_DYNAMIC_AFTER = 1, /* once more than dynamic_after different shapes have been asked for */
     AOTICACHE_DYNAMIC_ALWAYS = 2,
 } aoticache_dynamic;
 
@@ -64,15 +64,15 @@ typedef struct aoticache_context_options {
 
 /* Returns: OK, INVALID, NO_MEMORY, IO (the record file). */
 AOTICACHE_API aoticache_status aoticache_context_create(const aoticache_context_options *options,
-                                                      aoticache_context **ret_eager, aoticache_error *ret_error);
+                                                        aoticache_context **ret_context, aoticache_error *ret_error);
 /* Ends the background threads (compiles under way are waited for, queued ones dropped). The caller has no holder left. */
-AOTICACHE_API void aoticache_context_free(aoticache_context *eager);
+AOTICACHE_API void aoticache_context_free(aoticache_context *context);
 
 /* Waits until no compile is queued or under way. Returns: OK, LOCKED (after timeout_ms; 0: without limit). */
-AOTICACHE_API aoticache_status aoticache_context_wait(aoticache_context *eager, uint32_t timeout_ms,
-                                                    aoticache_error *ret_error);
-/* Hands the use of loaded runners to the cache, and flushes that. Happens now and then by itself on misses. */
-AOTICACHE_API aoticache_status aoticache_context_flush(aoticache_context *eager, aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_context_wait(aoticache_context *context, uint32_t timeout_ms,
+                                                      aoticache_error *ret_error);
+/* Hands the uses of loaded runners to the cache, and flushes the cache. Misses do this now and then by themselves. */
+AOTICACHE_API aoticache_status aoticache_context_flush(aoticache_context *context, aoticache_error *ret_error);
 
 /* ---- one operator ---- */
 
@@ -93,7 +93,7 @@ typedef struct aoticache_holder_options {
     aoticache_kernel_fn fallback; /* NULL: a call that has no kernel fails */
     void *fallback_user;
     bool allow_mutation;       /* the hook handles operators that write to their inputs or return views of them */
-    const aoticache_dynamic *dynamic; /* this operator's policy; NULL: the eager's */
+    const aoticache_dynamic *dynamic; /* this operator's policy; NULL: the context's */
 } aoticache_holder_options;
 
 #define AOTICACHE_HOLDER_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_holder_options)
@@ -101,12 +101,12 @@ typedef struct aoticache_holder_options {
 /*
  * Fills its table with what the index has for the operator, device and hook: metadata now, libraries on the first hit.
  *
- * eager: borrowed as long as the holder lives.
+ * context: borrowed as long as the holder lives.
  * Returns: OK; INVALID (the schema: position and what was expected); UNSUPPORTED (the operator writes to its inputs,
  * returns views of them, or takes what no kernel library can: the argument is named); NO_MEMORY. An index that cannot be
  * read is no error: it is logged.
  */
-AOTICACHE_API aoticache_status aoticache_holder_create(aoticache_context *eager, const aoticache_holder_options *options,
+AOTICACHE_API aoticache_status aoticache_holder_create(aoticache_context *context, const aoticache_holder_options *options,
                                                        aoticache_holder **ret_holder, aoticache_error *ret_error);
 AOTICACHE_API aoticache_holder *aoticache_holder_ref(aoticache_holder *holder);
 /* Background compiles of it that are queued or under way keep it alive, but call nothing of the caller's. NULL is allowed. */
@@ -138,7 +138,7 @@ AOTICACHE_API const char *aoticache_holder_schema(const aoticache_holder *holder
 
 typedef struct aoticache_holder_counts {
     uint64_t hits;          /* answered by a runner that was ready, or that only had to be loaded */
-    uint64_t hits_symbolic; /* of these: by one for symbolic shapes */
+    uint64_t hits_dynamic; /* of these: by a dynamic library */
     uint64_t loads;         /* libraries loaded */
     uint64_t misses;        /* neither known nor in the index; not counted while a failure is remembered */
     uint64_t compiles, compile_failures;

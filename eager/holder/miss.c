@@ -1,10 +1,10 @@
 /*
- * eager/holder/miss: a call whose kernel is not ready: libraries that are known but not loaded, libraries for symbolic
- * shapes, what others have put into the index meanwhile; then the policy: compile now, compile in the background, or
- * leave it to the fallback.
+ * eager/holder/miss: a call whose kernel is not ready. Tries, in this order: a library that is known but not loaded, a
+ * dynamic library, what others have put into the index meanwhile. Then the policy decides: compile now, compile in the
+ * background, or leave the call to the fallback.
  */
 #include "base/cleanup.h"
-#include "eager/holder/state.h"
+#include "eager/holder/hot.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -12,12 +12,12 @@
 /* Misses of all holders from one handing over of use to the cache to the next. */
 #define FLUSH_EVERY 64
 
-/* A call on its way. */
+/* A call that is not a hit, and what is known of it so far. */
 typedef struct slow_call {
     aoticache_holder *holder;
     aoticache_stack *stack;
     const aoticache_packed *packed;
-    aoticache_wanted wanted;
+    aoticache_miss_request miss;
     bool *consumed;          /* as aoticache_holder_run() */
     bool ran;                /* a kernel was reached: its status is the call's */
     aoticache_status status; /* of the kernel, or of what could not be loaded last */
@@ -32,36 +32,36 @@ static const aoticache_value *arguments_of(const aoticache_holder *holder, const
 /* ---- running what is there, or can be loaded ---- */
 
 /*
- * In a section, since the runner may be unloaded as soon as nobody is inside. True where the kernel was reached. is_hit:
- * false for the call that a library was made for.
+ * Runs inside an epoch, since the runner may be unloaded as soon as nobody is inside. True where the kernel was reached.
+ * is_hit: false for the call that a library was made for.
  */
-static bool load_and_run(slow_call *call, aoticache_held *held, bool is_hit)
+static bool load_and_run(slow_call *call, aoticache_resident *resident, bool is_hit)
 {
-    aoticache_epoch_slot *section = aoticache_epoch_enter();
-    if (section == NULL)
+    aoticache_epoch_slot *slot = aoticache_epoch_enter();
+    if (slot == NULL)
         return false;
-    aoticache_runner *runner = atomic_load(&held->unit->runner);
+    aoticache_runner *runner = atomic_load(&resident->hot->runner);
     call->status = AOTICACHE_OK;
     if (runner == NULL)
-        call->status = aoticache_held_load(held, &runner, &call->error);
+        call->status = aoticache_resident_load(resident, &runner, &call->error);
     if (call->status == AOTICACHE_OK) {
         call->status = aoticache_holder_run(call->holder, runner, call->stack, call->consumed, &call->error);
         call->ran = call->status != AOTICACHE_LOAD_FAILED;
         if (is_hit && call->ran)
-            aoticache_holder_note_use(call->holder, held->unit);
+            aoticache_holder_note_use(call->holder, resident->hot);
     }
-    aoticache_epoch_leave(section);
+    aoticache_epoch_leave(slot);
     return call->ran;
 }
 
 /* The state of this miss; NULL where it was never one. */
 static aoticache_miss_state *find_miss_state(const slow_call *call)
 {
-    aoticache_epoch_slot *section = aoticache_epoch_enter();
-    if (section == NULL)
+    aoticache_epoch_slot *slot = aoticache_epoch_enter();
+    if (slot == NULL)
         return NULL;
     aoticache_table_entry *entry = aoticache_table_find(&call->holder->misses, call->packed);
-    aoticache_epoch_leave(section);
+    aoticache_epoch_leave(slot);
     return entry != NULL ? entry->own.detail : NULL;
 }
 
@@ -91,60 +91,60 @@ static void record(slow_call *call)
 {
     aoticache_holder *holder = call->holder;
     aoticache_request *request = NULL;
-    if (holder->eager->recorder == NULL ||
+    if (holder->context->recorder == NULL ||
         aoticache_holder_request(holder, arguments_of(holder, call->stack), holder->num_arguments, &request, NULL) !=
             AOTICACHE_OK)
         return;
-    aoticache_recorder_add(holder->eager->recorder, request);
+    aoticache_recorder_add(holder->context->recorder, request);
     aoticache_request_free(request);
 }
 
 static bool run_from_table(slow_call *call)
 {
-    aoticache_epoch_slot *section = aoticache_epoch_enter();
-    if (section == NULL)
+    aoticache_epoch_slot *slot = aoticache_epoch_enter();
+    if (slot == NULL)
         return false;
     aoticache_table_entry *entry = aoticache_table_find(&call->holder->table, call->packed);
-    aoticache_held *held = entry != NULL ? atomic_load(&entry->unit)->detail : NULL;
-    aoticache_epoch_leave(section);
-    if (held == NULL || atomic_load(&held->gone))
+    aoticache_resident *resident = entry != NULL ? atomic_load(&entry->resident)->detail : NULL;
+    aoticache_epoch_leave(slot);
+    if (resident == NULL || atomic_load(&resident->gone))
         return false;
-    if (atomic_load(&held->unit->runner) == NULL) {
+    if (atomic_load(&resident->hot->runner) == NULL) {
         if (must_wait(call))
             return false;
         record(call);
     }
-    return load_and_run(call, held, true);
+    return load_and_run(call, resident, true);
 }
 
-static aoticache_held *find_symbolic(const aoticache_family *family, const aoticache_tensor_view *views, size_t count)
+static aoticache_resident *find_dynamic(const aoticache_dynamic_state *state, const aoticache_tensor_view *views, size_t count)
 {
-    aoticache_held *found = NULL;
-    aoticache_epoch_slot *section = aoticache_epoch_enter();
-    if (section == NULL)
+    aoticache_resident *found = NULL;
+    aoticache_epoch_slot *slot = aoticache_epoch_enter();
+    if (slot == NULL)
         return NULL;
-    const aoticache_symbolic *list = atomic_load(&family->symbolic);
+    const aoticache_dynamic_list *list = atomic_load(&state->list);
     for (size_t i = 0; list != NULL && i < list->count && found == NULL; i++)
-        if (!atomic_load(&list->held[i]->gone) && aoticache_check_passes(list->held[i]->check, views, count))
-            found = list->held[i];
-    aoticache_epoch_leave(section);
+        if (!atomic_load(&list->residents[i]->gone) && aoticache_check_passes(list->residents[i]->check, views, count))
+            found = list->residents[i];
+    aoticache_epoch_leave(slot);
     return found;
 }
 
-static bool run_from_family(slow_call *call)
+static bool run_dynamic(slow_call *call)
 {
     cleanup_free aoticache_tensor_view *views = NULL;
     size_t count = 0;
-    if (call->wanted.family_state == NULL || atomic_load(&call->wanted.family_state->symbolic) == NULL ||
-        aoticache_request_views(call->wanted.exact, &views, &count, NULL) != AOTICACHE_OK)
+    if (call->miss.dynamic_state == NULL || atomic_load(&call->miss.dynamic_state->list) == NULL ||
+        aoticache_request_views(call->miss.exact, &views, &count, NULL) != AOTICACHE_OK)
         return false;
-    /* One that turns out to be gone is not found again. */
-    for (aoticache_held *held; (held = find_symbolic(call->wanted.family_state, views, count)) != NULL;) {
-        if (load_and_run(call, held, true)) {
-            aoticache_holder_add_alias(call->holder, call->packed, held);
+    /* A library that turns out to be gone is not found again. */
+    for (aoticache_resident *resident; (resident = find_dynamic(call->miss.dynamic_state, views, count)) != NULL;) {
+        if (load_and_run(call, resident, true)) {
+            aoticache_holder_add_alias(call->holder, call->packed, resident);
             return true;
         }
-        if (!atomic_load(&held->gone))
+        if (!atomic_load(&resident->gone))
             return false;
     }
     return false;
@@ -171,31 +171,31 @@ static aoticache_miss_state *miss_state(aoticache_holder *holder, const aoticach
 
 /* ---- the policy ---- */
 
-static bool wants_dynamic(const aoticache_holder *holder, const aoticache_family *family)
+static bool wants_dynamic(const aoticache_holder *holder, const aoticache_dynamic_state *state)
 {
-    const aoticache_context *eager = holder->eager;
-    if (family == NULL || family->not_dynamic || !aoticache_hook_is_dynamic(eager->hook))
+    const aoticache_context *context = holder->context;
+    if (state == NULL || state->not_dynamic || !aoticache_hook_is_dynamic(context->hook))
         return false;
     return holder->dynamic == AOTICACHE_DYNAMIC_ALWAYS ||
-           (holder->dynamic == AOTICACHE_DYNAMIC_AFTER && family->shapes > eager->dynamic_after);
+           (holder->dynamic == AOTICACHE_DYNAMIC_AFTER && state->shapes > context->dynamic_after);
 }
 
 /* Everything that is not there the first time is counted here, once. */
 static void enter_miss(slow_call *call)
 {
     aoticache_holder *holder = call->holder;
-    aoticache_wanted *wanted = &call->wanted;
+    aoticache_miss_request *miss = &call->miss;
     bool is_new = false;
     pthread_mutex_lock(&holder->lock);
-    wanted->miss_state = miss_state(holder, call->packed, &is_new);
-    if (is_new && wanted->family_state != NULL)
-        wanted->family_state->shapes++;
-    wanted->prefer_dynamic = holder->eager->hook != NULL && wants_dynamic(holder, wanted->family_state);
+    miss->miss_state = miss_state(holder, call->packed, &is_new);
+    if (is_new && miss->dynamic_state != NULL)
+        miss->dynamic_state->shapes++;
+    miss->prefer_dynamic = holder->context->hook != NULL && wants_dynamic(holder, miss->dynamic_state);
     pthread_mutex_unlock(&holder->lock);
     atomic_fetch_add_explicit(&holder->misses_count, 1, memory_order_relaxed);
-    if (is_new && holder->eager->recorder != NULL)
-        aoticache_recorder_add(holder->eager->recorder, wanted->exact);
-    if (atomic_fetch_add_explicit(&holder->eager->misses_until_flush, 1, memory_order_relaxed) % FLUSH_EVERY == 0)
+    if (is_new && holder->context->recorder != NULL)
+        aoticache_recorder_add(holder->context->recorder, miss->exact);
+    if (atomic_fetch_add_explicit(&holder->context->misses_until_flush, 1, memory_order_relaxed) % FLUSH_EVERY == 0)
         aoticache_holder_flush(holder);
 }
 
@@ -203,28 +203,28 @@ static void enter_miss(slow_call *call)
 static void ask_cache(slow_call *call)
 {
     aoticache_artifact *artifact = NULL;
-    aoticache_held *held = NULL;
+    aoticache_resident *resident = NULL;
     aoticache_holder *holder = call->holder;
-    call->status = aoticache_cache_lookup(holder->eager->cache, call->wanted.exact, &artifact, &call->error);
+    call->status = aoticache_cache_lookup(holder->context->cache, call->miss.exact, &artifact, &call->error);
     if (call->status == AOTICACHE_NOT_FOUND)
         aoticache_error_set(&call->error, call->status, "not in the cache, and nothing is to be compiled");
     if (call->status == AOTICACHE_OK)
-        call->status = aoticache_holder_adopt(holder, &call->wanted, artifact, &held, &call->error);
+        call->status = aoticache_holder_adopt(holder, &call->miss, artifact, &resident, &call->error);
     aoticache_artifact_unref(artifact);
     if (call->status == AOTICACHE_OK)
-        load_and_run(call, held, true);
+        load_and_run(call, resident, true);
     else
-        aoticache_holder_note_failure(holder, call->wanted.miss_state, call->status, call->error.message);
+        aoticache_holder_note_failure(holder, call->miss.miss_state, call->status, call->error.message);
 }
 
 static void compile_later(slow_call *call)
 {
-    aoticache_miss_state *state = call->wanted.miss_state;
+    aoticache_miss_state *state = call->miss.miss_state;
     call->status = aoticache_error_set(&call->error, AOTICACHE_NOT_FOUND, "the compile is under way");
     int self = (int)getpid(), queued = state != NULL ? atomic_load(&state->queued) : self;
     if (queued == self || !atomic_compare_exchange_strong(&state->queued, &queued, self))
         return;
-    if (aoticache_queue_add(call->holder, &call->wanted)) {
+    if (aoticache_queue_add(call->holder, &call->miss)) {
         atomic_fetch_add_explicit(&call->holder->queued, 1, memory_order_relaxed);
         return;
     }
@@ -234,21 +234,21 @@ static void compile_later(slow_call *call)
 
 static void compile_now(slow_call *call)
 {
-    aoticache_held *held = NULL;
-    call->status = aoticache_holder_compile(call->holder, &call->wanted, &held, &call->error);
+    aoticache_resident *resident = NULL;
+    call->status = aoticache_holder_compile(call->holder, &call->miss, &resident, &call->error);
     if (call->status != AOTICACHE_OK)
         return;
-    if (load_and_run(call, held, false) && held->check != NULL)
-        aoticache_holder_add_alias(call->holder, call->packed, held);
+    if (load_and_run(call, resident, false) && resident->check != NULL)
+        aoticache_holder_add_alias(call->holder, call->packed, resident);
 }
 
 static void handle_miss(slow_call *call)
 {
-    const aoticache_context *eager = call->holder->eager;
+    const aoticache_context *context = call->holder->context;
     enter_miss(call);
-    if (eager->hook == NULL || eager->miss == AOTICACHE_MISS_NEVER)
+    if (context->hook == NULL || context->miss == AOTICACHE_MISS_NEVER)
         ask_cache(call);
-    else if (eager->miss == AOTICACHE_MISS_BACKGROUND)
+    else if (context->miss == AOTICACHE_MISS_BACKGROUND)
         compile_later(call);
     else
         compile_now(call);
@@ -279,17 +279,17 @@ static bool has_foreign_tensor(const aoticache_holder *holder, const aoticache_v
     return false;
 }
 
-/* The requests of the call, and its family. */
-static bool make_wanted(slow_call *call)
+/* The requests of the call, and where the dynamic one stands. */
+static bool make_miss_request(slow_call *call)
 {
     aoticache_holder *holder = call->holder;
-    call->status = aoticache_holder_make_wanted(holder, arguments_of(holder, call->stack), call->packed, &call->wanted,
-                                                &call->error);
+    call->status = aoticache_holder_make_miss_request(holder, arguments_of(holder, call->stack), call->packed, &call->miss,
+                                                      &call->error);
     if (call->status != AOTICACHE_OK)
         return false;
-    if (call->wanted.family != NULL) {
+    if (call->miss.dynamic != NULL) {
         pthread_mutex_lock(&holder->lock);
-        call->wanted.family_state = aoticache_holder_family(holder, call->wanted.family);
+        call->miss.dynamic_state = aoticache_holder_dynamic_state(holder, call->miss.dynamic);
         pthread_mutex_unlock(&holder->lock);
     }
     return true;
@@ -299,7 +299,7 @@ static aoticache_status give_up(slow_call *call, uint64_t key_set, aoticache_err
 {
     aoticache_holder *holder = call->holder;
     bool failed = call->status != AOTICACHE_NOT_FOUND && call->status != AOTICACHE_UNSUPPORTED;
-    if (call->status == AOTICACHE_NO_MEMORY || (failed && holder->eager->fail_calls))
+    if (call->status == AOTICACHE_NO_MEMORY || (failed && holder->context->fail_calls))
         return aoticache_error_set(ret_error, call->status, "%s", call->error.message);
     return aoticache_holder_fall_back(holder, key_set, call->stack, call->status, call->error.message, ret_error);
 }
@@ -328,13 +328,13 @@ aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t
     const char *reason = reason_to_fall_back(holder, arguments, packed);
     if (reason != NULL)
         return aoticache_holder_fall_back(holder, key_set, stack, AOTICACHE_UNSUPPORTED, reason, ret_error);
-    if (!run_from_table(&call) && !must_wait(&call) && make_wanted(&call) && !run_from_family(&call)) {
+    if (!run_from_table(&call) && !must_wait(&call) && make_miss_request(&call) && !run_dynamic(&call)) {
         /* Others may have added it since: the index is asked for what is new, which is little. */
         aoticache_holder_fill(holder);
-        if (!run_from_table(&call) && !run_from_family(&call))
+        if (!run_from_table(&call) && !run_dynamic(&call))
             handle_miss(&call);
     }
-    aoticache_wanted_free(&call.wanted);
+    aoticache_miss_request_free(&call.miss);
     aoticache_epoch_reclaim();
     if (!call.ran)
         return give_up(&call, key_set, ret_error);

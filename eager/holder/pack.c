@@ -1,10 +1,9 @@
 /*
- * eager/holder/pack: see pack.h. This is most of what a hit costs besides the kernel: each value is written in a few stores, and
- * the hash (XXH3, from xxHash's header) reads the words once. What a binding inlines is in
- * pack_inline.h.
+ * eager/holder/pack: packs arguments of any kind. Packing is most of what a hit costs besides the kernel: each value is
+ * written in a few stores, and the hash (XXH3, from xxHash's header) reads the words once. Tensors and numbers are packed
+ * inline, by hot.h.
  */
-#include "eager/holder/pack.h"
-#include "eager/holder/pack_inline.h"
+#include "eager/holder/hot.h"
 
 #include <string.h>
 

@@ -1,27 +1,127 @@
 /*
- * eager/holder/request: from a call's values to requests: the exact one, and the one that stands for all shapes.
+ * eager/holder/request: from a call's values to its requests: the exact one, and the dynamic one, which all calls make that
+ * are alike but for the sizes of their tensors.
  *
  * In a request, arguments come in the order of the schema, keyword-only ones by name. Those that are equal to their
  * defaults are left out (positional ones only at the end), so that a call that gives a default and one that does not
  * ask for the same.
  */
 #include "base/cleanup.h"
-#include "eager/holder/state.h"
+#include "eager/holder/internal.h"
 
 #include <string.h>
 
-/* ---- one argument ---- */
+/* ---- whether the schema takes an argument ---- */
 
-/* How tensors are written: as they are, or as one for all that are like it. */
+static const aoticache_type *strip_optional(const aoticache_type *type)
+{
+    return type->kind == AOTICACHE_TYPE_OPTIONAL ? type->elements[0] : type;
+}
+
+static bool list_takes(const aoticache_type *element, int32_t kind)
+{
+    switch (strip_optional(element)->kind) {
+    case AOTICACHE_TYPE_TENSOR:
+        return kind == AOTICACHE_VALUE_TENSOR_LIST;
+    case AOTICACHE_TYPE_INT:
+    case AOTICACHE_TYPE_SYM_INT:
+        return kind == AOTICACHE_VALUE_INT_LIST;
+    case AOTICACHE_TYPE_FLOAT:
+        return kind == AOTICACHE_VALUE_DOUBLE_LIST;
+    case AOTICACHE_TYPE_BOOL:
+        return kind == AOTICACHE_VALUE_BOOL_LIST;
+    case AOTICACHE_TYPE_NUMBER:
+        return kind == AOTICACHE_VALUE_SCALAR_LIST || kind == AOTICACHE_VALUE_INT_LIST ||
+               kind == AOTICACHE_VALUE_DOUBLE_LIST;
+    case AOTICACHE_TYPE_STRING:
+        return kind == AOTICACHE_VALUE_STRING_LIST;
+    default:
+        return kind == AOTICACHE_VALUE_OTHER;
+    }
+}
+
+static bool type_takes(const aoticache_type *type, int32_t kind)
+{
+    switch (type->kind) {
+    case AOTICACHE_TYPE_OPTIONAL:
+        return kind == AOTICACHE_VALUE_NONE || type_takes(type->elements[0], kind);
+    case AOTICACHE_TYPE_LIST:
+        return list_takes(type->elements[0], kind);
+    case AOTICACHE_TYPE_TENSOR:
+        return kind == AOTICACHE_VALUE_TENSOR;
+    case AOTICACHE_TYPE_INT:
+    case AOTICACHE_TYPE_SYM_INT:
+        return kind == AOTICACHE_VALUE_INT;
+    case AOTICACHE_TYPE_FLOAT:
+    case AOTICACHE_TYPE_SYM_FLOAT:
+        return kind == AOTICACHE_VALUE_DOUBLE;
+    case AOTICACHE_TYPE_BOOL:
+    case AOTICACHE_TYPE_SYM_BOOL:
+        return kind == AOTICACHE_VALUE_BOOL;
+    case AOTICACHE_TYPE_COMPLEX:
+        return kind == AOTICACHE_VALUE_COMPLEX;
+    case AOTICACHE_TYPE_NUMBER:
+        return kind == AOTICACHE_VALUE_INT || kind == AOTICACHE_VALUE_DOUBLE || kind == AOTICACHE_VALUE_BOOL ||
+               kind == AOTICACHE_VALUE_COMPLEX;
+    case AOTICACHE_TYPE_STRING:
+        return kind == AOTICACHE_VALUE_STRING;
+    case AOTICACHE_TYPE_DEVICE:
+        return kind == AOTICACHE_VALUE_DEVICE;
+    case AOTICACHE_TYPE_DTYPE:
+        return kind == AOTICACHE_VALUE_DTYPE;
+    case AOTICACHE_TYPE_LAYOUT:
+        return kind == AOTICACHE_VALUE_LAYOUT;
+    case AOTICACHE_TYPE_MEMORY_FORMAT:
+        return kind == AOTICACHE_VALUE_MEMORY_FORMAT;
+    default:
+        return kind == AOTICACHE_VALUE_GENERATOR || kind == AOTICACHE_VALUE_OTHER;
+    }
+}
+
+/* A tensor that must be there and is not, by itself or in a list. */
+static bool lacks_tensor(const aoticache_type *type, const aoticache_value *value)
+{
+    if (value->kind == AOTICACHE_VALUE_TENSOR)
+        return value->as.tensor == NULL;
+    type = strip_optional(type);
+    if (value->kind != AOTICACHE_VALUE_TENSOR_LIST || type->kind != AOTICACHE_TYPE_LIST ||
+        type->elements[0]->kind == AOTICACHE_TYPE_OPTIONAL)
+        return false;
+    for (uint32_t i = 0; i < value->count; i++)
+        if (value->as.tensors[i] == NULL)
+            return true;
+    return false;
+}
+
+aoticache_status aoticache_holder_check_arguments(const aoticache_holder *holder, const aoticache_value *arguments,
+                                                  aoticache_error *ret_error)
+{
+    for (size_t i = 0; i < holder->num_arguments; i++) {
+        const aoticache_schema_argument *argument = aoticache_schema_argument_at(holder->schema, i);
+        bool lacks = lacks_tensor(argument->type, &arguments[i]);
+        if (!lacks && type_takes(argument->type, arguments[i].kind))
+            continue;
+        char text[96];
+        aoticache_type_format(argument->type, text, sizeof text);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: argument %zu (%s) is %s%s, the schema says %s",
+                                   holder->op, i, argument->name, aoticache_value_kind_name(arguments[i].kind),
+                                   lacks ? " without a tensor" : "", text);
+    }
+    return AOTICACHE_OK;
+}
+
+/* ---- writing one argument ---- */
+
+/* Writes tensors as they are, or, in a dynamic request, with placeholders for their sizes. */
 typedef struct request_writer {
     aoticache_request *request;
-    bool family;
-    bool has_free_size; /* family: some size may vary */
-    bool has_no_family; /* family: a tensor whose strides no other sizes can have */
+    bool dynamic;
+    bool has_free_size;  /* dynamic: some size may vary */
+    bool has_no_dynamic; /* dynamic: there is no such request, since the strides of a tensor allow no other sizes */
 } request_writer;
 
-/* The sizes of the family: 0 and 1 stay, since compilers treat them apart; all others are 2. */
-static void family_sizes(const aoticache_tensor_view *view, int64_t *sizes, request_writer *writer)
+/* The sizes in a dynamic request: 0 and 1 stay, since compilers treat them apart; all others are 2. */
+static void dynamic_sizes(const aoticache_tensor_view *view, int64_t *sizes, request_writer *writer)
 {
     for (int64_t i = 0; i < view->ndim; i++) {
         sizes[i] = view->sizes[i] < 2 ? view->sizes[i] : 2;
@@ -30,12 +130,12 @@ static void family_sizes(const aoticache_tensor_view *view, int64_t *sizes, requ
 }
 
 /*
- * Strides for the family's sizes in the same order of dimensions: only tensors without gaps and overlaps have any. The
+ * Strides for dynamic_sizes() in the same order of dimensions: only tensors without gaps and overlaps have any. The
  * dimension with the smallest stride comes first; `done` has a bit for each that is through.
  */
-static bool family_strides(const aoticache_tensor_view *view, const int64_t *sizes, int64_t *strides)
+static bool dynamic_strides(const aoticache_tensor_view *view, const int64_t *sizes, int64_t *strides)
 {
-    int64_t filled = 1, family_filled = 1;
+    int64_t filled = 1, dynamic_filled = 1;
     uint64_t done = 0;
     for (int64_t round = 0; round < view->ndim; round++) {
         int64_t next = -1;
@@ -50,9 +150,9 @@ static bool family_strides(const aoticache_tensor_view *view, const int64_t *siz
         if (next < 0)
             return false;
         done |= UINT64_C(1) << next;
-        strides[next] = family_filled;
+        strides[next] = dynamic_filled;
         filled *= view->sizes[next] > 0 ? view->sizes[next] : 1;
-        family_filled *= sizes[next] > 0 ? sizes[next] : 1;
+        dynamic_filled *= sizes[next] > 0 ? sizes[next] : 1;
     }
     return true;
 }
@@ -71,10 +171,10 @@ static aoticache_status add_tensor(request_writer *writer, const char *name, con
                                           .ndim = (uint32_t)view->ndim,
                                           .sizes = view->sizes,
                                           .strides = view->strides};
-    if (writer->family) {
-        family_sizes(view, sizes, writer);
-        writer->has_no_family |= !family_strides(view, sizes, strides);
-        if (writer->has_no_family)
+    if (writer->dynamic) {
+        dynamic_sizes(view, sizes, writer);
+        writer->has_no_dynamic |= !dynamic_strides(view, sizes, strides);
+        if (writer->has_no_dynamic)
             return AOTICACHE_OK;
         metadata.sizes = sizes;
         metadata.strides = strides;
@@ -154,7 +254,7 @@ static aoticache_status add_argument(request_writer *writer, const char *name, c
     return status == AOTICACHE_OK ? aoticache_request_end_list(writer->request, ret_error) : status;
 }
 
-/* ---- all arguments ---- */
+/* ---- writing all arguments ---- */
 
 static bool equals_default(const aoticache_holder *holder, const aoticache_value *value, size_t position)
 {
@@ -179,7 +279,7 @@ static aoticache_status write_arguments(const aoticache_holder *holder, const ao
 {
     size_t positional = count_positional(holder, arguments, count);
     aoticache_status status = AOTICACHE_OK;
-    for (size_t i = 0; i < count && status == AOTICACHE_OK && !writer->has_no_family; i++) {
+    for (size_t i = 0; i < count && status == AOTICACHE_OK && !writer->has_no_dynamic; i++) {
         const aoticache_schema_argument *argument = aoticache_schema_argument_at(holder->schema, i);
         if (argument->keyword_only ? equals_default(holder, &arguments[i], i) : i >= positional)
             continue;
@@ -191,31 +291,31 @@ static aoticache_status write_arguments(const aoticache_holder *holder, const ao
 aoticache_status aoticache_holder_set_environment(const aoticache_holder *holder, aoticache_request *request,
                                                   aoticache_error *ret_error)
 {
-    const aoticache_context *eager = holder->eager;
+    const aoticache_context *context = holder->context;
     aoticache_status status = AOTICACHE_OK;
-    if (eager->hook != NULL)
-        status = aoticache_hook_set_environment(eager->hook, request, ret_error);
-    for (char **pair = eager->environment; status == AOTICACHE_OK && pair != NULL && pair[0] != NULL; pair += 2)
+    if (context->hook != NULL)
+        status = aoticache_hook_set_environment(context->hook, request, ret_error);
+    for (char **pair = context->environment; status == AOTICACHE_OK && pair != NULL && pair[0] != NULL; pair += 2)
         status = aoticache_request_set_environment(request, pair[0], pair[1], ret_error);
     return status;
 }
 
-/* family: NULL in *ret_request, with OK, where there is none. */
+/* *ret_request is NULL, with OK, where a dynamic request is asked for and there is none. */
 static aoticache_status make_request(const aoticache_holder *holder, const aoticache_value *arguments, size_t count,
-                                     bool family, aoticache_request **ret_request, aoticache_error *ret_error)
+                                     bool dynamic, aoticache_request **ret_request, aoticache_error *ret_error)
 {
-    request_writer writer = {.family = family};
+    request_writer writer = {.dynamic = dynamic};
     aoticache_status status = aoticache_request_create(holder->op, holder->device, &writer.request, ret_error);
     if (status == AOTICACHE_OK)
         status = write_arguments(holder, arguments, count, &writer, ret_error);
-    if (status == AOTICACHE_OK && family && (writer.has_no_family || !writer.has_free_size)) {
+    if (status == AOTICACHE_OK && dynamic && (writer.has_no_dynamic || !writer.has_free_size)) {
         aoticache_request_free(writer.request);
         *ret_request = NULL;
         return AOTICACHE_OK;
     }
     if (status == AOTICACHE_OK)
         status = aoticache_holder_set_environment(holder, writer.request, ret_error);
-    if (status == AOTICACHE_OK && family)
+    if (status == AOTICACHE_OK && dynamic)
         status = aoticache_request_set_environment(writer.request, AOTICACHE_SHAPES_NAME, AOTICACHE_SHAPES_DYNAMIC,
                                                    ret_error);
     if (status != AOTICACHE_OK) {
@@ -226,8 +326,8 @@ static aoticache_status make_request(const aoticache_holder *holder, const aotic
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_holder_family_request(const aoticache_holder *holder, const aoticache_value *arguments,
-                                                 aoticache_request **ret_request, aoticache_error *ret_error)
+aoticache_status aoticache_holder_dynamic_request(const aoticache_holder *holder, const aoticache_value *arguments,
+                                                  aoticache_request **ret_request, aoticache_error *ret_error)
 {
     return make_request(holder, arguments, holder->num_arguments, true, ret_request, ret_error);
 }
@@ -243,12 +343,12 @@ aoticache_status aoticache_holder_request(const aoticache_holder *holder, const 
     return make_request(holder, arguments, count, false, ret_request, ret_error);
 }
 
-void aoticache_wanted_free(aoticache_wanted *wanted)
+void aoticache_miss_request_free(aoticache_miss_request *miss)
 {
-    aoticache_request_free(wanted->exact);
-    aoticache_request_free(wanted->family);
-    free(wanted->packed);
-    *wanted = (aoticache_wanted){.exact = NULL};
+    aoticache_request_free(miss->exact);
+    aoticache_request_free(miss->dynamic);
+    free(miss->packed);
+    *miss = (aoticache_miss_request){.exact = NULL};
 }
 
 static aoticache_packed *copy_packed(const aoticache_packed *packed)
@@ -260,22 +360,22 @@ static aoticache_packed *copy_packed(const aoticache_packed *packed)
     return copy;
 }
 
-aoticache_status aoticache_holder_make_wanted(aoticache_holder *holder, const aoticache_value *arguments,
-                                              const aoticache_packed *packed, aoticache_wanted *ret_wanted,
-                                              aoticache_error *ret_error)
+aoticache_status aoticache_holder_make_miss_request(aoticache_holder *holder, const aoticache_value *arguments,
+                                                    const aoticache_packed *packed, aoticache_miss_request *ret_miss,
+                                                    aoticache_error *ret_error)
 {
-    aoticache_wanted wanted = {.packed = copy_packed(packed)};
+    aoticache_miss_request miss = {.packed = copy_packed(packed)};
     aoticache_status status = AOTICACHE_OK;
-    if (wanted.packed == NULL)
+    if (miss.packed == NULL)
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a request", holder->op);
     if (status == AOTICACHE_OK)
-        status = make_request(holder, arguments, holder->num_arguments, false, &wanted.exact, ret_error);
+        status = make_request(holder, arguments, holder->num_arguments, false, &miss.exact, ret_error);
     if (status == AOTICACHE_OK)
-        status = make_request(holder, arguments, holder->num_arguments, true, &wanted.family, ret_error);
+        status = make_request(holder, arguments, holder->num_arguments, true, &miss.dynamic, ret_error);
     if (status != AOTICACHE_OK) {
-        aoticache_wanted_free(&wanted);
+        aoticache_miss_request_free(&miss);
         return status;
     }
-    *ret_wanted = wanted;
+    *ret_miss = miss;
     return AOTICACHE_OK;
 }

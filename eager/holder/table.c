@@ -2,7 +2,7 @@
  * eager/holder/table: the writer's side: inserting, growing, freeing. Entries are never taken out of a table that is in use: a
  * library that is unloaded leaves its entries, which then have no runner, behind, and is loaded again through them.
  */
-#include "eager/holder/table.h"
+#include "eager/holder/internal.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -110,7 +110,7 @@ bool aoticache_table_reserve(aoticache_table *table, size_t entries)
 }
 
 aoticache_table_entry *aoticache_table_prepare(aoticache_table *table, const aoticache_packed *packed,
-                                               aoticache_unit *unit, void *detail)
+                                               aoticache_resident_hot *resident, void *detail)
 {
     size_t bytes = packed->count * sizeof packed->words[0];
     if (!aoticache_table_reserve(table, table->used + 1))
@@ -119,7 +119,7 @@ aoticache_table_entry *aoticache_table_prepare(aoticache_table *table, const aot
     if (entry == NULL)
         return NULL;
     entry->own.detail = detail;
-    atomic_init(&entry->unit, unit != NULL ? unit : &entry->own);
+    atomic_init(&entry->resident, resident != NULL ? resident : &entry->own);
     entry->count = packed->count;
     memcpy(entry->words, packed->words, bytes);
     return entry;
@@ -132,9 +132,9 @@ void aoticache_table_publish(aoticache_table *table, const aoticache_packed *pac
 }
 
 aoticache_table_entry *aoticache_table_insert(aoticache_table *table, const aoticache_packed *packed,
-                                              aoticache_unit *unit, void *detail)
+                                              aoticache_resident_hot *resident, void *detail)
 {
-    aoticache_table_entry *entry = aoticache_table_prepare(table, packed, unit, detail);
+    aoticache_table_entry *entry = aoticache_table_prepare(table, packed, resident, detail);
     if (entry != NULL)
         aoticache_table_publish(table, packed, entry);
     return entry;

@@ -1,7 +1,8 @@
 /*
- * eager/holder/uses: see uses.h. Owns the numbers, and what was taken of each.
+ * eager/holder/uses: how often each library was called: the numbers of the libraries, the threads' counters added up, and
+ * what was taken of each.
  */
-#include "eager/holder/uses.h"
+#include "eager/holder/internal.h"
 
 #include <pthread.h>
 #include <stdlib.h>

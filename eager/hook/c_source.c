@@ -2,7 +2,7 @@
  * eager/hook/c_source: the hook that compiles kernels written in C, one file per operator, with the compiler of this
  * machine.
  *
- * What a source sees of the request is in specialise.c; what it is linked with is runtime/. Its output is the same for
+ * What a source sees of the request is in request_macros.c; what it is linked with is runtime/. Its output is the same for
  * the same request: no paths, times or build ids are in it.
  */
 #include "base/cleanup.h"
@@ -11,7 +11,7 @@
 #include "base/syscalls.h"
 #include "eager/hook/cpu_target.h"
 #include "eager/hook/hook.h"
-#include "eager/holder/specialise.h"
+#include "eager/hook/request_macros.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -236,7 +236,7 @@ static aoticache_status write_request_header(const aoticache_request *request, c
 {
     cleanup_free char *text = NULL;
     size_t size = 0;
-    aoticache_status status = aoticache_specialise(request, &text, &size, ret_error);
+    aoticache_status status = aoticache_request_macros(request, &text, &size, ret_error);
     return status == AOTICACHE_OK ? write_text(path, text, size, ret_error) : status;
 }
 
@@ -315,7 +315,7 @@ static aoticache_status run_compiler(const aoticache_hook *hook, const struct c_
     aoticache_process_options options = {.program = hook->program,
                                          .arguments = arguments,
                                          .directory = AOTICACHE_PROCESS_NEUTRAL_DIRECTORY,
-                                         .guarded = true};
+                                         .ends_with_host = true};
     aoticache_hook_set_process_options(hook, &options);
     aoticache_status status = aoticache_process_run(&options, 1 << 20, deadline_ns, &process, ret_error);
     if (status == AOTICACHE_OK)

@@ -110,7 +110,7 @@ static aoticache_status command_run(const aoticache_hook *hook, uint64_t id, con
                                          .arguments = (const char *const *)state->arguments,
                                          .input = line,
                                          .input_size = size,
-                                         .guarded = true};
+                                         .ends_with_host = true};
     aoticache_hook_set_process_options(hook, &options);
     aoticache_status status = aoticache_process_start(&options, &process, ret_error);
     if (status != AOTICACHE_OK)

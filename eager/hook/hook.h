@@ -12,10 +12,10 @@
 
 #define AOTICACHE_HOOK_DEFAULT_TIMEOUT_SECONDS 300
 
-/* Whether a hook serves requests for symbolic shapes. */
+/* Whether a hook serves dynamic requests. */
 typedef enum aoticache_hook_shapes {
-    AOTICACHE_HOOK_SHAPES_EXACT,   /* such a request is not even shown to it */
-    AOTICACHE_HOOK_SHAPES_UNKNOWN, /* a program of others: it is asked */
+    AOTICACHE_HOOK_SHAPES_EXACT,   /* a dynamic request is not even shown to it */
+    AOTICACHE_HOOK_SHAPES_UNKNOWN, /* another's program: it is asked */
     AOTICACHE_HOOK_SHAPES_DYNAMIC,
 } aoticache_hook_shapes;
 

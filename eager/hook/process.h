@@ -2,9 +2,9 @@
  * eager/hook/process: programs that are started, spoken to and ended: compilers, the worker, command hooks.
  *
  * Private. A program runs in a process group of its own, with default signals and no descriptor of the host but its
- * standard three; where it is guarded, a small watcher leads that group and kills it when the host is gone. The host gets
- * no signal from it (nothing is written to a pipe), needs no SIGCHLD handler, and waits for exactly these children, so
- * that hosts with children, handlers or SIGCHLD ignored are not disturbed.
+ * standard three. Where it is to end with the host, a small watcher leads that group and kills it when the host is gone.
+ * The host gets no signal from it (nothing is written to a pipe), needs no SIGCHLD handler, and waits for exactly these
+ * children, so that hosts with children, handlers or SIGCHLD ignored are not disturbed.
  *
  * Ending is SIGKILL to the whole group at once: a compiler has nothing to save, since what it writes lies in a folder
  * that goes with it, and whoever ignores SIGTERM must end too.
@@ -50,7 +50,7 @@ typedef struct aoticache_process_options {
     const char *const *environment; /* all of it, "NAME=VALUE", NULL-terminated; NULL: see below */
     const char *directory;      /* where it runs; absolute. NULL: the host's working directory */
     uint64_t memory_limit_bytes; /* of data memory (RLIMIT_DATA), for it and each process it starts; 0: none */
-    bool guarded;               /* its group is killed when the host ends, however that happens */
+    bool ends_with_host;        /* its group is killed when the host ends, however that happens */
 } aoticache_process_options;
 
 /*

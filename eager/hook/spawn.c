@@ -361,7 +361,7 @@ aoticache_status aoticache_process_start(const aoticache_process_options *option
     pid_t pid = 0, watcher = 0;
     int result = channels_open(options, &channels) == 0 ? 0 : errno;
     /* First, so that there is no instant without it. */
-    if (result == 0 && options->guarded)
+    if (result == 0 && options->ends_with_host)
         watcher = start_watcher();
     if (result == 0)
         result = start_program(options, &channels, watcher, &pid);

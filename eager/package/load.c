@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "eager/artifact_runner.h"
+#include "eager/internal.h"
 #include "eager/package/source.h"
 
 /* ---- finding the model ---- */

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "eager/artifact_runner.h"
+#include "eager/internal.h"
 #include "base/options.h"
 #include "eager/package/source.h"
 #include "eager/package/weights.h"

@@ -20,8 +20,8 @@ static aoticache_status read_options(const aoticache_binding_options *options, a
 {
     aoticache_status status = AOTICACHE_OPTIONS_READ(aoticache_binding_options, AOTICACHE_BINDING_OPTIONS_INIT, options,
                                                      ret_options, ret_error);
-    if (status == AOTICACHE_OK && ret_options->eager == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "binding: it needs an eager");
+    if (status == AOTICACHE_OK && ret_options->context == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "binding: it needs a context");
     return status;
 }
 
@@ -52,7 +52,7 @@ aoticache_status aoticache_binding_create(const aoticache_binding_options *optio
     aoticache_binding *binding = calloc(1, sizeof *binding);
     if (binding == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a binding");
-    binding->eager = all.eager;
+    binding->context = all.context;
     pthread_mutex_init(&binding->lock, NULL);
     status = open_way(binding, &all, ret_error);
     if (status != AOTICACHE_OK) {
@@ -124,7 +124,7 @@ static aoticache_status make_holder(aoticache_binding_operator *op, const aotica
     chosen.device = options->device;
     chosen.dynamic = options->dynamic;
     chosen.fallback = aoticache_binding_want_fallback;
-    return aoticache_holder_create(op->binding->eager, &chosen, &op->holder, ret_error);
+    return aoticache_holder_create(op->binding->context, &chosen, &op->holder, ret_error);
 }
 
 static aoticache_status plan_stable(aoticache_binding_operator *op, const aoticache_binding_operator_options *options,
@@ -257,10 +257,10 @@ void aoticache_binding_operator_unref(aoticache_binding_operator *op)
 }
 
 /*
- * Who found an operator before it was taken back is in no section afterwards, or has a reference. False: this thread
- * is in a section itself (a kernel library has led to here), and cannot wait for that: then the operator stays, unused.
+ * Waits until every call that found an operator before it was taken back has left its epoch or has a reference. False:
+ * this thread is inside an epoch itself (a kernel library has led to here) and cannot wait: the operator stays, unused.
  */
-static bool leave_sections(void)
+static bool wait_for_epochs(void)
 {
     if (aoticache_epoch_mine != NULL && aoticache_epoch_mine->depth > 0)
         return false;
@@ -322,7 +322,7 @@ static void end(aoticache_binding_operator *op, bool stays_registered)
         if (!stays_registered)
             withdraw(op->registration);
         atomic_store(&op->registration->op, NULL);
-        is_left = leave_sections();
+        is_left = wait_for_epochs();
         aoticache_registration_release(op->registration);
         wait_for_calls(op);
     }

@@ -4,15 +4,14 @@
  * Two ways to stand behind an operator of PyTorch's dispatcher:
  *
  * - the bridge (eager/torch/bridge.cpp), a small C++ library compiled against the headers of the PyTorch at hand and
- * kept   in the cache like any kernel: it serves every schema that a holder takes, calls PyTorch's own kernel as the
- * fallback   without leaving C++, and lets PyTorch's exceptions through as they are;
+ *   kept in the cache like any kernel: it serves every schema that a holder takes, calls PyTorch's own kernel as the
+ *   fallback without leaving C++, and lets PyTorch's exceptions through as they are;
  * - the stable C ABI (torch/csrc/stable/c/shim.h), for where no C++ compiler is at hand and the cache has no bridge: C
- *   functions out of a pool, one for each operator. That ABI has no Scalar and tells neither wrapped numbers nor
- * dispatch   keys, so operators with Scalar arguments are UNSUPPORTED there, and what it cannot tell apart goes to the
- * fallback.
+ *   functions out of a pool, one for each operator. That ABI has no Scalar and shows neither wrapped numbers nor dispatch
+ *   keys, so operators with Scalar arguments are UNSUPPORTED there, and what it cannot tell apart goes to the fallback.
  *
- * Thread safety: all functions from any thread. Fork safety: a child may go on with what its parent enabled (its
- * compiles are its own).
+ * Thread safety: all functions from any thread. Fork safety: what the parent enabled stays enabled in the child; queued
+ * compiles stay with the parent.
  */
 #ifndef AOTICACHE_EAGER_TORCH_BINDING_H
 #define AOTICACHE_EAGER_TORCH_BINDING_H
@@ -27,8 +26,9 @@ typedef struct aoticache_binding aoticache_binding;
 
 typedef struct aoticache_binding_options {
     size_t size;
-    aoticache_context *eager; /* borrowed as long as the binding lives. Its serve_requires_grad does not matter: autograd is
-                             * above the kernels, and tensors are shown to the holder as requiring none */
+    /* Borrowed as long as the binding lives. Its serve_requires_grad does not matter: autograd is above the kernels, and
+     * tensors are shown to the holder as requiring no gradients. */
+    aoticache_context *context;
     const char *bridge;     /* path of a bridge (aoticache_binding_prepare_bridge()); NULL: the stable C ABI */
     const char *torch_library; /* path of libtorch_cpu.so, which must be loaded; NULL: the one that is */
     uint64_t torch_version; /* as torch_library_impl() takes it: major, minor, patch in the three topmost bytes; 0: what
@@ -44,7 +44,7 @@ typedef struct aoticache_binding_options {
  */
 AOTICACHE_API aoticache_status aoticache_binding_create(const aoticache_binding_options *options,
                                                         aoticache_binding **ret_binding, aoticache_error *ret_error);
-/* Disables what is enabled. The eager may go afterwards. NULL is allowed. */
+/* Disables what is enabled. The context may be freed afterwards. NULL is allowed. */
 AOTICACHE_API void aoticache_binding_free(aoticache_binding *binding);
 
 /*
@@ -77,7 +77,7 @@ typedef struct aoticache_binding_operator_options {
     const char *schema;       /* "aten::abs(Tensor self) -> Tensor" */
     const char *dispatch_key; /* "CPU", "CUDA" */
     aoticache_device device;
-    const aoticache_dynamic *dynamic;      /* NULL: the eager's */
+    const aoticache_dynamic *dynamic;      /* NULL: the context's */
     aoticache_binding_fallback_fn fallback; /* required without a bridge, which has its own; not used either where the
                                              * operator was retired: PyTorch still has our function, with one */
     void *fallback_user;
@@ -104,7 +104,7 @@ AOTICACHE_API aoticache_status aoticache_binding_enable(aoticache_binding *bindi
 /*
  * PyTorch's kernel is back for calls that begin afterwards; returns when no call is inside any longer. The operator is
  * gone. Compiles of it that are queued or under way go on. From inside a call of the operator itself (its fallback) it
- * does not wait for that one; the eager must then outlive it. In Python: without the GIL, which calls inside may need.
+ * does not wait for that one; the context must then outlive it. In Python: without the GIL, which calls inside may need.
  * NULL is allowed.
  *
  * On the stable C ABI no other thread may be on its way to the operator: PyTorch's dispatcher changes its table while

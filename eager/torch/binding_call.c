@@ -30,8 +30,8 @@ void aoticache_binding_keep(aoticache_binding_call *call)
         return;
     atomic_fetch_add(&call->op->references, 1);
     call->kept = true;
-    aoticache_epoch_leave(call->section);
-    call->section = NULL;
+    aoticache_epoch_leave(call->slot);
+    call->slot = NULL;
 }
 
 void aoticache_binding_count_refused(aoticache_binding_operator *op)
@@ -67,7 +67,7 @@ aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *ca
     if (status == AOTICACHE_OK)
         return AOTICACHE_BRIDGE_SERVED;
     bool is_minor = status == AOTICACHE_INVALID || status == AOTICACHE_NO_MEMORY;
-    return is_minor && !call->consumed && !call->op->holder->eager->fail_calls ? AOTICACHE_BRIDGE_FALLBACK
+    return is_minor && !call->consumed && !call->op->holder->context->fail_calls ? AOTICACHE_BRIDGE_FALLBACK
                                                                                : AOTICACHE_BRIDGE_FAILED;
 }
 

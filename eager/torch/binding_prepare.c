@@ -114,7 +114,7 @@ static aoticache_status run_compiler(const bridge_compile *compile, const char *
         return AOTICACHE_UNSUPPORTED;
     if (status != AOTICACHE_OK)
         return status;
-    aoticache_process_options options = {.program = program, .arguments = arguments, .guarded = true};
+    aoticache_process_options options = {.program = program, .arguments = arguments, .ends_with_host = true};
     status = aoticache_process_run(&options, MAX_OUTPUT_BYTES, aoticache_monotonic_ns() + TIMEOUT_NS, &process,
                                    ret_error);
     if (status == AOTICACHE_OK)

@@ -4,14 +4,13 @@
  *
  * Private. A call that PyTorch has begun cannot be held back: it may reach us after its operator was taken back. So
  * what PyTorch is given (a registration, and on the stable ABI a function of the pool) is never freed and never becomes
- * another operator's; the operator itself is reached through it, inside a read section (eager/holder/epoch.h), and kept by a
- * reference where a call leaves the section before its end.
+ * another operator's; the operator itself is reached through it, inside an epoch (eager/epoch.h), and kept by a
+ * reference where a call leaves the epoch before its end.
  */
 #ifndef AOTICACHE_EAGER_TORCH_BINDING_STATE_H
 #define AOTICACHE_EAGER_TORCH_BINDING_STATE_H
 
-#include "eager/holder/state.h"
-#include "eager/holder/epoch.h"
+#include "eager/holder/internal.h"
 #include "eager/torch/binding.h"
 #include "eager/torch/bridge.h"
 #include "eager/torch/stable.h"
@@ -47,7 +46,7 @@ aoticache_registration *aoticache_registration_of_slot(uint32_t slot);
 /* ---- a binding and its operators ---- */
 
 struct aoticache_binding {
-    aoticache_context *eager;
+    aoticache_context *context;
     aoticache_stable stable; /* without a bridge, as the version */
     uint64_t torch_version;
     bool has_bridge;
@@ -60,8 +59,8 @@ struct aoticache_binding_operator {
     aoticache_holder *holder;
     aoticache_binding *binding;
     aoticache_registration *registration;
-    atomic_size_t references; /* 1 while it is enabled, and one for each call inside that is in no section */
-    uint32_t ready; /* the number of its calls that hit (eager/holder/uses.h) */
+    atomic_size_t references; /* 1 while it is enabled, and one for each call that has left its epoch */
+    uint32_t ready; /* the number of its calls that hit (uses.c) */
     atomic_uint_least64_t slow, refused;
     void *torch_registration; /* of the bridge */
     aoticache_stable_plan *plan; /* of the stable ABI */
@@ -76,7 +75,7 @@ void aoticache_binding_operator_unref(aoticache_binding_operator *op);
 typedef struct aoticache_binding_call {
     aoticache_stack stack; /* first: the holder's fallback finds the call by it */
     aoticache_binding_operator *op;
-    aoticache_epoch_slot *section; /* NULL: left */
+    aoticache_epoch_slot *slot; /* NULL: left */
     struct aoticache_binding_call *outer;
     bool fallback_wanted, kept;
     bool consumed; /* the tensors' handles are gone */
@@ -88,13 +87,13 @@ typedef enum aoticache_binding_entry {
     AOTICACHE_BINDING_NO_THREAD, /* no memory for the thread's state */
 } aoticache_binding_entry;
 
-/* Leaves the section and keeps the operator all the same: before anything of unknown length. */
+/* Leaves the epoch and keeps the operator all the same: before anything of unknown length. */
 void aoticache_binding_keep(aoticache_binding_call *call);
 void aoticache_binding_count_refused(aoticache_binding_operator *op);
 /* The call is PyTorch's kernel's, and counted so. */
 aoticache_bridge_result aoticache_binding_refuse(aoticache_binding_call *call);
 /*
- * Where aoticache_binding_probe() found nothing; packed: NULL where the arguments are not tensors and numbers only.
+ * Where aoticache_holder_call_hot() found nothing ready; packed: NULL where the arguments are not tensors and numbers only.
  */
 aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *call, uint64_t key_set,
                                                         const aoticache_packed *packed, bool consume,

@@ -6,7 +6,7 @@
  *
  * bench_holder --hits N: N hits, for callgrind.
  */
-#include "eager/holder/state.h"
+#include "eager/holder/hot.h"
 
 #include <ftw.h>
 #include <stdio.h>
@@ -99,14 +99,12 @@ static void fill_table(aoticache_holder *holder, uint64_t kernels)
 static inline void hit(aoticache_holder *holder, const two_tensors *call)
 {
     aoticache_packed packed;
-    aoticache_unit *unit;
-    aoticache_runner *runner;
-    aoticache_epoch_slot *section = aoticache_epoch_enter();
-    aoticache_holder_probe(holder, call->arguments, &packed, &unit, &runner);
+    bool packs;
+    aoticache_epoch_slot *slot = aoticache_epoch_enter();
+    aoticache_runner *runner = aoticache_holder_probe(holder, call->arguments, &packed, &packs);
     if (runner == NULL)
         fail("a kernel", "is missing");
-    aoticache_holder_note_use(holder, unit);
-    aoticache_epoch_leave(section);
+    aoticache_epoch_leave(slot);
     sink += (uintptr_t)runner;
 }
 

@@ -124,7 +124,7 @@ static void begin_binding_with(const char *flags, const aoticache_context_option
     }
     make_eager(&all);
     load_stand_in();
-    options.eager = eager;
+    options.context = eager;
     options.bridge = with_bridge ? stand_in_path : NULL;
     options.torch_library = stand_in_path;
     cr_assert_eq(aoticache_binding_create(&options, &binding, &error), AOTICACHE_OK, "%s", error.message);

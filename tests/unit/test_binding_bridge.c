@@ -258,7 +258,7 @@ static aoticache_status open_another(const char *path)
 {
     aoticache_binding *other = NULL;
     aoticache_binding_options options = AOTICACHE_BINDING_OPTIONS_INIT;
-    options.eager = eager;
+    options.context = eager;
     options.bridge = path;
     error.message[0] = '\0';
     aoticache_status status = aoticache_binding_create(&options, &other, &error);

@@ -487,7 +487,7 @@ Test(binding_stable, process_without_pytorch_is_told_so)
     aoticache_binding_options options = AOTICACHE_BINDING_OPTIONS_INIT;
     begin_binding_with("", NULL, false);
     aoticache_binding *other = NULL;
-    options.eager = eager;
+    options.context = eager;
     cr_expect_eq(aoticache_binding_create(&options, &other, &error), AOTICACHE_NOT_FOUND);
     cr_expect_not_null(strstr(error.message, "import torch"), "%s", error.message);
     options.torch_library = "/nowhere/libtorch_cpu.so";
@@ -495,7 +495,7 @@ Test(binding_stable, process_without_pytorch_is_told_so)
     options.torch_library = "libc.so.6";
     cr_expect_eq(aoticache_binding_create(&options, &other, &error), AOTICACHE_UNSUPPORTED);
     cr_expect_not_null(strstr(error.message, "2.10"), "%s", error.message);
-    options.eager = NULL;
+    options.context = NULL;
     cr_expect_eq(aoticache_binding_create(&options, &other, &error), AOTICACHE_INVALID);
     cr_expect_null(other);
     end_binding();

@@ -1,7 +1,7 @@
 /* Unit tests of eager/get_runner.c: from a request to a runner, with the hook that compiles C. */
 #include "eager_fixture.h"
 
-#include "eager/artifact_runner.h"
+#include "eager/internal.h"
 #include "cache/gc/collect.h"
 
 #include <fcntl.h>
@@ -118,7 +118,7 @@ Test(eager, object_that_changes_after_the_lookup_is_not_what_runs)
     aoticache_runner_unref(get(hook, NULL));
     aoticache_artifact *artifact = look_up();
     damage_object(aoticache_artifact_library_digest(artifact));
-    cr_assert_eq(aoticache_artifact_load_runner(artifact, cpu, false, &runner, &error), AOTICACHE_OK, "%s",
+    cr_assert_eq(aoticache_artifact_load_runner(cache, artifact, cpu, false, &runner, NULL, &error), AOTICACHE_OK, "%s",
                  error.message);
     check_abs(runner);
     aoticache_runner_unref(runner);
@@ -137,14 +137,14 @@ Test(eager, object_that_changes_and_was_not_copied_is_refused)
     cr_assert_geq(copy, 0);
     cr_assert_eq(aoticache_artifact_take_copy(artifact), -1);
     close(copy);
-    cr_assert_eq(aoticache_artifact_load_runner(artifact, cpu, false, &runner, &error), AOTICACHE_OK, "%s",
+    cr_assert_eq(aoticache_artifact_load_runner(cache, artifact, cpu, false, &runner, NULL, &error), AOTICACHE_OK, "%s",
                  error.message);
     aoticache_runner_unref(runner);
     aoticache_artifact_unref(artifact);
     artifact = look_up();
     close(aoticache_artifact_take_copy(artifact));
     damage_object(aoticache_artifact_library_digest(artifact));
-    aoticache_status status = aoticache_artifact_load_runner(artifact, cpu, false, &runner, &error);
+    aoticache_status status = aoticache_artifact_load_runner(cache, artifact, cpu, false, &runner, NULL, &error);
     cr_assert(status == AOTICACHE_CORRUPT || status == AOTICACHE_INVALID, "%s", error.message);
     aoticache_artifact_unref(artifact);
 }

@@ -1,5 +1,5 @@
-/* Unit tests of eager/holder/epoch.c: what is retired is released once nobody is inside, and not before; fork, ending threads. */
-#include "eager/holder/epoch.h"
+/* Unit tests of eager/epoch.c: what is retired is released once nobody is inside, and not before; fork, ending threads. */
+#include "eager/epoch.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

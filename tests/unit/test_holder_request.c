@@ -1,5 +1,5 @@
 /* Unit tests of eager/holder/request.c and eager/holder/fill.c: requests of calls, and back to the words of a call. */
-#include "eager/holder/state.h"
+#include "eager/holder/internal.h"
 #include "holder_fixture.h"
 
 TestSuite(holder_request, .init = fixture_begin, .fini = fixture_end, .timeout = 600);

@@ -1,4 +1,4 @@
-/* Unit tests of the holder with libraries for symbolic shapes: when they are made, what they serve, what comes first. */
+/* Unit tests of the holder with dynamic libraries: when they are made, what they serve, what comes first. */
 #include "holder_fixture.h"
 #include "cache/gc/collect.h"
 
@@ -34,7 +34,7 @@ Test(holder_shapes, sweep_is_served_by_a_handful)
     cr_expect_eq(counts.libraries, 5);
     cr_expect_eq(counts.entries, 200);
     cr_expect_eq(counts.misses, 5);
-    cr_expect_eq(counts.hits_symbolic, 195);
+    cr_expect_eq(counts.hits_dynamic, 195);
     for (int64_t i = 0; i < 200; i++)
         cr_expect(scales_shape(2 + i, 3 + i % 17, 2, 0), "%s", error.message);
     counts = counts_now();
@@ -97,7 +97,7 @@ Test(holder_shapes, never_is_exact)
     end_all();
 }
 
-Test(holder_shapes, scalars_separate_families)
+Test(holder_shapes, scalars_separate_dynamic_requests)
 {
     begin_dynamic(AOTICACHE_DYNAMIC_ALWAYS, 0, AOTICACHE_MISS_WAIT);
     for (int64_t i = 0; i < 6; i++)
@@ -129,7 +129,7 @@ Test(holder_shapes, guard_that_does_not_admit_the_call_means_exact)
     end_all();
 }
 
-Test(holder_shapes, specialised_comes_before_general)
+Test(holder_shapes, exact_comes_before_dynamic)
 {
     begin_dynamic(AOTICACHE_DYNAMIC_ALWAYS, 0, AOTICACHE_MISS_WAIT);
     hook.guard = "float32[s0, s1]@cpu; s0=2..10, s1=2..10";
@@ -142,16 +142,16 @@ Test(holder_shapes, specialised_comes_before_general)
     make_eager(&options);
     holder = make_holder(SCALE);
     cr_expect(scales_shape(5, 5, 2, 0));
-    cr_expect_eq(counts_now().hits_symbolic, 1, "what is there is taken");
+    cr_expect_eq(counts_now().hits_dynamic, 1, "what is there is taken");
     cr_expect(scales_shape(50, 5, 2, 0));
     cr_expect_eq(hook.compiles, 2);
     aoticache_holder_unref(holder);
     aoticache_context_free(eager);
     eager = before;
     holder = general;
-    uint64_t symbolic = counts_now().hits_symbolic;
+    uint64_t hits = counts_now().hits_dynamic;
     cr_expect(scales_shape(50, 5, 2, 0), "%s", error.message);
-    cr_expect_eq(counts_now().hits_symbolic, symbolic);
+    cr_expect_eq(counts_now().hits_dynamic, hits);
     cr_expect_eq(hook.compiles, 2);
     end_all();
 }
@@ -206,7 +206,7 @@ Test(holder_shapes, collected_library_is_made_anew_for_all_its_shapes)
     end_all();
 }
 
-Test(holder_shapes, strides_of_another_order_are_another_family)
+Test(holder_shapes, strides_of_another_order_make_another_dynamic_request)
 {
     begin_dynamic(AOTICACHE_DYNAMIC_ALWAYS, 0, AOTICACHE_MISS_WAIT);
     hook.guard = "float32[s0, s1]{contiguous}@cpu; s0=2.., s1=2..";

@@ -1,8 +1,8 @@
-/* Unit tests of eager/hook/c_source.c, eager/holder/specialise.c, eager/hook/cpu_target.c, and of the kernels in eager/kernels. */
+/* Unit tests of eager/hook/c_source.c, eager/hook/request_macros.c, eager/hook/cpu_target.c, and of the kernels in eager/kernels. */
 #include "cache/request/cpu_list.h"
 #include "compiler_macros.h"
 #include "eager/hook/cpu_target.h"
-#include "eager/holder/specialise.h"
+#include "eager/hook/request_macros.h"
 #include "eager_fixture.h"
 
 #include <fcntl.h>
@@ -599,7 +599,7 @@ Test(hook_c, same_request_gives_the_same_bytes)
 
 /* ---- parts ---- */
 
-Test(specialise, file_names_follow_the_operator)
+Test(request_macros, file_names_follow_the_operator)
 {
     static const char *const names[][2] = {{"aten::abs", "aten_abs.c"},
                                            {"aten::add.Tensor", "aten_add_Tensor.c"},
@@ -611,7 +611,7 @@ Test(specialise, file_names_follow_the_operator)
     }
 }
 
-Test(specialise, values_are_exact)
+Test(request_macros, values_are_exact)
 {
     aoticache_request *request = make_request("aten::values");
     aoticache_request_add_double(request, NULL, 0.1, NULL);
@@ -620,7 +620,7 @@ Test(specialise, values_are_exact)
     aoticache_request_add_string(request, NULL, "a\"b\\", NULL);
     char *text;
     size_t size;
-    cr_assert_eq(aoticache_specialise(request, &text, &size, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_macros(request, &text, &size, NULL), AOTICACHE_OK);
     cr_assert_not_null(strstr(text, "#define ARG0_VALUE (0x1999999999999ap-56)\n"), "%s", text);
     cr_assert_not_null(strstr(text, "#define ARG1_VALUE (-INT64_C(9223372036854775807) - 1)\n"), "%s", text);
     cr_assert_not_null(strstr(text, "#define ARG2_VALUE (-0x0p"), "%s", text);

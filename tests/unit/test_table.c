@@ -1,5 +1,5 @@
 /* Unit tests of eager/holder/table.c: what was put in is found, among many, and nothing else. */
-#include "eager/holder/table.h"
+#include "eager/holder/internal.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -38,7 +38,7 @@ Test(table, many_are_found)
         make_packed((uint64_t)i, &packed);
         aoticache_table_entry *entry = aoticache_table_find(&table, &packed);
         cr_assert_not_null(entry);
-        cr_assert(atomic_load(&entry->unit)->detail == &details[i]);
+        cr_assert(atomic_load(&entry->resident)->detail == &details[i]);
         cr_assert_eq((uintptr_t)entry % _Alignof(aoticache_table_entry), 0);
     }
     make_packed(COUNT, &packed);
@@ -68,7 +68,7 @@ Test(table, prepared_entry_is_found_once_published)
 {
     aoticache_table table = {.used = 0};
     aoticache_packed packed;
-    aoticache_unit other = {.detail = &table};
+    aoticache_resident_hot other = {.detail = &table};
     make_packed(1, &packed);
     aoticache_table_entry *entry = aoticache_table_prepare(&table, &packed, &other, NULL);
     cr_assert_not_null(entry);
@@ -76,7 +76,7 @@ Test(table, prepared_entry_is_found_once_published)
     cr_expect_eq(table.used, 0);
     aoticache_table_publish(&table, &packed, entry);
     cr_expect_eq(aoticache_table_find(&table, &packed), entry);
-    cr_expect_eq(atomic_load(&entry->unit), &other);
+    cr_expect_eq(atomic_load(&entry->resident), &other);
     aoticache_table_free(&table);
 }
 

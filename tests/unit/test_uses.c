@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "eager/holder/uses.h"
+#include "eager/holder/hot.h"
 
 #define THREADS 4
 #define USES 250000

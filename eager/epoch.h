@@ -1,16 +1,16 @@
 /*
- * eager/holder/epoch: read sections, so that what a call may still be reading is freed only after it has left.
+ * eager/epoch: epochs, so that memory that a call may still be reading is freed only after the call has left.
  *
- * Private. Epoch-based reclamation: a thread that is inside says so in a slot of its own; what is retired is freed when
- * every thread that was inside at that moment has been outside. Entering costs one atomic exchange on memory that no
- * other thread writes, leaving one store. Sections nest. A section may last as long as a kernel runs; it must not
- * contain a wait for anything that itself waits for sections.
+ * Private. Epoch-based reclamation: a thread enters an epoch and says so in a slot of its own; what is retired is freed
+ * when every thread that was inside at that moment has been outside. Entering costs one atomic exchange on memory that no
+ * other thread writes, leaving one store. Entering nests. A thread may stay inside as long as a kernel runs; it must not
+ * wait there for anything that itself waits for threads to leave.
  *
  * Fork: slots of the parent's other threads mean nothing in the child; a handler (pthread_atfork) clears them there, in
  * the thread that forked, which alone can tell which slot is its own.
  */
-#ifndef AOTICACHE_EAGER_HOLDER_EPOCH_H
-#define AOTICACHE_EAGER_HOLDER_EPOCH_H
+#ifndef AOTICACHE_EAGER_EPOCH_H
+#define AOTICACHE_EAGER_EPOCH_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -57,7 +57,7 @@ static inline void aoticache_epoch_leave(aoticache_epoch_slot *slot)
 /*
  * What is retired is given to release() once nobody can be reading it, by whichever thread calls reclaim() then: outside
  * of all locks, since releasing may unload a library. It must be unreachable for new readers, by a seq_cst store, before it
- * is retired. Any number of threads may retire, with locks held or inside sections.
+ * is retired. Any number of threads may retire, with locks held or inside an epoch.
  */
 typedef struct aoticache_retired {
     struct aoticache_retired *next;
@@ -69,7 +69,7 @@ typedef struct aoticache_retired {
 void aoticache_epoch_retire(aoticache_retired *retired, void (*release)(aoticache_retired *retired));
 /* Releases what can be released. Costs one load where nothing is retired. Without locks of the holders. */
 void aoticache_epoch_reclaim(void);
-/* Waits until all that was retired before is released, and every section has been left. Not inside a section. */
+/* Waits until all that was retired before is released, and every thread that was inside has left. Not inside an epoch. */
 void aoticache_epoch_synchronize(void);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * eager/holder/epoch: see epoch.h. Owns the slots of all threads (never freed, used again by later threads) and the list of
- * what has been retired.
+ * eager/epoch: the slots of all threads, which are never freed and used again by later threads, and the list of what has
+ * been retired.
  */
-#include "eager/holder/epoch.h"
+#include "eager/epoch.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * eager/hook/record: the list of what a program asked for, which `aoticache warm` compiles elsewhere or beforehand.
+ * eager/holder/record: the list of what a program asked for, which `aoticache warm` compiles elsewhere or beforehand.
  *
  * Private. One line per different request, docs/warm.md has its form; requests that differ in their environment alone
  * are one. What a line cannot say (the data of constants) makes it a comment. Lines that the file already has are not
@@ -8,8 +8,8 @@
  * Thread safety: add() from any thread. Any number of processes may add to one file, each line by one write. Fork
  * safety: a child goes on with a recorder of its parent, whatever the parent's threads were doing.
  */
-#ifndef AOTICACHE_EAGER_HOOK_RECORD_H
-#define AOTICACHE_EAGER_HOOK_RECORD_H
+#ifndef AOTICACHE_EAGER_HOLDER_RECORD_H
+#define AOTICACHE_EAGER_HOLDER_RECORD_H
 
 #include "cache/request/request.h"
 

@@ -1,11 +1,11 @@
 /*
- * eager/hook/record: appends lines to a file that other processes append to as well, each line once.
+ * eager/holder/record: appends lines to a file that other processes append to as well, each line once.
  *
  * Which lines are there is known by their digests: those that the file had when it was opened, and those added since.
  * After a fork the child reads the file again, into a memory of its own: the parent's may have been half changed, and
  * its lock held, when the child was made.
  */
-#include "eager/hook/record.h"
+#include "eager/holder/record.h"
 #include "base/cleanup.h"
 
 #include <fcntl.h>

@@ -1,11 +1,11 @@
 /*
- * eager/holder/specialise: a request as a C header, against which a kernel's source is compiled (docs/hooks.md lists the
+ * eager/hook/request_macros: a request as a C header, against which a kernel's source is compiled (docs/hooks.md lists the
  * macros).
  *
  * Private.
  */
-#ifndef AOTICACHE_EAGER_HOLDER_SPECIALISE_H
-#define AOTICACHE_EAGER_HOLDER_SPECIALISE_H
+#ifndef AOTICACHE_EAGER_HOOK_REQUEST_MACROS_H
+#define AOTICACHE_EAGER_HOOK_REQUEST_MACROS_H
 
 #include "cache/request/request.h"
 
@@ -13,8 +13,8 @@
  * The text of the header; *ret_text is the caller's, by free().
  * Returns: OK; UNSUPPORTED (a device, layout or constant that kernels in C are not made for); NO_MEMORY.
  */
-aoticache_status aoticache_specialise(const aoticache_request *request, char **ret_text, size_t *ret_size,
-                                      aoticache_error *ret_error);
+aoticache_status aoticache_request_macros(const aoticache_request *request, char **ret_text, size_t *ret_size,
+                                          aoticache_error *ret_error);
 
 #define AOTICACHE_KERNEL_FILE_BYTES 264
 

@@ -1,8 +1,8 @@
 /*
- * eager/holder/specialise: a request as macros, so that a kernel in C is compiled for its dtypes, sizes, strides and scalars
- * as constants. Compiling is in c_source.c.
+ * eager/hook/request_macros: a request as macros, so that a kernel in C is compiled with its dtypes, sizes, strides and
+ * scalars as constants. Compiling is in c_source.c.
  */
-#include "eager/holder/specialise.h"
+#include "eager/hook/request_macros.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -284,8 +284,8 @@ static aoticache_status print_arguments(FILE *out, const aoticache_request *requ
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_specialise(const aoticache_request *request, char **ret_text, size_t *ret_size,
-                                      aoticache_error *ret_error)
+aoticache_status aoticache_request_macros(const aoticache_request *request, char **ret_text, size_t *ret_size,
+                                          aoticache_error *ret_error)
 {
     if (aoticache_request_device(request).type != AOTICACHE_DEVICE_TYPE_CPU)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "hook c: %s is not asked for on the CPU",

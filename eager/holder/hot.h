@@ -1,0 +1,261 @@
+/*
+ * eager/holder/hot: a call that hits, from its arguments to its results: the metadata is packed and hashed, the table is
+ * probed, the runner is run. The holder and the bindings share it, inline: every function less on the way of a hit can be
+ * measured. It serves arguments that are tensors and numbers; aoticache_holder_call_ready() serves the rest.
+ *
+ * Private to holder/ and torch/.
+ */
+#ifndef AOTICACHE_EAGER_HOLDER_HOT_H
+#define AOTICACHE_EAGER_HOLDER_HOT_H
+
+#include "eager/dispatch/dispatch_key_list.h"
+#include "eager/holder/internal.h"
+
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#define XXH_NO_STREAM
+#include <xxhash.h>
+
+/* ---- packing: each function writes at `at` and returns what is behind; NULL where it does not fit, or no kernel takes it ---- */
+
+/* kind in the lowest byte, the rest as the kind has it. */
+static inline uint64_t aoticache_pack_head(int32_t kind, uint64_t rest)
+{
+    return (uint64_t)(uint8_t)kind | rest << 8;
+}
+
+static inline uint64_t aoticache_pack_device_bits(aoticache_device device)
+{
+    /* "cpu" and "cpu:0" are the same device. */
+    int32_t index = device.type == AOTICACHE_DEVICE_TYPE_CPU ? -1 : device.index;
+    return (uint64_t)(uint8_t)device.type | (uint64_t)(uint16_t)(index + 1) << 8;
+}
+
+/* Every NaN is the same value, as in a request. */
+static inline uint64_t aoticache_pack_double_bits(double value)
+{
+    uint64_t bits;
+    if (value != value)
+        return UINT64_C(0x7ff8000000000000);
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* Strides that follow from the sizes are not written. */
+static inline bool aoticache_pack_is_contiguous(const int64_t *sizes, const int64_t *strides, size_t ndim)
+{
+    uint64_t expected = 1;
+    for (size_t i = ndim; i-- > 0;) {
+        if ((uint64_t)strides[i] != expected)
+            return false;
+        expected *= sizes[i] > 0 ? (uint64_t)sizes[i] : 1;
+    }
+    return true;
+}
+
+/* Keys of tensors whose memory does not hold their values: a compiled kernel reads the memory. */
+#define AOTICACHE_PACK_KEY_BIT(functionality) (UINT64_C(1) << (AOTICACHE_DISPATCH_BACKENDS - 1 + (functionality)))
+#define AOTICACHE_PACK_LAZY_KEYS                                        \
+    (AOTICACHE_PACK_KEY_BIT(AOTICACHE_DISPATCH_KEY_Conjugate) |         \
+     AOTICACHE_PACK_KEY_BIT(AOTICACHE_DISPATCH_KEY_Negative) |          \
+     AOTICACHE_PACK_KEY_BIT(AOTICACHE_DISPATCH_KEY_ZeroTensor))
+
+static inline uint64_t *aoticache_pack_tensor(const aoticache_tensor_view *view, uint64_t *at, const uint64_t *end)
+{
+    size_t ndim = (size_t)view->ndim; /* a negative one is too large */
+    if (view->layout != AOTICACHE_LAYOUT_STRIDED || ndim > AOTICACHE_MAX_DIMS || (size_t)(end - at) < 2 + 2 * ndim ||
+        ((uint32_t)view->dtype | (uint32_t)view->device.type) > UINT8_MAX ||
+        (view->dispatch_key_set & AOTICACHE_PACK_LAZY_KEYS) != 0)
+        return NULL;
+    bool contiguous = aoticache_pack_is_contiguous(view->sizes, view->strides, ndim);
+    uint64_t rest = (uint64_t)ndim | (uint64_t)(uint8_t)view->dtype << 8 | (uint64_t)view->requires_grad << 16 |
+                    (uint64_t)contiguous << 17 | aoticache_pack_device_bits(view->device) << 24;
+    at[0] = aoticache_pack_head(AOTICACHE_VALUE_TENSOR, rest);
+    at[1] = view->dispatch_key_set;
+    at += 2;
+    for (size_t i = 0; i < ndim; i++)
+        at[i] = (uint64_t)view->sizes[i];
+    at += ndim;
+    if (contiguous)
+        return at;
+    for (size_t i = 0; i < ndim; i++)
+        at[i] = (uint64_t)view->strides[i];
+    return at + ndim;
+}
+
+/* Of numbers, truths, and what is absent; three words are there. */
+static inline uint64_t *aoticache_pack_number(const aoticache_value *value, uint64_t *at)
+{
+    at[0] = aoticache_pack_head(value->kind, 0);
+    switch (value->kind) {
+    case AOTICACHE_VALUE_NONE:
+        return at + 1;
+    case AOTICACHE_VALUE_BOOL:
+        at[0] = aoticache_pack_head(value->kind, value->as.bool_value);
+        return at + 1;
+    case AOTICACHE_VALUE_DEVICE:
+        at[0] = aoticache_pack_head(value->kind, aoticache_pack_device_bits(value->as.device));
+        return at + 1;
+    case AOTICACHE_VALUE_INT:
+    case AOTICACHE_VALUE_DTYPE:
+    case AOTICACHE_VALUE_LAYOUT:
+    case AOTICACHE_VALUE_MEMORY_FORMAT:
+        at[1] = (uint64_t)value->as.int_value;
+        return at + 2;
+    case AOTICACHE_VALUE_DOUBLE:
+        at[1] = aoticache_pack_double_bits(value->as.double_value);
+        return at + 2;
+    case AOTICACHE_VALUE_COMPLEX:
+        at[1] = aoticache_pack_double_bits(value->as.complex_value[0]);
+        at[2] = aoticache_pack_double_bits(value->as.complex_value[1]);
+        return at + 3;
+    default:
+        return NULL;
+    }
+}
+
+/* The words are complete up to `at`. */
+static inline void aoticache_pack_finish(aoticache_packed *packed, const uint64_t *at)
+{
+    packed->count = (uint32_t)(at - packed->words);
+    packed->hash = XXH3_64bits(packed->words, packed->count * sizeof *at);
+}
+
+/*
+ * As aoticache_pack(), for arguments that are tensors and numbers only; false also where there are others, which
+ * aoticache_pack() must then be asked about.
+ */
+static inline bool aoticache_pack_plainly(const aoticache_value *arguments, size_t count, aoticache_packed *ret_packed)
+{
+    uint64_t *at = ret_packed->words;
+    const uint64_t *end = at + AOTICACHE_PACK_MAX_WORDS;
+    ret_packed->requires_grad = false;
+    for (size_t i = 0; i < count; i++) {
+        const aoticache_value *value = &arguments[i];
+        if (value->kind == AOTICACHE_VALUE_TENSOR) {
+            if (value->as.tensor == NULL)
+                return false;
+            ret_packed->requires_grad |= value->as.tensor->requires_grad;
+            at = aoticache_pack_tensor(value->as.tensor, at, end);
+        } else {
+            at = end - at < 3 ? NULL : aoticache_pack_number(value, at);
+        }
+        if (at == NULL)
+            return false;
+    }
+    aoticache_pack_finish(ret_packed, at);
+    return true;
+}
+
+/* ---- probing ---- */
+
+/* One use. Inside an epoch. Number 0 counts for nobody. */
+static inline void aoticache_uses_note(uint32_t number)
+{
+    const aoticache_epoch_slot *mine = aoticache_epoch_mine;
+    if (__builtin_expect(number >= mine->uses_count, 0)) {
+        aoticache_uses_note_slowly(number);
+        return;
+    }
+    uint64_t uses = atomic_load_explicit(&mine->uses[number], memory_order_relaxed);
+    atomic_store_explicit(&mine->uses[number], uses + 1, memory_order_relaxed);
+}
+
+/* Counts a hit and says that the kernel was used last now. Inside an epoch. */
+static inline void aoticache_holder_note_use(const aoticache_holder *holder, aoticache_resident_hot *hot)
+{
+    aoticache_uses_note(hot->number);
+    uint64_t tick = atomic_load_explicit(&holder->context->tick, memory_order_relaxed);
+    if (atomic_load_explicit(&hot->last_tick, memory_order_relaxed) != tick)
+        atomic_store_explicit(&hot->last_tick, tick, memory_order_relaxed);
+}
+
+/* The runner that is ready for this metadata, with its use noted; NULL: none is. Inside an epoch. */
+static inline aoticache_runner *aoticache_holder_find_ready(const aoticache_holder *holder,
+                                                            const aoticache_packed *packed)
+{
+    if (__builtin_expect(packed->requires_grad, 0) && !holder->serve_requires_grad)
+        return NULL;
+    const aoticache_table_entry *entry = aoticache_table_find(&holder->table, packed);
+    if (__builtin_expect(entry == NULL, 0))
+        return NULL;
+    aoticache_resident_hot *hot = atomic_load(&entry->resident);
+    aoticache_runner *runner = atomic_load(&hot->runner);
+    if (__builtin_expect(runner != NULL, 1))
+        aoticache_holder_note_use(holder, hot);
+    return runner;
+}
+
+/*
+ * Packs arguments that are tensors and numbers and finds the runner that is ready for them. NULL: none is; *ret_packed is
+ * valid where *ret_packs is true, and otherwise aoticache_pack() must be asked. Inside an epoch.
+ */
+static inline aoticache_runner *aoticache_holder_probe(const aoticache_holder *holder, const aoticache_value *arguments,
+                                                       aoticache_packed *ret_packed, bool *ret_packs)
+{
+    *ret_packs = aoticache_pack_plainly(arguments, holder->num_arguments, ret_packed);
+    return __builtin_expect(*ret_packs, 1) ? aoticache_holder_find_ready(holder, ret_packed) : NULL;
+}
+
+/* ---- running ---- */
+
+/* A call with at most so many tensors, in and out each, runs inline; with more the call itself is what costs. */
+#define AOTICACHE_HOT_MAX_TENSORS 8
+
+/*
+ * Runs a library on the arguments on top of the stack, which are tensors and numbers, and puts the results in their
+ * place. False: there are too many tensors, or the counts do not fit the library, and nothing was run.
+ *
+ * base: where the arguments begin on the stack. consumed: as aoticache_holder_run().
+ */
+static inline bool aoticache_holder_run_hot(const aoticache_holder *holder, aoticache_runner *runner,
+                                            aoticache_stack *stack, size_t base, bool *consumed,
+                                            aoticache_status *ret_status, aoticache_error *ret_error)
+{
+    AtenTensorHandle inputs[AOTICACHE_HOT_MAX_TENSORS], outputs[AOTICACHE_HOT_MAX_TENSORS];
+    size_t used = 0, num_outputs = aoticache_runner_num_outputs(runner);
+    for (size_t i = base; i < stack->count; i++) {
+        if (stack->values[i].kind != AOTICACHE_VALUE_TENSOR)
+            continue;
+        if (__builtin_expect(used == AOTICACHE_HOT_MAX_TENSORS, 0))
+            return false;
+        inputs[used++] = stack->values[i].as.tensor->handle;
+    }
+    if (__builtin_expect(used != aoticache_runner_num_inputs(runner) || num_outputs > AOTICACHE_HOT_MAX_TENSORS ||
+                             base + num_outputs > stack->capacity || holder->returns != AOTICACHE_RETURNS_TENSORS, 0))
+        return false;
+    if (consumed != NULL) {
+        *consumed = true;
+        *ret_status = aoticache_runner_run_stealing(runner, inputs, used, outputs, num_outputs, ret_error);
+    } else {
+        *ret_status = aoticache_runner_run(runner, inputs, used, outputs, num_outputs, ret_error);
+    }
+    if (__builtin_expect(*ret_status != AOTICACHE_OK, 0))
+        return true;
+    for (size_t i = 0; i < num_outputs; i++) {
+        stack->values[base + i].kind = AOTICACHE_VALUE_OUTPUT;
+        stack->values[base + i].as.output = outputs[i];
+    }
+    stack->count = base + num_outputs;
+    return true;
+}
+
+/*
+ * Calls the kernel that is ready for arguments that are tensors and numbers; *ret_status is what came of it, which
+ * aoticache_holder_conclude() turns into the call's. False: none is ready; *ret_packed is valid where *ret_packs is true.
+ * Inside an epoch, with all arguments on the stack from `base` on.
+ */
+static inline bool aoticache_holder_call_hot(aoticache_holder *holder, aoticache_stack *stack, size_t base,
+                                             aoticache_packed *ret_packed, bool *ret_packs, bool *consumed,
+                                             aoticache_status *ret_status, aoticache_error *ret_error)
+{
+    aoticache_runner *runner = aoticache_holder_probe(holder, stack->values + base, ret_packed, ret_packs);
+    if (__builtin_expect(runner == NULL, 0))
+        return false;
+    if (__builtin_expect(!aoticache_holder_run_hot(holder, runner, stack, base, consumed, ret_status, ret_error), 0))
+        *ret_status = aoticache_holder_run(holder, runner, stack, consumed, ret_error);
+    return true;
+}
+
+#endif

@@ -1,0 +1,391 @@
+/*
+ * eager/holder/internal: what a holder and the context of all holders are made of. A call that hits needs hot.h, which
+ * includes this.
+ *
+ * Private to holder/ and torch/. Locks, from the outermost: holder->load_lock, holder->lock, context->lock. A call that
+ * hits takes none. No lock is held while a hook compiles; load_lock is held while a library is loaded, so that it is
+ * loaded once.
+ */
+#ifndef AOTICACHE_EAGER_HOLDER_INTERNAL_H
+#define AOTICACHE_EAGER_HOLDER_INTERNAL_H
+
+#include "cache/request/request.h"
+#include "eager/epoch.h"
+#include "eager/holder/holder.h"
+#include "eager/holder/record.h"
+#include "eager/schema/schema.h"
+#include "eager/value.h"
+#include "loader/check/check.h"
+#include "loader/loader.h"
+#include "loader/runner/runner.h"
+
+#include <pthread.h>
+
+/* ---- pack.c: the metadata of a call's arguments as flat words, hashed ---- */
+
+#define AOTICACHE_PACK_MAX_WORDS 512
+
+/*
+ * What a table is probed with. The words are for this process alone: equal words mean equal metadata, and nothing else is
+ * promised about them. Data pointers and handles are not metadata.
+ */
+typedef struct aoticache_packed {
+    uint64_t hash;
+    uint32_t count;
+    bool requires_grad; /* some tensor does */
+    uint64_t words[AOTICACHE_PACK_MAX_WORDS];
+} aoticache_packed;
+
+/*
+ * False where no kernel can take the arguments: a generator or object is among them, a layout is not strided, a dtype or
+ * device type is unknown, or the words do not fit. Allocates nothing.
+ */
+bool aoticache_pack(const aoticache_value *arguments, size_t count, aoticache_packed *ret_packed);
+
+/* The tensors among the arguments, in order, absent ones left out: the inputs of the library. False: more than `capacity`. */
+bool aoticache_pack_inputs(const aoticache_value *arguments, size_t count, AtenTensorHandle *ret_inputs, size_t capacity,
+                           size_t *ret_count);
+
+/* ---- uses.c: how often each library was called ---- */
+
+/*
+ * Every thread counts for itself, in memory that no other thread writes, so that counting is exact and never waits for
+ * another processor; a reader adds up all threads. A library has a number, by which the threads' counters are found. A
+ * thread that ends leaves its counters in its slot (eager/epoch.h), where the next thread goes on. Fork: the parent takes
+ * what was counted until then.
+ */
+
+/* A number whose count is 0; 0: no memory. */
+uint32_t aoticache_uses_open(void);
+/* Gives the number back: nobody may count any more. Nothing with 0. */
+void aoticache_uses_close(uint32_t number);
+/*
+ * read: the uses since the number was opened. take: the uses since the last take, or since the fork that made this
+ * process. Calls under way on other threads may be missing, and are in the next answer.
+ */
+uint64_t aoticache_uses_read(uint32_t number);
+uint64_t aoticache_uses_take(uint32_t number);
+
+/* Counts where the thread's array of counters does not reach as far as the number. */
+void aoticache_uses_note_slowly(uint32_t number);
+
+/* ---- table.c: from packed metadata to the kernel that serves it ---- */
+
+/*
+ * Open addressing. Readers take no lock and write nothing; one writer at a time (holder->lock). A probe costs two or
+ * three cache lines, with one entry as with a hundred thousand. A reader is inside an epoch from the probe until it has
+ * done with what it got.
+ */
+
+/* The part of a resident kernel that a hit reads. */
+typedef struct aoticache_resident_hot {
+    _Atomic(aoticache_runner *) runner; /* NULL: not loaded. Unloading: store NULL (seq_cst), retire, then unref */
+    uint32_t number;                    /* of its uses; set before a runner is */
+    atomic_uint_least64_t last_tick;    /* the context's clock at the last use */
+    void *detail;                       /* the rest, an aoticache_resident; in holder->misses and dynamic_requests its state */
+} aoticache_resident_hot;
+
+/* Written once, then read by anybody as long as the table lives. */
+typedef struct aoticache_table_entry {
+    _Atomic(aoticache_resident_hot *) resident; /* own, or another's: a dynamic library serves many entries */
+    aoticache_resident_hot own; /* here, so that a hit of an entry that was long not used waits for no other cache line */
+    uint32_t count;
+    uint64_t words[];
+} aoticache_table_entry;
+
+typedef struct aoticache_table_slots aoticache_table_slots;
+
+/* Zero it to begin. All but slots is the writer's. */
+typedef struct aoticache_table {
+    _Atomic(aoticache_table_slots *) slots;
+    size_t used;
+    struct aoticache_table_chunk *chunks; /* what entries lie in, the newest first */
+} aoticache_table;
+
+struct aoticache_table_slots {
+    aoticache_retired retired;
+    uint64_t mask;
+    struct aoticache_table_slot {
+        atomic_uint_least64_t hash;                 /* of entry; 0 means nothing */
+        _Atomic(aoticache_table_entry *) entry;     /* NULL: free, and the end of a chain */
+    } slot[];
+};
+
+/* The entry for this metadata, NULL where there is none. */
+static inline aoticache_table_entry *aoticache_table_find(const aoticache_table *table, const aoticache_packed *packed)
+{
+    const aoticache_table_slots *slots = atomic_load(&table->slots);
+    if (slots == NULL)
+        return NULL;
+    for (uint64_t i = packed->hash & slots->mask;; i = (i + 1) & slots->mask) {
+        aoticache_table_entry *entry = atomic_load(&slots->slot[i].entry);
+        if (entry == NULL)
+            return NULL;
+        if (atomic_load_explicit(&slots->slot[i].hash, memory_order_relaxed) == packed->hash &&
+            entry->count == packed->count &&
+            __builtin_memcmp(entry->words, packed->words, packed->count * sizeof packed->words[0]) == 0)
+            return entry;
+    }
+}
+
+/* All of these under holder->lock. False, NULL: without memory. */
+bool aoticache_table_reserve(aoticache_table *table, size_t entries);
+/*
+ * The metadata must not be there yet. resident: NULL for the entry's own, which begins zeroed but for detail. Readers may
+ * find the entry at once.
+ */
+aoticache_table_entry *aoticache_table_insert(aoticache_table *table, const aoticache_packed *packed,
+                                              aoticache_resident_hot *resident, void *detail);
+/* The same in two steps: readers find the entry from publish on, which must be the next change of the table. */
+aoticache_table_entry *aoticache_table_prepare(aoticache_table *table, const aoticache_packed *packed,
+                                               aoticache_resident_hot *resident, void *detail);
+void aoticache_table_publish(aoticache_table *table, const aoticache_packed *packed, aoticache_table_entry *entry);
+/* Frees slots and entries at once: nobody may be reading. */
+void aoticache_table_free(aoticache_table *table);
+
+/* ---- a resident kernel ---- */
+
+/*
+ * One library that the holder keeps: known from its entry in the index or from a compile, loaded when it is first hit,
+ * unloaded where there is a budget. Complete before readers find it; freed with the holder.
+ */
+typedef struct aoticache_resident {
+    aoticache_resident_hot *hot; /* in its table entry, or own; never changes */
+    aoticache_resident_hot own;  /* of a dynamic library, which has no entry for itself */
+    struct aoticache_holder *holder;
+    uint32_t number;  /* as hot->number: the table, and what lies in it, may be freed before the residents */
+    int64_t entry_id; /* 0: not stored. Under holder->lock, as the artifact */
+    aoticache_digest artifact;
+    atomic_bool gone;       /* the cache no longer has it; it is not asked for again before it is made anew */
+    aoticache_check *check; /* of a dynamic library: what it serves. NULL: exact */
+    uint64_t loaded_bytes;  /* under context->lock, as the links: 0 while it is not loaded */
+    struct aoticache_resident *loaded_next, **loaded_link;
+    struct aoticache_resident *next; /* of the holder's, under holder->lock */
+} aoticache_resident;
+
+/* The dynamic libraries for one dynamic request, the most special first. Replaced as a whole. */
+typedef struct aoticache_dynamic_list {
+    aoticache_retired retired;
+    size_t count;
+    aoticache_resident *residents[];
+} aoticache_dynamic_list;
+
+/* ---- what was asked for and is not there ---- */
+
+/* Where a miss stands; in the `detail` of an entry of holder->misses. Freed with the holder. */
+typedef struct aoticache_miss_state {
+    atomic_int queued; /* a background compile of it is queued or under way in the process of this number; 0: none */
+    atomic_uint_least64_t retry_ns;      /* monotonic: not before */
+    uint32_t failures;                   /* in a row, under holder->lock */
+    aoticache_status status;             /* of the last one, under holder->lock */
+    char *message;                       /* likewise; NULL: none */
+    struct aoticache_miss_state *next;
+} aoticache_miss_state;
+
+/*
+ * Where a dynamic request stands. Calls that are alike but for the sizes of their tensors make the same dynamic request; a
+ * dynamic library serves calls of one such request only, since scalars and the like are compiled in. In the `detail` of an
+ * entry of holder->dynamic_requests; freed with the holder.
+ */
+typedef struct aoticache_dynamic_state {
+    _Atomic(aoticache_dynamic_list *) list; /* NULL: none */
+    uint32_t shapes;  /* different ones that have been missed; under holder->lock, as the rest */
+    bool not_dynamic; /* a dynamic compile failed, or its library serves one shape only */
+    struct aoticache_dynamic_state *next;
+} aoticache_dynamic_state;
+
+/*
+ * Everything about a missed call that outlives it: its requests, exact and dynamic, and its metadata packed. Owned by the
+ * call that waits, or by the job.
+ */
+typedef struct aoticache_miss_request {
+    aoticache_request *exact;
+    aoticache_request *dynamic; /* NULL: the call has no dynamic request */
+    aoticache_packed *packed;
+    bool prefer_dynamic; /* compile a dynamic library */
+    aoticache_dynamic_state *dynamic_state; /* NULL as dynamic */
+    aoticache_miss_state *miss_state;
+} aoticache_miss_request;
+
+void aoticache_miss_request_free(aoticache_miss_request *miss);
+
+/* ---- the holder ---- */
+
+enum aoticache_returns { AOTICACHE_RETURNS_TENSORS, AOTICACHE_RETURNS_LIST };
+
+struct aoticache_holder {
+    /* What a hit reads comes first. */
+    aoticache_table table;
+    aoticache_value *defaults; /* num_arguments */
+    size_t num_arguments, num_returns; /* num_returns: of TENSORS */
+    enum aoticache_returns returns;
+    bool serve_requires_grad;
+    aoticache_dynamic dynamic;
+    aoticache_kernel_fn fallback;
+    void *fallback_user;
+    aoticache_context *context;
+    atomic_size_t references;
+    aoticache_schema *schema;
+    char *op, *schema_text, *dispatch_key;
+    aoticache_device device;
+    pthread_mutex_t load_lock, lock;
+    aoticache_table misses, dynamic_requests;
+    aoticache_resident *residents;
+    aoticache_miss_state *miss_states;
+    aoticache_dynamic_state *dynamic_states;
+    size_t aliases; /* entries of the table that a dynamic library serves */
+    size_t resident_count;
+    int64_t last_entry; /* the highest entry of the index that is known; under lock, as the rest up to here */
+    struct aoticache_holder *next, **link; /* among the context's, under context->lock */
+    size_t jobs; /* of the queue that have a reference; under context->lock */
+    bool fill_failed; /* a failure to read the index has been logged, and is not logged again */
+    /* Counts: atomic, relaxed. Hits are those of the libraries (uses.c). */
+    atomic_uint_least64_t loads, misses_count, compiles, compile_failures, fallbacks, queued, dropped;
+};
+
+/* So many shapes that dynamic libraries serve get an entry of their own; further ones are found by the checks. */
+#define AOTICACHE_HOLDER_MAX_ALIASES 65536
+
+/* ---- what holders share ---- */
+
+typedef struct aoticache_job aoticache_job;
+
+struct aoticache_context {
+    /* Goes on with every load: the clock of last use. Hits read it: far from what changes with every miss. */
+    atomic_uint_least64_t tick;
+    aoticache_cache *cache;
+    aoticache_hook *hook;
+    aoticache_miss miss;
+    aoticache_dynamic dynamic;
+    uint32_t dynamic_after, queue_length, max_threads;
+    size_t max_loaded;
+    uint64_t max_loaded_bytes;
+    bool serve_requires_grad, fail_calls;
+    aoticache_logger logger;
+    char **environment; /* pairs: name, value, name, ...; NULL-terminated; NULL: none */
+    struct aoticache_recorder *recorder; /* NULL: nothing is recorded */
+    atomic_size_t misses_until_flush;
+    pthread_mutex_t lock;
+    aoticache_holder *holders;
+    aoticache_resident *loaded;
+    size_t loaded_count;
+    uint64_t loaded_bytes;
+    /* The queue of background compiles. */
+    pthread_cond_t changed; /* something was queued or has ended */
+    aoticache_job *first, **last;
+    size_t queued, running, threads, idle;
+    bool ending;
+    int owner; /* the process: threads and jobs of a parent are not there in a child */
+};
+
+/* ---- holder.c ---- */
+
+/*
+ * Runs a loaded library on the arguments on top of the stack. Inside an epoch. LOAD_FAILED: the library does not fit these
+ * arguments (it takes another number of tensors).
+ *
+ * consumed: NULL: the tensors of the arguments stay the caller's. Else the library takes their handles over, each once,
+ * which saves making new ones; true where that has happened, whatever came of the run.
+ */
+aoticache_status aoticache_holder_run(aoticache_holder *holder, aoticache_runner *runner, aoticache_stack *stack,
+                                      bool *consumed, aoticache_error *ret_error);
+/*
+ * Calls the kernel that is ready for arguments of any kind, lists and strings too; *ret_status is what came of it. False:
+ * none is ready, and aoticache_holder_call_slowly() is next, with what was packed where *ret_packs. Inside an epoch, with
+ * all arguments on the stack. Tensors and numbers alone are quicker by aoticache_holder_call_hot() (hot.h).
+ */
+bool aoticache_holder_call_ready(aoticache_holder *holder, aoticache_stack *stack, aoticache_packed *ret_packed,
+                                 bool *ret_packs, bool *consumed, aoticache_status *ret_status,
+                                 aoticache_error *ret_error);
+/* What a call comes to that a ready kernel answered with `status`. Outside of epochs. */
+aoticache_status aoticache_holder_conclude(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
+                                           aoticache_status status, aoticache_error *ret_error);
+aoticache_status aoticache_holder_fall_back(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
+                                            aoticache_status status, const char *why, aoticache_error *ret_error);
+
+/* ---- miss.c ---- */
+
+/*
+ * A call that the table does not answer. packed: NULL where the arguments cannot be a kernel's. consumed: as
+ * aoticache_holder_run().
+ */
+aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
+                                              const aoticache_packed *packed, bool *consumed,
+                                              aoticache_error *ret_error);
+
+/* ---- request.c ---- */
+
+/* Whether every argument is of a kind that the schema takes: OK, INVALID. */
+aoticache_status aoticache_holder_check_arguments(const aoticache_holder *holder, const aoticache_value *arguments,
+                                                  aoticache_error *ret_error);
+/*
+ * The requests for a call: the exact one, with the hook's environment, and the dynamic one where there can be one.
+ * Returns: OK, INVALID, UNSUPPORTED, NO_MEMORY.
+ */
+aoticache_status aoticache_holder_make_miss_request(aoticache_holder *holder, const aoticache_value *arguments,
+                                                    const aoticache_packed *packed, aoticache_miss_request *ret_miss,
+                                                    aoticache_error *ret_error);
+/* The dynamic request of a call; NULL with OK where there is none. */
+aoticache_status aoticache_holder_dynamic_request(const aoticache_holder *holder, const aoticache_value *arguments,
+                                                  aoticache_request **ret_request, aoticache_error *ret_error);
+/* What the requests of this holder have in their environment. */
+aoticache_status aoticache_holder_set_environment(const aoticache_holder *holder, aoticache_request *request,
+                                                  aoticache_error *ret_error);
+
+/* ---- fill.c ---- */
+
+/* Makes entries of the index known that are not known yet. Failures are logged. */
+void aoticache_holder_fill(aoticache_holder *holder);
+/* The words under which a request's arguments would be found in the table: for entries of the index. */
+bool aoticache_holder_pack_request(const aoticache_holder *holder, const aoticache_request *request,
+                                   aoticache_packed *ret_packed);
+/* The tensors of a request as views; *ret_views is the caller's, by free(). Pointers in them are the request's. */
+aoticache_status aoticache_request_views(const aoticache_request *request, aoticache_tensor_view **ret_views,
+                                         size_t *ret_count, aoticache_error *ret_error);
+
+/* ---- resident.c ---- */
+
+/*
+ * A library of the cache or of a compile becomes known, or known anew. Under holder->lock. NULL without memory.
+ * know_dynamic() takes the check over.
+ */
+aoticache_resident *aoticache_holder_know_exact(aoticache_holder *holder, const aoticache_packed *packed,
+                                                const aoticache_digest *artifact, int64_t entry_id);
+aoticache_resident *aoticache_holder_know_dynamic(aoticache_holder *holder, aoticache_dynamic_state *state,
+                                                  const aoticache_digest *artifact, int64_t entry_id,
+                                                  aoticache_check *check);
+/* The state of a dynamic request, made where it is new. Under holder->lock. NULL without memory. */
+aoticache_dynamic_state *aoticache_holder_dynamic_state(aoticache_holder *holder, const aoticache_request *request);
+/* An entry for metadata that a dynamic library serves. Takes holder->lock. */
+void aoticache_holder_add_alias(aoticache_holder *holder, const aoticache_packed *packed, aoticache_resident *resident);
+
+/* The runner of a library, loaded if it is not. Takes load_lock. Inside an epoch: the runner stays until that is left. */
+aoticache_status aoticache_resident_load(aoticache_resident *resident, aoticache_runner **ret_runner,
+                                         aoticache_error *ret_error);
+/* Takes the artifact of a compile, loads it, and makes it known for `miss`. Takes load_lock. */
+aoticache_status aoticache_holder_adopt(aoticache_holder *holder, const aoticache_miss_request *miss,
+                                        aoticache_artifact *artifact, aoticache_resident **ret_resident,
+                                        aoticache_error *ret_error);
+/* Unloads all that the holder has loaded; it must not be in use. */
+void aoticache_holder_unload_all(aoticache_holder *holder);
+/* Hands the uses of all resident kernels to the cache. */
+void aoticache_holder_flush(aoticache_holder *holder);
+
+/* ---- compile.c ---- */
+
+/*
+ * Gets a library for `miss` from the cache or the hook and publishes it; keeps the failure, if it is one, in its
+ * miss_state. Returns: OK; what compiling or loading returned.
+ */
+aoticache_status aoticache_holder_compile(aoticache_holder *holder, aoticache_miss_request *miss,
+                                          aoticache_resident **ret_resident, aoticache_error *ret_error);
+/* Kept for the calls that come before the next try, and logged where it is news. state: may be NULL. */
+void aoticache_holder_note_failure(aoticache_holder *holder, aoticache_miss_state *state, aoticache_status status,
+                                   const char *message);
+
+/* Queues a background compile. Takes `miss` over where it returns true; false: the queue is full, or no thread could be had. */
+bool aoticache_queue_add(aoticache_holder *holder, aoticache_miss_request *miss);
+/* Drops what is queued and waits for what is under way. */
+void aoticache_queue_end(aoticache_context *context);
+
+#endif

@@ -1,0 +1,436 @@
+/*
+ * eager/holder/resident: the kernels that a holder keeps: made known by their metadata (exact) or by their dynamic
+ * request, loaded and published to calls when they are first hit, unloaded least recently used first where there is a
+ * budget. Calls find them without a lock.
+ */
+#include "base/cleanup.h"
+#include "eager/holder/internal.h"
+#include "eager/internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- making exact libraries known, under holder->lock ---- */
+
+static void free_unknown(aoticache_resident *resident)
+{
+    if (resident != NULL)
+        aoticache_uses_close(resident->number);
+    free(resident);
+}
+
+/* Not among the holder's yet. */
+static aoticache_resident *create_resident(aoticache_holder *holder, const aoticache_digest *artifact, int64_t entry_id)
+{
+    aoticache_resident *resident = calloc(1, sizeof *resident);
+    if (resident == NULL)
+        return NULL;
+    resident->holder = holder;
+    resident->artifact = *artifact;
+    resident->entry_id = entry_id;
+    resident->hot = &resident->own;
+    resident->own.detail = resident;
+    resident->number = resident->own.number = aoticache_uses_open();
+    if (resident->number == 0) {
+        free(resident);
+        return NULL;
+    }
+    return resident;
+}
+
+static void add_resident(aoticache_holder *holder, aoticache_resident *resident)
+{
+    resident->next = holder->residents;
+    holder->residents = resident;
+    holder->resident_count++;
+}
+
+/* The same library was made again, or another one in its place. */
+static void renew(aoticache_resident *resident, const aoticache_digest *artifact, int64_t entry_id)
+{
+    resident->artifact = *artifact;
+    resident->entry_id = entry_id;
+    atomic_store(&resident->gone, false);
+}
+
+/* For metadata that was not known, or that a dynamic library served until now (`entry`). */
+static aoticache_resident *add_exact(aoticache_holder *holder, const aoticache_packed *packed,
+                                     aoticache_table_entry *entry, const aoticache_digest *artifact, int64_t entry_id)
+{
+    aoticache_resident *resident = create_resident(holder, artifact, entry_id);
+    bool is_new = entry == NULL;
+    if (resident != NULL && is_new)
+        entry = aoticache_table_prepare(&holder->table, packed, NULL, resident);
+    if (resident == NULL || entry == NULL) {
+        free_unknown(resident);
+        return NULL;
+    }
+    resident->hot = &entry->own;
+    entry->own.detail = resident;
+    entry->own.number = resident->number;
+    add_resident(holder, resident);
+    if (is_new)
+        aoticache_table_publish(&holder->table, packed, entry);
+    return resident;
+}
+
+aoticache_resident *aoticache_holder_know_exact(aoticache_holder *holder, const aoticache_packed *packed,
+                                                const aoticache_digest *artifact, int64_t entry_id)
+{
+    aoticache_table_entry *entry = aoticache_table_find(&holder->table, packed);
+    aoticache_resident *resident = entry != NULL ? entry->own.detail : NULL;
+    if (resident != NULL && resident->hot == &entry->own)
+        renew(resident, artifact, entry_id);
+    else if ((resident = add_exact(holder, packed, entry, artifact, entry_id)) == NULL)
+        return NULL;
+    /* An exact library comes before a dynamic one. */
+    if (entry != NULL)
+        atomic_store(&entry->resident, &entry->own);
+    return resident;
+}
+
+/* ---- making dynamic libraries known, under holder->lock ---- */
+
+static void release_dynamic_list(aoticache_retired *retired)
+{
+    free((char *)retired - offsetof(aoticache_dynamic_list, retired));
+}
+
+static bool add_to_dynamic_list(aoticache_dynamic_state *state, aoticache_resident *resident)
+{
+    aoticache_dynamic_list *old = atomic_load(&state->list);
+    size_t count = old != NULL ? old->count : 0, at = 0;
+    aoticache_dynamic_list *list = calloc(1, sizeof *list + (count + 1) * sizeof list->residents[0]);
+    if (list == NULL)
+        return false;
+    while (at < count && aoticache_check_compare(old->residents[at]->check, resident->check) <= 0)
+        at++;
+    list->count = count + 1;
+    for (size_t i = 0; i < count; i++)
+        list->residents[i < at ? i : i + 1] = old->residents[i];
+    list->residents[at] = resident;
+    atomic_store(&state->list, list);
+    if (old != NULL)
+        aoticache_epoch_retire(&old->retired, release_dynamic_list);
+    return true;
+}
+
+static aoticache_resident *find_in_dynamic_list(const aoticache_dynamic_state *state, const aoticache_digest *artifact)
+{
+    const aoticache_dynamic_list *list = atomic_load(&state->list);
+    for (size_t i = 0; list != NULL && i < list->count; i++)
+        if (aoticache_digest_equal(&list->residents[i]->artifact, artifact))
+            return list->residents[i];
+    return NULL;
+}
+
+aoticache_resident *aoticache_holder_know_dynamic(aoticache_holder *holder, aoticache_dynamic_state *state,
+                                                  const aoticache_digest *artifact, int64_t entry_id,
+                                                  aoticache_check *check)
+{
+    aoticache_resident *resident = find_in_dynamic_list(state, artifact);
+    if (resident != NULL) {
+        renew(resident, artifact, entry_id);
+        aoticache_check_free(check);
+        return resident;
+    }
+    resident = create_resident(holder, artifact, entry_id);
+    if (resident != NULL)
+        resident->check = check;
+    if (resident == NULL || !add_to_dynamic_list(state, resident)) {
+        aoticache_check_free(check);
+        free_unknown(resident);
+        return NULL;
+    }
+    add_resident(holder, resident);
+    return resident;
+}
+
+aoticache_dynamic_state *aoticache_holder_dynamic_state(aoticache_holder *holder, const aoticache_request *request)
+{
+    aoticache_packed packed;
+    if (!aoticache_holder_pack_request(holder, request, &packed))
+        return NULL;
+    aoticache_table_entry *entry = aoticache_table_find(&holder->dynamic_requests, &packed);
+    if (entry != NULL)
+        return entry->own.detail;
+    aoticache_dynamic_state *state = calloc(1, sizeof *state);
+    if (state == NULL || aoticache_table_insert(&holder->dynamic_requests, &packed, NULL, state) == NULL) {
+        free(state);
+        return NULL;
+    }
+    state->next = holder->dynamic_states;
+    holder->dynamic_states = state;
+    return state;
+}
+
+void aoticache_holder_add_alias(aoticache_holder *holder, const aoticache_packed *packed, aoticache_resident *resident)
+{
+    pthread_mutex_lock(&holder->lock);
+    aoticache_table_entry *entry = aoticache_table_find(&holder->table, packed);
+    const aoticache_resident *now = entry != NULL ? atomic_load(&entry->resident)->detail : NULL;
+    if (now != NULL && atomic_load(&now->gone))
+        atomic_store(&entry->resident, resident->hot);
+    else if (entry == NULL && holder->aliases < AOTICACHE_HOLDER_MAX_ALIASES &&
+             aoticache_table_insert(&holder->table, packed, resident->hot, resident) != NULL)
+        holder->aliases++;
+    pthread_mutex_unlock(&holder->lock);
+}
+
+/* ---- the budget ---- */
+
+/* A runner on its way out, until nobody can be running it. */
+typedef struct leaving_runner {
+    aoticache_retired retired;
+    aoticache_runner *runner;
+} leaving_runner;
+
+static void release_runner(aoticache_retired *retired)
+{
+    leaving_runner *leaving = (leaving_runner *)(void *)((char *)retired - offsetof(leaving_runner, retired));
+    aoticache_runner_unref(leaving->runner);
+    free(leaving);
+}
+
+/* Takes it off the list of loaded ones. Under context->lock. */
+static void unlink_loaded(aoticache_context *context, aoticache_resident *resident)
+{
+    *resident->loaded_link = resident->loaded_next;
+    if (resident->loaded_next != NULL)
+        resident->loaded_next->loaded_link = resident->loaded_link;
+    resident->loaded_link = NULL;
+    context->loaded_count--;
+    context->loaded_bytes -= resident->loaded_bytes;
+}
+
+/* The one that was not used for longest; not `keep`. Under context->lock. */
+static aoticache_resident *least_recent(const aoticache_context *context, const aoticache_resident *keep)
+{
+    aoticache_resident *found = NULL;
+    uint64_t oldest = UINT64_MAX;
+    for (aoticache_resident *resident = context->loaded; resident != NULL; resident = resident->loaded_next) {
+        uint64_t tick = atomic_load_explicit(&resident->hot->last_tick, memory_order_relaxed);
+        if (resident != keep && tick <= oldest) { /* of equal ones the one that was loaded first */
+            oldest = tick;
+            found = resident;
+        }
+    }
+    return found;
+}
+
+static bool exceeds(const aoticache_context *context)
+{
+    return (context->max_loaded > 0 && context->loaded_count > context->max_loaded) ||
+           (context->max_loaded_bytes > 0 && context->loaded_bytes > context->max_loaded_bytes);
+}
+
+/* Unloads until the budget is kept, or nothing but `keep` is left. */
+static void keep_budget(aoticache_context *context, const aoticache_resident *keep)
+{
+    for (;;) {
+        leaving_runner *leaving = NULL;
+        pthread_mutex_lock(&context->lock);
+        aoticache_resident *resident = exceeds(context) ? least_recent(context, keep) : NULL;
+        if (resident != NULL && (leaving = malloc(sizeof *leaving)) != NULL) {
+            leaving->runner = atomic_exchange(&resident->hot->runner, NULL);
+            unlink_loaded(context, resident);
+        }
+        pthread_mutex_unlock(&context->lock);
+        if (leaving == NULL)
+            return;
+        aoticache_epoch_retire(&leaving->retired, release_runner);
+    }
+}
+
+static uint64_t bytes_of(const aoticache_runner *runner)
+{
+    uint64_t bytes = aoticache_library_bytes(aoticache_runner_library(runner));
+    for (size_t i = 0; i < aoticache_runner_num_constants(runner); i++) {
+        aoticache_constant constant;
+        if (aoticache_runner_read_constant(runner, i, &constant, NULL) == AOTICACHE_OK && constant.has_bytes)
+            bytes += constant.bytes;
+    }
+    return bytes;
+}
+
+/* From now on calls find the runner. */
+static void publish(aoticache_resident *resident, aoticache_runner *runner)
+{
+    aoticache_context *context = resident->holder->context;
+    uint64_t bytes = context->max_loaded_bytes > 0 ? bytes_of(runner) : 0;
+    pthread_mutex_lock(&context->lock);
+    resident->loaded_bytes = bytes;
+    resident->loaded_next = context->loaded;
+    resident->loaded_link = &context->loaded;
+    if (resident->loaded_next != NULL)
+        resident->loaded_next->loaded_link = &resident->loaded_next;
+    context->loaded = resident;
+    context->loaded_count++;
+    context->loaded_bytes += bytes;
+    /* After all that was used before, and before all that is used from now on. */
+    uint64_t tick = atomic_fetch_add(&context->tick, 2) + 1;
+    atomic_store_explicit(&resident->hot->last_tick, tick, memory_order_relaxed);
+    atomic_store(&resident->hot->runner, runner);
+    pthread_mutex_unlock(&context->lock);
+    atomic_fetch_add_explicit(&resident->holder->loads, 1, memory_order_relaxed);
+    keep_budget(context, resident);
+}
+
+void aoticache_holder_unload_all(aoticache_holder *holder)
+{
+    for (aoticache_resident *resident = holder->residents; resident != NULL; resident = resident->next) {
+        pthread_mutex_lock(&holder->context->lock);
+        aoticache_runner *runner = resident->hot != NULL ? atomic_exchange(&resident->hot->runner, NULL) : NULL;
+        if (runner != NULL)
+            unlink_loaded(holder->context, resident);
+        pthread_mutex_unlock(&holder->context->lock);
+        aoticache_runner_unref(runner);
+    }
+}
+
+/* ---- loading ---- */
+
+static aoticache_status check_runner(const aoticache_holder *holder, const aoticache_runner *runner,
+                                     aoticache_error *ret_error)
+{
+    size_t outputs = aoticache_runner_num_outputs(runner);
+    if (aoticache_library_needs_proxy_executor(aoticache_runner_library(runner)))
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "library %.80s: PyTorch compiled %s into a call of its proxy executor, which is no "
+                                   "faster than the operator itself",
+                                   aoticache_library_name(aoticache_runner_library(runner)), holder->op);
+    if (holder->returns == AOTICACHE_RETURNS_LIST || outputs == holder->num_returns)
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "library %.80s gives %zu outputs, %s has %zu",
+                               aoticache_library_name(aoticache_runner_library(runner)), outputs, holder->op,
+                               holder->num_returns);
+}
+
+static aoticache_status load_runner(const aoticache_holder *holder, aoticache_artifact *artifact,
+                                    aoticache_runner **ret_runner, aoticache_error *ret_error)
+{
+    const aoticache_context *context = holder->context;
+    /* Only a library that is loaded from a private copy can be unloaded. */
+    bool private_copy = context->max_loaded > 0 || context->max_loaded_bytes > 0;
+    aoticache_runner *runner;
+    aoticache_status status = aoticache_artifact_load_runner(context->cache, artifact, holder->device, private_copy,
+                                                             &runner, NULL, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = check_runner(holder, runner, ret_error);
+    if (status != AOTICACHE_OK) {
+        aoticache_runner_unref(runner);
+        return status;
+    }
+    *ret_runner = runner;
+    return AOTICACHE_OK;
+}
+
+/* NOT_FOUND: it is gone, and nobody asks for it again before it was made anew. */
+static aoticache_status open_resident(aoticache_resident *resident, aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+{
+    aoticache_holder *holder = resident->holder;
+    pthread_mutex_lock(&holder->lock);
+    int64_t entry_id = resident->entry_id;
+    aoticache_digest digest = resident->artifact;
+    pthread_mutex_unlock(&holder->lock);
+    aoticache_status status = AOTICACHE_NOT_FOUND;
+    if (entry_id != 0)
+        status = aoticache_cache_open_stored(holder->context->cache, entry_id, &digest, ret_artifact, ret_error);
+    if (status != AOTICACHE_NOT_FOUND)
+        return status;
+    pthread_mutex_lock(&holder->lock);
+    if (resident->entry_id == entry_id)
+        atomic_store(&resident->gone, true);
+    pthread_mutex_unlock(&holder->lock);
+    return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s: the library is not in the cache any more",
+                               holder->op);
+}
+
+/* Under load_lock, not loaded. */
+static aoticache_status load_resident(aoticache_resident *resident, aoticache_runner **ret_runner, aoticache_error *ret_error)
+{
+    aoticache_holder *holder = resident->holder;
+    aoticache_artifact *artifact = NULL;
+    aoticache_runner *runner = NULL;
+    aoticache_status status = open_resident(resident, &artifact, ret_error);
+    if (status == AOTICACHE_OK)
+        status = load_runner(holder, artifact, &runner, ret_error);
+    aoticache_artifact_unref(artifact);
+    if (status != AOTICACHE_OK)
+        return status;
+    publish(resident, runner);
+    *ret_runner = runner;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_resident_load(aoticache_resident *resident, aoticache_runner **ret_runner, aoticache_error *ret_error)
+{
+    aoticache_holder *holder = resident->holder;
+    aoticache_status status = AOTICACHE_OK;
+    pthread_mutex_lock(&holder->load_lock);
+    aoticache_runner *runner = atomic_load(&resident->hot->runner);
+    if (runner != NULL)
+        *ret_runner = runner;
+    else
+        status = load_resident(resident, ret_runner, ret_error);
+    pthread_mutex_unlock(&holder->load_lock);
+    return status;
+}
+
+/* ---- adopting what a compile or a lookup gave ---- */
+
+static aoticache_status know(aoticache_holder *holder, const aoticache_miss_request *miss, aoticache_artifact *artifact,
+                             aoticache_resident **ret_resident, aoticache_error *ret_error)
+{
+    const char *guard = aoticache_artifact_guard(artifact);
+    const aoticache_digest *digest = aoticache_artifact_digest(artifact);
+    int64_t entry_id = aoticache_artifact_entry(artifact);
+    aoticache_check *check = NULL;
+    if (guard[0] != '\0' && miss->dynamic_state != NULL) {
+        aoticache_status status = aoticache_check_parse(guard, &check, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+    }
+    pthread_mutex_lock(&holder->lock);
+    aoticache_resident *resident =
+        check != NULL ? aoticache_holder_know_dynamic(holder, miss->dynamic_state, digest, entry_id, check)
+                      : aoticache_holder_know_exact(holder, miss->packed, digest, entry_id);
+    pthread_mutex_unlock(&holder->lock);
+    if (resident == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a library", holder->op);
+    *ret_resident = resident;
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_holder_adopt(aoticache_holder *holder, const aoticache_miss_request *miss,
+                                        aoticache_artifact *artifact, aoticache_resident **ret_resident,
+                                        aoticache_error *ret_error)
+{
+    aoticache_resident *resident = NULL;
+    aoticache_runner *runner = NULL;
+    pthread_mutex_lock(&holder->load_lock);
+    aoticache_status status = know(holder, miss, artifact, &resident, ret_error);
+    if (status == AOTICACHE_OK && atomic_load(&resident->hot->runner) == NULL) {
+        status = load_runner(holder, artifact, &runner, ret_error);
+        if (status == AOTICACHE_OK)
+            publish(resident, runner);
+    }
+    pthread_mutex_unlock(&holder->load_lock);
+    if (status == AOTICACHE_OK)
+        *ret_resident = resident;
+    return status;
+}
+
+/* ---- use ---- */
+
+void aoticache_holder_flush(aoticache_holder *holder)
+{
+    pthread_mutex_lock(&holder->lock);
+    for (aoticache_resident *resident = holder->residents; resident != NULL; resident = resident->next) {
+        uint64_t uses = aoticache_uses_take(resident->number);
+        if (resident->entry_id != 0)
+            aoticache_cache_note_use(holder->context->cache, resident->entry_id, uses);
+    }
+    pthread_mutex_unlock(&holder->lock);
+}

@@ -1,0 +1,37 @@
+/*
+ * eager/internal: from a verified artifact to a runner that keeps it: what holder/ and package/ load with.
+ *
+ * Private to eager/. Everything here is in get_runner.c.
+ */
+#ifndef AOTICACHE_EAGER_INTERNAL_H
+#define AOTICACHE_EAGER_INTERNAL_H
+
+#include "cache/cache.h"
+#include "loader/runner/runner.h"
+
+/*
+ * Loads the artifact's library and creates a runner, which holds a reference to the artifact; closes its descriptors,
+ * which nothing needs once the container exists. The load counts in the statistics of `cache`, where that is not NULL.
+ *
+ * private_copy: as aoticache_load_options has it. ret_load_ns: the time that the load took; may be NULL.
+ * Returns: OK, and what loading returns.
+ */
+aoticache_status aoticache_artifact_load_runner(aoticache_cache *cache, aoticache_artifact *artifact,
+                                                aoticache_device device, bool private_copy,
+                                                aoticache_runner **ret_runner, uint64_t *ret_load_ns,
+                                                aoticache_error *ret_error);
+
+/*
+ * Loads the artifact's library from the bytes that were hashed when it was looked up, or hashes those that it loads.
+ * name: for messages. Returns: as aoticache_library_load_fd_with().
+ */
+aoticache_status aoticache_artifact_load_library(aoticache_artifact *artifact, const char *name, bool private_copy,
+                                                 aoticache_library **ret_library, aoticache_error *ret_error);
+
+/*
+ * Tells the cache, before it looks up libraries that are to be loaded, whether to copy them while it verifies them: not in
+ * a process with PyTorch, which loads the files themselves. private_copy: as above.
+ */
+void aoticache_artifact_choose_copies(aoticache_cache *cache, bool private_copy);
+
+#endif
