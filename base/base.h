@@ -5,6 +5,8 @@
  * layouts and memory formats, and the logging callback. Knows nothing of caches, libraries or operators.
  *
  * Thread safety, for everything here: functions keep no state and may be called from any thread at any time.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_BASE_BASE_H
 #define AOTICACHE_BASE_BASE_H

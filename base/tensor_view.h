@@ -1,5 +1,7 @@
 /*
  * base/tensor_view: what a tensor looks like, whoever's it is.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_BASE_TENSOR_VIEW_H
 #define AOTICACHE_BASE_TENSOR_VIEW_H

@@ -13,6 +13,8 @@
  * Trust: the directory must belong to the effective user (or root) and not be writable by others, nor may others be able to
  * rename a folder above it (docs/store.md lists what is accepted); symbolic links inside it are not followed. What is found
  * otherwise is refused with AOTICACHE_DENIED unless options.allow_shared or the configuration (`allow_shared`) says else.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_CACHE_CACHE_H
 #define AOTICACHE_CACHE_CACHE_H
@@ -27,33 +29,37 @@ extern "C" {
 
 typedef struct aoticache_cache aoticache_cache;
 
+/* The value of a time limit that is to be as configured, else the default (cache/config/config.h). */
+#define AOTICACHE_AS_CONFIGURED UINT32_MAX
+
 typedef struct aoticache_cache_options {
     size_t size;           /* sizeof this struct, set by the initializer */
     const char *directory; /* NULL: as configured, else $XDG_CACHE_HOME/aoticache, else $HOME/.cache/aoticache */
-    bool read_only;        /* never write: no recency, no counters, no store; also what a read-only file system gives */
-    bool allow_shared; /* accept a directory owned by somebody else or writable by others, also above it; false: as configured */
-    bool must_exist;       /* AOTICACHE_NOT_FOUND instead of creating the directory */
-    uint32_t lock_timeout_ms;     /* AS_CONFIGURED, or how long to wait for SQLite's and the store's locks */
-    uint32_t compile_timeout_ms;  /* likewise, how long get_or_compile waits for another's compile; 0: without limit */
-    uint32_t failure_ttl_seconds; /* likewise, how long a failed compile is remembered; twice as long after each further */
-    aoticache_logger logger;      /* failure, up to failure_max_ttl_seconds */
+    bool read_only;        /* never write: no recency, no counters, no store. A read-only file system has the same effect */
+    /* Accept a directory that belongs to somebody else or that others can write, and such folders above it.
+     * false: as configured. */
+    bool allow_shared;
+    bool must_exist;             /* AOTICACHE_NOT_FOUND instead of creating the directory */
+    uint32_t lock_timeout_ms;    /* how long to wait for SQLite's and the store's locks, or AOTICACHE_AS_CONFIGURED */
+    uint32_t compile_timeout_ms; /* how long get_or_compile waits for another's compile; 0: without limit; or AS_CONFIGURED */
+    /* How long a failed compile is remembered, or AOTICACHE_AS_CONFIGURED. After each further failure it is remembered
+     * twice as long, up to failure_max_ttl_seconds. */
+    uint32_t failure_ttl_seconds;
+    aoticache_logger logger;
     uint32_t failure_max_ttl_seconds;
-    /* A put that makes the store larger than this collects, least recently used first, and so do the puts after it until it
-     * is below nine tenths of this: each as much as the limit itself asks for and, beyond that, for ten milliseconds. Never on
-     * the way of a hit; where another process collects, a put leaves it to that one. What is held or pinned stays, also
-     * beyond the limit. 0: as configured; UINT64_MAX: no limit. */
+    /* The limit of the store's size. A put that exceeds it collects, least recently used first, and so do the puts after it
+     * until the store is below nine tenths of the limit. Each put removes what exceeds the limit and then goes on for ten
+     * milliseconds. A hit never collects. A put leaves it to another process that is collecting. What is held or pinned
+     * stays, even beyond the limit. 0: as configured; UINT64_MAX: no limit. */
     uint64_t max_bytes;
-    uint64_t max_entries; /* likewise */
-    /* For a program that is about to collect: where the disk is too full to open the cache for writing, the reserve is
-     * given up (docs/store.md). Other programs leave it for that. */
+    uint64_t max_entries; /* the same for the number of entries */
+    /* For a program that is about to collect: where the disk is too full to open the cache for writing, opening it gives up
+     * the reserve (docs/store.md). Other programs leave the reserve for that. */
     bool may_use_reserve;
-    /* The caller has decided everything: opening does not look at files or the environment for what is left open above (but
-     * for a directory of NULL); it has its default. aoticache_config_apply() sets it. */
+    /* The caller has decided everything. What is left open above has its default, and opening reads no files and no
+     * environment, except for a directory of NULL. aoticache_config_apply() sets it. */
     bool is_configured;
 } aoticache_cache_options;
-
-/* Of a time limit: as configured, else the default (cache/config/config.h). */
-#define AOTICACHE_AS_CONFIGURED UINT32_MAX
 
 #ifdef __cplusplus
 static inline aoticache_cache_options aoticache_cache_options_init()
@@ -76,10 +82,10 @@ static inline aoticache_cache_options aoticache_cache_options_init()
 #endif
 
 /*
- * Opens, and creates where it is missing, a cache directory. options may be NULL: all is as configured.
+ * Opens a cache directory, and creates it where it is missing. options may be NULL: everything is as configured.
  *
- * "As configured": what the machine's and the user's files and the environment say (cache/config/config.h), read here and only
- * here, the same for every program, tool and language. What is wrong in them goes to the log as warnings.
+ * "As configured" is what the machine's file, the user's file and the environment say (cache/config/config.h). They are read
+ * here and only here, the same for every program, tool and language. What is wrong in them goes to the log as warnings.
  *
  * A damaged or unreadable index is moved aside and rebuilt from the manifests, with one warning in the log. Where the
  * directory cannot be written, or the disk is full, the cache opens read-only and says so once in the log.
@@ -90,8 +96,8 @@ static inline aoticache_cache_options aoticache_cache_options_init()
 AOTICACHE_API aoticache_status aoticache_cache_open(const aoticache_cache_options *options, aoticache_cache **ret_cache,
                                                     aoticache_error *ret_error);
 /*
- * Flushes and frees; for another process that writes to the index it waits a second at most, and gives up what was counted
- * since the last flush. NULL is allowed. Artifacts that are still held stay valid.
+ * Flushes and frees. Where another process is writing to the index, it waits for a second at most and then drops what was
+ * counted since the last flush. NULL is allowed. Artifacts that are still held stay valid.
  */
 AOTICACHE_API void aoticache_cache_close(aoticache_cache *cache);
 
@@ -119,43 +125,43 @@ AOTICACHE_API aoticache_artifact *aoticache_artifact_ref(aoticache_artifact *art
 AOTICACHE_API void aoticache_artifact_unref(aoticache_artifact *artifact);
 
 /*
- * Descriptor of the library, open for reading, its bytes verified against their digest on this very descriptor. Borrowed:
- * it closes with aoticache_artifact_close_files() or the last unref. -1 once closed.
+ * The descriptor of the library, open for reading. The bytes were verified against their digest on this very descriptor.
+ * Borrowed: aoticache_artifact_close_files() or the last unref closes it. -1 once it is closed.
  */
 AOTICACHE_API int aoticache_artifact_library_fd(const aoticache_artifact *artifact);
 /*
- * A file in memory with the library's bytes as they were hashed, whoever changes the object after that: the caller's from
- * then on, for aoticache_load_options.copy. -1: there is none (the artifact was just compiled, its library has more than
- * 4 MiB, the system has no memory for it, the cache makes none), or it was taken.
+ * A file in memory with the library's bytes as they were hashed, even if the object is changed later. It is the caller's
+ * from then on, for aoticache_load_options.copy. -1: there is none (the artifact was just compiled, its library has more
+ * than 4 MiB, the system has no memory for it, the cache makes no copies), or it was taken.
  */
 AOTICACHE_API int aoticache_artifact_take_copy(aoticache_artifact *artifact);
 /* Whether lookups make such copies; true at first. Any thread, at any time. */
 AOTICACHE_API void aoticache_cache_copy_libraries(aoticache_cache *cache, bool copy);
 /*
- * Closes the descriptors, and gives the copy back (a process with many libraries needs them); the artifact stays
- * protected from collection.
+ * Closes the descriptors and the copy, for processes with many libraries. The artifact stays protected from collection.
  */
 AOTICACHE_API void aoticache_artifact_close_files(aoticache_artifact *artifact);
 
 /* The folder under which the library's side files lie beside it under their own names; NULL where it has none. */
 AOTICACHE_API const char *aoticache_artifact_directory(const aoticache_artifact *artifact);
 AOTICACHE_API aoticache_source aoticache_artifact_source(const aoticache_artifact *artifact);
-/* False where it could not be stored (full disk, read-only directory): it then runs from the hook's own files. */
+/* False where it could not be stored (full disk, read-only directory). It then runs from the hook's own files. */
 AOTICACHE_API bool aoticache_artifact_is_stored(const aoticache_artifact *artifact);
 /* Digest of the manifest; of the library. */
 AOTICACHE_API const aoticache_digest *aoticache_artifact_digest(const aoticache_artifact *artifact);
 AOTICACHE_API const aoticache_digest *aoticache_artifact_library_digest(const aoticache_artifact *artifact);
-/* Nanoseconds that the compile took when it was made. */
+/* How long the compile took that made it. */
 AOTICACHE_API uint64_t aoticache_artifact_compile_ns(const aoticache_artifact *artifact);
 
 /* ---- looking up ---- */
 
 /*
  * Finds the entry for the request whose requirements this machine meets (the most demanding one of several), opens its
- * objects, verifies their digests. Writes nothing but, now and then, what is kept in memory of recency and
- * counters (cache/stats/statistics.h), without waiting for anybody.
+ * objects and verifies their digests. It writes nothing, except that it flushes recency and counters now and then
+ * (cache/stats/statistics.h), without waiting for anybody.
+ *
  * An object whose bytes do not hash to its name is moved to quarantine/, its entries are removed, one warning is logged,
- * and the result is NOT_FOUND (or the next entry that fits).
+ * and the result is the next entry that fits or NOT_FOUND.
  *
  * Returns: OK; NOT_FOUND (nothing fits, or what was there was damaged); INVALID; NO_MEMORY; IO; LOCKED.
  */
@@ -191,13 +197,13 @@ typedef struct aoticache_file {
     const char *path; /* where it is now */
 } aoticache_file;
 
-/* What a compile produced and what is known of it. The hook fills it; strings are borrowed during the call it is passed to. */
+/* What a compile produced and what is known of it. The hook fills it. Strings are borrowed during the call. */
 typedef struct aoticache_product {
     size_t size;                         /* sizeof this struct */
     const aoticache_file *files;         /* files[0] is the library */
     size_t file_count;
     aoticache_cpu_features requirements; /* CPU features that the code uses */
-    const char *guard;                   /* of an entry for many shapes: which tensors it serves; NULL: an exact entry */
+    const char *guard;                   /* of a dynamic entry: which tensors it serves; NULL: an exact entry */
     const char *producer;                /* "pytorch 2.13.0", "cc": for people */
     uint64_t compile_ns;
     const char *output;                  /* what the compiler said, kept beside the entry (64 KiB at most); may be NULL */
@@ -207,8 +213,8 @@ typedef struct aoticache_product {
 #define AOTICACHE_PRODUCT_INIT AOTICACHE_SIZED_INIT(aoticache_product)
 
 /*
- * Stores the files (copied; the originals stay) and records the entry. When it returns OK everything is durable: it
- * survives kill -9 and power loss. Same request and same requirements again: the new artifact replaces the old entry.
+ * Stores copies of the files and records the entry. When it returns OK everything is durable: it survives kill -9 and power
+ * loss. For the same request and the same requirements, the new artifact replaces the old entry.
  *
  * ret_artifact: may be NULL.
  * Locks:   the store, shared, up to options.lock_timeout_ms.
@@ -231,8 +237,8 @@ typedef aoticache_status (*aoticache_compile_fn)(void *user, const aoticache_req
                                                  aoticache_error *ret_error);
 
 /*
- * The main path: lookup; on a miss take the lease of the key, look up again, compile, store. Whoever asks for the same
- * key meanwhile, in this process or another, waits for that compile instead of starting one; if the compiler's process
+ * The main path: looks up; on a miss takes the lease of the key, looks up again, compiles, stores. Others who ask for the
+ * same key meanwhile, in this process or another, wait for that compile instead of starting one. If the compiling process
  * dies, one of those waiting takes over. A compile that failed less than failure_ttl_seconds ago is not tried again: its
  * message is returned.
  *
@@ -290,15 +296,15 @@ typedef bool (*aoticache_entry_fn)(void *user, const aoticache_entry *entry);
  * op:     only this operator; may be NULL.
  * prefix: only keys, artifacts or libraries whose hexadecimal digest starts so; may be NULL.
  *
- * Entries are read some at a time, so memory is bounded and nobody waits for a slow callback, which may use the cache
- * and change it: what comes or goes meanwhile is seen or not.
+ * Entries are read in batches, so memory is bounded and nobody waits for a slow callback. The callback may use and change
+ * the cache. What comes or goes meanwhile may be seen or not.
  * Returns: OK, INVALID, IO, LOCKED, NO_MEMORY, CORRUPT.
  */
 AOTICACHE_API aoticache_status aoticache_cache_list(aoticache_cache *cache, const char *op, const char *prefix,
                                                     aoticache_entry_fn callback, void *user,
                                                     aoticache_error *ret_error);
 
-/* ---- what there is for one operator: how a holder fills its table ---- */
+/* ---- what there is for one operator, for a holder that fills its table ---- */
 
 /* An entry with the request that it answers. Pointers are borrowed during the callback. */
 typedef struct aoticache_stored {
@@ -314,9 +320,11 @@ typedef struct aoticache_stored {
 typedef bool (*aoticache_stored_fn)(void *user, const aoticache_stored *stored);
 
 /*
- * Entries of an operator (by its exact name) whose requirements this machine meets, from the index alone, the most
- * demanding first and then the newest for each key. after_entry: only entries with a higher number, 0 for all: numbers
- * only grow, so a caller that keeps the highest one sees what was added since.
+ * Entries of an operator (by its exact name) whose requirements this machine meets, from the index alone. For each key the
+ * most demanding come first, then the newest.
+ *
+ * after_entry: only entries with a higher number; 0 for all. Numbers only grow, so a caller that keeps the highest one sees
+ *              what was added since.
  * Returns: OK, INVALID, NO_MEMORY, IO, LOCKED.
  */
 AOTICACHE_API aoticache_status aoticache_cache_list_stored(aoticache_cache *cache, const char *op, int64_t after_entry,
@@ -336,9 +344,8 @@ AOTICACHE_API aoticache_status aoticache_cache_open_stored(aoticache_cache *cach
 AOTICACHE_API int64_t aoticache_artifact_entry(const aoticache_artifact *artifact);
 
 /*
- * Use of an entry that needed no lookup: a runner that was loaded already served `uses` more calls. Kept in memory until
- * aoticache_cache_flush(), as all use is. Counts in hits and hits_loaded, not in saved_ns: a process compiles once, and
- * the lookup that loaded the runner has saved that.
+ * Counts `uses` calls that a loaded runner has served without a lookup. Kept in memory until aoticache_cache_flush(), as all
+ * use is. Counts in hits and hits_loaded, not in saved_ns: the lookup that loaded the runner has saved its compile.
  */
 AOTICACHE_API void aoticache_cache_note_use(aoticache_cache *cache, int64_t entry_id, uint64_t uses);
 
@@ -357,7 +364,7 @@ typedef struct aoticache_failure {
     const char *description;
     const char *message;
     int64_t failed_ns;
-    int64_t retry_ns; /* wall clock: when it may be tried again; now, where failed_ns is in the future: that is not believed */
+    int64_t retry_ns; /* wall clock: when it may be tried again. A failed_ns in the future is not believed: then it is now */
     uint32_t count;   /* how many times in a row it has failed */
 } aoticache_failure;
 typedef bool (*aoticache_failure_fn)(void *user, const aoticache_failure *failure);

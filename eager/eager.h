@@ -8,6 +8,8 @@
  * Thread safety: a hook may be used from many threads; a worker process serves one request at a time, others wait their
  * turn. Fork safety: a child that uses a hook of its parent starts workers of its own. What a hook has started ends when
  * the host ends, however it ends.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_EAGER_EAGER_H
 #define AOTICACHE_EAGER_EAGER_H

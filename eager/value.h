@@ -6,6 +6,8 @@
  * kernel library is to run on them (aoticache_torch_get()): view.handle is given to it.
  *
  * A value owns nothing but what it says: pointers are borrowed from whoever made it. Not thread-safe by itself.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_EAGER_VALUE_H
 #define AOTICACHE_EAGER_VALUE_H

@@ -16,6 +16,8 @@
  * Thread safety: all functions may be called from any thread. Libraries and runners are reference counted; a runner may
  * run in many threads at once. Fork: a child may use what the parent loaded, and
  * load more; a fork waits for loads and unloads of other threads.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_LOADER_LOADER_H
 #define AOTICACHE_LOADER_LOADER_H

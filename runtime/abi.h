@@ -4,6 +4,8 @@
  * Outwards, what a library exports: the AOTInductor interface (torch/csrc/inductor/aoti_runtime/interface.h, PyTorch 2.13;
  * 2.6 has the ones not marked). Inwards, what it takes from its process: the aoti_torch_* functions
  * (torch/csrc/inductor/aoti_torch/c/shim.h). Names, types and meanings are PyTorch's; the words are ours.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_RUNTIME_ABI_H
 #define AOTICACHE_RUNTIME_ABI_H

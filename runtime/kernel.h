@@ -23,6 +23,8 @@
  * Compile with -shared -fPIC -fvisibility=hidden and link libaoticache_runtime.a, then, behind -Wl,--no-as-needed,
  * lib/aoticache/libtorch_cpu.so: an empty library that makes the kernel library name the provider of its aoti_torch_*
  * functions, which stay undefined until it is loaded.
+ *
+ * Authors of kernel libraries include <runtime/kernel.h>.
  */
 #ifndef AOTICACHE_RUNTIME_KERNEL_H
 #define AOTICACHE_RUNTIME_KERNEL_H

@@ -12,6 +12,8 @@
  * Trust: /etc/aoticache.conf must be root's, the user's file root's or the effective user's, and neither may be
  * writable by others; what is otherwise is named and not used. In a program that runs with another's rights (AT_SECURE)
  * the environment and the user's file count for nothing, and allow_shared is what the program says itself.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_CACHE_CONFIG_CONFIG_H
 #define AOTICACHE_CACHE_CONFIG_CONFIG_H

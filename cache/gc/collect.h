@@ -1,5 +1,7 @@
 /*
  * cache/gc/collect: throwing away what nobody uses.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_CACHE_GC_COLLECT_H
 #define AOTICACHE_CACHE_GC_COLLECT_H

@@ -1,13 +1,14 @@
 /*
  * cache/pins/pins: pins and tags that people put on kernels.
  *
- * Both belong to a key: they hold for all its entries, those that come later too, and outlive the index (each marked
- * key has a small file of its own in the store, docs/marks.md). A key can be marked before anything is stored for it.
- * A pinned key's entries are never collected; they can be removed by name, and the mark stays when they are.
+ * Both belong to a key. They hold for all its entries, including later ones, and outlive the index: each such key has a
+ * small file of its own in the store (docs/marks.md). A key can be pinned or tagged before anything is stored for it. A
+ * pinned key's entries are never collected. They can be removed by name, and the pin stays when they are.
  *
- * Thread and fork safety are the cache's. Functions that change a mark take the store's lock shared and the lock of
- * the marks, both for a batch of small files and one transaction of the index; changes of one key by several processes
- * at once are all kept.
+ * Thread and fork safety are the cache's. A change takes the store's lock, shared, and the lock of the pins, both for a
+ * batch of small files and one transaction of the index. Changes of one key by several processes at once are all kept.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_CACHE_PINS_PINS_H
 #define AOTICACHE_CACHE_PINS_PINS_H
@@ -23,10 +24,9 @@ extern "C" {
 
 /*
  * Durable when they return OK. Pinning what is pinned, unpinning what is not, adding a tag that is there and removing
- * one that is not change nothing and are OK. A mark whose file is damaged is made anew of what the index knows of it,
+ * one that is not change nothing and are OK. Where the key's file is damaged it is written anew from what the index says,
  * with one warning in the log.
- * Returns: OK, INVALID (a tag that is none: what is wrong with it; too many), DENIED (read-only), IO, LOCKED,
- * NO_MEMORY.
+ * Returns: OK, INVALID (not a valid tag, with the reason; too many tags), DENIED (read-only), IO, LOCKED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cache_pin(aoticache_cache *cache, const aoticache_key *key,
                                                    aoticache_error *ret_error);
@@ -45,17 +45,17 @@ typedef enum aoticache_pin_action {
 } aoticache_pin_action;
 
 /*
- * The same for many keys, each batch of 128 of them made durable together: some hundred times faster than one by one. A
- * batch that fails is not done, or its files are, and its rows follow with the next change of each key.
+ * The same for many keys. Each batch of 128 keys is made durable together, some hundred times faster than one by one. Of a
+ * batch that fails nothing is changed, or only its files are; then its rows follow with the next change of each key.
  *
  * keys:     borrowed for the call; each once.
  * tag:      for TAG and UNTAG; else NULL.
- * ret_done: how many of them, from the first on, are done, on failure too; may be NULL.
+ * ret_done: how many of them, from the first on, are done. Written on failure too. May be NULL.
  * Returns:  as above.
  */
 AOTICACHE_API aoticache_status aoticache_cache_change_pins(aoticache_cache *cache, const aoticache_key *keys,
-                                                         size_t count, aoticache_pin_action action, const char *tag,
-                                                         size_t *ret_done, aoticache_error *ret_error);
+                                                           size_t count, aoticache_pin_action action, const char *tag,
+                                                           size_t *ret_done, aoticache_error *ret_error);
 
 /* Whether a text can be a tag: OK, or INVALID with what is wrong with it. Needs no cache. */
 AOTICACHE_API aoticache_status aoticache_tag_check(const char *tag, aoticache_error *ret_error);
@@ -69,15 +69,15 @@ typedef struct aoticache_pins {
 } aoticache_pins;
 
 /* Return false to stop. */
-typedef bool (*aoticache_pins_fn)(void *user, const aoticache_pins *mark);
+typedef bool (*aoticache_pins_fn)(void *user, const aoticache_pins *pins);
 
 /*
- * All marked keys, in the order of the keys; tag: only those that have it, NULL for all. Reads the index alone; the
- * callback may use the cache. Returns: OK, INVALID, IO, LOCKED, NO_MEMORY.
+ * All keys that are pinned or tagged, in the order of the keys. tag: only those that have it, NULL for all. Reads the index
+ * alone. The callback may use the cache. Returns: OK, INVALID, IO, LOCKED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cache_list_pins(aoticache_cache *cache, const char *tag,
-                                                          aoticache_pins_fn callback, void *user,
-                                                          aoticache_error *ret_error);
+                                                         aoticache_pins_fn callback, void *user,
+                                                         aoticache_error *ret_error);
 
 #ifdef __cplusplus
 }

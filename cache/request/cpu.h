@@ -3,6 +3,8 @@
  *
  * A requirement is a set of resolved features ("avx2,fma"), never a word such as "native". Bit numbers are part of the
  * format on disk (docs/store.md): fixed, never reused.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_CACHE_REQUEST_CPU_H
 #define AOTICACHE_CACHE_REQUEST_CPU_H

@@ -9,6 +9,8 @@
  * Limits of a whole request: 65535 arguments and items of lists together, 255 keyword arguments, 255 environment pairs,
  * an encoding of 16 MiB. What exceeds one is INVALID and changes nothing. Devices are kept in their canonical form:
  * "cpu:0" is "cpu" (index -1), and the CPU has no other index.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_CACHE_REQUEST_REQUEST_H
 #define AOTICACHE_CACHE_REQUEST_REQUEST_H

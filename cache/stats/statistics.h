@@ -4,7 +4,9 @@
  *
  * A process counts in memory and adds what it has counted to the index in batches (aoticache_cache_flush()), each batch
  * in one transaction: numbers of many processes add up exactly, and a process that is killed loses at most its last
- * batch. Functions that read give what was flushed, by whomever, plus what this cache has not flushed yet.
+ * batch. Functions that read give what any process has flushed, plus what this cache has not flushed yet.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_CACHE_STATS_STATISTICS_H
 #define AOTICACHE_CACHE_STATS_STATISTICS_H
@@ -16,9 +18,11 @@ extern "C" {
 #endif
 
 /*
- * Counters: name, text. hits by tier: hits_loaded (the table of loaded runners), hits_remote (always 0
- * so far: there is no remote tier yet), and the rest (the index).
- * A miss has one reason at most; those without one found no entry for the key (aoticache_counters_misses_absent()).
+ * Counters: member, name as it is printed and kept, text.
+ *
+ * Hits by tier: hits_loaded (the table of loaded runners), hits_remote (always 0: there is no remote tier yet), and the rest
+ * (the index). A miss has at most one reason. Misses without one found no entry for the key
+ * (aoticache_counters_misses_absent()).
  */
 #define AOTICACHE_COUNTER_LIST(X)                                                                                \
     X(hits, "hits", "lookups answered by an entry")                                                              \
@@ -76,8 +80,8 @@ typedef enum aoticache_latency_kind {
 AOTICACHE_API const char *aoticache_latency_name(aoticache_latency_kind kind);
 
 /*
- * Percentiles are the upper ends of buckets, at most an eighth above the value; max_ns is exact but for numbers since a
- * mark (AOTICACHE_STATISTICS_SINCE_ZERO), where it is such an end too. All 0 where count is 0.
+ * Percentiles are the upper ends of buckets, at most an eighth above the value. max_ns is exact, except for numbers since
+ * they were zeroed (AOTICACHE_STATISTICS_SINCE_ZERO), where it is the upper end of a bucket too. All are 0 where count is 0.
  */
 typedef struct aoticache_latency {
     uint64_t count, sum_ns;
@@ -117,9 +121,9 @@ typedef struct aoticache_statistics_options {
 #define AOTICACHE_STATISTICS_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_statistics_options)
 
 /*
- * All there is, in constant time: nothing is scanned but, SINCE_TIME, the history. A read-only cache without an index
- * gives zeros. What another thread of this process is just writing may be missing for that moment, and is there afterwards:
- * a reading can be lower than one before it.
+ * All numbers, in constant time: only SINCE_TIME scans, and only the history. A read-only cache without an index gives
+ * zeros. What another thread of this process is flushing may be missing at that moment, so a reading can be lower than the
+ * one before it.
  * Returns: OK, INVALID, IO, LOCKED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cache_statistics(aoticache_cache *cache, aoticache_statistics *ret_statistics,
@@ -131,8 +135,8 @@ AOTICACHE_API aoticache_status aoticache_cache_statistics_since(aoticache_cache 
                                                                 aoticache_error *ret_error);
 
 /*
- * Marks this moment, so that SINCE_ZERO counts from here on. Loses nothing: the totals and the history stay as they
- * are. Durable. Returns: OK, INVALID, DENIED (read-only), IO, LOCKED, NO_MEMORY.
+ * Makes SINCE_ZERO count from this moment on. Nothing is lost: the totals and the history stay as they are. Durable.
+ * Returns: OK, INVALID, DENIED (read-only), IO, LOCKED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cache_zero_statistics(aoticache_cache *cache, aoticache_error *ret_error);
 
@@ -233,10 +237,10 @@ AOTICACHE_API aoticache_status aoticache_cache_list_extreme(aoticache_cache *cac
 AOTICACHE_API void aoticache_cache_note_load(aoticache_cache *cache, uint64_t ns);
 
 /*
- * Writes recency and counters that were kept in memory. Happens by itself on close, on misses, every compile and put, and
- * at a lookup that hits when the last flush is more than 30 seconds ago or 4096 entries were used since (such a flush
- * never waits for another writer: it is tried again 30 seconds later). A process that lives long and is served by its
- * table of loaded runners alone calls it now and then.
+ * Writes recency and counters that were kept in memory. This happens by itself on close, on misses, on every compile and
+ * put, and at a lookup that hits when the last flush is more than 30 seconds ago or 4096 entries were used since. Such a
+ * flush never waits for another writer; it is tried again 30 seconds later. A long-lived process that is served by its table
+ * of loaded runners alone calls this function now and then.
  */
 AOTICACHE_API aoticache_status aoticache_cache_flush(aoticache_cache *cache, aoticache_error *ret_error);
 

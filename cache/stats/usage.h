@@ -1,5 +1,7 @@
 /*
  * cache/stats/usage: how much of the cache belongs to which operator, device, producer or tag.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_CACHE_STATS_USAGE_H
 #define AOTICACHE_CACHE_STATS_USAGE_H

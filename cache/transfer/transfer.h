@@ -6,6 +6,8 @@
  * owners, modes or links is believed. docs/transfer.md has the bytes.
  *
  * Thread safety: as the caches'. The functions call back only from the thread that called them, with no lock held.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_CACHE_TRANSFER_TRANSFER_H
 #define AOTICACHE_CACHE_TRANSFER_TRANSFER_H

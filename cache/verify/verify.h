@@ -1,5 +1,7 @@
 /*
  * cache/verify/verify: looking whether the store is sound, and repairing it.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_CACHE_VERIFY_VERIFY_H
 #define AOTICACHE_CACHE_VERIFY_VERIFY_H

@@ -6,6 +6,8 @@
  * functionality. Functions take and give plain numbers, so that other languages can bind them. All but those
  * on the sets of this thread are pure. Nothing here is owned: texts that come back are static, those given are read during
  * the call alone.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_EAGER_DISPATCH_DISPATCH_KEY_H
 #define AOTICACHE_EAGER_DISPATCH_DISPATCH_KEY_H

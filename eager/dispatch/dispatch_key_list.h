@@ -5,6 +5,8 @@
  * Three kinds of keys (c10/core/DispatchKey.h): functionalities, each one bit of a key set; runtime keys of those
  * functionalities that have kernels per backend ("AutogradCPU"), numbered in blocks; alias keys, which stand for
  * several.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_EAGER_DISPATCH_DISPATCH_KEY_LIST_H
 #define AOTICACHE_EAGER_DISPATCH_DISPATCH_KEY_LIST_H

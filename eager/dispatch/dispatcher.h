@@ -17,6 +17,8 @@
  * reading it, and a kernel's destructor is called then, by the thread that took it back or by the call that ends last,
  * without any lock held. Registrations of one dispatcher are serialised. Handles of operators stay valid as long as the
  * dispatcher. Fork: a child may call, and register where no other thread of the parent was registering.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_EAGER_DISPATCH_DISPATCHER_H
 #define AOTICACHE_EAGER_DISPATCH_DISPATCHER_H

@@ -1,6 +1,8 @@
 /*
  * eager/holder/dispatch_holder: a holder (eager/holder/holder.h) as one of an operator's kernels, so that calls through the
  * dispatcher are served from the cache. The counterpart of torch.library.Library._impl_with_aoti_compile.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_EAGER_HOLDER_DISPATCH_HOLDER_H
 #define AOTICACHE_EAGER_HOLDER_DISPATCH_HOLDER_H

@@ -11,6 +11,8 @@
  * call may still be reading is reclaimed later. A holder may be unreferenced while others call it, if each of them has a
  * reference. Fork: the child inherits every loaded kernel. Do not fork while another thread handles a miss or a background
  * compile runs; call aoticache_context_wait() first. Queued compiles stay with the parent.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_EAGER_HOLDER_HOLDER_H
 #define AOTICACHE_EAGER_HOLDER_HOLDER_H

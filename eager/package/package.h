@@ -5,6 +5,8 @@
  * is another one. Its library, weights and side files become objects; sources are left out. Loading extracts nothing
  * when the package is in the cache already, leaves no temporary files, and maps weights that have a file of their own
  * from the object, which processes share.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_EAGER_PACKAGE_PACKAGE_H
 #define AOTICACHE_EAGER_PACKAGE_PACKAGE_H

@@ -12,6 +12,8 @@
  *
  * Thread safety: all functions from any thread. Fork safety: what the parent enabled stays enabled in the child; queued
  * compiles stay with the parent.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_EAGER_TORCH_BINDING_H
 #define AOTICACHE_EAGER_TORCH_BINDING_H

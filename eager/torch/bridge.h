@@ -22,6 +22,8 @@
  * one NONE.
  *
  * Exceptions never leave a function of this interface, in neither direction. Thread safety: everything from any thread.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_EAGER_TORCH_BRIDGE_H
 #define AOTICACHE_EAGER_TORCH_BRIDGE_H

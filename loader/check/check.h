@@ -10,6 +10,8 @@
  * (torch/_dynamo/guards.py) and of its symbolic shapes (torch/fx/experimental/symbolic_shapes.py).
  *
  * A check is made once, compiled into one flat block, never changes, and may be used from any number of threads.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_LOADER_CHECK_CHECK_H
 #define AOTICACHE_LOADER_CHECK_CHECK_H

@@ -9,6 +9,8 @@
  *
  * Thread safety: all functions from any thread. Fork: the driver does not survive a fork; a child that asks after its
  * parent did gets the parent's answers.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_LOADER_CUDA_CUDA_H
 #define AOTICACHE_LOADER_CUDA_CUDA_H

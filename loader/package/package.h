@@ -9,6 +9,8 @@
  * are verified.
  *
  * Thread safety: one package may be used by one thread at a time.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_LOADER_PACKAGE_PACKAGE_H
 #define AOTICACHE_LOADER_PACKAGE_PACKAGE_H

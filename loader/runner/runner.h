@@ -27,6 +27,8 @@
  * On a GPU a run may go on there when the function has returned. As in PyTorch, changes of constants do not wait for
  * that: the caller synchronises the streams of earlier runs before it updates the buffer that they read, swaps and
  * updates it, or frees it.
+ *
+ * Users include <aoticache.h>.
  */
 #ifndef AOTICACHE_LOADER_RUNNER_RUNNER_H
 #define AOTICACHE_LOADER_RUNNER_RUNNER_H
