@@ -1,52 +1,13 @@
 /*
- * cache/cache: opening and closing, and what every operation needs: the index, surviving a fork. Counting is in
- * cache/stats/flush.c.
+ * cache/cache: opening and closing a cache, and what there is to ask of an open one.
  */
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "cache/config/internal.h"
 #include "base/options.h"
-#include "cache/state.h"
-#include "cache/stats/internal.h"
-
-/* `pid` while a thread of a forked child is setting things right. */
-#define PID_CHANGING ((pid_t)-1)
-
-static void reset_after_fork(aoticache_cache *cache)
-{
-    /* Another thread of the parent may have held these at the fork; nobody in the child does. */
-    pthread_mutex_init(&cache->index_mutex, NULL);
-    pthread_mutex_init(&cache->recency_mutex, NULL);
-    /* Not freed: the parent's thread may have been inside. */
-    cache->recency = (aoticache_recency){.slots = NULL};
-    aoticache_unflushed_reset(cache->unflushed);
-    for (size_t i = 0; i < AOTICACHE_COUNTER_COUNT; i++)
-        atomic_store(&cache->counters[i], 0);
-}
-
-void aoticache_cache_enter(aoticache_cache *cache)
-{
-    const pid_t mine = getpid();
-    pid_t known = atomic_load_explicit(&cache->pid, memory_order_acquire);
-    while (known != mine) {
-        if (known != PID_CHANGING && atomic_compare_exchange_strong(&cache->pid, &known, PID_CHANGING)) {
-            reset_after_fork(cache);
-            atomic_store_explicit(&cache->pid, mine, memory_order_release);
-            return;
-        }
-        sched_yield();
-        known = atomic_load_explicit(&cache->pid, memory_order_acquire);
-    }
-}
-
-aoticache_index *aoticache_cache_index(aoticache_cache *cache)
-{
-    aoticache_open_index *current = atomic_load_explicit(&cache->current, memory_order_acquire);
-    return current != NULL ? current->index : NULL;
-}
+#include "cache/config/internal.h"
+#include "cache/internal.h"
 
 aoticache_status aoticache_cache_open(const aoticache_cache_options *options, aoticache_cache **ret_cache,
                                       aoticache_error *ret_error)
@@ -64,14 +25,10 @@ aoticache_status aoticache_cache_open(const aoticache_cache_options *options, ao
         return status;
     options = &completed;
     aoticache_cache *cache = calloc(1, sizeof *cache);
-    if (cache != NULL)
-        cache->unflushed = aoticache_unflushed_create();
-    if (cache == NULL || cache->unflushed == NULL) {
-        free(cache);
+    if (cache == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
-    }
+    aoticache_unflushed_init(&cache->unflushed);
     pthread_mutex_init(&cache->index_mutex, NULL);
-    pthread_mutex_init(&cache->recency_mutex, NULL);
     atomic_init(&cache->pid, getpid());
     cache->max_bytes = options->max_bytes != UINT64_MAX ? options->max_bytes : 0;
     cache->may_use_reserve = options->may_use_reserve;
@@ -104,10 +61,8 @@ void aoticache_cache_close(aoticache_cache *cache)
         opened = older;
     }
     aoticache_directory_close(cache->directory);
-    aoticache_recency_free(&cache->recency);
-    aoticache_unflushed_free(cache->unflushed);
+    aoticache_unflushed_clear(&cache->unflushed);
     pthread_mutex_destroy(&cache->index_mutex);
-    pthread_mutex_destroy(&cache->recency_mutex);
     free(cache);
     errno = saved;
 }
@@ -126,12 +81,4 @@ void aoticache_cache_copy_libraries(aoticache_cache *cache, bool copy)
 bool aoticache_cache_is_read_only(const aoticache_cache *cache)
 {
     return cache != NULL && cache->directory->read_only;
-}
-
-aoticache_status aoticache_cache_check_writable(const aoticache_cache *cache, aoticache_error *ret_error)
-{
-    if (cache->directory->read_only)
-        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "the cache %s is open for reading only",
-                                   cache->directory->path);
-    return AOTICACHE_OK;
 }

@@ -7,11 +7,9 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "cache/store/lease.h"
+#include "cache/store/lock.h"
 #include "cache/request/internal.h"
-#include "cache/state.h"
-#include "cache/stats/internal.h"
-#include "cache/store/unstored.h"
+#include "cache/internal.h"
 
 /* One get_or_compile from the miss on. */
 struct job {

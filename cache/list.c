@@ -1,5 +1,5 @@
 /*
- * cache/list: entries and remembered failures, for people and tools.
+ * cache/list: what there is, for people and tools: entries, remembered failures, and the manifest of an artifact.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +77,8 @@ static bool add_failure(void *user, const aoticache_index_failure *from)
         failures->capacity = capacity;
     }
     aoticache_failure *to = &failures->items[failures->count++];
-    *to = (aoticache_failure){.key = from->key, .failed_ns = from->failed_ns, .retry_ns = from->retry_ns, .count = from->count};
+    *to = (aoticache_failure){
+        .key = from->key, .failed_ns = from->failed_ns, .retry_ns = from->retry_ns, .count = from->count};
     if (from->failed_ns > failures->now_ns) /* lookups do not believe it */
         to->retry_ns = failures->now_ns;
     to->op = strdup(from->op != NULL ? from->op : "");
@@ -105,4 +106,79 @@ aoticache_status aoticache_cache_list_failures(aoticache_cache *cache, aoticache
             break;
     free_failures(&failures);
     return status;
+}
+
+/* ---- what the store has of one artifact, whatever the index and this CPU say ---- */
+
+aoticache_status aoticache_cache_open_artifact(aoticache_cache *cache, const aoticache_digest *artifact,
+                                               aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+{
+    if (cache == NULL || artifact == NULL || ret_artifact == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_open_artifact: an argument is NULL");
+    aoticache_artifact_part unusable;
+    aoticache_cache_enter(cache);
+    return aoticache_artifact_open_manifest(cache->directory, artifact, ret_artifact, &unusable, ret_error);
+}
+
+aoticache_status aoticache_cache_read_manifest(aoticache_cache *cache, const aoticache_digest *artifact,
+                                               char **ret_text, aoticache_error *ret_error)
+{
+    if (cache == NULL || artifact == NULL || ret_text == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_read_manifest: an argument is NULL");
+    cleanup_free char *text = NULL;
+    size_t size = 0;
+    aoticache_manifest *manifest = NULL;
+    aoticache_cache_enter(cache);
+    aoticache_status status = aoticache_object_read(cache->directory, artifact, &text, &size, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_manifest_parse(text, size, &manifest, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_manifest_free(manifest);
+    *ret_text = steal_ptr(&text);
+    return AOTICACHE_OK;
+}
+
+/* Reads the manifest of `artifact` and gives the text that `field` chooses. */
+static aoticache_status read_manifest_text(aoticache_cache *cache, const aoticache_digest *artifact,
+                                           const char *function, char **(*field)(aoticache_manifest *manifest),
+                                           char **ret_text, aoticache_error *ret_error)
+{
+    if (cache == NULL || artifact == NULL || ret_text == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: an argument is NULL", function);
+    aoticache_manifest *manifest = NULL;
+    uint64_t bytes;
+    aoticache_cache_enter(cache);
+    aoticache_status status =
+        aoticache_cache_load_manifest(cache->directory, artifact, &manifest, &bytes, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    char *text = steal_ptr(field(manifest));
+    aoticache_manifest_free(manifest);
+    if (text == NULL)
+        return AOTICACHE_NOT_FOUND;
+    *ret_text = text;
+    return AOTICACHE_OK;
+}
+
+static char **output_of(aoticache_manifest *manifest)
+{
+    return &manifest->output;
+}
+
+static char **metadata_of(aoticache_manifest *manifest)
+{
+    return &manifest->metadata;
+}
+
+aoticache_status aoticache_cache_read_output(aoticache_cache *cache, const aoticache_digest *artifact, char **ret_text,
+                                             aoticache_error *ret_error)
+{
+    return read_manifest_text(cache, artifact, __func__, output_of, ret_text, ret_error);
+}
+
+aoticache_status aoticache_cache_read_metadata(aoticache_cache *cache, const aoticache_digest *artifact, char **ret_text,
+                                               aoticache_error *ret_error)
+{
+    return read_manifest_text(cache, artifact, __func__, metadata_of, ret_text, ret_error);
 }

@@ -12,8 +12,7 @@
 #include "base/cleanup.h"
 #include "cache/store/lock.h"
 #include "cache/request/internal.h"
-#include "cache/state.h"
-#include "cache/stats/internal.h"
+#include "cache/internal.h"
 
 /* Entries of one key that are looked at without allocating. */
 #define USUAL_HITS 8

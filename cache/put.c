@@ -2,53 +2,14 @@
  * cache/put: storing what a compile produced. The order is what makes it safe to be killed: objects, the manifest, both
  * durable, and only then the entry.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/options.h"
+#include "cache/internal.h"
 #include "cache/store/lock.h"
-#include "cache/request/internal.h"
-#include "cache/store/reserve.h"
 
-#define MAX_FILES 1024 /* what a manifest may list */
 /* How often a put that finds the index replaced under it starts anew. */
 #define MAX_TRIES 4
-
-static aoticache_status check_files(const aoticache_product *product, aoticache_error *ret_error)
-{
-    if (product->files == NULL || product->file_count == 0 || product->file_count > MAX_FILES)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a product has %zu files; it must have 1 to %d",
-                                   product->files != NULL ? product->file_count : 0, MAX_FILES);
-    for (size_t i = 0; i < product->file_count; i++) {
-        const aoticache_file *file = &product->files[i];
-        if (file->path == NULL || file->path[0] == '\0')
-            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "file %zu of a product has no path", i);
-        if (file->name == NULL || !aoticache_manifest_file_name_is_safe(file->name))
-            return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                       "file %zu of a product is named %.80s; a name is one path component", i,
-                                       file->name != NULL ? file->name : "(null)");
-        for (size_t k = 0; k < i; k++)
-            if (strcmp(product->files[k].name, file->name) == 0)
-                return aoticache_error_set(ret_error, AOTICACHE_INVALID, "two files of a product are named %.80s",
-                                           file->name);
-    }
-    return AOTICACHE_OK;
-}
-
-aoticache_status aoticache_product_read(const aoticache_product *product, aoticache_product *ret_product,
-                                        aoticache_error *ret_error)
-{
-    if (product == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the product is NULL");
-    aoticache_status status =
-        AOTICACHE_OPTIONS_READ(aoticache_product, AOTICACHE_PRODUCT_INIT, product, ret_product, ret_error);
-    return status == AOTICACHE_OK ? check_files(ret_product, ret_error) : status;
-}
 
 /* Plain lookups tell by the request alone that what they find has no guard, so that one cannot do without the other. */
 static aoticache_status check_guard(const aoticache_request *request, const aoticache_product *product,
@@ -66,26 +27,6 @@ static aoticache_status check_guard(const aoticache_request *request, const aoti
                                "a product of %s has no guard, but the request is dynamic (environment "
                                AOTICACHE_SHAPES_NAME " = " AOTICACHE_SHAPES_DYNAMIC ")",
                                aoticache_request_op(request));
-}
-
-aoticache_status aoticache_product_open_file(const aoticache_file *file, bool may_be_empty, int *ret_fd,
-                                             uint64_t *ret_bytes, aoticache_error *ret_error)
-{
-    struct stat found;
-    cleanup_fd int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the compiled file %s does not exist", file->path);
-    if (fd < 0 || fstat(fd, &found) != 0)
-        return aoticache_error_set_errno(ret_error, errno, "cannot open the compiled file %s", file->path);
-    if (!S_ISREG(found.st_mode))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the compiled file %s is not a regular file",
-                                   file->path);
-    if (found.st_size == 0 && !may_be_empty)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the compiled file %s is empty", file->path);
-    *ret_fd = steal_fd(&fd);
-    if (ret_bytes != NULL)
-        *ret_bytes = (uint64_t)found.st_size;
-    return AOTICACHE_OK;
 }
 
 /* What one put has in its hands; everything is released by release_put(). */

@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 #include "cache/store/lock.h"
-#include "cache/state.h"
+#include "cache/internal.h"
 #include "index/eviction/eviction.h"
 
 aoticache_status aoticache_cache_remove_objects(aoticache_cache *cache, const aoticache_index_object *objects,

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "cache/state.h"
+#include "cache/internal.h"
 
 #define BATCH 256
 

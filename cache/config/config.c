@@ -1,35 +1,19 @@
 /*
- * cache/config/config: see config.h. Where settings come from, in which order, and what there is to ask.
+ * cache/config/config: where settings come from, in which order, and how they become the options of a cache.
+ *
+ * Trust: a program that runs with other rights than its caller's reads nothing but the machine's file (secure_getenv() gives
+ * it no variable), so neither the caller's environment nor a file below a home that the caller names can send it to another
+ * directory. Nor does the configuration make such a program accept a shared directory, because whoever may write there could
+ * make it run what they like. It accepts one only where its own options say so.
  */
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 
-#include "base/cleanup.h"
-#include "base/name_distance.h"
+#include "base/options.h"
 #include "cache/config/internal.h"
-
-static const struct {
-    const char *name, *variable, *value, *text;
-} names[AOTICACHE_CONFIG_COUNT] = {
-#define CONFIG_ROW(name, variable, value, text) {#name, variable, value, text},
-    AOTICACHE_CONFIG_LIST(CONFIG_ROW)
-#undef CONFIG_ROW
-};
-
-void aoticache_config_warn(aoticache_config *config, const char *format, ...)
-{
-    char line[AOTICACHE_ERROR_MESSAGE_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    int length = vsnprintf(line, sizeof line, format, arguments);
-    va_end(arguments);
-    config->problem_count++;
-    if (length >= 0)
-        aoticache_log(&config->logger, AOTICACHE_LOG_WARNING, "%s", line);
-}
 
 /* ---- reading ---- */
 
@@ -73,11 +57,12 @@ static aoticache_status read_environment(aoticache_config *config)
     aoticache_status status = AOTICACHE_OK;
     for (size_t i = 0; status == AOTICACHE_OK && i < AOTICACHE_CONFIG_COUNT; i++) {
         char origin[64];
-        const char *text = secure_getenv(names[i].variable);
+        const aoticache_config_name name = (aoticache_config_name)i;
+        const char *text = secure_getenv(aoticache_config_variable(name));
         if (text == NULL || text[0] == '\0')
             continue;
-        snprintf(origin, sizeof origin, "$%s", names[i].variable);
-        status = aoticache_config_take(config, (aoticache_config_name)i, text, origin, false);
+        snprintf(origin, sizeof origin, "$%s", aoticache_config_variable(name));
+        status = aoticache_config_take(config, name, text, origin, false);
     }
     return status;
 }
@@ -151,8 +136,6 @@ void aoticache_config_free(aoticache_config *config)
     free(config);
 }
 
-/* ---- asking ---- */
-
 size_t aoticache_config_problem_count(const aoticache_config *config)
 {
     return config != NULL ? config->problem_count : 0;
@@ -168,70 +151,110 @@ bool aoticache_config_file(const aoticache_config *config, size_t position, cons
     return true;
 }
 
-static bool is_name(aoticache_config_name name)
+/* ---- as options of a cache ---- */
+
+static uint32_t milliseconds(const aoticache_config *config, aoticache_config_name name)
 {
-    return (unsigned)name < AOTICACHE_CONFIG_COUNT;
+    return (uint32_t)(aoticache_config_number(config, name) * 1000);
 }
 
-bool aoticache_config_is_set(const aoticache_config *config, aoticache_config_name name)
+static void apply_limits(const aoticache_config *config, aoticache_cache_options *options)
 {
-    return config != NULL && is_name(name) && config->settings[name].text != NULL;
-}
-
-const char *aoticache_config_value(const aoticache_config *config, aoticache_config_name name)
-{
-    if (!is_name(name))
-        return NULL;
-    return aoticache_config_is_set(config, name) ? config->settings[name].text : names[name].value;
-}
-
-const char *aoticache_config_origin(const aoticache_config *config, aoticache_config_name name)
-{
-    if (!is_name(name))
-        return NULL;
-    return aoticache_config_is_set(config, name) ? config->settings[name].origin : "default";
-}
-
-const char *aoticache_config_name_text(aoticache_config_name name)
-{
-    return is_name(name) ? names[name].name : NULL;
-}
-
-const char *aoticache_config_variable(aoticache_config_name name)
-{
-    return is_name(name) ? names[name].variable : NULL;
-}
-
-const char *aoticache_config_describe(aoticache_config_name name)
-{
-    return is_name(name) ? names[name].text : NULL;
-}
-
-/* What has to be changed in at most a third of the letters. */
-static const char *nearest_name(const char *text)
-{
-    const char *nearest = NULL;
-    size_t least = strlen(text) / 3 + 2;
-    for (size_t i = 0; i < AOTICACHE_CONFIG_COUNT; i++) {
-        size_t distance = aoticache_name_distance(text, names[i].name, least, true);
-        if (distance < least) {
-            nearest = names[i].name;
-            least = distance;
-        }
+    /* 0 in a file means no limit; in the options it would mean to ask the configuration again. */
+    if (aoticache_config_is_set(config, AOTICACHE_CONFIG_max_size)) {
+        uint64_t bytes = aoticache_config_number(config, AOTICACHE_CONFIG_max_size);
+        options->max_bytes = bytes != 0 ? bytes : UINT64_MAX;
     }
-    return nearest;
+    if (aoticache_config_is_set(config, AOTICACHE_CONFIG_max_entries)) {
+        uint64_t entries = aoticache_config_number(config, AOTICACHE_CONFIG_max_entries);
+        options->max_entries = entries != 0 ? entries : UINT64_MAX;
+    }
 }
 
-aoticache_status aoticache_config_name_parse(const char *text, aoticache_config_name *ret_name,
-                                             const char **ret_nearest)
+static void apply(const aoticache_config *config, aoticache_cache_options *options)
 {
-    for (size_t i = 0; text != NULL && i < AOTICACHE_CONFIG_COUNT; i++) {
-        if (strcmp(text, names[i].name) == 0) {
-            *ret_name = (aoticache_config_name)i;
-            return AOTICACHE_OK;
-        }
+    const char *directory = aoticache_config_value(config, AOTICACHE_CONFIG_directory);
+    if (directory[0] != '\0')
+        options->directory = directory;
+    apply_limits(config, options);
+    if (aoticache_config_is_set(config, AOTICACHE_CONFIG_allow_shared) && getauxval(AT_SECURE) == 0)
+        options->allow_shared = aoticache_config_number(config, AOTICACHE_CONFIG_allow_shared) != 0;
+    if (aoticache_config_is_set(config, AOTICACHE_CONFIG_lock_timeout))
+        options->lock_timeout_ms = milliseconds(config, AOTICACHE_CONFIG_lock_timeout);
+    if (aoticache_config_is_set(config, AOTICACHE_CONFIG_compile_timeout))
+        options->compile_timeout_ms = milliseconds(config, AOTICACHE_CONFIG_compile_timeout);
+    if (aoticache_config_is_set(config, AOTICACHE_CONFIG_failure_ttl))
+        options->failure_ttl_seconds = (uint32_t)aoticache_config_number(config, AOTICACHE_CONFIG_failure_ttl);
+    options->is_configured = true;
+}
+
+void aoticache_config_apply(const aoticache_config *config, struct aoticache_cache_options *options)
+{
+    aoticache_cache_options all;
+    if (config == NULL || options == NULL ||
+        AOTICACHE_OPTIONS_READ(aoticache_cache_options, AOTICACHE_CACHE_OPTIONS_INIT, options, &all, NULL) != AOTICACHE_OK)
+        return; /* opening the cache with them will say what is wrong */
+    apply(config, &all);
+    all.size = options->size;
+    memcpy(options, &all, all.size < sizeof all ? all.size : sizeof all);
+}
+
+/* ---- opening ---- */
+
+/* What the caller said explicitly wins, member by member. */
+static void fill_in(aoticache_cache_options *options, const aoticache_cache_options *said)
+{
+    if (options->directory == NULL)
+        options->directory = said->directory;
+    options->allow_shared |= said->allow_shared;
+    if (options->max_bytes == 0)
+        options->max_bytes = said->max_bytes;
+    if (options->max_entries == 0)
+        options->max_entries = said->max_entries;
+    if (options->lock_timeout_ms == AOTICACHE_AS_CONFIGURED)
+        options->lock_timeout_ms = said->lock_timeout_ms;
+    if (options->compile_timeout_ms == AOTICACHE_AS_CONFIGURED)
+        options->compile_timeout_ms = said->compile_timeout_ms;
+    if (options->failure_ttl_seconds == AOTICACHE_AS_CONFIGURED)
+        options->failure_ttl_seconds = said->failure_ttl_seconds;
+}
+
+/* A configuration of NULL is one that says nothing. */
+static void fill_in_defaults(aoticache_cache_options *options)
+{
+    const aoticache_cache_options defaults = {
+        .lock_timeout_ms = milliseconds(NULL, AOTICACHE_CONFIG_lock_timeout),
+        .compile_timeout_ms = milliseconds(NULL, AOTICACHE_CONFIG_compile_timeout),
+        .failure_ttl_seconds = (uint32_t)aoticache_config_number(NULL, AOTICACHE_CONFIG_failure_ttl)};
+    fill_in(options, &defaults);
+}
+
+aoticache_status aoticache_config_complete(aoticache_cache_options *options, aoticache_config **ret_config,
+                                           aoticache_error *ret_error)
+{
+    *ret_config = NULL;
+    if (!options->is_configured) {
+        aoticache_cache_options said = AOTICACHE_CACHE_OPTIONS_INIT;
+        aoticache_status status = aoticache_config_read(options->logger, ret_config, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        apply(*ret_config, &said);
+        fill_in(options, &said);
     }
-    if (ret_nearest != NULL)
-        *ret_nearest = text != NULL ? nearest_name(text) : NULL;
-    return AOTICACHE_NOT_FOUND;
+    fill_in_defaults(options);
+    return AOTICACHE_OK;
+}
+
+bool aoticache_config_find_directory(char *ret_path, size_t size)
+{
+    aoticache_config *config = NULL;
+    if (aoticache_config_read((aoticache_logger){.log = NULL}, &config, NULL) != AOTICACHE_OK)
+        return false;
+    const char *directory = aoticache_config_value(config, AOTICACHE_CONFIG_directory);
+    size_t length = strlen(directory);
+    bool is_found = length > 0 && length < size;
+    if (is_found)
+        memcpy(ret_path, directory, length + 1);
+    aoticache_config_free(config);
+    return is_found;
 }

@@ -1,7 +1,7 @@
 /*
  * cache/config/internal: what the files of the configuration share.
  *
- * Private. config.c owns the object and its order, file.c reads files, value.c knows what values are.
+ * Private. config.c owns the order of sources and fills in options, file.c reads one file, value.c knows names and values.
  */
 #ifndef AOTICACHE_CACHE_CONFIG_INTERNAL_H
 #define AOTICACHE_CACHE_CONFIG_INTERNAL_H

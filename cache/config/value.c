@@ -1,16 +1,79 @@
 /*
- * cache/config/value: what the values of the configuration are, and when one is wrong.
+ * cache/config/value: which settings there are, what their values may be, and what there is to ask of a configuration.
  */
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/name_distance.h"
 #include "base/units.h"
 #include "cache/config/internal.h"
 #include "cache/gc/collect.h"
 
 #define MAX_SECONDS (UINT32_MAX / 1000) /* they become milliseconds in 32 bits */
+
+/* ---- names ---- */
+
+static const struct {
+    const char *name, *variable, *value, *text;
+} names[AOTICACHE_CONFIG_COUNT] = {
+#define CONFIG_ROW(name, variable, value, text) {#name, variable, value, text},
+    AOTICACHE_CONFIG_LIST(CONFIG_ROW)
+#undef CONFIG_ROW
+};
+
+static bool is_name(aoticache_config_name name)
+{
+    return (unsigned)name < AOTICACHE_CONFIG_COUNT;
+}
+
+const char *aoticache_config_name_text(aoticache_config_name name)
+{
+    return is_name(name) ? names[name].name : NULL;
+}
+
+const char *aoticache_config_variable(aoticache_config_name name)
+{
+    return is_name(name) ? names[name].variable : NULL;
+}
+
+const char *aoticache_config_describe(aoticache_config_name name)
+{
+    return is_name(name) ? names[name].text : NULL;
+}
+
+/* What has to be changed in at most a third of the letters. */
+static const char *nearest_name(const char *text)
+{
+    const char *nearest = NULL;
+    size_t least = strlen(text) / 3 + 2;
+    for (size_t i = 0; i < AOTICACHE_CONFIG_COUNT; i++) {
+        size_t distance = aoticache_name_distance(text, names[i].name, least, true);
+        if (distance < least) {
+            nearest = names[i].name;
+            least = distance;
+        }
+    }
+    return nearest;
+}
+
+aoticache_status aoticache_config_name_parse(const char *text, aoticache_config_name *ret_name,
+                                             const char **ret_nearest)
+{
+    for (size_t i = 0; text != NULL && i < AOTICACHE_CONFIG_COUNT; i++) {
+        if (strcmp(text, names[i].name) == 0) {
+            *ret_name = (aoticache_config_name)i;
+            return AOTICACHE_OK;
+        }
+    }
+    if (ret_nearest != NULL)
+        *ret_nearest = text != NULL ? nearest_name(text) : NULL;
+    return AOTICACHE_NOT_FOUND;
+}
+
+/* ---- what a value may be ---- */
 
 /* A value that was understood. */
 struct parsed {
@@ -90,6 +153,62 @@ static const struct {
     [AOTICACHE_CONFIG_lock_timeout] = {parse_seconds, "seconds, as 10 or 1min, at most 49 days"},
 };
 
+/* ---- asking ---- */
+
+bool aoticache_config_is_set(const aoticache_config *config, aoticache_config_name name)
+{
+    return config != NULL && is_name(name) && config->settings[name].text != NULL;
+}
+
+const char *aoticache_config_value(const aoticache_config *config, aoticache_config_name name)
+{
+    if (!is_name(name))
+        return NULL;
+    return aoticache_config_is_set(config, name) ? config->settings[name].text : names[name].value;
+}
+
+const char *aoticache_config_origin(const aoticache_config *config, aoticache_config_name name)
+{
+    if (!is_name(name))
+        return NULL;
+    return aoticache_config_is_set(config, name) ? config->settings[name].origin : "default";
+}
+
+uint64_t aoticache_config_number(const aoticache_config *config, aoticache_config_name name)
+{
+    struct parsed value = {.number = 0};
+    if (!is_name(name))
+        return 0;
+    if (aoticache_config_is_set(config, name))
+        return config->settings[name].number;
+    return values[name].parse(aoticache_config_value(config, name), &value) ? value.number : 0;
+}
+
+double aoticache_config_min_free_share(const aoticache_config *config)
+{
+    return config != NULL ? config->settings[AOTICACHE_CONFIG_min_free].share : 0;
+}
+
+const char *const *aoticache_config_keep(const aoticache_config *config)
+{
+    static const char *const none[] = {NULL};
+    return config != NULL && config->keep != NULL ? (const char *const *)config->keep : none;
+}
+
+/* ---- taking a value ---- */
+
+void aoticache_config_warn(aoticache_config *config, const char *format, ...)
+{
+    char line[AOTICACHE_ERROR_MESSAGE_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    config->problem_count++;
+    if (length >= 0)
+        aoticache_log(&config->logger, AOTICACHE_LOG_WARNING, "%s", line);
+}
+
 static void replace_text(char **text, char *by)
 {
     free(*text);
@@ -162,27 +281,4 @@ aoticache_status aoticache_config_split_keep(aoticache_config *config)
     for (char *word = strtok_r(config->keep_text, spaces, &rest); word != NULL; word = strtok_r(NULL, spaces, &rest))
         config->keep[count++] = word;
     return AOTICACHE_OK;
-}
-
-/* ---- asking ---- */
-
-uint64_t aoticache_config_number(const aoticache_config *config, aoticache_config_name name)
-{
-    struct parsed value = {.number = 0};
-    if ((unsigned)name >= AOTICACHE_CONFIG_COUNT)
-        return 0;
-    if (aoticache_config_is_set(config, name))
-        return config->settings[name].number;
-    return values[name].parse(aoticache_config_value(config, name), &value) ? value.number : 0;
-}
-
-double aoticache_config_min_free_share(const aoticache_config *config)
-{
-    return config != NULL ? config->settings[AOTICACHE_CONFIG_min_free].share : 0;
-}
-
-const char *const *aoticache_config_keep(const aoticache_config *config)
-{
-    static const char *const none[] = {NULL};
-    return config != NULL && config->keep != NULL ? (const char *const *)config->keep : none;
 }

@@ -17,7 +17,6 @@
 #include "base/options.h"
 #include "base/syscalls.h"
 #include "cache/store/lock.h"
-#include "cache/store/reserve.h"
 
 #define FAILURES_AT_ONCE 1000
 #define CACHE_KIB (64 << 10)      /* the inner pages of all trees of a large index, and those that a round changes */

@@ -12,7 +12,7 @@
 #define AOTICACHE_CACHE_GC_COLLECTION_H
 
 #include "cache/store/lock.h"
-#include "cache/state.h"
+#include "cache/internal.h"
 #include "cache/gc/collect.h"
 #include "cache/gc/thread_pool.h"
 #include "index/eviction/eviction.h"

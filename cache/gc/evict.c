@@ -7,7 +7,6 @@
 
 #include "cache/gc/collection.h"
 #include "cache/verify/snapshot.h"
-#include "cache/stats/internal.h"
 
 #define MAX_OWNED 1026 /* what a manifest may list, and itself */
 #define LOG_PAGES 16000 /* 64 MB: merging takes a fifth of a second, and nobody else does it */

@@ -8,7 +8,6 @@
 #include <sys/statvfs.h>
 
 #include "cache/gc/collection.h"
-#include "cache/store/reserve.h"
 
 /* With this much for each entry of a batch nothing is scarce: far more than an entry takes, as others write too. */
 #define ENTRY_BYTES (UINT64_C(256) << 10)

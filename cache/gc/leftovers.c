@@ -13,7 +13,7 @@
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 #include "cache/store/lock.h"
-#include "cache/state.h"
+#include "cache/internal.h"
 #include "index/eviction/eviction.h"
 
 #define BATCH 64

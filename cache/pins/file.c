@@ -1,12 +1,13 @@
 /*
- * cache/pins/file: the file of one mark, marks/<64 digits>: one line of JSON (docs/marks.md), written beside and
- * renamed.
+ * cache/pins/file: the pins and tags of one key as a file, marks/<64 digits>: one line of JSON (docs/marks.md), written in
+ * tmp/ and renamed. And all these files as rows of a new index.
  *
- * What is read may have been written by anybody: every part is checked. Members that are not known are ignored: a later
- * program may have written them.
+ * Anybody may have written what is read, so every part is checked. Unknown members are ignored: a later program may have
+ * written them.
  */
 #include "cache/pins/internal.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -19,10 +20,11 @@
 #include "base/syscalls.h"
 #include "cache/store/object.h"
 #include "cache/store/scratch.h"
+#include "index/entries/pins.h"
 
-#define MAX_FILE_BYTES 16384 /* a full mark has less than 5 KiB */
+#define MAX_FILE_BYTES 16384 /* the longest that is written has less than 5 KiB */
 
-/* ---- a mark in memory ---- */
+/* ---- in memory ---- */
 
 aoticache_status aoticache_tag_check(const char *tag, aoticache_error *ret_error)
 {
@@ -75,21 +77,21 @@ void aoticache_pin_state_remove_tag(aoticache_pin_state *state, const char *tag)
 
 /* ---- reading ---- */
 
-static aoticache_status unusable(const char *name, const char *why, aoticache_error *ret_error)
+static aoticache_status refuse_file(const char *name, const char *why, aoticache_error *ret_error)
 {
-    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "mark %s: %s", name, why);
+    return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "pins and tags of %s: %s", name, why);
 }
 
 static aoticache_status read_tags(const json_t *tags, const char *name, aoticache_pin_state *state,
                                   aoticache_error *ret_error)
 {
     if (!json_is_array(tags))
-        return unusable(name, "\"tags\" is missing or not an array", ret_error);
+        return refuse_file(name, "\"tags\" is missing or not an array", ret_error);
     for (size_t i = 0; i < json_array_size(tags); i++) {
         const json_t *tag = json_array_get(tags, i);
         if (!json_is_string(tag) || aoticache_tag_check(json_string_value(tag), NULL) != AOTICACHE_OK ||
             aoticache_pin_state_add_tag(state, json_string_value(tag), NULL) != AOTICACHE_OK)
-            return unusable(name, "\"tags\" holds something that is no tag, or too many", ret_error);
+            return refuse_file(name, "\"tags\" holds something that is no tag, or too many", ret_error);
     }
     return AOTICACHE_OK;
 }
@@ -100,22 +102,22 @@ static aoticache_status read_members(const json_t *object, const char *name, aot
     const char *key = json_string_value(json_object_get(object, "key"));
     const json_t *pinned = json_object_get(object, "pinned");
     if (key == NULL || strcmp(key, name) != 0)
-        return unusable(name, "\"key\" is not the name of the file", ret_error);
+        return refuse_file(name, "\"key\" is not the name of the file", ret_error);
     if (!json_is_boolean(pinned))
-        return unusable(name, "\"pinned\" is missing or not a truth value", ret_error);
+        return refuse_file(name, "\"pinned\" is missing or not a truth value", ret_error);
     state->is_pinned = json_is_true(pinned);
     return read_tags(json_object_get(object, "tags"), name, state, ret_error);
 }
 
-static aoticache_status parse(const char *text, size_t size, const char *name, aoticache_pin_state *state,
-                              aoticache_error *ret_error)
+static aoticache_status parse_file(const char *text, size_t size, const char *name, aoticache_pin_state *state,
+                                   aoticache_error *ret_error)
 {
     json_error_t json_error;
     json_t *object = json_loadb(text, size, JSON_REJECT_DUPLICATES, &json_error);
     if (object == NULL && json_error_code(&json_error) == json_error_out_of_memory)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "mark %s: out of memory", name);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "pins and tags of %s: out of memory", name);
     if (object == NULL)
-        return unusable(name, "it is not JSON", ret_error);
+        return refuse_file(name, "it is not JSON", ret_error);
     aoticache_status status = read_members(object, name, state, ret_error);
     json_decref(object);
     return status;
@@ -125,24 +127,24 @@ static aoticache_status parse(const char *text, size_t size, const char *name, a
 static aoticache_status read_bytes(aoticache_directory *directory, const char *name, char *text, size_t *ret_size,
                                    aoticache_error *ret_error)
 {
-    char path[sizeof AOTICACHE_MARKS + 1 + AOTICACHE_MARK_NAME_BYTES];
+    char path[sizeof AOTICACHE_PINS + 1 + AOTICACHE_PIN_FILE_NAME_BYTES];
     struct stat found;
     aoticache_error detail = {.message = ""};
-    snprintf(path, sizeof path, AOTICACHE_MARKS "/%s", name);
+    snprintf(path, sizeof path, AOTICACHE_PINS "/%s", name);
     cleanup_fd int fd = aoticache_directory_openat(directory, path, O_RDONLY);
     if (fd < 0 && errno == ENOENT)
         return AOTICACHE_NOT_FOUND;
-    if (fd < 0 && !aoticache_object_errno_is_damage(errno)) /* that says nothing of the mark */
-        return aoticache_error_set_errno(ret_error, errno, "cannot open mark %s", name);
+    if (fd < 0 && !aoticache_object_errno_is_damage(errno)) /* that says nothing of the file */
+        return aoticache_error_set_errno(ret_error, errno, "cannot open the pins of %s", name);
     if (fd >= 0 && fstat(fd, &found) != 0)
-        return aoticache_error_set_errno(ret_error, errno, "cannot examine mark %s", name);
+        return aoticache_error_set_errno(ret_error, errno, "cannot examine the pins of %s", name);
     if (fd < 0)
-        return unusable(name, errno == ELOOP ? "it is a symbolic link" : "it cannot be opened", ret_error);
+        return refuse_file(name, errno == ELOOP ? "it is a symbolic link" : "it cannot be opened", ret_error);
     if (aoticache_directory_trust(directory, &found, S_IFREG, path, &detail) != AOTICACHE_OK)
-        return unusable(name, detail.message, ret_error);
+        return refuse_file(name, detail.message, ret_error);
     ssize_t got = pread(fd, text, MAX_FILE_BYTES, 0);
     if (got < 0)
-        return aoticache_error_set_errno(ret_error, errno, "cannot read mark %s", name);
+        return aoticache_error_set_errno(ret_error, errno, "cannot read the pins of %s", name);
     *ret_size = (size_t)got;
     return AOTICACHE_OK;
 }
@@ -150,14 +152,14 @@ static aoticache_status read_bytes(aoticache_directory *directory, const char *n
 aoticache_status aoticache_pin_file_read(aoticache_directory *directory, const aoticache_key *key,
                                           aoticache_pin_state *ret_state, aoticache_error *ret_error)
 {
-    char name[AOTICACHE_MARK_NAME_BYTES];
+    char name[AOTICACHE_PIN_FILE_NAME_BYTES];
     char text[MAX_FILE_BYTES];
     size_t size = 0;
     aoticache_pin_state state = {.key = *key};
     aoticache_digest_to_hex(key, name);
     aoticache_status status = read_bytes(directory, name, text, &size, ret_error);
     if (status == AOTICACHE_OK)
-        status = parse(text, size, name, &state, ret_error);
+        status = parse_file(text, size, name, &state, ret_error);
     if (status == AOTICACHE_OK)
         *ret_state = state;
     return status;
@@ -166,7 +168,7 @@ aoticache_status aoticache_pin_file_read(aoticache_directory *directory, const a
 /* ---- writing ---- */
 
 /* Tags need no escapes. */
-static size_t format(const aoticache_pin_state *state, const char *name, char text[MAX_FILE_BYTES])
+static size_t format_file(const aoticache_pin_state *state, const char *name, char text[MAX_FILE_BYTES])
 {
     size_t used = (size_t)snprintf(text, MAX_FILE_BYTES, "{\"key\":\"%s\",\"pinned\":%s,\"tags\":[", name,
                                    state->is_pinned ? "true" : "false");
@@ -175,23 +177,23 @@ static size_t format(const aoticache_pin_state *state, const char *name, char te
     return used + (size_t)snprintf(text + used, MAX_FILE_BYTES - used, "]}\n");
 }
 
-/* From so many on, one syncfs is cheaper than to wait for each. */
+/* With so many files or more, one syncfs() is cheaper than an fsync() of each. */
 #define MANY_FILES 16
 
-typedef char temporary_name[80]; /* "" for a mark that is empty */
+typedef char temporary_name[80]; /* "" where there is nothing to write: the file is removed */
 
 static aoticache_status write_temporary(const aoticache_directory *directory, int tmp_fd,
                                         const aoticache_pin_state *state, const char *temporary, bool syncs,
                                         aoticache_error *ret_error)
 {
-    char text[MAX_FILE_BYTES], name[AOTICACHE_MARK_NAME_BYTES];
+    char text[MAX_FILE_BYTES], name[AOTICACHE_PIN_FILE_NAME_BYTES];
     const mode_t mode = aoticache_directory_file_mode(directory);
     aoticache_digest_to_hex(&state->key, name);
-    const size_t size = format(state, name, text);
+    const size_t size = format_file(state, name, text);
     cleanup_fd int fd = aoticache_syscall_openat(tmp_fd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode);
     aoticache_directory_hand_over(directory, fd, mode);
     if (fd < 0 || aoticache_syscall_write(fd, text, size) != 0 || (syncs && aoticache_syscall_fsync(fd) != 0))
-        return aoticache_error_set_errno(ret_error, errno, "cannot write mark %s", name);
+        return aoticache_error_set_errno(ret_error, errno, "cannot write the pins of %s", name);
     return AOTICACHE_OK;
 }
 
@@ -208,22 +210,22 @@ static aoticache_status write_temporaries(aoticache_directory *directory, int tm
         status = write_temporary(directory, tmp_fd, states[i], temporaries[i], !are_many, ret_error);
     }
     if (status == AOTICACHE_OK && are_many && (aoticache_syscall_hook_ask("syncfs", NULL) != 0 || syncfs(tmp_fd) != 0))
-        status = aoticache_error_set_errno(ret_error, errno, "cannot make marks in %s durable", directory->path);
+        status = aoticache_error_set_errno(ret_error, errno, "cannot make pins in %s durable", directory->path);
     return status;
 }
 
-/* The temporary file takes the name of the mark, or the mark goes. */
-static aoticache_status replace(int tmp_fd, int folder_fd, const aoticache_pin_state *state, char *temporary,
-                                aoticache_error *ret_error)
+/* The temporary file takes its name, or the file is removed. */
+static aoticache_status replace_file(int tmp_fd, int folder_fd, const aoticache_pin_state *state, char *temporary,
+                                     aoticache_error *ret_error)
 {
-    char name[AOTICACHE_MARK_NAME_BYTES];
+    char name[AOTICACHE_PIN_FILE_NAME_BYTES];
     aoticache_digest_to_hex(&state->key, name);
     if (temporary[0] == '\0')
         return aoticache_syscall_unlinkat(folder_fd, name, 0) == 0 || errno == ENOENT
                    ? AOTICACHE_OK
-                   : aoticache_error_set_errno(ret_error, errno, "cannot remove mark %s", name);
+                   : aoticache_error_set_errno(ret_error, errno, "cannot remove the pins of %s", name);
     if (aoticache_syscall_renameat(tmp_fd, temporary, folder_fd, name) != 0)
-        return aoticache_error_set_errno(ret_error, errno, "cannot write mark %s", name);
+        return aoticache_error_set_errno(ret_error, errno, "cannot write the pins of %s", name);
     temporary[0] = '\0';
     return AOTICACHE_OK;
 }
@@ -235,16 +237,82 @@ aoticache_status aoticache_pin_files_write(aoticache_directory *directory, int f
     cleanup_fd int tmp_fd = -1;
     cleanup_free temporary_name *temporaries = calloc(count, sizeof *temporaries);
     if (temporaries == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for marks");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for pins");
     aoticache_status status = aoticache_directory_open_folder(directory, AOTICACHE_TMP, true, &tmp_fd, ret_error);
     if (status == AOTICACHE_OK)
         status = write_temporaries(directory, tmp_fd, states, temporaries, count, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < count; i++)
-        status = replace(tmp_fd, folder_fd, states[i], temporaries[i], ret_error);
+        status = replace_file(tmp_fd, folder_fd, states[i], temporaries[i], ret_error);
     for (size_t i = 0; tmp_fd >= 0 && i < count; i++)
         if (temporaries[i][0] != '\0')
             aoticache_syscall_unlinkat(tmp_fd, temporaries[i], 0);
     if (status == AOTICACHE_OK && aoticache_syscall_fsync(folder_fd) != 0)
-        status = aoticache_error_set_errno(ret_error, errno, "cannot make marks in %s durable", directory->path);
+        status = aoticache_error_set_errno(ret_error, errno, "cannot make pins in %s durable", directory->path);
+    return status;
+}
+
+/* ---- into the index ---- */
+
+aoticache_status aoticache_pin_states_record(aoticache_index *index, const aoticache_pin_state *const *states,
+                                             size_t count, aoticache_error *ret_error)
+{
+    cleanup_free aoticache_index_pins *rows = calloc(count, sizeof *rows);
+    cleanup_free const char **tags = calloc(count * AOTICACHE_MAX_TAGS, sizeof *tags);
+    if (rows == NULL || tags == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for pins");
+    for (size_t i = 0; i < count; i++) {
+        const char **own = tags + i * AOTICACHE_MAX_TAGS;
+        for (size_t k = 0; k < states[i]->tag_count; k++)
+            own[k] = states[i]->tags[k];
+        rows[i] = (aoticache_index_pins){.key = states[i]->key,
+                                         .is_pinned = states[i]->is_pinned,
+                                         .tags = own,
+                                         .tag_count = states[i]->tag_count};
+    }
+    return aoticache_index_put_pins(index, rows, count, ret_error);
+}
+
+/* A file that cannot be used is named in the log and moved to quarantine/. The others are still loaded. */
+static aoticache_status load_file(aoticache_directory *directory, int folder_fd, const char *name,
+                                  aoticache_index *index, aoticache_error *ret_error)
+{
+    aoticache_key key;
+    aoticache_pin_state state;
+    aoticache_error detail = {.message = ""};
+    if (aoticache_digest_from_hex(name, &key) != AOTICACHE_OK)
+        return AOTICACHE_OK;
+    aoticache_status status = aoticache_pin_file_read(directory, &key, &state, &detail);
+    if (status == AOTICACHE_OK)
+        return aoticache_pin_states_record(index, (const aoticache_pin_state *[]){&state}, 1, ret_error);
+    if (status == AOTICACHE_NOT_FOUND)
+        return AOTICACHE_OK;
+    if (status == AOTICACHE_DENIED) { /* it stays, for those who may read it */
+        aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s: the new index does not know it", detail.message);
+        return AOTICACHE_OK;
+    }
+    if (status != AOTICACHE_CORRUPT)
+        return aoticache_error_set(ret_error, status, "%s", detail.message);
+    aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING,
+                  "%s; it is moved to " AOTICACHE_QUARANTINE "/: pin or tag the key again", detail.message);
+    status = aoticache_directory_quarantine(directory, folder_fd, name, name, &detail);
+    if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
+        aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s", detail.message);
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_cache_load_pins(aoticache_directory *directory, aoticache_index *index,
+                                            aoticache_error *ret_error)
+{
+    cleanup_fd int folder = -1;
+    aoticache_status status =
+        aoticache_directory_open_folder(directory, AOTICACHE_PINS, false, &folder, ret_error);
+    if (status != AOTICACHE_OK)
+        return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    cleanup_dir DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
+    if (listing == NULL)
+        return aoticache_error_set_errno(ret_error, errno, "cannot list %s/" AOTICACHE_PINS, directory->path);
+    for (struct dirent *item; status == AOTICACHE_OK && (item = readdir(listing)) != NULL;)
+        status = load_file(directory, folder, item->d_name, index, ret_error);
     return status;
 }

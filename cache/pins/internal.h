@@ -1,8 +1,5 @@
 /*
- * cache/pins/internal: what the files of pins and tags share: one key's in memory, its file, and the way from all
- * files to a new index.
- *
- * Private. file.c knows the file, load.c all of them, pins.c has the public functions.
+ * cache/pins/internal: the pins and tags of one key in memory, their file, and their rows in the index (file.c).
  */
 #ifndef AOTICACHE_CACHE_PINS_INTERNAL_H
 #define AOTICACHE_CACHE_PINS_INTERNAL_H
@@ -11,7 +8,7 @@
 #include "cache/pins/pins.h"
 #include "index/index.h"
 
-#define AOTICACHE_MARK_NAME_BYTES AOTICACHE_DIGEST_HEX_BYTES /* the file's name: the key's 64 digits */
+#define AOTICACHE_PIN_FILE_NAME_BYTES AOTICACHE_DIGEST_HEX_BYTES /* the file's name: the key's 64 digits */
 
 /* Tags are sorted and differ from each other. */
 typedef struct aoticache_pin_state {
@@ -21,7 +18,7 @@ typedef struct aoticache_pin_state {
     size_t tag_count;
 } aoticache_pin_state;
 
-/* Whether it says nothing: such a mark has no file. */
+/* Whether the key is neither pinned nor tagged. Such a key has no file. */
 bool aoticache_pin_state_is_empty(const aoticache_pin_state *state);
 /* Puts a valid tag in its place. INVALID where there are too many. */
 aoticache_status aoticache_pin_state_add_tag(aoticache_pin_state *state, const char *tag, aoticache_error *ret_error);
@@ -32,18 +29,23 @@ void aoticache_pin_state_remove_tag(aoticache_pin_state *state, const char *tag)
  * another key); IO; NO_MEMORY.
  */
 aoticache_status aoticache_pin_file_read(aoticache_directory *directory, const aoticache_key *key,
-                                          aoticache_pin_state *ret_state, aoticache_error *ret_error);
+                                         aoticache_pin_state *ret_state, aoticache_error *ret_error);
 /*
- * Replaces each file atomically, or removes it where the mark is empty; durable on OK. Where it fails some may have
- * been replaced. OK, IO, DENIED, NO_MEMORY.
+ * Replaces each file atomically, or removes it where the state is empty; durable on OK. On failure some may have been
+ * replaced.
+ * Returns: OK, IO, DENIED, NO_MEMORY.
  */
 aoticache_status aoticache_pin_files_write(aoticache_directory *directory, int folder_fd,
                                             const aoticache_pin_state *const *states, size_t count,
                                             aoticache_error *ret_error);
 
+/* Puts the states into the index, in one transaction. OK, IO, LOCKED, CORRUPT, NO_MEMORY. */
+aoticache_status aoticache_pin_states_record(aoticache_index *index, const aoticache_pin_state *const *states,
+                                             size_t count, aoticache_error *ret_error);
+
 /*
- * Records all marks of the store in an index. A file that cannot be used is moved to quarantine/, with one warning. The
- * caller holds the store's lock exclusively, or is alone with the index.
+ * Records all pins and tags of the store in an index. A file that cannot be used is moved to quarantine/, with one warning.
+ * The caller holds the store's lock exclusively, or is alone with the index.
  * Returns: OK, IO, DENIED, NO_MEMORY, LOCKED.
  */
 aoticache_status aoticache_cache_load_pins(aoticache_directory *directory, aoticache_index *index,

@@ -1,10 +1,10 @@
 /*
- * cache/pins/pins: pins and tags: see pins.h.
+ * cache/pins/pins: changing and listing pins and tags.
  *
- * A change reads the file of each key, replaces it, then the rows of the index; many keys by the batch. Files come
- * first: a process that dies between leaves what the file says for the next change of the key, and for the next index
- * that is built, to record. The store's lock, shared, keeps the index from being replaced meanwhile; the lock of the
- * folder marks/ keeps other changes out.
+ * A change reads the file of each key, replaces the file, then the rows of the index; many keys are changed in batches. The
+ * file comes first. Where a process dies in between, the next change of the key, or the next index that is built, records
+ * what the file says. The store's lock, shared, keeps the index from being replaced meanwhile; the lock of the folder
+ * marks/ keeps other changes out.
  */
 #include "cache/pins/pins.h"
 
@@ -13,9 +13,9 @@
 #include <sys/file.h>
 
 #include "base/cleanup.h"
-#include "cache/store/lock.h"
+#include "cache/internal.h"
 #include "cache/pins/internal.h"
-#include "cache/state.h"
+#include "cache/store/lock.h"
 #include "index/entries/pins.h"
 
 #define MAX_TRIES 4
@@ -38,7 +38,7 @@ struct batch {
 
 /* ---- changing ---- */
 
-static aoticache_status apply(const struct change *change, aoticache_pin_state *state, aoticache_error *ret_error)
+static aoticache_status apply_change(const struct change *change, aoticache_pin_state *state, aoticache_error *ret_error)
 {
     switch (change->what) {
     case AOTICACHE_PIN:
@@ -56,7 +56,7 @@ static aoticache_status apply(const struct change *change, aoticache_pin_state *
     return AOTICACHE_OK;
 }
 
-static bool take_row(void *user, const aoticache_digest *key, bool is_pinned, const char *tag)
+static bool add_row_to_state(void *user, const aoticache_digest *key, bool is_pinned, const char *tag)
 {
     aoticache_pin_state *state = user;
     (void)key;
@@ -66,12 +66,12 @@ static bool take_row(void *user, const aoticache_digest *key, bool is_pinned, co
     return true;
 }
 
-/* What the index knows of the key. */
-static aoticache_status read_rows(aoticache_index *index, const aoticache_key *key, aoticache_pin_state *ret_state,
-                                  aoticache_error *ret_error)
+/* What the index says of the key. */
+static aoticache_status read_recorded(aoticache_index *index, const aoticache_key *key, aoticache_pin_state *ret_state,
+                                      aoticache_error *ret_error)
 {
     aoticache_pin_state state = {.key = *key};
-    aoticache_status status = aoticache_index_list_pins(index, key, NULL, take_row, &state, ret_error);
+    aoticache_status status = aoticache_index_list_pins(index, key, NULL, add_row_to_state, &state, ret_error);
     if (status == AOTICACHE_OK)
         *ret_state = state;
     return status;
@@ -81,7 +81,7 @@ static aoticache_status read_rows(aoticache_index *index, const aoticache_key *k
 static aoticache_status read_state(aoticache_directory *directory, int folder, const aoticache_pin_state *recorded,
                                    aoticache_pin_state *ret_state, bool *ret_damaged, aoticache_error *ret_error)
 {
-    char name[AOTICACHE_MARK_NAME_BYTES];
+    char name[AOTICACHE_PIN_FILE_NAME_BYTES];
     aoticache_error detail = {.message = ""};
     aoticache_status status = aoticache_pin_file_read(directory, &recorded->key, ret_state, &detail);
     *ret_damaged = status == AOTICACHE_CORRUPT;
@@ -110,38 +110,19 @@ static bool is_same_state(const aoticache_pin_state *a, const aoticache_pin_stat
     return true;
 }
 
-static aoticache_status record(aoticache_index *index, const aoticache_pin_state *const *states, size_t count,
-                               aoticache_error *ret_error)
-{
-    cleanup_free aoticache_index_pins *marks = calloc(count, sizeof *marks);
-    cleanup_free const char **tags = calloc(count * AOTICACHE_MAX_TAGS, sizeof *tags);
-    if (marks == NULL || tags == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for marks");
-    for (size_t i = 0; i < count; i++) {
-        const char **own = tags + i * AOTICACHE_MAX_TAGS;
-        for (size_t k = 0; k < states[i]->tag_count; k++)
-            own[k] = states[i]->tags[k];
-        marks[i] = (aoticache_index_pins){.key = states[i]->key,
-                                          .is_pinned = states[i]->is_pinned,
-                                          .tags = own,
-                                          .tag_count = states[i]->tag_count};
-    }
-    return aoticache_index_put_pins(index, marks, count, ret_error);
-}
-
-/* What is so already is not written again. */
-static aoticache_status prepare(aoticache_cache *cache, aoticache_index *index, int folder, const struct change *change,
-                                size_t at, struct batch *batch, aoticache_error *ret_error)
+/* Reads one key and adds it to the batch, unless it is already as it should be. */
+static aoticache_status prepare_key(aoticache_cache *cache, aoticache_index *index, int folder, const struct change *change,
+                                    size_t at, struct batch *batch, aoticache_error *ret_error)
 {
     aoticache_pin_state recorded, before, *after = &batch->after[at];
     bool was_damaged = false;
-    aoticache_status status = read_rows(index, &change->keys[at], &recorded, ret_error);
+    aoticache_status status = read_recorded(index, &change->keys[at], &recorded, ret_error);
     if (status == AOTICACHE_OK)
         status = read_state(cache->directory, folder, &recorded, &before, &was_damaged, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     *after = before;
-    status = apply(change, after, ret_error);
+    status = apply_change(change, after, ret_error);
     if (status == AOTICACHE_OK && (was_damaged || !is_same_state(&before, after)))
         batch->to_write[batch->write_count++] = after;
     if (status == AOTICACHE_OK && !is_same_state(&recorded, after))
@@ -149,26 +130,26 @@ static aoticache_status prepare(aoticache_cache *cache, aoticache_index *index, 
     return status;
 }
 
-/* With both locks held. A key that cannot be changed keeps those of its batch from being, too. */
+/* With both locks held. If one key cannot be changed, none of its batch is. */
 static aoticache_status change_locked(aoticache_cache *cache, aoticache_index *index, int folder,
                                       const struct change *change, aoticache_error *ret_error)
 {
     cleanup_free aoticache_pin_state *after = calloc(change->count, sizeof *after);
     cleanup_free const aoticache_pin_state **lists = calloc(2 * change->count, sizeof *lists);
     if (after == NULL || lists == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for marks");
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for pins");
     struct batch batch = {.after = after, .to_write = lists, .to_record = lists + change->count};
     aoticache_status status = AOTICACHE_OK;
     for (size_t i = 0; status == AOTICACHE_OK && i < change->count; i++)
-        status = prepare(cache, index, folder, change, i, &batch, ret_error);
+        status = prepare_key(cache, index, folder, change, i, &batch, ret_error);
     if (status == AOTICACHE_OK && batch.write_count > 0)
         status = aoticache_pin_files_write(cache->directory, folder, batch.to_write, batch.write_count, ret_error);
     if (status == AOTICACHE_OK && batch.record_count > 0)
-        status = record(index, batch.to_record, batch.record_count, ret_error);
+        status = aoticache_pin_states_record(index, batch.to_record, batch.record_count, ret_error);
     return status;
 }
 
-/* *ret_stale: the index was replaced before we had the store's lock; nothing is done. */
+/* *ret_stale: the index was replaced before we had the store's lock, and nothing is done. */
 static aoticache_status try_change(aoticache_cache *cache, aoticache_index *index, const struct change *change,
                                    bool *ret_stale, aoticache_error *ret_error)
 {
@@ -181,13 +162,13 @@ static aoticache_status try_change(aoticache_cache *cache, aoticache_index *inde
     *ret_stale = index == NULL || !aoticache_cache_index_is_current(cache);
     if (*ret_stale)
         goto out;
-    status = aoticache_directory_open_folder(directory, AOTICACHE_MARKS, true, &folder, ret_error);
+    status = aoticache_directory_open_folder(directory, AOTICACHE_PINS, true, &folder, ret_error);
     if (status != AOTICACHE_OK)
         goto out;
     status = aoticache_lock_acquire(folder, LOCK_EX, directory->lock_timeout_ms, NULL, ret_error);
     if (status == AOTICACHE_LOCKED)
-        aoticache_error_set(ret_error, status, "%s/%s: another process changes marks for more than %u ms",
-                            directory->path, AOTICACHE_MARKS, (unsigned)directory->lock_timeout_ms);
+        aoticache_error_set(ret_error, status, "%s/%s: another process changes pins for more than %u ms",
+                            directory->path, AOTICACHE_PINS, (unsigned)directory->lock_timeout_ms);
     if (status == AOTICACHE_OK)
         status = change_locked(cache, index, folder, change, ret_error);
 out:
@@ -213,15 +194,17 @@ static aoticache_status change_batch(aoticache_cache *cache, const struct change
 }
 
 aoticache_status aoticache_cache_change_pins(aoticache_cache *cache, const aoticache_key *keys, size_t count,
-                                           aoticache_pin_action action, const char *tag, size_t *ret_done,
-                                           aoticache_error *ret_error)
+                                             aoticache_pin_action action, const char *tag, size_t *ret_done,
+                                             aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
     size_t done = 0;
     if (cache == NULL || (keys == NULL && count > 0))
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "mark: the cache or the key is NULL");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_cache_change_pins: the cache or the key is NULL");
     if ((unsigned)action > AOTICACHE_UNTAG)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "mark: there is no action %d", (int)action);
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                   "aoticache_cache_change_pins: there is no action %d", (int)action);
     if (action == AOTICACHE_TAG || action == AOTICACHE_UNTAG)
         status = aoticache_tag_check(tag, ret_error);
     if (status != AOTICACHE_OK)
@@ -300,12 +283,12 @@ static bool add_row(void *user, const aoticache_digest *key, bool is_pinned, con
 static size_t show_key(const struct row *rows, size_t count, aoticache_pins_fn callback, void *user, bool *ret_stopped)
 {
     const char *tags[AOTICACHE_MAX_TAGS];
-    aoticache_pins mark = {.key = rows[0].key, .is_pinned = rows[0].is_pinned, .tags = tags};
+    aoticache_pins pins = {.key = rows[0].key, .is_pinned = rows[0].is_pinned, .tags = tags};
     size_t used = 0;
-    for (; used < count && aoticache_digest_equal(&rows[used].key, &mark.key); used++)
-        if (rows[used].tag[0] != '\0' && mark.tag_count < AOTICACHE_MAX_TAGS)
-            tags[mark.tag_count++] = rows[used].tag;
-    *ret_stopped = !callback(user, &mark);
+    for (; used < count && aoticache_digest_equal(&rows[used].key, &pins.key); used++)
+        if (rows[used].tag[0] != '\0' && pins.tag_count < AOTICACHE_MAX_TAGS)
+            tags[pins.tag_count++] = rows[used].tag;
+    *ret_stopped = !callback(user, &pins);
     return used;
 }
 
@@ -325,7 +308,7 @@ aoticache_status aoticache_cache_list_pins(aoticache_cache *cache, const char *t
         } while (aoticache_cache_recovered(cache, status, &index));
     }
     if (status == AOTICACHE_OK && rows.is_out_of_memory)
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of marks");
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of pins");
     bool stopped = false;
     for (size_t i = 0; status == AOTICACHE_OK && i < rows.count && !stopped;)
         i += show_key(rows.items + i, rows.count - i, callback, user, &stopped);

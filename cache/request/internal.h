@@ -1,12 +1,14 @@
 /*
  * cache/request/internal: what the files of the request share: its members, its limits, the validation of parts, the
- * encoding of one argument, and a small writer of text.
+ * sizes of encoded parts, and the parser of a line of text. Reading and writing manifests uses the limits, too.
  *
- * Private to cache/request/. The rules behind the limits are in docs/key.md; changing one changes which encodings are
+ * The rules behind the limits are in docs/key.md; changing one changes which encodings are
  * valid, so it needs a new version of the encoding.
  */
 #ifndef AOTICACHE_CACHE_REQUEST_INTERNAL_H
 #define AOTICACHE_CACHE_REQUEST_INTERNAL_H
+
+#include <locale.h>
 
 #include "cache/request/request.h"
 
@@ -96,5 +98,54 @@ double aoticache_request_canonical_double(double value);
 /* ---- environment.c ---- */
 
 void aoticache_request_environment_clear(aoticache_request *request);
+
+/* ---- text.c knows a line of text, text_scan.c its small parts. Functions that return a status have said in parser->error
+ * what is wrong. ---- */
+
+struct text_parser {
+    const char *text, *at;
+    const char *close; /* the ')' that ends the arguments */
+    aoticache_request *request;
+    aoticache_device device;
+    uint64_t *key_sets; /* none, one for all tensors, or one for each */
+    size_t key_set_count, tensor_count;
+    locale_t locale; /* "C": a number looks the same everywhere */
+    aoticache_error *error;
+};
+
+struct text_number {
+    bool is_int;
+    int64_t int_value;
+    double double_value; /* also of an int */
+};
+
+/* INVALID, with the column of `at`. */
+aoticache_status aoticache_text_refuse(const struct text_parser *parser, const char *at, const char *format, ...)
+    AOTICACHE_PRINTF(3, 4);
+/* The same: something else was expected behind the blanks that come next. */
+aoticache_status aoticache_text_expected(const struct text_parser *parser, const char *what);
+/* What a function of the request said about the part that begins at `at`. */
+aoticache_status aoticache_text_located(const struct text_parser *parser, const char *at, aoticache_status status,
+                                        const aoticache_error *error);
+
+void aoticache_text_skip_blanks(struct text_parser *parser);
+/* Take the character, or the word, behind blanks; false where it is not there. */
+bool aoticache_text_accept(struct text_parser *parser, char wanted);
+bool aoticache_text_accept_word(struct text_parser *parser, const char *word);
+
+/* Letters, digits and '_' at the start of `text`. */
+size_t aoticache_text_word_length(const char *text);
+bool aoticache_text_is_word(const char *text, const char *word);
+/* A copy of the next `length` bytes; false where they are too many to be a name. */
+bool aoticache_text_copy_name(const struct text_parser *parser, size_t length,
+                              char ret_name[REQUEST_MAX_NAME_BYTES + 1]);
+
+/* Length of "12", "-1.5", "1e+22", "inf" or "nan" at the start of `text`; 0 where there is no number. */
+size_t aoticache_text_number_length(const char *text, bool *ret_is_int);
+aoticache_status aoticache_text_read_number(struct text_parser *parser, struct text_number *ret_number);
+
+/* Append an int, a double or "RE+IMj"; a string from its opening quote on. */
+aoticache_status aoticache_text_add_number(struct text_parser *parser, const char *name);
+aoticache_status aoticache_text_add_string(struct text_parser *parser, const char *name);
 
 #endif

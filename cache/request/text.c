@@ -5,7 +5,7 @@
  * a person would write: blanks where they may be, "on DEVICE" left out for the CPU. Numbers and strings are read by
  * text_scan.c; whether the parts are valid is left to the functions that append them.
  */
-#include "cache/request/text.h"
+#include "cache/request/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /*
- * cache/stats/histogram: see histogram.h.
+ * cache/stats/histogram: which bucket a duration falls into, noting it from many threads at once, and what can be asked of
+ * a distribution.
  */
-#include "cache/stats/histogram.h"
+#include "cache/stats/internal.h"
 
 #include <string.h>
 

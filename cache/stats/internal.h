@@ -4,53 +4,133 @@
 #ifndef AOTICACHE_CACHE_STATS_INTERNAL_H
 #define AOTICACHE_CACHE_STATS_INTERNAL_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
-#include "cache/stats/histogram.h"
 #include "cache/stats/statistics.h"
 #include "index/stats/statistics.h"
 
+/* ---- histograms (histogram.c) ---- */
+
+/*
+ * How durations are distributed, in a few kilobytes and without locks. Buckets grow with the value: 0 to 7 ns have one
+ * each, then every power of two is divided into 8, so that a bucket is at most an eighth of its values wide (as HDR
+ * histograms with one significant digit). Notes are atomic additions from any thread; a distribution is a plain copy for
+ * one thread.
+ */
+#define AOTICACHE_HISTOGRAM_BUCKETS 496 /* for all of 64 bits */
+#define AOTICACHE_HISTOGRAM_CAPACITY 512 /* as the index keeps them; those at the end stay 0 */
+
+typedef struct aoticache_histogram {
+    _Atomic uint64_t counts[AOTICACHE_HISTOGRAM_BUCKETS];
+    _Atomic uint64_t sum, maximum;
+    _Atomic uint64_t notes; /* since the last take; 0: there is nothing to take */
+} aoticache_histogram;
+
+typedef struct aoticache_distribution {
+    uint64_t counts[AOTICACHE_HISTOGRAM_CAPACITY];
+    uint64_t sum, maximum;
+} aoticache_distribution;
+
+size_t aoticache_histogram_bucket(uint64_t value);
+/* The smallest and the largest value of a bucket. */
+uint64_t aoticache_histogram_lower(size_t bucket);
+uint64_t aoticache_histogram_upper(size_t bucket);
+
+void aoticache_histogram_note(aoticache_histogram *histogram, uint64_t value);
+/* Moves what was noted into `ret_taken`, which it overwrites. False where there was nothing. */
+bool aoticache_histogram_take(aoticache_histogram *histogram, aoticache_distribution *ret_taken);
+/* Puts back what was taken. */
+void aoticache_histogram_give_back(aoticache_histogram *histogram, const aoticache_distribution *taken);
+/* Adds what is noted now, and leaves it there. */
+void aoticache_histogram_add_to(const aoticache_histogram *histogram, aoticache_distribution *distribution);
+void aoticache_histogram_clear(aoticache_histogram *histogram);
+
+void aoticache_distribution_add(aoticache_distribution *distribution, const aoticache_distribution *more);
+/* The maximum becomes the largest value that what is left can have. */
+void aoticache_distribution_subtract(aoticache_distribution *distribution, const aoticache_distribution *less);
+uint64_t aoticache_distribution_count(const aoticache_distribution *distribution);
+/* The least value that `share` (0 to 1) of all do not exceed, as the upper end of its bucket; 0 where there are none. */
+uint64_t aoticache_distribution_percentile(const aoticache_distribution *distribution, double share);
+
+/* ---- recency (count.c) ---- */
+
+/*
+ * Which entries were used, when last, how often, and what that was worth. Grows with the number of distinct entries used
+ * since the last flush, which a lookup starts when there are many.
+ */
+typedef struct aoticache_recency {
+    aoticache_index_tally *slots; /* open addressing; entry_id 0 is free */
+    size_t capacity;              /* a power of two, or 0 */
+    size_t count;
+} aoticache_recency;
+
+/* Adds to an entry's tally. False where memory runs out: nothing is added. */
+bool aoticache_recency_add(aoticache_recency *recency, const aoticache_index_tally *tally);
+/* Moves the tallies to the front of *ret_tallies (the caller's, by free()), and leaves the table empty. */
+void aoticache_recency_take(aoticache_recency *recency, aoticache_index_tally **ret_tallies, size_t *ret_count);
+void aoticache_recency_free(aoticache_recency *recency);
+
+/* ---- what is counted and not flushed (count.c) ---- */
+
+typedef enum aoticache_counter {
+#define AOTICACHE_COUNTER_ENUM(member, name, text) AOTICACHE_COUNTER_##member,
+    AOTICACHE_COUNTER_LIST(AOTICACHE_COUNTER_ENUM)
+#undef AOTICACHE_COUNTER_ENUM
+        AOTICACHE_COUNTER_COUNT
+} aoticache_counter;
+
+#define AOTICACHE_FLUSH_AFTER_NS UINT64_C(30000000000)
+
 typedef struct aoticache_unflushed {
+    _Atomic uint64_t counters[AOTICACHE_COUNTER_COUNT];
     aoticache_histogram histograms[AOTICACHE_LATENCY_COUNT];
-    aoticache_index_sums sums;   /* of what happened to no entry; under the cache's recency_mutex */
+    pthread_mutex_t mutex; /* of recency and sums */
+    aoticache_recency recency;
+    aoticache_index_sums sums;   /* of requests that led to no entry */
     _Atomic uint64_t flushed_ns; /* monotonic: the last flush, or try of one */
-    _Atomic uint64_t missed_ns;  /* the last flush for a miss, or try of one; 0: none */
-    uint64_t flush_after_ns;     /* how long a process that only hits keeps its numbers to itself */
+    _Atomic uint64_t missed_ns;  /* monotonic: the last flush for a miss, or try of one; 0: none */
+    uint64_t flush_after_ns;     /* AOTICACHE_FLUSH_AFTER_NS; tests set it */
 } aoticache_unflushed;
 
-/* NULL: out of memory. */
-aoticache_unflushed *aoticache_unflushed_create(void);
-void aoticache_unflushed_free(aoticache_unflushed *unflushed);
-/* In the child of a fork: forgets what is the parent's. */
-void aoticache_unflushed_reset(aoticache_unflushed *unflushed);
+/* All of `unflushed` is zero before. */
+void aoticache_unflushed_init(aoticache_unflushed *unflushed);
+void aoticache_unflushed_clear(aoticache_unflushed *unflushed);
+/* Called in the child of a fork: what the parent counted stays the parent's. */
+void aoticache_unflushed_reset_after_fork(aoticache_unflushed *unflushed);
 
+void aoticache_cache_count(aoticache_cache *cache, aoticache_counter counter, uint64_t value);
+const char *aoticache_cache_counter_name(aoticache_counter counter);
 void aoticache_cache_note_latency(aoticache_cache *cache, aoticache_latency_kind kind, uint64_t ns);
 
-/* A collection has removed an entry that was last used so long ago, and with it so many bytes (0 where others share its
+/* A collection has removed an entry that was last used `age_ns` ago, and `bytes` with it (0 where others share its
  * objects). Counts evicted and evicted_bytes. */
 void aoticache_cache_note_eviction(aoticache_cache *cache, uint64_t age_ns, uint64_t bytes);
 
-/* What happened to an entry, for its recency and its groups; last_used_ns is set to now. */
+/* What happened to an entry, for its recency and its groups. Sets last_used_ns to now. */
 void aoticache_cache_note_tally(aoticache_cache *cache, aoticache_index_tally tally);
-/* What happened to a request that has no entry; NULL: to one that nobody knows any more. */
+/* What happened to a request that has no entry. request: NULL where nobody knows it any more. */
 void aoticache_cache_note_group(aoticache_cache *cache, const aoticache_request *request,
                                 const aoticache_index_group *group);
 
-/* For lookups that hit: flushes where it is time to, without waiting for anybody. */
+/* Adds what this cache has counted and not flushed. */
+void aoticache_cache_add_unflushed(aoticache_cache *cache, aoticache_counters *counters);
+
+/* ---- flushing (flush.c) ---- */
+
+/* For lookups that hit: flushes when it is due, and never waits for another writer. */
 void aoticache_cache_flush_if_due(aoticache_cache *cache, uint64_t now_ns);
 
-/* At the end: waits for somebody else who writes, but not as long as somebody who stores something. */
+/* For lookups that miss: flushes unless a miss has just done so or somebody else is writing. The next flush has it then. */
+void aoticache_cache_flush_missed(aoticache_cache *cache);
+
+/* On closing: waits for another writer, but not as long as a put does. */
 void aoticache_cache_flush_last(aoticache_cache *cache);
 
-/* For lookups that miss: flushes, unless one that missed has just done so or somebody else is writing; the next flush has
- * it then. */
-void aoticache_cache_flush_missed(aoticache_cache *cache);
+/* ---- reading (statistics.c) ---- */
 
 /* Reads and checks the caller's options; NULL gives the defaults. Returns: OK, INVALID. */
 aoticache_status aoticache_statistics_options_read(const aoticache_statistics_options *options,
                                                    aoticache_statistics_options *ret_options, aoticache_error *ret_error);
-
-/* Adds what this cache has counted and not flushed. */
-void aoticache_cache_add_unflushed(aoticache_cache *cache, aoticache_counters *counters);
 
 #endif

@@ -1,12 +1,12 @@
 /*
- * cache/stats/list: groups, history, and the entries at the ends.
+ * cache/stats/list: sums by group, the history, the largest and the coldest entries, and how much of the store belongs to
+ * which operator, device, producer or tag.
  */
-#include "cache/stats/statistics.h"
-
+#include <stdlib.h>
 #include <string.h>
 
-#include "cache/state.h"
-#include "cache/stats/internal.h"
+#include "cache/internal.h"
+#include "cache/stats/usage.h"
 
 #define NS_PER_SECOND INT64_C(1000000000)
 
@@ -171,5 +171,66 @@ aoticache_status aoticache_cache_list_extreme(aoticache_cache *cache, aoticache_
     aoticache_status status = aoticache_index_list_extreme(
         index, which == AOTICACHE_EXTREME_LARGEST ? AOTICACHE_INDEX_LARGEST : AOTICACHE_INDEX_COLDEST, limit,
         give_entry, &walk, ret_error);
+    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+}
+
+/* ---- usage ---- */
+
+struct usages {
+    aoticache_usage *items; /* own their names */
+    size_t count, capacity;
+    bool is_out_of_memory;
+};
+
+static void clear_usages(struct usages *usages)
+{
+    for (size_t i = 0; i < usages->count; i++)
+        free((char *)usages->items[i].name);
+    free(usages->items);
+    *usages = (struct usages){.items = NULL};
+}
+
+static bool copy_usage(void *user, const aoticache_index_usage *from)
+{
+    struct usages *usages = user;
+    if (usages->count == usages->capacity) {
+        size_t capacity = usages->capacity != 0 ? usages->capacity * 2 : 64;
+        aoticache_usage *items = reallocarray(usages->items, capacity, sizeof *items);
+        usages->is_out_of_memory = items == NULL;
+        if (items == NULL)
+            return false;
+        usages->items = items;
+        usages->capacity = capacity;
+    }
+    const char *name = strdup(from->name);
+    usages->is_out_of_memory = name == NULL;
+    if (name == NULL)
+        return false;
+    usages->items[usages->count++] = (aoticache_usage){
+        .name = name, .entries = from->entries, .bytes = from->bytes, .last_used_ns = from->last_used_ns};
+    return true;
+}
+
+aoticache_status aoticache_cache_list_usage(aoticache_cache *cache, aoticache_usage_group by,
+                                            aoticache_usage_fn callback, void *user, aoticache_error *ret_error)
+{
+    if (cache == NULL || callback == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list_usage: an argument is NULL");
+    struct usages usages = {.items = NULL};
+    aoticache_cache_enter(cache);
+    aoticache_index *index = aoticache_cache_index(cache);
+    aoticache_status status = AOTICACHE_OK;
+    if (index != NULL) {
+        do {
+            clear_usages(&usages);
+            status = aoticache_index_list_usage(index, (aoticache_index_usage_group)by, copy_usage, &usages, ret_error);
+        } while (aoticache_cache_recovered(cache, status, &index));
+    }
+    if (status == AOTICACHE_OK && usages.is_out_of_memory)
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of groups");
+    for (size_t i = 0; status == AOTICACHE_OK && i < usages.count; i++)
+        if (!callback(user, &usages.items[i]))
+            break;
+    clear_usages(&usages);
     return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
 }

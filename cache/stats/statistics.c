@@ -8,8 +8,7 @@
 
 #include "base/cleanup.h"
 #include "base/options.h"
-#include "cache/state.h"
-#include "cache/stats/internal.h"
+#include "cache/internal.h"
 
 #define NS_PER_SECOND INT64_C(1000000000)
 
@@ -125,7 +124,7 @@ static aoticache_status gather(aoticache_cache *cache, const aoticache_statistic
         while (aoticache_cache_recovered(cache, status, &index));
     aoticache_cache_add_unflushed(cache, &all->counters);
     for (int i = 0; i < AOTICACHE_LATENCY_COUNT; i++)
-        aoticache_histogram_add_to(&cache->unflushed->histograms[i], &all->distributions[i]);
+        aoticache_histogram_add_to(&cache->unflushed.histograms[i], &all->distributions[i]);
     return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
 }
 

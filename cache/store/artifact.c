@@ -1,9 +1,6 @@
 /*
- * cache/store/artifact: see artifact.h and cache.h. The handle itself, and opening one by its manifest; side_files.c makes the
- * folder of side files.
+ * cache/store/artifact: the handle on what one compile produced, and opening one by its manifest.
  */
-#include "cache/store/artifact.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -12,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "cache/store/object.h"
+#include "cache/internal.h"
 
 /* Any length but 0 maps one page; nobody ever touches it. */
 #define MARK_BYTES 1
@@ -175,15 +172,6 @@ aoticache_status aoticache_artifact_set_guard(aoticache_artifact *artifact, cons
 
 /* ---- opening by manifest ---- */
 
-static aoticache_status read_manifest(aoticache_directory *directory, const aoticache_digest *digest,
-                                      aoticache_manifest **ret_manifest, aoticache_error *ret_error)
-{
-    cleanup_free char *text = NULL;
-    size_t size = 0;
-    aoticache_status status = aoticache_object_read(directory, digest, &text, &size, ret_error);
-    return status == AOTICACHE_OK ? aoticache_manifest_parse(text, size, ret_manifest, ret_error) : status;
-}
-
 /* The first is the library. */
 static aoticache_status open_files(aoticache_directory *directory, const aoticache_manifest *manifest, int *fds,
                                    int *ret_copy, aoticache_artifact_part *ret_damaged, aoticache_error *ret_error)
@@ -201,9 +189,10 @@ static aoticache_status open_files(aoticache_directory *directory, const aoticac
     return AOTICACHE_OK;
 }
 
-static aoticache_status build(aoticache_directory *directory, const aoticache_digest *digest,
-                              const aoticache_manifest *manifest, int *fds, aoticache_artifact **ret_artifact,
-                              aoticache_error *ret_error)
+/* Takes over fds[0]. */
+static aoticache_status create_opened(aoticache_directory *directory, const aoticache_digest *digest,
+                                      const aoticache_manifest *manifest, int *fds, aoticache_artifact **ret_artifact,
+                                      aoticache_error *ret_error)
 {
     aoticache_artifact *artifact = NULL;
     aoticache_status status = aoticache_artifact_create(steal_fd(&fds[0]), digest, &manifest->files[0].digest,
@@ -232,7 +221,8 @@ aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory
     aoticache_manifest *manifest = NULL;
     int *fds = NULL, copy = -1;
     *ret_damaged = (aoticache_artifact_part){.digest = *digest, .bytes = AOTICACHE_OBJECT_MANIFEST_SIZE};
-    aoticache_status status = read_manifest(directory, digest, &manifest, ret_error);
+    uint64_t bytes;
+    aoticache_status status = aoticache_cache_load_manifest(directory, digest, &manifest, &bytes, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     fds = malloc(manifest->file_count * sizeof *fds);
@@ -244,7 +234,7 @@ aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory
         fds[i] = -1;
     status = open_files(directory, manifest, fds, &copy, ret_damaged, ret_error);
     if (status == AOTICACHE_OK)
-        status = build(directory, digest, manifest, fds, ret_artifact, ret_error);
+        status = create_opened(directory, digest, manifest, fds, ret_artifact, ret_error);
     if (status == AOTICACHE_OK)
         atomic_init(&(*ret_artifact)->copy, steal_fd(&copy));
 out:

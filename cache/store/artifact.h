@@ -1,7 +1,6 @@
 /*
  * cache/store/artifact: the handle on what one compile produced: open descriptors, in-use marks, the folder of side files.
- *
- * Private; the public face is in cache.h.
+ * cache.h has its public functions.
  */
 #ifndef AOTICACHE_CACHE_STORE_ARTIFACT_H
 #define AOTICACHE_CACHE_STORE_ARTIFACT_H
@@ -41,19 +40,21 @@ aoticache_status aoticache_artifact_set_guard(aoticache_artifact *artifact, cons
 /* Keeps a side file from being collected as long as the artifact lives. The descriptor stays the caller's. */
 aoticache_status aoticache_artifact_mark_file(aoticache_artifact *artifact, int fd, aoticache_error *ret_error);
 
-/*
- * Opens and verifies all files of a manifest that lies in the store under `digest`, and makes the folder of side files.
- * ret_damaged: on CORRUPT and NOT_FOUND the object concerned, and the size that it should have.
- * Returns: OK, NOT_FOUND, CORRUPT, DENIED (it cannot be read), IO, LOCKED, NO_MEMORY.
- */
 typedef struct aoticache_artifact_part {
     aoticache_digest digest;
     uint64_t bytes; /* as the expected_bytes of aoticache_object_open() */
 } aoticache_artifact_part;
 
+/*
+ * Opens and verifies all files of a manifest that lies in the store under `digest`, and makes the folder of side files.
+ * ret_damaged: on CORRUPT and NOT_FOUND the object concerned, and the size that it should have.
+ * Returns: OK, NOT_FOUND, CORRUPT, DENIED (it cannot be read), IO, LOCKED, NO_MEMORY.
+ */
 aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory, const aoticache_digest *digest,
                                                   aoticache_artifact **ret_artifact,
                                                   aoticache_artifact_part *ret_damaged, aoticache_error *ret_error);
+
+/* ---- side files (side_files.c) ---- */
 
 /*
  * The folder artifacts/<digest>/ with a hard link for every file under its own name: found, or made where it is missing or
@@ -63,5 +64,22 @@ aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory
 aoticache_status aoticache_artifact_provide_folder(aoticache_directory *directory, aoticache_artifact *artifact,
                                                    const aoticache_manifest_file *files, const int *fds, size_t count,
                                                    aoticache_error *ret_error);
+
+/* ---- what a compile hook delivered (product.c) ---- */
+
+/* Reads the caller's product and checks its files. Returns: OK, INVALID. */
+aoticache_status aoticache_product_read(const aoticache_product *product, aoticache_product *ret_product,
+                                        aoticache_error *ret_error);
+/* Opens a file of a product for reading: a regular one, by no more than its path. ret_bytes may be NULL. */
+aoticache_status aoticache_product_open_file(const aoticache_file *file, bool may_be_empty, int *ret_fd,
+                                             uint64_t *ret_bytes, aoticache_error *ret_error);
+
+/*
+ * Opens and digests the files of a checked product. With side files the folder they lie in goes with the artifact: the
+ * scratch folder itself where all of them are directly in it under their names (it is taken over: *scratch is empty
+ * afterwards), else a new one under $TMPDIR with links or copies.
+ */
+aoticache_status aoticache_artifact_create_unstored(const aoticache_product *product, aoticache_scratch *scratch,
+                                                    aoticache_artifact **ret_artifact, aoticache_error *ret_error);
 
 #endif

@@ -131,27 +131,10 @@ static aoticache_status open_root(const aoticache_cache_options *options, aotica
     return status == AOTICACHE_OK ? aoticache_directory_find_real_path(directory, &found, ret_error) : status;
 }
 
-mode_t aoticache_directory_file_mode(const aoticache_directory *directory)
-{
-    return directory->is_group_shared ? 0660 : 0600;
-}
-
-/* Set-group-ID: what is made in it belongs to the same group. */
-mode_t aoticache_directory_folder_mode(const aoticache_directory *directory)
-{
-    return directory->is_group_shared ? 02770 : 0700;
-}
-
-/* Where it fails (not ours, a file system without modes) the others of the group see errors of permission, no more. */
-void aoticache_directory_hand_over(const aoticache_directory *directory, int fd, mode_t mode)
-{
-    aoticache_syscall_hand_over(fd, directory->owner, directory->group, directory->is_group_shared ? mode : 0);
-}
-
 bool aoticache_directory_knows(const char *name, mode_t *ret_type)
 {
     static const char *const folders[] = {AOTICACHE_OBJECTS, AOTICACHE_ARTIFACTS, AOTICACHE_LEASES, AOTICACHE_TMP,
-                                          AOTICACHE_QUARANTINE, AOTICACHE_MARKS};
+                                          AOTICACHE_QUARANTINE, AOTICACHE_PINS};
     static const char *const files[] = {AOTICACHE_FORMAT_FILE,
                                         AOTICACHE_LOCK_FILE,
                                         AOTICACHE_GATE_FILE,

@@ -24,7 +24,7 @@
 #define AOTICACHE_LEASES "leases"
 #define AOTICACHE_TMP "tmp"
 #define AOTICACHE_QUARANTINE "quarantine"
-#define AOTICACHE_MARKS "marks"
+#define AOTICACHE_PINS "marks"
 
 typedef struct aoticache_directory {
     int fd;     /* of the root, for reading */

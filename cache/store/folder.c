@@ -21,6 +21,8 @@
 #define PATH_BYTES 256
 #define MAX_DEPTH 32
 
+/* ---- opening ---- */
+
 /* Copies the first component of `path` and returns what follows its slash, or NULL where it was the last; errno is set
  * where it is none that may be opened. */
 static const char *split_component(const char *path, char component[PATH_BYTES])
@@ -109,6 +111,23 @@ static aoticache_status open_existing_folder(aoticache_directory *directory, con
     if (status == AOTICACHE_OK)
         *ret_fd = steal_fd(&fd);
     return status;
+}
+
+mode_t aoticache_directory_file_mode(const aoticache_directory *directory)
+{
+    return directory->is_group_shared ? 0660 : 0600;
+}
+
+/* Set-group-ID: what is made in it belongs to the same group. */
+mode_t aoticache_directory_folder_mode(const aoticache_directory *directory)
+{
+    return directory->is_group_shared ? 02770 : 0700;
+}
+
+/* Where it fails (not ours, a file system without modes) the others of the group see errors of permission, no more. */
+void aoticache_directory_hand_over(const aoticache_directory *directory, int fd, mode_t mode)
+{
+    aoticache_syscall_hand_over(fd, directory->owner, directory->group, directory->is_group_shared ? mode : 0);
 }
 
 static bool hand_over_folder(const aoticache_directory *directory, int parent, const char *name)

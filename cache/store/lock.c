@@ -1,10 +1,12 @@
 /*
- * cache/store/lock: see lock.h.
+ * cache/store/lock: advisory locks between processes and threads, and leases.
  */
 #include "cache/store/lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <sys/file.h>
 #include <time.h>
 #include <unistd.h>
@@ -99,5 +101,156 @@ void aoticache_lock_release(aoticache_lock *lock)
     flock(lock->fd, LOCK_UN);
     close(lock->fd);
     lock->fd = -1;
+    errno = saved;
+}
+
+/* ---- leases ---- */
+
+/*
+ * A child inherits open files, and with them the locks on them: it would hold what its parent holds, and hold it on
+ * when the parent dies. So it closes them.
+ */
+typedef struct held_file {
+    struct held_file *next;
+    int fd;
+} held_file;
+
+static pthread_mutex_t held_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t handlers_once = PTHREAD_ONCE_INIT;
+static held_file *held_files;
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&held_lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&held_lock);
+}
+
+static void after_fork_in_child(void)
+{
+    while (held_files != NULL) {
+        held_file *file = held_files;
+        held_files = file->next;
+        close(file->fd);
+        free(file);
+    }
+    pthread_mutex_unlock(&held_lock);
+}
+
+static void add_handlers(void)
+{
+    pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
+
+static int open_held(int folder_fd, const char *name, mode_t mode)
+{
+    held_file *file = malloc(sizeof *file);
+    if (file == NULL)
+        return -1;
+    pthread_once(&handlers_once, add_handlers);
+    pthread_mutex_lock(&held_lock);
+    int fd = aoticache_syscall_openat(folder_fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode);
+    *file = (held_file){.next = held_files, .fd = fd};
+    if (fd >= 0)
+        held_files = file;
+    pthread_mutex_unlock(&held_lock);
+    if (fd < 0) {
+        int saved = errno;
+        free(file);
+        errno = saved;
+    }
+    return fd;
+}
+
+static held_file *take_held(int fd)
+{
+    pthread_mutex_lock(&held_lock);
+    held_file **place = &held_files;
+    while (*place != NULL && (*place)->fd != fd)
+        place = &(*place)->next;
+    held_file *file = *place;
+    if (file != NULL)
+        *place = file->next;
+    pthread_mutex_unlock(&held_lock);
+    return file;
+}
+
+static void close_held(held_file *file)
+{
+    close(file->fd);
+    free(file);
+}
+
+/* One try with the file that has the name now. NOT_FOUND: it was unlinked while we waited, so its lock means nothing. */
+static aoticache_status acquire_once(const aoticache_directory *directory, aoticache_lease *lease, uint32_t timeout_ms,
+                                     bool *ret_contended, aoticache_error *ret_error)
+{
+    const mode_t mode = aoticache_directory_file_mode(directory);
+    int fd = open_held(lease->folder_fd, lease->name, mode);
+    if (fd < 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot create the lease %s", lease->name);
+    aoticache_directory_hand_over(directory, fd, mode);
+    aoticache_status status = aoticache_lock_acquire(fd, LOCK_EX, timeout_ms, ret_contended, ret_error);
+    if (status == AOTICACHE_OK && !aoticache_directory_is_same(lease->folder_fd, lease->name, fd))
+        status = AOTICACHE_NOT_FOUND;
+    if (status == AOTICACHE_OK)
+        lease->fd = fd;
+    else
+        close_held(take_held(fd));
+    return status;
+}
+
+static uint32_t remaining_ms(uint64_t begun_ns, uint32_t timeout_ms)
+{
+    if (timeout_ms == 0)
+        return AOTICACHE_LOCK_NO_TIMEOUT;
+    uint64_t passed = (aoticache_monotonic_ns() - begun_ns) / 1000000u;
+    return passed < timeout_ms ? (uint32_t)(timeout_ms - passed) : 0;
+}
+
+aoticache_status aoticache_lease_acquire(aoticache_directory *directory, const aoticache_key *key, uint32_t timeout_ms,
+                                         aoticache_lease *ret_lease, bool *ret_contended, aoticache_error *ret_error)
+{
+    aoticache_lease lease = AOTICACHE_LEASE_INIT;
+    const uint64_t begun = aoticache_monotonic_ns();
+    *ret_contended = false;
+    aoticache_digest_to_hex(key, lease.name);
+    aoticache_status status =
+        aoticache_directory_open_folder(directory, AOTICACHE_LEASES, true, &lease.folder_fd, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    do
+        status = acquire_once(directory, &lease, remaining_ms(begun, timeout_ms), ret_contended, ret_error);
+    while (status == AOTICACHE_NOT_FOUND);
+    if (status == AOTICACHE_LOCKED)
+        aoticache_error_set(ret_error, status,
+                            "another process compiles the same key (%.12s) for more than %u ms; wait longer "
+                            "(compile_timeout_ms) or look at what it does",
+                            lease.name, (unsigned)timeout_ms);
+    if (status != AOTICACHE_OK) {
+        close(lease.folder_fd);
+        return status;
+    }
+    *ret_lease = lease;
+    return AOTICACHE_OK;
+}
+
+void aoticache_lease_release(aoticache_lease *lease)
+{
+    if (lease->fd < 0)
+        return;
+    int saved = errno;
+    held_file *file = take_held(lease->fd);
+    if (file != NULL) { /* else it is the parent's */
+        /* Unlinked while still locked: whoever waits for this file sees that the name is another's and starts anew. */
+        aoticache_syscall_unlinkat(lease->folder_fd, lease->name, 0);
+        flock(file->fd, LOCK_UN);
+        close_held(file);
+    }
+    close(lease->folder_fd);
+    lease->fd = lease->folder_fd = -1;
     errno = saved;
 }

@@ -1,5 +1,5 @@
 /*
- * cache/store/lock: advisory locks between processes and threads (flock), with time-outs.
+ * cache/store/lock: advisory locks between processes and threads (flock), with time-outs, and the leases of compiles.
  *
  * Private. Every lock has an open file description of its own, so that threads of one process exclude each other as
  * processes do, and is released by the kernel when its process dies. docs/store.md says which locks there are and in which
@@ -37,5 +37,27 @@ aoticache_status aoticache_lock_collector(aoticache_directory *directory, aotica
                                           aoticache_error *ret_error);
 /* Does nothing where it is not held. Preserves errno. */
 void aoticache_lock_release(aoticache_lock *lock);
+
+/*
+ * A lease: the right to compile one key, held by one thread of one process at a time. It is a locked file leases/<key in
+ * hexadecimal>; the kernel frees it when its holder dies. The child of a fork holds none of its parent's leases, and
+ * releasing one there does nothing to it.
+ */
+typedef struct aoticache_lease {
+    int fd;        /* -1: not held */
+    int folder_fd; /* leases/ */
+    char name[AOTICACHE_DIGEST_HEX_BYTES];
+} aoticache_lease;
+
+#define AOTICACHE_LEASE_INIT {.fd = -1, .folder_fd = -1}
+
+/*
+ * timeout_ms: 0 waits without limit. ret_contended: true as soon as it has to wait for somebody else, whatever comes of it.
+ * Returns: OK, LOCKED, and what makes leases impossible here: IO, DENIED, NO_MEMORY.
+ */
+aoticache_status aoticache_lease_acquire(aoticache_directory *directory, const aoticache_key *key, uint32_t timeout_ms,
+                                         aoticache_lease *ret_lease, bool *ret_contended, aoticache_error *ret_error);
+/* Does nothing where it is not held. Preserves errno. */
+void aoticache_lease_release(aoticache_lease *lease);
 
 #endif

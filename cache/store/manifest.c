@@ -1,14 +1,14 @@
 /*
- * cache/store/manifest: from a request and a product to a manifest, its JSON text, and its memory. Reading a text back, which
- * nobody vouches for, is in manifest_parse.c.
+ * cache/store/manifest: making a manifest of a request and a product, and its JSON text. manifest_parse.c reads the text back.
  */
-#include "cache/store/manifest_internal.h"
+#include "cache/store/internal.h"
 
 #include "base/cleanup.h"
 #include "cache/request/cpu_list.h"
 #include "cache/request/internal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool aoticache_manifest_has_control_characters(const char *text)
@@ -55,6 +55,70 @@ static aoticache_status out_of_memory(aoticache_error *ret_error)
 bool aoticache_manifest_guard_fits(const aoticache_manifest *manifest)
 {
     return (manifest->guard != NULL && manifest->guard[0] != '\0') == manifest->is_dynamic;
+}
+
+/* ---- what is kept of a compiler's output ---- */
+
+/* The beginning has the first error and the end the summary, so a long output is cut in the middle. */
+
+#define REMARK_BYTES 64
+
+/* Bytes of the character at `text`, or 0 where it is not UTF-8. */
+static size_t character_size(const char *text, size_t left)
+{
+    for (size_t size = 1; size <= 4 && size <= left; size++)
+        if (aoticache_request_is_utf8(text, size))
+            return size;
+    return 0;
+}
+
+/* In place: every byte that belongs to no character becomes '?'. */
+static void make_utf8(char *text)
+{
+    for (size_t left = strlen(text), size; left > 0; text += size, left -= size) {
+        size = character_size(text, left);
+        if (size == 0) {
+            *text = '?';
+            size = 1;
+        }
+    }
+}
+
+static bool is_inside_character(const char *text, size_t at)
+{
+    return ((unsigned char)text[at] & 0xc0) == 0x80;
+}
+
+/* Both parts end between characters; `text` is UTF-8 and longer than allowed. */
+static char *cut_middle(const char *text, size_t length)
+{
+    const size_t part = (MANIFEST_MAX_OUTPUT_BYTES - REMARK_BYTES) / 2;
+    size_t head = part, tail = length - part;
+    while (is_inside_character(text, head))
+        head--;
+    while (is_inside_character(text, tail))
+        tail++;
+    char *cut = malloc(MANIFEST_MAX_OUTPUT_BYTES + 1);
+    if (cut == NULL)
+        return NULL;
+    memcpy(cut, text, head);
+    int remark = snprintf(cut + head, REMARK_BYTES, "\n[... %zu bytes left out ...]\n", tail - head);
+    memcpy(cut + head + remark, text + tail, length - tail + 1);
+    return cut;
+}
+
+char *aoticache_manifest_cut_output(const char *output)
+{
+    char *copy = strdup(output);
+    if (copy == NULL)
+        return NULL;
+    make_utf8(copy);
+    size_t length = strlen(copy);
+    if (length <= MANIFEST_MAX_OUTPUT_BYTES)
+        return copy;
+    char *cut = cut_middle(copy, length);
+    free(copy);
+    return cut;
 }
 
 /* ---- making one ---- */

@@ -6,7 +6,7 @@
  * program of the same format may have written them. The description and the producer are for people and are taken as
  * they are, without control characters.
  */
-#include "cache/store/manifest_internal.h"
+#include "cache/store/internal.h"
 
 #include "base/cleanup.h"
 #include "cache/request/cpu_list.h"

@@ -1,5 +1,5 @@
 /*
- * cache/store/object: see object.h. Opening, verifying, listing and removing; object_put.c writes.
+ * cache/store/object: opening, verifying, listing and removing objects. object_put.c writes them.
  */
 #include "cache/store/object.h"
 
@@ -495,4 +495,18 @@ aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache
         if (is_lower_hex(item->d_name, 2))
             status = list_named_folder(&listing, objects_fd, item->d_name, ret_error);
     return status;
+}
+
+bool aoticache_object_array_add(aoticache_object_array *array, const aoticache_digest *digest, uint64_t bytes)
+{
+    if (array->count == array->capacity) {
+        size_t capacity = array->capacity != 0 ? array->capacity * 2 : 64;
+        aoticache_index_object *items = realloc(array->items, capacity * sizeof *items);
+        if (items == NULL)
+            return false;
+        array->items = items;
+        array->capacity = capacity;
+    }
+    array->items[array->count++] = (aoticache_index_object){.digest = *digest, .bytes = bytes};
+    return true;
 }

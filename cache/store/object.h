@@ -13,6 +13,7 @@
 
 #include "base/digest.h"
 #include "cache/store/directory.h"
+#include "index/index.h"
 
 #define AOTICACHE_OBJECT_FOLDER_BYTES 16 /* "objects/ab" */
 #define AOTICACHE_OBJECT_NAME_BYTES 63   /* 62 digits */
@@ -143,5 +144,14 @@ aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache
 /* Those of one of the 256 folders. Returns: OK (also where it is not there), IO, DENIED, NO_MEMORY. */
 aoticache_status aoticache_object_list_folder(aoticache_directory *directory, uint8_t first, aoticache_object_fn callback,
                                               void *user, aoticache_error *ret_error);
+
+/* A growing array of objects. All zero at first; `items` is released by free(). */
+typedef struct aoticache_object_array {
+    aoticache_index_object *items;
+    size_t count, capacity;
+} aoticache_object_array;
+
+/* False where memory is out; the array is as it was then. */
+bool aoticache_object_array_add(aoticache_object_array *array, const aoticache_digest *digest, uint64_t bytes);
 
 #endif

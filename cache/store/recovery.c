@@ -1,8 +1,9 @@
 /*
- * cache/store/recovery: opening the index, noticing that it is damaged, lost or replaced, and putting a new one in its place.
+ * cache/store/recovery: opening the index, noticing that it is damaged, lost or replaced, and building a new one from the
+ * manifests.
  *
- * The new index is built beside (in tmp/) and renamed, so that a process killed meanwhile leaves either the old one or
- * none, and "none beside objects" means "build it". rebuild.c fills it.
+ * The new index is built in tmp/ and renamed. A process that is killed meanwhile leaves either the old index or none, and a
+ * store that has objects but no index has one built.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,13 +16,14 @@
 
 #include "base/cleanup.h"
 #include "base/syscalls.h"
-#include "cache/store/lock.h"
+#include "cache/internal.h"
 #include "cache/pins/internal.h"
-#include "cache/store/reserve.h"
-#include "cache/store/scratch.h"
+#include "cache/store/lock.h"
 
 /* More often than this the disk is at fault, and building it again does not help. */
 #define MAX_RECOVERIES 3
+
+#define MANIFESTS_AT_ONCE 20000 /* in one transaction of a new index */
 
 static const char *const side_suffixes[] = {"-wal", "-shm", "-journal"};
 #define SIDE_SUFFIX_COUNT (sizeof side_suffixes / sizeof side_suffixes[0])
@@ -109,6 +111,136 @@ static aoticache_status set_aside_index(aoticache_directory *directory, aoticach
     return AOTICACHE_OK;
 }
 
+/* ---- a new index from the manifests ---- */
+
+struct found_manifest {
+    aoticache_digest digest;
+    int64_t created_ns;
+};
+
+struct manifest_search {
+    aoticache_directory *directory;
+    struct found_manifest *found;
+    size_t count, capacity;
+    uint64_t unreadable;         /* manifests and folders */
+    aoticache_error first_unreadable;
+    aoticache_error failure;     /* what ends the search; OK where nothing has */
+};
+
+static void note_unreadable(void *user, const aoticache_error *error)
+{
+    struct manifest_search *search = user;
+    if (search->unreadable++ == 0)
+        search->first_unreadable = *error;
+}
+
+static bool append_manifest(struct manifest_search *search, const aoticache_digest *digest, int64_t created_ns)
+{
+    if (search->count == search->capacity) {
+        size_t capacity = search->capacity != 0 ? search->capacity * 2 : 64;
+        struct found_manifest *found = realloc(search->found, capacity * sizeof *found);
+        if (found == NULL) {
+            aoticache_error_set(&search->failure, AOTICACHE_NO_MEMORY, "out of memory for a list of manifests");
+            return false;
+        }
+        search->found = found;
+        search->capacity = capacity;
+    }
+    search->found[search->count++] = (struct found_manifest){.digest = *digest, .created_ns = created_ns};
+    return true;
+}
+
+static bool remember_manifest(void *user, const aoticache_digest *digest)
+{
+    struct manifest_search *search = user;
+    aoticache_manifest *manifest = NULL;
+    uint64_t bytes;
+    aoticache_error detail = {.message = ""};
+    if (!aoticache_cache_may_be_manifest(search->directory, digest))
+        return true;
+    aoticache_status status =
+        aoticache_cache_load_manifest(search->directory, digest, &manifest, &bytes, &detail);
+    if (status == AOTICACHE_DENIED)
+        note_unreadable(search, &detail);
+    if (status == AOTICACHE_IO || status == AOTICACHE_NO_MEMORY || status == AOTICACHE_LOCKED) {
+        search->failure = detail; /* with a part of them an index would be built that lacks the others */
+        search->failure.status = status;
+        return false;
+    }
+    if (status != AOTICACHE_OK)
+        return true;
+    bool goes_on = append_manifest(search, digest, manifest->created_ns);
+    aoticache_manifest_free(manifest);
+    return goes_on;
+}
+
+static int compare_ages(const void *left, const void *right)
+{
+    const struct found_manifest *a = left, *b = right;
+    if (a->created_ns != b->created_ns)
+        return a->created_ns < b->created_ns ? -1 : 1;
+    return memcmp(a->digest.bytes, b->digest.bytes, sizeof a->digest.bytes);
+}
+
+static aoticache_status index_one(struct manifest_search *search, aoticache_index *index, const aoticache_digest *digest,
+                                  aoticache_error *ret_error)
+{
+    aoticache_manifest *manifest = NULL;
+    uint64_t bytes;
+    aoticache_status status =
+        aoticache_cache_load_manifest(search->directory, digest, &manifest, &bytes, ret_error);
+    if (status == AOTICACHE_IO || status == AOTICACHE_NO_MEMORY || status == AOTICACHE_LOCKED)
+        return status;
+    if (status != AOTICACHE_OK)
+        return AOTICACHE_NOT_FOUND;
+    status =
+        aoticache_cache_index_manifest(search->directory, index, digest, bytes, manifest, ret_error);
+    aoticache_manifest_free(manifest);
+    return status;
+}
+
+/* One transaction, from *at on. */
+static aoticache_status index_batch(struct manifest_search *search, aoticache_index *index, size_t *at, uint64_t *entries,
+                                   aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_bulk_begin(index, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    for (size_t n = 0; status == AOTICACHE_OK && *at < search->count && n < MANIFESTS_AT_ONCE; n++) {
+        status = index_one(search, index, &search->found[(*at)++].digest, ret_error);
+        if (status == AOTICACHE_OK)
+            ++*entries;
+        else if (status == AOTICACHE_NOT_FOUND)
+            status = AOTICACHE_OK;
+    }
+    return aoticache_index_bulk_end(index, status, ret_error);
+}
+
+/* Records the entries of all manifests of the store, the newest last, so that it is the one that stays. */
+static aoticache_status index_all_manifests(aoticache_directory *directory, aoticache_index *index,
+                                            uint64_t *ret_entries, aoticache_error *ret_error)
+{
+    struct manifest_search search = {.directory = directory, .failure = {.status = AOTICACHE_OK}};
+    uint64_t entries = 0;
+    aoticache_status status = aoticache_object_list(directory, remember_manifest, note_unreadable, &search, ret_error);
+    if (status == AOTICACHE_OK && search.failure.status != AOTICACHE_OK)
+        status = aoticache_error_set(ret_error, search.failure.status, "%s", search.failure.message);
+    if (search.count > 0)
+        qsort(search.found, search.count, sizeof *search.found, compare_ages);
+    /* Nobody else has this index yet: a transaction for each entry would wait for the disk as often. */
+    for (size_t i = 0; status == AOTICACHE_OK && i < search.count;)
+        status = index_batch(&search, index, &i, &entries, ret_error);
+    free(search.found);
+    if (search.unreadable > 0)
+        aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING,
+                      "the index is built without %llu files or folders that cannot be read (the first: %s); run by "
+                      "somebody who may read them, 'aoticache verify --repair' adds them",
+                      (unsigned long long)search.unreadable, search.first_unreadable.message);
+    if (status == AOTICACHE_OK)
+        *ret_entries = entries;
+    return status;
+}
+
 static aoticache_status build_new(aoticache_directory *directory, const aoticache_scratch *scratch,
                                   uint64_t *ret_entries, aoticache_error *ret_error)
 {
@@ -120,7 +252,7 @@ static aoticache_status build_new(aoticache_directory *directory, const aoticach
     aoticache_status status = aoticache_index_open(&options, &index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_cache_index_all_manifests(directory, index, ret_entries, ret_error);
+    status = index_all_manifests(directory, index, ret_entries, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_cache_load_pins(directory, index, ret_error);
     aoticache_index_close(index);
@@ -173,7 +305,7 @@ static aoticache_status rebuild(aoticache_cache *cache, const struct stat *unusa
 static bool has_objects(aoticache_directory *directory)
 {
     return faccessat(directory->fd, AOTICACHE_OBJECTS, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
-           faccessat(directory->fd, AOTICACHE_MARKS, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+           faccessat(directory->fd, AOTICACHE_PINS, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
 static aoticache_status open_writable(aoticache_cache *cache, aoticache_index **ret_index, aoticache_error *ret_error)

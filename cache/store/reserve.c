@@ -1,8 +1,8 @@
 /*
- * cache/store/reserve: see reserve.h.
+ * cache/store/reserve: a file of the cache directory that holds nothing but free space. On a disk that is full to the last
+ * byte a collection could not begin, because SQLite needs space for its log before anything can go. So it gives up this file
+ * first. Nothing else depends on the file, and nothing counts it as content of the cache.
  */
-#include "cache/store/reserve.h"
-
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -10,8 +10,9 @@
 
 #include "base/cleanup.h"
 #include "base/syscalls.h"
+#include "cache/internal.h"
 
-/* Do without where it would be more than a small part of what it serves. */
+/* There is none where it would be more than a small part of the budget or the disk. */
 #define LEAST_BUDGET (64 * AOTICACHE_RESERVE_BYTES)
 #define LEAST_FILESYSTEM (32 * AOTICACHE_RESERVE_BYTES)
 #define LEAST_FREE (AOTICACHE_RESERVE_BYTES + AOTICACHE_RESERVE_BYTES / 2)
@@ -19,7 +20,7 @@
 /* More than a collection was seen to need. */
 #define NEEDED_BYTES (UINT64_C(256) << 10)
 
-static bool has_place(const aoticache_cache *cache)
+static bool may_have_reserve(const aoticache_cache *cache)
 {
     struct statvfs filesystem;
     if ((cache->max_bytes != 0 && cache->max_bytes < LEAST_BUDGET) || fstatvfs(cache->directory->fd, &filesystem) != 0)
@@ -28,7 +29,7 @@ static bool has_place(const aoticache_cache *cache)
            (uint64_t)filesystem.f_bavail * filesystem.f_frsize >= LEAST_FREE;
 }
 
-static bool is_there(const aoticache_directory *directory)
+static bool has_reserve(const aoticache_directory *directory)
 {
     struct stat found;
     return fstatat(directory->fd, AOTICACHE_RESERVE_FILE, &found, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -36,7 +37,7 @@ static bool is_there(const aoticache_directory *directory)
 }
 
 /* Whoever else makes it at this moment makes the same one. */
-static bool make(aoticache_cache *cache)
+static bool make_reserve(aoticache_cache *cache)
 {
     const aoticache_directory *directory = cache->directory;
     const mode_t mode = aoticache_directory_file_mode(directory);
@@ -57,8 +58,8 @@ void aoticache_reserve_keep(aoticache_cache *cache)
 {
     if (cache->directory->read_only || atomic_exchange(&cache->has_tried_reserve, true))
         return;
-    if (!is_there(cache->directory) && has_place(cache) && !make(cache))
-        aoticache_log(&cache->directory->logger, AOTICACHE_LOG_DEBUG, "%s: there is no room for the reserve",
+    if (!has_reserve(cache->directory) && may_have_reserve(cache) && !make_reserve(cache))
+        aoticache_log(&cache->directory->logger, AOTICACHE_LOG_DEBUG, "%s: there is no free space for the reserve",
                       cache->directory->path);
 }
 

@@ -18,7 +18,6 @@
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 #include "cache/store/lock.h"
-#include "cache/store/reserve.h"
 #include "cache/transfer/intake.h"
 #include "index/index.h"
 

@@ -12,7 +12,7 @@
 
 #include "base/cleanup.h"
 #include "cache/transfer/archive.h"
-#include "cache/state.h"
+#include "cache/internal.h"
 #include "cache/transfer/format.h"
 #include "cache/transfer/select.h"
 #include "cache/transfer/table.h"

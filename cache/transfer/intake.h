@@ -9,7 +9,7 @@
 #define AOTICACHE_CACHE_TRANSFER_INTAKE_H
 
 #include "cache/store/scratch.h"
-#include "cache/state.h"
+#include "cache/internal.h"
 #include "cache/transfer/transfer.h"
 #include "cache/transfer/table.h"
 

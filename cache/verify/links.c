@@ -235,14 +235,14 @@ static aoticache_status check_mark(aoticache_verification *verification, int fol
     aoticache_key key;
     aoticache_pin_state state;
     aoticache_error detail = {.message = ""};
-    aoticache_status status = check_name(verification, folder, AOTICACHE_MARKS, name, S_IFREG, &is_usable, ret_error);
+    aoticache_status status = check_name(verification, folder, AOTICACHE_PINS, name, S_IFREG, &is_usable, ret_error);
     if (status != AOTICACHE_OK || !is_usable || verification->options.quick ||
         aoticache_digest_from_hex(name, &key) != AOTICACHE_OK)
         return status;
     status = aoticache_pin_file_read(verification->cache->directory, &key, &state, &detail);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND)
         return AOTICACHE_OK;
-    snprintf(path, sizeof path, AOTICACHE_MARKS "/%s", name);
+    snprintf(path, sizeof path, AOTICACHE_PINS "/%s", name);
     if (status == AOTICACHE_DENIED)
         aoticache_verification_note_unreadable(verification, path, detail.message);
     if (status != AOTICACHE_CORRUPT)
@@ -255,5 +255,5 @@ static aoticache_status check_mark(aoticache_verification *verification, int fol
 
 aoticache_status aoticache_verification_check_pins(aoticache_verification *verification, aoticache_error *ret_error)
 {
-    return for_each_name(verification, AOTICACHE_MARKS, check_mark, ret_error);
+    return for_each_name(verification, AOTICACHE_PINS, check_mark, ret_error);
 }

@@ -7,7 +7,7 @@
 #ifndef AOTICACHE_CACHE_VERIFY_SNAPSHOT_H
 #define AOTICACHE_CACHE_VERIFY_SNAPSHOT_H
 
-#include "cache/state.h"
+#include "cache/internal.h"
 
 typedef struct aoticache_snapshot_entry {
     aoticache_entry entry; /* its strings point into `texts` */

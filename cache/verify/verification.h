@@ -11,7 +11,7 @@
 
 #include <dirent.h>
 
-#include "cache/state.h"
+#include "cache/internal.h"
 #include "cache/verify/verify.h"
 
 /* ---- one object, and how it was found ---- */

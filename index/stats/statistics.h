@@ -78,7 +78,7 @@ aoticache_status aoticache_index_list_groups(aoticache_index *index, aoticache_i
 
 /* ---- flushing ---- */
 
-#define AOTICACHE_INDEX_BUCKETS 512 /* of a histogram; what they mean is the business of cache/stats/histogram */
+#define AOTICACHE_INDEX_BUCKETS 512 /* of a histogram; what they mean is the business of cache/stats/histogram.c */
 
 typedef struct aoticache_index_histogram {
     const char *name;

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 #include <sys/wait.h>
 
-#include "cache/state.h"
+#include "cache/internal.h"
 #include "cache/stats/statistics.h"
 
 TestSuite(cache, .init = fixture_setup, .fini = fixture_teardown);

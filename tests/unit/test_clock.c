@@ -5,7 +5,7 @@
 #include "cache_fixture.h"
 #include "clock_fixture.h"
 
-#include "cache/state.h"
+#include "cache/internal.h"
 #include "cache/gc/collect.h"
 #include "cache/stats/statistics.h"
 #include "index/eviction/eviction.h"

@@ -7,7 +7,7 @@
 #include <sys/file.h>
 #include <sys/wait.h>
 
-#include "cache/state.h"
+#include "cache/internal.h"
 #include "cache/gc/collect.h"
 #include "index/eviction/eviction.h"
 

@@ -5,7 +5,7 @@
 
 #include <sys/file.h>
 
-#include "cache/state.h"
+#include "cache/internal.h"
 #include "cache/stats/statistics.h"
 
 TestSuite(collect_budget, .init = fixture_setup, .fini = fixture_teardown, .timeout = 300);

@@ -7,7 +7,7 @@
 #include <sys/statvfs.h>
 
 #include "cache/pins/pins.h"
-#include "cache/state.h"
+#include "cache/internal.h"
 #include "cache/gc/collect.h"
 #include "index/eviction/eviction.h"
 

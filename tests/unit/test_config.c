@@ -8,7 +8,7 @@
 #include "base/units.h"
 #include "cache/config/config.h"
 #include "cache/config/internal.h"
-#include "cache/state.h"
+#include "cache/internal.h"
 #include "cache/gc/collect.h"
 #include "locale_fixture.h"
 

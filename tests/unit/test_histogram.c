@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cache/stats/histogram.h"
+#include "cache/stats/internal.h"
 #include "index/stats/internal.h"
 
 Test(histogram, every_value_is_in_the_bucket_that_holds_it)

@@ -12,7 +12,7 @@
 #include "cache/stats/usage.h"
 #include "cache/gc/collect.h"
 
-TestSuite(marks, .init = fixture_setup, .fini = fixture_teardown, .timeout = 300);
+TestSuite(pins, .init = fixture_setup, .fini = fixture_teardown, .timeout = 300);
 
 static aoticache_cache *open_cache(void)
 {
@@ -57,23 +57,23 @@ static void remove_index(void)
     }
 }
 
-/* All marks in one text: "1 a,b;0 c;" in the order of the keys. */
+/* All pins and tags in one text: "1 a,b;0 c;" in the order of the keys. */
 struct listing {
     char text[32768];
     aoticache_key keys[512];
     size_t count, limit;
 };
 
-static bool take_mark(void *user, const aoticache_pins *mark)
+static bool take_pins(void *user, const aoticache_pins *pins)
 {
     struct listing *listing = user;
     size_t used = strlen(listing->text);
-    used += (size_t)snprintf(listing->text + used, sizeof listing->text - used, "%d ", mark->is_pinned);
-    for (size_t i = 0; i < mark->tag_count; i++)
+    used += (size_t)snprintf(listing->text + used, sizeof listing->text - used, "%d ", pins->is_pinned);
+    for (size_t i = 0; i < pins->tag_count; i++)
         used += (size_t)snprintf(listing->text + used, sizeof listing->text - used, "%s%s", i > 0 ? "," : "",
-                                 mark->tags[i]);
+                                 pins->tags[i]);
     snprintf(listing->text + used, sizeof listing->text - used, ";");
-    listing->keys[listing->count++] = mark->key;
+    listing->keys[listing->count++] = pins->key;
     return listing->count != listing->limit;
 }
 
@@ -81,7 +81,7 @@ static struct listing list_marks(aoticache_cache *cache, const char *tag)
 {
     struct listing listing = {.text = ""};
     aoticache_error error = {.message = ""};
-    cr_assert_eq(aoticache_cache_list_pins(cache, tag, take_mark, &listing, &error), AOTICACHE_OK, "%s",
+    cr_assert_eq(aoticache_cache_list_pins(cache, tag, take_pins, &listing, &error), AOTICACHE_OK, "%s",
                  error.message);
     return listing;
 }
@@ -92,7 +92,7 @@ static struct listing list_marks(aoticache_cache *cache, const char *tag)
         cr_assert_str_eq(listed.text, expected);            \
     } while (0)
 
-Test(marks, pin_and_unpin_are_idempotent_and_leave_nothing)
+Test(pins, pin_and_unpin_are_idempotent_and_leave_nothing)
 {
     aoticache_cache *cache = open_cache();
     aoticache_key key = make_key("a");
@@ -110,7 +110,7 @@ Test(marks, pin_and_unpin_are_idempotent_and_leave_nothing)
     aoticache_cache_close(cache);
 }
 
-Test(marks, tags_are_sorted_unique_and_limited)
+Test(pins, tags_are_sorted_unique_and_limited)
 {
     aoticache_cache *cache = open_cache();
     aoticache_key key = make_key("a");
@@ -133,7 +133,7 @@ Test(marks, tags_are_sorted_unique_and_limited)
     aoticache_cache_close(cache);
 }
 
-Test(marks, text_that_is_no_tag_is_refused)
+Test(pins, text_that_is_no_tag_is_refused)
 {
     static const char *const wrong[] = {"", "a b", "a\nb", "\"", "-x", "\xc3\xa4", "a\\b"};
     static const char *const right[] = {"a", "A-z_0.9:/", "nightly/2026-01"};
@@ -156,7 +156,7 @@ Test(marks, text_that_is_no_tag_is_refused)
     aoticache_cache_close(cache);
 }
 
-Test(marks, list_is_in_the_order_of_keys_and_by_tag)
+Test(pins, list_is_in_the_order_of_keys_and_by_tag)
 {
     aoticache_cache *cache = open_cache();
     for (int i = 0; i < 20; i++) {
@@ -174,7 +174,7 @@ Test(marks, list_is_in_the_order_of_keys_and_by_tag)
     cr_assert_eq(four.count, 5);
     cr_assert_eq(none.count, 0);
     struct listing stopped = {.limit = 3};
-    cr_assert_eq(aoticache_cache_list_pins(cache, NULL, take_mark, &stopped, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_cache_list_pins(cache, NULL, take_pins, &stopped, NULL), AOTICACHE_OK);
     cr_assert_eq(stopped.count, 3);
     aoticache_cache_close(cache);
 }
@@ -211,7 +211,7 @@ static int fail_at(void *user, const char *call, const char *path)
 }
 
 /* Some batches; what is so already stays, and what fails says how far it came. */
-Test(marks, many_keys_are_marked_together)
+Test(pins, many_keys_are_marked_together)
 {
     enum { MANY = 300 };
     aoticache_cache *cache = open_cache();
@@ -254,7 +254,7 @@ Test(marks, many_keys_are_marked_together)
 }
 
 /* Where writing several files ends early, none that is temporary stays. */
-Test(marks, batch_that_fails_leaves_whole_marks)
+Test(pins, batch_that_fails_leaves_whole_marks)
 {
     aoticache_cache *cache = open_cache();
     aoticache_key keys[20];
@@ -282,7 +282,7 @@ Test(marks, batch_that_fails_leaves_whole_marks)
     aoticache_cache_close(cache);
 }
 
-Test(marks, index_that_is_lost_gets_them_back)
+Test(pins, index_that_is_lost_gets_them_back)
 {
     aoticache_cache *cache = open_cache();
     aoticache_key key = make_key("a");
@@ -300,7 +300,7 @@ Test(marks, index_that_is_lost_gets_them_back)
     aoticache_cache_close(cache);
 }
 
-Test(marks, damaged_file_is_set_aside_and_written_anew)
+Test(pins, damaged_file_is_set_aside_and_written_anew)
 {
     static const char *const damaged[] = {"", "nonsense", "[]", "{}", "{\"key\":\"0\",\"pinned\":true,\"tags\":[]}"};
     aoticache_cache *cache = open_cache();
@@ -325,7 +325,7 @@ Test(marks, damaged_file_is_set_aside_and_written_anew)
     aoticache_cache_close(cache);
 }
 
-Test(marks, file_of_a_later_program_is_read)
+Test(pins, file_of_a_later_program_is_read)
 {
     aoticache_cache *cache = open_cache();
     aoticache_key key = make_key("a");
@@ -342,7 +342,7 @@ Test(marks, file_of_a_later_program_is_read)
     aoticache_cache_close(cache);
 }
 
-Test(marks, file_that_differs_from_the_index_wins)
+Test(pins, file_that_differs_from_the_index_wins)
 {
     aoticache_cache *cache = open_cache();
     aoticache_key key = make_key("a");
@@ -356,7 +356,7 @@ Test(marks, file_that_differs_from_the_index_wins)
     aoticache_cache_close(cache);
 }
 
-Test(marks, read_only_cache_refuses_changes_and_lists)
+Test(pins, read_only_cache_refuses_changes_and_lists)
 {
     aoticache_cache *cache = open_cache();
     aoticache_key key = make_key("a");
@@ -372,7 +372,7 @@ Test(marks, read_only_cache_refuses_changes_and_lists)
 
 /* ---- every call that changes the disk fails once ---- */
 
-Test(marks, call_that_fails_leaves_what_was)
+Test(pins, call_that_fails_leaves_what_was)
 {
     aoticache_cache *cache = open_cache();
     aoticache_key key = make_key("a");
@@ -394,7 +394,7 @@ Test(marks, call_that_fails_leaves_what_was)
     aoticache_cache_close(cache);
 }
 
-Test(marks, process_that_dies_leaves_one_whole_mark)
+Test(pins, process_that_dies_leaves_one_whole_mark)
 {
     aoticache_cache *cache = open_cache();
     aoticache_key key = make_key("a");
@@ -445,7 +445,7 @@ static void *tag_often(void *user)
     return NULL;
 }
 
-Test(marks, changes_by_many_at_once_are_all_kept)
+Test(pins, changes_by_many_at_once_are_all_kept)
 {
     pthread_t threads[WORKERS];
     int numbers[WORKERS];
@@ -514,7 +514,7 @@ static int count_entries(aoticache_cache *cache)
     return count;
 }
 
-Test(marks, pinned_entry_is_not_collected)
+Test(pins, pinned_entry_is_not_collected)
 {
     aoticache_cache *cache = open_cache();
     aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
@@ -544,7 +544,7 @@ static bool add_bytes(void *user, const aoticache_usage *usage)
     return true;
 }
 
-Test(marks, usage_counts_objects_once_in_a_group)
+Test(pins, usage_counts_objects_once_in_a_group)
 {
     aoticache_cache *cache = open_cache();
     char library[5000], by_op[1024] = "", by_tag[1024] = "";

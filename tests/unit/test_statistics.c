@@ -9,8 +9,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "cache/state.h"
-#include "cache/stats/internal.h"
+#include "cache/internal.h"
 #include "cache/stats/statistics.h"
 
 TestSuite(statistics, .init = fixture_setup, .fini = fixture_teardown);
@@ -347,7 +346,7 @@ Test(statistics, process_that_only_hits_flushes_now_and_then)
     fixture_put(cache, 1, "library one");
     cr_assert(fixture_finds(cache, 1, "library one"));
     cr_assert_eq(read_all(other).counters.hits, 0, "not before its time");
-    cache->unflushed->flush_after_ns = 1;
+    cache->unflushed.flush_after_ns = 1;
     cr_assert(fixture_finds(cache, 1, "library one"));
     cr_assert_eq(read_all(other).counters.hits, 2);
     aoticache_cache_close(cache);

@@ -6,7 +6,7 @@
 #include <sqlite3.h>
 
 #include "cache/pins/pins.h"
-#include "cache/state.h"
+#include "cache/internal.h"
 #include "cache/verify/verify.h"
 #include "index/entries/integrity.h"
 

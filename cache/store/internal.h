@@ -1,11 +1,10 @@
 /*
- * cache/store/manifest_internal: what writing and reading a manifest share: the format's number, limits, one check.
+ * cache/store/internal: what writing and reading a manifest share: the format's number, limits, two checks.
  *
- * Private to the files manifest*.c of cache/store/. What is written keeps every limit, so a text that does not was not written by this
- * library.
+ * What is written keeps every limit, so a text that exceeds one was not written by this library.
  */
-#ifndef AOTICACHE_CACHE_STORE_MANIFEST_INTERNAL_H
-#define AOTICACHE_CACHE_STORE_MANIFEST_INTERNAL_H
+#ifndef AOTICACHE_CACHE_STORE_INTERNAL_H
+#define AOTICACHE_CACHE_STORE_INTERNAL_H
 
 #include "cache/store/manifest.h"
 

@@ -1,20 +1,75 @@
 /*
- * cache/store/unstored: see unstored.h.
+ * cache/store/product: what a compile hook delivered: checking it, opening its files, and the artifact that runs from these
+ * files where they cannot be stored.
  */
-#include "cache/store/unstored.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/options.h"
 #include "base/syscalls.h"
-#include "cache/state.h"
+#include "cache/store/artifact.h"
 
+#define MAX_FILES 1024 /* what a manifest may list */
 #define COPY_BYTES (64 * 1024)
+
+static aoticache_status check_files(const aoticache_product *product, aoticache_error *ret_error)
+{
+    if (product->files == NULL || product->file_count == 0 || product->file_count > MAX_FILES)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a product has %zu files; it must have 1 to %d",
+                                   product->files != NULL ? product->file_count : 0, MAX_FILES);
+    for (size_t i = 0; i < product->file_count; i++) {
+        const aoticache_file *file = &product->files[i];
+        if (file->path == NULL || file->path[0] == '\0')
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "file %zu of a product has no path", i);
+        if (file->name == NULL || !aoticache_manifest_file_name_is_safe(file->name))
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                                       "file %zu of a product is named %.80s; a name is one path component", i,
+                                       file->name != NULL ? file->name : "(null)");
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(product->files[k].name, file->name) == 0)
+                return aoticache_error_set(ret_error, AOTICACHE_INVALID, "two files of a product are named %.80s",
+                                           file->name);
+    }
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_product_read(const aoticache_product *product, aoticache_product *ret_product,
+                                        aoticache_error *ret_error)
+{
+    if (product == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the product is NULL");
+    aoticache_status status =
+        AOTICACHE_OPTIONS_READ(aoticache_product, AOTICACHE_PRODUCT_INIT, product, ret_product, ret_error);
+    return status == AOTICACHE_OK ? check_files(ret_product, ret_error) : status;
+}
+
+aoticache_status aoticache_product_open_file(const aoticache_file *file, bool may_be_empty, int *ret_fd,
+                                             uint64_t *ret_bytes, aoticache_error *ret_error)
+{
+    struct stat found;
+    cleanup_fd int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the compiled file %s does not exist", file->path);
+    if (fd < 0 || fstat(fd, &found) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot open the compiled file %s", file->path);
+    if (!S_ISREG(found.st_mode))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the compiled file %s is not a regular file",
+                                   file->path);
+    if (found.st_size == 0 && !may_be_empty)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the compiled file %s is empty", file->path);
+    *ret_fd = steal_fd(&fd);
+    if (ret_bytes != NULL)
+        *ret_bytes = (uint64_t)found.st_size;
+    return AOTICACHE_OK;
+}
+
+/* ---- where it cannot be stored ---- */
 
 /* "folder/name" is exactly where the file is. */
 static bool is_in_place(const aoticache_file *file, const char *folder)
@@ -32,7 +87,7 @@ static bool all_in_place(const aoticache_product *product, const char *folder)
     return folder[0] != '\0';
 }
 
-static aoticache_status copy(const aoticache_file *file, int into, aoticache_error *ret_error)
+static aoticache_status copy_file(const aoticache_file *file, int into, aoticache_error *ret_error)
 {
     cleanup_fd int from = -1;
     aoticache_status status = aoticache_product_open_file(file, true, &from, NULL, ret_error);
@@ -55,8 +110,8 @@ static aoticache_status copy(const aoticache_file *file, int into, aoticache_err
 }
 
 /* The hook may remove its files when it returns, so they are linked, or copied where they are on another file system. */
-static aoticache_status gather(const aoticache_product *product, aoticache_scratch *ret_scratch,
-                               aoticache_error *ret_error)
+static aoticache_status gather_files(const aoticache_product *product, aoticache_scratch *ret_scratch,
+                                     aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_scratch_create_outside(ret_scratch, ret_error);
     if (status != AOTICACHE_OK)
@@ -66,7 +121,7 @@ static aoticache_status gather(const aoticache_product *product, aoticache_scrat
         return aoticache_error_set_errno(ret_error, errno, "cannot open %s", ret_scratch->path);
     for (size_t i = 0; status == AOTICACHE_OK && i < product->file_count; i++)
         if (aoticache_syscall_linkat(AT_FDCWD, product->files[i].path, folder, product->files[i].name) != 0)
-            status = copy(&product->files[i], folder, ret_error);
+            status = copy_file(&product->files[i], folder, ret_error);
     return status;
 }
 
@@ -77,7 +132,7 @@ static aoticache_status provide_side_files(aoticache_artifact *artifact, const a
         artifact->scratch = *scratch;
         *scratch = (aoticache_scratch)AOTICACHE_SCRATCH_INIT;
     } else {
-        aoticache_status status = gather(product, &artifact->scratch, ret_error);
+        aoticache_status status = gather_files(product, &artifact->scratch, ret_error);
         if (status != AOTICACHE_OK)
             return status;
     }

@@ -1,10 +1,10 @@
 /*
- * cache/state: what an aoticache_cache is made of, and the functions that its parts share.
+ * cache/internal: what an aoticache_cache is made of, and the functions that its parts share.
  *
  * Private. Members that change after opening are atomic or have their mutex named beside them.
  */
-#ifndef AOTICACHE_CACHE_STATE_H
-#define AOTICACHE_CACHE_STATE_H
+#ifndef AOTICACHE_CACHE_INTERNAL_H
+#define AOTICACHE_CACHE_INTERNAL_H
 
 #include <limits.h>
 #include <pthread.h>
@@ -15,17 +15,8 @@
 #include "cache/cache.h"
 #include "cache/store/directory.h"
 #include "cache/store/object.h"
-#include "cache/store/object_array.h"
-#include "cache/stats/recency.h"
-#include "cache/stats/statistics.h"
+#include "cache/stats/internal.h"
 #include "index/index.h"
-
-typedef enum aoticache_counter {
-#define AOTICACHE_COUNTER_ENUM(member, name, text) AOTICACHE_COUNTER_##member,
-    AOTICACHE_COUNTER_LIST(AOTICACHE_COUNTER_ENUM)
-#undef AOTICACHE_COUNTER_ENUM
-        AOTICACHE_COUNTER_COUNT
-} aoticache_counter;
 
 /* An index that was opened; older ones stay open until the cache closes, because other threads may be inside them. */
 typedef struct aoticache_open_index {
@@ -43,12 +34,9 @@ struct aoticache_cache {
     _Atomic pid_t pid;                       /* of the process that may use what is below */
     _Atomic(aoticache_open_index *) current; /* NULL: read-only and there is no usable index */
     pthread_mutex_t index_mutex;             /* whoever replaces `current` */
-    _Atomic uint64_t counters[AOTICACHE_COUNTER_COUNT];
-    pthread_mutex_t recency_mutex;
-    aoticache_recency recency;
-    struct aoticache_unflushed *unflushed; /* cache/stats/internal.h */
+    aoticache_unflushed unflushed;
     _Atomic bool has_warned_not_stored, has_warned_unreadable;
-    bool may_use_reserve;             /* reserve.h */
+    bool may_use_reserve;             /* where the disk is full */
     _Atomic bool has_tried_reserve, has_given_up_reserve;
     uint64_t max_bytes, max_entries;  /* the budget; 0: no limit */
     size_t round;                     /* entries in a round of a collection; 0: as usual. For tests, which have few */
@@ -82,15 +70,8 @@ bool aoticache_cache_index_is_current(aoticache_cache *cache);
  * *index has changed. Takes the store's lock where it has to build one. */
 bool aoticache_cache_refreshed(aoticache_cache *cache, aoticache_index **index);
 
-void aoticache_cache_count(aoticache_cache *cache, aoticache_counter counter, uint64_t value);
-const char *aoticache_cache_counter_name(aoticache_counter counter);
-
 /* DENIED with the reason where the cache cannot be written. */
 aoticache_status aoticache_cache_check_writable(const aoticache_cache *cache, aoticache_error *ret_error);
-
-void aoticache_requirements_to_bytes(const aoticache_cpu_features *features,
-                                     uint8_t ret_bytes[AOTICACHE_INDEX_REQUIREMENT_BYTES]);
-aoticache_cpu_features aoticache_requirements_from_bytes(const uint8_t bytes[AOTICACHE_INDEX_REQUIREMENT_BYTES]);
 
 /* ---- looking up (lookup.c) ---- */
 
@@ -122,15 +103,6 @@ aoticache_status aoticache_cache_find(aoticache_cache *cache, const aoticache_lo
 void aoticache_cache_count_hit(aoticache_cache *cache, const aoticache_find_report *report, uint64_t begun_ns);
 void aoticache_cache_count_miss(aoticache_cache *cache, const aoticache_find_report *report);
 
-/* ---- storing (put.c) ---- */
-
-/* Reads the caller's product and checks its files. Returns: OK, INVALID. */
-aoticache_status aoticache_product_read(const aoticache_product *product, aoticache_product *ret_product,
-                                        aoticache_error *ret_error);
-/* Opens a file of a product for reading: a regular one, by no more than its path. ret_bytes may be NULL. */
-aoticache_status aoticache_product_open_file(const aoticache_file *file, bool may_be_empty, int *ret_fd,
-                                             uint64_t *ret_bytes, aoticache_error *ret_error);
-
 /* ---- removing (remove.c); the caller holds the store's lock exclusively ---- */
 
 typedef struct aoticache_removal {
@@ -156,7 +128,12 @@ bool aoticache_cache_remove_side_files(aoticache_cache *cache, const aoticache_d
 aoticache_status aoticache_cache_remove_leftovers(aoticache_cache *cache, bool all, uint64_t *ret_removed,
                                                   aoticache_error *ret_error);
 
-/* ---- manifests and the index (rebuild.c) ---- */
+/* ---- manifests and their entries (store/entry.c) ---- */
+
+/* A set of CPU features as the index has it. */
+void aoticache_requirements_to_bytes(const aoticache_cpu_features *features,
+                                     uint8_t ret_bytes[AOTICACHE_INDEX_REQUIREMENT_BYTES]);
+aoticache_cpu_features aoticache_requirements_from_bytes(const uint8_t bytes[AOTICACHE_INDEX_REQUIREMENT_BYTES]);
 
 /* Reads and parses the manifest `digest`. NOT_FOUND, CORRUPT (that object is no manifest, or damaged), UNSUPPORTED. */
 aoticache_status aoticache_cache_load_manifest(aoticache_directory *directory, const aoticache_digest *digest,
@@ -173,8 +150,19 @@ aoticache_status aoticache_cache_put_manifest_entry(aoticache_index *index, cons
 aoticache_status aoticache_cache_index_manifest(aoticache_directory *directory, aoticache_index *index,
                                                 const aoticache_digest *digest, uint64_t manifest_bytes,
                                                 const aoticache_manifest *manifest, aoticache_error *ret_error);
-/* Records the entries of all manifests of the store, the newest last, so that it is the one that stays. */
-aoticache_status aoticache_cache_index_all_manifests(aoticache_directory *directory, aoticache_index *index,
-                                                     uint64_t *ret_entries, aoticache_error *ret_error);
+/* ---- the reserve (store/reserve.c) ---- */
+
+#define AOTICACHE_RESERVE_BYTES (UINT64_C(1) << 20)
+
+/*
+ * Makes it where it is missing, after a put or a collection. Not where there is no room for it, nor in a small budget
+ * or on a small file system. What fails is passed over; each open cache tries once.
+ */
+void aoticache_reserve_keep(aoticache_cache *cache);
+
+/* Whether so little is free that a collection needs it. */
+bool aoticache_reserve_is_needed(const aoticache_cache *cache);
+/* True where there was one: its room is free now. */
+bool aoticache_reserve_give_up(aoticache_cache *cache);
 
 #endif

@@ -1,0 +1,190 @@
+/*
+ * cache/stats/count: what one cache counts in memory until it is flushed: counters, latencies, which entries were used, and
+ * sums of requests that led to no entry. Nothing here touches the index.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/internal.h"
+
+/* Names of operators, devices and environments that await their flush. What comes when there are more counts as "(other)". */
+#define MAX_NAMES 3072
+
+/* ---- recency ---- */
+
+#define FIRST_CAPACITY 64
+
+static aoticache_index_tally *find_tally(aoticache_index_tally *slots, size_t capacity, int64_t entry_id)
+{
+    size_t at = (size_t)(((uint64_t)entry_id * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & (capacity - 1);
+    while (slots[at].entry_id != 0 && slots[at].entry_id != entry_id)
+        at = (at + 1) & (capacity - 1);
+    return &slots[at];
+}
+
+static bool grow_recency(aoticache_recency *recency)
+{
+    size_t capacity = recency->capacity != 0 ? recency->capacity * 2 : FIRST_CAPACITY;
+    aoticache_index_tally *slots = calloc(capacity, sizeof *slots);
+    if (slots == NULL)
+        return false;
+    for (size_t i = 0; i < recency->capacity; i++)
+        if (recency->slots[i].entry_id != 0)
+            *find_tally(slots, capacity, recency->slots[i].entry_id) = recency->slots[i];
+    free(recency->slots);
+    recency->slots = slots;
+    recency->capacity = capacity;
+    return true;
+}
+
+bool aoticache_recency_add(aoticache_recency *recency, const aoticache_index_tally *tally)
+{
+    if (tally->entry_id == 0 || (recency->count * 2 >= recency->capacity && !grow_recency(recency)))
+        return false;
+    aoticache_index_tally *slot = find_tally(recency->slots, recency->capacity, tally->entry_id);
+    if (slot->entry_id == 0) {
+        recency->count++;
+        *slot = (aoticache_index_tally){.entry_id = tally->entry_id};
+    }
+    slot->uses += tally->uses;
+    slot->hits += tally->hits;
+    slot->misses += tally->misses;
+    slot->compiles += tally->compiles;
+    slot->compile_ns += tally->compile_ns;
+    slot->saved_ns += tally->saved_ns;
+    if (tally->last_used_ns > slot->last_used_ns)
+        slot->last_used_ns = tally->last_used_ns;
+    return true;
+}
+
+void aoticache_recency_take(aoticache_recency *recency, aoticache_index_tally **ret_tallies, size_t *ret_count)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < recency->capacity; i++)
+        if (recency->slots[i].entry_id != 0)
+            recency->slots[count++] = recency->slots[i];
+    *ret_tallies = recency->slots;
+    *ret_count = count;
+    *recency = (aoticache_recency){.slots = NULL};
+}
+
+void aoticache_recency_free(aoticache_recency *recency)
+{
+    free(recency->slots);
+    *recency = (aoticache_recency){.slots = NULL};
+}
+
+/* ---- what is not flushed ---- */
+
+void aoticache_unflushed_init(aoticache_unflushed *unflushed)
+{
+    pthread_mutex_init(&unflushed->mutex, NULL);
+    atomic_init(&unflushed->flushed_ns, aoticache_monotonic_ns());
+    unflushed->flush_after_ns = AOTICACHE_FLUSH_AFTER_NS;
+}
+
+void aoticache_unflushed_clear(aoticache_unflushed *unflushed)
+{
+    aoticache_recency_free(&unflushed->recency);
+    aoticache_index_sums_free(&unflushed->sums);
+    pthread_mutex_destroy(&unflushed->mutex);
+}
+
+void aoticache_unflushed_reset_after_fork(aoticache_unflushed *unflushed)
+{
+    /* Another thread of the parent may have held the mutex at the fork. Nobody in the child does. */
+    pthread_mutex_init(&unflushed->mutex, NULL);
+    for (size_t i = 0; i < AOTICACHE_COUNTER_COUNT; i++)
+        atomic_store(&unflushed->counters[i], 0);
+    for (size_t i = 0; i < AOTICACHE_LATENCY_COUNT; i++)
+        aoticache_histogram_clear(&unflushed->histograms[i]);
+    /* These are not freed: a thread of the parent may have been changing them at the fork. */
+    unflushed->recency = (aoticache_recency){.slots = NULL};
+    unflushed->sums = (aoticache_index_sums){.slots = NULL};
+}
+
+/* ---- counting ---- */
+
+void aoticache_cache_count(aoticache_cache *cache, aoticache_counter counter, uint64_t value)
+{
+    atomic_fetch_add_explicit(&cache->unflushed.counters[counter], value, memory_order_relaxed);
+}
+
+const char *aoticache_cache_counter_name(aoticache_counter counter)
+{
+    static const char *const names[] = {
+#define COUNTER_NAME(member, name, text) name,
+        AOTICACHE_COUNTER_LIST(COUNTER_NAME)
+#undef COUNTER_NAME
+    };
+    return names[counter];
+}
+
+const char *aoticache_latency_name(aoticache_latency_kind kind)
+{
+    static const char *const names[] = {
+#define LATENCY_NAME(name, text) #name,
+        AOTICACHE_LATENCY_LIST(LATENCY_NAME)
+#undef LATENCY_NAME
+    };
+    return (unsigned)kind < AOTICACHE_LATENCY_COUNT ? names[kind] : NULL;
+}
+
+void aoticache_cache_note_latency(aoticache_cache *cache, aoticache_latency_kind kind, uint64_t ns)
+{
+    aoticache_histogram_note(&cache->unflushed.histograms[kind], ns);
+}
+
+void aoticache_cache_note_eviction(aoticache_cache *cache, uint64_t age_ns, uint64_t bytes)
+{
+    aoticache_cache_count(cache, AOTICACHE_COUNTER_evicted, 1);
+    aoticache_cache_count(cache, AOTICACHE_COUNTER_evicted_bytes, bytes);
+    aoticache_cache_note_latency(cache, AOTICACHE_LATENCY_eviction_age, age_ns);
+}
+
+void aoticache_cache_note_tally(aoticache_cache *cache, aoticache_index_tally tally)
+{
+    if (cache->directory->read_only)
+        return;
+    tally.last_used_ns = aoticache_wall_ns();
+    pthread_mutex_lock(&cache->unflushed.mutex);
+    aoticache_recency_add(&cache->unflushed.recency, &tally);
+    pthread_mutex_unlock(&cache->unflushed.mutex);
+}
+
+/* "pytorch 2.13.0"; a version that is a digest says nothing to people, and every source has another. */
+static void format_environment(const aoticache_request *request, char *ret_text, size_t size)
+{
+    const char *framework = aoticache_request_get_environment(request, "framework");
+    const char *version = aoticache_request_get_environment(request, "framework_version");
+    bool is_readable = version != NULL && version[0] != '\0' && strlen(version) <= 32;
+    snprintf(ret_text, size, "%.160s%s%s", framework != NULL ? framework : "(none)", is_readable ? " " : "",
+             is_readable ? version : "");
+}
+
+void aoticache_cache_note_group(aoticache_cache *cache, const aoticache_request *request,
+                                const aoticache_index_group *group)
+{
+    char environment[200], device[AOTICACHE_DEVICE_TEXT_BYTES];
+    aoticache_index_sums *sums = &cache->unflushed.sums;
+    if (cache->directory->read_only)
+        return;
+    if (request != NULL) {
+        format_environment(request, environment, sizeof environment);
+        aoticache_device_format(aoticache_request_device(request), device);
+    }
+    pthread_mutex_lock(&cache->unflushed.mutex);
+    bool is_known = request != NULL && sums->count < MAX_NAMES;
+    aoticache_index_sums_add(sums, is_known ? aoticache_request_op(request) : NULL, is_known ? device : NULL,
+                             is_known ? environment : NULL, group, NULL);
+    pthread_mutex_unlock(&cache->unflushed.mutex);
+}
+
+void aoticache_cache_add_unflushed(aoticache_cache *cache, aoticache_counters *counters)
+{
+#define ADD_COUNTER(member, name, text) \
+    counters->member += atomic_load_explicit(&cache->unflushed.counters[AOTICACHE_COUNTER_##member], memory_order_relaxed);
+    AOTICACHE_COUNTER_LIST(ADD_COUNTER)
+#undef ADD_COUNTER
+}

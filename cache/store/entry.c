@@ -1,0 +1,126 @@
+/*
+ * cache/store/entry: from a manifest in the store to its entry in the index: reading the manifest, what the entry says, and
+ * recording it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/cleanup.h"
+#include "cache/internal.h"
+
+/* ---- requirements, as the index has them ---- */
+
+void aoticache_requirements_to_bytes(const aoticache_cpu_features *features,
+                                     uint8_t ret_bytes[AOTICACHE_INDEX_REQUIREMENT_BYTES])
+{
+    for (size_t i = 0; i < AOTICACHE_INDEX_REQUIREMENT_BYTES; i++)
+        ret_bytes[i] = (uint8_t)(features->words[i / 8] >> (i % 8 * 8));
+}
+
+aoticache_cpu_features aoticache_requirements_from_bytes(const uint8_t bytes[AOTICACHE_INDEX_REQUIREMENT_BYTES])
+{
+    aoticache_cpu_features features = {.words = {0}};
+    for (size_t i = 0; i < AOTICACHE_INDEX_REQUIREMENT_BYTES; i++)
+        features.words[i / 8] |= (uint64_t)bytes[i] << (i % 8 * 8);
+    return features;
+}
+
+/* ---- manifests ---- */
+
+/* Every manifest begins so. What begins otherwise need not be read and hashed. */
+#define MANIFEST_FIRST_BYTE '{'
+
+bool aoticache_cache_may_be_manifest(aoticache_directory *directory, const aoticache_digest *digest)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    struct stat found;
+    char first;
+    aoticache_object_path(digest, path);
+    cleanup_fd int fd = aoticache_directory_openat(directory, path, 0);
+    if (fd < 0)
+        return errno != ENOENT && !aoticache_object_errno_is_damage(errno); /* reading it will tell why */
+    return fstat(fd, &found) == 0 && S_ISREG(found.st_mode) && found.st_size > 0 &&
+           (uint64_t)found.st_size <= AOTICACHE_OBJECT_MAX_MANIFEST_BYTES && pread(fd, &first, 1, 0) == 1 &&
+           first == MANIFEST_FIRST_BYTE;
+}
+
+aoticache_status aoticache_cache_load_manifest(aoticache_directory *directory, const aoticache_digest *digest,
+                                               aoticache_manifest **ret_manifest, uint64_t *ret_bytes,
+                                               aoticache_error *ret_error)
+{
+    cleanup_free char *text = NULL;
+    size_t size = 0;
+    aoticache_status status = aoticache_object_read(directory, digest, &text, &size, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = aoticache_manifest_parse(text, size, ret_manifest, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_bytes = size;
+    return status;
+}
+
+/* Whether each file is there with the size that the manifest says, or cannot be looked at. Its bytes are verified whenever it
+ * is used. */
+static bool has_files(aoticache_directory *directory, const aoticache_manifest *manifest)
+{
+    for (size_t i = 0; i < manifest->file_count; i++) {
+        char path[AOTICACHE_OBJECT_PATH_BYTES];
+        struct stat found;
+        aoticache_object_path(&manifest->files[i].digest, path);
+        cleanup_fd int fd = aoticache_directory_openat(directory, path, 0);
+        if (fd < 0 && errno != ENOENT && !aoticache_object_errno_is_damage(errno))
+            continue;
+        if (fd < 0 || fstat(fd, &found) != 0 || !S_ISREG(found.st_mode) ||
+            (uint64_t)found.st_size != manifest->files[i].bytes)
+            return false;
+    }
+    return true;
+}
+
+aoticache_status aoticache_cache_put_manifest_entry(aoticache_index *index, const aoticache_digest *digest,
+                                                    uint64_t manifest_bytes, const aoticache_manifest *manifest,
+                                                    int64_t *ret_entry_id, aoticache_error *ret_error)
+{
+    cleanup_free aoticache_index_object *objects = calloc(manifest->file_count + 1, sizeof *objects);
+    if (objects == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    size_t count = 0;
+    objects[count++] = (aoticache_index_object){.digest = *digest, .bytes = manifest_bytes};
+    for (size_t i = 0; i < manifest->file_count; i++) {
+        bool is_repeated = false; /* files with equal bytes are one object */
+        for (size_t k = 0; k < count; k++)
+            is_repeated = is_repeated || aoticache_digest_equal(&objects[k].digest, &manifest->files[i].digest);
+        if (!is_repeated)
+            objects[count++] = (aoticache_index_object){.digest = manifest->files[i].digest,
+                                                        .bytes = manifest->files[i].bytes};
+    }
+    aoticache_index_entry entry = {.key = manifest->key,
+                                   .artifact = *digest,
+                                   .library = manifest->files[0].digest,
+                                   .objects = objects,
+                                   .object_count = count,
+                                   .file_count = (uint32_t)manifest->file_count,
+                                   .guard = manifest->guard,
+                                   .op = manifest->op,
+                                   .device = manifest->device,
+                                   .description = manifest->description,
+                                   .producer = manifest->producer,
+                                   .compile_ns = manifest->compile_ns,
+                                   .created_ns = manifest->created_ns,
+                                   .encoding = manifest->encoding,
+                                   .encoding_size = manifest->encoding_size};
+    aoticache_requirements_to_bytes(&manifest->requirements, entry.requirements);
+    return aoticache_index_put_numbered(index, &entry, ret_entry_id, ret_error);
+}
+
+aoticache_status aoticache_cache_index_manifest(aoticache_directory *directory, aoticache_index *index,
+                                                const aoticache_digest *digest, uint64_t manifest_bytes,
+                                                const aoticache_manifest *manifest, aoticache_error *ret_error)
+{
+    int64_t entry_id;
+    /* A plain lookup must never take an entry with a guard for an exact one: it tells them by the request alone. */
+    if (!aoticache_manifest_guard_fits(manifest) || !has_files(directory, manifest))
+        return AOTICACHE_NOT_FOUND;
+    return aoticache_cache_put_manifest_entry(index, digest, manifest_bytes, manifest, &entry_id, ret_error);
+}
