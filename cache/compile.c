@@ -11,7 +11,7 @@
 #include "cache/request/internal.h"
 #include "cache/internal.h"
 
-/* One get_or_compile from the miss on. */
+/* One call of get_or_compile. */
 struct job {
     aoticache_cache *cache;
     const aoticache_request *request;
@@ -20,15 +20,15 @@ struct job {
     void *user;
     aoticache_scratch scratch;
     uint64_t begun_ns; /* of the hook */
-    aoticache_index_group group; /* what is counted and not put down to a group yet */
+    aoticache_index_group group; /* what is counted and not added to a group yet */
     unsigned deliveries;
-    aoticache_status delivered; /* what the first delivery came to */
+    aoticache_status delivered; /* the result of the first delivery */
     aoticache_artifact *artifact;
     aoticache_error error; /* of the delivery */
 };
 
-/* Puts what was counted down to the groups of the entry that it led to, or else of what was asked for. */
-static void attribute(struct job *job, const aoticache_artifact *artifact)
+/* Adds what was counted to the groups of the entry that it led to, or else of the request. */
+static void attribute_counts(struct job *job, const aoticache_artifact *artifact)
 {
     const aoticache_index_group *group = &job->group;
     if (group->misses == 0)
@@ -45,8 +45,8 @@ static void attribute(struct job *job, const aoticache_artifact *artifact)
 
 /* ---- the delivery: what the hook made is stored, or kept as it is ---- */
 
-/* Whether a failure to store is one that the caller's program survives: everything but a bad product. */
-static bool can_go_on(aoticache_status status)
+/* Whether the caller still gets its kernel when it could not be stored: always, except for a bad product. */
+static bool is_survivable(aoticache_status status)
 {
     return status == AOTICACHE_IO || status == AOTICACHE_DENIED || status == AOTICACHE_LOCKED ||
            status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED;
@@ -55,11 +55,11 @@ static bool can_go_on(aoticache_status status)
 static void report_not_stored(aoticache_cache *cache, const char *reason)
 {
     aoticache_cache_count(cache, AOTICACHE_COUNTER_not_stored, 1);
-    /* A cache that was opened read-only has said so already; then each is only worth a line for whoever debugs. */
+    /* A cache that was opened read-only has said so already. Then each failure is only for those who debug. */
     bool is_news = !cache->directory->read_only && !atomic_exchange(&cache->has_warned_not_stored, true);
     aoticache_log(&cache->directory->logger, is_news ? AOTICACHE_LOG_WARNING : AOTICACHE_LOG_DEBUG,
                   "a compiled library is not stored: %s; it runs from the compiler's files and is compiled again next "
-                  "time; make room or let %s be written",
+                  "time; free some space or let %s be written",
                   reason, cache->directory->path);
 }
 
@@ -67,7 +67,7 @@ static aoticache_status store_or_keep(struct job *job, const aoticache_product *
 {
     aoticache_status status =
         aoticache_cache_put(job->cache, job->request, product, &job->artifact, &job->error);
-    if (status == AOTICACHE_OK || !can_go_on(status))
+    if (status == AOTICACHE_OK || !is_survivable(status))
         return status;
     aoticache_error reason = job->error;
     status = aoticache_artifact_create_unstored(product, &job->scratch, &job->artifact, &job->error);
@@ -96,12 +96,12 @@ static aoticache_status deliver(void *user, const aoticache_product *product)
 /* ---- the compile ---- */
 
 /*
- * Inside the cache, so that nothing is left behind whatever happens; outside where that cannot be written, or where a
- * compiler would soon run out of room: a disk that is too full to store a kernel must not keep the caller from having it.
+ * Makes the folder for the hook inside the cache, where a collection removes what a killed process leaves. It is made outside
+ * where the cache cannot be written or its disk is nearly full: the caller gets its kernel even if it cannot be stored.
  */
 static aoticache_status make_scratch(struct job *job, aoticache_error *ret_error)
 {
-    if (!job->cache->directory->read_only && aoticache_scratch_has_room(job->cache->directory) &&
+    if (!job->cache->directory->read_only && aoticache_scratch_has_space(job->cache->directory) &&
         aoticache_scratch_create(job->cache->directory, &job->scratch, NULL) == AOTICACHE_OK)
         return AOTICACHE_OK;
     return aoticache_scratch_create_outside(&job->scratch, ret_error);
@@ -128,7 +128,7 @@ static void remember_failure(struct job *job, const char *message)
                       "a failed compile of %s cannot be remembered: %s", failure.op, detail.message);
 }
 
-/* Storing has done so already. */
+/* For an artifact that is not stored. Storing one forgets the failure by itself. */
 static void forget_failure(struct job *job)
 {
     aoticache_index *index = aoticache_cache_index(job->cache);
@@ -136,8 +136,8 @@ static void forget_failure(struct job *job)
         aoticache_index_forget_failures(index, &job->target.key, INT64_MAX, NULL);
 }
 
-/* Judges what the hook returned against what it delivered. */
-static aoticache_status conclude(struct job *job, aoticache_status returned, aoticache_error *detail)
+/* The result of a compile, from what the hook returned and what it delivered. */
+static aoticache_status judge_result(struct job *job, aoticache_status returned, aoticache_error *detail)
 {
     const char *op = aoticache_request_op(job->request);
     if (job->deliveries > 1)
@@ -150,7 +150,7 @@ static aoticache_status conclude(struct job *job, aoticache_status returned, aot
                                    "the compile hook of %s returned success and delivered nothing", op);
     if (returned == AOTICACHE_OK)
         return AOTICACHE_OK;
-    if (returned == AOTICACHE_NOT_FOUND) /* not among what a compile may come to */
+    if (returned == AOTICACHE_NOT_FOUND) /* a compile never has this result */
         returned = AOTICACHE_COMPILE_FAILED;
     if (detail->message[0] == '\0')
         aoticache_error_set(detail, returned, "the compile hook of %s failed (%s) without a message", op,
@@ -159,7 +159,7 @@ static aoticache_status conclude(struct job *job, aoticache_status returned, aot
     return returned;
 }
 
-static aoticache_status compile(struct job *job, aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+static aoticache_status run_hook(struct job *job, aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
     aoticache_error detail = {.message = ""};
     aoticache_status status = make_scratch(job, ret_error);
@@ -167,7 +167,7 @@ static aoticache_status compile(struct job *job, aoticache_artifact **ret_artifa
         return status;
     job->begun_ns = aoticache_monotonic_ns();
     status = job->compile(job->user, job->request, job->scratch.path, deliver, job, &detail);
-    status = conclude(job, status, &detail);
+    status = judge_result(job, status, &detail);
     if (status == AOTICACHE_OK) {
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_compiles, 1);
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_compile_ns, job->artifact->compile_ns);
@@ -176,12 +176,12 @@ static aoticache_status compile(struct job *job, aoticache_artifact **ret_artifa
         job->group.compile_ns = (int64_t)job->artifact->compile_ns;
         job->artifact->source = AOTICACHE_SOURCE_COMPILED;
         forget_failure(job);
-        attribute(job, job->artifact);
+        attribute_counts(job, job->artifact);
         *ret_artifact = steal_ptr(&job->artifact);
     } else {
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_compile_failures, 1);
         job->group.failures = 1;
-        attribute(job, NULL);
+        attribute_counts(job, NULL);
         aoticache_error_set(ret_error, status, "%s", detail.message);
         if (status == AOTICACHE_COMPILE_FAILED)
             remember_failure(job, detail.message);
@@ -206,9 +206,9 @@ static aoticache_status check_remembered_failure(struct job *job, aoticache_erro
     return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED, "%s", message);
 }
 
-/* A lookup in a cache that is in trouble is a miss: the caller still gets its kernel. */
-static aoticache_status find(struct job *job, aoticache_artifact **ret_artifact, aoticache_find_report *ret_report,
-                             aoticache_error *ret_error)
+/* Finds the entry. A lookup that fails is a miss with a warning: the caller still gets its kernel. */
+static aoticache_status find_or_miss(struct job *job, aoticache_artifact **ret_artifact, aoticache_find_report *ret_report,
+                                     aoticache_error *ret_error)
 {
     aoticache_error detail = {.message = ""};
     aoticache_status status = aoticache_cache_find(job->cache, &job->target, ret_artifact, ret_report, &detail);
@@ -220,13 +220,13 @@ static aoticache_status find(struct job *job, aoticache_artifact **ret_artifact,
     return AOTICACHE_NOT_FOUND;
 }
 
-/* With the lease: another may have compiled it, or failed to, while we waited. */
+/* With the lease: another may have compiled the key, or failed to, while we waited. */
 static aoticache_status find_or_compile(struct job *job, bool has_waited, aoticache_artifact **ret_artifact,
                                         aoticache_error *ret_error)
 {
     const uint64_t begun = aoticache_monotonic_ns();
     aoticache_find_report report;
-    aoticache_status status = find(job, ret_artifact, &report, ret_error);
+    aoticache_status status = find_or_miss(job, ret_artifact, &report, ret_error);
     if (status == AOTICACHE_OK) {
         (*ret_artifact)->source = has_waited ? AOTICACHE_SOURCE_WAITED : AOTICACHE_SOURCE_INDEX;
         if (!has_waited) {
@@ -242,7 +242,7 @@ static aoticache_status find_or_compile(struct job *job, bool has_waited, aotica
     }
     if (status == AOTICACHE_NOT_FOUND)
         status = check_remembered_failure(job, ret_error);
-    return status == AOTICACHE_OK ? compile(job, ret_artifact, ret_error) : status;
+    return status == AOTICACHE_OK ? run_hook(job, ret_artifact, ret_error) : status;
 }
 
 static void count_wait(aoticache_cache *cache, uint64_t ns)
@@ -252,7 +252,7 @@ static void count_wait(aoticache_cache *cache, uint64_t ns)
     aoticache_cache_note_latency(cache, AOTICACHE_LATENCY_lease_wait, ns);
 }
 
-/* Takes the lease where there can be one. */
+/* Takes the lease first, where the directory can have one. */
 static aoticache_status find_or_compile_leased(struct job *job, aoticache_artifact **ret_artifact,
                                                aoticache_error *ret_error)
 {
@@ -277,7 +277,6 @@ static aoticache_status find_or_compile_leased(struct job *job, aoticache_artifa
     return status;
 }
 
-/* `job` has what the caller gave. */
 static aoticache_status get_or_compile(struct job *job, aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
     const uint64_t begun = aoticache_monotonic_ns();
@@ -293,7 +292,7 @@ static aoticache_status get_or_compile(struct job *job, aoticache_artifact **ret
                                    aoticache_request_op(job->request),
                                    job->target.accept != NULL ? "for exact shapes" : "dynamic",
                                    job->target.accept != NULL ? "" : "_dynamic");
-    status = find(job, ret_artifact, &report, ret_error);
+    status = find_or_miss(job, ret_artifact, &report, ret_error);
     if (status == AOTICACHE_OK)
         aoticache_cache_count_hit(job->cache, &report, begun);
     if (status != AOTICACHE_NOT_FOUND)
@@ -302,12 +301,12 @@ static aoticache_status get_or_compile(struct job *job, aoticache_artifact **ret
     report.has_failed = status != AOTICACHE_OK;
     job->group.misses = 1;
     if (status != AOTICACHE_OK)
-        attribute(job, NULL);
+        attribute_counts(job, NULL);
     aoticache_cache_count_miss(job->cache, &report);
     if (status != AOTICACHE_OK)
         return status;
     status = find_or_compile_leased(job, ret_artifact, ret_error);
-    attribute(job, status == AOTICACHE_OK ? *ret_artifact : NULL);
+    attribute_counts(job, status == AOTICACHE_OK ? *ret_artifact : NULL);
     return status;
 }
 

@@ -18,11 +18,11 @@
 #include "cache/stats/internal.h"
 #include "index/index.h"
 
-/* An index that was opened; older ones stay open until the cache closes, because other threads may be inside them. */
+/* An index that was opened. Older ones stay open until the cache closes, because other threads may be inside them. */
 typedef struct aoticache_open_index {
     aoticache_index *index;
     struct aoticache_open_index *older;
-    dev_t device; /* of the file, to notice that somebody has put another in its place */
+    dev_t device; /* of the file, to notice that another process has replaced it */
     ino_t inode;
 } aoticache_open_index;
 
@@ -30,76 +30,81 @@ struct aoticache_cache {
     aoticache_directory *directory;
     uint32_t compile_timeout_ms;
     uint32_t failure_ttl_seconds;
-    uint32_t failure_max_ttl_seconds; /* not less than failure_ttl_seconds */
-    _Atomic pid_t pid;                       /* of the process that may use what is below */
-    _Atomic(aoticache_open_index *) current; /* NULL: read-only and there is no usable index */
-    pthread_mutex_t index_mutex;             /* whoever replaces `current` */
+    uint32_t failure_max_ttl_seconds;        /* not less than failure_ttl_seconds */
+    _Atomic pid_t pid;                       /* of the process that may use what is below (enter.c) */
+    _Atomic(aoticache_open_index *) current; /* NULL: read-only, and there is no usable index */
+    pthread_mutex_t index_mutex;             /* held by whoever replaces `current` */
     aoticache_unflushed unflushed;
     _Atomic bool has_warned_not_stored, has_warned_unreadable;
-    bool may_use_reserve;             /* where the disk is full */
+    bool may_use_reserve; /* store/reserve.c */
     _Atomic bool has_tried_reserve, has_given_up_reserve;
     uint64_t max_bytes, max_entries;  /* the budget; 0: no limit */
-    size_t round;                     /* entries in a round of a collection; 0: as usual. For tests, which have few */
-    _Atomic bool is_shrinking;        /* it was exceeded, and the low watermark is not reached yet */
-    _Atomic uint64_t shrink_after_ns; /* monotonic: not before, there is nothing that may go */
+    size_t round;                     /* entries in a round of a collection; 0: the usual number. Tests set it */
+    _Atomic bool is_shrinking;        /* the budget was exceeded, and the low watermark is not reached yet */
+    _Atomic uint64_t shrink_after_ns; /* monotonic: until then no put collects, because nothing may go */
 };
 
-/* After a fork, the child starts with empty counters and recency: what the parent has not flushed stays the parent's.
- * Every public function calls this first. */
+/* ---- what every function begins with (enter.c) ---- */
+
+/* Every public function calls this first. In the child of a fork it empties counters and recency: what the parent has not
+ * flushed stays the parent's. */
 void aoticache_cache_enter(aoticache_cache *cache);
 
 /* The index to use now, or NULL where there is none. */
 aoticache_index *aoticache_cache_index(aoticache_cache *cache);
 
-/* Opens the index for the first time; a damaged or missing one is rebuilt. */
+/* DENIED with the reason where the cache cannot be written. */
+aoticache_status aoticache_cache_check_writable(const aoticache_cache *cache, aoticache_error *ret_error);
+
+/* ---- the index that is open (store/recovery.c) ---- */
+
 #define AOTICACHE_INDEX_PATH_BYTES (PATH_MAX + 32)
-/* How the index of a directory is opened, in the very folder that was checked. path: room for its name in messages. */
+/* How to open the index of a directory in the very folder that was checked. path: a buffer for its name in messages. */
 aoticache_index_options aoticache_cache_index_options(const aoticache_directory *directory,
                                                       char path[AOTICACHE_INDEX_PATH_BYTES]);
+/* Opens the index for the first time. A damaged or missing one is rebuilt. */
 aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_error *ret_error);
 
 /*
- * For loops around calls of the index: `do status = aoticache_index_lookup(index, ...); while (aoticache_cache_recovered(cache,
- * status, &index));`. True where `status` was CORRUPT and there is a sound index now; *index is that one.
+ * For loops around calls of the index: `do status = aoticache_index_lookup(index, ...);
+ * while (aoticache_cache_recovered(cache, status, &index));`. True where `status` was CORRUPT and there is a sound index
+ * now, in *index.
  */
 bool aoticache_cache_recovered(aoticache_cache *cache, aoticache_status status, aoticache_index **index);
 
 /* Whether the index that is open is the one that lies in the directory. */
 bool aoticache_cache_index_is_current(aoticache_cache *cache);
-/* Notices that another process has put a new index in place of the one that is open, or that it was deleted. True where
- * *index has changed. Takes the store's lock where it has to build one. */
+/* Opens the index anew where another process has replaced or deleted it. True where *index has changed. Takes the store's
+ * lock where it has to build an index. */
 bool aoticache_cache_refreshed(aoticache_cache *cache, aoticache_index **index);
-
-/* DENIED with the reason where the cache cannot be written. */
-aoticache_status aoticache_cache_check_writable(const aoticache_cache *cache, aoticache_error *ret_error);
 
 /* ---- looking up (lookup.c) ---- */
 
-/* What a search is for. */
+/* What a lookup is for: the entries of a key, or one entry by its number. */
 typedef struct aoticache_lookup_target {
-    aoticache_key key;                /* where entry_id is 0 */
-    int64_t entry_id;                 /* else: this entry, if it is still that of `artifact` */
+    aoticache_key key;                /* used where entry_id is 0 */
+    int64_t entry_id;                 /* else only this entry, and only while it is that of `artifact` */
     const aoticache_digest *artifact;
-    aoticache_guard_fn accept;        /* of the entries of the key: those with a guard that this accepts */
+    aoticache_guard_fn accept;        /* NULL: exact entries; else dynamic ones whose guard it accepts */
     void *accept_user;
 } aoticache_lookup_target;
 
 typedef struct aoticache_find_report {
     int64_t entry_id;
     uint64_t compile_ns;
-    bool is_dynamic;        /* found: by an entry with a guard */
-    bool lacks_requirement; /* there were entries, none of which this CPU can run */
-    bool is_refused;        /* there were entries, whose guards do not let the tensors pass */
-    bool was_damaged;
-    bool has_failed;        /* a compile has, a short time ago */
+    bool is_dynamic;        /* the entry that was found is */
+    bool lacks_requirement; /* there were entries, but this CPU can run none of them */
+    bool is_refused;        /* there were entries, but no guard accepts the tensors */
+    bool was_damaged;       /* an object was, and its entries are removed */
+    bool has_failed;        /* a compile failed a short time ago */
 } aoticache_find_report;
 
-/* A lookup that counts nothing. Returns as aoticache_cache_lookup. Without accept the key must be that of a request for
- * exact shapes: then no entry of it has a guard, and none is asked for. */
+/* A lookup that counts nothing. Without accept the key must be that of a request for exact shapes, whose entries have no
+ * guards. Returns as aoticache_cache_lookup(). */
 aoticache_status aoticache_cache_find(aoticache_cache *cache, const aoticache_lookup_target *target,
                                       aoticache_artifact **ret_artifact, aoticache_find_report *ret_report,
                                       aoticache_error *ret_error);
-/* What every lookup counts, and a flush after a miss. */
+/* Count what every lookup counts. A miss flushes, too. */
 void aoticache_cache_count_hit(aoticache_cache *cache, const aoticache_find_report *report, uint64_t begun_ns);
 void aoticache_cache_count_miss(aoticache_cache *cache, const aoticache_find_report *report);
 
@@ -110,15 +115,18 @@ typedef struct aoticache_removal {
     uint64_t bytes;
 } aoticache_removal;
 
-/* Removes those of the objects that no entry names and nobody holds. ret_removal is added to. */
+/* Removes those of the objects that no entry names and nobody holds, and adds them to *ret_removal. */
 aoticache_status aoticache_cache_remove_objects(aoticache_cache *cache, const aoticache_index_object *objects,
                                                 size_t count, aoticache_removal *ret_removal,
                                                 aoticache_error *ret_error);
-/* After a put or a batch of an import: what aoticache_cache_options.max_bytes and max_entries promise. Takes the
+/* Removes the folder artifacts/<digest>/, unless a process holds one of its files. True where it was there and is gone. */
+bool aoticache_cache_remove_side_files(aoticache_cache *cache, const aoticache_digest *artifact);
+
+/* ---- collecting (gc/) ---- */
+
+/* Collects after a put or a batch of an import, as aoticache_cache_options.max_bytes and max_entries promise. Takes the
  * collector's and the store's lock. */
 void aoticache_cache_keep_budget(aoticache_cache *cache);
-/* The folder artifacts/<digest>/: true where it was there and is gone. Kept where a process holds one of its files. */
-bool aoticache_cache_remove_side_files(aoticache_cache *cache, const aoticache_digest *artifact);
 
 /*
  * Removes what dead processes left: temporary files and folders, leases, folders of side files without an artifact. Takes
@@ -130,7 +138,7 @@ aoticache_status aoticache_cache_remove_leftovers(aoticache_cache *cache, bool a
 
 /* ---- manifests and their entries (store/entry.c) ---- */
 
-/* A set of CPU features as the index has it. */
+/* A set of CPU features, as the index keeps it. */
 void aoticache_requirements_to_bytes(const aoticache_cpu_features *features,
                                      uint8_t ret_bytes[AOTICACHE_INDEX_REQUIREMENT_BYTES]);
 aoticache_cpu_features aoticache_requirements_from_bytes(const uint8_t bytes[AOTICACHE_INDEX_REQUIREMENT_BYTES]);
@@ -145,24 +153,25 @@ bool aoticache_cache_may_be_manifest(aoticache_directory *directory, const aotic
 aoticache_status aoticache_cache_put_manifest_entry(aoticache_index *index, const aoticache_digest *digest,
                                                     uint64_t manifest_bytes, const aoticache_manifest *manifest,
                                                     int64_t *ret_entry_id, aoticache_error *ret_error);
-/* Records the entry of a manifest that lies in the store. NOT_FOUND where a file of it is not there, or where its guard
- * and its request do not fit together. */
+/* Records the entry of a manifest that lies in the store. NOT_FOUND where one of its files is missing, or where its guard
+ * does not agree with its request. */
 aoticache_status aoticache_cache_index_manifest(aoticache_directory *directory, aoticache_index *index,
                                                 const aoticache_digest *digest, uint64_t manifest_bytes,
                                                 const aoticache_manifest *manifest, aoticache_error *ret_error);
+
 /* ---- the reserve (store/reserve.c) ---- */
 
 #define AOTICACHE_RESERVE_BYTES (UINT64_C(1) << 20)
 
 /*
- * Makes it where it is missing, after a put or a collection. Not where there is no room for it, nor in a small budget
- * or on a small file system. What fails is passed over; each open cache tries once.
+ * Makes the reserve where it is missing, after a put or a collection. There is none where the disk has no space for it, nor
+ * in a small budget or on a small file system. Failures are ignored; each open cache tries once.
  */
 void aoticache_reserve_keep(aoticache_cache *cache);
 
-/* Whether so little is free that a collection needs it. */
+/* Whether so little space is free that a collection needs it. */
 bool aoticache_reserve_is_needed(const aoticache_cache *cache);
-/* True where there was one: its room is free now. */
+/* True where there was one: its space is free now. */
 bool aoticache_reserve_give_up(aoticache_cache *cache);
 
 #endif

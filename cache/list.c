@@ -15,7 +15,7 @@ static bool digest_begins(const aoticache_digest *digest, const char *prefix, si
     return strncasecmp(hex, prefix, length) == 0;
 }
 
-static bool matches(const aoticache_entry *entry, const char *prefix)
+static bool entry_has_prefix(const aoticache_entry *entry, const char *prefix)
 {
     size_t length = prefix != NULL ? strlen(prefix) : 0;
     return length == 0 || digest_begins(&entry->key, prefix, length) ||
@@ -28,10 +28,10 @@ struct listing {
     void *user;
 };
 
-static bool pass_on(void *user, aoticache_snapshot_entry *entry)
+static bool forward_entry(void *user, aoticache_snapshot_entry *entry)
 {
     struct listing *listing = user;
-    return !matches(&entry->entry, listing->prefix) || listing->callback(listing->user, &entry->entry);
+    return !entry_has_prefix(&entry->entry, listing->prefix) || listing->callback(listing->user, &entry->entry);
 }
 
 aoticache_status aoticache_cache_list(aoticache_cache *cache, const char *op, const char *prefix,
@@ -41,7 +41,7 @@ aoticache_status aoticache_cache_list(aoticache_cache *cache, const char *op, co
     if (cache == NULL || callback == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_list: an argument is NULL");
     aoticache_cache_enter(cache);
-    return aoticache_snapshot_walk(cache, op, pass_on, &listing, ret_error);
+    return aoticache_snapshot_walk(cache, op, forward_entry, &listing, ret_error);
 }
 
 /* ---- failures ---- */

@@ -1,7 +1,7 @@
 /*
  * cache/lookup: from a key to an open, verified artifact; and what happens to objects that turn out damaged or missing.
  *
- * A hit makes no call that changes the disk. Repairs do: they take the store's lock exclusively and look again under it,
+ * A hit makes no call that changes the disk. A repair does. It takes the store's lock exclusively and looks again under it,
  * because another process may have stored the same object anew meanwhile.
  */
 #include <errno.h>
@@ -14,14 +14,15 @@
 #include "cache/request/internal.h"
 #include "cache/internal.h"
 
-/* Entries of one key that are looked at without allocating. */
+/* The entries of one key that need no allocation. */
 #define USUAL_HITS 8
-/* An entry whose object vanishes between index and store is looked up again: a collector or another put was faster. */
+/* How often a lookup starts anew because an object vanished after the index named it: a collector or another put was faster. */
 #define MAX_TRIES 4
 
 /*
- * found: CORRUPT or NOT_FOUND. Takes the object out of the store and its entries out of the index, where it is so on a
- * second look and still is what was looked at once the store is locked: nothing is read with the lock held.
+ * Takes an object that is CORRUPT or NOT_FOUND (`found`) out of the store, and its entries out of the index. It looks a second
+ * time without a lock, and then asks with the store locked whether the object still is what it looked at, so that nothing is
+ * read with the lock held.
  */
 static void retire_object(aoticache_cache *cache, aoticache_index *index, const aoticache_artifact_part *part,
                           aoticache_status found, aoticache_error *detail)
@@ -58,8 +59,9 @@ static void retire_object(aoticache_cache *cache, aoticache_index *index, const 
     aoticache_lock_release(&lock);
 }
 
-/* What this process cannot read others may: it is a miss here, and nothing else. Once, then for those who look closely. */
-static void warn_unreadable(aoticache_cache *cache, const aoticache_error *detail)
+/* Another process may be able to read what this one cannot, so it is only a miss. The first is a warning, the rest is for
+ * those who debug. */
+static void log_unreadable(aoticache_cache *cache, const aoticache_error *detail)
 {
     bool is_known = atomic_exchange(&cache->has_warned_unreadable, true);
     aoticache_log(&cache->directory->logger, is_known ? AOTICACHE_LOG_DEBUG : AOTICACHE_LOG_WARNING,
@@ -126,7 +128,7 @@ static aoticache_status open_entry(aoticache_cache *cache, const aoticache_index
     return AOTICACHE_OK;
 }
 
-/* One walk over the entries of a key. NOT_FOUND with *ret_vanished: an object was not there. */
+/* Opens the first entry that fits. NOT_FOUND with *ret_vanished: an object was not there. */
 static aoticache_status try_hits(aoticache_cache *cache, aoticache_index *index, const aoticache_lookup_target *target,
                                  const aoticache_index_hit *hits, size_t count, bool is_last_try,
                                  aoticache_artifact **ret_artifact, aoticache_find_report *report, bool *ret_vanished,
@@ -155,7 +157,7 @@ static aoticache_status try_hits(aoticache_cache *cache, aoticache_index *index,
         if (status == AOTICACHE_NO_MEMORY || status == AOTICACHE_IO || status == AOTICACHE_LOCKED)
             return aoticache_error_set(ret_error, status, "%s", detail.message);
         if (status == AOTICACHE_DENIED) {
-            warn_unreadable(cache, &detail);
+            log_unreadable(cache, &detail);
         } else if (status == AOTICACHE_CORRUPT) {
             report->was_damaged = true;
             aoticache_cache_count(cache, AOTICACHE_COUNTER_damaged, 1);
@@ -170,7 +172,7 @@ static aoticache_status try_hits(aoticache_cache *cache, aoticache_index *index,
     return AOTICACHE_NOT_FOUND;
 }
 
-/* The one entry that is wanted by its number. */
+/* The one entry that the target names by its number. */
 static aoticache_status read_hit(aoticache_cache *cache, aoticache_index **index, const aoticache_lookup_target *target,
                                  aoticache_index_hit *ret_hit, aoticache_error *ret_error)
 {
@@ -260,7 +262,7 @@ void aoticache_cache_count_hit(aoticache_cache *cache, const aoticache_find_repo
     aoticache_cache_flush_if_due(cache, now);
 }
 
-/* One reason at most, the one that says most about what to do. */
+/* Counts at most one reason: the one that says most about what to do. */
 void aoticache_cache_count_miss(aoticache_cache *cache, const aoticache_find_report *report)
 {
     aoticache_cache_count(cache, AOTICACHE_COUNTER_misses, 1);
@@ -278,32 +280,43 @@ void aoticache_cache_count_miss(aoticache_cache *cache, const aoticache_find_rep
 /* ---- the public lookups: each finds and counts ---- */
 
 /* A miss that no compile follows. request: NULL where an entry was asked for by its number. */
-static aoticache_status miss(aoticache_cache *cache, const aoticache_request *request,
-                             const aoticache_find_report *report)
+static aoticache_status count_lookup_miss(aoticache_cache *cache, const aoticache_request *request,
+                                          const aoticache_find_report *report)
 {
     aoticache_cache_note_group(cache, request, &(aoticache_index_group){.misses = 1});
     aoticache_cache_count_miss(cache, report);
     return AOTICACHE_NOT_FOUND;
 }
 
-static aoticache_status lookup(aoticache_cache *cache, const aoticache_request *request,
-                               const aoticache_lookup_target *target, uint64_t begun, aoticache_artifact **ret_artifact,
-                               aoticache_error *ret_error)
+static aoticache_status find_and_count(aoticache_cache *cache, const aoticache_request *request,
+                                       const aoticache_lookup_target *target, uint64_t begun,
+                                       aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
     aoticache_find_report report;
     aoticache_status status = aoticache_cache_find(cache, target, ret_artifact, &report, ret_error);
     if (status == AOTICACHE_OK)
         aoticache_cache_count_hit(cache, &report, begun);
     else if (status == AOTICACHE_NOT_FOUND)
-        miss(cache, request, &report);
+        count_lookup_miss(cache, request, &report);
     return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
 }
 
-/* The request is dynamic and an exact entry is asked for, or the other way round: there can be none. */
-static aoticache_status miss_for_sure(aoticache_cache *cache, const aoticache_request *request)
+/* accept: NULL where an exact entry is wanted. */
+static aoticache_status lookup_request(aoticache_cache *cache, const aoticache_request *request,
+                                       aoticache_guard_fn accept, void *user, aoticache_artifact **ret_artifact,
+                                       aoticache_error *ret_error)
 {
     static const aoticache_find_report nothing;
-    return miss(cache, request, &nothing);
+    const uint64_t begun = aoticache_monotonic_ns();
+    aoticache_lookup_target target = {.accept = accept, .accept_user = user};
+    aoticache_cache_enter(cache);
+    aoticache_status status = aoticache_request_key(request, &target.key, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    /* A dynamic request has no exact entry, and a request for exact shapes no dynamic one. */
+    if (aoticache_request_is_dynamic(request) != (accept != NULL))
+        return count_lookup_miss(cache, request, &nothing);
+    return find_and_count(cache, request, &target, begun, ret_artifact, ret_error);
 }
 
 aoticache_status aoticache_cache_lookup(aoticache_cache *cache, const aoticache_request *request,
@@ -311,15 +324,7 @@ aoticache_status aoticache_cache_lookup(aoticache_cache *cache, const aoticache_
 {
     if (cache == NULL || request == NULL || ret_artifact == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_lookup: an argument is NULL");
-    const uint64_t begun = aoticache_monotonic_ns();
-    aoticache_lookup_target target = {.entry_id = 0};
-    aoticache_cache_enter(cache);
-    aoticache_status status = aoticache_request_key(request, &target.key, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    if (aoticache_request_is_dynamic(request))
-        return miss_for_sure(cache, request);
-    return lookup(cache, request, &target, begun, ret_artifact, ret_error);
+    return lookup_request(cache, request, NULL, NULL, ret_artifact, ret_error);
 }
 
 aoticache_status aoticache_cache_lookup_dynamic(aoticache_cache *cache, const aoticache_request *request,
@@ -328,15 +333,7 @@ aoticache_status aoticache_cache_lookup_dynamic(aoticache_cache *cache, const ao
 {
     if (cache == NULL || request == NULL || accept == NULL || ret_artifact == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_lookup_dynamic: an argument is NULL");
-    const uint64_t begun = aoticache_monotonic_ns();
-    aoticache_lookup_target target = {.accept = accept, .accept_user = user};
-    aoticache_cache_enter(cache);
-    aoticache_status status = aoticache_request_key(request, &target.key, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    if (!aoticache_request_is_dynamic(request))
-        return miss_for_sure(cache, request);
-    return lookup(cache, request, &target, begun, ret_artifact, ret_error);
+    return lookup_request(cache, request, accept, user, ret_artifact, ret_error);
 }
 
 aoticache_status aoticache_cache_open_stored(aoticache_cache *cache, int64_t entry_id, const aoticache_digest *artifact,
@@ -347,5 +344,5 @@ aoticache_status aoticache_cache_open_stored(aoticache_cache *cache, int64_t ent
     const uint64_t begun = aoticache_monotonic_ns();
     const aoticache_lookup_target target = {.entry_id = entry_id, .artifact = artifact};
     aoticache_cache_enter(cache);
-    return lookup(cache, NULL, &target, begun, ret_artifact, ret_error);
+    return find_and_count(cache, NULL, &target, begun, ret_artifact, ret_error);
 }

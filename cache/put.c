@@ -1,6 +1,6 @@
 /*
- * cache/put: storing what a compile produced. The order is what makes it safe to be killed: objects, the manifest, both
- * durable, and only then the entry.
+ * cache/put: storing what a compile produced. First the objects, then the manifest, and when both are durable the entry. In
+ * this order a put may be killed at any time.
  */
 #include <stdlib.h>
 
@@ -11,7 +11,7 @@
 /* How often a put that finds the index replaced under it starts anew. */
 #define MAX_TRIES 4
 
-/* Plain lookups tell by the request alone that what they find has no guard, so that one cannot do without the other. */
+/* Lookups tell by the request alone whether an entry has a guard, so the product must agree with its request. */
 static aoticache_status check_guard(const aoticache_request *request, const aoticache_product *product,
                                     aoticache_error *ret_error)
 {
@@ -29,7 +29,7 @@ static aoticache_status check_guard(const aoticache_request *request, const aoti
                                aoticache_request_op(request));
 }
 
-/* What one put has in its hands; everything is released by release_put(). */
+/* What one put holds. release_put() releases it. */
 struct put {
     aoticache_cache *cache;
     const aoticache_request *request;
@@ -106,31 +106,19 @@ static aoticache_status put_manifest(struct put *put, aoticache_error *ret_error
 /* Before the entry is recorded, so that a put that cannot hand out its artifact leaves nothing visible. */
 static aoticache_status open_artifact(struct put *put, aoticache_error *ret_error)
 {
-    const size_t count = put->product->file_count;
-    int library_fd = steal_fd(&put->objects[0].fd);
-    aoticache_status status = aoticache_artifact_create(library_fd, &put->manifest_object.digest,
-                                                        &put->objects[0].digest, put->product->compile_ns, true,
-                                                        &put->artifact, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_artifact_set_guard(put->artifact, put->manifest->guard, ret_error);
-    if (status != AOTICACHE_OK || count == 1)
-        return status;
-    cleanup_free int *fds = calloc(count, sizeof *fds);
+    cleanup_free int *fds = calloc(put->product->file_count, sizeof *fds);
     if (fds == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
-    fds[0] = library_fd;
-    for (size_t i = 1; status == AOTICACHE_OK && i < count; i++) {
+    for (size_t i = 0; i < put->product->file_count; i++)
         fds[i] = put->objects[i].fd;
-        status = aoticache_artifact_mark_file(put->artifact, fds[i], ret_error);
-    }
-    if (status == AOTICACHE_OK)
-        status = aoticache_artifact_provide_folder(put->cache->directory, put->artifact, put->manifest->files, fds,
-                                                   count, ret_error);
-    return status;
+    put->objects[0].fd = -1; /* the artifact's from here on */
+    aoticache_status status = aoticache_artifact_create_opened(put->cache->directory, &put->manifest_object.digest,
+                                                               put->manifest, fds, &put->artifact, ret_error);
+    return status == AOTICACHE_OK ? aoticache_artifact_set_guard(put->artifact, put->manifest->guard, ret_error) : status;
 }
 
 /* With the store's lock held, shared. */
-static aoticache_status store(struct put *put, aoticache_index *index, aoticache_error *ret_error)
+static aoticache_status write_and_record(struct put *put, aoticache_index *index, aoticache_error *ret_error)
 {
     aoticache_status status = put_files(put, ret_error);
     if (status == AOTICACHE_OK)
@@ -143,8 +131,8 @@ static aoticache_status store(struct put *put, aoticache_index *index, aoticache
     return status;
 }
 
-/* What this put has written and no entry names goes at once: on a full disk the room is needed. */
-static void take_back(struct put *put)
+/* Removes at once what this put has written and no entry names, because a full disk needs the space. */
+static void remove_written(struct put *put)
 {
     aoticache_lock lock = AOTICACHE_LOCK_INIT;
     aoticache_removal removal = {.objects = 0};
@@ -153,7 +141,7 @@ static void take_back(struct put *put)
     put->artifact = NULL;
     close_objects(put);
     if (aoticache_lock_store(put->cache->directory, true, &lock, NULL) != AOTICACHE_OK)
-        return; /* the next collection does it */
+        return; /* the next collection removes them */
     if (put->manifest_object.is_new) {
         aoticache_cache_remove_side_files(put->cache, &put->manifest_object.digest);
         aoticache_cache_remove_objects(put->cache, &(aoticache_index_object){.digest = put->manifest_object.digest}, 1,
@@ -175,7 +163,7 @@ static void count_put(struct put *put)
     aoticache_cache_flush(put->cache, NULL);
 }
 
-/* One whole try. *ret_stale: the index was replaced by another process before we had the store's lock; nothing is done. */
+/* *ret_stale: another process replaced the index before we had the store's lock, and nothing is done. */
 static aoticache_status try_put(struct put *put, aoticache_index *index, bool *ret_stale, aoticache_error *ret_error)
 {
     aoticache_lock lock = AOTICACHE_LOCK_INIT;
@@ -184,10 +172,10 @@ static aoticache_status try_put(struct put *put, aoticache_index *index, bool *r
         return status;
     *ret_stale = !aoticache_cache_index_is_current(put->cache);
     if (!*ret_stale)
-        status = store(put, index, ret_error);
+        status = write_and_record(put, index, ret_error);
     aoticache_lock_release(&lock);
     if (status != AOTICACHE_OK)
-        take_back(put);
+        remove_written(put);
     return status;
 }
 

@@ -119,8 +119,8 @@ static aoticache_status read_belongings(aoticache_index *index, const aoticache_
 }
 
 /* What is gone need not wait for a collection; what somebody holds does. */
-static aoticache_status forget_waiting(aoticache_cache *cache, aoticache_index *index,
-                                       const struct belongings *belongings, aoticache_error *ret_error)
+static aoticache_status forget_waiting_removals(aoticache_cache *cache, aoticache_index *index,
+                                                const struct belongings *belongings, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
     for (size_t i = 0; status == AOTICACHE_OK && i < belongings->count; i++)
@@ -145,7 +145,7 @@ static aoticache_status remove_key(aoticache_cache *cache, aoticache_index *inde
             aoticache_cache_remove_side_files(cache, &belongings[i].artifact);
         status = aoticache_cache_remove_objects(cache, belongings[i].objects, belongings[i].count, &removal, ret_error);
         if (status == AOTICACHE_OK)
-            status = forget_waiting(cache, index, &belongings[i], ret_error);
+            status = forget_waiting_removals(cache, index, &belongings[i], ret_error);
     }
     free_belongings(belongings, count);
     if (status == AOTICACHE_OK && removed == 0)

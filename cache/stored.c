@@ -42,7 +42,7 @@ static void free_rows(struct rows *rows)
     *rows = (struct rows){.items = NULL};
 }
 
-static bool grow(struct rows *rows)
+static bool grow_rows(struct rows *rows)
 {
     size_t capacity = rows->capacity != 0 ? rows->capacity * 2 : 64;
     struct row *items = reallocarray(rows->items, capacity, sizeof *items);
@@ -55,7 +55,7 @@ static bool grow(struct rows *rows)
 
 static bool copy_row(struct rows *rows, const aoticache_index_stored *from)
 {
-    if (rows->count == rows->capacity && !grow(rows))
+    if (rows->count == rows->capacity && !grow_rows(rows))
         return false;
     struct row *to = &rows->items[rows->count];
     *to = (struct row){.entry_id = from->entry_id,
@@ -105,20 +105,20 @@ static aoticache_status read_rows(aoticache_cache *cache, aoticache_index **inde
     return status;
 }
 
-static int falling(int64_t a, int64_t b)
+static int compare_descending(int64_t a, int64_t b)
 {
     return (b > a) - (b < a);
 }
 
-static int by_key_and_demand(const void *left, const void *right)
+static int compare_rows(const void *left, const void *right)
 {
     const struct row *a = left, *b = right;
     int order = memcmp(a->key.bytes, b->key.bytes, sizeof a->key.bytes);
     if (order == 0)
-        order = falling(a->rank, b->rank);
+        order = compare_descending(a->rank, b->rank);
     if (order == 0)
-        order = falling(a->created_ns, b->created_ns);
-    return order != 0 ? order : falling(a->entry_id, b->entry_id);
+        order = compare_descending(a->created_ns, b->created_ns);
+    return order != 0 ? order : compare_descending(a->entry_id, b->entry_id);
 }
 
 /* ---- rows without an encoding ---- */
@@ -169,7 +169,7 @@ static void complete_rows(aoticache_cache *cache, aoticache_index *index, struct
 /* ---- showing them ---- */
 
 /* The key is checked because the index is only a help: bytes that went bad in it must not stand for another request. */
-static aoticache_status decode(aoticache_cache *cache, const struct row *row, aoticache_request **ret_request)
+static aoticache_status decode_request(aoticache_cache *cache, const struct row *row, aoticache_request **ret_request)
 {
     aoticache_digest digest;
     aoticache_error detail = {.message = ""};
@@ -193,7 +193,7 @@ static aoticache_status show_rows(aoticache_cache *cache, const struct rows *row
     for (size_t i = 0; i < rows->count; i++) {
         const struct row *row = &rows->items[i];
         aoticache_request *request = NULL;
-        aoticache_status status = decode(cache, row, &request);
+        aoticache_status status = decode_request(cache, row, &request);
         if (status == AOTICACHE_NO_MEMORY)
             return aoticache_error_set(ret_error, status, "out of memory for a list of entries");
         if (status != AOTICACHE_OK)
@@ -226,7 +226,7 @@ aoticache_status aoticache_cache_list_stored(aoticache_cache *cache, const char 
     aoticache_status status = read_rows(cache, &index, op, after_entry, &rows, ret_error);
     if (status == AOTICACHE_OK && rows.count > 0) {
         complete_rows(cache, index, &rows);
-        qsort(rows.items, rows.count, sizeof *rows.items, by_key_and_demand);
+        qsort(rows.items, rows.count, sizeof *rows.items, compare_rows);
         status = show_rows(cache, &rows, callback, user, ret_error);
     }
     free_rows(&rows);

@@ -1,10 +1,10 @@
 /*
  * cache/config/config: where settings come from, in which order, and how they become the options of a cache.
  *
- * Trust: a program that runs with other rights than its caller's reads nothing but the machine's file (secure_getenv() gives
- * it no variable), so neither the caller's environment nor a file below a home that the caller names can send it to another
- * directory. Nor does the configuration make such a program accept a shared directory, because whoever may write there could
- * make it run what they like. It accepts one only where its own options say so.
+ * Trust: a program that runs with other rights than its caller's reads nothing but the machine's file (secure_getenv()
+ * gives it no variable), so neither the caller's environment nor a file below a home that the caller names can send it to
+ * another directory. Nor does the configuration make such a program accept a shared directory, because whoever may write
+ * there could make it run anything. It accepts one only where its own options say so.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -67,8 +67,8 @@ static aoticache_status read_environment(aoticache_config *config)
     return status;
 }
 
-static aoticache_status finish(aoticache_config *config, aoticache_status status, aoticache_config **ret_config,
-                               aoticache_error *ret_error)
+static aoticache_status finish_reading(aoticache_config *config, aoticache_status status, aoticache_config **ret_config,
+                                       aoticache_error *ret_error)
 {
     if (status == AOTICACHE_OK)
         status = aoticache_config_split_keep(config);
@@ -82,7 +82,7 @@ static aoticache_status finish(aoticache_config *config, aoticache_status status
     return status;
 }
 
-static aoticache_status begin(aoticache_logger logger, aoticache_config **ret_config, aoticache_error *ret_error)
+static aoticache_status create_config(aoticache_logger logger, aoticache_config **ret_config, aoticache_error *ret_error)
 {
     if (ret_config == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "no place for the configuration: ret_config is NULL");
@@ -97,13 +97,13 @@ aoticache_status aoticache_config_read(aoticache_logger logger, aoticache_config
                                        aoticache_error *ret_error)
 {
     aoticache_config *config = NULL;
-    aoticache_status status = begin(logger, ret_config != NULL ? &config : NULL, ret_error);
+    aoticache_status status = create_config(logger, ret_config != NULL ? &config : NULL, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     status = read_files(config, ret_error);
     if (status == AOTICACHE_OK)
         status = read_environment(config);
-    return finish(config, status, ret_config, ret_error);
+    return finish_reading(config, status, ret_config, ret_error);
 }
 
 aoticache_status aoticache_config_read_file(const char *path, aoticache_logger logger, aoticache_config **ret_config,
@@ -112,11 +112,11 @@ aoticache_status aoticache_config_read_file(const char *path, aoticache_logger l
     aoticache_config *config = NULL;
     if (path == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_config_read_file: path is NULL");
-    aoticache_status status = begin(logger, ret_config != NULL ? &config : NULL, ret_error);
+    aoticache_status status = create_config(logger, ret_config != NULL ? &config : NULL, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     status = aoticache_config_add_file(config, path, AOTICACHE_CONFIG_OF_ANYBODY, ret_error);
-    return finish(config, status, ret_config, ret_error);
+    return finish_reading(config, status, ret_config, ret_error);
 }
 
 void aoticache_config_free(aoticache_config *config)
@@ -171,7 +171,7 @@ static void apply_limits(const aoticache_config *config, aoticache_cache_options
     }
 }
 
-static void apply(const aoticache_config *config, aoticache_cache_options *options)
+static void apply_settings(const aoticache_config *config, aoticache_cache_options *options)
 {
     const char *directory = aoticache_config_value(config, AOTICACHE_CONFIG_directory);
     if (directory[0] != '\0')
@@ -194,7 +194,7 @@ void aoticache_config_apply(const aoticache_config *config, struct aoticache_cac
     if (config == NULL || options == NULL ||
         AOTICACHE_OPTIONS_READ(aoticache_cache_options, AOTICACHE_CACHE_OPTIONS_INIT, options, &all, NULL) != AOTICACHE_OK)
         return; /* opening the cache with them will say what is wrong */
-    apply(config, &all);
+    apply_settings(config, &all);
     all.size = options->size;
     memcpy(options, &all, all.size < sizeof all ? all.size : sizeof all);
 }
@@ -202,7 +202,7 @@ void aoticache_config_apply(const aoticache_config *config, struct aoticache_cac
 /* ---- opening ---- */
 
 /* What the caller said explicitly wins, member by member. */
-static void fill_in(aoticache_cache_options *options, const aoticache_cache_options *said)
+static void fill_open_options(aoticache_cache_options *options, const aoticache_cache_options *said)
 {
     if (options->directory == NULL)
         options->directory = said->directory;
@@ -226,7 +226,7 @@ static void fill_in_defaults(aoticache_cache_options *options)
         .lock_timeout_ms = milliseconds(NULL, AOTICACHE_CONFIG_lock_timeout),
         .compile_timeout_ms = milliseconds(NULL, AOTICACHE_CONFIG_compile_timeout),
         .failure_ttl_seconds = (uint32_t)aoticache_config_number(NULL, AOTICACHE_CONFIG_failure_ttl)};
-    fill_in(options, &defaults);
+    fill_open_options(options, &defaults);
 }
 
 aoticache_status aoticache_config_complete(aoticache_cache_options *options, aoticache_config **ret_config,
@@ -238,8 +238,8 @@ aoticache_status aoticache_config_complete(aoticache_cache_options *options, aot
         aoticache_status status = aoticache_config_read(options->logger, ret_config, ret_error);
         if (status != AOTICACHE_OK)
             return status;
-        apply(*ret_config, &said);
-        fill_in(options, &said);
+        apply_settings(*ret_config, &said);
+        fill_open_options(options, &said);
     }
     fill_in_defaults(options);
     return AOTICACHE_OK;

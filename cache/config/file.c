@@ -161,7 +161,7 @@ static aoticache_status read_file(const char *path, aoticache_config_trust trust
 }
 
 /* Records the file, and what became of it. */
-static aoticache_status remember(aoticache_config *config, const char *path, const char *state)
+static aoticache_status record_file(aoticache_config *config, const char *path, const char *state)
 {
     char *path_copy = strdup(path);
     char *state_copy = strdup(state);
@@ -182,7 +182,7 @@ aoticache_status aoticache_config_add_file(aoticache_config *config, const char 
     cleanup_free char *text = NULL;
     aoticache_status status = read_file(path, trust, &text, &detail);
     const char *state = status == AOTICACHE_OK ? "read" : status == AOTICACHE_NOT_FOUND ? "not there" : detail.message;
-    if (remember(config, path, state) != AOTICACHE_OK)
+    if (record_file(config, path, state) != AOTICACHE_OK)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     if (status == AOTICACHE_OK)
         return take_lines(config, path, text);

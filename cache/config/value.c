@@ -215,8 +215,8 @@ static void replace_text(char **text, char *by)
     *text = by;
 }
 
-static aoticache_status set(aoticache_config_setting *setting, const char *text, const char *origin,
-                            const struct parsed *value)
+static aoticache_status set_value(aoticache_config_setting *setting, const char *text, const char *origin,
+                                  const struct parsed *value)
 {
     cleanup_free char *text_copy = strdup(text);
     cleanup_free char *origin_copy = strdup(origin);
@@ -250,7 +250,7 @@ static aoticache_status take_directory(aoticache_config *config, const char *tex
         aoticache_config_warn(config, "%s: directory: '%.200s' is neither absolute nor begins with ~/", origin, text);
         return AOTICACHE_OK;
     }
-    return set(&config->settings[AOTICACHE_CONFIG_directory], text, origin, &none);
+    return set_value(&config->settings[AOTICACHE_CONFIG_directory], text, origin, &none);
 }
 
 aoticache_status aoticache_config_take(aoticache_config *config, aoticache_config_name name, const char *text,
@@ -265,7 +265,7 @@ aoticache_status aoticache_config_take(aoticache_config *config, aoticache_confi
                               aoticache_config_value(config, name));
         return AOTICACHE_OK;
     }
-    return set(&config->settings[name], text, origin, &value);
+    return set_value(&config->settings[name], text, origin, &value);
 }
 
 aoticache_status aoticache_config_split_keep(aoticache_config *config)

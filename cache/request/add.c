@@ -85,8 +85,8 @@ static aoticache_status check_place(const aoticache_request *request, const aoti
 }
 
 /* Takes what `view` owns, also where it fails. The name is still the caller's. */
-static aoticache_status append(aoticache_request *request, const char *name, aoticache_argument view,
-                               struct argument_data data, aoticache_error *ret_error)
+static aoticache_status append_argument(aoticache_request *request, const char *name, aoticache_argument view,
+                                        struct argument_data data, aoticache_error *ret_error)
 {
     struct argument_vector *vector = request->list_open ? &request->list : &request->arguments;
     view.name = name != NULL ? name : "";
@@ -117,7 +117,7 @@ static aoticache_status append_plain(aoticache_request *request, const char *nam
 {
     if (request == NULL)
         return refuse_null(ret_error);
-    return append(request, name, view, (struct argument_data){0}, ret_error);
+    return append_argument(request, name, view, (struct argument_data){0}, ret_error);
 }
 
 /* A copy that owns its sizes and strides, in one block; false where memory is short. */
@@ -145,7 +145,7 @@ static aoticache_status append_tensor(aoticache_request *request, const char *na
 {
     if (!copy_metadata(metadata, &view.value.tensor.metadata))
         return refuse(request, AOTICACHE_NO_MEMORY, ret_error, "out of memory");
-    return append(request, name, view, (struct argument_data){.bytes = data}, ret_error);
+    return append_argument(request, name, view, (struct argument_data){.bytes = data}, ret_error);
 }
 
 /* The caller's metadata, checked, with its device in the canonical form; sizes and strides are still the caller's. */
@@ -266,7 +266,7 @@ aoticache_status aoticache_request_add_string(aoticache_request *request, const 
     view.value.string_value = strdup(value);
     if (view.value.string_value == NULL)
         return refuse(request, AOTICACHE_NO_MEMORY, ret_error, "out of memory");
-    return append(request, name, view, (struct argument_data){0}, ret_error);
+    return append_argument(request, name, view, (struct argument_data){0}, ret_error);
 }
 
 aoticache_status aoticache_request_add_device(aoticache_request *request, const char *name, aoticache_device value,

@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* The position of `name`, or where it would be inserted. */
-static size_t find(const aoticache_request *request, const char *name, bool *ret_found)
+static size_t find_pair(const aoticache_request *request, const char *name, bool *ret_found)
 {
     size_t low = 0, high = request->environment_count;
     *ret_found = false;
@@ -27,7 +27,7 @@ static size_t find(const aoticache_request *request, const char *name, bool *ret
     return low;
 }
 
-static bool reserve(aoticache_request *request)
+static bool reserve_pair(aoticache_request *request)
 {
     if (request->environment_count < request->environment_capacity)
         return true;
@@ -40,8 +40,8 @@ static bool reserve(aoticache_request *request)
     return true;
 }
 
-static aoticache_status insert(aoticache_request *request, size_t position, const char *name, const char *value,
-                               aoticache_error *ret_error)
+static aoticache_status insert_pair(aoticache_request *request, size_t position, const char *name, const char *value,
+                                    aoticache_error *ret_error)
 {
     size_t size = request->encoded_size + aoticache_request_encoded_pair_size(name, value);
     if (request->environment_count >= REQUEST_MAX_ENVIRONMENT)
@@ -52,7 +52,7 @@ static aoticache_status insert(aoticache_request *request, size_t position, cons
                                    "most %u are allowed", name, size, REQUEST_MAX_ENCODED_BYTES);
     cleanup_free char *name_copy = strdup(name);
     cleanup_free char *value_copy = strdup(value);
-    if (name_copy == NULL || value_copy == NULL || !reserve(request))
+    if (name_copy == NULL || value_copy == NULL || !reserve_pair(request))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "environment %s: out of memory", name);
     struct environment_pair *pair = request->environment + position;
     memmove(pair + 1, pair, (request->environment_count - position) * sizeof *pair);
@@ -63,8 +63,8 @@ static aoticache_status insert(aoticache_request *request, size_t position, cons
     return AOTICACHE_OK;
 }
 
-static aoticache_status replace(aoticache_request *request, struct environment_pair *pair, const char *value,
-                                aoticache_error *ret_error)
+static aoticache_status replace_pair(aoticache_request *request, struct environment_pair *pair, const char *value,
+                                     aoticache_error *ret_error)
 {
     size_t size = request->encoded_size - strlen(pair->value) + strlen(value);
     if (size > REQUEST_MAX_ENCODED_BYTES)
@@ -89,16 +89,16 @@ aoticache_status aoticache_request_set_environment(aoticache_request *request, c
                                    "NULL");
     if (!aoticache_request_check_environment(name, value, reason))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s", reason);
-    size_t position = find(request, name, &found);
+    size_t position = find_pair(request, name, &found);
     if (found)
-        return replace(request, request->environment + position, value, ret_error);
-    return insert(request, position, name, value, ret_error);
+        return replace_pair(request, request->environment + position, value, ret_error);
+    return insert_pair(request, position, name, value, ret_error);
 }
 
 const char *aoticache_request_get_environment(const aoticache_request *request, const char *name)
 {
     bool found;
-    size_t position = find(request, name, &found);
+    size_t position = find_pair(request, name, &found);
     return found ? request->environment[position].value : NULL;
 }
 

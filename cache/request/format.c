@@ -53,7 +53,7 @@ static void add_name(struct text *text, const char *name, int64_t number)
 }
 
 /* The locale's decimal point, of whatever length, becomes '.'. */
-static void use_point(char *number)
+static void replace_decimal_point(char *number)
 {
     size_t start = strcspn(number, "0123456789");
     start += strspn(number + start, "0123456789");
@@ -78,7 +78,7 @@ static void add_double(struct text *text, double value, const char *sign)
         if (strtod(number, NULL) == value)
             break;
     }
-    use_point(number);
+    replace_decimal_point(number);
     if (number[0] != '-')
         add_text(text, sign);
     add_text(text, number);

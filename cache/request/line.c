@@ -16,7 +16,7 @@ struct key_sets {
     FILE *out; /* where they are written; NULL: they are only looked at */
 };
 
-static void visit_tensor(struct key_sets *sets, const aoticache_argument *item)
+static void count_key_set(struct key_sets *sets, const aoticache_argument *item)
 {
     if (item->kind != AOTICACHE_ARGUMENT_TENSOR)
         return;
@@ -29,13 +29,13 @@ static void visit_tensor(struct key_sets *sets, const aoticache_argument *item)
     sets->count++;
 }
 
-static void visit_tensors(struct key_sets *sets, const aoticache_request *request)
+static void count_key_sets(struct key_sets *sets, const aoticache_request *request)
 {
     for (size_t i = 0; i < request->arguments.count; i++) {
         const aoticache_argument *argument = request->arguments.views + i;
-        visit_tensor(sets, argument);
+        count_key_set(sets, argument);
         for (size_t item = 0; argument->kind == AOTICACHE_ARGUMENT_LIST && item < argument->value.list.count; item++)
-            visit_tensor(sets, argument->value.list.items + item);
+            count_key_set(sets, argument->value.list.items + item);
     }
 }
 
@@ -58,7 +58,7 @@ static size_t find_constant(const aoticache_request *request)
 static void write_key_sets(FILE *out, const aoticache_request *request)
 {
     struct key_sets sets = {0};
-    visit_tensors(&sets, request);
+    count_key_sets(&sets, request);
     if (sets.first == 0 && !sets.differ)
         return;
     fputs(" key_sets", out);
@@ -66,7 +66,7 @@ static void write_key_sets(FILE *out, const aoticache_request *request)
         fprintf(out, " 0x%" PRIx64, sets.first);
         return;
     }
-    visit_tensors(&(struct key_sets){.out = out}, request);
+    count_key_sets(&(struct key_sets){.out = out}, request);
 }
 
 aoticache_status aoticache_request_write_text(const aoticache_request *request, char **ret_text,

@@ -8,7 +8,8 @@
 
 #define FLUSH_AFTER_ENTRIES 4096
 #define FLUSH_PAUSE_NS UINT64_C(100000000) /* between tries of a flush for many entries */
-#define LAST_WAIT_MS 1000 /* on closing: numbers are not worth the whole time-out of a lock that a stopped process may hold */
+/* On closing: numbers are not worth the whole time-out of a lock, which a stopped process may hold. */
+#define LAST_WAIT_MS 1000
 #define MISS_PAUSE_NS UINT64_C(10000000) /* between flushes for misses: others want to write, too */
 
 _Static_assert((int)AOTICACHE_HISTOGRAM_CAPACITY == (int)AOTICACHE_INDEX_BUCKETS, "the index keeps all buckets");
@@ -54,7 +55,7 @@ static void take_histograms(aoticache_cache *cache, batch *taken)
     }
 }
 
-static void take(aoticache_cache *cache, batch *taken)
+static void take_batch(aoticache_cache *cache, batch *taken)
 {
     taken->count = taken->histogram_count = 0;
     pthread_mutex_lock(&cache->unflushed.mutex);
@@ -66,7 +67,7 @@ static void take(aoticache_cache *cache, batch *taken)
     take_histograms(cache, taken);
 }
 
-static void give_back(aoticache_cache *cache, const batch *taken)
+static void give_back_batch(aoticache_cache *cache, const batch *taken)
 {
     for (size_t i = 0; i < taken->count; i++)
         aoticache_cache_count(cache, taken->counters[i], taken->counts[i].value);
@@ -96,16 +97,16 @@ static aoticache_status write_batch(aoticache_index *index, const batch *taken, 
     return aoticache_index_flush_deltas(index, &deltas, wait_ms != 0, ret_error);
 }
 
-static aoticache_status flush(aoticache_cache *cache, uint32_t wait_ms, aoticache_error *ret_error)
+static aoticache_status flush_waiting(aoticache_cache *cache, uint32_t wait_ms, aoticache_error *ret_error)
 {
     aoticache_index *index = aoticache_cache_index(cache);
     if (index == NULL || cache->directory->read_only)
         return AOTICACHE_OK;
     batch taken;
-    take(cache, &taken);
+    take_batch(cache, &taken);
     aoticache_status status = write_batch(index, &taken, wait_ms, ret_error);
     if (status != AOTICACHE_OK)
-        give_back(cache, &taken);
+        give_back_batch(cache, &taken);
     atomic_store_explicit(&cache->unflushed.flushed_ns, aoticache_monotonic_ns(), memory_order_relaxed);
     free(taken.tallies);
     aoticache_index_sums_free(&taken.sums);
@@ -117,14 +118,14 @@ aoticache_status aoticache_cache_flush(aoticache_cache *cache, aoticache_error *
     if (cache == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_flush: cache is NULL");
     aoticache_cache_enter(cache);
-    return flush(cache, UINT32_MAX, ret_error);
+    return flush_waiting(cache, UINT32_MAX, ret_error);
 }
 
 void aoticache_cache_flush_last(aoticache_cache *cache)
 {
     aoticache_error error = {.message = ""};
     aoticache_cache_enter(cache);
-    if (flush(cache, LAST_WAIT_MS, &error) == AOTICACHE_LOCKED)
+    if (flush_waiting(cache, LAST_WAIT_MS, &error) == AOTICACHE_LOCKED)
         aoticache_log(&cache->directory->logger, AOTICACHE_LOG_INFO,
                       "%s: what this process counted since it last wrote is lost", error.message);
 }
@@ -138,10 +139,10 @@ void aoticache_cache_flush_missed(aoticache_cache *cache)
         return;
     if (atomic_compare_exchange_strong_explicit(&unflushed->missed_ns, &missed, now_ns, memory_order_relaxed,
                                                 memory_order_relaxed))
-        flush(cache, 0, NULL);
+        flush_waiting(cache, 0, NULL);
 }
 
-static bool has_many(aoticache_cache *cache)
+static bool has_many_entries(aoticache_cache *cache)
 {
     pthread_mutex_lock(&cache->unflushed.mutex);
     bool many = cache->unflushed.recency.count >= FLUSH_AFTER_ENTRIES;
@@ -154,12 +155,12 @@ void aoticache_cache_flush_if_due(aoticache_cache *cache, uint64_t now_ns)
     aoticache_unflushed *unflushed = &cache->unflushed;
     uint64_t flushed = atomic_load_explicit(&unflushed->flushed_ns, memory_order_relaxed);
     uint64_t passed = now_ns > flushed ? now_ns - flushed : 0;
-    if (passed < unflushed->flush_after_ns && (passed < FLUSH_PAUSE_NS || !has_many(cache)))
+    if (passed < unflushed->flush_after_ns && (passed < FLUSH_PAUSE_NS || !has_many_entries(cache)))
         return;
     /* Of many threads one does it. */
     if (atomic_compare_exchange_strong_explicit(&unflushed->flushed_ns, &flushed, now_ns, memory_order_relaxed,
                                                 memory_order_relaxed))
-        flush(cache, 0, NULL);
+        flush_waiting(cache, 0, NULL);
 }
 
 /* ---- counting by the loader and the holder ---- */

@@ -94,7 +94,7 @@ void aoticache_distribution_add(aoticache_distribution *distribution, const aoti
     distribution->maximum = more->maximum > distribution->maximum ? more->maximum : distribution->maximum;
 }
 
-static uint64_t minus(uint64_t value, uint64_t less)
+static uint64_t subtract_or_zero(uint64_t value, uint64_t less)
 {
     return value > less ? value - less : 0;
 }
@@ -103,11 +103,11 @@ void aoticache_distribution_subtract(aoticache_distribution *distribution, const
 {
     uint64_t highest = 0;
     for (size_t i = 0; i < AOTICACHE_HISTOGRAM_CAPACITY; i++) {
-        distribution->counts[i] = minus(distribution->counts[i], less->counts[i]);
+        distribution->counts[i] = subtract_or_zero(distribution->counts[i], less->counts[i]);
         if (distribution->counts[i] != 0)
             highest = aoticache_histogram_upper(i);
     }
-    distribution->sum = minus(distribution->sum, less->sum);
+    distribution->sum = subtract_or_zero(distribution->sum, less->sum);
     distribution->maximum = highest < distribution->maximum ? highest : distribution->maximum;
 }
 

@@ -23,7 +23,7 @@ typedef struct group_walk {
     bool stopped;
 } group_walk;
 
-static bool give_group(void *user, const char *name, const aoticache_index_group *group)
+static bool forward_group(void *user, const char *name, const aoticache_index_group *group)
 {
     group_walk *walk = user;
     aoticache_group given = {.name = name};
@@ -57,7 +57,7 @@ aoticache_status aoticache_cache_list_groups(aoticache_cache *cache, aoticache_g
     aoticache_index *index = aoticache_cache_index(cache);
     if (index == NULL)
         return AOTICACHE_OK;
-    status = aoticache_index_list_groups(index, (aoticache_index_group_kind)kind, since_zero, give_group, &walk,
+    status = aoticache_index_list_groups(index, (aoticache_index_group_kind)kind, since_zero, forward_group, &walk,
                                          ret_error);
     return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
 }
@@ -72,7 +72,7 @@ typedef struct slot_walk {
     bool stopped;
 } slot_walk;
 
-static void give_slot(slot_walk *walk)
+static void forward_slot(slot_walk *walk)
 {
     if (walk->slot.start_ns != 0 && !walk->stopped)
         walk->stopped = !walk->callback(walk->user, &walk->slot);
@@ -85,7 +85,7 @@ static bool fill_slot(void *user, int64_t start_seconds, const char *name, uint6
     if (start > walk->now_ns)
         return false; /* a clock that was ahead made it, and all that come after */
     if (walk->slot.start_ns != start) {
-        give_slot(walk);
+        forward_slot(walk);
         walk->slot = (aoticache_slot){.start_ns = start, .length_ns = walk->slot.length_ns};
     }
 #define FILL_FIELD(member, counter, text) walk->slot.counters.member += strcmp(name, counter) == 0 ? value : 0;
@@ -127,7 +127,7 @@ aoticache_status aoticache_cache_list_history(aoticache_cache *cache, int64_t si
     aoticache_status status =
         aoticache_index_list_history(index, since, step_seconds, fill_slot, &walk, ret_error);
     if (status == AOTICACHE_OK)
-        give_slot(&walk);
+        forward_slot(&walk);
     return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
 }
 
@@ -138,7 +138,7 @@ typedef struct entry_walk {
     void *user;
 } entry_walk;
 
-static bool give_entry(void *user, const aoticache_index_entry *entry)
+static bool forward_entry(void *user, const aoticache_index_entry *entry)
 {
     entry_walk *walk = user;
     const aoticache_entry given = {.key = entry->key,
@@ -170,7 +170,7 @@ aoticache_status aoticache_cache_list_extreme(aoticache_cache *cache, aoticache_
         return AOTICACHE_OK;
     aoticache_status status = aoticache_index_list_extreme(
         index, which == AOTICACHE_EXTREME_LARGEST ? AOTICACHE_INDEX_LARGEST : AOTICACHE_INDEX_COLDEST, limit,
-        give_entry, &walk, ret_error);
+        forward_entry, &walk, ret_error);
     return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
 }
 

@@ -109,8 +109,8 @@ static aoticache_status gather_once(aoticache_index *index, const aoticache_stat
 }
 
 /* What is not flushed happened since the last flush, and so since any time that somebody may ask for. */
-static aoticache_status gather(aoticache_cache *cache, const aoticache_statistics_options *options, gathered *all,
-                               aoticache_error *ret_error)
+static aoticache_status gather_numbers(aoticache_cache *cache, const aoticache_statistics_options *options, gathered *all,
+                                       aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
     all->distributions = calloc(AOTICACHE_LATENCY_COUNT, sizeof *all->distributions);
@@ -138,7 +138,7 @@ static aoticache_latency summarise(const aoticache_distribution *distribution)
                                .max_ns = distribution->maximum};
 }
 
-static int64_t since_of(const aoticache_statistics_options *options, const gathered *all)
+static int64_t start_of_numbers(const aoticache_statistics_options *options, const gathered *all)
 {
     if (options->since == AOTICACHE_STATISTICS_SINCE_ZERO && all->times.zero_ns != 0)
         return all->times.zero_ns;
@@ -148,7 +148,7 @@ static int64_t since_of(const aoticache_statistics_options *options, const gathe
     return since > all->totals.created_ns ? since : all->totals.created_ns;
 }
 
-static aoticache_statistics describe(const aoticache_statistics_options *options, const gathered *all)
+static aoticache_statistics make_statistics(const aoticache_statistics_options *options, const gathered *all)
 {
     aoticache_statistics statistics = {.counters = all->counters,
                                        .entries = all->totals.entries,
@@ -157,7 +157,7 @@ static aoticache_statistics describe(const aoticache_statistics_options *options
                                        .bytes = all->totals.bytes,
                                        .failures = all->totals.failures,
                                        .created_ns = all->totals.created_ns,
-                                       .since_ns = since_of(options, all),
+                                       .since_ns = start_of_numbers(options, all),
                                        .zeroed_ns = all->times.zero_ns,
                                        .recorded_ns = all->times.groups_ns};
 #define SUMMARISE(name, text) statistics.latencies.name = summarise(&all->distributions[AOTICACHE_LATENCY_##name]);
@@ -175,9 +175,9 @@ aoticache_status aoticache_cache_statistics_since(aoticache_cache *cache, const 
     if (status == AOTICACHE_OK && (cache == NULL || ret_statistics == NULL))
         status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_statistics: an argument is NULL");
     if (status == AOTICACHE_OK)
-        status = gather(cache, &chosen, &all, ret_error);
+        status = gather_numbers(cache, &chosen, &all, ret_error);
     if (status == AOTICACHE_OK)
-        *ret_statistics = describe(&chosen, &all);
+        *ret_statistics = make_statistics(&chosen, &all);
     free(all.distributions);
     return status;
 }
@@ -200,7 +200,7 @@ aoticache_status aoticache_cache_list_latency(aoticache_cache *cache, aoticache_
                                      "aoticache_cache_list_latency: an argument is NULL, or there is no latency %d",
                                      (int)kind);
     if (status == AOTICACHE_OK)
-        status = gather(cache, &chosen, &all, ret_error);
+        status = gather_numbers(cache, &chosen, &all, ret_error);
     bool goes_on = true;
     for (size_t i = 0; status == AOTICACHE_OK && goes_on && i < AOTICACHE_HISTOGRAM_BUCKETS; i++) {
         uint64_t count = all.distributions[kind].counts[i];

@@ -189,10 +189,9 @@ static aoticache_status open_files(aoticache_directory *directory, const aoticac
     return AOTICACHE_OK;
 }
 
-/* Takes over fds[0]. */
-static aoticache_status create_opened(aoticache_directory *directory, const aoticache_digest *digest,
-                                      const aoticache_manifest *manifest, int *fds, aoticache_artifact **ret_artifact,
-                                      aoticache_error *ret_error)
+aoticache_status aoticache_artifact_create_opened(aoticache_directory *directory, const aoticache_digest *digest,
+                                                  const aoticache_manifest *manifest, int *fds,
+                                                  aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
     aoticache_artifact *artifact = NULL;
     aoticache_status status = aoticache_artifact_create(steal_fd(&fds[0]), digest, &manifest->files[0].digest,
@@ -234,7 +233,7 @@ aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory
         fds[i] = -1;
     status = open_files(directory, manifest, fds, &copy, ret_damaged, ret_error);
     if (status == AOTICACHE_OK)
-        status = create_opened(directory, digest, manifest, fds, ret_artifact, ret_error);
+        status = aoticache_artifact_create_opened(directory, digest, manifest, fds, ret_artifact, ret_error);
     if (status == AOTICACHE_OK)
         atomic_init(&(*ret_artifact)->copy, steal_fd(&copy));
 out:

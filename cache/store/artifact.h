@@ -23,9 +23,9 @@ struct aoticache_artifact {
     aoticache_digest library;
     uint64_t compile_ns;
     int64_t entry_id;          /* 0: not found by an entry, or not stored */
-    char *guard;               /* of that entry; NULL for an exact one */
+    char *guard;               /* of a dynamic entry; NULL for an exact one */
     char *directory;           /* of the side files, or NULL */
-    aoticache_scratch scratch; /* what lies there and goes with the artifact; usually none */
+    aoticache_scratch scratch; /* that folder, where it is removed with the artifact; usually none */
 };
 
 /* Takes over library_fd, on failure too. */
@@ -33,13 +33,22 @@ aoticache_status aoticache_artifact_create(int library_fd, const aoticache_diges
                                            const aoticache_digest *library, uint64_t compile_ns, bool is_stored,
                                            aoticache_artifact **ret_artifact, aoticache_error *ret_error);
 
-/* Tells by which guard it serves; NULL and "" for an exact one. OK, NO_MEMORY. */
+/* Sets the guard of a dynamic artifact; NULL and "" for an exact one. OK, NO_MEMORY. */
 aoticache_status aoticache_artifact_set_guard(aoticache_artifact *artifact, const char *guard,
                                               aoticache_error *ret_error);
 
 /* Keeps a side file from being collected as long as the artifact lives. The descriptor stays the caller's. */
 aoticache_status aoticache_artifact_mark_file(aoticache_artifact *artifact, int fd, aoticache_error *ret_error);
 
+/*
+ * The artifact of a manifest `digest` in the store, whose files are open: fds[i] on the object of files[i]. Makes the folder
+ * of side files. Takes over fds[0] and sets it to -1, on failure too; the other descriptors stay the caller's.
+ */
+aoticache_status aoticache_artifact_create_opened(aoticache_directory *directory, const aoticache_digest *digest,
+                                                  const aoticache_manifest *manifest, int *fds,
+                                                  aoticache_artifact **ret_artifact, aoticache_error *ret_error);
+
+/* A file of an artifact that cannot be used. */
 typedef struct aoticache_artifact_part {
     aoticache_digest digest;
     uint64_t bytes; /* as the expected_bytes of aoticache_object_open() */
@@ -47,7 +56,7 @@ typedef struct aoticache_artifact_part {
 
 /*
  * Opens and verifies all files of a manifest that lies in the store under `digest`, and makes the folder of side files.
- * ret_damaged: on CORRUPT and NOT_FOUND the object concerned, and the size that it should have.
+ * ret_damaged: on CORRUPT and NOT_FOUND the object concerned, with the size that it should have.
  * Returns: OK, NOT_FOUND, CORRUPT, DENIED (it cannot be read), IO, LOCKED, NO_MEMORY.
  */
 aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory, const aoticache_digest *digest,
@@ -57,8 +66,8 @@ aoticache_status aoticache_artifact_open_manifest(aoticache_directory *directory
 /* ---- side files (side_files.c) ---- */
 
 /*
- * The folder artifacts/<digest>/ with a hard link for every file under its own name: found, or made where it is missing or
- * stale. Where it cannot be made, a temporary folder of symbolic links that lives as long as the artifact.
+ * Finds the folder artifacts/<digest>/ with a hard link for every file under its own name, or makes it where it is missing
+ * or stale. Where it cannot be made, a temporary folder of symbolic links lives as long as the artifact.
  * fds[i] is open on the object of files[i].
  */
 aoticache_status aoticache_artifact_provide_folder(aoticache_directory *directory, aoticache_artifact *artifact,

@@ -1,7 +1,6 @@
 /*
- * cache/store/directory: see directory.h. Choosing, creating and opening the root, and the format file.
- *
- * Walking and changing what is inside lies in folder.c.
+ * cache/store/directory: choosing, creating and opening the root of a cache directory, and its format file. folder.c opens and
+ * changes what is inside.
  */
 #include "cache/store/directory.h"
 

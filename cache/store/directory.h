@@ -1,8 +1,6 @@
 /*
  * cache/store/directory: the cache directory as a place: choosing it, creating it, deciding whether to trust it, and opening
- * what lies in it without ever following a symbolic link.
- *
- * Private. Owns the root, its subfolders, the format file and quarantine/. Leaves to others what the files mean.
+ * what lies in it without following symbolic links. It knows nothing of what the files mean.
  */
 #ifndef AOTICACHE_CACHE_STORE_DIRECTORY_H
 #define AOTICACHE_CACHE_STORE_DIRECTORY_H
@@ -29,67 +27,73 @@
 typedef struct aoticache_directory {
     int fd;     /* of the root, for reading */
     char *path; /* absolute, as it was chosen */
-    char *real_path; /* without links: for compilers and loaders, which cannot be given a descriptor */
-    uid_t owner; /* of the root, and its group: what root makes in it is theirs */
+    char *real_path; /* without links, for compilers and loaders, which take no descriptor */
+    uid_t owner;     /* of the root; what the user root makes in it is handed over to this user and group */
     gid_t group;
     bool read_only;
     bool allow_shared;
-    bool is_group_shared; /* allow_shared, and the root may be written by its group: so may what is made in it */
+    bool is_group_shared; /* allow_shared, and the group may write the root: then it may write what is made in it */
     uint32_t lock_timeout_ms;
     aoticache_logger logger;
     _Atomic bool no_openat2;
-    _Atomic bool no_copies; /* of libraries that are verified: aoticache_cache_copy_libraries() */
+    _Atomic bool no_copies;  /* verifying a library copies no bytes: aoticache_cache_copy_libraries() */
     _Atomic uint64_t serial; /* makes names in tmp/ unique within this process */
 } aoticache_directory;
 
+/* ---- the root (directory.c) ---- */
+
 /*
- * Opens the root, creates it where allowed, checks owner, mode and format. Writes nothing where all is there.
- * Returns: OK, INVALID, NO_MEMORY, IO, DENIED, UNSUPPORTED, NOT_FOUND (ret_error is filled in that case too).
+ * Opens the root, creates it where allowed, and checks its owner, mode and format. Writes nothing where everything is there.
+ * Returns: OK, INVALID, NO_MEMORY, IO, DENIED, UNSUPPORTED, NOT_FOUND (with a message).
  */
 aoticache_status aoticache_directory_open(const aoticache_cache_options *options, aoticache_directory **ret_directory,
                                           aoticache_error *ret_error);
 /* NULL is allowed. */
 void aoticache_directory_close(aoticache_directory *directory);
 
+/* Whether a name in the root is one of the cache's, and of which type. */
+bool aoticache_directory_knows(const char *name, mode_t *ret_type);
+
+/* ---- the folders above the root (ancestors.c) ---- */
+
 /*
- * openat(2) for reading, relative to the root, following no symbolic link anywhere in `path` and never leaving the root.
- * Never blocks on a FIFO. Returns a descriptor, or -1 with errno (ELOOP: a symbolic link).
+ * Sets real_path and judges the folders above the root: each must belong to root or the effective user, and others must not
+ * be able to rename what is in it. allow_shared skips the judging. root: what fstat(2) says of the root.
+ * Returns: OK, DENIED, IO, NO_MEMORY.
+ */
+aoticache_status aoticache_directory_find_real_path(aoticache_directory *directory, const struct stat *root,
+                                                    aoticache_error *ret_error);
+/* Judges the folders above a root that does not exist yet, in the same way. */
+aoticache_status aoticache_directory_trust_place(const aoticache_directory *directory, aoticache_error *ret_error);
+
+/* ---- what is inside (folder.c) ---- */
+
+/*
+ * openat(2) for reading, relative to the root. It follows no symbolic link anywhere in `path`, never leaves the root, and
+ * never blocks on a FIFO. Returns a descriptor, or -1 with errno (ELOOP: a symbolic link).
  */
 int aoticache_directory_openat(aoticache_directory *directory, const char *path, int flags);
 
 /*
- * Opens a folder by its path inside the root ("objects/ab"); with `create`, makes what is missing of it and makes it
- * durable. Returns: OK, NOT_FOUND (never with create), DENIED, IO, NO_MEMORY.
+ * Opens a folder by its path inside the root ("objects/ab"). With `create`, what is missing of the path is made, durably.
+ * Returns: OK, NOT_FOUND (never with create), DENIED, IO, NO_MEMORY.
  */
 aoticache_status aoticache_directory_open_folder(aoticache_directory *directory, const char *path, bool create,
                                                  int *ret_fd, aoticache_error *ret_error);
 
 /*
- * Sets real_path, and judges the folders above the root: each must belong to root or the effective user, and others must
- * not be able to rename what is in it. allow_shared drops that. root: what fstat(2) says of the root.
- * Returns: OK, DENIED, IO, NO_MEMORY.
- */
-aoticache_status aoticache_directory_find_real_path(aoticache_directory *directory, const struct stat *root,
-                                                    aoticache_error *ret_error);
-/* The same of the folders above a root that is yet to be made. */
-aoticache_status aoticache_directory_trust_place(const aoticache_directory *directory, aoticache_error *ret_error);
-
-/*
- * The modes of files and folders that are made: for the user alone, or with the group of a root that is shared with it.
- * hand_over() is called with each that was just made: it gives the bits back that the umask took away, in a directory that is
- * shared, and makes it the property of the directory's owner, where root has made it.
+ * The modes of new files and folders: for the user alone, or also for the group of a root that is shared with it.
+ * hand_over() is called with each file or folder that was just made. In a shared directory it restores the bits that the
+ * umask took away. Where root has made it, it becomes the property of the directory's owner.
  */
 mode_t aoticache_directory_file_mode(const aoticache_directory *directory);
 mode_t aoticache_directory_folder_mode(const aoticache_directory *directory);
 void aoticache_directory_hand_over(const aoticache_directory *directory, int fd, mode_t mode);
 
-/* Makes a folder in one of the cache's, open to whom the cache is; it is not durable. 0, or -1 with errno. */
+/* Makes a folder in one of the cache's, for those who may use the cache. It is not durable. 0, or -1 with errno. */
 int aoticache_directory_make_folder(const aoticache_directory *directory, int parent_fd, const char *name);
 
-/* Whether a name in the root is one of the cache's, and of which type. */
-bool aoticache_directory_knows(const char *name, mode_t *ret_type);
-
-/* Whether what was found may be used: it has this file type, a trusted owner, and others cannot write it. */
+/* Whether what was found may be used: it has this file type and a trusted owner, and others cannot write it. OK, DENIED. */
 aoticache_status aoticache_directory_trust(const aoticache_directory *directory, const struct stat *found, mode_t type,
                                            const char *name, aoticache_error *ret_error);
 
@@ -100,10 +104,10 @@ aoticache_status aoticache_directory_trust(const aoticache_directory *directory,
 aoticache_status aoticache_directory_quarantine(aoticache_directory *directory, int parent_fd, const char *name,
                                                 const char *label, aoticache_error *ret_error);
 
-/* Removes a file or a whole folder, following no symbolic link. 0, or -1 with errno; being gone already is success. */
+/* Removes a file or a whole folder, following no symbolic link. 0, also where it is gone already; or -1 with errno. */
 int aoticache_directory_remove_tree(int parent_fd, const char *name);
 
-/* Whether `name` below `parent_fd` still is the very file that `fd` has open (nobody unlinked or replaced it). */
+/* Whether `name` below `parent_fd` is still the file that `fd` has open, neither unlinked nor replaced. */
 bool aoticache_directory_is_same(int parent_fd, const char *name, int fd);
 
 #endif

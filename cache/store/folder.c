@@ -1,6 +1,6 @@
 /*
  * cache/store/folder: what lies inside the cache directory, as files and folders: opening without following links, creating
- * durably, trusting, setting aside, removing. The rest of directory.h is in directory.c.
+ * durably, trusting, setting aside, removing.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -145,7 +145,7 @@ static void add_handlers(void)
     pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
-static int open_held(int folder_fd, const char *name, mode_t mode)
+static int open_lease_file(int folder_fd, const char *name, mode_t mode)
 {
     held_file *file = malloc(sizeof *file);
     if (file == NULL)
@@ -165,7 +165,7 @@ static int open_held(int folder_fd, const char *name, mode_t mode)
     return fd;
 }
 
-static held_file *take_held(int fd)
+static held_file *take_lease_file(int fd)
 {
     pthread_mutex_lock(&held_lock);
     held_file **place = &held_files;
@@ -178,7 +178,7 @@ static held_file *take_held(int fd)
     return file;
 }
 
-static void close_held(held_file *file)
+static void close_lease_file(held_file *file)
 {
     close(file->fd);
     free(file);
@@ -189,7 +189,7 @@ static aoticache_status acquire_once(const aoticache_directory *directory, aotic
                                      bool *ret_contended, aoticache_error *ret_error)
 {
     const mode_t mode = aoticache_directory_file_mode(directory);
-    int fd = open_held(lease->folder_fd, lease->name, mode);
+    int fd = open_lease_file(lease->folder_fd, lease->name, mode);
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot create the lease %s", lease->name);
     aoticache_directory_hand_over(directory, fd, mode);
@@ -199,7 +199,7 @@ static aoticache_status acquire_once(const aoticache_directory *directory, aotic
     if (status == AOTICACHE_OK)
         lease->fd = fd;
     else
-        close_held(take_held(fd));
+        close_lease_file(take_lease_file(fd));
     return status;
 }
 
@@ -243,12 +243,12 @@ void aoticache_lease_release(aoticache_lease *lease)
     if (lease->fd < 0)
         return;
     int saved = errno;
-    held_file *file = take_held(lease->fd);
+    held_file *file = take_lease_file(lease->fd);
     if (file != NULL) { /* else it is the parent's */
         /* Unlinked while still locked: whoever waits for this file sees that the name is another's and starts anew. */
         aoticache_syscall_unlinkat(lease->folder_fd, lease->name, 0);
         flock(file->fd, LOCK_UN);
-        close_held(file);
+        close_lease_file(file);
     }
     close(lease->folder_fd);
     lease->fd = lease->folder_fd = -1;

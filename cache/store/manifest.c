@@ -1,5 +1,6 @@
 /*
- * cache/store/manifest: making a manifest of a request and a product, and its JSON text. manifest_parse.c reads the text back.
+ * cache/store/manifest: making a manifest of a request and a product, and its JSON text. manifest_parse.c reads the text
+ * back.
  */
 #include "cache/store/internal.h"
 
@@ -225,7 +226,7 @@ static void cut_description(char *description)
     memcpy(description + length, dots, sizeof dots);
 }
 
-static char *describe(const aoticache_request *request)
+static char *describe_request(const aoticache_request *request)
 {
     const size_t size = MANIFEST_MAX_DESCRIPTION_BYTES + 1;
     char *description = malloc(size);
@@ -250,15 +251,15 @@ static aoticache_status copy_request(const aoticache_request *request, aoticache
     aoticache_device_format(aoticache_request_device(request), device);
     manifest->op = strdup(aoticache_request_op(request));
     manifest->device = strdup(device);
-    manifest->description = describe(request);
+    manifest->description = describe_request(request);
     if (manifest->op == NULL || manifest->device == NULL || manifest->description == NULL)
         return out_of_memory(ret_error);
     return AOTICACHE_OK;
 }
 
-static aoticache_status fill(aoticache_manifest *manifest, const aoticache_request *request,
-                             const aoticache_product *product, const aoticache_digest *digests, const uint64_t *sizes,
-                             aoticache_error *ret_error)
+static aoticache_status fill_manifest(aoticache_manifest *manifest, const aoticache_request *request,
+                                      const aoticache_product *product, const aoticache_digest *digests,
+                                      const uint64_t *sizes, aoticache_error *ret_error)
 {
     const char *producer = product->producer != NULL ? product->producer : "";
     const char *guard = product->guard != NULL && product->guard[0] != '\0' ? product->guard : NULL;
@@ -289,7 +290,7 @@ aoticache_status aoticache_manifest_create(const aoticache_request *request, con
     manifest->requirements = product->requirements;
     manifest->compile_ns = product->compile_ns;
     manifest->created_ns = created_ns;
-    status = fill(manifest, request, product, digests, sizes, ret_error);
+    status = fill_manifest(manifest, request, product, digests, sizes, ret_error);
     if (status == AOTICACHE_OK)
         *ret_manifest = manifest;
     else
@@ -351,7 +352,8 @@ static json_t *format_files(const aoticache_manifest *manifest)
 
 static json_t *format_manifest(const aoticache_manifest *manifest, const char *arch)
 {
-    return json_pack("{s:i, s:s, s:o, s:o, s:s, s:s, s:s, s:s, s:s*, s:s*, s:s*, s:o, s:I, s:I, s:o}", /* s*: left out where NULL */
+    /* s*: left out where NULL */
+    return json_pack("{s:i, s:s, s:o, s:o, s:s, s:s, s:s, s:s, s:s*, s:s*, s:s*, s:o, s:I, s:I, s:o}",
                      "format", MANIFEST_FORMAT, "kind", MANIFEST_KIND, "key", format_digest(&manifest->key), "encoding",
                      format_hex(manifest->encoding, manifest->encoding_size), "op", manifest->op, "device",
                      manifest->device, "description", manifest->description, "producer", manifest->producer, "guard",

@@ -302,7 +302,7 @@ static aoticache_status read_manifest(const json_t *object, aoticache_manifest *
  * deep they lie. Nothing but strings, which take what they have, and these can be large then. Text that is no JSON may
  * be counted wrongly: it is refused anyway.
  */
-static aoticache_status check_shape(const char *text, size_t size, aoticache_error *ret_error)
+static aoticache_status check_json_size(const char *text, size_t size, aoticache_error *ret_error)
 {
     size_t values = 1, depth = 0;
     for (size_t i = 0; i < size; i++) {
@@ -351,7 +351,7 @@ aoticache_status aoticache_manifest_parse(const char *text, size_t size, aoticac
     if (size > MANIFEST_MAX_TEXT_BYTES)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: %zu bytes, at most %u are allowed", size,
                                    MANIFEST_MAX_TEXT_BYTES);
-    aoticache_status status = check_shape(text, size, ret_error);
+    aoticache_status status = check_json_size(text, size, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     json_t *object = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);

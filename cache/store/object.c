@@ -54,7 +54,7 @@ bool aoticache_object_errno_is_damage(int errno_value)
 }
 
 /* The message of errno with a status of our own. */
-static aoticache_status fail_as(aoticache_status status, int errno_value, const char *path, aoticache_error *ret_error)
+static aoticache_status refuse_as(aoticache_status status, int errno_value, const char *path, aoticache_error *ret_error)
 {
     aoticache_error_set_errno(ret_error, errno_value, "%s cannot be opened", path);
     if (ret_error != NULL)
@@ -62,14 +62,14 @@ static aoticache_status fail_as(aoticache_status status, int errno_value, const 
     return status;
 }
 
-static aoticache_status open_failed(int errno_value, const char *path, aoticache_error *ret_error)
+static aoticache_status refuse_open(int errno_value, const char *path, aoticache_error *ret_error)
 {
     if (errno_value == ENOENT)
         return AOTICACHE_NOT_FOUND;
     if (errno_value == EMFILE || errno_value == ENFILE || errno_value == ENOMEM)
         return aoticache_error_set_errno(ret_error, errno_value, "cannot open %s", path);
-    return fail_as(aoticache_object_errno_is_damage(errno_value) ? AOTICACHE_CORRUPT : AOTICACHE_DENIED, errno_value,
-                   path, ret_error);
+    return refuse_as(aoticache_object_errno_is_damage(errno_value) ? AOTICACHE_CORRUPT : AOTICACHE_DENIED, errno_value,
+                     path, ret_error);
 }
 
 #define SMALL_BYTES 16384
@@ -81,7 +81,7 @@ static aoticache_status open_marked(aoticache_directory *directory, const char *
 {
     cleanup_fd int fd = aoticache_directory_openat(directory, path, O_RDONLY);
     if (fd < 0)
-        return open_failed(errno, path, ret_error);
+        return refuse_open(errno, path, ret_error);
     aoticache_status status = mark_in_use(directory, fd, path, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -116,7 +116,7 @@ static aoticache_status read_bytes(int fd, char *bytes, size_t size, size_t *ret
     return AOTICACHE_OK;
 }
 
-/* How an object is read: who is asked whether to go on (may be NULL), and where a copy of its bytes goes (file -1: nowhere). */
+/* How an object is read: who is asked whether to go on (may be NULL), and where a copy of its bytes goes (file -1: no copy). */
 typedef struct reading {
     aoticache_goes_on_fn goes_on;
     void *user;
@@ -331,8 +331,8 @@ static aoticache_status open_parent(aoticache_directory *directory, const aotica
     return aoticache_directory_open_folder(directory, folder, false, ret_folder, ret_error);
 }
 
-static aoticache_status remove_from(int folder, const char *name, bool is_manifest, uint64_t *ret_bytes,
-                                    aoticache_error *ret_error)
+static aoticache_status remove_unheld(int folder, const char *name, bool is_manifest, uint64_t *ret_bytes,
+                                      aoticache_error *ret_error)
 {
     struct stat found;
     /* The lock is kept until after the unlink: a reader that opens meanwhile waits for it and then sees no link. */
@@ -369,7 +369,7 @@ aoticache_status aoticache_object_remove_next(aoticache_directory *directory, ao
         folder->first = digest->bytes[0];
     }
     aoticache_digest_to_hex(digest, hex);
-    return remove_from(folder->fd, hex + 2, is_manifest, ret_bytes, ret_error);
+    return remove_unheld(folder->fd, hex + 2, is_manifest, ret_bytes, ret_error);
 }
 
 aoticache_status aoticache_object_remove(aoticache_directory *directory, const aoticache_digest *digest,

@@ -1,12 +1,12 @@
 /*
  * cache/store/object: immutable bytes named by their own SHA-256, objects/ab/cdef... with mode 0444.
  *
- * Private. Owns how an object is written, opened, verified, held and removed. Leaves to the index which objects anybody
- * needs, and to the callers the store's lock (cache/store/lock.h).
+ * Owns how an object is written, opened, verified, held and removed. The index knows which objects are needed, and callers
+ * take the store's lock (cache/store/lock.h).
  *
  * A descriptor that comes from here carries the in-use mark: a shared flock on its open file description, which lives
- * until the last descriptor *and the last mapping* of that description are gone. Who removes objects must get that lock
- * exclusively first.
+ * until the last descriptor *and the last mapping* of that description are gone. Whoever removes an object must get that
+ * lock exclusively first.
  */
 #ifndef AOTICACHE_CACHE_STORE_OBJECT_H
 #define AOTICACHE_CACHE_STORE_OBJECT_H
@@ -20,9 +20,9 @@
 #define AOTICACHE_OBJECT_PATH_BYTES 96   /* "objects/ab/cdef..." */
 #define AOTICACHE_OBJECT_ANY_SIZE UINT64_MAX
 #define AOTICACHE_OBJECT_MANIFEST_SIZE (UINT64_MAX - 1) /* any that a manifest may have */
-/* What an object may have to be copied while it is verified: the kernel libraries, and not the weights. */
+/* Larger objects are not copied while they are verified: kernel libraries are, weights are not. */
 #define AOTICACHE_OBJECT_MAX_COPY_BYTES (UINT64_C(4) << 20)
-/* No manifest is larger; so what is larger need not be read to know that it is none. */
+/* No manifest is larger. What is larger need not be read to know that it is none. */
 #define AOTICACHE_OBJECT_MAX_MANIFEST_BYTES (UINT64_C(36) << 20)
 
 void aoticache_object_path(const aoticache_digest *digest, char ret_path[AOTICACHE_OBJECT_PATH_BYTES]);
@@ -30,8 +30,8 @@ void aoticache_object_path(const aoticache_digest *digest, char ret_path[AOTICAC
 /*
  * Opens an object for reading, marks it as in use, and verifies owner, mode, size and digest on that descriptor.
  *
- * expected_bytes: AOTICACHE_OBJECT_ANY_SIZE where it is not known. It is compared before anything is read: whoever knows
- *                 it says it, so that a file which was made large costs nothing.
+ * expected_bytes: AOTICACHE_OBJECT_ANY_SIZE where it is not known. It is compared before anything is read, so that a file
+ *                 which somebody made large costs nothing.
  * ret_bytes:      may be NULL.
  * Returns: OK; NOT_FOUND (not there, or removed before it was marked); CORRUPT (it was looked at and cannot be used: other
  * bytes or another size, a symbolic link, another's); DENIED (it could not be looked at: no permission, the disk fails;
@@ -46,8 +46,8 @@ aoticache_status aoticache_object_open_while(aoticache_directory *directory, con
                                              int *ret_fd, uint64_t *ret_bytes, aoticache_error *ret_error);
 
 /*
- * For who takes away what is unusable: looks at it without a lock, takes the store's lock, and asks whether it is still
- * what was looked at. So no lock is held while anything is read.
+ * For those who remove what is unusable: they look at an object without a lock, take the store's lock, and ask whether it is
+ * still what they looked at. So no lock is held while anything is read.
  *
  * look: as aoticache_object_open_while(), but keeps nothing open, and takes named_bytes (what the index or a manifest
  * says) by aoticache_object_size_to_expect(). ret_sight is for is_as_seen().
@@ -62,8 +62,8 @@ aoticache_status aoticache_object_look(aoticache_directory *directory, const aot
                                        uint64_t named_bytes, aoticache_goes_on_fn goes_on, void *user,
                                        aoticache_object_sight *ret_sight, aoticache_error *ret_error);
 /*
- * The size by which to judge an object before it is read. Where the index is wrong and the object sound its digest tells,
- * so the index is believed only where the file is so much larger (64 MiB) that reading it would take long.
+ * The size by which to judge an object before it is read. The index may be wrong where the object is sound, and only the
+ * digest tells. So the index is believed only where the file is so much larger (64 MiB) that reading it would take long.
  */
 uint64_t aoticache_object_size_to_expect(aoticache_directory *directory, const aoticache_digest *digest,
                                          uint64_t named_bytes);
@@ -84,6 +84,8 @@ aoticache_status aoticache_object_open_copied(aoticache_directory *directory, co
                                               uint64_t expected_bytes, int *ret_fd, int *ret_copy,
                                               aoticache_error *ret_error);
 
+/* ---- writing (object_put.c) ---- */
+
 /* What a put made or found: an open, marked, verified descriptor, for the caller to close. */
 typedef struct aoticache_object {
     aoticache_digest digest;
@@ -102,7 +104,9 @@ aoticache_status aoticache_object_put_fd(aoticache_directory *directory, int sou
 aoticache_status aoticache_object_put_bytes(aoticache_directory *directory, const void *bytes, size_t size,
                                             aoticache_object *ret_object, aoticache_error *ret_error);
 
-/* Reads a whole (small) object after verifying it; *ret_bytes is the caller's, with a zero byte after it. As open, and
+/* ---- reading, removing, listing ---- */
+
+/* Reads and verifies a whole small object. *ret_bytes is the caller's, with a zero byte after it. Returns as open, and
  * CORRUPT where it is larger than a manifest may be. */
 aoticache_status aoticache_object_read(aoticache_directory *directory, const aoticache_digest *digest, char **ret_bytes,
                                        size_t *ret_size, aoticache_error *ret_error);
@@ -121,8 +125,8 @@ typedef struct aoticache_object_folder {
 #define AOTICACHE_OBJECT_FOLDER_INIT {.fd = -1}
 
 /*
- * The same for one of many; those of a folder after each other cost the least. is_manifest: the mark is not asked for,
- * as nobody needs a manifest that he has open.
+ * Removes one of many. Objects of one folder after each other cost the least. is_manifest: removes it even if it is held,
+ * because nobody needs a manifest after reading it.
  */
 aoticache_status aoticache_object_remove_next(aoticache_directory *directory, aoticache_object_folder *folder,
                                               const aoticache_digest *digest, bool is_manifest, uint64_t *ret_bytes,

@@ -1,6 +1,6 @@
 /*
- * cache/store/object_put: how an object is written: a temporary file in tmp/, its bytes verified, mode 0444, fsync, rename to
- * its name, fsync of the folders. The rest of object.h is in object.c.
+ * cache/store/object_put: how an object is written: a temporary file in tmp/, its bytes verified, mode 0444, fsync, rename
+ * to its name, fsync of the folders.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -129,8 +129,8 @@ out:
     return status;
 }
 
-static aoticache_status put(aoticache_directory *directory, const struct source *source,
-                            const aoticache_digest *digest, aoticache_object *ret_object, aoticache_error *ret_error)
+static aoticache_status put_object(aoticache_directory *directory, const struct source *source,
+                                   const aoticache_digest *digest, aoticache_object *ret_object, aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     cleanup_fd int folder = -1;
@@ -170,7 +170,7 @@ aoticache_status aoticache_object_put_fd(aoticache_directory *directory, int sou
     aoticache_status status = aoticache_digest_of_fd(source_fd, &digest, &source.size, &detail);
     if (status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, status, "%s: %s", name, detail.message);
-    return put(directory, &source, &digest, ret_object, ret_error);
+    return put_object(directory, &source, &digest, ret_object, ret_error);
 }
 
 aoticache_status aoticache_object_put_bytes(aoticache_directory *directory, const void *bytes, size_t size,
@@ -181,5 +181,5 @@ aoticache_status aoticache_object_put_bytes(aoticache_directory *directory, cons
     aoticache_status status = aoticache_digest_of(bytes, size, &digest);
     if (status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, status, "cannot compute the digest of the manifest");
-    return put(directory, &source, &digest, ret_object, ret_error);
+    return put_object(directory, &source, &digest, ret_object, ret_error);
 }

@@ -29,8 +29,8 @@ static const char *const side_suffixes[] = {"-wal", "-shm", "-journal"};
 #define SIDE_SUFFIX_COUNT (sizeof side_suffixes / sizeof side_suffixes[0])
 
 /* OK, NOT_FOUND, DENIED (a link, another's), IO. */
-static aoticache_status examine(const aoticache_directory *directory, const char *name, struct stat *ret_found,
-                                aoticache_error *ret_error)
+static aoticache_status check_index_file(const aoticache_directory *directory, const char *name, struct stat *ret_found,
+                                         aoticache_error *ret_error)
 {
     if (fstatat(directory->fd, name, ret_found, AT_SYMLINK_NOFOLLOW) == 0)
         return aoticache_directory_trust(directory, ret_found, S_IFREG, name, ret_error);
@@ -46,7 +46,7 @@ static aoticache_status examine_side_files(const aoticache_directory *directory,
         char name[64];
         struct stat found;
         snprintf(name, sizeof name, AOTICACHE_INDEX_FILE "%s", side_suffixes[i]);
-        aoticache_status status = examine(directory, name, &found, ret_error);
+        aoticache_status status = check_index_file(directory, name, &found, ret_error);
         if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
             return status;
     }
@@ -74,7 +74,7 @@ static aoticache_status open_current(const aoticache_directory *directory, bool 
 }
 
 /* Makes an index the current one. */
-static aoticache_status install(aoticache_cache *cache, aoticache_index *index, aoticache_error *ret_error)
+static aoticache_status make_current(aoticache_cache *cache, aoticache_index *index, aoticache_error *ret_error)
 {
     struct stat found;
     aoticache_open_index *opened = calloc(1, sizeof *opened);
@@ -241,8 +241,8 @@ static aoticache_status index_all_manifests(aoticache_directory *directory, aoti
     return status;
 }
 
-static aoticache_status build_new(aoticache_directory *directory, const aoticache_scratch *scratch,
-                                  uint64_t *ret_entries, aoticache_error *ret_error)
+static aoticache_status build_index(aoticache_directory *directory, const aoticache_scratch *scratch,
+                                    uint64_t *ret_entries, aoticache_error *ret_error)
 {
     aoticache_index *index = NULL;
     char path[AOTICACHE_INDEX_PATH_BYTES];
@@ -269,7 +269,7 @@ static aoticache_status replace_index(aoticache_directory *directory, const char
     aoticache_status status = aoticache_scratch_create(directory, &scratch, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = build_new(directory, &scratch, &entries, ret_error);
+    status = build_index(directory, &scratch, &entries, ret_error);
     if (status == AOTICACHE_OK)
         status = set_aside_index(directory, ret_error);
     if (status == AOTICACHE_OK && (aoticache_syscall_renameat(scratch.fd, AOTICACHE_INDEX_FILE, directory->fd,
@@ -285,8 +285,8 @@ static aoticache_status replace_index(aoticache_directory *directory, const char
 }
 
 /* unusable: the file that must go, or NULL where there was none. Another process may have done it while we waited. */
-static aoticache_status rebuild(aoticache_cache *cache, const struct stat *unusable, const char *reason,
-                                aoticache_index **ret_index, aoticache_error *ret_error)
+static aoticache_status rebuild_index(aoticache_cache *cache, const struct stat *unusable, const char *reason,
+                                      aoticache_index **ret_index, aoticache_error *ret_error)
 {
     aoticache_directory *directory = cache->directory;
     aoticache_lock lock = AOTICACHE_LOCK_INIT;
@@ -313,19 +313,20 @@ static aoticache_status open_writable(aoticache_cache *cache, aoticache_index **
     aoticache_directory *directory = cache->directory;
     aoticache_error detail = {.message = ""};
     struct stat found;
-    aoticache_status examined = examine(directory, AOTICACHE_INDEX_FILE, &found, ret_error);
+    aoticache_status examined = check_index_file(directory, AOTICACHE_INDEX_FILE, &found, ret_error);
     if (examined != AOTICACHE_OK && examined != AOTICACHE_NOT_FOUND)
         return examined;
     if (examined == AOTICACHE_NOT_FOUND && has_objects(directory))
-        return rebuild(cache, NULL, "the index is lost", ret_index, ret_error);
+        return rebuild_index(cache, NULL, "the index is lost", ret_index, ret_error);
     aoticache_status status = open_current(directory, false, ret_index, &detail);
     if (status == AOTICACHE_OK)
         return status;
     if (status != AOTICACHE_CORRUPT)
         return aoticache_error_set(ret_error, status, "%s", detail.message);
-    if (examined == AOTICACHE_NOT_FOUND && examine(directory, AOTICACHE_INDEX_FILE, &found, ret_error) != AOTICACHE_OK)
+    if (examined == AOTICACHE_NOT_FOUND &&
+        check_index_file(directory, AOTICACHE_INDEX_FILE, &found, ret_error) != AOTICACHE_OK)
         return aoticache_error_set(ret_error, AOTICACHE_IO, "%s", detail.message);
-    return rebuild(cache, &found, detail.message, ret_index, ret_error);
+    return rebuild_index(cache, &found, detail.message, ret_index, ret_error);
 }
 
 /* Without an index a read-only cache answers nothing, and the program goes on. */
@@ -335,7 +336,7 @@ static aoticache_status open_for_reading(aoticache_cache *cache, aoticache_index
     aoticache_directory *directory = cache->directory;
     aoticache_error detail = {.message = ""};
     struct stat found;
-    aoticache_status status = examine(directory, AOTICACHE_INDEX_FILE, &found, ret_error);
+    aoticache_status status = check_index_file(directory, AOTICACHE_INDEX_FILE, &found, ret_error);
     if (status == AOTICACHE_NOT_FOUND)
         return AOTICACHE_OK;
     if (status != AOTICACHE_OK)
@@ -376,11 +377,11 @@ aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_er
         if (status != AOTICACHE_OK)
             return status;
     }
-    return index != NULL ? install(cache, index, ret_error) : AOTICACHE_OK;
+    return index != NULL ? make_current(cache, index, ret_error) : AOTICACHE_OK;
 }
 
 /* How many indexes this cache has had so far. */
-static unsigned generation(aoticache_cache *cache)
+static unsigned count_opened(aoticache_cache *cache)
 {
     unsigned count = 0;
     for (aoticache_open_index *opened = atomic_load(&cache->current); opened != NULL; opened = opened->older)
@@ -397,12 +398,12 @@ static bool replace_current(aoticache_cache *cache, const char *reason)
     aoticache_status status;
     if (reason != NULL) {
         struct stat unusable = {.st_dev = current->device, .st_ino = current->inode};
-        status = rebuild(cache, &unusable, reason, &index, &detail);
+        status = rebuild_index(cache, &unusable, reason, &index, &detail);
     } else {
         status = open_writable(cache, &index, &detail);
     }
     if (status == AOTICACHE_OK)
-        status = install(cache, index, &detail);
+        status = make_current(cache, index, &detail);
     if (status != AOTICACHE_OK)
         aoticache_log(&cache->directory->logger, AOTICACHE_LOG_WARNING, "cannot open a new index: %s", detail.message);
     return status == AOTICACHE_OK;
@@ -416,7 +417,7 @@ bool aoticache_cache_recovered(aoticache_cache *cache, aoticache_status status, 
     pthread_mutex_lock(&cache->index_mutex);
     if (atomic_load(&cache->current)->index != *index)
         recovered = true;
-    else if (generation(cache) <= MAX_RECOVERIES)
+    else if (count_opened(cache) <= MAX_RECOVERIES)
         recovered = replace_current(cache, "the index is damaged");
     if (recovered)
         *index = atomic_load(&cache->current)->index;
@@ -438,7 +439,7 @@ bool aoticache_cache_refreshed(aoticache_cache *cache, aoticache_index **index)
         return false;
     bool changed = false;
     pthread_mutex_lock(&cache->index_mutex);
-    if (aoticache_cache_index_is_current(cache) || (generation(cache) <= MAX_RECOVERIES && replace_current(cache, NULL)))
+    if (aoticache_cache_index_is_current(cache) || (count_opened(cache) <= MAX_RECOVERIES && replace_current(cache, NULL)))
         changed = atomic_load(&cache->current)->index != *index;
     *index = atomic_load(&cache->current)->index;
     pthread_mutex_unlock(&cache->index_mutex);

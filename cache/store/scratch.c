@@ -1,5 +1,5 @@
 /*
- * cache/store/scratch: see scratch.h.
+ * cache/store/scratch: making and removing the private folders of compiles and of artifacts that are not stored.
  */
 #include "cache/store/scratch.h"
 
@@ -50,14 +50,14 @@ static aoticache_status create_once(aoticache_directory *directory, int tmp_fd, 
     return AOTICACHE_OK;
 }
 
-#define ROOM_FOR_A_COMPILE (64u << 20)
+#define SPACE_FOR_A_COMPILE (64u << 20)
 
-bool aoticache_scratch_has_room(const aoticache_directory *directory)
+bool aoticache_scratch_has_space(const aoticache_directory *directory)
 {
     struct statvfs file_system;
     if (fstatvfs(directory->fd, &file_system) != 0)
         return true; /* then it is tried */
-    return (uint64_t)file_system.f_bavail * file_system.f_frsize >= ROOM_FOR_A_COMPILE;
+    return (uint64_t)file_system.f_bavail * file_system.f_frsize >= SPACE_FOR_A_COMPILE;
 }
 
 aoticache_status aoticache_scratch_create(aoticache_directory *directory, aoticache_scratch *ret_scratch,

@@ -18,8 +18,8 @@ typedef struct aoticache_scratch {
 
 #define AOTICACHE_SCRATCH_INIT {.path = "", .fd = -1}
 
-/* Whether the file system of the cache has room for what a compiler writes: some megabytes. */
-bool aoticache_scratch_has_room(const aoticache_directory *directory);
+/* Whether the file system of the cache has free space for what a compiler writes: some megabytes. */
+bool aoticache_scratch_has_space(const aoticache_directory *directory);
 
 /* In tmp/. Returns: OK, IO, DENIED, NO_MEMORY, INVALID (the path is too long). */
 aoticache_status aoticache_scratch_create(aoticache_directory *directory, aoticache_scratch *ret_scratch,

@@ -1,6 +1,6 @@
 /*
- * cache/store/side_files: the folder under which a library finds its side files beside itself under their own names: normally
- * artifacts/<digest>/ with hard links to the objects. The rest of artifact.h is in artifact.c.
+ * cache/store/side_files: the folder in which a library finds its side files beside itself under their own names. Normally
+ * that is artifacts/<digest>/, with hard links to the objects.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,8 +44,8 @@ static aoticache_status link_files(aoticache_directory *directory, int into, con
 }
 
 /* Puts the finished folder in its place; what stands there is another's unfinished or stale one. */
-static aoticache_status place(aoticache_directory *directory, const aoticache_scratch *scratch, const char *name,
-                              aoticache_error *ret_error)
+static aoticache_status place_folder(aoticache_directory *directory, const aoticache_scratch *scratch, const char *name,
+                                     aoticache_error *ret_error)
 {
     cleanup_fd int artifacts = -1;
     cleanup_fd int tmp = -1;
@@ -80,7 +80,7 @@ static aoticache_status make_folder(aoticache_directory *directory, const char *
     if (status == AOTICACHE_OK && aoticache_syscall_fsync(scratch.fd) != 0)
         status = aoticache_error_set_errno(ret_error, errno, "cannot make the folder of side files durable");
     if (status == AOTICACHE_OK)
-        status = place(directory, &scratch, name, ret_error);
+        status = place_folder(directory, &scratch, name, ret_error);
     aoticache_scratch_remove(&scratch); /* once it has been renamed there is nothing left under this path */
     return status;
 }
