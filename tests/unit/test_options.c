@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/options.h"
-#include "loader/library.h"
-#include "loader/runner/state.h"
+#include "loader/internal.h"
+#include "loader/runner/internal.h"
 
 #define TAIL_BYTES 64
 
