@@ -12,7 +12,6 @@
 #include "cache/request/request.h"
 #include "eager/epoch.h"
 #include "eager/holder/holder.h"
-#include "eager/holder/record.h"
 #include "eager/schema/schema.h"
 #include "eager/value.h"
 #include "loader/check/check.h"
@@ -143,6 +142,29 @@ void aoticache_table_publish(aoticache_table *table, const aoticache_packed *pac
 /* Frees slots and entries at once: nobody may be reading. */
 void aoticache_table_free(aoticache_table *table);
 
+/* ---- record.c: what a program asked for, as a list that `aoticache warm` compiles elsewhere or beforehand ---- */
+
+/*
+ * One line for each different request (docs/warm.md has the form); requests that differ in their environment alone are one.
+ * What a line cannot say (the data of constants) makes it a comment. Lines that the file already has are not written again.
+ *
+ * Thread safety: add() from any thread. Any number of processes may add to one file, each line by one write. Fork safety:
+ * a child goes on with a recorder of its parent, whatever the parent's threads were doing.
+ */
+typedef struct aoticache_recorder aoticache_recorder;
+
+/*
+ * Creates the file where it is missing.
+ * Returns: OK, INVALID (not a regular file), NO_MEMORY, DENIED, IO.
+ */
+aoticache_status aoticache_recorder_open(const char *path, aoticache_recorder **ret_recorder,
+                                         aoticache_error *ret_error);
+/* NULL is allowed. No call may be using it. */
+void aoticache_recorder_close(aoticache_recorder *recorder);
+
+/* Never fails the caller: what cannot be written is left out. A recorder of NULL records nothing. Preserves errno. */
+void aoticache_recorder_add(aoticache_recorder *recorder, const aoticache_request *request);
+
 /* ---- a resident kernel ---- */
 
 /*
@@ -263,7 +285,7 @@ struct aoticache_context {
     bool serve_requires_grad, fail_calls;
     aoticache_logger logger;
     char **environment; /* pairs: name, value, name, ...; NULL-terminated; NULL: none */
-    struct aoticache_recorder *recorder; /* NULL: nothing is recorded */
+    aoticache_recorder *recorder; /* NULL: nothing is recorded */
     atomic_size_t misses_until_flush;
     pthread_mutex_t lock;
     aoticache_holder *holders;
@@ -278,7 +300,7 @@ struct aoticache_context {
     int owner; /* the process: threads and jobs of a parent are not there in a child */
 };
 
-/* ---- holder.c ---- */
+/* ---- call.c ---- */
 
 /*
  * Runs a loaded library on the arguments on top of the stack. Inside an epoch. LOAD_FAILED: the library does not fit these
@@ -302,8 +324,6 @@ aoticache_status aoticache_holder_conclude(aoticache_holder *holder, uint64_t ke
                                            aoticache_status status, aoticache_error *ret_error);
 aoticache_status aoticache_holder_fall_back(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
                                             aoticache_status status, const char *why, aoticache_error *ret_error);
-
-/* ---- miss.c ---- */
 
 /*
  * A call that the table does not answer. packed: NULL where the arguments cannot be a kernel's. consumed: as
@@ -332,16 +352,25 @@ aoticache_status aoticache_holder_dynamic_request(const aoticache_holder *holder
 aoticache_status aoticache_holder_set_environment(const aoticache_holder *holder, aoticache_request *request,
                                                   aoticache_error *ret_error);
 
-/* ---- fill.c ---- */
+/* ---- request_values.c ---- */
 
-/* Makes entries of the index known that are not known yet. Failures are logged. */
-void aoticache_holder_fill(aoticache_holder *holder);
+/*
+ * The values of a call that makes this request. They lie in *ret_bytes, which is the caller's, by free(), also on failure.
+ * NULL where no call makes it, or without memory.
+ */
+aoticache_value *aoticache_holder_request_values(const aoticache_holder *holder, const aoticache_request *request,
+                                                 char **ret_bytes);
 /* The words under which a request's arguments would be found in the table: for entries of the index. */
 bool aoticache_holder_pack_request(const aoticache_holder *holder, const aoticache_request *request,
                                    aoticache_packed *ret_packed);
 /* The tensors of a request as views; *ret_views is the caller's, by free(). Pointers in them are the request's. */
 aoticache_status aoticache_request_views(const aoticache_request *request, aoticache_tensor_view **ret_views,
                                          size_t *ret_count, aoticache_error *ret_error);
+
+/* ---- fill.c ---- */
+
+/* Makes entries of the index known that are not known yet. Failures are logged. */
+void aoticache_holder_fill(aoticache_holder *holder);
 
 /* ---- resident.c ---- */
 

@@ -9,9 +9,7 @@
 #include "base/home.h"
 #include "base/name_distance.h"
 #include "base/syscalls.h"
-#include "eager/hook/cpu_target.h"
-#include "eager/hook/hook.h"
-#include "eager/hook/request_macros.h"
+#include "eager/hook/internal.h"
 
 #include <fcntl.h>
 #include <limits.h>

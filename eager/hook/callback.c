@@ -3,8 +3,8 @@
  *
  * Owns what the caller said of it. What the function delivers is looked at by hook.c, as everybody's is.
  */
-#include "eager/hook/hook.h"
 #include "base/options.h"
+#include "eager/hook/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * input.
  */
 #include "base/cleanup.h"
-#include "eager/hook/hook.h"
+#include "eager/hook/internal.h"
 
 #include <fcntl.h>
 #include <limits.h>

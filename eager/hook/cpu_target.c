@@ -5,8 +5,7 @@
  * "-march=native" says nothing that could be stored: a machine that has less dies of SIGILL. So the compiler itself is
  * asked what the word stands for here.
  */
-#include "eager/hook/cpu_target.h"
-#include "eager/hook/process.h"
+#include "eager/hook/internal.h"
 
 #include <stdio.h>
 #include <string.h>

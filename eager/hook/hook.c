@@ -3,7 +3,7 @@
  *
  * The kinds are worker.c, command.c, c_source.c and callback.c.
  */
-#include "eager/hook/hook.h"
+#include "eager/hook/internal.h"
 #include "base/cleanup.h"
 #include "base/options.h"
 #include "loader/check/check.h"

@@ -413,33 +413,3 @@ void aoticache_process_drop_words(aoticache_process *process)
     if (process->tail != NULL)
         process->tail[0] = '\0';
 }
-
-static aoticache_status explain(aoticache_process *process, const char *program, aoticache_process_event event,
-                                aoticache_error *ret_error)
-{
-    char how[64];
-    if (event == AOTICACHE_PROCESS_TIMEOUT)
-        snprintf(how, sizeof how, "took too long and was killed");
-    else if (event == AOTICACHE_PROCESS_OVERFLOW)
-        snprintf(how, sizeof how, "wrote too much and was killed");
-    else
-        aoticache_process_describe_end(process, how, sizeof how);
-    const char *words = aoticache_process_last_words(process, AOTICACHE_ERROR_MESSAGE_BYTES - 256);
-    return aoticache_error_set(ret_error, AOTICACHE_COMPILE_FAILED, "%.160s %s%s%s", program, how,
-                               words[0] != '\0' ? ":\n" : "", words);
-}
-
-aoticache_status aoticache_process_run(const aoticache_process_options *options, size_t max_bytes, uint64_t deadline_ns,
-                                       aoticache_process *ret_process, aoticache_error *ret_error)
-{
-    aoticache_status status = aoticache_process_start(options, ret_process, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    aoticache_process_event event = aoticache_process_read_all(ret_process, max_bytes, deadline_ns);
-    aoticache_process_end(ret_process);
-    bool fine = ret_process->how_code == CLD_EXITED && ret_process->how_status == 0;
-    /* Where the host ignores SIGCHLD nobody knows the status: what was made must then speak for itself. */
-    if (event == AOTICACHE_PROCESS_END && (fine || ret_process->how_code == 0))
-        return AOTICACHE_OK;
-    return explain(ret_process, options->program, event, ret_error);
-}

@@ -5,7 +5,7 @@
  */
 #include "base/cleanup.h"
 #include "base/syscalls.h"
-#include "eager/hook/protocol.h"
+#include "eager/hook/internal.h"
 
 #include <fcntl.h>
 #include <limits.h>

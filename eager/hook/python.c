@@ -2,7 +2,7 @@
  * eager/hook/python: finding a Python and the version of its PyTorch. A hit in the cache must not cost the start of a
  * Python, let alone an import of torch (seconds), so the version is read from where packages lie.
  */
-#include "eager/hook/python.h"
+#include "eager/hook/internal.h"
 #include "base/cleanup.h"
 #include "base/home.h"
 #include "eager/hook/process.h"

@@ -2,26 +2,173 @@
  * eager/hook/worker: the hook that keeps Python processes with PyTorch (worker.py).
  *
  * Owns their life: started by a compile that finds none free, asked one thing at a time, started again when dead or
- * when they have said something that nobody asked for, killed with their group when they take too long. Which thread has
- * which is in worker_pool.c. A worker ends with this process by itself: it sees its standard input close, and looks
+ * when they have said something that nobody asked for, killed with their group when they take too long. A worker serves one
+ * thread at a time and ends with this process by itself: it sees its standard input close, and looks
  * whether its parent has changed, for the case that a fork of this process holds the other end. (PR_SET_PDEATHSIG would
  * not do: it fires when the thread ends that started the worker.)
  */
 #include "base/cleanup.h"
 #include "base/home.h"
-#include "eager/hook/hook.h"
-#include "eager/hook/python.h"
-#include "eager/hook/worker_pool.h"
+#include "eager/hook/internal.h"
 
 #include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#define MAX_WORKERS 1024
+
+/* A place for one worker process; it belongs to whoever has taken it. */
+typedef struct worker_place {
+    aoticache_process process; /* pid 0: none runs */
+    uint64_t last_id;
+    bool taken;
+} worker_place;
+
+typedef struct worker_pool worker_pool;
+
+/* The pools of a hook: that of this process, and those that it has inherited by fork(). Starts as {0}. */
+typedef struct worker_pools {
+    _Atomic(worker_pool *) current;
+    size_t worker_count; /* of each pool: 1 to MAX_WORKERS */
+} worker_pools;
+
+struct worker_pool {
+    pthread_mutex_t lock; /* of `taken`; never held during a compile */
+    pthread_cond_t given_back;
+    pid_t owner; /* whose children the workers are */
+    worker_pool *inherited;
+    size_t count;
+    worker_place workers[];
+};
 
 struct worker_state {
-    aoticache_worker_pools pools;
+    worker_pools pools;
     char script[PATH_MAX];
     char version[AOTICACHE_PYTHON_VERSION_BYTES];
     char producer[AOTICACHE_PYTHON_VERSION_BYTES + 16];
 };
+
+/* ---- which process has which pool ---- */
+
+/*
+ * A child made by fork() must not speak to its parent's workers, and the parent's lock may be held by a thread that is not
+ * there: the child gets a pool of its own, and lets go of the parent's channels, so that they close when the parent ends.
+ * The parent's struct stays until the hook goes, since other threads may be looking at it.
+ */
+
+static worker_pool *pool_create(size_t count)
+{
+    worker_pool *pool = calloc(1, sizeof *pool + count * sizeof pool->workers[0]);
+    if (pool == NULL)
+        return NULL;
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->given_back, NULL);
+    pool->owner = getpid();
+    pool->count = count;
+    for (size_t i = 0; i < count; i++)
+        pool->workers[i].process = (aoticache_process)AOTICACHE_PROCESS_INIT;
+    return pool;
+}
+
+static void pool_forget(worker_pool *pool)
+{
+    for (size_t i = 0; i < pool->count; i++)
+        aoticache_process_forget(&pool->workers[i].process);
+}
+
+static void pool_free(worker_pool *pool)
+{
+    while (pool != NULL) {
+        worker_pool *inherited = pool->inherited;
+        if (pool->owner != getpid()) {
+            pool_forget(pool);
+        } else {
+            pthread_cond_destroy(&pool->given_back);
+            pthread_mutex_destroy(&pool->lock);
+        }
+        for (size_t i = 0; i < pool->count; i++)
+            aoticache_process_free(&pool->workers[i].process);
+        free(pool);
+        pool = inherited;
+    }
+}
+
+/* Ends the workers of this process; of those of a process that it was forked from only our copies go. */
+static void pools_free(worker_pools *pools)
+{
+    pool_free(atomic_load(&pools->current));
+    atomic_store(&pools->current, NULL);
+}
+
+static worker_pool *pool_of_this_process(worker_pools *pools)
+{
+    worker_pool *current = atomic_load(&pools->current);
+    while (current == NULL || current->owner != getpid()) {
+        worker_pool *fresh = pool_create(pools->worker_count);
+        if (fresh == NULL)
+            return NULL;
+        fresh->inherited = current;
+        if (!atomic_compare_exchange_strong(&pools->current, &current, fresh)) {
+            fresh->inherited = NULL;
+            pool_free(fresh);
+            continue;
+        }
+        if (current != NULL)
+            pool_forget(current);
+        return fresh;
+    }
+    return current;
+}
+
+/* ---- which thread has which worker ---- */
+
+static worker_place *find_free(worker_pool *pool)
+{
+    worker_place *idle = NULL;
+    for (size_t i = 0; i < pool->count; i++) {
+        worker_place *worker = &pool->workers[i];
+        if (worker->taken)
+            continue;
+        if (worker->process.pid != 0)
+            return worker;
+        if (idle == NULL)
+            idle = worker;
+    }
+    return idle;
+}
+
+/*
+ * A worker for this thread alone until it is given back: one whose process runs, if one is free; else a place in which
+ * none runs; else waits for one, without a limit: each compile has one, so the wait ends. Returns NULL when memory is
+ * out. ret_pool: where it is to be given back.
+ */
+static worker_place *worker_take(worker_pools *pools, worker_pool **ret_pool)
+{
+    worker_pool *pool = pool_of_this_process(pools);
+    if (pool == NULL)
+        return NULL;
+    pthread_mutex_lock(&pool->lock);
+    worker_place *worker = find_free(pool);
+    while (worker == NULL) {
+        pthread_cond_wait(&pool->given_back, &pool->lock);
+        worker = find_free(pool);
+    }
+    worker->taken = true;
+    pthread_mutex_unlock(&pool->lock);
+    *ret_pool = pool;
+    return worker;
+}
+
+static void worker_give_back(worker_pool *pool, worker_place *worker)
+{
+    pthread_mutex_lock(&pool->lock);
+    worker->taken = false;
+    pthread_cond_signal(&pool->given_back);
+    pthread_mutex_unlock(&pool->lock);
+}
 
 /* ---- starting ---- */
 
@@ -37,7 +184,7 @@ static aoticache_status check_producer(const aoticache_hook *hook, const aoticac
                                hook->program, hello->producer, state->producer);
 }
 
-static aoticache_status greet(aoticache_hook *hook, aoticache_worker *worker, uint64_t deadline_ns,
+static aoticache_status greet(aoticache_hook *hook, worker_place *worker, uint64_t deadline_ns,
                               aoticache_error *ret_error)
 {
     aoticache_process *process = &worker->process;
@@ -61,7 +208,7 @@ static aoticache_status greet(aoticache_hook *hook, aoticache_worker *worker, ui
     return status;
 }
 
-static aoticache_status worker_start(aoticache_hook *hook, aoticache_worker *worker, uint64_t deadline_ns,
+static aoticache_status worker_start(aoticache_hook *hook, worker_place *worker, uint64_t deadline_ns,
                                      aoticache_error *ret_error)
 {
     const struct worker_state *state = hook->state;
@@ -80,7 +227,7 @@ static aoticache_status worker_start(aoticache_hook *hook, aoticache_worker *wor
 }
 
 /* A worker that is there and silent; what has died or talks unasked goes first. */
-static aoticache_status worker_ready(aoticache_hook *hook, aoticache_worker *worker, uint64_t deadline_ns,
+static aoticache_status worker_ready(aoticache_hook *hook, worker_place *worker, uint64_t deadline_ns,
                                      aoticache_error *ret_error)
 {
     if (worker->process.pid != 0 && !aoticache_process_is_restless(&worker->process))
@@ -95,7 +242,7 @@ static aoticache_status worker_ready(aoticache_hook *hook, aoticache_worker *wor
 /* ---- asking ---- */
 
 /* The answer is there, a line and nothing more. */
-static aoticache_status take_answer(aoticache_worker *worker, const char *directory, aoticache_answer *ret_answer,
+static aoticache_status take_answer(worker_place *worker, const char *directory, aoticache_answer *ret_answer,
                                     aoticache_error *ret_error)
 {
     aoticache_process *process = &worker->process;
@@ -108,7 +255,7 @@ static aoticache_status take_answer(aoticache_worker *worker, const char *direct
     return status;
 }
 
-static aoticache_status ask(aoticache_hook *hook, aoticache_worker *worker, const aoticache_request *request,
+static aoticache_status ask(aoticache_hook *hook, worker_place *worker, const aoticache_request *request,
                             const char *directory, uint64_t deadline_ns, aoticache_answer *ret_answer,
                             aoticache_error *ret_error)
 {
@@ -144,8 +291,8 @@ static aoticache_status worker_compile(aoticache_hook *hook, const aoticache_req
 {
     (void)deadline_ns;
     struct worker_state *state = hook->state;
-    aoticache_worker_pool *pool;
-    aoticache_worker *worker = aoticache_worker_take(&state->pools, &pool);
+    worker_pool *pool;
+    worker_place *worker = worker_take(&state->pools, &pool);
     if (worker == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook worker: out of memory");
     /* The time-out is of this compile alone: it begins when the turn has come. */
@@ -153,7 +300,7 @@ static aoticache_status worker_compile(aoticache_hook *hook, const aoticache_req
     aoticache_status status = worker_ready(hook, worker, own_deadline_ns, ret_error);
     if (status == AOTICACHE_OK)
         status = ask(hook, worker, request, directory, own_deadline_ns, ret_answer, ret_error);
-    aoticache_worker_give_back(pool, worker);
+    worker_give_back(pool, worker);
     return status;
 }
 
@@ -184,7 +331,7 @@ static aoticache_hook_shapes worker_shapes(const aoticache_hook *hook)
 static void worker_free_state(aoticache_hook *hook)
 {
     struct worker_state *state = hook->state;
-    aoticache_worker_pools_free(&state->pools);
+    pools_free(&state->pools);
     free(state);
 }
 
@@ -220,9 +367,9 @@ aoticache_status aoticache_hook_create_worker(const aoticache_hook_options *opti
     aoticache_status status = aoticache_hook_read_options(options, &all, ret_error);
     if (status == AOTICACHE_OK && ret_hook == NULL)
         status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook worker: ret_hook is NULL");
-    if (status == AOTICACHE_OK && all.workers > AOTICACHE_WORKER_POOL_MAX)
+    if (status == AOTICACHE_OK && all.workers > MAX_WORKERS)
         status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook worker: %u workers; at most %d can be",
-                                     (unsigned)all.workers, AOTICACHE_WORKER_POOL_MAX);
+                                     (unsigned)all.workers, MAX_WORKERS);
     if (status == AOTICACHE_OK)
         status = aoticache_python_find(all.program, all.environment, &python, ret_error);
     if (status == AOTICACHE_OK)

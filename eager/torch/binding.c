@@ -5,7 +5,7 @@
 #include "eager/torch/binding.h"
 #include "base/cleanup.h"
 #include "base/options.h"
-#include "eager/torch/binding_state.h"
+#include "eager/torch/internal.h"
 
 #include <string.h>
 #include <time.h>
@@ -244,16 +244,6 @@ static void delist(aoticache_binding_operator *op)
     if (op->next != NULL)
         op->next->link = op->link;
     pthread_mutex_unlock(&op->binding->lock);
-}
-
-void aoticache_binding_operator_unref(aoticache_binding_operator *op)
-{
-    if (atomic_fetch_sub(&op->references, 1) != 1)
-        return;
-    aoticache_holder_unref(op->holder);
-    aoticache_stable_plan_free(op->plan);
-    aoticache_uses_close(op->ready);
-    free(op);
 }
 
 /*

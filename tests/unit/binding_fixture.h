@@ -5,7 +5,7 @@
 #ifndef TESTS_UNIT_BINDING_FIXTURE_H
 #define TESTS_UNIT_BINDING_FIXTURE_H
 
-#include "eager/torch/binding_state.h"
+#include "eager/torch/internal.h"
 #include "holder_fixture.h"
 
 #include <dlfcn.h>

@@ -1,8 +1,7 @@
 /* Unit tests of eager/hook/c_source.c, eager/hook/request_macros.c, eager/hook/cpu_target.c, and of the kernels in eager/kernels. */
 #include "cache/request/cpu_list.h"
 #include "compiler_macros.h"
-#include "eager/hook/cpu_target.h"
-#include "eager/hook/request_macros.h"
+#include "eager/hook/internal.h"
 #include "eager_fixture.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* Unit tests of eager/hook/protocol_request.c and eager/hook/protocol_answer.c. */
-#include "eager/hook/protocol.h"
+#include "eager/hook/internal.h"
 #include "eager_fixture.h"
 
 #include <float.h>

@@ -1,7 +1,7 @@
 /*
  * The list that a program writes of what it asked for.
  */
-#include "eager/holder/record.h"
+#include "eager/holder/internal.h"
 #include "eager_fixture.h"
 
 #include <pthread.h>

@@ -4,7 +4,7 @@
  * is there.
  */
 #include "compiler_macros.h"
-#include "eager/hook/cpu_target.h"
+#include "eager/hook/internal.h"
 #include "eager_fixture.h"
 
 #include <fcntl.h>

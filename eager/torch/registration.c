@@ -1,11 +1,10 @@
 /*
- * eager/torch/binding_registration: what PyTorch's dispatcher is given for an operator: one registration for each operator, dispatch
- * key and way, made once and never freed, and the place in the pool that goes with it. binding_state.h says why.
- *
- * Also the fork handlers, since all that is enabled is found from here.
+ * eager/torch/registration: what PyTorch's dispatcher is given for an operator: one registration for each operator, dispatch
+ * key and way, made once and never freed, and the place in the pool that goes with it. Also the fork handlers, since all
+ * that is enabled is found from here.
  */
 #include "base/cleanup.h"
-#include "eager/torch/binding_state.h"
+#include "eager/torch/internal.h"
 
 #include <string.h>
 

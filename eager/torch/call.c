@@ -1,12 +1,22 @@
 /*
- * eager/torch/binding_call: what a call does that is no plain hit (binding_hot.h): past what only PyTorch's kernel can
- * serve, to the holder, and out again.
+ * eager/torch/call: a call that is no plain hit (internal.h): what only PyTorch's kernel can serve is refused, the rest goes
+ * to the holder.
  */
-#include "eager/torch/binding_hot.h"
+#include "eager/torch/internal.h"
 
 #include <stdlib.h>
 
 __thread aoticache_binding_call *aoticache_binding_innermost __attribute__((tls_model("initial-exec")));
+
+void aoticache_binding_operator_unref(aoticache_binding_operator *op)
+{
+    if (atomic_fetch_sub(&op->references, 1) != 1)
+        return;
+    aoticache_holder_unref(op->holder);
+    aoticache_stable_plan_free(op->plan);
+    aoticache_uses_close(op->ready);
+    free(op);
+}
 
 bool aoticache_binding_is_inside(const aoticache_binding_operator *op)
 {
@@ -92,4 +102,81 @@ aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *
         packed = &again;
     status = aoticache_holder_call_slowly(op->holder, key_set, stack, packed, consumed, error);
     return aoticache_binding_judge(call, status);
+}
+
+/* ---- wrapped numbers ---- */
+
+/*
+ * Whether a wrapped number promotes as any tensor of no dimension would, in these arguments.
+ *
+ * Source: c10/core/ScalarType.h (categories), aten/src/ATen/native/TypeProperties.cpp (ResultTypeState,
+ * combine_categories). Kernel libraries are compiled for tensors of no dimension: what they are given must promote as
+ * those do.
+ */
+typedef enum dtype_category {
+    CATEGORY_BOOL,
+    CATEGORY_INTEGER,
+    CATEGORY_FLOATING,
+    CATEGORY_COMPLEX,
+} dtype_category;
+
+static dtype_category category_of(int32_t dtype)
+{
+    switch (dtype) {
+    case AOTICACHE_DTYPE_BOOL:
+        return CATEGORY_BOOL;
+    case AOTICACHE_DTYPE_UINT8:
+    case AOTICACHE_DTYPE_INT8:
+    case AOTICACHE_DTYPE_INT16:
+    case AOTICACHE_DTYPE_INT32:
+    case AOTICACHE_DTYPE_INT64:
+    case AOTICACHE_DTYPE_UINT16:
+    case AOTICACHE_DTYPE_UINT32:
+    case AOTICACHE_DTYPE_UINT64:
+        return CATEGORY_INTEGER;
+    case AOTICACHE_DTYPE_COMPLEX32:
+    case AOTICACHE_DTYPE_COMPLEX64:
+    case AOTICACHE_DTYPE_COMPLEX128:
+        return CATEGORY_COMPLEX;
+    default:
+        return CATEGORY_FLOATING;
+    }
+}
+
+static bool is_wrapped(size_t argument, uint64_t wrapped)
+{
+    return (wrapped >> (argument < 63 ? argument : 63) & 1) != 0;
+}
+
+/* The highest category of the tensors that have dimensions; -1 where none has. */
+static int highest_of_tensors(const aoticache_value *value)
+{
+    int highest = -1;
+    bool is_list = value->kind == AOTICACHE_VALUE_TENSOR_LIST;
+    uint32_t count = is_list ? value->count : value->kind == AOTICACHE_VALUE_TENSOR;
+    for (uint32_t i = 0; i < count; i++) {
+        const aoticache_tensor_view *view = is_list ? value->as.tensors[i] : value->as.tensor;
+        if (view != NULL && view->ndim > 0 && (int)category_of(view->dtype) > highest)
+            highest = (int)category_of(view->dtype);
+    }
+    return highest;
+}
+
+bool aoticache_wrapped_numbers_do_not_matter(const aoticache_value *arguments, size_t count, uint64_t wrapped)
+{
+    int number = -1, tensors = -1;
+    for (size_t i = 0; i < count; i++) {
+        const aoticache_value *value = &arguments[i];
+        int highest = highest_of_tensors(value);
+        if (highest > tensors)
+            tensors = highest;
+        if (!is_wrapped(i, wrapped))
+            continue;
+        if (value->kind != AOTICACHE_VALUE_TENSOR || value->as.tensor == NULL)
+            return false;
+        int category = (int)category_of(value->as.tensor->dtype);
+        if (category > number)
+            number = category;
+    }
+    return tensors >= number;
 }

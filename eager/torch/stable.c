@@ -1,12 +1,81 @@
 /*
- * eager/torch/stable_call: a call that came over the stable C ABI: its values read, answered by the core or by the
- * fallback, and its results or its exception handed back. Everything of a call is given back before an exception
- * leaves it.
+ * eager/torch/stable: the stable C ABI's side of the binding: its functions, out of the libtorch that is in this process; a
+ * call that came over it, its values read, answered by the core or by the fallback, and its results or its exception
+ * handed back; and the pool of functions that PyTorch calls. Everything of a call is given back before an exception leaves
+ * it.
  */
-#include "eager/torch/binding_hot.h"
+#include "base/cleanup.h"
+#include "base/load_gate.h"
+#include "eager/torch/internal.h"
+#include "loader/torch.h"
 
+#include <dlfcn.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- the functions of the ABI ---- */
+
+/* A library that is loaded already: this counts one more user of it, and changes nothing for the others. */
+static void *open_loaded(const char *path, aoticache_error *ret_error)
+{
+    void *handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == NULL)
+        aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%.400s is not in this process", path);
+    return handle;
+}
+
+static bool bind_one(void *handle, const char *name, void *place)
+{
+    void *address = dlsym(handle, name);
+    memcpy(place, &address, sizeof address);
+    return address != NULL;
+}
+
+/*
+ * handle: never closed. Before 2.13 the boxes of optional values are freed as PyTorch's own extensions do it, by the
+ * delete of the C++ runtime that libtorch uses.
+ */
+static aoticache_status bind_functions(void *handle, const char *path, aoticache_stable *stable,
+                                       aoticache_error *ret_error)
+{
+    const char *missing = NULL;
+#define BIND(result, name, parameters)                              \
+    if (!bind_one(handle, #name, &stable->name) && missing == NULL) \
+        missing = #name;
+    AOTICACHE_STABLE_LIST(BIND)
+#undef BIND
+    bind_one(handle, "torch_exception_get_what_without_backtrace", &stable->torch_exception_get_what);
+    if (!bind_one(handle, "torch_delete_stable_ivalue", &stable->torch_delete_stable_ivalue) &&
+        !bind_one(handle, "_ZdlPv", &stable->operator_delete) && missing == NULL)
+        missing = "torch_delete_stable_ivalue";
+    if (missing == NULL)
+        return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                               "%.400s has no %s: operators are served in PyTorch 2.10 and later", path, missing);
+}
+
+aoticache_status aoticache_stable_bind(const char *path, const aoticache_torch *torch, aoticache_stable *ret_stable,
+                                       aoticache_error *ret_error)
+{
+    aoticache_stable stable = {.torch = torch};
+    if (path == NULL && torch->kind != AOTICACHE_TORCH_LIBTORCH)
+        return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND,
+                                   "no PyTorch is in this process (libtorch_cpu.so is not loaded): import torch first");
+    if (path == NULL)
+        path = torch->path;
+    aoticache_load_gate_enter();
+    void *handle = open_loaded(path, ret_error);
+    aoticache_status status = handle != NULL ? bind_functions(handle, path, &stable, ret_error) : AOTICACHE_NOT_FOUND;
+    if (status == AOTICACHE_OK)
+        *ret_stable = stable;
+    else if (handle != NULL)
+        dlclose(handle);
+    aoticache_load_gate_leave();
+    return status;
+}
+
+/* ---- a call ---- */
 
 typedef struct stable_call {
     aoticache_binding_call core;
@@ -149,3 +218,30 @@ void aoticache_stable_call(uint32_t slot, uint64_t *stack, uint64_t num_inputs, 
     if (__builtin_expect(!served, 0))
         throw(&registration->stable, call.error.message);
 }
+
+/* ---- the pool ---- */
+
+/*
+ * A call over the stable C ABI carries nothing that says which operator is meant, so every operator has a function of its
+ * own, out of these.
+ */
+#define FUNCTION(number)                                                                       \
+    static void function_##number(uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs) \
+    {                                                                                          \
+        aoticache_stable_call(0##number, stack, num_inputs, num_outputs);                      \
+    }
+#define NAME(number) function_##number,
+
+/* Numbers in octal, 0 to 0777: what X makes of each. */
+#define EIGHT(X, digits) \
+    X(digits##0) X(digits##1) X(digits##2) X(digits##3) X(digits##4) X(digits##5) X(digits##6) X(digits##7)
+#define SIXTY_FOUR(X, digits)                                                               \
+    EIGHT(X, digits##0) EIGHT(X, digits##1) EIGHT(X, digits##2) EIGHT(X, digits##3)         \
+    EIGHT(X, digits##4) EIGHT(X, digits##5) EIGHT(X, digits##6) EIGHT(X, digits##7)
+#define ALL(X)                                                                      \
+    SIXTY_FOUR(X, 0) SIXTY_FOUR(X, 1) SIXTY_FOUR(X, 2) SIXTY_FOUR(X, 3)             \
+    SIXTY_FOUR(X, 4) SIXTY_FOUR(X, 5) SIXTY_FOUR(X, 6) SIXTY_FOUR(X, 7)
+
+ALL(FUNCTION)
+
+const aoticache_stable_fn aoticache_stable_functions[AOTICACHE_STABLE_SLOTS] = {ALL(NAME)};

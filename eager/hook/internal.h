@@ -1,0 +1,227 @@
+/*
+ * eager/hook/internal: what makes a kind of compile hook, and what the kinds use: the protocol, the Python of the worker, the
+ * target of the C compiler. Processes are in process.h.
+ *
+ * Private to hook/.
+ */
+#ifndef AOTICACHE_EAGER_HOOK_INTERNAL_H
+#define AOTICACHE_EAGER_HOOK_INTERNAL_H
+
+#include "cache/cache.h"
+#include "cache/request/cpu.h"
+#include "cache/request/request.h"
+#include "eager/eager.h"
+#include "eager/hook/process.h"
+
+#include <jansson.h>
+#include <limits.h>
+
+/* ---- protocol_request.c, protocol_answer.c: the JSON that hooks speak (docs/hooks.md): a request becomes a line, an answer becomes a product ---- */
+
+/*
+ * Answers are untrusted: sizes, types, names and files are checked here. Whatever is wrong with them is CORRUPT, naming
+ * the hook: nothing more should then be asked of that process. Callers of hooks see it as COMPILE_FAILED.
+ */
+
+#define AOTICACHE_PROTOCOL_VERSION 1
+/* Of one answer. A request is not bounded: it comes from ourselves. */
+#define AOTICACHE_PROTOCOL_LINE_BYTES (1024 * 1024)
+#define AOTICACHE_PROTOCOL_MAX_FILES 256
+
+/*
+ * The request as one line of JSON with its newline; *ret_line is the caller's, by free(), and terminated.
+ * cpu_features: what the code may use, NULL for all this machine has. directory: private, absolute.
+ * Returns: OK, UNSUPPORTED (a kind of argument that JSON has no place for), INVALID, NO_MEMORY.
+ */
+aoticache_status aoticache_protocol_write_request(const aoticache_request *request, uint64_t id,
+                                                  const char *cpu_features, const char *directory, char **ret_line,
+                                                  size_t *ret_size, aoticache_error *ret_error);
+
+/*
+ * Writes the data of constant arguments to the files that the request names, in `directory`.
+ * Returns: OK, INVALID (a constant came without data), IO, DENIED.
+ */
+aoticache_status aoticache_protocol_write_constants(const aoticache_request *request, const char *directory,
+                                                    aoticache_error *ret_error);
+
+/* What a hook answered. All strings belong to it. */
+typedef struct aoticache_answer {
+    aoticache_product product; /* compile_ns is 0 where the hook did not say */
+    json_t *json;
+    aoticache_file *files;
+    char **paths;
+    char *output; /* what the compiler said; NULL: nothing */
+} aoticache_answer;
+
+/*
+ * Reads an answer and checks everything in it, the files too: each must be a regular file, not a symbolic link, and
+ * belong to this user.
+ *
+ * hook: for messages. directory: that relative paths start from.
+ * Returns: OK; COMPILE_FAILED, UNSUPPORTED (the hook says so); CORRUPT (the answer is wrong); NO_MEMORY.
+ */
+aoticache_status aoticache_protocol_read_answer(const char *bytes, size_t size, uint64_t id, const char *hook,
+                                                const char *directory, aoticache_answer *ret_answer,
+                                                aoticache_error *ret_error);
+void aoticache_answer_free(aoticache_answer *answer);
+
+/* What a worker says when it has started. Borrowed strings live as long as `json`, which the caller releases. */
+typedef struct aoticache_hello {
+    json_t *json;
+    const char *producer;
+    const char *python;
+} aoticache_hello;
+
+/* Returns: OK, COMPILE_FAILED (it says why it cannot work), CORRUPT (it says something else altogether). */
+aoticache_status aoticache_protocol_read_hello(const char *bytes, size_t size, const char *hook,
+                                               aoticache_hello *ret_hello, aoticache_error *ret_error);
+
+/* ---- hook.c: what the kinds of hook share ---- */
+
+#define AOTICACHE_HOOK_DEFAULT_TIMEOUT_SECONDS 300
+
+/* Whether a hook serves dynamic requests. */
+typedef enum aoticache_hook_shapes {
+    AOTICACHE_HOOK_SHAPES_EXACT,   /* a dynamic request is not even shown to it */
+    AOTICACHE_HOOK_SHAPES_UNKNOWN, /* another's program: it is asked */
+    AOTICACHE_HOOK_SHAPES_DYNAMIC,
+} aoticache_hook_shapes;
+
+/* What makes a kind of hook. */
+typedef struct aoticache_hook_kind {
+    const char *name; /* for messages: "worker", "command", "c" */
+    aoticache_status (*set_environment)(const aoticache_hook *hook, aoticache_request *request,
+                                        aoticache_error *ret_error);
+    /* deadline_ns: of aoticache_monotonic_ns(). ret_answer: the caller frees it. CORRUPT stands for COMPILE_FAILED. */
+    aoticache_status (*compile)(aoticache_hook *hook, const aoticache_request *request, const char *directory,
+                                uint64_t deadline_ns, aoticache_answer *ret_answer, aoticache_error *ret_error);
+    /* Or, where it is not NULL: compiles and delivers itself, to a function that checks what it is given. */
+    aoticache_status (*compile_and_deliver)(aoticache_hook *hook, const aoticache_request *request,
+                                            const char *directory, aoticache_deliver_fn deliver, void *deliver_user,
+                                            aoticache_error *ret_error);
+    const char *(*producer)(const aoticache_hook *hook);
+    aoticache_hook_shapes (*shapes)(const aoticache_hook *hook);
+    void (*free_state)(aoticache_hook *hook);
+} aoticache_hook_kind;
+
+struct aoticache_hook {
+    const aoticache_hook_kind *kind;
+    char *program;      /* a path */
+    char *cpu_features; /* NULL: all of this machine */
+    char **environment; /* of its programs; NULL: the host's */
+    uint64_t memory_limit_bytes; /* 0: none */
+    uint32_t timeout_seconds;
+    aoticache_logger logger;
+    void *state; /* of the kind */
+};
+
+/*
+ * A hook with everything of the options but its state; checks options and cpu_features.
+ * program: copied. Returns: OK, INVALID, NO_MEMORY.
+ */
+aoticache_status aoticache_hook_allocate(const aoticache_hook_kind *kind, const aoticache_hook_options *options,
+                                         const char *program, aoticache_hook **ret_hook, aoticache_error *ret_error);
+
+/* Reads the caller's options; NULL gives the defaults. Returns: OK, INVALID. */
+aoticache_status aoticache_hook_read_options(const aoticache_hook_options *options, aoticache_hook_options *ret_options,
+                                             aoticache_error *ret_error);
+
+/* Fills what the hook's options say of its programs: their environment and their limit of memory. */
+void aoticache_hook_set_process_options(const aoticache_hook *hook, aoticache_process_options *options);
+
+/*
+ * COMPILE_FAILED for a hook whose process did not do its part: "took longer than 300 s and was killed", "exited with
+ * status 1", and its last words. Call it after the process's end. doing: "compiling aten::abs".
+ */
+aoticache_status aoticache_hook_explain(const aoticache_hook *hook, aoticache_process *process,
+                                        aoticache_process_event event, const char *doing,
+                                        aoticache_error *ret_error);
+
+/* ---- python.c: which Python the worker runs in, and which PyTorch that Python has ---- */
+
+#define AOTICACHE_PYTHON_VERSION_BYTES 64
+
+typedef struct aoticache_python {
+    char path[PATH_MAX];
+    /*
+     * PyTorch's public version, "2.13.0": without "+cpu" or "+cu130", since a process that has libtorch knows its
+     * version from aoti_torch_abi_version(), which has no such part, and both must come to the same key.
+     */
+    char torch_version[AOTICACHE_PYTHON_VERSION_BYTES];
+} aoticache_python;
+
+/*
+ * program: a path or a name, or NULL for $AOTICACHE_PYTHON, else venv/bin/python of the folder this library is
+ * installed under, else python3 of $PATH.
+ *
+ * The version is read from torch/version.py where that Python keeps its packages; only where that gives nothing or two
+ * different versions is Python started, for at most 20 s.
+ * environment: what it will be started with, since that says where it looks for packages; NULL: the host's.
+ * Returns: OK; NOT_FOUND (no Python); UNSUPPORTED (it has no PyTorch); DENIED, NO_MEMORY, IO.
+ */
+aoticache_status aoticache_python_find(const char *program, const char *const *environment,
+                                       aoticache_python *ret_python, aoticache_error *ret_error);
+
+/* ---- cpu_target.c: what a C compiler may use of the CPU, and what it takes for granted ---- */
+
+#define AOTICACHE_CPU_TARGET_FLAGS 64
+
+/*
+ * Options for a compiler that may use these features; cpu_features as "x86-64-v3" or "avx2,fma", NULL for all of this
+ * machine. Strings are static; at most AOTICACHE_CPU_TARGET_FLAGS with the NULL at the end.
+ * Returns: OK; UNSUPPORTED (a feature that no option switches on; less than this machine on another architecture).
+ */
+aoticache_status aoticache_cpu_target_flags(const char *cpu_features,
+                                            const char *ret_flags[AOTICACHE_CPU_TARGET_FLAGS],
+                                            aoticache_error *ret_error);
+
+#define AOTICACHE_COMPILER_VERSION_BYTES 64
+
+/* What a compiler says of itself. */
+typedef struct aoticache_compiler {
+    aoticache_cpu_features features; /* what it takes for granted under the options it was asked with */
+    char producer[AOTICACHE_COMPILER_VERSION_BYTES]; /* "cc gcc 12.2.0" */
+} aoticache_compiler;
+
+/*
+ * The features that the compiler takes for granted under these options, resolved: it is asked which macros it
+ * predefines. environment: of the compiler's process, NULL: the host's.
+ * Returns: OK, COMPILE_FAILED (the compiler does not answer), NOT_FOUND, DENIED, NO_MEMORY, IO.
+ */
+aoticache_status aoticache_cpu_target_resolve(const char *program, const char *const *flags,
+                                              const char *const *environment, uint64_t deadline_ns,
+                                              aoticache_compiler *ret_compiler, aoticache_error *ret_error);
+
+#define AOTICACHE_CPU_TARGET_NAMES_BYTES 2048
+
+/*
+ * In the output of `cc -dM -E`: the names of the features, "avx2,fma", and the architecture that is compiled for, which is
+ * returned: the one that the macros name, else this machine's.
+ */
+const char *aoticache_cpu_target_names(const char *text, char ret_names[AOTICACHE_CPU_TARGET_NAMES_BYTES]);
+
+/* The features themselves. Returns: OK, UNSUPPORTED (a compiler for another architecture), NO_MEMORY. */
+aoticache_status aoticache_cpu_target_from_macros(const char *text, aoticache_cpu_features *ret_features,
+                                                  aoticache_error *ret_error);
+
+/*
+ * Row `position` of the list of features; false past the end. For the test that compares it with the one of worker.py.
+ */
+bool aoticache_cpu_target_row(size_t position, const char **ret_arch, const char **ret_name, const char **ret_macro,
+                              const char **ret_option);
+
+/* ---- request_macros.c: a request as a C header, against which a kernel is compiled ---- */
+
+/*
+ * The text of the header (docs/hooks.md lists the macros); *ret_text is the caller's, by free().
+ * Returns: OK; UNSUPPORTED (a device, layout or constant that kernels in C are not made for); NO_MEMORY.
+ */
+aoticache_status aoticache_request_macros(const aoticache_request *request, char **ret_text, size_t *ret_size,
+                                          aoticache_error *ret_error);
+
+#define AOTICACHE_KERNEL_FILE_BYTES 264
+
+/* The file that holds an operator's source: "aten::add.Tensor" is aten_add_Tensor.c. */
+void aoticache_kernel_file_name(const char *op, char ret_name[AOTICACHE_KERNEL_FILE_BYTES]);
+
+#endif
