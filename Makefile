@@ -73,7 +73,7 @@ PUBLIC_HEADERS := aoticache.h base/base.h base/tensor_view.h \
                   cache/transfer/transfer.h cache/pins/pins.h cache/stats/statistics.h cache/stats/usage.h cache/config/config.h \
                   loader/loader.h loader/runner/runner.h loader/check/check.h \
                   loader/package/package.h loader/cuda/cuda.h runtime/abi.h runtime/kernel.h \
-                  eager/eager.h eager/value.h eager/holder/holder.h eager/holder/dispatch_holder.h eager/package/package.h \
+                  eager/eager.h eager/call.h eager/value.h eager/holder/holder.h eager/holder/dispatch_holder.h eager/package/package.h \
                   eager/schema/schema.h eager/dispatch/dispatch_key.h eager/dispatch/dispatch_key_list.h eager/dispatch/dispatcher.h \
                   eager/torch/binding.h eager/torch/bridge.h
 KERNELS    := $(wildcard eager/kernels/*.c) $(wildcard eager/kernels/*.h)

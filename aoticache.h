@@ -18,6 +18,7 @@
 #include "cache/stats/statistics.h"
 #include "cache/stats/usage.h"
 #include "cache/verify/verify.h"
+#include "eager/call.h"
 #include "eager/dispatch/dispatch_key.h"
 #include "eager/dispatch/dispatcher.h"
 #include "eager/schema/schema.h"

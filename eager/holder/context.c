@@ -71,6 +71,7 @@ static void init_queue(aoticache_context *context, const aoticache_context_optio
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&context->lock, NULL);
+    pthread_mutex_init(&context->named_lock, NULL);
     pthread_cond_init(&context->changed, &attributes);
     pthread_condattr_destroy(&attributes);
     context->last = &context->first;
@@ -115,15 +116,31 @@ aoticache_status aoticache_context_create(const aoticache_context_options *optio
     return AOTICACHE_OK;
 }
 
+static void free_named_operators(aoticache_context *context)
+{
+    for (aoticache_named_operator *one = context->named_operators, *next; one != NULL; one = next) {
+        next = one->next;
+        aoticache_holder_unref(one->holder);
+        free(one->name);
+        free(one);
+    }
+}
+
 void aoticache_context_free(aoticache_context *context)
 {
     if (context == NULL)
         return;
     int saved = errno;
+    free_named_operators(context);
     aoticache_queue_end(context);
     aoticache_epoch_synchronize(); /* runners that were unloaded hold artifacts of the cache */
     aoticache_recorder_close(context->recorder);
     free_environment(context->environment);
+    if (context->owns_cache_and_hook) {
+        aoticache_hook_free(context->hook);
+        aoticache_cache_close(context->cache);
+    }
+    pthread_mutex_destroy(&context->named_lock);
     pthread_mutex_destroy(&context->lock);
     pthread_cond_destroy(&context->changed);
     free(context);

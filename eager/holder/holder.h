@@ -67,7 +67,8 @@ typedef struct aoticache_context_options {
 /* Returns: OK, INVALID, NO_MEMORY, IO (the record file). */
 AOTICACHE_API aoticache_status aoticache_context_create(const aoticache_context_options *options,
                                                         aoticache_context **ret_context, aoticache_error *ret_error);
-/* Ends the background threads (compiles under way are waited for, queued ones dropped). The caller has no holder left. */
+/* Ends the background threads (compiles under way are waited for, queued ones dropped). The caller has no holder left.
+ * NULL is allowed. */
 AOTICACHE_API void aoticache_context_free(aoticache_context *context);
 
 /* Waits until no compile is queued or under way. Returns: OK, LOCKED (after timeout_ms; 0: without limit). */

@@ -272,6 +272,14 @@ struct aoticache_holder {
 
 typedef struct aoticache_job aoticache_job;
 
+/* An operator that is called by its name (eager/call.c), with so many tensors on the holder's device. */
+typedef struct aoticache_named_operator {
+    char *name;
+    size_t num_inputs;
+    aoticache_holder *holder;
+    struct aoticache_named_operator *next;
+} aoticache_named_operator;
+
 struct aoticache_context {
     /* Goes on with every load: the clock of last use. Hits read it: far from what changes with every miss. */
     atomic_uint_least64_t tick;
@@ -298,6 +306,10 @@ struct aoticache_context {
     size_t queued, running, threads, idle;
     bool ending;
     int owner; /* the process: threads and jobs of a parent are not there in a child */
+    /* Of aoticache_context_open() and aoticache_call(). */
+    bool owns_cache_and_hook;
+    pthread_mutex_t named_lock;
+    aoticache_named_operator *named_operators; /* under named_lock; freed with the context */
 };
 
 /* ---- call.c ---- */

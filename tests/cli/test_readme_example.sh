@@ -6,7 +6,8 @@ install_for_examples 'README example'
 example=$work/example.c
 example README.md c >"$example"
 holds 'the example has at most 25 lines' [ "$(wc -l <"$example")" -le 25 ]
-holds 'and is there' grep -q 'aoticache_get_runner' "$example"
+holds 'and is there' grep -q 'aoticache_call' "$example"
+holds 'in at most six calls' [ "$(grep -c 'aoticache_[a-z_]*(' "$example")" -le 6 ]
 
 compile_example "$example" "$work/example"
 try 'the first run compiles the kernel' 0 "$work/example"
@@ -15,7 +16,8 @@ try 'the second run finds it' 0 "$work/example"
 prints 'and prints the same' '^1 3 5$'
 try 'statistics of the installed tool' 0 env -i HOME="$work" AOTICACHE_DIR="$AOTICACHE_DIR" "$stage/bin/aoticache-stat" --json
 member 'one compile' counters.compiles 1
-member 'one hit' counters.hits 1
+member 'one lookup that hits, and one call on what it loaded' counters.hits 2
+member 'of which one is the call' counters.hits_loaded 1
 try 'uninstalled' 0 uninstall_from '' "$stage"
 is 'and nothing is left' '' "$(find "$stage" -type f 2>/dev/null)"
 finish

@@ -1,0 +1,57 @@
+/*
+ * eager/call: an operator called by its name, for programs that want just that: the kernel is looked up, compiled where it is
+ * missing, loaded, run, and kept for the next call. Bindings of frameworks, and programs with arguments that are no
+ * tensors, use holders (eager/holder/holder.h).
+ *
+ * Thread safety: all functions from any thread. Fork: as holders.
+ *
+ * Users include <aoticache.h>.
+ */
+#ifndef AOTICACHE_EAGER_CALL_H
+#define AOTICACHE_EAGER_CALL_H
+
+#include "base/base.h"
+#include "base/tensor_view.h"
+#include "eager/holder/holder.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * A context with a cache and a hook of its own and everything else by default. What misses is compiled by PyTorch
+ * (aoticache_hook_create_worker()) where there is a Python that has it, else from the kernels written in C
+ * (aoticache_hook_create_c()); where there is no C compiler either, by nothing. A call waits for its compile.
+ *
+ * directory: of the cache; NULL: as configured ($AOTICACHE_DIR, else the configuration, else ~/.cache/aoticache).
+ * ret_context: the caller's, by aoticache_context_free(), which closes the cache and ends the hook too.
+ * Returns: OK; what aoticache_cache_open() returns; what creating a hook returns, but NOT_FOUND and UNSUPPORTED.
+ */
+AOTICACHE_API aoticache_status aoticache_context_open(const char *directory, aoticache_context **ret_context,
+                                                      aoticache_error *ret_error);
+
+/*
+ * Calls the operator `op` ("aten::add.Tensor") with these tensors, positional, and nothing else. A missing kernel is
+ * compiled for their dtypes, sizes, strides and device. The first call with such tensors finds or compiles the kernel and
+ * loads it; later ones find it loaded.
+ *
+ * context:     of aoticache_context_open() or aoticache_context_create(); what the policy of the latter says goes.
+ * inputs:      num_inputs tensors, at least one. Where `handle` is NULL, the view says where the data lies in the caller's
+ *              memory on the CPU: data, dtype, ndim, sizes, and strides (in elements, NULL for contiguous); the rest is not
+ *              read. Else the handle is the tensor, and all of the view must describe it (aoticache_tensor_get_view()).
+ *              Borrowed for the call.
+ * ret_outputs: num_outputs views, as many as the operator has results; written only on OK. The `handle` of each is the
+ *              caller's, by aoticache_tensor_free(), and keeps what the view points to.
+ *
+ * Returns: OK; INVALID (an argument, the name, tensors that the operator does not take, another number of results: both);
+ * NOT_FOUND (not in the cache, and nothing compiles); COMPILE_FAILED, UNSUPPORTED, LOAD_FAILED, RUN_FAILED, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_call(aoticache_context *context, const char *op,
+                                              const aoticache_tensor_view *inputs, size_t num_inputs,
+                                              aoticache_tensor_view *ret_outputs, size_t num_outputs,
+                                              aoticache_error *ret_error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

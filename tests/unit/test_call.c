@@ -1,0 +1,142 @@
+/* Unit tests of eager/call.c: operators called by their names, on the kernels in C. */
+#include "eager/call.h"
+#include "eager/holder/internal.h"
+#include "eager_fixture.h"
+
+#include <pthread.h>
+
+static aoticache_context *context;
+static aoticache_error error;
+
+static void begin(void)
+{
+    fixture_begin();
+    setenv("AOTICACHE_PYTHON", "/nonexistent/python", 1); /* so that C compiles */
+    error.message[0] = '\0';
+    cr_assert_eq(aoticache_context_open(in_folder("cache"), &context, &error), AOTICACHE_OK, "%s", error.message);
+}
+
+static void end(void)
+{
+    aoticache_context_free(context);
+    fixture_end();
+}
+
+TestSuite(call, .init = begin, .fini = end, .timeout = 600);
+
+static const int64_t sizes[2] = {2, 3};
+
+static aoticache_tensor_view over(float *data)
+{
+    return (aoticache_tensor_view){.data = data, .dtype = AOTICACHE_DTYPE_FLOAT32, .ndim = 2, .sizes = sizes};
+}
+
+static aoticache_holder_counts counts_of_only_operator(void)
+{
+    aoticache_holder_counts counts;
+    cr_assert_not_null(context->named_operators);
+    cr_assert_null(context->named_operators->next);
+    aoticache_holder_get_counts(context->named_operators->holder, &counts);
+    return counts;
+}
+
+Test(call, missing_kernel_is_compiled_once_and_kept)
+{
+    float data[6] = {-1, 2, -3, 4, -5, 6};
+    aoticache_tensor_view input = over(data), output;
+    for (int round = 0; round < 3; round++) {
+        cr_assert_eq(aoticache_call(context, "aten::abs", &input, 1, &output, 1, &error), AOTICACHE_OK, "%s",
+                     error.message);
+        cr_expect_eq(output.ndim, 2);
+        cr_expect_eq(output.numel, 6);
+        for (int i = 0; i < 6; i++)
+            cr_expect_eq(((const float *)output.data)[i], (float)(i + 1));
+        aoticache_tensor_free(output.handle);
+    }
+    aoticache_holder_counts counts = counts_of_only_operator();
+    cr_expect_eq(counts.compiles, 1);
+    cr_expect_eq(counts.loads, 1);
+    cr_expect_eq(counts.hits, 2);
+}
+
+Test(call, another_context_finds_what_the_first_compiled)
+{
+    float data[6] = {-1, 2, -3, 4, -5, 6};
+    aoticache_tensor_view input = over(data), output;
+    cr_assert_eq(aoticache_call(context, "aten::abs", &input, 1, &output, 1, &error), AOTICACHE_OK, "%s", error.message);
+    aoticache_tensor_free(output.handle);
+    aoticache_context_free(context);
+    cr_assert_eq(aoticache_context_open(in_folder("cache"), &context, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_call(context, "aten::abs", &input, 1, &output, 1, &error), AOTICACHE_OK, "%s", error.message);
+    aoticache_tensor_free(output.handle);
+    cr_expect_eq(counts_of_only_operator().compiles, 0);
+}
+
+Test(call, result_of_one_call_is_an_input_of_the_next)
+{
+    float data[6] = {-1, 2, -3, 4, -5, 6}, transposed[6] = {1, 1, 1, 2, 2, 2};
+    const int64_t strides[2] = {1, 2};
+    aoticache_tensor_view inputs[2] = {over(data), over(transposed)}, output;
+    cr_assert_eq(aoticache_call(context, "aten::abs", &inputs[0], 1, &inputs[0], 1, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    inputs[1].strides = strides;
+    cr_assert_eq(aoticache_call(context, "aten::mul.Tensor", inputs, 2, &output, 1, &error), AOTICACHE_OK, "%s",
+                 error.message);
+    cr_expect_eq(((const float *)output.data)[output.strides[0] * 1 + output.strides[1] * 2], 12.0F);
+    cr_expect_eq(((const float *)output.data)[output.strides[0] * 1 + output.strides[1] * 0], 4.0F);
+    aoticache_tensor_free(output.handle);
+    aoticache_tensor_free(inputs[0].handle);
+}
+
+static void expect_refusal(aoticache_status expected, const char *op, const aoticache_tensor_view *inputs, size_t num_inputs,
+                           size_t num_outputs, const char *text)
+{
+    aoticache_tensor_view outputs[2] = {{.numel = 77}};
+    aoticache_status status = aoticache_call(context, op, inputs, num_inputs, outputs, num_outputs, &error);
+    cr_expect_eq(status, expected, "%s: %d, %s", op, (int)status, error.message);
+    cr_expect_not_null(strstr(error.message, text), "%s", error.message);
+    cr_expect_eq(outputs[0].numel, 77);
+}
+
+Test(call, misuse_is_refused_and_changes_nothing)
+{
+    float data[6] = {0};
+    aoticache_tensor_view input = over(data), without_sizes = over(data), elsewhere = over(data);
+    without_sizes.sizes = NULL;
+    elsewhere.device = (aoticache_device){AOTICACHE_DEVICE_TYPE_CUDA, 0};
+    expect_refusal(AOTICACHE_INVALID, "aten::abs", &input, 0, 1, "tensors");
+    expect_refusal(AOTICACHE_INVALID, "aten::abs", &without_sizes, 1, 1, "no sizes");
+    expect_refusal(AOTICACHE_INVALID, "aten::abs", &elsewhere, 1, 1, "not on the CPU");
+    expect_refusal(AOTICACHE_INVALID, "no name(", &input, 1, 1, "");
+    expect_refusal(AOTICACHE_INVALID, "aten::abs", &input, 1, 2, "gives 1 results, 2 were asked for");
+    expect_refusal(AOTICACHE_UNSUPPORTED, "mine::nothing", &input, 1, 1, "mine::nothing");
+    cr_expect_eq(aoticache_call(NULL, "aten::abs", &input, 1, NULL, 0, &error), AOTICACHE_INVALID);
+    cr_expect_eq(aoticache_call(context, NULL, &input, 1, NULL, 0, &error), AOTICACHE_INVALID);
+    cr_expect_eq(aoticache_context_open(in_folder("cache"), NULL, &error), AOTICACHE_INVALID);
+}
+
+static void *call_abs(void *unused)
+{
+    float data[6] = {-1, 2, -3, 4, -5, 6};
+    aoticache_tensor_view input = over(data), output;
+    (void)unused;
+    for (int i = 0; i < 50; i++) {
+        if (aoticache_call(context, "aten::abs", &input, 1, &output, 1, NULL) != AOTICACHE_OK)
+            return context;
+        aoticache_tensor_free(output.handle);
+    }
+    return NULL;
+}
+
+Test(call, threads_share_one_kernel)
+{
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        cr_assert_eq(pthread_create(&threads[i], NULL, call_abs, NULL), 0);
+    for (int i = 0; i < 4; i++) {
+        void *failed = NULL;
+        pthread_join(threads[i], &failed);
+        cr_expect_null(failed);
+    }
+    cr_expect_eq(counts_of_only_operator().compiles, 1);
+}
