@@ -23,7 +23,7 @@ struct aoticache_schema {
     bool has_signature, is_vararg, is_varret, is_mutable, has_aliasing;
 };
 
-/* ---- arena.c ---- */
+/* ---- lexer.c: memory ---- */
 
 typedef struct schema_chunk {
     struct schema_chunk *next;
@@ -42,7 +42,7 @@ typedef struct schema_arena {
 void *aoticache_schema_arena_take(schema_arena *arena, size_t size);
 void aoticache_schema_arena_release(schema_arena *arena);
 
-/* ---- lexer.c ---- */
+/* ---- lexer.c: tokens ---- */
 
 /* Single characters are their own kind. */
 typedef enum schema_token_kind {
@@ -78,7 +78,7 @@ schema_token aoticache_schema_lexer_next(schema_lexer *lexer);
 double aoticache_schema_number_parse(const char *text, char **ret_end);
 void aoticache_schema_number_format(double number, char *ret_text, size_t size);
 
-/* ---- parse.c ---- */
+/* ---- lexer.c: taking and refusing tokens ---- */
 
 typedef struct schema_parser {
     schema_lexer lexer;
@@ -136,14 +136,11 @@ bool aoticache_schema_wrap_alias(schema_parser *parser, schema_annotation *annot
 bool aoticache_schema_make_union(schema_parser *parser, schema_token token, const aoticache_type **items, size_t count,
                                  const aoticache_type **ret_type);
 
-/* ---- defaults.c, strings.c ---- */
+/* ---- defaults.c ---- */
 
 bool aoticache_schema_parse_default(schema_parser *parser, const aoticache_type *type, aoticache_default *ret_value);
-/* What a string token says. */
-bool aoticache_schema_parse_string(schema_parser *parser, schema_token token, const char **ret_text);
-bool aoticache_schema_device_is_valid(const char *text);
 
-/* ---- equal.c ---- */
+/* ---- schema.c, alias.c ---- */
 
 bool aoticache_schema_alias_equal(const aoticache_alias *a, const aoticache_alias *b);
 bool aoticache_schema_alias_has(const char *const *names, size_t count, const char *name);

@@ -1,14 +1,20 @@
 /*
- * eager/schema/lexer: the words, numbers, strings and signs that a schema's text consists of, as PyTorch's lexer
- * (torch/csrc/jit/frontend/lexer.h) divides it: comments and lines continued by a backslash are blanks, and so are
- * newlines inside brackets.
+ * eager/schema/lexer: what every part of the grammar stands on: the words, numbers, strings and signs that a schema's text
+ * consists of, the memory that a parse fills, and taking or refusing the next token.
+ *
+ * Text is divided as PyTorch's lexer does it (torch/csrc/jit/frontend/lexer.h): comments and lines continued by a backslash
+ * are blanks, and so are newlines inside brackets.
  */
 #include "eager/schema/internal.h"
 
 #include <locale.h>
+#include <stdalign.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- tokens ---- */
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
@@ -161,4 +167,134 @@ schema_token aoticache_schema_lexer_next(schema_lexer *lexer)
     lexer->position += token.length;
     count_nesting(lexer, token.kind);
     return token;
+}
+
+/* ---- memory: one block of known size, which becomes the schema, or pieces of the heap that are thrown away ---- */
+
+#define ALIGNMENT alignof(max_align_t)
+#define HEADER ((sizeof(schema_chunk) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT)
+#define CHUNK_BYTES ((size_t)32 << 10)
+
+static bool add_chunk(schema_arena *arena, size_t size)
+{
+    size_t capacity = size > CHUNK_BYTES ? size : CHUNK_BYTES;
+    schema_chunk *chunk = arena->chunks_allowed ? malloc(HEADER + capacity) : NULL;
+    if (chunk == NULL)
+        return false;
+    chunk->next = arena->chunks;
+    arena->chunks = chunk;
+    arena->memory = (char *)chunk + HEADER;
+    arena->capacity = capacity;
+    arena->used = 0;
+    return true;
+}
+
+void *aoticache_schema_arena_take(schema_arena *arena, size_t size)
+{
+    size = (size + 7) / 8 * 8;
+    if (size > arena->capacity - arena->used && !add_chunk(arena, size))
+        return NULL;
+    void *taken = arena->memory + arena->used;
+    arena->used += size;
+    arena->total += size;
+    return taken;
+}
+
+void aoticache_schema_arena_release(schema_arena *arena)
+{
+    while (arena->chunks != NULL) {
+        schema_chunk *next = arena->chunks->next;
+        free(arena->chunks);
+        arena->chunks = next;
+    }
+}
+
+/* ---- taking and refusing tokens ---- */
+
+void aoticache_schema_advance(schema_parser *parser) { parser->token = aoticache_schema_lexer_next(&parser->lexer); }
+
+bool aoticache_schema_accept(schema_parser *parser, int kind)
+{
+    if (parser->token.kind != kind)
+        return false;
+    aoticache_schema_advance(parser);
+    return true;
+}
+
+bool aoticache_schema_token_is(const schema_parser *parser, schema_token token, const char *word)
+{
+    return token.kind == TOKEN_WORD && strlen(word) == token.length &&
+           memcmp(parser->lexer.text + token.begin, word, token.length) == 0;
+}
+
+bool aoticache_schema_out_of_memory(schema_parser *parser)
+{
+    parser->status = aoticache_error_set(parser->error, AOTICACHE_NO_MEMORY, "schema: out of memory");
+    return false;
+}
+
+void *aoticache_schema_take(schema_parser *parser, size_t size)
+{
+    void *taken = aoticache_schema_arena_take(parser->arena, size);
+    if (taken == NULL)
+        aoticache_schema_out_of_memory(parser);
+    return taken;
+}
+
+const char *aoticache_schema_copy(schema_parser *parser, const char *text, size_t size)
+{
+    char *copy = aoticache_schema_take(parser, size + 1);
+    if (copy != NULL) {
+        memcpy(copy, text, size);
+        copy[size] = '\0';
+    }
+    return copy;
+}
+
+const char *aoticache_schema_copy_token(schema_parser *parser, schema_token token)
+{
+    return aoticache_schema_copy(parser, parser->lexer.text + token.begin, token.length);
+}
+
+bool aoticache_schema_refuse_at(schema_parser *parser, schema_token token, const char *format, ...)
+{
+    char what[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    parser->status = aoticache_error_set(parser->error, AOTICACHE_INVALID, "schema, column %u: %s", token.begin + 1, what);
+    return false;
+}
+
+/* A token in a message: quoted, cut short, without what would break the line. */
+static void describe_token(const schema_parser *parser, char *ret_text, size_t size)
+{
+    schema_token token = parser->token;
+    const char *text = parser->lexer.text + token.begin;
+    size_t length = token.length;
+    if (token.kind == TOKEN_END || token.kind == TOKEN_NEWLINE) {
+        snprintf(ret_text, size, "%s", token.kind == TOKEN_END ? "the end" : "a new line");
+        return;
+    }
+    if ((unsigned char)text[0] < ' ' || text[0] == 0x7f || ((unsigned char)text[0] >= 0x80 && token.kind == TOKEN_UNKNOWN)) {
+        snprintf(ret_text, size, "byte 0x%02x", (unsigned)(unsigned char)text[0]);
+        return;
+    }
+    for (length = 0; length < token.length && length < 40; length++)
+        if ((unsigned char)text[length] < ' ' || (unsigned char)text[length] >= 0x7f)
+            break;
+    snprintf(ret_text, size, "'%.*s%s'", (int)length, text, length < token.length ? "..." : "");
+}
+
+bool aoticache_schema_refuse(schema_parser *parser, const char *expected)
+{
+    char found[64];
+    describe_token(parser, found, sizeof found);
+    return aoticache_schema_refuse_at(parser, parser->token, "expected %s, found %s", expected, found);
+}
+
+bool aoticache_schema_expect(schema_parser *parser, int kind, const char *expected)
+{
+    return aoticache_schema_accept(parser, kind) || aoticache_schema_refuse(parser, expected);
 }

@@ -1,6 +1,6 @@
 /*
- * eager/schema/parse: the declaration: name, arguments, returns; and how a parse is run, refused, and turned
- * into one block of memory. Types, annotations and default values have their own files.
+ * eager/schema/parse: the declaration: name, arguments, returns; and how a parse is run and turned into one block of
+ * memory. Types, annotations and default values have their own files.
  *
  * Source: torch/csrc/jit/frontend/function_schema_parser.cpp (2.13).
  */
@@ -11,96 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- what the other parts of the grammar use ---- */
-
-void aoticache_schema_advance(schema_parser *parser) { parser->token = aoticache_schema_lexer_next(&parser->lexer); }
-
-bool aoticache_schema_accept(schema_parser *parser, int kind)
-{
-    if (parser->token.kind != kind)
-        return false;
-    aoticache_schema_advance(parser);
-    return true;
-}
-
-bool aoticache_schema_token_is(const schema_parser *parser, schema_token token, const char *word)
-{
-    return token.kind == TOKEN_WORD && strlen(word) == token.length &&
-           memcmp(parser->lexer.text + token.begin, word, token.length) == 0;
-}
-
-bool aoticache_schema_out_of_memory(schema_parser *parser)
-{
-    parser->status = aoticache_error_set(parser->error, AOTICACHE_NO_MEMORY, "schema: out of memory");
-    return false;
-}
-
-void *aoticache_schema_take(schema_parser *parser, size_t size)
-{
-    void *taken = aoticache_schema_arena_take(parser->arena, size);
-    if (taken == NULL)
-        aoticache_schema_out_of_memory(parser);
-    return taken;
-}
-
-const char *aoticache_schema_copy(schema_parser *parser, const char *text, size_t size)
-{
-    char *copy = aoticache_schema_take(parser, size + 1);
-    if (copy != NULL) {
-        memcpy(copy, text, size);
-        copy[size] = '\0';
-    }
-    return copy;
-}
-
-const char *aoticache_schema_copy_token(schema_parser *parser, schema_token token)
-{
-    return aoticache_schema_copy(parser, parser->lexer.text + token.begin, token.length);
-}
-
-bool aoticache_schema_refuse_at(schema_parser *parser, schema_token token, const char *format, ...)
-{
-    char what[512];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(what, sizeof what, format, arguments);
-    va_end(arguments);
-    parser->status = aoticache_error_set(parser->error, AOTICACHE_INVALID, "schema, column %u: %s", token.begin + 1, what);
-    return false;
-}
-
-/* A token in a message: quoted, cut short, without what would break the line. */
-static void describe_token(const schema_parser *parser, char *ret_text, size_t size)
-{
-    schema_token token = parser->token;
-    const char *text = parser->lexer.text + token.begin;
-    size_t length = token.length;
-    if (token.kind == TOKEN_END || token.kind == TOKEN_NEWLINE) {
-        snprintf(ret_text, size, "%s", token.kind == TOKEN_END ? "the end" : "a new line");
-        return;
-    }
-    if ((unsigned char)text[0] < ' ' || text[0] == 0x7f || ((unsigned char)text[0] >= 0x80 && token.kind == TOKEN_UNKNOWN)) {
-        snprintf(ret_text, size, "byte 0x%02x", (unsigned)(unsigned char)text[0]);
-        return;
-    }
-    for (length = 0; length < token.length && length < 40; length++)
-        if ((unsigned char)text[length] < ' ' || (unsigned char)text[length] >= 0x7f)
-            break;
-    snprintf(ret_text, size, "'%.*s%s'", (int)length, text, length < token.length ? "..." : "");
-}
-
-bool aoticache_schema_refuse(schema_parser *parser, const char *expected)
-{
-    char found[64];
-    describe_token(parser, found, sizeof found);
-    return aoticache_schema_refuse_at(parser, parser->token, "expected %s, found %s", expected, found);
-}
-
-bool aoticache_schema_expect(schema_parser *parser, int kind, const char *expected)
-{
-    return aoticache_schema_accept(parser, kind) || aoticache_schema_refuse(parser, expected);
-}
 
 /* ---- the name ---- */
 

@@ -1,5 +1,8 @@
 /*
- * eager/schema/schema: what a schema says, read by whoever has one; and its end.
+ * eager/schema/schema: what a schema says, read by whoever has one; its end; whether two schemas are the same, and whether
+ * one can implement the other.
+ *
+ * Source: aten/src/ATen/core/op_registration/infer_schema.cpp, c10::findSchemaDifferences (2.13).
  */
 #include "eager/schema/schema.h"
 
@@ -7,6 +10,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 void aoticache_schema_free(aoticache_schema *schema)
 {
@@ -34,4 +38,125 @@ const aoticache_schema_argument *aoticache_schema_argument_at(const aoticache_sc
 const aoticache_schema_argument *aoticache_schema_return_at(const aoticache_schema *schema, size_t position)
 {
     return position < schema->return_count ? &schema->returns[position] : NULL;
+}
+
+/* ---- equality ---- */
+
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+bool aoticache_type_equal(const aoticache_type *a, const aoticache_type *b)
+{
+    if (a == b)
+        return true;
+    if (a->kind != b->kind || a->fixed_size != b->fixed_size || a->element_count != b->element_count ||
+        !same_text(a->name, b->name))
+        return false;
+    for (size_t i = 0; i < a->element_count; i++)
+        if (!aoticache_type_equal(a->elements[i], b->elements[i]))
+            return false;
+    return true;
+}
+
+static bool same_names(const char *const *a, size_t a_count, const char *const *b, size_t b_count)
+{
+    if (a_count != b_count)
+        return false;
+    for (size_t i = 0; i < a_count; i++)
+        if (!aoticache_schema_alias_has(b, b_count, a[i]))
+            return false;
+    return true;
+}
+
+bool aoticache_schema_alias_equal(const aoticache_alias *a, const aoticache_alias *b)
+{
+    if (a == NULL || b == NULL)
+        return a == b;
+    return a->is_write == b->is_write && same_names(a->before, a->before_count, b->before, b->before_count) &&
+           same_names(a->after, a->after_count, b->after, b->after_count);
+}
+
+static bool same_default(const aoticache_default *a, const aoticache_default *b)
+{
+    if (a->kind != b->kind || a->int_value != b->int_value || a->float_value != b->float_value ||
+        a->imaginary != b->imaginary || a->bool_value != b->bool_value || a->count != b->count ||
+        !same_text(a->string_value, b->string_value))
+        return false;
+    for (size_t i = 0; i < a->count; i++)
+        if (!same_default(&a->items[i], &b->items[i]))
+            return false;
+    return true;
+}
+
+static bool same_argument(const aoticache_schema_argument *a, const aoticache_schema_argument *b)
+{
+    return strcmp(a->name, b->name) == 0 && a->keyword_only == b->keyword_only && aoticache_type_equal(a->type, b->type) &&
+           aoticache_schema_alias_equal(a->alias, b->alias) && aoticache_schema_alias_equal(a->list_alias, b->list_alias) &&
+           same_default(&a->default_value, &b->default_value);
+}
+
+bool aoticache_schema_equal(const aoticache_schema *a, const aoticache_schema *b)
+{
+    if (a == b)
+        return true;
+    if (strcmp(a->full_name, b->full_name) != 0 || strcmp(a->overload, b->overload) != 0 ||
+        a->has_signature != b->has_signature || a->is_vararg != b->is_vararg || a->is_varret != b->is_varret ||
+        a->argument_count != b->argument_count || a->return_count != b->return_count)
+        return false;
+    for (size_t i = 0; i < a->argument_count; i++)
+        if (!same_argument(&a->arguments[i], &b->arguments[i]))
+            return false;
+    for (size_t i = 0; i < a->return_count; i++)
+        if (!same_argument(&a->returns[i], &b->returns[i]))
+            return false;
+    return true;
+}
+
+/* ---- an implementation and its definition ---- */
+
+/* Lengths of lists are the definition's alone: "int[2]" and "int[]" are one type to who implements it. */
+static bool fits(const aoticache_type *a, const aoticache_type *b)
+{
+    if (a->kind != b->kind || a->element_count != b->element_count || !same_text(a->name, b->name))
+        return false;
+    for (size_t i = 0; i < a->element_count; i++)
+        if (!fits(a->elements[i], b->elements[i]))
+            return false;
+    return true;
+}
+
+static aoticache_status check_list(const aoticache_schema *a, const char *what, const aoticache_schema_argument *a_items,
+                                   size_t a_count, const aoticache_schema_argument *b_items, size_t b_count,
+                                   aoticache_error *ret_error)
+{
+    if (a_count != b_count)
+        return aoticache_error_set(ret_error, AOTICACHE_MISMATCH, "%.200s: the number of %ss differs: %zu defined, %zu "
+                                   "implemented", a->full_name, what, a_count, b_count);
+    for (size_t i = 0; i < a_count; i++) {
+        char a_text[200], b_text[200];
+        if (fits(a_items[i].type, b_items[i].type))
+            continue;
+        aoticache_type_format(a_items[i].type, a_text, sizeof a_text);
+        aoticache_type_format(b_items[i].type, b_text, sizeof b_text);
+        return aoticache_error_set(ret_error, AOTICACHE_MISMATCH, "%.200s: the type of %s %zu differs: %s defined, %s "
+                                   "implemented", a->full_name, what, i + 1, a_text, b_text);
+    }
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_schema_check_same(const aoticache_schema *a, const aoticache_schema *b,
+                                             aoticache_error *ret_error)
+{
+    if (a == NULL || b == NULL || !a->has_signature || !b->has_signature)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "schemas to compare need arguments and returns");
+    if (a->is_vararg != b->is_vararg || a->is_varret != b->is_varret)
+        return aoticache_error_set(ret_error, AOTICACHE_MISMATCH, "%.200s: only one of definition and implementation has "
+                                   "'...' behind its %s", a->full_name, a->is_vararg != b->is_vararg ? "arguments" : "returns");
+    aoticache_status status = check_list(a, "argument", a->arguments, a->argument_count, b->arguments, b->argument_count,
+                                         ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    return check_list(a, "return", a->returns, a->return_count, b->returns, b->return_count, ret_error);
 }
