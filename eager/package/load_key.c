@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "eager/package/source.h"
+#include "eager/package/internal.h"
 
 struct stored {
     bool found, is_package;

@@ -1,15 +1,19 @@
 /*
- * eager/package/source: the package file, its digest, and the request that stands for a model of it.
+ * eager/package/source: what a package file says: its digest, the request that stands for a model of it, the metadata of the
+ * model, and what its code requires of the CPU.
  */
-#include "eager/package/source.h"
-
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "eager/package/internal.h"
 
 aoticache_status aoticache_package_source_open(const char *path, aoticache_package_source *ret_source,
                                                aoticache_error *ret_error)
@@ -106,4 +110,154 @@ aoticache_status aoticache_package_report_begin(const aoticache_request *request
     snprintf(report->device, sizeof report->device, "%s", device);
     snprintf(report->model, sizeof report->model, "%s", model != NULL ? model->value.string_value : "");
     return aoticache_request_key(request, &report->key, ret_error);
+}
+
+/* ---- metadata: kept with the entry, so that it is there without the package ---- */
+
+static bool add_pair(void *user, const char *name, const char *value)
+{
+    json_t *object = user;
+    return json_object_set_new(object, name, json_string(value)) == 0;
+}
+
+char *aoticache_package_metadata_format(const aoticache_package *package, const aoticache_package_model *model)
+{
+    json_t *object = json_object();
+    char *text = NULL;
+    if (object != NULL)
+        aoticache_package_list_metadata(package, model, add_pair, object);
+    if (json_object_size(object) > 0) /* in the file's order */
+        text = json_dumps(object, JSON_COMPACT);
+    json_decref(object);
+    return text;
+}
+
+struct found {
+    bool is_there;
+    aoticache_digest artifact;
+};
+
+static bool take_entry(void *user, const aoticache_entry *entry)
+{
+    struct found *found = user;
+    found->is_there = strcmp(entry->op, AOTICACHE_PACKAGE_OP) == 0;
+    found->artifact = entry->artifact;
+    return !found->is_there;
+}
+
+static aoticache_status list_pairs(const char *text, const char *key, aoticache_metadata_fn callback, void *user,
+                                   aoticache_error *ret_error)
+{
+    json_t *object = json_loads(text, 0, NULL);
+    if (!json_is_object(object)) {
+        json_decref(object);
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "the metadata kept of the package %s is no JSON object",
+                                   key);
+    }
+    const char *name;
+    json_t *value;
+    json_object_foreach(object, name, value) {
+        const char *found = json_string_value(value);
+        if (found != NULL && !callback(user, name, found))
+            break;
+    }
+    json_decref(object);
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_package_read_metadata(aoticache_cache *cache, const aoticache_key *key,
+                                                 aoticache_metadata_fn callback, void *user, aoticache_error *ret_error)
+{
+    if (cache == NULL || key == NULL || callback == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "package: an argument is NULL");
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    struct found found = {.is_there = false};
+    cleanup_free char *text = NULL;
+    aoticache_digest_to_hex(key, hex);
+    aoticache_status status = aoticache_cache_list(cache, NULL, hex, take_entry, &found, ret_error);
+    if (status == AOTICACHE_OK && !found.is_there)
+        status = AOTICACHE_NOT_FOUND;
+    if (status == AOTICACHE_OK)
+        status = aoticache_cache_read_metadata(cache, &found.artifact, &text, ret_error);
+    if (status == AOTICACHE_NOT_FOUND)
+        return aoticache_error_set(ret_error, status, "no metadata is stored for the package %s", hex);
+    return status == AOTICACHE_OK ? list_pairs(text, hex, callback, user, ret_error) : status;
+}
+
+/*
+ * ---- requirements: what the code of a model needs of the CPU ----
+ *
+ * The metadata names the vector extensions that PyTorch's compiler chose ("AVX512 AVX512_VNNI"), not every feature that
+ * the C++ compiler used, so each word stands for the level of x86-64 that all processors with that extension have.
+ */
+
+/* The words of torch/_inductor/cpu_vec_isa.py, as it prints them, in capitals. */
+static const struct {
+    const char *word, *features;
+} words[] = {
+    {"AVX2", "x86-64-v3"},
+    {"AVX512", "x86-64-v4"},
+    {"AVX512_VNNI", "x86-64-v4,avx512_vnni"},
+    {"AVX512_BF16", "x86-64-v4,avx512_bf16"},
+    {"AMX_TILE", "x86-64-v4,avx512_vnni,amx_tile,amx_int8,amx_bf16"},
+    {"AMX_FP16", "x86-64-v4,avx512_vnni,amx_tile,amx_int8,amx_bf16,amx_fp16"},
+    /* Every 64-bit ARM has these; wider vectors are announced by the same word (SVE) and cannot be told apart. */
+    {"ASIMD", ""},
+    {"NEON", ""},
+    {"INVALID_VEC_ISA", ""}, /* plain code */
+    {"FALSE", ""},
+    {"NONE", ""},
+};
+
+static const char *features_of(const char *word, size_t length)
+{
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strlen(words[i].word) == length && strncasecmp(words[i].word, word, length) == 0)
+            return words[i].features;
+    return NULL;
+}
+
+/* A word that is not in the table may still be a feature by its own name. */
+static aoticache_status add_word(const char *word, size_t length, aoticache_cpu_features *features,
+                                 aoticache_error *ret_error)
+{
+    char lower[64] = "";
+    aoticache_cpu_features added;
+    const char *text = features_of(word, length);
+    if (text == NULL) {
+        for (size_t i = 0; i < length && i + 1 < sizeof lower; i++)
+            lower[i] = (char)tolower((unsigned char)word[i]);
+        text = lower;
+    }
+    if (length >= sizeof lower || aoticache_cpu_features_parse(text, &added, NULL) != AOTICACHE_OK)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "the package says that its code needs %.*s of the CPU, which is not known here: say "
+                                   "what it requires when it is added",
+                                   length < 64 ? (int)length : 64, word);
+    for (size_t i = 0; i < AOTICACHE_CPU_FEATURE_WORDS; i++)
+        features->words[i] |= added.words[i];
+    return AOTICACHE_OK;
+}
+
+bool aoticache_package_is_for_this_machine(const aoticache_package_model *model)
+{
+    return model->machine[0] == '\0' || strcmp(model->machine, aoticache_cpu_arch()) == 0;
+}
+
+aoticache_status aoticache_package_requirements(const aoticache_package_model *model,
+                                                aoticache_cpu_features *ret_requirements, aoticache_error *ret_error)
+{
+    aoticache_cpu_features features = {{0}};
+    const char *at = model->cpu_isa;
+    if (!aoticache_package_is_for_this_machine(model))
+        at = ""; /* a name means this machine's feature; who runs the code is of that architecture, by the key */
+    for (at += strspn(at, " "); *at != '\0'; at += strspn(at, " ")) {
+        size_t length = strcspn(at, " ");
+        aoticache_status status = add_word(at, length, &features, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        at += length;
+    }
+    *ret_requirements = features;
+    return AOTICACHE_OK;
 }

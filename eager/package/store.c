@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/syscalls.h"
-#include "eager/package/source.h"
+#include "eager/package/internal.h"
 
 /* ---- unpacking, as a compile hook ---- */
 

@@ -6,7 +6,7 @@
  * mapping, which the library takes as they are (user-managed), and the pages of its copy are given back. The copy is
  * needed all the same: nothing but its tensors tells the sizes and strides of constants.
  */
-#include "eager/package/weights.h"
+#include "eager/package/internal.h"
 
 #include <dirent.h>
 #include <errno.h>

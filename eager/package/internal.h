@@ -1,11 +1,11 @@
 /*
- * eager/package/source: what storing and loading packages share: the package file and its digest, the request that a
+ * eager/package/internal: what storing and loading packages share: the package file and its digest, the request that a
  * model of it stands for, what its code requires, and the way of a model into the cache.
  *
- * Private.
+ * Private to package/.
  */
-#ifndef AOTICACHE_EAGER_PACKAGE_SOURCE_H
-#define AOTICACHE_EAGER_PACKAGE_SOURCE_H
+#ifndef AOTICACHE_EAGER_PACKAGE_INTERNAL_H
+#define AOTICACHE_EAGER_PACKAGE_INTERNAL_H
 
 #include <sys/stat.h>
 
@@ -81,6 +81,7 @@ aoticache_status aoticache_package_look_up(aoticache_cache *cache, const aoticac
 /* UNSUPPORTED, with the features that this CPU lacks. */
 aoticache_status aoticache_package_refuse_cpu(const char *where, const char *model,
                                               const aoticache_cpu_features *requirements, aoticache_error *ret_error);
+
 /*
  * A runner that holds the artifact. name: for messages. device: where the options name none. The artifact's descriptors
  * are closed then. Returns: as aoticache_library_load_fd() and aoticache_runner_create().
@@ -88,5 +89,26 @@ aoticache_status aoticache_package_refuse_cpu(const char *where, const char *mod
 aoticache_status aoticache_package_make_runner(aoticache_artifact *artifact, const char *name, const char *device,
                                                const aoticache_package_options *options,
                                                aoticache_runner **ret_runner, aoticache_error *ret_error);
+
+/* ---- weights.c: weights of a package that have a file of their own, as the constants of a runner ---- */
+
+typedef struct aoticache_package_weights {
+    void *bytes; /* the file as it is mapped; NULL where there is none */
+    size_t size;
+    AtenTensorHandle *tensors; /* over the mapping: the constants of the runner */
+    size_t tensor_count;
+} aoticache_package_weights;
+
+/* Maps what lies beside the library. Returns: OK (also where there is nothing), UNSUPPORTED (two files), IO, DENIED. */
+aoticache_status aoticache_package_weights_map(const aoticache_artifact *artifact,
+                                               aoticache_package_weights *ret_weights, aoticache_error *ret_error);
+/*
+ * Gives them to the runner, which uses them until it is gone; before its first run.
+ * Returns: as aoticache_runner_update_constants_from_blob().
+ */
+aoticache_status aoticache_package_weights_give(aoticache_package_weights *weights, aoticache_runner *runner,
+                                                aoticache_error *ret_error);
+/* When the runner is gone. */
+void aoticache_package_weights_unmap(aoticache_package_weights *weights);
 
 #endif
