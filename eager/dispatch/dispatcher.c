@@ -1,22 +1,11 @@
 /*
- * eager/dispatch/dispatcher: the dispatcher itself: its beginning and end, its fallbacks, its observer, and what
- * becomes of what calls may still be reading.
+ * eager/dispatch/dispatcher: the dispatcher itself: its beginning and end, its fallbacks and its observer.
  */
-#include "eager/dispatch/dispatcher_state.h"
-#include "eager/dispatch/key_set_inline.h"
+#include "eager/dispatch/dispatcher.h"
+#include "eager/dispatch/internal.h"
 
 #include <stdlib.h>
-
-/* ---- retiring ---- */
-
-void aoticache_dispatcher_retire(aoticache_dispatcher *dispatcher, aoticache_retired *retired,
-                                 void (*release)(aoticache_retired *retired))
-{
-    aoticache_epoch_retire(retired, release);
-    /* Calls that began up to now may be what it waits for: the last of them to end frees it (dispatch_call.c). A later
-     * epoch than its own does no harm. */
-    atomic_store(&dispatcher->retired_epoch, atomic_load(&aoticache_epoch_now) - 1);
-}
+#include <string.h>
 
 /* ---- being ---- */
 
@@ -187,4 +176,25 @@ void aoticache_dispatcher_set_logger(aoticache_dispatcher *dispatcher, const aot
     aoticache_dispatcher_lock(dispatcher);
     dispatcher->logger = logger != NULL ? *logger : (aoticache_logger){.log = NULL};
     aoticache_dispatcher_unlock(dispatcher);
+}
+
+/* ---- how large the structures are, for those who cannot ask a compiler ---- */
+
+#define STRUCT(name) {#name, sizeof(name)}
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} structs[] = {
+    STRUCT(aoticache_error),       STRUCT(aoticache_tensor_view),   STRUCT(aoticache_value),
+    STRUCT(aoticache_stack),       STRUCT(aoticache_boxed_kernel),  STRUCT(aoticache_dispatch_mode),
+    STRUCT(aoticache_call_observer), STRUCT(aoticache_dispatch_guard),
+};
+
+size_t aoticache_dispatch_struct_size(const char *name)
+{
+    for (size_t i = 0; name != NULL && i < sizeof structs / sizeof structs[0]; i++)
+        if (strcmp(structs[i].name, name) == 0)
+            return structs[i].bytes;
+    return 0;
 }

@@ -5,8 +5,7 @@
  * back brings back the older one of its key. What is replaced is retired, not freed.
  */
 #include "base/cleanup.h"
-#include "eager/dispatch/dispatcher_state.h"
-#include "eager/dispatch/key_set_inline.h"
+#include "eager/dispatch/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,38 +75,12 @@ static void release_kernel(aoticache_retired *retired)
 
 void aoticache_op_kernel_retire(aoticache_dispatcher *dispatcher, aoticache_op_kernel *kernel)
 {
-    /* Before the epoch that it waits for: a call that still finds it there is inside a section of before. */
+    /* Before the epoch that it waits for: a call that still finds it there entered before that. */
     atomic_store(&kernel->is_gone, true);
     aoticache_dispatcher_retire(dispatcher, &kernel->retired, release_kernel);
 }
 
 /* ---- being ---- */
-
-uint64_t aoticache_operator_hash(const char *name)
-{
-    uint64_t hash = UINT64_C(14695981039346656037);
-    for (; *name != '\0'; name++)
-        hash = (hash ^ (unsigned char)*name) * UINT64_C(1099511628211);
-    return hash;
-}
-
-aoticache_status aoticache_operator_create(aoticache_dispatcher *dispatcher, const char *name,
-                                           aoticache_operator **ret_operator, aoticache_error *ret_error)
-{
-    size_t size = strlen(name) + 1;
-    aoticache_operator *op = calloc(1, sizeof *op + size);
-    if (op == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for an operator", name);
-    memcpy(op->text, name, size);
-    op->name = op->text;
-    op->name_hash = aoticache_operator_hash(name);
-    op->letters = aoticache_operator_letters(name);
-    op->dispatcher = dispatcher;
-    atomic_init(&op->table, aoticache_op_table_gone());
-    atomic_init(&op->plan, NULL);
-    *ret_operator = op;
-    return AOTICACHE_OK;
-}
 
 void aoticache_operator_free(aoticache_operator *op)
 {

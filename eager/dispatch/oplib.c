@@ -2,7 +2,7 @@
  * eager/dispatch/oplib: libraries of operators: their beginning and end, the namespaces that they hold, and taking back
  * what they registered.
  */
-#include "eager/dispatch/oplib_state.h"
+#include "eager/dispatch/internal.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * eager/dispatch/oplib_define: defining operators, alone or with a kernel.
  */
 #include "base/cleanup.h"
-#include "eager/dispatch/oplib_state.h"
+#include "eager/dispatch/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

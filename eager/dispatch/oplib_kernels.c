@@ -3,7 +3,7 @@
  */
 #include "base/cleanup.h"
 #include "base/options.h"
-#include "eager/dispatch/oplib_state.h"
+#include "eager/dispatch/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * eager/dispatch/dispatch_key: names, kinds, places in a table, and what is refused with which message. That numbers
+ * eager/dispatch/key.c and key_parse.c: names, kinds, places in a table, and what is refused with which message. That numbers
  * and sets are PyTorch's is shown by tests/python/test_dispatch_keys.py.
  */
 #include "eager/dispatch/dispatch_key.h"

@@ -1,6 +1,6 @@
 /*
- * Unit tests of who sees calls beside kernels: eager/dispatch/dispatch_mode.c, the observer, kernels before others and
- * kernels that are held (computed_kernel.c).
+ * Unit tests of who sees calls beside kernels: eager/dispatch/thread.c, the observer, kernels before others and
+ * kernels that a caller keeps (call.c).
  */
 #include "dispatch_call_fixture.h"
 

@@ -1,5 +1,5 @@
 /*
- * Unit tests of the dispatcher's registrations: eager/dispatch/dispatcher*.c, oplib*.c, operator*.c, dispatch_table.c.
+ * Unit tests of the dispatcher's registrations: eager/dispatch/dispatcher.c, names.c, operator.c, signature.c, oplib*.c, table.c.
  */
 #include "dispatcher_fixture.h"
 

@@ -1,4 +1,4 @@
-/* Unit tests of calls: eager/dispatch/dispatch_call.c, dispatch_arguments.c, default_values.c. */
+/* Unit tests of calls: eager/dispatch/call.c, plan.c, default_values.c. */
 #include "dispatch_call_fixture.h"
 
 #include <pthread.h>

@@ -1,8 +1,8 @@
 /*
- * eager/dispatch/key_set and dispatch_local: sets of dispatch keys at their edges, their text, the inline forms that
+ * eager/dispatch/key.c and thread.c: sets of dispatch keys at their edges, their text, the inline forms that
  * calls use, and this thread's sets. That random sets do as PyTorch's is shown by tests/python/test_dispatch_keys.py.
  */
-#include "eager/dispatch/key_set_inline.h"
+#include "eager/dispatch/internal.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>

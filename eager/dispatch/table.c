@@ -1,10 +1,10 @@
 /*
- * eager/dispatch/dispatch_table: which kernel an operator has at each place of its table, and the table itself.
+ * eager/dispatch/table: which kernel an operator has at each place of its table, and the table itself.
  *
  * Owns the order of precedence (OperatorEntry::computeDispatchTableEntry's counterpart) and the masks of keys that fall
  * through (DispatchKeyExtractor). Knows nothing of when tables are made and replaced: that is operator.c's.
  */
-#include "eager/dispatch/dispatcher_state.h"
+#include "eager/dispatch/internal.h"
 
 #include "eager/dispatch/dispatch_key.h"
 
@@ -231,7 +231,7 @@ static void list_keys(const aoticache_op_table *table, char *text, size_t size)
     }
 }
 
-/* Inside the section of the call, so that the table may be read. */
+/* Inside the epoch of the call, so that the table may be read. */
 static aoticache_status report_missing(void *user, const aoticache_operator *op, aoticache_key_set keys,
                                        aoticache_stack *stack, aoticache_error *ret_error)
 {

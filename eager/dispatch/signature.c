@@ -1,12 +1,12 @@
 /*
- * eager/dispatch/operator_signature: signatures of typed kernels: "(Tensor _0) -> Tensor _0".
+ * eager/dispatch/signature: signatures of typed kernels: "(Tensor _0) -> Tensor _0".
  *
  * Owns two rules (OperatorEntry::registerKernel's counterpart): all typed kernels of an operator have one signature
  * (one more for those that take symbolic integers), and it fits the definition. What types are called by kernels
  * differs from what definitions call them: a dtype is an int there, and "int[2]" is "int[]".
  */
 #include "base/cleanup.h"
-#include "eager/dispatch/dispatcher_state.h"
+#include "eager/dispatch/internal.h"
 
 #include <stdlib.h>
 #include <string.h>

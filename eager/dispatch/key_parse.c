@@ -1,5 +1,5 @@
 /*
- * eager/dispatch/dispatch_key_parse: dispatch keys from text: their names, and names of devices. What is not known is
+ * eager/dispatch/key_parse: dispatch keys from text: their names, and names of devices. What is not known is
  * refused with the nearest name that is.
  */
 #include "base/name_distance.h"

@@ -1,18 +1,83 @@
 /*
- * eager/dispatch/dispatcher_state: what the files of the dispatcher share: operators, kernels, the tables and plans
- * that calls read, and the functions between those files.
+ * eager/dispatch/internal: what the files of the dispatcher share: key sets, operators, kernels, the tables and plans that
+ * calls read, oplibs, and the functions between those files.
  *
  * Private. Two worlds: what calls read (tables, plans, the observer) is immutable, published by one atomic pointer, and
  * retired through eager/epoch.h; everything else is under the dispatcher's lock, which calls do not take.
  */
-#ifndef AOTICACHE_EAGER_DISPATCH_DISPATCHER_STATE_H
-#define AOTICACHE_EAGER_DISPATCH_DISPATCHER_STATE_H
+#ifndef AOTICACHE_EAGER_DISPATCH_INTERNAL_H
+#define AOTICACHE_EAGER_DISPATCH_INTERNAL_H
 
+#include "eager/dispatch/dispatch_key.h"
 #include "eager/dispatch/dispatcher.h"
 #include "eager/epoch.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
+
+/*
+ * ---- key sets, inline for calls ----
+ *
+ * The same as the functions of dispatch_key.h, which are made of these. The layout of a set: bits 0 to 15 are backends,
+ * bit 15 + n is functionality n.
+ */
+
+#define KEY_SET_BACKEND_BITS ((UINT64_C(1) << AOTICACHE_DISPATCH_BACKENDS) - 1)
+/* Of a functionality that is not Undefined. */
+#define KEY_SET_BIT(functionality) (UINT64_C(1) << ((functionality) + AOTICACHE_DISPATCH_BACKENDS - 1))
+#define KEY_SET_BIT_OF(name) KEY_SET_BIT(AOTICACHE_DISPATCH_KEY_##name)
+
+/* Where a functionality's places in a table begin, and which bits choose among them: none where it has no backends. */
+typedef struct key_set_place {
+    uint16_t offset, backend_mask;
+} key_set_place;
+
+/*
+ * By functionality. Behind the last one stand two for the bits 62 and 63, which are no keys: place 0, which is
+ * Undefined's.
+ */
+#define KEY_SET_PLACES (AOTICACHE_DISPATCH_FUNCTIONALITIES + 2)
+extern const key_set_place aoticache_key_set_places[KEY_SET_PLACES] __attribute__((visibility("hidden")));
+
+/* Of this thread. */
+typedef struct dispatch_local {
+    aoticache_key_set included, excluded;
+} dispatch_local;
+extern __thread dispatch_local aoticache_dispatch_local
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+/* Undefined (0) where only backends are set. The bit below the lowest functionality's stands in for it, so that there
+ * always is a highest bit. */
+static inline unsigned key_set_functionality(aoticache_key_set set)
+{
+    return 63u ^ (unsigned)__builtin_clzll((set >> (AOTICACHE_DISPATCH_BACKENDS - 1)) | 1);
+}
+
+/*
+ * From 0 to AOTICACHE_DISPATCH_ENTRIES - 1, whatever the set. Without backends a functionality's place is that of its
+ * first.
+ */
+static inline int32_t key_set_entry(aoticache_key_set set)
+{
+    key_set_place place = aoticache_key_set_places[key_set_functionality(set)];
+    return (int32_t)(place.offset + (63u ^ (unsigned)__builtin_clzll((set & place.backend_mask) | 1)));
+}
+
+/* As c10::DispatchKeySet::operator-: backends stay. */
+static inline aoticache_key_set key_set_minus(aoticache_key_set a, aoticache_key_set b)
+{
+    return a & (KEY_SET_BACKEND_BITS | ~b);
+}
+
+/*
+ * The set that a call dispatches on: of all its tensors, with this thread's. mask: without what falls through
+ * (c10::impl::computeDispatchKeySet).
+ */
+static inline aoticache_key_set key_set_of_call(aoticache_key_set tensors, aoticache_key_set mask)
+{
+    const dispatch_local *local = &aoticache_dispatch_local;
+    return key_set_minus(tensors | local->included, local->excluded) & mask;
+}
 
 /* ---- kernels ---- */
 
@@ -48,7 +113,7 @@ void aoticache_op_kernel_retire(aoticache_dispatcher *dispatcher, aoticache_op_k
 /* What AutogradOther has where it is open which of an operator's kernels is meant. */
 extern const aoticache_op_kernel aoticache_op_kernel_ambiguous;
 
-/* ---- tables: dispatch_table.c ---- */
+/* ---- tables: table.c ---- */
 
 typedef struct aoticache_op_target {
     aoticache_boxed_fn call;
@@ -90,7 +155,7 @@ aoticache_op_table *aoticache_op_table_gone(void);
 void aoticache_op_table_free(aoticache_op_table *table);
 void aoticache_op_table_retire(aoticache_dispatcher *dispatcher, aoticache_op_table *table);
 
-/* ---- plans: dispatch_plan.c ---- */
+/* ---- plans: plan.c ---- */
 
 #define AOTICACHE_DISPATCH_MAX_ARGUMENTS 64 /* PyTorch's limit */
 
@@ -166,7 +231,7 @@ void aoticache_operator_remove_kernel(aoticache_operator *op, aoticache_op_kerne
  */
 aoticache_status aoticache_operator_rebuild(aoticache_operator *op, aoticache_error *ret_error);
 
-/* operator_signature.c. Whether a typed kernel fits what the operator's others are, and its definition. */
+/* signature.c. Whether a typed kernel fits what the operator's others are, and its definition. */
 aoticache_status aoticache_operator_check_signature(const aoticache_operator *op, const aoticache_op_kernel *kernel,
                                                     aoticache_error *ret_error);
 aoticache_status aoticache_operator_check_definition(const aoticache_operator *op, const aoticache_schema *schema,
@@ -183,7 +248,7 @@ bool aoticache_op_signature_is_symbolic(const aoticache_schema *signature);
 /* Without the name, as PyTorch prints it; NULL without memory; the caller's. */
 char *aoticache_op_signature_text(const aoticache_schema *schema);
 
-/* ---- the dispatcher: dispatcher.c, dispatcher_names.c ---- */
+/* ---- the dispatcher: dispatcher.c, names.c ---- */
 
 /* A namespace that has its one library of kind DEF. */
 typedef struct aoticache_op_namespace {
@@ -216,8 +281,14 @@ struct aoticache_dispatcher {
 };
 
 /* Retires, and tells calls that are under way to look after it when they end. */
-void aoticache_dispatcher_retire(aoticache_dispatcher *dispatcher, aoticache_retired *retired,
-                                 void (*release)(aoticache_retired *retired));
+static inline void aoticache_dispatcher_retire(aoticache_dispatcher *dispatcher, aoticache_retired *retired,
+                                               void (*release)(aoticache_retired *retired))
+{
+    aoticache_epoch_retire(retired, release);
+    /* Calls that began up to now may be what it waits for: the last of them to end frees it (call.c). A later
+     * epoch than its own does no harm. */
+    atomic_store(&dispatcher->retired_epoch, atomic_load(&aoticache_epoch_now) - 1);
+}
 
 /* With the lock. NULL where no operator ever had the name, full name ("aten::add.Tensor"). */
 aoticache_operator *aoticache_dispatcher_get_operator(const aoticache_dispatcher *dispatcher, const char *name);
@@ -251,11 +322,11 @@ static inline void aoticache_dispatcher_unlock(aoticache_dispatcher *dispatcher)
     pthread_mutex_unlock(&dispatcher->lock);
 }
 
-/* dispatch_call.c: calls exactly this kernel, which the caller has a reference to. NOT_FOUND: it is gone. */
+/* call.c: calls exactly this kernel, which the caller has a reference to. NOT_FOUND: it is gone. */
 aoticache_status aoticache_op_kernel_call(const aoticache_operator *op, const aoticache_op_kernel *kernel,
                                           aoticache_key_set keys, aoticache_stack *stack, aoticache_error *ret_error);
 
-/* ---- modes: dispatch_mode.c ---- */
+/* ---- modes: thread.c ---- */
 
 /* This thread's modes that are on, a bit each. */
 extern __thread uint64_t aoticache_dispatch_modes_on __attribute__((tls_model("initial-exec")));
@@ -263,5 +334,55 @@ extern __thread uint64_t aoticache_dispatch_modes_on __attribute__((tls_model("i
 /* Asks the modes from the top. UNSUPPORTED: none answered. */
 aoticache_status aoticache_dispatch_ask_modes(const aoticache_operator *op, aoticache_key_set keys,
                                               aoticache_stack *stack, aoticache_error *ret_error);
+
+/* ---- oplibs ---- */
+
+/* A definition (no kernel), a kernel of an operator, or a fallback (no operator). */
+typedef struct aoticache_op_registration {
+    aoticache_operator *op;
+    aoticache_op_kernel *kernel;
+} aoticache_op_registration;
+
+/* All under the dispatcher's lock, but for what never changes: kind, names, key, debug. */
+struct aoticache_oplib {
+    aoticache_dispatcher *dispatcher;
+    aoticache_oplib_kind kind;
+    char *namespace_name; /* NULL: "_" */
+    aoticache_dispatch_key key; /* -1: none */
+    char *debug;
+    bool holds_namespace;
+    aoticache_op_registration *registrations;
+    size_t count, capacity;
+};
+
+/* "DEF", ... */
+extern const char *const aoticache_oplib_kind_names[3];
+
+/* ---- oplib.c ---- */
+
+/*
+ * Undefined stands for "no key" wherever one is registered for, as in PyTorch. text: NULL and "": none. ret_key: -1:
+ * none.
+ */
+aoticache_status aoticache_oplib_parse_key(const char *text, aoticache_dispatch_key *ret_key,
+                                           aoticache_error *ret_error);
+/* With the lock. Room for `more` registrations, so that nothing fails after the first. Returns: OK, NO_MEMORY. */
+aoticache_status aoticache_oplib_reserve(aoticache_oplib *oplib, size_t more, aoticache_error *ret_error);
+/* With the lock and room for it. */
+void aoticache_oplib_record(aoticache_oplib *oplib, aoticache_operator *op, aoticache_op_kernel *kernel);
+
+/* ---- oplib_kernels.c ---- */
+
+/* Whether a parsed name is of the oplib's namespace. Returns: OK, INVALID. */
+aoticache_status aoticache_oplib_check_namespace(const aoticache_oplib *oplib, const char *full_name,
+                                                 aoticache_error *ret_error);
+/* The key that a kernel is registered for: `given` (-1: none), else the oplib's, else the one of all. */
+aoticache_status aoticache_oplib_choose_key(const aoticache_oplib *oplib, const char *name,
+                                            aoticache_dispatch_key given,
+                                            aoticache_dispatch_key *ret_key, aoticache_error *ret_error);
+/* Returns: OK, INVALID (the struct, the signature), NO_MEMORY. */
+aoticache_status aoticache_oplib_make_kernel(const aoticache_oplib *oplib, const aoticache_boxed_kernel *kernel,
+                                             aoticache_dispatch_key key, aoticache_op_kernel **ret_kernel,
+                                             aoticache_error *ret_error);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * eager/dispatch/key_set_alias: sets that PyTorch derives from a key: what an alias key stands for, the backends
+ * eager/dispatch/key_alias: sets that PyTorch derives from a key: what an alias key stands for, the backends
  * behind an autograd key and the other way round, the keys of a tensor.
  */
-#include "eager/dispatch/key_set_inline.h"
+#include "eager/dispatch/internal.h"
 
 #define BIT(name) KEY_SET_BIT_OF(name)
 #define BACKEND(name) (UINT64_C(1) << (AOTICACHE_DISPATCH_KEY_##name - AOTICACHE_DISPATCH_KEY_CPU))
