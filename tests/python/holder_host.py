@@ -54,7 +54,7 @@ class HookOptions(ctypes.Structure):
                 ("memory_limit_bytes", uint64), ("environment", pointer), ("workers", uint32)]
 
 
-class EagerOptions(ctypes.Structure):
+class ContextOptions(ctypes.Structure):
     _fields_ = [("size", size_t), ("cache", pointer), ("hook", pointer), ("miss", ctypes.c_int),
                 ("dynamic", ctypes.c_int), ("dynamic_after", uint32), ("threads", uint32), ("queue_length", uint32),
                 ("max_loaded", size_t), ("max_loaded_bytes", uint64), ("serve_requires_grad", ctypes.c_bool),
@@ -104,7 +104,7 @@ class Host:
         self.call("aoticache_cache_open", ctypes.byref(options), ctypes.byref(self.cache))
         hook = HookOptions(ctypes.sizeof(HookOptions), timeout_seconds=300, workers=workers)
         self.call("aoticache_hook_create_worker", ctypes.byref(hook), ctypes.byref(self.hook))
-        eager = EagerOptions(ctypes.sizeof(EagerOptions), self.cache, self.hook, MISS[miss], DYNAMIC[dynamic], after,
+        eager = ContextOptions(ctypes.sizeof(ContextOptions), self.cache, self.hook, MISS[miss], DYNAMIC[dynamic], after,
                              fail_calls=fail_calls)
         self.call("aoticache_context_create", ctypes.byref(eager), ctypes.byref(self.eager))
 

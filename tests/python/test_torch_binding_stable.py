@@ -42,7 +42,7 @@ class HookOptions(ctypes.Structure):
                 ("environment", ctypes.c_void_p), ("workers", ctypes.c_uint32)]
 
 
-class EagerOptions(ctypes.Structure):
+class ContextOptions(ctypes.Structure):
     _fields_ = [("size", ctypes.c_size_t), ("cache", ctypes.c_void_p), ("hook", ctypes.c_void_p), ("miss", ctypes.c_int),
                 ("dynamic", ctypes.c_int), ("dynamic_after", ctypes.c_uint32), ("threads", ctypes.c_uint32),
                 ("queue_length", ctypes.c_uint32), ("max_loaded", ctypes.c_size_t), ("max_loaded_bytes", ctypes.c_uint64),
@@ -126,19 +126,19 @@ class Operator:
 
 
 class Binding:
-    """A cache, a hook, an eager and a binding; `with` frees them."""
+    """A cache, a hook, a context and a binding; `with` frees them."""
 
     def __init__(self, folder, hook="c", **options):
         self.c = ctypes.CDLL(os.path.join(BUILD, "lib", "libaoticache.so"))
-        for name in ("binding_disable", "binding_retire", "binding_free", "eager_free", "hook_free", "cache_close"):
+        for name in ("binding_disable", "binding_retire", "binding_free", "context_free", "hook_free", "cache_close"):
             getattr(self.c, "aoticache_" + name).argtypes = [ctypes.c_void_p]
         os.environ["AOTICACHE_DIR"] = folder
         self.cache, self.hook, self.eager, self.handle = (ctypes.c_void_p() for _ in range(4))
         self.call("aoticache_cache_open", None, ctypes.byref(self.cache))
         hook_options = HookOptions(size=ctypes.sizeof(HookOptions))
         self.call("aoticache_hook_create_" + hook, ctypes.byref(hook_options), ctypes.byref(self.hook))
-        eager_options = EagerOptions(size=ctypes.sizeof(EagerOptions), cache=self.cache, hook=self.hook, **options)
-        self.call("aoticache_context_create", ctypes.byref(eager_options), ctypes.byref(self.eager))
+        context_options = ContextOptions(size=ctypes.sizeof(ContextOptions), cache=self.cache, hook=self.hook, **options)
+        self.call("aoticache_context_create", ctypes.byref(context_options), ctypes.byref(self.eager))
         binding_options = BindingOptions(size=ctypes.sizeof(BindingOptions), eager=self.eager)
         self.call("aoticache_binding_create", ctypes.byref(binding_options), ctypes.byref(self.handle))
 

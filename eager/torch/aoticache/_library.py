@@ -111,7 +111,7 @@ class HookOptions(Structure):
     ]
 
 
-class EagerOptions(Structure):
+class ContextOptions(Structure):
     _fields_ = [
         ("size", c_size_t),
         ("cache", c_void_p),
@@ -133,7 +133,7 @@ class EagerOptions(Structure):
 
 class HolderCounts(Structure):
     _fields_ = [
-        *((name, c_uint64) for name in ("hits", "hits_symbolic", "loads", "misses", "compiles", "compile_failures")),
+        *((name, c_uint64) for name in ("hits", "hits_dynamic", "loads", "misses", "compiles", "compile_failures")),
         *((name, c_uint64) for name in ("fallbacks", "queued", "dropped")),
         *((name, c_size_t) for name in ("entries", "libraries", "loaded")),
     ]
@@ -142,7 +142,7 @@ class HolderCounts(Structure):
 class BindingOptions(Structure):
     _fields_ = [
         ("size", c_size_t),
-        ("eager", c_void_p),
+        ("context", c_void_p),
         ("bridge", c_char_p),
         ("torch_library", c_char_p),
         ("torch_version", c_uint64),
@@ -169,7 +169,7 @@ class Counters(Structure):
     _fields_ = [
         (name, c_uint64)
         for name in (
-            "hits hits_guarded hits_loaded hits_remote misses misses_requirement misses_guard misses_damaged "
+            "hits hits_dynamic hits_loaded hits_remote misses misses_requirement misses_guard misses_damaged "
             "misses_failed waits lease_waits lease_wait_ns compiles compile_failures compile_ns saved_ns lookup_ns "
             "loads load_ns stored_bytes not_stored damaged evicted evicted_bytes"
         ).split()

@@ -29,6 +29,8 @@ LEAST_TORCH = (2, 10, 0)
 WAIT_SLICE_MS = 200  # so that Ctrl-C is noticed
 FORK_WAIT_SECONDS = 5
 COUNTS = tuple(str(one[0]) for one in _library.HolderCounts._fields_)
+#: What OperatorStats calls a count, where the C library has another name for it.
+PUBLIC_NAMES = {"hits_dynamic": "hits_symbolic"}
 #: Of these the sum is kept of operators that were disabled; the others say how things are now.
 SUMS = ("hits", "hits_symbolic", "loads", "misses", "compiles", "compile_failures", "fallbacks", "queued", "dropped")
 
@@ -37,7 +39,7 @@ SUMS = ("hits", "hits_symbolic", "loads", "misses", "compiles", "compile_failure
 class Group:
     """Operators of one policy: how misses are dealt with is said once for all of them."""
 
-    eager: c_void_p
+    context: c_void_p
     binding: c_void_p
 
 
@@ -209,19 +211,19 @@ class Session:
 
     def group(self, policy: Policy) -> Group:
         if policy.shared not in self.groups:
-            eager = self._create_eager(policy)
+            context = self._create_context(policy)
             try:
-                self.groups[policy.shared] = Group(eager, self._create_binding(eager))
+                self.groups[policy.shared] = Group(context, self._create_binding(context))
             except AoticacheError:
-                self.library.get("aoticache_context_free", eager)
+                self.library.get("aoticache_context_free", context)
                 raise
         return self.groups[policy.shared]
 
-    def _create_eager(self, policy: Policy) -> c_void_p:
-        settings, eager = self.settings, c_void_p()
+    def _create_context(self, policy: Policy) -> c_void_p:
+        settings, context = self.settings, c_void_p()
         hook = None if policy.mode == "never" else self.get_hook()
-        options = _library.EagerOptions(
-            size=sizeof(_library.EagerOptions),
+        options = _library.ContextOptions(
+            size=sizeof(_library.ContextOptions),
             cache=self.cache.handle,
             hook=hook,
             miss=MODES[policy.mode if hook is not None else "never"],
@@ -238,15 +240,15 @@ class Session:
         if hook is None:
             version = public_version(self.torch_version)
             options.environment = _library.strings(["framework=pytorch", f"framework_version={version}"])
-        self.library.call("aoticache_context_create", byref(options), byref(eager))
-        return eager
+        self.library.call("aoticache_context_create", byref(options), byref(context))
+        return context
 
-    def _create_binding(self, eager: c_void_p) -> c_void_p:
+    def _create_binding(self, context: c_void_p) -> c_void_p:
         while True:
             binding = c_void_p()
             options = _library.BindingOptions(
                 size=sizeof(_library.BindingOptions),
-                eager=eager,
+                context=context,
                 bridge=_library.encode(self.bridge.path if self.bridge else None),
                 torch_version=_bridge.packed_version(self.torch_version),
             )
@@ -298,7 +300,7 @@ class Session:
         found = _library.BindingCounts()
         self.library.get("aoticache_binding_get_counts", active.handle, byref(found))
         return {
-            **{name: int(getattr(found.holder, name)) for name in COUNTS},
+            **{PUBLIC_NAMES.get(name, name): int(getattr(found.holder, name)) for name in COUNTS},
             "calls": int(found.calls),
             "refused": int(found.refused),
         }
@@ -313,14 +315,14 @@ class Session:
             if thread.is_alive():
                 return False
         with _lock:
-            eagers = [group.eager for group in self.groups.values()]
-        return all(self._wait_for(eager, deadline) for eager in eagers)
+            contexts = [group.context for group in self.groups.values()]
+        return all(self._wait_for(context, deadline) for context in contexts)
 
-    def _wait_for(self, eager: c_void_p, deadline: float | None) -> bool:
+    def _wait_for(self, context: c_void_p, deadline: float | None) -> bool:
         while True:
             left = WAIT_SLICE_MS if deadline is None else int(1000 * (deadline - time.monotonic()))
             try:
-                self.library.call("aoticache_context_wait", eager, c_uint32(max(1, min(WAIT_SLICE_MS, left))))
+                self.library.call("aoticache_context_wait", context, c_uint32(max(1, min(WAIT_SLICE_MS, left))))
                 return True
             except AoticacheError as error:
                 if error.status != "LOCKED":
@@ -331,14 +333,14 @@ class Session:
     def flush(self) -> None:
         error = _library.Error()
         for group in self.groups.values():
-            self.library.c.aoticache_context_flush(group.eager, byref(error))
+            self.library.c.aoticache_context_flush(group.context, byref(error))
         self.cache.flush()
 
     def close(self) -> None:
         """Frees everything; compiles under way are waited for. No operator may be enabled."""
         for group in self.groups.values():
             self.library.get("aoticache_binding_free", group.binding)
-            self.library.get("aoticache_context_free", group.eager)
+            self.library.get("aoticache_context_free", group.context)
         self.groups.clear()
         if self.hook is not None:
             self.library.get("aoticache_hook_free", self.hook)

@@ -21,7 +21,7 @@ class OperatorStats:
     state: str = "disabled"
     #: Calls that came to the operator while it was enabled: hits, fallbacks and refused ones.
     calls: int = 0
-    #: Calls that a compiled kernel answered; of these, by one for symbolic shapes.
+    #: Calls that a compiled kernel answered; of these, by a dynamic one, which serves many shapes.
     hits: int = 0
     hits_symbolic: int = 0
     #: Calls that PyTorch's kernel answered: the compiled one was not there, or could not be.
