@@ -1,7 +1,7 @@
 /*
- * eager/call: operators called by their names. For each name, number of tensors and device the context keeps a holder whose
- * schema says just that: tensors in, a list of tensors out. A schema is no part of a key, so the entries are those that
- * any other caller of the operator with these tensors makes and finds.
+ * eager/call: operators called by their names. For each name, number of tensors and device the context keeps a holder
+ * whose schema says just that: tensors in, a list of tensors out. A schema is no part of a key, so the entries are those
+ * that any other caller of the operator with these tensors makes and finds.
  */
 #include "eager/call.h"
 #include "base/cleanup.h"
@@ -52,7 +52,7 @@ aoticache_status aoticache_context_open(const char *directory, aoticache_context
 
 /* ---- the holder of an operator ---- */
 
-/* "aten::add.Tensor" with 2 tensors: "aten::add.Tensor(Tensor a0, Tensor a1) -> Tensor[]". The caller's; NULL without memory. */
+/* "aten::add.Tensor(Tensor a0, Tensor a1) -> Tensor[]" for 2 tensors. The caller's; NULL without memory. */
 static char *make_schema(const char *op, size_t num_inputs)
 {
     char *text = NULL;
@@ -148,7 +148,8 @@ static aoticache_status read_input(named_call *call, const aoticache_tensor_view
     *view = *input;
     if (input->handle == NULL) {
         if (input->device.type != AOTICACHE_DEVICE_TYPE_CPU || input->sizes == NULL)
-            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s: input %zu has no handle, and %s", call->op, i,
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%.200s: input %zu has no handle, and %s",
+                                       call->op, i,
                                        input->sizes == NULL ? "no sizes" : "is not on the CPU");
         aoticache_status status = aoticache_tensor_from_blob(input->data, input->dtype, input->ndim, input->sizes,
                                                              input->strides, &call->own[i], ret_error);

@@ -1,7 +1,7 @@
 /*
- * eager/call: an operator called by its name, for programs that want just that: the kernel is looked up, compiled where it is
- * missing, loaded, run, and kept for the next call. Bindings of frameworks, and programs with arguments that are no
- * tensors, use holders (eager/holder/holder.h).
+ * eager/call: an operator called by its name, for programs that want just that: the kernel is looked up, compiled where
+ * it is missing, loaded, run, and kept for the next call. Bindings of frameworks, and programs with arguments that are
+ * no tensors, use holders (eager/holder/holder.h).
  *
  * Thread safety: all functions from any thread. Fork: as holders.
  *

@@ -56,8 +56,8 @@ static inline void aoticache_epoch_leave(aoticache_epoch_slot *slot)
 
 /*
  * What is retired is given to release() once nobody can be reading it, by whichever thread calls reclaim() then: outside
- * of all locks, since releasing may unload a library. It must be unreachable for new readers, by a seq_cst store, before it
- * is retired. Any number of threads may retire, with locks held or inside an epoch.
+ * of all locks, since releasing may unload a library. It must be unreachable for new readers, by a seq_cst store, before
+ * it is retired. Any number of threads may retire, with locks held or inside an epoch.
  */
 typedef struct aoticache_retired {
     struct aoticache_retired *next;

@@ -1,5 +1,5 @@
 /*
- * eager/dispatch/default_values: see default_values.h.
+ * eager/dispatch/default_values: from the defaults of a schema to values that go on a stack.
  */
 #include "eager/dispatch/default_values.h"
 
@@ -150,7 +150,7 @@ static bool of_list(const aoticache_type *type, const aoticache_default *from, a
 
 /* ---- all arguments ---- */
 
-static bool make(const aoticache_schema_argument *argument, aoticache_value *ret_value)
+static bool make_default(const aoticache_schema_argument *argument, aoticache_value *ret_value)
 {
     const aoticache_type *type = strip_optional(argument->type);
     const aoticache_default *from = &argument->default_value;
@@ -168,7 +168,7 @@ aoticache_value *aoticache_default_values_create(const aoticache_schema *schema)
     size_t count = aoticache_schema_num_arguments(schema);
     aoticache_value *defaults = calloc(count + 1, sizeof *defaults);
     for (size_t i = 0; defaults != NULL && i < count; i++) {
-        if (!make(aoticache_schema_argument_at(schema, i), &defaults[i])) {
+        if (!make_default(aoticache_schema_argument_at(schema, i), &defaults[i])) {
             aoticache_default_values_free(defaults, i);
             return NULL;
         }

@@ -1,5 +1,6 @@
 /*
- * eager/dispatch/default_values: the default values of a schema's arguments as values that go on a stack. Private to eager/.
+ * eager/dispatch/default_values: the default values of a schema's arguments as values that go on a stack. Private to
+ * eager/.
  */
 #ifndef AOTICACHE_EAGER_DISPATCH_DEFAULT_VALUES_H
 #define AOTICACHE_EAGER_DISPATCH_DEFAULT_VALUES_H

@@ -122,8 +122,9 @@ AOTICACHE_API void aoticache_dispatch_guard_end(const aoticache_dispatch_guard *
 /* ---- more of single keys ---- */
 
 /*
- * Every key, by number: functionalities and runtime keys, then alias keys; what each is, aoticache_dispatch_key_is_alias(),
- * _is_runtime() and _functionality() tell. Numbers that are no keys are left out. Return false to stop.
+ * Every key, by number: functionalities and runtime keys, then alias keys; what each is,
+ * aoticache_dispatch_key_is_alias(), _is_runtime() and _functionality() tell. Numbers that are no keys are left out.
+ * Return false to stop.
  */
 AOTICACHE_API void aoticache_dispatch_key_list(aoticache_dispatch_key_fn callback, void *user);
 

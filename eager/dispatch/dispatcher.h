@@ -6,8 +6,8 @@
  * A library of operators ("oplib") holds registrations; freeing it takes them back, and those they had replaced come
  * back.
  *
- * Ownership: what a function is given is copied, unless it says otherwise; a text that it gives is the caller's where it is
- * an output (by aoticache_free()), and borrowed where it is a result.
+ * Ownership: what a function is given is copied, unless it says otherwise; a text that it gives is the caller's where it
+ * is an output (by aoticache_free()), and borrowed where it is a result.
  *
  * Results: NOT_FOUND has a message here. INVALID is a mistake in what was given alone; EXISTS (there is one already) and
  * MISMATCH (it does not fit what is there) depend on what is registered.
@@ -203,8 +203,8 @@ typedef struct aoticache_dispatch_mode {
     void *user;
 } aoticache_dispatch_mode;
 /*
- * A stack for each thread, of copies; user is borrowed. A mode is off while it runs, so what it calls goes to the one below. What it pushes and does
- * not pop goes when it returns. INVALID: more than 64.
+ * A stack for each thread, of copies; user is borrowed. A mode is off while it runs, so what it calls goes to the one
+ * below. What it pushes and does not pop goes when it returns. INVALID: more than 64.
  */
 AOTICACHE_API aoticache_status aoticache_dispatch_mode_push(const aoticache_dispatch_mode *mode,
                                                             aoticache_error *ret_error);

@@ -1,6 +1,7 @@
 /*
- * eager/dispatch/plan: what a call needs of a schema, precomputed: which arguments' tensors give the key set, which kinds of
- * values each argument takes, and the defaults. Keyword arguments and defaults are put on the stack in the schema's order.
+ * eager/dispatch/plan: what a call needs of a schema, precomputed: which arguments' tensors give the key set, which
+ * kinds of values each argument takes, and the defaults. Keyword arguments and defaults are put on the stack in the
+ * schema's order.
  */
 #include "eager/dispatch/default_values.h"
 #include "eager/dispatch/internal.h"

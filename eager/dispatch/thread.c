@@ -1,6 +1,7 @@
 /*
- * eager/dispatch/thread: what a thread adds to its calls: the key sets that it adds to and takes from theirs, guards that bring
- * back what was before, its modes, and what is on and excluded while one runs. call.c says when modes are asked.
+ * eager/dispatch/thread: what a thread adds to its calls: the key sets that it adds to and takes from theirs, guards
+ * that bring back what was before, its modes, and what is on and excluded while one runs. call.c says when modes are
+ * asked.
  */
 #include "eager/dispatch/internal.h"
 
@@ -79,7 +80,8 @@ enum { MAX_MODES = 64 };
 __thread uint64_t aoticache_dispatch_modes_on __attribute__((tls_model("initial-exec")));
 
 /*
- * All that were pushed, also those that are off since they or ones below them run. Made by the first push, gone with the last
+ * All that were pushed, also those that are off since they or ones below them run. Made by the first push, gone with the
+ * last
  * pop: thread-local memory of this kind is scarce, and libraries that are loaded later want some of it too.
  */
 typedef struct mode_stack {
@@ -131,8 +133,8 @@ static aoticache_key_set above_python(void)
 }
 
 /* Runs one with it and those above it off, and takes off what it pushed and left. */
-static aoticache_status ask(unsigned number, const aoticache_operator *op, aoticache_key_set keys,
-                            aoticache_stack *stack, aoticache_error *ret_error)
+static aoticache_status ask_mode(unsigned number, const aoticache_operator *op, aoticache_key_set keys,
+                                 aoticache_stack *stack, aoticache_error *ret_error)
 {
     const aoticache_dispatch_mode mode = mine->modes[number];
     uint64_t on = aoticache_dispatch_modes_on;
@@ -154,7 +156,7 @@ aoticache_status aoticache_dispatch_ask_modes(const aoticache_operator *op, aoti
     for (uint64_t left = aoticache_dispatch_modes_on; left != 0 && status == AOTICACHE_UNSUPPORTED;) {
         unsigned number = 63u ^ (unsigned)__builtin_clzll(left);
         left &= (UINT64_C(1) << number) - 1;
-        status = ask(number, op, keys, stack, ret_error);
+        status = ask_mode(number, op, keys, stack, ret_error);
     }
     return status;
 }

@@ -171,7 +171,7 @@ static bool must_wait(slow_call *call)
 }
 
 /* A library that was loaded is in use from now on: what asks for it is recorded, as a miss is. */
-static void record(slow_call *call)
+static void record_request(slow_call *call)
 {
     aoticache_holder *holder = call->holder;
     aoticache_request *request = NULL;
@@ -196,12 +196,13 @@ static bool run_from_table(slow_call *call)
     if (atomic_load(&resident->hot->runner) == NULL) {
         if (must_wait(call))
             return false;
-        record(call);
+        record_request(call);
     }
     return load_and_run(call, resident, true);
 }
 
-static aoticache_resident *find_dynamic(const aoticache_dynamic_state *state, const aoticache_tensor_view *views, size_t count)
+static aoticache_resident *find_dynamic(const aoticache_dynamic_state *state, const aoticache_tensor_view *views,
+                                        size_t count)
 {
     aoticache_resident *found = NULL;
     aoticache_epoch_slot *slot = aoticache_epoch_enter();

@@ -72,7 +72,7 @@ typedef struct dynamic_compile {
     size_t count;
 } dynamic_compile;
 
-static bool accepts(void *user, const char *guard)
+static bool guard_accepts_call(void *user, const char *guard)
 {
     const dynamic_compile *compile = user;
     aoticache_check *check;
@@ -126,14 +126,15 @@ static aoticache_status get_dynamic(aoticache_holder *holder, const aoticache_mi
     if (status == AOTICACHE_OK) {
         compile.example = example;
         compile.views = views;
-        status = aoticache_cache_get_or_compile_dynamic(holder->context->cache, miss->dynamic, accepts, &compile,
+        status = aoticache_cache_get_or_compile_dynamic(holder->context->cache, miss->dynamic, guard_accepts_call,
+                                                        &compile,
                                                         compile_dynamic, &compile, &artifact, ret_error);
     }
     aoticache_request_free(example);
     if (status != AOTICACHE_OK)
         return status;
     count_compile(holder, artifact);
-    if (accepts(&compile, aoticache_artifact_guard(artifact))) {
+    if (guard_accepts_call(&compile, aoticache_artifact_guard(artifact))) {
         *ret_artifact = artifact;
         return AOTICACHE_OK;
     }
@@ -235,7 +236,7 @@ static aoticache_job *take_first(aoticache_context *context)
     return job;
 }
 
-static void work(aoticache_job *job)
+static void run_job(aoticache_job *job)
 {
     aoticache_error error;
     aoticache_resident *resident = NULL;
@@ -268,7 +269,7 @@ static void *work_off(void *user)
         context->running++;
         pthread_mutex_unlock(&context->lock);
         if (!abandoned)
-            work(job);
+            run_job(job);
         job_free(job);
         aoticache_epoch_reclaim();
         pthread_mutex_lock(&context->lock);

@@ -1,6 +1,6 @@
 /*
- * eager/holder/dispatch_holder: a holder as a kernel of the dispatcher: the way from the dispatcher's kernel to the holder's
- * call, and back to the kernel below where the holder falls back.
+ * eager/holder/dispatch_holder: a holder as a kernel of the dispatcher: the way from the dispatcher's kernel to the
+ * holder's call, and back to the kernel below where the holder falls back.
  */
 #include "eager/holder/dispatch_holder.h"
 #include "base/cleanup.h"
@@ -17,21 +17,22 @@ typedef struct registered_holder {
     aoticache_dispatch_key key;
 } registered_holder;
 
-static aoticache_status serve(void *user, const aoticache_operator *op, aoticache_key_set keys, aoticache_stack *stack,
-                              aoticache_error *ret_error)
+static aoticache_status call_holder(void *user, const aoticache_operator *op, aoticache_key_set keys,
+                                    aoticache_stack *stack,
+                                    aoticache_error *ret_error)
 {
     const registered_holder *registered = user;
     (void)op;
     return aoticache_holder_call(registered->holder, keys, stack, ret_error);
 }
 
-static aoticache_status fall_back(void *user, uint64_t key_set, aoticache_stack *stack, aoticache_error *ret_error)
+static aoticache_status call_kernel_below(void *user, uint64_t key_set, aoticache_stack *stack, aoticache_error *ret_error)
 {
     const registered_holder *registered = user;
     return aoticache_operator_call_previous(registered->op, registered->key, registered, key_set, stack, ret_error);
 }
 
-static void release(void *user)
+static void release_registered(void *user)
 {
     registered_holder *registered = user;
     aoticache_holder_unref(registered->holder);
@@ -68,8 +69,8 @@ static aoticache_status device_of(const char *key, aoticache_dispatch_key *ret_k
 }
 
 /* The text of the schema, which may go with its definition as soon as it is looked at. *ret_text is the caller's. */
-static aoticache_status find(const aoticache_oplib *oplib, const char *name, aoticache_operator **ret_operator,
-                             char **ret_text, aoticache_error *ret_error)
+static aoticache_status find_schema(const aoticache_oplib *oplib, const char *name, aoticache_operator **ret_operator,
+                                    char **ret_text, aoticache_error *ret_error)
 {
     cleanup_free char *full = NULL;
     bool qualified = strstr(name, "::") != NULL;
@@ -84,31 +85,33 @@ static aoticache_status find(const aoticache_oplib *oplib, const char *name, aot
     return aoticache_operator_schema_text(*ret_operator, ret_text, ret_error);
 }
 
-static aoticache_status make(aoticache_context *context, const char *schema, const char *key, aoticache_device device,
-                             bool dynamic, registered_holder *registered, aoticache_error *ret_error)
+static aoticache_status create_holder(aoticache_context *context, const char *schema, const char *key,
+                                      aoticache_device device,
+                                      bool dynamic, registered_holder *registered, aoticache_error *ret_error)
 {
     static const aoticache_dynamic always = AOTICACHE_DYNAMIC_ALWAYS;
     aoticache_holder_options options = AOTICACHE_HOLDER_OPTIONS_INIT;
     options.schema = schema;
     options.dispatch_key = key;
     options.device = device;
-    options.fallback = fall_back;
+    options.fallback = call_kernel_below;
     options.fallback_user = registered;
     options.dynamic = dynamic ? &always : NULL;
     return aoticache_holder_create(context, &options, &registered->holder, ret_error);
 }
 
-static aoticache_status prepare(aoticache_oplib *oplib, aoticache_context *context, const char *name, const char *key,
-                                bool dynamic, registered_holder *registered, aoticache_error *ret_error)
+static aoticache_status prepare_kernel(aoticache_oplib *oplib, aoticache_context *context, const char *name,
+                                       const char *key,
+                                       bool dynamic, registered_holder *registered, aoticache_error *ret_error)
 {
     cleanup_free char *schema = NULL;
     aoticache_operator *op = NULL;
     aoticache_device device = {.index = -1};
     aoticache_status status = device_of(key, &registered->key, &device, ret_error);
     if (status == AOTICACHE_OK)
-        status = find(oplib, name, &op, &schema, ret_error);
+        status = find_schema(oplib, name, &op, &schema, ret_error);
     registered->op = op;
-    return status == AOTICACHE_OK ? make(context, schema, key, device, dynamic, registered, ret_error) : status;
+    return status == AOTICACHE_OK ? create_holder(context, schema, key, device, dynamic, registered, ret_error) : status;
 }
 
 aoticache_status aoticache_oplib_impl_with_aoti_compile(aoticache_oplib *oplib, aoticache_context *context,
@@ -123,16 +126,16 @@ aoticache_status aoticache_oplib_impl_with_aoti_compile(aoticache_oplib *oplib, 
     registered_holder *registered = calloc(1, sizeof *registered);
     if (registered == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: no memory for a holder", name);
-    aoticache_status status = prepare(oplib, context, name, key, dynamic, registered, ret_error);
+    aoticache_status status = prepare_kernel(oplib, context, name, key, dynamic, registered, ret_error);
     if (status == AOTICACHE_OK) {
         aoticache_boxed_kernel kernel = AOTICACHE_BOXED_KERNEL_INIT;
-        kernel.call = serve;
+        kernel.call = call_holder;
         kernel.user = registered;
-        kernel.release = release;
+        kernel.release = release_registered;
         kernel.wants_previous = true;
         status = aoticache_oplib_impl(oplib, name, key, &kernel, ret_error);
     }
     if (status != AOTICACHE_OK)
-        release(registered);
+        release_registered(registered);
     return status;
 }

@@ -1,6 +1,6 @@
 /*
- * eager/holder/dispatch_holder: a holder (eager/holder/holder.h) as one of an operator's kernels, so that calls through the
- * dispatcher are served from the cache. The counterpart of torch.library.Library._impl_with_aoti_compile.
+ * eager/holder/dispatch_holder: a holder (eager/holder/holder.h) as one of an operator's kernels, so that calls through
+ * the dispatcher are served from the cache. The counterpart of torch.library.Library._impl_with_aoti_compile.
  *
  * Users include <aoticache.h>.
  */

@@ -66,7 +66,7 @@ static void add_dynamic(aoticache_holder *holder, const aoticache_stored *stored
         aoticache_holder_know_dynamic(holder, state, &stored->artifact, stored->entry_id, check);
 }
 
-static bool fill_one(void *user, const aoticache_stored *stored)
+static bool add_stored(void *user, const aoticache_stored *stored)
 {
     fill_walk *walk = user;
     aoticache_holder *holder = walk->holder;
@@ -87,7 +87,7 @@ static bool fill_one(void *user, const aoticache_stored *stored)
     return true;
 }
 
-static aoticache_status fill(aoticache_holder *holder, aoticache_error *ret_error)
+static aoticache_status list_new_entries(aoticache_holder *holder, aoticache_error *ret_error)
 {
     aoticache_request *like = NULL;
     aoticache_status status = aoticache_request_create(holder->op, holder->device, &like, ret_error);
@@ -98,7 +98,7 @@ static aoticache_status fill(aoticache_holder *holder, aoticache_error *ret_erro
         pthread_mutex_lock(&holder->lock);
         int64_t known = holder->last_entry;
         pthread_mutex_unlock(&holder->lock);
-        status = aoticache_cache_list_stored(holder->context->cache, holder->op, known, fill_one, &walk, ret_error);
+        status = aoticache_cache_list_stored(holder->context->cache, holder->op, known, add_stored, &walk, ret_error);
         /* Only a walk that was not broken off has seen all up to there. */
         pthread_mutex_lock(&holder->lock);
         if (status == AOTICACHE_OK && walk.last_entry > holder->last_entry)
@@ -112,7 +112,7 @@ static aoticache_status fill(aoticache_holder *holder, aoticache_error *ret_erro
 void aoticache_holder_fill(aoticache_holder *holder)
 {
     aoticache_error error;
-    aoticache_status status = fill(holder, &error);
+    aoticache_status status = list_new_entries(holder, &error);
     if (status == AOTICACHE_OK || status == AOTICACHE_UNSUPPORTED) /* the hook serves no such request */
         return;
     pthread_mutex_lock(&holder->lock);

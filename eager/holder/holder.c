@@ -100,8 +100,8 @@ static char *format_schema(const aoticache_schema *schema)
     return text;
 }
 
-static aoticache_status describe(aoticache_holder *holder, const aoticache_holder_options *options,
-                                 aoticache_error *ret_error)
+static aoticache_status read_schema(aoticache_holder *holder, const aoticache_holder_options *options,
+                                    aoticache_error *ret_error)
 {
     holder->op = strdup(aoticache_schema_full_name(holder->schema));
     holder->schema_text = format_schema(holder->schema);
@@ -115,7 +115,7 @@ static aoticache_status describe(aoticache_holder *holder, const aoticache_holde
     return status == AOTICACHE_OK ? read_returns(holder, ret_error) : status;
 }
 
-static void enlist(aoticache_holder *holder)
+static void add_to_context(aoticache_holder *holder)
 {
     aoticache_context *context = holder->context;
     pthread_mutex_lock(&context->lock);
@@ -127,7 +127,7 @@ static void enlist(aoticache_holder *holder)
     pthread_mutex_unlock(&context->lock);
 }
 
-static void delist(aoticache_holder *holder)
+static void remove_from_context(aoticache_holder *holder)
 {
     /* Also for the question whether it is in the list at all: its neighbours, when they leave, write its link. */
     pthread_mutex_lock(&holder->context->lock);
@@ -165,12 +165,12 @@ aoticache_status aoticache_holder_create(aoticache_context *context, const aotic
     pthread_mutex_init(&holder->lock, NULL);
     status = aoticache_schema_parse(chosen.schema, &holder->schema, ret_error);
     if (status == AOTICACHE_OK)
-        status = describe(holder, &chosen, ret_error);
+        status = read_schema(holder, &chosen, ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_holder_unref(holder);
         return status;
     }
-    enlist(holder);
+    add_to_context(holder);
     aoticache_holder_fill(holder);
     *ret_holder = holder;
     return AOTICACHE_OK;
@@ -208,7 +208,7 @@ void aoticache_holder_unref(aoticache_holder *holder)
     if (holder == NULL || atomic_fetch_sub_explicit(&holder->references, 1, memory_order_acq_rel) != 1)
         return;
     int saved = errno;
-    delist(holder);
+    remove_from_context(holder);
     aoticache_holder_flush(holder);
     aoticache_holder_unload_all(holder);
     aoticache_table_free(&holder->table);

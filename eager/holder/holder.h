@@ -1,6 +1,6 @@
 /*
- * eager/holder/holder: what sits behind one operator on one device: it looks up, runs hits, turns misses into compiles. The
- * counterpart of PyTorch's AOTIPythonKernelHolder (torch/csrc/inductor/aoti_eager/kernel_holder.h).
+ * eager/holder/holder: what sits behind one operator on one device: it looks up, runs hits, turns misses into compiles.
+ * The counterpart of PyTorch's AOTIPythonKernelHolder (torch/csrc/inductor/aoti_eager/kernel_holder.h).
  *
  * One call: the arguments' metadata is packed into a flat buffer on the stack and hashed; a table of ready runners is
  * probed and the packed bytes compared: that is the hot path, without locks, system calls or memory. Where the table has
@@ -117,8 +117,8 @@ AOTICACHE_API void aoticache_holder_unref(aoticache_holder *holder);
 
 /*
  * Calls the operator. The arguments are the schema's, from the top of the stack; defaults must be filled in
- * (aoticache_holder_push_defaults()). On OK they are replaced by the results, OUTPUT values that are the caller's; on failure the
- * stack is as before.
+ * (aoticache_holder_push_defaults()). On OK they are replaced by the results, OUTPUT values that are the caller's; on
+ * failure the stack is as before.
  *
  * Goes to the fallback: what requires gradients (unless served), a generator or object among the arguments, a tensor
  * that is not strided or not of this device or whose metadata has more than 4 KiB, and whatever misses or cannot be

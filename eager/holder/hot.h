@@ -17,7 +17,9 @@
 #define XXH_NO_STREAM
 #include <xxhash.h>
 
-/* ---- packing: each function writes at `at` and returns what is behind; NULL where it does not fit, or no kernel takes it ---- */
+/* ---- packing ---- */
+
+/* Each function writes at `at` and returns what is behind; NULL where it does not fit, or where no kernel takes the value. */
 
 /* kind in the lowest byte, the rest as the kind has it. */
 static inline uint64_t aoticache_pack_head(int32_t kind, uint64_t rest)

@@ -41,7 +41,7 @@ typedef struct aoticache_packed {
  */
 bool aoticache_pack(const aoticache_value *arguments, size_t count, aoticache_packed *ret_packed);
 
-/* The tensors among the arguments, in order, absent ones left out: the inputs of the library. False: more than `capacity`. */
+/* The tensors among the arguments, in order, without absent ones: the library's inputs. False: more than `capacity`. */
 bool aoticache_pack_inputs(const aoticache_value *arguments, size_t count, AtenTensorHandle *ret_inputs, size_t capacity,
                            size_t *ret_count);
 
@@ -81,7 +81,7 @@ typedef struct aoticache_resident_hot {
     _Atomic(aoticache_runner *) runner; /* NULL: not loaded. Unloading: store NULL (seq_cst), retire, then unref */
     uint32_t number;                    /* of its uses; set before a runner is */
     atomic_uint_least64_t last_tick;    /* the context's clock at the last use */
-    void *detail;                       /* the rest, an aoticache_resident; in holder->misses and dynamic_requests its state */
+    void *detail;                       /* an aoticache_resident; in holder->misses and dynamic_requests the state */
 } aoticache_resident_hot;
 
 /* Written once, then read by anybody as long as the table lives. */
@@ -145,8 +145,9 @@ void aoticache_table_free(aoticache_table *table);
 /* ---- record.c: what a program asked for, as a list that `aoticache warm` compiles elsewhere or beforehand ---- */
 
 /*
- * One line for each different request (docs/warm.md has the form); requests that differ in their environment alone are one.
- * What a line cannot say (the data of constants) makes it a comment. Lines that the file already has are not written again.
+ * One line for each different request (docs/warm.md has the form); requests that differ in their environment alone are
+ * one. What a line cannot say (the data of constants) makes it a comment. Lines that the file already has are not
+ * written again.
  *
  * Thread safety: add() from any thread. Any number of processes may add to one file, each line by one write. Fork safety:
  * a child goes on with a recorder of its parent, whatever the parent's threads were doing.
@@ -424,7 +425,7 @@ aoticache_status aoticache_holder_compile(aoticache_holder *holder, aoticache_mi
 void aoticache_holder_note_failure(aoticache_holder *holder, aoticache_miss_state *state, aoticache_status status,
                                    const char *message);
 
-/* Queues a background compile. Takes `miss` over where it returns true; false: the queue is full, or no thread could be had. */
+/* Queues a background compile. True: it took `miss` over. False: the queue is full, or no thread could be had. */
 bool aoticache_queue_add(aoticache_holder *holder, aoticache_miss_request *miss);
 /* Drops what is queued and waits for what is under way. */
 void aoticache_queue_end(aoticache_context *context);

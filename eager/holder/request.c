@@ -1,6 +1,6 @@
 /*
- * eager/holder/request: from a call's values to its requests: the exact one, and the dynamic one, which all calls make that
- * are alike but for the sizes of their tensors.
+ * eager/holder/request: from a call's values to its requests: the exact one, and the dynamic one, which all calls make
+ * that are alike but for the sizes of their tensors.
  *
  * In a request, arguments come in the order of the schema, keyword-only ones by name. Those that are equal to their
  * defaults are left out (positional ones only at the end), so that a call that gives a default and one that does not
@@ -238,7 +238,8 @@ static aoticache_value item_of(const aoticache_value *list, uint32_t i)
 
 static bool is_list(int32_t kind)
 {
-    return kind == AOTICACHE_VALUE_TENSOR_LIST || (kind >= AOTICACHE_VALUE_INT_LIST && kind <= AOTICACHE_VALUE_STRING_LIST);
+    return kind == AOTICACHE_VALUE_TENSOR_LIST ||
+           (kind >= AOTICACHE_VALUE_INT_LIST && kind <= AOTICACHE_VALUE_STRING_LIST);
 }
 
 static aoticache_status add_argument(request_writer *writer, const char *name, const aoticache_value *value,

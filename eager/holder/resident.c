@@ -46,7 +46,7 @@ static void add_resident(aoticache_holder *holder, aoticache_resident *resident)
 }
 
 /* The same library was made again, or another one in its place. */
-static void renew(aoticache_resident *resident, const aoticache_digest *artifact, int64_t entry_id)
+static void set_artifact(aoticache_resident *resident, const aoticache_digest *artifact, int64_t entry_id)
 {
     resident->artifact = *artifact;
     resident->entry_id = entry_id;
@@ -80,7 +80,7 @@ aoticache_resident *aoticache_holder_know_exact(aoticache_holder *holder, const 
     aoticache_table_entry *entry = aoticache_table_find(&holder->table, packed);
     aoticache_resident *resident = entry != NULL ? entry->own.detail : NULL;
     if (resident != NULL && resident->hot == &entry->own)
-        renew(resident, artifact, entry_id);
+        set_artifact(resident, artifact, entry_id);
     else if ((resident = add_exact(holder, packed, entry, artifact, entry_id)) == NULL)
         return NULL;
     /* An exact library comes before a dynamic one. */
@@ -130,7 +130,7 @@ aoticache_resident *aoticache_holder_know_dynamic(aoticache_holder *holder, aoti
 {
     aoticache_resident *resident = find_in_dynamic_list(state, artifact);
     if (resident != NULL) {
-        renew(resident, artifact, entry_id);
+        set_artifact(resident, artifact, entry_id);
         aoticache_check_free(check);
         return resident;
     }
@@ -218,7 +218,7 @@ static aoticache_resident *least_recent(const aoticache_context *context, const 
     return found;
 }
 
-static bool exceeds(const aoticache_context *context)
+static bool exceeds_budget(const aoticache_context *context)
 {
     return (context->max_loaded > 0 && context->loaded_count > context->max_loaded) ||
            (context->max_loaded_bytes > 0 && context->loaded_bytes > context->max_loaded_bytes);
@@ -230,7 +230,7 @@ static void keep_budget(aoticache_context *context, const aoticache_resident *ke
     for (;;) {
         leaving_runner *leaving = NULL;
         pthread_mutex_lock(&context->lock);
-        aoticache_resident *resident = exceeds(context) ? least_recent(context, keep) : NULL;
+        aoticache_resident *resident = exceeds_budget(context) ? least_recent(context, keep) : NULL;
         if (resident != NULL && (leaving = malloc(sizeof *leaving)) != NULL) {
             leaving->runner = atomic_exchange(&resident->hot->runner, NULL);
             unlink_loaded(context, resident);
@@ -254,7 +254,7 @@ static uint64_t bytes_of(const aoticache_runner *runner)
 }
 
 /* From now on calls find the runner. */
-static void publish(aoticache_resident *resident, aoticache_runner *runner)
+static void publish_runner(aoticache_resident *resident, aoticache_runner *runner)
 {
     aoticache_context *context = resident->holder->context;
     uint64_t bytes = context->max_loaded_bytes > 0 ? bytes_of(runner) : 0;
@@ -327,7 +327,8 @@ static aoticache_status load_runner(const aoticache_holder *holder, aoticache_ar
 }
 
 /* NOT_FOUND: it is gone, and nobody asks for it again before it was made anew. */
-static aoticache_status open_resident(aoticache_resident *resident, aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+static aoticache_status open_resident(aoticache_resident *resident, aoticache_artifact **ret_artifact,
+                                      aoticache_error *ret_error)
 {
     aoticache_holder *holder = resident->holder;
     pthread_mutex_lock(&holder->lock);
@@ -348,7 +349,8 @@ static aoticache_status open_resident(aoticache_resident *resident, aoticache_ar
 }
 
 /* Under load_lock, not loaded. */
-static aoticache_status load_resident(aoticache_resident *resident, aoticache_runner **ret_runner, aoticache_error *ret_error)
+static aoticache_status load_resident(aoticache_resident *resident, aoticache_runner **ret_runner,
+                                      aoticache_error *ret_error)
 {
     aoticache_holder *holder = resident->holder;
     aoticache_artifact *artifact = NULL;
@@ -359,12 +361,13 @@ static aoticache_status load_resident(aoticache_resident *resident, aoticache_ru
     aoticache_artifact_unref(artifact);
     if (status != AOTICACHE_OK)
         return status;
-    publish(resident, runner);
+    publish_runner(resident, runner);
     *ret_runner = runner;
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_resident_load(aoticache_resident *resident, aoticache_runner **ret_runner, aoticache_error *ret_error)
+aoticache_status aoticache_resident_load(aoticache_resident *resident, aoticache_runner **ret_runner,
+                                         aoticache_error *ret_error)
 {
     aoticache_holder *holder = resident->holder;
     aoticache_status status = AOTICACHE_OK;
@@ -380,8 +383,9 @@ aoticache_status aoticache_resident_load(aoticache_resident *resident, aoticache
 
 /* ---- adopting what a compile or a lookup gave ---- */
 
-static aoticache_status know(aoticache_holder *holder, const aoticache_miss_request *miss, aoticache_artifact *artifact,
-                             aoticache_resident **ret_resident, aoticache_error *ret_error)
+static aoticache_status know_artifact(aoticache_holder *holder, const aoticache_miss_request *miss,
+                                      aoticache_artifact *artifact,
+                                      aoticache_resident **ret_resident, aoticache_error *ret_error)
 {
     const char *guard = aoticache_artifact_guard(artifact);
     const aoticache_digest *digest = aoticache_artifact_digest(artifact);
@@ -410,11 +414,11 @@ aoticache_status aoticache_holder_adopt(aoticache_holder *holder, const aoticach
     aoticache_resident *resident = NULL;
     aoticache_runner *runner = NULL;
     pthread_mutex_lock(&holder->load_lock);
-    aoticache_status status = know(holder, miss, artifact, &resident, ret_error);
+    aoticache_status status = know_artifact(holder, miss, artifact, &resident, ret_error);
     if (status == AOTICACHE_OK && atomic_load(&resident->hot->runner) == NULL) {
         status = load_runner(holder, artifact, &runner, ret_error);
         if (status == AOTICACHE_OK)
-            publish(resident, runner);
+            publish_runner(resident, runner);
     }
     pthread_mutex_unlock(&holder->load_lock);
     if (status == AOTICACHE_OK)

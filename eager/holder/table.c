@@ -1,6 +1,7 @@
 /*
- * eager/holder/table: the writer's side: inserting, growing, freeing. Entries are never taken out of a table that is in use: a
- * library that is unloaded leaves its entries, which then have no runner, behind, and is loaded again through them.
+ * eager/holder/table: the writer's side: inserting, growing, freeing. Entries are never taken out of a table that is in
+ * use: a library that is unloaded leaves its entries, which then have no runner, behind, and is loaded again through
+ * them.
  */
 #include "eager/holder/internal.h"
 

@@ -81,7 +81,8 @@ static void guess_operator(const char *file, char ret_op[AOTICACHE_KERNEL_FILE_B
 }
 
 /* Keeps in ret_nearest the operator of this folder that is nearer than the nearest so far. */
-static void look_for_nearest(const char *folder, const char *op, size_t *least, char ret_nearest[AOTICACHE_KERNEL_FILE_BYTES])
+static void look_for_nearest(const char *folder, const char *op, size_t *least,
+                             char ret_nearest[AOTICACHE_KERNEL_FILE_BYTES])
 {
     struct dirent **files = NULL;
     const int count = scandir(folder, &files, is_source, alphasort);
@@ -99,7 +100,7 @@ static void look_for_nearest(const char *folder, const char *op, size_t *least, 
 }
 
 /* "; did you mean aten::abs?", of the kernels that there are, or "". */
-static void suggest(const struct c_state *state, const char *op, char *ret_hint, size_t size)
+static void suggest_operator(const struct c_state *state, const char *op, char *ret_hint, size_t size)
 {
     char nearest[AOTICACHE_KERNEL_FILE_BYTES];
     size_t least = AOTICACHE_NOT_NEAR;
@@ -127,7 +128,7 @@ static aoticache_status find_source(const struct c_state *state, const char *op,
             used += (size_t)snprintf(tried + used, sizeof tried - used, "%s%s", i > 0 ? ", " : "", state->folders[i]);
     }
     char hint[AOTICACHE_KERNEL_FILE_BYTES + 32];
-    suggest(state, op, hint, sizeof hint);
+    suggest_operator(state, op, hint, sizeof hint);
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "hook c: no kernel for %s: there is no %s in %s%s", op,
                                name, tried, hint);
 }
@@ -269,7 +270,8 @@ static aoticache_status name_source(const struct c_state *state, const char *op,
     int length = snprintf(paths->source, sizeof paths->source, "%s/%s", folder, name);
     return length > 0 && (size_t)length < sizeof paths->source
                ? AOTICACHE_OK
-               : aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook c: folder %.400s...: its path is too long", folder);
+               : aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook c: folder %.400s...: its path is too long",
+                                     folder);
 }
 
 /* The installation's part of them. */

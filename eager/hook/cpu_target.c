@@ -1,6 +1,6 @@
 /*
- * eager/hook/cpu_target: between names of CPU features (cache/request/cpu.h), the macros by which compilers say that they use them,
- * and the options that let them.
+ * eager/hook/cpu_target: between names of CPU features (cache/request/cpu.h), the macros by which compilers say that
+ * they use them, and the options that let them.
  *
  * "-march=native" says nothing that could be stored: a machine that has less dies of SIGILL. So the compiler itself is
  * asked what the word stands for here.
@@ -171,7 +171,7 @@ aoticache_status aoticache_cpu_target_flags(const char *cpu_features,
 /* ---- macros ---- */
 
 /* Whether a line of `text` is "#define <macro> ...". */
-static bool defines(const char *text, const char *macro)
+static bool defines_macro(const char *text, const char *macro)
 {
     char line[96];
     int length = snprintf(line, sizeof line, "#define %s ", macro);
@@ -185,13 +185,14 @@ const char *aoticache_cpu_target_names(const char *text, char ret_names[AOTICACH
 {
     const char *arch = aoticache_cpu_arch();
     size_t used = 0;
-    if (defines(text, "__x86_64__"))
+    if (defines_macro(text, "__x86_64__"))
         arch = "x86_64";
-    else if (defines(text, "__aarch64__"))
+    else if (defines_macro(text, "__aarch64__"))
         arch = "aarch64";
     ret_names[0] = '\0';
     for (size_t i = 0; i < ROW_COUNT; i++)
-        if (strcmp(rows[i].arch, arch) == 0 && defines(text, rows[i].macro) && used < AOTICACHE_CPU_TARGET_NAMES_BYTES)
+        if (strcmp(rows[i].arch, arch) == 0 && defines_macro(text, rows[i].macro) &&
+            used < AOTICACHE_CPU_TARGET_NAMES_BYTES)
             used += (size_t)snprintf(ret_names + used, AOTICACHE_CPU_TARGET_NAMES_BYTES - used, "%s%s",
                                      used > 0 ? "," : "", rows[i].name);
     return arch;
@@ -223,7 +224,7 @@ static const char *macro_string(const char *text, const char *macro, size_t *ret
 
 static void producer_from_macros(const char *text, char ret_producer[AOTICACHE_COMPILER_VERSION_BYTES])
 {
-    bool clang = defines(text, "__clang__");
+    bool clang = defines_macro(text, "__clang__");
     size_t length;
     const char *version = macro_string(text, clang ? "#define __clang_version__ " : "#define __VERSION__ ", &length);
     snprintf(ret_producer, AOTICACHE_COMPILER_VERSION_BYTES, "cc %s %.*s", clang ? "clang" : "gcc",

@@ -271,7 +271,8 @@ static aoticache_status deliver_checked(void *user, const aoticache_product *pro
                                    hook->kind->name, hook->program);
     if (product == NULL ||
         AOTICACHE_OPTIONS_READ(aoticache_product, AOTICACHE_PRODUCT_INIT, product, &all, &reason) != AOTICACHE_OK)
-        return aoticache_error_set(delivery->error, AOTICACHE_INVALID, "hook %s (%.160s): it delivers what is no product: %s",
+        return aoticache_error_set(delivery->error, AOTICACHE_INVALID,
+                                   "hook %s (%.160s): it delivers what is no product: %s",
                                    hook->kind->name, hook->program, reason.message);
     delivery->done = true;
     delivery->requirements = all.requirements;

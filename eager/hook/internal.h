@@ -1,6 +1,6 @@
 /*
- * eager/hook/internal: what makes a kind of compile hook, and what the kinds use: the protocol, the Python of the worker, the
- * target of the C compiler. Processes are in process.h.
+ * eager/hook/internal: what makes a kind of compile hook, and what the kinds use: the protocol, the Python of the
+ * worker, the target of the C compiler. Processes are in process.h.
  *
  * Private to hook/.
  */
@@ -16,11 +16,12 @@
 #include <jansson.h>
 #include <limits.h>
 
-/* ---- protocol_request.c, protocol_answer.c: the JSON that hooks speak (docs/hooks.md): a request becomes a line, an answer becomes a product ---- */
+/* ---- protocol_request.c, protocol_answer.c: the JSON that hooks speak ---- */
 
 /*
- * Answers are untrusted: sizes, types, names and files are checked here. Whatever is wrong with them is CORRUPT, naming
- * the hook: nothing more should then be asked of that process. Callers of hooks see it as COMPILE_FAILED.
+ * A request becomes a line, an answer becomes a product (docs/hooks.md). Answers are untrusted: sizes, types, names and
+ * files are checked here. Whatever is wrong with them is CORRUPT, naming the hook: nothing more should then be asked of
+ * that process. Callers of hooks see it as COMPILE_FAILED.
  */
 
 #define AOTICACHE_PROTOCOL_VERSION 1

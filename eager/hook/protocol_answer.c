@@ -13,7 +13,7 @@
 
 #define MAX_COMPILE_SECONDS (366.0 * 24 * 3600)
 
-static aoticache_status wrong(aoticache_error *ret_error, const char *hook, const char *what)
+static aoticache_status refuse_answer(aoticache_error *ret_error, const char *hook, const char *what)
 {
     return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: its answer %s", hook, what);
 }
@@ -79,11 +79,11 @@ static aoticache_status read_file(aoticache_answer *answer, const json_t *entry,
     const char *name = json_string_value(json_object_get(entry, "name"));
     const char *path = json_string_value(json_object_get(entry, "path"));
     if (name == NULL || path == NULL || path[0] == '\0')
-        return wrong(ret_error, hook, "has a file without \"name\" or \"path\"");
+        return refuse_answer(ret_error, hook, "has a file without \"name\" or \"path\"");
     if (!is_safe_name(name))
-        return wrong(ret_error, hook, "has a file whose name is not one plain path component");
+        return refuse_answer(ret_error, hook, "has a file whose name is not one plain path component");
     if (name_is_taken(answer, name))
-        return wrong(ret_error, hook, "has two files of the same name");
+        return refuse_answer(ret_error, hook, "has two files of the same name");
     char *joined = join_path(directory, path);
     if (joined == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook %.160s: out of memory", hook);
@@ -99,7 +99,7 @@ static aoticache_status read_files(aoticache_answer *answer, const char *hook, c
     const json_t *files = json_object_get(answer->json, "files");
     size_t count = json_array_size(files);
     if (count == 0 || count > AOTICACHE_PROTOCOL_MAX_FILES)
-        return wrong(ret_error, hook, "has no \"files\" (1 to 256)");
+        return refuse_answer(ret_error, hook, "has no \"files\" (1 to 256)");
     answer->files = calloc(count, sizeof *answer->files);
     answer->paths = calloc(count, sizeof *answer->paths);
     if (answer->files == NULL || answer->paths == NULL)
@@ -126,7 +126,7 @@ static aoticache_status read_requirements(aoticache_answer *answer, const char *
     if (names == NULL || json_is_null(names))
         return AOTICACHE_OK;
     if (!json_is_array(names) || json_array_size(names) > 1024)
-        return wrong(ret_error, hook, "has \"requirements\" that are no list of names");
+        return refuse_answer(ret_error, hook, "has \"requirements\" that are no list of names");
     aoticache_cpu_features all = {0};
     for (size_t i = 0; i < json_array_size(names); i++) {
         const char *name = json_string_value(json_array_get(names, i));
@@ -146,20 +146,20 @@ static aoticache_status read_details(aoticache_answer *answer, const char *hook,
 {
     const json_t *producer = json_object_get(answer->json, "producer");
     if (producer != NULL && (!json_is_string(producer) || json_string_length(producer) > 255))
-        return wrong(ret_error, hook, "has a \"producer\" that is no text of at most 255 bytes");
+        return refuse_answer(ret_error, hook, "has a \"producer\" that is no text of at most 255 bytes");
     answer->product.producer = json_string_value(producer);
     const json_t *guard = json_object_get(answer->json, "guard");
     if (guard != NULL && !json_is_null(guard) &&
         (!json_is_string(guard) || json_string_length(guard) == 0 ||
          json_string_length(guard) != strlen(json_string_value(guard))))
-        return wrong(ret_error, hook, "has a \"guard\" that is no text");
+        return refuse_answer(ret_error, hook, "has a \"guard\" that is no text");
     answer->product.guard = json_string_value(guard);
     const json_t *seconds = json_object_get(answer->json, "compile_seconds");
     if (seconds == NULL)
         return AOTICACHE_OK;
     double value = json_number_value(seconds);
     if (!json_is_number(seconds) || !isfinite(value) || value < 0 || value > MAX_COMPILE_SECONDS)
-        return wrong(ret_error, hook, "has \"compile_seconds\" that are no duration");
+        return refuse_answer(ret_error, hook, "has \"compile_seconds\" that are no duration");
     answer->product.compile_ns = (uint64_t)(value * 1e9);
     return AOTICACHE_OK;
 }
@@ -184,7 +184,7 @@ static json_t *read_object(const char *bytes, size_t size, const char *hook, aot
     if (json_is_object(root))
         return root;
     json_decref(root);
-    wrong(ret_error, hook, "is JSON, but no object");
+    refuse_answer(ret_error, hook, "is JSON, but no object");
     return NULL;
 }
 
@@ -209,7 +209,7 @@ static aoticache_status read_parts(aoticache_answer *answer, uint64_t id, const 
                                    "hook %.160s: its answer has id %lld, asked was %llu", hook,
                                    (long long)json_integer_value(id_value), (unsigned long long)id);
     if (!json_is_boolean(ok))
-        return wrong(ret_error, hook, "has no \"ok\" that is true or false");
+        return refuse_answer(ret_error, hook, "has no \"ok\" that is true or false");
     if (json_is_false(ok))
         return read_refusal(answer->json, hook, ret_error);
     aoticache_status status = read_files(answer, hook, directory, ret_error);
@@ -258,11 +258,11 @@ aoticache_status aoticache_protocol_read_hello(const char *bytes, size_t size, c
     const json_t *version = json_object_get(root, "hello");
     aoticache_status status = AOTICACHE_OK;
     if (!json_is_integer(version) || json_integer_value(version) != AOTICACHE_PROTOCOL_VERSION)
-        status = wrong(ret_error, hook, "is not the greeting of a worker that speaks protocol 1");
+        status = refuse_answer(ret_error, hook, "is not the greeting of a worker that speaks protocol 1");
     else if (json_object_get(root, "error") != NULL)
         status = read_refusal(root, hook, ret_error);
     else if (hello.producer == NULL || hello.python == NULL)
-        status = wrong(ret_error, hook, "is a greeting that does not say of whom");
+        status = refuse_answer(ret_error, hook, "is a greeting that does not say of whom");
     if (status == AOTICACHE_OK)
         *ret_hello = hello;
     else

@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* Puts `value`, which is taken, into `object`; NULL is passed on as failure. */
-static bool put(json_t *object, const char *name, json_t *value)
+static bool put_member(json_t *object, const char *name, json_t *value)
 {
     return json_object_set_new(object, name, value) == 0;
 }
@@ -61,12 +61,12 @@ static json_t *json_of_device(aoticache_device device)
 /* A number outside its list has no name; json_string(NULL) is NULL, and the caller then says UNSUPPORTED. */
 static bool put_metadata(json_t *object, const aoticache_tensor_metadata *metadata)
 {
-    return put(object, "dtype", json_string(aoticache_dtype_name(metadata->dtype))) &&
-           put(object, "sizes", json_of_sizes(metadata->sizes, metadata->ndim)) &&
-           put(object, "strides", json_of_sizes(metadata->strides, metadata->ndim)) &&
-           put(object, "device", json_of_device(metadata->device)) &&
-           put(object, "layout", json_string(aoticache_layout_name(metadata->layout))) &&
-           put(object, "requires_grad", json_boolean(metadata->requires_grad));
+    return put_member(object, "dtype", json_string(aoticache_dtype_name(metadata->dtype))) &&
+           put_member(object, "sizes", json_of_sizes(metadata->sizes, metadata->ndim)) &&
+           put_member(object, "strides", json_of_sizes(metadata->strides, metadata->ndim)) &&
+           put_member(object, "device", json_of_device(metadata->device)) &&
+           put_member(object, "layout", json_string(aoticache_layout_name(metadata->layout))) &&
+           put_member(object, "requires_grad", json_boolean(metadata->requires_grad));
 }
 
 static int constant_path(const char *directory, size_t position, char ret_path[PATH_MAX])
@@ -79,7 +79,7 @@ static bool put_constant(json_t *object, const aoticache_argument *argument, siz
 {
     char path[PATH_MAX];
     return constant_path(directory, position, path) == 0 &&
-           put_metadata(object, &argument->value.tensor.metadata) && put(object, "file", json_string(path));
+           put_metadata(object, &argument->value.tensor.metadata) && put_member(object, "file", json_string(path));
 }
 
 static const char *kind_name(aoticache_argument_kind kind)
@@ -127,11 +127,11 @@ static json_t *json_of_item(const aoticache_argument *item)
     json_t *object = json_object();
     if (object == NULL)
         return NULL;
-    bool fine = put(object, "kind", json_string(kind_name(item->kind)));
+    bool fine = put_member(object, "kind", json_string(kind_name(item->kind)));
     if (item->kind == AOTICACHE_ARGUMENT_TENSOR)
         fine = fine && put_metadata(object, &item->value.tensor.metadata);
     else if (item->kind != AOTICACHE_ARGUMENT_NONE)
-        fine = fine && put(object, "value", json_of_value(item));
+        fine = fine && put_member(object, "value", json_of_value(item));
     if (fine)
         return object;
     json_decref(object);
@@ -155,14 +155,14 @@ static json_t *json_of_argument(const aoticache_argument *argument, size_t posit
     json_t *object;
     if (argument->kind == AOTICACHE_ARGUMENT_LIST) {
         object = json_object();
-        if (object != NULL && (!put(object, "kind", json_string("list")) ||
-                               !put(object, "items", json_of_items(argument)))) {
+        if (object != NULL && (!put_member(object, "kind", json_string("list")) ||
+                               !put_member(object, "items", json_of_items(argument)))) {
             json_decref(object);
             return NULL;
         }
     } else if (argument->kind == AOTICACHE_ARGUMENT_CONSTANT) {
         object = json_object();
-        if (object != NULL && (!put(object, "kind", json_string("constant")) ||
+        if (object != NULL && (!put_member(object, "kind", json_string("constant")) ||
                                !put_constant(object, argument, position, directory))) {
             json_decref(object);
             return NULL;
@@ -170,7 +170,7 @@ static json_t *json_of_argument(const aoticache_argument *argument, size_t posit
     } else {
         object = json_of_item(argument);
     }
-    if (object != NULL && !put(object, "name", json_string(argument->name))) {
+    if (object != NULL && !put_member(object, "name", json_string(argument->name))) {
         json_decref(object);
         return NULL;
     }
@@ -181,7 +181,7 @@ static aoticache_status put_arguments(json_t *root, const aoticache_request *req
                                       aoticache_error *ret_error)
 {
     json_t *array = json_array();
-    if (!put(root, "arguments", array))
+    if (!put_member(root, "arguments", array))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "request: out of memory");
     size_t count = aoticache_request_argument_count(request);
     for (size_t i = 0; i < count; i++) {
@@ -197,13 +197,13 @@ static aoticache_status put_arguments(json_t *root, const aoticache_request *req
 static bool put_environment(json_t *root, const aoticache_request *request)
 {
     json_t *object = json_object();
-    if (!put(root, "environment", object))
+    if (!put_member(root, "environment", object))
         return false;
     size_t count = aoticache_request_environment_count(request);
     for (size_t i = 0; i < count; i++) {
         const char *name, *value;
         aoticache_request_environment_at(request, i, &name, &value);
-        if (!put(object, name, json_string(value)))
+        if (!put_member(object, name, json_string(value)))
             return false;
     }
     return true;
@@ -232,10 +232,10 @@ aoticache_status aoticache_protocol_write_request(const aoticache_request *reque
     aoticache_status status = AOTICACHE_NO_MEMORY;
     char *line = NULL;
     json_t *root = json_object();
-    if (root == NULL || !put(root, "protocol", json_integer(AOTICACHE_PROTOCOL_VERSION)) ||
-        !put(root, "id", json_integer((json_int_t)id)) ||
-        !put(root, "operator", json_string(aoticache_request_op(request))) ||
-        !put(root, "device", json_of_device(aoticache_request_device(request)))) {
+    if (root == NULL || !put_member(root, "protocol", json_integer(AOTICACHE_PROTOCOL_VERSION)) ||
+        !put_member(root, "id", json_integer((json_int_t)id)) ||
+        !put_member(root, "operator", json_string(aoticache_request_op(request))) ||
+        !put_member(root, "device", json_of_device(aoticache_request_device(request)))) {
         aoticache_error_set(ret_error, status, "request: out of memory");
         goto out;
     }
@@ -244,8 +244,8 @@ aoticache_status aoticache_protocol_write_request(const aoticache_request *reque
         goto out;
     status = AOTICACHE_INVALID;
     if (!put_environment(root, request) ||
-        !put(root, "cpu_features", cpu_features != NULL ? json_string(cpu_features) : json_null()) ||
-        !put(root, "directory", json_string(directory))) {
+        !put_member(root, "cpu_features", cpu_features != NULL ? json_string(cpu_features) : json_null()) ||
+        !put_member(root, "directory", json_string(directory))) {
         aoticache_error_set(ret_error, status, "request: \"%s\" or the environment is not UTF-8", directory);
         goto out;
     }

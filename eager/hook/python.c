@@ -60,7 +60,7 @@ static bool read_version_file(const char *path, char ret_version[AOTICACHE_PYTHO
 }
 
 /* A variable of the environment that Python will have; NULL where it is not set. */
-static const char *variable(const char *const *environment, const char *name)
+static const char *read_variable(const char *const *environment, const char *name)
 {
     if (environment == NULL)
         return secure_getenv(name);
@@ -133,7 +133,7 @@ static bool prefix_of(const char *program, char ret_prefix[PATH_MAX])
 static void look_in_user_site(struct findings *findings, const char *prefix, const char *const *environment)
 {
     char path[PATH_MAX];
-    const char *home = variable(environment, "HOME");
+    const char *home = read_variable(environment, "HOME");
     int length = snprintf(path, sizeof path, "%s/pyvenv.cfg", prefix);
     if (home == NULL || length < 0 || (size_t)length >= sizeof path || access(path, F_OK) == 0)
         return;
@@ -148,7 +148,7 @@ static void look_in_user_site(struct findings *findings, const char *prefix, con
  */
 static bool look_in_python_path(struct findings *findings, const char *const *environment)
 {
-    const char *folders = variable(environment, "PYTHONPATH");
+    const char *folders = read_variable(environment, "PYTHONPATH");
     char path[PATH_MAX];
     for (const char *folder = folders; folder != NULL && *folder != '\0';) {
         size_t length = strcspn(folder, ":");

@@ -238,7 +238,8 @@ static aoticache_status print_argument(FILE *out, const char *prefix, const aoti
     return AOTICACHE_OK;
 }
 
-static aoticache_status print_list(FILE *out, const char *prefix, const aoticache_argument *argument, struct inputs *inputs,
+static aoticache_status print_list(FILE *out, const char *prefix, const aoticache_argument *argument,
+                                   struct inputs *inputs,
                                    aoticache_error *ret_error)
 {
     fprintf(out, "#define %s_COUNT %zu\n", prefix, argument->value.list.count);

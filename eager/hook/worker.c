@@ -1,11 +1,11 @@
 /*
  * eager/hook/worker: the hook that keeps Python processes with PyTorch (worker.py).
  *
- * Owns their life: started by a compile that finds none free, asked one thing at a time, started again when dead or
- * when they have said something that nobody asked for, killed with their group when they take too long. A worker serves one
- * thread at a time and ends with this process by itself: it sees its standard input close, and looks
- * whether its parent has changed, for the case that a fork of this process holds the other end. (PR_SET_PDEATHSIG would
- * not do: it fires when the thread ends that started the worker.)
+ * Owns their life: started by a compile that finds none free, asked one thing at a time, started again when dead or when
+ * they have said something that nobody asked for, killed with their group when they take too long. A worker serves one
+ * thread at a time and ends with this process by itself: it sees its standard input close, and looks whether its parent
+ * has changed, for the case that a fork of this process holds the other end. (PR_SET_PDEATHSIG would not do: it fires
+ * when the thread ends that started the worker.)
  */
 #include "base/cleanup.h"
 #include "base/home.h"
@@ -184,8 +184,8 @@ static aoticache_status check_producer(const aoticache_hook *hook, const aoticac
                                hook->program, hello->producer, state->producer);
 }
 
-static aoticache_status greet(aoticache_hook *hook, worker_place *worker, uint64_t deadline_ns,
-                              aoticache_error *ret_error)
+static aoticache_status read_greeting(aoticache_hook *hook, worker_place *worker, uint64_t deadline_ns,
+                                      aoticache_error *ret_error)
 {
     aoticache_process *process = &worker->process;
     aoticache_process_event event =
@@ -220,7 +220,7 @@ static aoticache_status worker_start(aoticache_hook *hook, worker_place *worker,
     aoticache_hook_set_process_options(hook, &options);
     aoticache_status status = aoticache_process_start(&options, &worker->process, ret_error);
     if (status == AOTICACHE_OK)
-        status = greet(hook, worker, deadline_ns, ret_error);
+        status = read_greeting(hook, worker, deadline_ns, ret_error);
     if (status != AOTICACHE_OK)
         aoticache_process_free(&worker->process);
     return status;
@@ -255,9 +255,9 @@ static aoticache_status take_answer(worker_place *worker, const char *directory,
     return status;
 }
 
-static aoticache_status ask(aoticache_hook *hook, worker_place *worker, const aoticache_request *request,
-                            const char *directory, uint64_t deadline_ns, aoticache_answer *ret_answer,
-                            aoticache_error *ret_error)
+static aoticache_status ask_worker(aoticache_hook *hook, worker_place *worker, const aoticache_request *request,
+                                   const char *directory, uint64_t deadline_ns, aoticache_answer *ret_answer,
+                                   aoticache_error *ret_error)
 {
     cleanup_free char *line = NULL;
     size_t size = 0;
@@ -299,7 +299,7 @@ static aoticache_status worker_compile(aoticache_hook *hook, const aoticache_req
     uint64_t own_deadline_ns = aoticache_monotonic_ns() + (uint64_t)hook->timeout_seconds * 1000000000;
     aoticache_status status = worker_ready(hook, worker, own_deadline_ns, ret_error);
     if (status == AOTICACHE_OK)
-        status = ask(hook, worker, request, directory, own_deadline_ns, ret_answer, ret_error);
+        status = ask_worker(hook, worker, request, directory, own_deadline_ns, ret_answer, ret_error);
     worker_give_back(pool, worker);
     return status;
 }

@@ -209,9 +209,9 @@ aoticache_status aoticache_package_read_options(const aoticache_package_options 
 
 /* ---- loading ---- */
 
-static aoticache_status load(aoticache_cache *cache, aoticache_package_source *source,
-                             const aoticache_package_options *options, aoticache_runner **ret_runner,
-                             aoticache_package_report *report, aoticache_error *ret_error)
+static aoticache_status load_model(aoticache_cache *cache, aoticache_package_source *source,
+                                   const aoticache_package_options *options, aoticache_runner **ret_runner,
+                                   aoticache_package_report *report, aoticache_error *ret_error)
 {
     aoticache_artifact *artifact = NULL;
     const uint64_t begun = aoticache_monotonic_ns();
@@ -239,7 +239,7 @@ aoticache_status aoticache_package_load(aoticache_cache *cache, const char *path
     if (status != AOTICACHE_OK)
         return status;
     aoticache_package_report report = {.digest_ns = source.digest_ns};
-    status = load(cache, &source, &known, ret_runner, &report, ret_error);
+    status = load_model(cache, &source, &known, ret_runner, &report, ret_error);
     if (status == AOTICACHE_OK && ret_report != NULL)
         *ret_report = report;
     aoticache_package_source_close(&source);

@@ -38,8 +38,8 @@ typedef bool (*aoticache_package_fn)(void *user, const aoticache_package_report 
  * Stores a model of a package (all where model is NULL); what is there already stays as it is. callback may be NULL.
  * What this machine cannot run is stored too, for others; where the cache cannot store, this fails (a load would go on).
  *
- * Requirements: a kernel library needs the CPU features that its compiler used; packages tell only the vector
- * extensions (AOTI_CPU_ISA), so the level of x86-64 that goes with them is required (docs/packages.md). requirements: replaces
+ * Requirements: a kernel library needs the CPU features that its compiler used; packages tell only the vector extensions
+ * (AOTI_CPU_ISA), so the level of x86-64 that goes with them is required (docs/packages.md). requirements: replaces
  * that; may be NULL.
  *
  * Returns: OK, NOT_FOUND (no such file or model), INVALID, CORRUPT, UNSUPPORTED, DENIED, IO, LOCKED, NO_MEMORY.

@@ -1,6 +1,6 @@
 /*
- * eager/package/source: what a package file says: its digest, the request that stands for a model of it, the metadata of the
- * model, and what its code requires of the CPU.
+ * eager/package/source: what a package file says: its digest, the request that stands for a model of it, the metadata of
+ * the model, and what its code requires of the CPU.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -95,7 +95,8 @@ aoticache_status aoticache_package_request_of(const aoticache_package_source *so
     aoticache_device device;
     if (aoticache_device_parse(model->device, &device) != AOTICACHE_OK)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                   "%s: the model %s is for the device %.64s, which is not known", source->path, model->name,
+                                   "%s: the model %s is for the device %.64s, which is not known", source->path,
+                                   model->name,
                                    model->device);
     return aoticache_package_request_create(source->digest, model->name, device.type, model->machine, ret_request,
                                             ret_error);

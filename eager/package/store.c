@@ -67,8 +67,8 @@ static aoticache_status unpack_parts(const struct unpacking *unpacking, const ch
     return status;
 }
 
-static aoticache_status unpack(void *user, const aoticache_request *request, const char *directory,
-                               aoticache_deliver_fn deliver, void *deliver_user, aoticache_error *ret_error)
+static aoticache_status unpack_model(void *user, const aoticache_request *request, const char *directory,
+                                     aoticache_deliver_fn deliver, void *deliver_user, aoticache_error *ret_error)
 {
     (void)request;
     const struct unpacking *unpacking = user;
@@ -129,7 +129,7 @@ aoticache_status aoticache_package_obtain(aoticache_cache *cache, aoticache_pack
     struct unpacking unpacking = {.source = source, .model = model, .requirements = requirements};
     const uint64_t begun = aoticache_monotonic_ns();
     aoticache_status status =
-        aoticache_cache_get_or_compile(cache, request, unpack, &unpacking, ret_artifact, ret_error);
+        aoticache_cache_get_or_compile(cache, request, unpack_model, &unpacking, ret_artifact, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_package_report_artifact(*ret_artifact, report);

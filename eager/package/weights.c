@@ -1,8 +1,8 @@
 /*
- * eager/package/weights: see weights.h.
+ * eager/package/weights: the weights of a package that have a file of their own, mapped and given to a runner.
  *
- * PyTorch's libraries copy the blob that they are given (load_constants, torch/csrc/inductor/aoti_runtime/model_base.h): each
- * process would have all weights as memory of its own. So the constants are replaced afterwards by tensors over the
+ * PyTorch's libraries copy the blob that they are given (load_constants, torch/csrc/inductor/aoti_runtime/model_base.h):
+ * each process would have all weights as memory of its own. So the constants are replaced afterwards by tensors over the
  * mapping, which the library takes as they are (user-managed), and the pages of its copy are given back. The copy is
  * needed all the same: nothing but its tensors tells the sizes and strides of constants.
  */
@@ -193,7 +193,7 @@ static void give_pages_back(char *data, size_t bytes)
 }
 
 /* What cannot be shared stays a copy: the runner is right either way. */
-static void share(struct sharing *sharing, aoticache_runner *runner)
+static void share_constants(struct sharing *sharing, aoticache_runner *runner)
 {
     aoticache_update_options options = AOTICACHE_UPDATE_OPTIONS_INIT;
     options.partial = options.user_managed = options.by_fqn = true;
@@ -220,6 +220,6 @@ aoticache_status aoticache_package_weights_give(aoticache_package_weights *weigh
     weights->tensors = calloc(count, sizeof *weights->tensors);
     struct sharing sharing = {.weights = weights, .places = places, .pairs = pairs, .copies = copies};
     if (places != NULL && pairs != NULL && copies != NULL && weights->tensors != NULL)
-        share(&sharing, runner);
+        share_constants(&sharing, runner);
     return AOTICACHE_OK;
 }

@@ -142,8 +142,8 @@ static aoticache_status plan_stable(aoticache_binding_operator *op, const aotica
 }
 
 /* Everything that can be said no to before PyTorch is told. */
-static aoticache_status prepare(aoticache_binding_operator *op, const aoticache_binding_operator_options *options,
-                                aoticache_error *ret_error)
+static aoticache_status prepare_operator(aoticache_binding_operator *op, const aoticache_binding_operator_options *options,
+                                         aoticache_error *ret_error)
 {
     aoticache_status status = make_holder(op, options, ret_error);
     if (status == AOTICACHE_OK)
@@ -163,12 +163,13 @@ static aoticache_status register_with_bridge(aoticache_binding_operator *op, aot
     char message[sizeof ret_error->message] = "";
     aoticache_status status =
         op->binding->bridge.enable(op->registration->name, op->registration->overload, aoticache_holder_schema(op->holder),
-                                   op->registration->dispatch_key, op->registration, &op->torch_registration, message, sizeof message);
+                                   op->registration->dispatch_key, op->registration, &op->torch_registration, message,
+                                   sizeof message);
     return status == AOTICACHE_OK ? AOTICACHE_OK : aoticache_error_set(ret_error, status, "%s", message);
 }
 
 /* PyTorch no longer has our function. */
-static void withdraw(aoticache_registration *registration)
+static void withdraw_from_torch(aoticache_registration *registration)
 {
     if (registration->library != NULL)
         registration->stable.aoti_torch_delete_library_object(registration->library);
@@ -199,7 +200,7 @@ static aoticache_status register_with_library(aoticache_binding_operator *op, ao
     aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "PyTorch refuses a kernel for %.200s on %.60s: %.500s",
                         aoticache_holder_op(op->holder), registration->dispatch_key,
                         what != NULL ? what : "it does not say why");
-    withdraw(registration);
+    withdraw_from_torch(registration);
     return AOTICACHE_LOAD_FAILED;
 }
 
@@ -223,7 +224,7 @@ static aoticache_status tell_torch(aoticache_binding_operator *op, const aoticac
 
 /* ---- coming and going ---- */
 
-static void enlist(aoticache_binding_operator *op)
+static void add_to_binding(aoticache_binding_operator *op)
 {
     aoticache_binding *binding = op->binding;
     pthread_mutex_lock(&binding->lock);
@@ -235,7 +236,7 @@ static void enlist(aoticache_binding_operator *op)
     pthread_mutex_unlock(&binding->lock);
 }
 
-static void delist(aoticache_binding_operator *op)
+static void remove_from_binding(aoticache_binding_operator *op)
 {
     if (op->link == NULL)
         return;
@@ -286,31 +287,31 @@ aoticache_status aoticache_binding_enable(aoticache_binding *binding,
     }
     op->binding = binding;
     atomic_init(&op->references, 1);
-    status = prepare(op, &all, ret_error);
+    status = prepare_operator(op, &all, ret_error);
     if (status == AOTICACHE_OK)
         status = tell_torch(op, &all, ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_binding_disable(op);
         return status;
     }
-    enlist(op);
+    add_to_binding(op);
     *ret_operator = op;
     return AOTICACHE_OK;
 }
 
 /* Also of one that could not be enabled, however far it came. */
-static void end(aoticache_binding_operator *op, bool stays_registered)
+static void end_operator(aoticache_binding_operator *op, bool stays_registered)
 {
     if (op == NULL)
         return;
     int saved = errno;
     bool is_left = true;
-    delist(op);
+    remove_from_binding(op);
     if (op->torch_registration != NULL)
         op->binding->bridge.disable(op->torch_registration);
     if (op->registration != NULL) {
         if (!stays_registered)
-            withdraw(op->registration);
+            withdraw_from_torch(op->registration);
         atomic_store(&op->registration->op, NULL);
         is_left = wait_for_epochs();
         aoticache_registration_release(op->registration);
@@ -323,12 +324,12 @@ static void end(aoticache_binding_operator *op, bool stays_registered)
 
 void aoticache_binding_disable(aoticache_binding_operator *op)
 {
-    end(op, false);
+    end_operator(op, false);
 }
 
 void aoticache_binding_retire(aoticache_binding_operator *op)
 {
-    end(op, true);
+    end_operator(op, true);
 }
 
 void aoticache_binding_get_counts(const aoticache_binding_operator *op, aoticache_binding_counts *ret_counts)

@@ -1,7 +1,7 @@
 /*
- * eager/torch/bridge_open: the bridge as the core of the binding sees it. First as an artifact of the cache: compiled once for
- * each PyTorch and source, found again by all processes, its failure remembered with what the compiler said. Then opened,
- * and answered when it calls (bridge.h).
+ * eager/torch/bridge_open: the bridge as the core of the binding sees it. First as an artifact of the cache: compiled
+ * once for each PyTorch and source, found again by all processes, its failure remembered with what the compiler said.
+ * Then opened, and answered when it calls (bridge.h).
  */
 #include "base/cleanup.h"
 #include "base/load_gate.h"
@@ -196,8 +196,8 @@ aoticache_status aoticache_binding_prepare_bridge(aoticache_cache *cache, const 
 
 /* ---- answering the bridge ---- */
 
-static aoticache_bridge_result answer(void *op, uint64_t key_set, uint64_t wrapped, aoticache_stack *stack,
-                                      aoticache_error *error)
+static aoticache_bridge_result answer_bridge(void *op, uint64_t key_set, uint64_t wrapped, aoticache_stack *stack,
+                                             aoticache_error *error)
 {
     aoticache_binding_call call;
     if (__builtin_expect(aoticache_binding_begin(op, &call) != AOTICACHE_BINDING_ENTERED, 0))
@@ -209,7 +209,7 @@ static aoticache_bridge_result answer(void *op, uint64_t key_set, uint64_t wrapp
     return result;
 }
 
-static void refuse(void *op)
+static void count_refusal(void *op)
 {
     aoticache_binding_call call;
     if (aoticache_binding_begin(op, &call) != AOTICACHE_BINDING_ENTERED)
@@ -221,8 +221,8 @@ static void refuse(void *op)
 static const aoticache_bridge_host host = {
     .size = sizeof host,
     .abi = AOTICACHE_BRIDGE_ABI,
-    .call = answer,
-    .refuse = refuse,
+    .call = answer_bridge,
+    .refuse = count_refusal,
 };
 
 /* ---- opening ---- */

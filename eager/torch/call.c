@@ -1,6 +1,6 @@
 /*
- * eager/torch/call: a call that is no plain hit (internal.h): what only PyTorch's kernel can serve is refused, the rest goes
- * to the holder.
+ * eager/torch/call: a call that is no plain hit (internal.h): what only PyTorch's kernel can serve is refused, the rest
+ * goes to the holder.
  */
 #include "eager/torch/internal.h"
 

@@ -93,7 +93,8 @@ void aoticache_binding_count_refused(aoticache_binding_operator *op);
 /* The call is PyTorch's kernel's, and counted so. */
 aoticache_bridge_result aoticache_binding_refuse(aoticache_binding_call *call);
 /*
- * Where aoticache_holder_call_hot() found nothing ready; packed: NULL where the arguments are not tensors and numbers only.
+ * Where aoticache_holder_call_hot() found nothing ready; packed: NULL where the arguments are not tensors and numbers
+ * only.
  */
 aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *call, uint64_t key_set,
                                                         const aoticache_packed *packed, bool consume,

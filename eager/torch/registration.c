@@ -1,7 +1,7 @@
 /*
- * eager/torch/registration: what PyTorch's dispatcher is given for an operator: one registration for each operator, dispatch
- * key and way, made once and never freed, and the place in the pool that goes with it. Also the fork handlers, since all
- * that is enabled is found from here.
+ * eager/torch/registration: what PyTorch's dispatcher is given for an operator: one registration for each operator,
+ * dispatch key and way, made once and never freed, and the place in the pool that goes with it. Also the fork handlers,
+ * since all that is enabled is found from here.
  */
 #include "base/cleanup.h"
 #include "eager/torch/internal.h"
@@ -51,7 +51,8 @@ static void registration_free(aoticache_registration *registration)
     free(registration);
 }
 
-static aoticache_registration *find(const char *name, const char *overload, const char *dispatch_key, bool is_stable)
+static aoticache_registration *find_registration(const char *name, const char *overload, const char *dispatch_key,
+                                                 bool is_stable)
 {
     for (aoticache_registration *registration = registrations; registration != NULL; registration = registration->next)
         if (registration->is_stable == is_stable && strcmp(registration->name, name) == 0 &&
@@ -60,7 +61,8 @@ static aoticache_registration *find(const char *name, const char *overload, cons
     return NULL;
 }
 
-static aoticache_registration *make(const char *name, const char *overload, const char *dispatch_key, bool is_stable)
+static aoticache_registration *make_registration(const char *name, const char *overload, const char *dispatch_key,
+                                                 bool is_stable)
 {
     aoticache_registration *registration = calloc(1, sizeof *registration);
     if (registration == NULL)
@@ -82,13 +84,13 @@ static aoticache_registration *make(const char *name, const char *overload, cons
     return registration;
 }
 
-static aoticache_status acquire(const aoticache_schema *schema, const char *dispatch_key, bool is_stable,
-                                aoticache_registration **ret_registration, aoticache_error *ret_error)
+static aoticache_status take_registration(const aoticache_schema *schema, const char *dispatch_key, bool is_stable,
+                                          aoticache_registration **ret_registration, aoticache_error *ret_error)
 {
     const char *name = aoticache_schema_name(schema), *overload = aoticache_schema_overload(schema);
     const char *full = aoticache_schema_full_name(schema);
-    aoticache_registration *registration = find(name, overload, dispatch_key, is_stable);
-    aoticache_registration *other = find(name, overload, dispatch_key, !is_stable);
+    aoticache_registration *registration = find_registration(name, overload, dispatch_key, is_stable);
+    aoticache_registration *other = find_registration(name, overload, dispatch_key, !is_stable);
     if ((registration != NULL && registration->taken) || (other != NULL && other->taken))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "%.200s is enabled for %.60s already; disable it first", full, dispatch_key);
@@ -97,7 +99,7 @@ static aoticache_status acquire(const aoticache_schema *schema, const char *disp
                                    "%.200s: all %d functions for operators are in use; the bridge needs none", full,
                                    AOTICACHE_STABLE_SLOTS);
     if (registration == NULL)
-        registration = make(name, overload, dispatch_key, is_stable);
+        registration = make_registration(name, overload, dispatch_key, is_stable);
     if (registration == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%.200s: no memory to enable it", full);
     registration->taken = true;
@@ -110,7 +112,7 @@ aoticache_status aoticache_registration_acquire(const aoticache_schema *schema, 
 {
     pthread_once(&handlers_once, add_handlers);
     pthread_mutex_lock(&lock);
-    aoticache_status status = acquire(schema, dispatch_key, is_stable, ret_registration, ret_error);
+    aoticache_status status = take_registration(schema, dispatch_key, is_stable, ret_registration, ret_error);
     pthread_mutex_unlock(&lock);
     return status;
 }

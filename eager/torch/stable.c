@@ -1,8 +1,8 @@
 /*
- * eager/torch/stable: the stable C ABI's side of the binding: its functions, out of the libtorch that is in this process; a
- * call that came over it, its values read, answered by the core or by the fallback, and its results or its exception
- * handed back; and the pool of functions that PyTorch calls. Everything of a call is given back before an exception leaves
- * it.
+ * eager/torch/stable: the stable C ABI's side of the binding: its functions, out of the libtorch that is in this
+ * process; a call that came over it, its values read, answered by the core or by the fallback, and its results or its
+ * exception handed back; and the pool of functions that PyTorch calls. Everything of a call is given back before an
+ * exception leaves it.
  */
 #include "base/cleanup.h"
 #include "base/load_gate.h"
@@ -83,7 +83,7 @@ typedef struct stable_call {
     aoticache_error error;
 } stable_call;
 
-static void throw(const aoticache_stable *stable, const char *message)
+static void throw_in_torch(const aoticache_stable *stable, const char *message)
 {
     stable->aoti_torch_check(false, __func__, __FILE__, __LINE__, message);
 }
@@ -100,16 +100,18 @@ static void call_again(const aoticache_registration *registration, uint64_t *sta
     if (stable->torch_call_dispatcher(registration->name, registration->overload, stack, registration->torch_version) == 0)
         return;
     const char *what = stable->torch_exception_get_what != NULL ? stable->torch_exception_get_what() : NULL;
-    throw(stable, what != NULL ? what : "the operator failed after aoticache had given it back");
+    throw_in_torch(stable, what != NULL ? what : "the operator failed after aoticache had given it back");
 }
 
 /* The operator was retired: PyTorch still has our function, by the name it would come here again. */
-static void let_through(const aoticache_registration *registration, uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs)
+static void let_through(const aoticache_registration *registration, uint64_t *stack, uint64_t num_inputs,
+                        uint64_t num_outputs)
 {
     aoticache_error error;
     error.message[0] = '\0';
-    if (registration->fallback(registration->fallback_user, stack, num_inputs, num_outputs, error.message, sizeof error.message) != 0)
-        throw(&registration->stable, error.message);
+    if (registration->fallback(registration->fallback_user, stack, num_inputs, num_outputs, error.message,
+                               sizeof error.message) != 0)
+        throw_in_torch(&registration->stable, error.message);
 }
 
 static __attribute__((noinline)) void call_without_operator(const aoticache_registration *registration, uint64_t *stack,
@@ -165,7 +167,7 @@ static __attribute__((noinline)) bool fail_or_fall_back(stable_call *call, aotic
 }
 
 /* The arguments are read; false: the call has failed, with a message. */
-static inline bool answer(stable_call *call, uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs)
+static inline bool answer_call(stable_call *call, uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs)
 {
     aoticache_binding_operator *op = call->core.op;
     const aoticache_stable *stable = &op->registration->stable;
@@ -194,10 +196,10 @@ static inline bool read_arguments(stable_call *call, const uint64_t *stack, uint
                           : aoticache_stable_read(&op->registration->stable, plan, stack, &call->arguments);
 }
 
-static inline bool serve(stable_call *call, uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs)
+static inline bool serve_call(stable_call *call, uint64_t *stack, uint64_t num_inputs, uint64_t num_outputs)
 {
     if (__builtin_expect(read_arguments(call, stack, num_inputs), 1))
-        return answer(call, stack, num_inputs, num_outputs);
+        return answer_call(call, stack, num_inputs, num_outputs);
     aoticache_binding_count_refused(call->core.op);
     return fall_back(call, stack, num_inputs, num_outputs);
 }
@@ -212,11 +214,11 @@ void aoticache_stable_call(uint32_t slot, uint64_t *stack, uint64_t num_inputs, 
         return;
     }
     if (__builtin_expect(entry == AOTICACHE_BINDING_NO_THREAD, 0))
-        throw(&registration->stable, "aoticache: no memory for a thread's state"); /* without a plan the arguments leak */
-    bool served = serve(&call, stack, num_inputs, num_outputs);
+        throw_in_torch(&registration->stable, "aoticache: no memory for a thread's state"); /* without a plan the arguments leak */
+    bool served = serve_call(&call, stack, num_inputs, num_outputs);
     aoticache_binding_end(&call.core);
     if (__builtin_expect(!served, 0))
-        throw(&registration->stable, call.error.message);
+        throw_in_torch(&registration->stable, call.error.message);
 }
 
 /* ---- the pool ---- */
