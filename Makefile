@@ -179,6 +179,7 @@ $(STUB):
 
 $(BUILD)/bin/aoticache: $(call objects,$(wildcard tools/aoticache/*.c tools/aoticache/*/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
 $(BUILD)/bin/aoticache-gc: $(call objects,$(wildcard tools/gc/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
+$(call objects,tools/stat/html.c): tools/stat/report.html
 $(BUILD)/bin/aoticache-stat: $(call objects,$(wildcard tools/stat/*.c)) $(CLI_OBJ) $(BUILD)/lib/libaoticache.so
 # The programs find the library where they are installed and in the build folder. RPATH= leaves that to the dynamic linker,
 # as distributions want it (the build folder then needs LD_LIBRARY_PATH).

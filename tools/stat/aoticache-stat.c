@@ -121,7 +121,7 @@ static const aoticache_cli_option stat_options[] = {
     {"csv", 0, NULL, "comma-separated values", READ(read_form, STAT_FORM_CSV)},
     {"prometheus", 0, "[=FILE]", "Prometheus' text format; FILE is replaced as a whole",
      READ(read_form, STAT_FORM_PROMETHEUS)},
-    {"html", 0, "FILE", "one page with plots that needs nothing else", READ(read_form, STAT_FORM_HTML)},
+    {"html", 0, "FILE", "one page with plots for a browser, which loads nothing else", READ(read_form, STAT_FORM_HTML)},
     {"watch", 0, "[=SECONDS]", "again and again on a terminal (default every 2 s), as\nmuch as fits; q quits",
      READ(read_watch, 0)},
     {0},
@@ -205,7 +205,7 @@ static int print(stat_view *view)
         return result;
     switch (view->request->form) {
     case STAT_FORM_JSON:
-        stat_print_json(view);
+        aoticache_cli_json_print(stat_json(view));
         return AOTICACHE_CLI_EXIT_OK;
     case STAT_FORM_CSV:
         stat_print_csv(view);

@@ -60,23 +60,40 @@ static void set_disk(json_t *object, const stat_disk *disk)
     aoticache_cli_json_set(object, "disk", member);
 }
 
-static void set_groups(json_t *object, const stat_view *view)
+static void set_columns(json_t *row, const aoticache_group *sums)
 {
-    json_t *member = aoticache_cli_json_object(), *rows = aoticache_cli_json_array();
-    aoticache_cli_json_set(member, "by", aoticache_cli_json_text(stat_kind_names[view->request->by]));
-    aoticache_cli_json_set(member, "sort", aoticache_cli_json_text(view->request->sort));
-    aoticache_cli_json_set(member, "count", aoticache_cli_json_count(view->groups.count));
-    for (size_t i = 0; i < view->groups.count && i < view->request->top; i++) {
-        const stat_group *group = &view->groups.items[i];
-        json_t *row = aoticache_cli_json_object();
-        aoticache_cli_json_set(row, "name", aoticache_cli_json_text(group->name));
-#define SET_COLUMN(column, text) aoticache_cli_json_set(row, #column, aoticache_cli_json_count(group->sums.column));
-        AOTICACHE_GROUP_COLUMN_LIST(SET_COLUMN)
+#define SET_COLUMN(column, text) aoticache_cli_json_set(row, #column, aoticache_cli_json_count(sums->column));
+    AOTICACHE_GROUP_COLUMN_LIST(SET_COLUMN)
 #undef SET_COLUMN
+}
+
+json_t *stat_json_of_groups(const stat_groups *groups, aoticache_group_kind kind, const char *sort, size_t top)
+{
+    json_t *object = aoticache_cli_json_object(), *rows = aoticache_cli_json_array();
+    aoticache_cli_json_set(object, "by", aoticache_cli_json_text(stat_kind_names[kind]));
+    aoticache_cli_json_set(object, "sort", aoticache_cli_json_text(sort));
+    aoticache_cli_json_set(object, "count", aoticache_cli_json_count(groups->count));
+    for (size_t i = 0; i < groups->count && i < top; i++) {
+        json_t *row = aoticache_cli_json_object();
+        aoticache_cli_json_set(row, "name", aoticache_cli_json_text(groups->items[i].name));
+        set_columns(row, &groups->items[i].sums);
         aoticache_cli_json_append(rows, row);
     }
-    aoticache_cli_json_set(member, "rows", rows);
-    aoticache_cli_json_set(object, "groups", member);
+    aoticache_cli_json_set(object, "rows", rows);
+    return object;
+}
+
+json_t *stat_json_of_rest(const stat_groups *groups, size_t top)
+{
+    aoticache_group sums = {.name = NULL};
+    json_t *object = aoticache_cli_json_object();
+    for (size_t i = top; i < groups->count; i++) {
+#define ADD_COLUMN(column, text) sums.column += groups->items[i].sums.column;
+        AOTICACHE_GROUP_COLUMN_LIST(ADD_COLUMN)
+#undef ADD_COLUMN
+    }
+    set_columns(object, &sums);
+    return object;
 }
 
 static json_t *json_of_entries(const stat_entries *entries)
@@ -102,7 +119,7 @@ static json_t *json_of_entries(const stat_entries *entries)
 static void set_history(json_t *object, const stat_view *view)
 {
     json_t *member = aoticache_cli_json_object(), *slots = aoticache_cli_json_array();
-    aoticache_cli_json_set(member, "step_seconds", aoticache_cli_json_count((uint64_t)view->request->step_seconds));
+    aoticache_cli_json_set(member, "step_seconds", aoticache_cli_json_count((uint64_t)view->step_seconds));
     for (size_t i = 0; i < view->history.count; i++) {
         const aoticache_slot *slot = &view->history.items[i];
         json_t *row = aoticache_cli_json_object();
@@ -124,7 +141,7 @@ static void set_times(json_t *object, const aoticache_statistics *statistics)
     aoticache_cli_json_set(object, "recorded_ns", aoticache_cli_json_count((uint64_t)statistics->recorded_ns));
 }
 
-void stat_print_json(const stat_view *view)
+json_t *stat_json(const stat_view *view)
 {
     const aoticache_statistics *statistics = &view->statistics;
     const aoticache_counters *counters = &statistics->counters;
@@ -147,12 +164,13 @@ void stat_print_json(const stat_view *view)
     set_latencies(object, statistics);
     set_disk(object, &view->disk);
     if (view->request->by_group)
-        set_groups(object, view);
+        aoticache_cli_json_set(object, "groups",
+                               stat_json_of_groups(&view->groups, view->request->by, view->request->sort, view->request->top));
     if (view->request->with_entries) {
         aoticache_cli_json_set(object, "largest", json_of_entries(&view->largest));
         aoticache_cli_json_set(object, "coldest", json_of_entries(&view->coldest));
     }
-    if (view->request->with_history)
+    if (view->step_seconds != 0)
         set_history(object, view);
-    aoticache_cli_json_print(object);
+    return object;
 }

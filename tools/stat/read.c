@@ -66,18 +66,13 @@ static bool add_slot(void *user, const aoticache_slot *slot)
     return true;
 }
 
-int stat_read_history(stat_view *view, int64_t since_ns, int64_t step_seconds, stat_slots *ret_slots)
+int stat_read_history(stat_view *view, int64_t since_ns, int64_t step_seconds)
 {
     aoticache_error error = {.message = ""};
+    view->step_seconds = step_seconds;
     aoticache_status status =
-        aoticache_cache_list_history(view->cache, since_ns, step_seconds, add_slot, ret_slots, &error);
+        aoticache_cache_list_history(view->cache, since_ns, step_seconds, add_slot, &view->history, &error);
     return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(view->cli, status, &error);
-}
-
-void stat_free_slots(stat_slots *slots)
-{
-    free(slots->items);
-    *slots = (stat_slots){.items = NULL};
 }
 
 /* ---- entries ---- */
@@ -184,14 +179,14 @@ int stat_read(stat_view *view)
         result = stat_read_history(view, request->since.since == AOTICACHE_STATISTICS_SINCE_CREATED
                                              ? 0
                                              : view->statistics.since_ns,
-                                   request->step_seconds, &view->history);
+                                   request->step_seconds);
     return result;
 }
 
 void stat_view_free(stat_view *view)
 {
     stat_free_groups(&view->groups);
-    stat_free_slots(&view->history);
+    free(view->history.items);
     free_entries(&view->largest);
     free_entries(&view->coldest);
 }

@@ -81,15 +81,15 @@ typedef struct stat_view {
     stat_groups groups; /* sorted, all of them */
     stat_entries largest, coldest;
     stat_slots history;
+    int64_t step_seconds; /* of the history; 0: it was not read */
 } stat_view;
 
 /* ---- read.c; each returns an exit code and has said what went wrong ---- */
 
 int stat_read(stat_view *view);
 int stat_read_groups(stat_view *view, aoticache_group_kind kind, const char *sort, stat_groups *ret_groups);
-int stat_read_history(stat_view *view, int64_t since_ns, int64_t step_seconds, stat_slots *ret_slots);
+int stat_read_history(stat_view *view, int64_t since_ns, int64_t step_seconds);
 void stat_free_groups(stat_groups *groups);
-void stat_free_slots(stat_slots *slots);
 void stat_view_free(stat_view *view);
 
 /* ---- names.c: words of the command line ---- */
@@ -114,7 +114,9 @@ void stat_print_brief(const stat_view *view);     /* the same in less than 24 li
 void stat_print_groups(const stat_view *view);    /* tables.c */
 void stat_print_entries(const stat_view *view);
 void stat_print_history(const stat_view *view);
-void stat_print_json(const stat_view *view);      /* json.c */
+json_t *stat_json(const stat_view *view);         /* json.c */
+json_t *stat_json_of_groups(const stat_groups *groups, aoticache_group_kind kind, const char *sort, size_t top);
+json_t *stat_json_of_rest(const stat_groups *groups, size_t top); /* the sums of those that are not among the first */
 void stat_print_csv(const stat_view *view);       /* csv.c */
 int stat_write_prometheus(stat_view *view);       /* prometheus.c */
 int stat_write_html(stat_view *view);             /* html.c */
@@ -124,30 +126,5 @@ int stat_watch(stat_view *view);                  /* watch.c */
 
 /* Standard output for NULL; else a file that is replaced as a whole: what others read is the old or the new one. */
 int stat_write_file(const aoticache_cli *cli, const char *path, const char *text, size_t size);
-
-/* ---- plot.c: plots as SVG, drawn with the colours of the page's style sheet ---- */
-
-typedef struct stat_series {
-    const char *name;
-    const char *color; /* a CSS colour */
-    const double *values; /* NAN: none */
-    bool is_area;
-} stat_series;
-
-typedef struct stat_plot {
-    const char *id, *title;
-    const char *const *labels; /* of points or bars */
-    size_t count;
-    const stat_series *series;
-    size_t series_count;
-    double maximum;               /* of the axis; 0: what the values need */
-    void (*format)(double value, char *ret_text, size_t size); /* of values */
-    const char *empty; /* what is said where there is nothing */
-} stat_plot;
-
-void stat_html_escape(FILE *out, const char *text);
-void stat_plot_lines(FILE *out, const stat_plot *plot);
-/* One bar per label, of the first series. */
-void stat_plot_bars(FILE *out, const stat_plot *plot);
 
 #endif
