@@ -305,9 +305,36 @@ bool aoticache_cli_parse_size(const char *text, uint64_t *ret_bytes);
 /* "30d", "12h", "15m", "90s", "2w", "1.5d": seconds. A number alone is refused, but for 0. */
 bool aoticache_cli_parse_age(const char *text, uint64_t *ret_seconds);
 
-/* ---- what the files for Prometheus share ---- */
+/* ---- files that programs read while they are written ---- */
 
-#define AOTICACHE_CLI_BUILD_INFO_HELP "The version of the program that wrote this, as a label."
+/*
+ * Standard output for NULL; else a file that is replaced as a whole: what others read is the old or the new one. for_all:
+ * everybody may read it, whatever the umask says. Returns an exit code.
+ */
+int aoticache_cli_write_file(const aoticache_cli *cli, const char *path, bool for_all, const char *text, size_t size);
+
+/* Prometheus' text exposition format, version 0.0.4: every name begins with "aoticache_", every sample names the directory. */
+typedef struct aoticache_cli_exposition {
+    const char *directory; /* borrowed */
+    FILE *out;
+    char *text;
+    size_t size;
+} aoticache_cli_exposition;
+
+void aoticache_cli_exposition_begin(aoticache_cli_exposition *exposition, const char *directory);
+/* What stands before the samples of a name. type: "counter", "gauge", "histogram". */
+void aoticache_cli_exposition_describe(aoticache_cli_exposition *exposition, const char *name, const char *type,
+                                       const char *help);
+/* label NULL: none but the directory. */
+void aoticache_cli_exposition_sample(aoticache_cli_exposition *exposition, const char *name, const char *label,
+                                     const char *label_value, double value);
+/* A name with one sample. */
+void aoticache_cli_exposition_single(aoticache_cli_exposition *exposition, const char *name, const char *type,
+                                     const char *help, double value);
+/* Which program wrote this, and its version. */
+void aoticache_cli_exposition_build_info(aoticache_cli_exposition *exposition, const char *program);
+/* The text, exposition->size bytes, by free(). */
+char *aoticache_cli_exposition_end(aoticache_cli_exposition *exposition);
 
 /* ---- units for people ---- */
 

@@ -25,11 +25,6 @@ static void interrupt(int number)
     interrupted = 1;
 }
 
-bool aoticache_gc_is_interrupted(void)
-{
-    return interrupted != 0;
-}
-
 static void catch_signals(void)
 {
     struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
@@ -351,7 +346,7 @@ static int run(aoticache_gc *gc)
 
 int main(int argc, char **argv)
 {
-    aoticache_gc gc = {.options = AOTICACHE_COLLECT_OPTIONS_INIT};
+    aoticache_gc gc = {.options = AOTICACHE_COLLECT_OPTIONS_INIT, .interrupted = &interrupted};
     aoticache_cli_begin(&gc.cli, &gc_program, argc, argv, 1);
     int result = run(&gc);
     if (gc.writer > 0)

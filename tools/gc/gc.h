@@ -7,6 +7,7 @@
 #include "tools/cli/cli.h"
 #include "cache/gc/collect.h"
 
+#include <signal.h>
 #include <sys/types.h>
 
 typedef struct aoticache_gc {
@@ -27,6 +28,7 @@ typedef struct aoticache_gc {
     aoticache_cli_progress progress;
     uint64_t told_ns;       /* when progress was last printed where there is no terminal */
     uint64_t begun_ns;
+    const volatile sig_atomic_t *interrupted; /* set by SIGINT and SIGTERM */
 } aoticache_gc;
 
 /* How a run ended, in words that programs may rely on. */
@@ -48,15 +50,10 @@ void aoticache_gc_report(aoticache_gc *gc, const char *directory, aoticache_gc_s
                          const aoticache_collect_report *report);
 /* The file for Prometheus' textfile collector, replaced atomically. report NULL: the run failed. Returns an exit code. */
 int aoticache_gc_write_prometheus(aoticache_gc *gc, const char *directory, const aoticache_collect_report *report);
-/* Its last step: the file with this text in it, by this process. Returns an exit code. */
-int aoticache_gc_write_file(const aoticache_gc *gc, const char *text);
 
 /* Where this is root and the directory another user's: becomes that user, and says so. Returns an exit code. */
 int aoticache_gc_become_owner(aoticache_gc *gc, const char *directory);
 /* NULL: there is nothing to be written. Waits until it is, and returns an exit code. */
 int aoticache_gc_tell_writer(aoticache_gc *gc, const char *text);
-
-/* Set by SIGINT and SIGTERM. */
-bool aoticache_gc_is_interrupted(void);
 
 #endif

@@ -48,7 +48,7 @@ static char *read_all(int fd)
 static void write_what_comes(const aoticache_gc *gc, int fd)
 {
     char *text = read_all(fd);
-    int result = text == NULL ? AOTICACHE_CLI_EXIT_OK : aoticache_gc_write_file(gc, text);
+    int result = text == NULL ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_write_file(&gc->cli, gc->prometheus, true, text, strlen(text));
     fflush(NULL);
     _exit(result);
 }

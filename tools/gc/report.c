@@ -1,15 +1,12 @@
 /*
  * tools/gc/report: what a run of aoticache-gc says: a line, JSON, progress, and a file for Prometheus.
  */
+#include "base/cleanup.h"
 #include "tools/gc/gc.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -75,7 +72,7 @@ bool aoticache_gc_tell_progress(void *user, uint64_t done, uint64_t all)
             aoticache_cli_note(&gc->cli, "%" PRIu64 "/%" PRIu64 " entries removed", done, all);
         gc->told_ns = now;
     }
-    return !aoticache_gc_is_interrupted();
+    return *gc->interrupted == 0;
 }
 
 /* ---- at the end ---- */
@@ -154,105 +151,48 @@ void aoticache_gc_report(aoticache_gc *gc, const char *directory, aoticache_gc_s
 
 /* ---- Prometheus ---- */
 
-/* A label's value: backslash, quote and newline escaped. */
-static void print_label(FILE *file, const char *text)
+static void expose_gauge(aoticache_cli_exposition *to, const char *name, const char *help, double value)
 {
-    for (const char *place = text; *place != '\0'; place++) {
-        if (*place == '\n')
-            fputs("\\n", file);
-        else
-            fprintf(file, *place == '\\' || *place == '"' ? "\\%c" : "%c", *place);
-    }
-}
-
-static void print_gauge(FILE *file, const char *directory, const char *name, const char *text, double value)
-{
-    fprintf(file, "# HELP aoticache_gc_%s %s.\n# TYPE aoticache_gc_%s gauge\naoticache_gc_%s{directory=\"", name, text,
-            name, name);
-    print_label(file, directory);
-    fprintf(file, "\"} %.17g\n", value);
+    aoticache_cli_exposition_single(to, name, "gauge", help, value);
 }
 
 /* Of this run; what has no limit has no sample. The free space is that of the larger of the two ways to say it. */
-static void print_limits(FILE *file, const aoticache_gc *gc, const char *directory)
+static void expose_limits(aoticache_cli_exposition *to, const aoticache_collect_options *options)
 {
-    const aoticache_collect_options *options = &gc->options;
     struct statvfs filesystem;
     double least = (double)options->min_free_bytes, share = options->min_free_share;
     if (options->max_bytes != UINT64_MAX)
-        print_gauge(file, directory, "limit_bytes", "Bytes that the store may have by the run's limit", (double)options->max_bytes);
+        expose_gauge(to, "gc_limit_bytes", "Bytes that the store may have by the run's limit.", (double)options->max_bytes);
     if (options->max_entries != 0)
-        print_gauge(file, directory, "limit_entries", "Entries that the store may have by the run's limit",
-                    (double)options->max_entries);
+        expose_gauge(to, "gc_limit_entries", "Entries that the store may have by the run's limit.",
+                     (double)options->max_entries);
     if (options->max_age_seconds != UINT64_MAX)
-        print_gauge(file, directory, "limit_age_seconds", "Age at which the run removed entries",
-                    (double)options->max_age_seconds);
-    if (share > 0 && statvfs(directory, &filesystem) == 0 &&
+        expose_gauge(to, "gc_limit_age_seconds", "Age at which the run removed entries.", (double)options->max_age_seconds);
+    if (share > 0 && statvfs(to->directory, &filesystem) == 0 &&
         share * (double)filesystem.f_blocks * (double)filesystem.f_frsize > least)
         least = share * (double)filesystem.f_blocks * (double)filesystem.f_frsize;
     if (least > 0)
-        print_gauge(file, directory, "limit_free_bytes", "Free bytes that the run was to leave in the file system",
-                    floor(least));
-}
-
-/* The same name as in the file of aoticache-stat, so the same help; the label keeps the two apart. */
-static void print_build(FILE *file, const char *directory)
-{
-    fputs("# HELP aoticache_build_info " AOTICACHE_CLI_BUILD_INFO_HELP "\n# TYPE aoticache_build_info gauge\n"
-          "aoticache_build_info{directory=\"", file);
-    print_label(file, directory);
-    fputs("\",program=\"aoticache-gc\",version=\"" AOTICACHE_VERSION "\"} 1\n", file);
-}
-
-static void print_metrics(FILE *file, const aoticache_gc *gc, const char *directory,
-                          const aoticache_collect_report *report)
-{
-    print_gauge(file, directory, "success", "1 where the last run ended well, else 0", report != NULL);
-    print_gauge(file, directory, "last_run_timestamp_seconds", "When the last run ended, in seconds since 1970",
-                (double)aoticache_wall_ns() / 1e9);
-    print_gauge(file, directory, "duration_seconds", "How long the last run took",
-                (double)(aoticache_monotonic_ns() - gc->begun_ns) / 1e9);
-    print_limits(file, gc, directory);
-    print_build(file, directory);
-    if (report == NULL)
-        return;
-    print_gauge(file, directory, "partial", "1 where the last run stopped before all was done", report->is_partial);
-#define REPORT_GAUGE(name, text) print_gauge(file, directory, #name, "Last run: " text, (double)report->name);
-    REPORT_LIST(REPORT_GAUGE)
-#undef REPORT_GAUGE
-}
-
-int aoticache_gc_write_file(const aoticache_gc *gc, const char *text)
-{
-    /* The collector reads names that end with .prom, so the temporary name must not. */
-    char *temporary = aoticache_cli_text("%s.%ld.tmp", gc->prometheus, (long)getpid());
-    FILE *file = fopen(temporary, "wxe");
-    bool is_written = file != NULL;
-    if (is_written) {
-        fputs(text, file);
-        is_written = fflush(file) == 0 && fchmod(fileno(file), 0644) == 0 && !ferror(file);
-        is_written = fclose(file) == 0 && is_written && rename(temporary, gc->prometheus) == 0;
-    }
-    int result = AOTICACHE_CLI_EXIT_OK;
-    if (!is_written) {
-        result = aoticache_cli_error(&gc->cli, "cannot write %s: %s", gc->prometheus, strerror(errno));
-        if (file != NULL)
-            unlink(temporary);
-    }
-    free(temporary);
-    return result;
+        expose_gauge(to, "gc_limit_free_bytes", "Free bytes that the run was to leave in the file system.", floor(least));
 }
 
 int aoticache_gc_write_prometheus(aoticache_gc *gc, const char *directory, const aoticache_collect_report *report)
 {
-    char *text = NULL;
-    size_t size = 0;
-    FILE *memory = open_memstream(&text, &size);
-    if (memory != NULL)
-        print_metrics(memory, gc, directory, report);
-    if (memory == NULL || fclose(memory) != 0)
-        free(aoticache_cli_allocate(SIZE_MAX, 1)); /* out of memory: the way out that says so */
-    int result = gc->writer > 0 ? aoticache_gc_tell_writer(gc, text) : aoticache_gc_write_file(gc, text);
-    free(text);
-    return result;
+    aoticache_cli_exposition to;
+    aoticache_cli_exposition_begin(&to, directory);
+    expose_gauge(&to, "gc_success", "1 where the last run ended well, else 0.", report != NULL);
+    expose_gauge(&to, "gc_last_run_timestamp_seconds", "When the last run ended, in seconds since 1970.",
+                 (double)aoticache_wall_ns() / 1e9);
+    expose_gauge(&to, "gc_duration_seconds", "How long the last run took.",
+                 (double)(aoticache_monotonic_ns() - gc->begun_ns) / 1e9);
+    expose_limits(&to, &gc->options);
+    aoticache_cli_exposition_build_info(&to, "aoticache-gc");
+    if (report != NULL) {
+        expose_gauge(&to, "gc_partial", "1 where the last run stopped before all was done.", report->is_partial);
+#define REPORT_GAUGE(name, help) expose_gauge(&to, "gc_" #name, "Last run: " help ".", (double)report->name);
+        REPORT_LIST(REPORT_GAUGE)
+#undef REPORT_GAUGE
+    }
+    cleanup_free char *text = aoticache_cli_exposition_end(&to);
+    return gc->writer > 0 ? aoticache_gc_tell_writer(gc, text)
+                          : aoticache_cli_write_file(&gc->cli, gc->prometheus, true, text, to.size);
 }

@@ -122,9 +122,4 @@ int stat_write_prometheus(stat_view *view);       /* prometheus.c */
 int stat_write_html(stat_view *view);             /* html.c */
 int stat_watch(stat_view *view);                  /* watch.c */
 
-/* ---- file.c ---- */
-
-/* Standard output for NULL; else a file that is replaced as a whole: what others read is the old or the new one. */
-int stat_write_file(const aoticache_cli *cli, const char *path, const char *text, size_t size);
-
 #endif

@@ -1,8 +1,8 @@
 /*
- * tools/stat/file: a file that others read while it is replaced: a temporary file beside it, and a rename.
+ * tools/cli/file: a file that others read while it is replaced: a temporary file beside it, and a rename.
  */
 #include "base/cleanup.h"
-#include "tools/stat/stat.h"
+#include "tools/cli/cli.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,9 +25,11 @@ static int write_all(int fd, const char *text, size_t size)
     return 0;
 }
 
-/* As open would make it: readable by whoever the umask lets, which mkostemp is not. */
-static int set_mode(int fd)
+/* mkostemp has made it for its owner alone. */
+static int set_mode(int fd, bool for_all)
 {
+    if (for_all)
+        return fchmod(fd, 0644);
     mode_t mask = umask(0);
     umask(mask);
     return fchmod(fd, 0666 & ~mask);
@@ -41,7 +43,7 @@ static char *temporary_name(const char *path)
     return aoticache_cli_text("%.*s.%s.XXXXXX", folder, path, path + folder);
 }
 
-int stat_write_file(const aoticache_cli *cli, const char *path, const char *text, size_t size)
+int aoticache_cli_write_file(const aoticache_cli *cli, const char *path, bool for_all, const char *text, size_t size)
 {
     if (path == NULL) {
         fwrite(text, 1, size, stdout);
@@ -50,8 +52,8 @@ int stat_write_file(const aoticache_cli *cli, const char *path, const char *text
     cleanup_free char *temporary = temporary_name(path);
     int fd = mkostemp(temporary, O_CLOEXEC);
     if (fd < 0)
-        return aoticache_cli_error(cli, "cannot write %s: a file beside it: %s", path, strerror(errno));
-    bool failed = write_all(fd, text, size) != 0 || set_mode(fd) != 0 || fsync(fd) != 0;
+        return aoticache_cli_error(cli, "cannot write %s: %s", path, strerror(errno));
+    bool failed = write_all(fd, text, size) != 0 || set_mode(fd, for_all) != 0 || fsync(fd) != 0;
     int reason = errno;
     if (close(fd) != 0 && !failed) {
         failed = true;
