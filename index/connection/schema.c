@@ -59,7 +59,7 @@ static const char *const migrations[AOTICACHE_INDEX_VERSION] = {
     "ALTER TABLE details ADD COLUMN encoding BLOB NOT NULL DEFAULT x'';"
     "CREATE INDEX details_op ON details(op);"
     "ALTER TABLE failures ADD COLUMN count INTEGER NOT NULL DEFAULT 1;",
-    /* 3: index/sql_*.h say what for */
+    /* 3: index/connection/sql.h says what for */
     AOTICACHE_SCHEMA_3_COLLECT AOTICACHE_SCHEMA_3_STATISTICS AOTICACHE_SCHEMA_3_MARKS,
 };
 

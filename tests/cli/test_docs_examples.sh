@@ -92,7 +92,7 @@ int main(void)
     aoticache_error error;
     aoticache_cache *cache;
     aoticache_hook *hook;
-    aoticache_context *eager;
+    aoticache_context *context;
     aoticache_holder *holder;
     aoticache_tensor_view view, sum;
     AtenTensorHandle tensor;
@@ -104,14 +104,14 @@ int main(void)
     puts(error.message);
     places[0] = places[1] = (aoticache_value){.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &view};
     stack.count = 2;
-    if (aoticache_context_wait(eager, 0, &error) || aoticache_holder_push_defaults(holder, 2, &stack, &error) ||
+    if (aoticache_context_wait(context, 0, &error) || aoticache_holder_push_defaults(holder, 2, &stack, &error) ||
         aoticache_holder_call(holder, 0, &stack, &error) || aoticache_tensor_get_view(places[0].as.output, &sum, &error))
         return puts(error.message), 1;
     printf("%g %g %g\n", ((float *)sum.data)[0], ((float *)sum.data)[1], ((float *)sum.data)[2]);
     aoticache_tensor_free(places[0].as.output);
     aoticache_tensor_free(tensor);
     aoticache_holder_unref(holder);
-    aoticache_context_free(eager);
+    aoticache_context_free(context);
     aoticache_cache_close(cache);
 }
 C

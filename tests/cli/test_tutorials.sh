@@ -16,7 +16,7 @@ follow() {
 }
 
 mkdir "$work/author"
-block docs/tutorials/binding-author.md c 1 >"$work/author/abs.c"
+example docs/tutorials/binding-author.md program >"$work/author/abs.c"
 AOTICACHE_DIR=$work/author/kernels follow binding-author.md "$work/author"
 is 'the fallback answers once, in the first run' 1 "$(grep -c "^the framework's kernel answers$" "$out")"
 prints 'the first run compiles' '^hits 1, compiles 1$'

@@ -31,9 +31,9 @@ def test_examples():
 
 
 def test_tutorial():
-    """The program of docs/tutorials/pytorch-user.md, as printed; it compares with PyTorch by itself."""
+    """docs/tutorials/pytorch-user.md program, as printed; it compares with PyTorch by itself."""
     with open(os.path.join(TOP, "docs", "tutorials", "pytorch-user.md"), encoding="utf-8") as page:
-        program = re.search(r"^```python\n(.*?)^```$", page.read(), re.DOTALL | re.MULTILINE).group(1)
+        program = re.search(r"^<!-- example: program -->\n```python\n(.*?)^```$", page.read(), re.DOTALL | re.MULTILINE).group(1)
     for compiled in (True, False):
         done = subprocess.run([sys.executable, "-"], input=program, env=environment(), capture_output=True, text=True,
                               timeout=900)

@@ -1,5 +1,5 @@
 /*
- * index/statistics: slots of the history over years, groups beyond their limit, and an index of version 2 that gets
+ * index/stats: slots of the history over years, groups beyond their limit, and an index of version 2 that gets
  * them.
  */
 #include "index_fixture.h"
