@@ -117,8 +117,8 @@ static void format_operators(const aoticache_name_list *missing, char *ret_text,
     aoticache_name_list_free(&operators);
 }
 
-static aoticache_status say_missing(const loading *load, const aoticache_name_list *missing,
-                                    aoticache_error *ret_error)
+static aoticache_status fail_missing_functions(const loading *load, const aoticache_name_list *missing,
+                                               aoticache_error *ret_error)
 {
     bool shim = load->provider->torch.kind == AOTICACHE_TORCH_SHIM;
     char names[AOTICACHE_NAME_LIST_TEXT_BYTES], operators[256], proxied[256], proxy[400] = "";
@@ -151,7 +151,7 @@ static aoticache_status check_functions(const loading *load, aoticache_error *re
     if (!complete)
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for function names");
     else if (missing.count > 0)
-        status = say_missing(load, &missing, ret_error);
+        status = fail_missing_functions(load, &missing, ret_error);
     aoticache_name_list_free(&missing);
     return status;
 }

@@ -77,7 +77,7 @@ AOTIRuntimeError aoticache_buffer_slot_tensor(const aoticache_container *contain
 }
 
 /* NULL: its weights come from elsewhere. */
-static const void *own_weights(const aoticache_container *container, size_t position)
+static const void *find_own_weights(const aoticache_container *container, size_t position)
 {
     if (container->kernel->constants[position].data != NULL)
         return container->kernel->constants[position].data;
@@ -105,7 +105,7 @@ AOTIRuntimeError aoticache_buffer_load(const aoticache_container *container, aot
 {
     const aoticache_kernel *kernel = container->kernel;
     for (size_t i = 0; i < kernel->num_constants; i++) {
-        const void *data = own_weights(container, i);
+        const void *data = find_own_weights(container, i);
         if (kernel->constants[i].from_folded || (data == NULL && kernel->constants[i].data_size > 0))
             continue;
         if (load_constant(container, buffer, i, data) != AOTICACHE_KERNEL_OK)
@@ -148,7 +148,7 @@ static AtenTensorHandle *hide_folded(const aoticache_container *container, const
     return given;
 }
 
-static AOTIRuntimeError run_fold(const aoticache_container *container, aoticache_kernel_call *call)
+static AOTIRuntimeError call_fold(const aoticache_container *container, aoticache_kernel_call *call)
 {
     bool gradients = aoti_torch_grad_mode_is_enabled();
     aoti_torch_grad_mode_set_enabled(false);
@@ -160,8 +160,8 @@ static AOTIRuntimeError run_fold(const aoticache_container *container, aoticache
     return status;
 }
 
-static AOTIRuntimeError fold(const aoticache_container *container, aoticache_buffer *buffer, size_t model,
-                             AOTInductorStreamHandle stream, AOTIProxyExecutorHandle proxy_executor)
+static AOTIRuntimeError fold_constants(const aoticache_container *container, aoticache_buffer *buffer, size_t model,
+                                       AOTInductorStreamHandle stream, AOTIProxyExecutorHandle proxy_executor)
 {
     size_t count = container->kernel->num_constants;
     AtenTensorHandle *made = calloc(count + 1, sizeof(AtenTensorHandle));
@@ -172,7 +172,7 @@ static AOTIRuntimeError fold(const aoticache_container *container, aoticache_buf
                                       .stream = stream, .proxy_executor = proxy_executor,
                                       .device_index = container->device.index, .device_type = container->device.type,
                                       .model = model};
-        status = run_fold(container, &call);
+        status = call_fold(container, &call);
         if (status == AOTICACHE_KERNEL_OK)
             status = take_folded(container, buffer, made);
         free_tensors(made, count);
@@ -199,7 +199,7 @@ AOTIRuntimeError aoticache_buffer_fold(const aoticache_container *container, aot
 {
     AOTIRuntimeError status = check_complete(container, buffer);
     if (status == AOTICACHE_KERNEL_OK && container->kernel->fold != NULL)
-        status = fold(container, buffer, model, stream, proxy_executor);
+        status = fold_constants(container, buffer, model, stream, proxy_executor);
     if (status == AOTICACHE_KERNEL_OK)
         buffer->state = AOTICACHE_BUFFER_FOLDED;
     return status;

@@ -20,8 +20,8 @@ static AOTIRuntimeError create_buffers(aoticache_container *container, const cha
     return aoticache_buffer_load(container, container->active);
 }
 
-static AOTIRuntimeError fill(aoticache_container *container, const aoticache_kernel *kernel, size_t num_models,
-                             const char *device)
+static AOTIRuntimeError take_kernel_and_device(aoticache_container *container, const aoticache_kernel *kernel,
+                                               size_t num_models, const char *device)
 {
     if (aoticache_description_take(container, kernel) != AOTICACHE_KERNEL_OK ||
         aoticache_device_find(container->kernel->device, device, &container->device) != AOTICACHE_KERNEL_OK)
@@ -38,7 +38,7 @@ AOTIRuntimeError aoticache_container_create(const aoticache_kernel *kernel, size
     if (container == NULL)
         return aoticache_message_set("out of memory for a container");
     pthread_mutex_init(&container->writers, NULL);
-    if (fill(container, kernel, num_models, device) != AOTICACHE_KERNEL_OK ||
+    if (take_kernel_and_device(container, kernel, num_models, device) != AOTICACHE_KERNEL_OK ||
         create_buffers(container, directory, load) != AOTICACHE_KERNEL_OK) {
         aoticache_container_free(container);
         return AOTICACHE_KERNEL_FAILURE;
@@ -80,9 +80,9 @@ static AOTIRuntimeError fold_if_needed(aoticache_container *container, AOTInduct
                                  "active");
 }
 
-static __attribute__((noinline)) AOTIRuntimeError prepare(aoticache_container *container,
-                                                          AOTInductorStreamHandle stream,
-                                                          AOTIProxyExecutorHandle proxy_executor)
+static __attribute__((noinline)) AOTIRuntimeError fold_before_run(aoticache_container *container,
+                                                                  AOTInductorStreamHandle stream,
+                                                                  AOTIProxyExecutorHandle proxy_executor)
 {
     pthread_mutex_lock(&container->writers);
     aoticache_pool_lock_all(container->pool);
@@ -102,7 +102,7 @@ AOTIRuntimeError aoticache_container_enter(aoticache_container *container, AOTIn
             return AOTICACHE_KERNEL_OK;
         /* Not while holding a model: the writer waits for all of them. */
         aoticache_pool_give_back(container->pool, *ret_model);
-        if (prepare(container, stream, proxy_executor) != AOTICACHE_KERNEL_OK)
+        if (fold_before_run(container, stream, proxy_executor) != AOTICACHE_KERNEL_OK)
             return AOTICACHE_KERNEL_FAILURE;
     }
 }

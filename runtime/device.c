@@ -73,7 +73,7 @@ static cuda_functions cuda;
 static pthread_mutex_t cuda_lock = PTHREAD_MUTEX_INITIALIZER;
 static bool cuda_found;
 
-static AOTIRuntimeError fail(const char *what, int error)
+static AOTIRuntimeError fail_cuda(const char *what, int error)
 {
     /* Taken, so that the host's next call does not report it as its own. */
     cuda.get_last_error();
@@ -83,7 +83,7 @@ static AOTIRuntimeError fail(const char *what, int error)
 #define CUDA_CALL(what, call)                                   \
     do {                                                        \
         int error_ = (call);                                    \
-        return error_ == SUCCESS ? AOTICACHE_KERNEL_OK : fail(what, error_); \
+        return error_ == SUCCESS ? AOTICACHE_KERNEL_OK : fail_cuda(what, error_); \
     } while (0)
 
 static AOTIRuntimeError cuda_allocate(size_t bytes, void **ret_memory)
@@ -120,7 +120,7 @@ static AOTIRuntimeError cuda_event_query(void *event, bool *ret_done)
 {
     int error = cuda.event_query(event);
     if (error != SUCCESS && error != NOT_READY)
-        return fail("cudaEventQuery", error);
+        return fail_cuda("cudaEventQuery", error);
     *ret_done = error == SUCCESS;
     return AOTICACHE_KERNEL_OK;
 }
@@ -169,13 +169,13 @@ static AOTIRuntimeError choose_device(int32_t *index)
 {
     int count = 0, current = 0, error = cuda.get_device_count(&count);
     if (error != SUCCESS)
-        return fail("device cuda is asked for, but cudaGetDeviceCount", error);
+        return fail_cuda("device cuda is asked for, but cudaGetDeviceCount", error);
     if (count == 0 || *index >= count)
         return aoticache_message_set("device cuda:%d is asked for, but this machine has %d CUDA devices",
                                      *index < 0 ? 0 : (int)*index, count);
     error = *index < 0 ? cuda.get_device(&current) : cuda.set_device(*index);
     if (error != SUCCESS)
-        return fail(*index < 0 ? "cudaGetDevice" : "cudaSetDevice", error);
+        return fail_cuda(*index < 0 ? "cudaGetDevice" : "cudaSetDevice", error);
     if (*index < 0)
         *index = current;
     return AOTICACHE_KERNEL_OK;

@@ -87,7 +87,7 @@ void aoticache_pool_free(aoticache_pool *pool)
 
 /* ---- taking one ---- */
 
-static bool take_from(aoticache_pool_shard *shard, unsigned *ret_bit)
+static bool take_from_shard(aoticache_pool_shard *shard, unsigned *ret_bit)
 {
     uint64_t seen = atomic_load_explicit(&shard->word, memory_order_relaxed);
     while ((seen & TAKEN_BY_WRITER) == 0 && (seen & MODELS) != 0) {
@@ -108,7 +108,7 @@ static bool take_any(aoticache_pool *pool, size_t *ret_model)
     size_t shard = (size_t)(((place >> 32) * pool->num_shards) >> 32);
     unsigned bit;
     for (size_t tried = 0; tried < pool->num_shards; tried++) {
-        if (take_from(&pool->shards[shard], &bit)) {
+        if (take_from_shard(&pool->shards[shard], &bit)) {
             *ret_model = model_number(pool, shard, bit);
             return true;
         }
@@ -138,7 +138,7 @@ static void wake_all(aoticache_pool *pool)
     pthread_mutex_unlock(&pool->lock);
 }
 
-static uint64_t set_free(aoticache_pool *pool, size_t model)
+static uint64_t mark_free(aoticache_pool *pool, size_t model)
 {
     return atomic_fetch_or_explicit(&pool->shards[model % pool->num_shards].word,
                                     UINT64_C(1) << (model / pool->num_shards), memory_order_release);
@@ -153,7 +153,7 @@ static AOTIRuntimeError reclaim_first(aoticache_pool *pool)
     pthread_mutex_unlock(&pool->lock);
     AOTIRuntimeError status = pool->device->event_wait(pool->events[model]);
     pthread_mutex_lock(&pool->lock);
-    set_free(pool, model);
+    mark_free(pool, model);
     pthread_cond_broadcast(&pool->changed);
     return status;
 }
@@ -166,7 +166,7 @@ static bool reclaim_finished(aoticache_pool *pool)
         size_t model = pool->pending[(pool->first_pending + i) % pool->num_models];
         bool done = false;
         if (pool->device->event_query(pool->events[model], &done) == AOTICACHE_KERNEL_OK && done)
-            set_free(pool, model);
+            mark_free(pool, model);
         else
             pool->pending[(pool->first_pending + kept++) % pool->num_models] = model;
     }
@@ -227,11 +227,11 @@ AOTIRuntimeError aoticache_pool_take(aoticache_pool *pool, size_t *ret_model)
 
 void aoticache_pool_give_back(aoticache_pool *pool, size_t model)
 {
-    if ((set_free(pool, model) & (TAKEN_BY_WRITER | HAS_SLEEPERS)) != 0)
+    if ((mark_free(pool, model) & (TAKEN_BY_WRITER | HAS_SLEEPERS)) != 0)
         wake_all(pool);
 }
 
-static AOTIRuntimeError record(aoticache_pool *pool, size_t model, AOTInductorStreamHandle stream)
+static AOTIRuntimeError record_event(aoticache_pool *pool, size_t model, AOTInductorStreamHandle stream)
 {
     if (pool->events[model] == NULL && pool->device->event_create(&pool->events[model]) != AOTICACHE_KERNEL_OK)
         return AOTICACHE_KERNEL_FAILURE;
@@ -242,7 +242,7 @@ AOTIRuntimeError aoticache_pool_give_back_after(aoticache_pool *pool, size_t mod
 {
     AOTIRuntimeError status = AOTICACHE_KERNEL_OK;
     if (pool->events != NULL)
-        status = record(pool, model, stream);
+        status = record_event(pool, model, stream);
     if (pool->events == NULL || status != AOTICACHE_KERNEL_OK) {
         aoticache_pool_give_back(pool, model);
         return status;
@@ -258,13 +258,13 @@ AOTIRuntimeError aoticache_pool_finish(aoticache_pool *pool, size_t model, AOTIn
 {
     if (pool->events == NULL)
         return AOTICACHE_KERNEL_OK;
-    AOTIRuntimeError status = record(pool, model, stream);
+    AOTIRuntimeError status = record_event(pool, model, stream);
     return status != AOTICACHE_KERNEL_OK ? status : pool->device->event_wait(pool->events[model]);
 }
 
 /* ---- taking all ---- */
 
-static bool all_free(aoticache_pool *pool)
+static bool are_all_free(aoticache_pool *pool)
 {
     for (size_t i = 0; i < pool->num_shards; i++) {
         uint64_t word = atomic_load_explicit(&pool->shards[i].word, memory_order_acquire);
@@ -280,7 +280,7 @@ void aoticache_pool_lock_all(aoticache_pool *pool)
     while (pool->owed > 0)
         pthread_cond_wait(&pool->changed, &pool->lock);
     set_everywhere(pool, TAKEN_BY_WRITER);
-    while (!all_free(pool)) {
+    while (!are_all_free(pool)) {
         /* A run that failed on the device has told its own host; the constants it read stand free all the same. */
         if (pool->num_pending > 0)
             (void)reclaim_first(pool);

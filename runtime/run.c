@@ -32,7 +32,7 @@ static AOTIRuntimeError check_call(const aoticache_kernel *kernel, const AtenTen
     return AOTICACHE_KERNEL_OK;
 }
 
-static AOTIRuntimeError check_made(const aoticache_kernel_call *call)
+static AOTIRuntimeError check_outputs(const aoticache_kernel_call *call)
 {
     for (size_t i = 0; i < call->kernel->num_outputs; i++)
         if (call->outputs[i] == NULL)
@@ -45,7 +45,7 @@ static AOTIRuntimeError run_kernel(aoticache_container *container, aoticache_ker
     call->constants = container->active->constants;
     AOTIRuntimeError status = container->kernel->run(call);
     if (status == AOTICACHE_KERNEL_OK)
-        return check_made(call);
+        return check_outputs(call);
     return aoticache_message_of_status(status, "the kernel");
 }
 

@@ -42,7 +42,7 @@ typedef struct seen_tensor {
 
 /* ---- resolving ---- */
 
-static AOTIRuntimeError look_at(const char *name, AtenTensorHandle tensor, seen_tensor *ret_seen)
+static AOTIRuntimeError read_tensor(const char *name, AtenTensorHandle tensor, seen_tensor *ret_seen)
 {
     if (aoti_torch_get_device_type(tensor, &ret_seen->device_type) != 0 ||
         aoti_torch_get_dtype(tensor, &ret_seen->dtype) != 0 || aoti_torch_get_dim(tensor, &ret_seen->ndim) != 0 ||
@@ -103,7 +103,7 @@ static AOTIRuntimeError check_tensor(const update_plan *update, const aoticache_
     return check_storage(constant, seen);
 }
 
-static bool within(const void *memory, const void *block, size_t bytes)
+static bool lies_within(const void *memory, const void *block, size_t bytes)
 {
     return block != NULL && (uintptr_t)memory >= (uintptr_t)block && (uintptr_t)memory - (uintptr_t)block < bytes;
 }
@@ -117,13 +117,13 @@ static void choose_source(update_plan *update, size_t position, AtenTensorHandle
     int64_t before = seen->offset * (int64_t)aoticache_description_dtype_bytes(constant->dtype);
     bool ours = false;
     for (int i = 0; i < 2; i++)
-        ours |= within(seen->data, container->buffers[i].blob, container->blob_bytes);
+        ours |= lies_within(seen->data, container->buffers[i].blob, container->blob_bytes);
     change->source = source;
     change->keep = (update->flags & AOTICACHE_UPDATE_USER_MANAGED) != 0 && !ours;
     change->gather = (uint64_t)seen->storage_bytes > aoticache_description_slot_bytes(constant);
     change->from = seen->data != NULL ? (const uint8_t *)seen->data - before : NULL;
     change->bytes = (size_t)seen->storage_bytes;
-    if (within(seen->data, update->target->blob, container->blob_bytes))
+    if (lies_within(seen->data, update->target->blob, container->blob_bytes))
         update->in_blob = true;
 }
 
@@ -133,7 +133,7 @@ static AOTIRuntimeError resolve_source(update_plan *update, size_t position, Ate
     seen_tensor seen;
     if (source == NULL)
         return aoticache_message_set("update_constant_buffer: constant '%s': its tensor is NULL", constant->name);
-    if (look_at(constant->name, source, &seen) != AOTICACHE_KERNEL_OK ||
+    if (read_tensor(constant->name, source, &seen) != AOTICACHE_KERNEL_OK ||
         check_tensor(update, constant, &seen) != AOTICACHE_KERNEL_OK)
         return AOTICACHE_KERNEL_FAILURE;
     choose_source(update, position, source, &seen);
@@ -203,10 +203,10 @@ static AOTIRuntimeError prepare_copy(const update_plan *update, size_t position)
 }
 
 /* A source in the blob that is about to be written to may be overwritten before its turn comes. */
-static AOTIRuntimeError stage(const update_plan *update, planned_change *change)
+static AOTIRuntimeError stage_source(const update_plan *update, planned_change *change)
 {
     const aoticache_device_functions *device = update->container->device.functions;
-    if (!within(change->from, update->target->blob, update->container->blob_bytes) || change->from == change->to ||
+    if (!lies_within(change->from, update->target->blob, update->container->blob_bytes) || change->from == change->to ||
         change->bytes == 0)
         return AOTICACHE_KERNEL_OK;
     if (device->allocate(change->bytes, &change->staged) != AOTICACHE_KERNEL_OK)
@@ -228,10 +228,10 @@ static AOTIRuntimeError prepare_change(const update_plan *update, size_t positio
     }
     if (prepare_copy(update, position) != AOTICACHE_KERNEL_OK)
         return AOTICACHE_KERNEL_FAILURE;
-    return update->in_blob ? stage(update, change) : AOTICACHE_KERNEL_OK;
+    return update->in_blob ? stage_source(update, change) : AOTICACHE_KERNEL_OK;
 }
 
-static AOTIRuntimeError prepare_all(const update_plan *update)
+static AOTIRuntimeError prepare_changes(const update_plan *update)
 {
     for (size_t i = 0; i < update->container->kernel->num_constants; i++)
         if (update->changes[i].source != NULL && prepare_change(update, i) != AOTICACHE_KERNEL_OK)
@@ -241,7 +241,7 @@ static AOTIRuntimeError prepare_all(const update_plan *update)
 
 /* ---- committing ---- */
 
-static AOTIRuntimeError copy_bytes(const update_plan *update, const planned_change *change, const char *name)
+static AOTIRuntimeError copy_constant(const update_plan *update, const planned_change *change, const char *name)
 {
     if (change->keep || change->bytes == 0)
         return AOTICACHE_KERNEL_OK;
@@ -254,13 +254,13 @@ static AOTIRuntimeError copy_bytes(const update_plan *update, const planned_chan
 }
 
 /* A copy that fails, on a device, leaves the old tensors over what may be new bytes: the host must update anew. */
-static AOTIRuntimeError commit(const update_plan *update)
+static AOTIRuntimeError commit_changes(const update_plan *update)
 {
     const aoticache_kernel *kernel = update->container->kernel;
     update->target->state = AOTICACHE_BUFFER_INITIALIZED;
     for (size_t i = 0; i < kernel->num_constants; i++)
         if (update->changes[i].source != NULL &&
-            copy_bytes(update, &update->changes[i], kernel->constants[i].name) != AOTICACHE_KERNEL_OK)
+            copy_constant(update, &update->changes[i], kernel->constants[i].name) != AOTICACHE_KERNEL_OK)
             return AOTICACHE_KERNEL_FAILURE;
     for (size_t i = 0; i < kernel->num_constants; i++) {
         planned_change *change = &update->changes[i];
@@ -278,14 +278,14 @@ static AOTIRuntimeError commit_with_lock(const update_plan *update)
     bool active = update->target == update->container->active;
     if (active)
         aoticache_pool_lock_all(update->container->pool);
-    AOTIRuntimeError status = commit(update);
+    AOTIRuntimeError status = commit_changes(update);
     if (active)
         aoticache_pool_unlock_all(update->container->pool);
     return status;
 }
 
 /* After a failure, `replacement` is what was prepared; after success, what was replaced. */
-static void release(const update_plan *update, bool committed)
+static void free_changes(const update_plan *update, bool committed)
 {
     for (size_t i = 0; i < update->container->kernel->num_constants; i++) {
         planned_change *change = &update->changes[i];
@@ -300,7 +300,7 @@ static void release(const update_plan *update, bool committed)
 }
 
 /* Taken handles that were copied, skipped, or came second under one name have no place in the buffer. */
-static void drop_unused(const update_plan *update, const AOTInductorConstantMapEntry *pairs, size_t num_pairs)
+static void delete_unused_handles(const update_plan *update, const AOTInductorConstantMapEntry *pairs, size_t num_pairs)
 {
     for (size_t i = 0; i < num_pairs; i++) {
         size_t position;
@@ -311,7 +311,7 @@ static void drop_unused(const update_plan *update, const AOTInductorConstantMapE
     }
 }
 
-static AOTIRuntimeError apply(update_plan *update, const AOTInductorConstantMapEntry *pairs, size_t num_pairs)
+static AOTIRuntimeError apply_plan(update_plan *update, const AOTInductorConstantMapEntry *pairs, size_t num_pairs)
 {
     update->target = (update->flags & AOTICACHE_UPDATE_INACTIVE) != 0
                          ? aoticache_container_inactive(update->container)
@@ -320,12 +320,12 @@ static AOTIRuntimeError apply(update_plan *update, const AOTInductorConstantMapE
     if (status == AOTICACHE_KERNEL_OK)
         status = resolve_missing(update);
     if (status == AOTICACHE_KERNEL_OK)
-        status = prepare_all(update);
+        status = prepare_changes(update);
     if (status == AOTICACHE_KERNEL_OK)
         status = commit_with_lock(update);
-    release(update, status == AOTICACHE_KERNEL_OK);
+    free_changes(update, status == AOTICACHE_KERNEL_OK);
     if (status == AOTICACHE_KERNEL_OK && update->take)
-        drop_unused(update, pairs, num_pairs);
+        delete_unused_handles(update, pairs, num_pairs);
     return status;
 }
 
@@ -342,7 +342,7 @@ AOTIRuntimeError aoticache_update_apply(aoticache_container *container, const AO
     if (update.changes == NULL)
         return aoticache_message_set("out of memory for %zu constants", container->kernel->num_constants);
     pthread_mutex_lock(&container->writers);
-    AOTIRuntimeError status = apply(&update, pairs, num_pairs);
+    AOTIRuntimeError status = apply_plan(&update, pairs, num_pairs);
     pthread_mutex_unlock(&container->writers);
     return status;
 }

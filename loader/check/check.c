@@ -157,8 +157,8 @@ static void *carve(char **cursor, size_t bytes)
 }
 
 /* The arrays for dims follow the patterns, their roles are last. */
-static struct aoticache_check *allocate(size_t tensor_count, size_t symbol_count, size_t dim_count,
-                                        aoticache_dim **ret_dims, uint8_t **ret_roles)
+static struct aoticache_check *allocate_check(size_t tensor_count, size_t symbol_count, size_t dim_count,
+                                              aoticache_dim **ret_dims, uint8_t **ret_roles)
 {
     struct aoticache_check *check = NULL;
     size_t bytes = sizeof *check + tensor_count * (sizeof *check->tensors + sizeof *check->patterns) +
@@ -283,7 +283,7 @@ aoticache_status aoticache_check_create(const aoticache_tensor_pattern *patterns
     aoticache_dim *dims;
     uint8_t *all_roles;
     cleanup_free struct aoticache_check *check =
-        allocate(tensor_count, symbol_count, count_dims(patterns, tensor_count), &dims, &all_roles);
+        allocate_check(tensor_count, symbol_count, count_dims(patterns, tensor_count), &dims, &all_roles);
     if (check == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a check of %zu tensors",
                                    tensor_count);

@@ -24,7 +24,7 @@ void aoticache_cuda_image_format(const aoticache_cuda_image *image, char ret_tex
              image->is_specific ? "a" : image->is_family ? "f" : "");
 }
 
-static bool has(const aoticache_cuda_image_set *set, size_t bit)
+static bool has_image(const aoticache_cuda_image_set *set, size_t bit)
 {
     return (set->bits[bit / 64] >> bit % 64 & 1) != 0;
 }
@@ -48,7 +48,7 @@ size_t aoticache_cuda_image_set_list(const aoticache_cuda_image_set *set, aotica
 {
     size_t count = 0;
     for (size_t bit = 0; bit < SET_BITS && count < set->count; bit++) {
-        if (!has(set, bit))
+        if (!has_image(set, bit))
             continue;
         if (count < capacity)
             ret_images[count] = image_of(bit);
@@ -61,7 +61,7 @@ bool aoticache_cuda_image_set_runs_on(const aoticache_cuda_image_set *set, int32
 {
     for (size_t bit = 0; bit < SET_BITS; bit++) {
         aoticache_cuda_image image = image_of(bit);
-        if (has(set, bit) && aoticache_cuda_image_runs_on(&image, major, minor))
+        if (has_image(set, bit) && aoticache_cuda_image_runs_on(&image, major, minor))
             return true;
     }
     return false;
@@ -73,7 +73,7 @@ void aoticache_cuda_image_set_format(const aoticache_cuda_image_set *set, char *
     size_t used = 0, shown = 0;
     ret_text[0] = '\0';
     for (size_t bit = 0; bit < SET_BITS && shown < set->count; bit++) {
-        if (!has(set, bit))
+        if (!has_image(set, bit))
             continue;
         char text[16];
         aoticache_cuda_image image = image_of(bit);

@@ -54,7 +54,7 @@ static struct probe {
 } probe;
 static pthread_once_t probe_once = PTHREAD_ONCE_INIT;
 
-static const char *words_for(int code)
+static const char *error_text(int code)
 {
     const char *text = NULL;
     if (probe.get_error_string != NULL)
@@ -91,11 +91,11 @@ static aoticache_status open_driver(aoticache_error *ret_error)
                : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for the path of the CUDA driver");
 }
 
-static aoticache_status failed(const char *function, int code, aoticache_error *ret_error)
+static aoticache_status fail_call(const char *function, int code, aoticache_error *ret_error)
 {
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                "the CUDA driver %.300s does not work: %s failed with error %d: %.300s",
-                               probe.cuda.driver_path, function, code, words_for(code));
+                               probe.cuda.driver_path, function, code, error_text(code));
 }
 
 /* No device is no failure. */
@@ -104,13 +104,13 @@ static aoticache_status start_driver(aoticache_error *ret_error)
     int version = 0, count = 0;
     int code = probe.driver.init(0);
     if (code != 0 && code != CUDA_NO_DEVICE)
-        return failed("cuInit", code, ret_error);
+        return fail_call("cuInit", code, ret_error);
     bool none = code == CUDA_NO_DEVICE;
     if ((code = probe.driver.get_version(&version)) != 0)
-        return failed("cuDriverGetVersion", code, ret_error);
+        return fail_call("cuDriverGetVersion", code, ret_error);
     code = none ? 0 : probe.driver.get_count(&count);
     if (code != 0 && code != CUDA_NO_DEVICE)
-        return failed("cuDeviceGetCount", code, ret_error);
+        return fail_call("cuDeviceGetCount", code, ret_error);
     probe.cuda.driver_version = version;
     probe.cuda.device_count = code != 0 || count < 0 ? 0 : count < MAX_DEVICES ? count : MAX_DEVICES;
     return AOTICACHE_OK;
@@ -205,7 +205,7 @@ aoticache_status aoticache_cuda_device_read(int32_t index, aoticache_cuda_device
     if (device->failed != NULL)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "CUDA device %d cannot be asked: %s failed with error %d: %.300s", (int)position,
-                                   device->failed, device->code, words_for(device->code));
+                                   device->failed, device->code, error_text(device->code));
     *ret_device = device->device;
     return AOTICACHE_OK;
 }

@@ -62,7 +62,7 @@ static uint64_t get_64(const uint8_t *bytes)
     return get_32(bytes) | (uint64_t)get_32(bytes + 4) << 32;
 }
 
-static aoticache_status truncated(const reader *from, const char *what, uint64_t offset, uint64_t size)
+static aoticache_status fail_truncated(const reader *from, const char *what, uint64_t offset, uint64_t size)
 {
     return aoticache_error_set(from->ret_error, AOTICACHE_INVALID,
                                "device code: %s is %" PRIu64 " bytes at offset %" PRIu64 ", the file has %" PRIu64
@@ -73,7 +73,7 @@ static aoticache_status truncated(const reader *from, const char *what, uint64_t
 static aoticache_status read_at(const reader *from, const char *what, uint64_t offset, uint64_t size, void *buffer)
 {
     if (offset > from->size || size > from->size - offset)
-        return truncated(from, what, offset, size);
+        return fail_truncated(from, what, offset, size);
     uint8_t *next = buffer;
     for (uint64_t done = 0; done < size;) {
         ssize_t got = pread(from->fd, next + done, size - done, (off_t)(offset + done));
@@ -82,7 +82,7 @@ static aoticache_status read_at(const reader *from, const char *what, uint64_t o
         if (got < 0)
             return aoticache_error_set_errno(from->ret_error, errno, "reading %s", what);
         if (got == 0)
-            return truncated(from, what, offset, size);
+            return fail_truncated(from, what, offset, size);
         done += (uint64_t)got;
     }
     return AOTICACHE_OK;
@@ -201,7 +201,7 @@ static aoticache_status read_sections(const reader *from, const uint8_t *header,
         return status;
     uint64_t bytes = count * sizeof(Elf64_Shdr);
     if (bytes > from->size)
-        return truncated(from, "the table of sections", offset, bytes);
+        return fail_truncated(from, "the table of sections", offset, bytes);
     ret_tables->headers = malloc((size_t)bytes);
     if (ret_tables->headers == NULL)
         return aoticache_error_set(from->ret_error, AOTICACHE_NO_MEMORY, "no memory for %" PRIu64 " sections", count);
@@ -313,7 +313,7 @@ static aoticache_status read_entry(const reader *from, part entries, uint64_t *r
     uint8_t entry[ENTRY_SIZE];
     uint64_t left = entries.end - entries.offset;
     if (left < sizeof entry)
-        return truncated(from, "an entry of a container", entries.offset, sizeof entry);
+        return fail_truncated(from, "an entry of a container", entries.offset, sizeof entry);
     aoticache_status status = read_at(from, "an entry of a container", entries.offset, sizeof entry, entry);
     if (status != AOTICACHE_OK)
         return status;
@@ -341,7 +341,7 @@ static aoticache_status read_container(reader *from, part containers, uint64_t *
     uint8_t header[CONTAINER_MAGIC_SIZE];
     uint64_t left = containers.end - containers.offset;
     if (left < sizeof header)
-        return truncated(from, "a container", containers.offset, sizeof header);
+        return fail_truncated(from, "a container", containers.offset, sizeof header);
     aoticache_status status = read_at(from, "a container", containers.offset, sizeof header, header);
     if (status != AOTICACHE_OK)
         return status;
@@ -388,7 +388,7 @@ static aoticache_status skip_padding(reader *from, part *containers)
 static aoticache_status read_containers(reader *from, uint64_t offset, uint64_t size)
 {
     if (offset > from->size || size > from->size - offset)
-        return truncated(from, "section .nv_fatbin", offset, size);
+        return fail_truncated(from, "section .nv_fatbin", offset, size);
     part containers = {.offset = offset, .end = offset + size};
     aoticache_status status = AOTICACHE_OK;
     while (status == AOTICACHE_OK && containers.offset < containers.end) {

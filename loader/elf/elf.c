@@ -16,8 +16,8 @@
 /* The linkers write about a dozen; a file that claims thousands is damaged. */
 #define MAX_PROGRAM_HEADERS 1024
 
-static aoticache_status truncated(const aoticache_elf *elf, const char *what, uint64_t offset, uint64_t size,
-                                  aoticache_error *ret_error)
+static aoticache_status fail_truncated(const aoticache_elf *elf, const char *what, uint64_t offset, uint64_t size,
+                                       aoticache_error *ret_error)
 {
     return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                "not a whole shared library: %s is %llu bytes at offset %llu, the file has %llu bytes",
@@ -29,7 +29,7 @@ aoticache_status aoticache_elf_read(const aoticache_elf *elf, const char *what, 
                                     void *buffer, aoticache_error *ret_error)
 {
     if (offset > elf->file_size || size > elf->file_size - offset)
-        return truncated(elf, what, offset, size, ret_error);
+        return fail_truncated(elf, what, offset, size, ret_error);
     uint8_t *next = buffer;
     while (size > 0) {
         ssize_t got = pread(elf->fd, next, size, (off_t)offset);
@@ -38,7 +38,7 @@ aoticache_status aoticache_elf_read(const aoticache_elf *elf, const char *what, 
         if (got < 0)
             return aoticache_error_set_errno(ret_error, errno, "reading %s", what);
         if (got == 0)
-            return truncated(elf, what, offset, size, ret_error);
+            return fail_truncated(elf, what, offset, size, ret_error);
         next += got;
         offset += (uint64_t)got;
         size -= (uint64_t)got;
@@ -177,7 +177,7 @@ static aoticache_status read_file_header(aoticache_elf *elf, Elf64_Ehdr *ret_hea
                                    ET_DYN);
     elf->native = !swapped && elf->elf_class == ELFCLASS64;
     if (elf->native && size < sizeof *ret_header)
-        return truncated(elf, "the ELF header", 0, sizeof *ret_header, ret_error);
+        return fail_truncated(elf, "the ELF header", 0, sizeof *ret_header, ret_error);
     return AOTICACHE_OK;
 }
 
@@ -279,14 +279,14 @@ static aoticache_status count_by_gnu_hash(const aoticache_elf *elf, uint64_t add
     uint32_t head[4]; /* buckets, first hashed symbol, words of the filter, its shift */
     uint32_t highest = 0;
     if (!segment_from(elf, address, &offset, &available) || available < sizeof head)
-        return truncated(elf, "the symbol hash table", offset, sizeof head, ret_error);
+        return fail_truncated(elf, "the symbol hash table", offset, sizeof head, ret_error);
     aoticache_status status = aoticache_elf_read(elf, "the symbol hash table", offset, sizeof head, head, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     uint64_t buckets = sizeof head + (uint64_t)head[2] * 8;
     uint64_t chains = buckets + (uint64_t)head[0] * 4;
     if (chains > available)
-        return truncated(elf, "the symbol hash table", offset, chains, ret_error);
+        return fail_truncated(elf, "the symbol hash table", offset, chains, ret_error);
     status = highest_bucket(elf, offset + buckets, head[0], &highest, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -295,7 +295,7 @@ static aoticache_status count_by_gnu_hash(const aoticache_elf *elf, uint64_t add
         return AOTICACHE_OK;
     uint64_t chain = chains + (uint64_t)(highest - head[1]) * 4;
     if (chain > available)
-        return truncated(elf, "the symbol hash table", offset, chain, ret_error);
+        return fail_truncated(elf, "the symbol hash table", offset, chain, ret_error);
     return end_of_chain(elf, offset + chain, available - chain, highest, ret_count, ret_error);
 }
 
@@ -309,7 +309,7 @@ static aoticache_status count_symbols(const aoticache_elf *elf, uint64_t symbols
         uint64_t offset = 0, available = 0;
         uint32_t head[2] = {0, 0}; /* buckets, symbols */
         if (!segment_from(elf, hash, &offset, &available) || available < sizeof head)
-            return truncated(elf, "the symbol hash table", offset, sizeof head, ret_error);
+            return fail_truncated(elf, "the symbol hash table", offset, sizeof head, ret_error);
         aoticache_status status = aoticache_elf_read(elf, "the symbol hash table", offset, sizeof head, head, ret_error);
         if (status != AOTICACHE_OK)
             return status;

@@ -13,8 +13,8 @@
 #define DT_RELR 36
 #endif
 
-static aoticache_status outside(const aoticache_elf *elf, const char *what, uint64_t first, uint64_t bytes,
-                                aoticache_error *ret_error)
+static aoticache_status fail_outside(const aoticache_elf *elf, const char *what, uint64_t first, uint64_t bytes,
+                                     aoticache_error *ret_error)
 {
     return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                "not a whole shared library: %s is %" PRIu64 " bytes at address 0x%" PRIx64
@@ -82,15 +82,16 @@ static aoticache_status check_parts(const aoticache_elf *elf, aoticache_error *r
         /* Some linkers round the end of the protected part up to the largest page there is. */
         uint64_t whole_pages = part->p_memsz > 65535 ? part->p_memsz - 65535 : 0;
         if (part->p_type == PT_GNU_RELRO && !in_segment(elf, part->p_vaddr, whole_pages, PF_W))
-            return outside(elf, "the part to be protected", part->p_vaddr, part->p_memsz, ret_error);
+            return fail_outside(elf, "the part to be protected", part->p_vaddr, part->p_memsz, ret_error);
         if (part->p_type == PT_DYNAMIC && !in_segment(elf, part->p_vaddr, part->p_memsz, PF_R))
-            return outside(elf, "the dynamic section", part->p_vaddr, part->p_memsz, ret_error);
+            return fail_outside(elf, "the dynamic section", part->p_vaddr, part->p_memsz, ret_error);
         if (part->p_type != PT_TLS)
             continue;
         uint64_t align = part->p_align > 1 ? part->p_align : 1;
         if (part->p_filesz > part->p_memsz || part->p_memsz > (uint64_t)1 << 40 || (align & (align - 1)) != 0 ||
             align > 65536 || (part->p_filesz > 0 && !in_segment(elf, part->p_vaddr, part->p_filesz, PF_R)))
-            return outside(elf, "the template of thread-local variables", part->p_vaddr, part->p_filesz, ret_error);
+            return fail_outside(elf, "the template of thread-local variables", part->p_vaddr, part->p_filesz,
+                                ret_error);
     }
     return AOTICACHE_OK;
 }
@@ -146,7 +147,7 @@ static aoticache_status check_tables(const aoticache_elf *elf, aoticache_error *
             return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                        "not a whole shared library: nothing says how long %s is", table->what);
         if (!has_address || bytes % table->entry_bytes != 0 || !in_segment(elf, address, bytes, table->flags))
-            return outside(elf, table->what, address, bytes, ret_error);
+            return fail_outside(elf, table->what, address, bytes, ret_error);
     }
     return AOTICACHE_OK;
 }

@@ -108,7 +108,7 @@ static aoticache_status need_zip(aoticache_error *ret_error)
 }
 
 /* What libzip's error comes to; of an archive that is read the rest is `otherwise`. */
-static aoticache_status status_of(const zip_error_t *error, aoticache_status otherwise)
+static aoticache_status status_of_zip_error(const zip_error_t *error, aoticache_status otherwise)
 {
     switch (zip.error_code_zip(error)) {
     case ZIP_ER_MEMORY:
@@ -233,7 +233,7 @@ static aoticache_status open_zip(aoticache_archive *archive, aoticache_error *re
         archive->zip = zip.open_from_source(source, open_flags(), &error);
     aoticache_status status = AOTICACHE_OK;
     if (archive->zip == NULL) {
-        status = aoticache_error_set(ret_error, status_of(&error, AOTICACHE_INVALID),
+        status = aoticache_error_set(ret_error, status_of_zip_error(&error, AOTICACHE_INVALID),
                                      "%s is not a sound ZIP archive: %s",
                                      archive->name,
                                      zip.error_code_zip(&error) == ZIP_ER_EXISTS ? "it has a name twice"
@@ -298,12 +298,13 @@ const char *aoticache_archive_name(const aoticache_archive *archive)
     return archive->name;
 }
 
-static aoticache_status fail(aoticache_archive *archive, zip_error_t *error, uint64_t position,
-                             aoticache_status otherwise, aoticache_error *ret_error)
+static aoticache_status fail_entry(aoticache_archive *archive, zip_error_t *error, uint64_t position,
+                                   aoticache_status otherwise, aoticache_error *ret_error)
 {
     const char *name = zip.get_name(archive->zip, position, ZIP_FL_ENC_RAW);
-    return aoticache_error_set(ret_error, status_of(error, otherwise), "%s: cannot read entry %llu, %.200s: %s",
-                               archive->name, (unsigned long long)position, name != NULL ? name : "(no name)",
+    return aoticache_error_set(ret_error, status_of_zip_error(error, otherwise),
+                               "%s: cannot read entry %llu, %.200s: %s", archive->name,
+                               (unsigned long long)position, name != NULL ? name : "(no name)",
                                zip.error_strerror(error));
 }
 
@@ -317,7 +318,7 @@ aoticache_status aoticache_archive_read_entry(aoticache_archive *archive, uint64
     const char *name = zip.get_name(archive->zip, position, ZIP_FL_ENC_RAW);
     if (name == NULL || zip.stat_index(archive->zip, position, 0, &found) != 0 ||
         zip.file_get_external_attributes(archive->zip, position, 0, &system, &attributes) != 0)
-        return fail(archive, zip.get_error(archive->zip), position, AOTICACHE_INVALID, ret_error);
+        return fail_entry(archive, zip.get_error(archive->zip), position, AOTICACHE_INVALID, ret_error);
     if ((found.valid & needed) != needed)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: entry %llu has no size", archive->name,
                                    (unsigned long long)position);
@@ -331,8 +332,8 @@ aoticache_status aoticache_archive_read_entry(aoticache_archive *archive, uint64
     return AOTICACHE_OK;
 }
 
-static aoticache_status wrong_size(const aoticache_archive *archive, uint64_t position, const char *relation,
-                                   uint64_t got, uint64_t bytes, aoticache_error *ret_error)
+static aoticache_status fail_size(const aoticache_archive *archive, uint64_t position, const char *relation,
+                                  uint64_t got, uint64_t bytes, aoticache_error *ret_error)
 {
     const char *name = zip.get_name(archive->zip, position, ZIP_FL_ENC_RAW);
     return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
@@ -342,8 +343,8 @@ static aoticache_status wrong_size(const aoticache_archive *archive, uint64_t po
 }
 
 /* libzip compares the checksum when it meets the end, so it is read up to there. */
-static aoticache_status unpack(aoticache_archive *archive, zip_file_t *file, uint64_t position, uint64_t bytes,
-                               aoticache_archive_take_fn take, void *user, aoticache_error *ret_error)
+static aoticache_status unpack_file(aoticache_archive *archive, zip_file_t *file, uint64_t position, uint64_t bytes,
+                                    aoticache_archive_take_fn take, void *user, aoticache_error *ret_error)
 {
     cleanup_free char *piece = malloc(PIECE_BYTES);
     if (piece == NULL)
@@ -351,12 +352,12 @@ static aoticache_status unpack(aoticache_archive *archive, zip_file_t *file, uin
     for (uint64_t all = 0;;) {
         zip_int64_t got = zip.fread(file, piece, PIECE_BYTES);
         if (got < 0)
-            return fail(archive, zip.file_get_error(file), position, AOTICACHE_CORRUPT, ret_error);
+            return fail_entry(archive, zip.file_get_error(file), position, AOTICACHE_CORRUPT, ret_error);
         if (got == 0)
-            return all == bytes ? AOTICACHE_OK : wrong_size(archive, position, "", all, bytes, ret_error);
+            return all == bytes ? AOTICACHE_OK : fail_size(archive, position, "", all, bytes, ret_error);
         all += (uint64_t)got;
         if (all > bytes)
-            return wrong_size(archive, position, "at least ", all, bytes, ret_error);
+            return fail_size(archive, position, "at least ", all, bytes, ret_error);
         aoticache_status status = take(user, piece, (size_t)got, ret_error);
         if (status != AOTICACHE_OK)
             return status;
@@ -368,8 +369,8 @@ aoticache_status aoticache_archive_unpack(aoticache_archive *archive, uint64_t p
 {
     zip_file_t *file = zip.fopen_index(archive->zip, position, 0);
     if (file == NULL)
-        return fail(archive, zip.get_error(archive->zip), position, AOTICACHE_CORRUPT, ret_error);
-    aoticache_status status = unpack(archive, file, position, bytes, take, user, ret_error);
+        return fail_entry(archive, zip.get_error(archive->zip), position, AOTICACHE_CORRUPT, ret_error);
+    aoticache_status status = unpack_file(archive, file, position, bytes, take, user, ret_error);
     zip.fclose(file);
     return status;
 }

@@ -473,7 +473,7 @@ const aoticache_package_model *aoticache_package_model_at(const aoticache_packag
     return position < package->model_count ? &package->models[position].visible : NULL;
 }
 
-static aoticache_status say_not_found(const aoticache_package *package, const char *name, aoticache_error *ret_error)
+static aoticache_status fail_not_found(const aoticache_package *package, const char *name, aoticache_error *ret_error)
 {
     char known[512] = "";
     size_t length = 0;
@@ -499,7 +499,7 @@ aoticache_status aoticache_package_find_model(const aoticache_package *package, 
             return AOTICACHE_OK;
         }
     }
-    return say_not_found(package, name, ret_error);
+    return fail_not_found(package, name, ret_error);
 }
 
 void aoticache_package_list_metadata(const aoticache_package *package, const aoticache_package_model *model,

@@ -38,7 +38,7 @@ static const aoticache_update_options one_by_one = {.size = sizeof one_by_one, .
  * The function leaves it as it was whether the constants are to be folded, which an update without any constants sets
  * right: a buffer that was never filled would else not run, one that was folded stay as it was.
  */
-static aoticache_status take_first(aoticache_runner *runner, const void *blob, aoticache_error *ret_error)
+static aoticache_status create_from_blob(aoticache_runner *runner, const void *blob, aoticache_error *ret_error)
 {
     AOTInductorConstantMapEntry none = {NULL, NULL};
     AOTIRuntimeError code = runner->library->functions.AOTInductorModelUpdateConstantsFromBlob(runner->container, blob);
@@ -55,8 +55,8 @@ static aoticache_status take_first(aoticache_runner *runner, const void *blob, a
 /* ---- later ones ---- */
 
 /* Constants lie one after the other, padded. */
-static aoticache_status wrap_one(aoticache_runner *runner, size_t position, const void *blob, uint64_t bytes,
-                                 uint64_t *at, AtenTensorHandle *ret_tensor, aoticache_error *ret_error)
+static aoticache_status wrap_constant(aoticache_runner *runner, size_t position, const void *blob, uint64_t bytes,
+                                      uint64_t *at, AtenTensorHandle *ret_tensor, aoticache_error *ret_error)
 {
     const aoticache_constant_shape *shape = &runner->shapes[position];
     aoticache_constant constant;
@@ -87,8 +87,8 @@ static aoticache_status wrap_one(aoticache_runner *runner, size_t position, cons
     return AOTICACHE_OK;
 }
 
-static aoticache_status take_again(aoticache_runner *runner, const void *blob, uint64_t bytes,
-                                   aoticache_error *ret_error)
+static aoticache_status replace_from_blob(aoticache_runner *runner, const void *blob, uint64_t bytes,
+                                          aoticache_error *ret_error)
 {
     size_t count = 0;
     uint64_t at = 0;
@@ -101,7 +101,7 @@ static aoticache_status take_again(aoticache_runner *runner, const void *blob, u
         if (aoticache_runner_constant_is_folded(runner, i))
             continue;
         list[count].name = aoticache_runner_constant_name(runner, i, false);
-        status = wrap_one(runner, i, blob, bytes, &at, &list[count].handle, ret_error);
+        status = wrap_constant(runner, i, blob, bytes, &at, &list[count].handle, ret_error);
         count += status == AOTICACHE_OK;
     }
     if (status == AOTICACHE_OK)
@@ -131,7 +131,8 @@ static aoticache_status has_tensors(aoticache_runner *runner, bool *ret_has, aot
     return status;
 }
 
-static aoticache_status take(aoticache_runner *runner, const void *blob, uint64_t bytes, aoticache_error *ret_error)
+static aoticache_status take_blob(aoticache_runner *runner, const void *blob, uint64_t bytes,
+                                  aoticache_error *ret_error)
 {
     bool has = false;
     aoticache_status status = aoticache_runner_learn_shapes(runner, false, ret_error);
@@ -139,7 +140,7 @@ static aoticache_status take(aoticache_runner *runner, const void *blob, uint64_
         status = has_tensors(runner, &has, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    return has ? take_again(runner, blob, bytes, ret_error) : take_first(runner, blob, ret_error);
+    return has ? replace_from_blob(runner, blob, bytes, ret_error) : create_from_blob(runner, blob, ret_error);
 }
 
 aoticache_status aoticache_runner_update_constants_from_blob(aoticache_runner *runner, const void *blob, uint64_t bytes,
@@ -159,7 +160,7 @@ aoticache_status aoticache_runner_update_constants_from_blob(aoticache_runner *r
                                    "a blob of %" PRIu64 " bytes; library %.200s wants %" PRIu64, bytes,
                                    runner->library->name, wanted);
     aoticache_runner_change change = aoticache_runner_change_begin(runner, true);
-    status = take(runner, blob, bytes, ret_error);
+    status = take_blob(runner, blob, bytes, ret_error);
     aoticache_runner_active_changed(runner);
     aoticache_runner_change_end(&change);
     return status;

@@ -41,7 +41,7 @@ void aoticache_runner_active_changed(aoticache_runner *runner)
     aoticache_runner_find_missing(runner);
 }
 
-static aoticache_status no_runner(const char *what, aoticache_error *ret_error)
+static aoticache_status fail_without_runner(const char *what, aoticache_error *ret_error)
 {
     return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s needs a runner", what);
 }
@@ -89,7 +89,7 @@ static aoticache_status fold_buffer(aoticache_runner *runner, bool inactive, con
 {
     size_t missing = aoticache_runner_first_missing(runner, inactive);
     if (missing < runner->num_constants)
-        return aoticache_runner_say_missing(runner, missing, ret_error);
+        return aoticache_runner_fail_missing(runner, missing, ret_error);
     aoticache_status status = inactive ? check_traced(runner, ret_error) : AOTICACHE_OK;
     if (status != AOTICACHE_OK)
         return status;
@@ -143,7 +143,7 @@ aoticache_status aoticache_runner_fold_constants(aoticache_runner *runner, bool 
     if (status != AOTICACHE_OK)
         return status;
     if (runner == NULL)
-        return no_runner("folding", ret_error);
+        return fail_without_runner("folding", ret_error);
     if (runner->library->functions.AOTInductorModelContainerRunConstantFolding == NULL)
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerRunConstantFolding",
                                       "it has no folding of constants", ret_error);
@@ -158,7 +158,7 @@ aoticache_status aoticache_runner_swap_constants(aoticache_runner *runner, aotic
 {
     aoticache_status status = AOTICACHE_OK;
     if (runner == NULL)
-        return no_runner("swapping", ret_error);
+        return fail_without_runner("swapping", ret_error);
     const aoticache_library_functions *functions = &runner->library->functions;
     if (functions->AOTInductorModelContainerSwapConstantBuffer == NULL)
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerSwapConstantBuffer", "it has one buffer alone",
@@ -196,7 +196,7 @@ static aoticache_status free_inactive(aoticache_runner *runner, aoticache_error 
 aoticache_status aoticache_runner_free_inactive_constants(aoticache_runner *runner, aoticache_error *ret_error)
 {
     if (runner == NULL)
-        return no_runner("freeing", ret_error);
+        return fail_without_runner("freeing", ret_error);
     if (runner->library->functions.AOTInductorModelContainerFreeInactiveConstantBuffer == NULL)
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerFreeInactiveConstantBuffer",
                                       "it keeps the memory of its inactive buffer", ret_error);
@@ -213,8 +213,8 @@ aoticache_status aoticache_runner_free_inactive_constants(aoticache_runner *runn
 
 /* ---- listing ---- */
 
-static aoticache_status extract(aoticache_runner *runner, bool inactive, AtenTensorHandle *tensors,
-                                aoticache_constant_fn callback, void *user, aoticache_error *ret_error)
+static aoticache_status list_values(aoticache_runner *runner, bool inactive, AtenTensorHandle *tensors,
+                                    aoticache_constant_fn callback, void *user, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_runner_list_tensors(runner, inactive, false, tensors, ret_error);
     bool go_on = status == AOTICACHE_OK;
@@ -238,7 +238,7 @@ aoticache_status aoticache_runner_extract_constants(aoticache_runner *runner, bo
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants",
                                    runner->num_constants);
     aoticache_runner_change change = aoticache_runner_change_begin(runner, false);
-    aoticache_status status = extract(runner, inactive, tensors, callback, user, ret_error);
+    aoticache_status status = list_values(runner, inactive, tensors, callback, user, ret_error);
     aoticache_runner_change_end(&change);
     return status;
 }

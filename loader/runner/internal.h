@@ -135,7 +135,7 @@ void aoticache_runner_find_missing(aoticache_runner *runner);
 /* The first constant of a buffer that has no value, or num_constants. */
 size_t aoticache_runner_first_missing(const aoticache_runner *runner, bool inactive);
 /* RUN_FAILED, with its name. */
-aoticache_status aoticache_runner_say_missing(const aoticache_runner *runner, size_t position,
+aoticache_status aoticache_runner_fail_missing(const aoticache_runner *runner, size_t position,
                                               aoticache_error *ret_error);
 
 /* ---- shapes: inside a change ---- */

@@ -114,11 +114,11 @@ static __attribute__((noinline)) AOTIRuntimeError run_in_turn(aoticache_runner *
     return code;
 }
 
-static __attribute__((noinline)) aoticache_status fail(const aoticache_runner *runner, const run_call *call,
-                                                       AOTIRuntimeError code, aoticache_error *ret_error)
+static __attribute__((noinline)) aoticache_status fail_run(const aoticache_runner *runner, const run_call *call,
+                                                           AOTIRuntimeError code, aoticache_error *ret_error)
 {
     if (code == NOT_CALLED)
-        aoticache_runner_say_missing(runner, call->missing, ret_error);
+        aoticache_runner_fail_missing(runner, call->missing, ret_error);
     else
         aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED, "AOTInductorModelContainerRun", code,
                                   ret_error);
@@ -141,7 +141,7 @@ static inline aoticache_status run_taking(aoticache_runner *runner, run_call *ca
         code = run_in_turn(runner, call);
     }
     if (__builtin_expect(code != 0, 0))
-        return fail(runner, call, code, ret_error);
+        return fail_run(runner, call, code, ret_error);
     for (size_t i = 0; i < runner->num_outputs; i++)
         outputs[i] = call->made[i];
     return AOTICACHE_OK;
@@ -163,7 +163,7 @@ static aoticache_status make_handles(const aoticache_runner *runner, const AtenT
     return AOTICACHE_OK;
 }
 
-static aoticache_status no_memory(size_t handles, aoticache_error *ret_error)
+static aoticache_status fail_no_memory(size_t handles, aoticache_error *ret_error)
 {
     return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu handles", handles);
 }
@@ -187,7 +187,7 @@ static __attribute__((noinline)) aoticache_status run_borrowing_many(aoticache_r
     size_t needed = runner->num_inputs + runner->num_outputs;
     cleanup_free AtenTensorHandle *places = calloc(needed, sizeof *places);
     return places != NULL ? run_in_places(runner, call, inputs, places, outputs, ret_error)
-                          : no_memory(needed, ret_error);
+                          : fail_no_memory(needed, ret_error);
 }
 
 /* The arrays and counts are checked. */
@@ -224,7 +224,7 @@ static __attribute__((noinline)) aoticache_status run_stealing_many(aoticache_ru
     if (made != NULL)
         return run_stealing_with(runner, call, inputs, made, outputs, ret_error);
     delete_handles(runner, inputs, runner->num_inputs);
-    return no_memory(runner->num_outputs, ret_error);
+    return fail_no_memory(runner->num_outputs, ret_error);
 }
 
 static inline aoticache_status run_stealing(aoticache_runner *runner, run_call *call, AtenTensorHandle *inputs,

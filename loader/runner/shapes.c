@@ -128,10 +128,10 @@ static const char *format_numbers(const int64_t *numbers, int64_t count, char te
     return text;
 }
 
-static aoticache_status say_numbers(const aoticache_runner *runner, const aoticache_constant *constant,
-                                    const char *what, const int64_t *wanted, const aoticache_constant_shape *shape,
-                                    const int64_t *given, const aoticache_tensor_view *view,
-                                    aoticache_error *ret_error)
+static aoticache_status fail_numbers(const aoticache_runner *runner, const aoticache_constant *constant,
+                                     const char *what, const int64_t *wanted, const aoticache_constant_shape *shape,
+                                     const int64_t *given, const aoticache_tensor_view *view,
+                                     aoticache_error *ret_error)
 {
     char left[SHAPE_TEXT_BYTES], right[SHAPE_TEXT_BYTES];
     return aoticache_error_set(ret_error, AOTICACHE_INVALID,
@@ -219,9 +219,9 @@ aoticache_status aoticache_runner_check_tensor(const aoticache_runner *runner, s
     if (status != AOTICACHE_OK || shape->sizes == NULL)
         return status;
     if (!same_sizes(shape, &view))
-        return say_numbers(runner, &constant, "sizes", shape->sizes, shape, view.sizes, &view, ret_error);
+        return fail_numbers(runner, &constant, "sizes", shape->sizes, shape, view.sizes, &view, ret_error);
     if (shape->strides != NULL && !same_strides(shape, &view))
-        return say_numbers(runner, &constant, "strides", shape->strides, shape, view.strides, &view, ret_error);
+        return fail_numbers(runner, &constant, "strides", shape->strides, shape, view.strides, &view, ret_error);
     return check_device(runner, &constant, shape, &view, options->from_cpu, ret_error);
 }
 
@@ -242,6 +242,6 @@ aoticache_status aoticache_runner_check_taken(aoticache_runner *runner, size_t p
     if (status == AOTICACHE_OK)
         status = set_shape(shape, &taken_view, false, ret_error);
     if (status == AOTICACHE_OK && !same_sizes(shape, &given_view))
-        return say_numbers(runner, &constant, "sizes", shape->sizes, shape, given_view.sizes, &given_view, ret_error);
+        return fail_numbers(runner, &constant, "sizes", shape->sizes, shape, given_view.sizes, &given_view, ret_error);
     return status;
 }

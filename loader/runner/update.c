@@ -141,8 +141,8 @@ aoticache_status aoticache_runner_hand_over(aoticache_runner *runner, const aoti
 
 /* ---- checking the caller's list ---- */
 
-static aoticache_status say_unknown(const aoticache_runner *runner, const aoticache_constant_names *names,
-                                    const char *name, aoticache_error *ret_error)
+static aoticache_status fail_unknown_name(const aoticache_runner *runner, const aoticache_constant_names *names,
+                                          const char *name, aoticache_error *ret_error)
 {
     const char *nearest = aoticache_constant_names_nearest(names, name);
     if (nearest != NULL)
@@ -154,9 +154,9 @@ static aoticache_status say_unknown(const aoticache_runner *runner, const aotica
 }
 
 /* A model that uses one tensor under two names may have two constants with one FQN: both get the value. */
-static aoticache_status place(const aoticache_runner *runner, const aoticache_constant_names *names, size_t found,
-                              const AOTInductorConstantMapEntry *pair, AtenTensorHandle *handles,
-                              aoticache_error *ret_error)
+static aoticache_status place_pair(const aoticache_runner *runner, const aoticache_constant_names *names, size_t found,
+                                   const AOTInductorConstantMapEntry *pair, AtenTensorHandle *handles,
+                                   aoticache_error *ret_error)
 {
     for (size_t i = found; i < names->count && strcmp(names->names[i].name, pair->name) == 0; i++) {
         size_t position = names->names[i].position;
@@ -174,9 +174,9 @@ static aoticache_status place(const aoticache_runner *runner, const aoticache_co
 }
 
 /* handles: one place for each constant of the library; those that are named are filled. */
-static aoticache_status resolve(const aoticache_runner *runner, const aoticache_constant_names *names,
-                                const AOTInductorConstantMapEntry *pairs, size_t num_pairs, AtenTensorHandle *handles,
-                                aoticache_error *ret_error)
+static aoticache_status place_pairs(const aoticache_runner *runner, const aoticache_constant_names *names,
+                                    const AOTInductorConstantMapEntry *pairs, size_t num_pairs,
+                                    AtenTensorHandle *handles, aoticache_error *ret_error)
 {
     for (size_t i = 0; i < num_pairs; i++) {
         if (pairs[i].name == NULL || pairs[i].handle == NULL)
@@ -184,8 +184,8 @@ static aoticache_status resolve(const aoticache_runner *runner, const aoticache_
                                        num_pairs, runner->library->name, pairs[i].name == NULL ? "name" : "tensor");
         size_t found = aoticache_constant_names_find(names, pairs[i].name);
         aoticache_status status = found < names->count
-                                      ? place(runner, names, found, &pairs[i], handles, ret_error)
-                                      : say_unknown(runner, names, pairs[i].name, ret_error);
+                                      ? place_pair(runner, names, found, &pairs[i], handles, ret_error)
+                                      : fail_unknown_name(runner, names, pairs[i].name, ret_error);
         if (status != AOTICACHE_OK)
             return status;
     }
@@ -237,7 +237,7 @@ static aoticache_status plan_make(aoticache_runner *runner, const aoticache_upda
     aoticache_status status = aoticache_constant_names_read(runner, options->by_fqn, &names, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = resolve(runner, &names, pairs, num_pairs, ret_plan->given, ret_error);
+    status = place_pairs(runner, &names, pairs, num_pairs, ret_plan->given, ret_error);
     free(names.names);
     return status;
 }
@@ -269,8 +269,8 @@ static bool lacks_what_it_must_name(const update_plan *plan)
 }
 
 /* Of the active buffer, as PyTorch does it, or else what the buffer has itself. */
-static aoticache_status keep_one(update_plan *plan, size_t position, AtenTensorHandle active, AtenTensorHandle own,
-                                 aoticache_error *ret_error)
+static aoticache_status keep_constant(update_plan *plan, size_t position, AtenTensorHandle active, AtenTensorHandle own,
+                                      aoticache_error *ret_error)
 {
     if (active == NULL && own == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
@@ -303,7 +303,7 @@ static aoticache_status keep_others(update_plan *plan, aoticache_error *ret_erro
         status = aoticache_runner_list_tensors(runner, true, false, own, ret_error);
     for (size_t i = 0; i < runner->num_constants && status == AOTICACHE_OK; i++)
         if (is_left_out(plan, i) && may_be_left_out(runner, i))
-            status = keep_one(plan, i, plan->found[i], own[i], ret_error);
+            status = keep_constant(plan, i, plan->found[i], own[i], ret_error);
     plan->completed = status == AOTICACHE_OK;
     return status;
 }
@@ -375,7 +375,7 @@ static aoticache_status use_memory(update_plan *plan, aoticache_error *ret_error
 
 /* ---- before and after ---- */
 
-static aoticache_status check_all(update_plan *plan, aoticache_error *ret_error)
+static aoticache_status check_and_prepare(update_plan *plan, aoticache_error *ret_error)
 {
     aoticache_runner *runner = plan->runner;
     aoticache_status status = aoticache_runner_learn_shapes(runner, false, ret_error);
@@ -390,7 +390,7 @@ static aoticache_status check_all(update_plan *plan, aoticache_error *ret_error)
     return status;
 }
 
-static void note_values(update_plan *plan)
+static void mark_as_valued(update_plan *plan)
 {
     const aoticache_update_options *options = plan->options;
     bool *stale = aoticache_runner_buffer(plan->runner, options->inactive)->stale;
@@ -424,12 +424,12 @@ static aoticache_status check_what_was_taken(update_plan *plan, aoticache_error 
     return first;
 }
 
-static aoticache_status carry_out(update_plan *plan, aoticache_error *ret_error)
+static aoticache_status change_buffer(update_plan *plan, aoticache_error *ret_error)
 {
     aoticache_status status =
         plan->options->user_managed ? use_memory(plan, ret_error) : copy_values(plan, ret_error);
     if (status == AOTICACHE_OK) {
-        note_values(plan);
+        mark_as_valued(plan);
         status = check_what_was_taken(plan, ret_error);
     }
     /* An active buffer that was changed, even where that failed half way, is folded anew by the next run. */
@@ -438,12 +438,12 @@ static aoticache_status carry_out(update_plan *plan, aoticache_error *ret_error)
     return status;
 }
 
-static aoticache_status apply(update_plan *plan, aoticache_error *ret_error)
+static aoticache_status apply_plan(update_plan *plan, aoticache_error *ret_error)
 {
     aoticache_runner_change change = aoticache_runner_change_begin(plan->runner, !plan->options->inactive);
-    aoticache_status status = check_all(plan, ret_error);
+    aoticache_status status = check_and_prepare(plan, ret_error);
     if (status == AOTICACHE_OK)
-        status = carry_out(plan, ret_error);
+        status = change_buffer(plan, ret_error);
     aoticache_runner_change_end(&change);
     return status;
 }
@@ -477,7 +477,7 @@ aoticache_status aoticache_runner_update_constants(aoticache_runner *runner, con
         return status;
     status = plan_make(runner, &chosen, pairs, num_pairs, &plan, ret_error);
     if (status == AOTICACHE_OK)
-        status = apply(&plan, ret_error);
+        status = apply_plan(&plan, ret_error);
     plan_free(&plan);
     return status;
 }

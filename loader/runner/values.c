@@ -141,7 +141,7 @@ void aoticache_runner_find_missing(aoticache_runner *runner)
         aoticache_run_gate_unblock_single(&runner->gate);
 }
 
-aoticache_status aoticache_runner_say_missing(const aoticache_runner *runner, size_t position,
+aoticache_status aoticache_runner_fail_missing(const aoticache_runner *runner, size_t position,
                                               aoticache_error *ret_error)
 {
     const char *name = aoticache_runner_constant_name(runner, position, false);

@@ -271,7 +271,7 @@ static void make_pieces(void *user, int worker)
  * How the result is cut. One piece is as large as its columns may be; where a group has fewer than there are threads, it is
  * cut smaller.
  */
-static void cut(struct pieces *pieces, bool pointwise)
+static void cut_into_pieces(struct pieces *pieces, bool pointwise)
 {
     const struct convolution *c = pieces->c;
     int64_t depth = c->group_inputs * c->kernel_positions, planes = c->output.batch * c->groups;
@@ -300,7 +300,7 @@ static AOTITorchError convolve(const char *function, const struct convolution *c
     size_t weight_bytes = arranged ? 0 : (size_t)(c->groups * c->group_outputs * depth * c->item_bytes);
     weight_bytes = (weight_bytes + 63) & ~(size_t)63;
     struct pieces pieces = {.c = c, .positions = c->output.sizes[0] * c->output.sizes[1] * c->output.sizes[2]};
-    cut(&pieces, is_pointwise(c));
+    cut_into_pieces(&pieces, is_pointwise(c));
     size_t bytes = weight_bytes + (size_t)pieces.workers * pieces.column_bytes;
     char *memory = malloc(bytes + 1);
     if (memory == NULL)

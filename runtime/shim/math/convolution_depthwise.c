@@ -89,7 +89,7 @@ static void add_row(const struct planes *planes, const char *kernel_row, const c
 }
 
 /* The position of the input that kernel position `k` sees from `out`, or -1. */
-static int64_t seen(const struct convolution *c, int axis, int64_t out, int64_t k)
+static int64_t seen_at(const struct convolution *c, int axis, int64_t out, int64_t k)
 {
     int64_t at = out * c->stride[axis] + k * c->dilation[axis] - c->padding[axis];
     return at >= 0 && at < c->input.sizes[axis] ? at : -1;
@@ -103,7 +103,7 @@ static void make_row(const struct planes *planes, const char *input, int64_t z, 
     bool is_row = c->item_bytes == value_bytes && c->input.strides[2] == value_bytes;
     memset(sums, 0, (size_t)c->output.sizes[2] * planes->value_bytes);
     for (int64_t k = 0; k < c->kernel[0] * c->kernel[1]; k++) {
-        int64_t in_z = seen(c, 0, z, k / c->kernel[1]), in_y = seen(c, 1, y, k % c->kernel[1]);
+        int64_t in_z = seen_at(c, 0, z, k / c->kernel[1]), in_y = seen_at(c, 1, y, k % c->kernel[1]);
         if (in_z < 0 || in_y < 0)
             continue;
         const char *source = input + in_z * c->input.strides[0] + in_y * c->input.strides[1];
@@ -166,7 +166,7 @@ static void make_planes(void *user, int worker)
         make_plane(planes, plane, kernel, row, sums);
 }
 
-static double work_of(const struct convolution *c)
+static double count_work(const struct convolution *c)
 {
     double work = (double)c->output.batch * (double)c->groups * (double)c->kernel_positions;
     for (int axis = 0; axis < IMAGE_AXES; axis++)
@@ -177,7 +177,7 @@ static double work_of(const struct convolution *c)
 static bool convolve_planes(struct planes *planes)
 {
     const struct convolution *c = planes->c;
-    int workers = aoticache_shim_parts(work_of(c), c->output.batch * c->groups);
+    int workers = aoticache_shim_parts(count_work(c), c->output.batch * c->groups);
     planes->step = (size_t)(c->kernel_positions + c->input.sizes[2] + c->output.sizes[2]) * planes->value_bytes;
     planes->step = (planes->step + 63) & ~(size_t)63;
     planes->memory = malloc(planes->step * (size_t)workers);
@@ -191,7 +191,7 @@ static bool convolve_planes(struct planes *planes)
 /* ---- channels that lie side by side: sums of all of them, position by position ---- */
 
 /* The memory begins with the kernel, all channels of one position after the other, and the bias. */
-static void arrange(struct planes *planes)
+static void arrange_kernel(struct planes *planes)
 {
     const struct convolution *c = planes->c;
     const struct image *weight = planes->weight;
@@ -230,9 +230,9 @@ static void make_position(const struct planes *planes, const char *input, const 
     const int64_t *kernel = c->kernel;
     memcpy(sums, planes->memory + (size_t)c->kernel_positions * bytes, bytes);
     for (int64_t plane = 0; plane < kernel[0] * kernel[1]; plane++) {
-        int64_t z = seen(c, 0, at[0], plane / kernel[1]), y = seen(c, 1, at[1], plane % kernel[1]);
+        int64_t z = seen_at(c, 0, at[0], plane / kernel[1]), y = seen_at(c, 1, at[1], plane % kernel[1]);
         for (int64_t k = 0; z >= 0 && y >= 0 && k < kernel[2]; k++) {
-            int64_t x = seen(c, 2, at[2], k);
+            int64_t x = seen_at(c, 2, at[2], k);
             ptrdiff_t offset = z * c->input.strides[0] + y * c->input.strides[1] + x * c->input.strides[2];
             if (x >= 0)
                 add_position(planes, input + offset, plane * kernel[2] + k, row, sums);
@@ -266,12 +266,12 @@ static bool convolve_rows(struct planes *planes)
 {
     const struct convolution *c = planes->c;
     const size_t bytes = (size_t)c->groups * planes->value_bytes;
-    int workers = aoticache_shim_parts(work_of(c), c->output.batch * c->output.sizes[0] * c->output.sizes[1]);
+    int workers = aoticache_shim_parts(count_work(c), c->output.batch * c->output.sizes[0] * c->output.sizes[1]);
     planes->step = (2 * bytes + 63) & ~(size_t)63;
     planes->memory = malloc((size_t)(c->kernel_positions + 1) * bytes + (size_t)workers * planes->step);
     if (planes->memory == NULL)
         return false;
-    arrange(planes);
+    arrange_kernel(planes);
     aoticache_shim_parallel(workers, make_rows, planes);
     free(planes->memory);
     return true;

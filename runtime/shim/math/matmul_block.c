@@ -45,7 +45,7 @@ size_t aoticache_shim_matmul_workspace_bytes(const struct matmul_problem *proble
 }
 
 /* value i of `values` to panel + i * step. */
-static void scatter(size_t value_bytes, int64_t count, char *panel, ptrdiff_t step, const char *values)
+static void scatter_values(size_t value_bytes, int64_t count, char *panel, ptrdiff_t step, const char *values)
 {
     for (int64_t i = 0; i < count; i++, panel += step, values += value_bytes) {
         if (value_bytes == 4)
@@ -75,7 +75,7 @@ static void pack(const struct matmul_problem *problem, int width, int64_t count,
         if (depth_stride <= lane_stride) { /* along the inner dimension elements lie closer together */
             for (int64_t lane = 0; lane < lanes; lane++) {
                 problem->access->load((size_t)depth, line, panel_source + lane * lane_stride, depth_stride);
-                scatter(value_bytes, depth, packed + lane * (ptrdiff_t)value_bytes, step, (const char *)line);
+                scatter_values(value_bytes, depth, packed + lane * (ptrdiff_t)value_bytes, step, (const char *)line);
             }
         } else {
             for (int64_t k = 0; k < depth; k++)

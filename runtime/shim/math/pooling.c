@@ -246,7 +246,7 @@ static AOTITorchError window_sizes(const struct pooling *p, const struct window 
 
 /* ---- one call ---- */
 
-static AOTITorchError begin(struct pooling *p, const char *function, const struct shim_tensor *input, int axes)
+static AOTITorchError start_pooling(struct pooling *p, const char *function, const struct shim_tensor *input, int axes)
 {
     char text[SHIM_DTYPE_TEXT_BYTES];
     p->function = function;
@@ -265,7 +265,7 @@ static AOTITorchError begin(struct pooling *p, const char *function, const struc
 }
 
 /* The memory that the walk needs: ranges, and a plane. One block, at ranges[0]. */
-static AOTITorchError allocate(struct pooling *p)
+static AOTITorchError allocate_ranges(struct pooling *p)
 {
     size_t ranges = 0, plane = sizeof(double), bytes;
     bool overflow = false;
@@ -311,7 +311,7 @@ static AOTITorchError create_results(struct pooling *p, const struct shim_tensor
     return SHIM_SUCCESS;
 }
 
-static void pool_all(const struct pooling *p)
+static void pool_planes(const struct pooling *p)
 {
     for (int64_t batch = 0; batch < p->output.batch; batch++)
         for (int64_t channel = 0; channel < p->output.channels; channel++)
@@ -319,16 +319,16 @@ static void pool_all(const struct pooling *p)
 }
 
 /* window NULL: adaptive. */
-static AOTITorchError pool(struct pooling *p, const struct shim_tensor *input, const struct window *window,
-                           const int64_t spatial[IMAGE_AXES], bool channels_last, AtenTensorHandle *ret_output,
-                           AtenTensorHandle *ret_indices)
+static AOTITorchError pool_tensor(struct pooling *p, const struct shim_tensor *input, const struct window *window,
+                                  const int64_t spatial[IMAGE_AXES], bool channels_last, AtenTensorHandle *ret_output,
+                                  AtenTensorHandle *ret_indices)
 {
     AtenTensorHandle output, indices;
     if (create_results(p, input, spatial, channels_last, &output, ret_indices != NULL ? &indices : NULL) !=
         SHIM_SUCCESS)
         return SHIM_FAILURE;
     if (output->tensor->numel > 0) {
-        if (allocate(p) != SHIM_SUCCESS) {
+        if (allocate_ranges(p) != SHIM_SUCCESS) {
             aoti_torch_delete_tensor_object(output);
             if (ret_indices != NULL)
                 aoti_torch_delete_tensor_object(indices);
@@ -338,7 +338,7 @@ static AOTITorchError pool(struct pooling *p, const struct shim_tensor *input, c
             window_ranges(p, window);
         else
             adaptive_ranges(p);
-        pool_all(p);
+        pool_planes(p);
         free(p->ranges[0]);
     }
     *ret_output = output;
@@ -364,14 +364,15 @@ static AOTITorchError max_pool(const char *function, int axes, AtenTensorHandle 
         return aoticache_shim_fail_undefined(function, self);
     if (ret_output == NULL || ret_indices == NULL)
         return aoticache_shim_fail("%s: no place for the results", function);
-    if (begin(&p, function, self->tensor, axes) != SHIM_SUCCESS ||
+    if (start_pooling(&p, function, self->tensor, axes) != SHIM_SUCCESS ||
         aoticache_shim_window_read(function, "dilation", dilation, dilation_count, axes, 1, 1, window->dilation) !=
             SHIM_SUCCESS ||
         read_window(function, axes, kernel, kernel_count, stride, stride_count, padding, padding_count, window) !=
             SHIM_SUCCESS ||
         window_sizes(&p, window, spatial) != SHIM_SUCCESS)
         return SHIM_FAILURE;
-    return pool(&p, self->tensor, window, spatial, prefers_channels_last(self->tensor, axes), ret_output, ret_indices);
+    return pool_tensor(&p, self->tensor, window, spatial, prefers_channels_last(self->tensor, axes), ret_output,
+                       ret_indices);
 }
 
 static AOTITorchError average_pool(struct pooling *p, const char *function, int axes, AtenTensorHandle self,
@@ -389,13 +390,13 @@ static AOTITorchError average_pool(struct pooling *p, const char *function, int 
     p->divisor = divisor != NULL ? *divisor : 0;
     for (int axis = 0; axis < IMAGE_AXES; axis++)
         window->dilation[axis] = 1;
-    if (begin(p, function, self->tensor, axes) != SHIM_SUCCESS ||
+    if (start_pooling(p, function, self->tensor, axes) != SHIM_SUCCESS ||
         read_window(function, axes, kernel, kernel_count, stride, stride_count, padding, padding_count, window) !=
             SHIM_SUCCESS ||
         window_sizes(p, window, spatial) != SHIM_SUCCESS)
         return SHIM_FAILURE;
     bool channels_last = axes == 2 && prefers_channels_last(self->tensor, axes);
-    return pool(p, self->tensor, window, spatial, channels_last, ret_output, NULL);
+    return pool_tensor(p, self->tensor, window, spatial, channels_last, ret_output, NULL);
 }
 
 static AOTITorchError adaptive_pool(const char *function, int axes, AtenTensorHandle self, const int64_t *output_size,
@@ -408,12 +409,12 @@ static AOTITorchError adaptive_pool(const char *function, int axes, AtenTensorHa
         return aoticache_shim_fail_undefined(function, self);
     if (ret_output == NULL || (with_indices && ret_indices == NULL))
         return aoticache_shim_fail("%s: no place for the results", function);
-    if (begin(&p, function, self->tensor, axes) != SHIM_SUCCESS ||
+    if (start_pooling(&p, function, self->tensor, axes) != SHIM_SUCCESS ||
         aoticache_shim_window_read(function, "output_size", output_size, output_size_count, axes, 0, 1, spatial) !=
             SHIM_SUCCESS)
         return SHIM_FAILURE;
     bool channels_last = axes == 2 && prefers_channels_last(self->tensor, axes);
-    return pool(&p, self->tensor, NULL, spatial, channels_last, ret_output, with_indices ? ret_indices : NULL);
+    return pool_tensor(&p, self->tensor, NULL, spatial, channels_last, ret_output, with_indices ? ret_indices : NULL);
 }
 
 /* ---- fractional: each plane has ranges of its own ---- */
@@ -477,7 +478,7 @@ static AOTITorchError fractional_pool(const char *function, int axes, AtenTensor
         return aoticache_shim_fail_undefined(function, shim_is_defined(self) ? random_samples : self);
     if (ret_output == NULL || ret_indices == NULL)
         return aoticache_shim_fail("%s: no place for the results", function);
-    if (begin(&p, function, self->tensor, axes) != SHIM_SUCCESS ||
+    if (start_pooling(&p, function, self->tensor, axes) != SHIM_SUCCESS ||
         aoticache_shim_window_read(function, "kernel_size", kernel, kernel_count, axes, 1, 1, window.kernel) !=
             SHIM_SUCCESS ||
         aoticache_shim_window_read(function, "output_size", output_size, output_size_count, axes, 1, 1, spatial) !=
@@ -486,7 +487,7 @@ static AOTITorchError fractional_pool(const char *function, int axes, AtenTensor
         create_results(&p, self->tensor, spatial, false, &output, &indices) != SHIM_SUCCESS)
         return SHIM_FAILURE;
     AOTITorchError status = SHIM_SUCCESS;
-    if (output->tensor->numel > 0 && (status = allocate(&p)) == SHIM_SUCCESS)
+    if (output->tensor->numel > 0 && (status = allocate_ranges(&p)) == SHIM_SUCCESS)
         status = fractional_all(&p, &window, random_samples->tensor);
     free(p.ranges[0]);
     if (status != SHIM_SUCCESS) {

@@ -66,7 +66,7 @@ static void load_sleef(void)
 }
 
 /* The function of that name, or `plain`, to `chosen`. Threads that come here at once find the same one. */
-static __attribute__((cold, noinline)) void *choose(_Atomic(void *) *chosen, const char *symbol, void *plain)
+static __attribute__((cold, noinline)) void *choose_function(_Atomic(void *) *chosen, const char *symbol, void *plain)
 {
     aoticache_load_gate_enter();
     pthread_once(&sleef_once, load_sleef);
@@ -92,7 +92,7 @@ static __attribute__((cold, noinline)) void *choose(_Atomic(void *) *chosen, con
             result (*function) parameters;                                                               \
         } way = {atomic_load_explicit(&chosen, memory_order_acquire)}, plain = {.function = symbol##_plain}; \
         if (__builtin_expect(way.pointer == NULL, 0))                                                    \
-            way.pointer = choose(&chosen, #symbol, plain.pointer);                                       \
+            way.pointer = choose_function(&chosen, #symbol, plain.pointer);                                       \
         return way.function arguments;                                                                   \
     }
 

@@ -205,8 +205,9 @@ AOTITorchError aoti_torch_cpu_index_Tensor(AtenTensorHandle self, const AtenTens
 }
 
 /* A contiguous copy of self with the values put in, in self's work dtype. */
-static AOTITorchError put(const char *function, AtenTensorHandle self, const AtenTensorHandle *indices, int64_t count,
-                          AtenTensorHandle values, bool accumulate, AtenTensorHandle *ret_values)
+static AOTITorchError put_values(const char *function, AtenTensorHandle self, const AtenTensorHandle *indices,
+                                 int64_t count, AtenTensorHandle values, bool accumulate,
+                                 AtenTensorHandle *ret_values)
 {
     cleanup_indexing struct indexing indexing = {0};
     cleanup_tensor AtenTensorHandle work = NULL, source = NULL;
@@ -235,7 +236,7 @@ AOTITorchError aoti_torch_cpu_index_put(AtenTensorHandle self, const AtenTensorH
     AtenTensorHandle handles[SHIM_MAX_NDIM];
     SHIM_CHECK_RESULT(ret_0);
     SHIM_TRY(gather_handles(__func__, indices, num_indices, handles));
-    SHIM_TRY(put(__func__, self, handles, num_indices, values, accumulate != 0, &work));
+    SHIM_TRY(put_values(__func__, self, handles, num_indices, values, accumulate != 0, &work));
     SHIM_TRY(aoticache_shim_make_like(__func__, self, self->tensor->dtype, &result));
     SHIM_TRY(aoti_torch_copy_(result, work, 0));
     *ret_0 = shim_steal(&result);
@@ -248,6 +249,6 @@ AOTITorchError aoti_torch_index_put_out(AtenTensorHandle out, AtenTensorHandle s
     cleanup_tensor AtenTensorHandle work = NULL;
     if (num_indices > SHIM_MAX_NDIM || (num_indices > 0 && indices == NULL))
         return aoticache_shim_fail("%s: %lu indices", __func__, (unsigned long)num_indices);
-    SHIM_TRY(put(__func__, self, indices, num_indices, values, accumulate, &work));
+    SHIM_TRY(put_values(__func__, self, indices, num_indices, values, accumulate, &work));
     return aoticache_shim_write_out(__func__, out, work);
 }

@@ -137,7 +137,7 @@ static AOTITorchError flatten(const char *function, AtenTensorHandle tensor, Ate
                                       &stride, tensor->tensor->offset, ret_flat);
 }
 
-static AOTITorchError fill(const char *function, AtenTensorHandle tensor, const struct drawing *drawing)
+static AOTITorchError fill_tensor(const char *function, AtenTensorHandle tensor, const struct drawing *drawing)
 {
     cleanup_tensor AtenTensorHandle row = NULL, flat = NULL;
     if (drawing->kind != DRAW_BERNOULLI && !aoticache_shim_is_floating(tensor->tensor->dtype))
@@ -167,7 +167,7 @@ static AOTITorchError draw_new(const char *function, const struct drawing *drawi
 {
     cleanup_tensor AtenTensorHandle made = NULL;
     SHIM_TRY(make_new(function, size, num_size, dtype, AOTICACHE_DTYPE_FLOAT32, device, &made));
-    SHIM_TRY(fill(function, made, drawing));
+    SHIM_TRY(fill_tensor(function, made, drawing));
     *ret_tensor = shim_steal(&made);
     return SHIM_SUCCESS;
 }
@@ -179,7 +179,7 @@ static AOTITorchError draw_like(const char *function, const struct drawing *draw
     if (!shim_is_defined(self))
         return aoticache_shim_fail_undefined(function, self);
     SHIM_TRY(aoticache_shim_make_like(function, self, dtype != NULL ? *dtype : self->tensor->dtype, &made));
-    SHIM_TRY(fill(function, made, drawing));
+    SHIM_TRY(fill_tensor(function, made, drawing));
     *ret_tensor = shim_steal(&made);
     return SHIM_SUCCESS;
 }
@@ -269,7 +269,7 @@ AOTITorchError aoti_torch_cpu_bernoulli__float(AtenTensorHandle self, double p, 
     SHIM_TRY(check_generator(__func__, generator));
     if (!(p >= 0 && p <= 1))
         return aoticache_shim_fail("%s: a probability of %g", __func__, p);
-    return fill(__func__, self, &drawing);
+    return fill_tensor(__func__, self, &drawing);
 }
 
 /* Each element with a probability of its own; `p` is broadcast. */

@@ -138,8 +138,8 @@ static int64_t clip(int64_t value, int64_t size)
 }
 
 /* `count` elements of dimension `dim` from `start` on, `step` apart. */
-static AOTITorchError cut(const char *function, AtenTensorHandle self, int dim, int64_t start, int64_t count,
-                          int64_t step, AtenTensorHandle *ret_tensor)
+static AOTITorchError cut_dimension(const char *function, AtenTensorHandle self, int dim, int64_t start, int64_t count,
+                                    int64_t step, AtenTensorHandle *ret_tensor)
 {
     int64_t sizes[SHIM_MAX_NDIM], strides[SHIM_MAX_NDIM];
     const struct shim_tensor *tensor = self->tensor;
@@ -168,7 +168,7 @@ AOTITorchError aoti_torch_cpu_slice_Tensor(AtenTensorHandle self, int64_t dim, i
     int64_t size = self->tensor->sizes[at];
     int64_t first = clip(start != NULL ? *start : 0, size), last = clip(end != NULL ? *end : size, size);
     int64_t span = last > first ? last - first : 0;
-    return cut(__func__, self, at, first, span / step + (span % step != 0), step, ret_0);
+    return cut_dimension(__func__, self, at, first, span / step + (span % step != 0), step, ret_0);
 }
 
 static AOTITorchError narrow(const char *function, AtenTensorHandle self, int64_t dim, int64_t start, int64_t length,
@@ -182,7 +182,7 @@ static AOTITorchError narrow(const char *function, AtenTensorHandle self, int64_
     if (length < 0 || first < 0 || first > size || length > size - first)
         return aoticache_shim_fail("%s: %lld elements from %lld on, dimension %d has %lld", function,
                                    (long long)length, (long long)start, at, (long long)size);
-    return cut(function, self, at, first, length, 1, ret_tensor);
+    return cut_dimension(function, self, at, first, length, 1, ret_tensor);
 }
 
 AOTITorchError aoti_torch_cpu_narrow(AtenTensorHandle self, int64_t dim, int64_t start, int64_t length,
