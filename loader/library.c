@@ -22,7 +22,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A file on its way to become a library. */
+/* A library that is being loaded. */
 typedef struct loading {
     const char *name;
     int fd;
@@ -67,7 +67,7 @@ static bool exports(const loading *load, const char *function)
     return false;
 }
 
-/* What no host can do without; the rest is used where it is there. */
+/* Checks that the library exports the functions that no host can do without. The others are optional. */
 static aoticache_status check_interface(const loading *load, aoticache_error *ret_error)
 {
     static const char *const required[] = {
@@ -98,8 +98,9 @@ static aoticache_status check_interface(const loading *load, aoticache_error *re
 }
 
 /*
- * " (operators convolution, randint_low_out)" for functions that stand for one operator each; ATen's names and overloads,
- * joined by an underscore as the functions have them. "" where there are none, or no room.
+ * Writes " (operators convolution, randint_low_out)" for those of the functions that stand for one operator each, with
+ * ATen's names and overloads joined by an underscore, as the functions have them. Writes "" if there are none, or if
+ * they do not fit.
  */
 static void format_operators(const aoticache_name_list *missing, char *ret_text, size_t size)
 {
@@ -136,7 +137,7 @@ static aoticache_status fail_missing_functions(const loading *load, const aotica
                                     : "compile it with this version of PyTorch");
 }
 
-/* Asks the provider's own handle, so that what is found is what the library will get. */
+/* Looks up every function that the library needs by the provider's own handle, as the dynamic linker will. */
 static aoticache_status check_functions(const loading *load, aoticache_error *ret_error)
 {
     bool shim = load->provider->torch.kind == AOTICACHE_TORCH_SHIM;
@@ -168,14 +169,14 @@ static aoticache_status check_cuda(const loading *load, aoticache_error *ret_err
     return AOTICACHE_OK;
 }
 
-/* Reads the names and looks for the functions. */
+/* Reads the library's names and checks that it exports what a host needs. */
 static aoticache_status check_names(loading *load, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_library_names_read(&load->elf, &load->names, ret_error);
     return status == AOTICACHE_OK ? check_interface(load, ret_error) : status;
 }
 
-/* A file for another architecture, which it is asked to be for. */
+/* Checks that a file is for the other architecture that the caller names. */
 static aoticache_status check_other_machine(const loading *load, const char *arch, aoticache_error *ret_error)
 {
     char theirs[AOTICACHE_ELF_MACHINE_BYTES];
@@ -214,7 +215,7 @@ static aoticache_status check_file(loading *load, aoticache_error *ret_error)
     return status;
 }
 
-/* Nobody but this user, and root, can change it: they could change the process as well. */
+/* Whether only this user and root can change the file. They could change the process as well. */
 static bool is_own_file(int fd)
 {
     struct stat found;
@@ -222,7 +223,7 @@ static bool is_own_file(int fd)
            (found.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-/* Whether what the file holds may be other bytes tomorrow than those that were verified. */
+/* Whether somebody else may change the file after it was verified. */
 static bool may_change(const loading *load)
 {
     return load->digest != NULL && !is_own_file(load->fd);
@@ -246,13 +247,16 @@ static void forget_file(loading *load)
     load->names = (aoticache_library_names){0};
 }
 
-/* Whether the library finds the file itself when it opens itself. */
+/* Whether the library, when it opens its own file, will find the original file rather than the copy. */
 static bool finds_original(const loading *load)
 {
     return load->names.finds_itself && !may_change(load) && aoticache_fd_opens_again(load->fd);
 }
 
-/* Where a copy will be loaded, its bytes are those that were hashed; what the file seemed to hold is read again. */
+/*
+ * If a copy will be loaded, makes the image that it is made of, hashes it, and reads everything again from there: what
+ * was read from the file before may not be what was hashed.
+ */
 static aoticache_status make_image(loading *load, aoticache_error *ret_error)
 {
     bool is_copied = load->provider->torch.kind != AOTICACHE_TORCH_LIBTORCH || load->private_copy || may_change(load);
@@ -312,9 +316,10 @@ static aoticache_library *library_new(const char *name)
 
 /*
  * Puts the verified file in the place of the copy that the library was loaded from. The path by which the library knows
- * itself ends with that number, so what it maps is the file's own pages, which all processes share; the copy has only
- * the segments. It opens itself when a container is created (self_mmap, torch/csrc/inductor/aoti_runtime/model_base.h),
- * which is later; a static constructor, which is earlier, would find the copy.
+ * itself ends with the number of that descriptor. So it maps the file's own pages, which all processes share; the copy
+ * has only the segments. PyTorch's libraries open their file when a container is created (self_mmap,
+ * torch/csrc/inductor/aoti_runtime/model_base.h), which is later than this. A static constructor runs earlier and would
+ * find the copy.
  */
 static aoticache_status show_original(int original, int copy, aoticache_error *ret_error)
 {
@@ -327,8 +332,9 @@ static aoticache_status show_original(int original, int copy, aoticache_error *r
 }
 
 /*
- * Gives a descriptor to load from that nobody else closes, or -1 where the caller's will do: then nothing looks for the
- * file afterwards. ret_hidden: it is a copy in whose place the library wants to find the original.
+ * Gives a descriptor to load from, for the caller to close; -1 if load->fd will do because the library does not look
+ * for its file afterwards. *ret_hidden: the descriptor is of a copy, and the library wants to find the original in its
+ * place.
  */
 static aoticache_status prepare_file(loading *load, int *ret_fd, bool *ret_hidden, aoticache_error *ret_error)
 {
@@ -352,10 +358,10 @@ static aoticache_status prepare_file(loading *load, int *ret_fd, bool *ret_hidde
 }
 
 /*
- * Brings the C++ runtime into the process by itself. Loaded for the first time because a kernel library needs it, it
- * would look for its own symbols in that library first and find some (functions made from templates); the runtime is
- * never unloaded, having unique symbols of its own, so that library never would be either. One that says where its
- * needed libraries are is left alone: it may want another runtime than the system's.
+ * Loads the C++ runtime before the library that needs it. If the library brought it into the process, the runtime would
+ * look for its own symbols in that library first, and find some (functions made from templates). The runtime has unique
+ * symbols and so is never unloaded; the library would then never be unloaded either. A library with a RUNPATH is left
+ * alone: it may want another runtime than the system's.
  */
 static void load_runtime_first(const loading *load, void *ret_handles[2])
 {
@@ -370,8 +376,9 @@ static void load_runtime_first(const loading *load, void *ret_handles[2])
 }
 
 /*
- * An OpenMP runtime keeps its threads for the next parallel region, and knows nothing of being unloaded: it stays, or they
- * would wake up in memory that is gone. What a fork does to it is PyTorch's to say where that is in the process.
+ * Keeps OpenMP runtimes loaded. Such a runtime keeps its threads for the next parallel region; if it were unloaded,
+ * they would wake up in memory that is gone. Where PyTorch is in the process, it decides what a fork does to the
+ * runtime.
  */
 static void keep_thread_runtimes(const loading *load)
 {
@@ -388,7 +395,9 @@ static void keep_thread_runtimes(const loading *load)
             }
 }
 
-/* What is wrong with the runtime the dynamic linker says when it loads the library. */
+/*
+ * If a runtime cannot be loaded first, that is no error here: the dynamic linker reports it when it loads the library.
+ */
 static aoticache_status load_file(const loading *load, int fd, void **ret_handle, aoticache_error *ret_error)
 {
     void *runtimes[2] = {NULL, NULL};
@@ -532,8 +541,8 @@ bool aoticache_library_exports(const aoticache_library *library, const char *fun
 }
 
 /*
- * PyTorch's libraries name the call that failed and its line; why it failed is with the provider. Only then: what the
- * provider has is of the thread's last failure, whenever that was.
+ * Asks the provider why a call failed. PyTorch's libraries report only which call failed, and in which line. Other
+ * messages are left alone: the provider's reason is that of the thread's last failure, whenever that was.
  */
 static const char *find_reason(const char *message)
 {
@@ -545,7 +554,7 @@ static const char *find_reason(const char *message)
     return reason != NULL && reason[0] != '\0' ? reason : NULL;
 }
 
-/* The reason first: it is what is read, and the call may have many arguments. */
+/* Puts the reason first: people read that, and the text of the call may be long. */
 static void set_failure(aoticache_error *error, aoticache_status status, const char *name, const char *message)
 {
     const char *reason = find_reason(message);

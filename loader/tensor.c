@@ -8,7 +8,7 @@
 /* PyTorch's own limit on dimensions (c10/core/TensorImpl.h asserts it for many operations). */
 #define MAX_DIMS 64
 
-/* The number of elements, and strides of a contiguous tensor where none are given; all products fit. */
+/* Counts the elements and fills in contiguous strides. Refuses sizes whose products do not fit. */
 static aoticache_status complete_shape(int64_t ndim, const int64_t *sizes, const int64_t *strides, size_t item_size,
                                        int64_t *contiguous, int64_t *ret_numel, aoticache_error *ret_error)
 {
@@ -71,7 +71,7 @@ void aoticache_tensor_free(AtenTensorHandle tensor)
         torch->aoti_torch_delete_tensor_object(tensor);
 }
 
-/* The name of the function that failed, NULL where none did. */
+/* Reads a tensor. Returns the name of the function that failed, NULL if none did. */
 static const char *read_view(const aoticache_torch *torch, AtenTensorHandle tensor, aoticache_tensor_view *view)
 {
     int64_t *sizes = NULL, *strides = NULL;

@@ -94,7 +94,10 @@ static int note_file(struct dl_phdr_info *info, size_t size, void *user)
     return 1;
 }
 
-/* Not by dlopen with RTLD_NOLOAD: for a library that is not there that searches the whole library path. */
+/*
+ * Looks for a loaded library. (dlopen() with RTLD_NOLOAD would search the whole library path for one that is not
+ * loaded.)
+ */
 static loaded_file find_loaded(const char *prefix)
 {
     loaded_file file = {.prefix = prefix};
@@ -102,7 +105,7 @@ static loaded_file find_loaded(const char *prefix)
     return file;
 }
 
-/* The first file that is listed is the program: one that asks for a dynamic linker has one. */
+/* Looks at the first file, which is the program: a dynamically linked one names its dynamic linker. */
 static int note_dynamic_linker(struct dl_phdr_info *info, size_t size, void *user)
 {
     (void)size;
@@ -112,7 +115,9 @@ static int note_dynamic_linker(struct dl_phdr_info *info, size_t size, void *use
     return 1;
 }
 
-/* In a program linked with -static, what dlopen() loads gets a C library of its own, and crashes. */
+/*
+ * Refuses programs linked with -static: a library that dlopen() loads there gets a C library of its own, and crashes.
+ */
 static aoticache_status check_program_is_dynamic(aoticache_error *ret_error)
 {
     bool found = false;
@@ -126,7 +131,10 @@ static aoticache_status check_program_is_dynamic(aoticache_error *ret_error)
 
 /* ---- libtorch ---- */
 
-/* The name by which other libraries need it: PyTorch's wheels use the plain one, distributions add a version. */
+/*
+ * Finds the name by which other libraries need libtorch: PyTorch's wheels use the plain one, distributions add a
+ * version.
+ */
 static aoticache_status find_needed_name(aoticache_torch_provider *provider, aoticache_error *ret_error)
 {
     const char *name = "libtorch_cpu.so";

@@ -76,7 +76,7 @@ AOTIRuntimeError aoticache_buffer_slot_tensor(const aoticache_container *contain
     return create_tensor(container, position, place, strides, storage_offset, ret_tensor);
 }
 
-/* NULL: its weights come from elsewhere. */
+/* The library's own weights for a constant. NULL: they come from elsewhere. */
 static const void *find_own_weights(const aoticache_container *container, size_t position)
 {
     if (container->kernel->constants[position].data != NULL)
@@ -138,7 +138,9 @@ static AOTIRuntimeError take_folded(const aoticache_container *container, aotica
     return AOTICACHE_KERNEL_OK;
 }
 
-/* For the function that folds: what it makes is not there, whether or not it was made before. */
+/*
+ * Makes the list of constants for the function that folds: those that it makes are NULL, even if they were made before.
+ */
 static AtenTensorHandle *hide_folded(const aoticache_container *container, const aoticache_buffer *buffer)
 {
     const aoticache_kernel *kernel = container->kernel;
@@ -184,7 +186,7 @@ static AOTIRuntimeError fold_constants(const aoticache_container *container, aot
     return status;
 }
 
-/* Of those that are not folded; folding sees to the others. */
+/* Checks that every constant that is not made by folding has a value. */
 static AOTIRuntimeError check_complete(const aoticache_container *container, const aoticache_buffer *buffer)
 {
     for (size_t i = 0; i < container->kernel->num_constants; i++)

@@ -64,7 +64,7 @@ void aoticache_container_free(aoticache_container *container)
 
 /* ---- entering a run ---- */
 
-/* With all models: the state may have changed since it was seen. */
+/* The caller has taken all models. The state may have changed since the caller looked at it. */
 static AOTIRuntimeError fold_if_needed(aoticache_container *container, AOTInductorStreamHandle stream,
                                        AOTIProxyExecutorHandle proxy_executor)
 {
@@ -109,7 +109,10 @@ AOTIRuntimeError aoticache_container_enter(aoticache_container *container, AOTIn
 
 /* ---- whole buffers ---- */
 
-/* Runs go on meanwhile; folding takes one of their models, so that call->model is nobody else's. */
+/*
+ * Folds the inactive buffer while runs go on. Folding takes a model as a run does, so that call->model belongs to it
+ * alone.
+ */
 static AOTIRuntimeError fold_inactive(aoticache_container *container, AOTInductorStreamHandle stream,
                                       AOTIProxyExecutorHandle proxy_executor)
 {

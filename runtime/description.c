@@ -121,7 +121,7 @@ static AOTIRuntimeError check_fields(const aoticache_kernel *kernel)
     return check_constants(kernel);
 }
 
-/* Older runtimes' descriptions end earlier; what they lack is zero. */
+/* Completes a description of an older runtime, which ends earlier: the fields that it lacks are zero. */
 static AOTIRuntimeError complete_fields(aoticache_container *container, const aoticache_kernel *kernel)
 {
     const size_t oldest = offsetof(aoticache_kernel, weights);

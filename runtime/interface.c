@@ -166,7 +166,7 @@ AOTIRuntimeError AOTInductorModelContainerGetNumConstants(AOTInductorModelContai
     return AOTICACHE_KERNEL_OK;
 }
 
-/* NULL, with a message. */
+/* Finds a constant by its position. NULL, with a message, where there is none. */
 static const aoticache_kernel_constant *find_constant(AOTInductorModelContainerHandle handle, size_t position,
                                                       const void *ret_place)
 {

@@ -118,7 +118,7 @@ static bool take_any(aoticache_pool *pool, size_t *ret_model)
     return false;
 }
 
-/* Sets or clears one of the two high bits everywhere. */
+/* Sets one of the two high bits in every word. */
 static void set_everywhere(aoticache_pool *pool, uint64_t bit)
 {
     for (size_t i = 0; i < pool->num_shards; i++)
@@ -144,7 +144,10 @@ static uint64_t mark_free(aoticache_pool *pool, size_t model)
                                     UINT64_C(1) << (model / pool->num_shards), memory_order_release);
 }
 
-/* With the lock held, which is released while the device works: waits for the model that has been pending longest. */
+/*
+ * Waits for the model that has been pending longest. The caller holds the lock, which is released while the device
+ * works.
+ */
 static AOTIRuntimeError reclaim_first(aoticache_pool *pool)
 {
     size_t model = pool->pending[pool->first_pending];
@@ -158,7 +161,10 @@ static AOTIRuntimeError reclaim_first(aoticache_pool *pool)
     return status;
 }
 
-/* With the lock held: frees those that have ended; true if there are any. What failed is told by who waits for it. */
+/*
+ * Frees the pending models whose runs have ended; true if there are any. The caller holds the lock. A failure is
+ * reported to the thread that waits for the model.
+ */
 static bool reclaim_finished(aoticache_pool *pool)
 {
     size_t kept = 0, count = pool->num_pending;
@@ -182,7 +188,10 @@ static bool writer_has_all(const aoticache_pool *pool)
     return (atomic_load_explicit(&pool->shards[0].word, memory_order_relaxed) & TAKEN_BY_WRITER) != 0;
 }
 
-/* With the lock held, until the writer is through. The writer after it waits for those that leave here. */
+/*
+ * Waits until the writer has finished. The caller holds the lock. The next writer waits for the threads that leave
+ * here.
+ */
 static void wait_for_writer(aoticache_pool *pool)
 {
     pool->kept_out++;

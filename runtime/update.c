@@ -68,7 +68,7 @@ static AOTIRuntimeError check_sizes(const aoticache_kernel_constant *constant, c
     return AOTICACHE_KERNEL_OK;
 }
 
-/* A tensor that reaches beyond its storage is a lie that a copy would follow. */
+/* Refuses a tensor that reaches beyond its storage: a copy would read there. */
 static AOTIRuntimeError check_storage(const aoticache_kernel_constant *constant, const seen_tensor *seen)
 {
     int64_t extent, end, bytes;
@@ -158,14 +158,16 @@ static AOTIRuntimeError resolve_pairs(update_plan *update, const AOTInductorCons
     return AOTICACHE_KERNEL_OK;
 }
 
-/* What tracing made, what models keep beside their parameters, and what is empty: a host may not have it. */
+/*
+ * Whether a host may leave the constant out: constants that tracing made, buffers of the model, and empty parameters.
+ */
 static bool may_be_missing(const aoticache_kernel_constant *constant)
 {
     return constant->type == AOTICACHE_KERNEL_CONSTANT_TENSOR || constant->type == AOTICACHE_KERNEL_CONSTANT_BUFFER ||
            (constant->type == AOTICACHE_KERNEL_CONSTANT_PARAMETER && constant->data_size == 0);
 }
 
-/* After all pairs were found: those that are not there are missing. */
+/* Sees to the constants that the pairs do not name. */
 static AOTIRuntimeError resolve_missing(update_plan *update)
 {
     const aoticache_kernel *kernel = update->container->kernel;
@@ -202,7 +204,9 @@ static AOTIRuntimeError prepare_copy(const update_plan *update, size_t position)
     return aoticache_buffer_slot_tensor(container, update->target, position, strides, offset, &change->replacement);
 }
 
-/* A source in the blob that is about to be written to may be overwritten before its turn comes. */
+/*
+ * Copies a source aside that lies in the blob that is about to be written: it may be overwritten before its turn comes.
+ */
 static AOTIRuntimeError stage_source(const update_plan *update, planned_change *change)
 {
     const aoticache_device_functions *device = update->container->device.functions;
@@ -284,7 +288,7 @@ static AOTIRuntimeError commit_with_lock(const update_plan *update)
     return status;
 }
 
-/* After a failure, `replacement` is what was prepared; after success, what was replaced. */
+/* Frees what the changes hold. After a failure `replacement` is what was prepared; after success, what was replaced. */
 static void free_changes(const update_plan *update, bool committed)
 {
     for (size_t i = 0; i < update->container->kernel->num_constants; i++) {

@@ -137,7 +137,7 @@ static aoticache_status examine(const aoticache_tensor_pattern *patterns, size_t
 
 /* ---- the block ---- */
 
-/* Of sizes and given strides. */
+/* Counts the sizes and given strides of all patterns. */
 static size_t count_dims(const aoticache_tensor_pattern *patterns, size_t tensor_count)
 {
     size_t count = 0;
@@ -156,7 +156,7 @@ static void *carve(char **cursor, size_t bytes)
     return start;
 }
 
-/* The arrays for dims follow the patterns, their roles are last. */
+/* Allocates the one block of a check. The arrays for dims follow the patterns; their roles are last. */
 static struct aoticache_check *allocate_check(size_t tensor_count, size_t symbol_count, size_t dim_count,
                                               aoticache_dim **ret_dims, uint8_t **ret_roles)
 {
@@ -182,7 +182,10 @@ static struct aoticache_check *allocate_check(size_t tensor_count, size_t symbol
     return check;
 }
 
-/* The one way to write it: a constant as offset, symbols in rising order, nothing in fields that do not count. */
+/*
+ * Gives a dim its one normal form: a constant is an offset, symbols are in rising order, and fields that do not count
+ * are zero.
+ */
 static aoticache_dim normalise(const aoticache_dim *dim)
 {
     aoticache_dim result = {.is_free = dim->is_free};
@@ -320,7 +323,7 @@ static aoticache_tensor_pattern exact_pattern(const aoticache_tensor_view *tenso
         .stride_rule = AOTICACHE_STRIDES_GIVEN, .strides = dims + tensor->ndim};
 }
 
-/* -1 in these fields of a pattern would mean free, which no tensor is. */
+/* Refuses -1 in fields of a tensor: in a pattern it means free, and no tensor is that. */
 static aoticache_status examine_view(size_t index, const aoticache_tensor_view *tensor, aoticache_error *ret_error)
 {
     if (tensor->dtype < 0 || tensor->layout < 0 || tensor->device.type < 0)

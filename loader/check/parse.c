@@ -51,7 +51,7 @@ static bool expected(const struct parser *parser, const char *what)
     return false;
 }
 
-/* The next character that is no space; 0 at the end. */
+/* Skips spaces and returns the next character; 0 at the end. */
 static char peek(struct parser *parser)
 {
     while (*parser->cursor == ' ' || *parser->cursor == '\t')
@@ -80,7 +80,7 @@ static bool is_word_character(char byte)
     return is_digit(byte) || (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || byte == '_';
 }
 
-/* Decimal digits, up to `most`. */
+/* Reads decimal digits. A number above `most` is an error. */
 static bool read_number(struct parser *parser, uint64_t most, const char *what, uint64_t *ret_number)
 {
     uint64_t number = 0;
@@ -111,7 +111,7 @@ static bool read_int(struct parser *parser, const char *what, int64_t *ret_numbe
     return true;
 }
 
-/* A name, empty where there is none; one that is too long is cut off and so known to nobody. */
+/* Reads a name, empty where there is none. A name that is too long is cut off: no known name is that long. */
 static void read_word(struct parser *parser, char ret_word[WORD_BYTES])
 {
     size_t length = 0;
@@ -122,7 +122,7 @@ static void read_word(struct parser *parser, char ret_word[WORD_BYTES])
     ret_word[length] = '\0';
 }
 
-/* "dtype12" for what has no name. */
+/* Reads the number behind a prefix: "dtype12" stands for a dtype that has no name. */
 static bool number_after(const char *word, const char *prefix, int32_t *ret_number)
 {
     size_t length = strlen(prefix), digits = strlen(word);
@@ -177,7 +177,7 @@ static bool read_offset(struct parser *parser, aoticache_dim *dim)
     return true;
 }
 
-/* "*", "8", "4*s0*s1+1" */
+/* Reads one size or stride: "*", "8" or "4*s0*s1+1". */
 static bool read_dim(struct parser *parser, const char *what, aoticache_dim *ret_dim)
 {
     aoticache_dim dim = {.coefficient = 1};
@@ -206,7 +206,10 @@ static bool read_dim(struct parser *parser, const char *what, aoticache_dim *ret
     return true;
 }
 
-/* What is between brackets, behind the opening one; the closing one is taken. Returns false after an error. */
+/*
+ * Reads what stands between brackets, from behind the opening one to behind the closing one. Returns false after an
+ * error.
+ */
 static bool read_dims(struct parser *parser, const char *close, const char *what, int64_t *ret_count)
 {
     char separator[32];
@@ -345,7 +348,7 @@ static bool read_keys(struct parser *parser, aoticache_tensor_pattern *pattern)
     return true;
 }
 
-/* "layout=strided", "grad=0", "keys=0x12", each once at most. */
+/* Reads "layout=strided", "grad=0" and "keys=0x12", each of them at most once. */
 static bool read_attributes(struct parser *parser, aoticache_tensor_pattern *pattern)
 {
     for (;;) {
@@ -383,7 +386,7 @@ static bool read_tensors(struct parser *parser)
 
 /* ---- symbols ---- */
 
-/* "2..128%8" */
+/* Reads the range of a symbol: "2..128%8". */
 static bool read_range(struct parser *parser, aoticache_symbol *ret_range)
 {
     aoticache_symbol range = AOTICACHE_SYMBOL_INIT;

@@ -89,7 +89,10 @@ const uint8_t *aoticache_check_channels_last_order(aoticache_stride_rule rule)
     return rule == AOTICACHE_STRIDES_CHANNELS_LAST ? of_4 : rule == AOTICACHE_STRIDES_CHANNELS_LAST_3D ? of_5 : NULL;
 }
 
-/* Here PyTorch makes no exception for tensors without elements. The number of dimensions is known to be right. */
+/*
+ * The caller has checked the number of dimensions. Unlike for contiguous tensors, PyTorch makes no exception for those
+ * without elements here.
+ */
 static bool is_channels_last(const aoticache_tensor_view *tensor, aoticache_stride_rule rule)
 {
     const uint8_t *order = aoticache_check_channels_last_order(rule);
@@ -123,7 +126,7 @@ INLINE bool tensor_holds(const struct aoticache_check *check, const struct check
     return is_channels_last(tensor, (aoticache_stride_rule)wanted->stride_rule);
 }
 
-/* One of `tensors` and `pointers` is NULL; each caller gets a copy of its own without the question. */
+/* One of `tensors` and `pointers` is NULL. The function is inlined into each caller, where the compiler knows which. */
 INLINE bool passes(const struct aoticache_check *check, const aoticache_tensor_view *tensors,
                    const aoticache_tensor_view *const *pointers, size_t tensor_count)
 {

@@ -91,7 +91,10 @@ int aoticache_thread_exit_add(void (*destructor)(void *object), void *object, vo
     return anchor != NULL ? 0 : -1;
 }
 
-/* The anchor's first entry of these addresses; a destructor may change the list, so each search begins anew. */
+/*
+ * Finds the anchor's first entry for code between these addresses. A destructor may change the list, so each search
+ * starts again.
+ */
 static exit_entry *find_entry(const thread_anchor *anchor, uintptr_t first, uintptr_t end)
 {
     exit_entry *entry;
@@ -133,7 +136,7 @@ typedef struct mapping {
 static pthread_mutex_t mapping_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, mapping) mappings = LIST_HEAD_INITIALIZER(mappings);
 
-/* Without memory for the note it is not noted, and stays mapped as it would in a library that is not a copy. */
+/* Without memory for a note the mapping is not noted; it then stays, as it would in a library that is not a copy. */
 __attribute__((noinline)) void *aoticache_own_mappings_map(void *address, size_t bytes, int protection, int flags,
                                                            int fd, off_t offset)
 {
@@ -153,7 +156,7 @@ __attribute__((noinline)) void *aoticache_own_mappings_map(void *address, size_t
     return mapped;
 }
 
-/* A part that goes alone takes the note with it: the rest is not known well enough to be unmapped for anybody. */
+/* Unmapping a part of a mapping drops its note: what is left is not known well enough to be unmapped later. */
 int aoticache_own_mappings_unmap(void *address, size_t bytes)
 {
     mapping *noted, *found = NULL;

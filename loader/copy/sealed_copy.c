@@ -19,7 +19,7 @@
 
 #include <string.h>
 
-/* The places in the file that a copy differs in, beside its unique symbols. */
+/* The places in which a copy differs from the file, apart from its symbols. */
 typedef struct copy_edit {
     Elf64_Dyn *dynamic; /* as many as the file has; zeros are DT_NULL */
     bool changed;
@@ -58,8 +58,8 @@ static bool stack_is_executable(const aoticache_elf *elf)
 }
 
 /*
- * A place for one more entry: a spare one at the end, where the linker left some, else one that dynamic linkers do
- * without: DT_RELACOUNT only makes relocation faster, DT_SYMENT is a constant that they do not read.
+ * Finds a place for one more entry: a spare one at the end, if the linker left any, or else an entry that dynamic
+ * linkers can do without. DT_RELACOUNT only makes relocation faster, and DT_SYMENT is a constant that they do not read.
  */
 static Elf64_Dyn *spare_entry(const aoticache_elf *elf, Elf64_Dyn *dynamic, size_t used)
 {
@@ -89,7 +89,7 @@ static aoticache_status need_provider(const aoticache_elf *elf, const char *name
     return AOTICACHE_OK;
 }
 
-/* Copies the entries over, without those that are to go and with the first libtorch_cpu.so marked by its place. */
+/* Copies the entries, except those that are to go. *ret_torch is the first entry that names libtorch_cpu.so. */
 static size_t keep_entries(const aoticache_elf *elf, bool shim, copy_edit *edit, Elf64_Dyn **ret_torch)
 {
     size_t used = 0;
@@ -138,7 +138,7 @@ static aoticache_status create_memory_file(int *ret_file, aoticache_error *ret_e
     return AOTICACHE_OK;
 }
 
-/* How much the segments have. Behind it are debugging tables, often most of the file, and weights. */
+/* Where the last segment ends in the file. Debugging tables, often most of the file, and weights lie behind that. */
 static uint64_t bytes_of_segments(const aoticache_elf *elf)
 {
     uint64_t end = elf->programs_offset + elf->program_count * sizeof(Elf64_Phdr);
@@ -155,7 +155,7 @@ static uint64_t bytes_of_segments(const aoticache_elf *elf)
     return end;
 }
 
-/* How much of the file is copied. */
+/* How many bytes of the file are copied: its segments, or the whole file. */
 static aoticache_status bytes_to_copy(const aoticache_elf *elf, bool whole, bool always, uint64_t *ret_size,
                                       aoticache_error *ret_error)
 {
@@ -171,7 +171,7 @@ static aoticache_status bytes_to_copy(const aoticache_elf *elf, bool whole, bool
     return AOTICACHE_OK;
 }
 
-/* Through a buffer that stays in the processor's first cache: half the time of sendfile, measured. */
+/* Copies through a buffer that stays in the first-level cache, which takes half the time of sendfile (measured). */
 static aoticache_status copy_bytes(const aoticache_elf *elf, uint64_t size, int copy, aoticache_error *ret_error)
 {
     char buffer[16384];
@@ -191,7 +191,7 @@ static aoticache_status copy_bytes(const aoticache_elf *elf, uint64_t size, int 
     return AOTICACHE_OK;
 }
 
-/* Section headers are for tools, and may lie behind what was copied. */
+/* Takes the section headers out of the file header: only tools read them, and they may lie behind what was copied. */
 static bool write_file_header(int copy)
 {
     Elf64_Ehdr header;
@@ -261,7 +261,7 @@ static bool edit_symbol(const aoticache_elf *elf, const aoticache_library_names 
     return redirect(elf, names, symbol);
 }
 
-/* Symbols are written some at a time, and only where one of them has changed. */
+/* Writes the symbols in batches, and only the batches in which a symbol has changed. */
 static bool write_symbols(const aoticache_elf *elf, const aoticache_library_names *names, int copy)
 {
     enum { SOME = 128 };
@@ -278,7 +278,7 @@ static bool write_symbols(const aoticache_elf *elf, const aoticache_library_name
     return true;
 }
 
-/* What the file holds that the tables were read from, or a copy of it: `copy` is that file itself where it is one. */
+/* Turns `copy` into the sealed copy. It is the file in memory that the tables were read from, or an empty one. */
 static aoticache_status write_copy(const aoticache_elf *elf, const aoticache_library_names *names, bool whole,
                                    uint64_t size, const copy_edit *edit, int copy, aoticache_error *ret_error)
 {

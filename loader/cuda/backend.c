@@ -98,7 +98,7 @@ static aoticache_status check_driver(const aoticache_cuda_facts *facts, const ta
                                to->cuda->driver_version / 1000, to->cuda->driver_version % 1000 / 10);
 }
 
-/* file: a file beside the library; NULL: the library itself. Code for no architecture at all needs none. */
+/* file: a file beside the library; NULL: the library itself. Where there is no device code, any device will do. */
 static aoticache_status check_images(const aoticache_cuda_image_set *images, const target *to, const char *file,
                                      aoticache_error *ret_error)
 {
@@ -184,7 +184,7 @@ static aoticache_status cuda_check(void *user, const aoticache_library *library,
 
 typedef AOTITorchError (*stream_fn)(int32_t device_index, void **ret_stream);
 
-/* PyTorch for CUDA stays in the process once it is there, and so does this. */
+/* Set once: PyTorch for CUDA is never unloaded. */
 static _Atomic(stream_fn) torch_stream;
 
 static int note_torch_cuda(struct dl_phdr_info *info, size_t size, void *user)
@@ -197,7 +197,9 @@ static int note_torch_cuda(struct dl_phdr_info *info, size_t size, void *user)
     return 1;
 }
 
-/* By its path: for a name that is not in the process, dlopen would search the whole library path. */
+/*
+ * Opens libtorch_cuda.so by its path. By name, dlopen would search the whole library path if it is not in the process.
+ */
 static stream_fn find_torch_stream(void)
 {
     cleanup_free char *path = NULL;

@@ -142,7 +142,10 @@ static uint64_t section_field(const uint8_t *section, size_t field)
     return get_64(section + field);
 }
 
-/* Numbers that do not fit the file header stand in the first section's header. */
+/*
+ * Reads how many sections there are, and which has their names. Numbers too large for the file header are in the first
+ * section's header.
+ */
 static aoticache_status read_section_counts(const reader *from, const uint8_t *header, uint64_t *ret_count,
                                             uint64_t *ret_names)
 {
@@ -184,7 +187,7 @@ static aoticache_status read_section_names(const reader *from, uint64_t position
     return read_at(from, "the table of section names", offset, size, tables->names);
 }
 
-/* A file without sections (sstrip takes them out) gives none. */
+/* Reads the section headers and names. A file whose sections were stripped (sstrip) gives an empty table. */
 static aoticache_status read_sections(const reader *from, const uint8_t *header,
                                               section_table *ret_tables)
 {
@@ -210,7 +213,7 @@ static aoticache_status read_sections(const reader *from, const uint8_t *header,
     return status == AOTICACHE_OK ? read_section_names(from, names, ret_tables) : status;
 }
 
-/* The next section of this name that has bytes in the file, from *position on. */
+/* Finds the next section of this name that has bytes in the file, from *position on. Where they lie is not checked. */
 static bool next_section(const section_table *tables, const char *name, size_t *position,
                                   uint64_t *ret_offset, uint64_t *ret_size)
 {
@@ -230,8 +233,8 @@ static bool next_section(const section_table *tables, const char *name, size_t *
 /* ---- images by themselves ---- */
 
 /*
- * What the file header of a compiled image says. Up to ABI version 7 the flags have the architecture in bits 0 to 7, and
- * bit 11 for what runs on exactly that one; later in bits 8 to 15, and bit 3.
+ * Reads the flags in the file header of a compiled image. Up to ABI version 7 the architecture is in bits 0 to 7, and
+ * bit 11 is set for code that runs on exactly that one; later versions have bits 8 to 15, and bit 3.
  */
 static void image_flags(const uint8_t *header, uint32_t *ret_arch, bool *ret_is_specific)
 {
@@ -286,7 +289,7 @@ static aoticache_status read_cubin(const reader *from, const uint8_t *header)
 
 /* ---- containers ---- */
 
-/* An image that is not compressed says itself what it is. */
+/* Compares an image with what its container says of it. A compressed image cannot be compared. */
 static aoticache_status check_payload(const reader *from, part payload, uint32_t arch, bool *is_specific)
 {
     uint8_t header[sizeof(Elf64_Ehdr)];
@@ -307,7 +310,7 @@ static aoticache_status check_payload(const reader *from, part payload, uint32_t
                                payload.offset, own_arch, arch);
 }
 
-/* One entry at the beginning of `entries`; ret_end is where the next one begins. */
+/* Reads the entry at the beginning of `entries`. *ret_end is where the next one begins. */
 static aoticache_status read_entry(const reader *from, part entries, uint64_t *ret_end)
 {
     uint8_t entry[ENTRY_SIZE];

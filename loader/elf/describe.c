@@ -72,7 +72,7 @@ static inline bool starts_with(const char *text, const char *prefix)
     return text[0] == prefix[0] && strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-/* "libx.so" itself or with a version behind it, as "libx.so.2.6". */
+/* Whether the name is that of the library, with or without a version: "libx.so", "libx.so.2.6". */
 static bool is_library(const char *name, const char *library)
 {
     size_t length = strlen(library);
@@ -93,8 +93,8 @@ aoticache_needed_kind aoticache_needed_classify(const char *name)
 }
 
 /*
- * PyTorch's C functions, those of SLEEF that libtorch_cpu.so exports with them, and C++ names in PyTorch's namespaces,
- * which old libraries call (_ZN2at..., _ZTIN3c10...).
+ * Whether PyTorch would provide the symbol: one of its C functions, one of SLEEF's that libtorch_cpu.so exports with
+ * them, or a C++ name in PyTorch's namespaces, which old libraries call (_ZN2at..., _ZTIN3c10...).
  */
 static bool is_torch_symbol(const char *name)
 {
@@ -173,7 +173,7 @@ typedef struct description_storage {
     char machine[AOTICACHE_ELF_MACHINE_BYTES];
 } description_storage;
 
-/* The names that a shared library defines, sorted. */
+/* Lists the names that a shared library defines, sorted. */
 static aoticache_status defined_names(const aoticache_elf *elf, aoticache_name_list *list, aoticache_error *ret_error)
 {
     for (size_t i = 1; i < elf->symbol_count; i++)
@@ -185,7 +185,7 @@ static aoticache_status defined_names(const aoticache_elf *elf, aoticache_name_l
     return AOTICACHE_OK;
 }
 
-/* Both lists are sorted, so one pass over each is enough. */
+/* Keeps the wanted symbols that are not defined. Both lists are sorted, so one pass over each is enough. */
 static aoticache_status keep_missing(description_storage *storage, const aoticache_name_list *defined,
                                      aoticache_error *ret_error)
 {
@@ -203,7 +203,7 @@ static aoticache_status keep_missing(description_storage *storage, const aoticac
     return AOTICACHE_OK;
 }
 
-/* A shim that is not there, or is none, has no functions: then everything is missing. */
+/* Finds what the shim lacks. If there is no shim, everything is missing. */
 static aoticache_status find_missing(description_storage *storage, aoticache_error *ret_error)
 {
     aoticache_name_list defined = {0};

@@ -46,7 +46,7 @@ aoticache_status aoticache_elf_read(const aoticache_elf *elf, const char *what, 
     return AOTICACHE_OK;
 }
 
-/* The file's bytes from an address to the end of its segment; false where no segment has it. */
+/* Finds the file's bytes from an address to the end of its segment. False: no segment has the address. */
 static bool segment_from(const aoticache_elf *elf, uint64_t address, uint64_t *ret_offset, uint64_t *ret_size)
 {
     for (size_t i = 0; i < elf->program_count; i++) {
@@ -122,7 +122,7 @@ static void table_free(void *table)
     munmap(head, head->mapped);
 }
 
-/* A table at an address, in memory of its own with one zero byte behind it. */
+/* Reads the table at an address into memory of its own, with one zero byte behind it. */
 static aoticache_status read_table(const aoticache_elf *elf, const char *what, uint64_t address, uint64_t size,
                                    void **ret_table, uint64_t *ret_offset, aoticache_error *ret_error)
 {
@@ -220,7 +220,10 @@ static aoticache_status read_dynamic(aoticache_elf *elf, aoticache_error *ret_er
     return AOTICACHE_OK;
 }
 
-/* The value of the last entry with this tag, as the dynamic linker takes it; `otherwise` where there is none. */
+/*
+ * Returns the value of the last entry with this tag, which is the one the dynamic linker takes; `otherwise` if there is
+ * none.
+ */
 static uint64_t dynamic_value(const aoticache_elf *elf, int64_t tag, uint64_t otherwise)
 {
     uint64_t value = otherwise;
@@ -230,7 +233,7 @@ static uint64_t dynamic_value(const aoticache_elf *elf, int64_t tag, uint64_t ot
     return value;
 }
 
-/* The number behind the last symbol of a chain: its word has the lowest bit set. */
+/* Finds the end of a chain of the hash table: the word of its last symbol has the lowest bit set. */
 static aoticache_status end_of_chain(const aoticache_elf *elf, uint64_t offset, uint64_t available, uint64_t symbol,
                                      uint64_t *ret_end, aoticache_error *ret_error)
 {
@@ -271,7 +274,10 @@ static aoticache_status highest_bucket(const aoticache_elf *elf, uint64_t offset
     return AOTICACHE_OK;
 }
 
-/* Symbols are hashed in the order of the table, so the chain of the highest bucket ends with the last one. */
+/*
+ * Counts the symbols by DT_GNU_HASH. They are hashed in the order of the table, so the chain of the highest bucket ends
+ * with the last one.
+ */
 static aoticache_status count_by_gnu_hash(const aoticache_elf *elf, uint64_t address, uint64_t *ret_count,
                                           aoticache_error *ret_error)
 {

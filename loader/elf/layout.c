@@ -62,7 +62,7 @@ static aoticache_status check_segments(const aoticache_elf *elf, aoticache_error
     return AOTICACHE_OK;
 }
 
-/* Whether one segment with these permissions has it all, in memory: what is not in the file there is zero. */
+/* Whether one segment with these permissions has the whole range in memory. (What is not in the file is zero there.) */
 static bool in_segment(const aoticache_elf *elf, uint64_t first, uint64_t bytes, uint32_t flags)
 {
     for (size_t i = 0; i < elf->program_count; i++) {
@@ -74,7 +74,7 @@ static bool in_segment(const aoticache_elf *elf, uint64_t first, uint64_t bytes,
     return false;
 }
 
-/* The parts of segments that the dynamic linker writes to, copies or protects. */
+/* Checks the parts of segments that the dynamic linker writes to, copies or protects. */
 static aoticache_status check_parts(const aoticache_elf *elf, aoticache_error *ret_error)
 {
     for (size_t i = 0; i < elf->program_count; i++) {
@@ -133,7 +133,10 @@ static bool find_value(const aoticache_elf *elf, int64_t tag, uint64_t *ret_valu
     return found;
 }
 
-/* The linker takes sizes that are no multiple of an entry for what they are, and reads past the end. */
+/*
+ * Checks where the tables lie. The linker does not notice a size that is no multiple of an entry, and reads past the
+ * end.
+ */
 static aoticache_status check_tables(const aoticache_elf *elf, aoticache_error *ret_error)
 {
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++) {
@@ -152,7 +155,7 @@ static aoticache_status check_tables(const aoticache_elf *elf, aoticache_error *
     return AOTICACHE_OK;
 }
 
-/* Names that the linker follows, and entries whose values can be only one. */
+/* Checks entries that name strings, and those that can have only one value. */
 static aoticache_status check_entry(const aoticache_elf *elf, const Elf64_Dyn *entry, uint64_t strings_size,
                                     aoticache_error *ret_error)
 {

@@ -90,7 +90,7 @@ static bool is_named(const aoticache_elf *elf, const section_table *table, const
            read_bytes(elf, table->names.sh_offset + section->sh_name, bytes, size) && memcmp(bytes, name, size) == 0;
 }
 
-/* The first string of .comment: compilers and linkers sign there. */
+/* Reads the first string of .comment, where compilers and linkers leave their names. */
 static void read_compiler(const aoticache_elf *elf, const section_table *table, char ret_text[COMPILER_BYTES])
 {
     Elf64_Shdr section;
@@ -111,7 +111,7 @@ static void raise_to(uint64_t *end, uint64_t offset, uint64_t size)
         *end = offset + size;
 }
 
-/* Bytes behind everything that segments and sections describe: weights, where PyTorch appends them. */
+/* Counts the bytes behind everything that segments and sections describe: PyTorch appends weights there. */
 static uint64_t count_appended(const aoticache_elf *elf, const section_table *table)
 {
     uint64_t end = 0;
@@ -128,7 +128,7 @@ static uint64_t count_appended(const aoticache_elf *elf, const section_table *ta
 
 /* ---- segments and symbols ---- */
 
-/* Without the header that says so the stack is executable, too: that is what it means on the older machines. */
+/* A library without the PT_GNU_STACK header asks for an executable stack too: that is its meaning on older machines. */
 static bool wants_executable_stack(const aoticache_elf *elf)
 {
     for (size_t i = 0; i < elf->program_count; i++)

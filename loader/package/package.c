@@ -67,7 +67,7 @@ static aoticache_status refuse(const aoticache_archive *archive, const char *nam
                                aoticache_archive_name(archive), printable(name, text), reason);
 }
 
-/* Where no Unix program made it, mode is 0. */
+/* Whether an entry is an ordinary file or folder. Its mode is 0 if no Unix program made the archive. */
 static bool is_plain(const aoticache_archive_entry *entry, bool is_folder)
 {
     uint32_t type = entry->mode & S_IFMT;
@@ -104,7 +104,7 @@ static aoticache_status check_entry(const aoticache_archive *archive, const aoti
     return check_sizes(archive, entry, ret_error);
 }
 
-/* Only of files of models: what nobody unpacks may be packed in any way. */
+/* Checks how a file of a model is packed. Other files are never unpacked, so they may be packed in any way. */
 static aoticache_status check_packing(const aoticache_archive *archive, const aoticache_archive_entry *entry,
                                       aoticache_error *ret_error)
 {
@@ -237,7 +237,7 @@ static void fill_part(struct model *model, size_t place, const struct file *file
     model->positions[place] = file->position;
 }
 
-/* The library first, the others by name. */
+/* Fills the parts of a model: its library first, the others by name. */
 static void fill_parts(struct model *model, const struct file *files, size_t count, const char *library)
 {
     size_t place = 1;
@@ -263,7 +263,7 @@ static aoticache_status take_text(void *user, const void *piece, size_t size, ao
     return AOTICACHE_OK;
 }
 
-/* A value begins the text, or follows one of these; what is in strings does not count. */
+/* Counts where a value may begin: at the start of the text, and behind these characters outside of strings. */
 size_t aoticache_package_metadata_count(const char *text, size_t size)
 {
     size_t count = 1;
@@ -305,7 +305,7 @@ static const char *metadata_text(const json_t *metadata, const char *name, const
     return text != NULL && text[0] != '\0' ? text : otherwise;
 }
 
-/* Values that are no texts are shown as the JSON they are. */
+/* Lists the metadata. A value that is no string is shown as JSON. */
 static void list_metadata(json_t *metadata, aoticache_metadata_fn callback, void *user)
 {
     const char *name;
@@ -318,7 +318,10 @@ static void list_metadata(json_t *metadata, aoticache_metadata_fn callback, void
     }
 }
 
-/* Of all models together: parsed JSON takes a hundred times its text, and each model may bring some. */
+/*
+ * Checks the size of the metadata of all models read so far. Parsed JSON takes a hundred times its text, and each model
+ * may bring some.
+ */
 static aoticache_status check_metadata(const aoticache_package *package, const struct model *model, const char *name,
                                        aoticache_error *ret_error)
 {

@@ -54,7 +54,10 @@ static aoticache_status create_from_blob(aoticache_runner *runner, const void *b
 
 /* ---- later ones ---- */
 
-/* Constants lie one after the other, padded. */
+/*
+ * Makes a tensor over the place of a constant in the blob and moves *at behind it. Constants lie one after the other,
+ * padded.
+ */
 static aoticache_status wrap_constant(aoticache_runner *runner, size_t position, const void *blob, uint64_t bytes,
                                       uint64_t *at, AtenTensorHandle *ret_tensor, aoticache_error *ret_error)
 {
@@ -115,7 +118,10 @@ static aoticache_status replace_from_blob(aoticache_runner *runner, const void *
 
 /* ---- either ---- */
 
-/* Also those over memory that is gone. A library that does not hand its constants out is trusted to exchange them. */
+/*
+ * Whether any constant has a tensor, including those over memory that is gone. A library that does not list its
+ * constants is trusted to create them.
+ */
 static aoticache_status has_tensors(aoticache_runner *runner, bool *ret_has, aoticache_error *ret_error)
 {
     *ret_has = false;

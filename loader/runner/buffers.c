@@ -62,7 +62,10 @@ static void point_models_at_active(const aoticache_runner *runner)
     functions->AOTInductorModelContainerSwapConstantBuffer(runner->container);
 }
 
-/* PyTorch's folding of the inactive buffer copies from the active one what tracing made, without a look. */
+/*
+ * Checks that the active buffer has all constants that tracing made. PyTorch's folding of the inactive buffer copies
+ * them from there without a check.
+ */
 static aoticache_status check_traced(aoticache_runner *runner, aoticache_error *ret_error)
 {
     aoticache_constant constant;

@@ -52,7 +52,7 @@ static const aoticache_device_backend *find_backend(const char *name)
     return NULL;
 }
 
-/* "cpu", "cuda", then what callers registered, each once. */
+/* Lists the known devices: "cpu", "cuda", then those that callers registered, each once. */
 static void format_known(char *ret_text, size_t size)
 {
     size_t used = 0;
@@ -72,7 +72,7 @@ static bool is_name(const char *name)
     return length > 0 && length < NAME_BYTES && name[length] == '\0';
 }
 
-/* "cuda:1" into its parts; an index has up to four digits. */
+/* Splits "cuda:1" into its name and index. An index has up to four digits. */
 static bool split_device(const char *device, char ret_name[NAME_BYTES], int32_t *ret_index)
 {
     size_t length = strcspn(device, ":");

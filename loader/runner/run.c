@@ -77,7 +77,7 @@ static inline AOTIRuntimeError run_alone(aoticache_runner *runner, const run_cal
     return code;
 }
 
-/* What no library returns: it was not called, because a constant is missing. */
+/* A status that no library returns: the library was not called because a constant is missing. */
 #define NOT_CALLED INT32_MIN
 
 static bool is_missing_constants(const aoticache_runner *runner, run_call *call)
@@ -127,7 +127,10 @@ static __attribute__((noinline)) aoticache_status fail_run(const aoticache_runne
     return AOTICACHE_RUN_FAILED;
 }
 
-/* Inputs are taken. The library may have written some outputs before it failed: `made` keeps them from the caller. */
+/*
+ * Runs, and takes the inputs. The library may have written some outputs before it failed: they go to call->made, so the
+ * caller never sees them.
+ */
 static inline aoticache_status run_taking(aoticache_runner *runner, run_call *call, AtenTensorHandle *outputs,
                                           aoticache_error *ret_error)
 {
@@ -190,7 +193,7 @@ static __attribute__((noinline)) aoticache_status run_borrowing_many(aoticache_r
                           : fail_no_memory(needed, ret_error);
 }
 
-/* The arrays and counts are checked. */
+/* Runs on handles of its own. The caller has checked the arrays and counts. */
 static inline aoticache_status run_borrowing(aoticache_runner *runner, run_call *call, const AtenTensorHandle *inputs,
                                              AtenTensorHandle *outputs, aoticache_error *ret_error)
 {
@@ -202,7 +205,7 @@ static inline aoticache_status run_borrowing(aoticache_runner *runner, run_call 
 
 /* ---- stealing ---- */
 
-/* On every path the inputs are gone afterwards. */
+/* Runs on the caller's handles, which are gone afterwards on every path. */
 static inline aoticache_status run_stealing_with(aoticache_runner *runner, run_call *call, AtenTensorHandle *inputs,
                                                  AtenTensorHandle *made, AtenTensorHandle *outputs,
                                                  aoticache_error *ret_error)

@@ -1,5 +1,5 @@
 /*
- * loader/runner/run_gate: see run_gate.h. Waiting is done without locks: a run takes microseconds as a rule, so a waiter
+ * loader/runner/run_gate: waiting is done without locks: a run takes microseconds as a rule, so a waiter
  * spins a little, then yields, then sleeps for as long as it has waited already, a millisecond at most.
  */
 #include "loader/runner/run_gate.h"
@@ -101,7 +101,10 @@ static void enter_starving(aoticache_run_gate *gate)
     atomic_fetch_sub_explicit(&gate->starving, 1, memory_order_relaxed);
 }
 
-/* Threads that run one after the other without a pause would leave no moment for one that sleeps. */
+/*
+ * A run that has waited long is marked as starving: other threads that run without a pause would never leave it a free
+ * moment.
+ */
 void aoticache_run_gate_enter_shared(aoticache_run_gate *gate)
 {
     if (try_shared(gate, false))

@@ -1,6 +1,6 @@
 /*
  * loader/runner/runner: creating a container on a device, its lifetime, and what it says of itself. Runs are in run.c,
- * constants in the other files that state.h lists.
+ * constants in the other files that internal.h lists.
  */
 #include "loader/runner/internal.h"
 
@@ -96,7 +96,7 @@ static aoticache_status ask_counts(aoticache_runner *runner, aoticache_error *re
     return status;
 }
 
-/* What the runner itself keeps of constants. */
+/* Allocates what the runner itself keeps about constants. */
 static aoticache_status prepare_constants(aoticache_runner *runner, aoticache_error *ret_error)
 {
     size_t count = runner->num_constants;
@@ -140,7 +140,7 @@ static aoticache_status read_options(const aoticache_runner_options *options, ao
     return AOTICACHE_OK;
 }
 
-/* All but the container and what it says. NULL without memory. */
+/* Makes a runner without a container. NULL without memory. */
 static aoticache_runner *runner_new(aoticache_library *library, const aoticache_runner_options *options)
 {
     cleanup_free aoticache_runner *runner = aligned_alloc(AOTICACHE_RUNNER_CACHE_LINE, sizeof *runner);

@@ -90,7 +90,7 @@ aoticache_status aoticache_runner_learn_shapes(aoticache_runner *runner, bool ag
 
 /* ---- checking ---- */
 
-/* PyTorch counts the bytes of constants in multiples of this. */
+/* PyTorch pads constants to a multiple of this many bytes. */
 enum { CONSTANT_ALIGNMENT = 64, SHAPE_TEXT_BYTES = 96 };
 
 uint64_t aoticache_constant_padded(uint64_t bytes)
@@ -99,7 +99,7 @@ uint64_t aoticache_constant_padded(uint64_t bytes)
     return over == 0 ? bytes : bytes + (CONSTANT_ALIGNMENT - over);
 }
 
-/* From the first element to the last, without overflow. */
+/* Counts the bytes from the first element to the last. False: more than 64 bits count. */
 static bool count_bytes(const aoticache_tensor_view *view, uint64_t *ret_bytes)
 {
     uint64_t last = 0, reach;
@@ -116,7 +116,7 @@ static bool count_bytes(const aoticache_tensor_view *view, uint64_t *ret_bytes)
            !__builtin_mul_overflow(last, (uint64_t)aoticache_dtype_size(view->dtype), ret_bytes);
 }
 
-/* "[2, 8]", cut where there are many. */
+/* Writes "[2, 8]"; a long list is cut off. */
 static const char *format_numbers(const int64_t *numbers, int64_t count, char text[SHAPE_TEXT_BYTES])
 {
     int64_t d = 0;
@@ -146,7 +146,7 @@ static bool same_sizes(const aoticache_constant_shape *shape, const aoticache_te
            (view->ndim == 0 || memcmp(view->sizes, shape->sizes, (size_t)view->ndim * sizeof *view->sizes) == 0);
 }
 
-/* Where there is one step at most, its length does not matter. */
+/* Whether the strides are the same. The stride of a dimension with at most one element does not matter. */
 static bool same_strides(const aoticache_constant_shape *shape, const aoticache_tensor_view *view)
 {
     for (int64_t d = 0; view->numel > 0 && d < view->ndim; d++)
@@ -167,9 +167,9 @@ static aoticache_status check_dtype(const aoticache_runner *runner, const aotica
 }
 
 /*
- * What is left where strides are unknown: a tensor must not be too long for the constant's place, nor have elements
- * that share their memory, since a constant has few such. (The place may be longer than the constant: it has the
- * whole storage that the model's tensor was a part of.) exact: nor shorter than the place.
+ * Checks what can be checked when the strides are unknown. A tensor must not be too long for the constant's place, and
+ * its elements must not share memory. (The place may be longer than the constant: it has the whole storage that the
+ * model's tensor was a part of.) exact: the tensor must fill the place.
  */
 static aoticache_status check_bytes(const aoticache_runner *runner, const aoticache_constant *constant,
                                     const aoticache_tensor_view *view, bool exact, aoticache_error *ret_error)
@@ -225,7 +225,7 @@ aoticache_status aoticache_runner_check_tensor(const aoticache_runner *runner, s
     return check_device(runner, &constant, shape, &view, options->from_cpu, ret_error);
 }
 
-/* The library has given the tensor its own sizes by now. */
+/* Compares the tensor that was given with the one that the library made of it, which has the library's own sizes. */
 aoticache_status aoticache_runner_check_taken(aoticache_runner *runner, size_t position, AtenTensorHandle given,
                                               AtenTensorHandle taken, aoticache_error *ret_error)
 {

@@ -153,7 +153,10 @@ static aoticache_status fail_unknown_name(const aoticache_runner *runner, const 
                                runner->library->name, name, runner->num_constants);
 }
 
-/* A model that uses one tensor under two names may have two constants with one FQN: both get the value. */
+/*
+ * Puts the tensor of one pair in place. A model that uses one tensor under two names may have two constants with one
+ * FQN: both get the value.
+ */
 static aoticache_status place_pair(const aoticache_runner *runner, const aoticache_constant_names *names, size_t found,
                                    const AOTInductorConstantMapEntry *pair, AtenTensorHandle *handles,
                                    aoticache_error *ret_error)
@@ -173,7 +176,7 @@ static aoticache_status place_pair(const aoticache_runner *runner, const aoticac
     return AOTICACHE_OK;
 }
 
-/* handles: one place for each constant of the library; those that are named are filled. */
+/* Puts the tensor of each pair in its constant's place. handles: one place for each constant of the library. */
 static aoticache_status place_pairs(const aoticache_runner *runner, const aoticache_constant_names *names,
                                     const AOTInductorConstantMapEntry *pairs, size_t num_pairs,
                                     AtenTensorHandle *handles, aoticache_error *ret_error)
@@ -244,8 +247,10 @@ static aoticache_status plan_make(aoticache_runner *runner, const aoticache_upda
 
 /* ---- what is not named ---- */
 
-/* What PyTorch's libraries let an update leave out: what tracing made, what a model keeps beside its parameters, and
- * what is empty. */
+/*
+ * Whether PyTorch's libraries let an update leave the constant out: constants that tracing made, buffers of the model,
+ * and empty parameters.
+ */
 static bool may_be_left_out(const aoticache_runner *runner, size_t position)
 {
     aoticache_constant constant;
@@ -259,7 +264,10 @@ static bool is_left_out(const update_plan *plan, size_t position)
     return plan->given[position] == NULL && !aoticache_runner_constant_is_folded(plan->runner, position);
 }
 
-/* The library refuses such an update in its own words, before it changes anything. */
+/*
+ * Whether the update lacks a constant that it must name. The library refuses such an update itself, before it changes
+ * anything.
+ */
 static bool lacks_what_it_must_name(const update_plan *plan)
 {
     for (size_t i = 0; i < plan->runner->num_constants && !plan->options->partial; i++)
@@ -268,7 +276,10 @@ static bool lacks_what_it_must_name(const update_plan *plan)
     return false;
 }
 
-/* Of the active buffer, as PyTorch does it, or else what the buffer has itself. */
+/*
+ * Keeps the value of a constant that is not named: that of the active buffer, as PyTorch does, or else the inactive
+ * buffer's own.
+ */
 static aoticache_status keep_constant(update_plan *plan, size_t position, AtenTensorHandle active, AtenTensorHandle own,
                                       aoticache_error *ret_error)
 {
@@ -327,7 +338,7 @@ static aoticache_status make_fresh(update_plan *plan, size_t position, aoticache
                                plan->runner->library->name);
 }
 
-/* tensors: by position, NULL for those that are not meant. */
+/* Appends the constants that have a tensor to the list. tensors: by position; NULL: not in the list. */
 static size_t write_list(update_plan *plan, const AtenTensorHandle *tensors, size_t used)
 {
     for (size_t i = 0; i < plan->runner->num_constants; i++)
@@ -344,8 +355,8 @@ static aoticache_status copy_values(update_plan *plan, aoticache_error *ret_erro
 }
 
 /*
- * What is kept gets a place of its own first; then it is the buffer's own tensors that it is told to use. (The first
- * step copies whatever of that kind is not named in it from the active buffer: so all of it is named.)
+ * Copies the kept constants into the inactive buffer, and then keeps that buffer's own tensors. (The library copies
+ * every constant of this kind that the list does not name from the active buffer, so the list names all of them.)
  */
 static aoticache_status copy_what_is_kept(update_plan *plan, aoticache_error *ret_error)
 {
@@ -400,7 +411,10 @@ static void mark_as_valued(update_plan *plan)
             stale[i] = false;
 }
 
-/* What was copied to a constant whose sizes were unknown, and is of other sizes, is no value. */
+/*
+ * Checks constants whose sizes were unknown before the copy. A tensor of other sizes leaves the constant without a
+ * value.
+ */
 static aoticache_status check_what_was_taken(update_plan *plan, aoticache_error *ret_error)
 {
     aoticache_runner *runner = plan->runner;

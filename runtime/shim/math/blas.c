@@ -124,7 +124,7 @@ static void load_library(void)
     aoticache_load_gate_leave();
 }
 
-/* The factors of complex products are real. */
+/* Calls the library. The factors of complex products are real. */
 static void multiply(enum shim_class kind, const struct blas_product *product)
 {
     const struct blas_operand *a = &product->a, *b = &product->b, *out = &product->out;
@@ -168,7 +168,7 @@ static bool describe_operand(const struct matmul_matrix *matrix, int64_t rows, i
            is_leading(matrix->column_stride, columns, rows, item_bytes, &ret_operand->leading);
 }
 
-/* The other way round: (a b) transposed is b transposed times a transposed. */
+/* Turns the product round: (a b) transposed is b transposed times a transposed. */
 static void transpose_product(struct blas_product *product)
 {
     struct blas_operand a = product->a;
@@ -182,7 +182,7 @@ static void transpose_product(struct blas_product *product)
     product->columns = rows;
 }
 
-/* The library adds to what is there, so the addend is put there first; often it is there already. */
+/* Puts the addend in place first, because the library adds to what is there. Often it is there already. */
 static void place_addend(const struct matmul_problem *problem, ptrdiff_t item_bytes)
 {
     const struct matmul_matrix *addend = &problem->addend, *out = &problem->out;
@@ -203,7 +203,7 @@ static bool describe_product(const struct matmul_problem *problem, struct blas_p
            describe_operand(&problem->out, problem->rows, problem->columns, item_bytes, &product->out);
 }
 
-/* Then a part of the result's rows or columns does, too. */
+/* Whether all matrices lie as BLAS wants them. Parts of their rows or columns do then, too. */
 static bool lies_as_wanted(const struct matmul_problem *problem)
 {
     struct blas_product product;
@@ -232,7 +232,7 @@ static int at_most(int64_t value, int limit)
     return value < limit ? (int)value : limit;
 }
 
-/* A block of a matrix as values, line after line in the order in which its elements lie closer together. */
+/* Reads a block of a matrix as values, by rows or by columns, whichever lie closer together in memory. */
 static struct blas_operand load_block(const struct matmul_problem *problem, const struct matmul_matrix *matrix,
                                       int64_t row, int rows, int64_t column, int columns, char *values)
 {
@@ -301,7 +301,7 @@ struct parts {
     size_t step;
 };
 
-/* Where part `part` begins among `size` lines: at a multiple of what the library computes at once. */
+/* The line at which a part begins: a multiple of what the library computes at once. */
 static int64_t first_of(int64_t size, int part, int count)
 {
     return part == count ? size : size / count * part / PART_LINES * PART_LINES;
@@ -328,7 +328,7 @@ static void run_part(void *user, int part)
         run_through_values(&problem, parts->kind, parts->memory + (size_t)part * parts->step);
 }
 
-/* What the largest part needs to convert into. */
+/* How many bytes the largest part needs for its values. */
 static size_t part_bytes(const struct parts *parts)
 {
     struct matmul_problem part = *parts->problem;

@@ -74,7 +74,7 @@ static struct seen_run seen_along(const struct convolution *c, int64_t out, int6
     return run;
 }
 
-/* One channel and kernel position: what is seen at `count` positions from `first` on. */
+/* Copies what one channel shows one kernel position at `count` positions of the result from `first` on. */
 static void gather_line(const struct convolution *c, const char *channel, const int64_t k[IMAGE_AXES], int64_t first,
                         int64_t count, char *line)
 {
@@ -148,7 +148,10 @@ static void gather_channels_last(const struct convolution *c, const char *input,
 /* Bytes of gathered columns at a time; what a second-level cache about holds. */
 enum { COLUMNS_BYTES = 1 << 20, COLUMNS_LEAST = 64 };
 
-/* A kernel of one element that sees each element of the input in turn: the input itself is the columns. */
+/*
+ * Whether the input itself serves as the columns: the kernel has one element and sees each element of the input in
+ * turn.
+ */
 static bool is_pointwise(const struct convolution *c)
 {
     const struct image *input = &c->input;
@@ -174,7 +177,7 @@ static bool is_arranged(const struct convolution *c, const struct image *weight)
            (k[0] == 1 || weight->strides[0] == k[1] * k[2] * element);
 }
 
-/* The kernel's elements for one pair of channels, `step` elements apart. */
+/* Copies the kernel's elements for one pair of channels, `step` elements apart. */
 static void arrange_kernel(const struct convolution *c, const struct image *weight, const char *source, char *to,
                            int64_t step)
 {
@@ -185,7 +188,10 @@ static void arrange_kernel(const struct convolution *c, const struct image *weig
                        (size_t)c->item_bytes);
 }
 
-/* Weights as matrices, one group after the other: rows are output channels, columns as the gathering has them. */
+/*
+ * Arranges the weights as matrices, one group after the other: rows are output channels, columns as the gathering has
+ * them.
+ */
 static void arrange_weights(const struct convolution *c, const struct image *weight, char *matrix)
 {
     int64_t channels = c->groups * (c->transposed ? c->group_inputs : c->group_outputs);
@@ -203,7 +209,7 @@ static void arrange_weights(const struct convolution *c, const struct image *wei
     }
 }
 
-/* One group of one batch, the result's positions from `first` on. */
+/* Multiplies for one group of one batch, from position `first` of the result on. */
 static bool multiply_piece(const struct convolution *c, const char *weights, int64_t batch, int64_t group,
                            int64_t first, int64_t count, char *columns)
 {
@@ -268,8 +274,8 @@ static void make_pieces(void *user, int worker)
 }
 
 /*
- * How the result is cut. One piece is as large as its columns may be; where a group has fewer than there are threads, it is
- * cut smaller.
+ * Cuts the result into pieces. A piece is as large as its columns may be, but smaller if a group would have fewer
+ * pieces than there are threads.
  */
 static void cut_into_pieces(struct pieces *pieces, bool pointwise)
 {
@@ -380,7 +386,7 @@ static AOTITorchError output_sizes(const char *function, const struct convolutio
     return SHIM_SUCCESS;
 }
 
-/* As in PyTorch, one spatial dimension is two, the first of size 1, when memory formats are asked for. */
+/* Whether the result is channels last. As in PyTorch, one spatial dimension counts as two here, the first of size 1. */
 static bool prefers_channels_last(const struct shim_tensor *tensor)
 {
     if (tensor->ndim != 3)

@@ -88,7 +88,7 @@ static void add_row(const struct planes *planes, const char *kernel_row, const c
     }
 }
 
-/* The position of the input that kernel position `k` sees from `out`, or -1. */
+/* Returns the position of the input that kernel position `k` sees from `out`, or -1. */
 static int64_t seen_at(const struct convolution *c, int axis, int64_t out, int64_t k)
 {
     int64_t at = out * c->stride[axis] + k * c->dilation[axis] - c->padding[axis];
@@ -190,7 +190,7 @@ static bool convolve_planes(struct planes *planes)
 
 /* ---- channels that lie side by side: sums of all of them, position by position ---- */
 
-/* The memory begins with the kernel, all channels of one position after the other, and the bias. */
+/* Fills the beginning of the memory: the kernel, all channels of one position after the other, and the bias. */
 static void arrange_kernel(struct planes *planes)
 {
     const struct convolution *c = planes->c;
@@ -240,7 +240,7 @@ static void make_position(const struct planes *planes, const char *input, const 
     }
 }
 
-/* A row of the result at a time: planes are its rows here. */
+/* Makes one row of the result at a time; `next` counts rows here. */
 static void make_rows(void *user, int worker)
 {
     struct planes *planes = user;

@@ -54,7 +54,7 @@ static struct fft_number add(struct fft_number a, struct fft_number b)
     return (struct fft_number){a.re + b.re, a.im + b.im};
 }
 
-/* exp(-2 pi i numerator / denominator) */
+/* Returns exp(-2 pi i numerator / denominator). */
 static struct fft_number root_of_unity(int64_t numerator, int64_t denominator)
 {
     double angle = 2.0 * M_PI * ((double)numerator / (double)denominator);
@@ -80,7 +80,7 @@ static bool has_small_factors(int64_t number)
     return true;
 }
 
-/* The butterflies that join `factor` transforms of `part` numbers each. */
+/* Joins `factor` transforms of `part` numbers each (butterflies). */
 static void join(const struct fft_plan *plan, int64_t factor, int64_t part, struct fft_number *out)
 {
     struct fft_number turned[LARGEST_FACTOR];
@@ -261,7 +261,7 @@ static AOTITorchError read_dims(const char *function, const struct shim_tensor *
     return SHIM_SUCCESS;
 }
 
-/* Stable, by falling stride. */
+/* Sorts dimensions by falling stride; the sort is stable. */
 static void sort_by_stride(const struct shim_tensor *tensor, int *dims, int count)
 {
     for (int i = 1; i < count; i++) {
@@ -306,7 +306,7 @@ static void transform_lane(struct fft_plan *plan, struct fft_number *lane, int64
         lane[i * step] = row[i];
 }
 
-/* Along one dimension of a contiguous tensor of complex128. */
+/* Transforms along one dimension of a contiguous tensor of complex128. */
 static AOTITorchError transform_dim(const char *function, AtenTensorHandle values, int dim, bool forward)
 {
     struct shim_lanes lanes = aoticache_shim_lanes(values->tensor, dim);
@@ -408,7 +408,7 @@ AOTITorchError aoti_torch_cpu__fft_r2c(AtenTensorHandle self, const int64_t *dim
     return SHIM_SUCCESS;
 }
 
-/* The half of a symmetric lane that is given, made whole: the rest is the conjugate, from the end. */
+/* Completes a symmetric lane of which half is given: the rest is the conjugate, from the end. */
 static void unfold_lane(const struct fft_number *half, int64_t half_length, struct fft_number *whole, int64_t length,
                         int64_t step)
 {

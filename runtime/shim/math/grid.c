@@ -33,7 +33,7 @@ static double clip(double at, int64_t size)
     return fmin((double)(size - 1), fmax(at, 0));
 }
 
-/* From -1..1 to an element's number along one dimension. */
+/* Turns a coordinate from -1 to 1 into a place along one dimension. */
 static double place_of(const struct grid *grid, double at, int64_t size)
 {
     double place = grid->align_corners ? (at + 1) / 2 * (double)(size - 1) : ((at + 1) * (double)size - 1) / 2;

@@ -89,7 +89,7 @@ static struct matmul_matrix matrix_of(const struct shim_tensor *tensor)
                                   (ptrdiff_t)strides[1] * tensor->item_bytes};
 }
 
-/* The addend, broadcast to the result's sizes: byte strides of batch, rows, columns. */
+/* Gives the addend's byte strides (batch, rows, columns) when it is broadcast to the result's sizes. */
 static AOTITorchError addend_strides(const char *function, const struct product *product, ptrdiff_t ret_strides[3])
 {
     const struct shim_tensor *addend = product->addend, *out = product->out;
@@ -219,7 +219,7 @@ AOTITorchError aoti_torch_addmm_out(AtenTensorHandle out, AtenTensorHandle self,
 
 /* ---- into a new tensor ---- */
 
-/* A matrix over a tensor's memory, for the length of a call; strides in elements. */
+/* Makes a tensor over another one's memory, for the length of a call; strides in elements. */
 static void view_matrix(struct shim_tensor *view, const struct shim_tensor *tensor, ptrdiff_t offset, int64_t rows,
                         int64_t row_stride, int64_t columns, int64_t column_stride)
 {

@@ -44,7 +44,7 @@ size_t aoticache_shim_matmul_workspace_bytes(const struct matmul_problem *proble
     return lay_out(problem, NULL, NULL);
 }
 
-/* value i of `values` to panel + i * step. */
+/* Writes value i of `values` to panel + i * step. */
 static void scatter_values(size_t value_bytes, int64_t count, char *panel, ptrdiff_t step, const char *values)
 {
     for (int64_t i = 0; i < count; i++, panel += step, values += value_bytes) {

@@ -136,7 +136,7 @@ struct pooled {
     int64_t index;
 };
 
-/* Of several that are not numbers the last one counts, as in PyTorch. */
+/* Finds the largest element of a window. Of several NaNs the last one counts, as in PyTorch. */
 static struct pooled largest(const struct pooling *p, const struct range *depths, const struct range *rows,
                              const struct range *columns)
 {
@@ -180,7 +180,7 @@ static void store_value(const struct pooling *p, char *to, double value)
     access->store(1, to, 0, access->store_class == SHIM_CLASS_DOUBLE ? (const void *)&value : &narrow);
 }
 
-/* One channel of one image. */
+/* Pools one channel of one image. */
 static void pool_plane(const struct pooling *p, int64_t batch, int64_t channel)
 {
     const struct image *output = &p->output;
@@ -264,7 +264,7 @@ static AOTITorchError start_pooling(struct pooling *p, const char *function, con
     return SHIM_SUCCESS;
 }
 
-/* The memory that the walk needs: ranges, and a plane. One block, at ranges[0]. */
+/* Allocates the memory that the walk needs, ranges and a plane, in one block at ranges[0]. */
 static AOTITorchError allocate_ranges(struct pooling *p)
 {
     size_t ranges = 0, plane = sizeof(double), bytes;
@@ -284,7 +284,7 @@ static AOTITorchError allocate_ranges(struct pooling *p)
     return SHIM_SUCCESS;
 }
 
-/* Tensors for the result and, where ret_indices is one, for the positions of the largest elements. */
+/* Makes tensors for the result and, unless ret_indices is NULL, for the positions of the largest elements. */
 static AOTITorchError create_results(struct pooling *p, const struct shim_tensor *input,
                                      const int64_t spatial[IMAGE_AXES], bool channels_last,
                                      AtenTensorHandle *ret_output, AtenTensorHandle *ret_indices)
@@ -318,7 +318,7 @@ static void pool_planes(const struct pooling *p)
             pool_plane(p, batch, channel);
 }
 
-/* window NULL: adaptive. */
+/* Pools a whole tensor. window NULL: adaptive. */
 static AOTITorchError pool_tensor(struct pooling *p, const struct shim_tensor *input, const struct window *window,
                                   const int64_t spatial[IMAGE_AXES], bool channels_last, AtenTensorHandle *ret_output,
                                   AtenTensorHandle *ret_indices)
@@ -419,7 +419,7 @@ static AOTITorchError adaptive_pool(const char *function, int axes, AtenTensorHa
 
 /* ---- fractional: each plane has ranges of its own ---- */
 
-/* Samples of a plane, by axis; in PyTorch's two dimensions the first is the columns'. */
+/* Reads the samples of a plane, by axis. In PyTorch's two dimensions the first sample is that of the columns. */
 static void read_samples(const struct pooling *p, const struct shim_tensor *samples, int64_t batch, int64_t channel,
                          double ret_samples[IMAGE_AXES])
 {

@@ -65,7 +65,10 @@ static void load_sleef(void)
         sleef = dlopen(AOTICACHE_SLEEF_LIBRARY, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* The function of that name, or `plain`, to `chosen`. Threads that come here at once find the same one. */
+/*
+ * Writes the library's function of that name, or else `plain`, to *chosen. Threads that come here at the same time find
+ * the same one.
+ */
 static __attribute__((cold, noinline)) void *choose_function(_Atomic(void *) *chosen, const char *symbol, void *plain)
 {
     aoticache_load_gate_enter();

@@ -87,7 +87,7 @@ static AOTITorchError add_index(const char *function, struct indexing *indexing,
     return SHIM_SUCCESS;
 }
 
-/* Expanded, counted from the beginning, and within the dimension. */
+/* Expands an index, counts it from the beginning of the dimension and checks that it lies within. */
 static AOTITorchError finish_index(const char *function, struct indexing *indexing, const struct shim_tensor *self,
                                    int i)
 {
@@ -152,7 +152,7 @@ static AOTITorchError indexing_open(const char *function, const struct shim_tens
     return shape_result(function, indexing, self);
 }
 
-/* Where element `position` of the result lies in a contiguous self. */
+/* Returns the place in a contiguous self of element `position` of the result. */
 static int64_t place_in_self(const struct indexing *indexing, const struct shim_tensor *self, int64_t position)
 {
     int64_t at[SHIM_MAX_NDIM] = {0}, index_at = 0, index_step = 1, place = 0;
@@ -204,7 +204,7 @@ AOTITorchError aoti_torch_cpu_index_Tensor(AtenTensorHandle self, const AtenTens
     return SHIM_SUCCESS;
 }
 
-/* A contiguous copy of self with the values put in, in self's work dtype. */
+/* Makes a contiguous copy of self, in self's work dtype, with the values put in. */
 static AOTITorchError put_values(const char *function, AtenTensorHandle self, const AtenTensorHandle *indices,
                                  int64_t count, AtenTensorHandle values, bool accumulate,
                                  AtenTensorHandle *ret_values)

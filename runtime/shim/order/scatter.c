@@ -190,7 +190,7 @@ AOTITorchError aoti_torch_scatter_reduce_out(AtenTensorHandle out, AtenTensorHan
     return scatter_out(__func__, out, self, dim, index, src, kind, include_self != 0);
 }
 
-/* An index of one dimension repeated over source's sizes, so that whole slices go where it says. */
+/* Repeats an index of one dimension over the sizes of the source, so that whole slices go where it says. */
 static AOTITorchError spread_index(const char *function, AtenTensorHandle index, const struct shim_tensor *source,
                                    int dim, AtenTensorHandle *ret_index)
 {

@@ -100,7 +100,7 @@ static AOTITorchError search(const char *function, AtenTensorHandle boundaries, 
     return SHIM_SUCCESS;
 }
 
-/* Both ways to say it must not contradict each other. */
+/* Reads the side, which can be given in two ways that must not contradict each other. */
 static AOTITorchError parse_side(const char *function, int32_t right, const char **side, bool *ret_right)
 {
     *ret_right = right != 0;
@@ -152,7 +152,7 @@ AOTITorchError aoti_torch_cpu_bucketize_Tensor(AtenTensorHandle self, AtenTensor
     return search(__func__, boundaries, self, right != 0, NULL, out_int32 != 0, ret_0);
 }
 
-/* The range of the bins: as asked, or that of the values; never empty. */
+/* Finds the range of the bins: the one asked for, or that of the values; never empty. */
 static AOTITorchError bin_range(const char *function, const struct shim_tensor *values, double *low, double *high)
 {
     const double *value = values->data;

@@ -87,7 +87,10 @@ AOTITorchError aoti_torch_cpu_masked_scatter(AtenTensorHandle self, AtenTensorHa
     return SHIM_SUCCESS;
 }
 
-/* One row of places for each element that is not zero, the first `room` of them; fewer leave rows as they are. */
+/*
+ * Writes a row of places for each element that is not zero, `room` rows at most. Rows without an element stay as they
+ * are.
+ */
 static void write_places(const struct shim_tensor *set, int64_t room, int64_t *places)
 {
     const uint8_t *chosen = set->data;

@@ -91,7 +91,7 @@ static int64_t key_at(const struct sorter *sorter, int64_t position)
                              : ((const int64_t *)sorter->values->tensor->data)[position];
 }
 
-/* The items of one lane, in order. */
+/* Sorts the items of one lane. */
 static void sort_lane(struct sorter *sorter, int64_t outer, int64_t inner, bool descending)
 {
     struct shim_lanes lanes = sorter->lanes;
