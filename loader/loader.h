@@ -1,21 +1,21 @@
 /*
  * loader: from a verified descriptor to a kernel that runs.
  *
- * Owns the loading of kernel libraries (dlopen through the descriptor, version of their C interface, all missing
- * symbols by name) and where their aoti_torch_* functions come from; beside this header loader/runner/runner.h has containers
- * and runners, loader/check/check.h tensor checks, loader/package/package.h .pt2 archives,
- * loader/cuda/cuda.h the GPU. Knows nothing of keys or the cache.
+ * This header has the loading of kernel libraries, and where their aoti_torch_* functions come from. Containers and
+ * runners are in loader/runner/runner.h, tensor checks in loader/check/check.h, .pt2 archives in
+ * loader/package/package.h, the GPU in loader/cuda/cuda.h. The loader knows nothing of keys or the cache.
  *
- * A library that PyTorch made needs libtorch_cpu.so for its aoti_torch_* functions. In a process that has libtorch it
- * gets that one. In any other it gets libaoticache_torchshim.so, and for that is loaded from a sealed copy in memory in
- * which the needed library is the shim. The shim is loaded locally, under a name nobody else uses, so a process that
- * imports PyTorch later is not disturbed: libraries loaded before keep the shim, PyTorch gets its own libtorch. A
- * library that names no libtorch at all (aot_inductor.link_libtorch=False) is loaded from such a copy in both kinds of
- * process: nothing becomes global.
+ * A library that PyTorch made needs libtorch_cpu.so for its aoti_torch_* functions. In a process that has libtorch, it
+ * gets that one. In any other process it gets libaoticache_torchshim.so (the shim): the library is loaded from a sealed
+ * copy in memory, which needs the shim instead of libtorch. The shim is loaded locally, under a name of its own. A
+ * process may therefore import PyTorch later: libraries that were loaded before keep the shim, and PyTorch gets its own
+ * libtorch. A library that names no libtorch at all (aot_inductor.link_libtorch=False) is always loaded from such a copy.
+ * No symbol of a library becomes global.
  *
  * Thread safety: all functions may be called from any thread. Libraries and runners are reference counted; a runner may
- * run in many threads at once. Fork: a child may use what the parent loaded, and
- * load more; a fork waits for loads and unloads of other threads.
+ * run in many threads at once.
+ *
+ * Fork: a child may use what the parent loaded, and load more. A fork waits for loads and unloads of other threads.
  *
  * Users include <aoticache.h>.
  */
@@ -97,11 +97,12 @@ AOTICACHE_API aoticache_status aoticache_library_describe(int fd, aoticache_libr
 AOTICACHE_API void aoticache_library_description_free(aoticache_library_description *description);
 
 /*
- * What can be said of a kernel library's file whatever process it is for: that it is an ELF shared library of the machine
- * and exports what no host can do without. aoticache_library_load_fd() looks at that, and at what this process lacks.
+ * Checks what a kernel library's file needs in every process: that it is an ELF shared library for the machine, and that
+ * it exports the functions that no host can do without. aoticache_library_load_fd() checks this too, and what this
+ * process lacks.
  *
- * other_arch: NULL for this machine; of another one ("aarch64") the name is compared.
- * Returns: OK, INVALID (not an ELF shared library, or a truncated one), UNSUPPORTED (of another machine, or functions are
+ * other_arch: NULL: the library is for this machine; else the name of another machine, such as "aarch64".
+ * Returns: OK, INVALID (not an ELF shared library, or a truncated one), UNSUPPORTED (for another machine, or functions are
  * missing: all are named), IO, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_library_check_fd(int fd, const char *other_arch, aoticache_error *ret_error);
@@ -109,19 +110,21 @@ AOTICACHE_API aoticache_status aoticache_library_check_fd(int fd, const char *ot
 /*
  * Loads a kernel library.
  *
- * fd:   open for reading, already verified; borrowed for the call: a library that opens its own file to map weights (it
- *       imports dladdr) keeps a descriptor of its own as long as it lives, and finds the file itself by it, whose pages
- *       all processes share, also where it was loaded from a copy. (Static constructors would find the copy, which has
- *       only the segments; and where this process may not open the file again, weights are copied too.)
+ * fd:   open for reading, already verified; borrowed for the call.
  * name: for messages: a digest or a path.
  *
- * The same file loaded twice from the descriptor itself is one library to the dynamic linker, with its global
- * variables; loaded with the shim it is two. Libraries never see each other's symbols, but for the unique ones that
- * aoticache_load_options speaks of.
+ * A library may open its own file to map weights (it imports dladdr). It then keeps a descriptor of the file as long as
+ * it lives. It finds the file itself, whose pages all processes share, even if it was loaded from a copy. There are two
+ * exceptions: static constructors find the copy, which has only the segments; and if this process may not open the file
+ * again, the weights are part of the copy.
  *
- * Returns: OK; UNSUPPORTED (another machine's; needs functions that the shim, or this process's PyTorch, lacks: all of
- * them are named; exports no interface we know: all missing functions are named); LOAD_FAILED (the dynamic linker's
- * message); CORRUPT (options.digest: the file does not hold these bytes any more); INVALID; IO; NO_MEMORY.
+ * If the same file is loaded twice without a copy, the dynamic linker has one library, with one set of global variables;
+ * loaded from copies, it has two. Libraries do not see each other's symbols, except for unique symbols
+ * (aoticache_load_options.private_copy).
+ *
+ * Returns: OK; UNSUPPORTED (for another machine; needs functions that the shim, or this process's PyTorch, lacks; lacks
+ * functions that no host can do without: all missing functions are named); LOAD_FAILED (the dynamic linker's message);
+ * CORRUPT (the file's bytes are not those of options.digest); INVALID; IO; NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_library_load_fd(int fd, const char *name, aoticache_library **ret_library,
                                                          aoticache_error *ret_error);
@@ -129,24 +132,24 @@ AOTICACHE_API aoticache_status aoticache_library_load_fd(int fd, const char *nam
 typedef struct aoticache_load_options {
     size_t size;
     /*
-     * Load from a private copy in memory in any case. A library that is loaded in a process with PyTorch is else loaded
-     * from the file itself, so that processes share its pages; but PyTorch's libraries have unique symbols
-     * (STB_GNU_UNIQUE), which makes the dynamic linker keep them mapped for ever and share these variables among all
-     * of them. In a copy these symbols are ordinary ones: the library is really unloaded, and sees only its own. So
-     * that it can be, the destructors of its thread-local variables which are due when threads end are called by the
-     * last unref, on that thread; and files that it has mapped and not unmapped are unmapped.
+     * Always load from a private copy in memory. Without this, a library in a process with PyTorch is loaded from the
+     * file itself, so that processes share its pages. But PyTorch's libraries have unique symbols (STB_GNU_UNIQUE): the
+     * dynamic linker never unloads such a library, and all libraries share the variables behind these symbols. In a copy
+     * they are ordinary symbols, so the library has its own variables and is unloaded by the last unref. That unref also
+     * runs, on its own thread, the destructors of the library's thread-local variables, which are otherwise due when
+     * threads end; and it unmaps files that the library has mapped and not unmapped.
      */
     bool private_copy;
     /*
-     * What the file's bytes were verified to hash to, or NULL: then they are believed. With it, whatever is loaded from
-     * a copy is hashed while it is copied, so that what runs is what was verified, whoever writes to the file meanwhile;
-     * and the file itself is loaded, in a process with PyTorch, only where it belongs to this process's effective user or
-     * to root and nobody else may write it, else a copy. Borrowed for the call.
+     * The digest that the file was verified to have; NULL: the file is trusted as it is. With a digest, a copy is hashed
+     * while it is made, so that what runs is what was verified, whoever writes to the file meanwhile. The file itself is
+     * loaded (in a process with PyTorch) only if it belongs to this process's effective user or to root and nobody else
+     * may write to it; otherwise a copy is. Borrowed for the call.
      */
     const aoticache_digest *digest;
     /*
-     * A file in memory with these bytes that nobody else writes to (aoticache_artifact_take_copy), or -1: it saves
-     * copying and hashing them once more. The loader's from the call on, also where it fails.
+     * A file in memory with these bytes that nobody else writes to (aoticache_artifact_take_copy()); it saves copying and
+     * hashing them again. -1: none. The loader owns it from the call on, even if the call fails.
      */
     int copy;
 } aoticache_load_options;
@@ -171,11 +174,11 @@ AOTICACHE_API aoticache_status aoticache_library_load_fd_with(int fd, const char
 /* Bytes of address space that its segments take. */
 AOTICACHE_API uint64_t aoticache_library_bytes(const aoticache_library *library);
 AOTICACHE_API aoticache_library *aoticache_library_ref(aoticache_library *library);
-/* The last one unloads. NULL is allowed. */
+/* Unloads the library with the last reference. NULL is allowed. */
 AOTICACHE_API void aoticache_library_unref(aoticache_library *library);
 AOTICACHE_API const char *aoticache_library_name(const aoticache_library *library);
 AOTICACHE_API aoticache_torch_kind aoticache_library_torch_kind(const aoticache_library *library);
-/* Whether it calls operators through PyTorch's proxy executor, which its host must then give to runs. */
+/* Whether the library calls operators through PyTorch's proxy executor, which its host must then pass to runs. */
 AOTICACHE_API bool aoticache_library_needs_proxy_executor(const aoticache_library *library);
 /* Whether it exports the function, by its AOTInductor name. */
 AOTICACHE_API bool aoticache_library_exports(const aoticache_library *library, const char *function);
@@ -188,15 +191,15 @@ typedef enum aoticache_library_maker {
 } aoticache_library_maker;
 
 /*
- * What the file of a library tells beside its names (aoticache_library_describe()). All strings belong to the traits.
- * Of a library for another class or byte order nothing is told: all is zero and "".
+ * Facts about the file of a library, in addition to its names (aoticache_library_describe()). All strings belong to the
+ * traits. For a library of another class or byte order all fields are zero or "".
  */
 typedef struct aoticache_library_traits {
     aoticache_library_maker maker;
     const char *soname;          /* "" where it has none */
     const char *compiler;        /* what .comment says first, "GCC: (GNU) 12.2.0"; "" where it says nothing */
     const char *proxy_operators; /* named for the proxy executor: "aten::cholesky, aten::fft_fft2"; "" where none is */
-    size_t unique_symbol_count;  /* STB_GNU_UNIQUE: in a process with PyTorch they keep it mapped for ever */
+    size_t unique_symbol_count;  /* STB_GNU_UNIQUE: loaded without a copy, it is never unloaded if it has any */
     bool executable_stack;       /* hardened systems refuse to load it */
     bool finds_itself;           /* imports dladdr or the like: may open its own file to map weights */
     uint64_t mapped_bytes;       /* address space that its segments take */
@@ -209,10 +212,10 @@ AOTICACHE_API aoticache_status aoticache_library_traits_read(int fd, aoticache_l
 AOTICACHE_API void aoticache_library_traits_free(aoticache_library_traits *traits);
 
 /*
- * Which of the names the shared library at `fd` defines, such as libtorch_cpu.so; it is not loaded.
+ * Finds which of the names a shared library such as libtorch_cpu.so defines. The library is not loaded.
  *
- * names: sorted as strcmp() sorts. found: `count` places, set to true for what it defines and else left as they are, so
- * that several libraries can be asked one after the other; on failure nothing is set.
+ * names: sorted as strcmp() sorts. found: `count` places, set to true for names that the library defines and otherwise
+ * left as they are, so that several libraries can be asked one after the other. On failure nothing is set.
  * Returns: OK, INVALID, IO, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_library_find_symbols(int fd, const char *const *names, size_t count,

@@ -4,29 +4,28 @@
  * The counterpart of PyTorch's AOTIModelContainerRunner (torch/csrc/inductor/aoti_runner/model_container_runner.h,
  * 2.13), one type for all devices.
  *
- * Thread safety: every function may be called from any thread while others run, update, fold or swap the same runner,
- * except the last unref, and except from inside a run, a folding or a callback of that runner. Fork: a child may use
- * what the parent created, if no other thread of the parent was inside a function of the runner at the fork; a run
- * that another thread had begun never ends in the child.
+ * Thread safety: every function may be called from any thread while others run, update, fold or swap the same runner.
+ * There are two exceptions: the last unref, and calls from inside a run, a folding or a callback of the same runner.
+ *
+ * Fork: a child may use what the parent created, if no other thread of the parent was inside a function of the runner at
+ * the fork. A run that another thread had begun never ends in the child.
  *
  * The fast path. PyTorch's libraries have a run that takes none of the pool's locks
- * (AOTInductorModelContainerRunSingleThreaded), for callers that guarantee that no other call is under way. The
- * runner guarantees it: a run first takes an atomic flag and then looks whether anybody is registered; if not, it
- * runs single-threaded and clears the flag. Whoever finds the flag taken, and every function that changes or lists
- * constants (update, fold, swap, free, extract), registers and waits until the flag is clear, which is one run at
- * most; as long as one is registered no single-threaded run begins. So a single-threaded run never overlaps with
- * anything.
+ * (AOTInductorModelContainerRunSingleThreaded), for callers that guarantee that no other call is under way. The runner
+ * gives this guarantee. A run takes an atomic flag and then checks whether anybody is registered; if not, it runs
+ * single-threaded and clears the flag. A run that finds the flag taken registers and waits until it is clear, which takes
+ * one run at most. So does every function that changes or lists constants (update, fold, swap, free, extract). No
+ * single-threaded run begins while anybody is registered, so such a run never overlaps with anything.
  *
- * Those who are registered are ordered by the runner, not by the library's locks, which leave gaps (loader/runner/run_gate.h
- * lists them). Up to num_models runs are inside the library together. What changes the active buffer (update, blob,
- * fold, swap) is inside alone, and so is the first run after it, which folds; runs never see half of a change, and
- * always the last one that had ended when they began. What concerns the inactive buffer goes on beside runs in the
- * pool; changes and listings follow one another. Waiting is spinning, then yielding, then sleeping a millisecond at
- * most; nobody is overtaken for long. Uncontended, all this costs one atomic exchange, two loads and one store.
+ * The runner itself orders those that are registered; the library's own locks leave gaps (loader/runner/run_gate.h lists
+ * them). Up to num_models runs are inside the library at once. A change of the active buffer (update, blob, fold, swap)
+ * is inside alone, and so is the first run after it, which folds. A run never sees half of a change, and it sees every
+ * change that ended before it began. Work on the inactive buffer goes on beside runs in the pool. Changes and listings
+ * happen one after the other. A waiter spins, then yields, then sleeps for a millisecond at most; nobody starves. Without
+ * contention this costs one atomic exchange, two loads and one store.
  *
- * On a GPU a run may go on there when the function has returned. As in PyTorch, changes of constants do not wait for
- * that: the caller synchronises the streams of earlier runs before it updates the buffer that they read, swaps and
- * updates it, or frees it.
+ * On a GPU, a run may still be under way when the function has returned. As in PyTorch, changes of constants do not wait
+ * for it: synchronise the streams of earlier runs before you update, swap and update, or free the buffer that they read.
  *
  * Users include <aoticache.h>.
  */
@@ -44,7 +43,7 @@ typedef struct aoticache_runner aoticache_runner;
 typedef struct aoticache_runner_options {
     size_t size;
     const char *device;    /* NULL: "cpu". "cuda", "cuda:1", or what a backend is registered for */
-    size_t num_models;     /* 0: 1; 4096 at most. So many threads run at once; more wait */
+    size_t num_models;     /* how many threads can run at once (others wait); 0: 1; 4096 at most */
     const char *directory; /* where side files (cubins) are; NULL: none */
     AOTIProxyExecutorHandle proxy_executor; /* for runs and folding that name none; borrowed while the runner lives */
     bool pool_only;        /* never take the fast path */
@@ -56,9 +55,9 @@ typedef struct aoticache_runner_options {
  * Creates a container on a device. Holds a reference to the library.
  *
  * Source: AOTInductorModelContainerCreateWithDevice (AOTInductorModelContainerCreate where a library has only that).
- * Returns: OK; LOAD_FAILED (with the library's own message); UNSUPPORTED (the device cannot run this library: no such
- * GPU, kernels for another architecture, an older driver; all of it named); INVALID (an unknown device: those that are
- * known are named; too many models); NO_MEMORY.
+ * Returns: OK; LOAD_FAILED (with the library's own message); UNSUPPORTED (the device cannot run this library: there is no
+ * such GPU, the kernels are for another architecture, or the driver is too old; the message names both sides); INVALID
+ * (an unknown device, with a list of those that are known; too many models); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_runner_create(aoticache_library *library,
                                                        const aoticache_runner_options *options,
@@ -67,10 +66,10 @@ AOTICACHE_API aoticache_runner *aoticache_runner_ref(aoticache_runner *runner);
 AOTICACHE_API void aoticache_runner_unref(aoticache_runner *runner);
 
 /*
- * Gives the runner something to hold as long as it lives: release(owner) is called once, by the last unref, after the
- * container is gone and the library has been unloaded. (It keeps what the library was loaded from.) A runner has one
- * owner at most. On failure nothing is held and release is not called.
- * Returns: OK, INVALID (NULL, or it has one already).
+ * Attaches an owner, such as what the library was loaded from: the last unref calls release(owner) once, after the
+ * container is gone and the library has been unloaded. A runner has one owner at most. On failure nothing is attached,
+ * and release is not called.
+ * Returns: OK, INVALID (NULL, or the runner has an owner already).
  */
 AOTICACHE_API aoticache_status aoticache_runner_attach(aoticache_runner *runner, void *owner,
                                                        void (*release)(void *owner), aoticache_error *ret_error);
@@ -81,13 +80,13 @@ AOTICACHE_API const char *aoticache_runner_device(const aoticache_runner *runner
 
 AOTICACHE_API size_t aoticache_runner_num_inputs(const aoticache_runner *runner);
 AOTICACHE_API size_t aoticache_runner_num_outputs(const aoticache_runner *runner);
-/* Borrowed from the library; NULL past the end, or where the library does not tell. */
+/* Borrowed from the library; NULL past the end, or if the library has no names. */
 AOTICACHE_API const char *aoticache_runner_input_name(const aoticache_runner *runner, size_t position);
 AOTICACHE_API const char *aoticache_runner_output_name(const aoticache_runner *runner, size_t position);
 
 /*
- * How the inputs and outputs make up the arguments and results of the Python function: two JSON texts (torch.utils
- * _pytree's serialized TreeSpec), borrowed from the library; "" where it has none.
+ * Gives two JSON texts that say how inputs and outputs make up the arguments and results of the Python function
+ * (serialized TreeSpecs of torch.utils._pytree). They are borrowed from the library; "" if it has none.
  * Source: AOTInductorModelContainerGetCallSpec. Returns: OK, UNSUPPORTED (not exported), RUN_FAILED.
  */
 AOTICACHE_API aoticache_status aoticache_runner_call_spec(const aoticache_runner *runner, const char **ret_in_spec,
@@ -96,18 +95,22 @@ AOTICACHE_API aoticache_status aoticache_runner_call_spec(const aoticache_runner
 /* ---- running ---- */
 
 /*
- * Runs. inputs: borrowed, they stay the caller's (a new handle of each is made and given away). outputs: num_outputs
- * places; on OK the tensors are the caller's, on failure nothing is written. With up to 32 inputs and outputs together
- * no memory is allocated here. On the device's current stream.
+ * Runs the kernel on the device's current stream.
  *
- * Source: AOTInductorModelContainerRun, torch/csrc/inductor/aoti_runtime/interface.h. Returns: OK, INVALID (wrong
- * counts, both numbers named), RUN_FAILED (with the library's own message, and where a function of PyTorch's failed the
- * reason that PyTorch 2.13 or the shim has for it; or a constant has no value: named), NO_MEMORY.
+ * inputs:  borrowed; the library gets new handles of them.
+ * outputs: num_outputs places. On OK the tensors are the caller's; on failure nothing is written.
+ *
+ * Allocates no memory of its own if there are at most 32 inputs and outputs together.
+ *
+ * Source: AOTInductorModelContainerRun, torch/csrc/inductor/aoti_runtime/interface.h.
+ * Returns: OK; INVALID (wrong counts; the message has both numbers); RUN_FAILED (with the library's own message, and, if a
+ * function of PyTorch's failed, the reason that PyTorch 2.13 or the shim gives; or a constant has no value: it is named);
+ * NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_runner_run(aoticache_runner *runner, const AtenTensorHandle *inputs,
                                                     size_t num_inputs, AtenTensorHandle *outputs, size_t num_outputs,
                                                     aoticache_error *ret_error);
-/* The same, but the inputs are taken, on failure too: no handles are made. */
+/* As aoticache_runner_run(), but takes the inputs, even on failure: no new handles are made. */
 AOTICACHE_API aoticache_status aoticache_runner_run_stealing(aoticache_runner *runner, AtenTensorHandle *inputs,
                                                              size_t num_inputs, AtenTensorHandle *outputs,
                                                              size_t num_outputs, aoticache_error *ret_error);
@@ -122,8 +125,8 @@ typedef struct aoticache_run_options {
 #define AOTICACHE_RUN_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_run_options)
 
 /*
- * As aoticache_runner_run(); options may be NULL. With steal_inputs the array is written to: every place is NULL
- * afterwards, but where the options themselves are INVALID, when nothing is taken.
+ * As aoticache_runner_run(), with options, which may be NULL. With steal_inputs every place of the array is NULL
+ * afterwards; if the options themselves are INVALID, nothing is taken.
  */
 AOTICACHE_API aoticache_status aoticache_runner_run_with(aoticache_runner *runner, const aoticache_run_options *options,
                                                          AtenTensorHandle *inputs, size_t num_inputs,
@@ -144,12 +147,12 @@ typedef enum aoticache_constant_type {
 /* Strings are borrowed from the library. */
 typedef struct aoticache_constant {
     const char *name;         /* the library's own: "layer_weight" */
-    const char *original_fqn; /* the model's: "layer.weight"; of a folded one its name, or "" */
-    int32_t dtype;            /* aoticache_dtype; -1 where the library does not tell */
-    int32_t type;             /* aoticache_constant_type; UNKNOWN where it does not tell */
-    bool from_folded;         /* made by constant folding: not to be updated */
+    const char *original_fqn; /* the model's: "layer.weight"; for a folded constant its name, or "" */
+    int32_t dtype;            /* aoticache_dtype; -1: the library does not say */
+    int32_t type;             /* aoticache_constant_type; UNKNOWN: the library does not say */
+    bool from_folded;         /* made by constant folding: cannot be updated */
     bool has_bytes;
-    uint64_t bytes; /* where has_bytes: of the data in the library */
+    uint64_t bytes; /* of the data in the library; valid if has_bytes */
 } aoticache_constant;
 
 AOTICACHE_API size_t aoticache_runner_num_constants(const aoticache_runner *runner);
@@ -160,10 +163,10 @@ AOTICACHE_API aoticache_status aoticache_runner_read_constant(const aoticache_ru
 
 typedef struct aoticache_update_options {
     size_t size;
-    bool inactive;     /* into the inactive buffer: visible after a swap */
-    bool partial;      /* not every constant has to be named. Without it every one must be, but for what PyTorch's
-                        * libraries let pass: a model's buffers, what tracing made, empty parameters */
-    bool user_managed; /* no copy of what is named: the tensors' memory is used as long as they are the constants */
+    bool inactive;     /* update the inactive buffer: visible after a swap */
+    bool partial;      /* not every constant has to be named. Without this, only those may be left out that PyTorch's
+                        * libraries accept: a model's buffers, constants that tracing made, empty parameters */
+    bool user_managed; /* do not copy: the tensors' own memory is used as long as they are the constants */
     bool from_cpu;     /* tensors on the CPU are copied to the container's device */
     bool by_fqn;       /* names are original FQNs */
 } aoticache_update_options;
@@ -171,30 +174,32 @@ typedef struct aoticache_update_options {
 #define AOTICACHE_UPDATE_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_update_options)
 
 /*
- * New values for constants. options may be NULL: the defaults. pairs: names and tensors, borrowed for the call; with
- * user_managed the tensors, as handles and as memory, until another update replaces them in that buffer or the runner
- * is gone. by_fqn: constants that share an FQN all get the value. from_cpu is the plain update where the library has
- * no function for it and the device is the CPU; together with user_managed it is INVALID.
+ * Gives constants new values.
  *
- * Before anything changes these are refused: a name twice, one that no constant has (nearest one suggested), one of a
- * folded constant; a tensor that is NULL, or whose dtype, sizes, strides or kind of device are not the constant's (both
- * are named). A tensor may be a part of a larger one; only its elements are read. The stride of a dimension with one
- * element does not matter.
+ * options: NULL: the defaults. by_fqn: all constants that share an FQN get the value. from_cpu: the plain update if the
+ *          device is the CPU and the library has no function for it; INVALID together with user_managed.
+ * pairs:   names and tensors, borrowed for the call. With user_managed, the tensors (handles and memory) are borrowed
+ *          until another update replaces them in that buffer, or the runner is gone.
  *
- * A library tells sizes and strides by the tensors that it makes of its own weights or of a blob. One that has neither,
- * until now, tells less: before the change the dtype is checked, that the bytes fit into the constant's place, and that
- * no elements share memory (in place of sizes, user_managed tensors must fill that place); the sizes are checked after
- * the copy, and where they differ the constant has no value and the result is INVALID; strides are trusted. One of
- * PyTorch 2.6, which tells neither bytes nor tensors, is checked for the dtype alone.
+ * Checked before anything changes: every name is that of a constant (the message suggests the nearest name), none is
+ * given twice, and none is that of a folded constant. Every tensor has the constant's dtype, sizes, strides and kind of
+ * device (the message has both). A tensor may be part of a larger one; only its elements are read. The stride of a
+ * dimension with one element does not matter.
  *
- * Constants that are not named keep their values in the active buffer. In the inactive one parameters do; of those that
- * an update need not name, the inactive buffer gets copies of what the active one has (as in PyTorch, also where the
- * update is partial, or user_managed), or keeps its own where the active one has none. With no value in either the
- * update is INVALID. So is one that names or would copy a constant that the compile laid out in a way of its own, which
- * is no strided tensor (oneDNN's, where the model was frozen): PyTorch copies as many bytes as chance has it.
+ * Sizes and strides are known from the tensors that the library makes of its own weights or of a blob. If it has neither
+ * yet, fewer checks are possible. Before the change: the dtype, that the bytes fit into the constant's place, and that no
+ * elements share memory (user_managed tensors must fill the place). After the copy: the sizes; if they differ, the
+ * constant has no value and the result is INVALID. Strides are trusted. A library of PyTorch 2.6 tells neither bytes nor
+ * tensors: only the dtype is checked.
  *
- * Through the function of the library that takes pairs, where it has it; else through the one that takes a C++ map,
- * with libaoticache_cxxbridge.so, which is loaded for it.
+ * Constants that are not named: in the active buffer they keep their values. In the inactive buffer parameters keep
+ * theirs; other constants that an update may leave out get a copy of the active buffer's value (as in PyTorch, even if
+ * the update is partial or user_managed), or keep their own if the active buffer has none. If neither buffer has a value,
+ * the update is INVALID. An update is also INVALID if it names, or would copy, a constant that is no strided tensor
+ * because the compile chose its layout (oneDNN's, in a frozen model): PyTorch would copy the wrong number of bytes.
+ *
+ * Uses the library's function that takes pairs if there is one; else the one that takes a C++ map, for which
+ * libaoticache_cxxbridge.so is loaded.
  *
  * Source: AOTInductorModelContainerUpdateConstantBuffer, ...InactiveConstantBuffer, ...UserManagedConstantBuffer,
  * ...ConstantBufferFromCpu, and their forms with Pairs.
@@ -211,39 +216,44 @@ AOTICACHE_API aoticache_status aoticache_runner_update_constants(aoticache_runne
 AOTICACHE_API aoticache_status aoticache_runner_constants_blob_bytes(const aoticache_runner *runner,
                                                                      uint64_t *ret_bytes, aoticache_error *ret_error);
 /*
- * All constants of the active buffer from one blob laid out as the library wants it: the weights file that
- * package_constants_on_disk_format="binary_blob" makes. May be called again, with another blob. blob: borrowed for the
- * call; every container has a copy, as PyTorch's libraries make one on the CPU, too. So that processes share the pages of a
- * file, a user-managed update with tensors over its mapping may follow (aoticache_package_load() does that).
- * Source: AOTInductorModelUpdateConstantsFromBlob for constants that have no values yet, and else
- * AOTInductorModelContainerUpdateConstantBuffer: the former gives constants memory once.
- * Returns: OK; INVALID (another size, both named; or constants of a library without weights had values by name before
- * the first blob, so that their strides in one are unknown); UNSUPPORTED; RUN_FAILED; LOAD_FAILED (no
+ * Sets all constants of the active buffer from one blob in the library's own layout: the weights file that
+ * package_constants_on_disk_format="binary_blob" makes. May be called again with another blob.
+ *
+ * blob: borrowed for the call. Every container makes a copy, on the CPU too. To share the pages of a file among processes,
+ *       let a user-managed update with tensors over its mapping follow (aoticache_package_load() does that).
+ *
+ * Source: AOTInductorModelUpdateConstantsFromBlob for constants that have no values yet, since it gives constants memory
+ * only once; otherwise AOTInductorModelContainerUpdateConstantBuffer.
+ * Returns: OK; INVALID (another size; the message has both; or constants of a library without weights got values by name
+ * before the first blob, so that their strides in a blob are unknown); UNSUPPORTED; RUN_FAILED; LOAD_FAILED (no
  * libaoticache_cxxbridge.so); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_runner_update_constants_from_blob(aoticache_runner *runner, const void *blob,
                                                                            uint64_t bytes, aoticache_error *ret_error);
 
 /*
- * options: stream and proxy executor; may be NULL. In the inactive buffer, PyTorch's libraries replace what tracing
- * made by copies of the active one's. Source: AOTInductorModelContainerRunConstantFolding. Returns: OK, UNSUPPORTED,
- * INVALID, NO_MEMORY, RUN_FAILED (with the library's own message; a constant of that buffer, or one that tracing made,
- * of the active one, has no value).
+ * Folds the constants of a buffer. In the inactive buffer, PyTorch's libraries first replace the constants that tracing
+ * made by copies of the active buffer's.
+ *
+ * options: stream and proxy executor; may be NULL.
+ * Source: AOTInductorModelContainerRunConstantFolding. Returns: OK, UNSUPPORTED, INVALID, NO_MEMORY, RUN_FAILED (with the
+ * library's own message; or a constant of that buffer has no value, or one that tracing made has none in the active
+ * buffer).
  */
 AOTICACHE_API aoticache_status aoticache_runner_fold_constants(aoticache_runner *runner, bool inactive,
                                                                const aoticache_run_options *options,
                                                                aoticache_error *ret_error);
 /*
- * Active and inactive buffer change places. Runs are refused while the active one lacks a constant, as one does that
- * was never updated, or not since it was freed; PyTorch's libraries would end the process. (A library without
- * AOTInductorModelContainerExtractConstantsMapEntries cannot be asked what it never had, and is trusted.) Source:
- * AOTInductorModelContainerSwapConstantBuffer. Returns: OK, UNSUPPORTED, RUN_FAILED.
+ * Swaps the active and the inactive buffer. Runs fail while the active buffer lacks a constant: one that was never
+ * updated, or not since the buffer was freed. (PyTorch's libraries would end the process. A library without
+ * AOTInductorModelContainerExtractConstantsMapEntries cannot be asked which constants it has, and is trusted.)
+ * Source: AOTInductorModelContainerSwapConstantBuffer. Returns: OK, UNSUPPORTED, RUN_FAILED.
  */
 AOTICACHE_API aoticache_status aoticache_runner_swap_constants(aoticache_runner *runner, aoticache_error *ret_error);
 /*
- * The inactive buffer has no values any more; updates, one or several, give it new ones. Its memory is given back, but
- * for a buffer whose constants have been folded, which keeps it for those: PyTorch's libraries would end the process at
- * the next update of such a buffer. Memory of the user's is not read any more in any case.
+ * Frees the inactive buffer: it has no values any more, until updates give it new ones. A buffer whose constants have
+ * been folded keeps its memory, because PyTorch's libraries would end the process at its next update. User-managed memory
+ * is not read any more in either case.
  * Source: AOTInductorModelContainerFreeInactiveConstantBuffer. Returns: OK, UNSUPPORTED, RUN_FAILED, LOAD_FAILED (no
  * libaoticache_cxxbridge.so), NO_MEMORY.
  */
@@ -251,12 +261,12 @@ AOTICACHE_API aoticache_status aoticache_runner_free_inactive_constants(aoticach
                                                                         aoticache_error *ret_error);
 
 /*
- * tensor: borrowed, until that buffer changes; the name for the call. Return false to stop. The callback must not use
- * the runner, which runs off the fast path meanwhile.
+ * tensor: borrowed until that buffer changes. original_fqn: borrowed for the call. Return false to stop. The callback must
+ * not use the runner. Other threads' runs leave the fast path meanwhile.
  */
 typedef bool (*aoticache_constant_fn)(void *user, const char *original_fqn, AtenTensorHandle tensor);
 /*
- * The constants that have a value in a buffer, without folded ones, by original FQN, in the library's order.
+ * Lists the constants that have a value in a buffer, without folded ones, by original FQN, in the library's order.
  * Source: AOTInductorModelContainerExtractConstantsMapEntries, ...ExtractConstantsMap.
  * Returns: OK, UNSUPPORTED, LOAD_FAILED (no libaoticache_cxxbridge.so), RUN_FAILED, NO_MEMORY.
  */
@@ -267,34 +277,37 @@ AOTICACHE_API aoticache_status aoticache_runner_extract_constants(aoticache_runn
 /* ---- devices ---- */
 
 /*
- * What the loader asks of a kind of device; "cpu" and "cuda" are registered from the beginning. The counterpart of
- * PyTorch's registry of runners (getAOTIModelRunnerRegistry). Functions may be NULL and are called from any thread.
+ * A kind of device. "cpu" and "cuda" are registered from the beginning. This is the counterpart of PyTorch's registry of
+ * runners (getAOTIModelRunnerRegistry). Functions may be NULL; they are called from any thread.
  */
 typedef struct aoticache_device_backend {
     size_t size;
     const char *name;    /* the part before the ':' of device strings; letters, digits, '_' */
     int32_t device_type; /* aoticache_device_type of its tensors */
     void *user;
-    /* Before a container is created: OK, or UNSUPPORTED with what is wrong. index: -1 where the string has none. */
+    /* Called before a container is created. Returns OK, or UNSUPPORTED with the reason. index: -1: the string has none. */
     aoticache_status (*check)(void *user, const aoticache_library *library, int32_t index, const char *directory,
                               aoticache_error *ret_error);
-    /* Instead of AOTInductorModelContainerCreateWithDevice. OK with a container, else why not. */
+    /* Called instead of AOTInductorModelContainerCreateWithDevice. Returns OK with a container, or the reason. */
     aoticache_status (*create)(void *user, const aoticache_library *library, const char *device, size_t num_models,
                                const char *directory, AOTInductorModelContainerHandle *ret_container,
                                aoticache_error *ret_error);
-    /* The stream of runs that name none; without it: NULL. */
+    /* Returns the stream for runs that name none. Without this function that is NULL. */
     AOTInductorStreamHandle (*current_stream)(void *user, int32_t index);
 } aoticache_device_backend;
 
 #define AOTICACHE_DEVICE_BACKEND_INIT AOTICACHE_SIZED_INIT(aoticache_device_backend)
 
 /*
- * Copies what is given; the copy stays for as long as the process does. A name registered again replaces the older
- * backend for runners created from then on. Returns: OK, INVALID, NO_MEMORY.
+ * Registers a copy of the backend, which stays until the process ends. If the name is registered already, the new backend
+ * replaces the older one for runners that are created from then on. Returns: OK, INVALID, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_device_backend_register(const aoticache_device_backend *backend,
                                                                  aoticache_error *ret_error);
-/* Brings the one before it back. Runners that use it go on using it: what it points to must outlive them. NOT_FOUND. */
+/*
+ * Takes the newest registration of a name back; the one before it counts again. Runners that use the backend go on using
+ * it, so what it points to must outlive them. Returns: OK, INVALID, NOT_FOUND.
+ */
 AOTICACHE_API aoticache_status aoticache_device_backend_unregister(const char *name, aoticache_error *ret_error);
 
 #ifdef __cplusplus
