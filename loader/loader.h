@@ -9,8 +9,8 @@
  * gets that one. In any other process it gets libaoticache_torchshim.so (the shim): the library is loaded from a sealed
  * copy in memory, which needs the shim instead of libtorch. The shim is loaded locally, under a name of its own. A
  * process may therefore import PyTorch later: libraries that were loaded before keep the shim, and PyTorch gets its own
- * libtorch. A library that names no libtorch at all (aot_inductor.link_libtorch=False) is always loaded from such a copy.
- * No symbol of a library becomes global.
+ * libtorch. A library that names no libtorch at all (aot_inductor.link_libtorch=False) is always loaded from such a
+ * copy. No symbol of a library becomes global.
  *
  * Thread safety: all functions may be called from any thread. Libraries and runners are reference counted; a runner may
  * run in many threads at once.
@@ -97,13 +97,13 @@ AOTICACHE_API aoticache_status aoticache_library_describe(int fd, aoticache_libr
 AOTICACHE_API void aoticache_library_description_free(aoticache_library_description *description);
 
 /*
- * Checks what a kernel library's file needs in every process: that it is an ELF shared library for the machine, and that
- * it exports the functions that no host can do without. aoticache_library_load_fd() checks this too, and what this
+ * Checks what a kernel library's file needs in every process: that it is an ELF shared library for the machine, and
+ * that it exports the functions that no host can do without. aoticache_library_load_fd() checks this too, and what this
  * process lacks.
  *
  * other_arch: NULL: the library is for this machine; else the name of another machine, such as "aarch64".
- * Returns: OK, INVALID (not an ELF shared library, or a truncated one), UNSUPPORTED (for another machine, or functions are
- * missing: all are named), IO, NO_MEMORY.
+ * Returns: OK, INVALID (not an ELF shared library, or a truncated one), UNSUPPORTED (for another machine, or functions
+ * are missing: all are named), IO, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_library_check_fd(int fd, const char *other_arch, aoticache_error *ret_error);
 
@@ -118,8 +118,8 @@ AOTICACHE_API aoticache_status aoticache_library_check_fd(int fd, const char *ot
  * exceptions: static constructors find the copy, which has only the segments; and if this process may not open the file
  * again, the weights are part of the copy.
  *
- * If the same file is loaded twice without a copy, the dynamic linker has one library, with one set of global variables;
- * loaded from copies, it has two. Libraries do not see each other's symbols, except for unique symbols
+ * If the same file is loaded twice without a copy, the dynamic linker has one library, with one set of global
+ * variables; loaded from copies, it has two. Libraries do not see each other's symbols, except for unique symbols
  * (aoticache_load_options.private_copy).
  *
  * Returns: OK; UNSUPPORTED (for another machine; needs functions that the shim, or this process's PyTorch, lacks; lacks
@@ -134,22 +134,22 @@ typedef struct aoticache_load_options {
     /*
      * Always load from a private copy in memory. Without this, a library in a process with PyTorch is loaded from the
      * file itself, so that processes share its pages. But PyTorch's libraries have unique symbols (STB_GNU_UNIQUE): the
-     * dynamic linker never unloads such a library, and all libraries share the variables behind these symbols. In a copy
-     * they are ordinary symbols, so the library has its own variables and is unloaded by the last unref. That unref also
-     * runs, on its own thread, the destructors of the library's thread-local variables, which are otherwise due when
-     * threads end; and it unmaps files that the library has mapped and not unmapped.
+     * dynamic linker never unloads such a library, and all libraries share the variables behind these symbols. In a
+     * copy they are ordinary symbols, so the library has its own variables and is unloaded by the last unref. That
+     * unref also runs, on its own thread, the destructors of the library's thread-local variables, which are otherwise
+     * due when threads end; and it unmaps files that the library has mapped and not unmapped.
      */
     bool private_copy;
     /*
-     * The digest that the file was verified to have; NULL: the file is trusted as it is. With a digest, a copy is hashed
-     * while it is made, so that what runs is what was verified, whoever writes to the file meanwhile. The file itself is
-     * loaded (in a process with PyTorch) only if it belongs to this process's effective user or to root and nobody else
-     * may write to it; otherwise a copy is. Borrowed for the call.
+     * The digest that the file was verified to have; NULL: the file is trusted as it is. With a digest, a copy is
+     * hashed while it is made, so that what runs is what was verified, whoever writes to the file meanwhile. The file
+     * itself is loaded (in a process with PyTorch) only if it belongs to this process's effective user or to root and
+     * nobody else may write to it; otherwise a copy is. Borrowed for the call.
      */
     const aoticache_digest *digest;
     /*
-     * A file in memory with these bytes that nobody else writes to (aoticache_artifact_take_copy()); it saves copying and
-     * hashing them again. -1: none. The loader owns it from the call on, even if the call fails.
+     * A file in memory with these bytes that nobody else writes to (aoticache_artifact_take_copy()); it saves copying
+     * and hashing them again. -1: none. The loader owns it from the call on, even if the call fails.
      */
     int copy;
 } aoticache_load_options;

@@ -35,8 +35,8 @@ static const aoticache_device_functions cpu_functions = {
  * ---- CUDA ----
  *
  * Memory, copies and events by the CUDA runtime, which is found when a container for a kernel of that device is first
- * made. So one library serves machines with and without a GPU, and is compiled without the toolkit; the few functions are
- * declared here after NVIDIA's CUDA Runtime API reference.
+ * made. So one library serves machines with and without a GPU, and is compiled without the toolkit; the few functions
+ * are declared here after NVIDIA's CUDA Runtime API reference.
  *
  * A copy of the runtime that is in the process already (PyTorch brings one) is preferred: the host's streams are its.
  */

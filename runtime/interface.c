@@ -27,8 +27,8 @@ static AOTIRuntimeError fail_without_place(const char *what)
     return aoticache_message_set("no place for the %s", what);
 }
 
-static AOTIRuntimeError create_container(AOTInductorModelContainerHandle *ret_container, size_t num_models, const char *device,
-                               const char *directory)
+static AOTIRuntimeError create_container(AOTInductorModelContainerHandle *ret_container, size_t num_models,
+                                         const char *device, const char *directory)
 {
     aoticache_container *container;
     aoticache_message_clear();
@@ -356,8 +356,8 @@ AOTIRuntimeError AOTInductorModelUpdateConstantsFromBlob(container_handle handle
 /*
  * ---- models without a container ----
  *
- * Such a model is a container with one model that the host cannot see. Constants are given at its creation or later, and
- * then their handles are the model's.
+ * Such a model is a container with one model that the host cannot see. Constants are given at its creation or later,
+ * and then their handles are the model's.
  */
 
 /* NULL, with a message, where the handle is NULL. */

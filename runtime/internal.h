@@ -65,8 +65,8 @@ int32_t aoticache_device_type_of(const char *kernel_device);
  * ---- the pool of models (pool.c) ----
  *
  * The models of a container and the lock around its constants, in one. A model is the right to run: num_models of them
- * exist, a run takes one, and whoever needs the constants to stand still (folding, swapping, changing the active buffer)
- * takes all, which is the exclusive lock.
+ * exist, a run takes one, and whoever needs the constants to stand still (folding, swapping, changing the active
+ * buffer) takes all, which is the exclusive lock.
  *
  * Where runs go on after their function has returned (CUDA), a model that is given back is pending until its event has
  * come: it is reclaimed by who finds no other one, and by the writer, for whom constants stand still only when the

@@ -1,8 +1,8 @@
 /*
- * runtime/kernel: what the author of a kernel library in C describes, and what he may call.
+ * runtime/kernel: what the author of a kernel library in C writes, and the functions that a kernel may call.
  *
- * A library is one description of a kernel and one macro, which makes it export the AOTInductor interface
- * (torch/csrc/inductor/aoti_runtime/interface.h), so that a host cannot tell it from one that PyTorch made:
+ * A library is one description of a kernel and one macro. The macro exports the AOTInductor interface
+ * (torch/csrc/inductor/aoti_runtime/interface.h), so that a host cannot tell the library from one that PyTorch made:
  *
  *     static AOTIRuntimeError run(aoticache_kernel_call *call)
  *     {
@@ -20,9 +20,9 @@
  *         .input_names = names, .num_outputs = 1, .output_names = results, .run = run};
  *     AOTICACHE_KERNEL_EXPORT(kernel)
  *
- * Compile with -shared -fPIC -fvisibility=hidden and link libaoticache_runtime.a, then, behind -Wl,--no-as-needed,
- * lib/aoticache/libtorch_cpu.so: an empty library that makes the kernel library name the provider of its aoti_torch_*
- * functions, which stay undefined until it is loaded.
+ * Compile with -shared -fPIC -fvisibility=hidden. Link libaoticache_runtime.a and then, after -Wl,--no-as-needed,
+ * lib/aoticache/libtorch_cpu.so. The latter is an empty library: with it the kernel library names the provider of its
+ * aoti_torch_* functions, which stay undefined until it is loaded.
  *
  * Authors of kernel libraries include <runtime/kernel.h>.
  */
@@ -58,51 +58,52 @@ typedef struct aoticache_kernel_constant {
     int64_t storage_offset;   /* in elements */
     size_t data_size;         /* bytes */
     int32_t type;             /* aoticache_kernel_constant_type */
-    bool from_folded;         /* made by fold from the other constants; has no data of its own */
-    const void *data;         /* embedded, read only, in place; 64-byte aligned is best. NULL: none */
+    bool from_folded;         /* `fold` makes it from the other constants; it has no data of its own */
+    const void *data;         /* embedded, and used in place, read only; best aligned to 64 bytes. NULL: none */
 } aoticache_kernel_constant;
 
 typedef struct aoticache_kernel aoticache_kernel;
 
-/* One run. What it points to is valid during the run. */
+/* One run. Its pointers are valid during the run. */
 typedef struct aoticache_kernel_call {
     const aoticache_kernel *kernel;
-    /* num_inputs tensors. They are freed after the run; take one by setting its place to NULL. */
+    /* num_inputs tensors. They are freed after the run; to take one over, set its place to NULL. */
     AtenTensorHandle *inputs;
-    /* num_outputs places, all NULL at first. Each holds a tensor of its own at the end of a run that succeeds; after
-     * one that fails those that are there are freed. In a fold: num_constants places, those with from_folded are
-     * filled. */
+    /*
+     * num_outputs places, all NULL at first. A run that succeeds puts a new tensor into each; after a run that fails,
+     * those that were made are freed. In a fold: num_constants places, of which those with from_folded are filled.
+     */
     AtenTensorHandle *outputs;
-    /* num_constants tensors, borrowed and not to be written to; NULL in a fold for those that it makes. */
+    /* num_constants tensors, borrowed; do not write to them. In a fold, those that it makes are NULL. */
     const AtenTensorHandle *constants;
     AOTInductorStreamHandle stream;
     AOTIProxyExecutorHandle proxy_executor;
     int32_t device_index; /* -1: the device has no number, or none was asked for */
     int32_t device_type;  /* aoticache_device_type */
-    size_t model; /* below the container's number of models (and 960); no two calls at once have the same */
+    size_t model; /* no two calls at once have the same; less than the container's number of models, and than 960 */
 } aoticache_kernel_call;
 
 /*
- * Returns AOTICACHE_KERNEL_OK, or anything else for failure, then best with a message from aoticache_kernel_fail().
- * Called from as many threads at once as the host runs in. Gradient mode is off meanwhile.
+ * Runs the kernel. Returns AOTICACHE_KERNEL_OK; any other status is a failure, which should set a message with
+ * aoticache_kernel_fail(). Called from many threads at once. Gradient mode is off during the call.
  */
 typedef AOTIRuntimeError (*aoticache_kernel_run_fn)(aoticache_kernel_call *call);
 
 /*
- * One run on descriptors (AOTInductorModelRunMinimalArrayrefInterfaceV2). call->inputs and call->outputs are NULL; what
- * the descriptors point to is the caller's, and the kernel writes into the outputs' memory.
+ * Runs the kernel on descriptors (AOTInductorModelRunMinimalArrayrefInterfaceV2). call->inputs and call->outputs are
+ * NULL. All memory is the caller's; the kernel writes into the outputs' memory.
  */
 typedef AOTIRuntimeError (*aoticache_kernel_run_arrayref_fn)(aoticache_kernel_call *call,
                                                              const AOTInductorArrayRefTensor *inputs,
                                                              AOTInductorArrayRefTensor *outputs);
 
 /*
- * Where the data of the constants is that are neither folded nor have `data`. A blob, in the last three, is the data
- * of all constants that are not folded, in order, each beginning at the next multiple of 64 bytes, padded to such a
- * multiple at the end.
+ * Where the data of constants is that are not folded and have no `data`. The last three have a blob: the data of all
+ * constants that are not folded, in order. Each constant begins at the next multiple of 64 bytes, and the end is padded
+ * to such a multiple.
  */
 typedef enum aoticache_kernel_weights {
-    AOTICACHE_KERNEL_WEIGHTS_EMBEDDED = 0, /* nowhere else: an update gives what has no data */
+    AOTICACHE_KERNEL_WEIGHTS_EMBEDDED = 0, /* nowhere: an update must give them */
     AOTICACHE_KERNEL_WEIGHTS_APPENDED = 1, /* a blob at the end of the library file (scripts/append-weights) */
     AOTICACHE_KERNEL_WEIGHTS_FILE = 2,     /* a blob in the file `weights_file` */
     AOTICACHE_KERNEL_WEIGHTS_HOST = 3,     /* a blob in the host's memory, AOTInductorModelUpdateConstantsFromBlob */
@@ -121,23 +122,25 @@ struct aoticache_kernel {
     const char *in_spec;  /* the call specification as PyTorch writes it; NULL: "" */
     const char *out_spec;
     aoticache_kernel_run_fn run;
-    /* Makes the constants with from_folded: before the first run, and again before the next after an update. */
+    /* Makes the constants with from_folded: before the first run, and before the first run after each update. */
     aoticache_kernel_run_fn fold;
-    void *user; /* the author's; reached through call->kernel */
+    void *user; /* for the author's use, as call->kernel->user */
     int32_t weights;                               /* aoticache_kernel_weights */
-    const char *weights_file;                      /* a name, looked for in cubin_dir, then beside the library */
+    const char *weights_file;                      /* a file name, searched in cubin_dir, then beside the library */
     aoticache_kernel_run_arrayref_fn run_arrayref; /* NULL: none */
 };
 
-/* Keeps a message, which AOTInductorGetLastError() of this thread returns, and returns AOTICACHE_KERNEL_FAILURE. */
+/* Sets the message that AOTInductorGetLastError() returns on this thread. Returns AOTICACHE_KERNEL_FAILURE. */
 AOTIRuntimeError aoticache_kernel_fail(aoticache_kernel_call *call, const char *format, ...) AOTICACHE_PRINTF(2, 3);
 
-/* "WHAT failed", with the message of PyTorch or the shim where it gives one: after an aoti_torch_* function failed. */
+/*
+ * The same after an aoti_torch_* function failed: "WHAT failed", with the message of PyTorch or the shim if it has one.
+ */
 AOTIRuntimeError aoticache_kernel_fail_torch(aoticache_kernel_call *call, const char *what);
 
 /* ---- looking at tensors ---- */
 
-/* What a tensor looks like; pointers are borrowed from it. */
+/* The properties of a tensor; pointers are borrowed from it. */
 typedef struct aoticache_kernel_tensor {
     void *data; /* of the first element, the storage offset included */
     int32_t dtype;
@@ -151,9 +154,9 @@ AOTIRuntimeError aoticache_kernel_get_tensor(aoticache_kernel_call *call, AtenTe
                                              aoticache_kernel_tensor *ret_tensor);
 
 /*
- * Whether an input is what the kernel was made for: dtype, number of dimensions, sizes, strides (those of dimensions
- * with one element do not count, nor do any of a tensor without elements). strides: NULL to accept all. The failure
- * names the input and both sides.
+ * Checks that an input is what the kernel was made for: dtype, number of dimensions, sizes, strides. The stride of a
+ * dimension with one element does not count, nor does any stride of a tensor without elements. strides: NULL to accept
+ * all. The message of a failure names the input and both sides.
  */
 AOTIRuntimeError aoticache_kernel_check_input(aoticache_kernel_call *call, size_t position, int32_t dtype, int64_t ndim,
                                               const int64_t *sizes, const int64_t *strides);
@@ -171,7 +174,7 @@ static inline AOTIRuntimeError aoticache_kernel_data_of(aoticache_kernel_call *c
 /* ---- making outputs ---- */
 
 /*
- * A new tensor as output `position`, not initialised. strides: NULL for contiguous. ret_data: the address of a
+ * Makes a new tensor, not initialised, as output `position`. strides: NULL for contiguous. ret_data: the address of a
  * pointer of any type; may be NULL.
  */
 AOTIRuntimeError aoticache_kernel_empty_strided(aoticache_kernel_call *call, size_t position, int32_t dtype,
@@ -188,9 +191,9 @@ AOTIRuntimeError aoticache_kernel_empty_as(aoticache_kernel_call *call, size_t p
 
 /* ---- exporting ---- */
 
-/* Made by the macro, asked by the runtime. */
+/* The macro defines it, and the runtime calls it. */
 __attribute__((visibility("hidden"))) const aoticache_kernel *aoticache_kernel_described(void);
-/* Names every exported function, so that linking the macro's object links them all. */
+/* Refers to the objects with the exported functions, so that linking the macro's object links them all. */
 typedef void (*aoticache_kernel_any_fn)(void);
 __attribute__((visibility("hidden"))) extern const aoticache_kernel_any_fn aoticache_kernel_interface[];
 
@@ -200,7 +203,7 @@ __attribute__((visibility("hidden"))) extern const aoticache_kernel_any_fn aotic
 #define AOTICACHE_KERNEL_EXTERN
 #endif
 
-/* Once in a library, at file scope, with the name of its aoticache_kernel. No semicolon is needed after it. */
+/* Write this once in a library, at file scope, with the name of its aoticache_kernel. It needs no semicolon. */
 #define AOTICACHE_KERNEL_EXPORT(description)                                                        \
     AOTICACHE_KERNEL_EXTERN const aoticache_kernel *aoticache_kernel_described(void)                \
     {                                                                                               \

@@ -1,8 +1,8 @@
 /*
  * runtime/pool: taking and giving back models, and taking all of them.
  *
- * Shared lock and pool being one thing, a run costs two atomic operations on one cache line, where a read-write lock and a
- * mutex around a list cost six on two:
+ * Shared lock and pool being one thing, a run costs two atomic operations on one cache line, where a read-write lock
+ * and a mutex around a list cost six on two:
  *
  *   - Models are bits of 64-bit words (1: free). Taking one is a compare-and-swap that clears a bit, giving it back an
  *     atomic or that sets it. Bit 63 says that someone wants or has all: no bit is cleared then. Bit 62 says that

@@ -384,7 +384,8 @@ static AOTIRuntimeError exchange_all(aoticache_container *container, const uint8
     return AOTICACHE_KERNEL_OK;
 }
 
-static AOTIRuntimeError replace_by_blob(aoticache_container *container, const uint8_t *weights, AtenTensorHandle *tensors)
+static AOTIRuntimeError replace_by_blob(aoticache_container *container, const uint8_t *weights,
+                                        AtenTensorHandle *tensors)
 {
     if (aoticache_buffer_need_blob(container, container->active) != AOTICACHE_KERNEL_OK ||
         create_blob_tensors(container, tensors) != AOTICACHE_KERNEL_OK)

@@ -1,6 +1,6 @@
 /*
- * loader/check/check: making checks. Patterns and symbols are examined, copied in a normalised form into one block, and given
- * their roles; loader/check/compile.c then makes of them what is evaluated.
+ * loader/check/check: making checks. Patterns and symbols are examined, copied in a normalised form into one block, and
+ * given their roles; loader/check/compile.c then makes of them what is evaluated.
  */
 #include "loader/check/check.h"
 

@@ -1,8 +1,8 @@
 /*
  * loader/copy: a private copy of a library, in memory, that names what provides its aoti_torch_* functions here.
  *
- * Private to loader/. The copy has the bytes of the file's segments, except for the dynamic section, one program header,
- * and some symbols; it is sealed, so that nobody can change it afterwards.
+ * Private to loader/. The copy has the bytes of the file's segments, except for the dynamic section, one program
+ * header, and some symbols; it is sealed, so that nobody can change it afterwards.
  */
 #ifndef AOTICACHE_LOADER_COPY_INTERNAL_H
 #define AOTICACHE_LOADER_COPY_INTERNAL_H
@@ -22,8 +22,8 @@ typedef struct aoticache_sealed_copy_options {
 } aoticache_sealed_copy_options;
 
 /*
- * The bytes that a copy is made of, in memory, hashed while they are copied. Of the file that `elf` was read from nothing
- * counts but how much there is to copy: the tables are to be read again, from the image.
+ * The bytes that a copy is made of, in memory, hashed while they are copied. Of the file that `elf` was read from
+ * nothing counts but how much there is to copy: the tables are to be read again, from the image.
  * Returns: OK, CORRUPT (the file's bytes are not those of the digest), UNSUPPORTED, IO, NO_MEMORY.
  */
 aoticache_status aoticache_sealed_copy_read(const aoticache_elf *elf, bool whole, const aoticache_digest *digest,
@@ -62,8 +62,8 @@ aoticache_status aoticache_sealed_copy_make(const aoticache_elf *elf, const aoti
  * aoticache_thread_exit_run(). Returns 0, or -1 without memory (then it is never called).
  *
  * The destructors of a C++ library's thread_local variables (the last error's text in each of PyTorch's) are registered
- * with it; the dynamic linker keeps a library with one of them mapped as long as that thread lives, which in a long-lived
- * host is for ever.
+ * with it; the dynamic linker keeps a library with one of them mapped as long as that thread lives, which in a
+ * long-lived host is for ever.
  */
 int aoticache_thread_exit_add(void (*destructor)(void *object), void *object, void *library_address);
 
@@ -74,8 +74,8 @@ int aoticache_thread_exit_add(void (*destructor)(void *object), void *object, vo
 void aoticache_thread_exit_run(uintptr_t first, uintptr_t end);
 
 /*
- * As mmap and munmap; mappings of files are noted, with the address of the caller. A copy of a library that looks for its
- * own file gets them: one of PyTorch's that maps its weights from its own file never unmaps them (self_mmap,
+ * As mmap and munmap; mappings of files are noted, with the address of the caller. A copy of a library that looks for
+ * its own file gets them: one of PyTorch's that maps its weights from its own file never unmaps them (self_mmap,
  * torch/csrc/inductor/aoti_runtime/model_base.h), so each loading would leave that much address space.
  */
 void *aoticache_own_mappings_map(void *address, size_t bytes, int protection, int flags, int fd, off_t offset);

@@ -1,6 +1,6 @@
 /*
- * loader/copy/sealed_copy: what is changed in a copy, where the changes find their place in the file, and the writing of
- * the copy.
+ * loader/copy/sealed_copy: what is changed in a copy, where the changes find their place in the file, and the writing
+ * of the copy.
  *
  * The provider's name needs a place in memory that DT_NEEDED can point to. The library's own string table cannot be
  * made longer, and its strings may share their tails with others, so nothing in it is overwritten. The name goes where
@@ -272,7 +272,8 @@ static bool write_symbols(const aoticache_elf *elf, const aoticache_library_name
         memcpy(some, elf->symbols + first, count * sizeof *some);
         for (size_t i = 0; i < count; i++)
             changed |= edit_symbol(elf, names, &some[i]);
-        if (changed && !aoticache_memory_file_write(copy, some, count * sizeof *some, elf->symbols_offset + first * sizeof *some))
+        if (changed && !aoticache_memory_file_write(copy, some, count * sizeof *some,
+                                                    elf->symbols_offset + first * sizeof *some))
             return false;
     }
     return true;
@@ -286,10 +287,12 @@ static aoticache_status write_copy(const aoticache_elf *elf, const aoticache_lib
     if (copy != elf->fd)
         status = copy_bytes(elf, size, copy, ret_error);
     else if (size < elf->file_size && ftruncate(copy, (off_t)size) != 0)
-        status = aoticache_error_set_errno(ret_error, errno, "cutting the copy to %llu bytes", (unsigned long long)size);
+        status = aoticache_error_set_errno(ret_error, errno, "cutting the copy to %llu bytes",
+                                           (unsigned long long)size);
     if (status != AOTICACHE_OK)
         return status;
-    if (!aoticache_memory_file_write(copy, edit->dynamic, elf->dynamic_slots * sizeof *edit->dynamic, elf->dynamic_offset) ||
+    if (!aoticache_memory_file_write(copy, edit->dynamic, elf->dynamic_slots * sizeof *edit->dynamic,
+                                     elf->dynamic_offset) ||
         !write_stack_headers(elf, edit, copy) || !write_symbols(elf, names, copy) ||
         (!whole && !write_file_header(copy)))
         return aoticache_error_set_errno(ret_error, errno, "naming the provider in the copy");

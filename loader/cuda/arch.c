@@ -1,7 +1,7 @@
 /*
  * loader/cuda/arch: what an image's architecture means: on which devices it runs, how it is written; and sets of
- * images. The rules are those of the CUDA C++ Programming Guide, sections "Binary Compatibility", "PTX Compatibility" and
- * "Feature Sets": where they are wider than a device keeps to, the driver has the last word.
+ * images. The rules are those of the CUDA C++ Programming Guide, sections "Binary Compatibility", "PTX Compatibility"
+ * and "Feature Sets": where they are wider than a device keeps to, the driver has the last word.
  */
 #include "loader/cuda/internal.h"
 

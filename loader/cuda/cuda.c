@@ -1,6 +1,6 @@
 /*
- * loader/cuda/cuda: asks the CUDA driver, once in the life of the process, which devices there are. The driver is opened by
- * name and never closed; its few functions are declared here after NVIDIA's CUDA Driver API reference.
+ * loader/cuda/cuda: asks the CUDA driver, once in the life of the process, which devices there are. The driver is
+ * opened by name and never closed; its few functions are declared here after NVIDIA's CUDA Driver API reference.
  *
  * AOTICACHE_CUDA_DRIVER names another file than libcuda.so.1: a driver in an unusual place, or a stand-in for tests.
  */

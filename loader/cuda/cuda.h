@@ -1,14 +1,15 @@
 /*
  * loader/cuda/cuda: the GPUs of this machine, and whether a library can run on one.
  *
- * The CUDA driver (libcuda.so.1) is found through the dynamic linker at run time, never linked: one binary serves
- * machines with and without a GPU. Nothing here creates a context; asking costs the driver's initialisation once.
+ * The CUDA driver (libcuda.so.1) is found through the dynamic linker at run time; nothing is linked with it, so that
+ * one binary serves machines with and without a GPU. Nothing here creates a context. The first question initialises the
+ * driver.
  *
- * The environment variable AOTICACHE_CUDA_DRIVER names another file to open in place of libcuda.so.1. It is not heeded in
+ * The environment variable AOTICACHE_CUDA_DRIVER names another file to open instead of libcuda.so.1. It is ignored in
  * programs with more privileges than their user.
  *
- * Thread safety: all functions from any thread. Fork: the driver does not survive a fork; a child that asks after its
- * parent did gets the parent's answers.
+ * Thread safety: all functions may be called from any thread. Fork: the driver does not survive a fork. A child whose
+ * parent has asked before gets the parent's answers.
  *
  * Users include <aoticache.h>.
  */
@@ -21,7 +22,7 @@
 extern "C" {
 #endif
 
-/* What the driver says. Asked once, of all devices, and kept, failures too. */
+/* What the driver reports. It is asked once, for all devices; the answers, and failures too, are kept. */
 typedef struct aoticache_cuda {
     int32_t driver_version; /* of CUDA, 1000 * major + 10 * minor: 12040 */
     int32_t device_count;   /* 0 and more */
@@ -29,9 +30,9 @@ typedef struct aoticache_cuda {
 } aoticache_cuda;
 
 /*
- * Unlike elsewhere NOT_FOUND comes with a message.
- * Returns: OK (also with no device); NOT_FOUND (no driver); UNSUPPORTED (one that cannot start, with its own words, or
- * lacks a function); INVALID; NO_MEMORY.
+ * Asks for the driver.
+ * Returns: OK (even if there is no device); NOT_FOUND (no driver; unlike elsewhere, with a message); UNSUPPORTED (the
+ * driver lacks a function, or cannot start: the message has its own words); INVALID; NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cuda_get(const aoticache_cuda **ret_cuda, aoticache_error *ret_error);
 
@@ -43,9 +44,9 @@ typedef struct aoticache_cuda_device {
 } aoticache_cuda_device;
 
 /*
- * index: -1 for the first.
- * Returns: OK; NOT_FOUND (no driver; no such device: how many there are is said), with a message; UNSUPPORTED (a driver
- * that does not work, or cannot ask this device); INVALID; NO_MEMORY.
+ * Asks for one device. index: -1 for the first.
+ * Returns: OK; NOT_FOUND, with a message (no driver; no such device: the message says how many there are); UNSUPPORTED
+ * (the driver does not work, or cannot read this device); INVALID; NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cuda_device_read(int32_t index, aoticache_cuda_device *ret_device,
                                                           aoticache_error *ret_error);
@@ -63,23 +64,25 @@ typedef struct aoticache_cuda_image {
 #define AOTICACHE_CUDA_IMAGE_MAX 64
 
 /*
- * The images in a shared library (section .nv_fatbin, which .nvFatBinSegment points into) or a .cubin or .fatbin file, by
- * architecture, compiled code before PTX: each kind of image once, however many there are of it. Device code that is
- * still to be linked, and intermediate code for the linker, do not run and are not counted. The file is untrusted.
+ * Lists the images in a shared library (section .nv_fatbin, which .nvFatBinSegment points into), a .cubin or a .fatbin
+ * file. They come in order of architecture, compiled code before PTX; each kind of image comes once, however many there
+ * are. Device code that is still to be linked, and intermediate code for the linker, do not run and are left out. The
+ * file is untrusted.
  *
- * A .cubin for a family ("sm_100f") cannot be told from one for its first architecture ("sm_100"): both run on the same.
+ * A .cubin for a family ("sm_100f") looks like one for its first architecture ("sm_100"); both run on the same devices.
  *
- * ret_images: may be NULL where capacity is 0.
- * ret_count:  how many there are, at most `capacity` are written.
- * Returns: OK (0 images: no device code), INVALID (damaged, or neither kind of file: which part), IO, NO_MEMORY.
+ * ret_images: may be NULL if capacity is 0.
+ * ret_count:  how many images there are; at most `capacity` are written.
+ * Returns: OK (0 images: no device code), INVALID (damaged, or neither kind of file; the message says where), IO,
+ * NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_cuda_images_read(int fd, aoticache_cuda_image *ret_images, size_t capacity,
                                                           size_t *ret_count, aoticache_error *ret_error);
 
 /*
- * Whether a device of compute capability major.minor can run it (CUDA C++ Programming Guide, binary and PTX
- * compatibility): compiled code the same major and the same or a later minor version; PTX every later one; specific
- * images ("a") exactly theirs; images and PTX for a family ("f") the same major and the same or a later minor version.
+ * Whether a device of compute capability major.minor can run the image (CUDA C++ Programming Guide, binary and PTX
+ * compatibility). Compiled code, and images and PTX for a family ("f"), run on the same major and the same or a later
+ * minor version; PTX runs on every later version; specific images ("a") run on exactly their version.
  */
 AOTICACHE_API bool aoticache_cuda_image_runs_on(const aoticache_cuda_image *image, int32_t major, int32_t minor);
 

@@ -1,7 +1,7 @@
 /*
- * loader/cuda/image: finds the images of device code in files. nvcc puts them into containers ("fat binaries"), which lie
- * one after the other in section .nv_fatbin of a library or stand alone in a .fatbin file; a .cubin file is one image.
- * Only headers are read, never code: whether it is compressed does not matter. What images mean is in arch.c.
+ * loader/cuda/image: finds the images of device code in files. nvcc puts them into containers ("fat binaries"), which
+ * lie one after the other in section .nv_fatbin of a library or stand alone in a .fatbin file; a .cubin file is one
+ * image. Only headers are read, never code: whether it is compressed does not matter. What images mean is in arch.c.
  *
  * The file is not trusted: every offset and count is checked against its size before it is used.
  *
@@ -113,8 +113,8 @@ static aoticache_status add_image(const reader *from, uint64_t offset, uint32_t 
 /*
  * ---- sections of an ELF file ----
  *
- * Unlike loader/elf/, which sees what the dynamic linker sees, this goes by section headers: only they tell where device
- * code is, and .cubin files have no dynamic section.
+ * Unlike loader/elf/, which sees what the dynamic linker sees, this goes by section headers: only they tell where
+ * device code is, and .cubin files have no dynamic section.
  */
 
 /* Of a little-endian 64-bit file. */

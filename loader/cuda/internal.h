@@ -1,6 +1,6 @@
 /*
- * loader/cuda: the device "cuda" as the registry of devices knows it, what it needs to know of a library, and the images
- * of device code in a file.
+ * loader/cuda: the device "cuda" as the registry of devices knows it, what it needs to know of a library, and the
+ * images of device code in a file.
  *
  * Private to loader/.
  */
@@ -14,9 +14,9 @@
 /* ---- the device ---- */
 
 /*
- * check: a driver and a device, whose architecture the library's images and those of the .cubin and .fatbin files beside
- * it were compiled for, and a driver new enough for the CUDA runtime that the library needs. current_stream: PyTorch's,
- * where PyTorch for CUDA is in the process. Static storage.
+ * check: a driver and a device, whose architecture the library's images and those of the .cubin and .fatbin files
+ * beside it were compiled for, and a driver new enough for the CUDA runtime that the library needs. current_stream:
+ * PyTorch's, where PyTorch for CUDA is in the process. Static storage.
  */
 const aoticache_device_backend *aoticache_cuda_backend(void);
 
@@ -48,8 +48,8 @@ typedef struct aoticache_cuda_image_set {
 } aoticache_cuda_image_set;
 
 /*
- * Adds what a file has: a shared library, a .cubin or a .fatbin file. The file is untrusted: every size is checked before
- * it is used, and all reading is done with pread.
+ * Adds what a file has: a shared library, a .cubin or a .fatbin file. The file is untrusted: every size is checked
+ * before it is used, and all reading is done with pread.
  * Returns: as aoticache_cuda_images_read(); after a failure the set holds what was found before it.
  */
 aoticache_status aoticache_cuda_image_set_read(int fd, aoticache_cuda_image_set *set, aoticache_error *ret_error);

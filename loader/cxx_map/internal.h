@@ -1,8 +1,8 @@
 /*
  * loader/cxx_map: a std::unordered_map<std::string, AtenTensorHandle> for libraries that take their constants as one.
  *
- * Private to loader/. libaoticache_cxxbridge.so exports the first three functions with C linkage; it is the only part of
- * the host side that needs libstdc++, and is loaded when the first library asks for a map.
+ * Private to loader/. libaoticache_cxxbridge.so exports the first three functions with C linkage; it is the only part
+ * of the host side that needs libstdc++, and is loaded when the first library asks for a map.
  */
 #ifndef AOTICACHE_LOADER_CXX_MAP_INTERNAL_H
 #define AOTICACHE_LOADER_CXX_MAP_INTERNAL_H
@@ -20,7 +20,8 @@ AOTICACHE_ABI_EXPORT AOTInductorConstantMapHandle aoticache_cxx_map_new(const AO
 AOTICACHE_ABI_EXPORT void aoticache_cxx_map_free(AOTInductorConstantMapHandle map);
 /* The callback returns false to stop. */
 AOTICACHE_ABI_EXPORT void aoticache_cxx_map_list(AOTInductorConstantMapHandle map,
-                                                 bool (*callback)(void *user, const char *name, AtenTensorHandle tensor),
+                                                 bool (*callback)(void *user, const char *name,
+                                                                  AtenTensorHandle tensor),
                                                  void *user);
 
 #ifdef __cplusplus

@@ -49,7 +49,8 @@ static aoticache_status load_library(aoticache_cxx_map_functions *ret_functions,
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (handle == NULL) {
         const char *message = dlerror();
-        return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "the dynamic linker refuses the library of C++ maps: %s",
+        return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED,
+                                   "the dynamic linker refuses the library of C++ maps: %s",
                                    message != NULL ? message : path);
     }
     aoticache_status status = bind_functions(handle, path, ret_functions, ret_error);

@@ -1,6 +1,6 @@
 /*
- * loader/elf/describe: which functions a library needs and offers, read from its tables. The public description adds what
- * the shim lacks, by the shim's own tables: nothing is loaded to describe something.
+ * loader/elf/describe: which functions a library needs and offers, read from its tables. The public description adds
+ * what the shim lacks, by the shim's own tables: nothing is loaded to describe something.
  */
 #include "loader/elf/internal.h"
 

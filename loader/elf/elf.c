@@ -1,7 +1,7 @@
 /*
- * loader/elf/elf: the tables of a shared library. The dynamic linker finds everything by addresses (program headers, then
- * the dynamic section), never by section headers; so does this reader, so that both see the same tables. The names of
- * the machines that ELF files are for are here too.
+ * loader/elf/elf: the tables of a shared library. The dynamic linker finds everything by addresses (program headers,
+ * then the dynamic section), never by section headers; so does this reader, so that both see the same tables. The names
+ * of the machines that ELF files are for are here too.
  */
 #include "loader/elf/internal.h"
 
@@ -97,8 +97,8 @@ uint64_t aoticache_elf_address_bytes(const aoticache_elf *elf, uint64_t *ret_fir
 }
 
 /*
- * Tables live in mappings of their own: they are read once and given up, and 60 KiB that the heap kept afterwards would be
- * a part of what a small C process needs in all. The size of the mapping stands before the table.
+ * Tables live in mappings of their own: they are read once and given up, and 60 KiB that the heap kept afterwards would
+ * be a part of what a small C process needs in all. The size of the mapping stands before the table.
  */
 typedef struct table_head {
     _Alignas(16) size_t mapped;
@@ -316,7 +316,8 @@ static aoticache_status count_symbols(const aoticache_elf *elf, uint64_t symbols
         uint32_t head[2] = {0, 0}; /* buckets, symbols */
         if (!segment_from(elf, hash, &offset, &available) || available < sizeof head)
             return fail_truncated(elf, "the symbol hash table", offset, sizeof head, ret_error);
-        aoticache_status status = aoticache_elf_read(elf, "the symbol hash table", offset, sizeof head, head, ret_error);
+        aoticache_status status =
+            aoticache_elf_read(elf, "the symbol hash table", offset, sizeof head, head, ret_error);
         if (status != AOTICACHE_OK)
             return status;
         count = head[1];

@@ -1,11 +1,11 @@
 /*
- * loader/elf: what the dynamic linker would see in a shared library, read from the file without loading it, and what the
- * names in its tables mean to the loader.
+ * loader/elf: what the dynamic linker would see in a shared library, read from the file without loading it, and what
+ * the names in its tables mean to the loader.
  *
- * Private to loader/. The file is untrusted: every offset and count is checked against the file's size before it is used,
- * and all reading is done with pread into memory of our own, so that a file that shrinks meanwhile gives an error, not a
- * signal. The public descriptions of a file (aoticache_library_describe() and aoticache_library_traits_read() of
- * loader/loader.h) are made here too.
+ * Private to loader/. The file is untrusted: every offset and count is checked against the file's size before it is
+ * used, and all reading is done with pread into memory of our own, so that a file that shrinks meanwhile gives an
+ * error, not a signal. The public descriptions of a file (aoticache_library_describe() and
+ * aoticache_library_traits_read() of loader/loader.h) are made here too.
  */
 #ifndef AOTICACHE_LOADER_ELF_INTERNAL_H
 #define AOTICACHE_LOADER_ELF_INTERNAL_H
@@ -49,7 +49,9 @@ typedef struct aoticache_elf {
 aoticache_status aoticache_elf_open(int fd, aoticache_elf *ret_elf, aoticache_error *ret_error);
 void aoticache_elf_close(aoticache_elf *elf);
 
-/* Reads exactly `size` bytes of the file; `what` names them in the error. Returns: OK, INVALID (not in the file), IO. */
+/*
+ * Reads exactly `size` bytes of the file; `what` names them in the error. Returns: OK, INVALID (not in the file), IO.
+ */
 aoticache_status aoticache_elf_read(const aoticache_elf *elf, const char *what, uint64_t offset, uint64_t size,
                                     void *buffer, aoticache_error *ret_error);
 
@@ -124,9 +126,9 @@ aoticache_status aoticache_library_names_read(const aoticache_elf *elf, aoticach
 void aoticache_library_names_free(aoticache_library_names *names);
 
 /*
- * "aten::cholesky, aten::fft_fft2": the operators that a library calls through PyTorch's proxy executor, as its file names
- * them, in the order they are found, each once; "" where none is named, or where it cannot be read. Cut off after a whole
- * name.
+ * "aten::cholesky, aten::fft_fft2": the operators that a library calls through PyTorch's proxy executor, as its file
+ * names them, in the order they are found, each once; "" where none is named, or where it cannot be read. Cut off after
+ * a whole name.
  */
 void aoticache_proxy_operators_format(const aoticache_elf *elf, char *ret_text, size_t size);
 

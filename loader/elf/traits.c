@@ -1,6 +1,6 @@
 /*
- * loader/elf/traits: what a library's file tells beside the names of its functions: who made it, what the dynamic linker
- * will do because of it, what lies behind it. And which names another library defines, such as libtorch_cpu.so.
+ * loader/elf/traits: what a library's file tells beside the names of its functions: who made it, what the dynamic
+ * linker will do because of it, what lies behind it. And which names another library defines, such as libtorch_cpu.so.
  * Everything is read from the file; section headers, which only this file looks at, may be missing.
  */
 #include "loader/elf/internal.h"
@@ -156,9 +156,9 @@ static const char *find_soname(const aoticache_elf *elf)
 /*
  * ---- the operators that are called through PyTorch's proxy executor ----
  *
- * The call has only a number for the operator; the table that goes with it is in a file of its own. But libraries keep the
- * names of what they call for profilers, as "torch.ops.aten.cholesky.default": those are looked for. They are for messages,
- * so a library without them is none the worse.
+ * The call has only a number for the operator; the table that goes with it is in a file of its own. But libraries keep
+ * the names of what they call for profilers, as "torch.ops.aten.cholesky.default": those are looked for. They are for
+ * messages, so a library without them is none the worse.
  */
 
 #define OPERATOR_MARK "torch.ops."
@@ -173,8 +173,9 @@ static bool translate_operator(const char *name, size_t length, char ret_operato
     size_t space = dot != NULL ? (size_t)(dot - name) : 0;
     if (space == 0 || space + 1 == length)
         return false;
-    if (length > sizeof ordinary - 1 && memcmp(name + length - (sizeof ordinary - 1), ordinary, sizeof ordinary - 1) == 0)
-        length -= sizeof ordinary - 1;
+    const size_t ending = sizeof ordinary - 1;
+    if (length > ending && memcmp(name + length - ending, ordinary, ending) == 0)
+        length -= ending;
     snprintf(ret_operator, LONGEST_NAME + 2, "%.*s::%.*s", (int)space, name, (int)(length - space - 1), dot + 1);
     return true;
 }
@@ -206,7 +207,8 @@ static bool add_operators_in(const char *bytes, size_t size, size_t limit, char 
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
     const char *at = bytes, *end = bytes + size;
-    while ((at = memmem(at, (size_t)(end - at), OPERATOR_MARK, sizeof OPERATOR_MARK - 1)) != NULL && at < bytes + limit) {
+    while ((at = memmem(at, (size_t)(end - at), OPERATOR_MARK, sizeof OPERATOR_MARK - 1)) != NULL &&
+           at < bytes + limit) {
         at += sizeof OPERATOR_MARK - 1;
         size_t length = 0;
         while (at + length < end && at[length] != '\0' && strchr(letters, at[length]) != NULL)

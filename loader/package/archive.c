@@ -210,10 +210,10 @@ static zip_int64_t source_function(void *user, void *data, zip_uint64_t size, zi
 /* ---- the archive ---- */
 
 /*
- * libzip 1.12 and later compare data descriptors too, and take them to be of 24 bytes wherever the archive ends in a Zip64
- * record (_zip_checkcons(), lib/zip_open.c). PyTorch writes that record always, and descriptors of 16 bytes, as is right for
- * entries without sizes of 64 bits (APPNOTE 4.3.9.2): there the check would refuse every package. Names that come twice
- * are found by package.c, sizes and checksums when an entry is unpacked.
+ * libzip 1.12 and later compare data descriptors too, and take them to be of 24 bytes wherever the archive ends in a
+ * Zip64 record (_zip_checkcons(), lib/zip_open.c). PyTorch writes that record always, and descriptors of 16 bytes, as
+ * is right for entries without sizes of 64 bits (APPNOTE 4.3.9.2): there the check would refuse every package. Names
+ * that come twice are found by package.c, sizes and checksums when an entry is unpacked.
  */
 static int open_flags(void)
 {

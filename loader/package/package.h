@@ -1,12 +1,10 @@
 /*
  * loader/package/package: reading .pt2 archives, the packages that torch._inductor.aoti_compile_and_package() makes.
  *
- * A package is a ZIP archive (ZIP64, stored or deflated) with one top folder; its models lie in
- * NAME/data/aotinductor/MODEL/: a library, its metadata in JSON, cubins, weights. Archives are read with libzip,
- * which is loaded when the first package is
- * opened: programs that open none do not pay for it. What the archive says is untrusted: names may not be absolute,
- * nor contain "..", "\" or control characters; sizes are bounded and compared with what really comes out; checksums
- * are verified.
+ * A package is a ZIP archive (ZIP64, stored or deflated) with one top folder. Its models are in
+ * NAME/data/aotinductor/MODEL/: a library, its metadata in JSON, cubins, weights. Archives are read with libzip, which
+ * is loaded when the first package is opened. The archive is untrusted: names must not be absolute, nor contain "..",
+ * "\" or control characters; sizes are bounded and compared with what is unpacked; checksums are verified.
  *
  * Thread safety: one package may be used by one thread at a time.
  *
@@ -27,8 +25,8 @@ typedef enum aoticache_part_kind {
     AOTICACHE_PART_LIBRARY = 0,  /* the .so */
     AOTICACHE_PART_METADATA = 1, /* *_metadata.json of the library */
     AOTICACHE_PART_WEIGHTS = 2,  /* the blob of package_constants_on_disk_format="binary_blob" */
-    AOTICACHE_PART_SIDE = 3,     /* what the library wants beside itself: cubins, JSON */
-    AOTICACHE_PART_SOURCE = 4,   /* C++ sources, objects, build files: nothing that runs needs them */
+    AOTICACHE_PART_SIDE = 3,     /* files that the library reads from its folder: cubins, JSON */
+    AOTICACHE_PART_SOURCE = 4,   /* C++ sources, objects, build files: not needed to run */
 } aoticache_part_kind;
 
 /* A file of a model. Borrowed from the package. */
@@ -41,10 +39,10 @@ typedef struct aoticache_package_part {
 /* A model of a package. Borrowed from the package. */
 typedef struct aoticache_package_model {
     const char *name;       /* "model" */
-    const char *device;     /* "cpu", "cuda"; from its metadata, "cpu" where that does not say */
-    const char *machine;    /* "x86_64"; "" where it does not say */
-    const char *cpu_isa;    /* as the compiler was told: "AVX512 AVX512_VNNI"; "" where it does not say */
-    const char *capability; /* of the GPU: "90"; "" where it does not say */
+    const char *device;     /* from its metadata: "cpu", "cuda"; "cpu" if the metadata does not say */
+    const char *machine;    /* "x86_64"; "": the metadata does not say */
+    const char *cpu_isa;    /* what the compiler was told: "AVX512 AVX512_VNNI"; "": the metadata does not say */
+    const char *capability; /* of the GPU: "90"; "": the metadata does not say */
     size_t part_count;
     const aoticache_package_part *parts; /* the library first */
 } aoticache_package_model;
@@ -53,8 +51,9 @@ typedef struct aoticache_package_model {
  * Reads the archive's directory and the models' metadata.
  *
  * fd: borrowed as long as the package is open; the file must not change meanwhile. name: for messages.
- * Returns: OK; INVALID (not an archive, damaged, an unsafe name, no model, a model without a library: each says what);
- * UNSUPPORTED (another compression or encryption: named; libzip is not there: what to install); IO; NO_MEMORY.
+ * Returns: OK; INVALID (not an archive, damaged, an unsafe name, no model, or a model without a library; the message
+ * says which); UNSUPPORTED (encrypted, or another compression, which is named; libzip is missing: the message says what
+ * to install); IO; NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_package_open_fd(int fd, const char *name, aoticache_package **ret_package,
                                                          aoticache_error *ret_error);
@@ -65,22 +64,22 @@ AOTICACHE_API size_t aoticache_package_num_models(const aoticache_package *packa
 AOTICACHE_API const aoticache_package_model *aoticache_package_model_at(const aoticache_package *package,
                                                                         size_t position);
 /*
- * name: NULL for the only one, or, of several, the one called "model" (the name that PyTorch gives and asks for by
- * default).
- * Returns: OK, NOT_FOUND (those there are are named in ret_error).
+ * Finds a model by its name. name: NULL for the only model, or, if there are several, for the one called "model", which
+ * is PyTorch's default name.
+ * Returns: OK, NOT_FOUND (the message lists the models that there are).
  */
 AOTICACHE_API aoticache_status aoticache_package_find_model(const aoticache_package *package, const char *name,
                                                             const aoticache_package_model **ret_model,
                                                             aoticache_error *ret_error);
 
-/* The pairs of the library's metadata (user metadata too), in the file's order. Return false to stop. */
+/* Called for each pair of the library's metadata (user metadata too), in the file's order. Return false to stop. */
 typedef bool (*aoticache_metadata_fn)(void *user, const char *name, const char *value);
 AOTICACHE_API void aoticache_package_list_metadata(const aoticache_package *package,
                                                    const aoticache_package_model *model, aoticache_metadata_fn callback,
                                                    void *user);
 
 /*
- * Writes one part to `to`, a descriptor open for writing, from its beginning; checksum and size are verified.
+ * Writes one part to `to`, a descriptor that is open for writing, from its beginning. Verifies checksum and size.
  * Returns: OK, CORRUPT (checksum, size), IO (a full disk), UNSUPPORTED, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_package_extract_part(aoticache_package *package,

@@ -1,6 +1,7 @@
 /*
- * loader/runner/device_backend: the registry of kinds of devices. A list that is only ever added to, at its head: taking out
- * marks, nothing is freed. So no lock is needed, runners may point into it, and a child of fork finds it whole.
+ * loader/runner/device_backend: the registry of kinds of devices. A list that is only ever added to, at its head:
+ * taking out marks, nothing is freed. So no lock is needed, runners may point into it, and a child of fork finds it
+ * whole.
  */
 #include "loader/runner/internal.h"
 #include "base/options.h"

@@ -1,8 +1,8 @@
 /*
  * loader/runner: what a runner is, for the files that make it up: runner.c (creating, names), run.c,
- * constants.c (listing, finding by name), update.c (new values, by the best of the library's functions), blob.c (all from
- * one blob), shapes.c (which tensors fit), values.c (which constants have a value), buffers.c (folding, swapping, freeing,
- * extracting).
+ * constants.c (listing, finding by name), update.c (new values, by the best of the library's functions), blob.c (all
+ * from one blob), shapes.c (which tensors fit), values.c (which constants have a value), buffers.c (folding, swapping,
+ * freeing, extracting).
  *
  * Private to loader/. run_gate.h stands alone: who may be inside a container at one time.
  */

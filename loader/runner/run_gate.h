@@ -1,6 +1,6 @@
 /*
- * loader/runner/run_gate: who may be inside a container at one time: a single run on the fast path, runs in the pool, or a
- * change of constants. loader/runner/runner.h says what callers see of it.
+ * loader/runner/run_gate: who may be inside a container at one time: a single run on the fast path, runs in the pool,
+ * or a change of constants. loader/runner/runner.h says what callers see of it.
  *
  * Private. Two stages. The flag `single` is the fast path; it counts only as long as nobody is registered. Whoever is
  * registered goes on to the second stage, where up to `limit` runs are inside together, or one change alone.

@@ -7,25 +7,26 @@
  * Thread safety: every function may be called from any thread while others run, update, fold or swap the same runner.
  * There are two exceptions: the last unref, and calls from inside a run, a folding or a callback of the same runner.
  *
- * Fork: a child may use what the parent created, if no other thread of the parent was inside a function of the runner at
- * the fork. A run that another thread had begun never ends in the child.
+ * Fork: a child may use what the parent created, if no other thread of the parent was inside a function of the runner
+ * at the fork. A run that another thread had begun never ends in the child.
  *
  * The fast path. PyTorch's libraries have a run that takes none of the pool's locks
  * (AOTInductorModelContainerRunSingleThreaded), for callers that guarantee that no other call is under way. The runner
  * gives this guarantee. A run takes an atomic flag and then checks whether anybody is registered; if not, it runs
- * single-threaded and clears the flag. A run that finds the flag taken registers and waits until it is clear, which takes
- * one run at most. So does every function that changes or lists constants (update, fold, swap, free, extract). No
+ * single-threaded and clears the flag. A run that finds the flag taken registers and waits until it is clear, which
+ * takes one run at most. So does every function that changes or lists constants (update, fold, swap, free, extract). No
  * single-threaded run begins while anybody is registered, so such a run never overlaps with anything.
  *
- * The runner itself orders those that are registered; the library's own locks leave gaps (loader/runner/run_gate.h lists
- * them). Up to num_models runs are inside the library at once. A change of the active buffer (update, blob, fold, swap)
- * is inside alone, and so is the first run after it, which folds. A run never sees half of a change, and it sees every
- * change that ended before it began. Work on the inactive buffer goes on beside runs in the pool. Changes and listings
- * happen one after the other. A waiter spins, then yields, then sleeps for a millisecond at most; nobody starves. Without
- * contention this costs one atomic exchange, two loads and one store.
+ * The runner itself orders those that are registered; the library's own locks leave gaps (loader/runner/run_gate.h
+ * lists them). Up to num_models runs are inside the library at once. A change of the active buffer (update, blob, fold,
+ * swap) is inside alone, and so is the first run after it, which folds. A run never sees half of a change, and it sees
+ * every change that ended before it began. Work on the inactive buffer goes on beside runs in the pool. Changes and
+ * listings happen one after the other. A waiter spins, then yields, then sleeps for a millisecond at most; nobody
+ * starves. Without contention this costs one atomic exchange, two loads and one store.
  *
- * On a GPU, a run may still be under way when the function has returned. As in PyTorch, changes of constants do not wait
- * for it: synchronise the streams of earlier runs before you update, swap and update, or free the buffer that they read.
+ * On a GPU, a run may still be under way when the function has returned. As in PyTorch, changes of constants do not
+ * wait for it: synchronise the streams of earlier runs before you update, swap and update, or free the buffer that they
+ * read.
  *
  * Users include <aoticache.h>.
  */
@@ -55,9 +56,9 @@ typedef struct aoticache_runner_options {
  * Creates a container on a device. Holds a reference to the library.
  *
  * Source: AOTInductorModelContainerCreateWithDevice (AOTInductorModelContainerCreate where a library has only that).
- * Returns: OK; LOAD_FAILED (with the library's own message); UNSUPPORTED (the device cannot run this library: there is no
- * such GPU, the kernels are for another architecture, or the driver is too old; the message names both sides); INVALID
- * (an unknown device, with a list of those that are known; too many models); NO_MEMORY.
+ * Returns: OK; LOAD_FAILED (with the library's own message); UNSUPPORTED (the device cannot run this library: there is
+ * no such GPU, the kernels are for another architecture, or the driver is too old; the message names both sides);
+ * INVALID (an unknown device, with a list of those that are known; too many models); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_runner_create(aoticache_library *library,
                                                        const aoticache_runner_options *options,
@@ -103,9 +104,9 @@ AOTICACHE_API aoticache_status aoticache_runner_call_spec(const aoticache_runner
  * Allocates no memory of its own if there are at most 32 inputs and outputs together.
  *
  * Source: AOTInductorModelContainerRun, torch/csrc/inductor/aoti_runtime/interface.h.
- * Returns: OK; INVALID (wrong counts; the message has both numbers); RUN_FAILED (with the library's own message, and, if a
- * function of PyTorch's failed, the reason that PyTorch 2.13 or the shim gives; or a constant has no value: it is named);
- * NO_MEMORY.
+ * Returns: OK; INVALID (wrong counts; the message has both numbers); RUN_FAILED (with the library's own message, and,
+ * if a function of PyTorch's failed, the reason that PyTorch 2.13 or the shim gives; or a constant has no value: it is
+ * named); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_runner_run(aoticache_runner *runner, const AtenTensorHandle *inputs,
                                                     size_t num_inputs, AtenTensorHandle *outputs, size_t num_outputs,
@@ -186,17 +187,18 @@ typedef struct aoticache_update_options {
  * device (the message has both). A tensor may be part of a larger one; only its elements are read. The stride of a
  * dimension with one element does not matter.
  *
- * Sizes and strides are known from the tensors that the library makes of its own weights or of a blob. If it has neither
- * yet, fewer checks are possible. Before the change: the dtype, that the bytes fit into the constant's place, and that no
- * elements share memory (user_managed tensors must fill the place). After the copy: the sizes; if they differ, the
- * constant has no value and the result is INVALID. Strides are trusted. A library of PyTorch 2.6 tells neither bytes nor
- * tensors: only the dtype is checked.
+ * Sizes and strides are known from the tensors that the library makes of its own weights or of a blob. If it has
+ * neither yet, fewer checks are possible. Before the change: the dtype, that the bytes fit into the constant's place,
+ * and that no elements share memory (user_managed tensors must fill the place). After the copy: the sizes; if they
+ * differ, the constant has no value and the result is INVALID. Strides are trusted. A library of PyTorch 2.6 tells
+ * neither bytes nor tensors: only the dtype is checked.
  *
  * Constants that are not named: in the active buffer they keep their values. In the inactive buffer parameters keep
  * theirs; other constants that an update may leave out get a copy of the active buffer's value (as in PyTorch, even if
- * the update is partial or user_managed), or keep their own if the active buffer has none. If neither buffer has a value,
- * the update is INVALID. An update is also INVALID if it names, or would copy, a constant that is no strided tensor
- * because the compile chose its layout (oneDNN's, in a frozen model): PyTorch would copy the wrong number of bytes.
+ * the update is partial or user_managed), or keep their own if the active buffer has none. If neither buffer has a
+ * value, the update is INVALID. An update is also INVALID if it names, or would copy, a constant that is no strided
+ * tensor because the compile chose its layout (oneDNN's, in a frozen model): PyTorch would copy the wrong number of
+ * bytes.
  *
  * Uses the library's function that takes pairs if there is one; else the one that takes a C++ map, for which
  * libaoticache_cxxbridge.so is loaded.
@@ -219,13 +221,13 @@ AOTICACHE_API aoticache_status aoticache_runner_constants_blob_bytes(const aotic
  * Sets all constants of the active buffer from one blob in the library's own layout: the weights file that
  * package_constants_on_disk_format="binary_blob" makes. May be called again with another blob.
  *
- * blob: borrowed for the call. Every container makes a copy, on the CPU too. To share the pages of a file among processes,
- *       let a user-managed update with tensors over its mapping follow (aoticache_package_load() does that).
+ * blob: borrowed for the call. Every container makes a copy, on the CPU too. To share the pages of a file among
+ *       processes, let a user-managed update with tensors over its mapping follow (aoticache_package_load() does that).
  *
- * Source: AOTInductorModelUpdateConstantsFromBlob for constants that have no values yet, since it gives constants memory
- * only once; otherwise AOTInductorModelContainerUpdateConstantBuffer.
- * Returns: OK; INVALID (another size; the message has both; or constants of a library without weights got values by name
- * before the first blob, so that their strides in a blob are unknown); UNSUPPORTED; RUN_FAILED; LOAD_FAILED (no
+ * Source: AOTInductorModelUpdateConstantsFromBlob for constants that have no values yet, since it gives constants
+ * memory only once; otherwise AOTInductorModelContainerUpdateConstantBuffer.
+ * Returns: OK; INVALID (another size; the message has both; or constants of a library without weights got values by
+ * name before the first blob, so that their strides in a blob are unknown); UNSUPPORTED; RUN_FAILED; LOAD_FAILED (no
  * libaoticache_cxxbridge.so); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_runner_update_constants_from_blob(aoticache_runner *runner, const void *blob,
@@ -236,8 +238,8 @@ AOTICACHE_API aoticache_status aoticache_runner_update_constants_from_blob(aotic
  * made by copies of the active buffer's.
  *
  * options: stream and proxy executor; may be NULL.
- * Source: AOTInductorModelContainerRunConstantFolding. Returns: OK, UNSUPPORTED, INVALID, NO_MEMORY, RUN_FAILED (with the
- * library's own message; or a constant of that buffer has no value, or one that tracing made has none in the active
+ * Source: AOTInductorModelContainerRunConstantFolding. Returns: OK, UNSUPPORTED, INVALID, NO_MEMORY, RUN_FAILED (with
+ * the library's own message; or a constant of that buffer has no value, or one that tracing made has none in the active
  * buffer).
  */
 AOTICACHE_API aoticache_status aoticache_runner_fold_constants(aoticache_runner *runner, bool inactive,
@@ -252,8 +254,8 @@ AOTICACHE_API aoticache_status aoticache_runner_fold_constants(aoticache_runner 
 AOTICACHE_API aoticache_status aoticache_runner_swap_constants(aoticache_runner *runner, aoticache_error *ret_error);
 /*
  * Frees the inactive buffer: it has no values any more, until updates give it new ones. A buffer whose constants have
- * been folded keeps its memory, because PyTorch's libraries would end the process at its next update. User-managed memory
- * is not read any more in either case.
+ * been folded keeps its memory, because PyTorch's libraries would end the process at its next update. User-managed
+ * memory is not read any more in either case.
  * Source: AOTInductorModelContainerFreeInactiveConstantBuffer. Returns: OK, UNSUPPORTED, RUN_FAILED, LOAD_FAILED (no
  * libaoticache_cxxbridge.so), NO_MEMORY.
  */
@@ -261,8 +263,8 @@ AOTICACHE_API aoticache_status aoticache_runner_free_inactive_constants(aoticach
                                                                         aoticache_error *ret_error);
 
 /*
- * tensor: borrowed until that buffer changes. original_fqn: borrowed for the call. Return false to stop. The callback must
- * not use the runner. Other threads' runs leave the fast path meanwhile.
+ * tensor: borrowed until that buffer changes. original_fqn: borrowed for the call. Return false to stop. The callback
+ * must not use the runner. Other threads' runs leave the fast path meanwhile.
  */
 typedef bool (*aoticache_constant_fn)(void *user, const char *original_fqn, AtenTensorHandle tensor);
 /*
@@ -277,15 +279,17 @@ AOTICACHE_API aoticache_status aoticache_runner_extract_constants(aoticache_runn
 /* ---- devices ---- */
 
 /*
- * A kind of device. "cpu" and "cuda" are registered from the beginning. This is the counterpart of PyTorch's registry of
- * runners (getAOTIModelRunnerRegistry). Functions may be NULL; they are called from any thread.
+ * A kind of device. "cpu" and "cuda" are registered from the beginning. This is the counterpart of PyTorch's registry
+ * of runners (getAOTIModelRunnerRegistry). Functions may be NULL; they are called from any thread.
  */
 typedef struct aoticache_device_backend {
     size_t size;
     const char *name;    /* the part before the ':' of device strings; letters, digits, '_' */
     int32_t device_type; /* aoticache_device_type of its tensors */
     void *user;
-    /* Called before a container is created. Returns OK, or UNSUPPORTED with the reason. index: -1: the string has none. */
+    /*
+     * Called before a container is created. Returns OK, or UNSUPPORTED with the reason. index: -1: the string has none.
+     */
     aoticache_status (*check)(void *user, const aoticache_library *library, int32_t index, const char *directory,
                               aoticache_error *ret_error);
     /* Called instead of AOTInductorModelContainerCreateWithDevice. Returns OK with a container, or the reason. */
@@ -299,14 +303,14 @@ typedef struct aoticache_device_backend {
 #define AOTICACHE_DEVICE_BACKEND_INIT AOTICACHE_SIZED_INIT(aoticache_device_backend)
 
 /*
- * Registers a copy of the backend, which stays until the process ends. If the name is registered already, the new backend
- * replaces the older one for runners that are created from then on. Returns: OK, INVALID, NO_MEMORY.
+ * Registers a copy of the backend, which stays until the process ends. If the name is registered already, the new
+ * backend replaces the older one for runners that are created from then on. Returns: OK, INVALID, NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_device_backend_register(const aoticache_device_backend *backend,
                                                                  aoticache_error *ret_error);
 /*
- * Takes the newest registration of a name back; the one before it counts again. Runners that use the backend go on using
- * it, so what it points to must outlive them. Returns: OK, INVALID, NOT_FOUND.
+ * Takes the newest registration of a name back; the one before it counts again. Runners that use the backend go on
+ * using it, so what it points to must outlive them. Returns: OK, INVALID, NOT_FOUND.
  */
 AOTICACHE_API aoticache_status aoticache_device_backend_unregister(const char *name, aoticache_error *ret_error);
 

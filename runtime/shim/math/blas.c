@@ -70,10 +70,10 @@ static pthread_once_t blas_once = PTHREAD_ONCE_INIT;
 enum { PARALLEL_NONE = 0, PARALLEL_THREADS = 1, PARALLEL_OPENMP = 2 };
 
 /*
- * An OpenBLAS with threads of its own does without them: they would be a second pool beside OpenMP's (threads.c). One that
- * somebody else has loaded keeps the number that it has, which is theirs to choose. One that is built on OpenMP uses one
- * thread inside of a parallel region, as a part of a product is. Of other libraries nothing is known, and they are left
- * alone.
+ * An OpenBLAS with threads of its own does without them: they would be a second pool beside OpenMP's (threads.c). One
+ * that somebody else has loaded keeps the number that it has, which is theirs to choose. One that is built on OpenMP
+ * uses one thread inside of a parallel region, as a part of a product is. Of other libraries nothing is known, and they
+ * are left alone.
  */
 static bool make_single(void *library, bool is_ours)
 {

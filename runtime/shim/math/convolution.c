@@ -19,8 +19,8 @@
  * ---- gathering: copies of the elements that a kernel sees, in the order that the product wants ----
  *
  * What one group sees at `count` positions of the result from `first` on becomes a matrix with a column for each
- * position. `input` is the group's first channel. A transposed convolution sees the input's elements `stride` apart with
- * zeros between them.
+ * position. `input` is the group's first channel. A transposed convolution sees the input's elements `stride` apart
+ * with zeros between them.
  *
  * planar: row by row: channels, and for each the kernel's positions.
  * channels_last: column by column: the kernel's positions, and for each the channels, which lie side by side in the

@@ -1,7 +1,7 @@
 /*
- * shim/math/convolution_depthwise: convolutions in which each channel has a kernel of its own. As products of matrices they
- * would have one row each, and gathering what the kernel sees would be most of the work: here a row of the result is
- * the sum of rows of the input, each times one element of the kernel; and where the channels lie side by side, all
+ * shim/math/convolution_depthwise: convolutions in which each channel has a kernel of its own. As products of matrices
+ * they would have one row each, and gathering what the kernel sees would be most of the work: here a row of the result
+ * is the sum of rows of the input, each times one element of the kernel; and where the channels lie side by side, all
  * channels of one position are summed at once.
  */
 #include "runtime/shim/math/internal.h"

@@ -11,20 +11,20 @@
 /*
  * ---- threads (threads.c): work for the threads of the process's OpenMP runtime ----
  *
- * Kernels that PyTorch compiles use OpenMP. Threads of anybody else beside its threads would wait for the same processors
- * (both kinds spin before they sleep): so the shim has none of its own, and who says how many there may be
+ * Kernels that PyTorch compiles use OpenMP. Threads of anybody else beside its threads would wait for the same
+ * processors (both kinds spin before they sleep): so the shim has none of its own, and who says how many there may be
  * (OMP_NUM_THREADS, omp_set_num_threads()) says it for everything.
  *
- * The runtime is the one that is loaded, else libgomp where it is there; it stays loaded. Without one all work is done by
- * the calling thread.
+ * The runtime is the one that is loaded, else libgomp where it is there; it stays loaded. Without one all work is done
+ * by the calling thread.
  */
 
 /* Whether there is an OpenMP runtime in this process; loads one. */
 bool aoticache_shim_has_threads(void);
 
 /*
- * How many parts may run at once here: 1 inside of a parallel region, where others are at work already, and in the child
- * of a fork that the runtime's threads do not survive (base/openmp_fork.h).
+ * How many parts may run at once here: 1 inside of a parallel region, where others are at work already, and in the
+ * child of a fork that the runtime's threads do not survive (base/openmp_fork.h).
  */
 int aoticache_shim_threads(void);
 
@@ -40,8 +40,8 @@ void aoticache_shim_parallel(int parts, void (*run)(void *user, int part), void 
 /*
  * ---- images (image.c) ----
  *
- * Tensors of a batch, channels and one to three spatial dimensions, seen as three; their memory formats; and the lists of
- * numbers that describe a window (stride, padding, dilation).
+ * Tensors of a batch, channels and one to three spatial dimensions, seen as three; their memory formats; and the lists
+ * of numbers that describe a window (stride, padding, dilation).
  *
  * Every number in these lists and every size is below 2^31 once it has been read here, so that the arithmetic of
  * windows stays inside int64_t.

@@ -1,6 +1,6 @@
 /*
- * shim/math/matmul: the exported products: mm, addmm, bmm, baddbmm, each into a tensor that exists; addmv and addbmm, each
- * into a new one.
+ * shim/math/matmul: the exported products: mm, addmm, bmm, baddbmm, each into a tensor that exists; addmv and addbmm,
+ * each into a new one.
  *
  * Source: at::mm_out and the others (aten/src/ATen/native/LinearAlgebra.cpp, Blas.cpp). The target must have the right
  * sizes; it is never resized, since generated code allocates what it needs.

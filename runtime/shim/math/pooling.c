@@ -1,5 +1,6 @@
 /*
- * shim/math/pooling: the largest element or the mean of windows over images and volumes: plain, adaptive and fractional.
+ * shim/math/pooling: the largest element or the mean of windows over images and volumes: plain, adaptive and
+ * fractional.
  *
  * All kinds are one walk: along each dimension every position of the result has a range of the input's; the kinds
  * differ in these ranges and in what is made of the elements.

@@ -90,8 +90,8 @@ int aoticache_shim_parts(double work, long long most)
 }
 
 /*
- * The runtime may give fewer threads than were asked for, so each takes parts as long as there are some. `next` orders all that
- * they do: the runtime's own waiting says the same, but not to a thread sanitizer.
+ * The runtime may give fewer threads than were asked for, so each takes parts as long as there are some. `next` orders
+ * all that they do: the runtime's own waiting says the same, but not to a thread sanitizer.
  */
 struct job {
     void (*run)(void *user, int part);

@@ -1,5 +1,6 @@
 /*
- * shim/order/index: elements at places that several tensors of indices name together: index (reading), index_put (writing).
+ * shim/order/index: elements at places that several tensors of indices name together: index (reading), index_put
+ * (writing).
  *
  * Source: aten/src/ATen/native/IndexingUtils.h and TensorAdvancedIndexing.cpp. Indices broadcast among each other; the
  * dimensions they stand for give way to theirs, at the first's place where they are neighbours, else in front.

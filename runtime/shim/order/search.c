@@ -1,5 +1,6 @@
 /*
- * shim/order/search: places of values among sorted boundaries (searchsorted, bucketize), and counts in equal bins (histc).
+ * shim/order/search: places of values among sorted boundaries (searchsorted, bucketize), and counts in equal bins
+ * (histc).
  *
  * Source: aten/src/ATen/native/Bucketization.cpp, cpu/HistogramKernel.cpp.
  */

@@ -1,6 +1,6 @@
 /*
- * shim/order/select: operators whose result's size depends on values, and those that take elements by a mask: masked_select,
- * nonzero, masked_scatter, repeat_interleave.
+ * shim/order/select: operators whose result's size depends on values, and those that take elements by a mask:
+ * masked_select, nonzero, masked_scatter, repeat_interleave.
  */
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"

@@ -1,6 +1,6 @@
 /*
- * shim/tensors/elements: what operators that walk over elements share: copies of a tensor's elements in order and in a dtype
- * that is easy to compute with, lanes along one dimension, results that are made or resized.
+ * shim/tensors/elements: what operators that walk over elements share: copies of a tensor's elements in order and in a
+ * dtype that is easy to compute with, lanes along one dimension, results that are made or resized.
  *
  * An operator reads its operands through aoticache_shim_read(), computes on plain arrays, and writes through
  * aoti_torch_copy_(); so strides, dtypes and broadcasting are handled in one place.

@@ -1,5 +1,6 @@
 /*
- * shim/tensors/failure: the calling thread's last message, and the two functions by which generated code reports on its own.
+ * shim/tensors/failure: the calling thread's last message, and the two functions by which generated code reports on its
+ * own.
  *
  * aoti_torch_check() must not return when its condition is false: generated code goes on to the access that the check
  * guards. PyTorch throws a C++ exception there, which the library's exported function catches and turns into a

@@ -1,6 +1,6 @@
 /*
- * shim/tensors/free_lists: what happens when a list is empty or full, when a thread uses the shim for the first time, and
- * when it ends.
+ * shim/tensors/free_lists: what happens when a list is empty or full, when a thread uses the shim for the first time,
+ * and when it ends.
  */
 #include "runtime/shim/tensors/free_lists.h"
 

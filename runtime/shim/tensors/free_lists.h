@@ -1,6 +1,6 @@
 /*
- * shim/tensors/free_lists: free lists of the calling thread for what every run of a kernel makes and drops: handles, tensors,
- * storages with little data.
+ * shim/tensors/free_lists: free lists of the calling thread for what every run of a kernel makes and drops: handles,
+ * tensors, storages with little data.
  *
  * A block that another thread made may go back to this one's list: all blocks of a list have the same size and come
  * from the C library. Lists are bounded, and freed when their thread ends. Under address sanitizer nothing is kept,

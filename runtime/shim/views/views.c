@@ -1,7 +1,7 @@
 /*
- * shim/views/views: tensors over the storage of another one: what generated code asks for by sizes and strides, operators
- * that give a tensor another shape without touching its elements, and those that change the shape of the tensor itself.
- * reshape copies where no view has the shape.
+ * shim/views/views: tensors over the storage of another one: what generated code asks for by sizes and strides,
+ * operators that give a tensor another shape without touching its elements, and those that change the shape of the
+ * tensor itself. reshape copies where no view has the shape.
  */
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
