@@ -127,11 +127,8 @@ static aoticache_status has_tensors(aoticache_runner *runner, bool *ret_has, aot
     *ret_has = false;
     if (!aoticache_runner_can_list(runner))
         return AOTICACHE_OK;
-    cleanup_free AtenTensorHandle *tensors = calloc(runner->num_constants + 1, sizeof *tensors);
-    if (tensors == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants",
-                                   runner->num_constants);
-    aoticache_status status = aoticache_runner_list_tensors(runner, false, true, tensors, ret_error);
+    cleanup_free AtenTensorHandle *tensors = NULL;
+    aoticache_status status = aoticache_runner_read_tensors(runner, false, true, &tensors, ret_error);
     for (size_t i = 0; i < runner->num_constants && status == AOTICACHE_OK; i++)
         *ret_has |= tensors[i] != NULL;
     return status;

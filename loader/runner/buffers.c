@@ -71,11 +71,8 @@ static aoticache_status check_traced(aoticache_runner *runner, aoticache_error *
     aoticache_constant constant;
     if (!aoticache_runner_can_list(runner))
         return AOTICACHE_OK;
-    cleanup_free AtenTensorHandle *tensors = calloc(runner->num_constants + 1, sizeof *tensors);
-    if (tensors == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants",
-                                   runner->num_constants);
-    aoticache_status status = aoticache_runner_list_tensors(runner, false, false, tensors, ret_error);
+    cleanup_free AtenTensorHandle *tensors = NULL;
+    aoticache_status status = aoticache_runner_read_tensors(runner, false, false, &tensors, ret_error);
     for (size_t i = 0; i < runner->num_constants && status == AOTICACHE_OK; i++) {
         status = aoticache_runner_read_constant(runner, i, &constant, ret_error);
         if (status == AOTICACHE_OK && tensors[i] == NULL && constant.type == AOTICACHE_CONSTANT_TENSOR_CONSTANT)
@@ -216,10 +213,11 @@ aoticache_status aoticache_runner_free_inactive_constants(aoticache_runner *runn
 
 /* ---- listing ---- */
 
-static aoticache_status list_values(aoticache_runner *runner, bool inactive, AtenTensorHandle *tensors,
-                                    aoticache_constant_fn callback, void *user, aoticache_error *ret_error)
+static aoticache_status list_values(aoticache_runner *runner, bool inactive, aoticache_constant_fn callback, void *user,
+                                    aoticache_error *ret_error)
 {
-    aoticache_status status = aoticache_runner_list_tensors(runner, inactive, false, tensors, ret_error);
+    cleanup_free AtenTensorHandle *tensors = NULL;
+    aoticache_status status = aoticache_runner_read_tensors(runner, inactive, false, &tensors, ret_error);
     bool go_on = status == AOTICACHE_OK;
     for (size_t i = 0; i < runner->num_constants && go_on; i++)
         if (tensors[i] != NULL)
@@ -236,12 +234,8 @@ aoticache_status aoticache_runner_extract_constants(aoticache_runner *runner, bo
     if (!aoticache_runner_can_list(runner))
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerExtractConstantsMap(Entries)",
                                       "it does not hand its constants out", ret_error);
-    cleanup_free AtenTensorHandle *tensors = calloc(runner->num_constants + 1, sizeof *tensors);
-    if (tensors == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants",
-                                   runner->num_constants);
     aoticache_runner_change change = aoticache_runner_change_begin(runner, false);
-    aoticache_status status = list_values(runner, inactive, tensors, callback, user, ret_error);
+    aoticache_status status = list_values(runner, inactive, callback, user, ret_error);
     aoticache_runner_change_end(&change);
     return status;
 }

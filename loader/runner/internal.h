@@ -129,6 +129,9 @@ bool aoticache_runner_can_list(const aoticache_runner *runner);
  */
 aoticache_status aoticache_runner_list_tensors(const aoticache_runner *runner, bool inactive, bool stale_too,
                                                AtenTensorHandle *tensors, aoticache_error *ret_error);
+/* The same in memory of its own, which the caller frees. Returns: also NO_MEMORY. */
+aoticache_status aoticache_runner_read_tensors(const aoticache_runner *runner, bool inactive, bool stale_too,
+                                               AtenTensorHandle **ret_tensors, aoticache_error *ret_error);
 void aoticache_runner_set_stale(aoticache_runner *runner, bool inactive, bool stale);
 /* Looks anew, after a change of the active buffer and while nobody else is inside. */
 void aoticache_runner_find_missing(aoticache_runner *runner);

@@ -9,6 +9,7 @@
  */
 #include "loader/runner/internal.h"
 
+#include "base/cleanup.h"
 #include "loader/torch.h"
 
 #include <inttypes.h>
@@ -62,10 +63,10 @@ static aoticache_status learn_from_library(aoticache_runner *runner, size_t posi
     return set_shape(shape, &view, true, ret_error);
 }
 
-static aoticache_status learn_from_buffer(aoticache_runner *runner, bool inactive, AtenTensorHandle *tensors,
-                                          aoticache_error *ret_error)
+static aoticache_status learn_from_buffer(aoticache_runner *runner, bool inactive, aoticache_error *ret_error)
 {
-    aoticache_status status = aoticache_runner_list_tensors(runner, inactive, true, tensors, ret_error);
+    cleanup_free AtenTensorHandle *tensors = NULL;
+    aoticache_status status = aoticache_runner_read_tensors(runner, inactive, true, &tensors, ret_error);
     for (size_t i = 0; i < runner->num_constants && status == AOTICACHE_OK; i++)
         status = learn_from_library(runner, i, tensors[i], ret_error);
     return status;
@@ -75,16 +76,11 @@ aoticache_status aoticache_runner_learn_shapes(aoticache_runner *runner, bool ag
 {
     if (runner->num_constants == 0 || !aoticache_runner_can_list(runner) || (runner->shapes_learned && !again))
         return AOTICACHE_OK;
-    AtenTensorHandle *tensors = calloc(runner->num_constants, sizeof(AtenTensorHandle));
-    if (tensors == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants",
-                                   runner->num_constants);
-    aoticache_status status = learn_from_buffer(runner, false, tensors, ret_error);
+    aoticache_status status = learn_from_buffer(runner, false, ret_error);
     if (status == AOTICACHE_OK && !again) /* buffers may have changed places, and neither was changed yet */
-        status = learn_from_buffer(runner, true, tensors, ret_error);
+        status = learn_from_buffer(runner, true, ret_error);
     if (status == AOTICACHE_OK)
         runner->shapes_learned = true;
-    free(tensors);
     return status;
 }
 

@@ -109,6 +109,19 @@ aoticache_status aoticache_runner_list_tensors(const aoticache_runner *runner, b
     return status;
 }
 
+aoticache_status aoticache_runner_read_tensors(const aoticache_runner *runner, bool inactive, bool stale_too,
+                                               AtenTensorHandle **ret_tensors, aoticache_error *ret_error)
+{
+    cleanup_free AtenTensorHandle *tensors = calloc(runner->num_constants + 1, sizeof *tensors);
+    if (tensors == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu constants",
+                                   runner->num_constants);
+    aoticache_status status = aoticache_runner_list_tensors(runner, inactive, stale_too, tensors, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_tensors = steal_ptr(&tensors);
+    return status;
+}
+
 /* ---- what is missing ---- */
 
 size_t aoticache_runner_first_missing(const aoticache_runner *runner, bool inactive)

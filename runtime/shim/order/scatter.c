@@ -172,22 +172,27 @@ AOTITorchError aoti_torch_cpu_scatter_value_out(AtenTensorHandle out, AtenTensor
     return scatter_out(__func__, out, self, dim, index, source, SHIM_REDUCE_NONE, true);
 }
 
+static AOTITorchError scatter_reduce(const char *function, AtenTensorHandle out, AtenTensorHandle self, int64_t dim,
+                                     AtenTensorHandle index, AtenTensorHandle src, const char *reduce,
+                                     bool include_self)
+{
+    enum shim_reduce kind;
+    SHIM_TRY(aoticache_shim_reduce_parse(function, reduce, &kind));
+    return scatter_out(function, out, self, dim, index, src, kind, include_self);
+}
+
 AOTITorchError aoti_torch_cpu_scatter_reduce_two_out(AtenTensorHandle out, AtenTensorHandle self, int64_t dim,
                                                      AtenTensorHandle index, AtenTensorHandle src, const char *reduce,
                                                      int32_t include_self)
 {
-    enum shim_reduce kind;
-    SHIM_TRY(aoticache_shim_reduce_parse(__func__, reduce, &kind));
-    return scatter_out(__func__, out, self, dim, index, src, kind, include_self != 0);
+    return scatter_reduce(__func__, out, self, dim, index, src, reduce, include_self != 0);
 }
 
 AOTITorchError aoti_torch_scatter_reduce_out(AtenTensorHandle out, AtenTensorHandle self, int64_t dim,
                                              AtenTensorHandle index, AtenTensorHandle src, const char *reduce,
                                              int32_t include_self)
 {
-    enum shim_reduce kind;
-    SHIM_TRY(aoticache_shim_reduce_parse(__func__, reduce, &kind));
-    return scatter_out(__func__, out, self, dim, index, src, kind, include_self != 0);
+    return scatter_reduce(__func__, out, self, dim, index, src, reduce, include_self != 0);
 }
 
 /* Repeats an index of one dimension over the sizes of the source, so that whole slices go where it says. */
