@@ -4,9 +4,9 @@
  * Private to runtime/. update.h stands alone because C++ includes it. Functions whose result is AOTIRuntimeError leave
  * their message where AOTInductorGetLastError() finds it.
  *
- * Thread safety: any number of threads may run a container and change its constants meanwhile. Runs hold a model of the
- * pool; whatever else looks at the constants holds `writers`, and all models too where it touches the active buffer.
- * `writers` is taken first, and never by someone who holds a model.
+ * Thread safety: any number of threads may run a container and change its constants at the same time. A run holds a
+ * model of the pool. Everything else that looks at the constants holds `writers`, and, to touch the active buffer, all
+ * models as well. `writers` is taken first, and never by a thread that holds a model.
  */
 #ifndef AOTICACHE_RUNTIME_INTERNAL_H
 #define AOTICACHE_RUNTIME_INTERNAL_H
@@ -68,9 +68,9 @@ int32_t aoticache_device_type_of(const char *kernel_device);
  * exist, a run takes one, and whoever needs the constants to stand still (folding, swapping, changing the active
  * buffer) takes all, which is the exclusive lock.
  *
- * Where runs go on after their function has returned (CUDA), a model that is given back is pending until its event has
- * come: it is reclaimed by who finds no other one, and by the writer, for whom constants stand still only when the
- * device has ended with them.
+ * On CUDA a run goes on after its function has returned. A model that is given back is then pending until its event has
+ * come. Threads that find no other model reclaim it, and so do writers: constants stand still only when the device has
+ * finished with them.
  */
 
 /* What is asked for above this is not needed: a run occupies a thread. */

@@ -1,19 +1,19 @@
 /*
  * runtime/pool: taking and giving back models, and taking all of them.
  *
- * Shared lock and pool being one thing, a run costs two atomic operations on one cache line, where a read-write lock
- * and a mutex around a list cost six on two:
+ * The shared lock and the pool are one thing. A run therefore costs two atomic operations on one cache line; a
+ * read-write lock and a mutex around a list would cost six on two.
  *
- *   - Models are bits of 64-bit words (1: free). Taking one is a compare-and-swap that clears a bit, giving it back an
- *     atomic or that sets it. Bit 63 says that someone wants or has all: no bit is cleared then. Bit 62 says that
- *     someone sleeps until a bit is set.
- *   - There are up to 16 words, each on a cache line of its own, with the models dealt out among them. A thread begins
- *     at a word chosen by where its stack lies, so that threads that run at once seldom meet.
- *   - Only who finds no model, or bit 63, takes the mutex and sleeps on the condition. Who gives a model back looks at
- *     bits 62 and 63 of the very operation that set its bit, and, where one is there, wakes the sleepers under the
- *     mutex; so none sleeps through it.
- *   - Nobody starves: bit 63 keeps new runs out until the writer has had its turn, and the runs that it kept out get
- *     theirs before the next writer's bit is set.
+ *   - A model is a bit of a 64-bit word (1: free). A compare-and-swap that clears a bit takes a model; an atomic OR that
+ *     sets the bit gives it back. Bit 63 says that a writer wants, or has, all models: no bit is cleared then. Bit 62
+ *     says that somebody sleeps until a bit is set.
+ *   - There are up to 16 words, each on a cache line of its own, and the models are dealt out among them. A thread begins
+ *     at a word that depends on the address of its stack, so that threads that run at once seldom meet.
+ *   - A thread takes the mutex and sleeps on the condition only if it finds no model, or bit 63. A thread that gives a
+ *     model back sees bits 62 and 63 in the same operation that sets its own bit. If one of them is set, it wakes the
+ *     sleepers under the mutex, so that no wake-up is lost.
+ *   - Nobody starves. Bit 63 keeps new runs out until the writer has had its turn; the runs that it kept out get theirs
+ *     before the next writer sets its bit.
  */
 #include "runtime/internal.h"
 

@@ -9,29 +9,29 @@
 #include "runtime/shim/tensors/convert.h"
 
 /*
- * ---- threads (threads.c): work for the threads of the process's OpenMP runtime ----
+ * ---- threads (threads.c): the thread pool of the process's OpenMP runtime ----
  *
- * Kernels that PyTorch compiles use OpenMP. Threads of anybody else beside its threads would wait for the same
- * processors (both kinds spin before they sleep): so the shim has none of its own, and who says how many there may be
- * (OMP_NUM_THREADS, omp_set_num_threads()) says it for everything.
+ * Kernels that PyTorch compiles use OpenMP. A second thread pool would compete with OpenMP's for the same processors,
+ * because threads of both would spin before they sleep. So the shim has no threads of its own, and OMP_NUM_THREADS or
+ * omp_set_num_threads() sets the number of threads for everything.
  *
- * The runtime is the one that is loaded, else libgomp where it is there; it stays loaded. Without one all work is done
- * by the calling thread.
+ * The runtime is the one that is loaded already, or else libgomp; it stays loaded. Without a runtime the calling thread
+ * does all the work.
  */
 
-/* Whether there is an OpenMP runtime in this process; loads one. */
+/* Whether this process has an OpenMP runtime. Loads one if there is none yet. */
 bool aoticache_shim_has_threads(void);
 
 /*
- * How many parts may run at once here: 1 inside of a parallel region, where others are at work already, and in the
- * child of a fork that the runtime's threads do not survive (base/openmp_fork.h).
+ * How many parts may run at once on this thread's behalf. 1 inside a parallel region, where other threads are at work
+ * already, and in the child of a fork that the runtime's threads do not survive (base/openmp_fork.h).
  */
 int aoticache_shim_threads(void);
 
-/* Whether this is such a child. */
+/* Whether this process is such a child. */
 bool aoticache_shim_is_forked(void);
 
-/* As many of them, at most `most`, as have some 5 microseconds of work each: so many multiplications and additions. */
+/* Into how many parts to cut `work` multiplications and additions: each has some 5 microseconds; `most` at most. */
 int aoticache_shim_parts(double work, long long most);
 
 /* Runs each part 0 .. parts - 1 once, on any of the threads, and returns when all are done. */
@@ -49,7 +49,7 @@ void aoticache_shim_parallel(int parts, void (*run)(void *user, int part), void 
 
 #define IMAGE_AXES 3
 
-/* Dimensions that the tensor lacks are in front, with size 1. Strides in bytes. */
+/* An image. Dimensions that the tensor lacks come first, with size 1. Strides are in bytes. */
 struct image {
     char *data;
     int64_t batch, channels;
@@ -58,20 +58,22 @@ struct image {
     ptrdiff_t strides[IMAGE_AXES];
 };
 
-/* A tensor of `axes` spatial dimensions, after channels and, where it has that many dimensions, a batch. */
+/*
+ * Looks at a tensor as an image: `axes` spatial dimensions, before them the channels, and before those maybe a batch.
+ */
 AOTITorchError aoticache_shim_image_of(const char *function, const struct shim_tensor *tensor, int axes,
                                        struct image *ret_image);
 
-/* c10::is_channels_last_strides_2d and _3d, for 4 and 5 dimensions; others are not. Source: c10/core/MemoryFormat.h. */
+/* As c10::is_channels_last_strides_2d and _3d (c10/core/MemoryFormat.h), for 4 and 5 dimensions; false for others. */
 bool aoticache_shim_is_channels_last(const struct shim_tensor *tensor);
 
-/* Fresh memory for a tensor of `ndim` dimensions, the second one innermost if channels_last. */
+/* Makes a tensor of `ndim` dimensions; with channels_last, the second one is innermost. */
 AOTITorchError aoticache_shim_image_empty(const char *function, int ndim, const int64_t *sizes, bool channels_last,
                                           int32_t dtype, AtenTensorHandle *ret_tensor);
 
 /*
- * A list with one number for each of `axes` spatial dimensions, or one for all, into the last places of three; the
- * others get `filler`. Numbers below `least` are refused; the message names `what`.
+ * Reads a list with one number for each of `axes` spatial dimensions, or one number for all, into the last of three
+ * places; the others get `filler`. Numbers below `least` are refused; the message names `what`.
  */
 AOTITorchError aoticache_shim_window_read(const char *function, const char *what, const int64_t *values, int64_t count,
                                           int axes, int64_t least, int64_t filler, int64_t ret_values[IMAGE_AXES]);

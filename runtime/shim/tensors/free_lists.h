@@ -8,8 +8,8 @@
  *
  * The thread's lists are freed by a destructor in this library, which therefore stays loaded once it has made them.
  */
-#ifndef AOTICACHE_RUNTIME_SHIM_FREE_H
-#define AOTICACHE_RUNTIME_SHIM_FREE_H
+#ifndef AOTICACHE_RUNTIME_SHIM_FREE_LISTS_H
+#define AOTICACHE_RUNTIME_SHIM_FREE_LISTS_H
 
 #include <stddef.h>
 #include <stdint.h>
