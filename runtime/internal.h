@@ -64,16 +64,16 @@ int32_t aoticache_device_type_of(const char *kernel_device);
 /*
  * ---- the pool of models (pool.c) ----
  *
- * The models of a container and the lock around its constants, in one. A model is the right to run: num_models of them
- * exist, a run takes one, and whoever needs the constants to stand still (folding, swapping, changing the active
- * buffer) takes all, which is the exclusive lock.
+ * The pool has the models of a container, and is the lock around its constants. A model is the right to run. There are
+ * num_models of them, and a run takes one. An operation that needs the constants to stand still (folding, swapping,
+ * changing the active buffer) takes all, which is the exclusive lock.
  *
  * On CUDA a run goes on after its function has returned. A model that is given back is then pending until its event has
  * come. Threads that find no other model reclaim it, and so do writers: constants stand still only when the device has
  * finished with them.
  */
 
-/* What is asked for above this is not needed: a run occupies a thread. */
+/* A container with more is not needed: a run occupies a thread. */
 #define AOTICACHE_POOL_MAX_MODELS 960
 
 typedef struct aoticache_pool_shard {

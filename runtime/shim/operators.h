@@ -31,7 +31,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_set__source_Tensor(AtenTensorHandle se
 SHIM_EXPORT AOTITorchError aoti_torch_aten_narrow(AtenTensorHandle self, int64_t dim, int64_t start, int64_t length,
                                                   AtenTensorHandle *ret_0);
 
-/* ---- scan.c ---- */
+/* ---- order/scan.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_cumsum(AtenTensorHandle self, int64_t dim, int32_t *dtype,
                                                  AtenTensorHandle *ret_0);
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_cumprod(AtenTensorHandle self, int64_t dim, int32_t *dtype,
@@ -42,7 +42,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_cummin(AtenTensorHandle self, int64_t 
                                                  AtenTensorHandle *ret_1);
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_logcumsumexp(AtenTensorHandle self, int64_t dim, AtenTensorHandle *ret_0);
 
-/* ---- sort.c ---- */
+/* ---- order/sort.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_sort(AtenTensorHandle self, int64_t dim, int32_t descending,
                                                AtenTensorHandle *ret_0, AtenTensorHandle *ret_1);
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_sort_stable(AtenTensorHandle self, int32_t *stable, int64_t dim,
@@ -57,7 +57,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_nanmedian(AtenTensorHandle self, AtenT
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_mode(AtenTensorHandle self, int64_t dim, int32_t keepdim,
                                                AtenTensorHandle *ret_0, AtenTensorHandle *ret_1);
 
-/* ---- select.c ---- */
+/* ---- order/select.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_masked_select(AtenTensorHandle self, AtenTensorHandle mask,
                                                         AtenTensorHandle *ret_0);
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_nonzero(AtenTensorHandle self, AtenTensorHandle *ret_0);
@@ -68,14 +68,14 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_masked_scatter(AtenTensorHandle self, 
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_repeat_interleave_Tensor(AtenTensorHandle repeats, int64_t *output_size,
                                                                    AtenTensorHandle *ret_0);
 
-/* ---- index.c ---- */
+/* ---- order/index.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_index_Tensor(AtenTensorHandle self, const AtenTensorHandle **indices,
                                                        int64_t num_indices, AtenTensorHandle *ret_0);
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_index_put(AtenTensorHandle self, const AtenTensorHandle **indices,
                                                     int64_t num_indices, AtenTensorHandle values, int32_t accumulate,
                                                     AtenTensorHandle *ret_0);
 
-/* ---- scatter.c ---- */
+/* ---- order/scatter.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_scatter_src_out(AtenTensorHandle out, AtenTensorHandle self, int64_t dim,
                                                           AtenTensorHandle index, AtenTensorHandle src);
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_scatter_value_out(AtenTensorHandle out, AtenTensorHandle self, int64_t dim,
@@ -88,7 +88,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_index_reduce(AtenTensorHandle self, in
                                                        AtenTensorHandle source, const char *reduce,
                                                        int32_t include_self, AtenTensorHandle *ret_0);
 
-/* ---- search.c ---- */
+/* ---- order/search.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_searchsorted_Tensor(AtenTensorHandle sorted_sequence, AtenTensorHandle self,
                                                               int32_t out_int32, int32_t right, const char **side,
                                                               AtenTensorHandle *sorter, AtenTensorHandle *ret_0);
@@ -100,7 +100,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_bucketize_Tensor(AtenTensorHandle self
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_histc(AtenTensorHandle self, int64_t bins, double min, double max,
                                                 AtenTensorHandle *ret_0);
 
-/* ---- fft.c ---- */
+/* ---- math/fft.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu__fft_r2c(AtenTensorHandle self, const int64_t *dim, int64_t num_dim,
                                                    int64_t normalization, int32_t onesided, AtenTensorHandle *ret_0);
 SHIM_EXPORT AOTITorchError aoti_torch_cpu__fft_c2c(AtenTensorHandle self, const int64_t *dim, int64_t num_dim,
@@ -169,23 +169,23 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_bernoulli__Tensor(AtenTensorHandle sel
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_bernoulli__float(AtenTensorHandle self, double p,
                                                            AtenGeneratorHandle *generator);
 
-/* ---- segment.c ---- */
+/* ---- order/segment.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_segment_reduce(AtenTensorHandle data, const char *reduce,
                                                          AtenTensorHandle *lengths, AtenTensorHandle *indices,
                                                          AtenTensorHandle *offsets, int64_t axis, int32_t unsafe,
                                                          double *initial, AtenTensorHandle *ret_0);
 
-/* ---- distance.c ---- */
+/* ---- math/distance.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu__pdist_forward(AtenTensorHandle self, double p, AtenTensorHandle *ret_0);
 SHIM_EXPORT AOTITorchError aoti_torch_cpu__cdist_forward(AtenTensorHandle x1, AtenTensorHandle x2, double p,
                                                          int64_t *compute_mode, AtenTensorHandle *ret_0);
 
-/* ---- grid.c ---- */
+/* ---- math/grid.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_grid_sampler_3d(AtenTensorHandle input, AtenTensorHandle grid,
                                                           int64_t interpolation_mode, int64_t padding_mode,
                                                           int32_t align_corners, AtenTensorHandle *ret_0);
 
-/* ---- embedding_bag.c ---- */
+/* ---- math/embedding_bag.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu__embedding_bag_forward_only(AtenTensorHandle weight, AtenTensorHandle indices,
                                                                       AtenTensorHandle offsets,
                                                                       int32_t scale_grad_by_freq, int64_t mode,
@@ -195,7 +195,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu__embedding_bag_forward_only(AtenTensor
                                                                       AtenTensorHandle *ret_0, AtenTensorHandle *ret_1,
                                                                       AtenTensorHandle *ret_2, AtenTensorHandle *ret_3);
 
-/* ---- integer.c ---- */
+/* ---- math/integer.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_gcd(AtenTensorHandle self, AtenTensorHandle other, AtenTensorHandle *ret_0);
 
 /* ---- older names, without the device (c/shim.h) ---- */

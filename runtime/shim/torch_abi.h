@@ -22,7 +22,7 @@ typedef struct shim_complex128 {
     double imaginary;
 } shim_complex128;
 
-/* ---- constants.c ---- */
+/* ---- tensors/constants.c ---- */
 #define SHIM_DECLARE_DTYPE(upper, lower, number, bytes) SHIM_EXPORT int32_t aoti_torch_dtype_##lower(void);
 AOTICACHE_DTYPE_LIST(SHIM_DECLARE_DTYPE)
 #define SHIM_DECLARE_LAYOUT(upper, lower, number) SHIM_EXPORT int32_t aoti_torch_layout_##lower(void);
@@ -46,14 +46,14 @@ SHIM_EXPORT void aoti_torch_grad_mode_set_enabled(bool enabled);
 SHIM_EXPORT AOTITorchError torch_parse_device_string(const char *text, uint32_t *ret_device_type,
                                                      int32_t *ret_device_index);
 
-/* ---- failure.c ---- */
+/* ---- tensors/failure.c ---- */
 SHIM_EXPORT void aoti_torch_check(bool condition, const char *function, const char *file, uint32_t line,
                                   const char *message);
 SHIM_EXPORT void aoti_torch_warn(const char *function, const char *file, uint32_t line, const char *message);
 SHIM_EXPORT const char *torch_exception_get_what(void);
 SHIM_EXPORT const char *torch_exception_get_what_without_backtrace(void);
 
-/* ---- tensor.c ---- */
+/* ---- tensors/tensor.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_empty_strided_pinned(int64_t ndim, const int64_t *sizes, const int64_t *strides,
                                                            int32_t dtype, int32_t device_type, int32_t device_index,
                                                            AtenTensorHandle *ret_tensor);
@@ -83,7 +83,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_view_dtype(AtenTensorHandle self, int32_t 
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_view_dtype(AtenTensorHandle self, int32_t dtype,
                                                      AtenTensorHandle *ret_tensor);
 
-/* ---- query.c ---- */
+/* ---- tensors/query.c ---- */
 SHIM_EXPORT AOTITorchError torch_get_mutable_data_ptr(AtenTensorHandle tensor, void **ret_data);
 SHIM_EXPORT AOTITorchError torch_get_const_data_ptr(AtenTensorHandle tensor, const void **ret_data);
 SHIM_EXPORT AOTITorchError aoti_torch_get_storage_size(AtenTensorHandle tensor, int64_t *ret_bytes);
@@ -94,7 +94,7 @@ SHIM_EXPORT AOTITorchError aoti_torch_get_layout(AtenTensorHandle tensor, int32_
 SHIM_EXPORT AOTITorchError aoti_torch_is_contiguous(AtenTensorHandle tensor, bool *ret_is_contiguous);
 SHIM_EXPORT AOTITorchError aoti_torch_is_defined(AtenTensorHandle tensor, bool *ret_is_defined);
 
-/* ---- copy.c ---- */
+/* ---- tensors/copy.c ---- */
 SHIM_EXPORT AOTITorchError aoti_torch_copy_(AtenTensorHandle self, AtenTensorHandle source, int32_t non_blocking);
 SHIM_EXPORT AOTITorchError aoti_torch_tensor_copy_(AtenTensorHandle source, AtenTensorHandle destination);
 SHIM_EXPORT AOTITorchError aoti_torch_clone(AtenTensorHandle self, AtenTensorHandle *ret_tensor);
