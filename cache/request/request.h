@@ -219,6 +219,28 @@ AOTICACHE_API aoticache_status aoticache_request_write_text(const aoticache_requ
 AOTICACHE_API aoticache_status aoticache_request_parse_text(const char *text, aoticache_request **ret_request,
                                                             aoticache_error *ret_error);
 
+/*
+ * The request as one line of JSON, without a newline: {"operator": ..., "device": ..., "arguments": [...]}, in the form that
+ * docs/hooks.md describes. A tensor with a dispatch key set has "dispatch_key_set": "0x8001", a constant the "data_digest" of
+ * its data. The environment is left out.
+ *
+ * ret_line: the caller's, by free().
+ * Returns: OK, INVALID, UNSUPPORTED (a dtype, layout or memory format that has no name), NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_request_write_json(const aoticache_request *request, char **ret_line,
+                                                            aoticache_error *ret_error);
+
+/*
+ * The reverse. "device" may be left out for the CPU; of a tensor "strides" (contiguous), "device" (the request's), "layout"
+ * (strided), "requires_grad" (false) and "dispatch_key_set" (0); of an argument "name" (positional). Other members are
+ * refused. Environment: that of a new request.
+ *
+ * Returns: OK; INVALID (a constant is refused: its data is not in the line; ret_error begins with "column N: " where the line
+ * is no JSON); NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_request_parse_json(const char *line, aoticache_request **ret_request,
+                                                            aoticache_error *ret_error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -146,8 +146,8 @@ void aoticache_table_free(aoticache_table *table);
 
 /*
  * One line for each different request (docs/warm.md has the form); requests that differ in their environment alone are
- * one. What a line cannot say (the data of constants) makes it a comment. Lines that the file already has are not
- * written again.
+ * one. A request that a line cannot have (the data of constants) makes a line that says so. Requests that the file already
+ * has, also as lines of text, are not written again.
  *
  * Thread safety: add() from any thread. Any number of processes may add to one file, each line by one write. Fork safety:
  * a child goes on with a recorder of its parent, whatever the parent's threads were doing.

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 
 #include <fcntl.h>
+#include <jansson.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -27,6 +28,31 @@ struct aoticache_recorder {
     int fd;
     struct memory *_Atomic memory;
 };
+
+/* ---- lines ---- */
+
+/* The request's line, or one that says why it is left out. By free(); NULL where memory is short. */
+static char *make_line(const aoticache_request *request)
+{
+    char *line = NULL, *text = NULL;
+    aoticache_error error = {.message = ""};
+    aoticache_status status = aoticache_request_write_text(request, &text, &error); /* which refuses constants */
+    if (status == AOTICACHE_OK)
+        status = aoticache_request_write_json(request, &line, &error);
+    free(text);
+    if (status != AOTICACHE_UNSUPPORTED)
+        return line;
+    size_t length = aoticache_request_format(request, NULL, 0);
+    text = malloc(length + 1);
+    if (text == NULL)
+        return NULL;
+    aoticache_request_format(request, text, length + 1);
+    json_t *object = json_pack("{s:s, s:s}", "left_out", text, "reason", error.message);
+    line = json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII);
+    json_decref(object);
+    free(text);
+    return line;
+}
 
 /* ---- which lines are there ---- */
 
@@ -73,6 +99,18 @@ static bool remember(struct memory *memory, const char *line, size_t length)
     return true;
 }
 
+/* A line of text, as lists by hand and those of earlier versions have it, is known in the form that is written today, too. */
+static void remember_text(struct memory *memory, const char *line)
+{
+    aoticache_request *request = NULL;
+    if (line[0] == '{' || line[0] == '#' || aoticache_request_parse_text(line, &request, NULL) != AOTICACHE_OK)
+        return;
+    cleanup_free char *today = make_line(request);
+    aoticache_request_free(request);
+    if (today != NULL)
+        remember(memory, today, strlen(today));
+}
+
 /* Lines that are there already; as far as they can be read. Opened anew: processes share the position of `fd`. */
 static void read_lines(struct memory *memory, int fd)
 {
@@ -86,6 +124,7 @@ static void read_lines(struct memory *memory, int fd)
     for (ssize_t length; (length = getline(&line, &size, file)) > 0;) {
         memory->line_open = line[length - 1] != '\n';
         remember(memory, line, (size_t)length - !memory->line_open);
+        remember_text(memory, line);
     }
 }
 
@@ -159,25 +198,6 @@ void aoticache_recorder_close(aoticache_recorder *recorder)
     close(recorder->fd);
     free(recorder);
     errno = saved;
-}
-
-/* ---- lines ---- */
-
-/* The request's line, or a comment that says why there is none. By free(); NULL where memory is short. */
-static char *make_line(const aoticache_request *request)
-{
-    char *line = NULL;
-    aoticache_error error = {.message = ""};
-    if (aoticache_request_write_text(request, &line, &error) == AOTICACHE_OK)
-        return line;
-    if (error.status != AOTICACHE_UNSUPPORTED)
-        return NULL;
-    size_t length = aoticache_request_format(request, NULL, 0);
-    cleanup_free char *text = malloc(length + 1);
-    if (text == NULL)
-        return NULL;
-    aoticache_request_format(request, text, length + 1);
-    return asprintf(&line, "# %s: left out: %s", text, error.message) >= 0 ? line : NULL;
 }
 
 /* One write, so that lines of several processes do not mix. */

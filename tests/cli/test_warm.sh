@@ -15,7 +15,8 @@ LIST
 # ---- what is missing ----
 try 'a dry run of an empty cache' 3 aoticache warm "$list" --hook c --dry-run
 is 'it prints what is missing, each once, as a list' 3 "$(wc -l <"$out")"
-prints 'in the form of a list' '^aten::abs\(float32\[4, 5\]\) on cpu$'
+prints 'in the form of a list' '^\{"operator":"aten::abs","device":"cpu","arguments":\[\{"kind":"tensor","dtype":"float32","sizes":\[4,5\]'
+cp "$out" "$work/missing"
 says 'and counts' '^aoticache warm: 0 there, 3 missing, 0 failed, 0 unsupported$'
 holds 'it does not create the directory' [ ! -e "$AOTICACHE_DIR" ]
 
@@ -39,6 +40,12 @@ prints_nothing 'prints nothing either'
 try 'an empty list' 0 aoticache warm /dev/null --hook c
 prints 'is done' '^0 there, 0 compiled'
 
+try 'the list of what was missing is a list' 0 aoticache warm "$work/missing" --hook c
+prints 'of the same requests' '^3 there, 0 compiled'
+cat "$list" "$work/missing" >"$work/both"
+try 'text and JSON in one list' 0 aoticache warm "$work/both" --hook c
+prints 'are one request where they say the same' '^3 there, 0 compiled'
+
 # ---- standard input, several files ----
 run bash -c "echo 'aten::neg(float32[7])' | aoticache warm - '$list' --hook c"
 is 'the standard input and a file' 0 "$status"
@@ -50,6 +57,10 @@ try 'a wrong list' 2 aoticache warm "$work/wrong" --hook c
 says 'the first mistake has its place' "^aoticache warm: $work/wrong:3:20: expected ',' or '\]', found '\)'$"
 says 'the second too' "^aoticache warm: $work/wrong:4:11: expected an argument"
 try 'nothing was compiled' 3 aoticache warm --hook c -n <(echo 'aten::abs(float32[4])')
+printf '{"operator":"aten::abs","arguments":[]}\n{"operator":"aten::abs" "arguments":[]}\n{"operator":"aten::abs"}\n' >"$work/wrong.json"
+try 'a wrong list of JSON' 2 aoticache warm "$work/wrong.json" --hook c
+says 'what is no JSON has its place' "^aoticache warm: $work/wrong.json:2:[0-9]+: "
+says 'what is no request is told' "^aoticache warm: $work/wrong.json:3: \"arguments\" is not a list"
 printf 'aten::abs(float32[4])\0\n' >"$work/zero"
 try 'a zero byte' 2 aoticache warm "$work/zero" --hook c
 says 'is told' 'zero:1:22: a zero byte'
@@ -131,11 +142,13 @@ fi
 # ---- record: the cache ----
 try 'a list of what the cache holds' 0 aoticache record --from-cache
 cp "$out" "$work/held"
-prints 'has the requests' '^aten::mm\(float32\[2, 3\], float32\[3, 4\]\) on cpu$'
+prints 'has the requests' '^\{"operator":"aten::mm","device":"cpu",.*"sizes":\[3,4\]'
 try 'it warms another cache' 0 aoticache warm "$work/held" --hook c --cache-dir "$work/other"
 prints 'whole' "^0 there, $(wc -l <"$work/held") compiled, 0 failed"
 try 'one operator, to a file' 0 aoticache record --from-cache --op aten::mm -o "$work/mm"
-is 'has one line' 'aten::mm(float32[2, 3], float32[3, 4]) on cpu' "$(cat "$work/mm")"
+is 'has one line' 1 "$(grep -c '^{"operator":"aten::mm"' "$work/mm")"
+try 'which is the request that people read' 0 aoticache warm "$work/mm" --hook c --json
+member 'in the other form' results.0.request 'aten::mm(float32[2, 3], float32[3, 4]) on cpu'
 try 'another device' 3 aoticache record --from-cache --device cuda
 try 'what was used lately' 0 aoticache record --from-cache --used 1h --json
 holds 'as JSON' [ "$(field requests | grep -o 'aten::' | wc -l)" -ge 4 ]
@@ -151,8 +164,10 @@ HOOK
 chmod +x "$work/copy"
 try 'a kernel with constants' 0 aoticache compile aten::add.Tensor --input float32:2 --weight float32:2 --hook "command:$work/copy"
 try 'is left out' 0 aoticache record --from-cache
-prints 'with the reason' '^# aten::add.Tensor\(float32\[2\], const float32\[2\]#[0-9a-f]{8}\) on cpu: left out: .*constant'
+prints 'with the reason' '^\{"left_out":"aten::add.Tensor\(float32\[2\], const float32\[2\]#[0-9a-f]{8}\) on cpu","reason":".*constant'
 says 'and counted' '1 of [0-9]+ left out'
+cp "$out" "$work/left-out"
+try 'a list with such a line is read' 0 aoticache warm "$work/left-out" --hook c
 
 # ---- record: a program ----
 cd "$work" || exit 1

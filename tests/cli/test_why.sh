@@ -127,7 +127,7 @@ elif try 'kernels with guards and requirements are stored' 0 \
     try 'what PyTorch asked for' 3 aoticache why aten::relu --input float32:7 --hook none
     row 'has dispatch keys' 'argument 0: dispatch keys' '0x0 \(none: no PyTorch\) +0x8001'
     prints 'and it says how to ask with them' "record --from-cache --op aten::relu'"
-    try 'asked so' 0 aoticache why "$(aoticache record --from-cache --op aten::relu | grep '^aten')" --hook none
+    try 'asked so' 0 aoticache why "$(aoticache record --from-cache --op aten::relu | grep '"operator"')" --hook none
     try 'what this CPU cannot run' 3 aoticache why aten::exp --input float32:7 --hook none
     prints 'is the reason' '^result +miss: it is stored, but this CPU cannot run it$'
     row 'what is missing' 'CPU' 'this CPU lacks [a-z0-9]+ +needs .*'

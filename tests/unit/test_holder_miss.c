@@ -337,7 +337,7 @@ Test(holder_miss, what_is_asked_for_is_recorded_once)
         cr_expect(scales(x, 2, 0) && scales(x, 3, 0));
     char *text = read_text(in_folder("record"));
     int lines = 0;
-    for (char *at = text; (at = strstr(at, "test::scale(")) != NULL; at++)
+    for (char *at = text; (at = strstr(at, "\"test::scale\"")) != NULL; at++)
         lines++;
     cr_expect_eq(lines, 2, "%s", text);
     end_all();

@@ -35,6 +35,20 @@ static void add(aoticache_recorder *recorder, const char *text)
     aoticache_request_free(request);
 }
 
+/* The line of aten::abs of a float32 vector or matrix. */
+static const char *abs_line(const char *sizes, const char *strides, const char *key_set)
+{
+    static char lines[4][300];
+    static int next;
+    char *line = lines[next++ % 4];
+    snprintf(line, sizeof lines[0],
+             "{\"operator\":\"aten::abs\",\"device\":\"cpu\",\"arguments\":[{\"kind\":\"tensor\",\"dtype\":\"float32\","
+             "\"sizes\":[%s],\"strides\":[%s],\"device\":\"cpu\",\"layout\":\"strided\",\"requires_grad\":false,%s"
+             "\"name\":\"\"}]}\n",
+             sizes, strides, key_set);
+    return line;
+}
+
 static char *content(void)
 {
     FILE *file = fopen(list, "r");
@@ -66,7 +80,10 @@ Test(record, each_request_is_one_line)
     add(recorder, "aten::abs(float32[2, 3]) on cpu");
     add(recorder, "aten::abs(float32[2, 3])");
     add(recorder, "aten::abs(float32[2, 4]) on cpu key_sets 0x8001");
-    expect_content("aten::abs(float32[2, 3]) on cpu\naten::abs(float32[2, 4]) on cpu key_sets 0x8001\n");
+    char expected[600];
+    snprintf(expected, sizeof expected, "%s%s", abs_line("2,3", "3,1", ""),
+             abs_line("2,4", "4,1", "\"dispatch_key_set\":\"0x8001\","));
+    expect_content(expected);
     aoticache_recorder_close(recorder);
     aoticache_recorder_close(NULL);
     aoticache_recorder_add(NULL, NULL);
@@ -80,12 +97,12 @@ Test(record, environment_makes_no_other_line)
     aoticache_recorder_add(recorder, request);
     cr_assert_eq(aoticache_request_set_environment(request, "framework", "cc", NULL), AOTICACHE_OK);
     aoticache_recorder_add(recorder, request);
-    expect_content("aten::zeros() on cpu\n");
+    expect_content("{\"operator\":\"aten::zeros\",\"device\":\"cpu\",\"arguments\":[]}\n");
     aoticache_request_free(request);
     aoticache_recorder_close(recorder);
 }
 
-Test(record, constant_makes_a_comment)
+Test(record, constant_makes_a_line_that_says_so)
 {
     aoticache_recorder *recorder = open_list();
     aoticache_request *request = NULL;
@@ -96,22 +113,25 @@ Test(record, constant_makes_a_comment)
     cr_assert_eq(aoticache_request_add_constant(request, NULL, &metadata, NULL, &digest, NULL), AOTICACHE_OK);
     aoticache_recorder_add(recorder, request);
     aoticache_recorder_add(recorder, request);
-    expect_content("# test::w(const float32[2]#1a2b3c4d) on cpu: left out: test::w: argument 0 is a constant, whose "
-                   "data a line of text does not have\n");
+    expect_content("{\"left_out\":\"test::w(const float32[2]#1a2b3c4d) on cpu\",\"reason\":\"test::w: argument 0 is a "
+                   "constant, whose data a line of text does not have\"}\n");
     aoticache_request_free(request);
     aoticache_recorder_close(recorder);
 }
 
 Test(record, lines_of_an_earlier_run_are_known)
 {
-    put_content("# by hand\n\naten::abs(float32[1]) on cpu\naten::abs(float32[2]) on cpu");
+    char before[1000], after[2000];
+    snprintf(before, sizeof before, "# by hand\n\n%saten::abs(float32[1]) on cpu\n aten::abs(float32[2,2])", abs_line("4", "1", ""));
+    put_content(before);
     aoticache_recorder *recorder = open_list();
-    add(recorder, "aten::abs(float32[1])");
-    add(recorder, "aten::abs(float32[2])");
+    add(recorder, "aten::abs(float32[1])"); /* an earlier version wrote it */
+    add(recorder, "aten::abs(float32[2, 2])"); /* somebody wrote it by hand */
+    add(recorder, "aten::abs(float32[4])");
     add(recorder, "aten::abs(float32[3])");
     aoticache_recorder_close(recorder);
-    expect_content("# by hand\n\naten::abs(float32[1]) on cpu\naten::abs(float32[2]) on cpu\naten::abs(float32[3]) on "
-                   "cpu\n");
+    snprintf(after, sizeof after, "%s\n%s", before, abs_line("3", "1", ""));
+    expect_content(after);
 }
 
 Test(record, file_that_cannot_be_is_refused)
@@ -129,17 +149,19 @@ Test(record, file_that_cannot_be_is_refused)
 
 Test(record, full_disk_does_not_fail_the_caller)
 {
-    struct rlimit limit = {.rlim_cur = 40, .rlim_max = RLIM_INFINITY}; /* the file may have 40 bytes */
+    struct rlimit limit = {.rlim_cur = 40, .rlim_max = RLIM_INFINITY}; /* the file may have 40 bytes: not even the first line */
     signal(SIGXFSZ, SIG_IGN);
     aoticache_recorder *recorder = open_list();
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     add(recorder, "aten::abs(float32[1]) on cpu");
-    add(recorder, "aten::abs(float32[2]) on cpu"); /* 11 of its bytes fit */
+    add(recorder, "aten::abs(float32[2]) on cpu"); /* none of its bytes fits */
     limit.rlim_cur = RLIM_INFINITY;
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
     add(recorder, "aten::abs(float32[3]) on cpu");
     aoticache_recorder_close(recorder);
-    expect_content("aten::abs(float32[1]) on cpu\naten::abs(f\naten::abs(float32[3]) on cpu\n");
+    char expected[400];
+    snprintf(expected, sizeof expected, "%.40s\n%s", abs_line("1", "1", ""), abs_line("3", "1", ""));
+    expect_content(expected);
 }
 
 /* ---- threads and processes ---- */
@@ -162,9 +184,11 @@ static size_t count_lines(void)
     size_t count = 0;
     char *text = content(), *rest = NULL;
     for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
-        int size = -1, end = 0;
-        cr_expect(sscanf(line, "aten::abs(float32[%d]) on cpu%n", &size, &end) == 1 && line[end] == '\0', "%s", line);
+        aoticache_request *request = NULL;
+        cr_assert_eq(aoticache_request_parse_json(line, &request, NULL), AOTICACHE_OK, "%s", line);
+        int64_t size = aoticache_request_argument(request, 0)->value.tensor.metadata.sizes[0];
         cr_expect(size >= 0 && size < DIFFERENT);
+        aoticache_request_free(request);
         count++;
     }
     free(text);
@@ -220,5 +244,7 @@ Test(record, forked_child_goes_on)
     cr_assert_eq(state, 0);
     add(recorder, "aten::abs(float32[3]) on cpu");
     aoticache_recorder_close(recorder);
-    expect_content("aten::abs(float32[1]) on cpu\naten::abs(float32[2]) on cpu\naten::abs(float32[3]) on cpu\n");
+    char expected[900];
+    snprintf(expected, sizeof expected, "%s%s%s", abs_line("1", "1", ""), abs_line("2", "1", ""), abs_line("3", "1", ""));
+    expect_content(expected);
 }

@@ -1,5 +1,5 @@
 /*
- * Requests as lines of text: what is written is read back to the same encoding, what is wrong is refused with its
+ * Requests as lines of text and of JSON: what is written is read back to the same encoding, what is wrong is refused with its
  * column, and no text makes the parser do anything else.
  */
 #include "cache/request/request.h"
@@ -41,6 +41,20 @@ static bool equal(const aoticache_request *a, const aoticache_request *b)
     free(left);
     free(right);
     return result;
+}
+
+/* The same request as a line of JSON. */
+static void expect_json_back(const aoticache_request *request)
+{
+    char *line = NULL;
+    aoticache_request *again = NULL;
+    aoticache_error error = {.message = ""};
+    cr_assert_eq(aoticache_request_write_json(request, &line, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_null(strchr(line, '\n'), "%s", line);
+    cr_assert_eq(aoticache_request_parse_json(line, &again, &error), AOTICACHE_OK, "%s: %s", line, error.message);
+    cr_assert(equal(request, again), "%s", line);
+    aoticache_request_free(again);
+    free(line);
 }
 
 static void refused(const char *text, size_t column, const char *reason)
@@ -113,6 +127,7 @@ Test(request_text, every_kind_comes_back_as_it_was)
         aoticache_request *request = parse(lines[i]);
         char *text = write_text(request);
         cr_expect_str_eq(text, lines[i]);
+        expect_json_back(request);
         free(text);
         aoticache_request_free(request);
     }
@@ -184,6 +199,106 @@ Test(request_text, what_is_wrong_is_told_with_its_column)
     refused("aten::abs(float32[2]) on cpu key_sets 0x1, 0x2", 22, "2 key sets for 1");
     refused("aten::abs(float32[9223372036854775807, 2])", 11, "2^63-1");
     cr_expect_eq(aoticache_request_parse_text(NULL, &(aoticache_request *){NULL}, NULL), AOTICACHE_INVALID);
+}
+
+/* ---- JSON ---- */
+
+static aoticache_request *parse_json(const char *line)
+{
+    aoticache_request *request = NULL;
+    aoticache_error error = {.message = ""};
+    cr_assert_eq(aoticache_request_parse_json(line, &request, &error), AOTICACHE_OK, "%s: %s", line, error.message);
+    return request;
+}
+
+Test(request_json, what_may_be_left_out_has_its_default)
+{
+    aoticache_request *request = parse_json("{\"operator\":\"a::b\",\"arguments\":[{\"kind\":\"tensor\",\"dtype\":"
+                                            "\"float32\",\"sizes\":[2,3]},{\"kind\":\"int\",\"value\":7,\"name\":\"k\"}]}\n");
+    aoticache_request *same = parse("a::b(float32[2, 3], k=7) on cpu");
+    cr_expect(equal(request, same));
+    aoticache_request_free(request);
+    aoticache_request_free(same);
+    request = parse_json(" { \"device\" : \"cuda:1\", \"arguments\" : [ {\"sizes\":[4], \"dtype\":\"int8\",\"kind\":\"tensor\"} ], "
+                         "\"operator\" : \"a::b\" } ");
+    same = parse("a::b(int8[4]) on cuda:1");
+    cr_expect(equal(request, same), "a tensor is on the device of its request");
+    aoticache_request_free(request);
+    aoticache_request_free(same);
+}
+
+Test(request_json, constants_are_written_and_not_read)
+{
+    aoticache_request *request = NULL, *again = NULL;
+    const int64_t size = 2;
+    const float data[2] = {1, 2};
+    char *line = NULL;
+    aoticache_error error = {.message = ""};
+    aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_FLOAT32, .device = cpu, .ndim = 1, .sizes = &size};
+    cr_assert_eq(aoticache_request_create("a::w", cpu, &request, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_add_constant(request, NULL, &metadata, data, NULL, NULL), AOTICACHE_OK);
+    cr_assert_eq(aoticache_request_write_json(request, &line, &error), AOTICACHE_OK, "%s", error.message);
+    cr_expect_not_null(strstr(line, "\"data_digest\":\""), "%s", line);
+    cr_expect_eq(aoticache_request_parse_json(line, &again, &error), AOTICACHE_INVALID);
+    cr_expect_str_eq(error.message, "argument 0: it is a constant, whose data a line does not have");
+    cr_expect_null(again);
+    free(line);
+    aoticache_request_free(request);
+}
+
+#define CALL(argument) "{\"operator\":\"a::b\",\"arguments\":[" argument "]}"
+#define TENSOR(members) CALL("{\"kind\":\"tensor\",\"dtype\":\"float32\",\"sizes\":[2,3]" members "}")
+
+Test(request_json, what_is_wrong_is_told)
+{
+    static const struct {
+        const char *line, *reason;
+    } cases[] = {
+        {"", "column 0: "},
+        {"{\"operator\":\"a::b\",", "column 19: "},
+        {"[]", "not a JSON object"},
+        {"{\"arguments\":[]}", "\"operator\" is not"},
+        {"{\"operator\":\"a::b\"}", "\"arguments\" is not a list"},
+        {"{\"operator\":\"a::b\",\"operator\":\"a::c\",\"arguments\":[]}", "duplicate"},
+        {"{\"operator\":\"a::b\",\"argument\":[],\"arguments\":[]}", "\"argument\" is unknown"},
+        {"{\"operator\":\"ab\",\"arguments\":[]}", "namespace::name"},
+        {"{\"operator\":\"a::b\",\"device\":\"cpx\",\"arguments\":[]}", "\"device\" is not"},
+        {CALL("7"), "argument 0: \"kind\" is not"},
+        {CALL("{\"kind\":\"tensr\"}"), "argument 0: \"kind\" is not"},
+        {CALL("{\"kind\":\"none\"},{\"kind\":\"int\",\"value\":1.5}"), "argument 1: \"value\" is not an integer"},
+        {CALL("{\"kind\":\"int\",\"value\":9223372036854775808}"), "column "},
+        {CALL("{\"kind\":\"bool\",\"value\":1}"), "true or false"},
+        {CALL("{\"kind\":\"double\",\"value\":\"Inf\"}"), "a number"},
+        {CALL("{\"kind\":\"complex\",\"value\":[1]}"), "two numbers"},
+        {CALL("{\"kind\":\"string\",\"value\":null}"), "text"},
+        {CALL("{\"kind\":\"device\"}"), "a device"},
+        {CALL("{\"kind\":\"dtype\",\"value\":\"float33\"}"), "a dtype"},
+        {CALL("{\"kind\":\"layout\",\"value\":\"round\"}"), "a layout"},
+        {CALL("{\"kind\":\"memory_format\",\"value\":\"x\"}"), "a memory format"},
+        {CALL("{\"kind\":\"none\",\"value\":1}"), "\"value\" is unknown"},
+        {CALL("{\"kind\":\"none\",\"name\":1}"), "\"name\" is not text"},
+        {CALL("{\"kind\":\"list\",\"items\":7}"), "\"items\" is not"},
+        {CALL("{\"kind\":\"list\",\"items\":[{\"kind\":\"list\",\"items\":[]}]}"), "may stand here"},
+        {CALL("{\"kind\":\"list\",\"items\":[{\"kind\":\"int\"}]}"), "an integer"},
+        {TENSOR(",\"strides\":[1]"), "as many integers"},
+        {TENSOR(",\"strides\":[1,\"2\"]"), "as many integers"},
+        {TENSOR(",\"device\":7"), "\"device\" is not"},
+        {TENSOR(",\"layout\":\"round\""), "\"layout\" is not"},
+        {TENSOR(",\"requires_grad\":1"), "\"requires_grad\" is not"},
+        {TENSOR(",\"require_grad\":true"), "\"require_grad\" is unknown"},
+        {TENSOR(",\"dispatch_key_set\":32769"), "0x8001"},
+        {TENSOR(",\"dispatch_key_set\":\"0x\""), "0x8001"},
+        {TENSOR(",\"dispatch_key_set\":\"0x12345678123456781\""), "0x8001"},
+        {CALL("{\"kind\":\"tensor\",\"dtype\":\"float32\",\"sizes\":[-1]}"), "argument 0: "},
+        {CALL("{\"kind\":\"tensor\",\"dtype\":\"float32\",\"sizes\":7}"), "\"sizes\" is not"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        aoticache_request *request = NULL;
+        aoticache_error error = {.message = ""};
+        cr_expect_eq(aoticache_request_parse_json(cases[i].line, &request, &error), AOTICACHE_INVALID, "%s", cases[i].line);
+        cr_expect_null(request);
+        cr_expect_not_null(strstr(error.message, cases[i].reason), "%s: %s", cases[i].line, error.message);
+    }
 }
 
 Test(request_text, numbers_are_read_alike_in_every_locale)
@@ -335,6 +450,7 @@ Test(request_text, random_requests_come_back)
             aoticache_request *again = parse(text);
             cr_assert(equal(request, again), "%s", text);
             aoticache_request_free(again);
+            expect_json_back(request);
             aoticache_request_free(request);
             free(text);
         }

@@ -151,6 +151,8 @@ int aoticache_kernel_choose_hook(aoticache_kernel_options *options, const aotica
 /* A new request of these arguments; constants borrow from `options`. */
 int aoticache_kernel_make_request(const aoticache_kernel_options *options, const aoticache_cli *cli,
                                   aoticache_request **ret_request);
+/* A line of a list: JSON, or text as `aoticache ls` shows it. Returns what the library returns. */
+aoticache_status aoticache_kernel_parse_line(const char *line, aoticache_request **ret_request, aoticache_error *ret_error);
 /* aoticache_request_format(), by free(). */
 char *aoticache_kernel_describe(const aoticache_request *request);
 

@@ -1,7 +1,9 @@
 /*
- * tools/aoticache/warm/list: reads lists of requests, one per line, with empty lines and comments between them.
+ * tools/aoticache/warm/list: reads lists of requests, one per line, with empty lines and comments between them. A request is
+ * a line of JSON, or the line of text that `aoticache ls` shows.
  */
 #include "base/cleanup.h"
+#include "tools/aoticache/arguments/arguments.h"
 #include "tools/aoticache/warm/internal.h"
 
 #include <string.h>
@@ -30,28 +32,38 @@ static void add_item(aoticache_warm_list *list, aoticache_warm_item item)
     list->items[list->count++] = item;
 }
 
-static void read_line(const aoticache_cli *cli, aoticache_warm_list *list, const char *file, size_t line,
-                      const char *text, size_t length)
+bool aoticache_warm_line_is_request(const char *line)
 {
-    aoticache_warm_item item = {.file = file, .line = line};
+    line += strspn(line, " \t\r\n");
+    if (line[0] != '{')
+        return line[0] != '\0' && line[0] != '#';
+    json_t *object = json_loads(line, 0, NULL);
+    bool is_left_out = json_object_get(object, "left_out") != NULL;
+    json_decref(object);
+    return !is_left_out;
+}
+
+static void read_line(const aoticache_cli *cli, aoticache_warm_list *list, const char *file, size_t number,
+                      const char *line, size_t length)
+{
+    aoticache_warm_item item = {.file = file, .line = number};
     aoticache_error error = {.message = ""};
-    size_t start = strspn(text, " \t\r\n");
-    if (strlen(text) < length) {
-        snprintf(error.message, sizeof error.message, "column %zu: a zero byte: this is no list", strlen(text) + 1);
-        say_wrong(cli, list, file, line, error.message);
+    if (strlen(line) < length) {
+        snprintf(error.message, sizeof error.message, "column %zu: a zero byte: this is no list", strlen(line) + 1);
+        say_wrong(cli, list, file, number, error.message);
         return;
     }
-    if (text[start] == '\0' || text[start] == '#')
+    if (!aoticache_warm_line_is_request(line))
         return;
-    aoticache_status status = aoticache_request_parse_text(text, &item.request, &error);
+    aoticache_status status = aoticache_kernel_parse_line(line, &item.request, &error);
     if (status == AOTICACHE_OK)
         status = aoticache_request_write_text(item.request, &item.text, &error);
-    if (status == AOTICACHE_OK)
+    if (status == AOTICACHE_OK) {
         add_item(list, item);
-    else
-        say_wrong(cli, list, file, line, error.message);
-    if (status != AOTICACHE_OK)
+    } else {
+        say_wrong(cli, list, file, number, error.message);
         aoticache_request_free(item.request);
+    }
 }
 
 int aoticache_warm_read(const aoticache_cli *cli, const char *path, aoticache_warm_list *list)

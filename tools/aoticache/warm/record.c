@@ -65,10 +65,8 @@ static size_t count_requests(const char *path)
     size_t size = 0, count = 0;
     if (file == NULL)
         return 0;
-    while (getline(&line, &size, file) > 0) {
-        size_t start = strspn(line, " \t\r\n");
-        count += line[start] != '\0' && line[start] != '#';
-    }
+    while (getline(&line, &size, file) > 0)
+        count += aoticache_warm_line_is_request(line);
     return count;
 }
 
@@ -133,10 +131,15 @@ static int record_program(const aoticache_cli *cli, const struct record *record)
 
 /* ---- the cache ---- */
 
+struct line {
+    char *text; /* for people; of what is left out it begins with '#' */
+    char *json; /* for the list */
+};
+
 struct lines {
     const struct record *record;
     aoticache_cache *cache;
-    char **lines;
+    struct line *items;
     size_t count;
     size_t left_out;
 };
@@ -160,24 +163,38 @@ static const char *why_not(const aoticache_request *request)
     return aoticache_request_get_environment(request, AOTICACHE_SHAPES_NAME) != NULL ? "for symbolic shapes" : NULL;
 }
 
-/* The entry's line, or a comment that says why it has none. */
-static char *entry_line(aoticache_cache *cache, const aoticache_entry *entry)
+/* An entry whose request a list cannot have becomes a line that says why. */
+static struct line left_out_line(const aoticache_entry *entry, const char *reason)
+{
+    cleanup_free char *what = aoticache_cli_escape(entry->description);
+    cleanup_free char *why = aoticache_cli_escape(reason);
+    json_t *object = aoticache_cli_json_object();
+    aoticache_cli_json_set(object, "left_out", aoticache_cli_json_text(what));
+    aoticache_cli_json_set(object, "reason", aoticache_cli_json_text(why));
+    struct line line = {.text = aoticache_cli_text("# %s: left out: %s", what, why),
+                        .json = json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII)};
+    json_decref(object);
+    return line;
+}
+
+static struct line entry_line(aoticache_cache *cache, const aoticache_entry *entry)
 {
     aoticache_error error = {.message = ""};
     aoticache_request *request = NULL;
-    char *line = NULL;
+    struct line line = {NULL, NULL};
     aoticache_status status = aoticache_manifest_decode(cache, &entry->artifact, NULL, &request, &error);
     const char *reason = status == AOTICACHE_OK ? why_not(request) : error.message;
     if (status == AOTICACHE_OK && reason == NULL) {
-        status = aoticache_request_write_text(request, &line, &error);
+        status = aoticache_request_write_text(request, &line.text, &error);
+        if (status == AOTICACHE_OK)
+            status = aoticache_request_write_json(request, &line.json, &error);
         reason = status != AOTICACHE_OK ? error.message : NULL;
     }
     aoticache_request_free(request);
     if (reason == NULL)
         return line;
-    cleanup_free char *what = aoticache_cli_escape(entry->description);
-    cleanup_free char *why = aoticache_cli_escape(reason);
-    return aoticache_cli_text("# %s: left out: %s", what, why);
+    free(line.text);
+    return left_out_line(entry, reason);
 }
 
 static bool add_line(void *user, const aoticache_entry *entry)
@@ -186,32 +203,39 @@ static bool add_line(void *user, const aoticache_entry *entry)
     if (!is_asked_for(lines->record, entry))
         return true;
     if ((lines->count & (lines->count - 1)) == 0)
-        lines->lines =
-            aoticache_cli_resize(lines->lines, lines->count > 0 ? lines->count * 2 : 1, sizeof *lines->lines);
-    lines->lines[lines->count++] = entry_line(lines->cache, entry);
+        lines->items =
+            aoticache_cli_resize(lines->items, lines->count > 0 ? lines->count * 2 : 1, sizeof *lines->items);
+    lines->items[lines->count++] = entry_line(lines->cache, entry);
     return true;
 }
 
 static int compare_lines(const void *left, const void *right)
 {
-    return strcmp(*(char *const *)left, *(char *const *)right);
+    const struct line *a = left, *b = right;
+    return strcmp(a->text, b->text);
 }
 
-/* Requests by their text, each once; what was left out is behind them. */
+static void free_line(struct line *line)
+{
+    free(line->text);
+    free(line->json);
+}
+
+/* Sorts by text and keeps each line once. */
 static void sort_lines(struct lines *lines)
 {
     size_t kept = 0;
     if (lines->count > 0)
-        qsort(lines->lines, lines->count, sizeof *lines->lines, compare_lines);
+        qsort(lines->items, lines->count, sizeof *lines->items, compare_lines);
     for (size_t i = 0; i < lines->count; i++) {
-        if (kept > 0 && strcmp(lines->lines[kept - 1], lines->lines[i]) == 0)
-            free(lines->lines[i]);
+        if (kept > 0 && strcmp(lines->items[kept - 1].text, lines->items[i].text) == 0)
+            free_line(&lines->items[i]);
         else
-            lines->lines[kept++] = lines->lines[i];
+            lines->items[kept++] = lines->items[i];
     }
     lines->count = kept;
     for (size_t i = 0; i < kept; i++)
-        lines->left_out += lines->lines[i][0] == '#';
+        lines->left_out += lines->items[i].text[0] == '#';
 }
 
 static void print_json(const struct lines *lines)
@@ -219,8 +243,8 @@ static void print_json(const struct lines *lines)
     json_t *object = aoticache_cli_json_object();
     json_t *requests = aoticache_cli_json_array(), *left_out = aoticache_cli_json_array();
     for (size_t i = 0; i < lines->count; i++)
-        aoticache_cli_json_append(lines->lines[i][0] == '#' ? left_out : requests,
-                                  aoticache_cli_json_text(lines->lines[i]));
+        aoticache_cli_json_append(lines->items[i].text[0] == '#' ? left_out : requests,
+                                  aoticache_cli_json_text(lines->items[i].text));
     aoticache_cli_json_set(object, "requests", requests);
     aoticache_cli_json_set(object, "left_out", left_out);
     aoticache_cli_json_print(object);
@@ -237,7 +261,7 @@ static int write_lines(const aoticache_cli *cli, const struct record *record, co
     if (file == NULL)
         return aoticache_cli_error(cli, "cannot write %s: %s", record->output, strerror(errno));
     for (size_t i = 0; i < lines->count; i++)
-        fprintf(file, "%s\n", lines->lines[i]);
+        fprintf(file, "%s\n", lines->items[i].json);
     if (opened != NULL && fclose(steal_ptr(&opened)) != 0)
         return aoticache_cli_error(cli, "cannot write %s: %s", record->output, strerror(errno));
     return AOTICACHE_CLI_EXIT_OK;
@@ -250,7 +274,7 @@ static int say_written(const aoticache_cli *cli, const struct record *record, co
         return AOTICACHE_CLI_EXIT_NOT_FOUND;
     }
     if (lines->left_out > 0)
-        aoticache_cli_note(cli, "%zu of %zu left out; the list's comments say why", lines->left_out, lines->count);
+        aoticache_cli_note(cli, "%zu of %zu left out; the list says why", lines->left_out, lines->count);
     else if (record->output != NULL)
         aoticache_cli_note(cli, "%zu request%s in %s", lines->count, lines->count == 1 ? "" : "s", record->output);
     return AOTICACHE_CLI_EXIT_OK;
@@ -273,8 +297,8 @@ static int record_cache(const aoticache_cli *cli, const struct record *record)
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = say_written(cli, record, &lines);
     for (size_t i = 0; i < lines.count; i++)
-        free(lines.lines[i]);
-    free(lines.lines);
+        free_line(&lines.items[i]);
+    free(lines.items);
     aoticache_cache_close(cache);
     return result;
 }
@@ -299,7 +323,7 @@ const aoticache_command aoticache_command_record = {
             .summary = "Writes a list of what a program asks for, or of what the cache holds, for 'aoticache warm'.",
             .details = "PROGRAM runs with AOTICACHE_RECORD=FILE in its environment: what it and the programs it starts\n"
                        "ask for through this library is appended to the file, each request once. The exit code is the\n"
-                       "program's. A request whose constants would be needed becomes a comment.",
+                       "program's. A request whose constants would be needed is left out; a line of the list says so.",
             .options = record_options,
             .operand = {.kind = AOTICACHE_CLI_KIND_REST, .offset = offsetof(struct record, program)},
         },

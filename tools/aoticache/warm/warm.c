@@ -131,11 +131,20 @@ static void print_json(const struct warm *warm)
     aoticache_cli_json_print(object);
 }
 
-static void print_missing(const aoticache_warm_list *list)
+/* A list again. */
+static int print_missing(const aoticache_cli *cli, const aoticache_warm_list *list)
 {
-    for (size_t i = 0; i < list->count; i++)
-        if (list->items[i].result == AOTICACHE_WARM_MISSING)
-            printf("%s\n", list->items[i].text);
+    for (size_t i = 0; i < list->count; i++) {
+        cleanup_free char *line = NULL;
+        aoticache_error error = {.message = ""};
+        if (list->items[i].result != AOTICACHE_WARM_MISSING)
+            continue;
+        aoticache_status status = aoticache_request_write_json(list->items[i].request, &line, &error);
+        if (status != AOTICACHE_OK)
+            return aoticache_cli_fail(cli, status, &error);
+        printf("%s\n", line);
+    }
+    return AOTICACHE_CLI_EXIT_OK;
 }
 
 static void print_summary(const aoticache_cli *cli, const struct warm *warm)
@@ -165,8 +174,8 @@ static int print(const aoticache_cli *cli, struct warm *warm)
         warm->counts[warm->list.items[i].result]++;
     if (cli->json)
         print_json(warm);
-    else if (warm->work.dry_run)
-        print_missing(&warm->list);
+    else if (warm->work.dry_run && print_missing(cli, &warm->list) != AOTICACHE_CLI_EXIT_OK)
+        return AOTICACHE_CLI_EXIT_FAILURE;
     if (!cli->json)
         print_summary(cli, warm);
     if (warm->counts[AOTICACHE_WARM_FAILED] + warm->counts[AOTICACHE_WARM_UNSUPPORTED] > 0)
@@ -219,7 +228,8 @@ const aoticache_command aoticache_command_warm = {
             .help_hint = "aoticache help warm",
             .usage = "FILE...|- [OPTION]...",
             .summary = "Compiles a list of operators and shapes into the cache, several at a time.",
-            .details = "FILE has one request per line, as 'aoticache record' writes it:\n"
+            .details = "FILE has one request per line: JSON, as 'aoticache record' writes it, or text, as 'aoticache ls'\n"
+                       "shows it:\n"
                        "  aten::add.Tensor(float32[2, 3], float32[2, 3], alpha=1) on cpu\n"
                        "Empty lines and lines that begin with # are skipped; \"on cpu\" may be left out. - is the\n"
                        "standard input. Exit code: 0 all are there, 1 some could not be compiled (each is told with\n"

@@ -30,21 +30,21 @@ static const aoticache_cli_option why_options[] = {
 
 /* ---- what is asked for ---- */
 
-/* "aten::abs(float32[3]) on cpu", as lists, logs and `ls` print it. */
+/* "aten::abs(float32[3]) on cpu", as logs and `ls` print it, or a line of a list. */
 static int make_request_of_line(const aoticache_cli *cli, const aoticache_kernel_options *kernel,
                                 aoticache_request **ret_request)
 {
     aoticache_error error = {.message = ""};
     if (kernel->word_count > 0)
         return aoticache_cli_usage_error(cli, "the line '%s' has the arguments already; none can be added", kernel->op);
-    if (aoticache_request_parse_text(kernel->op, ret_request, &error) != AOTICACHE_OK)
+    if (aoticache_kernel_parse_line(kernel->op, ret_request, &error) != AOTICACHE_OK)
         return aoticache_cli_usage_error(cli, "'%s': %s", kernel->op, error.message);
     return AOTICACHE_CLI_EXIT_OK;
 }
 
 static int make_request(const aoticache_cli *cli, struct question *question, aoticache_why *why)
 {
-    if (strchr(question->kernel.op, '(') != NULL)
+    if (strpbrk(question->kernel.op, "({") != NULL)
         return make_request_of_line(cli, &question->kernel, &why->asked);
     int result = aoticache_kernel_make_tensors(&question->kernel, cli);
     if (result != AOTICACHE_CLI_EXIT_OK)
