@@ -1,22 +1,114 @@
 /*
- * cache/gc/choose: who goes next. A window of the least recently used entries is read from the index and sorted; the
- * first of them go as long as they are due.
+ * cache/gc/choose: what a collection is to come to, and which entries are due.
  *
- * By cost, an entry goes the sooner the more bytes it has, the longer it was not used and the less its compile took. To
- * compare all entries so would mean to read all; of a window of the WINDOW_COST least recently used the best quarter goes
- * before the window is filled up again, which keeps memory bounded and never touches what was used a moment ago.
+ * A window of the least recently used entries is read from the index and sorted; the first of them go as long as they are
+ * due. With policy = cost, an entry goes the sooner the more bytes it has, the longer it was not used and the less its
+ * compile took. Comparing all entries so would mean reading all of them: the best quarter of the WINDOW_COST least
+ * recently used goes before the window is filled up again, which bounds memory and never touches what was used a moment
+ * ago.
  */
+#include <fcntl.h>
 #include <fnmatch.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
-#include "cache/gc/collection.h"
+#include "base/cleanup.h"
+#include "cache/gc/internal.h"
 
 #define WINDOW_LRU AOTICACHE_COLLECTION_ROUND
 #define WINDOW_STEP 512
 #define WINDOW_COST 4096
 #define LEAST_COMPILE_NS 1e6 /* what was compiled in no time is not worth infinitely little */
+
+#define MENDED_AT_ONCE 1000
+#define UNSEEN_NS (INT64_C(7) * 24 * 3600 * 1000000000) /* less is a weekend, and clocks that differ a little */
+#define LEAST_ENTRIES 32                               /* fewer are soon compiled again */
+#define STAYING_PART 10                                /* nearly all: less than a tenth stays */
+
+/* Names under which the index keeps what the last collection saw. */
+#define RECORDED_WALL "collected_ns"
+#define RECORDED_UPTIME "collected_uptime_ns"
+#define RECORDED_BOOT "collected_boot"
+
+/* ---- the goal ---- */
+
+static uint64_t wanted(uint64_t is, uint64_t high, uint64_t low)
+{
+    if (is <= high)
+        return UINT64_MAX;
+    return low != 0 && low < high ? low : high;
+}
+
+/* Bytes that have to go so that the file system has the free space that the options ask for. */
+static uint64_t missing_space(const aoticache_collection *collection)
+{
+    const aoticache_collect_options *options = collection->options;
+    struct statvfs filesystem;
+    if ((options->min_free_bytes == 0 && options->min_free_share <= 0) ||
+        fstatvfs(collection->cache->directory->fd, &filesystem) != 0)
+        return 0;
+    double unit = (double)filesystem.f_frsize;
+    double least = options->min_free_share * (double)filesystem.f_blocks * unit;
+    if ((double)options->min_free_bytes > least)
+        least = (double)options->min_free_bytes;
+    if (atomic_load(&collection->cache->has_given_up_reserve)) /* for a moment: its space is wanted back */
+        least += (double)AOTICACHE_RESERVE_BYTES;
+    double missing = least - (double)filesystem.f_bavail * unit;
+    return missing > 0 ? (uint64_t)missing + 1 : 0;
+}
+
+aoticache_status aoticache_collection_set_goal(aoticache_collection *collection, aoticache_error *ret_error)
+{
+    const aoticache_collect_options *options = collection->options;
+    aoticache_index_totals totals;
+    aoticache_status status = aoticache_index_read_totals(collection->index, &totals, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    collection->entries = collection->first_entries = totals.entries;
+    collection->bytes = collection->first_bytes = totals.bytes;
+    collection->report.entries_before = totals.entries;
+    collection->report.bytes_before = totals.bytes;
+    collection->wanted_bytes =
+        options->max_bytes == 0 ? UINT64_MAX : wanted(totals.bytes, options->max_bytes, options->low_bytes);
+    collection->wanted_entries =
+        options->max_entries == 0 ? UINT64_MAX : wanted(totals.entries, options->max_entries, options->low_entries);
+    uint64_t missing = missing_space(collection);
+    uint64_t left = totals.bytes > missing ? totals.bytes - missing : 0;
+    if (missing > 0 && left < collection->wanted_bytes)
+        collection->wanted_bytes = left;
+    return AOTICACHE_OK;
+}
+
+/* An estimate, for the caller's progress. */
+static uint64_t entries_to_go(const aoticache_collection *collection)
+{
+    uint64_t entries = 0, by_bytes = 0;
+    if (collection->first_entries > collection->wanted_entries)
+        entries = collection->first_entries - collection->wanted_entries;
+    if (collection->first_bytes > collection->wanted_bytes)
+        by_bytes = (uint64_t)((double)(collection->first_bytes - collection->wanted_bytes) /
+                              ((double)collection->first_bytes / (double)(collection->first_entries + 1)));
+    entries = entries > by_bytes ? entries : by_bytes;
+    return entries > collection->report.entries_removed ? entries : collection->report.entries_removed;
+}
+
+bool aoticache_collection_poll(aoticache_collection *collection)
+{
+    const aoticache_collect_options *options = collection->options;
+    if (collection->is_stopped)
+        return false;
+    bool stops = aoticache_monotonic_ns() >= collection->deadline_ns;
+    if (!stops && options->progress != NULL)
+        stops = !options->progress(collection->user, collection->report.entries_removed, entries_to_go(collection));
+    if (stops)
+        collection->is_stopped = collection->report.is_partial = true;
+    return !stops;
+}
+
+/* ---- the window ---- */
 
 static bool is_over(const aoticache_collection *collection)
 {
@@ -109,18 +201,18 @@ static aoticache_status fill(aoticache_collection *collection, aoticache_error *
     memmove(collection->window, collection->window + collection->window_next,
             collection->window_count * sizeof *collection->window);
     collection->window_next = 0;
-    size_t before = collection->window_count, room = collection->window_capacity - before;
+    size_t before = collection->window_count, wanted = collection->window_capacity - before;
     aoticache_status status = aoticache_index_list_candidates(collection->index, collection->read_used_ns,
-                                                              collection->read_id, room, add_candidate, collection,
+                                                              collection->read_id, wanted, add_candidate, collection,
                                                               ret_error);
-    if (status == AOTICACHE_OK && collection->window_count - before < room)
+    if (status == AOTICACHE_OK && collection->window_count - before < wanted)
         collection->is_read = true;
     if (status == AOTICACHE_OK && by_cost)
         qsort(collection->window, collection->window_count, sizeof *collection->window, by_order);
     return status;
 }
 
-/* Sizes are those of whole artifacts, so what several share makes this choose too few, never too many. */
+/* Sizes are those of whole artifacts, so objects that several share make this choose too few entries, never too many. */
 static bool is_due(const aoticache_collection *collection, const aoticache_collection_item *item, uint64_t chosen,
                    uint64_t chosen_bytes)
 {
@@ -159,4 +251,138 @@ aoticache_status aoticache_collection_choose(aoticache_collection *collection, a
     }
     *ret_count = count;
     return AOTICACHE_OK;
+}
+
+/*
+ * ---- the clock ----
+ *
+ * Ages are told by the wall clock, which people, dead batteries and virtual machines set to anything.
+ *
+ * A last use in the future was recorded by a clock that was ahead. It counts as now, and is written so: else the entry
+ * would outlive every limit.
+ *
+ * A clock that is ahead now makes everything look old. What the machine itself has seen tells that: every collection
+ * records what the clock and the uptime were. How far the clock has gone on since then beyond the uptime is time that the
+ * machine did not see pass. If nearly all entries would go for that time alone, none goes for its age; limits of size hold
+ * as ever, since they need the order of last use only. A machine that was off for so long looks the same: then a person
+ * says that the clock is right (options.trust_clock).
+ */
+
+struct moment {
+    int64_t wall_ns;
+    int64_t uptime_ns; /* of the machine, suspended or not; 0: not known */
+    int64_t boot;      /* a number for this start of the machine; 0: not known */
+};
+
+static bool read_text(const char *path, char *ret_text, size_t size)
+{
+    cleanup_fd int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, ret_text, size - 1) : -1;
+    ret_text[got > 0 ? got : 0] = '\0';
+    return got > 0;
+}
+
+/* From the kernel's files, not by clock_gettime(): what wraps a program to show it another time leaves them alone. */
+static struct moment read_moment(void)
+{
+    struct moment moment = {.wall_ns = aoticache_wall_ns()};
+    char text[128], *end;
+    if (read_text("/proc/uptime", text, sizeof text)) {
+        long long seconds = strtoll(text, &end, 10);
+        if (end != text && seconds > 0 && seconds < INT64_MAX / 1000000000)
+            moment.uptime_ns = seconds * 1000000000;
+    }
+    if (read_text("/proc/sys/kernel/random/boot_id", text, sizeof text)) {
+        uint64_t number = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+        for (const char *at = text; *at != '\0'; at++)
+            number = (number ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+        moment.boot = (int64_t)(number >> 1);
+    }
+    return moment;
+}
+
+/* How far the clock has gone on beyond what the machine has seen pass. */
+static int64_t unseen_ns(const struct moment *last, const struct moment *now)
+{
+    bool is_same_start = last->boot == now->boot && now->boot != 0;
+    int64_t seen = is_same_start ? now->uptime_ns - last->uptime_ns : now->uptime_ns;
+    int64_t passed = now->wall_ns - last->wall_ns;
+    seen = seen > 0 ? seen : 0;
+    return passed > seen ? passed - seen : 0;
+}
+
+/* The last collection; where there was none, the last use of any entry, as some machine was running then, too. */
+static aoticache_status read_last(aoticache_index *index, struct moment *ret_last, aoticache_error *ret_error)
+{
+    struct moment last = {.wall_ns = 0};
+    aoticache_status status = aoticache_index_read_meta(index, RECORDED_WALL, &last.wall_ns, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_read_meta(index, RECORDED_UPTIME, &last.uptime_ns, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_read_meta(index, RECORDED_BOOT, &last.boot, ret_error);
+    if (status == AOTICACHE_OK && last.wall_ns == 0)
+        status = aoticache_index_newest_use(index, &last.wall_ns, ret_error);
+    if (status == AOTICACHE_OK)
+        *ret_last = last;
+    return status;
+}
+
+/* Drops the limit of age where nearly all the entries that are not overdue without the time `unseen` are overdue with it. */
+static aoticache_status judge_clock(aoticache_collection *collection, int64_t unseen, aoticache_error *ret_error)
+{
+    const uint64_t age = collection->max_age_seconds;
+    uint64_t fresh = 0, staying = 0;
+    if (age > (uint64_t)collection->now_ns / 1000000000)
+        return AOTICACHE_OK; /* nothing can be so old */
+    const int64_t due_ns = collection->now_ns - (int64_t)age * 1000000000;
+    aoticache_status status =
+        aoticache_index_count_used_since(collection->index, due_ns - unseen, &fresh, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_index_count_used_since(collection->index, due_ns, &staying, ret_error);
+    if (status != AOTICACHE_OK || fresh < LEAST_ENTRIES || staying * STAYING_PART >= fresh)
+        return status;
+    collection->report.refused = fresh - staying;
+    collection->max_age_seconds = UINT64_MAX;
+    return AOTICACHE_OK;
+}
+
+static aoticache_status mend_uses(aoticache_collection *collection, aoticache_error *ret_error)
+{
+    uint64_t newer = 0;
+    aoticache_status status =
+        aoticache_index_count_used_since(collection->index, collection->now_ns, &newer, ret_error);
+    while (status == AOTICACHE_OK && newer > 0) {
+        status = aoticache_index_mend_uses(collection->index, collection->now_ns, MENDED_AT_ONCE, &newer, ret_error);
+        if (newer < MENDED_AT_ONCE)
+            break;
+    }
+    /* A full disk: they are the last to go, which frees space as well. */
+    return aoticache_index_is_out_of_space(collection->index) ? AOTICACHE_OK : status;
+}
+
+aoticache_status aoticache_collection_check_clock(aoticache_collection *collection, aoticache_error *ret_error)
+{
+    const aoticache_collect_options *options = collection->options;
+    struct moment last, now = read_moment();
+    aoticache_status status = AOTICACHE_OK;
+    if (!options->dry_run)
+        status = mend_uses(collection, ret_error);
+    if (status != AOTICACHE_OK || collection->is_step || options->trust_clock || collection->max_age_seconds == UINT64_MAX)
+        return status;
+    status = read_last(collection->index, &last, ret_error);
+    if (status != AOTICACHE_OK || unseen_ns(&last, &now) < UNSEEN_NS)
+        return status;
+    collection->report.previous_ns = last.wall_ns;
+    collection->report.clock_ns = now.wall_ns;
+    return judge_clock(collection, unseen_ns(&last, &now), ret_error);
+}
+
+/* A failure is not reported: without the record the next collection merely knows less. A process killed between the
+ * writes makes the next one believe the time. */
+void aoticache_collection_record_clock(aoticache_collection *collection)
+{
+    const struct moment now = read_moment();
+    if (aoticache_index_write_meta(collection->index, RECORDED_WALL, now.wall_ns, NULL) == AOTICACHE_OK &&
+        aoticache_index_write_meta(collection->index, RECORDED_UPTIME, now.uptime_ns, NULL) == AOTICACHE_OK)
+        aoticache_index_write_meta(collection->index, RECORDED_BOOT, now.boot, NULL);
 }

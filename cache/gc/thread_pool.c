@@ -1,5 +1,5 @@
 /*
- * cache/gc/thread_pool: see thread_pool.h.
+ * cache/gc/thread_pool: threads that wait on a condition until there is work for one more of them.
  */
 #include "cache/gc/thread_pool.h"
 
@@ -12,7 +12,7 @@
 #define STACK_BYTES (256 * 1024)
 
 struct aoticache_thread_pool {
-    pthread_mutex_t mutex; /* of all but the threads, which are the caller's business */
+    pthread_mutex_t mutex; /* of all but the threads, which only the caller changes */
     pthread_cond_t has_work, is_idle;
     void (*work)(void *argument);
     void *argument;
@@ -35,7 +35,7 @@ static void *serve(void *user)
         pool->places--;
         pool->busy++;
         pthread_mutex_unlock(&pool->mutex);
-        pool->work(pool->argument); /* neither changes while somebody is busy */
+        pool->work(pool->argument); /* neither changes while a thread is busy */
         pthread_mutex_lock(&pool->mutex);
         if (--pool->busy == 0)
             pthread_cond_signal(&pool->is_idle);
