@@ -6,7 +6,7 @@
 #include <strings.h>
 
 #include "base/cleanup.h"
-#include "cache/verify/snapshot.h"
+#include "cache/snapshot.h"
 
 static bool digest_begins(const aoticache_digest *digest, const char *prefix, size_t length)
 {

@@ -7,7 +7,7 @@
 #include <sys/statvfs.h>
 
 #include "cache/gc/internal.h"
-#include "cache/verify/snapshot.h"
+#include "cache/snapshot.h"
 
 #define MAX_OWNED 1026 /* what a manifest may list, and itself */
 #define LOG_PAGES 16000 /* 64 MB: merging takes a fifth of a second, and nobody else does it */

@@ -7,7 +7,7 @@
 #define AOTICACHE_CACHE_TRANSFER_SELECT_H
 
 #include "cache/pins/pins.h"
-#include "cache/verify/snapshot.h"
+#include "cache/snapshot.h"
 #include "cache/transfer/transfer.h"
 
 /*

@@ -1,5 +1,5 @@
 /*
- * cache/verify/batch: some folders of objects/, and what the index says of the same range, side by side.
+ * cache/verify/batch: lists some folders of objects/, and sets beside each object what the index says of it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "cache/verify/verification.h"
+#include "cache/verify/internal.h"
 #include "index/entries/integrity.h"
 
 bool aoticache_verification_is_done(const aoticache_verification *verification, const aoticache_digest *digest)
@@ -81,20 +81,19 @@ static bool add_claim(void *user, const aoticache_index_claim *claim)
     return !batch->is_out_of_memory;
 }
 
-bool aoticache_verify_add_part(void *user, const aoticache_digest *artifact, const aoticache_digest *object,
-                               uint64_t bytes)
+static bool add_part(void *user, const aoticache_digest *artifact, const aoticache_digest *object, uint64_t bytes)
 {
-    aoticache_verify_parts *parts = user;
-    if (parts->count == parts->capacity) {
-        size_t capacity = parts->capacity != 0 ? parts->capacity * 2 : 16;
-        aoticache_verify_part *items = reallocarray(parts->items, capacity, sizeof *items);
-        parts->is_out_of_memory = items == NULL;
-        if (items == NULL)
+    aoticache_verify_batch *batch = user;
+    if (batch->part_count == batch->part_capacity) {
+        size_t capacity = batch->part_capacity != 0 ? batch->part_capacity * 2 : 1024;
+        aoticache_verify_part *parts = reallocarray(batch->parts, capacity, sizeof *parts);
+        batch->is_out_of_memory = parts == NULL;
+        if (parts == NULL)
             return false;
-        parts->items = items;
-        parts->capacity = capacity;
+        batch->parts = parts;
+        batch->part_capacity = capacity;
     }
-    parts->items[parts->count++] =
+    batch->parts[batch->part_count++] =
         (aoticache_verify_part){.artifact = *artifact, .object = *object, .bytes = bytes};
     return true;
 }
@@ -107,7 +106,7 @@ void aoticache_verify_batch_clear(aoticache_verify_batch *batch)
         free(batch->odd[i].path);
         free(batch->odd[i].detail);
     }
-    batch->count = batch->named.count = batch->claim_count = batch->parts.count = batch->odd_count = 0;
+    batch->count = batch->named.count = batch->claim_count = batch->part_count = batch->odd_count = 0;
 }
 
 void aoticache_verify_batch_release(aoticache_verify_batch *batch)
@@ -116,7 +115,7 @@ void aoticache_verify_batch_release(aoticache_verify_batch *batch)
     free(batch->items);
     free(batch->named.items);
     free(batch->claims);
-    free(batch->parts.items);
+    free(batch->parts);
     free(batch->odd);
 }
 
@@ -126,8 +125,8 @@ static int by_digest(const void *left, const void *right)
     return memcmp(a->digest.bytes, b->digest.bytes, sizeof a->digest.bytes);
 }
 
-/* What the index says of each object. */
-static void match(aoticache_verify_batch *batch)
+/* Sets in each object what the index says of it. */
+static void match_rows(aoticache_verify_batch *batch)
 {
     size_t named = 0, claim = 0, part = 0;
     for (size_t i = 0; i < batch->count; i++) {
@@ -143,16 +142,32 @@ static void match(aoticache_verify_batch *batch)
         while (claim + item->claim_count < batch->claim_count &&
                aoticache_digest_equal(&item->claims[item->claim_count].artifact, &item->digest))
             item->claim_count++;
-        while (part < batch->parts.count && memcmp(batch->parts.items[part].artifact.bytes, digest, 32) < 0)
+        while (part < batch->part_count && memcmp(batch->parts[part].artifact.bytes, digest, 32) < 0)
             part++;
-        item->parts = batch->parts.items + part;
-        while (part + item->part_count < batch->parts.count &&
+        item->parts = batch->parts + part;
+        while (part + item->part_count < batch->part_count &&
                aoticache_digest_equal(&item->parts[item->part_count].artifact, &item->digest))
             item->part_count++;
     }
 }
 
-/* The rows of the index for folders from first to last. */
+static aoticache_status check_memory(const aoticache_verify_batch *batch, aoticache_error *ret_error)
+{
+    return batch->is_out_of_memory
+               ? aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of objects")
+               : AOTICACHE_OK;
+}
+
+aoticache_status aoticache_verify_batch_read_entries(aoticache_index *index, const aoticache_digest *first,
+                                                     const aoticache_digest *last, aoticache_verify_batch *batch,
+                                                     aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_list_claims_between(index, first, last, add_claim, batch, ret_error);
+    if (status == AOTICACHE_OK && !batch->is_out_of_memory)
+        status = aoticache_index_list_parts_between(index, first, last, add_part, batch, ret_error);
+    return status == AOTICACHE_OK ? check_memory(batch, ret_error) : status;
+}
+
 aoticache_status aoticache_verification_read_rows(const aoticache_verification *verification, unsigned first,
                                                   unsigned last, aoticache_verify_batch *batch,
                                                   aoticache_error *ret_error)
@@ -164,18 +179,14 @@ aoticache_status aoticache_verification_read_rows(const aoticache_verification *
     if (verification->index != NULL)
         status = aoticache_index_list_objects_between(verification->index, &from, &batch->last, add_named, batch,
                                                       ret_error);
+    if (status == AOTICACHE_OK)
+        status = check_memory(batch, ret_error);
     if (status == AOTICACHE_OK && verification->index != NULL && !verification->options.quick)
-        status = aoticache_index_list_claims_between(verification->index, &from, &batch->last, add_claim, batch,
-                                                     ret_error);
-    if (status == AOTICACHE_OK && verification->index != NULL && !verification->options.quick)
-        status = aoticache_index_list_parts_between(verification->index, &from, &batch->last, aoticache_verify_add_part,
-                                                    &batch->parts, ret_error);
-    if (status == AOTICACHE_OK && (batch->is_out_of_memory || batch->parts.is_out_of_memory))
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of objects");
+        status = aoticache_verify_batch_read_entries(verification->index, &from, &batch->last, batch, ret_error);
     if (batch->count > 1)
         qsort(batch->items, batch->count, sizeof *batch->items, by_digest);
     if (status == AOTICACHE_OK)
-        match(batch);
+        match_rows(batch);
     return status;
 }
 
@@ -238,7 +249,6 @@ aoticache_status aoticache_verification_list_folder(aoticache_verification *veri
                       : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of objects");
 }
 
-/* What lies directly in objects/. */
 aoticache_status aoticache_verification_check_top(aoticache_verification *verification, aoticache_error *ret_error)
 {
     const aoticache_directory *directory = verification->cache->directory;
@@ -260,7 +270,7 @@ aoticache_status aoticache_verification_check_top(aoticache_verification *verifi
             continue; /* gone; or it is told of above */
         if (!is_hex(name, 2) ||
             aoticache_directory_trust(directory, &found, S_IFDIR, path, NULL) != AOTICACHE_OK)
-            status = aoticache_verification_treat_foreign(verification, path, ret_error);
+            status = aoticache_verification_report_foreign(verification, path, ret_error);
     }
     return status;
 }

@@ -1,16 +1,16 @@
 /*
- * cache/verify/entries: whether entries say what their manifests say.
+ * cache/verify/entries: whether entries say what their manifests say, and putting entries back that the index has lost.
  *
  * A lookup trusts the row (it reads no manifest where the library is the only file), so a row that is wrong makes a
  * sound object look damaged, or answers another's key.
  */
-#include <stdio.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "cache/store/lock.h"
-#include "cache/verify/verification.h"
+#include "cache/verify/internal.h"
 #include "index/entries/integrity.h"
 
 static aoticache_status differs(aoticache_error *ret_error, const char *what)
@@ -75,61 +75,21 @@ aoticache_status aoticache_verify_item_compare(aoticache_cache *cache, aoticache
 
 /* ---- looking again ---- */
 
-struct again {
-    aoticache_verify_claim *claims;
-    size_t count;
-    bool is_out_of_memory;
-};
-
-static bool add_claim(void *user, const aoticache_index_claim *claim)
-{
-    struct again *again = user;
-    aoticache_verify_claim *claims = reallocarray(again->claims, again->count + 1, sizeof *claims);
-    char *guard = strdup(claim->guard);
-    again->claims = claims != NULL ? claims : again->claims;
-    again->is_out_of_memory = claims == NULL || guard == NULL;
-    if (again->is_out_of_memory) {
-        free(guard);
-        return false;
-    }
-    aoticache_verify_claim *added = &claims[again->count++];
-    *added = (aoticache_verify_claim){.artifact = claim->artifact,
-                                      .key = claim->key,
-                                      .library = claim->library,
-                                      .entry_id = claim->entry_id,
-                                      .library_bytes = claim->library_bytes,
-                                      .file_count = claim->file_count,
-                                      .guard = guard};
-    memcpy(added->requirements, claim->requirements, sizeof added->requirements);
-    return true;
-}
-
-/* The comparison as of now. */
+/* Compares as of now. OK also where no entry names the artifact any more. */
 static aoticache_status compare_again(aoticache_verification *verification, const aoticache_digest *artifact,
                                       int64_t *ret_entry_id, aoticache_error *ret_error)
 {
-    struct again again = {.claims = NULL};
-    aoticache_verify_parts parts = {.items = NULL};
-    aoticache_status status = aoticache_index_list_claims_between(verification->index, artifact, artifact, add_claim,
-                                                                  &again, ret_error);
-    if (status == AOTICACHE_OK && again.is_out_of_memory)
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of entries");
-    if (status == AOTICACHE_OK)
-        status = aoticache_index_list_parts_between(verification->index, artifact, artifact, aoticache_verify_add_part,
-                                                    &parts, ret_error);
-    if (status == AOTICACHE_OK && parts.is_out_of_memory)
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of objects");
+    aoticache_verify_batch batch = {.items = NULL};
+    aoticache_status status =
+        aoticache_verify_batch_read_entries(verification->index, artifact, artifact, &batch, ret_error);
     aoticache_verify_item item = {.digest = *artifact,
-                                  .claims = again.claims,
-                                  .claim_count = again.count,
-                                  .parts = parts.items,
-                                  .part_count = parts.count};
-    if (status == AOTICACHE_OK && again.count > 0)
+                                  .claims = batch.claims,
+                                  .claim_count = batch.claim_count,
+                                  .parts = batch.parts,
+                                  .part_count = batch.part_count};
+    if (status == AOTICACHE_OK && batch.claim_count > 0)
         status = aoticache_verify_item_compare(verification->cache, &item, ret_entry_id, ret_error);
-    free(parts.items);
-    for (size_t i = 0; i < again.count; i++)
-        free(again.claims[i].guard);
-    free(again.claims);
+    aoticache_verify_batch_release(&batch);
     return status;
 }
 
@@ -167,7 +127,7 @@ static aoticache_status record_again(aoticache_verification *verification, const
     return is_settled ? AOTICACHE_OK : status;
 }
 
-aoticache_status aoticache_verification_treat_entries(aoticache_verification *verification,
+aoticache_status aoticache_verification_confirm_entries(aoticache_verification *verification,
                                                       const aoticache_verify_item *item, aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
@@ -181,12 +141,121 @@ aoticache_status aoticache_verification_treat_entries(aoticache_verification *ve
         return aoticache_error_set(ret_error, status, "%s", detail.message);
     verification->report.wrong_entries++;
     aoticache_object_path(&item->digest, path);
-    aoticache_verification_tell(verification, "entry", path, detail.message);
+    aoticache_verification_report_finding(verification, "entry", path, detail.message);
     if (!verification->options.repair)
         return AOTICACHE_OK;
     status = aoticache_lock_store(verification->cache->directory, true, &lock, ret_error);
     if (status == AOTICACHE_OK)
         status = record_again(verification, &item->digest, ret_error);
     aoticache_lock_release(&lock);
+    return status;
+}
+
+/* ---- manifests that the index does not know ---- */
+
+/* A manifest that another entry of the same key, requirements and guard has replaced is garbage, not a lost entry. */
+static bool is_superseded(aoticache_index *index, const aoticache_manifest *manifest)
+{
+    aoticache_index_entry same = {.key = manifest->key, .guard = manifest->guard};
+    aoticache_requirements_to_bytes(&manifest->requirements, same.requirements);
+    return aoticache_index_has_same(index, &same, NULL) == AOTICACHE_OK;
+}
+
+/*
+ * A manifest of which a file is gone (found damaged, or removed by a person) can answer nothing: it is garbage too. Where a
+ * file cannot be looked at it is not known whether it is, and the manifest is left to who can.
+ */
+static bool is_complete(aoticache_directory *directory, const aoticache_manifest *manifest)
+{
+    for (size_t i = 0; i < manifest->file_count; i++) {
+        char path[AOTICACHE_OBJECT_PATH_BYTES];
+        aoticache_object_path(&manifest->files[i].digest, path);
+        cleanup_fd int fd = aoticache_directory_openat(directory, path, O_PATH);
+        if (fd < 0)
+            return false;
+    }
+    return true;
+}
+
+/* Only the digest and the age are kept: after the loss of an index there may be a million of them. */
+aoticache_status aoticache_verification_note_unnamed(aoticache_verification *verification,
+                                                     const aoticache_digest *digest, aoticache_error *ret_error)
+{
+    aoticache_directory *directory = verification->cache->directory;
+    aoticache_manifest *manifest = NULL;
+    uint64_t bytes;
+    if (!aoticache_cache_may_be_manifest(directory, digest) ||
+        aoticache_cache_load_manifest(directory, digest, &manifest, &bytes, NULL) != AOTICACHE_OK)
+        return AOTICACHE_OK;
+    int64_t created_ns = manifest->created_ns;
+    aoticache_manifest_free(manifest);
+    if (verification->lost_count == verification->lost_capacity) {
+        size_t capacity = verification->lost_capacity != 0 ? verification->lost_capacity * 2 : 64;
+        aoticache_lost_manifest *lost = reallocarray(verification->lost, capacity, sizeof *lost);
+        if (lost == NULL)
+            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of manifests");
+        verification->lost = lost;
+        verification->lost_capacity = capacity;
+    }
+    verification->lost[verification->lost_count++] =
+        (aoticache_lost_manifest){.digest = *digest, .created_ns = created_ns};
+    return AOTICACHE_OK;
+}
+
+static int newest_first(const void *left, const void *right)
+{
+    const aoticache_lost_manifest *a = left, *b = right;
+    if (a->created_ns != b->created_ns)
+        return a->created_ns > b->created_ns ? -1 : 1;
+    return memcmp(a->digest.bytes, b->digest.bytes, sizeof a->digest.bytes);
+}
+
+/* With the store locked, shared: nothing is removed between looking at the files and recording the entry. */
+static aoticache_status put_back(aoticache_verification *verification, const aoticache_digest *digest, uint64_t bytes,
+                                 const aoticache_manifest *manifest, aoticache_error *ret_error)
+{
+    aoticache_directory *directory = verification->cache->directory;
+    aoticache_lock lock = AOTICACHE_LOCK_INIT;
+    aoticache_status status = aoticache_lock_store(directory, false, &lock, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (!is_superseded(verification->index, manifest))
+        status = aoticache_cache_index_manifest(directory, verification->index, digest, bytes, manifest, ret_error);
+    aoticache_lock_release(&lock);
+    if (status == AOTICACHE_OK)
+        verification->report.repaired++;
+    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status; /* a file of it is gone: garbage */
+}
+
+static aoticache_status report_lost(aoticache_verification *verification, const aoticache_digest *digest,
+                              const aoticache_manifest *manifest, uint64_t bytes, aoticache_error *ret_error)
+{
+    char path[AOTICACHE_OBJECT_PATH_BYTES];
+    if (!aoticache_manifest_guard_fits(manifest) || is_superseded(verification->index, manifest) ||
+        !is_complete(verification->cache->directory, manifest))
+        return AOTICACHE_OK;
+    verification->report.unindexed++;
+    aoticache_object_path(digest, path);
+    aoticache_verification_report_finding(verification, "unindexed", path, manifest->description);
+    return verification->options.repair ? put_back(verification, digest, bytes, manifest, ret_error) : AOTICACHE_OK;
+}
+
+aoticache_status aoticache_verification_check_unindexed(aoticache_verification *verification,
+                                                        aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    if (verification->lost_count > 1)
+        qsort(verification->lost, verification->lost_count, sizeof *verification->lost, newest_first);
+    for (size_t i = 0; status == AOTICACHE_OK && i < verification->lost_count; i++) {
+        const aoticache_digest *digest = &verification->lost[i].digest;
+        aoticache_manifest *manifest = NULL;
+        uint64_t bytes;
+        if (aoticache_cache_load_manifest(verification->cache->directory, digest, &manifest, &bytes, NULL) !=
+            AOTICACHE_OK)
+            continue; /* collected meanwhile */
+        status = report_lost(verification, digest, manifest, bytes, ret_error);
+        aoticache_manifest_free(manifest);
+    }
+    verification->lost_count = 0;
     return status;
 }

@@ -17,7 +17,7 @@
 #include "base/cleanup.h"
 #include "cache/store/lock.h"
 #include "cache/pins/internal.h"
-#include "cache/verify/verification.h"
+#include "cache/verify/internal.h"
 
 static bool is_dot(const char *name)
 {
@@ -51,7 +51,7 @@ static aoticache_status for_each_name(aoticache_verification *verification, cons
             continue;
         status = check(verification, dirfd(listing), item->d_name, ret_error);
         if (status == AOTICACHE_OK &&
-            !aoticache_verification_goes_on(verification, verification->report.objects))
+            !aoticache_verification_poll(verification, verification->report.objects))
             break;
     }
     return status;
@@ -73,7 +73,7 @@ static aoticache_status check_name(aoticache_verification *verification, int fol
     }
     *ret_usable = is_digest_name(name) && aoticache_directory_trust(verification->cache->directory, &found, type, full,
                                                                     NULL) == AOTICACHE_OK;
-    return *ret_usable ? AOTICACHE_OK : aoticache_verification_treat_foreign(verification, full, ret_error);
+    return *ret_usable ? AOTICACHE_OK : aoticache_verification_report_foreign(verification, full, ret_error);
 }
 
 /* ---- links ---- */
@@ -181,7 +181,7 @@ static aoticache_status check_folder(aoticache_verification *verification, int p
     if (status != AOTICACHE_CORRUPT || compare_folder(verification, parent, name, &detail) != AOTICACHE_CORRUPT)
         return AOTICACHE_OK;
     verification->report.wrong_links++;
-    aoticache_verification_tell(verification, "link", path, detail.message);
+    aoticache_verification_report_finding(verification, "link", path, detail.message);
     return verification->options.repair ? repair_folder(verification, parent, name, ret_error) : AOTICACHE_OK;
 }
 
@@ -249,7 +249,7 @@ static aoticache_status check_mark(aoticache_verification *verification, int fol
         return status == AOTICACHE_DENIED ? AOTICACHE_OK
                                           : aoticache_error_set(ret_error, status, "%s", detail.message);
     verification->report.wrong_marks++;
-    aoticache_verification_tell(verification, "mark", path, detail.message);
+    aoticache_verification_report_finding(verification, "mark", path, detail.message);
     return verification->options.repair ? repair_mark(verification, folder, name, &key, ret_error) : AOTICACHE_OK;
 }
 

@@ -1,19 +1,17 @@
 /*
- * cache/verify/objects: going through objects/ and the index side by side, some folders at a time.
+ * cache/verify/objects: goes through objects/ and the index side by side, some folders at a time.
  *
- * Both are in the order of digests, so that a batch of folders is a range of the index: what is on one side only is
- * missing, or nobody's. Nothing is kept of a batch that is done.
+ * Both are in the order of digests, so a batch of folders is a range of the index: what is in the index only is missing,
+ * what is in objects/ only belongs to no entry. Nothing is kept of a batch that is done.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/cleanup.h"
 #include "cache/store/lock.h"
-#include "cache/verify/verification.h"
+#include "cache/verify/internal.h"
 
 #define FOLDERS 256
 /* Folders are added to a batch until it has so many objects: at its end threads wait for each other. */
@@ -63,18 +61,18 @@ static aoticache_status repair(aoticache_verification *verification, const aotic
     return status;
 }
 
-static bool goes_on(void *user)
+static bool poll_in_object(void *user)
 {
     aoticache_verification *verification = user;
-    verification->is_interrupted = !aoticache_verification_goes_on(verification, verification->report.objects);
+    verification->is_interrupted = !aoticache_verification_poll(verification, verification->report.objects);
     return !verification->is_interrupted;
 }
 
-static aoticache_status look_at(aoticache_verification *verification, const aoticache_verify_item *item,
+static aoticache_status read_again(aoticache_verification *verification, const aoticache_verify_item *item,
                                 aoticache_object_sight *ret_sight, aoticache_error *ret_error)
 {
     aoticache_directory *directory = verification->cache->directory;
-    return aoticache_object_look(directory, &item->digest, item->named_bytes, goes_on, verification, ret_sight,
+    return aoticache_object_look(directory, &item->digest, item->named_bytes, poll_in_object, verification, ret_sight,
                                  ret_error);
 }
 
@@ -86,7 +84,7 @@ static aoticache_status look_quickly(aoticache_verification *verification, aotic
     aoticache_status status = aoticache_verify_item_examine(verification->cache->directory, true, NULL, NULL, item,
                                                             ret_error);
     if (status == AOTICACHE_CORRUPT && verification->options.repair)
-        look_at(verification, item, ret_sight, NULL);
+        read_again(verification, item, ret_sight, NULL);
     return status;
 }
 
@@ -98,14 +96,14 @@ static bool is_foreign_object(const aoticache_verification *verification, const 
            aoticache_directory_trust(verification->cache->directory, &found, S_IFREG, path, NULL) != AOTICACHE_OK;
 }
 
-static aoticache_status treat_suspect(aoticache_verification *verification, aoticache_verify_item *item,
+static aoticache_status confirm_suspect(aoticache_verification *verification, aoticache_verify_item *item,
                                       aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     aoticache_error detail = {.message = ""};
     aoticache_object_sight sight;
     aoticache_status status = verification->options.quick ? look_quickly(verification, item, &sight, &detail)
-                                                          : look_at(verification, item, &sight, &detail);
+                                                          : read_again(verification, item, &sight, &detail);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND || verification->is_interrupted)
         return AOTICACHE_OK; /* collected meanwhile; missing ones are counted later */
     aoticache_object_path(&item->digest, path);
@@ -118,11 +116,11 @@ static aoticache_status treat_suspect(aoticache_verification *verification, aoti
     verification->report.foreign += is_foreign ? 1 : 0;
     verification->report.damaged += is_foreign ? 0 : 1;
     aoticache_cache_count(verification->cache, AOTICACHE_COUNTER_damaged, is_foreign ? 0 : 1);
-    aoticache_verification_tell(verification, is_foreign ? "foreign" : "damaged", path, detail.message);
+    aoticache_verification_report_finding(verification, is_foreign ? "foreign" : "damaged", path, detail.message);
     return sight.status == AOTICACHE_CORRUPT ? repair(verification, &item->digest, &sight, ret_error) : AOTICACHE_OK;
 }
 
-static aoticache_status treat_unnamed(aoticache_verification *verification, const aoticache_verify_item *item,
+static aoticache_status note_unnamed(aoticache_verification *verification, const aoticache_verify_item *item,
                                       aoticache_error *ret_error)
 {
     if (verification->index == NULL) {
@@ -137,7 +135,7 @@ static aoticache_status treat_unnamed(aoticache_verification *verification, cons
                                        : aoticache_verification_note_unnamed(verification, &item->digest, ret_error);
 }
 
-static aoticache_status treat_item(aoticache_verification *verification, aoticache_verify_item *item,
+static aoticache_status judge_item(aoticache_verification *verification, aoticache_verify_item *item,
                                    aoticache_error *ret_error)
 {
     bool is_named = item->named_bytes != AOTICACHE_OBJECT_ANY_SIZE;
@@ -145,17 +143,17 @@ static aoticache_status treat_item(aoticache_verification *verification, aoticac
     verification->report.bytes += item->bytes;
     switch (item->verdict) {
     case AOTICACHE_OBJECT_SUSPECT:
-        return treat_suspect(verification, item, ret_error);
-    case AOTICACHE_OBJECT_AT_ODDS:
-        return aoticache_verification_treat_entries(verification, item, ret_error);
+        return confirm_suspect(verification, item, ret_error);
+    case AOTICACHE_OBJECT_CONTRADICTED:
+        return aoticache_verification_confirm_entries(verification, item, ret_error);
     case AOTICACHE_OBJECT_SOUND:
-        return is_named ? AOTICACHE_OK : treat_unnamed(verification, item, ret_error);
+        return is_named ? AOTICACHE_OK : note_unnamed(verification, item, ret_error);
     default:
         return AOTICACHE_OK;
     }
 }
 
-static aoticache_status treat_absent(aoticache_verification *verification, const aoticache_digest *digest,
+static aoticache_status confirm_absent(aoticache_verification *verification, const aoticache_digest *digest,
                                      aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
@@ -164,14 +162,14 @@ static aoticache_status treat_absent(aoticache_verification *verification, const
         return AOTICACHE_OK;
     verification->report.missing++;
     aoticache_object_path(digest, path);
-    aoticache_verification_tell(verification, "missing", path, "an entry names this object and it is not there");
+    aoticache_verification_report_finding(verification, "missing", path, "an entry names this object and it is not there");
     return repair(verification, digest, &(aoticache_object_sight){.status = AOTICACHE_NOT_FOUND}, ret_error);
 }
 
 /* ---- all of them ---- */
 
 /* Rows of the index that come before `digest` and were not found on disk; NULL: all that are left. */
-static aoticache_status treat_rows_before(aoticache_verification *verification, const aoticache_verify_batch *batch,
+static aoticache_status confirm_rows_before(aoticache_verification *verification, const aoticache_verify_batch *batch,
                                           const aoticache_digest *digest, size_t *position, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
@@ -181,12 +179,12 @@ static aoticache_status treat_rows_before(aoticache_verification *verification, 
         if (order > 0)
             break;
         if (order < 0 && !aoticache_verification_is_done(verification, named))
-            status = treat_absent(verification, named, ret_error);
+            status = confirm_absent(verification, named, ret_error);
     }
     return status;
 }
 
-static aoticache_status treat_batch(aoticache_verification *verification, aoticache_verify_batch *batch,
+static aoticache_status judge_batch(aoticache_verification *verification, aoticache_verify_batch *batch,
                                     aoticache_error *ret_error)
 {
     size_t position = 0;
@@ -197,10 +195,10 @@ static aoticache_status treat_batch(aoticache_verification *verification, aotica
             verification->is_stopped = true;
             return AOTICACHE_OK;
         }
-        status = treat_rows_before(verification, batch, &item->digest, &position, ret_error);
+        status = confirm_rows_before(verification, batch, &item->digest, &position, ret_error);
         const uint64_t bytes = verification->report.bytes;
         if (status == AOTICACHE_OK)
-            status = treat_item(verification, item, ret_error);
+            status = judge_item(verification, item, ret_error);
         if (verification->is_interrupted) { /* the next part looks at it */
             verification->report.objects--;
             verification->report.bytes = bytes;
@@ -212,12 +210,12 @@ static aoticache_status treat_batch(aoticache_verification *verification, aotica
         }
     }
     if (status == AOTICACHE_OK)
-        status = treat_rows_before(verification, batch, NULL, &position, ret_error);
+        status = confirm_rows_before(verification, batch, NULL, &position, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < batch->odd_count; i++) {
         if (batch->odd[i].detail != NULL)
             aoticache_verification_note_unreadable(verification, batch->odd[i].path, batch->odd[i].detail);
         else
-            status = aoticache_verification_treat_foreign(verification, batch->odd[i].path, ret_error);
+            status = aoticache_verification_report_foreign(verification, batch->odd[i].path, ret_error);
     }
     if (status == AOTICACHE_OK) {
         verification->first_folder = (unsigned)batch->last.bytes[0] + 1;
@@ -231,9 +229,9 @@ static aoticache_status check_batch(aoticache_verification *verification, aotica
                                     aoticache_error *ret_error)
 {
     aoticache_verification_examine(verification, batch);
-    aoticache_status status = treat_batch(verification, batch, ret_error);
+    aoticache_status status = judge_batch(verification, batch, ret_error);
     if (status == AOTICACHE_OK && !verification->is_stopped)
-        aoticache_verification_goes_on(verification, verification->report.objects);
+        aoticache_verification_poll(verification, verification->report.objects);
     if (status == AOTICACHE_OK && aoticache_monotonic_ns() - verification->saved_ns > SAVE_NS)
         aoticache_verification_save(verification);
     return status;

@@ -14,7 +14,7 @@
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 #include "cache/store/scratch.h"
-#include "cache/verify/verification.h"
+#include "cache/verify/internal.h"
 
 #define FIRST_LINE "aoticache-verify 1\n"
 #define STATE_BYTES 2048

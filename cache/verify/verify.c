@@ -1,13 +1,12 @@
 /*
- * cache/verify/verify: see verify.h. The order of things, the index, and files that do not belong here.
+ * cache/verify/verify: the order of a verification's parts, and two of them: the index and the root of the cache.
  *
- * Looks without locks. What is found wrong is looked at again before it counts, with the store locked where it is
- * repaired, because entries come and go meanwhile.
+ * Looking takes no lock. What seems wrong is looked at again before it counts, with the store locked where it is repaired,
+ * because entries come and go meanwhile.
  */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,75 +15,15 @@
 #include "base/cleanup.h"
 #include "base/options.h"
 #include "cache/store/lock.h"
-#include "cache/verify/verification.h"
+#include "cache/verify/internal.h"
 #include "index/entries/integrity.h"
-
-void aoticache_verification_tell(const aoticache_verification *verification, const char *what, const char *name,
-                                 const char *detail)
-{
-    if (verification->callback != NULL)
-        verification->callback(verification->user, what, name, detail);
-}
-
-void aoticache_verification_note_unreadable(aoticache_verification *verification, const char *name, const char *detail)
-{
-    verification->report.unreadable++;
-    aoticache_verification_tell(verification, "unreadable", name, detail);
-}
-
-static aoticache_status unreadable(int errno_value, const char *what, aoticache_error *ret_error)
-{
-    aoticache_error_set_errno(ret_error, errno_value, "%s", what);
-    return AOTICACHE_DENIED;
-}
-
-aoticache_status aoticache_verification_open_listing(aoticache_verification *verification, const char *path,
-                                                     DIR **ret_listing, aoticache_error *ret_error)
-{
-    aoticache_directory *directory = verification->cache->directory;
-    struct stat found;
-    int fd = -1;
-    *ret_listing = NULL;
-    if (fstatat(directory->fd, path, &found, AT_SYMLINK_NOFOLLOW) != 0)
-        return errno == ENOENT ? AOTICACHE_OK : unreadable(errno, "cannot examine it", ret_error);
-    if (aoticache_directory_trust(directory, &found, S_IFDIR, path, NULL) != AOTICACHE_OK)
-        return AOTICACHE_OK;
-    aoticache_status status = aoticache_directory_open_folder(directory, path, false, &fd, ret_error);
-    if (status == AOTICACHE_IO && errno == EIO)
-        return unreadable(errno, "cannot open it", ret_error);
-    if (status != AOTICACHE_OK)
-        return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
-    *ret_listing = fdopendir(fd);
-    if (*ret_listing != NULL)
-        return AOTICACHE_OK;
-    close(fd);
-    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
-}
-
-bool aoticache_verification_goes_on(aoticache_verification *verification, uint64_t done)
-{
-    if (verification->all < done)
-        verification->all = done;
-    if (verification->deadline_ns != 0 && aoticache_monotonic_ns() >= verification->deadline_ns)
-        verification->is_stopped = true;
-    if (verification->progress != NULL && !verification->progress(verification->user, done, verification->all))
-        verification->is_stopped = true;
-    return !verification->is_stopped;
-}
-
-uint64_t aoticache_verify_report_problems(const aoticache_verify_report *report)
-{
-    return report == NULL ? 0
-                          : report->damaged + report->missing + report->foreign + report->unindexed +
-                                report->wrong_entries + report->wrong_links + report->wrong_marks;
-}
 
 /* ---- the index ---- */
 
-static bool goes_on(void *user)
+static bool poll(void *user)
 {
     aoticache_verification *verification = user;
-    return aoticache_verification_goes_on(verification, verification->report.objects);
+    return aoticache_verification_poll(verification, verification->report.objects);
 }
 
 /* With a connection of its own, so that other threads need not wait for it. verification: NULL: nobody is asked. */
@@ -99,7 +38,7 @@ static aoticache_status check_integrity(aoticache_cache *cache, bool is_full, ao
     options.logger = (aoticache_logger){.log = NULL};
     aoticache_status status = aoticache_index_open(&options, &index, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_index_check_integrity(index, is_full, verification != NULL ? goes_on : NULL, verification,
+        status = aoticache_index_check_integrity(index, is_full, verification != NULL ? poll : NULL, verification,
                                                  ret_completed, ret_error);
     aoticache_index_close(index);
     return status;
@@ -116,11 +55,11 @@ aoticache_status aoticache_cache_check_index(aoticache_cache *cache, bool is_ful
     return check_integrity(cache, is_full, NULL, &completed, ret_error);
 }
 
-static aoticache_status treat_damaged_index(aoticache_verification *verification, const char *detail,
+static aoticache_status report_damaged_index(aoticache_verification *verification, const char *detail,
                                             aoticache_error *ret_error)
 {
     verification->report.damaged++;
-    aoticache_verification_tell(verification, "damaged", AOTICACHE_INDEX_FILE, detail);
+    aoticache_verification_report_finding(verification, "damaged", AOTICACHE_INDEX_FILE, detail);
     if (!verification->options.repair) {
         verification->index = NULL; /* what it says is worth nothing now */
         return AOTICACHE_OK;
@@ -139,7 +78,7 @@ static aoticache_status explain_no_index(aoticache_verification *verification, a
     bool completed;
     aoticache_status status = check_integrity(verification->cache, false, NULL, &completed, &detail);
     if (status == AOTICACHE_CORRUPT)
-        return treat_damaged_index(verification, detail.message, ret_error);
+        return report_damaged_index(verification, detail.message, ret_error);
     if (status == AOTICACHE_OK)
         return aoticache_error_set(ret_error, AOTICACHE_IO, "%s/" AOTICACHE_INDEX_FILE " could not be read when the "
                                    "cache was opened, and can be now: verify again", directory->path);
@@ -148,7 +87,7 @@ static aoticache_status explain_no_index(aoticache_verification *verification, a
     if (faccessat(directory->fd, AOTICACHE_OBJECTS, F_OK, AT_SYMLINK_NOFOLLOW) != 0)
         return AOTICACHE_OK;
     verification->report.missing++;
-    aoticache_verification_tell(verification, "missing", AOTICACHE_INDEX_FILE,
+    aoticache_verification_report_finding(verification, "missing", AOTICACHE_INDEX_FILE,
                                 "there are objects, and no index to find them by");
     return AOTICACHE_OK;
 }
@@ -165,41 +104,12 @@ static aoticache_status check_index(aoticache_verification *verification, aotica
     aoticache_status status = check_integrity(verification->cache, !verification->options.quick, verification,
                                               &completed, &detail);
     if (status == AOTICACHE_CORRUPT)
-        return treat_damaged_index(verification, detail.message, ret_error);
+        return report_damaged_index(verification, detail.message, ret_error);
     verification->is_index_checked = status == AOTICACHE_OK && completed;
     return status == AOTICACHE_OK ? status : aoticache_error_set(ret_error, status, "%s", detail.message);
 }
 
-/* ---- foreign files ---- */
-
-static aoticache_status move_foreign(aoticache_verification *verification, const char *path,
-                                     aoticache_error *ret_error)
-{
-    aoticache_directory *directory = verification->cache->directory;
-    cleanup_fd int parent = -1;
-    char folder[512];
-    const char *slash = strrchr(path, '/');
-    const char *name = slash != NULL ? slash + 1 : path;
-    snprintf(folder, sizeof folder, "%.*s", slash != NULL ? (int)(slash - path) : 0, path);
-    aoticache_status status = AOTICACHE_OK;
-    if (slash != NULL)
-        status = aoticache_directory_open_folder(directory, folder, false, &parent, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_directory_quarantine(directory, slash != NULL ? parent : directory->fd, name, name,
-                                                ret_error);
-    if (status == AOTICACHE_OK)
-        verification->report.repaired++;
-    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
-}
-
-aoticache_status aoticache_verification_treat_foreign(aoticache_verification *verification, const char *path,
-                                                      aoticache_error *ret_error)
-{
-    verification->report.foreign++;
-    aoticache_verification_tell(verification, "foreign", path,
-                                "not a file of the cache: a symbolic link, another's, or an odd name");
-    return verification->options.repair ? move_foreign(verification, path, ret_error) : AOTICACHE_OK;
-}
+/* ---- the root ---- */
 
 static bool belongs_to_root(const aoticache_directory *directory, const char *name)
 {
@@ -222,13 +132,13 @@ static aoticache_status check_root(aoticache_verification *verification, aoticac
     aoticache_status status = AOTICACHE_OK;
     for (struct dirent *item; status == AOTICACHE_OK && (item = readdir(listing)) != NULL;)
         if (!belongs_to_root(directory, item->d_name))
-            status = aoticache_verification_treat_foreign(verification, item->d_name, ret_error);
+            status = aoticache_verification_report_foreign(verification, item->d_name, ret_error);
     return status;
 }
 
 /* ---- all of it ---- */
 
-/* Lost entries are put back also where the run was stopped: the next part will not see their manifests again. */
+/* Lost entries are put back even where the run was stopped: the next one will not see their manifests again. */
 static aoticache_status go_through_objects(aoticache_verification *verification, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_verification_check_objects(verification, ret_error);
@@ -239,7 +149,7 @@ static aoticache_status go_through_objects(aoticache_verification *verification,
     return status;
 }
 
-/* What was counted since `before` will be found and counted again by the next part, where there is to be one. */
+/* Notes what was counted since `before`: if another run goes on from here, it finds and counts that itself. */
 static void count_again(aoticache_verification *verification, const aoticache_verify_report *before)
 {
 #define ADD_DIFFERENCE(name, text) verification->again.name += verification->report.name - before->name;
@@ -247,8 +157,8 @@ static void count_again(aoticache_verification *verification, const aoticache_ve
 #undef ADD_DIFFERENCE
 }
 
-/* What each part looks at: a damaged index, and the root. */
-static aoticache_status begin(aoticache_verification *verification, aoticache_index_totals *ret_totals,
+/* Every run looks at these: the index and the root. */
+static aoticache_status check_index_and_root(aoticache_verification *verification, aoticache_index_totals *ret_totals,
                               aoticache_error *ret_error)
 {
     const aoticache_verify_report before = verification->report;
@@ -278,7 +188,7 @@ static aoticache_status go_through_links(aoticache_verification *verification, a
 static aoticache_status verify(aoticache_verification *verification, aoticache_error *ret_error)
 {
     aoticache_index_totals totals = {.entries = 0};
-    aoticache_status status = begin(verification, &totals, ret_error);
+    aoticache_status status = check_index_and_root(verification, &totals, ret_error);
     if (status == AOTICACHE_OK && !verification->is_stopped && verification->phase == AOTICACHE_VERIFY_OBJECTS)
         status = go_through_objects(verification, ret_error);
     if (status == AOTICACHE_OK && !verification->is_stopped && verification->phase == AOTICACHE_VERIFY_LINKS)

@@ -1,7 +1,7 @@
 /*
- * cache/verify/snapshot: see snapshot.h.
+ * cache/snapshot: a page of copied entries is filled from the index, then handed to the callback one by one.
  */
-#include "cache/verify/snapshot.h"
+#include "cache/snapshot.h"
 
 #include <stdlib.h>
 #include <string.h>

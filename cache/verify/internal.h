@@ -1,13 +1,12 @@
 /*
- * cache/verify/verification: the state of one verification, for the files it is done in.
+ * cache/verify/internal: the state of one verification, for the files of this folder.
  *
- * Private; the public face is verify.h. verify.c has the order of things, objects.c goes through objects/ and
- * the index side by side, in batches that batch.c makes, pool.c reads in threads, entries.c
- * compares entries with manifests, links.c looks at artifacts/ and marks/, unindexed.c puts lost entries
- * back, state.c lets another run go on.
+ * verify.c has the order of the parts; objects.c goes through objects/ and the index side by side, in batches that batch.c
+ * makes; examine.c reads objects in threads; entries.c compares entries with manifests and puts lost entries back; links.c
+ * looks at artifacts/ and marks/; state.c lets another run go on; findings.c is what all of them use.
  */
-#ifndef AOTICACHE_CACHE_VERIFY_VERIFICATION_H
-#define AOTICACHE_CACHE_VERIFY_VERIFICATION_H
+#ifndef AOTICACHE_CACHE_VERIFY_INTERNAL_H
+#define AOTICACHE_CACHE_VERIFY_INTERNAL_H
 
 #include <dirent.h>
 
@@ -21,7 +20,7 @@ typedef enum aoticache_verdict_of_object {
     AOTICACHE_OBJECT_SOUND,
     AOTICACHE_OBJECT_GONE,    /* removed meanwhile */
     AOTICACHE_OBJECT_SUSPECT, /* to be looked at again */
-    AOTICACHE_OBJECT_AT_ODDS, /* sound, but it is a manifest and an entry says something else */
+    AOTICACHE_OBJECT_CONTRADICTED, /* sound, but it is a manifest and an entry says something else */
 } aoticache_verdict_of_object;
 
 /* An entry as the index has it; guard by free(). */
@@ -40,19 +39,13 @@ typedef struct aoticache_verify_part {
     uint64_t bytes;
 } aoticache_verify_part;
 
-typedef struct aoticache_verify_parts {
-    aoticache_verify_part *items;
-    size_t count, capacity;
-    bool is_out_of_memory;
-} aoticache_verify_parts;
-
 typedef struct aoticache_verify_item {
     aoticache_digest digest;
     uint64_t bytes;       /* on disk */
     uint64_t named_bytes; /* the index's; AOTICACHE_OBJECT_ANY_SIZE where it does not name the object */
     const aoticache_verify_claim *claims; /* the entries of which it is the manifest */
     size_t claim_count;
-    const aoticache_verify_part *parts; /* and of it as an artifact */
+    const aoticache_verify_part *parts; /* its objects, where it is a manifest */
     size_t part_count;
     aoticache_verdict_of_object verdict;
 } aoticache_verify_item;
@@ -70,7 +63,8 @@ typedef struct aoticache_verify_batch {
     aoticache_object_array named; /* what the index names in the same range */
     aoticache_verify_claim *claims;
     size_t claim_count, claim_capacity;
-    aoticache_verify_parts parts;
+    aoticache_verify_part *parts;
+    size_t part_count, part_capacity;
     aoticache_verify_odd *odd;
     size_t odd_count;
     aoticache_digest last; /* of the range */
@@ -113,32 +107,36 @@ typedef struct aoticache_verification {
     aoticache_verify_report again; /* of it: what the next part will find and count itself */
 } aoticache_verification;
 
-void aoticache_verification_tell(const aoticache_verification *verification, const char *what, const char *name,
+/* ---- findings.c ---- */
+
+/* Calls the caller's function. */
+void aoticache_verification_report_finding(const aoticache_verification *verification, const char *what, const char *name,
                                  const char *detail);
-/* Tells of a foreign file and moves it aside where that is wanted. path: relative to the root. */
-aoticache_status aoticache_verification_treat_foreign(aoticache_verification *verification, const char *path,
+/* Reports a foreign file, and with options.repair moves it to quarantine/. path: relative to the root. */
+aoticache_status aoticache_verification_report_foreign(aoticache_verification *verification, const char *path,
                                                       aoticache_error *ret_error);
-/* Counts and tells of what could not be looked at. name: relative to the root. */
+/* Counts and reports what could not be looked at. name: relative to the root. */
 void aoticache_verification_note_unreadable(aoticache_verification *verification, const char *name,
                                             const char *detail);
 /*
- * Opens a folder to list it. NULL with OK where it is not there or is not ours, which is told where its name is seen.
+ * Opens a folder to list it. NULL with OK where it is not there or is not ours, which is reported where its name is seen.
  * Returns: OK; DENIED (it is ours, and cannot be listed); IO, NO_MEMORY.
  */
 aoticache_status aoticache_verification_open_listing(aoticache_verification *verification, const char *path,
                                                      DIR **ret_listing, aoticache_error *ret_error);
-/* Asks the clock and the caller; once false, always false. done: of the objects. */
-bool aoticache_verification_goes_on(aoticache_verification *verification, uint64_t done);
+/* Asks the clock and the caller whether to go on; once false, always false. done: of the objects. */
+bool aoticache_verification_poll(aoticache_verification *verification, uint64_t done);
 
 /* ---- batch.c ---- */
 
-/* Adds to aoticache_verify_parts: for aoticache_index_list_parts_between(). */
-bool aoticache_verify_add_part(void *parts, const aoticache_digest *artifact, const aoticache_digest *object,
-                               uint64_t bytes);
+/* Adds claims and parts of the artifacts from first to last, both included. */
+aoticache_status aoticache_verify_batch_read_entries(aoticache_index *index, const aoticache_digest *first,
+                                                     const aoticache_digest *last, aoticache_verify_batch *batch,
+                                                     aoticache_error *ret_error);
 /* Empties a batch; frees what it has. */
 void aoticache_verify_batch_clear(aoticache_verify_batch *batch);
 void aoticache_verify_batch_release(aoticache_verify_batch *batch);
-/* Whether an earlier part has done it. */
+/* Whether an earlier part has looked at it. */
 bool aoticache_verification_is_done(const aoticache_verification *verification, const aoticache_digest *digest);
 /* Adds the objects of a folder, 0 to 255, that are not done. OK, IO, NO_MEMORY. */
 aoticache_status aoticache_verification_list_folder(aoticache_verification *verification, unsigned folder,
@@ -147,17 +145,17 @@ aoticache_status aoticache_verification_list_folder(aoticache_verification *veri
 aoticache_status aoticache_verification_read_rows(const aoticache_verification *verification, unsigned first,
                                                   unsigned last, aoticache_verify_batch *batch,
                                                   aoticache_error *ret_error);
-/* What lies directly in objects/ and does not belong there. */
+/* Reports what lies directly in objects/ and does not belong there. */
 aoticache_status aoticache_verification_check_top(aoticache_verification *verification, aoticache_error *ret_error);
 
 /* ---- objects.c ---- */
 
 aoticache_status aoticache_verification_check_objects(aoticache_verification *verification, aoticache_error *ret_error);
-/* What no entry names now: after repairs. */
+/* Counts what no entry names now: after repairs. */
 aoticache_status aoticache_verification_count_unreferenced(aoticache_verification *verification,
                                                            aoticache_error *ret_error);
 
-/* ---- pool.c ---- */
+/* ---- examine.c ---- */
 
 /* Fills the verdicts of a batch; those of a run that was stopped stay UNSEEN. */
 void aoticache_verification_examine(aoticache_verification *verification, aoticache_verify_batch *batch);
@@ -176,16 +174,14 @@ aoticache_status aoticache_verify_item_examine(aoticache_directory *directory, b
  */
 aoticache_status aoticache_verify_item_compare(aoticache_cache *cache, aoticache_verify_item *item,
                                                int64_t *ret_entry_id, aoticache_error *ret_error);
-/* Looks again; counts, tells, and repairs. */
-aoticache_status aoticache_verification_treat_entries(aoticache_verification *verification,
+/* Compares again; what is still wrong is counted, reported and repaired. */
+aoticache_status aoticache_verification_confirm_entries(aoticache_verification *verification,
                                                       const aoticache_verify_item *item, aoticache_error *ret_error);
 
-/* ---- unindexed.c ---- */
-
-/* Takes note of an object that no entry names, if it is a manifest. OK, NO_MEMORY. */
+/* Notes an object that no entry names, if it is a manifest. OK, NO_MEMORY. */
 aoticache_status aoticache_verification_note_unnamed(aoticache_verification *verification,
                                                      const aoticache_digest *digest, aoticache_error *ret_error);
-/* Manifests that were noted and have no entry, though none that is as good or better replaced theirs. */
+/* Reports and repairs manifests that were noted and have no entry, unless an equal one has replaced theirs. */
 aoticache_status aoticache_verification_check_unindexed(aoticache_verification *verification,
                                                         aoticache_error *ret_error);
 
@@ -196,7 +192,7 @@ aoticache_status aoticache_verification_check_pins(aoticache_verification *verif
 
 /* ---- state.c: a help, not a promise: what cannot be written or read is as if it were not there ---- */
 
-/* Takes up what an earlier run left, where it fits. */
+/* Continues an earlier run, where its state fits. */
 void aoticache_verification_restore(aoticache_verification *verification);
 void aoticache_verification_save(aoticache_verification *verification);
 void aoticache_verification_forget(aoticache_verification *verification);

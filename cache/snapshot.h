@@ -1,11 +1,11 @@
 /*
- * cache/verify/snapshot: a copy of entries, so that callers' callbacks run without any lock being held. Taken by the page:
- * between two the index is left, so that however long a listing takes, nobody waits for it and the log can be merged.
+ * cache/snapshot: copies of entries, so that callbacks run without any lock. They are taken by the page: the index is left
+ * between two pages, so that nobody waits for a listing and the log can be merged, however long the listing takes.
  *
- * Private.
+ * Private to the library.
  */
-#ifndef AOTICACHE_CACHE_VERIFY_SNAPSHOT_H
-#define AOTICACHE_CACHE_VERIFY_SNAPSHOT_H
+#ifndef AOTICACHE_CACHE_SNAPSHOT_H
+#define AOTICACHE_CACHE_SNAPSHOT_H
 
 #include "cache/internal.h"
 

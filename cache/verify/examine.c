@@ -1,22 +1,21 @@
 /*
- * cache/verify/pool: looking at the objects of a batch, in several threads.
+ * cache/verify/examine: reads the objects of a batch in several threads.
  *
- * Threads take the next object of the sorted batch, so that all before the first unseen one are done: that is where
- * another run can go on. They tell nothing and repair nothing; the caller's thread meanwhile asks whether to go on.
+ * A thread takes the next object of the sorted batch, so that all before the first unseen one are done: that is where
+ * another run can go on. Threads report and repair nothing; the caller's thread meanwhile asks whether to go on.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
 
 #include "base/cleanup.h"
 #include "base/threads.h"
-#include "cache/verify/verification.h"
+#include "cache/verify/internal.h"
 
 #define MAX_JOBS 256
 #define QUESTION_NS 50000000 /* between questions whether to go on */
@@ -101,7 +100,7 @@ static void examine(struct pool *pool, aoticache_verify_item *item)
         item->verdict = AOTICACHE_OBJECT_SUSPECT;
     else
         item->verdict = compared == AOTICACHE_OK || compared == AOTICACHE_UNSUPPORTED ? AOTICACHE_OBJECT_SOUND
-                                                                                       : AOTICACHE_OBJECT_AT_ODDS;
+                                                                                       : AOTICACHE_OBJECT_CONTRADICTED;
 }
 
 /* ---- threads ---- */
@@ -163,7 +162,7 @@ static void wait_for(struct pool *pool)
         if (pthread_cond_timedwait(&pool->finished, &pool->mutex, &until) != ETIMEDOUT)
             continue;
         pthread_mutex_unlock(&pool->mutex);
-        if (!aoticache_verification_goes_on(pool->verification, before + atomic_load(&pool->done)))
+        if (!aoticache_verification_poll(pool->verification, before + atomic_load(&pool->done)))
             atomic_store(&pool->is_stopped, true);
         pthread_mutex_lock(&pool->mutex);
     }

@@ -1,0 +1,104 @@
+/*
+ * cache/verify/findings: what all parts of a verification share: counting and reporting what is found, listing folders, and
+ * asking whether to go on.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "cache/verify/internal.h"
+
+uint64_t aoticache_verify_report_problems(const aoticache_verify_report *report)
+{
+    return report == NULL ? 0
+                          : report->damaged + report->missing + report->foreign + report->unindexed +
+                                report->wrong_entries + report->wrong_links + report->wrong_marks;
+}
+
+void aoticache_verification_report_finding(const aoticache_verification *verification, const char *what, const char *name,
+                                 const char *detail)
+{
+    if (verification->callback != NULL)
+        verification->callback(verification->user, what, name, detail);
+}
+
+void aoticache_verification_note_unreadable(aoticache_verification *verification, const char *name, const char *detail)
+{
+    verification->report.unreadable++;
+    aoticache_verification_report_finding(verification, "unreadable", name, detail);
+}
+
+static aoticache_status unreadable(int errno_value, const char *what, aoticache_error *ret_error)
+{
+    aoticache_error_set_errno(ret_error, errno_value, "%s", what);
+    return AOTICACHE_DENIED;
+}
+
+aoticache_status aoticache_verification_open_listing(aoticache_verification *verification, const char *path,
+                                                     DIR **ret_listing, aoticache_error *ret_error)
+{
+    aoticache_directory *directory = verification->cache->directory;
+    struct stat found;
+    int fd = -1;
+    *ret_listing = NULL;
+    if (fstatat(directory->fd, path, &found, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? AOTICACHE_OK : unreadable(errno, "cannot examine it", ret_error);
+    if (aoticache_directory_trust(directory, &found, S_IFDIR, path, NULL) != AOTICACHE_OK)
+        return AOTICACHE_OK;
+    aoticache_status status = aoticache_directory_open_folder(directory, path, false, &fd, ret_error);
+    if (status == AOTICACHE_IO && errno == EIO)
+        return unreadable(errno, "cannot open it", ret_error);
+    if (status != AOTICACHE_OK)
+        return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+    *ret_listing = fdopendir(fd);
+    if (*ret_listing != NULL)
+        return AOTICACHE_OK;
+    close(fd);
+    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+}
+
+bool aoticache_verification_poll(aoticache_verification *verification, uint64_t done)
+{
+    if (verification->all < done)
+        verification->all = done;
+    if (verification->deadline_ns != 0 && aoticache_monotonic_ns() >= verification->deadline_ns)
+        verification->is_stopped = true;
+    if (verification->progress != NULL && !verification->progress(verification->user, done, verification->all))
+        verification->is_stopped = true;
+    return !verification->is_stopped;
+}
+
+static aoticache_status move_foreign(aoticache_verification *verification, const char *path,
+                                     aoticache_error *ret_error)
+{
+    aoticache_directory *directory = verification->cache->directory;
+    cleanup_fd int parent = -1;
+    char folder[512];
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    snprintf(folder, sizeof folder, "%.*s", slash != NULL ? (int)(slash - path) : 0, path);
+    aoticache_status status = AOTICACHE_OK;
+    if (slash != NULL)
+        status = aoticache_directory_open_folder(directory, folder, false, &parent, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_directory_quarantine(directory, slash != NULL ? parent : directory->fd, name, name,
+                                                ret_error);
+    if (status == AOTICACHE_OK)
+        verification->report.repaired++;
+    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+}
+
+aoticache_status aoticache_verification_report_foreign(aoticache_verification *verification, const char *path,
+                                                      aoticache_error *ret_error)
+{
+    verification->report.foreign++;
+    aoticache_verification_report_finding(verification, "foreign", path,
+                                "not a file of the cache: a symbolic link, another's, or an odd name");
+    return verification->options.repair ? move_foreign(verification, path, ret_error) : AOTICACHE_OK;
+}
+
