@@ -1,9 +1,9 @@
 /*
  * cache/transfer/archive: tar archives (POSIX pax) compressed with zstd, written to and read from a descriptor as a stream.
  *
- * Private. Owns libarchive, which is opened with the first archive and stays; its types are those of archive.h, its
- * functions are found by name. Leaves to the other files of cache/transfer/ what the members are called and which of them are acceptable: here
- * a member is a path, a size and bytes, and everything else that an archive can say is only told apart.
+ * Private. Owns libarchive, which is opened with the first archive and stays; its functions are found by name. A member is
+ * a path, a size and bytes here, and everything else that an archive can say is only told apart: what members are called,
+ * and which are acceptable, is decided by the other files of cache/transfer/.
  *
  * Where the library was built without archive.h, or libarchive cannot be opened, opening gives UNSUPPORTED.
  */
@@ -12,15 +12,15 @@
 
 #include "base/base.h"
 
-/* Asked whenever a signal interrupts the waiting for the descriptor, and often; false: give up (IO). May be NULL. */
-typedef bool (*aoticache_tar_goes_on_fn)(void *user);
+/* Called often, and whenever a signal interrupts the wait for the descriptor; false: give up (IO). May be NULL. */
+typedef bool (*aoticache_tar_poll_fn)(void *user);
 
 /* ---- writing ---- */
 
 typedef struct aoticache_tar_writer aoticache_tar_writer;
 
 /* fd: borrowed until close. Returns: OK, INVALID (the level), NO_MEMORY, UNSUPPORTED. */
-aoticache_status aoticache_tar_writer_open(int fd, int level, aoticache_tar_goes_on_fn goes_on, void *user,
+aoticache_status aoticache_tar_writer_open(int fd, int level, aoticache_tar_poll_fn poll, void *user,
                                            aoticache_tar_writer **ret_writer, aoticache_error *ret_error);
 /* Begins a member: a regular file, mode 0444, of nobody, of the beginning of 1970. OK, IO, NO_MEMORY. */
 aoticache_status aoticache_tar_writer_begin(aoticache_tar_writer *writer, const char *path, uint64_t bytes,
@@ -31,7 +31,7 @@ aoticache_status aoticache_tar_writer_write(aoticache_tar_writer *writer, const 
 /* Writes the end of the archive. ret_bytes: of the whole archive, compressed. OK, IO. */
 aoticache_status aoticache_tar_writer_finish(aoticache_tar_writer *writer, uint64_t *ret_bytes,
                                              aoticache_error *ret_error);
-/* Writes nothing any more: an archive without finish ends early. NULL is allowed. */
+/* Writes nothing: without finish the archive ends early. NULL is allowed. */
 void aoticache_tar_writer_close(aoticache_tar_writer *writer);
 
 /* ---- reading ---- */
@@ -50,7 +50,7 @@ typedef struct aoticache_tar_member {
  * 1 TiB, and beyond 1 GiB not more than 1000 times what was read (of a file with holes: what it takes on the disk).
  * Returns: OK, NO_MEMORY, UNSUPPORTED, CORRUPT (it is no such archive), IO.
  */
-aoticache_status aoticache_tar_reader_open(int fd, uint64_t max_bytes, aoticache_tar_goes_on_fn goes_on, void *user,
+aoticache_status aoticache_tar_reader_open(int fd, uint64_t max_bytes, aoticache_tar_poll_fn poll, void *user,
                                            aoticache_tar_reader **ret_reader, aoticache_error *ret_error);
 /* What it says of itself that it unpacks to, headers included: from now on more is CORRUPT. */
 void aoticache_tar_reader_expect(aoticache_tar_reader *reader, uint64_t bytes);

@@ -1,6 +1,6 @@
 /*
- * cache/transfer/archive_library: see archive_library.h. libarchive is not linked: a process that moves no caches does not load
- * it, and a machine without it has everything else.
+ * cache/transfer/archive_library: opens libarchive on first use. It is not linked: a process that moves no caches does not
+ * load it, and a machine without it has everything else.
  */
 #include "cache/transfer/archive_library.h"
 

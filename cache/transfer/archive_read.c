@@ -1,5 +1,5 @@
 /*
- * cache/transfer/archive_read: the members of an archive that nobody vouches for, one after the other. See archive.h.
+ * cache/transfer/archive_read: the members of an archive that nobody vouches for, one after the other.
  *
  * Only tar, and only plain or compressed with zstd: libarchive's other formats and filters are not turned on. What it
  * unpacks to is counted against a limit before it is handed out, so that a small archive cannot keep a process busy
@@ -32,7 +32,7 @@ struct aoticache_tar_reader {
     int read_errno; /* why reading the descriptor failed; 0: it did not */
     bool is_stopped;
     bool has_ratio; /* nobody said how much it may unpack to */
-    aoticache_tar_goes_on_fn goes_on;
+    aoticache_tar_poll_fn poll;
     void *user;
     uint64_t max_bytes;
     uint64_t expected;      /* what it says of itself; UINT64_MAX: it has not yet */
@@ -49,7 +49,7 @@ static la_ssize_t read_piece(struct archive *archive, void *user, const void **r
     int error = EINTR;
     /* Asked before each piece, not only where a signal interrupts: a file does not make anybody wait. */
     while (error == EINTR && !reader->is_stopped) {
-        reader->is_stopped = reader->goes_on != NULL && !reader->goes_on(reader->user);
+        reader->is_stopped = reader->poll != NULL && !reader->poll(reader->user);
         if (reader->is_stopped)
             break;
         got = read(reader->fd, reader->piece, sizeof reader->piece);
@@ -134,7 +134,7 @@ static uint64_t stored_bytes(int fd)
     return (uint64_t)found.st_blocks * 512;
 }
 
-aoticache_status aoticache_tar_reader_open(int fd, uint64_t max_bytes, aoticache_tar_goes_on_fn goes_on, void *user,
+aoticache_status aoticache_tar_reader_open(int fd, uint64_t max_bytes, aoticache_tar_poll_fn poll, void *user,
                                            aoticache_tar_reader **ret_reader, aoticache_error *ret_error)
 {
     const aoticache_archive_functions *call = NULL;
@@ -147,7 +147,7 @@ aoticache_status aoticache_tar_reader_open(int fd, uint64_t max_bytes, aoticache
     memset(reader, 0, offsetof(aoticache_tar_reader, piece));
     reader->call = call;
     reader->fd = fd;
-    reader->goes_on = goes_on;
+    reader->poll = poll;
     reader->user = user;
     reader->has_ratio = max_bytes == 0;
     reader->max_bytes = max_bytes != 0 ? max_bytes : DEFAULT_MAX_BYTES;
@@ -255,7 +255,7 @@ aoticache_status aoticache_tar_reader_skip(aoticache_tar_reader *reader, aoticac
         aoticache_status status = check_limit(reader, 0, ret_error);
         if (status != AOTICACHE_OK)
             return status;
-        if (reader->goes_on != NULL && !reader->goes_on(reader->user))
+        if (reader->poll != NULL && !reader->poll(reader->user))
             return aoticache_error_set(ret_error, AOTICACHE_IO, "cannot read the archive: stopped");
     }
 }
@@ -281,10 +281,10 @@ void aoticache_tar_reader_close(aoticache_tar_reader *reader)
 
 #else
 
-aoticache_status aoticache_tar_reader_open(int fd, uint64_t max_bytes, aoticache_tar_goes_on_fn goes_on, void *user,
+aoticache_status aoticache_tar_reader_open(int fd, uint64_t max_bytes, aoticache_tar_poll_fn poll, void *user,
                                            aoticache_tar_reader **ret_reader, aoticache_error *ret_error)
 {
-    (void)fd, (void)max_bytes, (void)goes_on, (void)user, (void)ret_reader;
+    (void)fd, (void)max_bytes, (void)poll, (void)user, (void)ret_reader;
     return aoticache_archive_library_missing(ret_error);
 }
 

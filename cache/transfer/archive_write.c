@@ -1,5 +1,5 @@
 /*
- * cache/transfer/archive_write: a tar archive, compressed with zstd, written to a descriptor. See archive.h.
+ * cache/transfer/archive_write: a tar archive, compressed with zstd, written to a descriptor.
  *
  * The same members give the same bytes on every machine that has the same libarchive and libzstd: what tar would record
  * of times, owners and modes is fixed, and zstd's result does not depend on how many threads it has, once it has one.
@@ -27,7 +27,7 @@ struct aoticache_tar_writer {
     struct archive *archive;
     struct archive_entry *entry;
     int fd;
-    aoticache_tar_goes_on_fn goes_on;
+    aoticache_tar_poll_fn poll;
     void *user;
     uint64_t left;  /* of the member that was begun */
     uint64_t bytes; /* written to fd */
@@ -42,7 +42,7 @@ static la_ssize_t write_piece(struct archive *archive, void *user, const void *b
     bool is_stopped = false;
     /* Asked before each write: one that a signal interrupts after it has written something says how much, not EINTR. */
     while (error == EINTR) {
-        is_stopped = writer->goes_on != NULL && !writer->goes_on(writer->user);
+        is_stopped = writer->poll != NULL && !writer->poll(writer->user);
         if (is_stopped)
             break;
         if (aoticache_syscall_hook_ask("write", NULL) == 0)
@@ -95,7 +95,7 @@ static aoticache_status set_up(aoticache_tar_writer *writer, int level, aoticach
     return AOTICACHE_OK;
 }
 
-aoticache_status aoticache_tar_writer_open(int fd, int level, aoticache_tar_goes_on_fn goes_on, void *user,
+aoticache_status aoticache_tar_writer_open(int fd, int level, aoticache_tar_poll_fn poll, void *user,
                                            aoticache_tar_writer **ret_writer, aoticache_error *ret_error)
 {
     const aoticache_archive_functions *call = NULL;
@@ -108,7 +108,7 @@ aoticache_status aoticache_tar_writer_open(int fd, int level, aoticache_tar_goes
     aoticache_tar_writer *writer = calloc(1, sizeof *writer);
     if (writer == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to write an archive");
-    *writer = (aoticache_tar_writer){.call = call, .fd = fd, .goes_on = goes_on, .user = user};
+    *writer = (aoticache_tar_writer){.call = call, .fd = fd, .poll = poll, .user = user};
     writer->archive = call->write_new_();
     writer->entry = call->entry_new_();
     if (writer->archive == NULL || writer->entry == NULL)
@@ -182,10 +182,10 @@ void aoticache_tar_writer_close(aoticache_tar_writer *writer)
 
 #else
 
-aoticache_status aoticache_tar_writer_open(int fd, int level, aoticache_tar_goes_on_fn goes_on, void *user,
+aoticache_status aoticache_tar_writer_open(int fd, int level, aoticache_tar_poll_fn poll, void *user,
                                            aoticache_tar_writer **ret_writer, aoticache_error *ret_error)
 {
-    (void)fd, (void)level, (void)goes_on, (void)user, (void)ret_writer;
+    (void)fd, (void)level, (void)poll, (void)user, (void)ret_writer;
     return aoticache_archive_library_missing(ret_error);
 }
 

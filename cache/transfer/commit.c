@@ -18,13 +18,18 @@
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 #include "cache/store/lock.h"
-#include "cache/transfer/intake.h"
+#include "cache/transfer/internal.h"
 #include "index/index.h"
 
 #define MAX_TRIES 4
 /* From so many on, one syncfs is cheaper than to wait for each, even where others write to the file system too. */
 #define MANY_FILES 16
 #define FOLDERS 256
+#define BATCH_BYTES (UINT64_C(256) << 20)
+/* Of manifests, which wait in memory. Most have a few KiB. */
+#define BATCH_TEXT_BYTES (UINT64_C(16) << 20)
+/* What comes slowly, through a network, becomes visible all the same. */
+#define BATCH_NS (UINT64_C(5) * 1000000000u)
 
 /* ---- durable bytes ---- */
 
@@ -402,4 +407,113 @@ aoticache_status aoticache_intake_commit(aoticache_intake *intake, aoticache_err
     }
     return aoticache_error_set(ret_error, AOTICACHE_IO, "%s: the index is replaced again and again",
                                intake->cache->directory->path);
+}
+
+/* ---- the queue ---- */
+
+static void name_object(aoticache_intake *intake, const aoticache_digest *digest)
+{
+    aoticache_transfer_object *object = aoticache_transfer_table_find(&intake->table, digest);
+    if (object != NULL)
+        object->is_named = true;
+}
+
+static void name_objects(aoticache_intake *intake, const aoticache_intake_entry *entry)
+{
+    name_object(intake, &entry->digest);
+    for (size_t i = 0; i < entry->manifest->file_count; i++)
+        name_object(intake, &entry->manifest->files[i].digest);
+}
+
+static aoticache_status check_file(aoticache_intake *intake, const char *manifest, const aoticache_manifest_file *file,
+                                   bool *ret_fits, aoticache_error *ret_error)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    bool has = false;
+    aoticache_digest_to_hex(&file->digest, hex);
+    *ret_fits = false;
+    aoticache_status status = aoticache_intake_has(intake, &file->digest, file->bytes, &has, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    const aoticache_transfer_object *object = aoticache_transfer_table_find(&intake->table, &file->digest);
+    if (!has)
+        aoticache_intake_refuse(intake, "manifest %s names object %s, which has not come and is not in the store",
+                                manifest, hex);
+    else if (object->bytes != file->bytes)
+        aoticache_intake_refuse(intake, "manifest %s says that object %s has %llu bytes, it has %llu", manifest, hex,
+                                (unsigned long long)file->bytes, (unsigned long long)object->bytes);
+    else if (object->is_manifest)
+        aoticache_intake_refuse(intake, "manifest %s names as a file object %s, which is a manifest", manifest, hex);
+    else
+        *ret_fits = true;
+    return AOTICACHE_OK;
+}
+
+static aoticache_status check_files(aoticache_intake *intake, const aoticache_intake_entry *entry, bool *ret_fit,
+                                    aoticache_error *ret_error)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_status status = AOTICACHE_OK;
+    aoticache_digest_to_hex(&entry->digest, hex);
+    *ret_fit = aoticache_manifest_guard_fits(entry->manifest);
+    if (!*ret_fit)
+        aoticache_intake_refuse(intake, "manifest %s has a guard where its request has none, or none where it has one",
+                                hex);
+    for (size_t i = 0; status == AOTICACHE_OK && *ret_fit && i < entry->manifest->file_count; i++)
+        status = check_file(intake, hex, &entry->manifest->files[i], ret_fit, ret_error);
+    return status;
+}
+
+static bool is_full(const aoticache_intake *intake)
+{
+    return intake->count == AOTICACHE_INTAKE_BATCH || intake->queued_bytes >= BATCH_BYTES ||
+           intake->queued_text >= BATCH_TEXT_BYTES ||
+           (intake->count > 0 && aoticache_monotonic_ns() - intake->begun_ns >= BATCH_NS);
+}
+
+static aoticache_status enqueue(aoticache_intake *intake, const aoticache_intake_entry *entry,
+                                aoticache_error *ret_error)
+{
+    if (intake->count == 0)
+        intake->begun_ns = aoticache_monotonic_ns();
+    intake->queue[intake->count++] = *entry;
+    intake->queued_text += entry->bytes;
+    for (size_t i = 0; i < entry->manifest->file_count; i++)
+        intake->queued_bytes += entry->manifest->files[i].bytes;
+    name_objects(intake, entry);
+    aoticache_transfer_table_find(&intake->table, &entry->digest)->is_ours = true;
+    return is_full(intake) ? aoticache_intake_commit(intake, ret_error) : AOTICACHE_OK;
+}
+
+aoticache_status aoticache_intake_add_manifest(aoticache_intake *intake, const aoticache_intake_entry *entry,
+                                               aoticache_error *ret_error)
+{
+    const aoticache_manifest *manifest = entry->manifest;
+    const aoticache_intake_claim claim = {.key = &manifest->key,
+                                          .artifact = &entry->digest,
+                                          .requirements = &manifest->requirements,
+                                          .guard = manifest->guard};
+    bool is_wanted = false, fits = false;
+    aoticache_status status = AOTICACHE_OK;
+    if (aoticache_transfer_names(intake->options, manifest->op, manifest->device, &manifest->key))
+        status = aoticache_intake_wants_entry(intake, &claim, &is_wanted, ret_error);
+    if (status == AOTICACHE_OK && is_wanted)
+        status = check_files(intake, entry, &fits, ret_error);
+    if (status == AOTICACHE_OK && fits)
+        return enqueue(intake, entry, ret_error);
+    name_objects(intake, entry); /* what is wrong, if anything, has been told */
+    aoticache_manifest_free(entry->manifest);
+    return status;
+}
+
+void aoticache_intake_refuse_unnamed(aoticache_intake *intake)
+{
+    for (size_t i = 0; i < intake->table.capacity; i++) {
+        const aoticache_transfer_object *object = &intake->table.slots[i];
+        char hex[AOTICACHE_DIGEST_HEX_BYTES];
+        if (object->state != AOTICACHE_TRANSFER_PENDING || object->is_named)
+            continue;
+        aoticache_digest_to_hex(&object->digest, hex);
+        aoticache_intake_refuse(intake, "object %s is named by no manifest that came with it", hex);
+    }
 }

@@ -12,10 +12,7 @@
 
 #include "base/cleanup.h"
 #include "cache/transfer/archive.h"
-#include "cache/internal.h"
-#include "cache/transfer/format.h"
-#include "cache/transfer/select.h"
-#include "cache/transfer/table.h"
+#include "cache/transfer/internal.h"
 
 #define PIECE_BYTES (256 * 1024)
 #define DEFAULT_LEVEL 3
@@ -30,8 +27,8 @@ struct export {
     aoticache_transfer_counts planned;
     char *piece;
     bool is_stopped;
-    aoticache_status mark_status;
-    aoticache_error *ret_error; /* of the marks */
+    aoticache_status pins_status;
+    aoticache_error *ret_error; /* of pins and tags */
 };
 
 /* ---- what is to be written ---- */
@@ -68,7 +65,7 @@ static aoticache_status plan(struct export *export, aoticache_error *ret_error)
 
 /* ---- progress ---- */
 
-static bool goes_on(void *user)
+static bool poll_export(void *user)
 {
     struct export *export = user;
     const aoticache_transfer_options *options = export->options;
@@ -121,7 +118,7 @@ static aoticache_status note_written(struct export *export, const aoticache_dige
     object->state = AOTICACHE_TRANSFER_STORED;
     export->report.objects++;
     export->report.bytes += bytes;
-    if (!goes_on(export))
+    if (!poll_export(export))
         return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; the archive is not complete");
     return AOTICACHE_OK;
 }
@@ -158,7 +155,7 @@ static aoticache_status open_files(struct export *export, struct artifact *artif
         char hex[AOTICACHE_DIGEST_HEX_BYTES];
         if (is_written(export, &file->digest))
             continue;
-        status = aoticache_object_open_while(export->cache->directory, &file->digest, file->bytes, goes_on, export,
+        status = aoticache_object_open_while(export->cache->directory, &file->digest, file->bytes, poll_export, export,
                                              &artifact->fds[i], NULL, ret_error);
         aoticache_digest_to_hex(&file->digest, hex);
         if (status == AOTICACHE_NOT_FOUND)
@@ -238,27 +235,27 @@ static aoticache_status export_entry(struct export *export, const aoticache_entr
     return status;
 }
 
-/* ---- marks ---- */
+/* ---- pins and tags ---- */
 
-static bool export_mark(void *user, const aoticache_pins *mark)
+static bool export_mark(void *user, const aoticache_pins *pins)
 {
     struct export *export = user;
     char path[AOTICACHE_TRANSFER_PATH_BYTES];
     cleanup_free char *text = NULL;
-    aoticache_transfer_pin_path(&mark->key, path);
-    export->mark_status = aoticache_transfer_format_pin(mark, &text, export->ret_error);
-    if (export->mark_status == AOTICACHE_OK)
-        export->mark_status = write_text(export, path, text, strlen(text), export->ret_error);
-    export->report.marks += export->mark_status == AOTICACHE_OK ? 1 : 0;
-    return export->mark_status == AOTICACHE_OK;
+    aoticache_transfer_pin_path(&pins->key, path);
+    export->pins_status = aoticache_transfer_format_pin(pins, &text, export->ret_error);
+    if (export->pins_status == AOTICACHE_OK)
+        export->pins_status = write_text(export, path, text, strlen(text), export->ret_error);
+    export->report.marks += export->pins_status == AOTICACHE_OK ? 1 : 0;
+    return export->pins_status == AOTICACHE_OK;
 }
 
-static aoticache_status export_marks(struct export *export, aoticache_error *ret_error)
+static aoticache_status export_pins(struct export *export, aoticache_error *ret_error)
 {
     export->ret_error = ret_error;
     aoticache_status status =
         aoticache_transfer_list_pins(export->cache, &export->selection, export_mark, export, ret_error);
-    return status == AOTICACHE_OK ? export->mark_status : status;
+    return status == AOTICACHE_OK ? export->pins_status : status;
 }
 
 /* ---- all of it ---- */
@@ -286,7 +283,7 @@ static aoticache_status write_all(struct export *export, aoticache_error *ret_er
     for (size_t i = 0; status == AOTICACHE_OK && i < export->selection.count; i++)
         status = export_entry(export, &export->selection.entries[i].entry, ret_error);
     if (status == AOTICACHE_OK && export->options->with_marks)
-        status = export_marks(export, ret_error);
+        status = export_pins(export, ret_error);
     if (status == AOTICACHE_OK)
         status = write_end(export, ret_error);
     if (status == AOTICACHE_OK)
@@ -299,7 +296,7 @@ static aoticache_status run(struct export *export, int fd, aoticache_error *ret_
     int level = export->options->level != 0 ? export->options->level : DEFAULT_LEVEL;
     aoticache_status status = plan(export, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_tar_writer_open(fd, level, goes_on, export, &export->writer, ret_error);
+        status = aoticache_tar_writer_open(fd, level, poll_export, export, &export->writer, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     export->piece = malloc(PIECE_BYTES);

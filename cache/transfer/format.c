@@ -1,7 +1,7 @@
 /*
- * cache/transfer/format: see format.h.
+ * cache/transfer/format: names of members, and the JSON texts of the first and last member and of pins and tags.
  */
-#include "cache/transfer/format.h"
+#include "cache/transfer/internal.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -103,19 +103,19 @@ aoticache_status aoticache_transfer_format_end(const aoticache_transfer_counts *
     return finish(format_counts(END_KIND, counts), ret_text, ret_error);
 }
 
-aoticache_status aoticache_transfer_format_pin(const aoticache_pins *mark, char **ret_text,
+aoticache_status aoticache_transfer_format_pin(const aoticache_pins *pins, char **ret_text,
                                                 aoticache_error *ret_error)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     json_t *tags = json_array();
-    aoticache_digest_to_hex(&mark->key, hex);
-    for (size_t i = 0; tags != NULL && i < mark->tag_count; i++) {
-        if (json_array_append_new(tags, json_string(mark->tags[i])) != 0) {
+    aoticache_digest_to_hex(&pins->key, hex);
+    for (size_t i = 0; tags != NULL && i < pins->tag_count; i++) {
+        if (json_array_append_new(tags, json_string(pins->tags[i])) != 0) {
             json_decref(tags);
             tags = NULL;
         }
     }
-    return finish(json_pack("{s:s, s:b, s:o}", "key", hex, "pinned", mark->is_pinned ? 1 : 0, "tags", tags), ret_text,
+    return finish(json_pack("{s:s, s:b, s:o}", "key", hex, "pinned", pins->is_pinned ? 1 : 0, "tags", tags), ret_text,
                   ret_error);
 }
 

@@ -14,15 +14,13 @@
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 #include "cache/transfer/archive.h"
-#include "cache/transfer/format.h"
-#include "cache/transfer/pins.h"
-#include "cache/transfer/select.h"
+#include "cache/transfer/internal.h"
 
 /* Up to here an object is put together in memory, hashed there and written at once. */
 #define SMALL_BYTES (UINT64_C(4) << 20)
 /*
  * What an archive may have beside the bytes that it announces: a header for each object, perhaps a second one for a long
- * number, and what fills the last block; a mark for each entry. The bytes themselves may be twice as many and some more:
+ * number, and what fills the last block; pins and tags of each entry. The bytes themselves may be twice as many and some more:
  * entries come and go while an archive is written.
  */
 #define OBJECT_OVERHEAD_BYTES 4096
@@ -40,8 +38,8 @@ struct import {
     uint64_t objects; /* members that are objects, taken in or not */
     int64_t now_ns;
     bool has_head, has_end;
-    aoticache_status mark_status;
-    aoticache_error *ret_error; /* of the marks */
+    aoticache_status pins_status;
+    aoticache_error *ret_error; /* of pins and tags */
 };
 
 /* A path from the archive on one line of a log. */
@@ -56,7 +54,7 @@ static const char *show(const char *path, char ret_text[SHOWN_PATH_BYTES])
 
 /* ---- the bytes of a member ---- */
 
-/* All of it into `to`, which has room for `bytes`; *ret_got: how many there were. */
+/* All of it into `to`, which has space for `bytes`; *ret_got: how many there were. */
 static aoticache_status read_all(struct import *import, char *to, uint64_t *ret_got, aoticache_error *ret_error)
 {
     uint64_t got = 0;
@@ -88,7 +86,7 @@ static aoticache_status read_into_file(struct import *import, int fd, uint64_t *
             break;
         if (aoticache_syscall_write(fd, piece, size) != 0)
             return aoticache_error_set_errno(ret_error, errno, "cannot write in %s", import->intake.scratch.path);
-        if (!aoticache_intake_goes_on(&import->intake))
+        if (!aoticache_intake_poll(&import->intake))
             return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; what was complete is stored");
         got += size;
     }
@@ -224,7 +222,7 @@ static aoticache_status take_large(struct import *import, const aoticache_tar_me
         return status;
     status = read_into_file(import, fd, &got, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_digest_of_fd_while(fd, aoticache_intake_goes_on, &import->intake, &actual, NULL, ret_error);
+        status = aoticache_digest_of_fd_while(fd, aoticache_intake_poll, &import->intake, &actual, NULL, ret_error);
     if (status == AOTICACHE_OK)
         is_good = is_right(import, member, digest, &actual, got);
     if (!is_good) {
@@ -256,7 +254,7 @@ static aoticache_status look_at_object(struct import *import, const aoticache_ta
         aoticache_transfer_table_find(&import->intake.table, digest)->has_come = true;
         return take_stored_manifest(import, digest, ret_error);
     }
-    *ret_wanted = aoticache_intake_has_room(&import->intake, show(member->path, path), member->bytes);
+    *ret_wanted = aoticache_intake_has_space(&import->intake, show(member->path, path), member->bytes);
     return AOTICACHE_OK;
 }
 
@@ -274,10 +272,10 @@ static aoticache_status take_object(struct import *import, const aoticache_tar_m
 
 /* ---- the other members ---- */
 
-static bool add_mark(void *user, const aoticache_pins *mark)
+static bool add_mark(void *user, const aoticache_pins *pins)
 {
     struct import *import = user;
-    import->mark_status = aoticache_transfer_add_pin(&import->intake, mark, import->ret_error);
+    import->pins_status = aoticache_transfer_add_pin(&import->intake, pins, import->ret_error);
     return true;
 }
 
@@ -291,7 +289,7 @@ static aoticache_status take_mark(struct import *import, const aoticache_key *ke
     aoticache_status status = aoticache_intake_commit(&import->intake, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    import->mark_status = AOTICACHE_OK;
+    import->pins_status = AOTICACHE_OK;
     import->ret_error = ret_error;
     status = aoticache_transfer_parse_pin(import->buffer, (size_t)size, key, add_mark, import, &detail);
     aoticache_digest_to_hex(key, hex);
@@ -299,7 +297,7 @@ static aoticache_status take_mark(struct import *import, const aoticache_key *ke
         aoticache_intake_refuse(&import->intake, "the mark of key %s: %s", hex, detail.message);
     else if (status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, status, "%s", detail.message);
-    return import->mark_status;
+    return import->pins_status;
 }
 
 /* The counts may be anything: what is more than 64 bits is no limit. */
@@ -418,7 +416,7 @@ static aoticache_status run(struct import *import, int fd, const aoticache_trans
     import->buffer = malloc(SMALL_BYTES);
     if (import->buffer == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to read an archive");
-    aoticache_status status = aoticache_tar_reader_open(fd, options->max_bytes, aoticache_intake_goes_on,
+    aoticache_status status = aoticache_tar_reader_open(fd, options->max_bytes, aoticache_intake_poll,
                                                         &import->intake, &import->reader, ret_error);
     if (status == AOTICACHE_OK)
         status = take_members(import, ret_error);

@@ -1,7 +1,7 @@
 /*
- * cache/transfer/intake: see intake.h. What happens until a batch is full; commit.c has the rest.
+ * cache/transfer/intake: objects come in and are counted; whether an entry may come in; pins and tags that come with it.
  */
-#include "cache/transfer/intake.h"
+#include "cache/transfer/internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,20 +14,74 @@
 
 #include "base/cleanup.h"
 #include "base/syscalls.h"
-#include "cache/transfer/select.h"
 
 /* So many refusals are logged one by one. */
-#define MOST_TOLD 1000
-#define BATCH_BYTES (UINT64_C(256) << 20)
-/* Of manifests, which wait in memory. Most have a few KiB. */
-#define BATCH_TEXT_BYTES (UINT64_C(16) << 20)
+#define MOST_LOGGED 1000
 /* Entries of one key that are looked at first. */
 #define USUAL_HITS 8
-/* What comes slowly, through a network, becomes visible all the same. */
-#define BATCH_NS (UINT64_C(5) * 1000000000u)
+#define FIRST_CAPACITY 1024 /* of the table */
 /* Left free on the file system, for the index and others. */
 #define SPARE_MIB 16
 #define SPARE_BYTES ((uint64_t)SPARE_MIB << 20)
+
+/* ---- the table ---- */
+
+/* Where the digest is, or the free slot where it belongs. */
+static aoticache_transfer_object *slot_of(const aoticache_transfer_table *table, const aoticache_digest *digest)
+{
+    uint64_t hash;
+    memcpy(&hash, digest->bytes, sizeof hash);
+    for (size_t i = (size_t)hash & (table->capacity - 1);; i = (i + 1) & (table->capacity - 1)) {
+        aoticache_transfer_object *slot = &table->slots[i];
+        if (slot->state == 0 || aoticache_digest_equal(&slot->digest, digest))
+            return slot;
+    }
+}
+
+aoticache_transfer_object *aoticache_transfer_table_find(const aoticache_transfer_table *table,
+                                                         const aoticache_digest *digest)
+{
+    if (table->capacity == 0)
+        return NULL;
+    aoticache_transfer_object *slot = slot_of(table, digest);
+    return slot->state != 0 ? slot : NULL;
+}
+
+static bool grow_table(aoticache_transfer_table *table)
+{
+    aoticache_transfer_table larger = {.capacity = table->capacity != 0 ? table->capacity * 2 : FIRST_CAPACITY,
+                                       .count = table->count};
+    larger.slots = calloc(larger.capacity, sizeof *larger.slots);
+    if (larger.slots == NULL)
+        return false;
+    for (size_t i = 0; i < table->capacity; i++)
+        if (table->slots[i].state != 0)
+            *slot_of(&larger, &table->slots[i].digest) = table->slots[i];
+    free(table->slots);
+    *table = larger;
+    return true;
+}
+
+aoticache_transfer_object *aoticache_transfer_table_add(aoticache_transfer_table *table,
+                                                        const aoticache_digest *digest)
+{
+    if (table->count >= table->capacity / 4 * 3 && !grow_table(table))
+        return NULL;
+    aoticache_transfer_object *slot = slot_of(table, digest);
+    if (slot->state == 0) {
+        *slot = (aoticache_transfer_object){.digest = *digest, .state = AOTICACHE_TRANSFER_PENDING};
+        table->count++;
+    }
+    return slot;
+}
+
+void aoticache_transfer_table_free(aoticache_transfer_table *table)
+{
+    free(table->slots);
+    *table = (aoticache_transfer_table){.slots = NULL};
+}
+
+/* ---- begin and end ---- */
 
 aoticache_status aoticache_intake_begin(aoticache_intake *intake, aoticache_cache *cache,
                                         const aoticache_transfer_options *options, aoticache_transfer_report *report,
@@ -71,13 +125,13 @@ void aoticache_intake_refuse(aoticache_intake *intake, const char *format, ...)
     const aoticache_logger *logger = &intake->cache->directory->logger;
     char line[AOTICACHE_ERROR_MESSAGE_BYTES];
     intake->report->refused++;
-    if (intake->told > MOST_TOLD)
+    if (intake->logged > MOST_LOGGED)
         return;
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    if (intake->told++ < MOST_TOLD)
+    if (intake->logged++ < MOST_LOGGED)
         aoticache_log(logger, AOTICACHE_LOG_WARNING, "refused: %s", line);
     else
         aoticache_log(logger, AOTICACHE_LOG_WARNING, "more was refused; it is counted and no longer told one by one");
@@ -85,7 +139,7 @@ void aoticache_intake_refuse(aoticache_intake *intake, const char *format, ...)
 
 /* ---- progress ---- */
 
-bool aoticache_intake_goes_on(void *user)
+bool aoticache_intake_poll(void *user)
 {
     aoticache_intake *intake = user;
     const aoticache_transfer_options *options = intake->options;
@@ -97,7 +151,7 @@ bool aoticache_intake_goes_on(void *user)
 aoticache_status aoticache_intake_step(aoticache_intake *intake, aoticache_error *ret_error)
 {
     intake->done++;
-    if (aoticache_intake_goes_on(intake))
+    if (aoticache_intake_poll(intake))
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; what was complete is stored");
 }
@@ -129,7 +183,7 @@ aoticache_status aoticache_intake_has(aoticache_intake *intake, const aoticache_
     if (aoticache_transfer_table_find(&intake->table, digest) != NULL)
         return AOTICACHE_OK;
     aoticache_status status = aoticache_object_open_while(intake->cache->directory, digest, bytes,
-                                                          aoticache_intake_goes_on, intake, &fd, NULL, &detail);
+                                                          aoticache_intake_poll, intake, &fd, NULL, &detail);
     if (status == AOTICACHE_OK)
         return add(intake, digest, bytes, AOTICACHE_TRANSFER_STORED, ret_error);
     *ret_has = false;
@@ -142,7 +196,7 @@ aoticache_status aoticache_intake_has(aoticache_intake *intake, const aoticache_
     return aoticache_error_set(ret_error, status, "%s", detail.message);
 }
 
-bool aoticache_intake_has_room(aoticache_intake *intake, const char *name, uint64_t bytes)
+bool aoticache_intake_has_space(aoticache_intake *intake, const char *name, uint64_t bytes)
 {
     struct statvfs file_system;
     if (fstatvfs(intake->folder_fd, &file_system) != 0)
@@ -197,21 +251,7 @@ aoticache_status aoticache_intake_keep_file(aoticache_intake *intake, const aoti
     return add(intake, digest, bytes, AOTICACHE_TRANSFER_PENDING, ret_error);
 }
 
-/* ---- manifests ---- */
-
-static void name_object(aoticache_intake *intake, const aoticache_digest *digest)
-{
-    aoticache_transfer_object *object = aoticache_transfer_table_find(&intake->table, digest);
-    if (object != NULL)
-        object->is_named = true;
-}
-
-static void name_objects(aoticache_intake *intake, const aoticache_intake_entry *entry)
-{
-    name_object(intake, &entry->digest);
-    for (size_t i = 0; i < entry->manifest->file_count; i++)
-        name_object(intake, &entry->manifest->files[i].digest);
-}
+/* ---- which entries are wanted ---- */
 
 /* All entries of a key that are there: an array of the caller's, by free(). Returns: OK (also where there is none), ... */
 static aoticache_status read_hits(aoticache_index *index, const aoticache_key *key, aoticache_index_hit **ret_hits,
@@ -306,95 +346,52 @@ aoticache_status aoticache_intake_wants_entry(aoticache_intake *intake, const ao
     return status;
 }
 
-static aoticache_status check_file(aoticache_intake *intake, const char *manifest, const aoticache_manifest_file *file,
-                                   bool *ret_fits, aoticache_error *ret_error)
+/* ---- pins and tags ---- */
+
+/* OK, NOT_FOUND. */
+static aoticache_status find_key(aoticache_intake *intake, const aoticache_key *key, aoticache_error *ret_error)
+{
+    aoticache_index *index = aoticache_cache_index(intake->cache);
+    aoticache_index_hit hit;
+    aoticache_status status;
+    size_t count = 0;
+    if (index == NULL)
+        return AOTICACHE_NOT_FOUND;
+    do
+        status = aoticache_index_lookup(index, key, &hit, 1, &count, ret_error);
+    while (aoticache_cache_recovered(intake->cache, status, &index));
+    return status;
+}
+
+static aoticache_status add_tag(aoticache_intake *intake, const aoticache_pins *pins, const char *tag,
+                                aoticache_error *ret_error)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
-    bool has = false;
-    aoticache_digest_to_hex(&file->digest, hex);
-    *ret_fits = false;
-    aoticache_status status = aoticache_intake_has(intake, &file->digest, file->bytes, &has, ret_error);
-    if (status != AOTICACHE_OK)
+    aoticache_error detail = {.message = ""};
+    aoticache_status status = aoticache_cache_tag(intake->cache, &pins->key, tag, &detail);
+    if (status == AOTICACHE_OK)
         return status;
-    const aoticache_transfer_object *object = aoticache_transfer_table_find(&intake->table, &file->digest);
-    if (!has)
-        aoticache_intake_refuse(intake, "manifest %s names object %s, which has not come and is not in the store",
-                                manifest, hex);
-    else if (object->bytes != file->bytes)
-        aoticache_intake_refuse(intake, "manifest %s says that object %s has %llu bytes, it has %llu", manifest, hex,
-                                (unsigned long long)file->bytes, (unsigned long long)object->bytes);
-    else if (object->is_manifest)
-        aoticache_intake_refuse(intake, "manifest %s names as a file object %s, which is a manifest", manifest, hex);
-    else
-        *ret_fits = true;
+    if (status != AOTICACHE_INVALID)
+        return aoticache_error_set(ret_error, status, "%s", detail.message);
+    aoticache_digest_to_hex(&pins->key, hex);
+    aoticache_intake_refuse(intake, "a tag of key %s: %s", hex, detail.message);
     return AOTICACHE_OK;
 }
 
-static aoticache_status check_files(aoticache_intake *intake, const aoticache_intake_entry *entry, bool *ret_fit,
-                                    aoticache_error *ret_error)
+aoticache_status aoticache_transfer_add_pin(aoticache_intake *intake, const aoticache_pins *pins,
+                                             aoticache_error *ret_error)
 {
-    char hex[AOTICACHE_DIGEST_HEX_BYTES];
-    aoticache_status status = AOTICACHE_OK;
-    aoticache_digest_to_hex(&entry->digest, hex);
-    *ret_fit = aoticache_manifest_guard_fits(entry->manifest);
-    if (!*ret_fit)
-        aoticache_intake_refuse(intake, "manifest %s has a guard where its request has none, or none where it has one",
-                                hex);
-    for (size_t i = 0; status == AOTICACHE_OK && *ret_fit && i < entry->manifest->file_count; i++)
-        status = check_file(intake, hex, &entry->manifest->files[i], ret_fit, ret_error);
-    return status;
-}
-
-static bool is_full(const aoticache_intake *intake)
-{
-    return intake->count == AOTICACHE_INTAKE_BATCH || intake->queued_bytes >= BATCH_BYTES ||
-           intake->queued_text >= BATCH_TEXT_BYTES ||
-           (intake->count > 0 && aoticache_monotonic_ns() - intake->begun_ns >= BATCH_NS);
-}
-
-static aoticache_status enqueue(aoticache_intake *intake, const aoticache_intake_entry *entry,
-                                aoticache_error *ret_error)
-{
-    if (intake->count == 0)
-        intake->begun_ns = aoticache_monotonic_ns();
-    intake->queue[intake->count++] = *entry;
-    intake->queued_text += entry->bytes;
-    for (size_t i = 0; i < entry->manifest->file_count; i++)
-        intake->queued_bytes += entry->manifest->files[i].bytes;
-    name_objects(intake, entry);
-    aoticache_transfer_table_find(&intake->table, &entry->digest)->is_ours = true;
-    return is_full(intake) ? aoticache_intake_commit(intake, ret_error) : AOTICACHE_OK;
-}
-
-aoticache_status aoticache_intake_add_manifest(aoticache_intake *intake, const aoticache_intake_entry *entry,
-                                               aoticache_error *ret_error)
-{
-    const aoticache_manifest *manifest = entry->manifest;
-    const aoticache_intake_claim claim = {.key = &manifest->key,
-                                          .artifact = &entry->digest,
-                                          .requirements = &manifest->requirements,
-                                          .guard = manifest->guard};
-    bool is_wanted = false, fits = false;
-    aoticache_status status = AOTICACHE_OK;
-    if (aoticache_transfer_names(intake->options, manifest->op, manifest->device, &manifest->key))
-        status = aoticache_intake_wants_entry(intake, &claim, &is_wanted, ret_error);
-    if (status == AOTICACHE_OK && is_wanted)
-        status = check_files(intake, entry, &fits, ret_error);
-    if (status == AOTICACHE_OK && fits)
-        return enqueue(intake, entry, ret_error);
-    name_objects(intake, entry); /* what is wrong, if anything, has been told */
-    aoticache_manifest_free(entry->manifest);
-    return status;
-}
-
-void aoticache_intake_refuse_unnamed(aoticache_intake *intake)
-{
-    for (size_t i = 0; i < intake->table.capacity; i++) {
-        const aoticache_transfer_object *object = &intake->table.slots[i];
-        char hex[AOTICACHE_DIGEST_HEX_BYTES];
-        if (object->state != AOTICACHE_TRANSFER_PENDING || object->is_named)
-            continue;
-        aoticache_digest_to_hex(&object->digest, hex);
-        aoticache_intake_refuse(intake, "object %s is named by no manifest that came with it", hex);
+    if (intake->options->dry_run) { /* there is no telling then which keys there would be */
+        intake->report->marks++;
+        return AOTICACHE_OK;
     }
+    aoticache_status status = find_key(intake, &pins->key, ret_error);
+    if (status == AOTICACHE_NOT_FOUND)
+        return AOTICACHE_OK;
+    if (status == AOTICACHE_OK && pins->is_pinned)
+        status = aoticache_cache_pin(intake->cache, &pins->key, ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < pins->tag_count; i++)
+        status = add_tag(intake, pins, pins->tags[i], ret_error);
+    intake->report->marks += status == AOTICACHE_OK ? 1 : 0;
+    return status;
 }

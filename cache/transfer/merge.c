@@ -14,8 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/syscalls.h"
-#include "cache/transfer/pins.h"
-#include "cache/transfer/select.h"
+#include "cache/transfer/internal.h"
 
 #define PIECE_BYTES (1024 * 1024)
 /* One call copies at most so much, so that a wish to stop is heard. */
@@ -27,8 +26,8 @@ struct merge {
     aoticache_cache *source;
     aoticache_snapshot selection;
     bool cannot_copy_range; /* between these file systems */
-    aoticache_status mark_status;
-    aoticache_error *ret_error; /* of the marks */
+    aoticache_status pins_status;
+    aoticache_error *ret_error; /* of pins and tags */
 };
 
 /* ---- one object ---- */
@@ -55,7 +54,7 @@ static aoticache_status copy_by_reading(struct merge *merge, int from, int to, u
             break; /* its digest will tell */
         if (aoticache_syscall_write(to, piece, (size_t)got) != 0)
             return aoticache_error_set_errno(ret_error, errno, "cannot write in %s", merge->intake.scratch.path);
-        if (!aoticache_intake_goes_on(&merge->intake))
+        if (!aoticache_intake_poll(&merge->intake))
             return stopped(ret_error);
         offset += (uint64_t)got;
     }
@@ -84,7 +83,7 @@ static aoticache_status copy_bytes(struct merge *merge, int from, int to, uint64
             return aoticache_error_set_errno(ret_error, errno, "cannot write in %s", merge->intake.scratch.path);
         merge->cannot_copy_range = copied < 0;
         done += copied > 0 ? (uint64_t)copied : 0;
-        if (!aoticache_intake_goes_on(&merge->intake))
+        if (!aoticache_intake_poll(&merge->intake))
             return stopped(ret_error);
     }
     return done < bytes ? copy_by_reading(merge, from, to, done, bytes, ret_error) : AOTICACHE_OK;
@@ -161,7 +160,7 @@ static aoticache_status copy_verified(struct merge *merge, const aoticache_diges
         status = copy_bytes(merge, from, to, bytes, ret_error);
     }
     if (status == AOTICACHE_OK)
-        status = aoticache_digest_of_fd_while(to >= 0 ? to : from, aoticache_intake_goes_on, &merge->intake, &actual,
+        status = aoticache_digest_of_fd_while(to >= 0 ? to : from, aoticache_intake_poll, &merge->intake, &actual,
                                               &size, ret_error);
     if (status == AOTICACHE_OK) {
         *ret_good = aoticache_digest_equal(&actual, digest);
@@ -257,19 +256,19 @@ static aoticache_status merge_entry(struct merge *merge, const aoticache_entry *
 
 /* ---- all of them ---- */
 
-static bool merge_mark(void *user, const aoticache_pins *mark)
+static bool merge_mark(void *user, const aoticache_pins *pins)
 {
     struct merge *merge = user;
-    merge->mark_status = aoticache_transfer_add_pin(&merge->intake, mark, merge->ret_error);
-    return merge->mark_status == AOTICACHE_OK;
+    merge->pins_status = aoticache_transfer_add_pin(&merge->intake, pins, merge->ret_error);
+    return merge->pins_status == AOTICACHE_OK;
 }
 
-static aoticache_status merge_marks(struct merge *merge, aoticache_error *ret_error)
+static aoticache_status merge_pins(struct merge *merge, aoticache_error *ret_error)
 {
     merge->ret_error = ret_error;
     aoticache_status status =
         aoticache_transfer_list_pins(merge->source, &merge->selection, merge_mark, merge, ret_error);
-    return status == AOTICACHE_OK ? merge->mark_status : status;
+    return status == AOTICACHE_OK ? merge->pins_status : status;
 }
 
 static aoticache_status merge_entries(struct merge *merge, aoticache_error *ret_error)
@@ -292,7 +291,7 @@ static aoticache_status run(struct merge *merge, const aoticache_transfer_option
     if (status == AOTICACHE_OK)
         status = merge_entries(merge, ret_error);
     if (status == AOTICACHE_OK && options->with_marks)
-        status = merge_marks(merge, ret_error);
+        status = merge_pins(merge, ret_error);
     return status;
 }
 

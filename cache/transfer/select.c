@@ -1,7 +1,7 @@
 /*
- * cache/transfer/select: see select.h.
+ * cache/transfer/select: reads the options of a transfer and copies the entries that they name, in an order of their own.
  */
-#include "cache/transfer/select.h"
+#include "cache/transfer/internal.h"
 
 #include <fnmatch.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static int compare_keys(const void *left, const void *right)
     return memcmp(left, right, sizeof(aoticache_key));
 }
 
-static bool add_marked(void *user, const aoticache_pins *mark)
+static bool add_marked(void *user, const aoticache_pins *pins)
 {
     struct keys *keys = user;
     if (keys->count == keys->capacity) {
@@ -73,7 +73,7 @@ static bool add_marked(void *user, const aoticache_pins *mark)
         keys->items = items;
         keys->capacity = capacity;
     }
-    keys->items[keys->count++] = mark->key;
+    keys->items[keys->count++] = pins->key;
     return true;
 }
 
@@ -153,7 +153,7 @@ aoticache_status aoticache_transfer_select(aoticache_cache *cache, const aoticac
     return AOTICACHE_OK;
 }
 
-/* ---- marks ---- */
+/* ---- pins and tags ---- */
 
 struct marks {
     struct keys keys; /* of the selection */
@@ -161,10 +161,10 @@ struct marks {
     void *user;
 };
 
-static bool pass_on(void *user, const aoticache_pins *mark)
+static bool pass_on(void *user, const aoticache_pins *pins)
 {
     struct marks *marks = user;
-    return !has_key(&marks->keys, &mark->key) || marks->callback(marks->user, mark);
+    return !has_key(&marks->keys, &pins->key) || marks->callback(marks->user, pins);
 }
 
 aoticache_status aoticache_transfer_list_pins(aoticache_cache *cache, const aoticache_snapshot *selection,

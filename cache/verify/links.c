@@ -1,6 +1,6 @@
 /*
  * cache/verify/links: artifacts/, whose folders hold hard links to objects under the names that a library expects
- * beside itself, and marks/, one small file for each marked key.
+ * beside itself, and marks/, one small file for each key that is pinned or tagged.
  *
  * A folder of links is made anew when it is missing or stale, so one that is wrong goes to quarantine as a whole. A
  * folder whose artifact has no entry is a leftover: a collection removes it.
@@ -190,32 +190,32 @@ aoticache_status aoticache_verification_check_links(aoticache_verification *veri
     return for_each_name(verification, AOTICACHE_ARTIFACTS, check_folder, ret_error);
 }
 
-/* ---- marks ---- */
+/* ---- pins and tags ---- */
 
-struct known_mark {
+struct known_pins {
     aoticache_key key;
     bool is_pinned;
     char tag[AOTICACHE_MAX_TAG_BYTES]; /* any of them */
 };
 
-static bool take_mark(void *user, const aoticache_pins *mark)
+static bool take_pins(void *user, const aoticache_pins *pins)
 {
-    struct known_mark *known = user;
-    if (!aoticache_digest_equal(&mark->key, &known->key))
+    struct known_pins *known = user;
+    if (!aoticache_digest_equal(&pins->key, &known->key))
         return true;
-    known->is_pinned = mark->is_pinned;
-    if (mark->tag_count > 0)
-        snprintf(known->tag, sizeof known->tag, "%s", mark->tags[0]);
+    known->is_pinned = pins->is_pinned;
+    if (pins->tag_count > 0)
+        snprintf(known->tag, sizeof known->tag, "%s", pins->tags[0]);
     return false;
 }
 
 /* Setting what is set already has a damaged file moved aside and written anew as the index knows it. */
-static aoticache_status repair_mark(aoticache_verification *verification, int folder, const char *name,
+static aoticache_status repair_pin_file(aoticache_verification *verification, int folder, const char *name,
                                     const aoticache_key *key, aoticache_error *ret_error)
 {
     aoticache_cache *cache = verification->cache;
-    struct known_mark known = {.key = *key};
-    aoticache_status status = aoticache_cache_list_pins(cache, NULL, take_mark, &known, ret_error);
+    struct known_pins known = {.key = *key};
+    aoticache_status status = aoticache_cache_list_pins(cache, NULL, take_pins, &known, ret_error);
     if (status == AOTICACHE_OK && known.is_pinned)
         status = aoticache_cache_pin(cache, key, ret_error);
     else if (status == AOTICACHE_OK && known.tag[0] != '\0')
@@ -227,7 +227,7 @@ static aoticache_status repair_mark(aoticache_verification *verification, int fo
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
-static aoticache_status check_mark(aoticache_verification *verification, int folder, const char *name,
+static aoticache_status check_pin_file(aoticache_verification *verification, int folder, const char *name,
                                    aoticache_error *ret_error)
 {
     bool is_usable;
@@ -250,10 +250,10 @@ static aoticache_status check_mark(aoticache_verification *verification, int fol
                                           : aoticache_error_set(ret_error, status, "%s", detail.message);
     verification->report.wrong_marks++;
     aoticache_verification_report_finding(verification, "mark", path, detail.message);
-    return verification->options.repair ? repair_mark(verification, folder, name, &key, ret_error) : AOTICACHE_OK;
+    return verification->options.repair ? repair_pin_file(verification, folder, name, &key, ret_error) : AOTICACHE_OK;
 }
 
 aoticache_status aoticache_verification_check_pins(aoticache_verification *verification, aoticache_error *ret_error)
 {
-    return for_each_name(verification, AOTICACHE_PINS, check_mark, ret_error);
+    return for_each_name(verification, AOTICACHE_PINS, check_pin_file, ret_error);
 }
