@@ -12,6 +12,9 @@
 
 #include "runtime/shim/operators.h"
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 #include <stdatomic.h>
 #include <string.h>
 
@@ -402,6 +405,36 @@ static bool prefers_channels_last(const struct shim_tensor *tensor)
     return aoticache_shim_is_channels_last(&flat);
 }
 
+/* Whether oneDNN, in PyTorch, takes the processor for able to: ideep's has_bf16_type_support(), has_fp16_type_support(). */
+static bool onednn_serves(int32_t dtype)
+{
+#ifdef __x86_64__
+    unsigned a, b, c, d;
+    if (__get_cpuid_count(7, 1, &a, &b, &c, &d) && (d & 0x30) == 0x30) /* AVX-VNNI-INT8 and AVX-NE-CONVERT */
+        return true;
+    if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512dq"))
+        return false;
+    if (dtype == AOTICACHE_DTYPE_BFLOAT16)
+        return true;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d >> 23 & 1) != 0; /* AVX512-FP16 */
+#else
+    (void)dtype;
+    return true;
+#endif
+}
+
+/* Whether PyTorch has a kernel for three spatial dimensions that writes channels last: oneDNN's alone does. */
+static bool has_channels_last_3d(int32_t dtype)
+{
+    static _Atomic(int) known[2]; /* of the small floats, 0: not asked yet; in a virtual machine the question is slow */
+    if (dtype != AOTICACHE_DTYPE_BFLOAT16 && dtype != AOTICACHE_DTYPE_FLOAT16)
+        return dtype == AOTICACHE_DTYPE_FLOAT32;
+    _Atomic(int) *answer = &known[dtype == AOTICACHE_DTYPE_FLOAT16];
+    if (atomic_load_explicit(answer, memory_order_relaxed) == 0)
+        atomic_store_explicit(answer, onednn_serves(dtype) ? 1 : -1, memory_order_relaxed);
+    return atomic_load_explicit(answer, memory_order_relaxed) > 0;
+}
+
 static AOTITorchError create_output(const char *function, struct convolution *c, const struct shim_tensor *input,
                                     const struct shim_tensor *weight, AtenTensorHandle *ret_output)
 {
@@ -411,7 +444,7 @@ static AOTITorchError create_output(const char *function, struct convolution *c,
     for (int axis = 0; axis < c->axes; axis++)
         sizes[2 + axis] = spatial[IMAGE_AXES - c->axes + axis];
     bool channels_last = prefers_channels_last(input) || prefers_channels_last(weight);
-    if (c->axes == 3 && c->dtype == AOTICACHE_DTYPE_FLOAT64) /* PyTorch has no such kernel */
+    if (c->axes == 3 && channels_last && !has_channels_last_3d(c->dtype))
         channels_last = false;
     AtenTensorHandle output;
     if (aoticache_shim_image_empty(function, 2 + c->axes, sizes, channels_last, c->dtype, &output) != SHIM_SUCCESS)
