@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "cache/snapshot.h"
 
@@ -67,15 +68,9 @@ static void free_failures(struct failures *failures)
 static bool add_failure(void *user, const aoticache_index_failure *from)
 {
     struct failures *failures = user;
-    if (failures->count == failures->capacity) {
-        size_t capacity = failures->capacity != 0 ? failures->capacity * 2 : 16;
-        aoticache_failure *items = realloc(failures->items, capacity * sizeof *items);
-        failures->is_out_of_memory = items == NULL;
-        if (items == NULL)
-            return false;
-        failures->items = items;
-        failures->capacity = capacity;
-    }
+    failures->is_out_of_memory = !AOTICACHE_ARRAY_RESERVE(failures->items, failures->capacity, failures->count + 1);
+    if (failures->is_out_of_memory)
+        return false;
     aoticache_failure *to = &failures->items[failures->count++];
     *to = (aoticache_failure){
         .key = from->key, .failed_ns = from->failed_ns, .retry_ns = from->retry_ns, .count = from->count};

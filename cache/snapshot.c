@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 
 #define PAGE 1024
@@ -137,14 +138,8 @@ aoticache_status aoticache_snapshot_walk(aoticache_cache *cache, const char *op,
 
 bool aoticache_snapshot_add(aoticache_snapshot *snapshot, aoticache_snapshot_entry *entry)
 {
-    if (snapshot->count == snapshot->capacity) {
-        size_t capacity = snapshot->capacity != 0 ? snapshot->capacity * 2 : 64;
-        aoticache_snapshot_entry *entries = reallocarray(snapshot->entries, capacity, sizeof *entries);
-        if (entries == NULL)
-            return false;
-        snapshot->entries = entries;
-        snapshot->capacity = capacity;
-    }
+    if (!AOTICACHE_ARRAY_RESERVE(snapshot->entries, snapshot->capacity, snapshot->count + 1))
+        return false;
     snapshot->entries[snapshot->count++] = *entry;
     entry->texts = NULL;
     return true;

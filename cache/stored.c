@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "cache/internal.h"
 
@@ -42,20 +43,9 @@ static void free_rows(struct rows *rows)
     *rows = (struct rows){.items = NULL};
 }
 
-static bool grow_rows(struct rows *rows)
-{
-    size_t capacity = rows->capacity != 0 ? rows->capacity * 2 : 64;
-    struct row *items = reallocarray(rows->items, capacity, sizeof *items);
-    if (items == NULL)
-        return false;
-    rows->items = items;
-    rows->capacity = capacity;
-    return true;
-}
-
 static bool copy_row(struct rows *rows, const aoticache_index_stored *from)
 {
-    if (rows->count == rows->capacity && !grow_rows(rows))
+    if (!AOTICACHE_ARRAY_RESERVE(rows->items, rows->capacity, rows->count + 1))
         return false;
     struct row *to = &rows->items[rows->count];
     *to = (struct row){.entry_id = from->entry_id,

@@ -7,6 +7,7 @@
 #include <sys/statvfs.h>
 
 #include "cache/gc/internal.h"
+#include "base/array.h"
 #include "cache/snapshot.h"
 
 #define MAX_OWNED 1026 /* what a manifest may list, and itself */
@@ -413,13 +414,8 @@ aoticache_status aoticache_collection_pretend(aoticache_collection *collection, 
 
 static bool add_waiting(aoticache_collection *collection, const aoticache_digest *digest)
 {
-    if ((collection->waiting_count & (collection->waiting_count - 1)) == 0) {
-        size_t capacity = collection->waiting_count == 0 ? 1 : collection->waiting_count * 2;
-        aoticache_digest *waiting = reallocarray(collection->waiting, capacity, sizeof *waiting);
-        if (waiting == NULL)
-            return false;
-        collection->waiting = waiting;
-    }
+    if (!AOTICACHE_ARRAY_RESERVE(collection->waiting, collection->waiting_capacity, collection->waiting_count + 1))
+        return false;
     collection->waiting[collection->waiting_count++] = *digest;
     return true;
 }

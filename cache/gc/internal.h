@@ -110,7 +110,7 @@ typedef struct aoticache_collection {
     struct aoticache_collection_shared *shared; /* dry run: objects of several artifacts, and how many of these would go */
     size_t shared_capacity, shared_count;
     aoticache_digest *waiting; /* dry run: waiting objects, sorted */
-    size_t waiting_count;
+    size_t waiting_count, waiting_capacity;
 } aoticache_collection;
 
 /* ---- choose.c: the goal, and which entries are due ---- */

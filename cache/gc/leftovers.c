@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 #include "cache/gc/internal.h"
@@ -23,7 +24,7 @@
 
 struct names {
     char **items;
-    size_t count;
+    size_t count, capacity;
 };
 
 static void free_names(struct names *names)
@@ -36,12 +37,10 @@ static void free_names(struct names *names)
 
 static bool add_name(struct names *names, const char *name)
 {
-    char **items = realloc(names->items, (names->count + 1) * sizeof *items);
-    if (items == NULL)
+    if (!AOTICACHE_ARRAY_RESERVE(names->items, names->capacity, names->count + 1))
         return false;
-    names->items = items;
-    items[names->count] = strdup(name);
-    return items[names->count] != NULL && names->count++ < SIZE_MAX;
+    names->items[names->count] = strdup(name);
+    return names->items[names->count] != NULL && names->count++ < SIZE_MAX;
 }
 
 static aoticache_status list_names(int folder_fd, const char *prefix, struct names *ret_names,
@@ -235,15 +234,9 @@ static bool add_object(void *user, const aoticache_digest *digest)
     struct scan *scan = user;
     if (prefix_of(digest) < scan->from)
         return true;
-    if (scan->name_count == scan->name_capacity) {
-        size_t capacity = scan->name_capacity != 0 ? scan->name_capacity * 2 : 256;
-        aoticache_digest *names = reallocarray(scan->names, capacity, sizeof *names);
-        scan->is_out_of_memory = names == NULL;
-        if (names == NULL)
-            return false;
-        scan->names = names;
-        scan->name_capacity = capacity;
-    }
+    scan->is_out_of_memory = !AOTICACHE_ARRAY_RESERVE(scan->names, scan->name_capacity, scan->name_count + 1);
+    if (scan->is_out_of_memory)
+        return false;
     scan->names[scan->name_count++] = *digest;
     return true;
 }

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/threads.h"
 #include "cache/gc/internal.h"
 
@@ -123,15 +124,8 @@ static void start_helpers(aoticache_remover *remover, struct chunk *chunk)
 /* Without memory the number is not noted: it stays on the list, and the next collection finds the object gone. */
 static void note_done(int64_t **done, size_t *count, size_t *capacity, int64_t id)
 {
-    if (*count == *capacity) {
-        size_t larger = *capacity != 0 ? *capacity * 2 : 256;
-        int64_t *ids = reallocarray(*done, larger, sizeof *ids);
-        if (ids == NULL)
-            return;
-        *done = ids;
-        *capacity = larger;
-    }
-    (*done)[(*count)++] = id;
+    if (AOTICACHE_ARRAY_RESERVE(*done, *capacity, *count + 1))
+        (*done)[(*count)++] = id;
 }
 
 static void note_outcome(aoticache_remover *remover, const aoticache_index_removal *removal, const struct outcome *outcome,

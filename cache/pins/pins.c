@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/file.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "cache/internal.h"
 #include "cache/pins/internal.h"
@@ -261,15 +262,9 @@ struct rows {
 static bool add_row(void *user, const aoticache_digest *key, bool is_pinned, const char *tag)
 {
     struct rows *rows = user;
-    if (rows->count == rows->capacity) {
-        size_t capacity = rows->capacity != 0 ? rows->capacity * 2 : 64;
-        struct row *items = reallocarray(rows->items, capacity, sizeof *items);
-        rows->is_out_of_memory = items == NULL;
-        if (items == NULL)
-            return false;
-        rows->items = items;
-        rows->capacity = capacity;
-    }
+    rows->is_out_of_memory = !AOTICACHE_ARRAY_RESERVE(rows->items, rows->capacity, rows->count + 1);
+    if (rows->is_out_of_memory)
+        return false;
     struct row *row = &rows->items[rows->count++];
     memset(row, 0, sizeof *row);
     row->key = *key;

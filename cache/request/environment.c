@@ -3,6 +3,7 @@
  */
 #include "cache/request/internal.h"
 
+#include "base/array.h"
 #include "base/cleanup.h"
 
 #include <string.h>
@@ -27,19 +28,6 @@ static size_t find_pair(const aoticache_request *request, const char *name, bool
     return low;
 }
 
-static bool reserve_pair(aoticache_request *request)
-{
-    if (request->environment_count < request->environment_capacity)
-        return true;
-    size_t capacity = request->environment_capacity > 0 ? 2 * request->environment_capacity : 8;
-    struct environment_pair *grown = reallocarray(request->environment, capacity, sizeof *grown);
-    if (grown == NULL)
-        return false;
-    request->environment = grown;
-    request->environment_capacity = capacity;
-    return true;
-}
-
 static aoticache_status insert_pair(aoticache_request *request, size_t position, const char *name, const char *value,
                                     aoticache_error *ret_error)
 {
@@ -52,7 +40,8 @@ static aoticache_status insert_pair(aoticache_request *request, size_t position,
                                    "most %u are allowed", name, size, REQUEST_MAX_ENCODED_BYTES);
     cleanup_free char *name_copy = strdup(name);
     cleanup_free char *value_copy = strdup(value);
-    if (name_copy == NULL || value_copy == NULL || !reserve_pair(request))
+    if (name_copy == NULL || value_copy == NULL ||
+        !AOTICACHE_ARRAY_RESERVE(request->environment, request->environment_capacity, request->environment_count + 1))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "environment %s: out of memory", name);
     struct environment_pair *pair = request->environment + position;
     memmove(pair + 1, pair, (request->environment_count - position) * sizeof *pair);

@@ -108,7 +108,7 @@ struct text_parser {
     aoticache_request *request;
     aoticache_device device;
     uint64_t *key_sets; /* none, one for all tensors, or one for each */
-    size_t key_set_count, tensor_count;
+    size_t key_set_count, key_set_capacity, tensor_count;
     locale_t locale; /* "C": a number looks the same everywhere */
     aoticache_error *error;
 };

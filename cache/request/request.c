@@ -6,6 +6,7 @@
  */
 #include "cache/request/internal.h"
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "cache/request/cpu.h"
 
@@ -52,19 +53,10 @@ void aoticache_request_vector_clear(struct argument_vector *vector)
 
 bool aoticache_request_vector_reserve(struct argument_vector *vector)
 {
-    if (vector->count < vector->capacity)
-        return true;
-    size_t capacity = vector->capacity > 0 ? 2 * vector->capacity : 8;
-    aoticache_argument *views = reallocarray(vector->views, capacity, sizeof *views);
-    if (views != NULL)
-        vector->views = views;
-    struct argument_data *data = reallocarray(vector->data, capacity, sizeof *data);
-    if (data != NULL)
-        vector->data = data;
-    if (views == NULL || data == NULL)
+    size_t capacity = vector->capacity; /* of both, which grow in step */
+    if (!AOTICACHE_ARRAY_RESERVE(vector->views, capacity, vector->count + 1))
         return false;
-    vector->capacity = capacity;
-    return true;
+    return AOTICACHE_ARRAY_RESERVE(vector->data, vector->capacity, vector->count + 1);
 }
 
 void aoticache_request_vector_push(struct argument_vector *vector, aoticache_argument view, struct argument_data data)

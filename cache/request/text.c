@@ -6,6 +6,7 @@
  * text_scan.c; whether the parts are valid is left to the functions that append them.
  */
 #include "cache/request/internal.h"
+#include "base/array.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -261,13 +262,8 @@ static aoticache_status read_key_sets(struct text_parser *parser)
             return aoticache_text_expected(parser, "a key set such as 0x10001");
         if (parser->key_set_count == REQUEST_MAX_ARGUMENTS)
             return aoticache_text_refuse(parser, parser->at, "more than %d key sets", REQUEST_MAX_ARGUMENTS);
-        if ((parser->key_set_count & (parser->key_set_count - 1)) == 0) { /* grown in doublings */
-            size_t capacity = parser->key_set_count > 0 ? 2 * parser->key_set_count : 1;
-            uint64_t *more = reallocarray(parser->key_sets, capacity, sizeof *more);
-            if (more == NULL)
-                return aoticache_error_set(parser->error, AOTICACHE_NO_MEMORY, "request text: out of memory");
-            parser->key_sets = more;
-        }
+        if (!AOTICACHE_ARRAY_RESERVE(parser->key_sets, parser->key_set_capacity, parser->key_set_count + 1))
+            return aoticache_error_set(parser->error, AOTICACHE_NO_MEMORY, "request text: out of memory");
         parser->key_sets[parser->key_set_count++] = strtoull(parser->at + 2, NULL, 16);
         parser->at += 2 + digits;
     } while (aoticache_text_accept(parser, ','));

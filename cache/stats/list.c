@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cache/internal.h"
+#include "base/array.h"
 #include "cache/stats/usage.h"
 
 #define NS_PER_SECOND INT64_C(1000000000)
@@ -193,15 +194,9 @@ static void clear_usages(struct usages *usages)
 static bool copy_usage(void *user, const aoticache_index_usage *from)
 {
     struct usages *usages = user;
-    if (usages->count == usages->capacity) {
-        size_t capacity = usages->capacity != 0 ? usages->capacity * 2 : 64;
-        aoticache_usage *items = reallocarray(usages->items, capacity, sizeof *items);
-        usages->is_out_of_memory = items == NULL;
-        if (items == NULL)
-            return false;
-        usages->items = items;
-        usages->capacity = capacity;
-    }
+    usages->is_out_of_memory = !AOTICACHE_ARRAY_RESERVE(usages->items, usages->capacity, usages->count + 1);
+    if (usages->is_out_of_memory)
+        return false;
     const char *name = strdup(from->name);
     usages->is_out_of_memory = name == NULL;
     if (name == NULL)

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "cache/internal.h"
 
@@ -49,14 +50,12 @@ aoticache_status aoticache_artifact_create(int library_fd, const aoticache_diges
 
 aoticache_status aoticache_artifact_mark_file(aoticache_artifact *artifact, int fd, aoticache_error *ret_error)
 {
-    void **marks = realloc(artifact->side_marks, (artifact->side_mark_count + 1) * sizeof *marks);
-    if (marks == NULL)
+    if (!AOTICACHE_ARRAY_RESERVE(artifact->side_marks, artifact->side_mark_capacity, artifact->side_mark_count + 1))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
-    artifact->side_marks = marks;
     void *mark = map_mark(fd);
     if (mark == NULL)
         return aoticache_error_set_errno(ret_error, errno, "cannot map a side file");
-    marks[artifact->side_mark_count++] = mark;
+    artifact->side_marks[artifact->side_mark_count++] = mark;
     return AOTICACHE_OK;
 }
 

@@ -16,7 +16,7 @@ struct aoticache_artifact {
     int mark_fd;            /* the mark on the library where the file system cannot map it, else -1 */
     void *mark;             /* the mark on the library once its descriptor is closed */
     void **side_marks;      /* mappings of the side files */
-    size_t side_mark_count;
+    size_t side_mark_count, side_mark_capacity;
     aoticache_source source;
     bool is_stored;
     aoticache_digest digest;

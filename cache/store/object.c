@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/memory_file.h"
 #include "base/syscalls.h"
@@ -499,14 +500,8 @@ aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache
 
 bool aoticache_object_array_add(aoticache_object_array *array, const aoticache_digest *digest, uint64_t bytes)
 {
-    if (array->count == array->capacity) {
-        size_t capacity = array->capacity != 0 ? array->capacity * 2 : 64;
-        aoticache_index_object *items = realloc(array->items, capacity * sizeof *items);
-        if (items == NULL)
-            return false;
-        array->items = items;
-        array->capacity = capacity;
-    }
+    if (!AOTICACHE_ARRAY_RESERVE(array->items, array->capacity, array->count + 1))
+        return false;
     array->items[array->count++] = (aoticache_index_object){.digest = *digest, .bytes = bytes};
     return true;
 }

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 #include "cache/internal.h"
@@ -136,15 +137,9 @@ static void note_unreadable(void *user, const aoticache_error *error)
 
 static bool append_manifest(struct manifest_search *search, const aoticache_digest *digest, int64_t created_ns)
 {
-    if (search->count == search->capacity) {
-        size_t capacity = search->capacity != 0 ? search->capacity * 2 : 64;
-        struct found_manifest *found = realloc(search->found, capacity * sizeof *found);
-        if (found == NULL) {
-            aoticache_error_set(&search->failure, AOTICACHE_NO_MEMORY, "out of memory for a list of manifests");
-            return false;
-        }
-        search->found = found;
-        search->capacity = capacity;
+    if (!AOTICACHE_ARRAY_RESERVE(search->found, search->capacity, search->count + 1)) {
+        aoticache_error_set(&search->failure, AOTICACHE_NO_MEMORY, "out of memory for a list of manifests");
+        return false;
     }
     search->found[search->count++] = (struct found_manifest){.digest = *digest, .created_ns = created_ns};
     return true;

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 #include "cache/store/lock.h"
@@ -248,13 +249,8 @@ static aoticache_status next_row(void *user, size_t position, aoticache_index_en
     struct rows *rows = user;
     const aoticache_intake_entry *from = &rows->intake->queue[position];
     const aoticache_manifest *manifest = from->manifest;
-    if (manifest->file_count + 1 > rows->capacity) {
-        aoticache_index_object *objects = reallocarray(rows->objects, manifest->file_count + 1, sizeof *objects);
-        if (objects == NULL)
-            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the objects of an entry");
-        rows->objects = objects;
-        rows->capacity = manifest->file_count + 1;
-    }
+    if (!AOTICACHE_ARRAY_RESERVE(rows->objects, rows->capacity, manifest->file_count + 1))
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the objects of an entry");
     *ret_entry = (aoticache_index_entry){.key = manifest->key,
                                          .artifact = from->digest,
                                          .library = manifest->files[0].digest,

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/options.h"
 
@@ -64,15 +65,9 @@ static int compare_keys(const void *left, const void *right)
 static bool add_marked(void *user, const aoticache_pins *pins)
 {
     struct keys *keys = user;
-    if (keys->count == keys->capacity) {
-        size_t capacity = keys->capacity != 0 ? keys->capacity * 2 : 64;
-        aoticache_key *items = reallocarray(keys->items, capacity, sizeof *items);
-        keys->is_out_of_memory = items == NULL;
-        if (items == NULL)
-            return false;
-        keys->items = items;
-        keys->capacity = capacity;
-    }
+    keys->is_out_of_memory = !AOTICACHE_ARRAY_RESERVE(keys->items, keys->capacity, keys->count + 1);
+    if (keys->is_out_of_memory)
+        return false;
     keys->items[keys->count++] = pins->key;
     return true;
 }

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "cache/verify/internal.h"
 #include "index/entries/integrity.h"
@@ -22,14 +23,8 @@ bool aoticache_verification_is_done(const aoticache_verification *verification, 
 
 static bool add_item(aoticache_verify_batch *batch, const aoticache_digest *digest)
 {
-    if (batch->count == batch->capacity) {
-        size_t capacity = batch->capacity != 0 ? batch->capacity * 2 : 1024;
-        aoticache_verify_item *items = reallocarray(batch->items, capacity, sizeof *items);
-        if (items == NULL)
-            return false;
-        batch->items = items;
-        batch->capacity = capacity;
-    }
+    if (!AOTICACHE_ARRAY_RESERVE(batch->items, batch->capacity, batch->count + 1))
+        return false;
     batch->items[batch->count++] =
         (aoticache_verify_item){.digest = *digest, .named_bytes = AOTICACHE_OBJECT_ANY_SIZE};
     return true;
@@ -38,13 +33,10 @@ static bool add_item(aoticache_verify_batch *batch, const aoticache_digest *dige
 /* detail: NULL for what is foreign. False: out of memory. */
 static bool add_odd(aoticache_verify_batch *batch, const char *path, const char *detail)
 {
-    aoticache_verify_odd *odd = reallocarray(batch->odd, batch->odd_count + 1, sizeof *odd);
-    if (odd == NULL)
+    if (!AOTICACHE_ARRAY_RESERVE(batch->odd, batch->odd_capacity, batch->odd_count + 1))
         return false;
-    batch->odd = odd;
-    odd[batch->odd_count] =
-        (aoticache_verify_odd){.path = strdup(path), .detail = detail != NULL ? strdup(detail) : NULL};
-    const aoticache_verify_odd *added = &odd[batch->odd_count++]; /* freed with the others, complete or not */
+    aoticache_verify_odd *added = &batch->odd[batch->odd_count++]; /* freed with the others, complete or not */
+    *added = (aoticache_verify_odd){.path = strdup(path), .detail = detail != NULL ? strdup(detail) : NULL};
     return added->path != NULL && (detail == NULL || added->detail != NULL);
 }
 
@@ -58,15 +50,9 @@ static bool add_named(void *user, const aoticache_digest *digest, uint64_t bytes
 static bool add_claim(void *user, const aoticache_index_claim *claim)
 {
     aoticache_verify_batch *batch = user;
-    if (batch->claim_count == batch->claim_capacity) {
-        size_t capacity = batch->claim_capacity != 0 ? batch->claim_capacity * 2 : 1024;
-        aoticache_verify_claim *claims = reallocarray(batch->claims, capacity, sizeof *claims);
-        batch->is_out_of_memory = claims == NULL;
-        if (claims == NULL)
-            return false;
-        batch->claims = claims;
-        batch->claim_capacity = capacity;
-    }
+    batch->is_out_of_memory = !AOTICACHE_ARRAY_RESERVE(batch->claims, batch->claim_capacity, batch->claim_count + 1);
+    if (batch->is_out_of_memory)
+        return false;
     aoticache_verify_claim *added = &batch->claims[batch->claim_count];
     *added = (aoticache_verify_claim){.artifact = claim->artifact,
                                       .key = claim->key,
@@ -84,15 +70,9 @@ static bool add_claim(void *user, const aoticache_index_claim *claim)
 static bool add_part(void *user, const aoticache_digest *artifact, const aoticache_digest *object, uint64_t bytes)
 {
     aoticache_verify_batch *batch = user;
-    if (batch->part_count == batch->part_capacity) {
-        size_t capacity = batch->part_capacity != 0 ? batch->part_capacity * 2 : 1024;
-        aoticache_verify_part *parts = reallocarray(batch->parts, capacity, sizeof *parts);
-        batch->is_out_of_memory = parts == NULL;
-        if (parts == NULL)
-            return false;
-        batch->parts = parts;
-        batch->part_capacity = capacity;
-    }
+    batch->is_out_of_memory = !AOTICACHE_ARRAY_RESERVE(batch->parts, batch->part_capacity, batch->part_count + 1);
+    if (batch->is_out_of_memory)
+        return false;
     batch->parts[batch->part_count++] =
         (aoticache_verify_part){.artifact = *artifact, .object = *object, .bytes = bytes};
     return true;

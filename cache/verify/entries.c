@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "cache/store/lock.h"
 #include "cache/verify/internal.h"
@@ -189,14 +190,8 @@ aoticache_status aoticache_verification_note_unnamed(aoticache_verification *ver
         return AOTICACHE_OK;
     int64_t created_ns = manifest->created_ns;
     aoticache_manifest_free(manifest);
-    if (verification->lost_count == verification->lost_capacity) {
-        size_t capacity = verification->lost_capacity != 0 ? verification->lost_capacity * 2 : 64;
-        aoticache_lost_manifest *lost = reallocarray(verification->lost, capacity, sizeof *lost);
-        if (lost == NULL)
-            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of manifests");
-        verification->lost = lost;
-        verification->lost_capacity = capacity;
-    }
+    if (!AOTICACHE_ARRAY_RESERVE(verification->lost, verification->lost_capacity, verification->lost_count + 1))
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of manifests");
     verification->lost[verification->lost_count++] =
         (aoticache_lost_manifest){.digest = *digest, .created_ns = created_ns};
     return AOTICACHE_OK;

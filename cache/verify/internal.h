@@ -66,7 +66,7 @@ typedef struct aoticache_verify_batch {
     aoticache_verify_part *parts;
     size_t part_count, part_capacity;
     aoticache_verify_odd *odd;
-    size_t odd_count;
+    size_t odd_count, odd_capacity;
     aoticache_digest last; /* of the range */
     bool is_out_of_memory;
 } aoticache_verify_batch;

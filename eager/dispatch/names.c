@@ -1,6 +1,7 @@
 /*
  * eager/dispatch/names: operators by name: making, finding, suggesting, listing them, and operators as text.
  */
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/name_distance.h"
 #include "eager/dispatch/internal.h"
@@ -77,15 +78,10 @@ static aoticache_status grow_names(aoticache_dispatcher *dispatcher, aoticache_e
 
 static aoticache_status grow_operators(aoticache_dispatcher *dispatcher, aoticache_error *ret_error)
 {
-    size_t capacity = dispatcher->operator_capacity == 0 ? 64 : 2 * dispatcher->operator_capacity;
-    if (dispatcher->operator_count < dispatcher->operator_capacity)
+    if (AOTICACHE_ARRAY_RESERVE(dispatcher->operators, dispatcher->operator_capacity, dispatcher->operator_count + 1))
         return AOTICACHE_OK;
-    aoticache_operator **operators = realloc(dispatcher->operators, capacity * sizeof *operators);
-    if (operators == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu operators", capacity);
-    dispatcher->operators = operators;
-    dispatcher->operator_capacity = capacity;
-    return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu operators",
+                               dispatcher->operator_count + 1);
 }
 
 aoticache_status aoticache_dispatcher_take_operator(aoticache_dispatcher *dispatcher, const char *name,

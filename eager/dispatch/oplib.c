@@ -3,6 +3,7 @@
  * what they registered.
  */
 #include "eager/dispatch/internal.h"
+#include "base/array.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,16 +14,9 @@ const char *const aoticache_oplib_kind_names[3] = {"DEF", "IMPL", "FRAGMENT"};
 
 aoticache_status aoticache_oplib_reserve(aoticache_oplib *oplib, size_t more, aoticache_error *ret_error)
 {
-    if (oplib->count + more <= oplib->capacity)
+    if (AOTICACHE_ARRAY_RESERVE(oplib->registrations, oplib->capacity, oplib->count + more))
         return AOTICACHE_OK;
-    size_t capacity = oplib->capacity == 0 ? 8 : 2 * oplib->capacity;
-    aoticache_op_registration *registrations = realloc(oplib->registrations, capacity * sizeof *registrations);
-    if (registrations == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for registrations of %.200s",
-                                   oplib->debug);
-    oplib->registrations = registrations;
-    oplib->capacity = capacity;
-    return AOTICACHE_OK;
+    return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for registrations of %.200s", oplib->debug);
 }
 
 void aoticache_oplib_record(aoticache_oplib *oplib, aoticache_operator *op, aoticache_op_kernel *kernel)

@@ -3,6 +3,7 @@
  * spawn.c.
  */
 #include "eager/hook/process.h"
+#include "base/array.h"
 #include "base/cleanup.h"
 
 #include <poll.h>
@@ -178,18 +179,7 @@ void aoticache_process_forget(aoticache_process *process)
 /* Room for `more` bytes and a terminator. */
 static bool make_room(aoticache_process *process, size_t more)
 {
-    size_t needed = process->size + more + 1;
-    if (needed <= process->room)
-        return true;
-    size_t room = process->room < 4096 ? 4096 : process->room;
-    while (room < needed)
-        room *= 2;
-    char *bytes = realloc(process->bytes, room);
-    if (bytes == NULL)
-        return false;
-    process->bytes = bytes;
-    process->room = room;
-    return true;
+    return AOTICACHE_ARRAY_RESERVE(process->bytes, process->capacity, process->size + more + 1);
 }
 
 /* Waits until something can be done; 0 when time is up, -1 with errno. */

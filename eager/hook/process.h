@@ -29,7 +29,7 @@ typedef struct aoticache_process {
     int output;        /* its standard output, of a conversation its standard input too; -1: closed */
     int messages;      /* its standard error; -1: closed */
     char *bytes;       /* read from `output` and not taken yet; terminated where it is not NULL */
-    size_t size, room;
+    size_t size, capacity;
     char *tail;        /* what it said on standard error, terminated; NULL: nothing */
     size_t tail_size;
     char *head;        /* the first AOTICACHE_PROCESS_HEAD_BYTES of it, once the tail does not have them any more */

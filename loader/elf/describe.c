@@ -4,6 +4,7 @@
  */
 #include "loader/elf/internal.h"
 
+#include "base/array.h"
 #include "base/cleanup.h"
 #include "base/home.h"
 #include "loader/loader.h"
@@ -19,14 +20,8 @@
 
 bool aoticache_name_list_add(aoticache_name_list *list, const char *name)
 {
-    if (list->count == list->capacity) {
-        size_t capacity = list->capacity > 0 ? list->capacity * 2 : 32;
-        const char **names = reallocarray(list->names, capacity, sizeof *names);
-        if (names == NULL)
-            return false;
-        list->names = names;
-        list->capacity = capacity;
-    }
+    if (!AOTICACHE_ARRAY_RESERVE(list->names, list->capacity, list->count + 1))
+        return false;
     list->names[list->count++] = name;
     return true;
 }
