@@ -269,6 +269,18 @@ typedef struct aoticache_device {
     int32_t index; /* -1, or 0 and up */
 } aoticache_device;
 
+/*
+ * Devices as expressions, in C and in C++: `metadata.device = AOTICACHE_DEVICE_CPU`, `AOTICACHE_DEVICE_CUDA(0)`. A variable with
+ * static storage in C is initialized by `{AOTICACHE_DEVICE_TYPE_CPU, -1}` instead.
+ */
+#ifdef __cplusplus
+#define AOTICACHE_DEVICE(type, index) (aoticache_device{(int32_t)(type), (int32_t)(index)})
+#else
+#define AOTICACHE_DEVICE(type, index) ((aoticache_device){(int32_t)(type), (int32_t)(index)})
+#endif
+#define AOTICACHE_DEVICE_CPU AOTICACHE_DEVICE(AOTICACHE_DEVICE_TYPE_CPU, -1)
+#define AOTICACHE_DEVICE_CUDA(index) AOTICACHE_DEVICE(AOTICACHE_DEVICE_TYPE_CUDA, (index))
+
 #define AOTICACHE_DEVICE_TEXT_BYTES 32
 
 /* "cpu", "cuda", "cuda:1". Returns OK or INVALID. */

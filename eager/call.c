@@ -222,7 +222,7 @@ aoticache_status aoticache_call(aoticache_context *context, const char *op, cons
     if (context == NULL || op == NULL || inputs == NULL || num_inputs == 0 || (ret_outputs == NULL && num_outputs > 0))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "a call needs a context, an operator's name, tensors and a place for its results");
-    named_call call = {.op = op, .num_inputs = num_inputs, .device = {.type = AOTICACHE_DEVICE_TYPE_CPU, .index = -1}};
+    named_call call = {.op = op, .num_inputs = num_inputs, .device = AOTICACHE_DEVICE_CPU};
     aoticache_holder *holder = NULL;
     aoticache_status status = read_inputs(&call, inputs, ret_error);
     if (status == AOTICACHE_OK)

@@ -383,7 +383,7 @@ static aoticache_status read_request(const json_t *root, aoticache_request **ret
     static const char *const members[] = {"operator", "device", "arguments", NULL};
     const char *op = json_string_value(json_object_get(root, "operator"));
     const json_t *arguments = json_object_get(root, "arguments");
-    aoticache_device device = {AOTICACHE_DEVICE_TYPE_CPU, -1};
+    aoticache_device device = AOTICACHE_DEVICE_CPU;
     aoticache_request *request = NULL;
     if (!json_is_object(root))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the line is not a JSON object");

@@ -315,7 +315,7 @@ aoticache_status aoticache_request_parse_text(const char *text, aoticache_reques
         .text = text,
         .at = text,
         .close = strrchr(text, ')'),
-        .device = {AOTICACHE_DEVICE_TYPE_CPU, -1},
+        .device = AOTICACHE_DEVICE_CPU,
         .locale = newlocale(LC_ALL_MASK, "C", (locale_t)0),
         .error = ret_error,
     };

@@ -62,7 +62,7 @@ static aoticache_status make_request(const char *source, const char *const *envi
 {
     char abi[16];
     aoticache_request *request = NULL;
-    aoticache_device cpu = {.type = AOTICACHE_DEVICE_TYPE_CPU, .index = -1};
+    aoticache_device cpu = AOTICACHE_DEVICE_CPU;
     aoticache_status status = aoticache_request_create(BRIDGE_OP, cpu, &request, ret_error);
     if (status != AOTICACHE_OK)
         return status;

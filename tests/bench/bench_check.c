@@ -55,7 +55,7 @@ static void make_views(aoticache_tensor_view *tensors, int64_t memory[][2][4])
             stride *= sizes[d];
         }
         tensors[i] = (aoticache_tensor_view){.dtype = AOTICACHE_DTYPE_FLOAT32,
-                                             .device = {AOTICACHE_DEVICE_TYPE_CPU, -1}, .ndim = ndim,
+                                             .device = AOTICACHE_DEVICE_CPU, .ndim = ndim,
                                              .numel = stride, .sizes = memory[i][0],
                                              .strides = memory[i][1], .dispatch_key_set = 0x8001};
     }

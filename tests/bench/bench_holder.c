@@ -54,7 +54,7 @@ static inline void make_call(two_tensors *call, uint64_t number)
         stride *= call->sizes[i];
     }
     for (int i = 0; i < 2; i++) {
-        call->views[i] = (aoticache_tensor_view){.dtype = AOTICACHE_DTYPE_FLOAT32, .device = {0, -1}, .ndim = 4,
+        call->views[i] = (aoticache_tensor_view){.dtype = AOTICACHE_DTYPE_FLOAT32, .device = AOTICACHE_DEVICE_CPU, .ndim = 4,
                                                  .sizes = call->sizes, .strides = call->strides};
         call->arguments[i] = (aoticache_value){.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &call->views[i]};
     }
@@ -71,7 +71,7 @@ static aoticache_holder *make_holder(const char *schema)
     aoticache_holder *holder;
     aoticache_error error;
     options.schema = schema;
-    options.device = (aoticache_device){AOTICACHE_DEVICE_TYPE_CPU, -1};
+    options.device = AOTICACHE_DEVICE_CPU;
     if (aoticache_holder_create(eager, &options, &holder, &error) != AOTICACHE_OK)
         fail("cannot create a holder", error.message);
     return holder;
@@ -328,7 +328,7 @@ static void put_entries(aoticache_cache *cache, uint64_t count, const char *libr
     product.producer = "bench";
     for (uint64_t i = 0; i < count; i++) {
         int64_t sizes[2] = {(int64_t)i + 2, 8};
-        aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_FLOAT32, .device = {0, -1}, .ndim = 2,
+        aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_FLOAT32, .device = AOTICACHE_DEVICE_CPU, .ndim = 2,
                                               .sizes = sizes};
         aoticache_request *request;
         aoticache_error error;

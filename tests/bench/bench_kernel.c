@@ -33,7 +33,7 @@ static aoticache_request *make_request(void)
 {
     aoticache_error error;
     aoticache_request *request;
-    aoticache_device cpu = {AOTICACHE_DEVICE_TYPE_CPU, -1};
+    aoticache_device cpu = AOTICACHE_DEVICE_CPU;
     aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_FLOAT32, .device = cpu, .ndim = 2, .sizes = sizes};
     if (aoticache_request_create("aten::add.Tensor", cpu, &request, &error) != AOTICACHE_OK ||
         aoticache_request_add_tensor(request, NULL, &metadata, &error) != AOTICACHE_OK ||

@@ -32,7 +32,7 @@ static void ask_command(const char *program, const char *directory)
     aoticache_error error = {.message = ""};
     aoticache_hook *hook = NULL;
     aoticache_request *request = NULL;
-    aoticache_device cpu = {.type = AOTICACHE_DEVICE_TYPE_CPU, .index = -1};
+    aoticache_device cpu = AOTICACHE_DEVICE_CPU;
     options.program = program;
     aoticache_status status = aoticache_hook_create_command(&options, &hook, &error);
     if (status == AOTICACHE_OK)

@@ -102,7 +102,7 @@ static aoticache_request *request_of(uint32_t key)
     aoticache_error error;
     aoticache_request *request = NULL;
     snprintf(op, sizeof op, "year::op%u", key % 97);
-    if (aoticache_request_create(op, (aoticache_device){AOTICACHE_DEVICE_TYPE_CPU, -1}, &request, &error) != AOTICACHE_OK ||
+    if (aoticache_request_create(op, AOTICACHE_DEVICE_CPU, &request, &error) != AOTICACHE_OK ||
         aoticache_request_add_int(request, NULL, key, &error) != AOTICACHE_OK) {
         fprintf(stderr, "%s\n", error.message);
         exit(1);

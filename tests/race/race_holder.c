@@ -74,7 +74,7 @@ static aoticache_holder *make_holder(int operator)
     aoticache_holder_options says = AOTICACHE_HOLDER_OPTIONS_INIT;
     snprintf(schema, sizeof schema, "race::op%d(Tensor self, float factor=2.0, *, int offset=0) -> Tensor", operator);
     says.schema = schema;
-    says.device = (aoticache_device){AOTICACHE_DEVICE_TYPE_CPU, -1};
+    says.device = AOTICACHE_DEVICE_CPU;
     says.fallback = fall_back;
     if (aoticache_holder_create(eager, &says, &made, &error) != AOTICACHE_OK) {
         complain("creating a holder", error.message);

@@ -32,7 +32,7 @@ static aoticache_request *make_request(int number)
 {
     aoticache_request *request;
     aoticache_error error;
-    if (aoticache_request_create("race::threads", (aoticache_device){0, -1}, &request, &error) != AOTICACHE_OK ||
+    if (aoticache_request_create("race::threads", AOTICACHE_DEVICE_CPU, &request, &error) != AOTICACHE_OK ||
         aoticache_request_add_int(request, NULL, number, &error) != AOTICACHE_OK) {
         complain("request", &error);
         exit(1);
@@ -188,7 +188,7 @@ static void get_kernel(void)
     aoticache_hook *hook;
     aoticache_request *request;
     int64_t sizes[2] = {2, 3};
-    aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_FLOAT32, .device = {0, -1}, .ndim = 2, .sizes = sizes};
+    aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_FLOAT32, .device = AOTICACHE_DEVICE_CPU, .ndim = 2, .sizes = sizes};
     if (aoticache_hook_create_c(NULL, &hook, &error) != AOTICACHE_OK) {
         printf("skip - runs of a shared kernel: %s\n", error.message);
         return;

@@ -101,7 +101,7 @@ static aoticache_binding_operator_options operator_options(const char *schema)
     aoticache_binding_operator_options options = AOTICACHE_BINDING_OPERATOR_OPTIONS_INIT;
     options.schema = schema;
     options.dispatch_key = "CPU";
-    options.device = (aoticache_device){.type = AOTICACHE_DEVICE_TYPE_CPU, .index = -1};
+    options.device = AOTICACHE_DEVICE_CPU;
     options.fallback = number_fallback;
     return options;
 }

@@ -15,7 +15,7 @@
 /* A float32 tensor on the CPU. */
 static inline aoticache_tensor_view make_view(int64_t ndim, const int64_t *sizes, const int64_t *strides)
 {
-    return (aoticache_tensor_view){.dtype = AOTICACHE_DTYPE_FLOAT32, .device = {AOTICACHE_DEVICE_TYPE_CPU, -1},
+    return (aoticache_tensor_view){.dtype = AOTICACHE_DTYPE_FLOAT32, .device = AOTICACHE_DEVICE_CPU,
                                    .ndim = ndim, .sizes = sizes, .strides = strides};
 }
 

@@ -133,7 +133,7 @@ static inline aoticache_request *make_request(const char *op)
 {
     aoticache_request *request;
     aoticache_error error = {.message = ""};
-    aoticache_device cpu = {.type = AOTICACHE_DEVICE_TYPE_CPU, .index = -1};
+    aoticache_device cpu = AOTICACHE_DEVICE_CPU;
     cr_assert_eq(aoticache_request_create(op, cpu, &request, &error), AOTICACHE_OK, "%s", error.message);
     return request;
 }
@@ -143,7 +143,7 @@ static inline void add_tensor(aoticache_request *request, int32_t dtype, uint32_
 {
     aoticache_error error = {.message = ""};
     aoticache_tensor_metadata metadata = {.dtype = dtype,
-                                          .device = {.type = AOTICACHE_DEVICE_TYPE_CPU, .index = -1},
+                                          .device = AOTICACHE_DEVICE_CPU,
                                           .ndim = ndim,
                                           .sizes = sizes,
                                           .strides = strides};

@@ -85,7 +85,7 @@ static aoticache_holder_options holder_options(const char *schema)
         aoticache_schema_free(parsed);
     }
     options.schema = schema;
-    options.device = (aoticache_device){.type = AOTICACHE_DEVICE_TYPE_CPU, .index = -1};
+    options.device = AOTICACHE_DEVICE_CPU;
     options.fallback = fall_back;
     options.fallback_user = &arguments;
     return options;

@@ -91,7 +91,7 @@ static aoticache_status call(bool requires_grad)
     AtenTensorHandle handle;
     succeeds(aoticache_tensor_from_blob(data, AOTICACHE_DTYPE_FLOAT32, 1, size, stride, &handle, &error));
     view = (aoticache_tensor_view){.data = data, .dtype = AOTICACHE_DTYPE_FLOAT32,
-                                   .device = {.type = AOTICACHE_DEVICE_TYPE_CPU, .index = -1},
+                                   .device = AOTICACHE_DEVICE_CPU,
                                    .ndim = 1, .numel = 2, .sizes = size, .strides = stride, .handle = handle,
                                    .requires_grad = requires_grad};
     places[0] = (aoticache_value){.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = &view};

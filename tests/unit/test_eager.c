@@ -112,7 +112,7 @@ static void damage_object(const aoticache_digest *digest)
 /* Somebody who may write to the object does so after it was verified and before it is loaded. */
 Test(eager, object_that_changes_after_the_lookup_is_not_what_runs)
 {
-    const aoticache_device cpu = {AOTICACHE_DEVICE_TYPE_CPU, -1};
+    const aoticache_device cpu = AOTICACHE_DEVICE_CPU;
     aoticache_error error = {.message = ""};
     aoticache_runner *runner = NULL;
     aoticache_runner_unref(get(hook, NULL));
@@ -128,7 +128,7 @@ Test(eager, object_that_changes_after_the_lookup_is_not_what_runs)
 /* Without the copy that the lookup made, as for a library of many megabytes, the bytes are hashed as they are copied. */
 Test(eager, object_that_changes_and_was_not_copied_is_refused)
 {
-    const aoticache_device cpu = {AOTICACHE_DEVICE_TYPE_CPU, -1};
+    const aoticache_device cpu = AOTICACHE_DEVICE_CPU;
     aoticache_error error = {.message = ""};
     aoticache_runner *runner = NULL;
     aoticache_runner_unref(get(hook, NULL));

@@ -23,7 +23,7 @@ static aoticache_request *make_request(const char *arch)
     aoticache_request *request = NULL;
     const int64_t extents[2] = {2, 3};
     aoticache_tensor_metadata metadata = {
-        .dtype = AOTICACHE_DTYPE_FLOAT32, .device = {0, -1}, .ndim = 2, .sizes = extents};
+        .dtype = AOTICACHE_DTYPE_FLOAT32, .device = AOTICACHE_DEVICE_CPU, .ndim = 2, .sizes = extents};
     cr_assert_eq(aoticache_request_create("aten::abs", (aoticache_device){0, 0}, &request, NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_request_set_environment(request, "arch", arch, NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_request_add_tensor(request, NULL, &metadata, NULL), AOTICACHE_OK);

@@ -123,7 +123,7 @@ Test(protocol, constants_become_files_and_need_their_data)
 {
     static const float data[] = {1, 2, 3, 4};
     aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_FLOAT32,
-                                          .device = {.type = AOTICACHE_DEVICE_TYPE_CPU, .index = -1},
+                                          .device = AOTICACHE_DEVICE_CPU,
                                           .ndim = 1,
                                           .sizes = (const int64_t[]){4}};
     aoticache_request *request = make_abs_request();

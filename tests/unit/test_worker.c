@@ -629,7 +629,7 @@ static void check_unsupported(aoticache_hook *hook, const char *op, int32_t layo
     aoticache_request *request = make_request(op);
     aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_FLOAT32,
                                           .layout = layout,
-                                          .device = {.type = AOTICACHE_DEVICE_TYPE_CPU, .index = -1},
+                                          .device = AOTICACHE_DEVICE_CPU,
                                           .ndim = 1,
                                           .sizes = (const int64_t[]){2}};
     cr_assert_eq(aoticache_request_add_tensor(request, NULL, &metadata, NULL), AOTICACHE_OK);
@@ -650,7 +650,7 @@ Test(worker, pytorch_compiles_what_then_runs_here)
     static const float weight[] = {10, 20, 30};
     static const int64_t sizes[] = {2, 3}, strides[] = {1, 2};
     aoticache_tensor_metadata metadata = {.dtype = AOTICACHE_DTYPE_FLOAT32,
-                                          .device = {.type = AOTICACHE_DEVICE_TYPE_CPU, .index = -1},
+                                          .device = AOTICACHE_DEVICE_CPU,
                                           .ndim = 1,
                                           .sizes = (const int64_t[]){3}};
     aoticache_request *request = make_request("aten::add.Tensor");

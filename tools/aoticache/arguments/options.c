@@ -11,7 +11,7 @@
 void aoticache_kernel_options_begin(aoticache_kernel_options *options, const aoticache_cli *cli)
 {
     *options = (aoticache_kernel_options){
-        .device = {.type = AOTICACHE_DEVICE_TYPE_CPU, .index = -1},
+        .device = AOTICACHE_DEVICE_CPU,
         .hook = "auto",
         .hook_options = AOTICACHE_HOOK_OPTIONS_INIT,
     };
