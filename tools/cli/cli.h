@@ -159,7 +159,8 @@ void aoticache_cli_begin(aoticache_cli *cli, const aoticache_cli_program *progra
 
 /*
  * Reads the command line into the struct that the rows of the program's table speak of; what it does not name stays as it
- * is. False where there is nothing more to do: help was printed, or a usage error. Then return cli->exit_code.
+ * is. False where there is nothing more to do: help was printed, or a usage error. Then its lists have been freed; return
+ * cli->exit_code.
  *
  * Understands --name value, --name=value, -n value; names are never abbreviated; a value that begins with "--" needs the
  * form with '='. Options and operands are read in the order in which they are given.

@@ -438,6 +438,23 @@ static bool lacks_operand(const aoticache_cli_option *operand, const char *targe
     return operand->wanted != NULL && (first == NULL || (operand->kind == AOTICACHE_CLI_KIND_TEXT && first[0] == '\0'));
 }
 
+static void free_list(const aoticache_cli_option *option, char *target)
+{
+    aoticache_cli_list *list = (aoticache_cli_list *)(void *)(target + option->offset);
+    free(list->items);
+    *list = (aoticache_cli_list){.items = NULL};
+}
+
+static void free_lists(const aoticache_cli_option *options, char *target)
+{
+    for (; options->kind != AOTICACHE_CLI_KIND_NONE; options++) {
+        if (options->kind == AOTICACHE_CLI_KIND_TABLE)
+            free_lists(options->table, target + options->offset);
+        else if (options->kind == AOTICACHE_CLI_KIND_LIST)
+            free_list(options, target);
+    }
+}
+
 bool aoticache_cli_parse(aoticache_cli *cli, void *target)
 {
     cli->exit_code = AOTICACHE_CLI_EXIT_OK;
@@ -452,7 +469,12 @@ bool aoticache_cli_parse(aoticache_cli *cli, void *target)
     }
     if (cli->exit_code == AOTICACHE_CLI_EXIT_OK && !cli->is_done && lacks_operand(&cli->program->operand, target))
         cli->exit_code = aoticache_cli_usage_error(cli, "%s", cli->program->operand.wanted);
-    return cli->exit_code == AOTICACHE_CLI_EXIT_OK && !cli->is_done;
+    if (cli->exit_code == AOTICACHE_CLI_EXIT_OK && !cli->is_done)
+        return true;
+    free_lists(cli->program->options, target);
+    if (cli->program->operand.kind == AOTICACHE_CLI_KIND_LIST)
+        free_list(&cli->program->operand, target);
+    return false;
 }
 
 bool aoticache_cli_parse_word(const aoticache_cli *cli, const char *option, const char *value, const char *const *words,
