@@ -51,7 +51,7 @@ Test(array, what_is_asked_for_is_there_at_once)
 }
 
 /* The address sanitizer would end the program where there is no memory; here it is to answer as malloc() does. */
-const char *__asan_default_options(void);
+__attribute__((visibility("default"))) const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
     return "allocator_may_return_null=1";
