@@ -149,6 +149,13 @@ aoticache_status aoticache_cache_load_manifest(aoticache_directory *directory, c
                                                aoticache_error *ret_error);
 /* Whether it is worth reading an object to see if it is a manifest. */
 bool aoticache_cache_may_be_manifest(aoticache_directory *directory, const aoticache_digest *digest);
+/*
+ * A manifest's entry, as the index takes it; what it points to is borrowed from the manifest and from `objects`.
+ *
+ * objects: space for one more than the manifest has files; filled with the manifest's object and each of theirs, once.
+ */
+aoticache_index_entry aoticache_manifest_entry(const aoticache_digest *digest, uint64_t manifest_bytes,
+                                               const aoticache_manifest *manifest, aoticache_index_object *objects);
 /* Records the entry of a manifest without looking at the store. */
 aoticache_status aoticache_cache_put_manifest_entry(aoticache_index *index, const aoticache_digest *digest,
                                                     uint64_t manifest_bytes, const aoticache_manifest *manifest,

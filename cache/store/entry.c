@@ -78,22 +78,18 @@ static bool has_files(aoticache_directory *directory, const aoticache_manifest *
     return true;
 }
 
-aoticache_status aoticache_cache_put_manifest_entry(aoticache_index *index, const aoticache_digest *digest,
-                                                    uint64_t manifest_bytes, const aoticache_manifest *manifest,
-                                                    int64_t *ret_entry_id, aoticache_error *ret_error)
+aoticache_index_entry aoticache_manifest_entry(const aoticache_digest *digest, uint64_t manifest_bytes,
+                                               const aoticache_manifest *manifest, aoticache_index_object *objects)
 {
-    cleanup_free aoticache_index_object *objects = calloc(manifest->file_count + 1, sizeof *objects);
-    if (objects == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     size_t count = 0;
     objects[count++] = (aoticache_index_object){.digest = *digest, .bytes = manifest_bytes};
     for (size_t i = 0; i < manifest->file_count; i++) {
+        const aoticache_manifest_file *file = &manifest->files[i];
         bool is_repeated = false; /* files with equal bytes are one object */
         for (size_t k = 0; k < count; k++)
-            is_repeated = is_repeated || aoticache_digest_equal(&objects[k].digest, &manifest->files[i].digest);
+            is_repeated = is_repeated || aoticache_digest_equal(&objects[k].digest, &file->digest);
         if (!is_repeated)
-            objects[count++] = (aoticache_index_object){.digest = manifest->files[i].digest,
-                                                        .bytes = manifest->files[i].bytes};
+            objects[count++] = (aoticache_index_object){.digest = file->digest, .bytes = file->bytes};
     }
     aoticache_index_entry entry = {.key = manifest->key,
                                    .artifact = *digest,
@@ -111,6 +107,17 @@ aoticache_status aoticache_cache_put_manifest_entry(aoticache_index *index, cons
                                    .encoding = manifest->encoding,
                                    .encoding_size = manifest->encoding_size};
     aoticache_requirements_to_bytes(&manifest->requirements, entry.requirements);
+    return entry;
+}
+
+aoticache_status aoticache_cache_put_manifest_entry(aoticache_index *index, const aoticache_digest *digest,
+                                                    uint64_t manifest_bytes, const aoticache_manifest *manifest,
+                                                    int64_t *ret_entry_id, aoticache_error *ret_error)
+{
+    cleanup_free aoticache_index_object *objects = calloc(manifest->file_count + 1, sizeof *objects);
+    if (objects == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    const aoticache_index_entry entry = aoticache_manifest_entry(digest, manifest_bytes, manifest, objects);
     return aoticache_index_put_numbered(index, &entry, ret_entry_id, ret_error);
 }
 

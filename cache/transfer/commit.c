@@ -228,21 +228,6 @@ struct rows {
     size_t capacity;
 };
 
-static size_t fill_objects(const aoticache_intake_entry *from, aoticache_index_object *objects)
-{
-    size_t count = 0;
-    objects[count++] = (aoticache_index_object){.digest = from->digest, .bytes = from->bytes};
-    for (size_t i = 0; i < from->manifest->file_count; i++) {
-        const aoticache_manifest_file *file = &from->manifest->files[i];
-        bool is_repeated = false; /* files with equal bytes are one object */
-        for (size_t k = 0; k < count; k++)
-            is_repeated = is_repeated || aoticache_digest_equal(&objects[k].digest, &file->digest);
-        if (!is_repeated)
-            objects[count++] = (aoticache_index_object){.digest = file->digest, .bytes = file->bytes};
-    }
-    return count;
-}
-
 static aoticache_status next_row(void *user, size_t position, aoticache_index_entry *ret_entry,
                                  aoticache_error *ret_error)
 {
@@ -251,22 +236,7 @@ static aoticache_status next_row(void *user, size_t position, aoticache_index_en
     const aoticache_manifest *manifest = from->manifest;
     if (!AOTICACHE_ARRAY_RESERVE(rows->objects, rows->capacity, manifest->file_count + 1))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the objects of an entry");
-    *ret_entry = (aoticache_index_entry){.key = manifest->key,
-                                         .artifact = from->digest,
-                                         .library = manifest->files[0].digest,
-                                         .objects = rows->objects,
-                                         .object_count = fill_objects(from, rows->objects),
-                                         .file_count = (uint32_t)manifest->file_count,
-                                         .guard = manifest->guard,
-                                         .op = manifest->op,
-                                         .device = manifest->device,
-                                         .description = manifest->description,
-                                         .producer = manifest->producer,
-                                         .compile_ns = manifest->compile_ns,
-                                         .created_ns = manifest->created_ns,
-                                         .encoding = manifest->encoding,
-                                         .encoding_size = manifest->encoding_size};
-    aoticache_requirements_to_bytes(&manifest->requirements, ret_entry->requirements);
+    *ret_entry = aoticache_manifest_entry(&from->digest, from->bytes, manifest, rows->objects);
     return AOTICACHE_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "index/connection/internal.h"
+#include "index/entries/internal.h"
 
 #define OPERATIONS_PER_QUESTION 20000 /* of SQLite's machine: a millisecond or so */
 
@@ -117,11 +118,6 @@ aoticache_status aoticache_index_check_integrity(aoticache_index *index, bool is
 
 /* ---- parts ---- */
 
-struct object_user {
-    aoticache_index_object_fn callback;
-    void *user;
-};
-
 struct claim_user {
     aoticache_index_claim_fn callback;
     void *user;
@@ -151,25 +147,13 @@ static aoticache_status list_between(aoticache_index *index, const char *sql, co
     return status;
 }
 
-static bool read_object(void *user, sqlite3_stmt *row, bool *ret_goes_on)
-{
-    const struct object_user *object = user;
-    aoticache_digest digest;
-    uint64_t bytes;
-    if (!aoticache_index_read_blob(row, 0, digest.bytes, AOTICACHE_DIGEST_BYTES) ||
-        !aoticache_index_read_unsigned(row, 1, &bytes))
-        return false;
-    *ret_goes_on = object->callback(object->user, &digest, bytes);
-    return true;
-}
-
 aoticache_status aoticache_index_list_objects_between(aoticache_index *index, const aoticache_digest *first,
                                                       const aoticache_digest *last, aoticache_index_object_fn callback,
                                                       void *user, aoticache_error *ret_error)
 {
-    struct object_user object = {.callback = callback, .user = user};
+    aoticache_index_object_reader object = {.callback = callback, .user = user};
     return list_between(index, "SELECT digest, bytes FROM objects WHERE digest BETWEEN ?1 AND ?2 ORDER BY digest",
-                        first, last, read_object, &object, ret_error);
+                        first, last, aoticache_index_give_object, &object, ret_error);
 }
 
 static bool read_claim(void *user, sqlite3_stmt *row, bool *ret_goes_on)

@@ -1,11 +1,18 @@
 /*
- * index/entries/internal: removing entries inside a transaction that the caller has begun: put replaces an entry so, and an
- * eviction removes many.
+ * index/entries/internal: reading objects, and removing entries inside a transaction that the caller has begun: put
+ * replaces an entry so, and an eviction removes many.
  */
 #ifndef AOTICACHE_INDEX_ENTRIES_INTERNAL_H
 #define AOTICACHE_INDEX_ENTRIES_INTERNAL_H
 
 #include "index/connection/internal.h"
+
+/* Gives each row of a list of objects (digest, bytes) to a function: an aoticache_index_row_fn, whose user is a reader. */
+typedef struct aoticache_index_object_reader {
+    aoticache_index_object_fn callback;
+    void *user;
+} aoticache_index_object_reader;
+bool aoticache_index_give_object(void *reader, sqlite3_stmt *row, bool *ret_goes_on);
 
 /* The columns of the FIND_ statements. */
 typedef struct aoticache_index_found {

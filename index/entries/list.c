@@ -3,6 +3,7 @@
  * older version lack.
  */
 #include "index/connection/internal.h"
+#include "index/entries/internal.h"
 #include "index/eviction/eviction.h"
 
 #include <string.h>
@@ -12,7 +13,6 @@
 struct listing {
     union {
         aoticache_index_entry_fn entry;
-        aoticache_index_object_fn object;
         aoticache_index_failure_fn failure;
         aoticache_index_count_fn count;
         aoticache_index_stored_fn stored;
@@ -24,13 +24,13 @@ struct listing {
 
 /* All rows of a statement without parameters. */
 static aoticache_status list_all(aoticache_index *index, aoticache_index_statement which, const char *table,
-                                 aoticache_index_row_fn read, struct listing *listing, aoticache_error *ret_error)
+                                 aoticache_index_row_fn read, void *user, aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_enter_statement(index, which, &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_walk(index, statement, table, read, listing, ret_error);
+    status = aoticache_index_walk(index, statement, table, read, user, ret_error);
     aoticache_index_leave_statement(index, statement);
     return status;
 }
@@ -132,25 +132,13 @@ aoticache_status aoticache_index_list_extreme(aoticache_index *index, aoticache_
     return status;
 }
 
-static bool read_object(void *user, sqlite3_stmt *row, bool *ret_goes_on)
-{
-    const struct listing *listing = user;
-    aoticache_digest digest;
-    uint64_t bytes;
-    if (!aoticache_index_read_blob(row, 0, digest.bytes, AOTICACHE_DIGEST_BYTES) ||
-        !aoticache_index_read_unsigned(row, 1, &bytes))
-        return false;
-    *ret_goes_on = listing->callback.object(listing->user, &digest, bytes);
-    return true;
-}
-
 aoticache_status aoticache_index_list_objects(aoticache_index *index, aoticache_index_object_fn callback, void *user,
                                               aoticache_error *ret_error)
 {
-    struct listing listing = {.callback.object = callback, .user = user};
+    aoticache_index_object_reader reader = {.callback = callback, .user = user};
     if (index == NULL || callback == NULL)
         return refuse(ret_error);
-    return list_all(index, SQL(LIST_OBJECTS), "objects", read_object, &listing, ret_error);
+    return list_all(index, SQL(LIST_OBJECTS), "objects", aoticache_index_give_object, &reader, ret_error);
 }
 
 static bool read_failure(void *user, sqlite3_stmt *row, bool *ret_goes_on)

@@ -2,6 +2,7 @@
  * index/entries/objects: what artifacts consist of, what entries name, totals, and SQLite's own check of the file.
  */
 #include "index/connection/internal.h"
+#include "index/entries/internal.h"
 #include "base/cleanup.h"
 
 #include <stdlib.h>
@@ -193,4 +194,16 @@ aoticache_status aoticache_index_verify(aoticache_index *index, aoticache_error 
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index verify: no index");
     aoticache_status status = read_one_row(index, SQL(VERIFY), take_verdict, NULL, ret_error);
     return status == AOTICACHE_OK ? verify_totals(index, ret_error) : status;
+}
+
+bool aoticache_index_give_object(void *reader, sqlite3_stmt *row, bool *ret_goes_on)
+{
+    const aoticache_index_object_reader *to = reader;
+    aoticache_digest digest;
+    uint64_t bytes;
+    if (!aoticache_index_read_blob(row, 0, digest.bytes, AOTICACHE_DIGEST_BYTES) ||
+        !aoticache_index_read_unsigned(row, 1, &bytes))
+        return false;
+    *ret_goes_on = to->callback(to->user, &digest, bytes);
+    return true;
 }

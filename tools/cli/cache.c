@@ -10,7 +10,7 @@ const aoticache_config *aoticache_cli_config(const aoticache_cli *cli)
 {
     static aoticache_config *config; /* one program, one configuration; kept until it ends */
     if (config == NULL && aoticache_config_read(aoticache_cli_logger(cli), &config, NULL) != AOTICACHE_OK)
-        free(aoticache_cli_allocate(SIZE_MAX, 1)); /* out of memory: the way out that says so */
+        aoticache_cli_out_of_memory();
     return config;
 }
 

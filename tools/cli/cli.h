@@ -222,6 +222,9 @@ typedef struct aoticache_cli_waiting aoticache_cli_waiting;
 aoticache_cli_waiting *aoticache_cli_waiting_begin(const aoticache_cli *cli, const char *what);
 void aoticache_cli_waiting_end(aoticache_cli_waiting *waiting);
 
+/* `handler` for SIGINT, SIGTERM and SIGHUP, with the flags of sigaction(); one that is ignored stays so (nohup). */
+void aoticache_cli_catch_signals(void (*handler)(int), int flags);
+
 /* ---- results, on standard output ---- */
 
 /*
@@ -349,6 +352,9 @@ const char *aoticache_cli_format_time(int64_t wall_ns, char ret_text[AOTICACHE_C
 
 void *aoticache_cli_allocate(size_t count, size_t size); /* zeroed */
 void *aoticache_cli_resize(void *pointer, size_t count, size_t size);
+/* Items of a list that grows by one, with space for one more than `count`; they double, so that most calls do nothing. */
+void *aoticache_cli_grow(void *items, size_t count, size_t size);
+_Noreturn void aoticache_cli_out_of_memory(void); /* for what others have failed to allocate */
 char *aoticache_cli_text(const char *format, ...) AOTICACHE_PRINTF(1, 2); /* by free() */
 
 /* ---- the cache ---- */

@@ -12,7 +12,7 @@ void aoticache_cli_exposition_begin(aoticache_cli_exposition *exposition, const 
     *exposition = (aoticache_cli_exposition){.directory = directory};
     exposition->out = open_memstream(&exposition->text, &exposition->size);
     if (exposition->out == NULL)
-        free(aoticache_cli_allocate(SIZE_MAX, 1)); /* out of memory: the way out that says so */
+        aoticache_cli_out_of_memory();
 }
 
 /* The value of a label: backslash, quotation mark and newline have to be escaped, and nothing else. */
@@ -74,6 +74,6 @@ char *aoticache_cli_exposition_end(aoticache_cli_exposition *exposition)
 {
     bool failed = ferror(exposition->out) != 0;
     if (fclose(exposition->out) != 0 || failed)
-        free(aoticache_cli_allocate(SIZE_MAX, 1));
+        aoticache_cli_out_of_memory();
     return exposition->text;
 }

@@ -1,11 +1,12 @@
 /*
- * tools/cli/message: what goes to standard error: errors, notes, the library's log. With
+ * tools/cli/message: what goes to standard error (errors, notes, the library's log), and what ends a program early. With
  * --json each message is an object on a line of its own, so that a program that reads standard error needs no guess;
  * standard output has the result and nothing else, also where a part of it was printed before something failed.
  */
 #include "base/cleanup.h"
 #include "tools/cli/cli.h"
 
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,4 +139,17 @@ static void log_line(void *user, aoticache_log_level level, const char *line)
 aoticache_logger aoticache_cli_logger(const aoticache_cli *cli)
 {
     return (aoticache_logger){.log = log_line, .user = (void *)(uintptr_t)cli};
+}
+
+void aoticache_cli_catch_signals(void (*handler)(int), int flags)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        struct sigaction old;
+        struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+        sigemptyset(&action.sa_mask);
+        /* Under nohup and in scripts' background a signal is ignored, and stays so. */
+        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
+            sigaction(signals[i], &action, NULL);
+    }
 }

@@ -17,7 +17,7 @@
 
 /* ---- memory ---- */
 
-static _Noreturn void out_of_memory(void)
+_Noreturn void aoticache_cli_out_of_memory(void)
 {
     static const char message[] = "aoticache: out of memory\n";
     ssize_t ignored = write(STDERR_FILENO, message, sizeof message - 1);
@@ -29,7 +29,7 @@ void *aoticache_cli_allocate(size_t count, size_t size)
 {
     void *pointer = calloc(count > 0 ? count : 1, size > 0 ? size : 1);
     if (pointer == NULL)
-        out_of_memory();
+        aoticache_cli_out_of_memory();
     return pointer;
 }
 
@@ -37,8 +37,14 @@ void *aoticache_cli_resize(void *pointer, size_t count, size_t size)
 {
     void *resized = reallocarray(pointer, count > 0 ? count : 1, size > 0 ? size : 1);
     if (resized == NULL)
-        out_of_memory();
+        aoticache_cli_out_of_memory();
     return resized;
+}
+
+void *aoticache_cli_grow(void *items, size_t count, size_t size)
+{
+    const bool is_full = (count & (count - 1)) == 0; /* a power of two, or 0 */
+    return is_full ? aoticache_cli_resize(items, count > 0 ? 2 * count : 1, size) : items;
 }
 
 char *aoticache_cli_text(const char *format, ...)
@@ -49,7 +55,7 @@ char *aoticache_cli_text(const char *format, ...)
     int length = vasprintf(&text, format, arguments);
     va_end(arguments);
     if (length < 0)
-        out_of_memory();
+        aoticache_cli_out_of_memory();
     return text;
 }
 
@@ -142,7 +148,7 @@ size_t aoticache_cli_columns(const char *text)
 static json_t *must(json_t *value)
 {
     if (value == NULL)
-        out_of_memory();
+        aoticache_cli_out_of_memory();
     return value;
 }
 

@@ -47,16 +47,8 @@ static void pass_on(int signal_number)
 
 void aoticache_interruption_prepare(void)
 {
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
     snprintf(children_path, sizeof children_path, "/proc/self/task/%ld/children", (long)getpid());
-    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
-        struct sigaction old;
-        struct sigaction action = {.sa_handler = pass_on};
-        sigemptyset(&action.sa_mask);
-        /* Under nohup and in scripts' background a signal is ignored, and stays so. */
-        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-            sigaction(signals[i], &action, NULL);
-    }
+    aoticache_cli_catch_signals(pass_on, 0);
 }
 
 static aoticache_status create_hook(aoticache_kernel_options *options, const char *kind, aoticache_hook **ret_hook,

@@ -47,16 +47,8 @@ static void remember_signal(int number)
 
 static void catch_signals(void)
 {
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
-        struct sigaction old;
-        /* Findings that are being written go on being written. */
-        struct sigaction action = {.sa_handler = remember_signal, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
-        sigemptyset(&action.sa_mask);
-        /* Under nohup and in scripts' background a signal is ignored, and stays so. */
-        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-            sigaction(signals[i], &action, NULL);
-    }
+    /* Findings that are being written go on being written. */
+    aoticache_cli_catch_signals(remember_signal, (int)(SA_RESETHAND | SA_RESTART));
 }
 
 /* Who sent the signal is to see that the program ended by it. */

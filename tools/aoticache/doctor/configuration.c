@@ -48,7 +48,7 @@ aoticache_config *aoticache_doctor_check_configuration(aoticache_doctor *doctor)
     aoticache_config *config = NULL;
     aoticache_logger logger = {.log = problem, .user = doctor};
     if (aoticache_config_read(logger, &config, NULL) != AOTICACHE_OK)
-        free(aoticache_cli_allocate(SIZE_MAX, 1)); /* out of memory: the way out that says so */
+        aoticache_cli_out_of_memory();
     if (aoticache_config_problem_count(config) == 0)
         say_files(doctor, config);
     return config;

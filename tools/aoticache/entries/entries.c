@@ -22,9 +22,7 @@ static const char *copy_text(const char *text)
 
 void aoticache_entries_append(aoticache_entry_list *list, const aoticache_entry *entry)
 {
-    /* Grown in doublings: capacity is the next power of two. */
-    if ((list->count & (list->count - 1)) == 0)
-        list->entries = aoticache_cli_resize(list->entries, list->count > 0 ? list->count * 2 : 1, sizeof *entry);
+    list->entries = aoticache_cli_grow(list->entries, list->count, sizeof *entry);
     aoticache_entry *copy = &list->entries[list->count++];
     *copy = *entry;
     copy->op = copy_text(entry->op);

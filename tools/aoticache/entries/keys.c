@@ -36,8 +36,7 @@ static void add_key(aoticache_chosen_keys *keys, const aoticache_key *key, const
     for (size_t i = keys->count, looked = 0; i-- > 0 && looked < PREFIXES_LISTED; looked++)
         if (aoticache_digest_equal(&keys->items[i].key, key))
             return;
-    if ((keys->count & (keys->count - 1)) == 0)
-        keys->items = aoticache_cli_resize(keys->items, keys->count > 0 ? keys->count * 2 : 1, sizeof *keys->items);
+    keys->items = aoticache_cli_grow(keys->items, keys->count, sizeof *keys->items);
     keys->items[keys->count++] = (aoticache_chosen_key){
         .key = *key, .description = description != NULL ? aoticache_cli_text("%s", description) : NULL};
 }

@@ -13,9 +13,7 @@
 static bool append_mark(void *user, const aoticache_pins *mark)
 {
     aoticache_pin_list *list = user;
-    /* Grown in doublings: capacity is the next power of two. */
-    if ((list->count & (list->count - 1)) == 0)
-        list->marks = aoticache_cli_resize(list->marks, list->count > 0 ? list->count * 2 : 1, sizeof *mark);
+    list->marks = aoticache_cli_grow(list->marks, list->count, sizeof *mark);
     char **tags = aoticache_cli_allocate(mark->tag_count + 1, sizeof *tags);
     for (size_t i = 0; i < mark->tag_count; i++)
         tags[i] = aoticache_cli_text("%s", mark->tags[i]);

@@ -28,7 +28,8 @@ int aoticache_timed_runs_execute(aoticache_timed_runs *runs, const aoticache_cli
 
 /* To `array`, or as text where that is NULL. */
 int aoticache_timed_runs_print_outputs(const aoticache_timed_runs *runs, const aoticache_cli *cli, json_t *array);
-void aoticache_timed_runs_set_times(const aoticache_timed_runs *runs, json_t *object);
+/* The result of the command as JSON: `object`, which is taken, with the times and the outputs added. */
+int aoticache_timed_runs_print_json(const aoticache_timed_runs *runs, const aoticache_cli *cli, json_t *object);
 void aoticache_timed_runs_print_times(const aoticache_timed_runs *runs, const aoticache_cli *cli);
 void aoticache_timed_runs_free(aoticache_timed_runs *runs);
 

@@ -125,8 +125,6 @@ static int print_json(const aoticache_cli *cli, const struct run *run)
 {
     const aoticache_package_report *report = &run->report;
     json_t *object = aoticache_cli_json_object();
-    json_t *outputs = aoticache_cli_json_array();
-    int result = aoticache_timed_runs_print_outputs(&run->runs, cli, outputs);
     aoticache_cli_json_set(object, "model", aoticache_cli_json_text(report->model));
     aoticache_cli_json_set(object, "device", aoticache_cli_json_text(aoticache_runner_device(run->runner)));
     aoticache_cli_json_set(object, "key", aoticache_cli_json_digest(&report->key));
@@ -136,13 +134,7 @@ static int print_json(const aoticache_cli *cli, const struct run *run)
     aoticache_cli_json_set(object, "digest_ns", aoticache_cli_json_count(report->digest_ns));
     aoticache_cli_json_set(object, "add_ns", aoticache_cli_json_count(report->add_ns));
     aoticache_cli_json_set(object, "load_ns", aoticache_cli_json_count(report->load_ns));
-    aoticache_timed_runs_set_times(&run->runs, object);
-    aoticache_cli_json_set(object, "outputs", outputs);
-    if (result == AOTICACHE_CLI_EXIT_OK)
-        aoticache_cli_json_print(object);
-    else
-        json_decref(object);
-    return result;
+    return aoticache_timed_runs_print_json(&run->runs, cli, object);
 }
 
 static int print_text(const aoticache_cli *cli, const struct run *run)

@@ -56,8 +56,6 @@ static int print_json(const aoticache_cli *cli, const struct run *run)
     const aoticache_entry *entry = aoticache_entries_fitting(&run->entries);
     cleanup_free char *description = aoticache_kernel_describe(run->request);
     json_t *object = aoticache_cli_json_object();
-    json_t *outputs = aoticache_cli_json_array();
-    int result = aoticache_timed_runs_print_outputs(&run->runs, cli, outputs);
     aoticache_cli_json_set(object, "op", aoticache_cli_json_text(run->kernel.op));
     aoticache_cli_json_set(object, "description", aoticache_cli_json_text(description));
     aoticache_cli_json_set(object, "key", aoticache_cli_json_digest(&report->key));
@@ -72,13 +70,7 @@ static int print_json(const aoticache_cli *cli, const struct run *run)
     aoticache_cli_json_set(object, "lookup_ns", aoticache_cli_json_count(report->lookup_ns));
     aoticache_cli_json_set(object, "compile_ns", aoticache_cli_json_count(report->compile_ns));
     aoticache_cli_json_set(object, "load_ns", aoticache_cli_json_count(report->load_ns));
-    aoticache_timed_runs_set_times(&run->runs, object);
-    aoticache_cli_json_set(object, "outputs", outputs);
-    if (result == AOTICACHE_CLI_EXIT_OK)
-        aoticache_cli_json_print(object);
-    else
-        json_decref(object);
-    return result;
+    return aoticache_timed_runs_print_json(&run->runs, cli, object);
 }
 
 static int print_text(const aoticache_cli *cli, const struct run *run)

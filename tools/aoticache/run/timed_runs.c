@@ -105,7 +105,7 @@ int aoticache_timed_runs_print_outputs(const aoticache_timed_runs *runs, const a
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-void aoticache_timed_runs_set_times(const aoticache_timed_runs *runs, json_t *object)
+static void set_times(const aoticache_timed_runs *runs, json_t *object)
 {
     aoticache_cli_json_set(object, "first_run_ns", aoticache_cli_json_count(runs->first_ns));
     if (runs->repeat > 0) {
@@ -113,6 +113,19 @@ void aoticache_timed_runs_set_times(const aoticache_timed_runs *runs, json_t *ob
         aoticache_cli_json_set(object, "run_median_ns", aoticache_cli_json_count(runs->median_ns));
         aoticache_cli_json_set(object, "run_min_ns", aoticache_cli_json_count(runs->minimum_ns));
     }
+}
+
+int aoticache_timed_runs_print_json(const aoticache_timed_runs *runs, const aoticache_cli *cli, json_t *object)
+{
+    json_t *outputs = aoticache_cli_json_array();
+    int result = aoticache_timed_runs_print_outputs(runs, cli, outputs);
+    set_times(runs, object);
+    aoticache_cli_json_set(object, "outputs", outputs);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        aoticache_cli_json_print(object);
+    else
+        json_decref(object);
+    return result;
 }
 
 void aoticache_timed_runs_print_times(const aoticache_timed_runs *runs, const aoticache_cli *cli)

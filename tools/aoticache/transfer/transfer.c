@@ -23,15 +23,7 @@ static void stop(int signal_number)
 /* Without SA_RESTART: a transfer that waits for a pipe is to notice. */
 void aoticache_transfer_catch_signals(void)
 {
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
-        struct sigaction old;
-        struct sigaction action = {.sa_handler = stop};
-        sigemptyset(&action.sa_mask);
-        /* Under nohup and in scripts' background a signal is ignored, and stays so. */
-        if (sigaction(signals[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN)
-            sigaction(signals[i], &action, NULL);
-    }
+    aoticache_cli_catch_signals(stop, 0);
 }
 
 void aoticache_transfer_die_if_stopped(void)

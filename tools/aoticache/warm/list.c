@@ -26,9 +26,7 @@ static void say_wrong(const aoticache_cli *cli, aoticache_warm_list *list, const
 
 static void add_item(aoticache_warm_list *list, aoticache_warm_item item)
 {
-    /* Grown in doublings: capacity is the next power of two. */
-    if ((list->count & (list->count - 1)) == 0)
-        list->items = aoticache_cli_resize(list->items, list->count > 0 ? list->count * 2 : 1, sizeof item);
+    list->items = aoticache_cli_grow(list->items, list->count, sizeof item);
     list->items[list->count++] = item;
 }
 

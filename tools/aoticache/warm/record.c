@@ -202,9 +202,7 @@ static bool add_line(void *user, const aoticache_entry *entry)
     struct lines *lines = user;
     if (!is_asked_for(lines->record, entry))
         return true;
-    if ((lines->count & (lines->count - 1)) == 0)
-        lines->items =
-            aoticache_cli_resize(lines->items, lines->count > 0 ? lines->count * 2 : 1, sizeof *lines->items);
+    lines->items = aoticache_cli_grow(lines->items, lines->count, sizeof *lines->items);
     lines->items[lines->count++] = entry_line(lines->cache, entry);
     return true;
 }
