@@ -98,7 +98,7 @@ KERNELRT := $(BUILD)/lib/libaoticache_runtime.a
 BRIDGE   := $(BUILD)/lib/libaoticache_cxxbridge.so
 STUB     := $(BUILD)/lib/aoticache/libtorch_cpu.so
 BINS     := $(addprefix $(BUILD)/bin/,$(TOOLS))
-DATA     := $(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/bridge.cpp $(BUILD)/share/aoticache/append-weights $(patsubst eager/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
+DATA     := $(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/inductor/build.py $(BUILD)/share/aoticache/inductor/wrapper.h $(BUILD)/share/aoticache/bridge.cpp $(BUILD)/share/aoticache/append-weights $(patsubst eager/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
 HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
@@ -114,6 +114,10 @@ $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CC    $<")
 	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
+
+# The container is in every kernel library: small, but for what a run goes through. No exception passes it.
+$(filter-out $(call objects,runtime/run.c runtime/pool.c),$(KERNEL_OBJ)): OPTIMISE := $(if $(DEBUG),-O0 -g3,-Os -g)
+$(call objects,$(KERNEL_SRC)): OWN_CFLAGS += -fno-asynchronous-unwind-tables -fno-unwind-tables -ffunction-sections -fdata-sections
 
 # Whatever it takes from libstdc++ is made weak, so that kernel libraries need none; the file says why.
 $(BUILD)/obj/runtime/constant_map.o: runtime/constant_map.cpp
@@ -205,6 +209,9 @@ $(BUILD)/aoticache.pc: scripts/aoticache.pc.in base/base.h Makefile $(BUILD)/pre
 	    -e 's|@version@|$(VERSION)|' $< > $@
 
 $(BUILD)/share/aoticache/worker.py: eager/hook/worker.py
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
+$(BUILD)/share/aoticache/inductor/%: eager/inductor/%
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
 $(BUILD)/share/aoticache/bridge.cpp: eager/torch/bridge.cpp

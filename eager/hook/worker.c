@@ -47,6 +47,7 @@ struct worker_pool {
 struct worker_state {
     worker_pools pools;
     char script[PATH_MAX];
+    char include[PATH_MAX], runtime[PATH_MAX], torch[PATH_MAX]; /* what libraries are linked with; "" where it is not installed */
     char version[AOTICACHE_PYTHON_VERSION_BYTES];
     char producer[AOTICACHE_PYTHON_VERSION_BYTES + 16];
 };
@@ -212,7 +213,8 @@ static aoticache_status worker_start(aoticache_hook *hook, worker_place *worker,
                                      aoticache_error *ret_error)
 {
     const struct worker_state *state = hook->state;
-    const char *const arguments[] = {hook->program, "-u", state->script, NULL};
+    const char *const arguments[] = {hook->program,   "-u", state->script, "--include", state->include, "--runtime",
+                                     state->runtime, "--torch-stub", state->torch, NULL};
     aoticache_process_options options = {.program = hook->program,
                                          .arguments = arguments,
                                          .directory = AOTICACHE_PROCESS_NEUTRAL_DIRECTORY,
@@ -344,6 +346,18 @@ static const aoticache_hook_kind worker_kind = {
     .free_state = worker_free_state,
 };
 
+/* Without all of them the worker builds as PyTorch does. */
+static void find_runtime(struct worker_state *state)
+{
+    static const char header[] = "/runtime/kernel.h";
+    if (aoticache_home_find("include/aoticache/runtime/kernel.h", state->include, NULL) != AOTICACHE_OK ||
+        aoticache_home_find("lib/libaoticache_runtime.a", state->runtime, NULL) != AOTICACHE_OK ||
+        aoticache_home_find("lib/aoticache/libtorch_cpu.so", state->torch, NULL) != AOTICACHE_OK)
+        state->include[0] = state->runtime[0] = state->torch[0] = '\0';
+    else
+        state->include[strlen(state->include) - strlen(header)] = '\0';
+}
+
 /* The script need not be there for a hit, so its absence is told when it is needed: by Python, in the first compile. */
 static struct worker_state *state_create(const aoticache_python *python, uint32_t workers)
 {
@@ -353,6 +367,7 @@ static struct worker_state *state_create(const aoticache_python *python, uint32_
     state->pools.worker_count = workers != 0 ? workers : 1;
     if (aoticache_home_find("share/aoticache/worker.py", state->script, NULL) != AOTICACHE_OK)
         snprintf(state->script, sizeof state->script, "share/aoticache/worker.py");
+    find_runtime(state);
     memcpy(state->version, python->torch_version, sizeof state->version);
     snprintf(state->producer, sizeof state->producer, "pytorch %s", python->torch_version);
     return state;

@@ -10,7 +10,9 @@ saying which shapes the library then serves, finding out which CPU features the 
 PyTorch's own files in which nobody else can put any. Knows nothing of keys or of where libraries are kept. Python 3.10 and later, PyTorch 2.6 and later.
 """
 
+import argparse
 import contextlib
+import importlib.util
 import itertools
 import json
 import math
@@ -748,6 +750,20 @@ def guard_text(torch, sympy, inputs, shapes, symbols):
 # ---- compiling ----
 
 
+def own_build(torch):
+    """Where libraries are built from; see eager/inductor/build.py, which lies beside this file."""
+    if own_build.builder is None:
+        path = os.path.join(os.path.dirname(os.path.realpath(__file__)), "inductor", "build.py")
+        spec = importlib.util.spec_from_file_location("aoticache_inductor_build", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        own_build.builder = module.Builder(torch, own_build.places)
+    return own_build.builder.active()
+
+
+own_build.builder, own_build.places = None, {}
+
+
 def inductor_options(directory):
     """Of these, the ones that this version has. What changes results is pinned, whatever the environment says."""
     from torch._inductor import config
@@ -787,7 +803,7 @@ def export(torch, module, inputs, dynamic):
 
 
 def compile_library(torch, module, inputs, request):
-    """Returns the library's path, the CPU features that it needs, and, of symbolic shapes, the guard."""
+    """Returns the library's path, the CPU features that it needs, of symbolic shapes the guard, and how it was built."""
     dynamic = request.get("environment", {}).get("shapes") == "dynamic"
     options = inductor_options(request["directory"])
     recorded = set()
@@ -797,9 +813,10 @@ def compile_library(torch, module, inputs, request):
             make_guard(torch, program)  # before the long part: most that cannot be expressed shows here
         with torch._inductor.config.patch({k: v for k, v in options.items() if k == "cpp.march"}):
             with record_flags(recorded), thread_count_left_open():
-                path = torch._inductor.aot_compile(program.module(), inputs, options=options)
+                with own_build(torch) as build:
+                    path = torch._inductor.aot_compile(program.module(), inputs, options=options)
         guard = make_guard(torch, program) if dynamic else None  # again: compiling adds conditions of its own
-    return path, used_features(recorded), guard
+    return path, used_features(recorded), guard, build.report()
 
 
 def remove_intermediates(directory, before, library):
@@ -836,7 +853,7 @@ def serve(torch, request):
     directory = os.path.realpath(request["directory"])
     before = set(os.listdir(directory))
     module, inputs = make_call(torch, request)
-    library, requirements, guard = compile_library(torch, module, inputs, request)
+    library, requirements, guard, built = compile_library(torch, module, inputs, request)
     library = os.path.realpath(library)
     files = [{"name": LIBRARY, "path": library}]
     files += remove_intermediates(directory, before, library)
@@ -846,6 +863,7 @@ def serve(torch, request):
         "ok": True,
         "files": files,
         "requirements": requirements,
+        "built": built,
         "producer": producer(torch),
         "compile_seconds": round(time.monotonic() - start, 3),
     }
@@ -989,4 +1007,11 @@ if __name__ == "__main__":
     # The folder of this file is no place to import from.
     if sys.path and os.path.realpath(sys.path[0] or ".") == os.path.dirname(os.path.realpath(__file__)):
         del sys.path[0]
-    run_once() if "--once" in sys.argv[1:] else run_worker()
+    parser = argparse.ArgumentParser(description="Compiles kernels for libaoticache; docs/hooks.md has the protocol.")
+    parser.add_argument("--once", action="store_true", help="answer one request, without a greeting, and exit")
+    parser.add_argument("--include", default="", help="the folder of libaoticache's headers")
+    parser.add_argument("--runtime", default="", help="libaoticache_runtime.a")
+    parser.add_argument("--torch-stub", default="", help="the empty libtorch_cpu.so that kernel libraries are linked with")
+    options = parser.parse_args()
+    own_build.places = {"include": options.include, "runtime": options.runtime, "torch_stub": options.torch_stub}
+    run_once() if options.once else run_worker()

@@ -1,0 +1,293 @@
+"""Builds the code that Inductor generates as a library of our container: small, without C++, in a fraction of the time.
+
+Inductor's own build (torch._inductor.codecache.AotCodeCompiler) stays in charge. Two of its commands are replaced: the
+wrapper is compiled against wrapper.h, without the text of PyTorch's container that each wrapper repeats, and the
+objects are linked with libaoticache_runtime.a. The kernels are compiled by PyTorch's command, so their code is the same.
+
+Whatever is unknown here is built PyTorch's way from the beginning: a wrapper that uses a name which wrapper.h has not, a
+device, a form of weights, another version of PyTorch whose build looks different. `Builder.reason` says why.
+"""
+
+import contextlib
+import os
+import re
+import subprocess
+
+INTERFACE = os.path.join("_inductor", "codegen", "aoti_runtime", "interface.cpp")
+# Headers that declare what a wrapper calls, below torch/include/torch/csrc.
+SHIM_FOLDERS = ("inductor/aoti_torch/c", "inductor/aoti_torch/generated", "stable/c")
+CALLED = re.compile(r"\b((?:aoti_torch|aoti_record|torch)_\w+)\s*\(")
+DECLARED = re.compile(r"^\s*(?:AOTI_TORCH_EXPORT|extern|TORCH_API)?\s*([\w*\s]+?[\s*])((?:aoti_|torch_)\w+)\s*\(([^;{]*?)\)\s*;", re.M | re.S)
+UNDEFINED = re.compile(r"undefined reference to [`'\"]([^'\"]+)'")
+FROM_TORCH = re.compile(r"^(?:(?:aoti_(?:torch|record)|torch|Sleef)_\w+)$")
+# A check that fails in a kernel that owns memory has to free it: then it throws, and the library needs the C++ runtime.
+CHECKS = re.compile(r"\bAOTI_TORCH_CHECK\b")
+OWNS_MEMORY = re.compile(r"\b(?:std::make_unique|std::make_shared|std::unique_ptr|std::vector|std::string)\b")
+COMPILE = ("-std=c++17", "-Os", "-fPIC", "-fvisibility=hidden", "-fno-rtti", "-fno-threadsafe-statics",
+           "-fno-strict-aliasing", "-ffunction-sections", "-fdata-sections", "-w")
+WITHOUT_CXX = ("-fno-exceptions", "-fno-asynchronous-unwind-tables")
+WITH_CXX = ("-fexceptions", "-DAOTICACHE_WRAPPER_CATCHES")
+LINK = ("-shared", "-s", "-nodefaultlibs", "-Wl,--gc-sections", "-Wl,-Bsymbolic", "-Wl,--build-id=none",
+        "-Wl,--hash-style=gnu", "-Wl,-z,relro", "-Wl,-z,noexecstack", "-Wl,-z,noseparate-code",
+        "-Wl,--warn-unresolved-symbols", "-Wl,--unresolved-symbols=report-all")
+# What every kernel's object refers to and only those use that throw or print: wrapper.h has something in their place.
+CXX_OF_ALL = ("__gxx_personality_v0", "_Unwind_Resume", "_ZNSt8ios_base4InitC1Ev", "_ZNSt8ios_base4InitD1Ev")
+INSTEAD_OF_CXX = (*(f"-Wl,--defsym={name}=aoticache_kernel_without_cxx" for name in CXX_OF_ALL),
+                  "-Wl,--defsym=_Znam=aoticache_kernel_new", "-Wl,--defsym=_ZdaPv=aoticache_kernel_delete")
+EXPORTED = "{ global: AOTInductor*; local: *; };\n"
+CXX_NAME = re.compile(r"^(?:_Z|__cxa_|__gxx_|_Unwind_|operator |std::|vtable |typeinfo |VTT )")
+KERNELS_HEADER = "#include <torch/csrc/inductor/cpp_prefix.h>"
+# PyTorch's own throws from here, in each kernel, and so makes each kernel need the C++ runtime.
+KERNELS_CHECK = """
+extern "C" void aoti_torch_check(bool, const char *, const char *, uint32_t, const char *);
+#define inductor_cpu_throw_if_integer_div_error(error) \\
+    aoti_torch_check((error).load(std::memory_order_acquire) == 0, __func__, __FILE__, __LINE__, "ZeroDivisionError")
+"""
+
+
+class NotOurs(Exception):
+    """The code cannot be built our way; the text says why."""
+
+
+class Places:
+    """Our own files, as absolute paths: the folder of headers, libaoticache_runtime.a, the library linked for its name.
+
+    Where they are not given they lie in the installation that this file is part of.
+    """
+
+    def __init__(self, include="", runtime="", torch_stub=""):
+        here = os.path.dirname(os.path.realpath(__file__))
+        root = os.path.dirname(os.path.dirname(os.path.dirname(here)))
+        self.wrapper = os.path.join(here, "wrapper.h")
+        self.include = include or os.path.join(root, "include", "aoticache")
+        self.runtime = runtime or os.path.join(root, "lib", "libaoticache_runtime.a")
+        self.torch_stub = torch_stub or os.path.join(root, "lib", "aoticache", "libtorch_cpu.so")
+
+    def check(self):
+        for path in (self.wrapper, os.path.join(self.include, "runtime", "kernel.h"), self.runtime, self.torch_stub):
+            if not os.path.exists(path):
+                raise NotOurs(f"{path} is not installed")
+
+
+class Declarations:
+    """The declarations of PyTorch's C functions, by name, as its headers have them."""
+
+    def __init__(self, torch):
+        self.by_name = {}
+        root = os.path.join(os.path.dirname(torch.__file__), "include", "torch", "csrc")
+        for folder in SHIM_FOLDERS:
+            self.read_folder(os.path.join(root, folder))
+
+    def read_folder(self, folder):
+        if not os.path.isdir(folder):
+            return
+        for name in sorted(os.listdir(folder)):
+            if name.endswith(".h"):
+                with open(os.path.join(folder, name), encoding="utf-8") as file:
+                    self.read(file.read())
+
+    def read(self, text):
+        text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
+        for result, name, arguments in DECLARED.findall(text):
+            result = result.replace("AOTI_TORCH_EXPORT", "").replace("extern", "").strip()
+            if result and "return" not in result.split():
+                self.by_name.setdefault(name, f"{' '.join(result.split())} {name}({' '.join(arguments.split())});")
+
+    def of(self, text):
+        """What has to be declared before this text."""
+        names = sorted(set(CALLED.findall(text)))
+        return "\n".join(self.by_name[name] for name in names if name in self.by_name)
+
+
+def slim_text(torch, declarations, places, wrapper):
+    """The wrapper without the container, after what it needs; NotOurs where it does not look as expected."""
+    with open(os.path.join(os.path.dirname(torch.__file__), INTERFACE), encoding="utf-8") as file:
+        interface = file.read()
+    begin = wrapper.find(interface)
+    if begin < 0:
+        raise NotOurs("the wrapper does not contain the container's interface as this PyTorch has it")
+    own = wrapper[begin + len(interface) :]
+    before = wrapper[:begin]
+    if re.sub(r"#include <torch/csrc/inductor/aoti_include/(cpu|common)\.h>", "", before).strip():
+        raise NotOurs("the wrapper begins with something unknown")
+    if "#include" in own:
+        raise NotOurs("the wrapper includes headers of its own")
+    handles = sorted(set(re.findall(r"\b(\w+Handle)\b", declarations.of(own))) - KNOWN_HANDLES)
+    opaque = "".join(f"typedef struct {name}Opaque *{name};\n" for name in handles)
+    values = "#define AOTICACHE_WRAPPER_USES_VALUES\n" if "RAIIC10IValueHandle" in own else ""
+    return (f'{values}#include "runtime/abi.h"\n{opaque}extern "C" {{\n{declarations.of(own + ALWAYS_CALLED)}\n}}\n'
+            f'#include "{places.wrapper}"\n{own}\n')
+
+
+KNOWN_HANDLES = {"AtenTensorHandle", "AtenGeneratorHandle", "AOTIProxyExecutorHandle"}
+# What wrapper.h itself calls.
+ALWAYS_CALLED = " ".join(f"aoti_torch_{name}(" for name in (
+    "delete_tensor_object", "get_data_ptr", "get_dim", "get_numel", "get_sizes", "get_strides", "get_storage_offset",
+    "_reinterpret_tensor"))
+
+
+def kernel_text(text):
+    """The kernels, with the one check of each that throws in PyTorch's header said by a function."""
+    places = [match.end() for match in re.finditer(re.escape(KERNELS_HEADER), text)]
+    return text[: places[-1]] + KERNELS_CHECK + text[places[-1] :] if places else text
+
+
+def check_graph(torch, graph, device_type):
+    """Forms that the container in C has not, or has another way."""
+    from torch._inductor import config
+
+    options = config.aot_inductor
+    if device_type != "cpu":
+        raise NotOurs(f"the kernel is for {device_type}")
+    if options.package_cpp_only or not options.dynamic_linkage:
+        raise NotOurs("sources are wanted, or a library to link statically")
+    if options.package_constants_on_disk_format:
+        raise NotOurs(f"weights on disk as {options.package_constants_on_disk_format}")
+    if options.force_mmap_weights:
+        raise NotOurs("weights behind the library's code")
+    constants = [graph.get_original_value_of_constant(name) for name in graph.constants]
+    if any(tensor.is_mkldnn or tensor.layout != torch.strided for tensor in constants):
+        raise NotOurs("constants in a layout of oneDNN's")
+    if any(tensor.device.type != "cpu" for tensor in constants):
+        raise NotOurs("constants on another device")
+    if sum(tensor.untyped_storage().nbytes() for tensor in constants) > 1_000_000_000:
+        raise NotOurs("more than 1 GB of constants")
+    if set(graph.mutated_buffers) & set(graph.constants):
+        raise NotOurs("the code writes to its own constants")
+
+
+def run_command(command):
+    """Runs a compiler; what it printed."""
+    done = subprocess.run(command, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+    said = done.stderr + done.stdout
+    if done.returncode != 0:
+        errors = [line for line in said.splitlines() if "error" in line or "undefined" in line]
+        raise NotOurs(f"{os.path.basename(command[0])}: {(errors or said.splitlines() or ['failed'])[0]}"[:300])
+    return said
+
+
+def unknown_symbols(command):
+    """Links. What the objects need that neither the libraries here nor PyTorch's C interface have."""
+    return {name for name in UNDEFINED.findall(run_command(command)) if not FROM_TORCH.match(name)}
+
+
+class Builder:
+    """Takes the place of Inductor's build while `active()`; builds with the files that `places` names.
+
+    places: the paths that Places takes. reason: why the last build was PyTorch's; None where it was ours.
+    """
+
+    def __init__(self, torch, places):
+        self.torch, self.places, self.reason = torch, Places(**places), None
+        self.used = False
+        self.declarations = None
+
+    @contextlib.contextmanager
+    def active(self):
+        from torch._inductor import codecache
+
+        original = codecache.AotCodeCompiler.compile
+
+        def compile(graph, wrapper_code, kernel_code, nodes, *, device_type, additional_files, **others):
+            def build(kernels, files):
+                return original(graph, wrapper_code, kernels, nodes, device_type=device_type, additional_files=files,
+                                **others)
+
+            try:
+                return self.build_ours(build, graph, wrapper_code, kernel_code, device_type, additional_files)
+            except Exception as error:
+                self.reason = str(error) if isinstance(error, NotOurs) else f"{type(error).__name__}: {error}"[:300]
+            return build(kernel_code, additional_files)
+
+        self.reason, self.used = None, False
+        try:
+            codecache.AotCodeCompiler.compile = compile
+            yield self
+        finally:
+            codecache.AotCodeCompiler.compile = original
+
+    def build_ours(self, build, graph, wrapper, kernels, device_type, files):
+        self.places.check()
+        check_graph(self.torch, graph, device_type)
+        if self.declarations is None:
+            self.declarations = Declarations(self.torch)
+        self.text = slim_text(self.torch, self.declarations, self.places, wrapper)
+        self.with_cxx = bool(CHECKS.search(kernels) and OWNS_MEMORY.search(kernels))
+        with self.commands_replaced():
+            result = build(kernel_text(kernels), list(files))
+        if self.steps != ["compile", "link"]:
+            raise NotOurs("this PyTorch builds in other steps")
+        self.used = True
+        return result
+
+    def report(self):
+        """How the last library was built, for the answer to a request."""
+        return {"by": "aoticache"} if self.used else {"by": "pytorch", "reason": self.reason or "Inductor did not build"}
+
+    @contextlib.contextmanager
+    def commands_replaced(self):
+        from torch._inductor import codecache, cpp_builder
+
+        original, precompile = cpp_builder.CppBuilder.build, codecache._precompile_header
+        wrapper_header = codecache._get_cpp_wrapper_header
+        self.steps = []
+
+        def build(builder, *args, **kwargs):
+            target = builder.get_target_file_path()
+            command = builder.get_command_line()
+            if target.endswith(".wrapper.o"):
+                self.compile_wrapper(command.split()[0], target)
+            elif target.endswith(".so"):
+                self.link(command.split(), target)
+            else:
+                return original(builder, *args, **kwargs)
+            return None
+
+        def precompile_kernels_header(header, *args, **kwargs):
+            return None if header in self.wrapper_headers else precompile(header, *args, **kwargs)
+
+        self.wrapper_headers = set()
+
+        def note_header(*args, **kwargs):
+            header = wrapper_header(*args, **kwargs)
+            self.wrapper_headers.add(header)
+            return header
+
+        try:
+            cpp_builder.CppBuilder.build = build
+            codecache._precompile_header = precompile_kernels_header
+            codecache._get_cpp_wrapper_header = note_header
+            yield
+        finally:
+            cpp_builder.CppBuilder.build = original
+            codecache._precompile_header = precompile
+            codecache._get_cpp_wrapper_header = wrapper_header
+
+    def compile_wrapper(self, compiler, target):
+        source = target.removesuffix(".o") + ".slim.cpp"
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(self.text)
+        run_command([compiler, *COMPILE, *(WITH_CXX if self.with_cxx else WITHOUT_CXX), f"-I{self.places.include}",
+                     "-c", source, "-o", target])
+        os.unlink(source)
+        self.steps.append("compile")
+
+    def link(self, words, target):
+        objects = [word for word in words if word.endswith(".o")]
+        exported = target + ".map"
+        with open(exported, "w", encoding="utf-8") as file:
+            file.write(EXPORTED)
+        command = [words[0], *LINK, f"-Wl,--version-script={exported}", "-o", target, *objects, self.places.runtime,
+                   "-Wl,--no-as-needed", self.places.torch_stub, "-Wl,--as-needed", "-lgomp"]
+        unknown = set() if self.with_cxx else unknown_symbols([*command, *INSTEAD_OF_CXX, "-lm", "-lc"])
+        if any(map(CXX_NAME.match, unknown)) and not self.with_cxx:
+            self.with_cxx = True
+            wrapper = next(name for name in objects if name.endswith(".wrapper.o"))
+            self.compile_wrapper(words[0], wrapper)
+            self.steps.pop()
+        if self.with_cxx:
+            unknown = unknown_symbols([*command, "-lstdc++", "-lm", "-lgcc_s", "-lgcc", "-lc"])
+        if unknown:
+            raise NotOurs(f"the code needs {min(unknown)}, which is in none of PyTorch's C functions")
+        os.unlink(exported)
+        self.steps.append("link")

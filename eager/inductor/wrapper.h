@@ -1,0 +1,976 @@
+/*
+ * eager/inductor/wrapper: what the C++ wrapper that Inductor generates for a kernel is compiled against here, in the place
+ * of PyTorch's own headers and of the container's text that each wrapper repeats.
+ *
+ * The generated half stays as PyTorch writes it: the constructor that describes inputs, outputs and constants, the checks
+ * of inputs, run_impl(). This header gives it the names that it uses, in the same namespace, and brings it to the
+ * container in C (runtime/kernel.h). What is left out is what makes PyTorch's form slow to compile and large: regular
+ * expressions, streams, maps, exceptions. Names and meanings are those of torch/csrc/inductor/aoti_runtime/{utils,model,
+ * model_base}.h, PyTorch 2.13; a wrapper that uses anything else does not compile, and is compiled PyTorch's way.
+ *
+ * Errors: `throw` keeps the message, drops what the run owns, and jumps back to where the run began. So everything that
+ * owns memory or a tensor is in the list of its run (class owned), and a library needs no C++ runtime. Kernels that need
+ * one themselves may throw: for them the wrapper is compiled with exceptions and AOTICACHE_WRAPPER_CATCHES.
+ *
+ * Included by build.py's text only, after the declarations of the aoti_torch_* functions that the wrapper names.
+ */
+#ifndef AOTICACHE_INDUCTOR_WRAPPER_H
+#define AOTICACHE_INDUCTOR_WRAPPER_H
+
+#include <initializer_list>
+#include <limits.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/kernel.h"
+
+#define AOTI_NOINLINE __attribute__((noinline))
+#define C10_ALWAYS_INLINE_ATTRIBUTE
+#define AOTI_RUNTIME_SUCCESS 0
+#define AOTI_RUNTIME_FAILURE 1
+#define AOTI_TORCH_SUCCESS 0
+#define AOTI_TORCH_FAILURE 1
+
+/* The constants of an AOTInductor library that PyTorch's build puts beside its code (codecache.py, _compile_consts). */
+extern "C" __attribute__((visibility("hidden"))) const uint8_t _binary_constants_bin_start[];
+extern "C" int omp_get_level(void) __attribute__((weak));
+
+/* ---- types that kernels are declared with, and that the wrapper hands on by pointer alone ---- */
+
+namespace c10 {
+struct Half;
+struct BFloat16;
+struct Float8_e4m3fn;
+struct Float8_e5m2;
+struct Float8_e4m3fnuz;
+struct Float8_e5m2fnuz;
+struct Float8_e8m0fnu;
+template <typename T> struct alignas(sizeof(T) * 2) complex {
+    T real_, imag_;
+    constexpr complex(T real = 0, T imag = 0) : real_(real), imag_(imag) {}
+};
+template <typename A, typename B> constexpr auto div_floor_integer(A a, B b) -> decltype(a / b)
+{
+    return ((a < 0) != (b < 0) && a % b != 0) ? a / b - 1 : a / b;
+}
+} // namespace c10
+namespace at {
+using c10::BFloat16;
+using c10::Half;
+} // namespace at
+using half = c10::Half;
+using bfloat16 = c10::BFloat16;
+using float8_e4m3fn = c10::Float8_e4m3fn;
+using float8_e5m2 = c10::Float8_e5m2;
+
+/* Numbers of PyTorch's (c10/core/ScalarType.h and others), which stay what they are. */
+namespace aoticache_torch {
+#define NUMBER_OF_DTYPE(upper, lower, number, bytes) dtype_##lower = number,
+#define NUMBER_OF_LAYOUT(upper, lower, number) layout_##lower = number,
+#define NUMBER_OF_FORMAT(upper, lower, number) memory_format_##lower = number,
+enum : int32_t {
+    AOTICACHE_DTYPE_LIST(NUMBER_OF_DTYPE) AOTICACHE_LAYOUT_LIST(NUMBER_OF_LAYOUT)
+    AOTICACHE_MEMORY_FORMAT_LIST(NUMBER_OF_FORMAT) device_type_cpu = 0
+};
+/* Where an object is made; <new> would bring the standard library's declarations. */
+struct at_place {
+    void *address;
+};
+} // namespace aoticache_torch
+inline void *operator new(size_t, ::aoticache_torch::at_place place) noexcept { return place.address; }
+
+namespace torch {
+namespace aot_inductor {
+
+using DeviceStreamType = void *;
+using aoticache_torch::at_place;
+
+/* ---- a run: who owns what, and the way out ---- */
+
+class owned {
+public:
+    owned *next, **place; /* place: the pointer that points to this one */
+    owned();
+    owned(const owned &) = delete;
+    owned &operator=(const owned &) = delete;
+
+protected:
+    virtual void drop() {}
+    ~owned()
+    {
+        *place = next;
+        if (next != nullptr)
+            next->place = place;
+    }
+    friend struct run_frame;
+};
+
+struct run_frame {
+    owned *first = nullptr;
+    bool of_call = false; /* an aoti_torch_* function failed, and the message is its name */
+    char message[1024];
+    void *target[5];
+
+    void drop_all()
+    {
+        while (first != nullptr) {
+            owned *one = first;
+            first = one->next;
+            if (first != nullptr)
+                first->place = &first;
+            one->next = nullptr;
+            one->place = &one->next;
+            one->drop();
+        }
+    }
+};
+
+static __thread run_frame *current_run;
+
+inline owned::owned()
+{
+    run_frame *run = current_run;
+    next = run->first;
+    place = &run->first;
+    if (next != nullptr)
+        next->place = &next;
+    run->first = this;
+}
+
+/* PyTorch ends the process as well where an error would have to leave a parallel loop. */
+[[noreturn]] AOTI_NOINLINE static void leave_run(const char *message, bool of_call = false)
+{
+    run_frame *run = current_run;
+    if (run == nullptr || (omp_get_level != nullptr && omp_get_level() > 0)) {
+        fprintf(stderr, "aoticache: a kernel failed inside a parallel loop, which nothing can leave: %s\n", message);
+        abort();
+    }
+    run->of_call = of_call;
+    const size_t length = of_call ? strcspn(message, "(") : sizeof run->message; /* the function's name alone */
+    snprintf(run->message, sizeof run->message, "%.*s", (int)length, message);
+    __builtin_longjmp(run->target, 1);
+}
+
+[[noreturn]] static void fail_call(const char *call)
+{
+    leave_run(call, true);
+}
+
+#define AOTI_TORCH_ERROR_CODE_CHECK(call)                            \
+    do {                                                             \
+        if (__builtin_expect((call) != AOTI_TORCH_SUCCESS, 0))       \
+            ::torch::aot_inductor::fail_call(#call);                 \
+    } while (0)
+#define AOTI_RUNTIME_ERROR_CODE_CHECK AOTI_TORCH_ERROR_CODE_CHECK
+#define AOTI_RUNTIME_CHECK(condition, message)                                                           \
+    do {                                                                                                 \
+        if (__builtin_expect(!(condition), 0))                                                           \
+            ::torch::aot_inductor::leave_run(::torch::aot_inductor::text_of(message).c_str()); \
+    } while (0)
+#define AOTI_TORCH_CHECK(condition, ...)                                                 \
+    do {                                                                                 \
+        if (__builtin_expect(!(condition), 0))                                           \
+            ::torch::aot_inductor::leave_run("" __VA_ARGS__);                   \
+    } while (0)
+
+} // namespace aot_inductor
+} // namespace torch
+
+#ifdef AOTICACHE_WRAPPER_CATCHES
+#include <exception>
+#else
+/* Kernels report by it (an index out of range). The library's own one ends the run, and needs no C++ runtime for it. */
+extern "C" __attribute__((visibility("hidden"))) void aoti_torch_check(bool condition, const char *function,
+                                                                       const char *file, uint32_t line,
+                                                                       const char *message)
+{
+    if (__builtin_expect(condition, 1))
+        return;
+    char text[1024];
+    snprintf(text, sizeof text, "%s (%s at %s:%u)", message, function, file, (unsigned)line);
+    torch::aot_inductor::leave_run(text);
+}
+
+/*
+ * Every kernel refers to these two of the C++ runtime, and none of the kernels that are linked so needs them: no exception
+ * passes here, and nothing is printed. The linker puts this function in their place (build.py).
+ */
+extern "C" __attribute__((visibility("hidden"), used)) int aoticache_kernel_without_cxx(void)
+{
+    return 8; /* _URC_CONTINUE_UNWIND */
+}
+
+/* The arrays that kernels make for themselves, new[] and delete[], in the same way. */
+extern "C" __attribute__((visibility("hidden"), used)) void *aoticache_kernel_new(size_t bytes)
+{
+    void *memory = malloc(bytes > 0 ? bytes : 1);
+    if (memory == nullptr)
+        torch::aot_inductor::leave_run("out of memory");
+    return memory;
+}
+extern "C" __attribute__((visibility("hidden"), used)) void aoticache_kernel_delete(void *memory)
+{
+    free(memory);
+}
+#endif
+
+namespace torch {
+namespace aot_inductor {
+
+/*
+ * The part of the standard library that wrappers name, found here before the real one. Nothing of it needs libstdc++.
+ * Text is cut off at 1 KB: it is only ever part of an error's message.
+ */
+namespace std {
+
+using ::std::initializer_list;
+
+template <typename T> struct remove_reference { using type = T; };
+template <typename T> struct remove_reference<T &> { using type = T; };
+template <typename T> struct remove_reference<T &&> { using type = T; };
+template <typename T> constexpr typename remove_reference<T>::type &&move(T &&value) noexcept
+{
+    return static_cast<typename remove_reference<T>::type &&>(value);
+}
+template <typename T> constexpr T &&forward(typename remove_reference<T>::type &value) noexcept
+{
+    return static_cast<T &&>(value);
+}
+
+/* Does not own its characters: names and specifications are literals. */
+class string {
+public:
+    string(const char *text = "") : text_(text) {}
+    const char *c_str() const { return text_; }
+    bool operator==(const string &other) const { return strcmp(text_, other.text_) == 0; }
+
+private:
+    const char *text_;
+};
+
+class stringstream {
+public:
+    stringstream() { text_[0] = '\0'; }
+    stringstream &operator<<(const char *text) { return add("%s", text); }
+    stringstream &operator<<(const string &text) { return add("%s", text.c_str()); }
+    stringstream &operator<<(const stringstream &text) { return add("%s", text.text_); }
+    stringstream &operator<<(char value) { return add("%c", value); }
+    stringstream &operator<<(bool value) { return add("%d", (int)value); }
+    stringstream &operator<<(int value) { return add("%d", value); }
+    stringstream &operator<<(unsigned value) { return add("%u", value); }
+    stringstream &operator<<(long value) { return add("%ld", value); }
+    stringstream &operator<<(unsigned long value) { return add("%lu", value); }
+    stringstream &operator<<(long long value) { return add("%lld", value); }
+    stringstream &operator<<(unsigned long long value) { return add("%llu", value); }
+    stringstream &operator<<(double value) { return add("%g", value); }
+    const stringstream &str() const { return *this; }
+    const char *c_str() const { return text_; }
+
+private:
+    char text_[1024];
+    size_t used_ = 0;
+    template <typename T> stringstream &add(const char *format, T value)
+    {
+        int length = snprintf(text_ + used_, sizeof text_ - used_, format, value);
+        if (length > 0)
+            used_ = used_ + (size_t)length < sizeof text_ ? used_ + (size_t)length : sizeof text_ - 1;
+        return *this;
+    }
+};
+
+template <typename T> stringstream to_string(T value)
+{
+    stringstream out;
+    out << value;
+    return out;
+}
+template <typename A> stringstream operator+(stringstream text, const A &more)
+{
+    text << more;
+    return text;
+}
+template <typename A> stringstream operator+(const string &text, const A &more)
+{
+    stringstream out;
+    out << text << more;
+    return out;
+}
+inline stringstream operator+(const char *text, const stringstream &more)
+{
+    stringstream out;
+    out << text << more;
+    return out;
+}
+
+struct silent_stream {
+    template <typename T> silent_stream &operator<<(const T &) { return *this; }
+};
+static silent_stream cerr;
+
+struct runtime_error {
+    const char *message;
+    explicit runtime_error(const char *text) : message(text) {}
+    explicit runtime_error(const string &text) : message(text.c_str()) {}
+    explicit runtime_error(const stringstream &text) : message(text.c_str()) {}
+};
+
+/* Grows, and moves what is in it. Owned by the run that makes it. */
+template <typename T> class vector : owned {
+public:
+    using value_type = T;
+    vector() = default;
+    explicit vector(size_t count) { resize(count); }
+    vector(initializer_list<T> items)
+    {
+        reserve(items.size());
+        for (const T &item : items)
+            emplace_back(item);
+    }
+    vector(vector &&other) : items_(other.items_), size_(other.size_), room_(other.room_)
+    {
+        other.items_ = nullptr;
+        other.size_ = other.room_ = 0;
+    }
+    vector &operator=(vector &&other)
+    {
+        drop();
+        items_ = other.items_, size_ = other.size_, room_ = other.room_;
+        other.items_ = nullptr;
+        other.size_ = other.room_ = 0;
+        return *this;
+    }
+    ~vector() { drop(); }
+    void reserve(size_t count)
+    {
+        if (count <= room_)
+            return;
+        T *items = static_cast<T *>(malloc(count * sizeof(T)));
+        if (items == nullptr)
+            leave_run("out of memory");
+        for (size_t i = 0; i < size_; i++) {
+            new (at_place{items + i}) T(move(items_[i]));
+            items_[i].~T();
+        }
+        free(items_);
+        items_ = items;
+        room_ = count;
+    }
+    void resize(size_t count)
+    {
+        reserve(count);
+        while (size_ < count)
+            new (at_place{items_ + size_++}) T();
+    }
+    template <typename... A> T &emplace_back(A &&...values)
+    {
+        if (size_ == room_)
+            reserve(room_ * 2 + 4);
+        return *new (at_place{items_ + size_++}) T(forward<A>(values)...);
+    }
+    void push_back(T value) { emplace_back(move(value)); }
+    void clear()
+    {
+        while (size_ > 0)
+            items_[--size_].~T();
+    }
+    T &operator[](size_t i) { return items_[i]; }
+    const T &operator[](size_t i) const { return items_[i]; }
+    T &at(size_t i) { return items_[i]; }
+    T *data() { return items_; }
+    const T *data() const { return items_; }
+    size_t size() const { return size_; }
+    bool empty() const { return size_ == 0; }
+    T *begin() { return items_; }
+    T *end() { return items_ + size_; }
+    const T *cbegin() const { return items_; }
+
+protected:
+    void drop() override
+    {
+        clear();
+        free(items_);
+        items_ = nullptr;
+        room_ = 0;
+    }
+
+private:
+    T *items_ = nullptr;
+    size_t size_ = 0, room_ = 0;
+};
+
+template <typename T, size_t N> struct array {
+    T items[N];
+    using value_type = T;
+    const T *cbegin() const { return items; }
+    const T *begin() const { return items; }
+    const T *end() const { return items + N; }
+    const T *data() const { return items; }
+    T *data() { return items; }
+    T &operator[](size_t i) { return items[i]; }
+    constexpr size_t size() const { return N; }
+};
+template <typename T> struct array<T, 0> {
+    const T *cbegin() const { return nullptr; }
+    const T *data() const { return nullptr; }
+    T *data() { return nullptr; }
+    constexpr size_t size() const { return 0; }
+};
+template <typename T, typename... U> array(T, U...) -> array<T, 1 + sizeof...(U)>;
+
+struct nullopt_t {};
+static const nullopt_t nullopt;
+template <typename T> class optional {
+public:
+    optional() = default;
+    optional(nullopt_t) {}
+    optional(const T &value) : has_(true), value_(value) {}
+    bool has_value() const { return has_; }
+    explicit operator bool() const { return has_; }
+    T &value() { return value_; }
+    T &operator*() { return value_; }
+
+private:
+    bool has_ = false;
+    T value_{};
+};
+
+/* For what lives as long as the library: shared_ptr shares nothing, and neither frees. */
+template <typename T> class shared_ptr {
+public:
+    shared_ptr(T *pointer = nullptr) : pointer_(pointer) {}
+    template <typename U> shared_ptr(const shared_ptr<U> &other) : pointer_(other.get()) {}
+    T *operator->() const { return pointer_; }
+    T *get() const { return pointer_; }
+
+private:
+    T *pointer_;
+};
+template <typename T> using unique_ptr = shared_ptr<T>;
+template <typename T> shared_ptr<T> make_unique()
+{
+    static T one;
+    return shared_ptr<T>(&one);
+}
+
+/* A list of pairs: the constants that a fold makes. */
+template <typename K, typename V> class unordered_map {
+public:
+    struct pair {
+        K first;
+        V second;
+    };
+    unordered_map() = default;
+    unordered_map(initializer_list<pair>) {}
+    unordered_map(unordered_map &&other) : items_(move(other.items_)) {}
+    void reserve(size_t count) { items_.reserve(count); }
+    V &operator[](const K &key)
+    {
+        for (pair &one : items_)
+            if (one.first == key)
+                return one.second;
+        return items_.emplace_back(pair{key, V()}).second;
+    }
+    void emplace(const K &key, V value) { (*this)[key] = value; }
+    pair *begin() { return items_.begin(); }
+    pair *end() { return items_.end(); }
+
+private:
+    vector<pair> items_;
+};
+
+template <typename T> struct numeric_limits;
+template <> struct numeric_limits<float> {
+    static constexpr float infinity() { return __builtin_inff(); }
+    static constexpr float quiet_NaN() { return __builtin_nanf(""); }
+    static constexpr float max() { return __FLT_MAX__; }
+    static constexpr float lowest() { return -__FLT_MAX__; }
+};
+template <> struct numeric_limits<double> {
+    static constexpr double infinity() { return __builtin_inf(); }
+    static constexpr double quiet_NaN() { return __builtin_nan(""); }
+    static constexpr double max() { return __DBL_MAX__; }
+    static constexpr double lowest() { return -__DBL_MAX__; }
+};
+template <> struct numeric_limits<int64_t> {
+    static constexpr int64_t max() { return INT64_MAX; }
+    static constexpr int64_t min() { return INT64_MIN; }
+};
+
+template <typename T> constexpr T max(T a, T b) { return a < b ? b : a; }
+template <typename T> constexpr T min(T a, T b) { return b < a ? b : a; }
+template <typename T> constexpr T max(initializer_list<T> all)
+{
+    T most = *all.begin();
+    for (T one : all)
+        most = most < one ? one : most;
+    return most;
+}
+template <typename T> constexpr T min(initializer_list<T> all)
+{
+    T least = *all.begin();
+    for (T one : all)
+        least = one < least ? one : least;
+    return least;
+}
+using ::ceil;
+using ::floor;
+using ::pow;
+using ::sqrt;
+using ::trunc;
+inline double abs(double value) { return fabs(value); }
+inline int64_t abs(int64_t value) { return value < 0 ? -value : value; }
+inline int64_t lrint(double value) { return ::lrint(value); }
+
+} // namespace std
+
+inline const std::stringstream &text_of(const std::stringstream &text) { return text; }
+inline const std::string text_of(const std::string &text) { return text; }
+
+struct thrower {
+    [[noreturn]] void operator=(const std::runtime_error &error) { leave_run(error.message); }
+};
+#define throw ::torch::aot_inductor::thrower() =
+
+/* ---- handles ---- */
+
+/* Owns an object of PyTorch's, or of the shim's. */
+template <typename Handle, AOTITorchError (*release_object)(Handle)> class RAIIHandle : owned {
+public:
+    RAIIHandle() = default;
+    RAIIHandle(Handle handle) : handle_(handle) {}
+    RAIIHandle(RAIIHandle &&other) : handle_(other.release()) {}
+    RAIIHandle &operator=(RAIIHandle &&other)
+    {
+        Handle handle = other.release();
+        drop();
+        handle_ = handle;
+        return *this;
+    }
+    ~RAIIHandle() { drop(); }
+    operator Handle() const { return handle_; }
+    Handle get() const { return handle_; }
+    Handle release()
+    {
+        Handle handle = handle_;
+        handle_ = nullptr;
+        return handle;
+    }
+    void reset() { drop(); }
+
+protected:
+    void drop() override
+    {
+        Handle handle = release();
+        if (handle != nullptr)
+            release_object(handle);
+    }
+
+private:
+    Handle handle_ = nullptr;
+};
+
+class RAIIAtenTensorHandle : public RAIIHandle<AtenTensorHandle, aoti_torch_delete_tensor_object> {
+public:
+    using RAIIHandle::RAIIHandle;
+    int64_t size(int64_t dimension) const { return sizes()[dimension]; }
+    int64_t stride(int64_t dimension) const { return strides()[dimension]; }
+    int64_t storage_offset() const
+    {
+        int64_t offset;
+        AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_get_storage_offset(get(), &offset));
+        return offset;
+    }
+    void *data_ptr() const
+    {
+        void *data;
+        AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_get_data_ptr(get(), &data));
+        return data;
+    }
+    int64_t *sizes() const
+    {
+        int64_t *all;
+        AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(get(), &all));
+        return all;
+    }
+    int64_t *strides() const
+    {
+        int64_t *all;
+        AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(get(), &all));
+        return all;
+    }
+};
+#ifdef AOTICACHE_WRAPPER_USES_VALUES
+using RAIIC10IValueHandle = RAIIHandle<C10IValueHandle, aoti_torch_delete_c10_value_object>;
+#endif
+
+/* Borrows a tensor: a constant's, or an input's. */
+class ConstantHandle {
+public:
+    ConstantHandle() = default;
+    explicit ConstantHandle(AtenTensorHandle handle) : handle_(handle) {}
+    operator AtenTensorHandle() const { return handle_; }
+    AtenTensorHandle tensor() const { return handle_; }
+    AtenTensorHandle get() const { return handle_; }
+    void *data_ptr() const
+    {
+        void *data;
+        AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_get_data_ptr(handle_, &data));
+        return data;
+    }
+    int64_t *sizes() const
+    {
+        int64_t *all;
+        AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(handle_, &all));
+        return all;
+    }
+    int64_t *strides() const
+    {
+        int64_t *all;
+        AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(handle_, &all));
+        return all;
+    }
+
+private:
+    AtenTensorHandle handle_ = nullptr;
+};
+static_assert(sizeof(ConstantHandle) == sizeof(AtenTensorHandle), "constants of a call are read as these");
+
+/* The inputs of a run, taken over all at once. */
+class stolen_inputs {
+public:
+    explicit stolen_inputs(AtenTensorHandle *handles) : handles_(handles) {}
+    RAIIAtenTensorHandle operator[](size_t i)
+    {
+        AtenTensorHandle handle = handles_[i];
+        handles_[i] = nullptr;
+        return RAIIAtenTensorHandle(handle);
+    }
+    void clear() {}
+
+private:
+    AtenTensorHandle *handles_;
+};
+inline stolen_inputs steal_from_raw_handles_to_raii_handles(AtenTensorHandle *handles, size_t)
+{
+    return stolen_inputs(handles); /* the container frees those that nobody takes */
+}
+
+inline AtenTensorHandle reinterpret_tensor_wrapper(AtenTensorHandle self, int64_t ndim, const int64_t *sizes,
+                                                   const int64_t *strides, int64_t storage_offset)
+{
+    AtenTensorHandle result = nullptr;
+    AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch__reinterpret_tensor(self, ndim, sizes, strides, storage_offset, &result));
+    return result;
+}
+
+inline void *get_data_ptr_wrapper(AtenTensorHandle tensor)
+{
+    void *data = nullptr;
+    AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_get_data_ptr(tensor, &data));
+    return data;
+}
+inline AtenTensorHandle unwrap_raii_handle_if_needed(const RAIIAtenTensorHandle &handle) { return handle.get(); }
+inline const ConstantHandle &unwrap_raii_handle_if_needed(const ConstantHandle &handle) { return handle; }
+inline RAIIAtenTensorHandle wrap_with_raii_handle_if_needed(AtenTensorHandle handle)
+{
+    return RAIIAtenTensorHandle(handle);
+}
+inline RAIIAtenTensorHandle wrap_with_raii_handle_if_needed(const ConstantHandle &handle) = delete;
+template <class T> T &temporary_reference(T &&value) { return value; }
+[[maybe_unused]] inline int64_t align(int64_t bytes) { return (bytes + 63) & -64; }
+
+AOTI_NOINLINE inline void assert_size_stride(AtenTensorHandle tensor, std::initializer_list<int64_t> want_sizes,
+                                             std::initializer_list<int64_t> want_strides, const char *op = nullptr)
+{
+    int64_t ndim, numel, *sizes, *strides, wanted = (int64_t)want_sizes.size();
+    std::stringstream message;
+    AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dim(tensor, &ndim));
+    AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_get_numel(tensor, &numel));
+    AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(tensor, &sizes));
+    AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(tensor, &strides));
+    if (ndim != wanted)
+        message << "expected ndim " << wanted << " but got " << ndim;
+    int errors = ndim != wanted;
+    for (int64_t i = 0; i < ndim && ndim == wanted && numel != 0; i++) {
+        int64_t size = want_sizes.begin()[i], stride = want_strides.begin()[i];
+        if (size == sizes[i] && (stride == strides[i] || size <= 1))
+            continue;
+        message << (errors++ > 0 ? "; " : "") << "expected size " << sizes[i] << "==" << size << ", stride " << strides[i]
+                << "==" << stride << " at dim=" << i;
+    }
+    if (errors > 0 && op != nullptr)
+        message << "\nError in op: " << op;
+    if (errors > 0)
+        leave_run(message.c_str());
+}
+
+#define CACHE_TORCH_DTYPE(name) static constexpr int32_t cached_torch_dtype_##name = ::aoticache_torch::dtype_##name
+#define CACHE_TORCH_DEVICE(name) \
+    static constexpr int32_t cached_torch_device_type_##name = ::aoticache_torch::device_type_##name
+#define CACHE_TORCH_LAYOUT(name) static constexpr int32_t cached_torch_layout_##name = ::aoticache_torch::layout_##name
+#define CACHE_TORCH_MEMORY_FORMAT(name) \
+    static constexpr int32_t cached_torch_memory_format_##name = ::aoticache_torch::memory_format_##name
+
+/* ---- the model ---- */
+
+enum ConstantType : uint8_t { Unknown = 0, Parameter = 1, Buffer = 2, TensorConstant = 3, FoldedConstant = 4 };
+
+/* Numbers of a constant, kept as long as the library. */
+struct number_list {
+    int64_t *items = nullptr;
+    size_t count = 0;
+    void operator=(std::initializer_list<int64_t> values)
+    {
+        count = values.size();
+        items = static_cast<int64_t *>(malloc((count + 1) * sizeof *items));
+        for (size_t i = 0; items != nullptr && i < count; i++)
+            items[i] = values.begin()[i];
+    }
+    ~number_list() { free(items); }
+};
+
+struct ParamInfo {
+    const char *name = nullptr;
+};
+
+struct ConstInfo {
+    const char *name = nullptr, *original_fqn = nullptr;
+    number_list shape, stride;
+    int32_t dtype = 0, device_type = 0, layout = 0, type = 0;
+    int64_t offset = 0;
+    size_t data_size = 0;
+    bool from_folded = false;
+};
+
+struct AOTInductorModelKernelsBase {};
+
+using ConstantMap = std::unordered_map<std::string, AtenTensorHandle>;
+
+/* The constants of a call, as the wrapper asks for them. */
+struct constant_array {
+    const AtenTensorHandle *handles = nullptr;
+    const ConstantHandle &at(size_t i) const { return reinterpret_cast<const ConstantHandle *>(handles)[i]; }
+    const constant_array *operator->() const { return this; }
+};
+
+class AOTInductorModelBase {
+public:
+    AOTInductorModelBase(size_t inputs, size_t outputs, size_t constants, const std::string &,
+                         std::optional<std::string>, bool include_weights)
+        : num_inputs(inputs), num_outputs(outputs), num_constants(constants), weights_inside(include_weights)
+    {
+        inputs_info_ = new_array<ParamInfo>(inputs);
+        outputs_info_ = new_array<ParamInfo>(outputs);
+        constants_info_ = new_array<ConstInfo>(constants);
+    }
+    size_t num_inputs, num_outputs, num_constants;
+    bool weights_inside;
+    ParamInfo *inputs_info_, *outputs_info_;
+    ConstInfo *constants_info_;
+    std::string in_spec_, out_spec_;
+
+protected:
+    /* Zero bytes are what the constructors of these would leave. */
+    template <typename T> static T *new_array(size_t count) { return static_cast<T *>(calloc(count + 1, sizeof(T))); }
+    template <typename T> void update_constants_map(T &&) {}
+    template <typename T> void update_constants_array(T &&) {}
+    constant_array constants_;
+    int32_t device_idx_ = -1, device_type_ = 0;
+    std::shared_ptr<AOTInductorModelKernelsBase> kernels_;
+};
+
+class AOTInductorModel : public AOTInductorModelBase {
+public:
+    AOTInductorModel(std::shared_ptr<ConstantMap>, std::shared_ptr<std::vector<ConstantHandle>>, const std::string &,
+                     std::optional<std::string>);
+    std::unordered_map<std::string, AtenTensorHandle> const_run_impl(DeviceStreamType, AOTIProxyExecutorHandle,
+                                                                     bool initialization = false);
+    void _const_run_impl(std::vector<AtenTensorHandle> &, DeviceStreamType, AOTIProxyExecutorHandle);
+    void run_impl(AtenTensorHandle *, AtenTensorHandle *, DeviceStreamType, AOTIProxyExecutorHandle);
+
+    /* The model of one call: its own constants and device. */
+    void prepare(const aoticache_kernel_call *call)
+    {
+        constants_.handles = call->constants;
+        device_idx_ = call->device_index;
+        device_type_ = call->device_type;
+    }
+};
+
+/* ---- the way to the container ---- */
+
+union model_place {
+    AOTInductorModel model;
+    char bytes[sizeof(AOTInductorModel)];
+    model_place() {}
+    ~model_place() {}
+};
+static model_place described_model;
+
+typedef void (*model_step)(AOTInductorModel *model, aoticache_kernel_call *call);
+
+static void run_step(AOTInductorModel *model, aoticache_kernel_call *call)
+{
+    model->run_impl(call->inputs, call->outputs, reinterpret_cast<DeviceStreamType>(call->stream), call->proxy_executor);
+}
+
+static void fold_step(AOTInductorModel *model, aoticache_kernel_call *call)
+{
+    auto made = model->const_run_impl(reinterpret_cast<DeviceStreamType>(call->stream), call->proxy_executor, true);
+    for (auto &one : made)
+        for (size_t i = 0; i < model->num_constants; i++)
+            if (std::string(model->constants_info_[i].name) == one.first)
+                call->outputs[i] = one.second;
+}
+
+/* Not inlined: __builtin_longjmp() may not come from the function that it goes to. */
+AOTI_NOINLINE static void take_step(model_step step, aoticache_kernel_call *call)
+{
+    model_place place;
+    memcpy(place.bytes, described_model.bytes, sizeof place.bytes);
+    place.model.prepare(call);
+    step(&place.model, call);
+}
+
+#ifdef AOTICACHE_WRAPPER_CATCHES
+AOTI_NOINLINE static void catch_step(model_step step, aoticache_kernel_call *call)
+{
+    try {
+        take_step(step, call);
+        return;
+    } catch (const ::std::exception &error) {
+        snprintf(current_run->message, sizeof current_run->message, "%s", error.what());
+    } catch (...) {
+        snprintf(current_run->message, sizeof current_run->message, "the kernel failed with an unknown exception");
+    }
+    __builtin_longjmp(current_run->target, 1);
+}
+#else
+#define catch_step take_step
+#endif
+
+/* Runs of one thread may lie in each other: a proxy's operator may run another library, but not this one's frame. */
+AOTI_NOINLINE static AOTIRuntimeError guarded(model_step step, aoticache_kernel_call *call)
+{
+    run_frame frame;
+    run_frame *volatile outer = current_run;
+    aoticache_kernel_call *volatile of = call;
+    current_run = &frame;
+    if (__builtin_setjmp(frame.target) == 0) {
+        catch_step(step, call);
+        current_run = outer;
+        return AOTICACHE_KERNEL_OK;
+    }
+    run_frame *failed = current_run;
+    failed->drop_all();
+    current_run = outer;
+    if (failed->of_call)
+        return aoticache_kernel_fail_torch(of, failed->message);
+    return aoticache_kernel_fail(of, "%s", failed->message);
+}
+
+static AOTIRuntimeError run(aoticache_kernel_call *call)
+{
+    return guarded(run_step, call);
+}
+static AOTIRuntimeError fold(aoticache_kernel_call *call)
+{
+    return guarded(fold_step, call);
+}
+
+struct description {
+    aoticache_kernel kernel;
+    const char **names;
+    aoticache_kernel_constant *constants;
+};
+static description described;
+static pthread_once_t describe_once = PTHREAD_ONCE_INIT;
+
+static size_t describe_constants(const AOTInductorModel &model)
+{
+    size_t folded = 0;
+    const uint8_t *data = _binary_constants_bin_start;
+    for (size_t i = 0; i < model.num_constants; i++) {
+        const ConstInfo &info = model.constants_info_[i];
+        aoticache_kernel_constant &constant = described.constants[i];
+        constant.name = info.name;
+        constant.original_fqn = info.original_fqn;
+        constant.dtype = info.dtype;
+        constant.ndim = (int32_t)info.shape.count;
+        constant.sizes = info.shape.items;
+        constant.strides = info.stride.items;
+        constant.storage_offset = info.offset;
+        constant.data_size = info.data_size;
+        constant.type = info.type;
+        constant.from_folded = info.from_folded;
+        folded += info.from_folded;
+        if (info.from_folded || !model.weights_inside)
+            continue;
+        constant.data = data;
+        data += ((size_t)info.data_size + 63) & ~(size_t)63;
+    }
+    return folded;
+}
+
+static void describe(void)
+{
+    run_frame frame; /* the constructor's arguments are made and dropped in it */
+    current_run = &frame;
+    AOTInductorModel &model = described_model.model;
+    new (at_place{&described_model}) AOTInductorModel(nullptr, nullptr, "cpu", std::nullopt);
+    current_run = nullptr;
+    const size_t inputs = model.num_inputs, outputs = model.num_outputs, constants = model.num_constants;
+    described.names = static_cast<const char **>(calloc(inputs + outputs + 1, sizeof(char *)));
+    described.constants =
+        static_cast<aoticache_kernel_constant *>(calloc(constants + 1, sizeof(aoticache_kernel_constant)));
+    if (model.inputs_info_ == nullptr || model.outputs_info_ == nullptr || model.constants_info_ == nullptr ||
+        described.names == nullptr || described.constants == nullptr)
+        return; /* the kernel has no size then, which the container refuses */
+    for (size_t i = 0; i < inputs; i++)
+        described.names[i] = model.inputs_info_[i].name;
+    for (size_t i = 0; i < outputs; i++)
+        described.names[inputs + i] = model.outputs_info_[i].name;
+    const size_t folded = describe_constants(model);
+    aoticache_kernel &kernel = described.kernel;
+    kernel.device = "cpu";
+    kernel.num_inputs = inputs;
+    kernel.input_names = described.names;
+    kernel.num_outputs = outputs;
+    kernel.output_names = described.names + inputs;
+    kernel.num_constants = constants;
+    kernel.constants = described.constants;
+    kernel.in_spec = model.in_spec_.c_str();
+    kernel.out_spec = model.out_spec_.c_str();
+    kernel.run = run;
+    kernel.fold = folded > 0 ? fold : nullptr;
+    kernel.size = sizeof kernel;
+}
+
+__attribute__((destructor)) static void forget_description(void)
+{
+    const AOTInductorModel &model = described_model.model;
+    for (size_t i = 0; described.kernel.size != 0 && i < model.num_constants; i++) {
+        free(model.constants_info_[i].shape.items);
+        free(model.constants_info_[i].stride.items);
+    }
+    free(model.inputs_info_);
+    free(model.outputs_info_);
+    free(model.constants_info_);
+    free(described.names);
+    free(described.constants);
+}
+
+} // namespace aot_inductor
+} // namespace torch
+
+extern "C" const aoticache_kernel *aoticache_kernel_described(void)
+{
+    pthread_once(&torch::aot_inductor::describe_once, torch::aot_inductor::describe);
+    return &torch::aot_inductor::described.kernel;
+}
+__attribute__((used)) static const aoticache_kernel_any_fn *const aoticache_kernel_linked = aoticache_kernel_interface;
+
+#endif
