@@ -110,6 +110,26 @@ AOTIRuntimeError aoticache_container_enter(aoticache_container *container, AOTIn
 /* ---- whole buffers ---- */
 
 /*
+ * Constants that tracing made are the active buffer's after a fold of the inactive one, whatever was put there before:
+ * PyTorch's container takes what a fold made as an update, and an update of the inactive buffer brings them along.
+ */
+static AOTIRuntimeError copy_traced_constants(const aoticache_container *container, aoticache_buffer *inactive)
+{
+    const aoticache_kernel *kernel = container->kernel;
+    for (size_t i = 0; i < kernel->num_constants; i++) {
+        AtenTensorHandle from = container->active->constants[i], copy;
+        if (kernel->constants[i].type != AOTICACHE_KERNEL_CONSTANT_TENSOR || from == NULL)
+            continue;
+        if (aoti_torch_clone(from, &copy) != 0)
+            return aoticache_kernel_fail_torch(NULL, kernel->constants[i].name);
+        if (inactive->constants[i] != NULL)
+            aoti_torch_delete_tensor_object(inactive->constants[i]);
+        inactive->constants[i] = copy;
+    }
+    return AOTICACHE_KERNEL_OK;
+}
+
+/*
  * Folds the inactive buffer while runs go on. Folding takes a model as a run does, so that call->model belongs to it
  * alone.
  */
@@ -119,8 +139,10 @@ static AOTIRuntimeError fold_inactive(aoticache_container *container, AOTInducto
     size_t model;
     if (aoticache_pool_take(container->pool, &model) != AOTICACHE_KERNEL_OK)
         return AOTICACHE_KERNEL_FAILURE;
-    AOTIRuntimeError status =
-        aoticache_buffer_fold(container, aoticache_container_inactive(container), model, stream, proxy_executor);
+    aoticache_buffer *inactive = aoticache_container_inactive(container);
+    AOTIRuntimeError status = aoticache_buffer_fold(container, inactive, model, stream, proxy_executor);
+    if (status == AOTICACHE_KERNEL_OK)
+        status = copy_traced_constants(container, inactive);
     aoticache_pool_give_back(container->pool, model);
     return status;
 }

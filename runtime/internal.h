@@ -125,6 +125,7 @@ bool aoti_torch_grad_mode_is_enabled(void);
 void aoti_torch_grad_mode_set_enabled(bool enabled);
 AOTITorchError aoti_torch_get_storage_size(AtenTensorHandle tensor, int64_t *ret_bytes);
 AOTITorchError aoti_torch_copy_(AtenTensorHandle self, AtenTensorHandle source, int32_t non_blocking);
+AOTITorchError aoti_torch_clone(AtenTensorHandle self, AtenTensorHandle *ret_tensor);
 
 typedef enum aoticache_buffer_state {
     AOTICACHE_BUFFER_NONE,        /* nothing is in it */

@@ -112,10 +112,15 @@ def slim_text(torch, declarations, places, wrapper):
         raise NotOurs("the wrapper begins with something unknown")
     if "#include" in own:
         raise NotOurs("the wrapper includes headers of its own")
-    handles = sorted(set(re.findall(r"\b(\w+Handle)\b", declarations.of(own))) - KNOWN_HANDLES)
+    uses, calls = "", own + ALWAYS_CALLED
+    for word, macro, called in OPTIONAL_PARTS:
+        if word in own:
+            uses, calls = f"{uses}#define AOTICACHE_WRAPPER_USES_{macro}\n", calls + called
+    declared = declarations.of(calls)
+    handles = sorted(set(re.findall(r"\b(\w+Handle)\b", declared)) - KNOWN_HANDLES)
     opaque = "".join(f"typedef struct {name}Opaque *{name};\n" for name in handles)
-    values = "#define AOTICACHE_WRAPPER_USES_VALUES\n" if "RAIIC10IValueHandle" in own else ""
-    return (f'{values}#include "runtime/abi.h"\n{opaque}extern "C" {{\n{declarations.of(own + ALWAYS_CALLED)}\n}}\n'
+    complex_types = "namespace c10 { template <typename T> struct complex; }\n" if "c10::complex" in declared else ""
+    return (f'{uses}#include "runtime/abi.h"\n{complex_types}{opaque}extern "C" {{\n{declared}\n}}\n'
             f'#include "{places.wrapper}"\n{own}\n')
 
 
@@ -124,6 +129,12 @@ KNOWN_HANDLES = {"AtenTensorHandle", "AtenGeneratorHandle", "AOTIProxyExecutorHa
 ALWAYS_CALLED = " ".join(f"aoti_torch_{name}(" for name in (
     "delete_tensor_object", "get_data_ptr", "get_dim", "get_numel", "get_sizes", "get_strides", "get_storage_offset",
     "_reinterpret_tensor"))
+SCALARS = ("float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool", "complex64", "complex128")
+# Parts of wrapper.h that few wrappers need: a word of the wrapper, the part's macro, and what the part calls.
+OPTIONAL_PARTS = (
+    ("RAIIC10IValueHandle", "VALUES", " aoti_torch_delete_c10_value_object("),
+    ("scalar_to_tensor_handle", "SCALARS", "".join(f" aoti_torch_scalar_to_tensor_{name}(" for name in SCALARS)),
+)
 
 
 def kernel_text(text):

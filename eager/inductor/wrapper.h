@@ -680,6 +680,27 @@ inline RAIIAtenTensorHandle wrap_with_raii_handle_if_needed(AtenTensorHandle han
 }
 inline RAIIAtenTensorHandle wrap_with_raii_handle_if_needed(const ConstantHandle &handle) = delete;
 template <class T> T &temporary_reference(T &&value) { return value; }
+/* A tensor of one number; the wrapper's declarations have the functions that it needs. */
+#define SCALAR_TO_TENSOR(dtype, type)                                                          \
+    inline RAIIAtenTensorHandle scalar_to_tensor_handle(type value)                            \
+    {                                                                                          \
+        AtenTensorHandle made;                                                                 \
+        AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_scalar_to_tensor_##dtype(value, &made));        \
+        return RAIIAtenTensorHandle(made);                                                     \
+    }
+#ifdef AOTICACHE_WRAPPER_USES_SCALARS
+SCALAR_TO_TENSOR(float32, float)
+SCALAR_TO_TENSOR(float64, double)
+SCALAR_TO_TENSOR(uint8, uint8_t)
+SCALAR_TO_TENSOR(int8, int8_t)
+SCALAR_TO_TENSOR(int16, int16_t)
+SCALAR_TO_TENSOR(int32, int32_t)
+SCALAR_TO_TENSOR(int64, int64_t)
+SCALAR_TO_TENSOR(bool, bool)
+SCALAR_TO_TENSOR(complex64, c10::complex<float>)
+SCALAR_TO_TENSOR(complex128, c10::complex<double>)
+#endif
+#undef SCALAR_TO_TENSOR
 [[maybe_unused]] inline int64_t align(int64_t bytes) { return (bytes + 63) & -64; }
 
 AOTI_NOINLINE inline void assert_size_stride(AtenTensorHandle tensor, std::initializer_list<int64_t> want_sizes,

@@ -6,6 +6,7 @@ its inputs, dtypes, how many outputs. Most compile to loops of the library's own
 the last bit in every host; KERNELS names those that call kernels of PyTorch, which the shim has in its own form.
 (Constants of at most eight elements would become part of the code.)
 """
+import contextlib
 import hashlib
 import os
 import shutil
@@ -14,6 +15,7 @@ import time
 import zipfile
 
 import once
+import own_build
 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 os.environ.setdefault("AOTICACHE_HOME", BUILD)
@@ -217,20 +219,28 @@ def compile_model(torch, model, path):
     os.unlink(package)
 
 
-def libraries(torch, models):
-    """Name to path without its ending."""
+def libraries(torch, models, own=False):
+    """Name to path without its ending. own: of those that our build makes, which are fewer."""
+    made_by = own_build.fingerprint() if own else ""
     with open(__file__, "rb") as text:
-        version = hashlib.sha256(torch.__version__.encode() + text.read()).hexdigest()[:16]
+        version = hashlib.sha256((torch.__version__ + made_by).encode() + text.read()).hexdigest()[:16]
     folder = os.path.join(BUILD, "battery-models", version)
+    builder = own_build.make_builder(torch) if own else None
     paths = {}
     with once.lock(folder):
         for name, model in models.items():
             paths[name] = os.path.join(folder, name)
-            if not os.path.exists(paths[name] + ".so"):
-                begin = time.monotonic()
+            if os.path.exists(paths[name] + ".so"):
+                continue
+            begin = time.monotonic()
+            with builder.active() if own else contextlib.nullcontext():
                 compile_model(torch, model, paths[name])
-                print(f"# compiled {name} in {time.monotonic() - begin:.1f} s", flush=True)
-    return paths
+            print(f"# compiled {name} in {time.monotonic() - begin:.1f} s", flush=True)
+            if own and builder.report()["by"] != "aoticache":
+                print(f"# {name} is built PyTorch's way: {builder.reason}", flush=True)
+                with open(paths[name] + ".not-own", "w") as reason:
+                    reason.write(builder.reason)
+    return {name: path for name, path in paths.items() if not os.path.exists(path + ".not-own")}
 
 
 def main(names):

@@ -1,7 +1,8 @@
 """Our runner against PyTorch's own, on libraries that PyTorch made.
 
 The same calls are made to torch._C._aoti.AOTIModelContainerRunnerCpu, to ours in a process that has PyTorch, and to
-ours in one that has not, where the libraries run on the shim: a list written by hand for each model, and random ones.
+ours in one that has not, where the libraries run on the shim; and again, in all three, with the libraries that our build
+makes of the same code (eager/inductor/): a list written by hand for each model, and random ones.
 After every call both must have accepted or both refused, and results must be the same to the last bit: outputs with
 their sizes and strides, what became of the inputs, which outputs lie over which inputs, extracted constants. Libraries
 that call kernels of PyTorch (runner_models.KERNELS) may differ in the process without it as PyTorch's own tests allow.
@@ -34,6 +35,8 @@ import runner_scenarios
 HERE = os.path.dirname(os.path.abspath(__file__))
 # Refusals where our runner speaks before the library does, or PyTorch's does not pass on what the library says.
 OWN_WORDS = {"expected inputs": "inputs", "API call failed": "", "Unknown constant state": "has no value"}
+# Our library in PyTorch's runner: the library's own words, as PyTorch's library has them.
+OWN_WORDS_IN_TORCH = {"API call failed": ""}
 failures = 0
 
 
@@ -78,7 +81,7 @@ def is_close(torch, tensors, one, other):
     return all(is_close(torch, tensors, a, b) for a, b in zip(one, other))
 
 
-def check_step(step, answer, reference, same):
+def check_step(step, answer, reference, same, words):
     """None, or what is wrong."""
     if answer is None:
         return "no answer"
@@ -87,18 +90,18 @@ def check_step(step, answer, reference, same):
         return None  # PyTorch's runner died before; that is a fault of its own
     if wanted[0] == "refused" and answer[0] == "refused":
         said = wanted[1] if len(wanted) > 1 else ""
-        own = next((ours for theirs, ours in OWN_WORDS.items() if theirs in said), said)  # else the library's
+        own = next((ours for theirs, ours in words.items() if theirs in said), said)  # else the library's
         return None if own in answer[1] else f"says {answer[1]}, not {own}"
     return None if same(answer, wanted) else f"is {answer} and should be {wanted}"
 
 
-def check_scenario(scenario, answers, references, variant, same):
-    wrong = []
+def check_scenario(scenario, answers, references, variant, same, in_torch):
+    wrong, words = [], OWN_WORDS_IN_TORCH if in_torch else OWN_WORDS
     for i, step in enumerate(scenario["steps"]):
-        if step.get("only") == "torch":
+        if step.get("only") in ("torch", "ours" if in_torch else None):
             continue
         answer, reference = answers.get((variant, scenario["name"], i)), references.get(("", scenario["name"], i))
-        fault = check_step(step, answer, reference, same)
+        fault = check_step(step, answer, reference, same, words)
         if fault:
             before = " ".join(one["method"] for one in scenario["steps"][max(0, i - 6):i])
             shown = {key: value for key, value in step["arguments"].items() if key not in ("pairs", "inputs")}
@@ -134,16 +137,22 @@ def compare(torch, tensors, scenarios, folder, peer):
     references, died = play("torch", folder, peer)
     report("PyTorch's runner plays to the end", died)
     check_reference(scenarios, references)
-    for kind, where in (("beside", "beside PyTorch"), ("alone", "without PyTorch")):
-        answers, died = play(kind, folder, None)
-        report(f"ours {where} plays to the end", died)
+    both = ("fast path", "pool only")
+    for kind, where, variants in (("beside", "beside PyTorch", both), ("alone", "without PyTorch", both),
+                                  ("torch-own", "our build in PyTorch's runner", ("",)),
+                                  ("beside-own", "our build beside PyTorch", both),
+                                  ("alone-own", "our build without PyTorch", both)):
+        answers, died = play(kind, folder, peer if kind == "torch-own" else None)
+        report(f"{where}: plays to the end", died)
         for scenario in scenarios:
-            kernel = runner_models.KERNELS.get(scenario["model"]) if kind == "alone" else None
+            if kind.endswith("-own") and not scenario["own_library"]:
+                continue
+            kernel = runner_models.KERNELS.get(scenario["model"]) if kind.startswith("alone") else None
             same = (lambda a, b: is_close(torch, tensors, a, b)) if kernel else (lambda a, b: a == b)
-            for variant in ("fast path", "pool only"):
+            for variant in variants:
                 title = f"{scenario['name']}, {where}, {variant}, {len(scenario['steps'])} steps"
                 report(title + (f" (close: {kernel})" if kernel else ""),
-                       check_scenario(scenario, answers, references, variant, same))
+                       check_scenario(scenario, answers, references, variant, same, kind == "torch-own"))
 
 
 def check_frozen(torch, tensors):
@@ -211,6 +220,9 @@ def main():
     models = runner_models.make_models(torch)
     paths = runner_models.libraries(torch, models)
     scenarios = runner_scenarios.write_scenarios(torch, tensors, models, paths)
+    own = runner_models.libraries(torch, models, own=True)
+    for scenario in scenarios:
+        scenario["own_library"] = own[scenario["model"]] + ".so" if scenario["model"] in own else None
     peer = make_peer(torch)
     if peer is None:
         without_folds(scenarios)
