@@ -208,6 +208,7 @@ typedef struct aoticache_product {
     uint64_t compile_ns;
     const char *output;                  /* what the compiler said, kept beside the entry (64 KiB at most); may be NULL */
     const char *metadata;                /* one line of the producer's own, kept as it is (2 MiB at most); may be NULL */
+    const char *fallback;                /* why it was not built for our container but as the producer builds; NULL: it was */
 } aoticache_product;
 
 #define AOTICACHE_PRODUCT_INIT AOTICACHE_SIZED_INIT(aoticache_product)

@@ -22,6 +22,7 @@ struct job {
     uint64_t begun_ns; /* of the hook */
     aoticache_index_group group; /* what is counted and not added to a group yet */
     unsigned deliveries;
+    bool is_fallback; /* what was delivered says why it is not built our way */
     aoticache_status delivered; /* the result of the first delivery */
     aoticache_artifact *artifact;
     aoticache_error error; /* of the delivery */
@@ -87,6 +88,7 @@ static aoticache_status deliver(void *user, const aoticache_product *product)
     job->delivered = aoticache_product_read(product, &timed, &job->error);
     if (job->delivered != AOTICACHE_OK)
         return job->delivered;
+    job->is_fallback = timed.fallback != NULL;
     if (timed.compile_ns == 0)
         timed.compile_ns = aoticache_monotonic_ns() - job->begun_ns;
     job->delivered = store_or_keep(job, &timed);
@@ -170,6 +172,7 @@ static aoticache_status run_hook(struct job *job, aoticache_artifact **ret_artif
     status = judge_result(job, status, &detail);
     if (status == AOTICACHE_OK) {
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_compiles, 1);
+        aoticache_cache_count(job->cache, AOTICACHE_COUNTER_compiles_fallback, job->is_fallback);
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_compile_ns, job->artifact->compile_ns);
         aoticache_cache_note_latency(job->cache, AOTICACHE_LATENCY_compile, job->artifact->compile_ns);
         job->group.compiles = 1;

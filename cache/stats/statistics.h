@@ -38,6 +38,7 @@ extern "C" {
     X(lease_waits, "lease_waits", "compiles that had to wait for another's lease of the same key")               \
     X(lease_wait_ns, "lease_wait_ns", "nanoseconds spent waiting for leases")                                    \
     X(compiles, "compiles", "compiles that succeeded")                                                           \
+    X(compiles_fallback, "compiles_fallback", "of the compiles: Inductor's code built PyTorch's way, as ours could not") \
     X(compile_failures, "compile_failures", "compiles that failed")                                              \
     X(compile_ns, "compile_ns", "nanoseconds spent in compiles that succeeded")                                  \
     X(saved_ns, "saved_ns", "nanoseconds of compiling that hits made unnecessary")                               \

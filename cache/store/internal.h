@@ -23,6 +23,7 @@
 #define MANIFEST_MAX_GUARD_BYTES 65536
 #define MANIFEST_MAX_OUTPUT_BYTES 65536
 #define MANIFEST_MAX_METADATA_BYTES (2u << 20)
+#define MANIFEST_MAX_FALLBACK_BYTES 511
 
 /* Those of C0, and DEL: a text on one line of a terminal has none. */
 bool aoticache_manifest_has_control_characters(const char *text);

@@ -44,6 +44,7 @@ void aoticache_manifest_free(aoticache_manifest *manifest)
     free(manifest->guard);
     free(manifest->output);
     free(manifest->metadata);
+    free(manifest->fallback);
     free(manifest);
     errno = saved;
 }
@@ -273,6 +274,8 @@ static aoticache_status fill_manifest(aoticache_manifest *manifest, const aotica
     if (status == AOTICACHE_OK)
         status = copy_text("metadata", product->metadata, MANIFEST_MAX_METADATA_BYTES, &manifest->metadata, ret_error);
     if (status == AOTICACHE_OK)
+        status = copy_text("fallback", product->fallback, MANIFEST_MAX_FALLBACK_BYTES, &manifest->fallback, ret_error);
+    if (status == AOTICACHE_OK)
         status = copy_files(product, digests, sizes, manifest, ret_error);
     return status;
 }
@@ -353,13 +356,13 @@ static json_t *format_files(const aoticache_manifest *manifest)
 static json_t *format_manifest(const aoticache_manifest *manifest, const char *arch)
 {
     /* s*: left out where NULL */
-    return json_pack("{s:i, s:s, s:o, s:o, s:s, s:s, s:s, s:s, s:s*, s:s*, s:s*, s:o, s:I, s:I, s:o}",
+    return json_pack("{s:i, s:s, s:o, s:o, s:s, s:s, s:s, s:s, s:s*, s:s*, s:s*, s:s*, s:o, s:I, s:I, s:o}",
                      "format", MANIFEST_FORMAT, "kind", MANIFEST_KIND, "key", format_digest(&manifest->key), "encoding",
                      format_hex(manifest->encoding, manifest->encoding_size), "op", manifest->op, "device",
                      manifest->device, "description", manifest->description, "producer", manifest->producer, "guard",
-                     manifest->guard, "output", manifest->output, "metadata", manifest->metadata, "requirements",
-                     format_requirements(manifest, arch), "compile_ns",
-                     (json_int_t)manifest->compile_ns, "created_ns", (json_int_t)manifest->created_ns, "files",
+                     manifest->guard, "output", manifest->output, "metadata", manifest->metadata, "fallback",
+                     manifest->fallback, "requirements", format_requirements(manifest, arch), "compile_ns", (json_int_t)manifest->compile_ns,
+                     "created_ns", (json_int_t)manifest->created_ns, "files",
                      format_files(manifest));
 }
 

@@ -271,6 +271,8 @@ static aoticache_status read_texts(const json_t *object, aoticache_manifest *man
         status = copy_text(object, "guard", MANIFEST_MAX_GUARD_BYTES, &manifest->guard, ret_error);
     if (status == AOTICACHE_OK && json_object_get(object, "metadata") != NULL)
         status = copy_text(object, "metadata", MANIFEST_MAX_METADATA_BYTES, &manifest->metadata, ret_error);
+    if (status == AOTICACHE_OK && json_object_get(object, "fallback") != NULL)
+        status = copy_text(object, "fallback", MANIFEST_MAX_FALLBACK_BYTES, &manifest->fallback, ret_error);
     if (status == AOTICACHE_OK)
         status = read_output(object, &manifest->output, ret_error);
     return status;

@@ -142,6 +142,24 @@ static aoticache_status read_requirements(aoticache_answer *answer, const char *
     return AOTICACHE_OK;
 }
 
+/* The worker's: which build made the library. The reason is kept. */
+static aoticache_status read_built(aoticache_answer *answer, const char *hook, aoticache_error *ret_error)
+{
+    const json_t *built = json_object_get(answer->json, "built");
+    if (built == NULL || json_is_null(built))
+        return AOTICACHE_OK;
+    const char *by = json_string_value(json_object_get(built, "by"));
+    const json_t *reason = json_object_get(built, "reason");
+    if (by == NULL || (strcmp(by, "aoticache") != 0 && strcmp(by, "pytorch") != 0))
+        return refuse_answer(ret_error, hook, "has a \"built\" without \"by\" that is aoticache or pytorch");
+    if (strcmp(by, "aoticache") == 0)
+        return AOTICACHE_OK;
+    if (!json_is_string(reason) || json_string_length(reason) == 0 || json_string_length(reason) > 511)
+        return refuse_answer(ret_error, hook, "has a \"built\" whose \"reason\" is no text of 1 to 511 bytes");
+    answer->product.fallback = json_string_value(reason);
+    return AOTICACHE_OK;
+}
+
 static aoticache_status read_details(aoticache_answer *answer, const char *hook, aoticache_error *ret_error)
 {
     const json_t *producer = json_object_get(answer->json, "producer");
@@ -215,6 +233,8 @@ static aoticache_status read_parts(aoticache_answer *answer, uint64_t id, const 
     aoticache_status status = read_files(answer, hook, directory, ret_error);
     if (status == AOTICACHE_OK)
         status = read_requirements(answer, hook, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read_built(answer, hook, ret_error);
     return status == AOTICACHE_OK ? read_details(answer, hook, ret_error) : status;
 }
 

@@ -233,7 +233,11 @@ class Builder:
 
     def report(self):
         """How the last library was built, for the answer to a request."""
-        return {"by": "aoticache"} if self.used else {"by": "pytorch", "reason": self.reason or "Inductor did not build"}
+        if self.used:
+            return {"by": "aoticache"}
+        # One line of ASCII, whatever a compiler said.
+        reason = " ".join((self.reason or "Inductor did not build").split()).encode("ascii", "replace").decode()
+        return {"by": "pytorch", "reason": reason[:500]}
 
     @contextlib.contextmanager
     def commands_replaced(self):

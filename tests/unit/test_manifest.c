@@ -315,6 +315,9 @@ Test(manifest, parse_every_field_is_needed)
     expect_field("metadata", json_string("{\"a\":\"b\"}"), AOTICACHE_OK, "");
     expect_field("metadata", json_string("two\nlines"), AOTICACHE_CORRUPT, "metadata");
     expect_field("metadata", json_integer(1), AOTICACHE_CORRUPT, "metadata");
+    expect_field("fallback", json_string("a header is missing"), AOTICACHE_OK, "");
+    expect_field("fallback", json_string("two\nlines"), AOTICACHE_CORRUPT, "fallback");
+    expect_field("fallback", json_integer(1), AOTICACHE_CORRUPT, "fallback");
     expect_field("output", json_integer(1), AOTICACHE_CORRUPT, "output");
 }
 

@@ -181,6 +181,32 @@ Test(protocol, answer_becomes_a_product)
     aoticache_answer_free(&answer);
 }
 
+/* What a library was built by: only a build that is not ours has a reason to keep. */
+Test(protocol, answer_says_how_the_library_was_built)
+{
+    static const struct {
+        const char *built, *fallback;
+    } cases[] = {
+        {"null", NULL},
+        {"{\"by\":\"aoticache\"}", NULL},
+        {"{\"by\":\"pytorch\",\"reason\":\"too new\"}", "too new"},
+    };
+    write_file("kernel.so", "code", 0600);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[512];
+        aoticache_answer answer;
+        aoticache_error error;
+        snprintf(text, sizeof text, "{\"id\":7,\"ok\":true,\"files\":[{\"name\":\"k\",\"path\":\"kernel.so\"}],\"built\":%s}",
+                 cases[i].built);
+        cr_assert_eq(read_answer(text, &answer, &error), AOTICACHE_OK, "%s", error.message);
+        if (cases[i].fallback == NULL)
+            cr_expect_null(answer.product.fallback, "%s", cases[i].built);
+        else
+            cr_expect_str_eq(answer.product.fallback, cases[i].fallback);
+        aoticache_answer_free(&answer);
+    }
+}
+
 Test(protocol, answer_without_requirements_needs_all_of_this_machine)
 {
     write_file("kernel.so", "code", 0600);
@@ -254,6 +280,11 @@ static const char *const wrong_answers[][2] = {
     {"{\"id\":7,\"ok\":true," FILES ",\"compile_seconds\":-1}", "no duration"},
     {"{\"id\":7,\"ok\":true," FILES ",\"compile_seconds\":\"4\"}", "no duration"},
     {"{\"id\":7,\"ok\":true," FILES ",\"compile_seconds\":1e300}", "no duration"},
+    {"{\"id\":7,\"ok\":true," FILES ",\"built\":\"aoticache\"}", "\"built\""},
+    {"{\"id\":7,\"ok\":true," FILES ",\"built\":{\"by\":\"me\"}}", "\"built\""},
+    {"{\"id\":7,\"ok\":true," FILES ",\"built\":{\"by\":\"pytorch\"}}", "\"reason\""},
+    {"{\"id\":7,\"ok\":true," FILES ",\"built\":{\"by\":\"pytorch\",\"reason\":\"\"}}", "\"reason\""},
+    {"{\"id\":7,\"ok\":true," FILES ",\"built\":{\"by\":\"pytorch\",\"reason\":5}}", "\"reason\""},
 };
 
 Test(protocol, wrong_answers_are_refused_and_name_the_hook)

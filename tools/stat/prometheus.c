@@ -45,6 +45,8 @@ static void expose_compiles(const metrics *of)
     aoticache_cli_exposition_describe(of->to, "compiles_total", "counter", "Compiles, by result.");
     aoticache_cli_exposition_sample(of->to, "compiles_total", "result", "success", (double)counters->compiles);
     aoticache_cli_exposition_sample(of->to, "compiles_total", "result", "failure", (double)counters->compile_failures);
+    aoticache_cli_exposition_single(of->to, "compiles_fallback_total", "counter", "Compiles built PyTorch's way, as our build could not.",
+                                    (double)counters->compiles_fallback);
     aoticache_cli_exposition_single(of->to, "saved_seconds_total", "counter", "Seconds of compiling that hits made unnecessary.",
            seconds(counters->saved_ns));
     aoticache_cli_exposition_single(of->to, "not_stored_total", "counter", "Artifacts that could not be stored.", (double)counters->not_stored);

@@ -77,6 +77,7 @@ static void print_compiles(const stat_view *view)
     char text[AOTICACHE_CLI_UNIT_BYTES];
     print_heading(view->cli, "Compiles");
     print_count("  succeeded", counters->compiles, "");
+    print_count("  built PyTorch's way", counters->compiles_fallback, "");
     print_count("  failed", counters->compile_failures, "");
     print_words("  time spent", aoticache_cli_format_duration(counters->compile_ns, text), "");
     print_words("  time saved by hits", aoticache_cli_format_duration(counters->saved_ns, text), "");

@@ -95,6 +95,13 @@ static json_t *detail_to_json(const aoticache_entry *entry, const struct detail 
 
 /* ---- text ---- */
 
+static void print_fallback(const aoticache_cli *cli, const json_t *manifest)
+{
+    const char *fallback = json_string_value(json_object_get(manifest, "fallback"));
+    if (fallback != NULL)
+        aoticache_cli_print_field(cli, "built", "PyTorch's way, not for our container: %s", fallback);
+}
+
 /* Where the kept output is, and how to see it: it may have a thousand lines. */
 static void print_output_place(const aoticache_cli *cli, const aoticache_entry *entry, const json_t *manifest)
 {
@@ -210,8 +217,10 @@ static void print_entry(const aoticache_cli *cli, const aoticache_entry *entry, 
         print_request(cli, detail->request);
     if (detail->manifest != NULL)
         print_files(cli, detail->manifest);
-    if (detail->manifest != NULL)
+    if (detail->manifest != NULL) {
         print_output_place(cli, entry, detail->manifest);
+        print_fallback(cli, detail->manifest);
+    }
     if (detail->library != NULL)
         print_library(cli, detail->library);
 }

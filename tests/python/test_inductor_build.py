@@ -1,0 +1,275 @@
+"""eager/inductor/: Inductor's code in our container. Each library is built both ways and run in PyTorch's own runner: same
+bits, same refusals. What cannot be built our way is built PyTorch's way, and says why. Needs PyTorch and a C++ compiler.
+
+Environment: BUILD. The whole operator database: make inductor-builds.
+"""
+import ctypes
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+
+import memory_in_use
+import own_build
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+failures = 0
+
+
+def report(name, wrong):
+    global failures
+    print("not ok" if wrong else "ok", "-", name, flush=True)
+    failures += bool(wrong)
+    for line in wrong[:8]:
+        print(f"  {line}"[:1000], flush=True)
+
+
+def make_calls(torch):
+    """Name to (function, inputs as they are compiled for, more inputs to run with, options)."""
+    functional = torch.nn.functional
+    x, index = torch.randn(8, 33), torch.tensor([3, 0, 7])
+    return {
+        "abs": (torch.abs, (x,), [(x * 1e30,)]),
+        "softmax": (lambda x: torch.softmax(x, 1), (x,), []),
+        "layer_norm": (lambda x: functional.layer_norm(x, (33,)), (x,), [(x * 100,)]),
+        "addmm": (torch.addmm, (torch.randn(5), x, torch.randn(33, 5)), []),
+        "conv2d": (functional.conv2d, (torch.randn(2, 3, 9, 9), torch.randn(4, 3, 3, 3)), []),
+        "sort": (lambda x: tuple(torch.sort(x)), (x,), []),
+        "svdvals": (lambda x: torch.linalg.svdvals(x), (x,), []),
+        "half": (lambda a, b: torch.tanh(a) * b.float(), (x.half(), x.bfloat16()), []),
+        "complex": (lambda z: z * z.conj(), (torch.complex(x, x + 1),), []),
+        "views": (lambda x: (x[:, 1:] + 1, x.t() * 2), (x,), []),
+        "no elements": (lambda x: x.sum(1), (torch.empty(4, 0),), []),
+        # The next ones refuse some inputs: by a check in the kernel, one that owns memory, one after it.
+        "embedding": (functional.embedding, (index, x), [(torch.tensor([3, 8, 7]), x), (torch.tensor([-1, 0, 1]), x)]),
+        "embedding and softmax": (lambda i, x: torch.softmax(functional.embedding(i, x), 1), (index, x),
+                                  [(torch.tensor([99, 0, 7]), x)]),
+        "integer division": (lambda a, b: a // b, (torch.arange(9), torch.arange(9) + 1),
+                             [(torch.arange(9), torch.arange(9) - 4)]),
+    }
+
+
+def make_module(torch, call):
+    class Module(torch.nn.Module):
+        def forward(self, *inputs):
+            return call(*inputs)
+
+    return Module()
+
+
+def build(torch, module, inputs, folder, builder=None, dynamic=None):
+    """The path of the library; of what `builder` makes where there is one."""
+    path = os.path.join(folder, "kernel.so")
+    with torch.no_grad():
+        program = torch.export.export(module, inputs, dynamic_shapes=dynamic, strict=False)
+        options = {"aot_inductor.output_path": path}
+        if builder is None:
+            path = torch._inductor.aot_compile(program.module(), inputs, options=options)
+        else:
+            with builder.active():
+                path = torch._inductor.aot_compile(program.module(), inputs, options=options)
+    for name in os.listdir(folder):
+        if name.endswith(".wrapper.json"):  # what the runner's proxy executor calls
+            os.rename(os.path.join(folder, name), os.path.join(folder, "kernel.json"))
+    return path
+
+
+def open_runner(torch, path):
+    return torch._C._aoti.AOTIModelContainerRunnerCpu(path, 2)
+
+
+def answer(runner, inputs):
+    """Results as (dtype, sizes, strides, bytes), or the word that matters of a refusal."""
+    try:
+        results = runner.run([tensor.clone() for tensor in inputs])
+    except RuntimeError as error:
+        words = re.findall(r"out of bounds|ZeroDivisionError|unmatched \w+", str(error))
+        return words[0] if words else "refused"
+    return [(str(one.dtype), list(one.shape), list(one.stride()),
+             bytes(one.resolve_conj().contiguous().reshape(-1).view(__import__("torch").uint8).tolist()))
+            for one in results]
+
+
+def check_calls(torch, builder):
+    for name, (call, inputs, others) in make_calls(torch).items():
+        with tempfile.TemporaryDirectory() as ours, tempfile.TemporaryDirectory() as theirs:
+            module = make_module(torch, call)
+            own = build(torch, module, inputs, ours, builder)
+            wrong = [] if builder.report() == {"by": "aoticache"} else [str(builder.report())]
+            other = build(torch, module, inputs, theirs)
+            if not wrong and os.path.getsize(own) > os.path.getsize(other) / 10:
+                wrong.append(f"{os.path.getsize(own)} bytes, PyTorch's has {os.path.getsize(other)}")
+            runners = open_runner(torch, own), open_runner(torch, other)
+            for given in [inputs, *others, inputs]:
+                got, want = (answer(runner, given) for runner in runners)
+                if got != want:
+                    wrong.append(f"{got!s:.200} is not {want!s:.200}")
+        report(f"{name}: PyTorch's results and refusals, {len(others) + 2} runs", wrong)
+
+
+def check_library(torch, builder):
+    """A kernel without C++: no C++ runtime, nothing exported but the interface, nothing that keeps it mapped."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = build(torch, make_module(torch, torch.abs), (torch.randn(8, 33),), folder, builder)
+        dynamic = subprocess.run(["readelf", "-dW", path], capture_output=True, text=True, check=True).stdout
+        symbols = subprocess.run(["readelf", "--dyn-syms", "-W", path], capture_output=True, text=True, check=True).stdout
+        segments = subprocess.run(["readelf", "-lW", path], capture_output=True, text=True, check=True).stdout
+        needed = re.findall(r"Shared library: \[([^]]+)\]", dynamic)
+        wrong = [name for name in needed if "stdc++" in name or "gcc_s" in name]
+        if "libtorch_cpu.so" not in needed:
+            wrong.append(f"does not name libtorch_cpu.so: {needed}")
+        for line in symbols.splitlines():
+            words = line.split()
+            if len(words) > 7 and words[6] != "UND" and words[3] in ("FUNC", "OBJECT"):
+                if not words[7].startswith("AOTInductor") or words[4] == "UNIQUE":
+                    wrong.append(line)
+        wrong += [line for line in segments.splitlines() if "GNU_STACK" in line and "RWE" in line]
+        report(f"a library needs {len(needed)} others, {os.path.getsize(path)} bytes", wrong)
+
+
+def check_dynamic(torch, builder):
+    auto = torch.export.Dim.AUTO
+    with tempfile.TemporaryDirectory() as folder:
+        module = make_module(torch, lambda a, b: torch.softmax(a + b, -1))
+        shapes = (({0: auto, 1: auto}, {0: auto, 1: auto}),)
+        example = torch.randn(6, 20), torch.randn(6, 20)
+        runner = open_runner(torch, build(torch, module, example, folder, builder, shapes))
+        wrong = [] if builder.used else [builder.reason]
+        for rows, columns in ((6, 20), (2, 3), (31, 65)):
+            a, b = torch.randn(rows, columns), torch.randn(rows, columns)
+            if not torch.allclose(runner.run([a, b])[0], module(a, b)):
+                wrong.append(f"{rows} x {columns}")
+        report("dynamic shapes", wrong)
+
+
+def check_input_checks(torch, builder):
+    """AOTI_RUNTIME_CHECK_INPUTS is read when a library runs for the first time, so in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = build(torch, make_module(torch, torch.abs), (torch.randn(4, 5),), folder, builder)
+        program = ("import sys, torch\n"
+                   "runner = torch._C._aoti.AOTIModelContainerRunnerCpu(sys.argv[1], 1)\n"
+                   "for given in (torch.randn(4, 6), torch.randn(5, 4).t(), torch.zeros(4, 5, dtype=torch.int32)):\n"
+                   "    try:\n"
+                   "        runner.run([given])\n"
+                   "        print('ran')\n"
+                   "    except RuntimeError as error:\n"
+                   "        print('refused')\n"
+                   "        print(error, file=sys.stderr)\n"
+                   "print(runner.run([torch.full((4, 5), -2.0)])[0].sum().item())\n")
+        said = {}
+        for value in ("1", "0"):
+            done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True,
+                                  env={**os.environ, "AOTI_RUNTIME_CHECK_INPUTS": value})
+            said[value] = done.stdout.split(), done.stderr
+    wrong = [] if said["1"][0] == ["refused"] * 3 + ["40.0"] else [str(said["1"])]
+    for words in ("unmatched dim value at 1, expected: 5, but got: 6", "unmatched stride value", "unmatched dtype"):
+        if words not in said["1"][1]:
+            wrong.append(f"{words} is not in {said['1'][1]}")
+    if said["0"][0][-1:] != ["40.0"] or "refused" in said["0"][0]:
+        wrong.append(str(said["0"]))
+    report("AOTI_RUNTIME_CHECK_INPUTS", wrong)
+
+
+def check_threads(torch, builder):
+    """Runs and failing runs of many threads at once; each frees what it made."""
+    x, good, bad = torch.randn(8, 33), torch.tensor([3, 0, 7]), torch.tensor([3, 8, 7])
+    call = make_calls(torch)["embedding and softmax"][0]
+    with tempfile.TemporaryDirectory() as folder:
+        runner = open_runner(torch, build(torch, make_module(torch, call), (good, x), folder, builder))
+        want, wrong = call(good, x), []
+
+        def play():
+            for _ in range(200):
+                if not torch.equal(runner.run([good.clone(), x.clone()])[0], first):
+                    wrong.append("another result")
+                try:
+                    runner.run([bad.clone(), x.clone()])
+                    wrong.append("a wrong index is accepted")
+                except RuntimeError:
+                    pass
+
+        first = runner.run([good.clone(), x.clone()])[0]
+        if not torch.allclose(first, want):
+            wrong.append("the result")
+        threads = [threading.Thread(target=play) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        report("four threads, every second run fails", wrong)
+
+        def fail():
+            try:
+                runner.run([bad, x])
+            except RuntimeError:
+                pass
+
+        leaked = memory_in_use.bytes_per_call(fail, 2000)
+        report(f"a run that fails leaks nothing ({leaked:.1f} bytes)", [] if leaked < 8 else [f"{leaked} bytes a run"])
+
+
+def check_unload(torch, builder):
+    """Loaded and closed again, the library is not mapped any more."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = build(torch, make_module(torch, torch.abs), (torch.randn(8, 33),), folder, builder)
+        libc = ctypes.CDLL(None)
+        libc.dlopen.restype, libc.dlclose.argtypes = ctypes.c_void_p, [ctypes.c_void_p]
+        handle = libc.dlopen(os.fsencode(path), os.RTLD_NOW)
+        loaded = path in open("/proc/self/maps").read()
+        libc.dlclose(handle)
+        left = path in open("/proc/self/maps").read()
+        report("dlclose() unmaps it", [] if loaded and not left else [f"loaded {loaded}, left {left}"])
+
+
+def check_fallbacks(torch):
+    """Whatever is in the way, there is a library, PyTorch's, with the reason."""
+    module = own_build.load_module()
+    missing = os.path.join(own_build.BUILD, "no", "libaoticache_runtime.a")
+    changes = {
+        "no runtime library": (dict(runtime=missing), {}, "is not installed"),
+        "another interface": ({}, {"INTERFACE": os.path.join("_inductor", "config.py")}, "does not contain"),
+        "a compiler that fails": ({}, {"COMPILE": ("-fno-such-option",)}, "no-such-option"),
+        "a name that the header lacks": ({}, {"slim_text": lambda *given: module_text(*given) + "new_class one;\n"},
+                                         "new_class"),
+        "a symbol that nobody has": ({}, {"FROM_TORCH": re.compile("^aoti_torch_delete")}, "is in none of"),
+    }
+    x, module_text = torch.randn(7), module.slim_text
+    for name, (places, globals_, words) in changes.items():
+        before = {key: getattr(module, key) for key in globals_}
+        for key, value in globals_.items():
+            setattr(module, key, value)
+        builder = module.Builder(torch, places)
+        with tempfile.TemporaryDirectory() as folder:
+            path = build(torch, make_module(torch, torch.abs), (x,), folder, builder)
+            said = builder.report()
+            wrong = [] if said["by"] == "pytorch" and words in said["reason"] else [str(said)]
+            if not torch.equal(open_runner(torch, path).run([x])[0], x.abs()):
+                wrong.append("the result")
+        for key, value in before.items():
+            setattr(module, key, value)
+        report(f"{name}: built PyTorch's way", wrong)
+
+
+def main():
+    try:
+        import torch
+    except ImportError:
+        print("skip - Inductor's code in our container: this Python has no PyTorch")
+        return 77
+    torch.manual_seed(5)
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
+    builder = own_build.make_builder(torch)
+    check_calls(torch, builder)
+    check_library(torch, builder)
+    check_dynamic(torch, builder)
+    check_input_checks(torch, builder)
+    check_threads(torch, builder)
+    check_unload(torch, builder)
+    check_fallbacks(torch)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
