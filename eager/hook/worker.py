@@ -442,6 +442,39 @@ def record_flags(recorded):
         cpp_builder.CppBuilder.get_command_line = original
 
 
+# Of each vector width that PyTorch has kernels for, a function that their code calls: libtorch_cpu.so has it where PyTorch
+# itself was built for that width.
+FUNCTION_OF_WIDTH = {"avx2": "Sleef_expf8_u10", "avx512": "Sleef_expf16_u10"}
+
+
+def answer_probes(torch):
+    """Says which vector instructions can be used, where that is plain.
+
+    PyTorch tries each out in its first compile: it compiles up to 10,000 lines, links them and loads the result in another
+    Python, seconds in all. That finds out whether the compiler knows the instructions, and whether libtorch_cpu.so has the
+    functions of that width. Here the compiler is asked for its macros, and the library for one such function. Where either
+    says no, PyTorch tries it out as ever. Whether the processor has them PyTorch finds out otherwise.
+    """
+    import ctypes
+
+    from torch._inductor import cpp_builder, cpu_vec_isa
+
+    library = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib", "libtorch_cpu.so"))
+    try_out = cpu_vec_isa.VecISA.check_build
+
+    def check_build(isa, code):
+        function = FUNCTION_OF_WIDTH.get(str(isa).split()[0])
+        if platform.machine() != "x86_64" or function is None or ("ATen" in code and not hasattr(library, function)):
+            return try_out(isa, code)
+        try:
+            macros_of(cpp_builder.get_cpp_compiler(), tuple(isa._arch_flags.split()))
+            return True
+        except subprocess.CalledProcessError:
+            return try_out(isa, code)
+
+    cpu_vec_isa.VecISA.check_build = check_build
+
+
 def used_features(recorded):
     if not recorded:
         raise RuntimeError("the compiler's flags could not be seen, so what the library requires is unknown")
@@ -971,6 +1004,8 @@ def import_torch():
     import torch
     import torch._inductor
 
+    with contextlib.suppress(Exception):  # another PyTorch may have no such class: it tries everything out
+        answer_probes(torch)
     return torch
 
 

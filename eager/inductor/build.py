@@ -167,11 +167,16 @@ def check_graph(torch, graph, device_type):
         raise NotOurs("the code writes to its own constants")
 
 
-def run_command(command):
-    """Runs a compiler; what it printed."""
-    done = subprocess.run(command, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
-    said = done.stderr + done.stdout
-    if done.returncode != 0:
+def start_command(command):
+    return subprocess.Popen(command, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                            text=True, errors="replace")
+
+
+def finish_command(process):
+    """What it printed."""
+    said, _ = process.communicate()
+    command = process.args
+    if process.returncode != 0:
         errors = [line for line in said.splitlines() if "error" in line or "undefined" in line]
         raise NotOurs(f"{os.path.basename(command[0])}: {(errors or said.splitlines() or ['failed'])[0]}"[:300])
     return said
@@ -179,7 +184,7 @@ def run_command(command):
 
 def unknown_symbols(command):
     """Links. What the objects need that neither the libraries here nor PyTorch's C interface have."""
-    return {name for name in UNDEFINED.findall(run_command(command)) if not FROM_TORCH.match(name)}
+    return {name for name in UNDEFINED.findall(finish_command(start_command(command))) if not FROM_TORCH.match(name)}
 
 
 class Builder:
@@ -190,8 +195,7 @@ class Builder:
 
     def __init__(self, torch, places):
         self.torch, self.places, self.reason = torch, Places(**places), None
-        self.used = False
-        self.declarations = None
+        self.used, self.wrapper, self.declarations = False, None, None
 
     @contextlib.contextmanager
     def active(self):
@@ -224,6 +228,7 @@ class Builder:
             self.declarations = Declarations(self.torch)
         self.text = slim_text(self.torch, self.declarations, self.places, wrapper)
         self.with_cxx = bool(CHECKS.search(kernels) and OWNS_MEMORY.search(kernels))
+        self.wrapper = None
         with self.commands_replaced():
             result = build(kernel_text(kernels), list(files))
         if self.steps != ["compile", "link"]:
@@ -251,7 +256,8 @@ class Builder:
             target = builder.get_target_file_path()
             command = builder.get_command_line()
             if target.endswith(".wrapper.o"):
-                self.compile_wrapper(command.split()[0], target)
+                self.start_wrapper(command.split()[0], target)
+                self.steps.append("compile")
             elif target.endswith(".so"):
                 self.link(command.split(), target)
             else:
@@ -274,18 +280,28 @@ class Builder:
             codecache._get_cpp_wrapper_header = note_header
             yield
         finally:
+            with contextlib.suppress(NotOurs):
+                self.finish_wrapper()  # it is still under way where something else failed
             cpp_builder.CppBuilder.build = original
             codecache._precompile_header = precompile
             codecache._get_cpp_wrapper_header = wrapper_header
 
-    def compile_wrapper(self, compiler, target):
+    def start_wrapper(self, compiler, target):
+        """Compiles the wrapper beside the kernels; finish_wrapper() waits for it."""
         source = target.removesuffix(".o") + ".slim.cpp"
         with open(source, "w", encoding="utf-8") as file:
             file.write(self.text)
-        run_command([compiler, *COMPILE, *(WITH_CXX if self.with_cxx else WITHOUT_CXX), f"-I{self.places.include}",
-                     "-c", source, "-o", target])
-        os.unlink(source)
-        self.steps.append("compile")
+        self.wrapper = start_command([compiler, *COMPILE, *(WITH_CXX if self.with_cxx else WITHOUT_CXX),
+                                      f"-I{self.places.include}", "-c", source, "-o", target])
+
+    def finish_wrapper(self):
+        process, self.wrapper = self.wrapper, None
+        if process is None:
+            return
+        try:
+            finish_command(process)
+        finally:
+            os.unlink(process.args[-3])  # the source
 
     def link(self, words, target):
         objects = [word for word in words if word.endswith(".o")]
@@ -294,12 +310,12 @@ class Builder:
             file.write(EXPORTED)
         command = [words[0], *LINK, f"-Wl,--version-script={exported}", "-o", target, *objects, self.places.runtime,
                    "-Wl,--no-as-needed", self.places.torch_stub, "-Wl,--as-needed", "-lgomp"]
+        self.finish_wrapper()
         unknown = set() if self.with_cxx else unknown_symbols([*command, *INSTEAD_OF_CXX, "-lm", "-lc"])
         if any(map(CXX_NAME.match, unknown)) and not self.with_cxx:
             self.with_cxx = True
-            wrapper = next(name for name in objects if name.endswith(".wrapper.o"))
-            self.compile_wrapper(words[0], wrapper)
-            self.steps.pop()
+            self.start_wrapper(words[0], next(name for name in objects if name.endswith(".wrapper.o")))
+            self.finish_wrapper()
         if self.with_cxx:
             unknown = unknown_symbols([*command, "-lstdc++", "-lm", "-lgcc_s", "-lgcc", "-lc"])
         if unknown:
