@@ -116,10 +116,11 @@ $(BUILD)/obj/%.o: %.c
 	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
 # The container is in every kernel library: small, but for what a run goes through. No exception passes it.
-$(filter-out $(call objects,runtime/run.c runtime/pool.c),$(KERNEL_OBJ)): OPTIMISE := $(if $(DEBUG),-O0 -g3,-Os -g)
-$(call objects,$(KERNEL_SRC)): OWN_CFLAGS += -fno-asynchronous-unwind-tables -fno-unwind-tables -ffunction-sections -fdata-sections
+$(filter-out $(call objects,runtime/run.c),$(call objects,$(KERNEL_SRC))): OPTIMISE := $(if $(DEBUG),-O0 -g3,-Os -g)
+$(call objects,$(KERNEL_SRC)): OWN_CFLAGS += -fno-plt -fno-asynchronous-unwind-tables -fno-unwind-tables -ffunction-sections -fdata-sections
 
 # Whatever it takes from libstdc++ is made weak, so that kernel libraries need none; the file says why.
+$(BUILD)/obj/runtime/constant_map.o: CXXFLAGS += -fno-plt -ffunction-sections
 $(BUILD)/obj/runtime/constant_map.o: runtime/constant_map.cpp
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CXX   $<")

@@ -132,7 +132,7 @@ AOTIRuntimeError AOTInductorModelUpdateConstantsMap(AOTInductorModelHandle model
 }
 
 /* What a kernel library links: one function of each object that exports any is enough for the linker to take the object. */
-const aoticache_kernel_any_fn aoticache_kernel_interface[] = {
+const aoticache_kernel_any_fn aoticache_kernel_core[] = {
     reinterpret_cast<aoticache_kernel_any_fn>(AOTInductorModelContainerRun),
     reinterpret_cast<aoticache_kernel_any_fn>(AOTInductorModelContainerUpdateConstantBuffer),
 };

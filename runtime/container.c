@@ -6,6 +6,10 @@
 
 #include <stdlib.h>
 
+/* Only libraries that may need them are linked with them (parts.c). */
+#pragma weak aoticache_weights_map
+#pragma weak aoticache_weights_unmap
+
 static AOTIRuntimeError create_buffers(aoticache_container *container, const char *directory, bool load)
 {
     if (aoticache_buffer_create(container, &container->buffers[0]) != AOTICACHE_KERNEL_OK ||
@@ -15,7 +19,8 @@ static AOTIRuntimeError create_buffers(aoticache_container *container, const cha
     container->active->state = AOTICACHE_BUFFER_INITIALIZED;
     if (!load)
         return AOTICACHE_KERNEL_OK;
-    if (aoticache_weights_map(container, directory, &container->weights) != AOTICACHE_KERNEL_OK)
+    if (aoticache_weights_map != NULL &&
+        aoticache_weights_map(container, directory, &container->weights) != AOTICACHE_KERNEL_OK)
         return AOTICACHE_KERNEL_FAILURE;
     return aoticache_buffer_load(container, container->active);
 }
@@ -54,7 +59,8 @@ void aoticache_container_free(aoticache_container *container)
     aoticache_pool_free(container->pool);
     for (int i = 0; i < 2; i++)
         aoticache_buffer_free(container, &container->buffers[i]);
-    aoticache_weights_unmap(&container->weights);
+    if (aoticache_weights_unmap != NULL)
+        aoticache_weights_unmap(&container->weights);
     pthread_mutex_destroy(&container->writers);
     free(container->extracted);
     free(container->by_name);

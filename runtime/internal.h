@@ -31,6 +31,9 @@ AOTIRuntimeError aoticache_message_of_status(AOTIRuntimeError status, const char
  * table of functions per kind of device.
  */
 
+/* Of a function that may be missing in a library: then its address is NULL, and no other library's is taken. */
+#define RUNTIME_HIDDEN __attribute__((visibility("hidden")))
+
 #define AOTICACHE_DEVICE_ALIGNMENT 64 /* of a blob, and of every constant in it */
 
 typedef struct aoticache_device_functions {
@@ -57,6 +60,9 @@ typedef struct aoticache_device_place {
  * here.
  */
 AOTIRuntimeError aoticache_device_find(const char *kernel_device, const char *asked, aoticache_device_place *ret_place);
+
+/* Of cuda.c. Makes `*index` the current device; -1 is replaced by the current one. */
+RUNTIME_HIDDEN AOTIRuntimeError aoticache_cuda_find(int32_t *index, const aoticache_device_functions **ret_functions);
 
 /* AOTICACHE_DEVICE_TYPE_*, or -1 for a kind this runtime does not know. */
 int32_t aoticache_device_type_of(const char *kernel_device);
@@ -178,9 +184,9 @@ size_t aoticache_description_slot_bytes(const aoticache_kernel_constant *constan
 /* ---- weights (weights.c) ---- */
 
 /* Maps what the description says is elsewhere, with its size checked. directory: looked into first; may be NULL. */
-AOTIRuntimeError aoticache_weights_map(const aoticache_container *container, const char *directory,
-                                       aoticache_weights *ret_weights);
-void aoticache_weights_unmap(aoticache_weights *weights);
+RUNTIME_HIDDEN AOTIRuntimeError aoticache_weights_map(const aoticache_container *container, const char *directory,
+                                                      aoticache_weights *ret_weights);
+RUNTIME_HIDDEN void aoticache_weights_unmap(aoticache_weights *weights);
 
 /* ---- buffers (buffers.c): callers hold what the container's thread safety asks for ---- */
 

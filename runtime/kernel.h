@@ -196,6 +196,8 @@ __attribute__((visibility("hidden"))) const aoticache_kernel *aoticache_kernel_d
 /* Refers to the objects with the exported functions, so that linking the macro's object links them all. */
 typedef void (*aoticache_kernel_any_fn)(void);
 __attribute__((visibility("hidden"))) extern const aoticache_kernel_any_fn aoticache_kernel_interface[];
+/* The same for a kernel on the CPU whose weights are embedded or the host's. */
+__attribute__((visibility("hidden"))) extern const aoticache_kernel_any_fn aoticache_kernel_core[];
 
 #ifdef __cplusplus
 #define AOTICACHE_KERNEL_EXTERN extern "C"

@@ -24,11 +24,11 @@ FROM_TORCH = re.compile(r"^(?:(?:aoti_(?:torch|record)|torch|Sleef)_\w+)$")
 CHECKS = re.compile(r"\bAOTI_TORCH_CHECK\b")
 OWNS_MEMORY = re.compile(r"\b(?:std::make_unique|std::make_shared|std::unique_ptr|std::vector|std::string)\b")
 COMPILE = ("-std=c++17", "-Os", "-fPIC", "-fvisibility=hidden", "-fno-rtti", "-fno-threadsafe-statics",
-           "-fno-strict-aliasing", "-ffunction-sections", "-fdata-sections", "-w")
+           "-fno-strict-aliasing", "-fno-plt", "-ffunction-sections", "-fdata-sections", "-w")
 WITHOUT_CXX = ("-fno-exceptions", "-fno-asynchronous-unwind-tables")
 WITH_CXX = ("-fexceptions", "-DAOTICACHE_WRAPPER_CATCHES")
-LINK = ("-shared", "-s", "-nodefaultlibs", "-Wl,--gc-sections", "-Wl,-Bsymbolic", "-Wl,--build-id=none",
-        "-Wl,--hash-style=gnu", "-Wl,-z,relro", "-Wl,-z,noexecstack", "-Wl,-z,noseparate-code",
+LINK = ("-shared", "-s", "-nodefaultlibs", "-nostartfiles", "-Wl,--gc-sections", "-Wl,-Bsymbolic", "-Wl,--build-id=none",
+        "-Wl,--hash-style=gnu", "-Wl,-z,relro", "-Wl,-z,now", "-Wl,-z,noexecstack", "-Wl,-z,noseparate-code",
         "-Wl,--warn-unresolved-symbols", "-Wl,--unresolved-symbols=report-all")
 # What every kernel's object refers to and only those use that throw or print: wrapper.h has something in their place.
 CXX_OF_ALL = ("__gxx_personality_v0", "_Unwind_Resume", "_ZNSt8ios_base4InitC1Ev", "_ZNSt8ios_base4InitD1Ev")
@@ -132,6 +132,7 @@ ALWAYS_CALLED = " ".join(f"aoti_torch_{name}(" for name in (
 SCALARS = ("float32", "float64", "uint8", "int8", "int16", "int32", "int64", "bool", "complex64", "complex128")
 # Parts of wrapper.h that few wrappers need: a word of the wrapper, the part's macro, and what the part calls.
 OPTIONAL_PARTS = (
+    ("ConstantType::FoldedConstant", "FOLDS", ""),
     ("RAIIC10IValueHandle", "VALUES", " aoti_torch_delete_c10_value_object("),
     ("scalar_to_tensor_handle", "SCALARS", "".join(f" aoti_torch_scalar_to_tensor_{name}(" for name in SCALARS)),
 )
@@ -227,6 +228,7 @@ class Builder:
         if self.declarations is None:
             self.declarations = Declarations(self.torch)
         self.text = slim_text(self.torch, self.declarations, self.places, wrapper)
+        self.has_constants = len(graph.constants) > 0
         self.with_cxx = bool(CHECKS.search(kernels) and OWNS_MEMORY.search(kernels))
         self.wrapper = None
         with self.commands_replaced():
@@ -304,7 +306,7 @@ class Builder:
             os.unlink(process.args[-3])  # the source
 
     def link(self, words, target):
-        objects = [word for word in words if word.endswith(".o")]
+        objects = [word for word in words if word.endswith(".o") and (self.has_constants or ".weights." not in word)]
         exported = target + ".map"
         with open(exported, "w", encoding="utf-8") as file:
             file.write(EXPORTED)

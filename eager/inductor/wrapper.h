@@ -12,7 +12,7 @@
  * owns memory or a tensor is in the list of its run (class owned), and a library needs no C++ runtime. Kernels that need
  * one themselves may throw: for them the wrapper is compiled with exceptions and AOTICACHE_WRAPPER_CATCHES.
  *
- * Included by build.py's text only, after the declarations of the aoti_torch_* functions that the wrapper names.
+ * Included by what eager/inductor/build.py writes, and by nothing else, after the declarations of the aoti_torch_* functions that the wrapper names.
  */
 #ifndef AOTICACHE_INDUCTOR_WRAPPER_H
 #define AOTICACHE_INDUCTOR_WRAPPER_H
@@ -34,8 +34,8 @@
 #define AOTI_TORCH_SUCCESS 0
 #define AOTI_TORCH_FAILURE 1
 
-/* The constants of an AOTInductor library that PyTorch's build puts beside its code (codecache.py, _compile_consts). */
-extern "C" __attribute__((visibility("hidden"))) const uint8_t _binary_constants_bin_start[];
+/* The data of constants, which PyTorch's build puts beside its code; a library without constants has none. */
+extern "C" __attribute__((visibility("hidden"), weak)) const uint8_t _binary_constants_bin_start[];
 extern "C" int omp_get_level(void) __attribute__((weak));
 
 /* ---- types that kernels are declared with, and that the wrapper hands on by pointer alone ---- */
@@ -196,7 +196,7 @@ extern "C" __attribute__((visibility("hidden"))) void aoti_torch_check(bool cond
 
 /*
  * Every kernel refers to these two of the C++ runtime, and none of the kernels that are linked so needs them: no exception
- * passes here, and nothing is printed. The linker puts this function in their place (build.py).
+ * passes here, and nothing is printed. The linker puts this function in their place (eager/inductor/build.py).
  */
 extern "C" __attribute__((visibility("hidden"), used)) int aoticache_kernel_without_cxx(void)
 {
@@ -254,27 +254,33 @@ private:
 class stringstream {
 public:
     stringstream() { text_[0] = '\0'; }
-    stringstream &operator<<(const char *text) { return add("%s", text); }
-    stringstream &operator<<(const string &text) { return add("%s", text.c_str()); }
-    stringstream &operator<<(const stringstream &text) { return add("%s", text.text_); }
-    stringstream &operator<<(char value) { return add("%c", value); }
-    stringstream &operator<<(bool value) { return add("%d", (int)value); }
-    stringstream &operator<<(int value) { return add("%d", value); }
-    stringstream &operator<<(unsigned value) { return add("%u", value); }
-    stringstream &operator<<(long value) { return add("%ld", value); }
-    stringstream &operator<<(unsigned long value) { return add("%lu", value); }
-    stringstream &operator<<(long long value) { return add("%lld", value); }
-    stringstream &operator<<(unsigned long long value) { return add("%llu", value); }
-    stringstream &operator<<(double value) { return add("%g", value); }
+    stringstream &operator<<(const char *text) { return add("%s", text, 0); }
+    stringstream &operator<<(const string &text) { return add("%s", text.c_str(), 0); }
+    stringstream &operator<<(const stringstream &text) { return add("%s", text.text_, 0); }
+    stringstream &operator<<(char value) { return add("%c", nullptr, value); }
+    stringstream &operator<<(bool value) { return add("%lld", nullptr, value); }
+    stringstream &operator<<(int value) { return add("%lld", nullptr, value); }
+    stringstream &operator<<(unsigned value) { return add("%lld", nullptr, value); }
+    stringstream &operator<<(long value) { return add("%lld", nullptr, value); }
+    stringstream &operator<<(unsigned long value) { return add("%llu", nullptr, (long long)value); }
+    stringstream &operator<<(long long value) { return add("%lld", nullptr, value); }
+    stringstream &operator<<(unsigned long long value) { return add("%llu", nullptr, (long long)value); }
+    stringstream &operator<<(double value)
+    {
+        char text[32];
+        snprintf(text, sizeof text, "%g", value);
+        return *this << text;
+    }
     const stringstream &str() const { return *this; }
     const char *c_str() const { return text_; }
 
 private:
     char text_[1024];
     size_t used_ = 0;
-    template <typename T> stringstream &add(const char *format, T value)
+    AOTI_NOINLINE stringstream &add(const char *format, const char *text, long long value)
     {
-        int length = snprintf(text_ + used_, sizeof text_ - used_, format, value);
+        int length = text != nullptr ? snprintf(text_ + used_, sizeof text_ - used_, format, text)
+                                     : snprintf(text_ + used_, sizeof text_ - used_, format, value);
         if (length > 0)
             used_ = used_ + (size_t)length < sizeof text_ ? used_ + (size_t)length : sizeof text_ - 1;
         return *this;
@@ -707,25 +713,25 @@ AOTI_NOINLINE inline void assert_size_stride(AtenTensorHandle tensor, std::initi
                                              std::initializer_list<int64_t> want_strides, const char *op = nullptr)
 {
     int64_t ndim, numel, *sizes, *strides, wanted = (int64_t)want_sizes.size();
-    std::stringstream message;
     AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_get_dim(tensor, &ndim));
     AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_get_numel(tensor, &numel));
     AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_get_sizes(tensor, &sizes));
     AOTI_TORCH_ERROR_CODE_CHECK(aoti_torch_get_strides(tensor, &strides));
-    if (ndim != wanted)
-        message << "expected ndim " << wanted << " but got " << ndim;
-    int errors = ndim != wanted;
-    for (int64_t i = 0; i < ndim && ndim == wanted && numel != 0; i++) {
+    char message[512];
+    const char *where = op != nullptr ? op : "?";
+    if (ndim != wanted) {
+        snprintf(message, sizeof message, "expected ndim %lld but got %lld\nError in op: %s", (long long)wanted,
+                 (long long)ndim, where);
+        leave_run(message);
+    }
+    for (int64_t i = 0; i < ndim && numel != 0; i++) {
         int64_t size = want_sizes.begin()[i], stride = want_strides.begin()[i];
         if (size == sizes[i] && (stride == strides[i] || size <= 1))
             continue;
-        message << (errors++ > 0 ? "; " : "") << "expected size " << sizes[i] << "==" << size << ", stride " << strides[i]
-                << "==" << stride << " at dim=" << i;
+        snprintf(message, sizeof message, "expected size %lld==%lld, stride %lld==%lld at dim=%lld\nError in op: %s",
+                 (long long)sizes[i], (long long)size, (long long)strides[i], (long long)stride, (long long)i, where);
+        leave_run(message);
     }
-    if (errors > 0 && op != nullptr)
-        message << "\nError in op: " << op;
-    if (errors > 0)
-        leave_run(message.c_str());
 }
 
 #define CACHE_TORCH_DTYPE(name) static constexpr int32_t cached_torch_dtype_##name = ::aoticache_torch::dtype_##name
@@ -838,6 +844,7 @@ static void run_step(AOTInductorModel *model, aoticache_kernel_call *call)
     model->run_impl(call->inputs, call->outputs, reinterpret_cast<DeviceStreamType>(call->stream), call->proxy_executor);
 }
 
+#ifdef AOTICACHE_WRAPPER_USES_FOLDS
 static void fold_step(AOTInductorModel *model, aoticache_kernel_call *call)
 {
     auto made = model->const_run_impl(reinterpret_cast<DeviceStreamType>(call->stream), call->proxy_executor, true);
@@ -846,6 +853,7 @@ static void fold_step(AOTInductorModel *model, aoticache_kernel_call *call)
             if (std::string(model->constants_info_[i].name) == one.first)
                 call->outputs[i] = one.second;
 }
+#endif
 
 /* Not inlined: __builtin_longjmp() may not come from the function that it goes to. */
 AOTI_NOINLINE static void take_step(model_step step, aoticache_kernel_call *call)
@@ -897,10 +905,12 @@ static AOTIRuntimeError run(aoticache_kernel_call *call)
 {
     return guarded(run_step, call);
 }
+#ifdef AOTICACHE_WRAPPER_USES_FOLDS
 static AOTIRuntimeError fold(aoticache_kernel_call *call)
 {
     return guarded(fold_step, call);
 }
+#endif
 
 struct description {
     aoticache_kernel kernel;
@@ -910,9 +920,8 @@ struct description {
 static description described;
 static pthread_once_t describe_once = PTHREAD_ONCE_INIT;
 
-static size_t describe_constants(const AOTInductorModel &model)
+static void describe_constants(const AOTInductorModel &model)
 {
-    size_t folded = 0;
     const uint8_t *data = _binary_constants_bin_start;
     for (size_t i = 0; i < model.num_constants; i++) {
         const ConstInfo &info = model.constants_info_[i];
@@ -927,13 +936,11 @@ static size_t describe_constants(const AOTInductorModel &model)
         constant.data_size = info.data_size;
         constant.type = info.type;
         constant.from_folded = info.from_folded;
-        folded += info.from_folded;
         if (info.from_folded || !model.weights_inside)
             continue;
         constant.data = data;
         data += ((size_t)info.data_size + 63) & ~(size_t)63;
     }
-    return folded;
 }
 
 static void describe(void)
@@ -954,7 +961,7 @@ static void describe(void)
         described.names[i] = model.inputs_info_[i].name;
     for (size_t i = 0; i < outputs; i++)
         described.names[inputs + i] = model.outputs_info_[i].name;
-    const size_t folded = describe_constants(model);
+    describe_constants(model);
     aoticache_kernel &kernel = described.kernel;
     kernel.device = "cpu";
     kernel.num_inputs = inputs;
@@ -966,12 +973,20 @@ static void describe(void)
     kernel.in_spec = model.in_spec_.c_str();
     kernel.out_spec = model.out_spec_.c_str();
     kernel.run = run;
-    kernel.fold = folded > 0 ? fold : nullptr;
+#ifdef AOTICACHE_WRAPPER_USES_FOLDS
+    kernel.fold = fold;
+#endif
     kernel.size = sizeof kernel;
 }
 
+/* Kernels are linked without the compiler's start files, of which they need this alone: what the exit functions of a
+   library are known by, and called at its end. */
+extern "C" __attribute__((visibility("hidden"))) void *__dso_handle;
+extern "C" void __cxa_finalize(void *handle);
+
 __attribute__((destructor)) static void forget_description(void)
 {
+    __cxa_finalize(&__dso_handle);
     const AOTInductorModel &model = described_model.model;
     for (size_t i = 0; described.kernel.size != 0 && i < model.num_constants; i++) {
         free(model.constants_info_[i].shape.items);
@@ -987,11 +1002,13 @@ __attribute__((destructor)) static void forget_description(void)
 } // namespace aot_inductor
 } // namespace torch
 
+void *__dso_handle = &__dso_handle;
+
 extern "C" const aoticache_kernel *aoticache_kernel_described(void)
 {
     pthread_once(&torch::aot_inductor::describe_once, torch::aot_inductor::describe);
     return &torch::aot_inductor::described.kernel;
 }
-__attribute__((used)) static const aoticache_kernel_any_fn *const aoticache_kernel_linked = aoticache_kernel_interface;
+__attribute__((used)) static const aoticache_kernel_any_fn *const aoticache_kernel_linked = aoticache_kernel_core;
 
 #endif
