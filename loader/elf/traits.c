@@ -31,15 +31,17 @@ static bool read_bytes(const aoticache_elf *elf, uint64_t offset, void *buffer, 
 
 /*
  * Names of types in PyTorch's C++ namespace are in every library that its AOTInductor makes, as run-time type
- * information; the message of ours is in every library that links runtime/.
+ * information; a message of ours is in every library that links runtime/, and one of wrapper.h's in those that our build
+ * makes of Inductor's code.
  */
 static const char pytorch_mark[] = "5torch12aot_inductor";
 static const char runtime_mark[] = "the kernel did not make output %zu (%s)";
+static const char inductor_mark[] = "a kernel failed inside a parallel loop";
 
 static aoticache_library_maker find_maker(const aoticache_elf *elf)
 {
     char bytes[CHUNK_BYTES];
-    aoticache_library_maker maker = AOTICACHE_MAKER_UNKNOWN;
+    bool has_runtime = false, has_inductor = false;
     /* Chunks overlap, so that no mark is cut by their border. */
     for (uint64_t offset = 0; offset < elf->file_size; offset += CHUNK_BYTES - LONGEST_MARK) {
         uint64_t left = elf->file_size - offset;
@@ -48,10 +50,12 @@ static aoticache_library_maker find_maker(const aoticache_elf *elf)
             break;
         if (memmem(bytes, size, pytorch_mark, sizeof pytorch_mark - 1) != NULL)
             return AOTICACHE_MAKER_PYTORCH;
-        if (memmem(bytes, size, runtime_mark, sizeof runtime_mark - 1) != NULL)
-            maker = AOTICACHE_MAKER_RUNTIME;
+        has_runtime |= memmem(bytes, size, runtime_mark, sizeof runtime_mark - 1) != NULL;
+        has_inductor |= memmem(bytes, size, inductor_mark, sizeof inductor_mark - 1) != NULL;
     }
-    return maker;
+    if (!has_runtime)
+        return AOTICACHE_MAKER_UNKNOWN;
+    return has_inductor ? AOTICACHE_MAKER_INDUCTOR : AOTICACHE_MAKER_RUNTIME;
 }
 
 /* ---- sections ---- */

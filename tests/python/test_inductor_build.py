@@ -125,6 +125,10 @@ def check_library(torch, builder):
             if len(words) > 7 and words[6] != "UND" and words[3] in ("FUNC", "OBJECT"):
                 if not words[7].startswith("AOTInductor") or words[4] == "UNIQUE":
                     wrong.append(line)
+        told = subprocess.run([os.path.join(own_build.BUILD, "bin", "aoticache"), "inspect", path], capture_output=True,
+                              text=True, check=True).stdout
+        if "made by      PyTorch's Inductor, built for our container" not in told:
+            wrong.append(told)
         wrong += [line for line in segments.splitlines() if "GNU_STACK" in line and "RWE" in line]
         report(f"a library needs {len(needed)} others, {os.path.getsize(path)} bytes", wrong)
 

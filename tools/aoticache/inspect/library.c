@@ -160,7 +160,7 @@ static json_t *cuda_to_json(int fd, const aoticache_library_description *library
 
 static json_t *made_by_to_json(const aoticache_library_traits *traits)
 {
-    static const char *const makers[] = {"unknown", "pytorch", "aoticache-runtime"};
+    static const char *const makers[] = {"unknown", "pytorch", "aoticache-runtime", "aoticache-inductor"};
     json_t *object = aoticache_cli_json_object();
     aoticache_cli_json_set(object, "producer", aoticache_cli_json_text(makers[traits->maker]));
     aoticache_cli_json_set(object, "compiler",

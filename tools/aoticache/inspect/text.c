@@ -55,6 +55,8 @@ static void print_made_by(const aoticache_cli *cli, const json_t *report)
         words = "PyTorch's AOTInductor";
     else if (producer != NULL && strcmp(producer, "aoticache-runtime") == 0)
         words = "a C kernel over libaoticache_runtime";
+    else if (producer != NULL && strcmp(producer, "aoticache-inductor") == 0)
+        words = "PyTorch's Inductor, built for our container";
     aoticache_cli_print_field(cli, "made by", "%s%s%s", words, compiler != NULL ? "; compiled by " : "",
                               compiler != NULL ? compiler : "");
 }
