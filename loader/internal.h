@@ -7,6 +7,7 @@
 #define AOTICACHE_LOADER_INTERNAL_H
 
 #include "loader/loader.h"
+#include "runtime/kernel.h"
 
 #include <stdatomic.h>
 
@@ -32,6 +33,7 @@ struct aoticache_library {
     const aoticache_torch *torch;
     struct aoticache_cuda_facts *cuda; /* loader/cuda/internal.h; NULL: nothing of CUDA in its file */
     aoticache_library_functions functions;
+    const aoticache_kernel *(*plain_kernel)(AOTInductorModelContainerHandle container); /* runtime/kernel.h; NULL: none */
     char name[];
 };
 

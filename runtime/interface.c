@@ -79,6 +79,14 @@ AOTIRuntimeError AOTInductorModelContainerRunSingleThreaded(AOTInductorModelCont
                                    stream, proxy_executor, true);
 }
 
+const aoticache_kernel *aoticache_plain_kernel_v1(AOTInductorModelContainerHandle handle)
+{
+    const aoticache_container *container = (const aoticache_container *)handle;
+    bool plain = container != NULL && container->kernel->plain && container->kernel->num_constants == 0 &&
+                 container->device.type == AOTICACHE_DEVICE_TYPE_CPU;
+    return plain ? container->kernel : NULL;
+}
+
 AOTIRuntimeError AOTInductorModelContainerGetNumInputs(AOTInductorModelContainerHandle handle, size_t *ret_num_inputs)
 {
     const aoticache_container *container = begin_call(handle);

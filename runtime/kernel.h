@@ -128,6 +128,12 @@ struct aoticache_kernel {
     int32_t weights;                               /* aoticache_kernel_weights */
     const char *weights_file;                      /* a file name, searched in cubin_dir, then beside the library */
     aoticache_kernel_run_arrayref_fn run_arrayref; /* NULL: none */
+    /*
+     * The author promises of `run`, so that a host may call it without the container, at once and from any thread: it
+     * takes no input over, keeps nothing between calls, does not look at call->model, and calls nothing that heeds the
+     * gradient mode (the functions of this header do not). Only a kernel on the CPU without constants is called so.
+     */
+    bool plain;
 };
 
 /* Sets the message that AOTInductorGetLastError() returns on this thread. Returns AOTICACHE_KERNEL_FAILURE. */
@@ -198,6 +204,13 @@ typedef void (*aoticache_kernel_any_fn)(void);
 __attribute__((visibility("hidden"))) extern const aoticache_kernel_any_fn aoticache_kernel_interface[];
 /* The same for a kernel on the CPU whose weights are embedded or the host's. */
 __attribute__((visibility("hidden"))) extern const aoticache_kernel_any_fn aoticache_kernel_core[];
+
+/*
+ * Every library exports it, for hosts that know this header: the description, if the container's kernel is plain, has no
+ * constants and runs on the CPU; else NULL. Valid as long as the container. The number in the name changes with the
+ * layout of aoticache_kernel_call.
+ */
+AOTICACHE_ABI_EXPORT const aoticache_kernel *aoticache_plain_kernel_v1(AOTInductorModelContainerHandle container);
 
 #ifdef __cplusplus
 #define AOTICACHE_KERNEL_EXTERN extern "C"

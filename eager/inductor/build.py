@@ -34,7 +34,7 @@ LINK = ("-shared", "-s", "-nodefaultlibs", "-nostartfiles", "-Wl,--gc-sections",
 CXX_OF_ALL = ("__gxx_personality_v0", "_Unwind_Resume", "_ZNSt8ios_base4InitC1Ev", "_ZNSt8ios_base4InitD1Ev")
 INSTEAD_OF_CXX = (*(f"-Wl,--defsym={name}=aoticache_kernel_without_cxx" for name in CXX_OF_ALL),
                   "-Wl,--defsym=_Znam=aoticache_kernel_new", "-Wl,--defsym=_ZdaPv=aoticache_kernel_delete")
-EXPORTED = "{ global: AOTInductor*; local: *; };\n"
+EXPORTED = "{ global: AOTInductor*; aoticache_plain_kernel_v1; local: *; };\n"
 CXX_NAME = re.compile(r"^(?:_Z|__cxa_|__gxx_|_Unwind_|operator |std::|vtable |typeinfo |VTT )")
 KERNELS_HEADER = "#include <torch/csrc/inductor/cpp_prefix.h>"
 # PyTorch's own throws from here, in each kernel, and so makes each kernel need the C++ runtime.
@@ -99,8 +99,8 @@ class Declarations:
         return "\n".join(self.by_name[name] for name in names if name in self.by_name)
 
 
-def slim_text(torch, declarations, places, wrapper):
-    """The wrapper without the container, after what it needs; NotOurs where it does not look as expected."""
+def own_half(torch, wrapper):
+    """The wrapper without the container; NotOurs where it does not look as expected."""
     with open(os.path.join(os.path.dirname(torch.__file__), INTERFACE), encoding="utf-8") as file:
         interface = file.read()
     begin = wrapper.find(interface)
@@ -112,7 +112,15 @@ def slim_text(torch, declarations, places, wrapper):
         raise NotOurs("the wrapper begins with something unknown")
     if "#include" in own:
         raise NotOurs("the wrapper includes headers of its own")
-    uses, calls = "", own + ALWAYS_CALLED
+    return own
+
+
+def slim_text(declarations, places, own, plain):
+    """The wrapper's own half after what it needs.
+
+    plain: it is compiled as a kernel that borrows its inputs, which one that hands an input on cannot be.
+    """
+    uses, calls = "#define AOTICACHE_WRAPPER_IS_PLAIN\n" if plain else "", own + ALWAYS_CALLED
     for word, macro, called in OPTIONAL_PARTS:
         if word in own:
             uses, calls = f"{uses}#define AOTICACHE_WRAPPER_USES_{macro}\n", calls + called
@@ -124,6 +132,17 @@ def slim_text(torch, declarations, places, wrapper):
             f'#include "{places.wrapper}"\n{own}\n')
 
 
+def may_be_plain(own):
+    """Whether the code calls nothing that heeds PyTorch's gradient mode, such as PyTorch's operators."""
+    return all(name in PLAIN_CALLS or PLAIN_NUMBER.match(name) for name in CALLED.findall(own))
+
+
+# Functions that look at tensors or make them from memory.
+PLAIN_CALLS = {f"aoti_torch_{name}" for name in (
+    "empty_strided", "delete_tensor_object", "get_data_ptr", "get_dim", "get_numel", "get_sizes", "get_strides",
+    "get_storage_offset", "get_device_type", "get_device_index", "get_dtype", "get_layout", "_reinterpret_tensor",
+    "new_tensor_handle", "create_tensor_from_blob", "create_tensor_from_blob_v2", "check")}
+PLAIN_NUMBER = re.compile(r"aoti_torch_(?:dtype|device_type|layout|memory_format)_\w+$")
 KNOWN_HANDLES = {"AtenTensorHandle", "AtenGeneratorHandle", "AOTIProxyExecutorHandle"}
 # What wrapper.h itself calls.
 ALWAYS_CALLED = " ".join(f"aoti_torch_{name}(" for name in (
@@ -227,7 +246,8 @@ class Builder:
         check_graph(self.torch, graph, device_type)
         if self.declarations is None:
             self.declarations = Declarations(self.torch)
-        self.text = slim_text(self.torch, self.declarations, self.places, wrapper)
+        self.own_half = own_half(self.torch, wrapper)
+        self.plain = may_be_plain(self.own_half)
         self.has_constants = len(graph.constants) > 0
         self.with_cxx = bool(CHECKS.search(kernels) and OWNS_MEMORY.search(kernels))
         self.wrapper = None
@@ -292,7 +312,7 @@ class Builder:
         """Compiles the wrapper beside the kernels; finish_wrapper() waits for it."""
         source = target.removesuffix(".o") + ".slim.cpp"
         with open(source, "w", encoding="utf-8") as file:
-            file.write(self.text)
+            file.write(slim_text(self.declarations, self.places, self.own_half, self.plain))
         self.wrapper = start_command([compiler, *COMPILE, *(WITH_CXX if self.with_cxx else WITHOUT_CXX),
                                       f"-I{self.places.include}", "-c", source, "-o", target])
 
@@ -302,8 +322,15 @@ class Builder:
             return
         try:
             finish_command(process)
+            return
+        except NotOurs:
+            if not self.plain:
+                raise
         finally:
             os.unlink(process.args[-3])  # the source
+        self.plain = False  # it does more with its inputs than look at them
+        self.start_wrapper(process.args[0], process.args[-1])
+        self.finish_wrapper()
 
     def link(self, words, target):
         objects = [word for word in words if word.endswith(".o") and (self.has_constants or ".weights." not in word)]

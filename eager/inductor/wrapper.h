@@ -644,16 +644,28 @@ private:
 };
 static_assert(sizeof(ConstantHandle) == sizeof(AtenTensorHandle), "constants of a call are read as these");
 
-/* The inputs of a run, taken over all at once. */
+/* The inputs of a run, taken over all at once; those of a plain kernel (runtime/kernel.h) are borrowed. */
+#ifdef AOTICACHE_WRAPPER_IS_PLAIN
+struct borrowed_input : ConstantHandle {
+    using ConstantHandle::ConstantHandle;
+    int64_t size(int64_t dimension) const { return sizes()[dimension]; }
+    int64_t stride(int64_t dimension) const { return strides()[dimension]; }
+    void reset() {}
+};
+#endif
 class stolen_inputs {
 public:
     explicit stolen_inputs(AtenTensorHandle *handles) : handles_(handles) {}
+#ifdef AOTICACHE_WRAPPER_IS_PLAIN
+    borrowed_input operator[](size_t i) { return borrowed_input(handles_[i]); }
+#else
     RAIIAtenTensorHandle operator[](size_t i)
     {
         AtenTensorHandle handle = handles_[i];
         handles_[i] = nullptr;
         return RAIIAtenTensorHandle(handle);
     }
+#endif
     void clear() {}
 
 private:
@@ -975,6 +987,9 @@ static void describe(void)
     kernel.run = run;
 #ifdef AOTICACHE_WRAPPER_USES_FOLDS
     kernel.fold = fold;
+#endif
+#ifdef AOTICACHE_WRAPPER_IS_PLAIN
+    kernel.plain = true;
 #endif
     kernel.size = sizeof kernel;
 }

@@ -42,7 +42,8 @@ static const char *const output_names[] = {"output"};
                                             .input_names = input_names,             \
                                             .num_outputs = 1,                       \
                                             .output_names = output_names,           \
-                                            .run = (function)};                     \
+                                            .run = (function),                      \
+                                            .plain = true};                         \
     AOTICACHE_KERNEL_EXPORT(kernel)
 
 #endif

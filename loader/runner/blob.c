@@ -112,7 +112,7 @@ static aoticache_status replace_from_blob(aoticache_runner *runner, const void *
     if (status == AOTICACHE_OK)
         aoticache_runner_set_stale(runner, false, false);
     for (size_t i = 0; i < count; i++)
-        runner->delete_handle(list[i].handle);
+        runner->torch->aoti_torch_delete_tensor_object(list[i].handle);
     return status;
 }
 

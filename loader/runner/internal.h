@@ -12,6 +12,7 @@
 #include "loader/internal.h"
 #include "loader/runner/run_gate.h"
 #include "loader/runner/runner.h"
+#include "runtime/kernel.h"
 
 /* ---- devices ---- */
 
@@ -25,6 +26,9 @@ aoticache_status aoticache_device_backend_find(const char *device, const aoticac
 /* ---- the runner ---- */
 
 #define AOTICACHE_RUNNER_CACHE_LINE 64
+
+/* Up to so many handles lie on the stack during a run. */
+#define AOTICACHE_RUNNER_HANDLES_ON_STACK 32
 
 typedef AOTIRuntimeError (*aoticache_library_run_fn)(AOTInductorModelContainerHandle, AtenTensorHandle *, size_t,
                                                      AtenTensorHandle *, size_t, AOTInductorStreamHandle,
@@ -46,11 +50,12 @@ typedef struct aoticache_constant_buffer {
 
 struct aoticache_runner {
     /* What every run reads comes first, and together. */
+    const aoticache_kernel *plain;     /* run without the container (run.c); NULL: not */
+    aoticache_kernel_run_fn run_plain; /* plain->run */
+    uint32_t num_inputs, num_outputs;
+    const aoticache_torch *torch;
     AOTInductorModelContainerHandle container;
     aoticache_library_run_fn run_alone; /* for runs that nobody else's overlaps with */
-    AOTITorchError (*new_handle)(AtenTensorHandle, AtenTensorHandle *);
-    AOTITorchError (*delete_handle)(AtenTensorHandle);
-    size_t num_inputs, num_outputs;
     AOTIProxyExecutorHandle proxy_executor;
     AOTInductorStreamHandle (*current_stream)(void *user, int32_t index);
     /* What every run writes to: a line of its own. */

@@ -1,6 +1,6 @@
 /*
- * loader/runner/run: the way to run. The fast path takes no lock and, with up to 32 tensors, no memory: the counts and
- * functions it needs are in the runner.
+ * loader/runner/run: the way to run. A plain kernel of our own runtime runs without its container. For all others the fast
+ * path takes no lock and, with up to 32 tensors, no memory: the counts and functions it needs are in the runner.
  *
  * Who frees an input: AOTInductorModelContainerRun and ...RunSingleThreaded take the handles over when the model
  * itself starts, and say so by writing NULL over each (steal_from_raw_handles_to_raii_handles,
@@ -18,9 +18,7 @@
 #include "base/cleanup.h"
 #include "base/options.h"
 
-
-/* Up to so many handles lie on the stack during a run. */
-#define HANDLES_ON_STACK 32
+#define HANDLES_ON_STACK AOTICACHE_RUNNER_HANDLES_ON_STACK
 
 /* One run: the inputs are taken; outputs may be there already when it fails. missing: where it was not called. */
 typedef struct run_call {
@@ -35,7 +33,7 @@ static void delete_handles(const aoticache_runner *runner, AtenTensorHandle *han
 {
     for (size_t i = 0; i < count; i++)
         if (handles[i] != NULL) {
-            runner->delete_handle(handles[i]);
+            runner->torch->aoti_torch_delete_tensor_object(handles[i]);
             handles[i] = NULL;
         }
 }
@@ -50,7 +48,7 @@ static aoticache_status check_call(const aoticache_runner *runner, const AtenTen
     const char *name = runner->library->name;
     if (num_inputs != runner->num_inputs || num_outputs != runner->num_outputs)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "library %.200s takes %zu inputs and gives %zu outputs, not %zu and %zu", name,
+                                   "library %.200s takes %u inputs and gives %u outputs, not %zu and %zu", name,
                                    runner->num_inputs, runner->num_outputs, num_inputs, num_outputs);
     if ((inputs == NULL && num_inputs > 0) || (outputs == NULL && num_outputs > 0))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "running library %.200s needs arrays", name);
@@ -156,7 +154,7 @@ static aoticache_status make_handles(const aoticache_runner *runner, const AtenT
                                      AtenTensorHandle *handles, aoticache_error *ret_error)
 {
     for (size_t i = 0; i < runner->num_inputs; i++) {
-        AOTITorchError code = runner->new_handle(inputs[i], &handles[i]);
+        AOTITorchError code = runner->torch->aoti_torch_new_tensor_handle(inputs[i], &handles[i]);
         if (__builtin_expect(code != 0, 0)) {
             delete_handles(runner, handles, i);
             return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY,
@@ -245,6 +243,59 @@ static void delete_given(const aoticache_runner *runner, AtenTensorHandle *input
         delete_handles(runner, inputs, num_inputs);
 }
 
+/* ---- without the container ---- */
+
+/* The container's functions clear the message as they begin; here that is left to do, so that it names no later failure. */
+static void clear_message(const aoticache_runner *runner)
+{
+    size_t ignored;
+    (void)runner->library->functions.AOTInductorModelContainerGetNumInputs(runner->container, &ignored);
+}
+
+static __attribute__((noinline)) aoticache_status fail_plain(const aoticache_runner *runner, AtenTensorHandle *made,
+                                                             AOTIRuntimeError code, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED, "the kernel", code, ret_error);
+    clear_message(runner);
+    delete_handles(runner, made, runner->num_outputs);
+    return status;
+}
+
+static __attribute__((noinline)) aoticache_status fail_without_output(const aoticache_runner *runner,
+                                                                      AtenTensorHandle *made, size_t output,
+                                                                      aoticache_error *ret_error)
+{
+    delete_handles(runner, made, runner->num_outputs);
+    return aoticache_error_set(ret_error, AOTICACHE_RUN_FAILED, "library %.200s: the kernel did not make output %zu (%s)",
+                               runner->library->name, output, runner->plain->output_names[output]);
+}
+
+/*
+ * Runs a plain kernel on the caller's handles, which it borrows. It needs no place in the container and no lock. The
+ * container's code and data would be the library's own: with a thousand libraries in turn, more time is spent on
+ * fetching those into the processor's caches than on the kernels.
+ */
+static inline aoticache_status run_plain(const aoticache_runner *runner, const AtenTensorHandle *inputs,
+                                         AtenTensorHandle *outputs, aoticache_error *ret_error)
+{
+    AtenTensorHandle made[HANDLES_ON_STACK];
+    size_t count = runner->num_outputs;
+    for (size_t i = 0; i < count; i++)
+        made[i] = NULL;
+    aoticache_kernel_call call = {.kernel = runner->plain, .inputs = (AtenTensorHandle *)(uintptr_t)inputs,
+                                  .outputs = made, .proxy_executor = runner->proxy_executor, .device_index = -1,
+                                  .device_type = AOTICACHE_DEVICE_TYPE_CPU};
+    AOTIRuntimeError code = runner->run_plain(&call);
+    if (__builtin_expect(code != AOTICACHE_KERNEL_OK, 0))
+        return fail_plain(runner, made, code, ret_error);
+    for (size_t i = 0; i < count; i++)
+        if (__builtin_expect(made[i] == NULL, 0))
+            return fail_without_output(runner, made, i, ret_error);
+    for (size_t i = 0; i < count; i++)
+        outputs[i] = made[i];
+    return AOTICACHE_OK;
+}
+
 /* ---- the public functions ---- */
 
 aoticache_status aoticache_runner_run(aoticache_runner *runner, const AtenTensorHandle *inputs, size_t num_inputs,
@@ -253,6 +304,8 @@ aoticache_status aoticache_runner_run(aoticache_runner *runner, const AtenTensor
     aoticache_status status = check_call(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
     if (__builtin_expect(status != AOTICACHE_OK, 0))
         return status;
+    if (__builtin_expect(runner->run_plain != NULL, 1))
+        return run_plain(runner, inputs, outputs, ret_error);
     run_call call = {.stream = aoticache_runner_stream(runner), .proxy_executor = runner->proxy_executor};
     return run_borrowing(runner, &call, inputs, outputs, ret_error);
 }
@@ -264,6 +317,11 @@ aoticache_status aoticache_runner_run_stealing(aoticache_runner *runner, AtenTen
     aoticache_status status = check_call(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
     if (status != AOTICACHE_OK) {
         delete_given(runner, inputs, num_inputs);
+        return status;
+    }
+    if (runner->run_plain != NULL) {
+        status = run_plain(runner, inputs, outputs, ret_error);
+        delete_handles(runner, inputs, num_inputs);
         return status;
     }
     run_call call = {.stream = aoticache_runner_stream(runner), .proxy_executor = runner->proxy_executor};

@@ -83,17 +83,36 @@ static aoticache_status ask_count(aoticache_runner *runner, const char *function
 static aoticache_status ask_counts(aoticache_runner *runner, aoticache_error *ret_error)
 {
     const aoticache_library_functions *functions = &runner->library->functions;
-#define ASK(what, field)                                                                                 \
+    size_t num_inputs = 0, num_outputs = 0;
+#define ASK(what, ret_count)                                                                             \
     ask_count(runner, "AOTInductorModelContainerGetNum" #what,                                           \
-              functions->AOTInductorModelContainerGetNum##what, &runner->field, ret_error)
-    aoticache_status status = ASK(Inputs, num_inputs);
+              functions->AOTInductorModelContainerGetNum##what, ret_count, ret_error)
+    aoticache_status status = ASK(Inputs, &num_inputs);
     if (status == AOTICACHE_OK)
-        status = ASK(Outputs, num_outputs);
+        status = ASK(Outputs, &num_outputs);
     if (status == AOTICACHE_OK && functions->AOTInductorModelContainerGetNumConstants != NULL)
-        status = ASK(Constants, num_constants);
+        status = ASK(Constants, &runner->num_constants);
 #undef ASK
+    if (status == AOTICACHE_OK && (num_inputs > INT32_MAX || num_outputs > INT32_MAX))
+        status = aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED,
+                                     "library %.200s says that it takes %zu inputs and gives %zu outputs",
+                                     runner->library->name, num_inputs, num_outputs);
+    runner->num_inputs = (uint32_t)num_inputs;
+    runner->num_outputs = (uint32_t)num_outputs;
     runner->first_missing = runner->num_constants;
     return status;
+}
+
+/* Whether runs need no container. A backend's own container is its own matter, and so is who asked for the pool. */
+static void find_plain_kernel(aoticache_runner *runner, const aoticache_runner_options *options)
+{
+    __typeof__(&aoticache_plain_kernel_v1) get = runner->library->plain_kernel;
+    if (get == NULL || options->pool_only || runner->backend->create != NULL || runner->current_stream != NULL ||
+        runner->num_outputs > AOTICACHE_RUNNER_HANDLES_ON_STACK)
+        return;
+    runner->plain = get(runner->container);
+    if (runner->plain != NULL)
+        runner->run_plain = runner->plain->run;
 }
 
 /* Allocates what the runner itself keeps about constants. */
@@ -158,8 +177,7 @@ static aoticache_runner *runner_new(aoticache_library *library, const aoticache_
     runner->run_alone = library->functions.AOTInductorModelContainerRunSingleThreaded;
     if (runner->run_alone == NULL || options->pool_only)
         runner->run_alone = runner->run_in_pool;
-    runner->new_handle = library->torch->aoti_torch_new_tensor_handle;
-    runner->delete_handle = library->torch->aoti_torch_delete_tensor_object;
+    runner->torch = library->torch;
     runner->proxy_executor = options->proxy_executor;
     return steal_ptr(&runner);
 }
@@ -192,6 +210,7 @@ aoticache_status aoticache_runner_create(aoticache_library *library, const aotic
         aoticache_runner_unref(runner);
         return status;
     }
+    find_plain_kernel(runner, &chosen);
     *ret_runner = runner;
     return AOTICACHE_OK;
 }

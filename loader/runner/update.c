@@ -214,7 +214,7 @@ static void plan_free(update_plan *plan)
 {
     for (size_t i = 0; plan->fresh != NULL && i < plan->runner->num_constants; i++)
         if (plan->fresh[i] != NULL)
-            plan->runner->delete_handle(plan->fresh[i]);
+            plan->runner->torch->aoti_torch_delete_tensor_object(plan->fresh[i]);
     free(plan->given);
     free(plan->kept);
     free(plan->fresh);
