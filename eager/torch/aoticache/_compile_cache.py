@@ -23,6 +23,7 @@ from typing import Any
 from . import _caches, _session
 from ._compile_state import KindStats, State
 from ._errors import AoticacheError, warn_once
+from ._records import TRITON
 
 TRIGGER = "torch._inductor.codecache"
 #: Versions of PyTorch that the tests have run with: major and minor.
@@ -86,7 +87,9 @@ def uninstall() -> bool:
 
 def stats() -> Mapping[str, KindStats]:
     state = _state
-    return state.snapshot() if state is not None else {}
+    found = state.snapshot() if state is not None else {}
+    triton = sys.modules.get(f"{__package__}.triton")  # which Triton itself loads, installed here or not
+    return {**found, TRITON: triton.counts} if triton is not None else found
 
 
 def is_installed() -> bool:
