@@ -168,8 +168,8 @@ class Cpp:
             if is_made and answer is not None:
                 self.state.count(CPP, "misses")
                 done = True
-                self.state.count(CPP, "stored")
                 self.state.records.put(question.with_environment(compiler=ANY), answer)
+                self.state.count(CPP, "stored")
                 self.state.used.add(question)
         if error is not None:
             raise error
