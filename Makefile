@@ -103,7 +103,7 @@ HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
-.PHONY: FORCE all deps test check check-docs long bench operators torch-operators inductor-builds year fuzz gpu demo install uninstall clean help tests race-tests
+.PHONY: FORCE all deps test check check-docs long bench bench-compile operators torch-operators inductor-builds year fuzz gpu demo install uninstall clean help tests race-tests
 .DEFAULT_GOAL := all
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -318,6 +318,10 @@ demo: deps
 bench: all tests
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/bench
 
+# torch.compile in a fresh machine's state, beside PyTorch's own caches (docs/torch-compile.md): ten minutes.
+bench-compile: all
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/bench/bench_compile.py
+
 # What needs a GPU (docs/gpu.md); without one it says so and ends well.
 gpu: all tests
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) tests/gpu/run_gpu_tests.sh || [ $$? -eq 77 ]
@@ -354,13 +358,14 @@ clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check check-docs long bench operators torch-operators inductor-builds year fuzz gpu demo install uninstall deps tests clean help'
+	@echo 'targets: all test check check-docs long bench bench-compile operators torch-operators inductor-builds year fuzz gpu demo install uninstall deps tests clean help'
 	@echo '  all        build everything under build/'
 	@echo '  test       install what is missing, build, run all tests'
 	@echo '  check      the same without installing anything'
 	@echo '  check-docs what documents name exists, and something runs each example'
 	@echo '  long       the long forms of the tests, hours; FORMS="kill_collect race": those (scripts/long-tests --list)'
 	@echo '  bench      benchmarks, a table and build/bench.json'
+	@echo '  bench-compile  torch.compile in a fresh state, beside PyTorch'"'"'s own caches (ten minutes)'
 	@echo '  operators  run operators of PyTorch on the shim, docs/operators.md (minutes)'
 	@echo '  inductor-builds  build the operator database our way and PyTorch'"'"'s, compare (most of an hour)'
 	@echo '  torch-operators  which operators the PyTorch binding serves, docs/torch-operators.md'

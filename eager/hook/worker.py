@@ -999,6 +999,8 @@ def import_torch():
     # Inductor's pool of compile processes would be a second set of PyTorch's: one source at a time needs none.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     prepare_folders()
+    # A worker is behind the cache already: what it compiles is stored as a whole.
+    os.environ.pop("AOTICACHE_COMPILE_CACHE", None)
     # PyTorch starts Pythons with -c, which look for modules in the working directory first.
     os.chdir("/")
     import torch

@@ -46,6 +46,8 @@ count 'operators like a pattern' 2 --op 'aten::a*'
 count 'none of them' 0 --op 'at?n::x*'
 try 'is exit code 3' 3 aoticache ls --op 'aten::x*'
 says 'and said' 'no entry for operators like aten::x'
+count 'kernels of operators' 3 --kind operator
+count 'nothing of another kind' 0 --kind 'inductor-*'
 count 'a device' 3 --device cpu
 count 'another' 0 --device cuda
 try 'no device' 2 aoticache ls --device house

@@ -26,6 +26,7 @@ EXAMPLES = {
     "README.md python": (TENSOR, "assert torch.equal(y, x.abs())\n"),
     "docs/pytorch.md enable": (TENSOR, "assert torch.equal(y, x.abs())\n"),
     "docs/pytorch.md package": (PACKAGE, "assert torch.equal(y, torch.full((2, 4), 3.0)) and torch.equal(model(x), torch.zeros(2, 4))\n"),
+    "docs/torch-compile.md compile": (TENSOR + "model = torch.nn.ReLU()\n", "assert torch.equal(y, x.relu())\n"),
     "docs/pytorch.md plug": (TENSOR + "import aoticache\n", "assert torch.equal(torch.abs(x), torch.linspace(-2, 2, 7) * x.sign())\n"),
 }
 

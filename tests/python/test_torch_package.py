@@ -22,7 +22,8 @@ STRUCTS = {"Error": "error", "Logger": "logger", "Device": "device", "Digest": "
            "BindingCounts": "binding_counts", "Counters": "counters", "Statistics": "statistics",
            "PackageOptions": "package_options", "PackageReport": "package_report", "RunnerConstant": "constant",
            "UpdateOptions": "update_options", "LibraryDescription": "library_description",
-           "TensorMetadata": "tensor_metadata", "Argument": "argument", "Stored": "stored"}
+           "TensorMetadata": "tensor_metadata", "Argument": "argument", "Stored": "stored",
+           "CpuFeatures": "cpu_features", "File": "file", "Product": "product"}
 
 
 def test_structs_are_those_of_the_headers():

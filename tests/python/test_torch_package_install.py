@@ -26,6 +26,21 @@ print("done")
 """
 
 
+# What the variable installs at `import torch`, and nothing without it.
+COMPILE_CHECK = """
+import os, sys, torch
+is_wanted = "AOTICACHE_COMPILE_CACHE" in os.environ
+assert ("aoticache" in sys.modules) == is_wanted and "torch._inductor.codecache" not in sys.modules
+from torch._inductor import codecache, cpp_builder
+assert (cpp_builder.CppBuilder.build.__code__.co_filename == cpp_builder.__file__) == (not is_wanted)
+if is_wanted:
+    import aoticache
+    assert aoticache.uninstall_compile_cache()
+    assert cpp_builder.CppBuilder.build.__code__.co_filename == cpp_builder.__file__
+print("done")
+"""
+
+
 def run(*words, **more):
     done = subprocess.run(words, capture_output=True, text=True, **more)
     assert done.returncode == 0, f"{' '.join(words)}: {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
@@ -86,6 +101,7 @@ def check_contents(wheel):
                  "include/aoticache/eager/torch/bridge.h", "include/aoticache/eager/value.h", "bin/aoticache",
                  "bin/aoticache-gc", "bin/aoticache-stat"):
         assert f"aoticache/{name}" in names, f"{name} is not in the wheel"
+    assert "aoticache_autoload.py" in names
     assert "Requires-Python: >=3.10" in metadata
     required = [line for line in metadata.splitlines() if line.startswith("Requires-Dist")]
     assert all("extra ==" in line for line in required), required
@@ -107,6 +123,9 @@ def check_wheel(wheel, folder):
     assert "aten::abs" in run(os.path.join(venv, "bin", "aoticache"), "ls", env=variables, cwd=folder)
     assert "FAIL" not in run(python, "-m", "aoticache", "doctor", env=variables, cwd=folder)
     print("ok - tools_are_commands", flush=True)
+    for more in ({}, {"AOTICACHE_COMPILE_CACHE": "1"}):
+        assert "done" in run(python, "-c", COMPILE_CHECK, env={**variables, **more}, cwd=folder)
+    print("ok - the_variable_installs_the_compile_cache", flush=True)
 
 
 def check_editable(folder):

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from . import _caches, _library, _operators, _session, _stats
+from . import _caches, _compile_cache, _library, _operators, _session, _stats
 from ._errors import (
     AoticacheError,
     AoticacheWarning,
@@ -70,11 +70,13 @@ __all__ = [
     "enabled",
     "explain",
     "install_backend",
+    "install_compile_cache",
     "is_enabled",
     "load_package",
     "operators",
     "stats",
     "uninstall_backend",
+    "uninstall_compile_cache",
     "wait",
 ]
 
@@ -250,6 +252,34 @@ def configure(**settings: Any) -> Settings:
     record_file. Raises SettingsError for one that does not exist, and while operators are enabled.
     """
     return _session.configure(**settings)
+
+
+def install_compile_cache(*, any_compiler: bool = False, **settings: Any) -> bool:
+    """
+    Puts the cache under `torch.compile`, for the whole process and for compiles that begin afterwards: what Inductor
+    compiles is taken from the cache, and stored there where it is missing. A program whose cache is full needs no compiler.
+
+    any_compiler: also take what another compiler than this machine's has made. False: only where there is none here.
+
+    settings: those of `configure()`: cache_dir, ...
+
+    Returns whether it is installed. What the machine lacks, and a PyTorch that is not known, is one AoticacheWarning;
+    PyTorch then compiles by itself.
+
+    >>> aoticache.install_compile_cache()                                                       # doctest: +SKIP
+    True
+    """
+    if settings:
+        _session.configure(**settings)
+    return _compile_cache.install(any_compiler)
+
+
+def uninstall_compile_cache() -> bool:
+    """
+    `torch.compile` as it was, for compiles that begin afterwards. What is compiled already goes on. Returns whether it was
+    installed.
+    """
+    return _compile_cache.uninstall()
 
 
 def doctor() -> str:

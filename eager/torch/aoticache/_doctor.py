@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import _bridge, _caches, _library, _session
+from . import _bridge, _caches, _compile_cache, _library, _session
 from ._errors import AoticacheError
 
 OK, MISSING, FAILED = "ok", "note", "FAIL"
@@ -83,7 +83,22 @@ def _check_torch(library: _library.Library) -> Iterator[Finding]:
     yield Finding(OK, "PyTorch", f"{torch.__version__}, {gpu}, {torch.get_num_threads()} threads")
     if _bridge.version_tuple(version) < (2, 12, 0):
         yield Finding(MISSING, "plug mode", f"AOTI-eager of PyTorch {version} has no backends; 2.12 has")
+    yield from _check_compile_cache(version)
     yield from _check_bridge()
+
+
+def _check_compile_cache(version: str) -> Iterator[Finding]:
+    if not _compile_cache.is_known(version):
+        known = ", ".join(_compile_cache.known_versions())
+        yield Finding(MISSING, "torch.compile", f"PyTorch {version} compiles by itself; the compile cache knows {known}")
+        return
+    if _compile_cache.is_installed():
+        yield Finding(OK, "torch.compile", "the compile cache is installed")
+    elif (missing := _compile_cache.missing_function()) is not None:
+        yield Finding(MISSING, "torch.compile", f"this PyTorch compiles by itself: it has no {missing}")
+    else:
+        how = "aoticache.install_compile_cache(), or AOTICACHE_COMPILE_CACHE=1 with the package installed"
+        yield Finding(OK, "torch.compile", f"it can be served: {how}")
 
 
 def _check_bridge() -> Iterator[Finding]:
@@ -113,9 +128,10 @@ def _check_bridge() -> Iterator[Finding]:
 
 def report() -> str:
     lines = [str(finding) for finding in findings()]
-    for variable in ("AOTICACHE_DIR", "AOTICACHE_HOME", "AOTICACHE_LIBRARY", "AOTICACHE_PYTHON", "AOTICACHE_RECORD"):
-        if os.environ.get(variable):
-            lines.append(f"      {variable}={os.environ[variable]}")
+    for variable in ("COMPILE_CACHE", "DIR", "HOME", "LIBRARY", "PYTHON", "RECORD"):
+        value = os.environ.get(f"AOTICACHE_{variable}")
+        if value:
+            lines.append(f"      AOTICACHE_{variable}={value}")
     return "\n".join(lines)
 
 

@@ -311,6 +311,34 @@ class Stored(Structure):
 
 STORED = CFUNCTYPE(c_bool, c_void_p, POINTER(Stored))
 
+
+class CpuFeatures(Structure):
+    _fields_ = [("words", c_uint64 * 2)]
+
+
+class File(Structure):
+    _fields_ = [("name", c_char_p), ("path", c_char_p)]
+
+
+class Product(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("files", POINTER(File)),
+        ("file_count", c_size_t),
+        ("requirements", CpuFeatures),
+        ("guard", c_char_p),
+        ("producer", c_char_p),
+        ("compile_ns", c_uint64),
+        ("output", c_char_p),
+        ("metadata", c_char_p),
+        ("fallback", c_char_p),
+    ]
+
+
+GUARD = CFUNCTYPE(c_bool, c_void_p, c_char_p)
+DELIVER = CFUNCTYPE(c_int, c_void_p, POINTER(Product))
+COMPILE = CFUNCTYPE(c_int, c_void_p, c_void_p, c_char_p, DELIVER, c_void_p, c_void_p)
+
 # Functions that are not called by Library.call(), or give something else than a status: result, then arguments.
 _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_version": (c_char_p, []),
@@ -320,6 +348,11 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_artifact_unref": (None, [c_void_p]),
     "aoticache_artifact_library_fd": (c_int, [c_void_p]),
     "aoticache_artifact_directory": (c_char_p, [c_void_p]),
+    "aoticache_artifact_digest": (POINTER(Digest), [c_void_p]),
+    "aoticache_artifact_library_digest": (POINTER(Digest), [c_void_p]),
+    "aoticache_artifact_compile_ns": (c_uint64, [c_void_p]),
+    "aoticache_artifact_source": (c_int, [c_void_p]),
+    "aoticache_artifact_guard": (c_char_p, [c_void_p]),
     "aoticache_artifact_is_stored": (c_bool, [c_void_p]),
     "aoticache_artifact_close_files": (None, [c_void_p]),
     "aoticache_request_free": (None, [c_void_p]),

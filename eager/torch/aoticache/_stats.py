@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _caches, _session
+from . import _caches, _compile_cache, _session
+from ._compile_state import KindStats
 from ._errors import AoticacheError
 
 
@@ -67,6 +68,8 @@ class Stats:
     interface: str = ""
     #: Why there is no bridge, or no worker; "" where nothing is missing.
     problem: str = ""
+    #: What the compile cache did in this process, by kind of record; empty where it is not installed.
+    compile: Mapping[str, KindStats] = field(default_factory=dict)
 
     def total(self, count: str) -> int:
         """The sum of a count over all operators: total("hits")."""
@@ -89,6 +92,11 @@ class Stats:
             lines.append(f"interface: {self.interface}")
         if self.problem:
             lines.append(f"problem: {self.problem.splitlines()[0]}")
+        used = {kind: one for kind, one in self.compile.items() if one != KindStats()}
+        for kind, counts in used.items():
+            lines.append(f"compile {kind}: {counts.hits} hits, {counts.misses} misses, {counts.stored} stored, {counts.refused} refused")
+        if self.compile and not used:
+            lines.append("compile: nothing has been compiled in this process")
         if self.cache is not None:
             cache = self.cache
             lines.append(
@@ -125,8 +133,9 @@ def collect() -> Stats:
     session = _session.current()
     if session is None:
         retired = _session.retired().items()
-        return Stats({name: make_operator_stats(name, "", "disabled", counts) for name, counts in retired})
-    operators: dict[str, OperatorStats] = {}
+        operators = {name: make_operator_stats(name, "", "disabled", counts) for name, counts in retired}
+        return Stats(operators, compile=_compile_cache.stats())
+    operators = {}
     with _session._lock:
         for name, active in session.active.items():
             counts = session.counts(active)
@@ -148,4 +157,4 @@ def collect() -> Stats:
         cache = cache_stats(session.cache)
     except AoticacheError:
         cache = None
-    return Stats(operators, cache, interface, problem)
+    return Stats(operators, cache, interface, problem, _compile_cache.stats())

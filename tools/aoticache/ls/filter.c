@@ -24,6 +24,8 @@ static int read_environment(const aoticache_cli *cli, const aoticache_cli_option
 
 const aoticache_cli_option aoticache_ls_filter_option_table[] = {
     {"op", 0, "PATTERN", "operators like this: 'aten::*', a shell pattern", AOTICACHE_CLI_TEXT(aoticache_ls_filter, op)},
+    {"kind", 0, "PATTERN", "of this kind: operator, or what else is stored:\ninductor-cpp, 'inductor-*', triton, package",
+     AOTICACHE_CLI_TEXT(aoticache_ls_filter, kind)},
     {"device", 0, "DEVICE", "for this device: cpu, cuda:1, cuda (any of them)",
      AOTICACHE_CLI_FUNCTION(aoticache_ls_filter, device, aoticache_device_name_read)},
     {"producer", 0, "PATTERN", "made by this: 'pytorch 2.1*', a shell pattern",
@@ -47,7 +49,7 @@ const aoticache_cli_option aoticache_ls_filter_option_table[] = {
 
 bool aoticache_ls_filter_is_set(const aoticache_ls_filter *filter)
 {
-    return filter->exact_op != NULL || filter->op != NULL || filter->device != NULL || filter->producer != NULL ||
+    return filter->exact_op != NULL || filter->op != NULL || filter->kind != NULL || filter->device != NULL || filter->producer != NULL ||
            filter->tag != NULL || filter->environment.count > 0 || filter->pinned || filter->cpu ||
            filter->larger > 0 || filter->used_since_ns != 0 || filter->unused_since_ns != 0 || filter->newer_ns != 0;
 }
@@ -59,9 +61,22 @@ static bool is_device(const char *wanted, const char *device)
     return strncmp(wanted, device, length) == 0 && (device[length] == '\0' || device[length] == ':');
 }
 
+/* What is no kernel of an operator has a name in the namespace "aoticache::", which is its kind with '_' in place of '-'. */
+static bool is_kind(const char *pattern, const char *op)
+{
+    static const char namespace[] = "aoticache::";
+    const bool is_other = strncmp(op, namespace, sizeof namespace - 1) == 0;
+    cleanup_free char *kind = aoticache_cli_text("%s", is_other ? op + sizeof namespace - 1 : "operator");
+    for (char *c = kind; *c != '\0'; c++)
+        if (*c == '_')
+            *c = '-';
+    return fnmatch(pattern, kind, 0) == 0;
+}
+
 static bool accepts_texts(const aoticache_ls_filter *filter, const aoticache_entry *entry)
 {
     return (filter->op == NULL || fnmatch(filter->op, entry->op, 0) == 0) &&
+           (filter->kind == NULL || is_kind(filter->kind, entry->op)) &&
            (filter->device == NULL || is_device(filter->device, entry->device)) &&
            (filter->producer == NULL || fnmatch(filter->producer, entry->producer, 0) == 0);
 }

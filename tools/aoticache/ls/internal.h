@@ -12,7 +12,7 @@
 /* Strings are borrowed from the command line. */
 typedef struct aoticache_ls_filter {
     const char *exact_op; /* the operand */
-    const char *op, *device, *producer, *tag;
+    const char *op, *kind, *device, *producer, *tag;
     aoticache_cli_list environment; /* "NAME=PATTERN"; the caller frees the items */
     bool pinned, cpu;
     uint64_t larger;                                            /* bytes; 0: any */

@@ -1,0 +1,195 @@
+"""`torch.compile` on the cache: installing, taking back, and when.
+
+PyTorch's compiler is imported at the first compile. Nothing is replaced before: a finder on `sys.meta_path` waits for
+`torch._inductor.codecache`, so that install_compile_cache() costs nothing where nothing is compiled.
+
+What is replaced is checked first: PyTorch's version must be one that was tried, and every function must have the
+parameters that it had there. Else PyTorch is left alone, with one warning.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+import inspect
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import _caches, _session
+from ._compile_state import KindStats, State
+from ._errors import AoticacheError, warn_once
+from ._records import TRITON
+
+TRIGGER = "torch._inductor.codecache"
+#: Versions of PyTorch that the tests have run with: major and minor.
+VERSIONS = ((2, 13),)
+#: Functions that are replaced or called, with their parameters: module, name, parameters.
+FUNCTIONS = (
+    ("torch._inductor.cpp_builder", "CppBuilder.build", ("self",)),
+    ("torch._inductor.cpp_builder", "CppBuilder.get_command_line", ("self",)),
+    ("torch._inductor.cpp_builder", "CppBuilder.get_target_file_path", ("self",)),
+    ("torch._inductor.cpp_builder", "cpp_compiler_search", ("search",)),
+    ("torch._inductor.cpp_builder", "_is_intel_compiler", ("cpp_compiler",)),
+    ("torch._inductor.cpp_builder", "get_compiler_version_info", ("compiler",)),
+    ("torch._inductor.cpu_vec_isa", "VecISA.check_build", ("self", "code")),
+    ("torch._inductor.cpu_vec_isa", "pick_vec_isa", ()),
+    ("torch._inductor.codecache", "_precompile_header", ("header", "hashable_cmd_line", "compile_command")),
+    ("torch._inductor.codecache", "CppCodeCache._load_library", ("path", "key")),
+    ("torch._inductor.codecache", "GuardedCache.iterate_over_candidates", ("local", "remote_cache", "key")),
+    ("torch._inductor.remote_cache", "RemoteCacheBackend._get", ("self", "key")),
+    ("torch._inductor.remote_cache", "RemoteCacheBackend._put", ("self", "key", "data")),
+    ("torch.compiler._cache", "CacheArtifactManager.serialize", ()),
+)
+
+_lock = threading.RLock()
+_state: State | None = None
+_finder: _Finder | None = None
+
+
+def install(any_compiler: bool = False) -> bool:
+    """See aoticache.install_compile_cache()."""
+    global _state, _finder
+    with _lock:
+        if _state is not None:
+            return True
+        if not version_is_known():
+            return False
+        try:
+            state = State(_caches.open_cache(_session.current_settings().cache_dir), any_compiler)
+        except AoticacheError as error:
+            warn_once("compile-install", f"aoticache: torch.compile works without the cache: {error}")
+            return False
+        _state = state
+        if TRIGGER in sys.modules:
+            return patch()
+        _finder = _Finder()
+        sys.meta_path.insert(0, _finder)
+        return True
+
+
+def uninstall() -> bool:
+    """See aoticache.uninstall_compile_cache()."""
+    global _state, _finder
+    with _lock:
+        state, _state = _state, None
+        if _finder is not None:
+            _finder.remove()
+            _finder = None
+        if state is not None:
+            state.patches.restore()
+        return state is not None
+
+
+def stats() -> Mapping[str, KindStats]:
+    state = _state
+    found = state.snapshot() if state is not None else {}
+    triton = sys.modules.get(f"{__package__}.triton")  # which Triton itself loads, installed here or not
+    return {**found, TRITON: triton.counts} if triton is not None else found
+
+
+def is_installed() -> bool:
+    return _state is not None
+
+
+def version_is_known() -> bool:
+    torch = sys.modules.get("torch")
+    try:
+        version = str(getattr(torch, "__version__", None) or importlib.metadata.version("torch"))
+    except importlib.metadata.PackageNotFoundError:
+        warn_once("compile-install", "aoticache: PyTorch is not installed, so there is no torch.compile to serve")
+        return False
+    if is_known(version):
+        return True
+    known = ", ".join(known_versions())
+    warn_once("compile-install", f"aoticache: the compile cache knows PyTorch {known}; {version} compiles by itself")
+    return False
+
+
+def is_known(version: str) -> bool:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) in VERSIONS
+
+
+def known_versions() -> list[str]:
+    return [".".join(map(str, one)) for one in VERSIONS]
+
+
+def missing_function() -> str | None:
+    """The first function of FUNCTIONS that is not as it was when this was written."""
+    for module_name, name, parameters in FUNCTIONS:
+        try:
+            found: Any = importlib.import_module(module_name)
+            for part in name.split("."):
+                found = getattr(found, part)
+            actual = tuple(inspect.signature(found).parameters)
+        except (ImportError, AttributeError, ValueError, TypeError) as error:
+            return f"{module_name}.{name} ({error})"
+        if actual != parameters:
+            return f"{module_name}.{name}{actual}, not {parameters}"
+    return None
+
+
+def patch() -> bool:
+    """Replaces the functions; whatever goes wrong leaves PyTorch as it was. Called with or without the lock."""
+    global _state
+    with _lock:
+        state = _state
+        if state is None:
+            return False
+        try:
+            missing = missing_function()
+            if missing is not None:
+                raise AoticacheError(f"this PyTorch has no {missing}", "UNSUPPORTED")
+            from . import _compile_cpp, _compile_graphs, _megacache
+
+            state.used = _megacache.Used()
+            _compile_cpp.Cpp(state)
+            _compile_graphs.install(state)
+            _megacache.install(state)
+            return True
+        except Exception as error:  # noqa: BLE001 - a fault of the cache is never one of the program
+            state.patches.restore()
+            _state = None
+            warn_once("compile-install", f"aoticache: torch.compile works without the cache: {error}")
+            return False
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Calls patch() when the trigger has been imported, and is gone then."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != TRIGGER:
+            return None
+        self.remove()
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+    def remove(self) -> None:
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+
+class _Loader(importlib.abc.Loader):
+    """The module's own loader, and then patch()."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> Any:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: Any) -> None:
+        self._loader.exec_module(module)
+        module.__loader__ = module.__spec__.loader = self._loader
+        patch()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)

@@ -1,0 +1,200 @@
+"""What PyTorch keeps of its own compiles: FX graphs, AOTAutograd's results, choices of autotuning, profiles of dynamic
+shapes. PyTorch has a plug for all of them, a backend of its remote caches; here the backend is the cache on this machine.
+
+PyTorch unpickles what a backend returns. So a record names its kind and its key in its first line, and nothing is
+returned whose bytes, kind and key are not those that were asked for.
+
+Set here: `backend_override_cls` of the classes in `BACKENDS`, and the defaults of the options that switch them on.
+Replaced: codecache.GuardedCache.iterate_over_candidates, since a graph may have several records that differ in their
+guards, and PyTorch's plug returns one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib
+import json
+import pickle
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from ._compile_state import State, caches_are_disabled
+from ._errors import warn_once
+from ._records import AUTOGRAD, AUTOTUNE, GRAPH, PROFILE, Answer, Question, file_with
+
+#: PyTorch's class of a remote cache, our kind, and the options that switch it on: module and name.
+BACKENDS = {
+    "RemoteFxGraphCache": (GRAPH, "torch._inductor.config", "fx_graph_remote_cache"),
+    "RemoteAOTAutogradCache": (AUTOGRAD, "torch._functorch.config", "enable_remote_autograd_cache"),
+    "RemoteAutotuneCache": (AUTOTUNE, "torch._inductor.config", "autotune_remote_cache"),
+    "RemoteDynamoPGOCache": (PROFILE, "torch._dynamo.config", "automatic_dynamic_remote_pgo"),
+}
+GUARDED = (GRAPH, AUTOGRAD)
+NO_GUARD = "always"
+MAX_GUARD = 4000
+
+
+class Refused(ValueError):
+    """A record that is not what was asked for."""
+
+
+def head_of(kind: str, key: str) -> bytes:
+    return f"aoticache-record 1 {kind} {hashlib.sha256(key.encode()).hexdigest()}\n".encode()
+
+
+def payload_of(content: bytes, kind: str, key: str) -> bytes:
+    """What follows the first line. Raises Refused."""
+    head = head_of(kind, key)
+    if not content.startswith(head):
+        raise Refused(f"a record does not belong to the key {key[:80]}")
+    return content[len(head) :]
+
+
+class Store:
+    """The records of one kind, by PyTorch's keys."""
+
+    def __init__(self, state: State, kind: str) -> None:
+        self.state, self.kind = state, kind
+        self.is_guarded = kind in GUARDED
+
+    def question(self, key: str) -> Question:
+        environment = self.state.environment()
+        if self.is_guarded:
+            environment["isa"] = chosen_isa()
+        return Question(self.kind, {"key": key}, environment, self.is_guarded)
+
+    def get(self, key: str, but: tuple[str, ...] = ()) -> tuple[bytes, str, int] | None:
+        """The newest record whose guard is not among `but`: what it holds, its guard, the nanoseconds of its compile."""
+        if caches_are_disabled():
+            return None
+        with self.state.guarded(self.kind):
+            found = self.state.records.lookup(self.question(key), lambda guard: guard not in but)
+            if found is not None:
+                return payload_of(found.content, self.kind, key), found.guard, found.compile_ns
+        return None
+
+    def put(self, key: str, payload: bytes, guard: str, compile_ns: int) -> None:
+        if caches_are_disabled():
+            return
+        with self.state.guarded(self.kind):
+            with file_with(head_of(self.kind, key) + payload) as path:
+                self.state.records.put(self.question(key), Answer(path, self.state.producer, "", guard, compile_ns))
+            self.state.count(self.kind, "stored")
+
+
+def chosen_isa() -> str:
+    """The vector unit that Inductor writes C++ for; PyTorch's own keys leave it out, and the C++ depends on it."""
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+    return str(pick_vec_isa())
+
+
+def guard_of(content: bytes) -> str:
+    """The guards of a graph that this process has pickled a moment ago."""
+    expression = getattr(pickle.loads(content), "guards_expr", None)
+    if not expression:
+        return NO_GUARD
+    if len(expression) > MAX_GUARD:
+        return "sha256:" + hashlib.sha256(expression.encode()).hexdigest()
+    return str(expression)
+
+
+def make_backend(state: State, kind: str) -> Any:
+    """A class that PyTorch calls without arguments."""
+    from torch._inductor.remote_cache import RemoteCacheBackend
+
+    store = Store(state, kind)
+
+    class Backend(RemoteCacheBackend):  # type: ignore[type-arg]
+        """Records of one kind, in the form that PyTorch's remote caches have: JSON."""
+
+        aoticache_store = store
+
+        def _get(self, key: str) -> bytes | None:
+            found = store.get(key)
+            state.count(kind, "hits" if found is not None else "misses")
+            if found is None:
+                return None
+            payload, _, compile_ns = found
+            if not store.is_guarded:
+                return payload
+            value = {"data": base64.b64encode(payload).decode("ascii"), "time_taken_ms": compile_ns // 1_000_000}
+            return json.dumps(value).encode()
+
+        def _put(self, key: str, data: bytes) -> None:
+            if not store.is_guarded:
+                store.put(key, data, "", 1)
+                return
+            try:
+                value = json.loads(data)
+                content = base64.b64decode(value["data"])
+                guard = guard_of(content)
+            except Exception as error:  # noqa: BLE001 - a graph that cannot be read back is not worth storing
+                warn_once(f"compile-put-{kind}", f"aoticache: a record of {kind} is not stored: {error}")
+                return
+            store.put(key, content, guard, int(value.get("time_taken_ms") or 0) * 1_000_000)
+
+    return Backend
+
+
+def other_candidates(remote: Any, key: str) -> Iterator[tuple[Any, bytes, bool]]:
+    """The records of a key behind the newest one, which PyTorch has tried already."""
+    store = getattr(getattr(remote, "backend", None), "aoticache_store", None)
+    if not isinstance(store, Store) or not hasattr(remote, "_get_key"):
+        return
+    full = remote._get_key(key)
+    first = store.get(full)
+    seen: tuple[str, ...] = (first[1],) if first is not None else ()
+    while seen and (found := store.get(full, seen)) is not None:
+        payload, guard, _ = found
+        seen = (*seen, guard)
+        yield pickle.loads(payload), payload, False
+
+
+def switch_on(state: State, module: Any, name: str) -> bool:
+    """
+    Makes True the default of an option. Setting the option itself would hold for one thread. False: somebody has decided
+    about it, and PyTorch's remote cache stays as it is.
+    """
+    entry = module._config[name]
+    if getattr(module, name) is not None:
+        return False
+    before = entry.default
+    entry.default = True
+    state.patches.on_restore(lambda: setattr(entry, "default", before))
+    return True
+
+
+def install(state: State) -> None:
+    from torch._inductor import codecache, remote_cache
+
+    for name, (kind, module_name, option) in BACKENDS.items():
+        cls = getattr(remote_cache, name)
+        if cls.backend_override_cls is not None or not switch_on(state, importlib.import_module(module_name), option):
+            warn_once(
+                f"compile-decided-{kind}",
+                f"aoticache: {module_name}.{option} is set or {name} has a backend already; {kind} goes there",
+            )
+            continue
+        state.patches.replace(cls, "backend_override_cls", make_backend(state, kind))
+
+    original = vars(codecache.GuardedCache)["iterate_over_candidates"].__func__
+
+    def iterate(cls: Any, local: bool, remote: Any, key: str) -> Iterator[tuple[Any, bytes, bool]]:
+        yield from original(cls, local, remote, key)
+        if remote is not None:
+            yield from other_candidates(remote, key)
+
+    state.patches.replace(codecache.GuardedCache, "iterate_over_candidates", classmethod(iterate))
+    forget_remote_caches()
+    state.patches.on_restore(forget_remote_caches)
+
+
+def forget_remote_caches() -> None:
+    """AOTAutograd keeps its remote cache for the process, with the backend of its first call."""
+    module = sys.modules.get("torch._functorch._aot_autograd.autograd_cache")
+    clear = getattr(getattr(getattr(module, "AOTAutogradCache", None), "get_remote_cache", None), "cache_clear", None)
+    if clear is not None:
+        clear()

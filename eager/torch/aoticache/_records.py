@@ -1,0 +1,295 @@
+"""Entries that are no kernel of an operator: what `torch.compile` and Triton keep, stored as every other entry is.
+
+A record is an entry whose operator lies in the namespace `aoticache::`: the kind `inductor-cpp` is the operator
+`aoticache::inductor_cpp`. Its request has strings among its arguments and an environment, its artifact has one file. So
+limits, collections, pins, statistics, export and verification hold for it, and one key is compiled once among processes.
+
+What a record holds is handed out only after its bytes were compared with the digest that the entry names: by the C
+library on the descriptor, and here once more on the bytes that were read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import json
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from ctypes import byref, c_void_p, sizeof
+from dataclasses import dataclass, field
+
+from . import _caches, _library
+from ._errors import AoticacheError
+
+NAMESPACE = "aoticache::"
+#: The kinds, and what they hold; docs/torch-compile.md describes the keys.
+CPP, PROBE, GRAPH, AUTOGRAD = "inductor-cpp", "inductor-probe", "inductor-graph", "aotautograd"
+AUTOTUNE, PROFILE, TRITON = "autotune", "dynamo-profile", "triton"
+KINDS = (CPP, PROBE, GRAPH, AUTOGRAD, AUTOTUNE, PROFILE, TRITON)
+CPU, CUDA = _library.Device(0, -1), _library.Device(1, 0)
+
+_OK, _UNSUPPORTED = 0, _library.STATUS.index("UNSUPPORTED")
+_MAX_GUARD = 4096
+
+
+def operator_of(kind: str) -> str:
+    return NAMESPACE + kind.replace("-", "_")
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked for: a kind, arguments in their order, and what must be equal beside them."""
+
+    kind: str
+    arguments: Mapping[str, str]
+    environment: Mapping[str, str]
+    #: Whether one question may have several answers, told apart by their guards.
+    is_guarded: bool = False
+    device: _library.Device = CPU
+
+    def with_environment(self, **pairs: str) -> Question:
+        return Question(self.kind, self.arguments, {**self.environment, **pairs}, self.is_guarded, self.device)
+
+
+@dataclass
+class Answer:
+    """What is stored: a file and what is known of it."""
+
+    path: str
+    producer: str
+    #: CPU features that the code uses, as names joined by commas.
+    requirements: str = ""
+    guard: str = ""
+    compile_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Found:
+    """The verified bytes of an entry."""
+
+    content: bytes = field(repr=False)
+    guard: str
+    compile_ns: int
+    artifact: str  # the digest of its manifest
+
+
+class Damaged(AoticacheError):
+    """The bytes that were read are not those that the entry names."""
+
+
+class Records:
+    """The records of one cache. Any number of threads may use it; no Python lock is held while something compiles."""
+
+    def __init__(self, cache: _caches.Cache) -> None:
+        self.cache = cache
+        self.library = cache.library
+
+    def lookup(self, question: Question, accept: Callable[[str], bool] | None = None) -> Found | None:
+        """
+        None: there is none that this machine can use. accept: of a guarded question, whether this guard is wanted.
+        Raises AoticacheError.
+        """
+        artifact = c_void_p()
+        with self._request(question) as request:
+            try:
+                if question.is_guarded:
+                    function = _library.GUARD(_guard_function(accept))
+                    self.library.call(
+                        "aoticache_cache_lookup_dynamic", self.cache.handle, request, function, None, byref(artifact)
+                    )
+                else:
+                    self.library.call("aoticache_cache_lookup", self.cache.handle, request, byref(artifact))
+            except AoticacheError as error:
+                if error.status == "NOT_FOUND":
+                    return None
+                raise
+        return self._take(artifact, question)
+
+    def put(self, question: Question, answer: Answer) -> None:
+        """Stores a copy of the answer's file. Raises AoticacheError."""
+        with self._request(question) as request:
+            product, kept = self._product(answer)
+            self.library.call("aoticache_cache_put", self.cache.handle, request, byref(product), None)
+            del kept
+
+    def get_or_make(self, question: Question, make: Callable[[], Answer]) -> tuple[Found | None, bool]:
+        """
+        What is stored, else what `make()` gives, made by one process while the others wait for it. The second value says
+        that this call made it; there is nothing to read then. What `make()` raises is raised here and is not remembered.
+        Raises AoticacheError where the cache is at fault.
+        """
+        maker = _Maker(self, make)
+        artifact = c_void_p()
+        with self._request(question) as request:
+            try:
+                self.library.call(
+                    "aoticache_cache_get_or_compile",
+                    self.cache.handle,
+                    request,
+                    maker.function,
+                    None,
+                    byref(artifact),
+                )
+            except AoticacheError:
+                if maker.error is not None:
+                    raise maker.error from None
+                if maker.is_done:  # it was made and could not be stored
+                    return None, True
+                raise
+        if maker.is_done:
+            self.library.get("aoticache_artifact_unref", artifact)
+            return None, True
+        return self._take(artifact, question), False
+
+    def requirements_of(self, found: Found) -> tuple[str, str]:
+        """The CPU features that a record requires, and its producer, as its manifest has them."""
+        text = ctypes.c_char_p()
+        artifact = _library.Digest((ctypes.c_uint8 * 32)(*bytes.fromhex(found.artifact)))
+        self.library.call("aoticache_cache_read_manifest", self.cache.handle, byref(artifact), byref(text))
+        try:
+            manifest = json.loads(text.value or b"{}")
+        finally:
+            _free(text)
+        return ",".join(manifest.get("requirements", [])), str(manifest.get("producer", ""))
+
+    # ---- to and from C ----
+
+    @contextmanager
+    def _request(self, question: Question) -> Iterator[c_void_p]:
+        request = c_void_p()
+        operator = _library.encode(operator_of(question.kind))
+        self.library.call("aoticache_request_create", operator, question.device, byref(request))
+        try:
+            for name, value in question.arguments.items():
+                self.library.call("aoticache_request_add_string", request, name.encode(), _text(value, 60000))
+            pairs = dict(question.environment)
+            if question.is_guarded:
+                pairs["shapes"] = "dynamic"
+            for name, value in pairs.items():
+                self.library.call("aoticache_request_set_environment", request, name.encode(), _text(value, 255))
+            yield request
+        finally:
+            self.library.get("aoticache_request_free", request)
+
+    def _product(self, answer: Answer) -> tuple[_library.Product, object]:
+        """The struct, and what must live as long as it is used."""
+        files = (_library.File * 1)(_library.File(b"content", _library.encode(answer.path)))
+        product = _library.Product(
+            size=sizeof(_library.Product),
+            files=files,
+            file_count=1,
+            guard=_text(answer.guard, _MAX_GUARD) if answer.guard else None,
+            producer=answer.producer.encode(),
+            compile_ns=answer.compile_ns,
+        )
+        if answer.requirements:
+            self.library.call(
+                "aoticache_cpu_features_parse", answer.requirements.encode(), byref(product.requirements)
+            )
+        return product, files
+
+    def _take(self, artifact: c_void_p, question: Question) -> Found:
+        """Reads and releases an artifact."""
+        try:
+            descriptor = int(self.library.get("aoticache_artifact_library_fd", artifact))
+            content = _read_all(descriptor)
+            named = bytes(self.library.get("aoticache_artifact_library_digest", artifact).contents.bytes)
+            if hashlib.sha256(content).digest() != named:
+                raise Damaged(f"object {named.hex()}: its bytes changed while they were read ({question.kind})", "CORRUPT")
+            guard = self.library.get("aoticache_artifact_guard", artifact) or b""
+            compile_ns = int(self.library.get("aoticache_artifact_compile_ns", artifact))
+            manifest = bytes(self.library.get("aoticache_artifact_digest", artifact).contents.bytes)
+            return Found(content, guard.decode(), compile_ns, manifest.hex())
+        finally:
+            self.library.get("aoticache_artifact_unref", artifact)
+
+
+class _Maker:
+    """`make()` as a compile hook in C."""
+
+    def __init__(self, records: Records, make: Callable[[], Answer]) -> None:
+        self.records = records
+        self.make = make
+        self.error: BaseException | None = None
+        self.is_done = False
+        self.function = _library.COMPILE(self._compile)
+
+    def _compile(
+        self, _user: object, _request: object, _directory: bytes, deliver: Callable[..., int], user: object, _error: object
+    ) -> int:
+        try:
+            begun = time.monotonic_ns()
+            answer = self.make()
+            self.is_done = True
+            answer.compile_ns = answer.compile_ns or time.monotonic_ns() - begun
+            product, kept = self.records._product(answer)
+            status = deliver(user, byref(product))
+            del kept
+            return status
+        except BaseException as error:  # noqa: BLE001 - nothing may leave a callback from C
+            if not self.is_done:
+                self.error = error
+            return _UNSUPPORTED  # which is not remembered as a failure of the key
+
+
+def _guard_function(accept: Callable[[str], bool] | None) -> Callable[[object, bytes], bool]:
+    def call(_user: object, guard: bytes) -> bool:
+        try:
+            return accept is None or accept(guard.decode())
+        except Exception:  # noqa: BLE001 - nothing may leave a callback from C
+            return False
+
+    return call
+
+
+def _text(value: str, limit: int) -> bytes:
+    """As C takes it; what is too long stands there by its digest."""
+    encoded = value.encode("utf-8", "backslashreplace").replace(b"\0", b"\\0")
+    if len(encoded) <= limit:
+        return encoded
+    return b"sha256:" + hashlib.sha256(encoded).hexdigest().encode()
+
+
+def _free(text: ctypes.c_char_p) -> None:
+    libc = ctypes.CDLL(None)
+    libc.free.argtypes = [c_void_p]
+    libc.free.restype = None
+    libc.free(ctypes.cast(text, c_void_p))
+
+
+def _read_all(descriptor: int) -> bytes:
+    parts, offset = [], 0
+    while part := os.pread(descriptor, 1 << 24, offset):
+        parts.append(part)
+        offset += len(part)
+    return b"".join(parts)
+
+
+@contextmanager
+def file_with(content: bytes) -> Iterator[str]:
+    """A temporary file, to be stored from."""
+    descriptor, path = tempfile.mkstemp(prefix="aoticache-")
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(content)
+        yield path
+    finally:
+        os.unlink(path)
+
+
+def write_file(path: str, content: bytes, mode: int = 0o644) -> None:
+    """All or nothing: nobody sees half a file under this name."""
+    temporary = f"{path}.{os.getpid()}.{threading.get_ident()}.tmp"
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        with open(descriptor, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise

@@ -1,0 +1,236 @@
+"""Triton's kernels in the cache: `TRITON_CACHE_MANAGER=aoticache.triton:CacheManager`.
+
+Triton keeps about eight files for a kernel and a file that lists them by absolute paths. Here all files of a kernel are one
+record, found by Triton's own key (which has the GPU's architecture), so that it can be used in another directory. One
+process compiles a kernel while the others wait for it. The files that Triton reads are put into its own directory, where
+Inductor looks for them too.
+
+Libraries that Triton compiles for its launchers (`.so`) are records of one file each.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import triton
+from triton.runtime.cache import CacheManager as Base
+from triton.runtime.cache import FileCacheManager
+
+from . import _caches, _session
+from ._compile_state import KindStats
+from ._errors import AoticacheError, warn_once
+from ._records import TRITON, Answer, Question, Records, file_with
+
+LONGEST_COMPILE = 1800  # seconds until a lease is given up whose compile neither ended nor failed
+HEAD = b"aoticache-triton 1\n"
+counts = KindStats()
+
+
+def pack(files: Mapping[str, bytes]) -> bytes:
+    names = sorted(files)
+    head = json.dumps([[name, len(files[name])] for name in names]).encode()
+    return HEAD + head + b"\n" + b"".join(files[name] for name in names)
+
+
+def unpack(packed: bytes) -> dict[str, bytes]:
+    """Raises ValueError for what pack() has not made."""
+    if not packed.startswith(HEAD):
+        raise ValueError("a record is none of Triton's")
+    head, newline, rest = packed[len(HEAD) :].partition(b"\n")
+    files: dict[str, bytes] = {}
+    offset = 0
+    for name, size in json.loads(head):
+        if not isinstance(name, str) or os.path.basename(name) != name or name in ("", ".", "..") or size < 0:
+            raise ValueError(f"a record has a file named {name!r:.100}")
+        files[name] = rest[offset : offset + size]
+        offset += size
+    if not newline or offset != len(rest):
+        raise ValueError("a record of Triton's has another length than it says")
+    return files
+
+
+class CacheManager(Base):  # type: ignore[misc]
+    """What Triton makes for each kernel."""
+
+    def __init__(self, key: str, override: bool = False, dump: bool = False) -> None:
+        self.key = key
+        self.files = FileCacheManager(key, override=override, dump=dump)
+        self.is_plain = override or dump  # these are folders for people
+        self.flight: Flight | None = None
+
+    def get_file(self, filename: str) -> str | None:
+        path: str | None = self.files.get_file(filename)
+        if path is not None or self.is_plain or not filename.endswith(".so"):
+            return path
+        found = lookup(self.question(filename))
+        return self.place(found).get(filename) if found is not None else None
+
+    def put(self, data: Any, filename: str, binary: bool = True) -> str:
+        path: str = self.files.put(data, filename, binary=binary)
+        if not self.is_plain and filename.endswith(".so"):
+            store(self.question(filename), {filename: data if isinstance(data, bytes) else str(data).encode()})
+        return path
+
+    def get_group(self, filename: str) -> dict[str, str] | None:
+        group: dict[str, str] | None = self.files.get_group(filename)
+        if group is not None or self.is_plain:
+            return group
+        records = open_records()
+        if records is None:
+            return None
+        self.flight = Flight(records, self.question(filename))
+        files = self.flight.begin()
+        if files is None:
+            counts.misses += 1
+            return None  # Triton compiles, and calls put_group()
+        counts.hits += 1
+        placed = self.place(files)
+        self.files.put_group(filename, placed)
+        return placed
+
+    def put_group(self, filename: str, group: Mapping[str, str]) -> Any:
+        result = self.files.put_group(filename, group)
+        if not self.is_plain:
+            flight, self.flight = self.flight, None
+            try:
+                files = {name: read(path) for name, path in group.items()}
+                if flight is not None:
+                    flight.end(files)
+                else:
+                    store(self.question(filename), files)
+            except (OSError, ValueError) as error:
+                complain(error)
+        return result
+
+    def __del__(self) -> None:
+        flight = getattr(self, "flight", None)
+        if flight is not None:
+            flight.abandon()
+
+    def question(self, filename: str) -> Question:
+        environment = {"framework": f"triton {triton.__version__}", "python": str(sys.implementation.cache_tag)}
+        return Question(TRITON, {"name": filename.rpartition(".")[0], "key": self.key, "file": filename}, environment)
+
+    def place(self, files: Mapping[str, bytes]) -> dict[str, str]:
+        """In Triton's directory."""
+        return {name: self.files.put(content, name, binary=True) for name, content in files.items()}
+
+
+class Abandoned(Exception):
+    """The compile failed; whoever waits for it may try."""
+
+
+class Flight:
+    """The lease of one kernel, between the question and the answer. A thread has it, since Triton asks and answers in two
+    calls."""
+
+    def __init__(self, records: Records, question: Question) -> None:
+        self.records, self.question = records, question
+        self.files: dict[str, bytes] | None = None
+        self.is_decided, self.is_answered = threading.Event(), threading.Event()
+        self.begun = 0
+        self.thread = threading.Thread(target=self._run, name="aoticache-triton", daemon=True)
+        _flights.add(self)
+
+    def begin(self) -> dict[str, bytes] | None:
+        """The files; None: the caller is to compile."""
+        self.thread.start()
+        self.is_decided.wait()
+        return self.files
+
+    def end(self, files: Mapping[str, bytes]) -> None:
+        self.made = dict(files)
+        self.is_answered.set()
+        self.thread.join()
+
+    def abandon(self) -> None:
+        self.is_answered.set()
+
+    made: dict[str, bytes] | None = None
+
+    def _run(self) -> None:
+        try:
+            found, _ = self.records.get_or_make(self.question, self._make)
+            if found is not None:
+                self.files = unpack(found.content)
+        except Abandoned:
+            pass
+        except (AoticacheError, OSError, ValueError) as error:
+            complain(error)
+        finally:
+            self.is_decided.set()
+
+    def _make(self) -> Answer:
+        self.begun = time.monotonic_ns()
+        self.is_decided.set()
+        self.is_answered.wait(LONGEST_COMPILE)
+        if self.made is None:
+            raise Abandoned
+        spent = time.monotonic_ns() - self.begun
+        self.context = file_with(pack(self.made))  # which removes the file when this object is gone
+        answer = Answer(self.context.__enter__(), f"triton {triton.__version__}", compile_ns=spent)
+        weakref.finalize(self, self.context.__exit__, None, None, None)
+        counts.stored += 1
+        return answer
+
+
+_flights: weakref.WeakSet[Flight] = weakref.WeakSet()
+
+
+@atexit.register
+def _abandon_all() -> None:
+    for flight in list(_flights):
+        flight.abandon()
+
+
+def open_records() -> Records | None:
+    try:
+        return Records(_caches.open_cache(_session.current_settings().cache_dir))
+    except AoticacheError as error:
+        complain(error)
+        return None
+
+
+def lookup(question: Question) -> dict[str, bytes] | None:
+    records = open_records()
+    try:
+        found = records.lookup(question) if records is not None else None
+        files = unpack(found.content) if found is not None else None
+    except (AoticacheError, OSError, ValueError) as error:
+        complain(error)
+        return None
+    if files is None:
+        counts.misses += 1
+    else:
+        counts.hits += 1
+    return files
+
+
+def store(question: Question, files: Mapping[str, bytes]) -> None:
+    records = open_records()
+    if records is None:
+        return
+    try:
+        with file_with(pack(files)) as path:
+            records.put(question, Answer(path, f"triton {triton.__version__}", compile_ns=1))
+        counts.stored += 1
+    except (AoticacheError, OSError) as error:
+        complain(error)
+
+
+def complain(error: BaseException) -> None:
+    counts.refused += 1
+    warn_once("triton", f"aoticache: the cache does not serve Triton ({error}); Triton's own directory does")
+
+
+def read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()

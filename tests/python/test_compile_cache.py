@@ -1,0 +1,458 @@
+"""torch.compile on the cache: a fresh machine's state without a compiler, records that are damaged or foreign, vector units,
+processes at once, portable artifacts, and taking it all back (docs/torch-compile.md).
+
+One process fills a cache with the programs of compile_programs.py, where there is a compiler; the scenarios use copies.
+"""
+import glob
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+
+from torch_scenarios import BUILD, HERE, TOP, environment, main, play
+
+PROGRAMS = os.path.join(HERE, "compile_programs.py")
+FOLDER = tempfile.mkdtemp(prefix="aoticache-compile-")
+FULL = os.path.join(FOLDER, "full")
+COMPILER = shutil.which("g++")
+TOOL = os.path.join(BUILD, "bin", "aoticache")
+
+
+def fresh(name):
+    """An empty folder of this test."""
+    return tempfile.mkdtemp(prefix=f"{name}-", dir=FOLDER)
+
+
+def start(cache, *words, compiler=False, **more):
+    """A process in a fresh machine's state; without `compiler` nothing is on its PATH."""
+    variables = environment(AOTICACHE_DIR=cache, TORCHINDUCTOR_CACHE_DIR=fresh("inductor"), HOME=fresh("home"),
+                            AOTICACHE_CONFIG="", **more)
+    if not compiler:
+        variables["PATH"] = fresh("path")
+    return subprocess.Popen([sys.executable, PROGRAMS, *words], env=variables, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+
+
+def report(process, status=0):
+    said, errors = process.communicate(timeout=600)
+    assert process.returncode == status, f"status {process.returncode}, expected {status}\n{said[-2000:]}{errors[-3000:]}"
+    return json.loads(said.splitlines()[-1])
+
+
+def run(cache, *words, status=0, **more):
+    return report(start(cache, *words, **more), status)
+
+
+def copy_of(cache):
+    copy = os.path.join(fresh("copy"), "cache")
+    shutil.copytree(cache, copy, symlinks=True)
+    return copy
+
+
+def digests(found):
+    return {name: one["digest"] for name, one in found["programs"].items()}
+
+
+def check_warm(found, filled, but=()):
+    """Everything came from the cache: no process ran, and the values are the bits of the process that compiled."""
+    assert found["started"] == [], found["started"]
+    assert all(one["same"] for one in found["programs"].values()), found["programs"]
+    expected = {name: value for name, value in digests(filled).items() if name in found["programs"]}
+    assert digests(found) == expected
+    for kind, counts in found["counts"].items():
+        assert kind in but or counts["misses"] == 0, (kind, counts)
+
+
+filled_report = None
+
+
+def filled():
+    """The full cache; by the process that filled it: what it reported."""
+    global filled_report
+    if filled_report is None:
+        filled_report = run(FULL, compiler=True)
+        assert all(one["same"] for one in filled_report["programs"].values()) and not filled_report["warnings"]
+        assert filled_report["counts"]["inductor-cpp"]["stored"] >= 6 and filled_report["counts"]["aotautograd"]["stored"]
+        os.mkdir(os.path.join(FOLDER, "archive"))
+        done = subprocess.run([TOOL, "export", f"{FOLDER}/archive/warm.tar"], env=environment(AOTICACHE_DIR=FULL),
+                              capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+    return filled_report
+
+
+# ---- warm anywhere ----
+
+def test_fresh_machine_without_compiler():
+    before = filled()
+    cache = os.path.join(fresh("imported"), "cache")
+    done = subprocess.run([TOOL, "import", f"{FOLDER}/archive/warm.tar"], env=environment(AOTICACHE_DIR=cache),
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = run(cache)
+    check_warm(found, before)
+    assert not found["warnings"]
+    assert found["counts"]["inductor-cpp"]["hits"] and found["counts"]["inductor-graph"]["hits"]
+    done = subprocess.run([TOOL, "verify"], env=environment(AOTICACHE_DIR=cache), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for kind in ("inductor-cpp", "inductor-probe", "inductor-graph", "aotautograd"):
+        done = subprocess.run([TOOL, "ls", "--kind", kind], env=environment(AOTICACHE_DIR=cache), capture_output=True,
+                              text=True)
+        assert done.returncode == 0 and kind.replace("-", "_") in done.stdout, (kind, done.stdout, done.stderr)
+
+
+def test_fresh_machine_with_compiler():
+    """No process runs there either: not even the compiler's version is asked for."""
+    before = filled()
+    check_warm(run(FULL, "pointwise", "training", compiler=True), before)
+
+
+def test_another_directory_of_temporary_files():
+    before = filled()
+    check_warm(run(FULL, "pointwise", "training", TMPDIR=fresh("tmp")), before)
+
+
+def test_portable_artifacts_are_complete():
+    before, file = filled(), os.path.join(FOLDER, "artifacts")
+    run(FULL, "--save", file, "pointwise", "training")
+    found = run(os.path.join(fresh("empty"), "cache"), "--load", file, "pointwise", "training")
+    assert found["loaded"]
+    check_warm(found, before, but=("inductor-graph", "aotautograd"))
+    assert found["counts"]["inductor-cpp"]["hits"] >= 2
+
+
+# ---- what must not be served ----
+
+def objects_of(cache, kind):
+    """Paths of the objects that entries of a kind name."""
+    done = subprocess.run([TOOL, "ls", "--json", "--kind", kind], env=environment(AOTICACHE_DIR=cache), check=True,
+                          capture_output=True, text=True)
+    names = [entry["library"] for entry in json.loads(done.stdout)["entries"]]
+    paths = [os.path.join(cache, "objects", name[:2], name[2:]) for name in names]
+    assert paths and all(map(os.path.isfile, paths)), paths
+    return paths
+
+
+def spoil(path, change):
+    with open(path, "rb") as file:
+        content = file.read()
+    os.chmod(path, 0o600)
+    with open(path, "wb") as file:
+        file.write(change(content))
+    os.chmod(path, 0o444)
+
+
+def evil_pickle(marker):
+    """What writes a file when somebody unpickles it."""
+    import pickle
+
+    class Evil:
+        def __reduce__(self):
+            return (os.mkdir, (marker,))
+    return pickle.dumps(Evil())
+
+
+def test_damaged_records_never_reach_the_unpickler():
+    """Graphs with other bytes behind a first line that is right, and cut off ones: PyTorch makes them anew."""
+    before, marker = filled(), os.path.join(FOLDER, "marker")
+    cache = copy_of(FULL)
+    for number, path in enumerate(objects_of(cache, "inductor-graph") + objects_of(cache, "aotautograd")):
+        head = lambda content: content[:content.index(b"\n") + 1]
+        spoil(path, (lambda content: head(content) + evil_pickle(marker)) if number % 2 else lambda content: content[:-7])
+    found = run(cache, "pointwise", "training")
+    assert not os.path.exists(marker)
+    check_warm(found, before, but=("inductor-graph", "aotautograd"))
+    assert found["counts"]["inductor-graph"]["hits"] == 0 and found["counts"]["inductor-graph"]["stored"]
+
+
+def test_foreign_records_never_reach_the_unpickler():
+    """Valid entries whose content belongs to another key, or to nobody."""
+    marker = os.path.join(FOLDER, "foreign")
+    play("""
+        import sys, warnings
+        import torch, aoticache
+        sys.path.insert(0, sys.argv[2])
+        from test_compile_cache import evil_pickle
+        from torch._inductor import codecache
+        assert aoticache.install_compile_cache()
+        from aoticache import _compile_cache, _compile_graphs
+        from aoticache._records import Answer, file_with
+        state = _compile_cache._state
+        store = codecache.FxGraphCache.get_remote_cache().backend.aoticache_store
+        cache = codecache.FxGraphCache.get_remote_cache()
+        key, other = cache._get_key("f1"), cache._get_key("f2")
+        evil = evil_pickle(sys.argv[1])
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            for content in (evil, _compile_graphs.head_of(store.kind, other) + evil,
+                            _compile_graphs.head_of("aotautograd", key) + evil, b"x"):
+                with file_with(content) as path:
+                    state.records.put(store.question(key), Answer(path, "test", guard="always"))
+                assert list(codecache.FxGraphCache.iterate_over_candidates(False, cache, "f1")) == []
+        assert len(said) == 1 and "does not belong" in str(said[0].message), list(map(str, said))
+        assert state.snapshot()[store.kind].refused == 8
+        with file_with(b"content") as path:  # a CPU feature that no machine has beside those of today
+            question = store.question("x")
+            state.records.put(question, Answer(path, "test", "fma4,avx512_fp16", "always"))
+            assert state.records.lookup(question) is None
+        print("done")
+    """, [marker, HERE], AOTICACHE_DIR=os.path.join(fresh("foreign"), "cache"))
+    assert not os.path.exists(marker)
+
+
+def test_several_guards_of_one_graph():
+    """The newest record first, then the others; the same guard replaces its record."""
+    play("""
+        import pickle
+        import torch, aoticache
+        from torch._inductor import codecache
+        assert aoticache.install_compile_cache()
+        cache = codecache.FxGraphCache.get_remote_cache()
+        class Graph:
+            def __init__(self, number, guards): self.number, self.guards_expr = number, guards
+        import base64, builtins
+        builtins.Graph = Graph
+        Graph.__module__ = "builtins"
+        for number, guards in ((1, "s0 > 1"), (2, "s0 > 2"), (3, "s0 > 1"), (4, "")):
+            data = base64.b64encode(pickle.dumps(Graph(number, guards))).decode()
+            cache.put("f1", {"data": data, "time_taken_ms": 5})
+        found = [one[0].number for one in codecache.FxGraphCache.iterate_over_candidates(False, cache, "f1")]
+        assert sorted(found) == [2, 3, 4] and found[0] == 4, found
+        print("done")
+    """, AOTICACHE_DIR=os.path.join(fresh("guards"), "cache"))
+
+
+def vector_units():
+    return play("import torch; print(torch.cpu._is_avx512_supported() and 'wide', 'done')")
+
+
+def test_code_for_another_vector_unit_is_refused():
+    """Without a compiler. A cache that was filled with AVX-512's code has nothing for AVX2's, and the reverse."""
+    before = filled()
+    if "wide" not in vector_units():
+        print("skip - code_for_another_vector_unit_is_refused: this CPU has no AVX-512")
+        return
+    found = run(FULL, "pointwise", status=3, ATEN_CPU_CAPABILITY="avx2")
+    assert "InvalidCxxCompiler" in found["error"] or "C++ compiler" in found["error"], found["error"]
+    assert any("there is no C++ compiler here" in one for one in found["warnings"]), found["warnings"]
+    assert found["counts"]["inductor-graph"]["hits"] == 0
+    cache = os.path.join(fresh("narrow"), "cache")
+    narrow = run(cache, "pointwise", compiler=True, ATEN_CPU_CAPABILITY="avx2", **PLAIN)
+    found = run(cache, "pointwise", status=3)
+    assert found["counts"]["inductor-graph"]["hits"] == 0 and "compiler" in found["error"].lower(), found
+    check_warm(run(cache, "pointwise", ATEN_CPU_CAPABILITY="avx2", **PLAIN), narrow)
+    assert before["programs"]["pointwise"]["same"]
+
+
+# ---- one compile among processes, and ranks ----
+
+#: A header that is precompiled takes longer than the one or two compiles that use it here.
+PLAIN = {"TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0"}
+
+
+def logging_compiler():
+    """A folder with a g++ that notes what it is asked to make."""
+    folder = fresh("compiler")
+    with open(os.path.join(folder, "g++"), "w") as file:
+        file.write(f'#!/bin/sh\necho "$@" >>{folder}/log\nexec {COMPILER} "$@"\n')
+    os.chmod(os.path.join(folder, "g++"), 0o755)
+    return folder
+
+
+def test_processes_at_once_compile_each_library_once():
+    cache, folder = copy_of(FULL) if filled() else None, logging_compiler()
+    variables = {"PATH": f"{folder}:{os.environ['PATH']}", "TORCHINDUCTOR_VEC_ISA_OK": "1", **PLAIN}
+    processes = [start(cache, "unseen", compiler=True, **variables) for _ in range(4)]
+    found = [report(one) for one in processes]
+    assert all(one["programs"]["unseen"]["same"] for one in found)
+    with open(os.path.join(folder, "log")) as file:
+        made = [line for line in file if re.search(r"-o \S+\.so", line)]
+    counts = [one["counts"]["inductor-cpp"] for one in found]
+    compiled, served = sum(one["misses"] for one in counts), sum(one["hits"] for one in counts)
+    assert len(made) == compiled == len({sources(line) for line in made}) and served == 3 * compiled > 0, (made, counts)
+
+
+def sources(line):
+    return re.search(r"\S+\.cpp", line)[0].rsplit("/", 1)[-1]
+
+
+RANK = """
+    import os, sys, torch, torch.distributed as dist
+    import aoticache
+    assert aoticache.install_compile_cache(cache_dir=sys.argv[2])
+    rank = int(sys.argv[1])
+    dist.init_process_group("gloo", init_method="file://" + sys.argv[3], rank=rank, world_size=2)
+    import torch.distributed._functional_collectives as collectives
+    @torch.compile
+    def step(x):
+        return collectives.all_reduce(torch.cos(x) * 17 - torch.abs(x) / 3, "sum", dist.group.WORLD) + 1
+    x = torch.linspace(0, 1, 77) * (rank + 1)
+    expected = sum(torch.cos(one) * 17 - torch.abs(one) / 3
+                   for one in (torch.linspace(0, 1, 77), torch.linspace(0, 1, 77) * 2)) + 1
+    for _ in range(2):
+        assert torch.allclose(step(x), expected)
+    counts = aoticache.stats().compile["inductor-cpp"]
+    print("hits" if counts.hits and not counts.misses else "misses" if counts.misses and not counts.hits else counts)
+    dist.destroy_process_group()
+    print("done")
+"""
+
+
+def ranks(caches):
+    meeting = os.path.join(fresh("meeting"), "file")
+    words = [[sys.executable, "-c", textwrap.dedent(RANK), str(rank), cache, meeting] for rank, cache in enumerate(caches)]
+    processes = [subprocess.Popen(one, env=environment(TORCHINDUCTOR_CACHE_DIR=fresh("inductor"), AOTICACHE_CONFIG="",
+                                                        **PLAIN), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for one in words]
+    said = [process.communicate(timeout=300)[0] for process in processes]
+    assert all(process.returncode == 0 for process in processes), said
+    return said
+
+
+def test_ranks_that_hit_and_ranks_that_miss():
+    cache, other = copy_of(FULL) if filled() else None, copy_of(FULL)
+    ranks([cache, cache])  # so that it has what they need
+    said = ranks([cache, other])
+    assert "hits" in said[0] and "misses" in said[1], said
+
+
+# ---- faults, versions, taking it back ----
+
+def test_a_fault_of_the_cache_is_none_of_the_program():
+    play("""
+        import sys, warnings
+        import torch, aoticache
+        from torch._inductor import codecache
+        assert aoticache.install_compile_cache()
+        from aoticache import AoticacheError, _compile_cache, _library
+        def call(name, *arguments):
+            raise AoticacheError("the disk is gone", "IO")
+        _compile_cache._state.records.library = type("Broken", (), {"call": staticmethod(call), "get": call})()
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            x = torch.linspace(0, 1, 33)
+            assert torch.allclose(torch.compile(lambda x: x * 3 + 1)(x), x * 3 + 1)
+        kinds = {str(one.message).split("does not serve ")[1].split()[0] for one in said if "aoticache" in str(one.message)}
+        assert {"inductor-cpp", "inductor-graph", "aotautograd"} <= kinds, kinds
+        assert len(kinds) == sum("aoticache" in str(one.message) for one in said), list(map(str, said))
+        print("done")
+    """, TORCHINDUCTOR_VEC_ISA_OK="1", TORCHINDUCTOR_CACHE_DIR=fresh("inductor"), **PLAIN,
+         AOTICACHE_DIR=os.path.join(fresh("fault"), "cache"))
+
+
+def test_a_library_that_cannot_be_loaded_is_compiled_here():
+    """A valid entry with something else than a library: another machine's, for what the loader knows."""
+    cache = copy_of(FULL) if filled() else None
+    play("""
+        import warnings
+        import torch, aoticache
+        from torch._inductor import codecache
+        assert aoticache.install_compile_cache()
+        from aoticache import _records
+        class Other(_records.Records):
+            def _take(self, artifact, question):
+                found = super()._take(artifact, question)
+                if question.kind == "inductor-cpp" and question.arguments["name"] != "__avx_chk_kernel":
+                    found = _records.Found(b"no library" * 100, found.guard, found.compile_ns, found.artifact)
+                return found
+        from aoticache import _compile_cache
+        _compile_cache._state.records.__class__ = Other
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            x = torch.linspace(-3, 3, 1000)
+            assert torch.allclose(torch.compile(lambda x: torch.sin(x) * 2 + torch.relu(x))(x), x.sin() * 2 + x.relu())
+        assert sum("cannot be loaded here" in str(one.message) for one in said) == 1, list(map(str, said))
+        assert aoticache.stats().compile["inductor-cpp"].refused == 1
+        print("done")
+    """, AOTICACHE_DIR=cache, TORCHINDUCTOR_CACHE_DIR=fresh("inductor"))
+
+
+def test_functions_of_pytorch_are_where_they_were():
+    play("""
+        import torch
+        from aoticache import _compile_cache
+        assert _compile_cache.is_known(torch.__version__), torch.__version__
+        missing = _compile_cache.missing_function()
+        assert missing is None, missing
+        print("done")
+    """)
+
+
+def test_another_pytorch_is_left_alone():
+    """A version that is not known, and one whose functions moved: one warning, and nothing is replaced."""
+    play("""
+        import warnings
+        import torch
+        from torch._inductor import cpp_builder, codecache
+        import aoticache
+        from aoticache import _compile_cache
+        from aoticache._errors import forget_warnings
+        own, versions = cpp_builder.CppBuilder.build, _compile_cache.VERSIONS
+        def attempt(text):
+            forget_warnings()
+            with warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                assert not aoticache.install_compile_cache() and not aoticache.install_compile_cache()
+            assert len(said) == 1 and text in str(said[0].message), list(map(str, said))
+            assert cpp_builder.CppBuilder.build is own and not _compile_cache.is_installed()
+        _compile_cache.VERSIONS = ((9, 9),)
+        attempt("knows PyTorch 9.9")
+        _compile_cache.VERSIONS = versions
+        del codecache._precompile_header
+        attempt("has no torch._inductor.codecache._precompile_header")
+        print("done")
+    """)
+
+
+def test_uninstall_gives_pytorch_back():
+    play("""
+        import sys
+        import torch, aoticache
+        assert "torch._inductor.codecache" not in sys.modules
+        before = list(sys.meta_path)
+        assert aoticache.install_compile_cache() and aoticache.install_compile_cache()
+        assert "torch._inductor.codecache" not in sys.modules
+        assert aoticache.uninstall_compile_cache() and not aoticache.uninstall_compile_cache()
+        assert sys.meta_path == before
+        from torch._inductor import codecache, config, cpp_builder, cpu_vec_isa, remote_cache
+        from torch.compiler._cache import CacheArtifactManager
+        import torch._functorch.config, torch._dynamo.config
+        def look():
+            owners = (cpp_builder.CppBuilder, cpu_vec_isa.VecISA, codecache.CppCodeCache, codecache.GuardedCache,
+                      remote_cache.RemoteFxGraphCache, remote_cache.RemoteAOTAutogradCache,
+                      remote_cache.RemoteAutotuneCache, remote_cache.RemoteDynamoPGOCache, CacheArtifactManager)
+            classes = [dict(vars(one)) for one in owners]
+            for one in classes:
+                for name in ("_cache_info", "_serializer"):
+                    one.pop(name, None)
+            return (classes, cpp_builder.cpp_compiler_search, cpp_builder._is_intel_compiler, codecache._precompile_header,
+                    config.fx_graph_remote_cache, config.autotune_remote_cache,
+                    torch._functorch.config.enable_remote_autograd_cache,
+                    torch._dynamo.config.automatic_dynamic_remote_pgo)
+        before = look()
+        assert aoticache.install_compile_cache() and look() != before and config.fx_graph_remote_cache
+        assert aoticache.uninstall_compile_cache()
+        after = look()
+        for one, other in zip(before, after):
+            assert one == other, (one, other)
+        assert aoticache.stats().compile == {}
+        print("done")
+    """)
+
+
+def test_doctor_knows():
+    said = play("import torch, aoticache; aoticache.install_compile_cache(); import torch._inductor.codecache;"
+                "print(aoticache.doctor()); print('done')")
+    assert "torch.compile  the compile cache is installed" in said, said
+
+
+if __name__ == "__main__":
+    if COMPILER is None:
+        print("skip - there is no g++, so nothing can fill a cache")
+        sys.exit(0)
+    try:
+        main([value for name, value in list(globals().items()) if name.startswith("test_")])
+    finally:
+        shutil.rmtree(FOLDER, ignore_errors=True)
