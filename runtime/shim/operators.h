@@ -225,6 +225,11 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_addbmm(AtenTensorHandle self, AtenTens
                                                  AtenTensorHandle batch2, double beta, double alpha,
                                                  AtenTensorHandle *ret_tensor);
 
+/* ---- math/attention.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(
+    AtenTensorHandle query, AtenTensorHandle key, AtenTensorHandle value, double dropout_p, int32_t is_causal,
+    AtenTensorHandle *attn_mask, double *scale, AtenTensorHandle *ret_0, AtenTensorHandle *ret_1);
+
 /* ---- math/convolution.c ---- */
 /* bias: NULL, or the place of the handle. */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_convolution(
