@@ -225,6 +225,20 @@ SHIM_EXPORT AOTITorchError aoti_torch_cpu_addbmm(AtenTensorHandle self, AtenTens
                                                  AtenTensorHandle batch2, double beta, double alpha,
                                                  AtenTensorHandle *ret_tensor);
 
+/* ---- math/attention.c ---- */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(
+    AtenTensorHandle query, AtenTensorHandle key, AtenTensorHandle value, double dropout_p, int32_t is_causal,
+    AtenTensorHandle *attn_mask, double *scale, AtenTensorHandle *ret_0, AtenTensorHandle *ret_1);
+
+/* ---- math/lstm.c ---- */
+/* weight2 and weight3 are the biases. ret3 is empty: only a gradient reads it. */
+SHIM_EXPORT AOTITorchError aoti_torch_cpu_mkldnn_rnn_layer(
+    AtenTensorHandle input, AtenTensorHandle weight0, AtenTensorHandle weight1, AtenTensorHandle weight2,
+    AtenTensorHandle weight3, AtenTensorHandle hx_, AtenTensorHandle cx_, int32_t reverse, const int64_t *batch_sizes,
+    int64_t batch_sizes_len_, int64_t mode, int64_t hidden_size, int64_t num_layers, int32_t has_biases,
+    int32_t bidirectional, int32_t batch_first, int32_t train, AtenTensorHandle *ret0, AtenTensorHandle *ret1,
+    AtenTensorHandle *ret2, AtenTensorHandle *ret3);
+
 /* ---- math/convolution.c ---- */
 /* bias: NULL, or the place of the handle. */
 SHIM_EXPORT AOTITorchError aoti_torch_cpu_convolution(

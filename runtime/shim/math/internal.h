@@ -136,6 +136,22 @@ bool aoticache_shim_matmul(const struct matmul_problem *problem);
 void aoticache_shim_matmul_write(const struct matmul_problem *problem, char *tile, ptrdiff_t tile_stride, int64_t row,
                                  int64_t rows, int64_t column, int64_t columns);
 
+/* ---- attention: attention.c walks over blocks of queries and tiles of keys, attention_rows.c has the softmax ---- */
+
+/* A row of a tile of scores. Arrays have `count` values, a multiple of 16, of the class that is computed with. */
+struct attention_row {
+    size_t count, live; /* scores from `live` on get weight 0 */
+    double scale;
+    const void *mask; /* added to the scaled scores; NULL: none */
+};
+
+/*
+ * Makes weights of scores: exp(score - largest). *max is the largest score so far (-INFINITY before the first tile),
+ * *sum the sum of weights. Returns what earlier weights must be multiplied with.
+ */
+typedef double (*attention_soften)(const struct attention_row *row, void *scores, double *max, double *sum);
+attention_soften aoticache_shim_attention_soften(enum shim_class kind);
+
 /*
  * ---- convolutions ----
  *

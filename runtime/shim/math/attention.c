@@ -1,0 +1,352 @@
+/*
+ * shim/math/attention: scaled dot-product attention, softmax(scale Q Kᵀ + mask) V, for each head of each batch.
+ *
+ * Source: aten::_scaled_dot_product_flash_attention_for_cpu (aten/src/ATen/native/transformers/attention.cpp). A block
+ * of queries meets the keys tile by tile and keeps the largest score and the sum of weights of each row, so that memory
+ * does not grow with the product of both lengths. Float16 and bfloat16 are computed in float. The products are those of
+ * matmul_block.c and blas.c, the softmax is that of attention_rows.c; blocks are shared among the threads.
+ *
+ * Where PyTorch reads outside of its operands (a key of fewer heads than divide the query's, values shorter than the
+ * keys) the operands are refused. Where it divides by zero (nothing to attend to) the result is zeros, as it is for rows
+ * that a mask leaves nothing.
+ */
+#include "runtime/shim/math/internal.h"
+
+#include "runtime/shim/operators.h"
+#include "runtime/shim/tensors/elements.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Queries of a block and keys of a tile: the scores have 128 KB as floats. Rows of scores are padded to whole vectors. */
+enum { BLOCK_QUERIES = 64, TILE_KEYS = 512, PADDING = 16 };
+
+struct attention {
+    const struct shim_tensor *query, *key, *value, *mask; /* mask: NULL or of 2 or 4 dimensions */
+    struct shim_tensor *out, *logsumexp;
+    const struct shim_dtype_access *access, *value_access; /* of the operands; of what is computed with */
+    const struct matmul_arithmetic *arithmetic;
+    attention_soften soften;
+    bool causal, is_converted; /* operands are of another dtype than what is computed with */
+    double scale;
+    int64_t batches, heads, queries, keys, width;
+    int64_t heads_per_key, blocks; /* blocks of queries in a head */
+    size_t value_bytes;
+    int parts;
+    char *memory; /* `step` bytes for each part */
+    size_t step;
+    atomic_bool out_of_memory;
+};
+
+/* One block of queries, and what is known of its rows. */
+struct block {
+    int64_t batch, head, first, rows;
+    char *query, *key, *value; /* converted tiles; unused where operands are used as they are */
+    char *scores, *sums_of_values, *mask;
+    double max[BLOCK_QUERIES], sum[BLOCK_QUERIES];
+};
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t padded(int64_t count)
+{
+    return (count + PADDING - 1) / PADDING * PADDING;
+}
+
+/* Rows of a head from `first` on: the memory itself, or as values in `converted`. */
+static struct matmul_matrix rows_of(const struct attention *a, const struct shim_tensor *tensor, int64_t batch,
+                                    int64_t head, int64_t first, int64_t rows, char *converted)
+{
+    const int64_t *strides = tensor->strides;
+    const ptrdiff_t item = (ptrdiff_t)tensor->item_bytes, row_stride = (ptrdiff_t)strides[2] * item;
+    char *data = (char *)tensor->data + (batch * strides[0] + head * strides[1] + first * strides[2]) * item;
+    if (!a->is_converted)
+        return (struct matmul_matrix){data, row_stride, (ptrdiff_t)strides[3] * item};
+    const ptrdiff_t value_bytes = (ptrdiff_t)a->value_bytes, line = (ptrdiff_t)a->width * value_bytes;
+    for (int64_t i = 0; i < rows; i++)
+        a->access->load((size_t)a->width, converted + i * line, data + i * row_stride, (ptrdiff_t)strides[3] * item);
+    return (struct matmul_matrix){converted, line, value_bytes};
+}
+
+/* The mask's part for one row of a tile; NULL: there is none. */
+static const void *mask_row(const struct attention *a, const struct block *block, int64_t row, int64_t first_key,
+                            int64_t keys)
+{
+    const struct shim_tensor *mask = a->mask;
+    if (mask == NULL)
+        return NULL;
+    const int64_t at[4] = {block->batch, block->head, block->first + row, first_key};
+    int64_t offset = 0;
+    int skipped = 4 - mask->ndim;
+    for (int d = 0; d < mask->ndim; d++)
+        if (mask->sizes[d] != 1)
+            offset += at[d + skipped] * mask->strides[d];
+    int last = mask->ndim - 1;
+    const ptrdiff_t item = (ptrdiff_t)mask->item_bytes;
+    const ptrdiff_t stride = mask->sizes[last] != 1 ? (ptrdiff_t)mask->strides[last] * item : 0;
+    aoticache_shim_dtype_access(mask->dtype)->load((size_t)keys, block->mask, (const char *)mask->data + offset * item,
+                                                   stride);
+    return block->mask;
+}
+
+static void scale_values(const struct attention *a, char *values, double factor)
+{
+    if (factor == 1)
+        return;
+    if (a->value_bytes == sizeof(float))
+        for (int64_t i = 0; i < a->width; i++)
+            ((float *)(void *)values)[i] *= (float)factor;
+    else
+        for (int64_t i = 0; i < a->width; i++)
+            ((double *)(void *)values)[i] *= factor;
+}
+
+/* Adds a tile of keys to the block's rows. False: out of memory. */
+static bool add_tile(const struct attention *a, struct block *block, const struct matmul_matrix *query,
+                     int64_t first_key, int64_t keys)
+{
+    const ptrdiff_t value_bytes = (ptrdiff_t)a->value_bytes, line = (ptrdiff_t)a->width * value_bytes;
+    const int64_t key_head = block->head / a->heads_per_key;
+    const struct matmul_matrix key = rows_of(a, a->key, block->batch, key_head, first_key, keys, block->key);
+    const struct matmul_matrix scores = {block->scores, (ptrdiff_t)padded(keys) * value_bytes, value_bytes};
+    const struct matmul_matrix sums = {block->sums_of_values, line, value_bytes};
+    struct matmul_problem problem = {.arithmetic = a->arithmetic, .access = a->value_access,
+                                     .item_bytes = (uint32_t)a->value_bytes, .rows = block->rows, .columns = keys,
+                                     .depth = a->width, .a = *query, .out = scores, .alpha = 1};
+    problem.b = (struct matmul_matrix){key.data, key.column_stride, key.row_stride};
+    if (!aoticache_shim_matmul(&problem))
+        return false;
+    for (int64_t i = 0; i < block->rows; i++) {
+        int64_t live = a->causal ? smaller(keys, block->first + i + 1 - first_key) : keys;
+        const struct attention_row row = {.count = (size_t)padded(keys), .live = (size_t)(live > 0 ? live : 0),
+                                          .scale = a->scale, .mask = mask_row(a, block, i, first_key, keys)};
+        double factor = a->soften(&row, scores.data + i * scores.row_stride, &block->max[i], &block->sum[i]);
+        if (first_key > 0)
+            scale_values(a, block->sums_of_values + i * line, factor);
+    }
+    problem.columns = a->width;
+    problem.depth = keys;
+    problem.a = scores;
+    problem.b = rows_of(a, a->value, block->batch, key_head, first_key, keys, block->value);
+    problem.out = sums;
+    if (first_key > 0) {
+        problem.addend = sums;
+        problem.beta = 1;
+    }
+    return aoticache_shim_matmul(&problem);
+}
+
+static void write_block(const struct attention *a, struct block *block)
+{
+    const int64_t *strides = a->out->strides, *lse_strides = a->logsumexp->strides;
+    const ptrdiff_t item = (ptrdiff_t)a->out->item_bytes, line = (ptrdiff_t)(a->width * (int64_t)a->value_bytes);
+    for (int64_t i = 0; i < block->rows; i++) {
+        int64_t row = block->first + i;
+        char *values = block->sums_of_values + i * line;
+        bool is_empty = block->sum[i] == 0;
+        if (is_empty)
+            memset(values, 0, (size_t)line);
+        else
+            scale_values(a, values, 1 / block->sum[i]);
+        char *out = (char *)a->out->data +
+                    (block->batch * strides[0] + block->head * strides[1] + row * strides[2]) * item;
+        a->access->store((size_t)a->width, out, (ptrdiff_t)strides[3] * item, values);
+        int64_t at = block->batch * lse_strides[0] + block->head * lse_strides[1] + row * lse_strides[2];
+        double logsumexp = is_empty ? 0 : block->max[i] + log(block->sum[i]);
+        if (a->value_bytes == sizeof(float))
+            ((float *)a->logsumexp->data)[at] = (float)logsumexp;
+        else
+            ((double *)a->logsumexp->data)[at] = logsumexp;
+    }
+}
+
+static bool run_block(const struct attention *a, struct block *block)
+{
+    int64_t keys = a->causal ? smaller(a->keys, block->first + block->rows) : a->keys;
+    const struct matmul_matrix query =
+        rows_of(a, a->query, block->batch, block->head, block->first, block->rows, block->query);
+    for (int64_t i = 0; i < block->rows; i++) {
+        block->max[i] = -INFINITY;
+        block->sum[i] = 0;
+    }
+    for (int64_t first = 0; first < keys; first += TILE_KEYS)
+        if (!add_tile(a, block, &query, first, smaller(TILE_KEYS, keys - first)))
+            return false;
+    write_block(a, block);
+    return true;
+}
+
+/* Divides a part's memory; returns how many bytes it takes. `memory` may be NULL. */
+static size_t lay_out(const struct attention *a, char *memory, struct block *block)
+{
+    const size_t rows = (size_t)smaller(a->queries, BLOCK_QUERIES), keys = (size_t)smaller(a->keys, TILE_KEYS);
+    const size_t width = (size_t)a->width, columns = (size_t)padded((int64_t)keys);
+    const size_t counts[] = {rows * columns, columns, rows * width, a->is_converted ? rows * width : 0,
+                             a->is_converted ? keys * width : 0, a->is_converted ? keys * width : 0};
+    char **const places[] = {&block->scores, &block->mask, &block->sums_of_values, &block->query, &block->key,
+                             &block->value};
+    size_t bytes = 0;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        *places[i] = memory != NULL ? memory + bytes : NULL;
+        bytes += (counts[i] * a->value_bytes + 63) / 64 * 64;
+    }
+    return bytes;
+}
+
+/* Later blocks of a causal head have more keys, so that a part takes every so manieth block. */
+static void run_part(void *user, int part)
+{
+    struct attention *a = user;
+    struct block block;
+    lay_out(a, a->memory + (size_t)part * a->step, &block);
+    for (int64_t i = part; i < a->batches * a->heads * a->blocks; i += a->parts) {
+        block.first = i % a->blocks * BLOCK_QUERIES;
+        block.head = i / a->blocks % a->heads;
+        block.batch = i / a->blocks / a->heads;
+        block.rows = smaller(BLOCK_QUERIES, a->queries - block.first);
+        if (!run_block(a, &block)) {
+            atomic_store(&a->out_of_memory, true);
+            return;
+        }
+    }
+}
+
+static AOTITorchError run(const char *function, struct attention *a)
+{
+    struct block block;
+    a->blocks = (a->queries + BLOCK_QUERIES - 1) / BLOCK_QUERIES;
+    double work = 2.0 * (double)a->out->numel * (double)a->keys;
+    a->parts = aoticache_shim_parts(work, a->batches * a->heads * a->blocks);
+    a->step = lay_out(a, NULL, &block);
+    /* Zeros, because the padding of rows is read, too. */
+    a->memory = calloc((size_t)a->parts, a->step);
+    if (a->memory == NULL)
+        return aoticache_shim_fail_memory(function, (size_t)a->parts * a->step);
+    aoticache_shim_parallel(a->parts, run_part, a);
+    free(a->memory);
+    return atomic_load(&a->out_of_memory) ? aoticache_shim_fail_memory(function, a->step) : SHIM_SUCCESS;
+}
+
+/* ---- what is refused ---- */
+
+static AOTITorchError check_operands(const char *function, const struct shim_tensor *query,
+                                     const struct shim_tensor *key, const struct shim_tensor *value)
+{
+    char first[SHIM_DTYPE_TEXT_BYTES], second[SHIM_DTYPE_TEXT_BYTES], third[SHIM_DTYPE_TEXT_BYTES];
+    if (query->ndim != 4 || key->ndim != 4 || value->ndim != 4)
+        return aoticache_shim_fail("%s: query, key and value of 4 dimensions are needed, these have %d, %d and %d",
+                                   function, (int)query->ndim, (int)key->ndim, (int)value->ndim);
+    if (key->dtype != query->dtype || value->dtype != query->dtype)
+        return aoticache_shim_fail("%s: query, key and value of one dtype are needed, these are %s, %s and %s",
+                                   function, aoticache_shim_dtype_text(query->dtype, first),
+                                   aoticache_shim_dtype_text(key->dtype, second),
+                                   aoticache_shim_dtype_text(value->dtype, third));
+    if (query->dtype != AOTICACHE_DTYPE_FLOAT32 && query->dtype != AOTICACHE_DTYPE_FLOAT64 &&
+        query->dtype != AOTICACHE_DTYPE_FLOAT16 && query->dtype != AOTICACHE_DTYPE_BFLOAT16)
+        return aoticache_shim_fail_dtype(function, query->dtype);
+    if (!aoticache_shim_same_sizes(key, value))
+        return aoticache_shim_fail("%s: %lld x %lld x %lld x %lld keys, but %lld x %lld x %lld x %lld values", function,
+                                   (long long)key->sizes[0], (long long)key->sizes[1], (long long)key->sizes[2],
+                                   (long long)key->sizes[3], (long long)value->sizes[0], (long long)value->sizes[1],
+                                   (long long)value->sizes[2], (long long)value->sizes[3]);
+    if (key->sizes[0] != query->sizes[0] || key->sizes[3] != query->sizes[3])
+        return aoticache_shim_fail("%s: queries of batch %lld and width %lld, but keys of batch %lld and width %lld",
+                                   function, (long long)query->sizes[0], (long long)query->sizes[3],
+                                   (long long)key->sizes[0], (long long)key->sizes[3]);
+    if (query->sizes[1] > 0 && (key->sizes[1] == 0 || query->sizes[1] % key->sizes[1] != 0))
+        return aoticache_shim_fail("%s: %lld heads of queries are no multiple of %lld heads of keys", function,
+                                   (long long)query->sizes[1], (long long)key->sizes[1]);
+    return SHIM_SUCCESS;
+}
+
+/* A mask has the query's dtype, or float where that is a smaller one; each size is the scores' or 1. */
+static AOTITorchError check_mask(const char *function, const struct shim_tensor *mask, const struct attention *a)
+{
+    char first[SHIM_DTYPE_TEXT_BYTES], second[SHIM_DTYPE_TEXT_BYTES];
+    const int64_t wanted[4] = {a->batches, a->heads, a->queries, a->keys};
+    if (mask->dtype != a->query->dtype && !(a->is_converted && mask->dtype == AOTICACHE_DTYPE_FLOAT32))
+        return aoticache_shim_fail("%s: a mask of %s for a query of %s; a mask of the query's dtype is needed", function,
+                                   aoticache_shim_dtype_text(mask->dtype, first),
+                                   aoticache_shim_dtype_text(a->query->dtype, second));
+    if (mask->ndim != 2 && mask->ndim != 4)
+        return aoticache_shim_fail("%s: a mask of 2 or 4 dimensions is needed, this has %d", function, (int)mask->ndim);
+    for (int d = 0; d < mask->ndim; d++) {
+        int64_t size = wanted[d + 4 - mask->ndim];
+        if (mask->sizes[d] != size && mask->sizes[d] != 1)
+            return aoticache_shim_fail("%s: dimension %d of the mask has size %lld; %lld or 1 is needed", function, d,
+                                       (long long)mask->sizes[d], (long long)size);
+    }
+    return SHIM_SUCCESS;
+}
+
+static void describe(struct attention *a, const double *scale, bool causal)
+{
+    const struct shim_tensor *query = a->query;
+    bool is_double = query->dtype == AOTICACHE_DTYPE_FLOAT64;
+    enum shim_class kind = is_double ? SHIM_CLASS_DOUBLE : SHIM_CLASS_FLOAT;
+    a->batches = query->sizes[0];
+    a->heads = query->sizes[1];
+    a->queries = query->sizes[2];
+    a->width = query->sizes[3];
+    a->keys = a->key->sizes[2];
+    a->heads_per_key = a->heads > 0 ? a->heads / a->key->sizes[1] : 1;
+    a->causal = causal;
+    a->scale = scale != NULL ? *scale : 1 / sqrt((double)a->width);
+    a->is_converted = !is_double && query->dtype != AOTICACHE_DTYPE_FLOAT32;
+    a->access = aoticache_shim_dtype_access(query->dtype);
+    a->value_access = aoticache_shim_dtype_access(is_double ? AOTICACHE_DTYPE_FLOAT64 : AOTICACHE_DTYPE_FLOAT32);
+    a->arithmetic = aoticache_shim_matmul_arithmetic(kind);
+    a->value_bytes = a->arithmetic->value_bytes;
+    a->soften = aoticache_shim_attention_soften(kind);
+}
+
+/* Sums and their logarithms lie with the heads innermost, as PyTorch's do. */
+static AOTITorchError make_logsumexp(const char *function, const struct attention *a, AtenTensorHandle *ret_tensor)
+{
+    const int64_t sizes[] = {a->batches, a->heads, a->queries};
+    const int64_t heads = a->heads > 0 ? a->heads : 1, queries = a->queries > 0 ? a->queries : 1;
+    const int64_t strides[] = {heads * queries, 1, heads};
+    return aoticache_shim_tensor_empty(function, 3, sizes, strides,
+                                       a->value_bytes == sizeof(float) ? AOTICACHE_DTYPE_FLOAT32 : AOTICACHE_DTYPE_FLOAT64,
+                                       ret_tensor);
+}
+
+AOTITorchError aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu(
+    AtenTensorHandle query, AtenTensorHandle key, AtenTensorHandle value, double dropout_p, int32_t is_causal,
+    AtenTensorHandle *attn_mask, double *scale, AtenTensorHandle *ret_0, AtenTensorHandle *ret_1)
+{
+    cleanup_tensor AtenTensorHandle out = NULL, logsumexp = NULL;
+    SHIM_CHECK_TENSOR(query);
+    SHIM_CHECK_TENSOR(key);
+    SHIM_CHECK_TENSOR(value);
+    SHIM_CHECK_RESULT(ret_0);
+    SHIM_CHECK_RESULT(ret_1);
+    const AtenTensorHandle mask = shim_optional(attn_mask);
+    if (dropout_p > 0)
+        return aoticache_shim_fail("%s: a dropout of %g; only 0 is supported, as in PyTorch", __func__, dropout_p);
+    SHIM_TRY(check_operands(__func__, query->tensor, key->tensor, value->tensor));
+    struct attention a = {.query = query->tensor, .key = key->tensor, .value = value->tensor};
+    describe(&a, scale, is_causal != 0);
+    if (shim_is_defined(mask)) {
+        SHIM_TRY(check_mask(__func__, mask->tensor, &a));
+        a.mask = mask->tensor;
+    }
+    SHIM_TRY(aoticache_shim_make_like(__func__, query, query->tensor->dtype, &out));
+    SHIM_TRY(make_logsumexp(__func__, &a, &logsumexp));
+    a.out = out->tensor;
+    a.logsumexp = logsumexp->tensor;
+    if (a.out->numel == 0 || a.keys == 0) {
+        SHIM_TRY(aoti_torch_zero_(out));
+        SHIM_TRY(aoti_torch_zero_(logsumexp));
+    } else {
+        SHIM_TRY(run(__func__, &a));
+    }
+    *ret_0 = shim_steal(&out);
+    *ret_1 = shim_steal(&logsumexp);
+    return SHIM_SUCCESS;
+}

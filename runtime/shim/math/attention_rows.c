@@ -1,0 +1,92 @@
+/*
+ * shim/math/attention_rows: the softmax of attention, a row of scores at a time, for float and double.
+ *
+ * A row comes in tiles. Each tile may raise the row's largest score; what earlier tiles added is then too large by a
+ * factor, which is returned. The exponentials are those of vector_math.c. On x86-64 a second copy is compiled for AVX2.
+ */
+#include "runtime/shim/math/internal.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef float floats_4 __attribute__((vector_size(16)));
+typedef double doubles_2 __attribute__((vector_size(16)));
+typedef int32_t ints_4 __attribute__((vector_size(16)));
+typedef int64_t longs_2 __attribute__((vector_size(16)));
+
+floats_4 Sleef_expf4_u10(floats_4 x);
+doubles_2 Sleef_expd2_u10(doubles_2 x);
+
+/*
+ * Scores behind `live` get no weight. A row in which every score is -inf has the largest score -inf and the sum 0; a NaN
+ * among the scores makes the sum NaN.
+ */
+#define DEFINE_SOFTEN(name, type, vector, integers, exponential, scalar_exponential, attribute)                      \
+    static attribute double name(const struct attention_row *row, void *scores, double *max, double *sum)           \
+    {                                                                                                                \
+        enum { LANES = sizeof(vector) / sizeof(type) };                                                              \
+        type *values = scores;                                                                                       \
+        const type *mask = row->mask, scale = (type)row->scale;                                                      \
+        size_t count = (row->live + LANES - 1) / LANES * LANES;                                                      \
+        vector largest, total = {0}, x, m;                                                                           \
+        for (size_t i = 0; i < count; i += LANES) {                                                                  \
+            memcpy(&x, values + i, sizeof x);                                                                        \
+            x *= scale;                                                                                              \
+            if (mask != NULL) {                                                                                      \
+                memcpy(&m, mask + i, sizeof m);                                                                      \
+                x += m;                                                                                              \
+            }                                                                                                        \
+            memcpy(values + i, &x, sizeof x);                                                                        \
+        }                                                                                                            \
+        for (size_t i = row->live; i < count; i++)                                                                   \
+            values[i] = -(type)INFINITY;                                                                             \
+        for (int lane = 0; lane < LANES; lane++)                                                                     \
+            largest[lane] = (type)*max;                                                                              \
+        for (size_t i = 0; i < count; i += LANES) {                                                                  \
+            memcpy(&x, values + i, sizeof x);                                                                        \
+            integers above = x > largest;                                                                            \
+            largest = (vector)((above & (integers)x) | (~above & (integers)largest));                                \
+        }                                                                                                            \
+        type new_max = largest[0];                                                                                   \
+        for (int lane = 1; lane < LANES; lane++)                                                                     \
+            new_max = largest[lane] > new_max ? largest[lane] : new_max;                                             \
+        type shift = new_max == -(type)INFINITY ? 0 : new_max; /* -inf - -inf is NaN */                              \
+        for (size_t i = 0; i < count; i += LANES) {                                                                  \
+            memcpy(&x, values + i, sizeof x);                                                                        \
+            x = exponential(x - shift);                                                                              \
+            total += x;                                                                                              \
+            memcpy(values + i, &x, sizeof x);                                                                        \
+        }                                                                                                            \
+        memset(values + count, 0, (row->count - count) * sizeof *values);                                            \
+        type factor = scalar_exponential((type)*max - shift);                                                        \
+        double tile_sum = 0;                                                                                         \
+        for (int lane = 0; lane < LANES; lane++)                                                                     \
+            tile_sum += (double)total[lane];                                                                         \
+        *max = (double)new_max;                                                                                      \
+        *sum = *sum * (double)factor + tile_sum;                                                                     \
+        return (double)factor;                                                                                       \
+    }
+
+DEFINE_SOFTEN(soften_floats, float, floats_4, ints_4, Sleef_expf4_u10, expf, )
+DEFINE_SOFTEN(soften_doubles, double, doubles_2, longs_2, Sleef_expd2_u10, exp, )
+
+#if defined(__x86_64__)
+typedef float floats_8 __attribute__((vector_size(32)));
+typedef double doubles_4 __attribute__((vector_size(32)));
+typedef int32_t ints_8 __attribute__((vector_size(32)));
+typedef int64_t longs_4 __attribute__((vector_size(32)));
+#define WITH_AVX2 __attribute__((target("avx2,fma")))
+WITH_AVX2 floats_8 Sleef_expf8_u10(floats_8 x);
+WITH_AVX2 doubles_4 Sleef_expd4_u10(doubles_4 x);
+DEFINE_SOFTEN(soften_floats_avx2, float, floats_8, ints_8, Sleef_expf8_u10, expf, WITH_AVX2)
+DEFINE_SOFTEN(soften_doubles_avx2, double, doubles_4, longs_4, Sleef_expd4_u10, exp, WITH_AVX2)
+#endif
+
+attention_soften aoticache_shim_attention_soften(enum shim_class kind)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return kind == SHIM_CLASS_DOUBLE ? soften_doubles_avx2 : soften_floats_avx2;
+#endif
+    return kind == SHIM_CLASS_DOUBLE ? soften_doubles : soften_floats;
+}
