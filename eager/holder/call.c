@@ -103,6 +103,7 @@ typedef struct slow_call {
     const aoticache_packed *packed;
     aoticache_miss_request miss;
     bool *consumed;          /* as aoticache_holder_run() */
+    bool *ret_compiles;      /* as aoticache_holder_call_slowly() */
     bool ran;                /* a kernel was reached: its status is the call's */
     aoticache_status status; /* of the kernel, or of what could not be loaded last */
     aoticache_error error;
@@ -330,8 +331,13 @@ static void compile_now(slow_call *call)
 static void handle_miss(slow_call *call)
 {
     const aoticache_context *context = call->holder->context;
+    bool compiles = context->hook != NULL && context->miss != AOTICACHE_MISS_NEVER;
+    if (compiles && call->ret_compiles != NULL) {
+        *call->ret_compiles = true;
+        return;
+    }
     enter_miss(call);
-    if (context->hook == NULL || context->miss == AOTICACHE_MISS_NEVER)
+    if (!compiles)
         ask_cache(call);
     else if (context->miss == AOTICACHE_MISS_BACKGROUND)
         compile_later(call);
@@ -401,11 +407,12 @@ static const char *reason_to_fall_back(const aoticache_holder *holder, const aot
 }
 
 aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
-                                              const aoticache_packed *packed, bool *consumed,
+                                              const aoticache_packed *packed, bool *consumed, bool *ret_compiles,
                                               aoticache_error *ret_error)
 {
     slow_call call = {.holder = holder, .stack = stack, .packed = packed, .consumed = consumed,
-                      .status = AOTICACHE_NO_MEMORY, .error = {.message = "no memory for a thread's state"}};
+                      .ret_compiles = ret_compiles, .status = AOTICACHE_NO_MEMORY,
+                      .error = {.message = "no memory for a thread's state"}};
     const aoticache_value *arguments = arguments_of(holder, stack);
     aoticache_status status = aoticache_holder_check_arguments(holder, arguments, ret_error);
     if (status != AOTICACHE_OK)
@@ -421,6 +428,8 @@ aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t
     }
     aoticache_miss_request_free(&call.miss);
     aoticache_epoch_reclaim();
+    if (ret_compiles != NULL && *ret_compiles)
+        return AOTICACHE_NOT_FOUND;
     if (!call.ran)
         return give_up(&call, key_set, ret_error);
     if (call.status != AOTICACHE_OK)
@@ -470,5 +479,5 @@ aoticache_status aoticache_holder_call(aoticache_holder *holder, uint64_t key_se
     aoticache_epoch_leave(slot);
     if (__builtin_expect(ready, 1))
         return aoticache_holder_conclude(holder, key_set, stack, status, ret_error);
-    return aoticache_holder_call_slowly(holder, key_set, stack, packs ? &packed : NULL, NULL, ret_error);
+    return aoticache_holder_call_slowly(holder, key_set, stack, packs ? &packed : NULL, NULL, NULL, ret_error);
 }

@@ -340,10 +340,11 @@ aoticache_status aoticache_holder_fall_back(aoticache_holder *holder, uint64_t k
 
 /*
  * A call that the table does not answer. packed: NULL where the arguments cannot be a kernel's. consumed: as
- * aoticache_holder_run().
+ * aoticache_holder_run(). ret_compiles: NULL, or true is written where a compile would begin now, or be queued; nothing
+ * has been done or counted then, and the status is NOT_FOUND.
  */
 aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
-                                              const aoticache_packed *packed, bool *consumed,
+                                              const aoticache_packed *packed, bool *consumed, bool *ret_compiles,
                                               aoticache_error *ret_error);
 
 /* ---- request.c ---- */

@@ -141,6 +141,15 @@ static aoticache_status plan_stable(aoticache_binding_operator *op, const aotica
     return aoticache_stable_plan_create(schema, &op->plan, ret_error);
 }
 
+/* The data of tensors on other devices cannot be read here, and kernels there check it as PyTorch's do: not at once. */
+static void set_precheck(aoticache_binding_operator *op, aoticache_device device)
+{
+    const aoticache_schema *schema = op->holder->schema;
+    if (device.type == AOTICACHE_DEVICE_TYPE_CPU)
+        op->precheck = aoticache_precheck_find(aoticache_schema_full_name(schema), op->holder->num_arguments);
+    op->plain_arguments = op->precheck == NULL ? op->holder->num_arguments : SIZE_MAX;
+}
+
 /* Everything that can be said no to before PyTorch is told. */
 static aoticache_status prepare_operator(aoticache_binding_operator *op, const aoticache_binding_operator_options *options,
                                          aoticache_error *ret_error)
@@ -148,6 +157,8 @@ static aoticache_status prepare_operator(aoticache_binding_operator *op, const a
     aoticache_status status = make_holder(op, options, ret_error);
     if (status == AOTICACHE_OK)
         status = check_arguments(op->holder->schema, ret_error);
+    if (status == AOTICACHE_OK)
+        set_precheck(op, options->device);
     if (status == AOTICACHE_OK && !op->binding->has_bridge)
         status = plan_stable(op, options, ret_error);
     if (status == AOTICACHE_OK)

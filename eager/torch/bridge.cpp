@@ -144,9 +144,14 @@ public:
     /* kind: that of the argument's type, by value_kind(). */
     bool push(const IValue &value, int32_t kind);
 
-    aoticache_bridge_result call(void *op, DispatchKeySet keys, aoticache_error *error)
+    /* By host->attempt or host->call. Throws what went wrong. */
+    aoticache_bridge_result ask(decltype(aoticache_bridge_host::call) host_call, void *op, DispatchKeySet keys)
     {
-        return host->call(op, keys.raw_repr(), wrapped, &stack, error);
+        aoticache_error error;
+        error.message[0] = '\0';
+        aoticache_bridge_result result = host_call(op, keys.raw_repr(), wrapped, &stack, &error);
+        TORCH_CHECK(result != AOTICACHE_BRIDGE_FAILED, error.message);
+        return result;
     }
 
     aoticache_stack stack = {values, 0, max_values};
@@ -558,10 +563,10 @@ struct Operator {
 };
 
 /*
- * Puts the arguments by `push` and calls the core. True: served. An exception of push() means that PyTorch refuses to
- * show what it was asked for; its kernel says that in its own words.
+ * Puts the arguments by `push` and asks the core: SERVED, FALLBACK, FALLBACK_FIRST. An exception of push() means that
+ * PyTorch refuses to show what it was asked for; its kernel says that in its own words.
  */
-template <class Push> bool serve(void *op, DispatchKeySet keys, Arguments &arguments, Push push)
+template <class Push> aoticache_bridge_result serve(void *op, DispatchKeySet keys, Arguments &arguments, Push push)
 {
     bool pushed = false;
     try {
@@ -570,13 +575,20 @@ template <class Push> bool serve(void *op, DispatchKeySet keys, Arguments &argum
     }
     if (C10_UNLIKELY(!pushed)) {
         host->refuse(op);
-        return false;
+        return AOTICACHE_BRIDGE_FALLBACK;
     }
-    aoticache_error error;
-    error.message[0] = '\0';
-    aoticache_bridge_result result = arguments.call(op, keys, &error);
-    TORCH_CHECK(result != AOTICACHE_BRIDGE_FAILED, error.message);
-    return result == AOTICACHE_BRIDGE_SERVED;
+    return arguments.ask(host->attempt, op, keys);
+}
+
+/* The call of PyTorch's kernel after FALLBACK_FIRST: what it refuses is the end of this call, and nothing is compiled. */
+template <class Call> auto call_first(void *op, Call call)
+{
+    try {
+        return call();
+    } catch (...) {
+        host->refuse(op);
+        throw;
+    }
 }
 
 class BoxedKernel final : public c10::OperatorKernel {
@@ -586,23 +598,34 @@ public:
     void operator()(const c10::OperatorHandle &handle, DispatchKeySet keys, Stack *stack)
     {
         void *op = state.op.load(std::memory_order_acquire);
-        if (!op || !answer(op, keys, stack))
+        if (!op || !answer(op, handle, keys, stack))
             state.fallback.callBoxed(handle, keys, stack);
     }
 
 private:
-    bool answer(void *op, DispatchKeySet keys, Stack *stack)
+    bool answer(void *op, const c10::OperatorHandle &handle, DispatchKeySet keys, Stack *stack)
     {
         Arguments arguments;
         size_t count = state.kinds.size();
-        bool served = serve(op, keys, arguments, [&] {
+        Stack own;
+        aoticache_bridge_result result = serve(op, keys, arguments, [&] {
             const IValue *values = stack->data() + (stack->size() - count);
             for (size_t i = 0; i < count; i++)
                 if (!arguments.push(values[i], state.kinds[i]))
                     return false;
             return true;
         });
-        if (!served)
+        if (C10_UNLIKELY(result == AOTICACHE_BRIDGE_FALLBACK_FIRST)) {
+            own.assign(stack->end() - static_cast<ptrdiff_t>(count), stack->end());
+            call_first(op, [&] { state.fallback.callBoxed(handle, keys, &own); });
+            result = arguments.ask(host->call, op, keys);
+            if (result != AOTICACHE_BRIDGE_SERVED) {
+                torch::jit::drop(*stack, count);
+                stack->insert(stack->end(), own.begin(), own.end());
+                return true;
+            }
+        }
+        if (result != AOTICACHE_BRIDGE_SERVED)
             return false;
         Results results(arguments.stack);
         results.check(state.num_results);
@@ -625,15 +648,34 @@ public:
     {
         if (void *op = state.op.load(std::memory_order_acquire)) {
             Arguments arguments;
-            if (serve(op, keys, arguments, [&] { return (arguments.push(values) && ...); })) {
-                Results results(arguments.stack);
-                return take_all(results, static_cast<Return *>(nullptr));
-            }
+            aoticache_bridge_result result =
+                serve(op, keys, arguments, [&] { return (arguments.push(values) && ...); });
+            if (result == AOTICACHE_BRIDGE_SERVED)
+                return take(arguments);
+            if (result == AOTICACHE_BRIDGE_FALLBACK_FIRST)
+                return answer_first(op, keys, arguments, std::forward<Types>(values)...);
         }
-        return state.fallback.template call<Return, Types...>(state.handle, keys, std::forward<Types>(values)...);
+        return fall_back(keys, std::forward<Types>(values)...);
     }
 
 private:
+    Return fall_back(DispatchKeySet keys, Types... values) const
+    {
+        return state.fallback.template call<Return, Types...>(state.handle, keys, std::forward<Types>(values)...);
+    }
+
+    static Return take(Arguments &arguments)
+    {
+        Results results(arguments.stack);
+        return take_all(results, static_cast<Return *>(nullptr));
+    }
+
+    C10_NOINLINE Return answer_first(void *op, DispatchKeySet keys, Arguments &arguments, Types... values) const
+    {
+        Return own = call_first(op, [&] { return fall_back(keys, std::forward<Types>(values)...); });
+        return arguments.ask(host->call, op, keys) == AOTICACHE_BRIDGE_SERVED ? take(arguments) : own;
+    }
+
     const Operator &state;
 };
 

@@ -7,10 +7,13 @@
  * 1. It turns the arguments on PyTorch's stack, all of the schema's in their order, into values, on its own stack and
  *    without copies: a tensor's view points at the sizes and strides inside of PyTorch's tensor; its handle is the
  *    at::Tensor* of the argument itself, borrowed.
- * 2. It calls host->call(). On SERVED it takes its arguments off PyTorch's stack and moves the results there; on
+ * 2. It calls host->attempt(). On SERVED it takes its arguments off PyTorch's stack and moves the results there; on
  *    FALLBACK it calls PyTorch's kernel with the original arguments and the original key set; on FAILED it throws
- *    error.message (TORCH_CHECK's kind of exception), with the arguments dropped.
- * 3. Calls that cannot be a compiled kernel's go to PyTorch's kernel without host->call(): host->refuse() counts them.
+ *    error.message (TORCH_CHECK's kind of exception), with the arguments dropped. On FALLBACK_FIRST the kernel would have
+ *    to be compiled: it calls PyTorch's kernel, whose exception is the call's (host->refuse() counts it, and nothing is
+ *    compiled for what PyTorch refuses). Where that has answered it calls host->call(), and on FALLBACK the answer is
+ *    PyTorch's that it has already.
+ * 3. Calls that cannot be a compiled kernel's go to PyTorch's kernel without host->attempt(): host->refuse() counts them.
  *    These are calls with a tensor that is undefined where the schema says Tensor, not strided, without storage, lazily
  *    conjugated or negated (is_conj(), is_neg()), a zero tensor (_is_zerotensor()), with symbolic sizes, or
  *    of a dtype that is not in base.h, or with the Python key (a subclass that got below its own dispatch); and values
@@ -36,12 +39,13 @@ extern "C" {
 #endif
 
 /* Changes with everything here and in value.h and tensor_view.h that a bridge compiled earlier would get wrong. */
-#define AOTICACHE_BRIDGE_ABI 1u
+#define AOTICACHE_BRIDGE_ABI 2u
 
 typedef enum aoticache_bridge_result {
     AOTICACHE_BRIDGE_SERVED = 0,   /* the results are on the stack: OUTPUT or OUTPUT_LIST values, the bridge's */
     AOTICACHE_BRIDGE_FALLBACK = 1, /* PyTorch's kernel is to answer; the stack is as it was */
     AOTICACHE_BRIDGE_FAILED = 2,   /* an exception with error's message; the stack is as it was */
+    AOTICACHE_BRIDGE_FALLBACK_FIRST = 3, /* of attempt(): PyTorch's kernel comes first; the stack is as it was */
 } aoticache_bridge_result;
 
 typedef struct aoticache_bridge_host {
@@ -61,6 +65,9 @@ typedef struct aoticache_bridge_host {
                                     aoticache_error *error);
     /* Counts a call that went to PyTorch's kernel by itself. */
     void (*refuse)(void *op);
+    /* As call(), but never compiles, nor has it compiled: FALLBACK_FIRST, uncounted, where call() would. */
+    aoticache_bridge_result (*attempt)(void *op, uint64_t key_set, uint64_t wrapped, aoticache_stack *stack,
+                                       aoticache_error *error);
 } aoticache_bridge_host;
 
 typedef struct aoticache_bridge {
@@ -79,7 +86,7 @@ typedef struct aoticache_bridge {
     aoticache_status (*enable)(const char *name, const char *overload, const char *schema, const char *dispatch_key,
                                void *op, void **ret_registration, char *message, size_t message_size);
     /*
-     * Calls that begin afterwards go to PyTorch's kernel without host->call(). The torch_registration stays in PyTorch's
+     * Calls that begin afterwards go to PyTorch's kernel without asking the host. The torch_registration stays in PyTorch's
      * table, since PyTorch cannot take one back under running calls (it changes the entry in place), and is used again by
      * the next enable() of that operator and key; a few hundred bytes for each of these are kept for ever.
      */

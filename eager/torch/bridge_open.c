@@ -196,17 +196,31 @@ aoticache_status aoticache_binding_prepare_bridge(aoticache_cache *cache, const 
 
 /* ---- answering the bridge ---- */
 
-static aoticache_bridge_result answer_bridge(void *op, uint64_t key_set, uint64_t wrapped, aoticache_stack *stack,
-                                             aoticache_error *error)
+/* may_compile: a constant, so that each of the two ways is as short as one alone. */
+static inline __attribute__((always_inline)) aoticache_bridge_result answer_as(void *op, uint64_t key_set,
+                                                                               uint64_t wrapped, aoticache_stack *stack,
+                                                                               bool may_compile, aoticache_error *error)
 {
     aoticache_binding_call call;
     if (__builtin_expect(aoticache_binding_begin(op, &call) != AOTICACHE_BINDING_ENTERED, 0))
         return AOTICACHE_BRIDGE_FALLBACK;
     call.stack = *stack;
-    aoticache_bridge_result result = aoticache_binding_answer(&call, key_set, wrapped, false, error);
+    aoticache_bridge_result result = aoticache_binding_answer(&call, key_set, wrapped, false, may_compile, error);
     stack->count = call.stack.count;
     aoticache_binding_end(&call);
     return result;
+}
+
+static aoticache_bridge_result answer_bridge(void *op, uint64_t key_set, uint64_t wrapped, aoticache_stack *stack,
+                                             aoticache_error *error)
+{
+    return answer_as(op, key_set, wrapped, stack, true, error);
+}
+
+static aoticache_bridge_result attempt_for_bridge(void *op, uint64_t key_set, uint64_t wrapped, aoticache_stack *stack,
+                                                  aoticache_error *error)
+{
+    return answer_as(op, key_set, wrapped, stack, false, error);
 }
 
 static void count_refusal(void *op)
@@ -223,6 +237,7 @@ static const aoticache_bridge_host host = {
     .abi = AOTICACHE_BRIDGE_ABI,
     .call = answer_bridge,
     .refuse = count_refusal,
+    .attempt = attempt_for_bridge,
 };
 
 /* ---- opening ---- */

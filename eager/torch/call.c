@@ -67,8 +67,9 @@ aoticache_status aoticache_binding_want_fallback(void *user, uint64_t key_set, a
 }
 
 /*
- * Of what went wrong, the failure of a kernel is the call's, and what the host asked to see; lack of memory and
- * arguments that the holder does not take are no reason to end a program that PyTorch's kernel would serve.
+ * Of what went wrong, only what the host asked to see is the call's. A kernel that fails has written nothing but its own
+ * results, so PyTorch's kernel can still answer: with its own exception, where the arguments are to blame, and with the
+ * results where they are not. Tensors that the kernel has taken are gone, and then the failure is the call's.
  */
 aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *call, aoticache_status status)
 {
@@ -76,7 +77,7 @@ aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *ca
         return AOTICACHE_BRIDGE_FALLBACK;
     if (status == AOTICACHE_OK)
         return AOTICACHE_BRIDGE_SERVED;
-    bool is_minor = status == AOTICACHE_INVALID || status == AOTICACHE_NO_MEMORY;
+    bool is_minor = status == AOTICACHE_INVALID || status == AOTICACHE_NO_MEMORY || status == AOTICACHE_RUN_FAILED;
     return is_minor && !call->consumed && !call->op->holder->context->fail_calls ? AOTICACHE_BRIDGE_FALLBACK
                                                                                : AOTICACHE_BRIDGE_FAILED;
 }
@@ -84,11 +85,11 @@ aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *ca
 /* Hits of calls with lists and strings come here too. */
 aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *call, uint64_t key_set,
                                                         const aoticache_packed *packed, bool consume,
-                                                        aoticache_error *error)
+                                                        bool may_compile, aoticache_error *error)
 {
     aoticache_packed again;
     aoticache_status status;
-    bool packs = true, *consumed = consume ? &call->consumed : NULL;
+    bool packs = true, compiles = false, *consumed = consume ? &call->consumed : NULL;
     aoticache_binding_operator *op = call->op;
     aoticache_stack *stack = &call->stack;
     if (packed == NULL &&
@@ -96,11 +97,14 @@ aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *
         aoticache_uses_note(op->ready);
         return aoticache_binding_judge(call, aoticache_holder_conclude(op->holder, key_set, stack, status, error));
     }
-    atomic_fetch_add_explicit(&op->slow, 1, memory_order_relaxed);
     aoticache_binding_keep(call);
     if (packed == NULL && packs)
         packed = &again;
-    status = aoticache_holder_call_slowly(op->holder, key_set, stack, packed, consumed, error);
+    status = aoticache_holder_call_slowly(op->holder, key_set, stack, packed, consumed, may_compile ? NULL : &compiles,
+                                          error);
+    if (compiles)
+        return AOTICACHE_BRIDGE_FALLBACK_FIRST;
+    atomic_fetch_add_explicit(&op->slow, 1, memory_order_relaxed);
     return aoticache_binding_judge(call, status);
 }
 

@@ -55,8 +55,13 @@ struct aoticache_binding {
     aoticache_binding_operator *operators; /* under the lock */
 };
 
+/* What of the arguments' data must hold for a compiled kernel (precheck.c). */
+typedef struct aoticache_precheck aoticache_precheck;
+
 struct aoticache_binding_operator {
     aoticache_holder *holder;
+    size_t plain_arguments; /* the schema's; of an operator with a precheck no number that a call has */
+    const aoticache_precheck *precheck; /* NULL: none */
     aoticache_binding *binding;
     aoticache_registration *registration;
     atomic_size_t references; /* 1 while it is enabled, and one for each call that has left its epoch */
@@ -66,6 +71,9 @@ struct aoticache_binding_operator {
     aoticache_stable_plan *plan; /* of the stable ABI */
     aoticache_binding_operator *next, **link; /* of the binding's, under its lock */
 };
+
+/* name: with the overload, "aten::div.Tensor_mode". NULL: the operator needs none. */
+const aoticache_precheck *aoticache_precheck_find(const char *name, size_t num_arguments);
 
 /* The last reference frees it: the holder with it. */
 void aoticache_binding_operator_unref(aoticache_binding_operator *op);
@@ -98,7 +106,12 @@ aoticache_bridge_result aoticache_binding_refuse(aoticache_binding_call *call);
  */
 aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *call, uint64_t key_set,
                                                         const aoticache_packed *packed, bool consume,
-                                                        aoticache_error *error);
+                                                        bool may_compile, aoticache_error *error);
+/*
+ * Whether a compiled kernel may answer a call that is not plain: all arguments are there, the call does not come from a
+ * kernel of its own operator, and what it was given passes the operator's precheck.
+ */
+bool aoticache_binding_admits(const aoticache_binding_call *call);
 /* What the holder's status comes to. */
 aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *call, aoticache_status status);
 /* Whether this thread is inside a call of `op`. */
@@ -200,22 +213,24 @@ static inline bool aoticache_binding_is_recursive(const aoticache_binding_call *
 
 /*
  * wrapped: as aoticache_bridge_host's. consume: a kernel may take the handles of the tensors (call->consumed says
- * whether it did, whatever the result).
+ * whether it did, whatever the result). may_compile: false: FALLBACK_FIRST where the kernel would have to be compiled.
  */
 static inline aoticache_bridge_result aoticache_binding_answer(aoticache_binding_call *call, uint64_t key_set,
-                                                               uint64_t wrapped, bool consume, aoticache_error *error)
+                                                               uint64_t wrapped, bool consume, bool may_compile,
+                                                               aoticache_error *error)
 {
     aoticache_packed packed;
     aoticache_status status;
     bool packs;
     aoticache_binding_operator *op = call->op;
-    if (__builtin_expect(call->stack.count != op->holder->num_arguments || aoticache_binding_is_recursive(call), 0))
+    if (__builtin_expect(call->stack.count != op->plain_arguments || aoticache_binding_is_recursive(call), 0) &&
+        !aoticache_binding_admits(call))
         return aoticache_binding_refuse(call);
     if (wrapped != 0 && !aoticache_wrapped_numbers_do_not_matter(call->stack.values, call->stack.count, wrapped))
         return aoticache_binding_refuse(call);
     if (__builtin_expect(!aoticache_holder_call_hot(op->holder, &call->stack, 0, &packed, &packs,
                                                     consume ? &call->consumed : NULL, &status, error), 0))
-        return aoticache_binding_answer_slowly(call, key_set, packs ? &packed : NULL, consume, error);
+        return aoticache_binding_answer_slowly(call, key_set, packs ? &packed : NULL, consume, may_compile, error);
     aoticache_uses_note(op->ready);
     if (__builtin_expect(status == AOTICACHE_OK, 1))
         return AOTICACHE_BRIDGE_SERVED;

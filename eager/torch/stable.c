@@ -176,7 +176,7 @@ static inline bool answer_call(stable_call *call, uint64_t *stack, uint64_t num_
     call->core.stack.count = arguments->count;
     call->core.stack.capacity = AOTICACHE_STABLE_MAX_ARGUMENTS;
     aoticache_bridge_result result =
-        aoticache_binding_answer(&call->core, 0, arguments->wrapped, true, &call->error);
+        aoticache_binding_answer(&call->core, 0, arguments->wrapped, true, true, &call->error);
     if (op->plan->has_lists)
         aoticache_stable_drop(op->plan, arguments);
     if (__builtin_expect(result != AOTICACHE_BRIDGE_SERVED, 0))

@@ -31,6 +31,16 @@ static aoticache_bridge_result call_bridge(const test_tensor *tensor, double fac
     return call_with(STAND_IN(void *, stand_in_op), tensor, factor, 0);
 }
 
+static aoticache_bridge_result attempt_with(const test_tensor *tensor, double factor)
+{
+    const aoticache_bridge_host *host = STAND_IN(const aoticache_bridge_host *, stand_in_host);
+    places[0] = VALUE_TENSOR(tensor);
+    places[1] = VALUE_DOUBLE(factor);
+    places[2] = VALUE_INT(0);
+    stack.count = 3;
+    return host->attempt(STAND_IN(void *, stand_in_op), 0, 0, &stack, &error);
+}
+
 static bool is_served(const test_tensor *tensor, double factor)
 {
     bool right = call_bridge(tensor, factor) == AOTICACHE_BRIDGE_SERVED && stack.count == 1 &&
@@ -69,15 +79,41 @@ Test(binding_bridge, miss_that_is_not_compiled_is_the_bridges)
     end_binding();
 }
 
-Test(binding_bridge, failing_kernel_is_a_failure_with_its_message)
+Test(binding_bridge, failing_kernel_is_pytorchs_call)
 {
     begin();
     x->data[0] = -1;
     for (int i = 0; i < 2; i++) {
-        cr_expect_eq(call_bridge(x, 3), AOTICACHE_BRIDGE_FAILED);
-        cr_expect_not_null(strstr(error.message, "x is -1, on purpose"), "%s", error.message);
+        cr_expect_eq(call_bridge(x, 3), AOTICACHE_BRIDGE_FALLBACK);
         cr_expect(is_untouched(x));
     }
+    end_binding();
+}
+
+Test(binding_bridge, failing_kernel_is_a_failure_with_its_message_where_that_is_asked_for)
+{
+    aoticache_context_options changes = eager_options();
+    changes.fail_calls = true;
+    begin_as(&changes);
+    x->data[0] = -1;
+    cr_expect_eq(call_bridge(x, 3), AOTICACHE_BRIDGE_FAILED);
+    cr_expect_not_null(strstr(error.message, "x is -1, on purpose"), "%s", error.message);
+    cr_expect(is_untouched(x));
+    end_binding();
+}
+
+Test(binding_bridge, attempt_compiles_nothing_and_counts_nothing_where_the_kernel_is_missing)
+{
+    begin();
+    cr_expect_eq(attempt_with(x, 3), AOTICACHE_BRIDGE_FALLBACK_FIRST);
+    cr_expect(is_untouched(x));
+    cr_expect_eq(binding_counts().calls, 0);
+    cr_expect_eq(binding_counts().holder.misses, 0);
+    cr_expect_eq(binding_counts().holder.compiles, 0);
+    cr_expect(is_served(x, 3));
+    cr_expect_eq(attempt_with(x, 3), AOTICACHE_BRIDGE_SERVED);
+    aoticache_stack_drop(&stack, 0);
+    cr_expect_eq(binding_counts().holder.compiles, 1);
     end_binding();
 }
 

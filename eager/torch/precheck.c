@@ -1,0 +1,323 @@
+/*
+ * eager/torch/precheck: the checks of arguments' data that PyTorch's kernels make and compiled kernels do not: indices
+ * inside the tensor that they index, integer divisors. A call that does not pass is PyTorch's own kernel's, which raises
+ * its own exception, or knows what a negative index means. So nothing here says what is an error: only what a compiled
+ * kernel certainly gets right.
+ *
+ * Operators without such arguments have no precheck, and their hits do not come here (aoticache_binding_answer()).
+ * Tensors of other devices than the CPU are not looked at.
+ */
+#include "eager/torch/internal.h"
+
+#include <string.h>
+
+/* ---- which operators, and what of them ---- */
+
+typedef enum precheck_kind {
+    INDEX_OF_DIM,    /* `checked` indexes the dimension of `other` whose number is the argument `extra` */
+    INDEX_OF_ROWS,   /* ... the first dimension of `other` */
+    INDEX_OF_ALL,    /* ... all elements of `other` */
+    INDEX_BELOW,     /* ... something of as many elements as the number, or the product of the list, `other` */
+    INDEX_OF_EACH,   /* the list `checked` indexes the dimensions of `other`, one after the other */
+    INDEX_OF_CLASS,  /* `checked` indexes the classes of `other`, or is the number `extra` */
+    INTEGER_DIVISOR, /* `other` is divided by `checked`, as integers unless `extra` is a rounding mode that is absent */
+} precheck_kind;
+
+struct aoticache_precheck {
+    const char *name; /* with the overload */
+    precheck_kind kind;
+    int8_t checked, other, extra; /* positions of arguments; -1: none */
+};
+
+static const aoticache_precheck prechecks[] = {
+    {"aten::embedding", INDEX_OF_ROWS, 1, 0, -1},
+    {"aten::embedding_renorm", INDEX_OF_ROWS, 1, 0, -1},
+    {"aten::_embedding_bag", INDEX_OF_ROWS, 1, 0, -1},
+    {"aten::_embedding_bag_forward_only", INDEX_OF_ROWS, 1, 0, -1},
+    {"aten::embedding_dense_backward", INDEX_BELOW, 1, 2, -1},
+    {"aten::gather", INDEX_OF_DIM, 2, 0, 1},
+    {"aten::index_select", INDEX_OF_DIM, 2, 0, 1},
+    {"aten::index_add", INDEX_OF_DIM, 2, 0, 1},
+    {"aten::index_copy", INDEX_OF_DIM, 2, 0, 1},
+    {"aten::index_fill.int_Scalar", INDEX_OF_DIM, 2, 0, 1},
+    {"aten::index_fill.int_Tensor", INDEX_OF_DIM, 2, 0, 1},
+    {"aten::index_reduce", INDEX_OF_DIM, 2, 0, 1},
+    {"aten::scatter.src", INDEX_OF_DIM, 2, 0, 1},
+    {"aten::scatter.value", INDEX_OF_DIM, 2, 0, 1},
+    {"aten::scatter.reduce", INDEX_OF_DIM, 2, 0, 1},
+    {"aten::scatter.value_reduce", INDEX_OF_DIM, 2, 0, 1},
+    {"aten::scatter_add", INDEX_OF_DIM, 2, 0, 1},
+    {"aten::scatter_reduce.two", INDEX_OF_DIM, 2, 0, 1},
+    {"aten::take", INDEX_OF_ALL, 1, 0, -1},
+    {"aten::put", INDEX_OF_ALL, 1, 0, -1},
+    {"aten::max_unpool2d", INDEX_BELOW, 1, 2, -1},
+    {"aten::max_unpool3d", INDEX_BELOW, 1, 2, -1},
+    {"aten::index.Tensor", INDEX_OF_EACH, 1, 0, -1},
+    {"aten::_unsafe_index.Tensor", INDEX_OF_EACH, 1, 0, -1},
+    {"aten::index_put", INDEX_OF_EACH, 1, 0, -1},
+    {"aten::_unsafe_index_put", INDEX_OF_EACH, 1, 0, -1},
+    {"aten::_index_put_impl", INDEX_OF_EACH, 1, 0, -1},
+    {"aten::nll_loss_forward", INDEX_OF_CLASS, 1, 0, 4},
+    {"aten::nll_loss2d_forward", INDEX_OF_CLASS, 1, 0, 4},
+    {"aten::nll_loss_backward", INDEX_OF_CLASS, 2, 1, 5},
+    {"aten::nll_loss2d_backward", INDEX_OF_CLASS, 2, 1, 5},
+    {"aten::div.Tensor_mode", INTEGER_DIVISOR, 1, 0, 2},
+    {"aten::div.Scalar_mode", INTEGER_DIVISOR, 1, 0, 2},
+    {"aten::floor_divide", INTEGER_DIVISOR, 1, 0, -1},
+    {"aten::floor_divide.Scalar", INTEGER_DIVISOR, 1, 0, -1},
+    {"aten::remainder.Tensor", INTEGER_DIVISOR, 1, 0, -1},
+    {"aten::remainder.Scalar", INTEGER_DIVISOR, 1, 0, -1},
+    {"aten::remainder.Scalar_Tensor", INTEGER_DIVISOR, 1, 0, -1},
+    {"aten::fmod.Tensor", INTEGER_DIVISOR, 1, 0, -1},
+    {"aten::fmod.Scalar", INTEGER_DIVISOR, 1, 0, -1},
+};
+
+const aoticache_precheck *aoticache_precheck_find(const char *name, size_t num_arguments)
+{
+    for (size_t i = 0; i < sizeof prechecks / sizeof prechecks[0]; i++) {
+        const aoticache_precheck *one = &prechecks[i];
+        size_t last = (size_t)(one->checked > one->other ? one->checked : one->other);
+        if (one->extra > 0 && (size_t)one->extra > last)
+            last = (size_t)one->extra;
+        if (strcmp(one->name, name) == 0 && last < num_arguments)
+            return one;
+    }
+    return NULL;
+}
+
+/* ---- the elements of a tensor ---- */
+
+/* Which integers pass: `span` of them from `low` on, and `also`. */
+typedef struct range {
+    int64_t low, also;
+    uint64_t span;
+} range;
+
+/* Not 0, which nothing is divided by, and not -1, by which the least integer cannot be divided. */
+static const range divisors = {.low = 1, .also = 1, .span = UINT64_MAX - 1};
+
+/* Without a branch for each element: almost always all pass. */
+#define ROW_OF(type)                                                                                    \
+    static bool row_of_##type(const char *data, int64_t count, int64_t stride, const range *allowed)   \
+    {                                                                                                   \
+        const type *element = (const type *)data;                                                       \
+        const range of = *allowed;                                                                      \
+        unsigned outside = 0;                                                                           \
+        for (int64_t i = 0; i < count; i++) {                                                           \
+            int64_t value = (int64_t)element[i * stride];                                               \
+            outside |= ((uint64_t)value - (uint64_t)of.low >= of.span) & (value != of.also);            \
+        }                                                                                               \
+        return outside == 0;                                                                            \
+    }
+ROW_OF(int8_t)
+ROW_OF(uint8_t)
+ROW_OF(int16_t)
+ROW_OF(uint16_t)
+ROW_OF(int32_t)
+ROW_OF(uint32_t)
+ROW_OF(int64_t)
+
+typedef bool (*row_fn)(const char *data, int64_t count, int64_t stride, const range *allowed);
+
+/* ret_bytes: of one element. NULL: they are no integers. */
+static row_fn row_of(int32_t dtype, int64_t *ret_bytes)
+{
+    static const struct {
+        int32_t dtype;
+        int64_t bytes;
+        row_fn row;
+    } rows[] = {
+        {AOTICACHE_DTYPE_INT64, 8, row_of_int64_t},   {AOTICACHE_DTYPE_INT32, 4, row_of_int32_t},
+        {AOTICACHE_DTYPE_INT16, 2, row_of_int16_t},   {AOTICACHE_DTYPE_INT8, 1, row_of_int8_t},
+        {AOTICACHE_DTYPE_UINT8, 1, row_of_uint8_t},   {AOTICACHE_DTYPE_BOOL, 1, row_of_uint8_t},
+        {AOTICACHE_DTYPE_UINT16, 2, row_of_uint16_t}, {AOTICACHE_DTYPE_UINT32, 4, row_of_uint32_t},
+        {AOTICACHE_DTYPE_UINT64, 8, row_of_int64_t},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (rows[i].dtype != dtype)
+            continue;
+        *ret_bytes = rows[i].bytes;
+        return rows[i].row;
+    }
+    return NULL;
+}
+
+static bool is_contiguous(const aoticache_tensor_view *view)
+{
+    int64_t expected = 1;
+    for (int64_t dim = view->ndim - 1; dim >= 0; dim--) {
+        if (view->sizes[dim] != 1 && view->strides[dim] != expected)
+            return false;
+        expected *= view->sizes[dim];
+    }
+    return true;
+}
+
+typedef struct walk {
+    const aoticache_tensor_view *view;
+    const range *allowed;
+    row_fn row;
+    int64_t bytes;
+} walk;
+
+static bool walk_dim(const walk *all, int64_t dim, const char *data)
+{
+    const aoticache_tensor_view *view = all->view;
+    while (dim < view->ndim && (view->sizes[dim] == 1 || view->strides[dim] == 0)) /* the same elements once more */
+        dim++;
+    if (dim == view->ndim)
+        return all->row(data, 1, 1, all->allowed);
+    if (dim == view->ndim - 1)
+        return all->row(data, view->sizes[dim], view->strides[dim], all->allowed);
+    for (int64_t i = 0; i < view->sizes[dim]; i++)
+        if (!walk_dim(all, dim + 1, data + i * view->strides[dim] * all->bytes))
+            return false;
+    return true;
+}
+
+static bool is_on_cpu(const aoticache_tensor_view *view)
+{
+    return view->device.type == AOTICACHE_DEVICE_TYPE_CPU;
+}
+
+/* Whether all elements are integers of that range. */
+static bool all_within(const aoticache_tensor_view *view, const range *allowed)
+{
+    walk all = {.view = view, .allowed = allowed};
+    if (view->numel == 0 || !is_on_cpu(view))
+        return true;
+    all.row = row_of(view->dtype, &all.bytes);
+    if (all.row == NULL)
+        return false;
+    if (is_contiguous(view))
+        return all.row(view->data, view->numel, 1, allowed);
+    return walk_dim(&all, 0, view->data);
+}
+
+static bool all_below(const aoticache_tensor_view *view, int64_t size)
+{
+    range allowed = {.low = 0, .also = 0, .span = size > 0 ? (uint64_t)size : 0};
+    return (size > 0 || view->numel == 0) && all_within(view, &allowed);
+}
+
+/* ---- indices ---- */
+
+static bool is_tensor(const aoticache_value *value)
+{
+    return value->kind == AOTICACHE_VALUE_TENSOR;
+}
+
+/* -1: there is no such dimension. */
+static int64_t size_of_dim(const aoticache_tensor_view *view, int64_t dim)
+{
+    int64_t ndim = view->ndim > 0 ? view->ndim : 1;
+    if (dim < 0)
+        dim += ndim;
+    if (dim < 0 || dim >= ndim)
+        return -1;
+    return view->ndim > 0 ? view->sizes[dim] : 1;
+}
+
+/* Of a number, or of the product of a list; -1: neither. */
+static int64_t number_of(const aoticache_value *value)
+{
+    int64_t product = 1;
+    if (value->kind == AOTICACHE_VALUE_INT)
+        return value->as.int_value;
+    if (value->kind != AOTICACHE_VALUE_INT_LIST)
+        return -1;
+    for (uint32_t i = 0; i < value->count; i++)
+        if (__builtin_mul_overflow(product, value->as.ints[i], &product))
+            return -1;
+    return product;
+}
+
+/* A mask has no indices, and PyTorch's compiler makes a selection of it; masks of bytes are PyTorch's. */
+static bool passes_each(const aoticache_value *list, const aoticache_tensor_view *other)
+{
+    int64_t dim = 0;
+    if (list->kind != AOTICACHE_VALUE_TENSOR_LIST)
+        return false;
+    for (uint32_t i = 0; i < list->count; i++) {
+        const aoticache_tensor_view *index = list->as.tensors[i];
+        if (index == NULL) {
+            dim++;
+        } else if (index->dtype == AOTICACHE_DTYPE_BOOL) {
+            dim += index->ndim;
+        } else if (index->dtype == AOTICACHE_DTYPE_UINT8 || dim >= other->ndim ||
+                   !all_below(index, other->sizes[dim++])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The classes of one sample are its only dimension, of more samples the second one. */
+static bool passes_classes(const aoticache_tensor_view *target, const aoticache_tensor_view *other,
+                           const aoticache_value *ignored)
+{
+    int64_t classes = size_of_dim(other, other->ndim > 1 ? 1 : 0);
+    if (ignored->kind != AOTICACHE_VALUE_INT || classes <= 0)
+        return false;
+    range allowed = {.low = 0, .also = ignored->as.int_value, .span = (uint64_t)classes};
+    return all_within(target, &allowed);
+}
+
+static bool passes_indices(const aoticache_precheck *precheck, const aoticache_value *arguments)
+{
+    const aoticache_value *checked = &arguments[precheck->checked], *other = &arguments[precheck->other];
+    const aoticache_value *extra = precheck->extra >= 0 ? &arguments[precheck->extra] : NULL;
+    if (precheck->kind == INDEX_OF_EACH)
+        return is_tensor(other) && passes_each(checked, other->as.tensor);
+    if (!is_tensor(checked) || (precheck->kind != INDEX_BELOW && !is_tensor(other)))
+        return false;
+    switch (precheck->kind) {
+    case INDEX_OF_DIM:
+        return extra->kind == AOTICACHE_VALUE_INT &&
+               all_below(checked->as.tensor, size_of_dim(other->as.tensor, extra->as.int_value));
+    case INDEX_OF_ROWS:
+        return all_below(checked->as.tensor, size_of_dim(other->as.tensor, 0));
+    case INDEX_OF_ALL:
+        return all_below(checked->as.tensor, other->as.tensor->numel);
+    case INDEX_BELOW:
+        return all_below(checked->as.tensor, number_of(other));
+    default:
+        return passes_classes(checked->as.tensor, other->as.tensor, extra);
+    }
+}
+
+/* ---- divisors ---- */
+
+static bool is_integer(const aoticache_value *value)
+{
+    int64_t bytes;
+    if (is_tensor(value))
+        return row_of(value->as.tensor->dtype, &bytes) != NULL;
+    return value->kind == AOTICACHE_VALUE_INT || value->kind == AOTICACHE_VALUE_BOOL;
+}
+
+static bool passes_divisor(const aoticache_precheck *precheck, const aoticache_value *arguments)
+{
+    const aoticache_value *divisor = &arguments[precheck->checked];
+    if (precheck->extra >= 0 && arguments[precheck->extra].kind == AOTICACHE_VALUE_NONE)
+        return true;
+    if (!is_integer(divisor) || !is_integer(&arguments[precheck->other]))
+        return true;
+    if (is_tensor(divisor))
+        return all_within(divisor->as.tensor, &divisors);
+    int64_t number = divisor->kind == AOTICACHE_VALUE_INT ? divisor->as.int_value : divisor->as.bool_value;
+    return number != 0 && number != -1;
+}
+
+/* ---- the call ---- */
+
+bool aoticache_binding_admits(const aoticache_binding_call *call)
+{
+    const aoticache_binding_operator *op = call->op;
+    if (call->stack.count != op->holder->num_arguments || aoticache_binding_is_recursive(call))
+        return false;
+    if (op->precheck == NULL)
+        return true;
+    return op->precheck->kind == INTEGER_DIVISOR ? passes_divisor(op->precheck, call->stack.values)
+                                                 : passes_indices(op->precheck, call->stack.values);
+}

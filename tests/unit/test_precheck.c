@@ -1,0 +1,130 @@
+/* Unit tests of what is looked at before a compiled kernel answers (eager/torch/precheck.c). */
+#include "eager/torch/internal.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+TestSuite(precheck, .timeout = 60);
+
+#define TENSOR(view) ((aoticache_value){.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = (view)})
+#define INT(number) ((aoticache_value){.kind = AOTICACHE_VALUE_INT, .as.int_value = (number)})
+#define NONE ((aoticache_value){.kind = AOTICACHE_VALUE_NONE})
+#define STRING(text) ((aoticache_value){.kind = AOTICACHE_VALUE_STRING, .as.string = (text)})
+
+static int64_t one_dim[1], one_stride[1] = {1};
+
+static aoticache_tensor_view vector(void *data, int32_t dtype, int64_t count)
+{
+    one_dim[0] = count;
+    return (aoticache_tensor_view){.data = data, .dtype = dtype, .device = AOTICACHE_DEVICE_CPU, .ndim = 1,
+                                   .numel = count, .sizes = one_dim, .strides = one_stride};
+}
+
+static bool passes(const char *name, aoticache_value *values, size_t count)
+{
+    aoticache_holder holder = {.num_arguments = count};
+    aoticache_binding_operator op = {.holder = &holder, .precheck = aoticache_precheck_find(name, count)};
+    aoticache_binding_call call = {.stack = {.values = values, .count = count, .capacity = count}, .op = &op};
+    cr_assert_not_null(op.precheck, "%s", name);
+    return aoticache_binding_admits(&call);
+}
+
+static const int64_t table_sizes[2] = {3, 5}, table_strides[2] = {5, 1};
+static float table_data[15];
+static const aoticache_tensor_view table = {.data = table_data, .dtype = AOTICACHE_DTYPE_FLOAT32,
+                                            .device = {AOTICACHE_DEVICE_TYPE_CPU, -1}, .ndim = 2, .numel = 15,
+                                            .sizes = table_sizes, .strides = table_strides};
+
+static bool selects(int64_t dim, int64_t index)
+{
+    int64_t indices[4] = {0, 2, index, 1};
+    aoticache_tensor_view view = vector(indices, AOTICACHE_DTYPE_INT64, 4);
+    return passes("aten::index_select", (aoticache_value[]){TENSOR(&table), INT(dim), TENSOR(&view)}, 3);
+}
+
+Test(precheck, operators_are_found_by_their_whole_name)
+{
+    cr_expect_not_null(aoticache_precheck_find("aten::div.Tensor_mode", 3));
+    cr_expect_null(aoticache_precheck_find("aten::div.Tensor", 2));
+    cr_expect_null(aoticache_precheck_find("aten::add.Tensor", 3));
+    cr_expect_null(aoticache_precheck_find("aten::index_select", 2), "another schema of that name");
+}
+
+Test(precheck, indices_are_inside_the_dimension)
+{
+    cr_expect(selects(0, 2));
+    cr_expect_not(selects(0, 3));
+    cr_expect_not(selects(0, -1));
+    cr_expect(selects(1, 4));
+    cr_expect(selects(-1, 4));
+    cr_expect_not(selects(-2, 4));
+    cr_expect_not(selects(2, 0), "there is no such dimension");
+    cr_expect_not(selects(0, INT64_MIN));
+}
+
+Test(precheck, elements_of_an_index_that_is_not_contiguous_are_those_of_the_view)
+{
+    /* Every second element of the first two rows; what lies between is out of range. */
+    int32_t indices[] = {0, 99, 2, 99, 1, 99, 0, 99};
+    int64_t sizes[3] = {2, 7, 2}, strides[3] = {4, 0, 2};
+    aoticache_tensor_view view = {.data = indices, .dtype = AOTICACHE_DTYPE_INT32, .device = AOTICACHE_DEVICE_CPU,
+                                  .ndim = 3, .numel = 28, .sizes = sizes, .strides = strides};
+    aoticache_value values[] = {TENSOR(&table), TENSOR(&view), INT(-1), NONE, NONE};
+    cr_expect(passes("aten::embedding", values, 5));
+    indices[6] = 3;
+    cr_expect_not(passes("aten::embedding", values, 5));
+}
+
+Test(precheck, empty_index_passes)
+{
+    aoticache_tensor_view view = vector(NULL, AOTICACHE_DTYPE_INT64, 0);
+    cr_expect(passes("aten::embedding", (aoticache_value[]){TENSOR(&table), TENSOR(&view), INT(-1), NONE, NONE}, 5));
+}
+
+Test(precheck, ignored_class_passes)
+{
+    int64_t target[3] = {4, -100, 0};
+    aoticache_tensor_view view = vector(target, AOTICACHE_DTYPE_INT64, 3);
+    aoticache_value values[] = {TENSOR(&table), TENSOR(&view), NONE, INT(1), INT(-100)};
+    cr_expect(passes("aten::nll_loss_forward", values, 5));
+    values[4] = INT(-1);
+    cr_expect_not(passes("aten::nll_loss_forward", values, 5));
+}
+
+static bool divides(int64_t divisor, int32_t dividend, aoticache_value mode)
+{
+    int64_t numbers[9] = {5, 7, 1, 2, 3, divisor, INT64_MIN, INT64_MAX, -2};
+    aoticache_tensor_view view = vector(numbers, AOTICACHE_DTYPE_INT64, 9), other = view;
+    other.dtype = dividend;
+    return passes("aten::div.Tensor_mode", (aoticache_value[]){TENSOR(&other), TENSOR(&view), mode}, 3);
+}
+
+Test(precheck, integer_divisors_are_neither_0_nor_the_one_that_overflows)
+{
+    cr_expect(divides(4, AOTICACHE_DTYPE_INT64, STRING("trunc")));
+    cr_expect_not(divides(0, AOTICACHE_DTYPE_INT64, STRING("trunc")));
+    cr_expect_not(divides(-1, AOTICACHE_DTYPE_INT64, STRING("trunc")));
+    cr_expect(divides(0, AOTICACHE_DTYPE_FLOAT32, STRING("trunc")), "PyTorch divides floats");
+    cr_expect(divides(0, AOTICACHE_DTYPE_INT64, NONE), "without a mode PyTorch divides floats");
+}
+
+Test(precheck, numbers_are_divisors_too)
+{
+    int32_t numbers[2] = {5, 7};
+    aoticache_tensor_view view = vector(numbers, AOTICACHE_DTYPE_INT32, 2);
+    cr_expect(passes("aten::remainder.Scalar", (aoticache_value[]){TENSOR(&view), INT(3)}, 2));
+    cr_expect_not(passes("aten::remainder.Scalar", (aoticache_value[]){TENSOR(&view), INT(0)}, 2));
+    aoticache_value half = {.kind = AOTICACHE_VALUE_DOUBLE, .as.double_value = 0};
+    cr_expect(passes("aten::remainder.Scalar", (aoticache_value[]){TENSOR(&view), half}, 2));
+}
+
+Test(precheck, lists_of_indices_go_with_the_dimensions)
+{
+    int64_t indices[2] = {4, 3};
+    aoticache_tensor_view view = vector(indices, AOTICACHE_DTYPE_INT64, 2);
+    const aoticache_tensor_view *second[] = {NULL, &view}, *first[] = {&view, NULL};
+    aoticache_value list = {.kind = AOTICACHE_VALUE_TENSOR_LIST, .count = 2, .as.tensors = second};
+    cr_expect(passes("aten::_unsafe_index.Tensor", (aoticache_value[]){TENSOR(&table), list}, 2));
+    list.as.tensors = first;
+    cr_expect_not(passes("aten::_unsafe_index.Tensor", (aoticache_value[]){TENSOR(&table), list}, 2));
+}
