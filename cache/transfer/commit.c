@@ -474,8 +474,9 @@ aoticache_status aoticache_intake_add_manifest(aoticache_intake *intake, const a
 
 void aoticache_intake_refuse_unnamed(aoticache_intake *intake)
 {
-    for (size_t i = 0; i < intake->table.capacity; i++) {
-        const aoticache_transfer_object *object = &intake->table.slots[i];
+    const aoticache_transfer_object *objects = intake->table.items;
+    for (size_t i = 0; i < intake->table.count; i++) {
+        const aoticache_transfer_object *object = &objects[i];
         char hex[AOTICACHE_DIGEST_HEX_BYTES];
         if (object->state != AOTICACHE_TRANSFER_PENDING || object->is_named)
             continue;

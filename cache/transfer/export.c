@@ -23,7 +23,7 @@ struct export {
     aoticache_transfer_report report;
     aoticache_tar_writer *writer;
     aoticache_snapshot selection;
-    aoticache_transfer_table table; /* PENDING: is to be written; STORED: was */
+    aoticache_hash_map table; /* PENDING: is to be written; STORED: was */
     aoticache_transfer_counts planned;
     char *piece;
     bool is_stopped;
@@ -320,7 +320,7 @@ aoticache_status aoticache_cache_export(aoticache_cache *cache, int fd, const ao
     status = run(&export, fd, ret_error);
     aoticache_tar_writer_close(export.writer);
     aoticache_snapshot_free(&export.selection);
-    aoticache_transfer_table_free(&export.table);
+    aoticache_hash_map_free(&export.table);
     free(export.piece);
     if (ret_report != NULL)
         *ret_report = export.report;

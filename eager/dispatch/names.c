@@ -12,68 +12,54 @@
 
 /* ---- an operator, without definition and kernels ---- */
 
-uint64_t aoticache_operator_hash(const char *name)
-{
-    uint64_t hash = UINT64_C(14695981039346656037);
-    for (; *name != '\0'; name++)
-        hash = (hash ^ (unsigned char)*name) * UINT64_C(1099511628211);
-    return hash;
-}
-
-aoticache_status aoticache_operator_create(aoticache_dispatcher *dispatcher, const char *name,
-                                           aoticache_operator **ret_operator, aoticache_error *ret_error)
+static aoticache_operator *create_operator(aoticache_dispatcher *dispatcher, const char *name)
 {
     size_t size = strlen(name) + 1;
     aoticache_operator *op = calloc(1, sizeof *op + size);
     if (op == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for an operator", name);
+        return NULL;
     memcpy(op->text, name, size);
     op->name = op->text;
-    op->name_hash = aoticache_operator_hash(name);
     op->letters = aoticache_operator_letters(name);
     op->dispatcher = dispatcher;
     atomic_init(&op->table, aoticache_op_table_gone());
     atomic_init(&op->plan, NULL);
-    *ret_operator = op;
-    return AOTICACHE_OK;
+    return op;
 }
 
 /* ---- the table ---- */
 
-/* The place of the name, or the empty one where it would be. The table has a free place. */
-static size_t place_of(aoticache_operator *const *names, size_t capacity, const char *name, uint64_t hash)
+static uint64_t hash_name(const void *name)
 {
-    size_t at = (hash ^ hash >> 32) & (capacity - 1);
-    while (names[at] != NULL && (names[at]->name_hash != hash || strcmp(names[at]->name, name) != 0))
-        at = (at + 1) & (capacity - 1);
-    return at;
+    return aoticache_hash_bytes(name, strlen(name));
 }
+
+static bool operator_has_name(const void *item, const void *name)
+{
+    aoticache_operator *const *op = item;
+    return strcmp((*op)->name, name) == 0;
+}
+
+static const aoticache_hash_map_type names_type = {
+    .item_size = sizeof(aoticache_operator *), .hash = hash_name, .has_key = operator_has_name};
 
 aoticache_operator *aoticache_dispatcher_get_operator(const aoticache_dispatcher *dispatcher, const char *name)
 {
-    if (dispatcher->name_capacity == 0)
-        return NULL;
-    return dispatcher->names[place_of(dispatcher->names, dispatcher->name_capacity, name,
-                                      aoticache_operator_hash(name))];
+    aoticache_operator *const *op = aoticache_hash_map_find(&dispatcher->names, &names_type, name);
+    return op != NULL ? *op : NULL;
 }
 
-static aoticache_status grow_names(aoticache_dispatcher *dispatcher, aoticache_error *ret_error)
+/* Of a name that is not there. */
+static aoticache_operator *add_operator(aoticache_dispatcher *dispatcher, const char *name)
 {
-    size_t capacity = dispatcher->name_capacity == 0 ? 64 : 2 * dispatcher->name_capacity;
-    if (2 * (dispatcher->name_count + 1) <= dispatcher->name_capacity)
-        return AOTICACHE_OK;
-    aoticache_operator **names = calloc(capacity, sizeof *names);
-    if (names == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu operators", capacity);
-    for (size_t i = 0; i < dispatcher->name_capacity; i++) {
-        aoticache_operator *op = dispatcher->names[i];
-        if (op != NULL)
-            names[place_of(names, capacity, op->name, op->name_hash)] = op;
+    bool is_new;
+    aoticache_operator *op = create_operator(dispatcher, name);
+    aoticache_operator **place = op != NULL ? aoticache_hash_map_add(&dispatcher->names, &names_type, name, &is_new) : NULL;
+    if (place == NULL) {
+        free(op);
+        return NULL;
     }
-    free(dispatcher->names);
-    dispatcher->names = names;
-    dispatcher->name_capacity = capacity;
-    return AOTICACHE_OK;
+    return *place = op;
 }
 
 static aoticache_status grow_operators(aoticache_dispatcher *dispatcher, aoticache_error *ret_error)
@@ -91,15 +77,10 @@ aoticache_status aoticache_dispatcher_take_operator(aoticache_dispatcher *dispat
     aoticache_status status = grow_operators(dispatcher, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (op == NULL) {
-        status = grow_names(dispatcher, ret_error);
-        if (status == AOTICACHE_OK)
-            status = aoticache_operator_create(dispatcher, name, &op, ret_error);
-        if (status != AOTICACHE_OK)
-            return status;
-        dispatcher->names[place_of(dispatcher->names, dispatcher->name_capacity, name, op->name_hash)] = op;
-        dispatcher->name_count++;
-    }
+    if (op == NULL)
+        op = add_operator(dispatcher, name);
+    if (op == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for an operator", name);
     *ret_operator = op;
     return AOTICACHE_OK;
 }

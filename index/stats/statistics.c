@@ -38,7 +38,7 @@ static aoticache_status add_tally(aoticache_index *index, sqlite3_stmt *statemen
 static aoticache_status add_groups(aoticache_index *index, const aoticache_index_deltas *deltas,
                                    aoticache_error *ret_error)
 {
-    aoticache_index_sums sums = {.slots = NULL};
+    aoticache_index_sums sums = {.by_name = {.count = 0}};
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_prepare(index, SQL(TALLY), &statement, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < deltas->tally_count; i++)
