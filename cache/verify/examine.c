@@ -11,7 +11,6 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/threads.h"
@@ -154,11 +153,7 @@ static void wait_for(struct pool *pool)
     const uint64_t before = pool->verification->report.objects;
     pthread_mutex_lock(&pool->mutex);
     while (pool->running > 0) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += QUESTION_NS;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
+        const struct timespec until = aoticache_deadline_after(QUESTION_NS);
         if (pthread_cond_timedwait(&pool->finished, &pool->mutex, &until) != ETIMEDOUT)
             continue;
         pthread_mutex_unlock(&pool->mutex);
@@ -174,11 +169,7 @@ void aoticache_verification_examine(aoticache_verification *verification, aotica
     struct pool pool = {.verification = verification, .batch = batch};
     pthread_t threads[MAX_JOBS];
     pthread_mutex_init(&pool.mutex, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&pool.finished, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    aoticache_condition_init(&pool.finished);
     size_t count = start(&pool, count_jobs(verification, batch->count), threads);
     if (count == 0)
         work(&pool); /* no thread can be had */

@@ -11,10 +11,9 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 
 #define PROGRESS_AFTER_NS 500000000u
-#define TICK_MS 200u
+#define TICK_NS 200000000
 
 struct work {
     aoticache_warm_work *what;
@@ -114,12 +113,6 @@ static void *run(void *argument)
 
 /* ---- the main thread ---- */
 
-static struct timespec next_tick(void)
-{
-    uint64_t then = aoticache_monotonic_ns() + TICK_MS * (uint64_t)1000000;
-    return (struct timespec){.tv_sec = (time_t)(then / 1000000000u), .tv_nsec = (long)(then % 1000000000u)};
-}
-
 /* Where all is done, or nothing more is begun and what was begun is done. */
 static bool is_over(const struct work *work)
 {
@@ -134,7 +127,7 @@ static void watch(struct work *work)
     bool over = false;
     for (size_t told = 0; !over;) {
         pthread_mutex_lock(&work->lock);
-        struct timespec tick = next_tick();
+        const struct timespec tick = aoticache_deadline_after(TICK_NS);
         if (work->done == told && !is_over(work))
             pthread_cond_timedwait(&work->changed, &work->lock, &tick);
         over = is_over(work);
@@ -156,14 +149,10 @@ static void watch(struct work *work)
 void aoticache_warm_run(aoticache_warm_work *what)
 {
     struct work work = {.what = what, .lock = PTHREAD_MUTEX_INITIALIZER};
-    pthread_condattr_t monotonic;
     size_t wanted = what->jobs < what->list->count ? what->jobs : what->list->count;
     if (wanted == 0)
         return;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&work.changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    aoticache_condition_init(&work.changed);
     work.finished = aoticache_cli_allocate(what->list->count, sizeof(void *));
     pthread_t *threads = aoticache_cli_allocate(wanted, sizeof *threads);
     size_t started = aoticache_threads_start(threads, wanted, NULL, run, &work);
