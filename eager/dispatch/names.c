@@ -106,8 +106,8 @@ typedef bool (*wanted_fn)(const aoticache_operator *op, aoticache_dispatch_key k
  * In no order. Operators stay, so that their handles and names do without the lock: whatever takes long, and callbacks,
  * which may ask and register, run without it. *ret_found is the caller's.
  */
-static aoticache_status collect(aoticache_dispatcher *dispatcher, wanted_fn wanted, aoticache_dispatch_key key,
-                                aoticache_operator ***ret_found, size_t *ret_count, aoticache_error *ret_error)
+static aoticache_status collect_operators(aoticache_dispatcher *dispatcher, wanted_fn wanted, aoticache_dispatch_key key,
+                                          aoticache_operator ***ret_found, size_t *ret_count, aoticache_error *ret_error)
 {
     size_t count = 0;
     aoticache_dispatcher_lock(dispatcher);
@@ -191,7 +191,7 @@ static aoticache_status report_absent(aoticache_dispatcher *dispatcher, const ch
     const char *nearest = NULL;
     if (ret_error == NULL)
         return AOTICACHE_NOT_FOUND;
-    if (collect(dispatcher, is_defined, 0, &defined, &count, NULL) == AOTICACHE_OK)
+    if (collect_operators(dispatcher, is_defined, 0, &defined, &count, NULL) == AOTICACHE_OK)
         nearest = nearest_of(defined, count, name);
     return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "there is no operator %.300s%s%s%s", name,
                                nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
@@ -232,8 +232,8 @@ static aoticache_status find_read(aoticache_dispatcher *dispatcher, const char *
     return status;
 }
 
-static aoticache_status find(aoticache_dispatcher *dispatcher, const char *name, bool defined,
-                             aoticache_operator **ret_operator, aoticache_error *ret_error)
+static aoticache_status find_operator(aoticache_dispatcher *dispatcher, const char *name, bool defined,
+                                      aoticache_operator **ret_operator, aoticache_error *ret_error)
 {
     bool dangles = false;
     if (dispatcher == NULL || name == NULL || ret_operator == NULL)
@@ -246,19 +246,19 @@ static aoticache_status find(aoticache_dispatcher *dispatcher, const char *name,
 aoticache_status aoticache_dispatcher_find(aoticache_dispatcher *dispatcher, const char *name,
                                            aoticache_operator **ret_operator, aoticache_error *ret_error)
 {
-    return find(dispatcher, name, true, ret_operator, ret_error);
+    return find_operator(dispatcher, name, true, ret_operator, ret_error);
 }
 
 aoticache_status aoticache_dispatcher_find_any(aoticache_dispatcher *dispatcher, const char *name,
                                                aoticache_operator **ret_operator, aoticache_error *ret_error)
 {
-    return find(dispatcher, name, false, ret_operator, ret_error);
+    return find_operator(dispatcher, name, false, ret_operator, ret_error);
 }
 
 bool aoticache_dispatcher_has_kernel(aoticache_dispatcher *dispatcher, const char *name)
 {
     aoticache_operator *op;
-    return find(dispatcher, name, false, &op, NULL) == AOTICACHE_OK;
+    return find_operator(dispatcher, name, false, &op, NULL) == AOTICACHE_OK;
 }
 
 /* ---- listing ---- */
@@ -272,14 +272,14 @@ static int by_name(const void *a, const void *b)
 static aoticache_status collect_sorted(aoticache_dispatcher *dispatcher, wanted_fn wanted, aoticache_dispatch_key key,
                                        aoticache_operator ***ret_found, size_t *ret_count, aoticache_error *ret_error)
 {
-    aoticache_status status = collect(dispatcher, wanted, key, ret_found, ret_count, ret_error);
+    aoticache_status status = collect_operators(dispatcher, wanted, key, ret_found, ret_count, ret_error);
     if (status == AOTICACHE_OK)
         qsort(*ret_found, *ret_count, sizeof **ret_found, by_name);
     return status;
 }
 
-static aoticache_status list(aoticache_dispatcher *dispatcher, wanted_fn wanted, aoticache_dispatch_key key,
-                             aoticache_operator_name_fn callback, void *user, aoticache_error *ret_error)
+static aoticache_status list_operators(aoticache_dispatcher *dispatcher, wanted_fn wanted, aoticache_dispatch_key key,
+                                       aoticache_operator_name_fn callback, void *user, aoticache_error *ret_error)
 {
     cleanup_free aoticache_operator **found = NULL;
     size_t count = 0;
@@ -293,7 +293,7 @@ static aoticache_status list(aoticache_dispatcher *dispatcher, wanted_fn wanted,
 aoticache_status aoticache_dispatcher_list(aoticache_dispatcher *dispatcher, bool dangling,
                                            aoticache_operator_name_fn callback, void *user, aoticache_error *ret_error)
 {
-    return list(dispatcher, dangling ? is_dangling : is_there, 0, callback, user, ret_error);
+    return list_operators(dispatcher, dangling ? is_dangling : is_there, 0, callback, user, ret_error);
 }
 
 aoticache_status aoticache_dispatcher_list_registrations(aoticache_dispatcher *dispatcher, const char *key,
@@ -302,9 +302,9 @@ aoticache_status aoticache_dispatcher_list_registrations(aoticache_dispatcher *d
 {
     aoticache_dispatch_key parsed = 0;
     if (key == NULL || *key == '\0')
-        return list(dispatcher, is_there, 0, callback, user, ret_error);
+        return list_operators(dispatcher, is_there, 0, callback, user, ret_error);
     aoticache_status status = aoticache_dispatch_key_parse(key, &parsed, ret_error);
-    return status == AOTICACHE_OK ? list(dispatcher, has_registration, parsed, callback, user, ret_error) : status;
+    return status == AOTICACHE_OK ? list_operators(dispatcher, has_registration, parsed, callback, user, ret_error) : status;
 }
 
 aoticache_status aoticache_dispatcher_list_dangling_dumps(aoticache_dispatcher *dispatcher,
@@ -399,8 +399,8 @@ static void write_table(FILE *text, const aoticache_operator *op)
     }
 }
 
-static aoticache_status dump(const aoticache_operator *op, void (*write_text)(FILE *text, const aoticache_operator *op),
-                             char **ret_text, aoticache_error *ret_error)
+static aoticache_status dump_operator(const aoticache_operator *op, void (*write_text)(FILE *text, const aoticache_operator *op),
+                                      char **ret_text, aoticache_error *ret_error)
 {
     char *bytes = NULL;
     size_t size = 0;
@@ -421,11 +421,11 @@ static aoticache_status dump(const aoticache_operator *op, void (*write_text)(FI
 
 aoticache_status aoticache_operator_dump(const aoticache_operator *op, char **ret_text, aoticache_error *ret_error)
 {
-    return dump(op, write_dump, ret_text, ret_error);
+    return dump_operator(op, write_dump, ret_text, ret_error);
 }
 
 aoticache_status aoticache_operator_dump_table(const aoticache_operator *op, char **ret_text,
                                                aoticache_error *ret_error)
 {
-    return dump(op, write_table, ret_text, ret_error);
+    return dump_operator(op, write_table, ret_text, ret_error);
 }

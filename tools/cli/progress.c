@@ -61,7 +61,7 @@ struct aoticache_cli_waiting {
     bool is_over;
 };
 
-static void *show(void *argument)
+static void *show_seconds_until_over(void *argument)
 {
     aoticache_cli_waiting *waiting = argument;
     uint64_t begun = aoticache_monotonic_ns();
@@ -78,7 +78,7 @@ static void *show(void *argument)
     return NULL;
 }
 
-static void destroy(aoticache_cli_waiting *waiting)
+static void free_waiting(aoticache_cli_waiting *waiting)
 {
     pthread_cond_destroy(&waiting->changed);
     pthread_mutex_destroy(&waiting->lock);
@@ -93,9 +93,9 @@ aoticache_cli_waiting *aoticache_cli_waiting_begin(const aoticache_cli *cli, con
     waiting->progress = (aoticache_cli_progress){.cli = cli, .what = what};
     pthread_mutex_init(&waiting->lock, NULL);
     aoticache_condition_init(&waiting->changed);
-    if (aoticache_threads_start(&waiting->thread, 1, NULL, show, waiting) == 1)
+    if (aoticache_threads_start(&waiting->thread, 1, NULL, show_seconds_until_over, waiting) == 1)
         return waiting;
-    destroy(waiting);
+    free_waiting(waiting);
     return NULL;
 }
 
@@ -108,5 +108,5 @@ void aoticache_cli_waiting_end(aoticache_cli_waiting *waiting)
     pthread_cond_signal(&waiting->changed);
     pthread_mutex_unlock(&waiting->lock);
     pthread_join(waiting->thread, NULL);
-    destroy(waiting);
+    free_waiting(waiting);
 }

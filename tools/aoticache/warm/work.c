@@ -59,7 +59,7 @@ static void look_up(const aoticache_warm_work *what, aoticache_warm_item *item)
     aoticache_artifact_unref(artifact);
 }
 
-static void get(const aoticache_warm_work *what, aoticache_warm_item *item)
+static void get_or_compile(const aoticache_warm_work *what, aoticache_warm_item *item)
 {
     aoticache_error error = {.message = ""};
     aoticache_artifact *artifact = NULL;
@@ -85,7 +85,7 @@ static void get(const aoticache_warm_work *what, aoticache_warm_item *item)
 
 /* ---- threads ---- */
 
-static aoticache_warm_item *take(struct work *work)
+static aoticache_warm_item *next_item(struct work *work)
 {
     pthread_mutex_lock(&work->lock);
     bool is_over = work->stop || work->next == work->what->list->count;
@@ -94,14 +94,14 @@ static aoticache_warm_item *take(struct work *work)
     return item;
 }
 
-static void *run(void *argument)
+static void *work_through_list(void *argument)
 {
     struct work *work = argument;
-    for (aoticache_warm_item *item; (item = take(work)) != NULL;) {
+    for (aoticache_warm_item *item; (item = next_item(work)) != NULL;) {
         if (work->what->dry_run)
             look_up(work->what, item);
         else
-            get(work->what, item);
+            get_or_compile(work->what, item);
         pthread_mutex_lock(&work->lock);
         work->finished[work->done++] = item;
         work->stop |= item->message != NULL && work->what->fail_fast;
@@ -119,7 +119,7 @@ static bool is_over(const struct work *work)
     return work->done == work->what->list->count || (work->stop && work->done == work->next);
 }
 
-static void watch(struct work *work)
+static void report_until_over(struct work *work)
 {
     aoticache_cli_progress progress = {.cli = work->what->cli,
                                        .what = work->what->dry_run ? "kernels looked up" : "kernels"};
@@ -155,10 +155,10 @@ void aoticache_warm_run(aoticache_warm_work *what)
     aoticache_condition_init(&work.changed);
     work.finished = aoticache_cli_allocate(what->list->count, sizeof(void *));
     pthread_t *threads = aoticache_cli_allocate(wanted, sizeof *threads);
-    size_t started = aoticache_threads_start(threads, wanted, NULL, run, &work);
+    size_t started = aoticache_threads_start(threads, wanted, NULL, work_through_list, &work);
     if (started == 0)
-        run(&work);
-    watch(&work);
+        work_through_list(&work);
+    report_until_over(&work);
     for (size_t i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     pthread_cond_destroy(&work.changed);
