@@ -7,14 +7,14 @@
  * as if nobody had guarded it.
  */
 #include "base/load_gate.h"
+#include "base/threads.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
-#include <time.h>
 
-#define LOAD_WAITS_NS 10000000L
-#define FORK_WAITS_SECONDS 5
+#define LOAD_WAITS_NS UINT64_C(10000000)
+#define FORK_WAITS_NS UINT64_C(5000000000)
 
 static pthread_once_t gate_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -24,35 +24,17 @@ static unsigned long inside; /* how often threads have entered and not left */
 static unsigned forks_waiting;
 static __thread unsigned long mine; /* of `inside`, this thread's */
 
-static struct timespec soon(time_t seconds, long nanoseconds)
-{
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += seconds;
-    until.tv_nsec += nanoseconds;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000L;
-    }
-    return until;
-}
-
-/* They wait by a clock that nobody sets. */
 static void make_conditions(void)
 {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&left, &attributes);
-    pthread_cond_init(&forked, &attributes);
-    pthread_condattr_destroy(&attributes);
+    aoticache_condition_init(&left);
+    aoticache_condition_init(&forked);
 }
 
 /* Holds the lock until the fork is over. A fork in a constructor does not wait for itself. */
 static void before_fork(void)
 {
     int saved = errno;
-    struct timespec until = soon(FORK_WAITS_SECONDS, 0);
+    struct timespec until = aoticache_deadline_after(FORK_WAITS_NS);
     pthread_mutex_lock(&lock);
     forks_waiting++;
     while (inside > mine && pthread_cond_timedwait(&left, &lock, &until) == 0)
@@ -88,7 +70,7 @@ void aoticache_load_gate_enter(void)
     pthread_once(&gate_once, make_gate);
     pthread_mutex_lock(&lock);
     if (mine == 0 && forks_waiting > 0) {
-        struct timespec until = soon(0, LOAD_WAITS_NS);
+        struct timespec until = aoticache_deadline_after(LOAD_WAITS_NS);
         while (forks_waiting > 0 && pthread_cond_timedwait(&forked, &lock, &until) == 0)
             continue;
     }

@@ -93,7 +93,7 @@ int aoticache_syscall_fchmod(int fd, mode_t mode)
     HOOKED("fchmod", NULL, fchmod(fd, mode));
 }
 
-static int give(int fd, uid_t owner, gid_t group)
+static int change_owner(int fd, uid_t owner, gid_t group)
 {
     HOOKED("fchown", NULL, fchown(fd, owner, group));
 }
@@ -106,7 +106,7 @@ void aoticache_syscall_hand_over(int fd, uid_t owner, gid_t group, mode_t mode)
         return;
     const bool is_folder = S_ISDIR(made.st_mode), is_file = S_ISREG(made.st_mode) && made.st_nlink == 1;
     if (is_for_owner && made.st_uid == 0 && (is_folder || (is_file && made.st_size == 0)))
-        (void)give(fd, owner, group);
+        (void)change_owner(fd, owner, group);
     if (mode != 0 && (is_folder || is_file))
         (void)aoticache_syscall_fchmod(fd, mode);
 }

@@ -1,5 +1,5 @@
 /*
- * base/threads: threads beside a program's own.
+ * base/threads: threads beside a program's own, and waits with a limit.
  *
  * Private. Signals are the program's business, and its threads': one that is delivered to a thread which the program does
  * not know would interrupt what it cannot expect.
@@ -10,6 +10,8 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <time.h>
 
 /* Up to `count` threads that no signal is delivered to. attributes: may be NULL. Returns how many there are. */
 static inline size_t aoticache_threads_start(pthread_t *ret_threads, size_t count, const pthread_attr_t *attributes,
@@ -23,6 +25,26 @@ static inline size_t aoticache_threads_start(pthread_t *ret_threads, size_t coun
         started++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return started;
+}
+
+/* Timed waits on the condition go by CLOCK_MONOTONIC, which nobody sets: until aoticache_deadline_after(). */
+static inline void aoticache_condition_init(pthread_cond_t *condition)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+static inline struct timespec aoticache_deadline_after(uint64_t nanoseconds)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    nanoseconds += (uint64_t)at.tv_nsec;
+    at.tv_sec += (time_t)(nanoseconds / 1000000000u);
+    at.tv_nsec = (long)(nanoseconds % 1000000000u);
+    return at;
 }
 
 #endif

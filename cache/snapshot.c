@@ -72,7 +72,7 @@ static bool add_entry(void *user, const aoticache_index_entry *entry)
     return !page->is_out_of_memory;
 }
 
-static void clear(struct page *page)
+static void clear_page(struct page *page)
 {
     for (size_t i = 0; i < page->count; i++)
         free(page->entries[i].texts);
@@ -87,7 +87,7 @@ static aoticache_status read_page(aoticache_cache *cache, const char *op, const 
     if (index == NULL)
         return AOTICACHE_OK;
     do {
-        clear(page);
+        clear_page(page);
         status = aoticache_index_list(index, op, after->op != NULL ? after : NULL, PAGE, add_entry, page, ret_error);
     } while (aoticache_cache_recovered(cache, status, &index));
     if (status == AOTICACHE_OK && page->is_out_of_memory)
@@ -96,7 +96,7 @@ static aoticache_status read_page(aoticache_cache *cache, const char *op, const 
 }
 
 /* To be called before the callback may take its texts. */
-static bool note_place(const struct page *page, aoticache_index_place *after)
+static bool remember_place(const struct page *page, aoticache_index_place *after)
 {
     const aoticache_snapshot_entry *last = &page->entries[page->count - 1];
     char *op = strdup(last->entry.op);
@@ -119,7 +119,7 @@ aoticache_status aoticache_snapshot_walk(aoticache_cache *cache, const char *op,
     while (status == AOTICACHE_OK && goes_on) {
         status = read_page(cache, op, &after, page, ret_error);
         goes_on = page->count == PAGE;
-        if (status == AOTICACHE_OK && goes_on && !note_place(page, &after))
+        if (status == AOTICACHE_OK && goes_on && !remember_place(page, &after))
             status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of entries");
         for (size_t i = 0; status == AOTICACHE_OK && i < page->count; i++) {
             if (callback(user, &page->entries[i]))
@@ -127,7 +127,7 @@ aoticache_status aoticache_snapshot_walk(aoticache_cache *cache, const char *op,
             goes_on = false;
             break;
         }
-        clear(page);
+        clear_page(page);
     }
     free((char *)after.op);
     free(page);

@@ -55,7 +55,7 @@ static void warn_of_name(aoticache_config *config, const char *origin, const cha
                               name);
 }
 
-static aoticache_status take_line(aoticache_config *config, const char *path, size_t number, char *line)
+static aoticache_status apply_line(aoticache_config *config, const char *path, size_t number, char *line)
 {
     cleanup_free char *origin = NULL;
     if (asprintf(&origin, "%s:%zu", path, number) < 0) {
@@ -85,14 +85,14 @@ static aoticache_status take_line(aoticache_config *config, const char *path, si
     return AOTICACHE_OK;
 }
 
-static aoticache_status take_lines(aoticache_config *config, const char *path, char *text)
+static aoticache_status apply_lines(aoticache_config *config, const char *path, char *text)
 {
     aoticache_status status = AOTICACHE_OK;
     for (size_t number = 1; status == AOTICACHE_OK && text != NULL; number++) {
         char *end = strchr(text, '\n');
         if (end != NULL)
             *end++ = '\0';
-        status = take_line(config, path, number, text);
+        status = apply_line(config, path, number, text);
         text = end;
     }
     return status;
@@ -185,7 +185,7 @@ aoticache_status aoticache_config_add_file(aoticache_config *config, const char 
     if (record_file(config, path, state) != AOTICACHE_OK)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     if (status == AOTICACHE_OK)
-        return take_lines(config, path, text);
+        return apply_lines(config, path, text);
     if (trust == AOTICACHE_CONFIG_OF_ANYBODY || status == AOTICACHE_NO_MEMORY)
         return aoticache_error_set(ret_error, status, "%s", detail.message);
     if (status != AOTICACHE_NOT_FOUND)

@@ -35,7 +35,7 @@
 
 /* ---- the goal ---- */
 
-static uint64_t wanted(uint64_t is, uint64_t high, uint64_t low)
+static uint64_t limit_of(uint64_t is, uint64_t high, uint64_t low)
 {
     if (is <= high)
         return UINT64_MAX;
@@ -72,9 +72,9 @@ aoticache_status aoticache_collection_set_goal(aoticache_collection *collection,
     collection->report.entries_before = totals.entries;
     collection->report.bytes_before = totals.bytes;
     collection->wanted_bytes =
-        options->max_bytes == 0 ? UINT64_MAX : wanted(totals.bytes, options->max_bytes, options->low_bytes);
+        options->max_bytes == 0 ? UINT64_MAX : limit_of(totals.bytes, options->max_bytes, options->low_bytes);
     collection->wanted_entries =
-        options->max_entries == 0 ? UINT64_MAX : wanted(totals.entries, options->max_entries, options->low_entries);
+        options->max_entries == 0 ? UINT64_MAX : limit_of(totals.entries, options->max_entries, options->low_entries);
     uint64_t missing = missing_space(collection);
     uint64_t left = totals.bytes > missing ? totals.bytes - missing : 0;
     if (missing > 0 && left < collection->wanted_bytes)
@@ -188,7 +188,7 @@ static bool needs_filling(const aoticache_collection *collection)
     return !collection->is_read && left <= (by_cost ? collection->window_capacity / 4 * 3 : 0);
 }
 
-static aoticache_status fill(aoticache_collection *collection, aoticache_error *ret_error)
+static aoticache_status fill_window(aoticache_collection *collection, aoticache_error *ret_error)
 {
     bool by_cost = collection->options->policy == AOTICACHE_COLLECT_COST;
     if (collection->window == NULL) {
@@ -229,7 +229,7 @@ aoticache_status aoticache_collection_choose(aoticache_collection *collection, a
     uint64_t bytes = 0;
     while (count < AOTICACHE_COLLECTION_ROUND) {
         if (needs_filling(collection) && count == 0) {
-            aoticache_status status = fill(collection, ret_error);
+            aoticache_status status = fill_window(collection, ret_error);
             if (status != AOTICACHE_OK)
                 return status;
         }

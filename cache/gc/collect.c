@@ -79,7 +79,7 @@ static aoticache_status tidy_up(aoticache_collection *collection, aoticache_erro
     return status;
 }
 
-static aoticache_status work(aoticache_collection *collection, aoticache_error *ret_error)
+static aoticache_status collect_once(aoticache_collection *collection, aoticache_error *ret_error)
 {
     const bool is_dry = collection->options->dry_run, is_step = collection->is_step;
     if (!is_dry && !is_step && aoticache_collection_measure_space(collection) < AOTICACHE_COLLECTION_BATCH)
@@ -125,7 +125,7 @@ static void begin(aoticache_collection *collection)
 }
 
 /* Collects with the index that is there now; once more if it turns out to be damaged and is rebuilt. */
-static aoticache_status work_on_index(aoticache_collection *collection, aoticache_error *ret_error)
+static aoticache_status collect_with_index(aoticache_collection *collection, aoticache_error *ret_error)
 {
     const aoticache_collection blank = *collection;
     aoticache_cache *cache = collection->cache;
@@ -138,7 +138,7 @@ static aoticache_status work_on_index(aoticache_collection *collection, aoticach
         begin(collection);
         collection->index = index;
         aoticache_index_prepare_collection(index, collection->is_step ? STEP_CACHE_KIB : CACHE_KIB);
-        status = work(collection, ret_error);
+        status = collect_once(collection, ret_error);
         aoticache_collection_close_remover(collection);
         aoticache_index_prepare_collection(index, 0);
         free(collection->window);
@@ -168,7 +168,7 @@ static aoticache_status run_collection(aoticache_cache *cache, const aoticache_c
     aoticache_cache_refreshed(cache, &index);
     if (!is_step)
         aoticache_cache_flush(cache, NULL);
-    status = work_on_index(&collection, ret_error);
+    status = collect_with_index(&collection, ret_error);
     if (!is_step && !options->dry_run)
         aoticache_cache_flush(cache, NULL);
     aoticache_lock_release(&lock);

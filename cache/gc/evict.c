@@ -318,36 +318,13 @@ aoticache_status aoticache_collection_evict(aoticache_collection *collection, ao
  * The choice is the same. An object that several artifacts share is counted only when the last of these would go.
  */
 
-struct aoticache_collection_shared {
+struct shared_object {
     aoticache_digest digest;
-    uint64_t gone; /* 0: a free slot */
+    uint64_t gone;
 };
 
-static struct aoticache_collection_shared *find_slot(struct aoticache_collection_shared *slots, size_t capacity,
-                                                     const aoticache_digest *digest)
-{
-    uint64_t hash;
-    memcpy(&hash, digest->bytes, sizeof hash); /* a digest is as good a hash as there is */
-    size_t at = (size_t)hash & (capacity - 1);
-    while (slots[at].gone != 0 && !aoticache_digest_equal(&slots[at].digest, digest))
-        at = (at + 1) & (capacity - 1);
-    return &slots[at];
-}
-
-static bool grow_slots(aoticache_collection *collection)
-{
-    size_t capacity = collection->shared_capacity != 0 ? collection->shared_capacity * 2 : 64;
-    struct aoticache_collection_shared *slots = calloc(capacity, sizeof *slots);
-    if (slots == NULL)
-        return false;
-    for (size_t i = 0; i < collection->shared_capacity; i++)
-        if (collection->shared[i].gone != 0)
-            *find_slot(slots, capacity, &collection->shared[i].digest) = collection->shared[i];
-    free(collection->shared);
-    collection->shared = slots;
-    collection->shared_capacity = capacity;
-    return true;
-}
+static const aoticache_hash_map_type shared_type = {.item_size = sizeof(struct shared_object),
+                                                    .key_size = sizeof(aoticache_digest)};
 
 /* One artifact that names the object would go. *ret_last: none is left. */
 static bool release_object(aoticache_collection *collection, const aoticache_index_owned *owned, bool *ret_last)
@@ -355,12 +332,11 @@ static bool release_object(aoticache_collection *collection, const aoticache_ind
     *ret_last = owned->refs <= 1;
     if (*ret_last)
         return true;
-    if (collection->shared_count * 2 >= collection->shared_capacity && !grow_slots(collection))
+    bool is_new;
+    struct shared_object *object = aoticache_hash_map_add(&collection->shared, &shared_type, &owned->digest, &is_new);
+    if (object == NULL)
         return false;
-    struct aoticache_collection_shared *slot = find_slot(collection->shared, collection->shared_capacity, &owned->digest);
-    collection->shared_count += slot->gone == 0 ? 1 : 0;
-    slot->digest = owned->digest;
-    *ret_last = ++slot->gone >= owned->refs;
+    *ret_last = ++object->gone >= owned->refs;
     return true;
 }
 
@@ -456,6 +432,6 @@ aoticache_status aoticache_collection_count_waiting(aoticache_collection *collec
 
 void aoticache_collection_free_dry(aoticache_collection *collection)
 {
-    free(collection->shared);
+    aoticache_hash_map_free(&collection->shared);
     free(collection->waiting);
 }

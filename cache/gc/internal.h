@@ -16,6 +16,7 @@
 #ifndef AOTICACHE_CACHE_GC_INTERNAL_H
 #define AOTICACHE_CACHE_GC_INTERNAL_H
 
+#include "base/hash_map.h"
 #include "cache/gc/collect.h"
 #include "cache/gc/thread_pool.h"
 #include "cache/internal.h"
@@ -107,8 +108,7 @@ typedef struct aoticache_collection {
     int64_t *done; /* waiting objects that are gone: the next transaction forgets them */
     size_t done_count, done_capacity;
 
-    struct aoticache_collection_shared *shared; /* dry run: objects of several artifacts, and how many of these would go */
-    size_t shared_capacity, shared_count;
+    aoticache_hash_map shared; /* dry run: objects of several artifacts, and how many of these would go (evict.c) */
     aoticache_digest *waiting; /* dry run: waiting objects, sorted */
     size_t waiting_count, waiting_capacity;
 } aoticache_collection;

@@ -25,7 +25,7 @@ static aoticache_status refuse_short(const struct reader *reader, const char *wh
                                reader->size - reader->at);
 }
 
-static aoticache_status get(struct reader *reader, const char *what, void *ret_bytes, size_t size)
+static aoticache_status get_bytes(struct reader *reader, const char *what, void *ret_bytes, size_t size)
 {
     if (size > reader->size - reader->at)
         return refuse_short(reader, what, size);
@@ -36,7 +36,7 @@ static aoticache_status get(struct reader *reader, const char *what, void *ret_b
 
 static aoticache_status get_u32(struct reader *reader, const char *what, uint32_t *ret_value)
 {
-    aoticache_status status = get(reader, what, ret_value, sizeof *ret_value);
+    aoticache_status status = get_bytes(reader, what, ret_value, sizeof *ret_value);
     *ret_value = status == AOTICACHE_OK ? le32toh(*ret_value) : 0;
     return status;
 }
@@ -51,7 +51,7 @@ static aoticache_status get_i32(struct reader *reader, const char *what, int32_t
 
 static aoticache_status get_u64(struct reader *reader, const char *what, uint64_t *ret_value)
 {
-    aoticache_status status = get(reader, what, ret_value, sizeof *ret_value);
+    aoticache_status status = get_bytes(reader, what, ret_value, sizeof *ret_value);
     *ret_value = status == AOTICACHE_OK ? le64toh(*ret_value) : 0;
     return status;
 }
@@ -131,7 +131,7 @@ static aoticache_status get_tensor(struct reader *reader, struct tensor *ret_ten
     if (status == AOTICACHE_OK)
         status = get_device(reader, &metadata->device);
     if (status == AOTICACHE_OK)
-        status = get(reader, "a tensor's requires_grad", &requires_grad, 1);
+        status = get_bytes(reader, "a tensor's requires_grad", &requires_grad, 1);
     if (status == AOTICACHE_OK)
         status = get_u64(reader, "a tensor's dispatch key set", &metadata->dispatch_key_set);
     if (status == AOTICACHE_OK)
@@ -151,7 +151,7 @@ static aoticache_status decode_tensor(struct reader *reader, aoticache_request *
     aoticache_digest digest;
     aoticache_status status = get_tensor(reader, &tensor);
     if (status == AOTICACHE_OK && is_constant)
-        status = get(reader, "a constant's digest", digest.bytes, sizeof digest.bytes);
+        status = get_bytes(reader, "a constant's digest", digest.bytes, sizeof digest.bytes);
     if (status != AOTICACHE_OK)
         return status;
     if (is_constant)
@@ -176,7 +176,7 @@ static aoticache_status decode_double(struct reader *reader, aoticache_request *
 static aoticache_status decode_bool(struct reader *reader, aoticache_request *request, const char *name)
 {
     uint8_t value;
-    aoticache_status status = get(reader, "a bool", &value, 1);
+    aoticache_status status = get_bytes(reader, "a bool", &value, 1);
     return status == AOTICACHE_OK ? aoticache_request_add_bool(request, name, value != 0, reader->error) : status;
 }
 
@@ -258,7 +258,7 @@ static aoticache_status decode_list(struct reader *reader, aoticache_request *re
         status = aoticache_request_begin_list(request, name, reader->error);
     for (uint32_t i = 0; i < count && status == AOTICACHE_OK; i++) {
         uint8_t kind;
-        status = get(reader, "an item's kind", &kind, 1);
+        status = get_bytes(reader, "an item's kind", &kind, 1);
         if (status == AOTICACHE_OK)
             status = decode_item(reader, request, NULL, kind);
     }
@@ -271,7 +271,7 @@ static aoticache_status decode_argument(struct reader *reader, aoticache_request
     uint8_t kind;
     aoticache_status status = get_text(reader, "an argument's name", REQUEST_MAX_NAME_BYTES, &name);
     if (status == AOTICACHE_OK)
-        status = get(reader, "an argument's kind", &kind, 1);
+        status = get_bytes(reader, "an argument's kind", &kind, 1);
     if (status != AOTICACHE_OK)
         return status;
     if (kind == AOTICACHE_ARGUMENT_LIST)
@@ -285,13 +285,13 @@ static aoticache_status check_beginning(struct reader *reader)
 {
     char magic[sizeof REQUEST_ENCODING_MAGIC];
     uint8_t version[2];
-    aoticache_status status = get(reader, "the beginning", magic, sizeof magic);
+    aoticache_status status = get_bytes(reader, "the beginning", magic, sizeof magic);
     if (status != AOTICACHE_OK)
         return status;
     if (memcmp(magic, REQUEST_ENCODING_MAGIC, sizeof magic) != 0)
         return aoticache_error_set(reader->error, AOTICACHE_INVALID, "key encoding: it does not begin with \"%s\"",
                                    REQUEST_ENCODING_MAGIC);
-    status = get(reader, "the version", version, sizeof version);
+    status = get_bytes(reader, "the version", version, sizeof version);
     unsigned number = status == AOTICACHE_OK ? version[0] | (unsigned)version[1] << 8 : 0;
     if (status == AOTICACHE_OK && number != REQUEST_ENCODING_VERSION)
         return aoticache_error_set(reader->error, AOTICACHE_INVALID, "key encoding: version %u, this library knows %d",

@@ -13,66 +13,39 @@
 
 /* ---- recency ---- */
 
-#define FIRST_CAPACITY 64
-
-static aoticache_index_tally *find_tally(aoticache_index_tally *slots, size_t capacity, int64_t entry_id)
-{
-    size_t at = (size_t)(((uint64_t)entry_id * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & (capacity - 1);
-    while (slots[at].entry_id != 0 && slots[at].entry_id != entry_id)
-        at = (at + 1) & (capacity - 1);
-    return &slots[at];
-}
-
-static bool grow_recency(aoticache_recency *recency)
-{
-    size_t capacity = recency->capacity != 0 ? recency->capacity * 2 : FIRST_CAPACITY;
-    aoticache_index_tally *slots = calloc(capacity, sizeof *slots);
-    if (slots == NULL)
-        return false;
-    for (size_t i = 0; i < recency->capacity; i++)
-        if (recency->slots[i].entry_id != 0)
-            *find_tally(slots, capacity, recency->slots[i].entry_id) = recency->slots[i];
-    free(recency->slots);
-    recency->slots = slots;
-    recency->capacity = capacity;
-    return true;
-}
+static const aoticache_hash_map_type tally_type = {.item_size = sizeof(aoticache_index_tally),
+                                                   .key_size = sizeof(int64_t)}; /* entry_id */
+_Static_assert(offsetof(aoticache_index_tally, entry_id) == 0, "a tally begins with its key");
 
 bool aoticache_recency_add(aoticache_recency *recency, const aoticache_index_tally *tally)
 {
-    if (tally->entry_id == 0 || (recency->count * 2 >= recency->capacity && !grow_recency(recency)))
+    bool is_new;
+    aoticache_index_tally *sum =
+        tally->entry_id != 0 ? aoticache_hash_map_add(&recency->by_entry, &tally_type, &tally->entry_id, &is_new) : NULL;
+    if (sum == NULL)
         return false;
-    aoticache_index_tally *slot = find_tally(recency->slots, recency->capacity, tally->entry_id);
-    if (slot->entry_id == 0) {
-        recency->count++;
-        *slot = (aoticache_index_tally){.entry_id = tally->entry_id};
-    }
-    slot->uses += tally->uses;
-    slot->hits += tally->hits;
-    slot->misses += tally->misses;
-    slot->compiles += tally->compiles;
-    slot->compile_ns += tally->compile_ns;
-    slot->saved_ns += tally->saved_ns;
-    if (tally->last_used_ns > slot->last_used_ns)
-        slot->last_used_ns = tally->last_used_ns;
+    sum->uses += tally->uses;
+    sum->hits += tally->hits;
+    sum->misses += tally->misses;
+    sum->compiles += tally->compiles;
+    sum->compile_ns += tally->compile_ns;
+    sum->saved_ns += tally->saved_ns;
+    if (tally->last_used_ns > sum->last_used_ns)
+        sum->last_used_ns = tally->last_used_ns;
     return true;
 }
 
 void aoticache_recency_take(aoticache_recency *recency, aoticache_index_tally **ret_tallies, size_t *ret_count)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < recency->capacity; i++)
-        if (recency->slots[i].entry_id != 0)
-            recency->slots[count++] = recency->slots[i];
-    *ret_tallies = recency->slots;
-    *ret_count = count;
-    *recency = (aoticache_recency){.slots = NULL};
+    *ret_tallies = recency->by_entry.items;
+    *ret_count = recency->by_entry.count;
+    recency->by_entry.items = NULL;
+    aoticache_recency_free(recency);
 }
 
 void aoticache_recency_free(aoticache_recency *recency)
 {
-    free(recency->slots);
-    *recency = (aoticache_recency){.slots = NULL};
+    aoticache_hash_map_free(&recency->by_entry);
 }
 
 /* ---- what is not flushed ---- */
@@ -100,8 +73,8 @@ void aoticache_unflushed_reset_after_fork(aoticache_unflushed *unflushed)
     for (size_t i = 0; i < AOTICACHE_LATENCY_COUNT; i++)
         aoticache_histogram_clear(&unflushed->histograms[i]);
     /* These are not freed: a thread of the parent may have been changing them at the fork. */
-    unflushed->recency = (aoticache_recency){.slots = NULL};
-    unflushed->sums = (aoticache_index_sums){.slots = NULL};
+    unflushed->recency = (aoticache_recency){.by_entry = {.count = 0}};
+    unflushed->sums = (aoticache_index_sums){.by_name = {.count = 0}};
 }
 
 /* ---- counting ---- */
@@ -175,7 +148,7 @@ void aoticache_cache_note_group(aoticache_cache *cache, const aoticache_request 
         aoticache_device_format(aoticache_request_device(request), device);
     }
     pthread_mutex_lock(&cache->unflushed.mutex);
-    bool is_known = request != NULL && sums->count < MAX_NAMES;
+    bool is_known = request != NULL && sums->by_name.count < MAX_NAMES;
     aoticache_index_sums_add(sums, is_known ? aoticache_request_op(request) : NULL, is_known ? device : NULL,
                              is_known ? environment : NULL, group, NULL);
     pthread_mutex_unlock(&cache->unflushed.mutex);

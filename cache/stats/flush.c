@@ -61,7 +61,7 @@ static void take_batch(aoticache_cache *cache, batch *taken)
     pthread_mutex_lock(&cache->unflushed.mutex);
     aoticache_recency_take(&cache->unflushed.recency, &taken->tallies, &taken->tally_count);
     taken->sums = cache->unflushed.sums;
-    cache->unflushed.sums = (aoticache_index_sums){.slots = NULL};
+    cache->unflushed.sums = (aoticache_index_sums){.by_name = {.count = 0}};
     pthread_mutex_unlock(&cache->unflushed.mutex);
     take_counts(cache, taken);
     take_histograms(cache, taken);
@@ -83,7 +83,7 @@ static void give_back_batch(aoticache_cache *cache, const batch *taken)
 static aoticache_status write_batch(aoticache_index *index, const batch *taken, uint32_t wait_ms,
                                     aoticache_error *ret_error)
 {
-    if (taken->count == 0 && taken->tally_count == 0 && taken->histogram_count == 0 && taken->sums.count == 0)
+    if (taken->count == 0 && taken->tally_count == 0 && taken->histogram_count == 0 && taken->sums.by_name.count == 0)
         return AOTICACHE_OK;
     const aoticache_index_deltas deltas = {.now_ns = aoticache_wall_ns(),
                                            .tallies = taken->tallies,
@@ -145,7 +145,7 @@ void aoticache_cache_flush_missed(aoticache_cache *cache)
 static bool has_many_entries(aoticache_cache *cache)
 {
     pthread_mutex_lock(&cache->unflushed.mutex);
-    bool many = cache->unflushed.recency.count >= FLUSH_AFTER_ENTRIES;
+    bool many = cache->unflushed.recency.by_entry.count >= FLUSH_AFTER_ENTRIES;
     pthread_mutex_unlock(&cache->unflushed.mutex);
     return many;
 }

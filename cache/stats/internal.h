@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/hash_map.h"
 #include "cache/stats/statistics.h"
 #include "index/stats/statistics.h"
 
@@ -60,14 +61,12 @@ uint64_t aoticache_distribution_percentile(const aoticache_distribution *distrib
  * since the last flush, which a lookup starts when there are many.
  */
 typedef struct aoticache_recency {
-    aoticache_index_tally *slots; /* open addressing; entry_id 0 is free */
-    size_t capacity;              /* a power of two, or 0 */
-    size_t count;
+    aoticache_hash_map by_entry; /* of aoticache_index_tally, by entry_id */
 } aoticache_recency;
 
 /* Adds to an entry's tally. False where memory runs out: nothing is added. */
 bool aoticache_recency_add(aoticache_recency *recency, const aoticache_index_tally *tally);
-/* Moves the tallies to the front of *ret_tallies (the caller's, by free()), and leaves the table empty. */
+/* Hands the tallies over (the caller's, by free()), and leaves none behind. */
 void aoticache_recency_take(aoticache_recency *recency, aoticache_index_tally **ret_tallies, size_t *ret_count);
 void aoticache_recency_free(aoticache_recency *recency);
 

@@ -143,8 +143,8 @@ static aoticache_status move_object(aoticache_intake *intake, struct folders *fo
 
 /* What was in the store when it was looked at may have been collected before the lock was had. OK, NOT_FOUND, or why it
  * cannot be told. */
-static aoticache_status look_again(const aoticache_intake *intake, const aoticache_transfer_object *object,
-                                   aoticache_error *ret_error)
+static aoticache_status check_still_stored(const aoticache_intake *intake, const aoticache_transfer_object *object,
+                                           aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     struct stat found;
@@ -165,7 +165,7 @@ static aoticache_status move_entry(aoticache_intake *intake, struct folders *fol
         aoticache_status status = AOTICACHE_OK;
         if (object->state == AOTICACHE_TRANSFER_PENDING) {
             status = move_object(intake, folders, object, ret_error);
-        } else if ((status = look_again(intake, object, ret_error)) == AOTICACHE_NOT_FOUND) {
+        } else if ((status = check_still_stored(intake, object, ret_error)) == AOTICACHE_NOT_FOUND) {
             char hex[AOTICACHE_DIGEST_HEX_BYTES], manifest[AOTICACHE_DIGEST_HEX_BYTES];
             aoticache_digest_to_hex(&object->digest, hex);
             aoticache_digest_to_hex(&entry->digest, manifest);
@@ -321,7 +321,7 @@ static aoticache_status try_commit(aoticache_intake *intake, bool *ret_stale, ao
     return status;
 }
 
-static void clear(aoticache_intake *intake)
+static void clear_queue(aoticache_intake *intake)
 {
     intake->report->entries += intake->count;
     for (size_t i = 0; i < intake->count; i++)
@@ -344,7 +344,7 @@ static void count_only(aoticache_intake *intake)
             intake->report->bytes += object->bytes;
         }
     }
-    clear(intake);
+    clear_queue(intake);
 }
 
 aoticache_status aoticache_intake_commit(aoticache_intake *intake, aoticache_error *ret_error)
@@ -363,7 +363,7 @@ aoticache_status aoticache_intake_commit(aoticache_intake *intake, aoticache_err
         aoticache_cache_refreshed(intake->cache, &index);
         status = try_commit(intake, &is_stale, ret_error);
         if (status == AOTICACHE_OK && !is_stale) {
-            clear(intake);
+            clear_queue(intake);
             aoticache_cache_keep_budget(intake->cache);
             aoticache_reserve_keep(intake->cache);
             return AOTICACHE_OK;
@@ -474,8 +474,9 @@ aoticache_status aoticache_intake_add_manifest(aoticache_intake *intake, const a
 
 void aoticache_intake_refuse_unnamed(aoticache_intake *intake)
 {
-    for (size_t i = 0; i < intake->table.capacity; i++) {
-        const aoticache_transfer_object *object = &intake->table.slots[i];
+    const aoticache_transfer_object *objects = intake->table.items;
+    for (size_t i = 0; i < intake->table.count; i++) {
+        const aoticache_transfer_object *object = &objects[i];
         char hex[AOTICACHE_DIGEST_HEX_BYTES];
         if (object->state != AOTICACHE_TRANSFER_PENDING || object->is_named)
             continue;

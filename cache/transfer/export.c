@@ -23,7 +23,7 @@ struct export {
     aoticache_transfer_report report;
     aoticache_tar_writer *writer;
     aoticache_snapshot selection;
-    aoticache_transfer_table table; /* PENDING: is to be written; STORED: was */
+    aoticache_hash_map table; /* PENDING: is to be written; STORED: was */
     aoticache_transfer_counts planned;
     char *piece;
     bool is_stopped;
@@ -291,7 +291,7 @@ static aoticache_status write_all(struct export *export, aoticache_error *ret_er
     return status;
 }
 
-static aoticache_status run(struct export *export, int fd, aoticache_error *ret_error)
+static aoticache_status run_export(struct export *export, int fd, aoticache_error *ret_error)
 {
     int level = export->options->level != 0 ? export->options->level : DEFAULT_LEVEL;
     aoticache_status status = plan(export, ret_error);
@@ -317,10 +317,10 @@ aoticache_status aoticache_cache_export(aoticache_cache *cache, int fd, const ao
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_export: no cache or no descriptor");
     export.options = &chosen;
     aoticache_cache_enter(cache);
-    status = run(&export, fd, ret_error);
+    status = run_export(&export, fd, ret_error);
     aoticache_tar_writer_close(export.writer);
     aoticache_snapshot_free(&export.selection);
-    aoticache_transfer_table_free(&export.table);
+    aoticache_hash_map_free(&export.table);
     free(export.piece);
     if (ret_report != NULL)
         *ret_report = export.report;

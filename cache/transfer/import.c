@@ -43,7 +43,7 @@ struct import {
 };
 
 /* A path from the archive on one line of a log. */
-static const char *show(const char *path, char ret_text[SHOWN_PATH_BYTES])
+static const char *make_printable(const char *path, char ret_text[SHOWN_PATH_BYTES])
 {
     size_t i = 0;
     for (; path != NULL && path[i] != '\0' && i + 1 < SHOWN_PATH_BYTES; i++)
@@ -103,10 +103,10 @@ static bool is_right(struct import *import, const aoticache_tar_member *member, 
         return true;
     aoticache_digest_to_hex(actual, hex);
     if (got != member->bytes)
-        aoticache_intake_refuse(&import->intake, "%s has %llu bytes, the archive says %llu", show(member->path, path),
+        aoticache_intake_refuse(&import->intake, "%s has %llu bytes, the archive says %llu", make_printable(member->path, path),
                                 (unsigned long long)got, (unsigned long long)member->bytes);
     else
-        aoticache_intake_refuse(&import->intake, "%s: its bytes hash to %s", show(member->path, path), hex);
+        aoticache_intake_refuse(&import->intake, "%s: its bytes hash to %s", make_printable(member->path, path), hex);
     return false;
 }
 
@@ -242,7 +242,7 @@ static aoticache_status look_at_object(struct import *import, const aoticache_ta
     const aoticache_transfer_object *object = aoticache_transfer_table_find(&import->intake.table, digest);
     *ret_wanted = false;
     if (object != NULL && object->has_come) {
-        aoticache_intake_refuse(&import->intake, "%s is there twice", show(member->path, path));
+        aoticache_intake_refuse(&import->intake, "%s is there twice", make_printable(member->path, path));
         return AOTICACHE_OK;
     }
     aoticache_status status = AOTICACHE_OK;
@@ -254,7 +254,7 @@ static aoticache_status look_at_object(struct import *import, const aoticache_ta
         aoticache_transfer_table_find(&import->intake.table, digest)->has_come = true;
         return take_stored_manifest(import, digest, ret_error);
     }
-    *ret_wanted = aoticache_intake_has_space(&import->intake, show(member->path, path), member->bytes);
+    *ret_wanted = aoticache_intake_has_space(&import->intake, make_printable(member->path, path), member->bytes);
     return AOTICACHE_OK;
 }
 
@@ -377,9 +377,9 @@ static aoticache_status take_member(struct import *import, const aoticache_tar_m
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
                                    "the archive begins with %s, not with " AOTICACHE_TRANSFER_HEAD
                                    ": it is none that 'aoticache export' made",
-                                   show(member->path, path));
+                                   make_printable(member->path, path));
     if (reason != NULL)
-        aoticache_intake_refuse(&import->intake, "%s: %s", show(member->path, path), reason);
+        aoticache_intake_refuse(&import->intake, "%s: %s", make_printable(member->path, path), reason);
     else if (kind == AOTICACHE_TRANSFER_IS_OBJECT)
         return take_object(import, member, &digest, ret_error);
     else
@@ -410,8 +410,8 @@ static aoticache_status take_members(struct import *import, aoticache_error *ret
     return AOTICACHE_OK;
 }
 
-static aoticache_status run(struct import *import, int fd, const aoticache_transfer_options *options,
-                            aoticache_error *ret_error)
+static aoticache_status run_import(struct import *import, int fd, const aoticache_transfer_options *options,
+                                   aoticache_error *ret_error)
 {
     import->buffer = malloc(SMALL_BYTES);
     if (import->buffer == NULL)
@@ -438,7 +438,7 @@ aoticache_status aoticache_cache_import(aoticache_cache *cache, int fd, const ao
     aoticache_cache_enter(cache);
     status = aoticache_intake_begin(&import.intake, cache, &chosen, &import.report, ret_error);
     if (status == AOTICACHE_OK)
-        status = run(&import, fd, &chosen, ret_error);
+        status = run_import(&import, fd, &chosen, ret_error);
     if (import.reader != NULL)
         import.report.archive_bytes = aoticache_tar_reader_bytes(import.reader);
     aoticache_tar_reader_close(import.reader);

@@ -19,66 +19,27 @@
 #define MOST_LOGGED 1000
 /* Entries of one key that are looked at first. */
 #define USUAL_HITS 8
-#define FIRST_CAPACITY 1024 /* of the table */
 /* Left free on the file system, for the index and others. */
 #define SPARE_MIB 16
 #define SPARE_BYTES ((uint64_t)SPARE_MIB << 20)
 
 /* ---- the table ---- */
 
-/* Where the digest is, or the free slot where it belongs. */
-static aoticache_transfer_object *slot_of(const aoticache_transfer_table *table, const aoticache_digest *digest)
+static const aoticache_hash_map_type object_type = {.item_size = sizeof(aoticache_transfer_object),
+                                                    .key_size = sizeof(aoticache_digest)};
+
+aoticache_transfer_object *aoticache_transfer_table_find(const aoticache_hash_map *table, const aoticache_digest *digest)
 {
-    uint64_t hash;
-    memcpy(&hash, digest->bytes, sizeof hash);
-    for (size_t i = (size_t)hash & (table->capacity - 1);; i = (i + 1) & (table->capacity - 1)) {
-        aoticache_transfer_object *slot = &table->slots[i];
-        if (slot->state == 0 || aoticache_digest_equal(&slot->digest, digest))
-            return slot;
-    }
+    return aoticache_hash_map_find(table, &object_type, digest);
 }
 
-aoticache_transfer_object *aoticache_transfer_table_find(const aoticache_transfer_table *table,
-                                                         const aoticache_digest *digest)
+aoticache_transfer_object *aoticache_transfer_table_add(aoticache_hash_map *table, const aoticache_digest *digest)
 {
-    if (table->capacity == 0)
-        return NULL;
-    aoticache_transfer_object *slot = slot_of(table, digest);
-    return slot->state != 0 ? slot : NULL;
-}
-
-static bool grow_table(aoticache_transfer_table *table)
-{
-    aoticache_transfer_table larger = {.capacity = table->capacity != 0 ? table->capacity * 2 : FIRST_CAPACITY,
-                                       .count = table->count};
-    larger.slots = calloc(larger.capacity, sizeof *larger.slots);
-    if (larger.slots == NULL)
-        return false;
-    for (size_t i = 0; i < table->capacity; i++)
-        if (table->slots[i].state != 0)
-            *slot_of(&larger, &table->slots[i].digest) = table->slots[i];
-    free(table->slots);
-    *table = larger;
-    return true;
-}
-
-aoticache_transfer_object *aoticache_transfer_table_add(aoticache_transfer_table *table,
-                                                        const aoticache_digest *digest)
-{
-    if (table->count >= table->capacity / 4 * 3 && !grow_table(table))
-        return NULL;
-    aoticache_transfer_object *slot = slot_of(table, digest);
-    if (slot->state == 0) {
-        *slot = (aoticache_transfer_object){.digest = *digest, .state = AOTICACHE_TRANSFER_PENDING};
-        table->count++;
-    }
-    return slot;
-}
-
-void aoticache_transfer_table_free(aoticache_transfer_table *table)
-{
-    free(table->slots);
-    *table = (aoticache_transfer_table){.slots = NULL};
+    bool is_new;
+    aoticache_transfer_object *object = aoticache_hash_map_add(table, &object_type, digest, &is_new);
+    if (object != NULL && is_new)
+        object->state = AOTICACHE_TRANSFER_PENDING;
+    return object;
 }
 
 /* ---- begin and end ---- */
@@ -114,7 +75,7 @@ void aoticache_intake_end(aoticache_intake *intake)
     for (size_t i = 0; i < intake->count; i++)
         aoticache_manifest_free(intake->queue[i].manifest);
     free(intake->queue);
-    aoticache_transfer_table_free(&intake->table);
+    aoticache_hash_map_free(&intake->table);
     cleanup_fd_release(&intake->folder_fd);
     aoticache_scratch_remove(&intake->scratch);
     intake->cache = NULL;

@@ -9,6 +9,7 @@
 #ifndef AOTICACHE_CACHE_TRANSFER_INTERNAL_H
 #define AOTICACHE_CACHE_TRANSFER_INTERNAL_H
 
+#include "base/hash_map.h"
 #include "cache/internal.h"
 #include "cache/pins/pins.h"
 #include "cache/snapshot.h"
@@ -82,7 +83,7 @@ aoticache_status aoticache_transfer_select(aoticache_cache *cache, const aoticac
 aoticache_status aoticache_transfer_list_pins(aoticache_cache *cache, const aoticache_snapshot *selection,
                                                aoticache_pins_fn callback, void *user, aoticache_error *ret_error);
 
-/* ---- intake.c: which objects have come in, by digest; 48 bytes an object, at most twice that ---- */
+/* ---- intake.c: which objects have come in, by digest; 48 bytes an object and 16 to find it, at most twice that ---- */
 
 typedef enum aoticache_transfer_state {
     AOTICACHE_TRANSFER_PENDING = 1, /* its bytes lie, verified, in the private folder */
@@ -92,27 +93,17 @@ typedef enum aoticache_transfer_state {
 typedef struct aoticache_transfer_object {
     aoticache_digest digest;
     uint64_t bytes;
-    uint8_t state; /* 0: the slot is free */
+    uint8_t state;
     bool is_named; /* by a manifest that was taken in or was there already */
     bool has_come; /* as a member of the archive */
     bool is_manifest;
     bool is_ours;  /* a manifest whose entry this transfer records */
 } aoticache_transfer_object;
 
-/* Open addressing: digests are as good as random, so a part of one serves as hash. */
-typedef struct aoticache_transfer_table {
-    aoticache_transfer_object *slots;
-    size_t capacity;                  /* a power of two, or 0 */
-    size_t count;
-} aoticache_transfer_table;
-
 /* Borrowed until the next add; NULL where it is not there. */
-aoticache_transfer_object *aoticache_transfer_table_find(const aoticache_transfer_table *table,
-                                                         const aoticache_digest *digest);
+aoticache_transfer_object *aoticache_transfer_table_find(const aoticache_hash_map *table, const aoticache_digest *digest);
 /* The object, added where it is not there. NULL: out of memory. */
-aoticache_transfer_object *aoticache_transfer_table_add(aoticache_transfer_table *table,
-                                                        const aoticache_digest *digest);
-void aoticache_transfer_table_free(aoticache_transfer_table *table);
+aoticache_transfer_object *aoticache_transfer_table_add(aoticache_hash_map *table, const aoticache_digest *digest);
 
 /* ---- intake.c: one transfer into a cache ---- */
 
@@ -132,7 +123,7 @@ typedef struct aoticache_intake {
     aoticache_transfer_report *report;
     aoticache_scratch scratch;
     int folder_fd; /* of the private folder */
-    aoticache_transfer_table table;
+    aoticache_hash_map table; /* of aoticache_transfer_object, by digest */
     aoticache_intake_entry *queue; /* AOTICACHE_INTAKE_BATCH of them */
     size_t count;
     uint64_t queued_bytes;

@@ -285,7 +285,7 @@ static aoticache_status merge_entries(struct merge *merge, aoticache_error *ret_
     return status != AOTICACHE_OK ? status : committed;
 }
 
-static aoticache_status run(struct merge *merge, const aoticache_transfer_options *options, aoticache_error *ret_error)
+static aoticache_status run_merge(struct merge *merge, const aoticache_transfer_options *options, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_transfer_select(merge->source, options, &merge->selection, ret_error);
     if (status == AOTICACHE_OK)
@@ -320,7 +320,7 @@ aoticache_status aoticache_cache_merge(aoticache_cache *target, aoticache_cache 
     aoticache_cache_enter(source);
     status = aoticache_intake_begin(&merge.intake, target, &chosen, &merge.report, ret_error);
     if (status == AOTICACHE_OK)
-        status = run(&merge, &chosen, ret_error);
+        status = run_merge(&merge, &chosen, ret_error);
     aoticache_intake_end(&merge.intake);
     aoticache_snapshot_free(&merge.selection);
     if (!chosen.dry_run)

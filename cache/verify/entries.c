@@ -14,7 +14,7 @@
 #include "cache/verify/internal.h"
 #include "index/entries/integrity.h"
 
-static aoticache_status differs(aoticache_error *ret_error, const char *what)
+static aoticache_status refuse_difference(aoticache_error *ret_error, const char *what)
 {
     return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "an entry of it has %s than it says", what);
 }
@@ -25,17 +25,17 @@ static aoticache_status compare_claim(const aoticache_verify_claim *claim, const
     uint8_t requirements[AOTICACHE_INDEX_REQUIREMENT_BYTES];
     aoticache_requirements_to_bytes(&manifest->requirements, requirements);
     if (!aoticache_digest_equal(&claim->key, &manifest->key))
-        return differs(ret_error, "another key");
+        return refuse_difference(ret_error, "another key");
     if (!aoticache_digest_equal(&claim->library, &manifest->files[0].digest))
-        return differs(ret_error, "another library");
+        return refuse_difference(ret_error, "another library");
     if (claim->library_bytes != manifest->files[0].bytes)
-        return differs(ret_error, "another size of the library");
+        return refuse_difference(ret_error, "another size of the library");
     if (claim->file_count != manifest->file_count)
-        return differs(ret_error, "another number of files");
+        return refuse_difference(ret_error, "another number of files");
     if (memcmp(claim->requirements, requirements, sizeof requirements) != 0)
-        return differs(ret_error, "other requirements");
+        return refuse_difference(ret_error, "other requirements");
     if (strcmp(claim->guard, manifest->guard != NULL ? manifest->guard : "") != 0)
-        return differs(ret_error, "another guard");
+        return refuse_difference(ret_error, "another guard");
     return AOTICACHE_OK;
 }
 
@@ -53,7 +53,7 @@ static aoticache_status compare_objects(const aoticache_verify_item *item, const
 {
     for (size_t i = 0; item->part_count > 0 && i < manifest->file_count; i++) /* none: removed meanwhile */
         if (!has_part(item, &manifest->files[i].digest, manifest->files[i].bytes))
-            return differs(ret_error, "other objects or sizes");
+            return refuse_difference(ret_error, "other objects or sizes");
     return AOTICACHE_OK;
 }
 

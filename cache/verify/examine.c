@@ -11,7 +11,6 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/threads.h"
@@ -105,7 +104,7 @@ static void examine(struct pool *pool, aoticache_verify_item *item)
 
 /* ---- threads ---- */
 
-static void work(struct pool *pool)
+static void examine_items(struct pool *pool)
 {
     while (!atomic_load_explicit(&pool->is_stopped, memory_order_relaxed)) {
         size_t i = atomic_fetch_add_explicit(&pool->next, 1, memory_order_relaxed);
@@ -116,10 +115,10 @@ static void work(struct pool *pool)
     }
 }
 
-static void *work_and_leave(void *user)
+static void *examine_in_thread(void *user)
 {
     struct pool *pool = user;
-    work(pool);
+    examine_items(pool);
     pthread_mutex_lock(&pool->mutex);
     pool->running--;
     if (pool->running == 0)
@@ -143,7 +142,7 @@ static size_t count_jobs(const aoticache_verification *verification, size_t item
 static size_t start(struct pool *pool, size_t jobs, pthread_t threads[MAX_JOBS])
 {
     pthread_mutex_lock(&pool->mutex);
-    pool->running = aoticache_threads_start(threads, jobs, NULL, work_and_leave, pool);
+    pool->running = aoticache_threads_start(threads, jobs, NULL, examine_in_thread, pool);
     const size_t count = pool->running;
     pthread_mutex_unlock(&pool->mutex);
     return count;
@@ -154,11 +153,7 @@ static void wait_for(struct pool *pool)
     const uint64_t before = pool->verification->report.objects;
     pthread_mutex_lock(&pool->mutex);
     while (pool->running > 0) {
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += QUESTION_NS;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
+        const struct timespec until = aoticache_deadline_after(QUESTION_NS);
         if (pthread_cond_timedwait(&pool->finished, &pool->mutex, &until) != ETIMEDOUT)
             continue;
         pthread_mutex_unlock(&pool->mutex);
@@ -174,14 +169,10 @@ void aoticache_verification_examine(aoticache_verification *verification, aotica
     struct pool pool = {.verification = verification, .batch = batch};
     pthread_t threads[MAX_JOBS];
     pthread_mutex_init(&pool.mutex, NULL);
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&pool.finished, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    aoticache_condition_init(&pool.finished);
     size_t count = start(&pool, count_jobs(verification, batch->count), threads);
     if (count == 0)
-        work(&pool); /* no thread can be had */
+        examine_items(&pool); /* no thread can be had */
     wait_for(&pool);
     for (size_t i = 0; i < count; i++)
         pthread_join(threads[i], NULL);

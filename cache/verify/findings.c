@@ -33,7 +33,7 @@ void aoticache_verification_note_unreadable(aoticache_verification *verification
     aoticache_verification_report_finding(verification, "unreadable", name, detail);
 }
 
-static aoticache_status unreadable(int errno_value, const char *what, aoticache_error *ret_error)
+static aoticache_status refuse_unreadable(int errno_value, const char *what, aoticache_error *ret_error)
 {
     aoticache_error_set_errno(ret_error, errno_value, "%s", what);
     return AOTICACHE_DENIED;
@@ -47,12 +47,12 @@ aoticache_status aoticache_verification_open_listing(aoticache_verification *ver
     int fd = -1;
     *ret_listing = NULL;
     if (fstatat(directory->fd, path, &found, AT_SYMLINK_NOFOLLOW) != 0)
-        return errno == ENOENT ? AOTICACHE_OK : unreadable(errno, "cannot examine it", ret_error);
+        return errno == ENOENT ? AOTICACHE_OK : refuse_unreadable(errno, "cannot examine it", ret_error);
     if (aoticache_directory_trust(directory, &found, S_IFDIR, path, NULL) != AOTICACHE_OK)
         return AOTICACHE_OK;
     aoticache_status status = aoticache_directory_open_folder(directory, path, false, &fd, ret_error);
     if (status == AOTICACHE_IO && errno == EIO)
-        return unreadable(errno, "cannot open it", ret_error);
+        return refuse_unreadable(errno, "cannot open it", ret_error);
     if (status != AOTICACHE_OK)
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
     *ret_listing = fdopendir(fd);

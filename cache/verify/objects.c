@@ -77,8 +77,8 @@ static aoticache_status read_again(aoticache_verification *verification, const a
 }
 
 /* A quick look compares sizes and reads nothing; before anything is repaired it is read, for the row may be what is wrong. */
-static aoticache_status look_quickly(aoticache_verification *verification, aoticache_verify_item *item,
-                                     aoticache_object_sight *ret_sight, aoticache_error *ret_error)
+static aoticache_status examine_quickly(aoticache_verification *verification, aoticache_verify_item *item,
+                                        aoticache_object_sight *ret_sight, aoticache_error *ret_error)
 {
     *ret_sight = (aoticache_object_sight){.status = AOTICACHE_OK};
     aoticache_status status = aoticache_verify_item_examine(verification->cache->directory, true, NULL, NULL, item,
@@ -102,7 +102,7 @@ static aoticache_status confirm_suspect(aoticache_verification *verification, ao
     char path[AOTICACHE_OBJECT_PATH_BYTES];
     aoticache_error detail = {.message = ""};
     aoticache_object_sight sight;
-    aoticache_status status = verification->options.quick ? look_quickly(verification, item, &sight, &detail)
+    aoticache_status status = verification->options.quick ? examine_quickly(verification, item, &sight, &detail)
                                                           : read_again(verification, item, &sight, &detail);
     if (status == AOTICACHE_OK || status == AOTICACHE_NOT_FOUND || verification->is_interrupted)
         return AOTICACHE_OK; /* collected meanwhile; missing ones are counted later */
@@ -248,8 +248,8 @@ static aoticache_status count_batch(aoticache_verification *verification, aotica
 
 typedef aoticache_status (*batch_fn)(aoticache_verification *, aoticache_verify_batch *, aoticache_error *);
 
-static aoticache_status go_through(aoticache_verification *verification, unsigned first, batch_fn treat,
-                                   aoticache_error *ret_error)
+static aoticache_status walk_folders(aoticache_verification *verification, unsigned first, batch_fn treat,
+                                     aoticache_error *ret_error)
 {
     aoticache_verify_batch batch = {.items = NULL};
     aoticache_status status = AOTICACHE_OK;
@@ -274,7 +274,7 @@ aoticache_status aoticache_verification_check_objects(aoticache_verification *ve
         status = aoticache_verification_check_top(verification, ret_error);
     verification->has_cursor = true; /* at 0: no object comes before, and objects/ itself is done */
     verification->saved_ns = aoticache_monotonic_ns();
-    return status == AOTICACHE_OK ? go_through(verification, verification->first_folder, check_batch, ret_error)
+    return status == AOTICACHE_OK ? walk_folders(verification, verification->first_folder, check_batch, ret_error)
                                   : status;
 }
 
@@ -283,5 +283,5 @@ aoticache_status aoticache_verification_count_unreferenced(aoticache_verificatio
 {
     verification->report.unreferenced = 0;
     verification->has_cursor = false;
-    return go_through(verification, 0, count_batch, ret_error);
+    return walk_folders(verification, 0, count_batch, ret_error);
 }

@@ -203,7 +203,7 @@ static aoticache_status verify(aoticache_verification *verification, aoticache_e
     return status;
 }
 
-static aoticache_status run(aoticache_verification *verification, aoticache_error *ret_error)
+static aoticache_status run_verification(aoticache_verification *verification, aoticache_error *ret_error)
 {
     if (verification->options.resume)
         aoticache_verification_restore(verification);
@@ -242,7 +242,7 @@ aoticache_status aoticache_cache_verify(aoticache_cache *cache, const aoticache_
         .user = user,
         .deadline_ns = limit != 0 ? aoticache_monotonic_ns() + limit * 1000000 : 0,
     };
-    status = run(&verification, ret_error);
+    status = run_verification(&verification, ret_error);
     if (status == AOTICACHE_OK && ret_report != NULL)
         *ret_report = verification.report;
     return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;

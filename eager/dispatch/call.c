@@ -142,7 +142,7 @@ static __attribute__((noinline, cold)) bool take_undefined_tensor(const aoticach
 /* ---- epochs ---- */
 
 /* A call that was inside when something was retired may be the one it waited for. */
-static inline void leave(const aoticache_operator *op, aoticache_epoch_slot *slot)
+static inline void leave_epoch(const aoticache_operator *op, aoticache_epoch_slot *slot)
 {
     uint64_t since = atomic_load_explicit(&slot->epoch, memory_order_relaxed);
     bool last = slot->depth == 1;
@@ -167,9 +167,9 @@ static __attribute__((noinline)) aoticache_status run_observed(const aoticache_o
     return status;
 }
 
-static inline aoticache_status run(const aoticache_op_target *target, const aoticache_operator *op,
-                                   aoticache_key_set keys,
-                                   aoticache_stack *stack, aoticache_error *ret_error)
+static inline aoticache_status run_target(const aoticache_op_target *target, const aoticache_operator *op,
+                                          aoticache_key_set keys,
+                                          aoticache_stack *stack, aoticache_error *ret_error)
 {
     const aoticache_op_observation *observation =
         atomic_load_explicit(&op->dispatcher->observation, memory_order_acquire);
@@ -203,13 +203,13 @@ static __attribute__((noinline)) aoticache_status run_python(const aoticache_op_
 {
     const aoticache_op_target *target = target_for_set(table, keys);
     if (target->key == AOTICACHE_DISPATCH_KEY_Python && !target->is_fallback)
-        return run(target, op, keys, stack, ret_error);
+        return run_target(target, op, keys, stack, ret_error);
     aoticache_status status = aoticache_dispatch_ask_modes(op, keys, stack, ret_error);
     if (status != AOTICACHE_UNSUPPORTED)
         return status;
     if (!has_python(op, stack))
         keys &= ~KEY_SET_BIT_OF(Python);
-    return run(target_for_set(table, keys), op, keys, stack, ret_error);
+    return run_target(target_for_set(table, keys), op, keys, stack, ret_error);
 }
 
 static inline aoticache_status run_for_set(const aoticache_op_table *table, const aoticache_operator *op,
@@ -217,13 +217,13 @@ static inline aoticache_status run_for_set(const aoticache_op_table *table, cons
 {
     if (UNLIKELY(aoticache_dispatch_modes_on != 0) && key_set_functionality(keys) == AOTICACHE_DISPATCH_KEY_Python)
         return run_python(table, op, keys, stack, ret_error);
-    return run(target_for_set(table, keys), op, keys, stack, ret_error);
+    return run_target(target_for_set(table, keys), op, keys, stack, ret_error);
 }
 
 /* ---- calls ---- */
 
 /* Inside the epoch. Whatever the arguments of a variadic operator are: PyTorch counts them from the top, too. */
-static inline aoticache_status call(const aoticache_operator *op, aoticache_stack *stack, aoticache_error *ret_error)
+static inline aoticache_status check_and_call(const aoticache_operator *op, aoticache_stack *stack, aoticache_error *ret_error)
 {
     const aoticache_op_plan *plan = atomic_load_explicit(&op->plan, memory_order_acquire);
     if (UNLIKELY(plan == NULL || stack->count < plan->count))
@@ -248,8 +248,8 @@ aoticache_status aoticache_operator_call(const aoticache_operator *op, aoticache
     aoticache_epoch_slot *slot;
     if (UNLIKELY(op == NULL || stack == NULL) || UNLIKELY((slot = aoticache_epoch_enter()) == NULL))
         return refuse_entry(op, stack, ret_error);
-    aoticache_status status = call(op, stack, ret_error);
-    leave(op, slot);
+    aoticache_status status = check_and_call(op, stack, ret_error);
+    leave_epoch(op, slot);
     return status;
 }
 
@@ -262,7 +262,7 @@ aoticache_status aoticache_operator_redispatch(const aoticache_operator *op, aot
         return refuse_entry(op, stack, ret_error);
     const aoticache_op_table *table = atomic_load_explicit(&op->table, memory_order_acquire);
     aoticache_status status = run_for_set(table, op, keys, stack, ret_error);
-    leave(op, slot);
+    leave_epoch(op, slot);
     return status;
 }
 
@@ -306,7 +306,7 @@ static aoticache_status call_for_key(const aoticache_operator *op, aoticache_dis
     if (target == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s: no kernel for exactly %s", op->name,
                                    aoticache_dispatch_key_name(key));
-    return run(target, op, keys, stack, ret_error);
+    return run_target(target, op, keys, stack, ret_error);
 }
 
 aoticache_status aoticache_operator_call_for_key(const aoticache_operator *op, aoticache_dispatch_key key,
@@ -316,7 +316,7 @@ aoticache_status aoticache_operator_call_for_key(const aoticache_operator *op, a
     if (op == NULL || stack == NULL || (slot = aoticache_epoch_enter()) == NULL)
         return refuse_entry(op, stack, ret_error);
     aoticache_status status = call_for_key(op, key, stack, ret_error);
-    leave(op, slot);
+    leave_epoch(op, slot);
     return status;
 }
 
@@ -330,7 +330,7 @@ aoticache_key_set aoticache_operator_key_set(const aoticache_operator *op, const
     const aoticache_op_table *table = atomic_load_explicit(&op->table, memory_order_acquire);
     if (plan != NULL && stack->count >= plan->count)
         keys = set_of_call(table, set_of_arguments(plan, stack->values + (stack->count - plan->count)));
-    leave(op, slot);
+    leave_epoch(op, slot);
     return keys;
 }
 
@@ -357,8 +357,8 @@ aoticache_status aoticache_operator_call_previous(const aoticache_operator *op, 
     if (op == NULL || stack == NULL || (slot = aoticache_epoch_enter()) == NULL)
         return refuse_entry(op, stack, ret_error);
     const aoticache_op_table *table = atomic_load_explicit(&op->table, memory_order_acquire);
-    aoticache_status status = run(find_previous(table, key, user), op, keys, stack, ret_error);
-    leave(op, slot);
+    aoticache_status status = run_target(find_previous(table, key, user), op, keys, stack, ret_error);
+    leave_epoch(op, slot);
     return status;
 }
 
@@ -375,8 +375,8 @@ aoticache_status aoticache_op_kernel_call(const aoticache_operator *op, const ao
         atomic_load(&kernel->is_gone)
             ? aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s: the kernel for %s (%.300s) was taken back",
                                   op->name, aoticache_dispatch_key_name(kernel->key), kernel->debug)
-            : run(&target, op, keys, stack, ret_error);
-    leave(op, slot);
+            : run_target(&target, op, keys, stack, ret_error);
+    leave_epoch(op, slot);
     return status;
 }
 

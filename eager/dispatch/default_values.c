@@ -11,7 +11,7 @@ static const aoticache_type *strip_optional(const aoticache_type *type)
     return type->kind == AOTICACHE_TYPE_OPTIONAL ? type->elements[0] : type;
 }
 
-static aoticache_value of_int(const aoticache_type *type, int64_t number)
+static aoticache_value value_of_int(const aoticache_type *type, int64_t number)
 {
     aoticache_value value = {.kind = AOTICACHE_VALUE_INT};
     value.as.int_value = number;
@@ -35,7 +35,7 @@ static aoticache_value of_int(const aoticache_type *type, int64_t number)
     return value;
 }
 
-static aoticache_value of_string(const aoticache_type *type, const char *text)
+static aoticache_value value_of_string(const aoticache_type *type, const char *text)
 {
     aoticache_value value = {.kind = AOTICACHE_VALUE_STRING};
     value.as.string = text;
@@ -48,7 +48,7 @@ static aoticache_value of_string(const aoticache_type *type, const char *text)
 }
 
 /* Of a type that is no list. OTHER: there is no value for it. */
-static aoticache_value of_single(const aoticache_type *type, const aoticache_default *from)
+static aoticache_value value_of_single(const aoticache_type *type, const aoticache_default *from)
 {
     aoticache_value value = {.kind = AOTICACHE_VALUE_OTHER};
     switch (from->kind) {
@@ -56,7 +56,7 @@ static aoticache_value of_single(const aoticache_type *type, const aoticache_def
         value.kind = AOTICACHE_VALUE_NONE;
         break;
     case AOTICACHE_DEFAULT_INT:
-        return of_int(type, from->int_value);
+        return value_of_int(type, from->int_value);
     case AOTICACHE_DEFAULT_FLOAT:
         value.kind = AOTICACHE_VALUE_DOUBLE;
         value.as.double_value = from->float_value;
@@ -71,7 +71,7 @@ static aoticache_value of_single(const aoticache_type *type, const aoticache_def
         value.as.bool_value = from->bool_value;
         break;
     case AOTICACHE_DEFAULT_STRING:
-        return of_string(type, from->string_value);
+        return value_of_string(type, from->string_value);
     default:
         break;
     }
@@ -130,7 +130,7 @@ static void put_item(list_kind list, char *at, const aoticache_value *item)
 }
 
 /* The default's items, or one value as often as a fixed size says ("int[2] stride=1"). False without memory. */
-static bool of_list(const aoticache_type *type, const aoticache_default *from, aoticache_value *ret_value)
+static bool make_list(const aoticache_type *type, const aoticache_default *from, aoticache_value *ret_value)
 {
     const aoticache_type *element = strip_optional(type->elements[0]);
     list_kind list = kind_of_list(element);
@@ -140,7 +140,7 @@ static bool of_list(const aoticache_type *type, const aoticache_default *from, a
     if (items == NULL)
         return false;
     for (size_t i = 0; i < count; i++) {
-        aoticache_value item = of_single(element, single ? from : &from->items[i]);
+        aoticache_value item = value_of_single(element, single ? from : &from->items[i]);
         put_item(list, items + i * list.size, &item);
     }
     *ret_value = (aoticache_value){.kind = list.kind, .count = (uint32_t)count};
@@ -158,8 +158,8 @@ static bool make_default(const aoticache_schema_argument *argument, aoticache_va
     if (from->kind == AOTICACHE_DEFAULT_ABSENT)
         return true;
     if (from->kind != AOTICACHE_DEFAULT_NONE && type->kind == AOTICACHE_TYPE_LIST)
-        return of_list(type, from, ret_value);
-    *ret_value = of_single(type, from);
+        return make_list(type, from, ret_value);
+    *ret_value = value_of_single(type, from);
     return true;
 }
 

@@ -39,10 +39,10 @@ void aoticache_dispatcher_free(aoticache_dispatcher *dispatcher)
 {
     if (dispatcher == NULL)
         return;
-    for (size_t i = 0; i < dispatcher->name_capacity; i++)
-        if (dispatcher->names[i] != NULL)
-            aoticache_operator_free(dispatcher->names[i]);
-    free(dispatcher->names);
+    aoticache_operator **all = dispatcher->names.items;
+    for (size_t i = 0; i < dispatcher->names.count; i++)
+        aoticache_operator_free(all[i]);
+    aoticache_hash_map_free(&dispatcher->names);
     free(dispatcher->operators);
     aoticache_op_table_free(dispatcher->table_without_kernels);
     free(atomic_load(&dispatcher->observation));

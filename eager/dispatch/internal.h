@@ -8,6 +8,7 @@
 #ifndef AOTICACHE_EAGER_DISPATCH_INTERNAL_H
 #define AOTICACHE_EAGER_DISPATCH_INTERNAL_H
 
+#include "base/hash_map.h"
 #include "eager/dispatch/dispatch_key.h"
 #include "eager/dispatch/dispatcher.h"
 #include "eager/epoch.h"
@@ -191,7 +192,6 @@ struct aoticache_operator {
     aoticache_dispatcher *dispatcher;
     const char *name;
     /* under the lock */
-    uint64_t name_hash;
     uint64_t letters;     /* that the name has: aoticache_operator_letters() */
     size_t registrations; /* definitions and kernels; with none it counts as not there */
     size_t position;      /* among those that are there */
@@ -201,8 +201,6 @@ struct aoticache_operator {
     aoticache_op_signature signatures[2]; /* without and with symbolic integers */
     char text[];                          /* the name */
 };
-
-uint64_t aoticache_operator_hash(const char *name);
 
 /* What is to be said of a kernel that takes the place of another, once the lock is given back. */
 typedef struct aoticache_op_notice {
@@ -217,8 +215,6 @@ void aoticache_operator_note_override(const aoticache_operator *op, const aotica
 void aoticache_op_notice_give(const aoticache_op_notice *notice);
 
 /* All with the lock held. They leave the operator as it was on failure. */
-aoticache_status aoticache_operator_create(aoticache_dispatcher *dispatcher, const char *name,
-                                           aoticache_operator **ret_operator, aoticache_error *ret_error);
 void aoticache_operator_free(aoticache_operator *op); /* no kernel and definition left */
 aoticache_status aoticache_operator_define(aoticache_operator *op, aoticache_op_plan *plan, const char *debug,
                                            aoticache_alias_analysis alias, aoticache_error *ret_error);
@@ -270,9 +266,8 @@ struct aoticache_dispatcher {
     /* under the lock */
     _Alignas(64) pthread_mutex_t lock;
     aoticache_op_table *table_without_kernels;
-    aoticache_operator **names; /* by name: open addressing. Nobody ever leaves: handles stay, and a name that comes back
-                                   has the handle that it had */
-    size_t name_count, name_capacity;
+    aoticache_hash_map names; /* of aoticache_operator *, by name. Nobody ever leaves: handles stay, and a name that comes
+                                 back has the handle that it had */
     aoticache_operator **operators; /* those with registrations, in no order: what questions about all go through */
     size_t operator_count, operator_capacity;
     aoticache_logger logger;

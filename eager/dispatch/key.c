@@ -257,7 +257,7 @@ struct text {
     size_t size, length; /* length: of all that was appended, also where it did not fit */
 };
 
-static void append(struct text *text, const char *word)
+static void append_text(struct text *text, const char *word)
 {
     size_t length = strlen(word);
     if (text->length + 1 < text->size) {
@@ -275,8 +275,8 @@ struct listing {
 static bool append_key(void *user, aoticache_dispatch_key key)
 {
     struct listing *listing = user;
-    append(listing->text, listing->separator);
-    append(listing->text, aoticache_dispatch_key_name(key));
+    append_text(listing->text, listing->separator);
+    append_text(listing->text, aoticache_dispatch_key_name(key));
     listing->separator = ", ";
     return true;
 }
@@ -284,9 +284,9 @@ static bool append_key(void *user, aoticache_dispatch_key key)
 size_t aoticache_key_set_format(aoticache_key_set set, char *ret_text, size_t size)
 {
     struct text text = {ret_text, ret_text == NULL ? 0 : size, 0};
-    append(&text, "DispatchKeySet(");
+    append_text(&text, "DispatchKeySet(");
     aoticache_key_set_list(set, append_key, &(struct listing){&text, ""});
-    append(&text, ")");
+    append_text(&text, ")");
     if (text.size > 0)
         ret_text[text.length < text.size ? text.length : text.size - 1] = '\0';
     return text.length;

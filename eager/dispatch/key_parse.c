@@ -38,7 +38,7 @@ static const char *nearest_name(const char *name)
 #define SHOWN_BYTES 64
 
 /* For messages of one line: the beginning, in printable ASCII. */
-static void show(const char *text, char ret_shown[SHOWN_BYTES + 4])
+static void make_printable(const char *text, char ret_shown[SHOWN_BYTES + 4])
 {
     size_t length = strnlen(text, SHOWN_BYTES + 1), shown = length > SHOWN_BYTES ? SHOWN_BYTES : length;
     for (size_t i = 0; i < shown; i++)
@@ -46,11 +46,11 @@ static void show(const char *text, char ret_shown[SHOWN_BYTES + 4])
     memcpy(ret_shown + shown, length > shown ? "..." : "", length > shown ? 4 : 1);
 }
 
-static aoticache_status refuse(const char *name, bool is_key, aoticache_error *ret_error)
+static aoticache_status refuse_key(const char *name, bool is_key, aoticache_error *ret_error)
 {
     const char *nearest = nearest_name(name);
     char shown[SHOWN_BYTES + 4];
-    show(name, shown);
+    make_printable(name, shown);
     if (is_key)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "dispatch key %s: there is one, but PyTorch takes no kernels for it", shown);
@@ -76,7 +76,7 @@ aoticache_status aoticache_dispatch_key_parse(const char *name, aoticache_dispat
         }
         is_key = is_key || aoticache_dispatch_key_is_runtime(key);
     }
-    return refuse(name, is_key, ret_error);
+    return refuse_key(name, is_key, ret_error);
 }
 
 struct device_key {
@@ -112,7 +112,7 @@ aoticache_status aoticache_dispatch_key_for_device(const char *device, aoticache
         return AOTICACHE_OK;
     }
     char shown[SHOWN_BYTES + 4];
-    show(device, shown);
+    make_printable(device, shown);
     if (strchr(device, ':') != NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "device type '%s': expected one without an index, as \"cuda\"", shown);

@@ -12,68 +12,54 @@
 
 /* ---- an operator, without definition and kernels ---- */
 
-uint64_t aoticache_operator_hash(const char *name)
-{
-    uint64_t hash = UINT64_C(14695981039346656037);
-    for (; *name != '\0'; name++)
-        hash = (hash ^ (unsigned char)*name) * UINT64_C(1099511628211);
-    return hash;
-}
-
-aoticache_status aoticache_operator_create(aoticache_dispatcher *dispatcher, const char *name,
-                                           aoticache_operator **ret_operator, aoticache_error *ret_error)
+static aoticache_operator *create_operator(aoticache_dispatcher *dispatcher, const char *name)
 {
     size_t size = strlen(name) + 1;
     aoticache_operator *op = calloc(1, sizeof *op + size);
     if (op == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for an operator", name);
+        return NULL;
     memcpy(op->text, name, size);
     op->name = op->text;
-    op->name_hash = aoticache_operator_hash(name);
     op->letters = aoticache_operator_letters(name);
     op->dispatcher = dispatcher;
     atomic_init(&op->table, aoticache_op_table_gone());
     atomic_init(&op->plan, NULL);
-    *ret_operator = op;
-    return AOTICACHE_OK;
+    return op;
 }
 
 /* ---- the table ---- */
 
-/* The place of the name, or the empty one where it would be. The table has a free place. */
-static size_t place_of(aoticache_operator *const *names, size_t capacity, const char *name, uint64_t hash)
+static uint64_t hash_name(const void *name)
 {
-    size_t at = (hash ^ hash >> 32) & (capacity - 1);
-    while (names[at] != NULL && (names[at]->name_hash != hash || strcmp(names[at]->name, name) != 0))
-        at = (at + 1) & (capacity - 1);
-    return at;
+    return aoticache_hash_bytes(name, strlen(name));
 }
+
+static bool operator_has_name(const void *item, const void *name)
+{
+    aoticache_operator *const *op = item;
+    return strcmp((*op)->name, name) == 0;
+}
+
+static const aoticache_hash_map_type names_type = {
+    .item_size = sizeof(aoticache_operator *), .hash = hash_name, .has_key = operator_has_name};
 
 aoticache_operator *aoticache_dispatcher_get_operator(const aoticache_dispatcher *dispatcher, const char *name)
 {
-    if (dispatcher->name_capacity == 0)
-        return NULL;
-    return dispatcher->names[place_of(dispatcher->names, dispatcher->name_capacity, name,
-                                      aoticache_operator_hash(name))];
+    aoticache_operator *const *op = aoticache_hash_map_find(&dispatcher->names, &names_type, name);
+    return op != NULL ? *op : NULL;
 }
 
-static aoticache_status grow_names(aoticache_dispatcher *dispatcher, aoticache_error *ret_error)
+/* Of a name that is not there. */
+static aoticache_operator *add_operator(aoticache_dispatcher *dispatcher, const char *name)
 {
-    size_t capacity = dispatcher->name_capacity == 0 ? 64 : 2 * dispatcher->name_capacity;
-    if (2 * (dispatcher->name_count + 1) <= dispatcher->name_capacity)
-        return AOTICACHE_OK;
-    aoticache_operator **names = calloc(capacity, sizeof *names);
-    if (names == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu operators", capacity);
-    for (size_t i = 0; i < dispatcher->name_capacity; i++) {
-        aoticache_operator *op = dispatcher->names[i];
-        if (op != NULL)
-            names[place_of(names, capacity, op->name, op->name_hash)] = op;
+    bool is_new;
+    aoticache_operator *op = create_operator(dispatcher, name);
+    aoticache_operator **place = op != NULL ? aoticache_hash_map_add(&dispatcher->names, &names_type, name, &is_new) : NULL;
+    if (place == NULL) {
+        free(op);
+        return NULL;
     }
-    free(dispatcher->names);
-    dispatcher->names = names;
-    dispatcher->name_capacity = capacity;
-    return AOTICACHE_OK;
+    return *place = op;
 }
 
 static aoticache_status grow_operators(aoticache_dispatcher *dispatcher, aoticache_error *ret_error)
@@ -91,15 +77,10 @@ aoticache_status aoticache_dispatcher_take_operator(aoticache_dispatcher *dispat
     aoticache_status status = grow_operators(dispatcher, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (op == NULL) {
-        status = grow_names(dispatcher, ret_error);
-        if (status == AOTICACHE_OK)
-            status = aoticache_operator_create(dispatcher, name, &op, ret_error);
-        if (status != AOTICACHE_OK)
-            return status;
-        dispatcher->names[place_of(dispatcher->names, dispatcher->name_capacity, name, op->name_hash)] = op;
-        dispatcher->name_count++;
-    }
+    if (op == NULL)
+        op = add_operator(dispatcher, name);
+    if (op == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for an operator", name);
     *ret_operator = op;
     return AOTICACHE_OK;
 }
@@ -125,8 +106,8 @@ typedef bool (*wanted_fn)(const aoticache_operator *op, aoticache_dispatch_key k
  * In no order. Operators stay, so that their handles and names do without the lock: whatever takes long, and callbacks,
  * which may ask and register, run without it. *ret_found is the caller's.
  */
-static aoticache_status collect(aoticache_dispatcher *dispatcher, wanted_fn wanted, aoticache_dispatch_key key,
-                                aoticache_operator ***ret_found, size_t *ret_count, aoticache_error *ret_error)
+static aoticache_status collect_operators(aoticache_dispatcher *dispatcher, wanted_fn wanted, aoticache_dispatch_key key,
+                                          aoticache_operator ***ret_found, size_t *ret_count, aoticache_error *ret_error)
 {
     size_t count = 0;
     aoticache_dispatcher_lock(dispatcher);
@@ -210,7 +191,7 @@ static aoticache_status report_absent(aoticache_dispatcher *dispatcher, const ch
     const char *nearest = NULL;
     if (ret_error == NULL)
         return AOTICACHE_NOT_FOUND;
-    if (collect(dispatcher, is_defined, 0, &defined, &count, NULL) == AOTICACHE_OK)
+    if (collect_operators(dispatcher, is_defined, 0, &defined, &count, NULL) == AOTICACHE_OK)
         nearest = nearest_of(defined, count, name);
     return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "there is no operator %.300s%s%s%s", name,
                                nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
@@ -251,8 +232,8 @@ static aoticache_status find_read(aoticache_dispatcher *dispatcher, const char *
     return status;
 }
 
-static aoticache_status find(aoticache_dispatcher *dispatcher, const char *name, bool defined,
-                             aoticache_operator **ret_operator, aoticache_error *ret_error)
+static aoticache_status find_operator(aoticache_dispatcher *dispatcher, const char *name, bool defined,
+                                      aoticache_operator **ret_operator, aoticache_error *ret_error)
 {
     bool dangles = false;
     if (dispatcher == NULL || name == NULL || ret_operator == NULL)
@@ -265,19 +246,19 @@ static aoticache_status find(aoticache_dispatcher *dispatcher, const char *name,
 aoticache_status aoticache_dispatcher_find(aoticache_dispatcher *dispatcher, const char *name,
                                            aoticache_operator **ret_operator, aoticache_error *ret_error)
 {
-    return find(dispatcher, name, true, ret_operator, ret_error);
+    return find_operator(dispatcher, name, true, ret_operator, ret_error);
 }
 
 aoticache_status aoticache_dispatcher_find_any(aoticache_dispatcher *dispatcher, const char *name,
                                                aoticache_operator **ret_operator, aoticache_error *ret_error)
 {
-    return find(dispatcher, name, false, ret_operator, ret_error);
+    return find_operator(dispatcher, name, false, ret_operator, ret_error);
 }
 
 bool aoticache_dispatcher_has_kernel(aoticache_dispatcher *dispatcher, const char *name)
 {
     aoticache_operator *op;
-    return find(dispatcher, name, false, &op, NULL) == AOTICACHE_OK;
+    return find_operator(dispatcher, name, false, &op, NULL) == AOTICACHE_OK;
 }
 
 /* ---- listing ---- */
@@ -291,14 +272,14 @@ static int by_name(const void *a, const void *b)
 static aoticache_status collect_sorted(aoticache_dispatcher *dispatcher, wanted_fn wanted, aoticache_dispatch_key key,
                                        aoticache_operator ***ret_found, size_t *ret_count, aoticache_error *ret_error)
 {
-    aoticache_status status = collect(dispatcher, wanted, key, ret_found, ret_count, ret_error);
+    aoticache_status status = collect_operators(dispatcher, wanted, key, ret_found, ret_count, ret_error);
     if (status == AOTICACHE_OK)
         qsort(*ret_found, *ret_count, sizeof **ret_found, by_name);
     return status;
 }
 
-static aoticache_status list(aoticache_dispatcher *dispatcher, wanted_fn wanted, aoticache_dispatch_key key,
-                             aoticache_operator_name_fn callback, void *user, aoticache_error *ret_error)
+static aoticache_status list_operators(aoticache_dispatcher *dispatcher, wanted_fn wanted, aoticache_dispatch_key key,
+                                       aoticache_operator_name_fn callback, void *user, aoticache_error *ret_error)
 {
     cleanup_free aoticache_operator **found = NULL;
     size_t count = 0;
@@ -312,7 +293,7 @@ static aoticache_status list(aoticache_dispatcher *dispatcher, wanted_fn wanted,
 aoticache_status aoticache_dispatcher_list(aoticache_dispatcher *dispatcher, bool dangling,
                                            aoticache_operator_name_fn callback, void *user, aoticache_error *ret_error)
 {
-    return list(dispatcher, dangling ? is_dangling : is_there, 0, callback, user, ret_error);
+    return list_operators(dispatcher, dangling ? is_dangling : is_there, 0, callback, user, ret_error);
 }
 
 aoticache_status aoticache_dispatcher_list_registrations(aoticache_dispatcher *dispatcher, const char *key,
@@ -321,9 +302,9 @@ aoticache_status aoticache_dispatcher_list_registrations(aoticache_dispatcher *d
 {
     aoticache_dispatch_key parsed = 0;
     if (key == NULL || *key == '\0')
-        return list(dispatcher, is_there, 0, callback, user, ret_error);
+        return list_operators(dispatcher, is_there, 0, callback, user, ret_error);
     aoticache_status status = aoticache_dispatch_key_parse(key, &parsed, ret_error);
-    return status == AOTICACHE_OK ? list(dispatcher, has_registration, parsed, callback, user, ret_error) : status;
+    return status == AOTICACHE_OK ? list_operators(dispatcher, has_registration, parsed, callback, user, ret_error) : status;
 }
 
 aoticache_status aoticache_dispatcher_list_dangling_dumps(aoticache_dispatcher *dispatcher,
@@ -418,8 +399,8 @@ static void write_table(FILE *text, const aoticache_operator *op)
     }
 }
 
-static aoticache_status dump(const aoticache_operator *op, void (*write_text)(FILE *text, const aoticache_operator *op),
-                             char **ret_text, aoticache_error *ret_error)
+static aoticache_status dump_operator(const aoticache_operator *op, void (*write_text)(FILE *text, const aoticache_operator *op),
+                                      char **ret_text, aoticache_error *ret_error)
 {
     char *bytes = NULL;
     size_t size = 0;
@@ -440,11 +421,11 @@ static aoticache_status dump(const aoticache_operator *op, void (*write_text)(FI
 
 aoticache_status aoticache_operator_dump(const aoticache_operator *op, char **ret_text, aoticache_error *ret_error)
 {
-    return dump(op, write_dump, ret_text, ret_error);
+    return dump_operator(op, write_dump, ret_text, ret_error);
 }
 
 aoticache_status aoticache_operator_dump_table(const aoticache_operator *op, char **ret_text,
                                                aoticache_error *ret_error)
 {
-    return dump(op, write_table, ret_text, ret_error);
+    return dump_operator(op, write_table, ret_text, ret_error);
 }

@@ -112,7 +112,7 @@ aoticache_status aoticache_operator_rebuild(aoticache_operator *op, aoticache_er
 }
 
 /* The first registration brings it back, or into being; the last one that goes takes it out of sight. */
-static void enter(aoticache_operator *op)
+static void add_registration(aoticache_operator *op)
 {
     if (op->registrations++ > 0)
         return;
@@ -120,7 +120,7 @@ static void enter(aoticache_operator *op)
     aoticache_dispatcher_enter_operator(op->dispatcher, op);
 }
 
-static void leave(aoticache_operator *op)
+static void drop_registration(aoticache_operator *op)
 {
     if (--op->registrations > 0)
         return;
@@ -145,7 +145,7 @@ aoticache_status aoticache_operator_define(aoticache_operator *op, aoticache_op_
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for its definition", op->name);
     op->definition_debug = kept;
     op->alias_analysis = alias;
-    enter(op);
+    add_registration(op);
     atomic_store(&op->plan, plan);
     return AOTICACHE_OK;
 }
@@ -156,7 +156,7 @@ void aoticache_operator_undefine(aoticache_operator *op)
     free(op->definition_debug);
     op->definition_debug = NULL;
     aoticache_op_plan_retire(op->dispatcher, plan);
-    leave(op);
+    drop_registration(op);
 }
 
 /* ---- kernels of an operator ---- */
@@ -177,7 +177,7 @@ aoticache_status aoticache_operator_add_kernel(aoticache_operator *op, aoticache
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for its table", op->name);
     }
     op->kernels = kernel;
-    enter(op);
+    add_registration(op);
     put_table(op, table);
     return AOTICACHE_OK;
 }
@@ -190,7 +190,7 @@ void aoticache_operator_remove_kernel(aoticache_operator *op, aoticache_op_kerne
     *at = kernel->older;
     aoticache_operator_rebuild(op, NULL);
     aoticache_op_kernel_retire(op->dispatcher, kernel);
-    leave(op);
+    drop_registration(op);
 }
 
 static const aoticache_op_kernel *newest_for(const aoticache_operator *op, aoticache_dispatch_key key)

@@ -100,7 +100,7 @@ static aoticache_status define(aoticache_oplib *oplib, definition *of, aoticache
     return AOTICACHE_OK;
 }
 
-static aoticache_status def(aoticache_oplib *oplib, const char *schema, definition *of, aoticache_error *ret_error)
+static aoticache_status define_with_plan(aoticache_oplib *oplib, const char *schema, definition *of, aoticache_error *ret_error)
 {
     aoticache_status status = check_alias(of->alias, ret_error);
     if (status == AOTICACHE_OK)
@@ -135,7 +135,7 @@ aoticache_status aoticache_oplib_def(aoticache_oplib *oplib, const char *schema,
 {
     definition of = {.alias = alias};
     aoticache_status status = check_defines(oplib, schema, ret_error);
-    return status == AOTICACHE_OK ? def(oplib, schema, &of, ret_error) : status;
+    return status == AOTICACHE_OK ? define_with_plan(oplib, schema, &of, ret_error) : status;
 }
 
 aoticache_status aoticache_oplib_def_kernel(aoticache_oplib *oplib, const char *schema, aoticache_alias_analysis alias,
@@ -151,5 +151,5 @@ aoticache_status aoticache_oplib_def_kernel(aoticache_oplib *oplib, const char *
         status = aoticache_oplib_choose_key(oplib, schema, given, &chosen, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_oplib_make_kernel(oplib, kernel, chosen, &of.kernel, ret_error);
-    return status == AOTICACHE_OK ? def(oplib, schema, &of, ret_error) : status;
+    return status == AOTICACHE_OK ? define_with_plan(oplib, schema, &of, ret_error) : status;
 }

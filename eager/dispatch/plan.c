@@ -30,7 +30,7 @@ static bool is_dispatched(const aoticache_type *type)
     return is_tensor(type) || is_optional_tensor(type);
 }
 
-static uint32_t accepted_in_list(const aoticache_type *element)
+static uint32_t kinds_accepted_in_list(const aoticache_type *element)
 {
     switch (element->kind == AOTICACHE_TYPE_OPTIONAL ? element->elements[0]->kind : element->kind) {
     case AOTICACHE_TYPE_TENSOR:
@@ -54,7 +54,7 @@ static uint32_t accepted_in_list(const aoticache_type *element)
     }
 }
 
-static uint32_t accepted(const aoticache_type *type)
+static uint32_t kinds_accepted_by(const aoticache_type *type)
 {
     switch (type->kind) {
     case AOTICACHE_TYPE_TENSOR:
@@ -87,9 +87,9 @@ static uint32_t accepted(const aoticache_type *type)
     case AOTICACHE_TYPE_NONE:
         return BIT(NONE);
     case AOTICACHE_TYPE_OPTIONAL:
-        return BIT(NONE) | accepted(type->elements[0]);
+        return BIT(NONE) | kinds_accepted_by(type->elements[0]);
     case AOTICACHE_TYPE_LIST:
-        return accepted_in_list(type->elements[0]);
+        return kinds_accepted_in_list(type->elements[0]);
     case AOTICACHE_TYPE_ANY:
     case AOTICACHE_TYPE_VARIABLE:
     case AOTICACHE_TYPE_UNION:
@@ -122,7 +122,7 @@ aoticache_status aoticache_op_plan_create(aoticache_schema *schema, aoticache_op
     plan->defaults = defaults;
     for (size_t i = 0; i < count; i++) {
         const aoticache_type *type = aoticache_schema_argument_at(schema, i)->type;
-        plan->accepted[i] = plan->is_vararg ? ANY_VALUE : accepted(type);
+        plan->accepted[i] = plan->is_vararg ? ANY_VALUE : kinds_accepted_by(type);
         plan->dispatched |= (uint64_t)is_dispatched(type) << i;
     }
     *ret_plan = plan;
@@ -193,9 +193,9 @@ static aoticache_status assign(const aoticache_operator *op, const aoticache_op_
     return AOTICACHE_OK;
 }
 
-static aoticache_status push(const aoticache_operator *op, const aoticache_op_plan *plan, size_t positional,
-                             const char *const *names, const aoticache_value *values, size_t keyword_count,
-                             aoticache_stack *stack, aoticache_error *ret_error)
+static aoticache_status push_arguments(const aoticache_operator *op, const aoticache_op_plan *plan, size_t positional,
+                                       const char *const *names, const aoticache_value *values, size_t keyword_count,
+                                       aoticache_stack *stack, aoticache_error *ret_error)
 {
     int32_t source[AOTICACHE_DISPATCH_MAX_ARGUMENTS];
     if (positional > stack->count)
@@ -233,7 +233,7 @@ aoticache_status aoticache_operator_push_arguments(const aoticache_operator *op,
                                    op->name);
     const aoticache_op_plan *plan = atomic_load_explicit(&op->plan, memory_order_acquire);
     aoticache_status status =
-        plan != NULL ? push(op, plan, positional, names, values, keyword_count, stack, ret_error)
+        plan != NULL ? push_arguments(op, plan, positional, names, values, keyword_count, stack, ret_error)
                      : aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s is not defined", op->name);
     aoticache_epoch_leave(slot);
     return status;

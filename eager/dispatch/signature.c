@@ -65,13 +65,13 @@ static bool same_name(const char *a, const char *b)
 }
 
 /* symbolic: the kernel takes symbolic integers, so the definition's stay what they are. */
-static bool fits(const aoticache_type *defined, const aoticache_type *given, bool symbolic)
+static bool schemas_match(const aoticache_type *defined, const aoticache_type *given, bool symbolic)
 {
     if (real_kind(defined->kind, symbolic) != real_kind(given->kind, true) ||
         defined->element_count != given->element_count || !same_name(defined->name, given->name))
         return false;
     for (size_t i = 0; i < defined->element_count; i++)
-        if (!fits(defined->elements[i], given->elements[i], symbolic))
+        if (!schemas_match(defined->elements[i], given->elements[i], symbolic))
             return false;
     return true;
 }
@@ -110,7 +110,7 @@ static bool describe_items(const char *what, const aoticache_schema *defined, si
     }
     for (size_t i = 0; i < defined_count; i++) {
         char a[80], b[80];
-        if (fits(at(defined, i)->type, at(given, i)->type, symbolic))
+        if (schemas_match(at(defined, i)->type, at(given, i)->type, symbolic))
             continue;
         aoticache_type_format(at(defined, i)->type, a, sizeof a);
         aoticache_type_format(at(given, i)->type, b, sizeof b);
@@ -120,8 +120,8 @@ static bool describe_items(const char *what, const aoticache_schema *defined, si
     return false;
 }
 
-static bool differ(const aoticache_schema *defined, const aoticache_schema *given, bool symbolic, char *text,
-                   size_t size)
+static bool describe_difference(const aoticache_schema *defined, const aoticache_schema *given, bool symbolic, char *text,
+                                size_t size)
 {
     return describe_items("argument", defined, aoticache_schema_num_arguments(defined), given,
                           aoticache_schema_num_arguments(given), aoticache_schema_argument_at, symbolic, text, size) ||
@@ -135,8 +135,8 @@ static aoticache_status check_against(const char *name, const aoticache_schema *
     char difference[240];
     cleanup_free char *text = NULL;
     if (!aoticache_schema_has_signature(schema) ||
-        !differ(schema, kernel->signature, aoticache_op_signature_is_symbolic(kernel->signature), difference,
-                sizeof difference))
+        !describe_difference(schema, kernel->signature, aoticache_op_signature_is_symbolic(kernel->signature), difference,
+                             sizeof difference))
         return AOTICACHE_OK;
     text = aoticache_op_signature_text(kernel->signature);
     return aoticache_error_set(ret_error, AOTICACHE_MISMATCH, "%s: the kernel %.200s (%.200s) does not fit the "
@@ -151,7 +151,7 @@ aoticache_status aoticache_operator_check_signature(const aoticache_operator *op
     if (kernel->signature == NULL)
         return AOTICACHE_OK;
     const aoticache_op_signature *kept = &op->signatures[aoticache_op_signature_is_symbolic(kernel->signature)];
-    if (kept->schema != NULL && differ(kept->schema, kernel->signature, true, difference, sizeof difference))
+    if (kept->schema != NULL && describe_difference(kept->schema, kernel->signature, true, difference, sizeof difference))
         return aoticache_error_set(ret_error, AOTICACHE_MISMATCH, "%s: the kernel (%.250s) has another signature than "
                                    "the one "
                                    "before (%.250s): %s", op->name, kernel->debug, kept->debug, difference);

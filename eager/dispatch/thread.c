@@ -37,7 +37,7 @@ void aoticache_dispatch_set_local(aoticache_key_set included, aoticache_key_set 
  * Taking away a key that is not there must not take the functionality of another: AutogradCUDA's where AutogradCPU
  * is.
  */
-static aoticache_key_set with(aoticache_key_set set, aoticache_dispatch_key key, bool on)
+static aoticache_key_set change_key(aoticache_key_set set, aoticache_dispatch_key key, bool on)
 {
     if (on)
         return aoticache_key_set_add(set, key);
@@ -46,12 +46,12 @@ static aoticache_key_set with(aoticache_key_set set, aoticache_dispatch_key key,
 
 void aoticache_dispatch_include(aoticache_dispatch_key key, bool on)
 {
-    aoticache_dispatch_local.included = with(aoticache_dispatch_local.included, key, on);
+    aoticache_dispatch_local.included = change_key(aoticache_dispatch_local.included, key, on);
 }
 
 void aoticache_dispatch_exclude(aoticache_dispatch_key key, bool on)
 {
-    aoticache_dispatch_local.excluded = with(aoticache_dispatch_local.excluded, key, on);
+    aoticache_dispatch_local.excluded = change_key(aoticache_dispatch_local.excluded, key, on);
 }
 
 void aoticache_dispatch_guard_add(aoticache_dispatch_guard *guard, aoticache_key_set include, aoticache_key_set exclude)
@@ -133,8 +133,8 @@ static aoticache_key_set above_python(void)
 }
 
 /* Runs one with it and those above it off, and takes off what it pushed and left. */
-static aoticache_status ask_mode(unsigned number, const aoticache_operator *op, aoticache_key_set keys,
-                                 aoticache_stack *stack, aoticache_error *ret_error)
+static aoticache_status call_mode(unsigned number, const aoticache_operator *op, aoticache_key_set keys,
+                                  aoticache_stack *stack, aoticache_error *ret_error)
 {
     const aoticache_dispatch_mode mode = mine->modes[number];
     uint64_t on = aoticache_dispatch_modes_on;
@@ -156,7 +156,7 @@ aoticache_status aoticache_dispatch_ask_modes(const aoticache_operator *op, aoti
     for (uint64_t left = aoticache_dispatch_modes_on; left != 0 && status == AOTICACHE_UNSUPPORTED;) {
         unsigned number = 63u ^ (unsigned)__builtin_clzll(left);
         left &= (UINT64_C(1) << number) - 1;
-        status = ask_mode(number, op, keys, stack, ret_error);
+        status = call_mode(number, op, keys, stack, ret_error);
     }
     return status;
 }

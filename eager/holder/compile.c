@@ -252,7 +252,7 @@ static bool is_abandoned(const aoticache_job *job)
 }
 
 /* Under context->lock, which is let go during the compile. */
-static void *work_off(void *user)
+static void *run_queued_jobs(void *user)
 {
     aoticache_context *context = user;
     pthread_mutex_lock(&context->lock);
@@ -290,7 +290,7 @@ static bool start_thread(aoticache_context *context)
     if (pthread_attr_init(&attributes) != 0)
         return false;
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    const bool started = aoticache_threads_start(&thread, 1, &attributes, work_off, context) == 1;
+    const bool started = aoticache_threads_start(&thread, 1, &attributes, run_queued_jobs, context) == 1;
     pthread_attr_destroy(&attributes);
     context->threads += started;
     return started;

@@ -4,12 +4,12 @@
  */
 #include "base/cleanup.h"
 #include "base/options.h"
+#include "base/threads.h"
 #include "eager/internal.h"
 #include "eager/holder/internal.h"
 #include "cache/stats/statistics.h"
 
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 static void free_environment(char **environment)
@@ -67,13 +67,9 @@ static aoticache_status read_options(const aoticache_context_options *options, a
 
 static void init_queue(aoticache_context *context, const aoticache_context_options *options)
 {
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&context->lock, NULL);
     pthread_mutex_init(&context->named_lock, NULL);
-    pthread_cond_init(&context->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    aoticache_condition_init(&context->changed);
     context->last = &context->first;
     context->owner = (int)getpid();
     context->max_threads = options->threads > 0 ? options->threads : 1;
@@ -147,24 +143,11 @@ void aoticache_context_free(aoticache_context *context)
     errno = saved;
 }
 
-static struct timespec deadline_in(uint32_t timeout_ms)
-{
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += timeout_ms / 1000;
-    at.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-    if (at.tv_nsec >= 1000000000) {
-        at.tv_sec++;
-        at.tv_nsec -= 1000000000;
-    }
-    return at;
-}
-
 aoticache_status aoticache_context_wait(aoticache_context *context, uint32_t timeout_ms, aoticache_error *ret_error)
 {
     if (context == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "context is NULL");
-    struct timespec deadline = deadline_in(timeout_ms);
+    struct timespec deadline = aoticache_deadline_after(timeout_ms * UINT64_C(1000000));
     int result = 0;
     pthread_mutex_lock(&context->lock);
     while (context->owner == (int)getpid() && context->queued + context->running > 0 && result == 0)

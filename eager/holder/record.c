@@ -7,6 +7,7 @@
  */
 #include "eager/holder/internal.h"
 #include "base/cleanup.h"
+#include "base/hash_map.h"
 
 #include <fcntl.h>
 #include <jansson.h>
@@ -19,9 +20,8 @@
 struct memory {
     pid_t process;
     pthread_mutex_t lock;
-    aoticache_digest *lines; /* a hash table with open addressing: zero digests are free places */
-    size_t count, capacity;  /* a power of two */
-    bool line_open;          /* the file ends within a line: what comes next must not be added to it */
+    aoticache_hash_map lines; /* of digests */
+    bool line_open;           /* the file ends within a line: what comes next must not be added to it */
 };
 
 struct aoticache_recorder {
@@ -56,47 +56,16 @@ static char *make_line(const aoticache_request *request)
 
 /* ---- which lines are there ---- */
 
-/* The place where the digest is or belongs. */
-static aoticache_digest *find(const struct memory *memory, const aoticache_digest *digest)
-{
-    size_t at = 0;
-    memcpy(&at, digest->bytes, sizeof at);
-    for (;; at++) {
-        aoticache_digest *place = &memory->lines[at & (memory->capacity - 1)];
-        if (aoticache_digest_is_zero(place) || aoticache_digest_equal(place, digest))
-            return place;
-    }
-}
-
-static bool grow(struct memory *memory)
-{
-    struct memory larger = {.capacity = memory->capacity > 0 ? 2 * memory->capacity : 64};
-    larger.lines = calloc(larger.capacity, sizeof *larger.lines);
-    if (larger.lines == NULL)
-        return false;
-    for (size_t i = 0; i < memory->capacity; i++)
-        if (!aoticache_digest_is_zero(&memory->lines[i]))
-            *find(&larger, &memory->lines[i]) = memory->lines[i];
-    free(memory->lines);
-    memory->lines = larger.lines;
-    memory->capacity = larger.capacity;
-    return true;
-}
+static const aoticache_hash_map_type line_type = {.item_size = sizeof(aoticache_digest),
+                                                  .key_size = sizeof(aoticache_digest)};
 
 /* Whether the line is new; then it no longer is. What cannot be remembered counts as known: the file must not swell. */
 static bool remember(struct memory *memory, const char *line, size_t length)
 {
     aoticache_digest digest;
-    if (aoticache_digest_of(line, length, &digest) != AOTICACHE_OK || aoticache_digest_is_zero(&digest))
-        return false;
-    if (2 * (memory->count + 1) > memory->capacity && !grow(memory))
-        return false;
-    aoticache_digest *place = find(memory, &digest);
-    if (!aoticache_digest_is_zero(place))
-        return false;
-    *place = digest;
-    memory->count++;
-    return true;
+    bool is_new;
+    return aoticache_digest_of(line, length, &digest) == AOTICACHE_OK &&
+           aoticache_hash_map_add(&memory->lines, &line_type, &digest, &is_new) != NULL && is_new;
 }
 
 /* A line of text, as lists by hand and those of earlier versions have it, is known in the form that is written today, too. */
@@ -133,7 +102,7 @@ static void memory_free(struct memory *memory)
     if (memory == NULL)
         return;
     pthread_mutex_destroy(&memory->lock);
-    free(memory->lines);
+    aoticache_hash_map_free(&memory->lines);
     free(memory);
 }
 

@@ -383,9 +383,9 @@ aoticache_status aoticache_resident_load(aoticache_resident *resident, aoticache
 
 /* ---- adopting what a compile or a lookup gave ---- */
 
-static aoticache_status know_artifact(aoticache_holder *holder, const aoticache_miss_request *miss,
-                                      aoticache_artifact *artifact,
-                                      aoticache_resident **ret_resident, aoticache_error *ret_error)
+static aoticache_status add_artifact(aoticache_holder *holder, const aoticache_miss_request *miss,
+                                     aoticache_artifact *artifact,
+                                     aoticache_resident **ret_resident, aoticache_error *ret_error)
 {
     const char *guard = aoticache_artifact_guard(artifact);
     const aoticache_digest *digest = aoticache_artifact_digest(artifact);
@@ -414,7 +414,7 @@ aoticache_status aoticache_holder_adopt(aoticache_holder *holder, const aoticach
     aoticache_resident *resident = NULL;
     aoticache_runner *runner = NULL;
     pthread_mutex_lock(&holder->load_lock);
-    aoticache_status status = know_artifact(holder, miss, artifact, &resident, ret_error);
+    aoticache_status status = add_artifact(holder, miss, artifact, &resident, ret_error);
     if (status == AOTICACHE_OK && atomic_load(&resident->hot->runner) == NULL) {
         status = load_runner(holder, artifact, &runner, ret_error);
         if (status == AOTICACHE_OK)

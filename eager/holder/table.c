@@ -2,6 +2,9 @@
  * eager/holder/table: the writer's side: inserting, growing, freeing. Entries are never taken out of a table that is in
  * use: a library that is unloaded leaves its entries, which then have no runner, behind, and is loaded again through
  * them.
+ *
+ * It is not a base/hash_map: calls read it without a lock while one thread inserts, so slots are atomic, entries do not
+ * move, and slots that it outgrows are freed when no call can still be reading them.
  */
 #include "eager/holder/internal.h"
 

@@ -123,7 +123,7 @@ uint64_t aoticache_uses_take(uint32_t number)
 }
 
 /* Counters for all numbers that there are. */
-static bool extend(aoticache_epoch_slot *slot)
+static bool extend_counters(aoticache_epoch_slot *slot)
 {
     atomic_uint_least64_t *more = calloc(number_capacity, sizeof *more);
     if (more == NULL)
@@ -142,7 +142,7 @@ void aoticache_uses_note_slowly(uint32_t number)
     if (number == 0)
         return;
     pthread_mutex_lock(&lock);
-    if (extend(mine))
+    if (extend_counters(mine))
         atomic_fetch_add_explicit(&mine->uses[number], 1, memory_order_relaxed);
     else
         numbers[number].more++;

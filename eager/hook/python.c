@@ -79,7 +79,7 @@ struct findings {
     bool found, conflict;
 };
 
-static void look_at(struct findings *findings, const char *path)
+static void note_version_file(struct findings *findings, const char *path)
 {
     char version[AOTICACHE_PYTHON_VERSION_BYTES];
     if (!read_version_file(path, version))
@@ -91,7 +91,7 @@ static void look_at(struct findings *findings, const char *path)
 }
 
 /* prefix: what bin/python lies under; "/usr" for /usr/bin/python3. */
-static void look_under(struct findings *findings, const char *prefix)
+static void search_prefix(struct findings *findings, const char *prefix)
 {
     static const char *const patterns[] = {"lib/python3*/site-packages", "lib64/python3*/site-packages",
                                            "lib/python3*/dist-packages", "local/lib/python3*/dist-packages"};
@@ -106,7 +106,7 @@ static void look_under(struct findings *findings, const char *prefix)
         glob_t matches = {0};
         if (glob(pattern, GLOB_NOSORT, NULL, &matches) == 0)
             for (size_t match = 0; match < matches.gl_pathc; match++)
-                look_at(findings, matches.gl_pathv[match]);
+                note_version_file(findings, matches.gl_pathv[match]);
         globfree(&matches);
     }
 }
@@ -130,7 +130,7 @@ static bool prefix_of(const char *program, char ret_prefix[PATH_MAX])
 }
 
 /* Packages of the user's own come before the system's, but not in a virtual environment. */
-static void look_in_user_site(struct findings *findings, const char *prefix, const char *const *environment)
+static void search_user_site(struct findings *findings, const char *prefix, const char *const *environment)
 {
     char path[PATH_MAX];
     const char *home = read_variable(environment, "HOME");
@@ -139,14 +139,14 @@ static void look_in_user_site(struct findings *findings, const char *prefix, con
         return;
     length = snprintf(path, sizeof path, "%s/.local", home);
     if (length > 0 && (size_t)length < sizeof path)
-        look_under(findings, path);
+        search_prefix(findings, path);
 }
 
 /*
  * Each folder of $PYTHONPATH: the first that has PyTorch is the one that Python takes. Empty and relative ones mean
  * nothing: Python is started in the neutral directory.
  */
-static bool look_in_python_path(struct findings *findings, const char *const *environment)
+static bool search_python_path(struct findings *findings, const char *const *environment)
 {
     const char *folders = read_variable(environment, "PYTHONPATH");
     char path[PATH_MAX];
@@ -154,7 +154,7 @@ static bool look_in_python_path(struct findings *findings, const char *const *en
         size_t length = strcspn(folder, ":");
         int written = snprintf(path, sizeof path, "%.*s/torch/version.py", (int)length, folder);
         if (folder[0] == '/' && written > 0 && (size_t)written < sizeof path)
-            look_at(findings, path);
+            note_version_file(findings, path);
         if (findings->found)
             return true;
         folder += length + (folder[length] == ':');
@@ -162,16 +162,16 @@ static bool look_in_python_path(struct findings *findings, const char *const *en
     return false;
 }
 
-static bool look_for_version(const char *program, const char *const *environment,
-                             char ret_version[AOTICACHE_PYTHON_VERSION_BYTES])
+static bool find_version(const char *program, const char *const *environment,
+                         char ret_version[AOTICACHE_PYTHON_VERSION_BYTES])
 {
     struct findings findings = {0};
     char prefix[PATH_MAX];
-    if (!look_in_python_path(&findings, environment)) {
+    if (!search_python_path(&findings, environment)) {
         if (!prefix_of(program, prefix))
             return false;
-        look_under(&findings, prefix);
-        look_in_user_site(&findings, prefix, environment);
+        search_prefix(&findings, prefix);
+        search_user_site(&findings, prefix, environment);
     }
     if (!findings.found || findings.conflict)
         return false;
@@ -181,7 +181,7 @@ static bool look_for_version(const char *program, const char *const *environment
 
 /* ---- asking ---- */
 
-static aoticache_status ask_for_version(const char *program, const char *const *environment,
+static aoticache_status run_for_version(const char *program, const char *const *environment,
                                         char ret_version[AOTICACHE_PYTHON_VERSION_BYTES],
                                         aoticache_error *ret_error)
 {
@@ -238,8 +238,8 @@ aoticache_status aoticache_python_find(const char *program, const char *const *e
     aoticache_status status = find_program(program, python.path, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (!look_for_version(python.path, environment, python.torch_version))
-        status = ask_for_version(python.path, environment, python.torch_version, ret_error);
+    if (!find_version(python.path, environment, python.torch_version))
+        status = run_for_version(python.path, environment, python.torch_version, ret_error);
     if (status == AOTICACHE_OK)
         *ret_python = python;
     return status;

@@ -16,7 +16,7 @@ struct stored {
     aoticache_cpu_features requirements;
 };
 
-static bool take_entry(void *user, const aoticache_entry *entry)
+static bool choose_entry(void *user, const aoticache_entry *entry)
 {
     struct stored *stored = user;
     if (stored->found && aoticache_cpu_features_count(&entry->requirements) <
@@ -35,7 +35,7 @@ static int digit(char hex)
     return hex >= '0' && hex <= '9' ? hex - '0' : hex >= 'a' && hex <= 'f' ? hex - 'a' + 10 : -1;
 }
 
-static aoticache_status decode(const char *hex, aoticache_request **ret_request, aoticache_error *ret_error)
+static aoticache_status decode_request(const char *hex, aoticache_request **ret_request, aoticache_error *ret_error)
 {
     const size_t size = hex != NULL ? strlen(hex) / 2 : 0;
     cleanup_free uint8_t *bytes = malloc(size + 1);
@@ -61,7 +61,7 @@ static aoticache_status read_request(aoticache_cache *cache, const aoticache_dig
     json_t *manifest = json_loads(text, 0, NULL);
     if (manifest == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "the manifest of a package is not JSON");
-    status = decode(json_string_value(json_object_get(manifest, "encoding")), ret_request, ret_error);
+    status = decode_request(json_string_value(json_object_get(manifest, "encoding")), ret_request, ret_error);
     json_decref(manifest);
     if (status == AOTICACHE_INVALID)
         status = AOTICACHE_CORRUPT;
@@ -72,7 +72,7 @@ static aoticache_status find_request(aoticache_cache *cache, const char *hex, st
                                      aoticache_request **ret_request, aoticache_error *ret_error)
 {
     struct stored stored = {.found = false};
-    aoticache_status status = aoticache_cache_list(cache, NULL, hex, take_entry, &stored, ret_error);
+    aoticache_status status = aoticache_cache_list(cache, NULL, hex, choose_entry, &stored, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     if (!stored.found)

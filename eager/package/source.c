@@ -138,7 +138,7 @@ struct found {
     aoticache_digest artifact;
 };
 
-static bool take_entry(void *user, const aoticache_entry *entry)
+static bool append_entry(void *user, const aoticache_entry *entry)
 {
     struct found *found = user;
     found->is_there = strcmp(entry->op, AOTICACHE_PACKAGE_OP) == 0;
@@ -175,7 +175,7 @@ aoticache_status aoticache_package_read_metadata(aoticache_cache *cache, const a
     struct found found = {.is_there = false};
     cleanup_free char *text = NULL;
     aoticache_digest_to_hex(key, hex);
-    aoticache_status status = aoticache_cache_list(cache, NULL, hex, take_entry, &found, ret_error);
+    aoticache_status status = aoticache_cache_list(cache, NULL, hex, append_entry, &found, ret_error);
     if (status == AOTICACHE_OK && !found.is_there)
         status = AOTICACHE_NOT_FOUND;
     if (status == AOTICACHE_OK)

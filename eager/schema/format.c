@@ -28,7 +28,7 @@ static void put_bytes(text_writer *writer, const char *bytes, size_t count)
 
 static void put(text_writer *writer, const char *text) { put_bytes(writer, text, strlen(text)); }
 
-static size_t finish(text_writer *writer)
+static size_t terminate_text(text_writer *writer)
 {
     if (writer->size > 0)
         writer->text[writer->length < writer->size ? writer->length : writer->size - 1] = '\0';
@@ -290,12 +290,12 @@ size_t aoticache_schema_format(const aoticache_schema *schema, char *ret_text, s
         put_arguments(&writer, schema);
         put_returns(&writer, schema);
     }
-    return finish(&writer);
+    return terminate_text(&writer);
 }
 
 size_t aoticache_type_format(const aoticache_type *type, char *ret_text, size_t size)
 {
     text_writer writer = {.text = ret_text, .size = size};
     put_type(&writer, type);
-    return finish(&writer);
+    return terminate_text(&writer);
 }

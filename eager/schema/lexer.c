@@ -132,7 +132,7 @@ static void count_nesting(schema_lexer *lexer, int kind)
 }
 
 /* The kind and length of what begins at `text`, which is no blank. */
-static uint32_t scan(const char *text, int *ret_kind)
+static uint32_t scan_token(const char *text, int *ret_kind)
 {
     uint32_t length = 1;
     if (text[0] == '\0') {
@@ -163,7 +163,7 @@ schema_token aoticache_schema_lexer_next(schema_lexer *lexer)
     if (skip_blanks(lexer) && start > 0)
         return (schema_token){TOKEN_NEWLINE, start, lexer->position - start};
     schema_token token = {.begin = lexer->position};
-    token.length = scan(lexer->text + lexer->position, &token.kind);
+    token.length = scan_token(lexer->text + lexer->position, &token.kind);
     lexer->position += token.length;
     count_nesting(lexer, token.kind);
     return token;

@@ -208,12 +208,12 @@ static bool check_defaults(schema_parser *parser, const aoticache_schema *schema
     return true;
 }
 
-static bool writes(const aoticache_alias *alias) { return alias != NULL && alias->is_write; }
+static bool is_written(const aoticache_alias *alias) { return alias != NULL && alias->is_write; }
 
-static void summarise(aoticache_schema *schema)
+static void set_summary(aoticache_schema *schema)
 {
     for (size_t i = 0; i < schema->argument_count; i++)
-        if (writes(schema->arguments[i].alias) || writes(schema->arguments[i].list_alias))
+        if (is_written(schema->arguments[i].alias) || is_written(schema->arguments[i].list_alias))
             schema->is_mutable = true;
     for (size_t i = 0; i < schema->return_count; i++)
         if (schema->returns[i].alias != NULL || schema->returns[i].list_alias != NULL)
@@ -228,7 +228,7 @@ static bool parse_signature(schema_parser *parser, aoticache_schema *schema)
         !check_defaults(parser, schema, start) || !aoticache_schema_expect(parser, TOKEN_ARROW, "'->'") ||
         !parse_arguments(parser, true, &schema->returns, &schema->return_count, &schema->is_varret))
         return false;
-    summarise(schema);
+    set_summary(schema);
     return true;
 }
 

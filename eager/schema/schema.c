@@ -117,12 +117,12 @@ bool aoticache_schema_equal(const aoticache_schema *a, const aoticache_schema *b
 /* ---- an implementation and its definition ---- */
 
 /* Lengths of lists are the definition's alone: "int[2]" and "int[]" are one type to who implements it. */
-static bool fits(const aoticache_type *a, const aoticache_type *b)
+static bool types_match(const aoticache_type *a, const aoticache_type *b)
 {
     if (a->kind != b->kind || a->element_count != b->element_count || !same_text(a->name, b->name))
         return false;
     for (size_t i = 0; i < a->element_count; i++)
-        if (!fits(a->elements[i], b->elements[i]))
+        if (!types_match(a->elements[i], b->elements[i]))
             return false;
     return true;
 }
@@ -136,7 +136,7 @@ static aoticache_status check_list(const aoticache_schema *a, const char *what, 
                                    "implemented", a->full_name, what, a_count, b_count);
     for (size_t i = 0; i < a_count; i++) {
         char a_text[200], b_text[200];
-        if (fits(a_items[i].type, b_items[i].type))
+        if (types_match(a_items[i].type, b_items[i].type))
             continue;
         aoticache_type_format(a_items[i].type, a_text, sizeof a_text);
         aoticache_type_format(b_items[i].type, b_text, sizeof b_text);

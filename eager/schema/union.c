@@ -13,7 +13,7 @@ static const aoticache_type number_type = {.kind = AOTICACHE_TYPE_NUMBER, .fixed
 static const aoticache_type none_type = {.kind = AOTICACHE_TYPE_NONE, .fixed_size = -1};
 
 /* PyTorch's order of kinds (ATen/core/jit_type_base.h). */
-static int rank(const aoticache_type *type)
+static int rank_of(const aoticache_type *type)
 {
     static const uint8_t ranks[] = {
         [AOTICACHE_TYPE_ANY] = 0,      [AOTICACHE_TYPE_TENSOR] = 3,  [AOTICACHE_TYPE_STORAGE] = 4,
@@ -30,11 +30,11 @@ static int rank(const aoticache_type *type)
     return (size_t)type->kind < sizeof ranks ? ranks[type->kind] : 39;
 }
 
-static int compare(const void *left, const void *right)
+static int compare_types(const void *left, const void *right)
 {
     const aoticache_type *a = *(const aoticache_type *const *)left, *b = *(const aoticache_type *const *)right;
     char a_text[256], b_text[256];
-    int difference = rank(a) - rank(b);
+    int difference = rank_of(a) - rank_of(b);
     if (difference != 0)
         return difference;
     aoticache_type_format(a, a_text, sizeof a_text);
@@ -42,7 +42,7 @@ static int compare(const void *left, const void *right)
     return strcmp(a_text, b_text);
 }
 
-static bool covers(const aoticache_type *a, const aoticache_type *b)
+static bool type_covers(const aoticache_type *a, const aoticache_type *b)
 {
     if (a->kind == AOTICACHE_TYPE_ANY || (a->kind == AOTICACHE_TYPE_VARIABLE && b->kind == AOTICACHE_TYPE_VARIABLE))
         return true;
@@ -85,13 +85,13 @@ static bool has_kind(const aoticache_type *const *items, size_t count, aoticache
 }
 
 /* What no other member covers, in order. */
-static size_t reduce(const aoticache_type **items, size_t count)
+static size_t drop_covered(const aoticache_type **items, size_t count)
 {
     size_t kept = 0;
     for (size_t i = 0; i < count; i++) {
         bool covered = false;
         for (size_t j = 0; j < kept && !covered; j++)
-            covered = covers(items[j], items[i]);
+            covered = type_covers(items[j], items[i]);
         if (!covered)
             items[kept++] = items[i];
     }
@@ -112,8 +112,8 @@ bool aoticache_schema_make_union(schema_parser *parser, schema_token token, cons
     if (has_kind(members, filled, AOTICACHE_TYPE_INT) && has_kind(members, filled, AOTICACHE_TYPE_FLOAT) &&
         has_kind(members, filled, AOTICACHE_TYPE_COMPLEX))
         members[filled++] = &number_type;
-    qsort(members, filled, sizeof *members, compare);
-    size_t kept = reduce(members, filled);
+    qsort(members, filled, sizeof *members, compare_types);
+    size_t kept = drop_covered(members, filled);
     if (kept == 1 && members[0]->kind != AOTICACHE_TYPE_NUMBER)
         return aoticache_schema_refuse_at(parser, token, "a union needs two types that differ");
     *type = (aoticache_type){.kind = AOTICACHE_TYPE_UNION, .fixed_size = -1, .element_count = kept, .elements = members};

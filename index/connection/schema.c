@@ -112,7 +112,7 @@ static aoticache_status read_version(aoticache_index *index, schema_version *ret
 }
 
 /* What the two numbers say by themselves: OK also for an empty file. */
-static aoticache_status judge(const aoticache_index *index, const schema_version *schema, aoticache_error *ret_error)
+static aoticache_status check_version(const aoticache_index *index, const schema_version *schema, aoticache_error *ret_error)
 {
     if (schema->application_id == 0 && schema->version == 0)
         return AOTICACHE_OK;
@@ -157,7 +157,7 @@ static aoticache_status migrate_steps(aoticache_index *index, aoticache_error *r
     schema_version schema = {0};
     aoticache_status status = read_version(index, &schema, ret_error);
     if (status == AOTICACHE_OK) /* again: another process may have been faster */
-        status = judge(index, &schema, ret_error);
+        status = check_version(index, &schema, ret_error);
     if (status != AOTICACHE_OK || schema.version == AOTICACHE_INDEX_VERSION)
         return status;
     if (schema.version == 0)
@@ -206,7 +206,7 @@ aoticache_status aoticache_index_schema_check(aoticache_index *index, aoticache_
     schema_version schema = {0};
     aoticache_status status = read_version(index, &schema, ret_error);
     if (status == AOTICACHE_OK)
-        status = judge(index, &schema, ret_error);
+        status = check_version(index, &schema, ret_error);
     if (status != AOTICACHE_OK || schema.version == AOTICACHE_INDEX_VERSION)
         return status;
     if (schema.version == 0)

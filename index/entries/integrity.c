@@ -12,8 +12,8 @@
 #define OPERATIONS_PER_QUESTION 20000 /* of SQLite's machine: a millisecond or so */
 
 /* Enters the index and prepares; on anything but OK nothing is held. */
-static aoticache_status begin(aoticache_index *index, const char *sql, sqlite3_stmt **ret_statement,
-                              aoticache_error *ret_error)
+static aoticache_status begin_query(aoticache_index *index, const char *sql, sqlite3_stmt **ret_statement,
+                                    aoticache_error *ret_error)
 {
     if (index == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index: no index");
@@ -28,7 +28,7 @@ static aoticache_status begin(aoticache_index *index, const char *sql, sqlite3_s
     return status;
 }
 
-static void end(aoticache_index *index, sqlite3_stmt *statement)
+static void end_query(aoticache_index *index, sqlite3_stmt *statement)
 {
     sqlite3_finalize(statement);
     aoticache_index_leave(index);
@@ -42,14 +42,14 @@ struct question {
     bool stopped;
 };
 
-static int ask(void *user)
+static int poll_caller(void *user)
 {
     struct question *question = user;
     question->stopped = question->stopped || (question->goes_on != NULL && !question->goes_on(question->user));
     return question->stopped ? 1 : 0;
 }
 
-static aoticache_status damaged(const aoticache_index *index, const char *text, aoticache_error *ret_error)
+static aoticache_status refuse_damaged(const aoticache_index *index, const char *text, aoticache_error *ret_error)
 {
     return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "index %s: is damaged: %.*s", index->path,
                                (int)strcspn(text, "\n"), text);
@@ -60,20 +60,20 @@ static aoticache_status check_one(aoticache_index *index, const char *sql, const
                                   struct question *question, aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
-    aoticache_status status = begin(index, sql, &statement, ret_error);
+    aoticache_status status = begin_query(index, sql, &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    sqlite3_progress_handler(index->db, OPERATIONS_PER_QUESTION, ask, question);
+    sqlite3_progress_handler(index->db, OPERATIONS_PER_QUESTION, poll_caller, question);
     int result = sqlite3_step(statement);
     sqlite3_progress_handler(index->db, 0, NULL, NULL);
     if (result == SQLITE_ROW) {
         const char *text = (const char *)sqlite3_column_text(statement, 0);
         if (text == NULL || expected == NULL || strcmp(text, expected) != 0)
-            status = damaged(index, text != NULL ? text : "it does not say how", ret_error);
+            status = refuse_damaged(index, text != NULL ? text : "it does not say how", ret_error);
     } else if (result != SQLITE_DONE && !question->stopped) {
         status = aoticache_index_fail(index, result, "cannot be checked", ret_error);
     }
-    end(index, statement);
+    end_query(index, statement);
     return status;
 }
 
@@ -137,13 +137,13 @@ static aoticache_status list_between(aoticache_index *index, const char *sql, co
                                      aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
-    aoticache_status status = begin(index, sql, &statement, ret_error);
+    aoticache_status status = begin_query(index, sql, &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_index_bind_digest(statement, 1, first);
     aoticache_index_bind_digest(statement, 2, last);
     status = aoticache_index_walk(index, statement, "objects or entries", read, user, ret_error);
-    end(index, statement);
+    end_query(index, statement);
     return status;
 }
 

@@ -146,7 +146,7 @@ static aoticache_status evict_one(aoticache_index *index, sqlite3_stmt *find, ao
 static aoticache_status evict_rows(aoticache_index *index, aoticache_index_victim *victims, size_t count,
                                    uint64_t end_ns, size_t *ret_tried, aoticache_error *ret_error)
 {
-    aoticache_index_sums sums = {.count = 0};
+    aoticache_index_sums sums = {.by_name = {.count = 0}};
     sqlite3_stmt *find = NULL;
     size_t tried = 0;
     aoticache_status status = aoticache_index_prepare(index, SQL(FIND_VICTIM), &find, ret_error);

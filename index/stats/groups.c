@@ -7,39 +7,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_CAPACITY 32
-
 struct aoticache_index_sum {
-    char *name; /* NULL: a free slot */
+    char *name;
     aoticache_index_group_kind kind;
     aoticache_index_group group;
 };
 
-static struct aoticache_index_sum *find_slot(struct aoticache_index_sum *slots, size_t capacity,
-                                             aoticache_index_group_kind kind, const char *name)
+struct sum_key {
+    aoticache_index_group_kind kind;
+    const char *name;
+};
+
+static uint64_t hash_sum_key(const void *key)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ (uint64_t)kind;
-    for (const char *from = name; *from != '\0'; from++)
-        hash = (hash ^ (unsigned char)*from) * UINT64_C(0x100000001b3);
-    size_t at = (size_t)(hash ^ hash >> 32) & (capacity - 1);
-    while (slots[at].name != NULL && (slots[at].kind != kind || strcmp(slots[at].name, name) != 0))
-        at = (at + 1) & (capacity - 1);
-    return &slots[at];
+    const struct sum_key *wanted = key;
+    return aoticache_hash_bytes(wanted->name, strlen(wanted->name)) + (uint64_t)wanted->kind;
 }
 
-static bool grow(aoticache_index_sums *sums)
+static bool sum_has_key(const void *item, const void *key)
 {
-    size_t capacity = sums->capacity != 0 ? sums->capacity * 2 : FIRST_CAPACITY;
-    struct aoticache_index_sum *slots = calloc(capacity, sizeof *slots);
-    if (slots == NULL)
-        return false;
-    for (size_t i = 0; i < sums->capacity; i++)
-        if (sums->slots[i].name != NULL)
-            *find_slot(slots, capacity, sums->slots[i].kind, sums->slots[i].name) = sums->slots[i];
-    free(sums->slots);
-    sums->slots = slots;
-    sums->capacity = capacity;
-    return true;
+    const struct aoticache_index_sum *sum = item;
+    const struct sum_key *wanted = key;
+    return sum->kind == wanted->kind && strcmp(sum->name, wanted->name) == 0;
+}
+
+static const aoticache_hash_map_type sum_type = {
+    .item_size = sizeof(struct aoticache_index_sum), .hash = hash_sum_key, .has_key = sum_has_key};
+
+static struct aoticache_index_sum *add_sum(aoticache_index_sums *sums, const struct sum_key *key)
+{
+    bool is_new;
+    char *name = strdup(key->name);
+    struct aoticache_index_sum *sum = name != NULL ? aoticache_hash_map_add(&sums->by_name, &sum_type, key, &is_new) : NULL;
+    if (sum == NULL) {
+        free(name);
+        return NULL;
+    }
+    *sum = (struct aoticache_index_sum){.name = name, .kind = key->kind};
+    return sum;
 }
 
 static bool add_one(aoticache_index_sums *sums, aoticache_index_group_kind kind, const char *name,
@@ -47,17 +52,13 @@ static bool add_one(aoticache_index_sums *sums, aoticache_index_group_kind kind,
 {
     if (name == NULL || strnlen(name, AOTICACHE_INDEX_MAX_GROUP_BYTES) >= AOTICACHE_INDEX_MAX_GROUP_BYTES)
         name = AOTICACHE_INDEX_OTHER_GROUP;
-    if (sums->count * 2 >= sums->capacity && !grow(sums))
+    const struct sum_key key = {.kind = kind, .name = name};
+    struct aoticache_index_sum *sum = aoticache_hash_map_find(&sums->by_name, &sum_type, &key);
+    if (sum == NULL)
+        sum = add_sum(sums, &key);
+    if (sum == NULL)
         return false;
-    struct aoticache_index_sum *slot = find_slot(sums->slots, sums->capacity, kind, name);
-    if (slot->name == NULL) {
-        slot->name = strdup(name);
-        if (slot->name == NULL)
-            return false;
-        slot->kind = kind;
-        sums->count++;
-    }
-#define ADD_FIELD(field) slot->group.field += group->field;
+#define ADD_FIELD(field) sum->group.field += group->field;
     AOTICACHE_INDEX_GROUP_LIST(ADD_FIELD)
 #undef ADD_FIELD
     return true;
@@ -77,9 +78,9 @@ aoticache_status aoticache_index_sums_add(aoticache_index_sums *sums, const char
 aoticache_status aoticache_index_sums_merge(aoticache_index_sums *sums, const aoticache_index_sums *more,
                                             aoticache_error *ret_error)
 {
-    for (size_t i = 0; i < more->capacity; i++)
-        if (more->slots[i].name != NULL &&
-            !add_one(sums, more->slots[i].kind, more->slots[i].name, &more->slots[i].group))
+    const struct aoticache_index_sum *added = more->by_name.items;
+    for (size_t i = 0; i < more->by_name.count; i++)
+        if (!add_one(sums, added[i].kind, added[i].name, &added[i].group))
             return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for sums by operator");
     return AOTICACHE_OK;
 }
@@ -156,19 +157,19 @@ static aoticache_status write_sum(aoticache_index *index, const struct aoticache
 aoticache_status aoticache_index_sums_write(aoticache_index *index, const aoticache_index_sums *sums,
                                             aoticache_error *ret_error)
 {
+    const struct aoticache_index_sum *written = sums->by_name.items;
     aoticache_status status = AOTICACHE_OK;
-    for (size_t i = 0; status == AOTICACHE_OK && i < sums->capacity; i++)
-        if (sums->slots[i].name != NULL)
-            status = write_sum(index, &sums->slots[i], ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < sums->by_name.count; i++)
+        status = write_sum(index, &written[i], ret_error);
     return status;
 }
 
 void aoticache_index_sums_free(aoticache_index_sums *sums)
 {
-    for (size_t i = 0; i < sums->capacity; i++)
-        free(sums->slots[i].name);
-    free(sums->slots);
-    *sums = (aoticache_index_sums){.slots = NULL};
+    struct aoticache_index_sum *items = sums->by_name.items;
+    for (size_t i = 0; i < sums->by_name.count; i++)
+        free(items[i].name);
+    aoticache_hash_map_free(&sums->by_name);
 }
 
 /* ---- contents ---- */
@@ -206,7 +207,7 @@ aoticache_status aoticache_index_sums_add_entry(aoticache_index *index, aoticach
 aoticache_status aoticache_index_count_entry(aoticache_index *index, int64_t entry_id, int count,
                                              aoticache_error *ret_error)
 {
-    aoticache_index_sums sums = {.slots = NULL};
+    aoticache_index_sums sums = {.by_name = {.count = 0}};
     aoticache_status status = aoticache_index_sums_add_entry(index, &sums, entry_id, count, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_index_sums_write(index, &sums, ret_error);

@@ -111,8 +111,8 @@ static aoticache_status add_histogram(aoticache_index *index, const aoticache_in
 /* ---- moving to longer slots ---- */
 
 /* Runs a statement whose parameters are integers, as many as it has. */
-static aoticache_status run(aoticache_index *index, aoticache_index_statement which, const int64_t *values,
-                            aoticache_error *ret_error)
+static aoticache_status run_with_integers(aoticache_index *index, aoticache_index_statement which, const int64_t *values,
+                                          aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_prepare(index, which, &statement, ret_error);
@@ -169,14 +169,14 @@ static aoticache_status roll(aoticache_index *index, int level, int64_t before, 
     if (levels[level].length == 0) {
         status = find_cut(index, level, &values[1], ret_error);
     } else {
-        status = run(index, SQL(HISTORY_ROLL), values, ret_error);
+        status = run_with_integers(index, SQL(HISTORY_ROLL), values, ret_error);
         while (status == AOTICACHE_OK)
             status = roll_histogram(index, level, before, ret_error);
         status = status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
     }
     if (status == AOTICACHE_OK)
-        status = run(index, SQL(HISTORY_DROP), values, ret_error);
-    return status == AOTICACHE_OK ? run(index, SQL(LATENCY_DROP), values, ret_error) : status;
+        status = run_with_integers(index, SQL(HISTORY_DROP), values, ret_error);
+    return status == AOTICACHE_OK ? run_with_integers(index, SQL(LATENCY_DROP), values, ret_error) : status;
 }
 
 static aoticache_status has_older(aoticache_index *index, int level, int64_t before, bool *ret_has,

@@ -38,7 +38,7 @@ static aoticache_status add_tally(aoticache_index *index, sqlite3_stmt *statemen
 static aoticache_status add_groups(aoticache_index *index, const aoticache_index_deltas *deltas,
                                    aoticache_error *ret_error)
 {
-    aoticache_index_sums sums = {.slots = NULL};
+    aoticache_index_sums sums = {.by_name = {.count = 0}};
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_prepare(index, SQL(TALLY), &statement, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < deltas->tally_count; i++)
@@ -275,7 +275,7 @@ aoticache_status aoticache_index_read_statistics(aoticache_index *index, const a
 
 /* ---- counting anew ---- */
 
-static aoticache_status zero(aoticache_index *index, int64_t now_ns, aoticache_error *ret_error)
+static aoticache_status write_zero_point(aoticache_index *index, int64_t now_ns, aoticache_error *ret_error)
 {
     static const aoticache_index_statement copies[] = {SQL(ZERO_COUNTS), SQL(ZERO_LATENCIES), SQL(ZERO_GROUPS)};
     sqlite3_stmt *statement = NULL;
@@ -300,5 +300,5 @@ aoticache_status aoticache_index_zero_statistics(aoticache_index *index, int64_t
     aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_DURABLE, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    return aoticache_index_leave_write(index, zero(index, now_ns, ret_error), ret_error);
+    return aoticache_index_leave_write(index, write_zero_point(index, now_ns, ret_error), ret_error);
 }

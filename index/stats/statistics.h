@@ -9,6 +9,7 @@
 #ifndef AOTICACHE_INDEX_STATS_STATISTICS_H
 #define AOTICACHE_INDEX_STATS_STATISTICS_H
 
+#include "base/hash_map.h"
 #include "index/index.h"
 
 struct sqlite3_stmt;
@@ -43,8 +44,7 @@ typedef struct aoticache_index_group {
  * free takes half-built ones.
  */
 typedef struct aoticache_index_sums {
-    struct aoticache_index_sum *slots; /* open addressing by kind and name */
-    size_t capacity, count;
+    aoticache_hash_map by_name; /* of struct aoticache_index_sum, by kind and name */
 } aoticache_index_sums;
 
 /* Each text may be NULL: others. Returns: OK, NO_MEMORY. */

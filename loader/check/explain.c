@@ -15,10 +15,10 @@ struct explainer {
     int64_t values[AOTICACHE_CHECK_MAX_SYMBOLS]; /* of the symbols whose place has been reached */
 };
 
-static aoticache_status differs(const struct explainer *explainer, uint32_t tensor, const char *format, ...)
+static aoticache_status refuse_difference(const struct explainer *explainer, uint32_t tensor, const char *format, ...)
     AOTICACHE_PRINTF(3, 4);
 
-static aoticache_status differs(const struct explainer *explainer, uint32_t tensor, const char *format, ...)
+static aoticache_status refuse_difference(const struct explainer *explainer, uint32_t tensor, const char *format, ...)
 {
     const char *name = explainer->names != NULL ? explainer->names[tensor] : NULL;
     char text[AOTICACHE_ERROR_MESSAGE_BYTES];
@@ -43,8 +43,8 @@ static aoticache_status compare_names(const struct explainer *explainer, uint32_
         return AOTICACHE_OK;
     snprintf(numbers[0], sizeof numbers[0], "%d", (int)is);
     snprintf(numbers[1], sizeof numbers[1], "%d", (int)wanted);
-    return differs(explainer, tensor, "%s is %s, and must be %s", what, names[0] != NULL ? names[0] : numbers[0],
-                   names[1] != NULL ? names[1] : numbers[1]);
+    return refuse_difference(explainer, tensor, "%s is %s, and must be %s", what, names[0] != NULL ? names[0] : numbers[0],
+                             names[1] != NULL ? names[1] : numbers[1]);
 }
 
 static aoticache_status explain_device(const struct explainer *explainer, uint32_t index)
@@ -55,11 +55,11 @@ static aoticache_status explain_device(const struct explainer *explainer, uint32
     if (facts->device_type >= 0 && facts->device_type != tensor->device.type) {
         aoticache_device_format(tensor->device, is);
         aoticache_device_format((aoticache_device){facts->device_type, facts->device_index}, wanted);
-        return differs(explainer, index, "device is %s, and must be %s", is, wanted);
+        return refuse_difference(explainer, index, "device is %s, and must be %s", is, wanted);
     }
     if (facts->device_index >= 0 && facts->device_index != check_device_index(tensor))
-        return differs(explainer, index, "device index is %d, and must be %d", (int)tensor->device.index,
-                       (int)facts->device_index);
+        return refuse_difference(explainer, index, "device index is %d, and must be %d", (int)tensor->device.index,
+                                 (int)facts->device_index);
     return AOTICACHE_OK;
 }
 
@@ -76,17 +76,17 @@ static aoticache_status explain_facts(const struct explainer *explainer, uint32_
     if (status != AOTICACHE_OK)
         return status;
     if (facts->requires_grad >= 0 && facts->requires_grad != tensor->requires_grad)
-        return differs(explainer, index, "requires_grad is %d, and must be %d", tensor->requires_grad,
-                       (int)facts->requires_grad);
+        return refuse_difference(explainer, index, "requires_grad is %d, and must be %d", tensor->requires_grad,
+                                 (int)facts->requires_grad);
     if (facts->has_key_set && facts->dispatch_key_set != tensor->dispatch_key_set)
-        return differs(explainer, index, "dispatch key set is 0x%llx, and must be 0x%llx",
-                       (unsigned long long)tensor->dispatch_key_set, (unsigned long long)facts->dispatch_key_set);
+        return refuse_difference(explainer, index, "dispatch key set is 0x%llx, and must be 0x%llx",
+                                 (unsigned long long)tensor->dispatch_key_set, (unsigned long long)facts->dispatch_key_set);
     if (facts->ndim >= 0 && facts->ndim != tensor->ndim)
-        return differs(explainer, index, "number of dimensions is %lld, and must be %lld", (long long)tensor->ndim,
-                       (long long)facts->ndim);
+        return refuse_difference(explainer, index, "number of dimensions is %lld, and must be %lld", (long long)tensor->ndim,
+                                 (long long)facts->ndim);
     if (tensor->ndim > 0 && (tensor->sizes == NULL || tensor->strides == NULL))
-        return differs(explainer, index, "%lld dimensions without %s", (long long)tensor->ndim,
-                       tensor->sizes == NULL ? "sizes" : "strides");
+        return refuse_difference(explainer, index, "%lld dimensions without %s", (long long)tensor->ndim,
+                                 tensor->sizes == NULL ? "sizes" : "strides");
     return AOTICACHE_OK;
 }
 
@@ -129,9 +129,9 @@ static aoticache_status explain_use(const struct explainer *explainer, uint32_t 
         length += (size_t)snprintf(sources + length, sizeof sources - length, "%s", i > 0 ? "; " : "");
         length += (size_t)describe_symbol(explainer, dim->symbols[i], sources + length, sizeof sources - length);
     }
-    return differs(explainer, tensor, "%s of dimension %lld is %lld, and must be %s = %s (%s)", what,
-                   (long long)dimension, (long long)number, form, fits ? value : "more than fits into 64 bits",
-                   sources);
+    return refuse_difference(explainer, tensor, "%s of dimension %lld is %lld, and must be %s = %s (%s)", what,
+                             (long long)dimension, (long long)number, form, fits ? value : "more than fits into 64 bits",
+                             sources);
 }
 
 static aoticache_status explain_binding(struct explainer *explainer, uint32_t tensor, const char *what,
@@ -153,8 +153,8 @@ static aoticache_status explain_binding(struct explainer *explainer, uint32_t te
     aoticache_check_range_format(&bounds, text);
     if (range->multiple_of != 1)
         snprintf(multiple, sizeof multiple, " and a multiple of %lld", (long long)range->multiple_of);
-    return differs(explainer, tensor, "%s of dimension %lld is %lld, and must be %s with s%u in %s%s", what,
-                   (long long)dimension, (long long)number, form, dim->symbols[0], text, multiple);
+    return refuse_difference(explainer, tensor, "%s of dimension %lld is %lld, and must be %s with s%u in %s%s", what,
+                             (long long)dimension, (long long)number, form, dim->symbols[0], text, multiple);
 }
 
 static aoticache_status explain_dims(struct explainer *explainer, uint32_t index, bool are_strides, bool late)
@@ -173,8 +173,8 @@ static aoticache_status explain_dims(struct explainer *explainer, uint32_t index
         else if (roles[i] != CHECK_ROLE_CONSTANT)
             status = explain_use(explainer, index, what, i, &dims[i], numbers[i]);
         else if (numbers[i] != dims[i].offset)
-            status = differs(explainer, index, "%s of dimension %lld is %lld, and must be %lld", what, (long long)i,
-                             (long long)numbers[i], (long long)dims[i].offset);
+            status = refuse_difference(explainer, index, "%s of dimension %lld is %lld, and must be %lld", what, (long long)i,
+                                       (long long)numbers[i], (long long)dims[i].offset);
     }
     return status;
 }
@@ -200,12 +200,12 @@ static aoticache_status explain_rule(const struct explainer *explainer, uint32_t
         if (tensor->sizes[dimension] == 1)
             continue;
         if (tensor->strides[dimension] != expected)
-            return differs(explainer, index, "stride of dimension %lld is %lld, and must be %lld (%s)",
-                           (long long)dimension, (long long)tensor->strides[dimension], (long long)expected,
-                           aoticache_check_rule_name(rule));
+            return refuse_difference(explainer, index, "stride of dimension %lld is %lld, and must be %lld (%s)",
+                                     (long long)dimension, (long long)tensor->strides[dimension], (long long)expected,
+                                     aoticache_check_rule_name(rule));
         if (__builtin_mul_overflow(expected, tensor->sizes[dimension], &expected))
-            return differs(explainer, index, "its number of elements does not fit into 64 bits, and must (%s)",
-                           aoticache_check_rule_name(rule));
+            return refuse_difference(explainer, index, "its number of elements does not fit into 64 bits, and must (%s)",
+                                     aoticache_check_rule_name(rule));
     }
     return AOTICACHE_OK;
 }

@@ -36,7 +36,7 @@ struct parser {
  */
 
 /* Sets "position 9: expected a size, found 'x'", at the cursor. Returns false. */
-static bool expected(const struct parser *parser, const char *what)
+static bool refuse_expected(const struct parser *parser, const char *what)
 {
     char found[24];
     unsigned char byte = (unsigned char)*parser->cursor;
@@ -87,14 +87,14 @@ static bool read_number(struct parser *parser, uint64_t most, const char *what, 
     peek(parser);
     const char *start = parser->cursor;
     if (!is_digit(*start))
-        return expected(parser, what);
+        return refuse_expected(parser, what);
     for (; is_digit(*parser->cursor); parser->cursor++) {
         uint64_t digit = (uint64_t)(*parser->cursor - '0');
         if (digit > most || number > (most - digit) / 10) {
             char range[96];
             snprintf(range, sizeof range, "%.40s up to %llu", what, (unsigned long long)most);
             parser->cursor = start;
-            return expected(parser, range);
+            return refuse_expected(parser, range);
         }
         number = number * 10 + digit;
     }
@@ -142,7 +142,7 @@ static bool read_symbol(struct parser *parser, uint8_t *ret_symbol)
     peek(parser);
     const char *start = parser->cursor;
     if (start[0] != 's' || !is_digit(start[1]))
-        return expected(parser, what);
+        return refuse_expected(parser, what);
     parser->cursor++;
     if (!read_number(parser, AOTICACHE_CHECK_MAX_SYMBOLS - 1, "the number of a symbol,", &number))
         return false;
@@ -156,7 +156,7 @@ static bool read_product(struct parser *parser, aoticache_dim *dim)
 {
     do {
         if (dim->symbol_count == AOTICACHE_DIM_MAX_SYMBOLS)
-            return expected(parser, "no more than 4 symbols in a product");
+            return refuse_expected(parser, "no more than 4 symbols in a product");
         if (!read_symbol(parser, &dim->symbols[dim->symbol_count]))
             return false;
         dim->symbol_count++;
@@ -195,10 +195,10 @@ static bool read_dim(struct parser *parser, const char *what, aoticache_dim *ret
         }
         if (dim.coefficient == 0) {
             parser->cursor = start;
-            return expected(parser, "a coefficient of 1 or more");
+            return refuse_expected(parser, "a coefficient of 1 or more");
         }
     } else if (*parser->cursor != 's') {
-        return expected(parser, what);
+        return refuse_expected(parser, what);
     }
     if (!read_product(parser, &dim) || !read_offset(parser, &dim))
         return false;
@@ -221,14 +221,14 @@ static bool read_dims(struct parser *parser, const char *close, const char *what
     }
     do {
         if (count == AOTICACHE_CHECK_MAX_NDIM)
-            return expected(parser, "no more than 64 dimensions");
+            return refuse_expected(parser, "no more than 64 dimensions");
         if (!read_dim(parser, what, &parser->dims[parser->dim_count]))
             return false;
         parser->dim_count++;
         count++;
     } while (accept(parser, ","));
     if (!accept(parser, close))
-        return expected(parser, separator);
+        return refuse_expected(parser, separator);
     *ret_count = count;
     return true;
 }
@@ -246,15 +246,15 @@ static bool read_dtype(struct parser *parser, aoticache_tensor_pattern *pattern)
         number_after(word, "dtype", &pattern->dtype))
         return true;
     parser->cursor = start;
-    return expected(parser, "a dtype or '*'");
+    return refuse_expected(parser, "a dtype or '*'");
 }
 
 static bool read_sizes(struct parser *parser, aoticache_tensor_pattern *pattern)
 {
     if (!accept(parser, "["))
-        return expected(parser, "'['");
+        return refuse_expected(parser, "'['");
     if (accept(parser, "..."))
-        return accept(parser, "]") ? true : expected(parser, "']'");
+        return accept(parser, "]") ? true : refuse_expected(parser, "']'");
     pattern->sizes = &parser->dims[parser->dim_count];
     return read_dims(parser, "]", "a size", &pattern->ndim);
 }
@@ -271,9 +271,9 @@ static bool read_format(struct parser *parser, aoticache_tensor_pattern *pattern
             pattern->stride_rule = rules[i];
     if (pattern->stride_rule == AOTICACHE_STRIDES_FREE) {
         parser->cursor = start;
-        return expected(parser, "a stride or a memory format");
+        return refuse_expected(parser, "a stride or a memory format");
     }
-    return accept(parser, "}") ? true : expected(parser, "'}'");
+    return accept(parser, "}") ? true : refuse_expected(parser, "'}'");
 }
 
 static bool read_strides(struct parser *parser, aoticache_tensor_pattern *pattern)
@@ -294,7 +294,7 @@ static bool read_strides(struct parser *parser, aoticache_tensor_pattern *patter
     if (pattern->ndim >= 0)
         snprintf(wanted, sizeof wanted, "%lld strides, one for each size", (long long)pattern->ndim);
     parser->cursor = start;
-    return expected(parser, wanted);
+    return refuse_expected(parser, wanted);
 }
 
 static bool read_device(struct parser *parser, aoticache_tensor_pattern *pattern)
@@ -311,7 +311,7 @@ static bool read_device(struct parser *parser, aoticache_tensor_pattern *pattern
             pattern->device_type = device.type;
         } else if (!number_after(word, "device", &pattern->device_type)) {
             parser->cursor = start;
-            return expected(parser, "a device type or '*'");
+            return refuse_expected(parser, "a device type or '*'");
         }
     }
     if (!accept(parser, ":"))
@@ -332,16 +332,16 @@ static bool read_layout(struct parser *parser, aoticache_tensor_pattern *pattern
         number_after(word, "layout", &pattern->layout))
         return true;
     parser->cursor = start;
-    return expected(parser, "a layout");
+    return refuse_expected(parser, "a layout");
 }
 
 static bool read_keys(struct parser *parser, aoticache_tensor_pattern *pattern)
 {
     if (!accept(parser, "0x"))
-        return expected(parser, "0x and hexadecimal digits");
+        return refuse_expected(parser, "0x and hexadecimal digits");
     size_t count = strspn(parser->cursor, "0123456789abcdefABCDEF");
     if (count == 0 || count > 16)
-        return expected(parser, "1 to 16 hexadecimal digits");
+        return refuse_expected(parser, "1 to 16 hexadecimal digits");
     pattern->has_key_set = true;
     pattern->dispatch_key_set = strtoull(parser->cursor, NULL, 16);
     parser->cursor += count;
@@ -373,7 +373,7 @@ static bool read_tensors(struct parser *parser)
 {
     do {
         if (parser->tensor_count == parser->tensor_capacity)
-            return expected(parser, "no more than 1024 tensors");
+            return refuse_expected(parser, "no more than 1024 tensors");
         aoticache_tensor_pattern *pattern = &parser->patterns[parser->tensor_count];
         *pattern = (aoticache_tensor_pattern)AOTICACHE_TENSOR_PATTERN_INIT;
         if (!read_dtype(parser, pattern) || !read_sizes(parser, pattern) || !read_strides(parser, pattern) ||
@@ -393,7 +393,7 @@ static bool read_range(struct parser *parser, aoticache_symbol *ret_range)
     if (!read_int(parser, "the least value", &range.min))
         return false;
     if (!accept(parser, ".."))
-        return expected(parser, "'..'");
+        return refuse_expected(parser, "'..'");
     if (is_digit(peek(parser)) &&
         !read_int(parser, "the greatest value", &range.max))
         return false;
@@ -404,7 +404,7 @@ static bool read_range(struct parser *parser, aoticache_symbol *ret_range)
             return false;
         if (range.multiple_of == 0) {
             parser->cursor = start;
-            return expected(parser, "a multiple of 1 or more");
+            return refuse_expected(parser, "a multiple of 1 or more");
         }
     }
     *ret_range = range;
@@ -421,11 +421,11 @@ static bool read_ranges(struct parser *parser)
             return false;
         if ((parser->with_range >> symbol & 1) != 0) {
             parser->cursor = start;
-            return expected(parser, "a symbol that has no range yet");
+            return refuse_expected(parser, "a symbol that has no range yet");
         }
         parser->with_range |= (uint64_t)1 << symbol;
         if (!accept(parser, "="))
-            return expected(parser, "'='");
+            return refuse_expected(parser, "'='");
         if (!read_range(parser, &parser->symbols[symbol]))
             return false;
     } while (accept(parser, ","));
@@ -441,8 +441,8 @@ static bool read_check(struct parser *parser)
     if (accept(parser, ";") && !read_ranges(parser))
         return false;
     if (peek(parser) != '\0')
-        return expected(parser, parser->with_range != 0 ? "',' or the end"
-                                                        : "an attribute not given yet, ',', ';' or the end");
+        return refuse_expected(parser, parser->with_range != 0 ? "',' or the end"
+                                                               : "an attribute not given yet, ',', ';' or the end");
     return true;
 }
 

@@ -156,7 +156,7 @@ static aoticache_status ask_devices(aoticache_error *ret_error)
     return AOTICACHE_OK;
 }
 
-static void ask_everything(void)
+static void probe_driver(void)
 {
     int saved = errno;
     aoticache_load_gate_enter();
@@ -176,7 +176,7 @@ aoticache_status aoticache_cuda_get(const aoticache_cuda **ret_cuda, aoticache_e
 {
     if (ret_cuda == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no place for what the CUDA driver says");
-    pthread_once(&probe_once, ask_everything);
+    pthread_once(&probe_once, probe_driver);
     if (probe.error.status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, probe.error.status, "%s", probe.error.message);
     *ret_cuda = &probe.cuda;

@@ -221,7 +221,7 @@ Test(statistics_index, names_beyond_the_limit_count_as_others)
     aoticache_index *index = fixture_must_open();
     const int names = AOTICACHE_INDEX_MAX_GROUPS + 500;
     for (int pass = 1; pass <= 2; pass++) {
-        aoticache_index_sums sums = {.slots = NULL};
+        aoticache_index_sums sums = {.by_name = {.count = 0}};
         for (int i = 0; i < names; i++) {
             char op[32];
             snprintf(op, sizeof op, "my::op%d", i);
@@ -242,7 +242,7 @@ Test(statistics_index, names_beyond_the_limit_count_as_others)
 Test(statistics_index, name_that_is_too_long_counts_as_others)
 {
     aoticache_index *index = fixture_must_open();
-    aoticache_index_sums sums = {.slots = NULL};
+    aoticache_index_sums sums = {.by_name = {.count = 0}};
     char op[1000];
     memset(op, 'x', sizeof op);
     op[sizeof op - 1] = '\0';

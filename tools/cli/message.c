@@ -43,7 +43,7 @@ static bool wants_json(const aoticache_cli *cli)
     return is_asked;
 }
 
-static void say_json(const aoticache_cli *cli, const struct message *message, const char *text)
+static void print_json(const aoticache_cli *cli, const struct message *message, const char *text)
 {
     json_t *object = aoticache_cli_json_object();
     aoticache_cli_json_set(object, "level", aoticache_cli_json_text(message->level));
@@ -58,12 +58,12 @@ static void say_json(const aoticache_cli *cli, const struct message *message, co
     fprintf(stderr, "%s\n", line != NULL ? line : "null");
 }
 
-static void say(const aoticache_cli *cli, const struct message *message, const char *text)
+static void print_message(const aoticache_cli *cli, const struct message *message, const char *text)
 {
     /* Results that were printed before come before, also where both streams are one file. */
     fflush(stdout);
     if (wants_json(cli)) {
-        say_json(cli, message, text);
+        print_json(cli, message, text);
         return;
     }
     cleanup_free char *escaped = aoticache_cli_escape_lines(text);
@@ -76,11 +76,11 @@ static void say(const aoticache_cli *cli, const struct message *message, const c
 }
 
 __attribute__((format(printf, 3, 0)))
-static void say_formatted(const aoticache_cli *cli, const struct message *message, const char *format, va_list arguments)
+static void print_formatted(const aoticache_cli *cli, const struct message *message, const char *format, va_list arguments)
 {
     cleanup_free char *text = NULL;
     if (vasprintf(&text, format, arguments) >= 0)
-        say(cli, message, text);
+        print_message(cli, message, text);
     else
         text = NULL;
 }
@@ -90,7 +90,7 @@ int aoticache_cli_usage_error(const aoticache_cli *cli, const char *format, ...)
     const struct message message = {.level = "error", .prefix = "", .hint = cli->program->help_hint};
     va_list arguments;
     va_start(arguments, format);
-    say_formatted(cli, &message, format, arguments);
+    print_formatted(cli, &message, format, arguments);
     va_end(arguments);
     return AOTICACHE_CLI_EXIT_USAGE;
 }
@@ -100,7 +100,7 @@ int aoticache_cli_error(const aoticache_cli *cli, const char *format, ...)
     static const struct message message = {.level = "error", .prefix = ""};
     va_list arguments;
     va_start(arguments, format);
-    say_formatted(cli, &message, format, arguments);
+    print_formatted(cli, &message, format, arguments);
     va_end(arguments);
     return AOTICACHE_CLI_EXIT_FAILURE;
 }
@@ -108,8 +108,8 @@ int aoticache_cli_error(const aoticache_cli *cli, const char *format, ...)
 int aoticache_cli_fail(const aoticache_cli *cli, aoticache_status status, const aoticache_error *error)
 {
     const struct message message = {.level = "error", .prefix = "", .status = status};
-    say(cli, &message,
-        error != NULL && error->message[0] != '\0' ? error->message : aoticache_status_text(status));
+    print_message(cli, &message,
+                  error != NULL && error->message[0] != '\0' ? error->message : aoticache_status_text(status));
     return aoticache_cli_exit_of_status(status);
 }
 
@@ -120,7 +120,7 @@ void aoticache_cli_note(const aoticache_cli *cli, const char *format, ...)
         return;
     va_list arguments;
     va_start(arguments, format);
-    say_formatted(cli, &message, format, arguments);
+    print_formatted(cli, &message, format, arguments);
     va_end(arguments);
 }
 
@@ -133,7 +133,7 @@ static void log_line(void *user, aoticache_log_level level, const char *line)
     const aoticache_cli *cli = user;
     if (cli->quiet || (level > AOTICACHE_LOG_WARNING && !cli->verbose))
         return;
-    say(cli, &kinds[level <= AOTICACHE_LOG_DEBUG ? level : AOTICACHE_LOG_DEBUG], line);
+    print_message(cli, &kinds[level <= AOTICACHE_LOG_DEBUG ? level : AOTICACHE_LOG_DEBUG], line);
 }
 
 aoticache_logger aoticache_cli_logger(const aoticache_cli *cli)

@@ -222,12 +222,12 @@ struct found {
     char *target;
 };
 
-static struct found find_in(const aoticache_cli_option *options, void *target, const char *name, size_t length,
-                            char letter)
+static struct found find_in_table(const aoticache_cli_option *options, void *target, const char *name, size_t length,
+                                  char letter)
 {
     for (; options->kind != AOTICACHE_CLI_KIND_NONE; options++) {
         if (options->kind == AOTICACHE_CLI_KIND_TABLE) {
-            struct found found = find_in(options->table, (char *)target + options->offset, name, length, letter);
+            struct found found = find_in_table(options->table, (char *)target + options->offset, name, length, letter);
             if (found.option != NULL)
                 return found;
         } else if (letter != 0 ? options->letter == letter
@@ -238,10 +238,10 @@ static struct found find_in(const aoticache_cli_option *options, void *target, c
     return (struct found){NULL, NULL};
 }
 
-static struct found find(aoticache_cli *cli, void *target, const char *name, size_t length, char letter)
+static struct found find_option(aoticache_cli *cli, void *target, const char *name, size_t length, char letter)
 {
-    struct found found = find_in(cli->program->options, target, name, length, letter);
-    return found.option != NULL ? found : find_in(common_options, cli, name, length, letter);
+    struct found found = find_in_table(cli->program->options, target, name, length, letter);
+    return found.option != NULL ? found : find_in_table(common_options, cli, name, length, letter);
 }
 
 #define MOST_NAMES 64
@@ -390,10 +390,10 @@ static int parse_option(aoticache_cli *cli, void *target, const char *word)
     const char *equals = NULL, *value;
     if (word[1] == '-') {
         size_t length = strcspn(word + 2, "=");
-        found = find(cli, target, word + 2, length, 0);
+        found = find_option(cli, target, word + 2, length, 0);
         equals = word[2 + length] == '=' ? word + 2 + length + 1 : NULL;
     } else if (word[2] == '\0') {
-        found = find(cli, target, NULL, 0, word[1]);
+        found = find_option(cli, target, NULL, 0, word[1]);
     }
     if (found.option == NULL)
         return refuse_unknown(cli, word);

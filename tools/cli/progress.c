@@ -11,8 +11,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
+
+#define FIRST_NS 500000000
+#define NEXT_NS 1000000000
 
 static bool is_terminal(const aoticache_cli_progress *progress)
 {
@@ -59,30 +61,24 @@ struct aoticache_cli_waiting {
     bool is_over;
 };
 
-static struct timespec after_ms(uint64_t milliseconds)
-{
-    uint64_t then = aoticache_monotonic_ns() + milliseconds * 1000000u;
-    return (struct timespec){.tv_sec = (time_t)(then / 1000000000u), .tv_nsec = (long)(then % 1000000000u)};
-}
-
-static void *show(void *argument)
+static void *show_seconds_until_over(void *argument)
 {
     aoticache_cli_waiting *waiting = argument;
     uint64_t begun = aoticache_monotonic_ns();
-    struct timespec next = after_ms(500);
+    struct timespec next = aoticache_deadline_after(FIRST_NS);
     pthread_mutex_lock(&waiting->lock);
     while (!waiting->is_over) {
         if (pthread_cond_timedwait(&waiting->changed, &waiting->lock, &next) != ETIMEDOUT)
             continue;
         aoticache_cli_progress_show_seconds(&waiting->progress, (aoticache_monotonic_ns() - begun) / 1000000000u);
-        next = after_ms(1000);
+        next = aoticache_deadline_after(NEXT_NS);
     }
     aoticache_cli_progress_clear(&waiting->progress);
     pthread_mutex_unlock(&waiting->lock);
     return NULL;
 }
 
-static void destroy(aoticache_cli_waiting *waiting)
+static void free_waiting(aoticache_cli_waiting *waiting)
 {
     pthread_cond_destroy(&waiting->changed);
     pthread_mutex_destroy(&waiting->lock);
@@ -92,18 +88,14 @@ static void destroy(aoticache_cli_waiting *waiting)
 aoticache_cli_waiting *aoticache_cli_waiting_begin(const aoticache_cli *cli, const char *what)
 {
     aoticache_cli_waiting *waiting = calloc(1, sizeof *waiting);
-    pthread_condattr_t monotonic;
     if (waiting == NULL)
         return NULL;
     waiting->progress = (aoticache_cli_progress){.cli = cli, .what = what};
     pthread_mutex_init(&waiting->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&waiting->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    if (aoticache_threads_start(&waiting->thread, 1, NULL, show, waiting) == 1)
+    aoticache_condition_init(&waiting->changed);
+    if (aoticache_threads_start(&waiting->thread, 1, NULL, show_seconds_until_over, waiting) == 1)
         return waiting;
-    destroy(waiting);
+    free_waiting(waiting);
     return NULL;
 }
 
@@ -116,5 +108,5 @@ void aoticache_cli_waiting_end(aoticache_cli_waiting *waiting)
     pthread_cond_signal(&waiting->changed);
     pthread_mutex_unlock(&waiting->lock);
     pthread_join(waiting->thread, NULL);
-    destroy(waiting);
+    free_waiting(waiting);
 }

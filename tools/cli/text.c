@@ -62,7 +62,7 @@ char *aoticache_cli_text(const char *format, ...)
 /* ---- text ---- */
 
 /* Length of the UTF-8 sequence at `bytes` and its code point; 0 where there is none (overlong, surrogate, cut off). */
-static size_t decode(const unsigned char *bytes, uint32_t *ret_point)
+static size_t decode_utf8(const unsigned char *bytes, uint32_t *ret_point)
 {
     if (bytes[0] < 0x80) {
         *ret_point = bytes[0];
@@ -109,7 +109,7 @@ static char *escape(const char *text, const char *kept)
     char *end = escaped;
     while (*bytes != '\0') {
         uint32_t point = 0;
-        size_t length = decode(bytes, &point);
+        size_t length = decode_utf8(bytes, &point);
         bool keep = length > 0 && (!is_unsafe(point) || (point < 0x80 && strchr(kept, (int)point) != NULL));
         if (length == 0)
             length = 1;
@@ -145,7 +145,7 @@ size_t aoticache_cli_columns(const char *text)
 
 /* ---- JSON ---- */
 
-static json_t *must(json_t *value)
+static json_t *require_json(json_t *value)
 {
     if (value == NULL)
         aoticache_cli_out_of_memory();
@@ -154,24 +154,24 @@ static json_t *must(json_t *value)
 
 void aoticache_cli_json_set(json_t *object, const char *name, json_t *value)
 {
-    if (json_object_set_new(object, name, must(value)) != 0)
-        must(NULL);
+    if (json_object_set_new(object, name, require_json(value)) != 0)
+        require_json(NULL);
 }
 
 void aoticache_cli_json_append(json_t *array, json_t *value)
 {
-    if (json_array_append_new(array, must(value)) != 0)
-        must(NULL);
+    if (json_array_append_new(array, require_json(value)) != 0)
+        require_json(NULL);
 }
 
 json_t *aoticache_cli_json_object(void)
 {
-    return must(json_object());
+    return require_json(json_object());
 }
 
 json_t *aoticache_cli_json_array(void)
 {
-    return must(json_array());
+    return require_json(json_array());
 }
 
 json_t *aoticache_cli_json_text(const char *text)
@@ -182,12 +182,12 @@ json_t *aoticache_cli_json_text(const char *text)
     if (value != NULL)
         return value;
     cleanup_free char *escaped = aoticache_cli_escape(text);
-    return must(json_string(escaped));
+    return require_json(json_string(escaped));
 }
 
 json_t *aoticache_cli_json_count(uint64_t value)
 {
-    return must(json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value));
+    return require_json(json_integer(value > INT64_MAX ? INT64_MAX : (json_int_t)value));
 }
 
 json_t *aoticache_cli_json_digest(const aoticache_digest *digest)
@@ -203,7 +203,7 @@ json_t *aoticache_cli_json_number(double value)
         return aoticache_cli_json_text("NaN");
     if (isinf(value))
         return aoticache_cli_json_text(value > 0 ? "Infinity" : "-Infinity");
-    return must(json_real(value));
+    return require_json(json_real(value));
 }
 
 void aoticache_cli_json_print(json_t *value)

@@ -178,7 +178,7 @@ static const aoticache_cli_program gc_program = {
  * Values of the configuration were checked when they were read; 0 is no limit. What the command line leaves open is still as
  * the initializer has it; where it says 0, bytes and ages are 0, entries UINT64_MAX. Afterwards there is one form of each.
  */
-static void configure(aoticache_gc *gc, const aoticache_config *config)
+static void apply_configuration(aoticache_gc *gc, const aoticache_config *config)
 {
     aoticache_collect_options *options = &gc->options;
     const uint64_t max_bytes = aoticache_config_number(config, AOTICACHE_CONFIG_max_size);
@@ -235,7 +235,7 @@ static int settle_low(aoticache_gc *gc)
 #define IOPRIO_WHO_PROCESS 1
 #define IOPRIO_CLASS_IDLE (3 << 13)
 
-static void be_nice(const aoticache_gc *gc)
+static void lower_priority(const aoticache_gc *gc)
 {
     if (setpriority(PRIO_PROCESS, 0, 19) != 0 ||
         syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, IOPRIO_CLASS_IDLE) != 0)
@@ -273,7 +273,7 @@ static int refuse_jumped_clock(const aoticache_gc *gc, const aoticache_collect_r
                                (unsigned long long)report->refused);
 }
 
-static int collect(aoticache_gc *gc, aoticache_cache *cache)
+static int collect_and_report(aoticache_gc *gc, aoticache_cache *cache)
 {
     aoticache_error error = {.message = ""};
     aoticache_collect_report report = {0};
@@ -322,16 +322,16 @@ static int open_and_collect(aoticache_gc *gc)
     if (!gc->has_limit)
         aoticache_cli_note(&gc->cli,
                            "no limit given: only leftovers are removed (--max-size and --max-age set limits)");
-    result = collect(gc, cache);
+    result = collect_and_report(gc, cache);
     aoticache_cache_close(cache);
     return result;
 }
 
-static int run(aoticache_gc *gc)
+static int parse_and_collect(aoticache_gc *gc)
 {
     if (!aoticache_cli_parse(&gc->cli, gc))
         return gc->cli.exit_code;
-    configure(gc, aoticache_cli_config(&gc->cli));
+    apply_configuration(gc, aoticache_cli_config(&gc->cli));
     int result = settle_low(gc);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
@@ -339,7 +339,7 @@ static int run(aoticache_gc *gc)
     gc->progress = (aoticache_cli_progress){.cli = &gc->cli, .what = "entries removed"};
     gc->begun_ns = aoticache_monotonic_ns();
     if (gc->is_nice)
-        be_nice(gc);
+        lower_priority(gc);
     catch_signals();
     return open_and_collect(gc);
 }
@@ -348,7 +348,7 @@ int main(int argc, char **argv)
 {
     aoticache_gc gc = {.options = AOTICACHE_COLLECT_OPTIONS_INIT, .interrupted = &interrupted};
     aoticache_cli_begin(&gc.cli, &gc_program, argc, argv, 1);
-    int result = run(&gc);
+    int result = parse_and_collect(&gc);
     if (gc.writer > 0)
         aoticache_gc_tell_writer(&gc, NULL);
     json_decref(gc.removed);

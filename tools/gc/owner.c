@@ -45,7 +45,7 @@ static char *read_all(int fd)
     return NULL;
 }
 
-static void write_what_comes(const aoticache_gc *gc, int fd)
+static void write_metrics(const aoticache_gc *gc, int fd)
 {
     char *text = read_all(fd);
     int result = text == NULL ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_write_file(&gc->cli, gc->prometheus, true, text, strlen(text));
@@ -67,7 +67,7 @@ static bool start_writer(aoticache_gc *gc)
         signal(SIGINT, SIG_IGN);
         signal(SIGTERM, SIG_IGN);
         close(ends[1]);
-        write_what_comes(gc, ends[0]);
+        write_metrics(gc, ends[0]);
     }
     close(ends[0]);
     gc->writer_fd = ends[1];
@@ -99,7 +99,7 @@ int aoticache_gc_tell_writer(aoticache_gc *gc, const char *text)
  * Collectors that stayed root have left locks of root's own, which the owner cannot open. Empty files, of one name: so
  * nothing is given away that was put there for it.
  */
-static void give_locks(const char *directory, const struct stat *owner)
+static void give_locks_to_owner(const char *directory, const struct stat *owner)
 {
     static const char *const names[] = {"collect.lock", "lock", "gate", "index.sqlite3-gate"};
     cleanup_fd int folder = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -113,7 +113,7 @@ static void give_locks(const char *directory, const struct stat *owner)
 }
 
 /* A user without an account has the directory's group and no other. */
-static bool take_rights(const struct stat *directory)
+static bool become_owner(const struct stat *directory)
 {
     const struct passwd *account = getpwuid(directory->st_uid);
     const gid_t group = account != NULL ? account->pw_gid : directory->st_gid;
@@ -136,8 +136,8 @@ int aoticache_gc_become_owner(aoticache_gc *gc, const char *directory)
     }
     if (!start_writer(gc))
         return aoticache_cli_error(&gc->cli, "cannot start what writes %s: %s", gc->prometheus, strerror(errno));
-    give_locks(directory, &found);
-    if (!take_rights(&found))
+    give_locks_to_owner(directory, &found);
+    if (!become_owner(&found))
         return aoticache_cli_error(&gc->cli, "cannot become user %ld, who owns %s: %s; run it as that user",
                                    (long)found.st_uid, directory, strerror(errno));
     aoticache_cli_note(&gc->cli, "%s belongs to user %ld: going on as that user", directory, (long)found.st_uid);

@@ -111,7 +111,7 @@ static void print_json(aoticache_gc *gc, const char *directory, aoticache_gc_sta
     aoticache_cli_json_print(object);
 }
 
-static const char *plural(uint64_t count, const char *one, const char *many)
+static const char *choose_plural(uint64_t count, const char *one, const char *many)
 {
     return count == 1 ? one : many;
 }
@@ -127,9 +127,9 @@ static void print_summary(const aoticache_gc *gc, aoticache_gc_state state, cons
     char before[AOTICACHE_CLI_UNIT_BYTES], after[AOTICACHE_CLI_UNIT_BYTES], removed[AOTICACHE_CLI_UNIT_BYTES];
     const char *verb = gc->options.dry_run ? "would remove" : "removed";
     printf("%s %" PRIu64 " of %" PRIu64 " %s (%s of %s)", verb, report->entries_removed, report->entries_before,
-           plural(report->entries_before, "entry", "entries"),
+           choose_plural(report->entries_before, "entry", "entries"),
            aoticache_cli_format_bytes(report->bytes_removed, removed), aoticache_cli_format_bytes(report->bytes_before, before));
-    printf(", %" PRIu64 " %s", report->leftovers, plural(report->leftovers, "leftover", "leftovers"));
+    printf(", %" PRIu64 " %s", report->leftovers, choose_plural(report->leftovers, "leftover", "leftovers"));
     print_count(report->failures_removed, "expired failures");
     print_count(report->quarantine_removed, "old files of quarantine/");
     printf("; %" PRIu64 " %s (%s)", report->entries_after, gc->options.dry_run ? "would stay" : "left",

@@ -139,7 +139,7 @@ static const aoticache_cli_program stat_program = {
 };
 
 /* What does not go together. */
-static int check(const aoticache_cli *cli, stat_request *request)
+static int check_combination(const aoticache_cli *cli, stat_request *request)
 {
     const int topics = request->by_group + request->with_entries + request->with_history;
     const bool is_table = request->form == STAT_FORM_TEXT || request->form == STAT_FORM_CSV;
@@ -167,14 +167,14 @@ static int check(const aoticache_cli *cli, stat_request *request)
 }
 
 /* Returns true where there is something to do; else *ret_exit is the result. */
-static bool parse(aoticache_cli *cli, stat_request *request, int *ret_exit)
+static bool parse_request(aoticache_cli *cli, stat_request *request, int *ret_exit)
 {
     if (!aoticache_cli_parse(cli, request)) {
         *ret_exit = cli->exit_code;
         return false;
     }
     request->with_entries = request->entries > 0;
-    *ret_exit = check(cli, request);
+    *ret_exit = check_combination(cli, request);
     if (request->form == STAT_FORM_PROMETHEUS)
         request->since.since = AOTICACHE_STATISTICS_SINCE_CREATED;
     if (request->sort == NULL)
@@ -220,7 +220,7 @@ static int print(stat_view *view)
     }
 }
 
-static int zero(const aoticache_cli *cli, aoticache_cache *cache)
+static int zero_statistics(const aoticache_cli *cli, aoticache_cache *cache)
 {
     aoticache_error error = {.message = ""};
     aoticache_status status = aoticache_cache_zero_statistics(cache, &error);
@@ -237,17 +237,17 @@ static int open_cache(const aoticache_cli *cli, aoticache_cache **ret_cache)
     return result == AOTICACHE_CLI_EXIT_COMPILE ? AOTICACHE_CLI_EXIT_FAILURE : result;
 }
 
-static int run(aoticache_cli *cli)
+static int parse_and_print(aoticache_cli *cli)
 {
     stat_request request = {.since = AOTICACHE_STATISTICS_OPTIONS_INIT, .top = 20};
     request.since.since = AOTICACHE_STATISTICS_SINCE_ZERO;
     int result;
-    if (!parse(cli, &request, &result))
+    if (!parse_request(cli, &request, &result))
         return result;
     aoticache_cache *cache = NULL;
     result = open_cache(cli, &cache);
     if (result == AOTICACHE_CLI_EXIT_OK && request.zero)
-        result = zero(cli, cache);
+        result = zero_statistics(cli, cache);
     if (result == AOTICACHE_CLI_EXIT_OK) {
         stat_view view = {
             .cli = cli, .request = &request, .cache = cache, .directory = aoticache_cache_directory(cache)};
@@ -262,5 +262,5 @@ int main(int argc, char **argv)
 {
     aoticache_cli cli;
     aoticache_cli_begin(&cli, &stat_program, argc, argv, 1);
-    return aoticache_cli_finish(&cli, run(&cli));
+    return aoticache_cli_finish(&cli, parse_and_print(&cli));
 }

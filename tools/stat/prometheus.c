@@ -17,7 +17,7 @@ typedef struct metrics {
     const stat_view *view;
 } metrics;
 
-static double seconds(uint64_t ns)
+static double seconds_of(uint64_t ns)
 {
     return (double)ns / 1e9;
 }
@@ -48,7 +48,7 @@ static void expose_compiles(const metrics *of)
     aoticache_cli_exposition_single(of->to, "compiles_fallback_total", "counter", "Compiles built PyTorch's way, as our build could not.",
                                     (double)counters->compiles_fallback);
     aoticache_cli_exposition_single(of->to, "saved_seconds_total", "counter", "Seconds of compiling that hits made unnecessary.",
-           seconds(counters->saved_ns));
+           seconds_of(counters->saved_ns));
     aoticache_cli_exposition_single(of->to, "not_stored_total", "counter", "Artifacts that could not be stored.", (double)counters->not_stored);
     aoticache_cli_exposition_single(of->to, "stored_bytes_total", "counter", "Bytes written as objects.", (double)counters->stored_bytes);
     aoticache_cli_exposition_single(of->to, "damaged_objects_total", "counter", "Objects found damaged.", (double)counters->damaged);
@@ -105,7 +105,7 @@ typedef struct cumulation {
     uint64_t all;
 } cumulation;
 
-static bool cumulate(void *user, uint64_t lower_ns, uint64_t upper_ns, uint64_t count)
+static bool add_to_buckets(void *user, uint64_t lower_ns, uint64_t upper_ns, uint64_t count)
 {
     cumulation *counted = user;
     (void)lower_ns;
@@ -130,7 +130,7 @@ static int expose_latency(const metrics *of, aoticache_latency_kind kind, const 
     const aoticache_latency *latency = stat_latency(&of->view->statistics, kind);
     const char *name = aoticache_latency_name(kind);
     char full[96], bound[32];
-    aoticache_status status = aoticache_cache_list_latency(of->view->cache, kind, &of->view->request->since, cumulate,
+    aoticache_status status = aoticache_cache_list_latency(of->view->cache, kind, &of->view->request->since, add_to_buckets,
                                                            &counted, &error);
     if (status != AOTICACHE_OK)
         return aoticache_cli_fail(of->view->cli, status, &error);
@@ -142,7 +142,7 @@ static int expose_latency(const metrics *of, aoticache_latency_kind kind, const 
     }
     print_bucket(of, name, "+Inf", counted.all);
     snprintf(full, sizeof full, "%s_seconds_sum", name);
-    aoticache_cli_exposition_sample(of->to, full, NULL, NULL, seconds(latency->sum_ns));
+    aoticache_cli_exposition_sample(of->to, full, NULL, NULL, seconds_of(latency->sum_ns));
     snprintf(full, sizeof full, "%s_seconds_count", name);
     aoticache_cli_exposition_sample(of->to, full, NULL, NULL, (double)counted.all);
     return AOTICACHE_CLI_EXIT_OK;
@@ -175,7 +175,7 @@ static void expose_group_column(const metrics *of, const char *column, const cha
     aoticache_cli_exposition_describe(of->to, name, is_content ? "gauge" : "counter", text);
     for (size_t i = 0; i < of->view->groups.count && i < request->top; i++) {
         uint64_t value = stat_group_value(&of->view->groups.items[i], column);
-        aoticache_cli_exposition_sample(of->to, name, kind, of->view->groups.items[i].name, is_time ? seconds(value) : (double)value);
+        aoticache_cli_exposition_sample(of->to, name, kind, of->view->groups.items[i].name, is_time ? seconds_of(value) : (double)value);
     }
 }
 

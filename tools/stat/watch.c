@@ -73,7 +73,7 @@ static void end_listening(struct listener *listener)
 }
 
 /* Ctrl-Z: the shell gets its terminal as it was. */
-static void stop_for_a_while(struct listener *listener)
+static void suspend(struct listener *listener)
 {
     give_keyboard_back(listener);
     raise(SIGSTOP);
@@ -86,7 +86,7 @@ static enum event hear_signal(struct listener *listener)
     if (read(listener->signals, &heard, sizeof heard) != (ssize_t)sizeof heard)
         return NOTHING;
     if (heard.ssi_signo == SIGTSTP)
-        stop_for_a_while(listener);
+        suspend(listener);
     return heard.ssi_signo == SIGWINCH || heard.ssi_signo == SIGTSTP ? REDRAW : QUIT;
 }
 
@@ -146,7 +146,7 @@ static void print_recent(const stat_view *view, const struct since *since)
 }
 
 /* What a print function writes, as text; by free(). NULL where memory is short. */
-static char *render(const stat_view *view, const struct since *since, void (*print)(const stat_view *view))
+static char *render_page(const stat_view *view, const struct since *since, void (*print)(const stat_view *view))
 {
     char *text = NULL;
     size_t size = 0;
@@ -208,13 +208,13 @@ static void print_page(const char *text, size_t width, size_t height)
     }
 }
 
-static void show(const stat_view *view, const struct since *since, bool can_place)
+static void redraw(const stat_view *view, const struct since *since, bool can_place)
 {
     const size_t width = aoticache_cli_terminal_width(), height = aoticache_cli_terminal_height();
-    cleanup_free char *text = render(view, since, stat_print_text);
+    cleanup_free char *text = render_page(view, since, stat_print_text);
     if (can_place && height > 0 && text != NULL && count_lines(text) > height) {
         free(text);
-        text = render(view, since, stat_print_brief);
+        text = render_page(view, since, stat_print_brief);
     }
     if (text != NULL && can_place)
         print_page(text, width, height);
@@ -238,7 +238,7 @@ int stat_watch(stat_view *view)
     while ((result = stat_read(view)) == AOTICACHE_CLI_EXIT_OK) {
         const uint64_t now = aoticache_monotonic_ns();
         since.seconds = read_ns != 0 ? (double)(now - read_ns) / 1e9 : 0;
-        show(view, &since, can_place);
+        redraw(view, &since, can_place);
         if (aoticache_cli_output_failed() || listen_for(&listener, view->request->watch_seconds) == QUIT)
             break;
         since.counters = view->statistics.counters;

@@ -25,7 +25,7 @@
 static char children_path[64]; /* made before the handler is set: snprintf is not for handlers */
 
 /* Only calls that signal-safety(7) names. */
-static void pass_on(int signal_number)
+static void forward_signal(int signal_number)
 {
     char text[4096];
     int fd = open(children_path, O_RDONLY | O_CLOEXEC);
@@ -48,7 +48,7 @@ static void pass_on(int signal_number)
 void aoticache_interruption_prepare(void)
 {
     snprintf(children_path, sizeof children_path, "/proc/self/task/%ld/children", (long)getpid());
-    aoticache_cli_catch_signals(pass_on, 0);
+    aoticache_cli_catch_signals(forward_signal, 0);
 }
 
 static aoticache_status create_hook(aoticache_kernel_options *options, const char *kind, aoticache_hook **ret_hook,
@@ -69,8 +69,8 @@ static aoticache_status create_hook(aoticache_kernel_options *options, const cha
 }
 
 /* PyTorch where there is one, else C; says which. */
-static aoticache_status create_any(aoticache_kernel_options *options, const aoticache_cli *cli,
-                                   aoticache_hook **ret_hook, aoticache_error *ret_error)
+static aoticache_status create_default_hook(aoticache_kernel_options *options, const aoticache_cli *cli,
+                                            aoticache_hook **ret_hook, aoticache_error *ret_error)
 {
     aoticache_error no_worker = {.message = ""};
     aoticache_status status = create_hook(options, "worker", ret_hook, &no_worker);
@@ -94,7 +94,7 @@ int aoticache_kernel_choose_hook(aoticache_kernel_options *options, const aotica
     aoticache_hook *hook = NULL;
     aoticache_status status = AOTICACHE_OK;
     if (strcmp(options->hook, "auto") == 0)
-        status = create_any(options, cli, &hook, &error);
+        status = create_default_hook(options, cli, &hook, &error);
     else if (strcmp(options->hook, "none") != 0)
         status = create_hook(options, options->hook, &hook, &error);
     if (status != AOTICACHE_OK) {

@@ -105,7 +105,7 @@ static aoticache_status add_tensor(aoticache_request *request, const char *name,
 
 /* ---- other arguments ---- */
 
-static aoticache_status invalid(aoticache_error *error, const char *message)
+static aoticache_status refuse_text(aoticache_error *error, const char *message)
 {
     return aoticache_error_set(error, AOTICACHE_INVALID, "%s", message);
 }
@@ -120,10 +120,10 @@ static aoticache_status add_number(aoticache_request *request, const char *name,
         return aoticache_request_add_int(request, name, integer, error);
     bool digits_only = text[0] != '\0' && text[strspn(text, "+-0123456789")] == '\0';
     if (!as_double && digits_only)
-        return invalid(error, "not an integer of 64 bits");
+        return refuse_text(error, "not an integer of 64 bits");
     if (aoticache_cli_parse_double(text, &real))
         return aoticache_request_add_double(request, name, real, error);
-    return invalid(error, "not a number such as 2 or 1.5");
+    return refuse_text(error, "not a number such as 2 or 1.5");
 }
 
 static aoticache_status add_integer(aoticache_request *request, const char *name, const char *text,
@@ -131,7 +131,7 @@ static aoticache_status add_integer(aoticache_request *request, const char *name
 {
     int64_t value;
     if (!aoticache_cli_parse_int(text, INT64_MIN, INT64_MAX, &value))
-        return invalid(error, "not an integer of 64 bits");
+        return refuse_text(error, "not an integer of 64 bits");
     return aoticache_request_add_int(request, name, value, error);
 }
 
@@ -146,7 +146,7 @@ static aoticache_status add_bool(aoticache_request *request, const char *name, c
 {
     bool value;
     if (!parse_bool(text, &value))
-        return invalid(error, "not true or false");
+        return refuse_text(error, "not true or false");
     return aoticache_request_add_bool(request, name, value, error);
 }
 
@@ -158,7 +158,7 @@ static aoticache_status add_complex(aoticache_request *request, const char *name
     double real, imaginary;
     if (comma == NULL || !aoticache_cli_parse_double(real_text, &real) ||
         !aoticache_cli_parse_double(comma + 1, &imaginary))
-        return invalid(error, "not a complex number such as 1.5,-2");
+        return refuse_text(error, "not a complex number such as 1.5,-2");
     return aoticache_request_add_complex(request, name, real, imaginary, error);
 }
 
@@ -207,14 +207,14 @@ static aoticache_status add_named_number(aoticache_request *request, const char 
     if (id == AOTICACHE_KERNEL_DTYPE)
         return aoticache_dtype_parse(text, &number) == AOTICACHE_OK
                    ? aoticache_request_add_dtype(request, name, number, error)
-                   : invalid(error, "not a dtype such as float64");
+                   : refuse_text(error, "not a dtype such as float64");
     if (id == AOTICACHE_KERNEL_LAYOUT)
         return aoticache_layout_parse(text, &number) == AOTICACHE_OK
                    ? aoticache_request_add_layout(request, name, number, error)
-                   : invalid(error, "not a layout such as strided");
+                   : refuse_text(error, "not a layout such as strided");
     return aoticache_memory_format_parse(text, &number) == AOTICACHE_OK
                ? aoticache_request_add_memory_format(request, name, number, error)
-               : invalid(error, "not a memory format such as channels_last");
+               : refuse_text(error, "not a memory format such as channels_last");
 }
 
 static aoticache_status add_device(aoticache_request *request, const char *name, const char *text,
@@ -222,7 +222,7 @@ static aoticache_status add_device(aoticache_request *request, const char *name,
 {
     aoticache_device device;
     if (aoticache_device_parse(text, &device) != AOTICACHE_OK)
-        return invalid(error, "not a device such as cpu or cuda:0");
+        return refuse_text(error, "not a device such as cpu or cuda:0");
     return aoticache_request_add_device(request, name, device, error);
 }
 

@@ -22,15 +22,15 @@ static uint64_t next_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
-static double uniform(uint64_t *state)
+static double next_uniform(uint64_t *state)
 {
     return (double)(next_random(state) >> 11) * 0x1p-53;
 }
 
-static double normal(uint64_t *state)
+static double next_normal(uint64_t *state)
 {
-    double u = 1 - uniform(state);
-    return sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * uniform(state));
+    double u = 1 - next_uniform(state);
+    return sqrt(-2 * log(u)) * cos(2 * 3.14159265358979323846 * next_uniform(state));
 }
 
 enum fill_kind { FILL_ZEROS, FILL_ONES, FILL_ARANGE, FILL_RAND, FILL_RANDN, FILL_NUMBER, FILL_FILE };
@@ -105,9 +105,9 @@ static aoticache_element fill_element(const struct fill *fill, aoticache_element
             break;
         }
         element.kind = AOTICACHE_ELEMENT_REAL;
-        element.real = fill->kind == FILL_RAND ? uniform(random) : normal(random);
+        element.real = fill->kind == FILL_RAND ? next_uniform(random) : next_normal(random);
         if (kind == AOTICACHE_ELEMENT_COMPLEX)
-            element.imaginary = fill->kind == FILL_RAND ? uniform(random) : normal(random);
+            element.imaginary = fill->kind == FILL_RAND ? next_uniform(random) : next_normal(random);
         break;
     default:
         break;

@@ -60,7 +60,7 @@ static void format_element(int32_t dtype, const void *place, char ret_text[ELEME
     }
 }
 
-static void visit_element(struct printer *printer, const char *place)
+static void print_element(struct printer *printer, const char *place)
 {
     char text[ELEMENT_TEXT_BYTES];
     format_element(printer->view->dtype, place, text);
@@ -70,38 +70,38 @@ static void visit_element(struct printer *printer, const char *place)
         printer->width = (int)strlen(text);
 }
 
-static void emit(const struct printer *printer, const char *text)
+static void print_text(const struct printer *printer, const char *text)
 {
     if (!printer->measuring)
         fputs(text, stdout);
 }
 
 /* One dimension and what is in it. `place` is its first element. */
-static void visit(struct printer *printer, int64_t dim, const char *place)
+static void print_dimension(struct printer *printer, int64_t dim, const char *place)
 {
     const aoticache_tensor_view *view = printer->view;
     if (dim == view->ndim) {
-        visit_element(printer, place);
+        print_element(printer, place);
         return;
     }
     int64_t size = view->sizes[dim];
     int64_t step = view->strides[dim] * (int64_t)aoticache_dtype_size(view->dtype);
     bool innermost = dim + 1 == view->ndim;
-    emit(printer, "[");
+    print_text(printer, "[");
     for (int64_t i = 0; i < size; i++) {
         if (i > 0) {
-            emit(printer, innermost ? ", " : ",\n");
+            print_text(printer, innermost ? ", " : ",\n");
             for (int64_t space = 0; !innermost && space < dim + 3; space++)
-                emit(printer, " ");
+                print_text(printer, " ");
         }
         if (!printer->whole && size > 2 * ENDS && i == ENDS) {
-            emit(printer, "...");
+            print_text(printer, "...");
             i = size - ENDS - 1;
             continue;
         }
-        visit(printer, dim + 1, place + i * step);
+        print_dimension(printer, dim + 1, place + i * step);
     }
-    emit(printer, "]");
+    print_text(printer, "]");
 }
 
 void aoticache_tensor_print(const aoticache_cli *cli, const char *name, const aoticache_tensor_view *view)
@@ -119,10 +119,10 @@ void aoticache_tensor_print(const aoticache_cli *cli, const char *name, const ao
         return;
     }
     struct printer printer = {.view = view, .whole = view->numel <= WHOLE_UP_TO, .measuring = true};
-    visit(&printer, 0, view->data);
+    print_dimension(&printer, 0, view->data);
     printer.measuring = false;
     printf("  ");
-    visit(&printer, 0, view->data);
+    print_dimension(&printer, 0, view->data);
     printf("\n");
 }
 

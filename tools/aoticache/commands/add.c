@@ -49,7 +49,7 @@ static json_t *report_to_json(const char *path, const aoticache_package_report *
     return object;
 }
 
-static bool show(void *user, const aoticache_package_report *report)
+static bool show_report(void *user, const aoticache_package_report *report)
 {
     struct add *add = user;
     char hex[AOTICACHE_DIGEST_HEX_BYTES], size[AOTICACHE_CLI_UNIT_BYTES];
@@ -74,7 +74,7 @@ static int add_all(struct add *add, aoticache_cache *cache)
         aoticache_error error = {.message = ""};
         add->path = add->paths.items[i];
         aoticache_status status =
-            aoticache_package_add(cache, add->path, add->model, add->has_features ? &add->features : NULL, show, add,
+            aoticache_package_add(cache, add->path, add->model, add->has_features ? &add->features : NULL, show_report, add,
                                   &error);
         if (status == AOTICACHE_OK)
             continue;

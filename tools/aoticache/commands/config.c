@@ -127,7 +127,7 @@ struct check {
     json_t *problems; /* with --json */
 };
 
-static void problem(void *user, aoticache_log_level level, const char *line)
+static void print_problem(void *user, aoticache_log_level level, const char *line)
 {
     const struct check *check = user;
     (void)level;
@@ -140,7 +140,7 @@ static void problem(void *user, aoticache_log_level level, const char *line)
 static int check_file(const aoticache_cli *cli, const char *path)
 {
     struct check check = {.cli = cli, .problems = cli->json ? aoticache_cli_json_array() : NULL};
-    aoticache_logger logger = {.log = problem, .user = &check};
+    aoticache_logger logger = {.log = print_problem, .user = &check};
     aoticache_config *config = NULL;
     aoticache_error error = {.message = ""};
     aoticache_status status = aoticache_config_read_file(path, logger, &config, &error);

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <search.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -47,24 +48,18 @@ typedef struct disk_use {
 #define MAX_DEPTH 32
 #define BLOCK_BYTES 512 /* the unit of st_blocks, whatever the file system's blocks are */
 
+typedef struct met_file {
+    dev_t device;
+    ino_t inode;
+} met_file;
+
 /*
  * A file with several names (hard links in artifacts/ to objects/) counts where it is met first: parts are walked in the
  * order of their list, objects first.
- *
- * Files with more than one name that were met: open addressing, at most half full.
  */
-typedef struct met_files {
-    struct {
-        dev_t device;
-        ino_t inode;
-        bool used;
-    } *slots;
-    size_t capacity, count;
-} met_files;
-
 struct walk {
     disk_use *use;
-    met_files met;
+    void *met; /* a tree of met_file: files with more than one name */
 };
 
 static const char *part_name(size_t part)
@@ -77,44 +72,31 @@ static const char *part_name(size_t part)
     return part < DISK_PART_COUNT ? names[part] : NULL;
 }
 
-static size_t slot_of(const met_files *met, dev_t device, ino_t inode)
+static int compare_files(const void *a, const void *b)
 {
-    size_t at = (size_t)(inode * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (met->capacity - 1);
-    while (met->slots[at].used && (met->slots[at].device != device || met->slots[at].inode != inode))
-        at = (at + 1) & (met->capacity - 1);
-    return at;
+    const met_file *x = a, *y = b;
+    if (x->device != y->device)
+        return x->device < y->device ? -1 : 1;
+    return (x->inode > y->inode) - (x->inode < y->inode);
 }
 
-static void grow(met_files *met)
+/* Returns whether it was met before. */
+static bool meet_file(struct walk *walk, const struct stat *found)
 {
-    met_files larger = {.capacity = met->capacity > 0 ? met->capacity * 2 : 1024};
-    larger.slots = aoticache_cli_allocate(larger.capacity, sizeof *larger.slots);
-    for (size_t i = 0; i < met->capacity; i++)
-        if (met->slots[i].used)
-            larger.slots[slot_of(&larger, met->slots[i].device, met->slots[i].inode)] = met->slots[i];
-    larger.count = met->count;
-    free(met->slots);
-    *met = larger;
-}
-
-/* Whether it was met before; now it is. */
-static bool was_met(met_files *met, const struct stat *found)
-{
-    if (met->count * 2 >= met->capacity)
-        grow(met);
-    size_t at = slot_of(met, found->st_dev, found->st_ino);
-    if (met->slots[at].used)
-        return true;
-    met->slots[at].device = found->st_dev;
-    met->slots[at].inode = found->st_ino;
-    met->slots[at].used = true;
-    met->count++;
-    return false;
+    met_file *file = aoticache_cli_allocate(1, sizeof *file);
+    *file = (met_file){.device = found->st_dev, .inode = found->st_ino};
+    met_file *const *node = tsearch(file, &walk->met, compare_files);
+    if (node == NULL)
+        aoticache_cli_out_of_memory();
+    if (*node == file)
+        return false;
+    free(file);
+    return true;
 }
 
 static void count_file(struct walk *walk, disk_part *part, const struct stat *found)
 {
-    if (!S_ISDIR(found->st_mode) && found->st_nlink > 1 && was_met(&walk->met, found))
+    if (!S_ISDIR(found->st_mode) && found->st_nlink > 1 && meet_file(walk, found))
         return;
     part->disk_bytes += (uint64_t)found->st_blocks * BLOCK_BYTES;
     if (S_ISDIR(found->st_mode))
@@ -180,7 +162,7 @@ static aoticache_status read_disk_use(const char *directory, disk_use *ret_use, 
         return aoticache_error_set_errno(ret_error, errno, "cannot list %s", directory);
     for (size_t part = 0; part < DISK_PART_COUNT; part++)
         walk_part(&walk, root, part);
-    free(walk.met.slots);
+    tdestroy(walk.met, free);
     *ret_use = use;
     return AOTICACHE_OK;
 }

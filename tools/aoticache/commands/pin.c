@@ -38,7 +38,7 @@ struct listing {
     aoticache_chosen_keys pinned;
 };
 
-static bool take_pinned(void *user, const aoticache_pins *mark)
+static bool append_pinned(void *user, const aoticache_pins *mark)
 {
     struct listing *listing = user;
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
@@ -52,7 +52,7 @@ static int list_pinned(const aoticache_cli *cli, aoticache_cache *cache)
 {
     struct listing listing = {.pinned = {0}};
     aoticache_error error = {.message = ""};
-    aoticache_status status = aoticache_cache_list_pins(cache, NULL, take_pinned, &listing, &error);
+    aoticache_status status = aoticache_cache_list_pins(cache, NULL, append_pinned, &listing, &error);
     int result = status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(cli, status, &error);
     if (result == AOTICACHE_CLI_EXIT_OK && listing.choice.keys.count > 0)
         result = aoticache_key_choice_resolve(cli, cache, &listing.choice, &listing.pinned);

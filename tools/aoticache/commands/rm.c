@@ -40,7 +40,7 @@ static int check_options(const struct rm *rm)
 }
 
 /* Moves the entries of `more` into `list`. */
-static void join(aoticache_entry_list *list, aoticache_entry_list *more)
+static void append_entries(aoticache_entry_list *list, aoticache_entry_list *more)
 {
     list->entries = aoticache_cli_resize(list->entries, list->count + more->count, sizeof *list->entries);
     memcpy(list->entries + list->count, more->entries, more->count * sizeof *more->entries);
@@ -55,7 +55,7 @@ static int find_targets(const struct rm *rm, aoticache_entry_list *ret_list)
         int result = aoticache_entries_find(rm->cli, rm->cache, rm->keys.items[i], &found);
         if (result != AOTICACHE_CLI_EXIT_OK)
             return result;
-        join(ret_list, &found);
+        append_entries(ret_list, &found);
     }
     if (rm->op == NULL && !rm->all)
         return AOTICACHE_CLI_EXIT_OK;
@@ -72,8 +72,8 @@ static int find_targets(const struct rm *rm, aoticache_entry_list *ret_list)
 }
 
 /* Takes the entries of pinned keys out of the list into another. */
-static void divide_pinned(const aoticache_pin_list *marks, aoticache_entry_list *list,
-                          aoticache_entry_list *ret_pinned)
+static void split_off_pinned(const aoticache_pin_list *marks, aoticache_entry_list *list,
+                             aoticache_entry_list *ret_pinned)
 {
     size_t kept = 0;
     aoticache_entry_list pinned = {.entries = aoticache_cli_allocate(list->count + 1, sizeof *list->entries)};
@@ -98,7 +98,7 @@ static int spare_pinned(const struct rm *rm, aoticache_entry_list *list)
     int result = aoticache_pin_list_read(rm->cli, rm->cache, NULL, &marks);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
-    divide_pinned(&marks, list, &pinned);
+    split_off_pinned(&marks, list, &pinned);
     if (pinned.count > 0 && rm->keys.count > 0) {
         char hex[AOTICACHE_DIGEST_HEX_BYTES];
         aoticache_digest_to_hex(&pinned.entries[0].key, hex);
@@ -115,7 +115,7 @@ static int spare_pinned(const struct rm *rm, aoticache_entry_list *list)
 }
 
 /* On a terminal without --yes. Anything but y or yes is no. */
-static bool confirmed(const struct rm *rm, size_t count)
+static bool ask_for_confirmation(const struct rm *rm, size_t count)
 {
     if (rm->yes || count == 0 || !isatty(STDIN_FILENO))
         return true;
@@ -169,7 +169,7 @@ static int forget_failures(const struct rm *rm)
 
 static int remove_targets(const struct rm *rm, const aoticache_entry_list *list)
 {
-    if (!confirmed(rm, list->count)) {
+    if (!ask_for_confirmation(rm, list->count)) {
         aoticache_cli_note(rm->cli, "nothing removed");
         return AOTICACHE_CLI_EXIT_FAILURE;
     }

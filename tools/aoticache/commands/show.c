@@ -227,7 +227,7 @@ static void print_entry(const aoticache_cli *cli, const aoticache_entry *entry, 
 
 /* ---- the command ---- */
 
-static int show(const aoticache_cli *cli, aoticache_cache *cache, const char *prefix)
+static int show_entries(const aoticache_cli *cli, aoticache_cache *cache, const char *prefix)
 {
     aoticache_entry_list list = {0};
     aoticache_pin_list marks = {0};
@@ -335,7 +335,7 @@ static int show_command(aoticache_cli *cli)
     int result = aoticache_cli_open_or_say(cli, false, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
-    result = request.output ? show_output(cli, cache, request.prefix) : show(cli, cache, request.prefix);
+    result = request.output ? show_output(cli, cache, request.prefix) : show_entries(cli, cache, request.prefix);
     aoticache_cache_close(cache);
     return result;
 }

@@ -49,7 +49,7 @@ static int divide_words(const aoticache_cli *cli, struct tag *tag)
 
 /* ---- changing ---- */
 
-static int change(const aoticache_cli *cli, aoticache_cache *cache, const struct tag *tag)
+static int change_tags(const aoticache_cli *cli, aoticache_cache *cache, const struct tag *tag)
 {
     aoticache_chosen_keys keys = {0};
     int result = aoticache_key_choice_resolve(cli, cache, &tag->choice, &keys);
@@ -158,7 +158,7 @@ static int tag_command(aoticache_cli *cli)
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = aoticache_cli_open_or_say(cli, false, &cache);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        result = tag.list && tag.words.count == 0 ? list_tags(cli, cache) : change(cli, cache, &tag);
+        result = tag.list && tag.words.count == 0 ? list_tags(cli, cache) : change_tags(cli, cache, &tag);
     aoticache_cache_close(cache);
     free(tag.choice.keys.items);
     free(tag.words.items);

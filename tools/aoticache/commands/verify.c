@@ -63,7 +63,7 @@ static void end_by_signal(const aoticache_cli *cli, int exit_code)
 
 /* ---- what is said meanwhile ---- */
 
-static void finding(void *user, const char *what, const char *name, const char *detail)
+static void report_finding(void *user, const char *what, const char *name, const char *detail)
 {
     struct verify *verify = user;
     if (verify->findings != NULL) {
@@ -81,7 +81,7 @@ static void finding(void *user, const char *what, const char *name, const char *
            aoticache_cli_style_begin(verify->cli, AOTICACHE_CLI_PLAIN), escaped_name, escaped_detail);
 }
 
-static bool progress(void *user, uint64_t done, uint64_t all)
+static bool show_progress(void *user, uint64_t done, uint64_t all)
 {
     struct verify *verify = user;
     aoticache_cli_progress_show(&verify->progress, done, all);
@@ -192,7 +192,7 @@ static int run_verify(struct verify *verify, aoticache_cache *cache)
     verify->begun_ns = aoticache_monotonic_ns();
     catch_signals();
     aoticache_status status =
-        aoticache_cache_verify(cache, &verify->options, finding, progress, verify, &report, &error);
+        aoticache_cache_verify(cache, &verify->options, report_finding, show_progress, verify, &report, &error);
     aoticache_cli_progress_clear(&verify->progress);
     if (status != AOTICACHE_OK)
         return aoticache_cli_fail(verify->cli, status, &error);

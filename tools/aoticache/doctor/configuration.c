@@ -22,14 +22,14 @@
 
 /* ---- the files ---- */
 
-static void problem(void *user, aoticache_log_level level, const char *line)
+static void report_problem(void *user, aoticache_log_level level, const char *line)
 {
     (void)level;
     aoticache_doctor_say(user, WARN, "configuration", "correct the line; 'aoticache config' shows what holds", "%s",
                          line);
 }
 
-static void say_files(aoticache_doctor *doctor, const aoticache_config *config)
+static void report_files(aoticache_doctor *doctor, const aoticache_config *config)
 {
     const char *path, *state;
     bool is_any = false;
@@ -46,11 +46,11 @@ static void say_files(aoticache_doctor *doctor, const aoticache_config *config)
 aoticache_config *aoticache_doctor_check_configuration(aoticache_doctor *doctor)
 {
     aoticache_config *config = NULL;
-    aoticache_logger logger = {.log = problem, .user = doctor};
+    aoticache_logger logger = {.log = report_problem, .user = doctor};
     if (aoticache_config_read(logger, &config, NULL) != AOTICACHE_OK)
         aoticache_cli_out_of_memory();
     if (aoticache_config_problem_count(config) == 0)
-        say_files(doctor, config);
+        report_files(doctor, config);
     return config;
 }
 

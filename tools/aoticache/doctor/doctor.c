@@ -52,7 +52,7 @@ static void check_cpu(aoticache_doctor *doctor)
                              level != NULL ? level : aoticache_cpu_arch(), aoticache_cpu_features_count(have));
 }
 
-static void say_gpu(aoticache_doctor *doctor, int32_t index)
+static void report_gpu(aoticache_doctor *doctor, int32_t index)
 {
     aoticache_cuda_device device;
     aoticache_error error;
@@ -83,7 +83,7 @@ static void check_gpus(aoticache_doctor *doctor)
                          (int)cuda->driver_version / 1000, (int)cuda->driver_version % 1000 / 10,
                          (int)cuda->device_count, cuda->device_count == 1 ? "" : "s");
     for (int32_t i = 0; i < cuda->device_count; i++)
-        say_gpu(doctor, i);
+        report_gpu(doctor, i);
 }
 
 /*

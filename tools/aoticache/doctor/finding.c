@@ -9,8 +9,8 @@
 
 static const char *const verdict_names[] = {"OK", "WARN", "FAIL"};
 
-static void say_json(aoticache_doctor *doctor, aoticache_verdict verdict, const char *name, const char *advice,
-                     const char *text)
+static void append_json(aoticache_doctor *doctor, aoticache_verdict verdict, const char *name, const char *advice,
+                        const char *text)
 {
     json_t *object = aoticache_cli_json_object();
     aoticache_cli_json_set(object, "name", aoticache_cli_json_text(name));
@@ -20,8 +20,8 @@ static void say_json(aoticache_doctor *doctor, aoticache_verdict verdict, const 
     aoticache_cli_json_append(doctor->checks, object);
 }
 
-static void say_text(const aoticache_doctor *doctor, aoticache_verdict verdict, const char *name, const char *advice,
-                     const char *text)
+static void print_text(const aoticache_doctor *doctor, aoticache_verdict verdict, const char *name, const char *advice,
+                       const char *text)
 {
     static const aoticache_cli_style styles[] = {AOTICACHE_CLI_GREEN, AOTICACHE_CLI_YELLOW, AOTICACHE_CLI_RED};
     cleanup_free char *escaped = aoticache_cli_escape(text);
@@ -44,7 +44,7 @@ void aoticache_doctor_say(aoticache_doctor *doctor, aoticache_verdict verdict, c
     va_end(arguments);
     doctor->counts[verdict]++;
     if (doctor->checks != NULL)
-        say_json(doctor, verdict, name, advice, text != NULL ? text : "");
+        append_json(doctor, verdict, name, advice, text != NULL ? text : "");
     else if (!doctor->cli->quiet || verdict != AOTICACHE_VERDICT_OK)
-        say_text(doctor, verdict, name, advice, text != NULL ? text : "");
+        print_text(doctor, verdict, name, advice, text != NULL ? text : "");
 }

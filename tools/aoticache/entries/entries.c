@@ -95,7 +95,7 @@ int aoticache_keys_say_operator(const aoticache_cli *cli, const char *word)
     return aoticache_cli_usage_error(cli, "'%s' is an operator, not a key: 'aoticache ls %s' lists its keys", word, word);
 }
 
-static int say_ambiguous(const aoticache_cli *cli, const char *prefix, const aoticache_entry_list *list)
+static int refuse_ambiguous(const aoticache_cli *cli, const char *prefix, const aoticache_entry_list *list)
 {
     const aoticache_key *keys[PREFIXES_LISTED];
     const char *descriptions[PREFIXES_LISTED];
@@ -131,7 +131,7 @@ int aoticache_entries_find(const aoticache_cli *cli, aoticache_cache *cache, con
     }
     for (size_t i = 1; i < list.count; i++) {
         if (!aoticache_digest_equal(&list.entries[0].key, &list.entries[i].key)) {
-            int result = say_ambiguous(cli, prefix, &list);
+            int result = refuse_ambiguous(cli, prefix, &list);
             aoticache_entries_free(&list);
             return result;
         }

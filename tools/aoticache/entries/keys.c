@@ -88,14 +88,14 @@ static int read_prefix(const aoticache_cli *cli, const char *word, struct prefix
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-static bool begins(const aoticache_digest *digest, const struct prefix *prefix)
+static bool has_prefix(const aoticache_digest *digest, const struct prefix *prefix)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     aoticache_digest_to_hex(digest, hex);
     return memcmp(hex, prefix->digits, prefix->length) == 0;
 }
 
-static int judge_prefix(const aoticache_cli *cli, const struct prefix *prefix, aoticache_chosen_keys *all)
+static int resolve_prefix(const aoticache_cli *cli, const struct prefix *prefix, aoticache_chosen_keys *all)
 {
     aoticache_key key;
     if (prefix->found.count == 1) {
@@ -122,7 +122,7 @@ static int judge_prefix(const aoticache_cli *cli, const struct prefix *prefix, a
 
 /* ---- the pass ---- */
 
-static bool look_at_entry(void *user, const aoticache_entry *entry)
+static bool match_entry(void *user, const aoticache_entry *entry)
 {
     struct search *search = user;
     const aoticache_key_choice *choice = search->choice;
@@ -131,23 +131,23 @@ static bool look_at_entry(void *user, const aoticache_entry *entry)
         add_key(&search->all, &entry->key, entry->description);
     for (size_t i = 0; i < choice->keys.count; i++) {
         struct prefix *prefix = &search->prefixes[i];
-        if (prefix->found.count <= PREFIXES_LISTED && (begins(&entry->key, prefix) ||
-            begins(&entry->artifact, prefix) || begins(&entry->library, prefix)))
+        if (prefix->found.count <= PREFIXES_LISTED && (has_prefix(&entry->key, prefix) ||
+            has_prefix(&entry->artifact, prefix) || has_prefix(&entry->library, prefix)))
             add_key(&prefix->found, &entry->key, entry->description);
     }
     return true;
 }
 
-static bool look_at_mark(void *user, const aoticache_pins *mark)
+static bool match_pins(void *user, const aoticache_pins *mark)
 {
     struct search *search = user;
     for (size_t i = 0; i < search->choice->keys.count; i++)
-        if (search->prefixes[i].found.count <= PREFIXES_LISTED && begins(&mark->key, &search->prefixes[i]))
+        if (search->prefixes[i].found.count <= PREFIXES_LISTED && has_prefix(&mark->key, &search->prefixes[i]))
             add_key(&search->prefixes[i].found, &mark->key, NULL);
     return true;
 }
 
-static int look(const aoticache_cli *cli, aoticache_cache *cache, struct search *search)
+static int find_matches(const aoticache_cli *cli, aoticache_cache *cache, struct search *search)
 {
     aoticache_error error = {.message = ""};
     if (search->choice->tag != NULL) {
@@ -155,21 +155,21 @@ static int look(const aoticache_cli *cli, aoticache_cache *cache, struct search 
         if (result != AOTICACHE_CLI_EXIT_OK)
             return result;
     }
-    aoticache_status status = aoticache_cache_list(cache, NULL, NULL, look_at_entry, search, &error);
+    aoticache_status status = aoticache_cache_list(cache, NULL, NULL, match_entry, search, &error);
     if (status == AOTICACHE_OK && search->choice->keys.count > 0)
-        status = aoticache_cache_list_pins(cache, NULL, look_at_mark, search, &error);
+        status = aoticache_cache_list_pins(cache, NULL, match_pins, search, &error);
     for (size_t i = 0; i < search->tagged.count; i++)
         add_key(&search->all, &search->tagged.marks[i].key, NULL);
     return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(cli, status, &error);
 }
 
-static int judge(const aoticache_cli *cli, aoticache_cache *cache, struct search *search)
+static int resolve_matches(const aoticache_cli *cli, aoticache_cache *cache, struct search *search)
 {
     const aoticache_key_choice *choice = search->choice;
     int result = AOTICACHE_CLI_EXIT_OK;
     for (size_t i = 0; i < choice->keys.count && result == AOTICACHE_CLI_EXIT_OK; i++) {
         sort_and_unite(&search->prefixes[i].found);
-        result = judge_prefix(cli, &search->prefixes[i], &search->all);
+        result = resolve_prefix(cli, &search->prefixes[i], &search->all);
     }
     sort_and_unite(&search->all);
     if (result != AOTICACHE_CLI_EXIT_OK || search->all.count > 0)
@@ -191,9 +191,9 @@ int aoticache_key_choice_resolve(const aoticache_cli *cli, aoticache_cache *cach
     for (size_t i = 0; i < choice->keys.count && result == AOTICACHE_CLI_EXIT_OK; i++)
         result = read_prefix(cli, choice->keys.items[i], &search.prefixes[i]);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        result = look(cli, cache, &search);
+        result = find_matches(cli, cache, &search);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        result = judge(cli, cache, &search);
+        result = resolve_matches(cli, cache, &search);
     for (size_t i = 0; i < choice->keys.count; i++)
         aoticache_chosen_keys_free(&search.prefixes[i].found);
     free(search.prefixes);

@@ -169,8 +169,8 @@ static bool would_change(const aoticache_pins *mark, aoticache_pin_action action
 }
 
 /* Which keys the action changes, as the marks are now. By free(). */
-static int foresee(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
-                   aoticache_pin_action action, const char *const *tags, bool **ret_changed)
+static int predict_changes(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
+                           aoticache_pin_action action, const char *const *tags, bool **ret_changed)
 {
     aoticache_pin_list marks = {0};
     int result = aoticache_pin_list_read(cli, cache, NULL, &marks);
@@ -184,8 +184,8 @@ static int foresee(const aoticache_cli *cli, aoticache_cache *cache, const aotic
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-static aoticache_status mark_all(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
-                                 aoticache_pin_action action, const char *const *tags, aoticache_error *ret_error)
+static aoticache_status change_all(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
+                                   aoticache_pin_action action, const char *const *tags, aoticache_error *ret_error)
 {
     static const char *const no_tags[] = {"", NULL}; /* one change, without any */
     aoticache_cli_progress progress = {.cli = cli, .what = "keys"};
@@ -203,7 +203,7 @@ static aoticache_status mark_all(const aoticache_cli *cli, aoticache_cache *cach
     return status;
 }
 
-static void sum_up(const aoticache_cli *cli, const aoticache_chosen_keys *chosen, const struct outcome *outcome)
+static void print_summary(const aoticache_cli *cli, const aoticache_chosen_keys *chosen, const struct outcome *outcome)
 {
     size_t count = 0;
     for (size_t i = 0; i < chosen->count; i++)
@@ -228,15 +228,15 @@ int aoticache_pin_list_change(const aoticache_cli *cli, aoticache_cache *cache, 
     struct outcome outcome = outcomes[action];
     aoticache_error error = {.message = ""};
     cleanup_free bool *changed = NULL;
-    int result = foresee(cli, cache, chosen, action, tags, &changed);
+    int result = predict_changes(cli, cache, chosen, action, tags, &changed);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
-    aoticache_status status = mark_all(cli, cache, chosen, action, tags, &error);
+    aoticache_status status = change_all(cli, cache, chosen, action, tags, &error);
     if (status != AOTICACHE_OK)
         return aoticache_cli_fail(cli, status, &error);
     outcome.changed = changed;
     result = print_keys(cli, cache, chosen, &outcome);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        sum_up(cli, chosen, &outcome);
+        print_summary(cli, chosen, &outcome);
     return result;
 }

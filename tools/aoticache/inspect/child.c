@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static void put(const char *bytes, size_t size)
+static void write_result(const char *bytes, size_t size)
 {
     while (size > 0) {
         ssize_t put = write(AOTICACHE_INSPECT_RESULT_FD, bytes, size);
@@ -61,7 +61,7 @@ static json_t *tensor_names(const aoticache_runner *runner, size_t count,
 }
 
 /* Call specification and blob are not in every library: what is not told is null. */
-static aoticache_status ask(json_t *report, const aoticache_runner *runner, aoticache_error *error)
+static aoticache_status describe_runner(json_t *report, const aoticache_runner *runner, aoticache_error *error)
 {
     const char *in_spec = NULL, *out_spec = NULL;
     uint64_t blob = 0;
@@ -79,14 +79,14 @@ static aoticache_status ask(json_t *report, const aoticache_runner *runner, aoti
     return add_constants(report, runner, error);
 }
 
-static aoticache_status load_and_ask(json_t *report, const aoticache_inspected *inspected, aoticache_error *error)
+static aoticache_status load_and_describe(json_t *report, const aoticache_inspected *inspected, aoticache_error *error)
 {
     aoticache_library *library = NULL;
     aoticache_runner *runner = NULL;
     aoticache_runner_options options = AOTICACHE_RUNNER_OPTIONS_INIT;
     options.device = inspected->device;
     options.directory = inspected->directory;
-    put("L", 1);
+    write_result("L", 1);
     aoticache_status status = aoticache_library_load_fd(inspected->fd, inspected->name, &library, error);
     if (status != AOTICACHE_OK)
         return status;
@@ -94,12 +94,12 @@ static aoticache_status load_and_ask(json_t *report, const aoticache_inspected *
                            aoticache_cli_json_text(aoticache_library_torch_kind(library) == AOTICACHE_TORCH_SHIM
                                                        ? "shim"
                                                        : "libtorch"));
-    put("C", 1);
+    write_result("C", 1);
     status = aoticache_runner_create(library, &options, &runner, error);
     if (status != AOTICACHE_OK)
         return status;
-    put("Q", 1);
-    return ask(report, runner, error);
+    write_result("Q", 1);
+    return describe_runner(report, runner, error);
 }
 
 void aoticache_inspect_child(int argc, char **argv)
@@ -114,14 +114,14 @@ void aoticache_inspect_child(int argc, char **argv)
                                      .directory = argv[4][0] != '\0' ? argv[4] : NULL};
     aoticache_error error = {.message = ""};
     json_t *report = aoticache_cli_json_object();
-    aoticache_status status = load_and_ask(report, &inspected, &error);
+    aoticache_status status = load_and_describe(report, &inspected, &error);
     aoticache_cli_json_set(report, "ok", json_boolean(status == AOTICACHE_OK));
     aoticache_cli_json_set(report, "problem",
                            status != AOTICACHE_OK ? aoticache_cli_json_text(error.message) : json_null());
     char *text = json_dumps(report, JSON_COMPACT);
     if (text == NULL)
         _exit(1);
-    put("\n", 1);
-    put(text, strlen(text));
+    write_result("\n", 1);
+    write_result(text, strlen(text));
     _exit(0);
 }

@@ -16,7 +16,7 @@
 /* ---- what is said ---- */
 
 /* Messages of the loader begin with the library's name; the others get it here. */
-static void say_problem(const aoticache_cli *cli, const char *name, const char *problem)
+static void print_problem(const aoticache_cli *cli, const char *name, const char *problem)
 {
     if (problem != NULL && (name == NULL || strncmp(problem, "library ", strlen("library ")) == 0))
         aoticache_cli_error(cli, "%s", problem);
@@ -25,16 +25,16 @@ static void say_problem(const aoticache_cli *cli, const char *name, const char *
 }
 
 /* Problems are in the report; on standard error they are for those who read only that. */
-static void say_problems(const aoticache_cli *cli, const json_t *report)
+static void print_problems(const aoticache_cli *cli, const json_t *report)
 {
     static const char *const parts[] = {"loaded", "cuda", "torch"};
     const char *name = json_string_value(json_object_get(report, "name"));
-    say_problem(cli, name, json_string_value(json_object_get(report, "problem")));
+    print_problem(cli, name, json_string_value(json_object_get(report, "problem")));
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        say_problem(cli, name, json_string_value(json_object_get(json_object_get(report, parts[i]), "problem")));
+        print_problem(cli, name, json_string_value(json_object_get(json_object_get(report, parts[i]), "problem")));
 }
 
-static int conclude(bool ok)
+static int exit_code_of(bool ok)
 {
     return ok ? AOTICACHE_CLI_EXIT_OK : AOTICACHE_CLI_EXIT_FAILURE;
 }
@@ -76,12 +76,12 @@ static int inspect_package_file(const aoticache_inspection *inspection, int fd, 
         aoticache_inspect_print_package(inspection->cli, report);
     const json_t *models = json_object_get(report, "models");
     for (size_t i = 0; i < json_array_size(models); i++)
-        say_problems(inspection->cli, json_object_get(json_array_get(models, i), "library"));
+        print_problems(inspection->cli, json_object_get(json_array_get(models, i), "library"));
     if (inspection->cli->json)
         aoticache_cli_json_print(report);
     else
         json_decref(report);
-    return conclude(ok);
+    return exit_code_of(ok);
 }
 
 /* {"libraries": [...]}: takes the array. */
@@ -93,7 +93,7 @@ static void print_libraries(const aoticache_cli *cli, json_t *libraries)
         aoticache_inspect_print_library(cli, json_array_get(libraries, i));
     }
     for (size_t i = 0; i < json_array_size(libraries); i++)
-        say_problems(cli, json_array_get(libraries, i));
+        print_problems(cli, json_array_get(libraries, i));
     if (!cli->json) {
         json_decref(libraries);
         return;
@@ -116,7 +116,7 @@ static int inspect_file(const aoticache_inspection *inspection, const char *path
     bool ok = false;
     aoticache_cli_json_append(libraries, aoticache_inspect_library(inspection, &library, &ok));
     print_libraries(inspection->cli, libraries);
-    return conclude(ok);
+    return exit_code_of(ok);
 }
 
 /* ---- entries of the cache ---- */
@@ -165,7 +165,7 @@ static int inspect_key(const aoticache_inspection *inspection, const char *prefi
             all_ok &= ok;
         }
         print_libraries(inspection->cli, libraries);
-        result = conclude(all_ok);
+        result = exit_code_of(all_ok);
     }
     aoticache_entries_free(&list);
     aoticache_cache_close(cache);

@@ -84,7 +84,7 @@ static json_t *interface_to_json(const aoticache_library_description *library)
 /* ---- the functions it takes ---- */
 
 /* Which are in the libraries of --torch; NULL where none was named. *ret_problem: the first that cannot be read. */
-static bool *look_in_torch(const aoticache_inspection *inspection, const aoticache_library_description *library,
+static bool *find_in_torch(const aoticache_inspection *inspection, const aoticache_library_description *library,
                            json_t **ret_problem)
 {
     if (inspection->torch_count == 0)
@@ -185,7 +185,7 @@ static void add_description(json_t *report, const aoticache_inspection *inspecti
                             bool *ret_ok)
 {
     json_t *problem = NULL;
-    cleanup_free bool *in_torch = look_in_torch(inspection, library, &problem);
+    cleanup_free bool *in_torch = find_in_torch(inspection, library, &problem);
     *ret_ok &= problem == NULL;
     aoticache_cli_json_set(report, "machine", aoticache_cli_json_text(library->machine));
     aoticache_cli_json_set(report, "made_by", made_by_to_json(traits));

@@ -95,7 +95,7 @@ static void close_end(int *fd)
     *fd = -1;
 }
 
-static void take_answer(child *from)
+static void read_answer(child *from)
 {
     if (from->answer_size == from->answer_room) {
         from->answer_room = from->answer_room > 0 ? from->answer_room * 2 : 65536;
@@ -112,7 +112,7 @@ static void take_answer(child *from)
     }
 }
 
-static void take_message(child *from)
+static void read_message(child *from)
 {
     char bytes[MESSAGE_BYTES];
     ssize_t got = read(from->messages, bytes, sizeof bytes);
@@ -131,7 +131,7 @@ static void take_message(child *from)
 }
 
 /* Until the pipe for the answer is closed, or the time is over. What it says on standard error is read first. */
-static void listen_to(child *to, uint64_t deadline_ns)
+static void read_until_closed(child *to, uint64_t deadline_ns)
 {
     while (to->result >= 0) {
         uint64_t now = aoticache_monotonic_ns();
@@ -144,9 +144,9 @@ static void listen_to(child *to, uint64_t deadline_ns)
         if (poll(fds, 2, left_ms < 60000 ? (int)left_ms : 60000) <= 0)
             continue;
         if (fds[0].revents != 0)
-            take_message(to);
+            read_message(to);
         else if (fds[1].revents != 0)
-            take_answer(to);
+            read_answer(to);
     }
 }
 
@@ -172,7 +172,7 @@ static int end_child(child *which)
         if (poll(&fd, 1, 0) <= 0)
             close_end(&which->messages);
         else
-            take_message(which);
+            read_message(which);
     }
     if (which->result >= 0)
         close_end(&which->result);
@@ -289,7 +289,7 @@ json_t *aoticache_inspect_loaded(const aoticache_inspection *inspection, const a
         aoticache_cli_json_set(object, "problem", aoticache_cli_json_text(text));
         return object;
     }
-    listen_to(&process, aoticache_monotonic_ns() + inspection->timeout_ns);
+    read_until_closed(&process, aoticache_monotonic_ns() + inspection->timeout_ns);
     int status = end_child(&process);
     json_t *object = loaded_to_json(&process, status, library, inspection->timeout_ns);
     free(process.answer);

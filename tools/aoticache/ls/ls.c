@@ -128,7 +128,7 @@ static bool must_collect(const struct ls *ls)
     return ls->sort.order != NULL || ls->sort.reverse;
 }
 
-static bool take_entry(void *user, const aoticache_entry *entry)
+static bool show_or_collect_entry(void *user, const aoticache_entry *entry)
 {
     struct ls *ls = user;
     const aoticache_pins *mark = aoticache_pin_list_find(&ls->marks, &entry->key);
@@ -192,7 +192,7 @@ static void show_collected(struct ls *ls)
         show_entry(ls, &ls->list.entries[i]);
 }
 
-static int say_nothing_found(const struct ls *ls)
+static int report_nothing_found(const struct ls *ls)
 {
     const char *exact = ls->filter.exact_op, *pattern = ls->filter.op;
     if (!aoticache_ls_filter_is_set(&ls->filter)) {
@@ -220,14 +220,14 @@ static int list_entries(struct ls *ls)
     if (!must_collect(ls))
         begin_output(ls);
     aoticache_status status =
-        aoticache_cache_list(ls->cache, ls->filter.exact_op, NULL, take_entry, ls, &error);
+        aoticache_cache_list(ls->cache, ls->filter.exact_op, NULL, show_or_collect_entry, ls, &error);
     if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
         result = aoticache_cli_fail(ls->cli, status, &error);
     else if (must_collect(ls))
         show_collected(ls);
     end_output(ls);
     if (result == AOTICACHE_CLI_EXIT_OK && ls->shown == 0)
-        result = say_nothing_found(ls);
+        result = report_nothing_found(ls);
     aoticache_entries_free(&ls->list);
     aoticache_pin_list_free(&ls->marks);
     return result;

@@ -99,7 +99,7 @@ static void print_text(const aoticache_cli *cli, const struct compile *compile, 
     aoticache_cli_print_field(cli, "needs", "%s", needs);
 }
 
-static int print(const aoticache_cli *cli, const struct compile *compile)
+static int print_result(const aoticache_cli *cli, const struct compile *compile)
 {
     aoticache_error error = {.message = ""};
     aoticache_key key;
@@ -120,19 +120,19 @@ static int print(const aoticache_cli *cli, const struct compile *compile)
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-static int steps(const aoticache_cli *cli, struct compile *compile)
+static int compile_and_print(const aoticache_cli *cli, struct compile *compile)
 {
     int result = aoticache_kernel_prepare(&compile->kernel, cli, &compile->hook, &compile->cache, &compile->request);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = get_artifact(cli, compile);
-    return result == AOTICACHE_CLI_EXIT_OK ? print(cli, compile) : result;
+    return result == AOTICACHE_CLI_EXIT_OK ? print_result(cli, compile) : result;
 }
 
 static int compile_command(aoticache_cli *cli)
 {
     struct compile compile = {0};
     aoticache_kernel_options_begin(&compile.kernel, cli);
-    int result = aoticache_cli_parse(cli, &compile) ? steps(cli, &compile) : cli->exit_code;
+    int result = aoticache_cli_parse(cli, &compile) ? compile_and_print(cli, &compile) : cli->exit_code;
     aoticache_artifact_unref(compile.artifact);
     aoticache_request_free(compile.request);
     aoticache_hook_free(compile.hook);

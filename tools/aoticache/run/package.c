@@ -161,7 +161,7 @@ static int print_text(const aoticache_cli *cli, const struct run *run)
 
 /* ---- the whole ---- */
 
-static int steps(const aoticache_cli *cli, struct run *run)
+static int load_run_and_print(const aoticache_cli *cli, struct run *run)
 {
     if (run->words.count > MAX_INPUTS)
         return aoticache_cli_usage_error(cli, "more than %d inputs", MAX_INPUTS);
@@ -182,7 +182,7 @@ static int steps(const aoticache_cli *cli, struct run *run)
 static int run_package_command(aoticache_cli *cli)
 {
     struct run run = {0};
-    int result = aoticache_cli_parse(cli, &run) ? steps(cli, &run) : cli->exit_code;
+    int result = aoticache_cli_parse(cli, &run) ? load_run_and_print(cli, &run) : cli->exit_code;
     aoticache_timed_runs_free(&run.runs);
     for (size_t i = 0; run.inputs != NULL && i < run.words.count; i++)
         free(run.inputs[i].data);

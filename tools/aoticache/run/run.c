@@ -118,7 +118,7 @@ static int get_runner(const aoticache_cli *cli, struct run *run)
     return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(cli, status, &error);
 }
 
-static int steps(const aoticache_cli *cli, struct run *run)
+static int get_run_and_print(const aoticache_cli *cli, struct run *run)
 {
     if (run->kernel.device.type != AOTICACHE_DEVICE_TYPE_CPU)
         return aoticache_cli_usage_error(cli, "kernels run here on cpu only; 'aoticache compile' compiles for others");
@@ -139,7 +139,7 @@ static int run_command(aoticache_cli *cli)
 {
     struct run run = {0};
     aoticache_kernel_options_begin(&run.kernel, cli);
-    int result = aoticache_cli_parse(cli, &run) ? steps(cli, &run) : cli->exit_code;
+    int result = aoticache_cli_parse(cli, &run) ? get_run_and_print(cli, &run) : cli->exit_code;
     aoticache_timed_runs_free(&run.runs);
     aoticache_runner_unref(run.runner);
     aoticache_entries_free(&run.entries);

@@ -15,7 +15,7 @@
 
 static volatile sig_atomic_t stopped_by;
 
-static void stop(int signal_number)
+static void note_signal(int signal_number)
 {
     stopped_by = signal_number;
 }
@@ -23,7 +23,7 @@ static void stop(int signal_number)
 /* Without SA_RESTART: a transfer that waits for a pipe is to notice. */
 void aoticache_transfer_catch_signals(void)
 {
-    aoticache_cli_catch_signals(stop, 0);
+    aoticache_cli_catch_signals(note_signal, 0);
 }
 
 void aoticache_transfer_die_if_stopped(void)

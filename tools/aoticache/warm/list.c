@@ -11,8 +11,8 @@
 #define WRONG_LINES_TOLD 20
 
 /* "column 12: reason" becomes "FILE:LINE:12: reason". */
-static void say_wrong(const aoticache_cli *cli, aoticache_warm_list *list, const char *file, size_t line,
-                      const char *message)
+static void report_wrong_line(const aoticache_cli *cli, aoticache_warm_list *list, const char *file, size_t line,
+                              const char *message)
 {
     size_t column = 0;
     int prefix = 0;
@@ -48,7 +48,7 @@ static void read_line(const aoticache_cli *cli, aoticache_warm_list *list, const
     aoticache_error error = {.message = ""};
     if (strlen(line) < length) {
         snprintf(error.message, sizeof error.message, "column %zu: a zero byte: this is no list", strlen(line) + 1);
-        say_wrong(cli, list, file, number, error.message);
+        report_wrong_line(cli, list, file, number, error.message);
         return;
     }
     if (!aoticache_warm_line_is_request(line))
@@ -59,7 +59,7 @@ static void read_line(const aoticache_cli *cli, aoticache_warm_list *list, const
     if (status == AOTICACHE_OK) {
         add_item(list, item);
     } else {
-        say_wrong(cli, list, file, number, error.message);
+        report_wrong_line(cli, list, file, number, error.message);
         aoticache_request_free(item.request);
     }
 }

@@ -265,7 +265,7 @@ static int write_lines(const aoticache_cli *cli, const struct record *record, co
     return AOTICACHE_CLI_EXIT_OK;
 }
 
-static int say_written(const aoticache_cli *cli, const struct record *record, const struct lines *lines)
+static int report_written(const aoticache_cli *cli, const struct record *record, const struct lines *lines)
 {
     if (lines->count == 0) {
         aoticache_cli_error(cli, "the cache holds nothing that was asked for");
@@ -293,7 +293,7 @@ static int record_cache(const aoticache_cli *cli, const struct record *record)
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = write_lines(cli, record, &lines);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        result = say_written(cli, record, &lines);
+        result = report_written(cli, record, &lines);
     for (size_t i = 0; i < lines.count; i++)
         free_line(&lines.items[i]);
     free(lines.items);

@@ -94,7 +94,7 @@ static const char *result_word(aoticache_warm_result result)
     return words[result];
 }
 
-static void tell(const aoticache_cli *cli, const aoticache_warm_item *item)
+static void report_item(const aoticache_cli *cli, const aoticache_warm_item *item)
 {
     if (item->message != NULL)
         aoticache_cli_error(cli, "%s:%zu: %s: %s", item->file, item->line, item->text, item->message);
@@ -168,7 +168,7 @@ static void print_summary(const aoticache_cli *cli, const struct warm *warm)
     printf(", in %s\n", elapsed);
 }
 
-static int print(const aoticache_cli *cli, struct warm *warm)
+static int print_results(const aoticache_cli *cli, struct warm *warm)
 {
     for (size_t i = 0; i < warm->list.count; i++)
         warm->counts[warm->list.items[i].result]++;
@@ -185,7 +185,7 @@ static int print(const aoticache_cli *cli, struct warm *warm)
 
 /* ---- all of it ---- */
 
-static int steps(const aoticache_cli *cli, struct warm *warm)
+static int warm_and_print(const aoticache_cli *cli, struct warm *warm)
 {
     if (strcmp(warm->kernel.hook, "none") == 0)
         return aoticache_cli_usage_error(cli, "option --hook: without a hook there is nothing to compile with");
@@ -200,18 +200,18 @@ static int steps(const aoticache_cli *cli, struct warm *warm)
     warm->work.cli = cli;
     warm->work.list = &warm->list;
     warm->work.retry = warm->kernel.retry;
-    warm->work.tell = tell;
+    warm->work.tell = report_item;
     uint64_t start = aoticache_monotonic_ns();
     aoticache_warm_run(&warm->work);
     warm->elapsed_ns = aoticache_monotonic_ns() - start;
-    return print(cli, warm);
+    return print_results(cli, warm);
 }
 
 static int warm_command(aoticache_cli *cli)
 {
     struct warm warm = {.work = {.jobs = default_jobs()}};
     aoticache_kernel_options_begin(&warm.kernel, cli);
-    int result = aoticache_cli_parse(cli, &warm) ? steps(cli, &warm) : cli->exit_code;
+    int result = aoticache_cli_parse(cli, &warm) ? warm_and_print(cli, &warm) : cli->exit_code;
     aoticache_warm_free(&warm.list);
     aoticache_hook_free(warm.work.hook);
     aoticache_cache_close(warm.work.cache);

@@ -11,10 +11,9 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 
 #define PROGRESS_AFTER_NS 500000000u
-#define TICK_MS 200u
+#define TICK_NS 200000000
 
 struct work {
     aoticache_warm_work *what;
@@ -60,7 +59,7 @@ static void look_up(const aoticache_warm_work *what, aoticache_warm_item *item)
     aoticache_artifact_unref(artifact);
 }
 
-static void get(const aoticache_warm_work *what, aoticache_warm_item *item)
+static void get_or_compile(const aoticache_warm_work *what, aoticache_warm_item *item)
 {
     aoticache_error error = {.message = ""};
     aoticache_artifact *artifact = NULL;
@@ -86,7 +85,7 @@ static void get(const aoticache_warm_work *what, aoticache_warm_item *item)
 
 /* ---- threads ---- */
 
-static aoticache_warm_item *take(struct work *work)
+static aoticache_warm_item *next_item(struct work *work)
 {
     pthread_mutex_lock(&work->lock);
     bool is_over = work->stop || work->next == work->what->list->count;
@@ -95,14 +94,14 @@ static aoticache_warm_item *take(struct work *work)
     return item;
 }
 
-static void *run(void *argument)
+static void *work_through_list(void *argument)
 {
     struct work *work = argument;
-    for (aoticache_warm_item *item; (item = take(work)) != NULL;) {
+    for (aoticache_warm_item *item; (item = next_item(work)) != NULL;) {
         if (work->what->dry_run)
             look_up(work->what, item);
         else
-            get(work->what, item);
+            get_or_compile(work->what, item);
         pthread_mutex_lock(&work->lock);
         work->finished[work->done++] = item;
         work->stop |= item->message != NULL && work->what->fail_fast;
@@ -114,19 +113,13 @@ static void *run(void *argument)
 
 /* ---- the main thread ---- */
 
-static struct timespec next_tick(void)
-{
-    uint64_t then = aoticache_monotonic_ns() + TICK_MS * (uint64_t)1000000;
-    return (struct timespec){.tv_sec = (time_t)(then / 1000000000u), .tv_nsec = (long)(then % 1000000000u)};
-}
-
 /* Where all is done, or nothing more is begun and what was begun is done. */
 static bool is_over(const struct work *work)
 {
     return work->done == work->what->list->count || (work->stop && work->done == work->next);
 }
 
-static void watch(struct work *work)
+static void report_until_over(struct work *work)
 {
     aoticache_cli_progress progress = {.cli = work->what->cli,
                                        .what = work->what->dry_run ? "kernels looked up" : "kernels"};
@@ -134,7 +127,7 @@ static void watch(struct work *work)
     bool over = false;
     for (size_t told = 0; !over;) {
         pthread_mutex_lock(&work->lock);
-        struct timespec tick = next_tick();
+        const struct timespec tick = aoticache_deadline_after(TICK_NS);
         if (work->done == told && !is_over(work))
             pthread_cond_timedwait(&work->changed, &work->lock, &tick);
         over = is_over(work);
@@ -156,20 +149,16 @@ static void watch(struct work *work)
 void aoticache_warm_run(aoticache_warm_work *what)
 {
     struct work work = {.what = what, .lock = PTHREAD_MUTEX_INITIALIZER};
-    pthread_condattr_t monotonic;
     size_t wanted = what->jobs < what->list->count ? what->jobs : what->list->count;
     if (wanted == 0)
         return;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&work.changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    aoticache_condition_init(&work.changed);
     work.finished = aoticache_cli_allocate(what->list->count, sizeof(void *));
     pthread_t *threads = aoticache_cli_allocate(wanted, sizeof *threads);
-    size_t started = aoticache_threads_start(threads, wanted, NULL, run, &work);
+    size_t started = aoticache_threads_start(threads, wanted, NULL, work_through_list, &work);
     if (started == 0)
-        run(&work);
-    watch(&work);
+        work_through_list(&work);
+    report_until_over(&work);
     for (size_t i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     pthread_cond_destroy(&work.changed);

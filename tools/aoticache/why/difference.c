@@ -14,8 +14,8 @@
 #define NOT_SET "(not set)"
 #define VALUE_BYTES 1024
 
-static void add(aoticache_differences *differences, const char *kind, const char *place, const char *property,
-                const char *asked, const char *stored)
+static void add_difference(aoticache_differences *differences, const char *kind, const char *place, const char *property,
+                           const char *asked, const char *stored)
 {
     differences->items =
         aoticache_cli_resize(differences->items, differences->count + 1, sizeof *differences->items);
@@ -29,7 +29,7 @@ static void add(aoticache_differences *differences, const char *kind, const char
 static void add_argument(aoticache_differences *differences, const char *place, const char *property,
                          const char *asked, const char *stored)
 {
-    add(differences, "argument", place, property, asked, stored);
+    add_difference(differences, "argument", place, property, asked, stored);
 }
 
 void aoticache_differences_free(aoticache_differences *differences)
@@ -247,8 +247,8 @@ static const aoticache_argument *find_keyword(const aoticache_request *request, 
 }
 
 /* What the other request has for this argument: at the same position, or by the same keyword. */
-static const aoticache_argument *counterpart(const aoticache_request *other, const aoticache_argument *argument,
-                                             size_t position)
+static const aoticache_argument *find_counterpart(const aoticache_request *other, const aoticache_argument *argument,
+                                                  size_t position)
 {
     if (argument->name[0] != '\0')
         return find_keyword(other, argument->name);
@@ -263,7 +263,7 @@ static void compare_all(const struct comparison *comparison, const aoticache_req
         const aoticache_request *from = pass == 0 ? asked : stored, *to = pass == 0 ? stored : asked;
         for (size_t i = 0; i < aoticache_request_argument_count(from); i++) {
             const aoticache_argument *argument = aoticache_request_argument(from, i);
-            const aoticache_argument *other = counterpart(to, argument, i);
+            const aoticache_argument *other = find_counterpart(to, argument, i);
             bool is_named = argument->name[0] != '\0';
             cleanup_free char *place =
                 is_named ? aoticache_cli_text("argument %s", argument->name) : aoticache_cli_text("argument %zu", i);
@@ -280,8 +280,8 @@ static void compare_all(const struct comparison *comparison, const aoticache_req
 static void compare_pair(aoticache_differences *differences, const char *name, const char *asked, const char *stored)
 {
     if (asked == NULL || stored == NULL || strcmp(asked, stored) != 0)
-        add(differences, AOTICACHE_WHY_ENVIRONMENT, name, "", asked != NULL ? asked : NOT_SET,
-            stored != NULL ? stored : NOT_SET);
+        add_difference(differences, AOTICACHE_WHY_ENVIRONMENT, name, "", asked != NULL ? asked : NOT_SET,
+                       stored != NULL ? stored : NOT_SET);
 }
 
 static void compare_environments(const aoticache_request *asked, const aoticache_request *stored, bool is_symbolic,
@@ -339,12 +339,12 @@ static void compare_guard(const aoticache_request *asked, const char *guard, aot
     size_t count = 0;
     if (aoticache_check_parse(guard, &check, &error) != AOTICACHE_OK) {
         cleanup_free char *why = aoticache_cli_text("cannot be asked: the guard cannot be read: %s", error.message);
-        add(differences, AOTICACHE_WHY_GUARD, "", "", why, guard);
+        add_difference(differences, AOTICACHE_WHY_GUARD, "", "", why, guard);
         return;
     }
     cleanup_free aoticache_tensor_view *views = make_views(asked, &count);
     if (aoticache_check_explain(check, views, count, NULL, &error) != AOTICACHE_OK)
-        add(differences, AOTICACHE_WHY_GUARD, "", "", error.message, guard);
+        add_difference(differences, AOTICACHE_WHY_GUARD, "", "", error.message, guard);
     aoticache_check_free(check);
 }
 
@@ -373,7 +373,7 @@ void aoticache_requests_compare(const aoticache_request *asked, const aoticache_
         char left[AOTICACHE_DEVICE_TEXT_BYTES], right[AOTICACHE_DEVICE_TEXT_BYTES];
         aoticache_device_format(comparison.asked_device, left);
         aoticache_device_format(comparison.stored_device, right);
-        add(&differences, "device", "", "", left, right);
+        add_difference(&differences, "device", "", "", left, right);
     }
     compare_all(&comparison, asked, stored);
     if (comparison.is_symbolic && !has_tensor_difference(&differences))
@@ -393,5 +393,5 @@ void aoticache_differences_add_requirement(aoticache_differences *differences,
     cleanup_free char *asked = aoticache_cli_text("this CPU lacks %s", names);
     cleanup_free char *needs = aoticache_features_text(requirements);
     cleanup_free char *stored = aoticache_cli_text("needs %s", needs);
-    add(differences, AOTICACHE_WHY_REQUIREMENT, "", "", asked, stored);
+    add_difference(differences, AOTICACHE_WHY_REQUIREMENT, "", "", asked, stored);
 }

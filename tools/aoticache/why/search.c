@@ -43,7 +43,7 @@ static int compare_nearness(const void *left, const void *right)
     return compare_ids(left, right);
 }
 
-static void compare(const struct search *search, aoticache_candidate *candidate, const aoticache_request *stored)
+static void compare_candidate(const struct search *search, aoticache_candidate *candidate, const aoticache_request *stored)
 {
     aoticache_differences differences = {0};
     aoticache_requests_compare(search->asked, stored, candidate->entry->guard, search->environment, &differences);
@@ -53,7 +53,7 @@ static void compare(const struct search *search, aoticache_candidate *candidate,
 }
 
 /* All candidates of this artifact: they answer the same request. */
-static bool take_stored(void *user, const aoticache_stored *stored)
+static bool compare_stored(void *user, const aoticache_stored *stored)
 {
     struct search *search = user;
     aoticache_candidates *candidates = search->candidates;
@@ -67,7 +67,7 @@ static bool take_stored(void *user, const aoticache_stored *stored)
         found--;
     for (; found < candidates->items + candidates->count && compare_ids(found, &probe) == 0; found++)
         if (!found->compared && strcmp(found->entry->guard, stored->guard) == 0)
-            compare(search, found, stored->request);
+            compare_candidate(search, found, stored->request);
     return true;
 }
 
@@ -80,7 +80,7 @@ static void compare_rest(const struct search *search)
         if (candidate->compared ||
             aoticache_manifest_decode(search->cache, &candidate->entry->artifact, NULL, &stored, NULL) != AOTICACHE_OK)
             continue;
-        compare(search, candidate, stored);
+        compare_candidate(search, candidate, stored);
         aoticache_request_free(stored);
     }
 }
@@ -103,7 +103,7 @@ int aoticache_candidates_read(const aoticache_cli *cli, aoticache_cache *cache, 
     }
     qsort(candidates.items, candidates.count, sizeof *candidates.items, compare_ids);
     struct search search = {.cache = cache, .asked = asked, .environment = environment, .candidates = &candidates};
-    status = aoticache_cache_list_stored(cache, op, 0, take_stored, &search, &error);
+    status = aoticache_cache_list_stored(cache, op, 0, compare_stored, &search, &error);
     if (status != AOTICACHE_OK) {
         aoticache_candidates_free(&candidates);
         return aoticache_cli_fail(cli, status, &error);
@@ -130,7 +130,7 @@ struct operators {
 };
 
 /* Entries come sorted by operator. */
-static bool take_operator(void *user, const aoticache_entry *entry)
+static bool add_operator(void *user, const aoticache_entry *entry)
 {
     struct operators *operators = user;
     operators->entries++;
@@ -144,14 +144,14 @@ static bool take_operator(void *user, const aoticache_entry *entry)
     return true;
 }
 
-static void take(struct operators *operators, size_t at, aoticache_near_operator *ret_operators, size_t *count)
+static void move_operator(struct operators *operators, size_t at, aoticache_near_operator *ret_operators, size_t *count)
 {
     ret_operators[(*count)++] = operators->items[at];
     operators->items[at] = operators->items[--operators->count];
 }
 
 /* The nearest first. */
-static size_t choose(struct operators *operators, const char *op, aoticache_near_operator *ret_operators, size_t limit)
+static size_t choose_nearest(struct operators *operators, const char *op, aoticache_near_operator *ret_operators, size_t limit)
 {
     size_t count = 0;
     while (count < limit && operators->count > 0) {
@@ -166,7 +166,7 @@ static size_t choose(struct operators *operators, const char *op, aoticache_near
         }
         if (least == AOTICACHE_NOT_NEAR)
             break;
-        take(operators, at, ret_operators, &count);
+        move_operator(operators, at, ret_operators, &count);
     }
     return count;
 }
@@ -175,9 +175,9 @@ size_t aoticache_near_operators(aoticache_cache *cache, const char *op, aoticach
                                 size_t limit, uint64_t *ret_all_entries)
 {
     struct operators operators = {.items = NULL};
-    aoticache_cache_list(cache, NULL, NULL, take_operator, &operators, NULL);
+    aoticache_cache_list(cache, NULL, NULL, add_operator, &operators, NULL);
     *ret_all_entries = operators.entries;
-    size_t count = choose(&operators, op, ret_operators, limit);
+    size_t count = choose_nearest(&operators, op, ret_operators, limit);
     for (size_t i = 0; i < operators.count; i++)
         free(operators.items[i].op);
     free(operators.items);

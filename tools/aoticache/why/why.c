@@ -81,7 +81,7 @@ typedef struct failure_search {
     const char *description;
 } failure_search;
 
-static bool take_failure(void *user, const aoticache_failure *failure)
+static bool copy_failure(void *user, const aoticache_failure *failure)
 {
     const failure_search *search = user;
     aoticache_why *why = search->why;
@@ -125,7 +125,7 @@ static aoticache_status try_lookup(const aoticache_why *why, const aoticache_ent
 }
 
 /* Among entries that are the kernel: one that can be used, else one that this CPU cannot run, else a damaged one. */
-static bool judge_kernel(aoticache_why *why)
+static bool find_kernel(aoticache_why *why)
 {
     const aoticache_entry *unfit = NULL, *damaged = NULL;
     for (size_t i = 0; i < why->candidates.count; i++) {
@@ -167,7 +167,7 @@ static bool differs_in_environment_only(const aoticache_why *why)
     return only;
 }
 
-static void judge_absence(aoticache_why *why)
+static void explain_absence(aoticache_why *why)
 {
     if (why->candidates.count > 0) {
         why->reason = differs_in_environment_only(why) ? AOTICACHE_WHY_environment : AOTICACHE_WHY_arguments;
@@ -178,7 +178,7 @@ static void judge_absence(aoticache_why *why)
     why->reason = why->all_entries > 0 ? AOTICACHE_WHY_operator : AOTICACHE_WHY_empty;
 }
 
-static int judge(aoticache_why *why)
+static int find_reason(aoticache_why *why)
 {
     aoticache_error error = {.message = ""};
     int result =
@@ -187,14 +187,14 @@ static int judge(aoticache_why *why)
         return result;
     cleanup_free char *description = aoticache_kernel_describe(why->asked);
     failure_search search = {.why = why, .description = description};
-    bool is_known = judge_kernel(why);
+    bool is_known = find_kernel(why);
     if (aoticache_why_is_hit(why) && is_known)
         return AOTICACHE_CLI_EXIT_OK;
-    aoticache_status status = aoticache_cache_list_failures(why->cache, take_failure, &search, &error);
+    aoticache_status status = aoticache_cache_list_failures(why->cache, copy_failure, &search, &error);
     if (status != AOTICACHE_OK)
         return aoticache_cli_fail(why->cli, status, &error);
     if (!is_known)
-        judge_absence(why);
+        explain_absence(why);
     if (why->failure.op != NULL)
         why->reason = AOTICACHE_WHY_failed;
     return AOTICACHE_CLI_EXIT_OK;
@@ -202,7 +202,7 @@ static int judge(aoticache_why *why)
 
 /* ---- the command ---- */
 
-static int answer(aoticache_cli *cli, struct question *question, aoticache_why *why)
+static int explain_miss(aoticache_cli *cli, struct question *question, aoticache_why *why)
 {
     why->nearest = question->nearest;
     int result = make_request(cli, question, why);
@@ -211,7 +211,7 @@ static int answer(aoticache_cli *cli, struct question *question, aoticache_why *
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = aoticache_cli_open_or_say(cli, false, &why->cache);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        result = judge(why);
+        result = find_reason(why);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     aoticache_why_print(why);
@@ -238,7 +238,7 @@ static int why_command(aoticache_cli *cli)
     struct question question = {.nearest = DEFAULT_NEAREST, .no_environment = {.message = ""}};
     aoticache_why why = {.cli = cli};
     aoticache_kernel_options_begin(&question.kernel, cli);
-    int result = aoticache_cli_parse(cli, &question) ? answer(cli, &question, &why) : cli->exit_code;
+    int result = aoticache_cli_parse(cli, &question) ? explain_miss(cli, &question, &why) : cli->exit_code;
     free_why(&why);
     aoticache_hook_free(question.hook);
     aoticache_kernel_options_free(&question.kernel);
