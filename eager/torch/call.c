@@ -81,6 +81,19 @@ aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *ca
                                                                                : AOTICACHE_BRIDGE_FAILED;
 }
 
+/* The bridge takes turns before it calls; without one the holder does, and the turn of PyTorch's kernel ends with that. */
+static aoticache_status call_slowly(aoticache_binding_call *call, uint64_t key_set, const aoticache_packed *packed,
+                                    bool consume, aoticache_error *error)
+{
+    aoticache_binding_operator *op = call->op;
+    call->ticket = (aoticache_ticket){.is_untimed = op->binding->has_bridge};
+    aoticache_status status = aoticache_holder_call_slowly(op->holder, key_set, &call->stack, packed,
+                                                           consume ? &call->consumed : NULL, &call->ticket, error);
+    if (call->ticket.was_wanted)
+        aoticache_binding_want_timing(op);
+    return status;
+}
+
 /* Hits of calls with lists and strings come here too. */
 aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *call, uint64_t key_set,
                                                         const aoticache_packed *packed, bool consume,
@@ -88,19 +101,23 @@ aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *
 {
     aoticache_packed again;
     aoticache_status status;
-    bool packs = true, *consumed = consume ? &call->consumed : NULL;
+    bool packs = true;
     aoticache_binding_operator *op = call->op;
     aoticache_stack *stack = &call->stack;
-    if (packed == NULL &&
-        aoticache_holder_call_ready(op->holder, stack, &again, &packs, consumed, &status, error)) {
+    if (packed == NULL && aoticache_holder_call_ready(op->holder, stack, &again, &packs,
+                                                      consume ? &call->consumed : NULL, &status, error)) {
         aoticache_uses_note(op->ready);
         return aoticache_binding_judge(call, aoticache_holder_conclude(op->holder, key_set, stack, status, error));
     }
-    atomic_fetch_add_explicit(&op->slow, 1, memory_order_relaxed);
-    aoticache_binding_keep(call);
     if (packed == NULL && packs)
         packed = &again;
-    status = aoticache_holder_call_slowly(op->holder, key_set, stack, packed, consumed, error);
+    if (packed != NULL && aoticache_holder_leaves(op->holder, packed)) {
+        aoticache_binding_note_left(op);
+        return AOTICACHE_BRIDGE_FALLBACK;
+    }
+    atomic_fetch_add_explicit(&op->slow, 1, memory_order_relaxed);
+    aoticache_binding_keep(call);
+    status = call_slowly(call, key_set, packed, consume, error);
     return aoticache_binding_judge(call, status);
 }
 

@@ -1,0 +1,112 @@
+/*
+ * eager/holder/judge: trials: whose turn it is, and what the times say.
+ *
+ * Times of single calls are noisy upwards: an interrupt, another process, a page that is touched for the first time. Two
+ * numbers are robust against that in different ways: the median of the ratios of neighbouring calls, and the ratio of the
+ * shortest times. What is clear ends the trial early, when both of them say it; the fewer calls there are, the clearer it
+ * must be. So a kernel that takes a hundred times as long costs its host five calls.
+ *
+ * In the end the kernel must be faster by KEEP: a gain that cannot be told from noise is not worth a library in memory, and
+ * a tie goes to the fallback, because nobody is worse off with the kernel that answers without us.
+ */
+#include "eager/holder/judge.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define KEEP 0.98
+
+/* From so many pairs on a ratio beyond this, or below its inverse, is clear. */
+static const struct step {
+    uint32_t pairs;
+    double ratio;
+} steps[] = {{4, 3.0}, {8, 1.5}, {16, 1.15}};
+
+/* ---- turns ---- */
+
+aoticache_way aoticache_trial_turn(aoticache_trial *trial)
+{
+    uint32_t turn = trial->given[0] + trial->given[1];
+    aoticache_way way = turn % 4 == 0 || turn % 4 == 3 ? AOTICACHE_WAY_KERNEL : AOTICACHE_WAY_FALLBACK;
+    /* Turns that did not come back (a call that failed, a thread that was not timed) are made up for. */
+    aoticache_way other = way == AOTICACHE_WAY_KERNEL ? AOTICACHE_WAY_FALLBACK : AOTICACHE_WAY_KERNEL;
+    if (trial->noted[way] > trial->noted[other] + 2)
+        way = other;
+    trial->given[way]++;
+    return way;
+}
+
+void aoticache_trial_note(aoticache_trial *trial, aoticache_way way, uint64_t ns)
+{
+    uint32_t noted = trial->noted[way];
+    if (noted > AOTICACHE_TRIAL_PAIRS)
+        return;
+    if (noted > 0)
+        trial->ns[way][noted - 1] = ns > 0 ? ns : 1;
+    trial->noted[way]++;
+}
+
+/* ---- what the times say ---- */
+
+static uint32_t count_of(const aoticache_trial *trial, aoticache_way way)
+{
+    return trial->noted[way] > 0 ? trial->noted[way] - 1 : 0;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, uint32_t count)
+{
+    qsort(values, count, sizeof *values, by_size);
+    return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+static double median_of_ratios(const aoticache_trial *trial, uint32_t pairs)
+{
+    double ratios[AOTICACHE_TRIAL_PAIRS];
+    for (uint32_t i = 0; i < pairs; i++)
+        ratios[i] = (double)trial->ns[AOTICACHE_WAY_KERNEL][i] / (double)trial->ns[AOTICACHE_WAY_FALLBACK][i];
+    return median(ratios, pairs);
+}
+
+static double least(const aoticache_trial *trial, aoticache_way way, uint32_t pairs)
+{
+    uint64_t found = trial->ns[way][0];
+    for (uint32_t i = 1; i < pairs; i++)
+        if (trial->ns[way][i] < found)
+            found = trial->ns[way][i];
+    return (double)found;
+}
+
+aoticache_finding aoticache_trial_find(const aoticache_trial *trial)
+{
+    uint32_t pairs = count_of(trial, AOTICACHE_WAY_KERNEL), others = count_of(trial, AOTICACHE_WAY_FALLBACK);
+    pairs = pairs < others ? pairs : others;
+    double clear = 0;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        clear = pairs >= steps[i].pairs ? steps[i].ratio : clear;
+    if (clear == 0)
+        return AOTICACHE_FINDING_NONE;
+    double middle = median_of_ratios(trial, pairs);
+    double best = least(trial, AOTICACHE_WAY_KERNEL, pairs) / least(trial, AOTICACHE_WAY_FALLBACK, pairs);
+    if (middle > clear && best > clear)
+        return AOTICACHE_FINDING_SLOWER;
+    if (middle < 1 / clear && best < 1 / clear)
+        return AOTICACHE_FINDING_FASTER;
+    if (pairs < AOTICACHE_TRIAL_PAIRS)
+        return AOTICACHE_FINDING_NONE;
+    return (middle + best) / 2 <= KEEP ? AOTICACHE_FINDING_FASTER : AOTICACHE_FINDING_SLOWER;
+}
+
+uint64_t aoticache_trial_median(const aoticache_trial *trial, aoticache_way way)
+{
+    double values[AOTICACHE_TRIAL_PAIRS];
+    uint32_t count = count_of(trial, way);
+    for (uint32_t i = 0; i < count; i++)
+        values[i] = (double)trial->ns[way][i];
+    return count > 0 ? (uint64_t)median(values, count) : 0;
+}
