@@ -230,6 +230,50 @@ Test(standing, kernel_that_lost_and_was_collected_is_not_compiled_again)
     end_all();
 }
 
+/* Kernels answer so many of the calls with a tensor of this many rows. */
+static int kernels_of_rows(int64_t rows, int calls)
+{
+    test_tensor *tensor = tensor_create(2, SIZES(rows, 5));
+    int answered = 0;
+    for (int i = 0; i < calls; i++) {
+        aoticache_value values[] = {VALUE_TENSOR(tensor), VALUE_DOUBLE(2), VALUE_INT(0)};
+        cr_assert_eq(call_values(holder, values, 3), AOTICACHE_OK, "%s", error.message);
+        answered += output_is(&places[0], tensor, 2, 0);
+        aoticache_stack_drop(&stack, 0);
+    }
+    tensor_free(tensor);
+    return answered;
+}
+
+Test(standing, dynamic_kernel_is_judged_for_each_class_of_sizes)
+{
+    begin_with("", true);
+    aoticache_context_options options = eager_options();
+    options.judge = true;
+    options.dynamic = AOTICACHE_DYNAMIC_ALWAYS;
+    make_eager(&options);
+    eager->clock_ns = fake_clock;
+    kernel_takes = 100000;
+    fallback_takes = 1000;
+    open_holder();
+    kernels_of_rows(2, 60); /* 10 elements: it loses */
+    cr_expect_eq(hook.compiles, 1);
+    cr_expect_eq(counts_now().judged, 1);
+    cr_expect_eq(kernels_of_rows(2, 20), 0);
+    cr_expect_eq(kernels_of_rows(3, 20), 0, "15 are of the same class");
+    kernel_takes = 500;
+    readings = 0;
+    kernels_of_rows(40, 60); /* 200 elements: it wins */
+    cr_expect_eq(counts_now().judged, 2);
+    cr_expect_eq(kernels_of_rows(40, 20), 20);
+    cr_expect_eq(kernels_of_rows(41, 20), 20, "as many");
+    cr_expect_eq(kernels_of_rows(2, 20), 0);
+    cr_expect_eq(counts_now().slower, 1);
+    cr_expect_eq(judgements_in_the_cache(), 2);
+    cr_expect_eq(hook.compiles, 1);
+    end_all();
+}
+
 Test(standing, sizes_fall_into_classes)
 {
     cr_expect_eq(aoticache_size_class(0), 0);
