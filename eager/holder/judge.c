@@ -4,7 +4,10 @@
  * Times of single calls are noisy upwards: an interrupt, another process, a page that is touched for the first time. Two
  * numbers are robust against that in different ways: the median of the ratios of neighbouring calls, and the ratio of the
  * shortest times. What is clear ends the trial early, when both of them say it; the fewer calls there are, the clearer it
- * must be. So a kernel that takes a hundred times as long costs its host five calls.
+ * must be. So a kernel that takes a hundred times as long costs its host four calls.
+ *
+ * PyTorch's way to a kernel is long and fills the caches of the CPU. Between calls of another way it is slower than by itself,
+ * and the shorter way is not: with turns one by one the kernel of the cache would be judged too well. Hence the blocks.
  *
  * In the end the kernel must be faster by KEEP: a gain that cannot be told from noise is not worth a library in memory, and
  * a tie goes to the fallback, because nobody is worse off with the kernel that answers without us.
@@ -20,17 +23,17 @@
 static const struct step {
     uint32_t pairs;
     double ratio;
-} steps[] = {{4, 3.0}, {8, 1.5}, {16, 1.15}};
+} steps[] = {{3, 3.0}, {9, 1.5}, {15, 1.15}};
 
 /* ---- turns ---- */
 
 aoticache_way aoticache_trial_turn(aoticache_trial *trial)
 {
-    uint32_t turn = trial->given[0] + trial->given[1];
-    aoticache_way way = turn % 4 == 0 || turn % 4 == 3 ? AOTICACHE_WAY_KERNEL : AOTICACHE_WAY_FALLBACK;
-    /* Turns that did not come back (a call that failed, a thread that was not timed) are made up for. */
+    uint32_t block = (trial->given[0] + trial->given[1]) / AOTICACHE_TRIAL_BLOCK;
+    aoticache_way way = block % 4 == 0 || block % 4 == 3 ? AOTICACHE_WAY_KERNEL : AOTICACHE_WAY_FALLBACK;
+    /* Turns that did not come back (a call that failed) are made up for. */
     aoticache_way other = way == AOTICACHE_WAY_KERNEL ? AOTICACHE_WAY_FALLBACK : AOTICACHE_WAY_KERNEL;
-    if (trial->noted[way] > trial->noted[other] + 2)
+    if (trial->noted[way] > trial->noted[other] + 2 * AOTICACHE_TRIAL_BLOCK)
         way = other;
     trial->given[way]++;
     return way;
@@ -38,20 +41,12 @@ aoticache_way aoticache_trial_turn(aoticache_trial *trial)
 
 void aoticache_trial_note(aoticache_trial *trial, aoticache_way way, uint64_t ns)
 {
-    uint32_t noted = trial->noted[way];
-    if (noted > AOTICACHE_TRIAL_PAIRS)
-        return;
-    if (noted > 0)
-        trial->ns[way][noted - 1] = ns > 0 ? ns : 1;
-    trial->noted[way]++;
+    bool is_first = trial->noted[way]++ % AOTICACHE_TRIAL_BLOCK == 0;
+    if (!is_first && trial->counted[way] < AOTICACHE_TRIAL_PAIRS)
+        trial->ns[way][trial->counted[way]++] = ns > 0 ? ns : 1;
 }
 
 /* ---- what the times say ---- */
-
-static uint32_t count_of(const aoticache_trial *trial, aoticache_way way)
-{
-    return trial->noted[way] > 0 ? trial->noted[way] - 1 : 0;
-}
 
 static int by_size(const void *a, const void *b)
 {
@@ -84,7 +79,7 @@ static double least(const aoticache_trial *trial, aoticache_way way, uint32_t pa
 
 aoticache_finding aoticache_trial_find(const aoticache_trial *trial)
 {
-    uint32_t pairs = count_of(trial, AOTICACHE_WAY_KERNEL), others = count_of(trial, AOTICACHE_WAY_FALLBACK);
+    uint32_t pairs = trial->counted[AOTICACHE_WAY_KERNEL], others = trial->counted[AOTICACHE_WAY_FALLBACK];
     pairs = pairs < others ? pairs : others;
     double clear = 0;
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
@@ -105,7 +100,7 @@ aoticache_finding aoticache_trial_find(const aoticache_trial *trial)
 uint64_t aoticache_trial_median(const aoticache_trial *trial, aoticache_way way)
 {
     double values[AOTICACHE_TRIAL_PAIRS];
-    uint32_t count = count_of(trial, way);
+    uint32_t count = trial->counted[way];
     for (uint32_t i = 0; i < count; i++)
         values[i] = (double)trial->ns[way][i];
     return count > 0 ? (uint64_t)median(values, count) : 0;

@@ -22,17 +22,20 @@ typedef enum aoticache_finding {
     AOTICACHE_FINDING_SLOWER,   /* or as fast, as far as can be told: the fallback answers from now on */
 } aoticache_finding;
 
-/* The first call of each way is not counted: it finds cold code. A trial takes at most this many of each afterwards. */
-#define AOTICACHE_TRIAL_PAIRS 32
+/* Turns go to each way in blocks. The first call of a block is not counted: it finds the caches as the other way left them. */
+#define AOTICACHE_TRIAL_BLOCK 4
+/* A trial counts at most this many of each way. */
+#define AOTICACHE_TRIAL_PAIRS 33
 
 /* Zero it to begin. */
 typedef struct aoticache_trial {
     uint32_t given[2]; /* turns of each way that were handed out */
-    uint32_t noted[2]; /* and have come back with their time; the first included */
+    uint32_t noted[2]; /* and have come back with their time */
+    uint32_t counted[2];
     uint64_t ns[2][AOTICACHE_TRIAL_PAIRS];
 } aoticache_trial;
 
-/* Whose turn the next call is. Kernel, fallback, fallback, kernel, ..., so that what drifts weighs on both alike. */
+/* Whose turn the next call is. Blocks of kernel, fallback, fallback, kernel, ..., so that what drifts weighs on both alike. */
 aoticache_way aoticache_trial_turn(aoticache_trial *trial);
 /* A call has taken so long. Turns that never come back do no harm. */
 void aoticache_trial_note(aoticache_trial *trial, aoticache_way way, uint64_t ns);

@@ -9,7 +9,7 @@
 /* So many calls in a row that PyTorch's kernel wins, from all threads, before any are passed on without asking us. */
 #define LEFT_IN_A_ROW 16
 #define MOST_PASSED 4096
-#define FIRST_TIMED 80 /* one trial of calls that come one behind the other */
+#define FIRST_TIMED 128 /* one trial of calls that come one behind the other */
 #define MOST_TIMED (UINT64_C(1) << 20)
 
 static void set_aside(aoticache_binding_operator *op, aoticache_bridge_aside how, uint64_t calls)
