@@ -9,8 +9,9 @@
  * PyTorch's way to a kernel is long and fills the caches of the CPU. Between calls of another way it is slower than by itself,
  * and the shorter way is not: with turns one by one the kernel of the cache would be judged too well. Hence the blocks.
  *
- * In the end the kernel must be faster by KEEP: a gain that cannot be told from noise is not worth a library in memory, and
- * a tie goes to the fallback, because nobody is worse off with the kernel that answers without us.
+ * In the end the kernel must be faster by KEEP and by KEEP_NS: a gain that cannot be told from noise, or from what a call does
+ * to the caches around it, is not worth a library in memory. A tie goes to the fallback, because nobody is worse off with the
+ * kernel that answers without us.
  */
 #include "eager/holder/judge.h"
 
@@ -18,6 +19,7 @@
 #include <string.h>
 
 #define KEEP 0.98
+#define KEEP_NS 40
 
 /* From so many pairs on a ratio beyond this, or below its inverse, is clear. */
 static const struct step {
@@ -81,20 +83,26 @@ aoticache_finding aoticache_trial_find(const aoticache_trial *trial)
 {
     uint32_t pairs = trial->counted[AOTICACHE_WAY_KERNEL], others = trial->counted[AOTICACHE_WAY_FALLBACK];
     pairs = pairs < others ? pairs : others;
-    double clear = 0;
+    double clear = steps[0].ratio;
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
         clear = pairs >= steps[i].pairs ? steps[i].ratio : clear;
-    if (clear == 0)
+    /* Between the steps nothing is computed: it would weigh on the next call that is timed. */
+    bool is_step = pairs == AOTICACHE_TRIAL_PAIRS;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        is_step |= pairs == steps[i].pairs;
+    if (!is_step)
         return AOTICACHE_FINDING_NONE;
     double middle = median_of_ratios(trial, pairs);
     double best = least(trial, AOTICACHE_WAY_KERNEL, pairs) / least(trial, AOTICACHE_WAY_FALLBACK, pairs);
     if (middle > clear && best > clear)
         return AOTICACHE_FINDING_SLOWER;
-    if (middle < 1 / clear && best < 1 / clear)
+    bool gains = aoticache_trial_median(trial, AOTICACHE_WAY_KERNEL) + KEEP_NS <=
+                 aoticache_trial_median(trial, AOTICACHE_WAY_FALLBACK);
+    if (gains && middle < 1 / clear && best < 1 / clear)
         return AOTICACHE_FINDING_FASTER;
     if (pairs < AOTICACHE_TRIAL_PAIRS)
         return AOTICACHE_FINDING_NONE;
-    return (middle + best) / 2 <= KEEP ? AOTICACHE_FINDING_FASTER : AOTICACHE_FINDING_SLOWER;
+    return gains && (middle + best) / 2 <= KEEP ? AOTICACHE_FINDING_FASTER : AOTICACHE_FINDING_SLOWER;
 }
 
 uint64_t aoticache_trial_median(const aoticache_trial *trial, aoticache_way way)

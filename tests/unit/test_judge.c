@@ -115,6 +115,12 @@ static uint64_t little_less(aoticache_way way, uint32_t number)
     return (way == AOTICACHE_WAY_KERNEL ? 9600 : 10000) + number % 5;
 }
 
+static uint64_t few_nanoseconds(aoticache_way way, uint32_t number)
+{
+    (void)number;
+    return way == AOTICACHE_WAY_KERNEL ? 400 : 430;
+}
+
 static uint64_t little_more(aoticache_way way, uint32_t number)
 {
     return (way == AOTICACHE_WAY_KERNEL ? 10300 : 10000) + number % 5;
@@ -127,6 +133,7 @@ Test(judge, tie_goes_to_the_fallback)
     cr_expect_eq(play(same, &trial, &pairs), AOTICACHE_FINDING_SLOWER);
     cr_expect_eq(pairs, AOTICACHE_TRIAL_PAIRS);
     cr_expect_eq(play(hardly_less, &trial, &pairs), AOTICACHE_FINDING_SLOWER);
+    cr_expect_eq(play(few_nanoseconds, &trial, &pairs), AOTICACHE_FINDING_SLOWER);
     cr_expect_eq(play(little_more, &trial, &pairs), AOTICACHE_FINDING_SLOWER);
     cr_expect_eq(play(little_less, &trial, &pairs), AOTICACHE_FINDING_FASTER);
     cr_expect_eq(pairs, AOTICACHE_TRIAL_PAIRS);
