@@ -9,8 +9,8 @@
  *
  * Thread safety: all functions from any thread. A call never blocks on a miss, an eviction or another call; memory that a
  * call may still be reading is reclaimed later. A holder may be unreferenced while others call it, if each of them has a
- * reference. Fork: the child inherits every loaded kernel. Do not fork while another thread handles a miss or a background
- * compile runs; call aoticache_context_wait() first. Queued compiles stay with the parent.
+ * reference. Fork: the child inherits every loaded kernel. Do not fork while another thread handles a miss or calls a kernel
+ * on trial, or a background compile runs; call aoticache_context_wait() first. Queued compiles stay with the parent.
  *
  * Users include <aoticache.h>.
  */

@@ -2,6 +2,7 @@
 #include "holder_fixture.h"
 
 #include "clock_fixture.h"
+#include <pthread.h>
 #include "eager/holder/internal.h"
 
 TestSuite(standing, .init = fixture_begin, .fini = fixture_end, .timeout = 300);
@@ -271,6 +272,53 @@ Test(standing, dynamic_kernel_is_judged_for_each_class_of_sizes)
     cr_expect_eq(counts_now().slower, 1);
     cr_expect_eq(judgements_in_the_cache(), 2);
     cr_expect_eq(hook.compiles, 1);
+    end_all();
+}
+
+#define CALLERS 4
+#define CALLS 3000
+
+static void *call_many(void *ret_kernels)
+{
+    aoticache_error own_error;
+    for (int i = 0; i < CALLS; i++) {
+        aoticache_value values[PLACES] = {VALUE_TENSOR(x), VALUE_DOUBLE(2), VALUE_INT(0)};
+        aoticache_stack own = {.values = values, .count = 3, .capacity = PLACES};
+        cr_assert_eq(aoticache_holder_call(holder, 0, &own, &own_error), AOTICACHE_OK);
+        bool is_kernels = output_is(&values[0], x, 2, 0);
+        cr_assert(is_kernels || output_is(&values[0], x, 1, FALLBACK_ADDS));
+        *(int *)ret_kernels += is_kernels;
+        aoticache_stack_drop(&own, 0);
+    }
+    return NULL;
+}
+
+static uint64_t steady_clock(void)
+{
+    static _Thread_local uint64_t now;
+    return now += 1000; /* both take the same: no early end */
+}
+
+Test(standing, threads_share_a_trial)
+{
+    begin_judging(1000, 1000);
+    eager->clock_ns = steady_clock;
+    kernels_of(1);
+    uint64_t before = counts_now().fallbacks;
+    fallback_data_count = sizeof fallback_data / sizeof *fallback_data; /* the fixture's list is for one thread */
+    pthread_t callers[CALLERS];
+    int kernels[CALLERS] = {0}, all = 0;
+    for (int i = 0; i < CALLERS; i++)
+        cr_assert_eq(pthread_create(&callers[i], NULL, call_many, &kernels[i]), 0);
+    for (int i = 0; i < CALLERS; i++) {
+        pthread_join(callers[i], NULL);
+        all += kernels[i];
+    }
+    cr_expect_eq(counts_now().on_trial, 0);
+    cr_expect_eq(counts_now().slower, 1, "a tie is the fallback's");
+    cr_expect_eq((uint64_t)all + counts_now().fallbacks - before, CALLERS * CALLS);
+    cr_expect_null(atomic_load(&holder->residents->standings[0].hot->runner), "no turn is left open");
+    cr_expect_eq(kernels_of(10), 0);
     end_all();
 }
 
