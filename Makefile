@@ -69,7 +69,7 @@ LIB_SRC    := $(foreach dir,$(LIB_DIRS),$(wildcard $(dir)/*.c))
 SHIM_SRC   := $(wildcard runtime/shim/*.c runtime/shim/*/*.c)
 KERNEL_SRC := $(wildcard runtime/*.c)
 PUBLIC_HEADERS := aoticache.h base/base.h base/tensor_view.h \
-                  cache/cache.h cache/request/request.h cache/request/cpu.h cache/gc/collect.h cache/verify/verify.h \
+                  cache/cache.h cache/judgements.h cache/request/request.h cache/request/cpu.h cache/gc/collect.h cache/verify/verify.h \
                   cache/transfer/transfer.h cache/pins/pins.h cache/stats/statistics.h cache/stats/usage.h cache/config/config.h \
                   loader/loader.h loader/runner/runner.h loader/check/check.h \
                   loader/package/package.h loader/cuda/cuda.h runtime/abi.h runtime/kernel.h \
@@ -103,7 +103,7 @@ HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
-.PHONY: FORCE all deps test check check-docs long bench bench-compile operators torch-operators inductor-builds year fuzz gpu demo install uninstall clean help tests race-tests
+.PHONY: FORCE all deps test check check-docs long bench bench-compile bench-judge operators torch-operators inductor-builds year fuzz gpu demo install uninstall clean help tests race-tests
 .DEFAULT_GOAL := all
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -322,6 +322,10 @@ bench: all tests
 bench-compile: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/bench/bench_compile.py
 
+# What a call costs after kernels were judged, against plain PyTorch (docs/performance.md); compiles for minutes, once.
+bench-judge: all
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python -W ignore tests/bench/judge_table.py
+
 # What needs a GPU (docs/gpu.md); without one it says so and ends well.
 gpu: all tests
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) tests/gpu/run_gpu_tests.sh || [ $$? -eq 77 ]
@@ -358,12 +362,13 @@ clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check check-docs long bench bench-compile operators torch-operators inductor-builds year fuzz gpu demo install uninstall deps tests clean help'
+	@echo 'targets: all test check check-docs long bench bench-compile bench-judge operators torch-operators inductor-builds year fuzz gpu demo install uninstall deps tests clean help'
 	@echo '  all        build everything under build/'
 	@echo '  test       install what is missing, build, run all tests'
 	@echo '  check      the same without installing anything'
 	@echo '  check-docs what documents name exists, and something runs each example'
 	@echo '  long       the long forms of the tests, hours; FORMS="kill_collect race": those (scripts/long-tests --list)'
+	@echo '  bench-judge  what a call costs after kernels were judged, against plain PyTorch'
 	@echo '  bench      benchmarks, a table and build/bench.json'
 	@echo '  bench-compile  torch.compile in a fresh state, beside PyTorch'"'"'s own caches (ten minutes)'
 	@echo '  operators  run operators of PyTorch on the shim, docs/operators.md (minutes)'

@@ -2,7 +2,7 @@
  * cache/gc/choose: what a collection is to come to, and which entries are due.
  *
  * A window of the least recently used entries is read from the index and sorted; the first of them go as long as they are
- * due. With policy = cost, an entry goes the sooner the more bytes it has, the longer it was not used and the less its
+ * due. Before them go entries whose kernels were slower than the host's own wherever they were judged. With policy = cost, an entry goes the sooner the more bytes it has, the longer it was not used and the less its
  * compile took. Comparing all entries so would mean reading all of them: the best quarter of the WINDOW_COST least
  * recently used goes before the window is filled up again, which bounds memory and never touches what was used a moment
  * ago.
@@ -134,7 +134,7 @@ static double score_of(const aoticache_collection *collection, const aoticache_i
 {
     double age = collection->now_ns > candidate->last_used_ns ? (double)(collection->now_ns - candidate->last_used_ns) : 0;
     double compile = (double)candidate->compile_ns;
-    if (is_old(collection, candidate->last_used_ns))
+    if (candidate->is_lost || is_old(collection, candidate->last_used_ns))
         return HUGE_VAL;
     if (collection->options->policy != AOTICACHE_COLLECT_COST)
         return 0; /* all the same: the order of last use decides */
@@ -150,13 +150,8 @@ static uint64_t number_of(const char *op)
     return number;
 }
 
-static bool add_candidate(void *user, const aoticache_index_candidate *candidate)
+static void add_item(aoticache_collection *collection, const aoticache_index_candidate *candidate)
 {
-    aoticache_collection *collection = user;
-    if (!is_over(collection) && !is_old(collection, candidate->last_used_ns)) {
-        collection->is_read = true; /* all that come after were used later */
-        return false;
-    }
     collection->window[collection->window_count++] =
         (aoticache_collection_item){.entry_id = candidate->entry_id,
                                     .last_used_ns = candidate->last_used_ns,
@@ -165,7 +160,30 @@ static bool add_candidate(void *user, const aoticache_index_candidate *candidate
                                     .op = number_of(candidate->op),
                                     .score = score_of(collection, candidate),
                                     .is_pinned = candidate->is_pinned,
-                                    .is_kept = is_kept(collection, candidate->op)};
+                                    .is_kept = is_kept(collection, candidate->op),
+                                    .is_lost = candidate->is_lost};
+}
+
+static bool add_lost(void *user, const aoticache_index_candidate *candidate)
+{
+    aoticache_collection *collection = user;
+    collection->seen++;
+    add_item(collection, candidate);
+    collection->lost_key = candidate->key;
+    collection->lost_id = candidate->entry_id;
+    return true;
+}
+
+static bool add_candidate(void *user, const aoticache_index_candidate *candidate)
+{
+    aoticache_collection *collection = user;
+    collection->seen++;
+    if (!is_over(collection) && !is_old(collection, candidate->last_used_ns)) {
+        collection->is_read = true; /* all that come after were used later */
+        return false;
+    }
+    if (!candidate->is_lost || !collection->is_lost_listed) /* else it had its turn */
+        add_item(collection, candidate);
     collection->read_used_ns = candidate->last_used_ns;
     collection->read_id = candidate->entry_id;
     return true;
@@ -188,6 +206,18 @@ static bool needs_filling(const aoticache_collection *collection)
     return !collection->is_read && left <= (by_cost ? collection->window_capacity / 4 * 3 : 0);
 }
 
+/* What lost goes before anything else does: nobody calls it. Without a limit that is exceeded it stays until it is old. */
+static aoticache_status fill_with_lost(aoticache_collection *collection, size_t wanted, aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    collection->is_lost_listed |= is_over(collection);
+    if (is_over(collection))
+        status = aoticache_index_list_lost(collection->index, &collection->lost_key, collection->lost_id, wanted, add_lost,
+                                           collection, ret_error);
+    collection->is_lost_read = collection->seen < wanted;
+    return status;
+}
+
 static aoticache_status fill_window(aoticache_collection *collection, aoticache_error *ret_error)
 {
     bool by_cost = collection->options->policy == AOTICACHE_COLLECT_COST;
@@ -201,11 +231,14 @@ static aoticache_status fill_window(aoticache_collection *collection, aoticache_
     memmove(collection->window, collection->window + collection->window_next,
             collection->window_count * sizeof *collection->window);
     collection->window_next = 0;
-    size_t before = collection->window_count, wanted = collection->window_capacity - before;
+    size_t wanted = collection->window_capacity - collection->window_count;
+    collection->seen = 0;
+    if (!collection->is_lost_read)
+        return fill_with_lost(collection, wanted, ret_error);
     aoticache_status status = aoticache_index_list_candidates(collection->index, collection->read_used_ns,
                                                               collection->read_id, wanted, add_candidate, collection,
                                                               ret_error);
-    if (status == AOTICACHE_OK && collection->window_count - before < wanted)
+    if (status == AOTICACHE_OK && collection->seen < wanted)
         collection->is_read = true;
     if (status == AOTICACHE_OK && by_cost)
         qsort(collection->window, collection->window_count, sizeof *collection->window, by_order);
@@ -239,9 +272,12 @@ aoticache_status aoticache_collection_choose(aoticache_collection *collection, a
             continue;
         }
         const aoticache_collection_item *item = &collection->window[collection->window_next];
-        if (!is_due(collection, item, count, bytes))
+        bool due = is_due(collection, item, count, bytes);
+        if (!due && !item->is_lost) /* what is behind one that lost may be older */
             break;
         collection->window_next++;
+        if (!due)
+            continue;
         if (item->is_pinned || item->is_kept) {
             *(item->is_pinned ? &collection->report.pinned : &collection->report.kept) += 1;
             continue;

@@ -2,11 +2,13 @@
  * cache/gc/collect: the order of a collection's steps, and the small collections of a cache with a budget.
  */
 #include "cache/gc/internal.h"
+#include "index/entries/judgements.h"
 
 #include <stdlib.h>
 
 #include "base/options.h"
 
+#define JUDGEMENTS_NS (INT64_C(30) * 24 * 3600 * 1000000000)
 #define FAILURES_AT_ONCE 1000
 #define CACHE_KIB (64 << 10)      /* the inner pages of all trees of a large index, and those that a round changes */
 #define STEP_CACHE_KIB (16 << 10) /* the former: it is another program's memory */
@@ -33,6 +35,8 @@ static aoticache_status remove_entries(aoticache_collection *collection, aoticac
 static aoticache_status remove_failures(aoticache_collection *collection, aoticache_error *ret_error)
 {
     uint64_t expired = 0, forgotten = 0;
+    if (!collection->options->dry_run) /* what is left of them for longer is merely judged again */
+        aoticache_index_forget_judgements(collection->index, collection->now_ns - JUDGEMENTS_NS, collection->now_ns, NULL);
     aoticache_status status =
         aoticache_index_count_expired(collection->index, collection->now_ns, &expired, ret_error);
     if (status != AOTICACHE_OK || collection->options->dry_run) {

@@ -37,6 +37,7 @@ typedef struct aoticache_collection_item {
     uint64_t op;  /* a number for it */
     double score; /* the highest goes first */
     bool is_pinned, is_kept;
+    bool is_lost; /* as aoticache_index_candidate */
 } aoticache_collection_item;
 
 /*
@@ -96,6 +97,10 @@ typedef struct aoticache_collection {
     size_t window_capacity, window_next, window_count;
     int64_t read_used_ns, read_id; /* where the index was read to */
     bool is_read;                  /* to its end, or to where nothing is due */
+    bool is_lost_listed, is_lost_read; /* what has lost is read first, up to here: */
+    aoticache_digest lost_key;
+    int64_t lost_id;
+    size_t seen; /* candidates that the last reading gave */
 
     bool is_short_of_space; /* the log is merged after each batch */
     bool has_run_out;       /* a transaction has failed for lack of space: */

@@ -49,7 +49,10 @@ extern "C" {
     X(not_stored, "not_stored", "artifacts that could not be stored")                                            \
     X(damaged, "damaged", "objects found damaged")                                                               \
     X(evicted, "evicted", "entries removed by collections")                                                      \
-    X(evicted_bytes, "evicted_bytes", "bytes removed by collections")
+    X(evicted_bytes, "evicted_bytes", "bytes removed by collections")                                            \
+    X(judged, "judged", "kernels compared with the host's own")                                                  \
+    X(judged_slower, "judged_slower", "of these: the host's own was faster, or as fast")                         \
+    X(calls_lost, "calls_lost", "calls that kernels lost to the host's own")
 
 typedef struct aoticache_counters {
 #define AOTICACHE_COUNTER_FIELD(member, name, text) uint64_t member;

@@ -104,7 +104,9 @@ typedef struct slow_call {
     aoticache_miss_request miss;
     bool *consumed;          /* as aoticache_holder_run() */
     bool *ret_compiles;      /* as aoticache_holder_call_slowly() */
+    aoticache_ticket *ticket;
     bool ran;                /* a kernel was reached: its status is the call's */
+    bool is_left;            /* to the fallback, which is faster, or whose turn of a trial it is */
     aoticache_status status; /* of the kernel, or of what could not be loaded last */
     aoticache_error error;
 } slow_call;
@@ -120,12 +122,13 @@ static const aoticache_value *arguments_of(const aoticache_holder *holder, const
  * Runs inside an epoch, since the runner may be unloaded as soon as nobody is inside. True where the kernel was reached.
  * is_hit: false for the call that a library was made for.
  */
-static bool load_and_run(slow_call *call, aoticache_resident *resident, bool is_hit)
+static bool load_and_run(slow_call *call, aoticache_standing *standing, bool is_hit)
 {
+    aoticache_resident *resident = standing->resident;
     aoticache_epoch_slot *slot = aoticache_epoch_enter();
     if (slot == NULL)
         return false;
-    aoticache_runner *runner = atomic_load(&resident->hot->runner);
+    aoticache_runner *runner = atomic_load(&resident->runner);
     call->status = AOTICACHE_OK;
     if (runner == NULL)
         call->status = aoticache_resident_load(resident, &runner, &call->error);
@@ -133,10 +136,64 @@ static bool load_and_run(slow_call *call, aoticache_resident *resident, bool is_
         call->status = aoticache_holder_run(call->holder, runner, call->stack, call->consumed, &call->error);
         call->ran = call->status != AOTICACHE_LOAD_FAILED;
         if (is_hit && call->ran)
-            aoticache_holder_note_use(call->holder, resident->hot);
+            aoticache_holder_note_use(call->holder, standing->hot);
     }
     aoticache_epoch_leave(slot);
     return call->ran;
+}
+
+/* As a call does that finds its kernel ready. False: it was unloaded a moment ago. */
+static bool run_as_hit(slow_call *call)
+{
+    aoticache_packed packed;
+    bool packs;
+    aoticache_holder *holder = call->holder;
+    aoticache_epoch_slot *slot = aoticache_epoch_enter();
+    if (slot == NULL)
+        return false;
+    bool ready = aoticache_holder_call_hot(holder, call->stack, call->stack->count - holder->num_arguments, &packed, &packs,
+                                           call->consumed, &call->status, &call->error);
+    if (!ready && !packs)
+        ready = aoticache_holder_call_ready(holder, call->stack, &packed, &packs, call->consumed, &call->status,
+                                            &call->error);
+    aoticache_epoch_leave(slot);
+    return ready;
+}
+
+/*
+ * The next turn of a trial. The first call of a kernel, which loads it, takes none. True: the call is dealt with, by the
+ * kernel or by leaving it to the fallback.
+ */
+static bool take_turn(slow_call *call, aoticache_standing *standing)
+{
+    aoticache_ticket *ticket = call->ticket;
+    uint64_t (*clock_ns)(void) = call->holder->context->clock_ns;
+    ticket->was_wanted = ticket->is_untimed;
+    if (ticket->is_untimed || atomic_load(&standing->resident->runner) == NULL || !aoticache_ticket_take(ticket, standing))
+        return load_and_run(call, standing, true);
+    if (ticket->way == AOTICACHE_WAY_FALLBACK)
+        return call->is_left = true;
+    uint64_t begin_ns = clock_ns();
+    bool ready = run_as_hit(call);
+    uint64_t ns = clock_ns() - begin_ns;
+    call->ran = ready && call->status != AOTICACHE_LOAD_FAILED;
+    aoticache_ticket_end(ticket, call->holder, call->ran && call->status == AOTICACHE_OK ? ns : 0);
+    return ready ? call->ran : load_and_run(call, standing, true);
+}
+
+/* Where there is a kernel for the call: it answers, or the fallback does because it is faster, or has its turn. */
+static bool run_standing(slow_call *call, aoticache_standing *standing)
+{
+    if (!call->holder->judges)
+        return load_and_run(call, standing, true);
+    switch (aoticache_standing_settle(standing)) {
+    case AOTICACHE_STANDING_SLOWER:
+        return call->is_left = true;
+    case AOTICACHE_STANDING_TRIAL:
+        return take_turn(call, standing);
+    default:
+        return load_and_run(call, standing, true);
+    }
 }
 
 /* The state of this miss; NULL where it was never one. */
@@ -190,16 +247,16 @@ static bool run_from_table(slow_call *call)
     if (slot == NULL)
         return false;
     aoticache_table_entry *entry = aoticache_table_find(&call->holder->table, call->packed);
-    aoticache_resident *resident = entry != NULL ? atomic_load(&entry->resident)->detail : NULL;
+    aoticache_standing *standing = entry != NULL ? atomic_load(&entry->resident)->detail : NULL;
     aoticache_epoch_leave(slot);
-    if (resident == NULL || atomic_load(&resident->gone))
+    if (standing == NULL || atomic_load(&standing->resident->gone))
         return false;
-    if (atomic_load(&resident->hot->runner) == NULL) {
+    if (atomic_load(&standing->resident->runner) == NULL) {
         if (must_wait(call))
             return false;
         record_request(call);
     }
-    return load_and_run(call, resident, true);
+    return run_standing(call, standing);
 }
 
 static aoticache_resident *find_dynamic(const aoticache_dynamic_state *state, const aoticache_tensor_view *views,
@@ -226,8 +283,9 @@ static bool run_dynamic(slow_call *call)
         return false;
     /* A library that turns out to be gone is not found again. */
     for (aoticache_resident *resident; (resident = find_dynamic(call->miss.dynamic_state, views, count)) != NULL;) {
-        if (load_and_run(call, resident, true)) {
-            aoticache_holder_add_alias(call->holder, call->packed, resident);
+        aoticache_standing *standing = aoticache_resident_standing(resident, call->miss.elements);
+        if (run_standing(call, standing)) {
+            aoticache_holder_add_alias(call->holder, call->packed, standing);
             return true;
         }
         if (!atomic_load(&resident->gone))
@@ -298,7 +356,7 @@ static void ask_cache(slow_call *call)
         call->status = aoticache_holder_adopt(holder, &call->miss, artifact, &resident, &call->error);
     aoticache_artifact_unref(artifact);
     if (call->status == AOTICACHE_OK)
-        load_and_run(call, resident, true);
+        load_and_run(call, aoticache_resident_standing(resident, call->miss.elements), true);
     else
         aoticache_holder_note_failure(holder, call->miss.miss_state, call->status, call->error.message);
 }
@@ -324,8 +382,20 @@ static void compile_now(slow_call *call)
     call->status = aoticache_holder_compile(call->holder, &call->miss, &resident, &call->error);
     if (call->status != AOTICACHE_OK)
         return;
-    if (load_and_run(call, resident, false) && resident->check != NULL)
-        aoticache_holder_add_alias(call->holder, call->packed, resident);
+    aoticache_standing *standing = aoticache_resident_standing(resident, call->miss.elements);
+    if (load_and_run(call, standing, false) && resident->check != NULL)
+        aoticache_holder_add_alias(call->holder, call->packed, standing);
+}
+
+/* A kernel that a collection has removed because the fallback is faster is not compiled again. */
+static bool has_lost(slow_call *call)
+{
+    if (!aoticache_holder_has_lost(call->holder, call->miss.exact))
+        return false;
+    call->status = aoticache_error_set(&call->error, AOTICACHE_UNSUPPORTED,
+                                       "the kernel that was compiled for this call was slower than the fallback");
+    aoticache_holder_note_failure(call->holder, call->miss.miss_state, call->status, call->error.message);
+    return true;
 }
 
 static void handle_miss(slow_call *call)
@@ -337,6 +407,8 @@ static void handle_miss(slow_call *call)
         return;
     }
     enter_miss(call);
+    if (has_lost(call))
+        return;
     if (!compiles)
         ask_cache(call);
     else if (context->miss == AOTICACHE_MISS_BACKGROUND)
@@ -395,6 +467,17 @@ static aoticache_status give_up(slow_call *call, uint64_t key_set, aoticache_err
     return aoticache_holder_fall_back(holder, key_set, call->stack, call->status, call->error.message, ret_error);
 }
 
+/* For a reason that is none to complain about. */
+static aoticache_status leave(slow_call *call, uint64_t key_set, aoticache_error *ret_error)
+{
+    if (call->ticket->standing != NULL)
+        call->ticket->begin_ns = call->holder->context->clock_ns();
+    else
+        atomic_fetch_add_explicit(&call->holder->left, 1, memory_order_relaxed);
+    return aoticache_holder_fall_back(call->holder, key_set, call->stack, AOTICACHE_UNSUPPORTED, "the fallback is faster",
+                                      ret_error);
+}
+
 /* Why these arguments, which the schema takes, cannot be a kernel's; NULL: they can. */
 static const char *reason_to_fall_back(const aoticache_holder *holder, const aoticache_value *arguments,
                                        const aoticache_packed *packed)
@@ -407,10 +490,10 @@ static const char *reason_to_fall_back(const aoticache_holder *holder, const aot
 }
 
 aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
-                                              const aoticache_packed *packed, bool *consumed, bool *ret_compiles,
-                                              aoticache_error *ret_error)
+                                              const aoticache_packed *packed, bool *consumed, aoticache_ticket *ticket,
+                                              bool *ret_compiles, aoticache_error *ret_error)
 {
-    slow_call call = {.holder = holder, .stack = stack, .packed = packed, .consumed = consumed,
+    slow_call call = {.holder = holder, .stack = stack, .packed = packed, .consumed = consumed, .ticket = ticket,
                       .ret_compiles = ret_compiles, .status = AOTICACHE_NO_MEMORY,
                       .error = {.message = "no memory for a thread's state"}};
     const aoticache_value *arguments = arguments_of(holder, stack);
@@ -430,6 +513,8 @@ aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t
     aoticache_epoch_reclaim();
     if (ret_compiles != NULL && *ret_compiles)
         return AOTICACHE_NOT_FOUND;
+    if (call.is_left)
+        return leave(&call, key_set, ret_error);
     if (!call.ran)
         return give_up(&call, key_set, ret_error);
     if (call.status != AOTICACHE_OK)
@@ -460,12 +545,26 @@ aoticache_status aoticache_holder_conclude(aoticache_holder *holder, uint64_t ke
     return status;
 }
 
+/* A call that no runner is ready for. */
+static aoticache_status call_unready(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
+                                     const aoticache_packed *packed, aoticache_error *ret_error)
+{
+    aoticache_ticket ticket = {.standing = NULL};
+    aoticache_status status =
+        aoticache_holder_call_slowly(holder, key_set, stack, packed, NULL, &ticket, NULL, ret_error);
+    if (ticket.standing != NULL) {
+        uint64_t ns = holder->context->clock_ns() - ticket.begin_ns;
+        aoticache_ticket_end(&ticket, holder, status == AOTICACHE_OK ? ns : 0);
+    }
+    return status;
+}
+
 aoticache_status aoticache_holder_call(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
                                        aoticache_error *ret_error)
 {
     aoticache_packed packed;
     aoticache_status status;
-    bool packs;
+    bool packs, left = false;
     if (__builtin_expect(stack->count < holder->num_arguments, 0))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: takes %zu arguments, %zu are on the stack",
                                    holder->op, holder->num_arguments, stack->count);
@@ -476,8 +575,12 @@ aoticache_status aoticache_holder_call(aoticache_holder *holder, uint64_t key_se
                                            &status, ret_error);
     if (__builtin_expect(!ready && !packs, 0))
         ready = aoticache_holder_call_ready(holder, stack, &packed, &packs, NULL, &status, ret_error);
+    if (__builtin_expect(!ready, 0))
+        left = packs && aoticache_holder_leaves(holder, &packed);
     aoticache_epoch_leave(slot);
     if (__builtin_expect(ready, 1))
         return aoticache_holder_conclude(holder, key_set, stack, status, ret_error);
-    return aoticache_holder_call_slowly(holder, key_set, stack, packs ? &packed : NULL, NULL, NULL, ret_error);
+    if (left)
+        return holder->fallback(holder->fallback_user, key_set, stack, ret_error);
+    return call_unready(holder, key_set, stack, packs ? &packed : NULL, ret_error);
 }

@@ -242,7 +242,8 @@ static void run_job(aoticache_job *job)
     aoticache_resident *resident = NULL;
     aoticache_status status = aoticache_holder_compile(job->holder, &job->miss, &resident, &error);
     if (status == AOTICACHE_OK && resident->check != NULL)
-        aoticache_holder_add_alias(job->holder, job->miss.packed, resident);
+        aoticache_holder_add_alias(job->holder, job->miss.packed,
+                                   aoticache_resident_standing(resident, job->miss.elements));
 }
 
 /* Nobody but jobs has a reference to the holder any more. Under context->lock. */

@@ -97,6 +97,8 @@ aoticache_status aoticache_context_create(const aoticache_context_options *optio
     context->max_loaded_bytes = all.max_loaded_bytes;
     context->serve_requires_grad = all.serve_requires_grad;
     context->fail_calls = all.fail_calls;
+    context->judge = all.judge;
+    context->clock_ns = aoticache_monotonic_ns;
     context->logger = all.logger;
     aoticache_artifact_choose_copies(all.cache, all.max_loaded > 0 || all.max_loaded_bytes > 0);
     init_queue(context, &all);

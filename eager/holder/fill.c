@@ -51,11 +51,11 @@ static void add_exact(aoticache_holder *holder, const aoticache_stored *stored)
     if (values == NULL || !aoticache_pack(values, holder->num_arguments, &packed))
         return;
     const aoticache_table_entry *entry = aoticache_table_find(&holder->table, &packed);
-    const aoticache_resident *known = entry != NULL ? atomic_load(&entry->resident)->detail : NULL;
+    const aoticache_resident *known = entry != NULL ? aoticache_resident_of(atomic_load(&entry->resident)) : NULL;
     if (entry == NULL && aoticache_table_find(&holder->misses, &packed) == NULL)
         count_shape(holder, values); /* what was missed here was counted then */
     if (known == NULL || known->check != NULL || atomic_load(&known->gone))
-        aoticache_holder_know_exact(holder, &packed, &stored->artifact, stored->entry_id);
+        aoticache_holder_know_exact(holder, &packed, &stored->key, &stored->artifact, stored->entry_id);
 }
 
 static void add_dynamic(aoticache_holder *holder, const aoticache_stored *stored)
@@ -63,7 +63,7 @@ static void add_dynamic(aoticache_holder *holder, const aoticache_stored *stored
     aoticache_check *check;
     aoticache_dynamic_state *state = aoticache_holder_dynamic_state(holder, stored->request);
     if (state != NULL && aoticache_check_parse(stored->guard, &check, NULL) == AOTICACHE_OK)
-        aoticache_holder_know_dynamic(holder, state, &stored->artifact, stored->entry_id, check);
+        aoticache_holder_know_dynamic(holder, state, &stored->key, &stored->artifact, stored->entry_id, check);
 }
 
 static bool add_stored(void *user, const aoticache_stored *stored)

@@ -139,6 +139,8 @@ static void remove_from_context(aoticache_holder *holder)
     pthread_mutex_unlock(&holder->context->lock);
 }
 
+static atomic_uint_least64_t serials = 1;
+
 aoticache_status aoticache_holder_create(aoticache_context *context, const aoticache_holder_options *options,
                                          aoticache_holder **ret_holder, aoticache_error *ret_error)
 {
@@ -160,6 +162,9 @@ aoticache_status aoticache_holder_create(aoticache_context *context, const aotic
     holder->fallback = chosen.fallback;
     holder->fallback_user = chosen.fallback_user;
     holder->device = chosen.device;
+    holder->judges = context->judge && chosen.fallback != NULL && chosen.device.type == AOTICACHE_DEVICE_TYPE_CPU;
+    holder->serial = atomic_fetch_add(&serials, 1);
+    holder->lost = aoticache_uses_open();
     atomic_init(&holder->references, 1);
     pthread_mutex_init(&holder->load_lock, NULL);
     pthread_mutex_init(&holder->lock, NULL);
@@ -188,6 +193,8 @@ static void free_states(aoticache_holder *holder)
         next = resident->next;
         aoticache_uses_close(resident->number);
         aoticache_check_free(resident->check);
+        for (uint32_t i = 0; i < resident->standing_count; i++)
+            free(resident->standings[i].trial);
         free(resident);
     }
     for (aoticache_miss_state *state = holder->miss_states, *next; state != NULL; state = next) {
@@ -218,6 +225,7 @@ void aoticache_holder_unref(aoticache_holder *holder)
     aoticache_epoch_reclaim();
     aoticache_default_values_free(holder->defaults, holder->num_arguments);
     aoticache_schema_free(holder->schema);
+    aoticache_uses_close(holder->lost);
     pthread_mutex_destroy(&holder->load_lock);
     pthread_mutex_destroy(&holder->lock);
     free(holder->op);
@@ -263,6 +271,14 @@ static uint64_t read_count(const atomic_uint_least64_t *count)
     return atomic_load_explicit(count, memory_order_relaxed);
 }
 
+static void count_standing(const aoticache_standing *standing, aoticache_holder_counts *counts)
+{
+    int state = atomic_load(&standing->state);
+    counts->on_trial += state == AOTICACHE_STANDING_TRIAL;
+    counts->slower += state == AOTICACHE_STANDING_SLOWER;
+    counts->judged += state == AOTICACHE_STANDING_SLOWER || state == AOTICACHE_STANDING_FASTER;
+}
+
 void aoticache_holder_get_counts(const aoticache_holder *holder, aoticache_holder_counts *ret_counts)
 {
     aoticache_holder *mine = (aoticache_holder *)holder; /* the locks are no part of what is looked at */
@@ -272,7 +288,9 @@ void aoticache_holder_get_counts(const aoticache_holder *holder, aoticache_holde
         uint64_t uses = aoticache_uses_read(resident->number);
         counts.hits += uses;
         counts.hits_dynamic += resident->check != NULL ? uses : 0;
-        counts.loaded += atomic_load(&resident->hot->runner) != NULL;
+        counts.loaded += atomic_load(&resident->runner) != NULL;
+        for (uint32_t i = 0; i < resident->standing_count; i++)
+            count_standing(&resident->standings[i], &counts);
     }
     counts.entries = holder->table.used;
     counts.libraries = holder->resident_count;
@@ -281,7 +299,9 @@ void aoticache_holder_get_counts(const aoticache_holder *holder, aoticache_holde
     counts.misses = read_count(&holder->misses_count);
     counts.compiles = read_count(&holder->compiles);
     counts.compile_failures = read_count(&holder->compile_failures);
-    counts.fallbacks = read_count(&holder->fallbacks);
+    uint64_t at_once = aoticache_uses_read(holder->lost);
+    counts.lost = at_once + read_count(&holder->left);
+    counts.fallbacks = read_count(&holder->fallbacks) + at_once;
     counts.queued = read_count(&holder->queued);
     counts.dropped = read_count(&holder->dropped);
     *ret_counts = counts;

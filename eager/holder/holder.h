@@ -9,8 +9,8 @@
  *
  * Thread safety: all functions from any thread. A call never blocks on a miss, an eviction or another call; memory that a
  * call may still be reading is reclaimed later. A holder may be unreferenced while others call it, if each of them has a
- * reference. Fork: the child inherits every loaded kernel. Do not fork while another thread handles a miss or a background
- * compile runs; call aoticache_context_wait() first. Queued compiles stay with the parent.
+ * reference. Fork: the child inherits every loaded kernel. Do not fork while another thread handles a miss or calls a kernel
+ * on trial, or a background compile runs; call aoticache_context_wait() first. Queued compiles stay with the parent.
  *
  * Users include <aoticache.h>.
  */
@@ -60,6 +60,14 @@ typedef struct aoticache_context_options {
     /* "framework=pytorch", ..., NULL-terminated: set in every request, after the hook's. A host without a hook says so
      * whose kernels it wants (docs/key.md). Borrowed during the creation. NULL: none. */
     const char *const *environment;
+    /*
+     * Whether every kernel must earn its place: the first calls of one that is there go by turns to it and to the fallback,
+     * and are timed; from then on the faster one answers. A call runs one of the two, never both. What came of it is kept in
+     * the cache, for this kind of machine and number of threads (cache/judgements.h), and found out again after a day.
+     * false: the kernel answers whenever it is there. Of holders without a fallback, and of other devices than the CPU, whose
+     * calls return before the work is done, nothing is judged.
+     */
+    bool judge;
 } aoticache_context_options;
 
 #define AOTICACHE_CONTEXT_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_context_options)
@@ -150,6 +158,9 @@ typedef struct aoticache_holder_counts {
     size_t entries;         /* different metadata known */
     size_t libraries;       /* different libraries known: fewer, where some serve many shapes */
     size_t loaded;
+    uint64_t lost;          /* of the fallbacks: calls that were left to it, as it is faster */
+    size_t judged, slower;  /* kernels that were judged (dynamic ones for each class of sizes); of these: the fallback is faster */
+    size_t on_trial;        /* kernels that are being compared with the fallback now */
 } aoticache_holder_counts;
 AOTICACHE_API void aoticache_holder_get_counts(const aoticache_holder *holder, aoticache_holder_counts *ret_counts);
 

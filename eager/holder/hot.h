@@ -152,22 +152,25 @@ static inline bool aoticache_pack_plainly(const aoticache_value *arguments, size
 
 /* ---- probing ---- */
 
-/* One use. Inside an epoch. Number 0 counts for nobody. */
-static inline void aoticache_uses_note(uint32_t number)
+/* One use. Inside an epoch. Number 0 counts for nobody. Returns how many it are by this thread, about. */
+static inline uint64_t aoticache_uses_note(uint32_t number)
 {
     const aoticache_epoch_slot *mine = aoticache_epoch_mine;
     if (__builtin_expect(number >= mine->uses_count, 0)) {
         aoticache_uses_note_slowly(number);
-        return;
+        return 1;
     }
-    uint64_t uses = atomic_load_explicit(&mine->uses[number], memory_order_relaxed);
-    atomic_store_explicit(&mine->uses[number], uses + 1, memory_order_relaxed);
+    uint64_t uses = atomic_load_explicit(&mine->uses[number], memory_order_relaxed) + 1;
+    atomic_store_explicit(&mine->uses[number], uses, memory_order_relaxed);
+    return uses;
 }
 
 /* Counts a hit and says that the kernel was used last now. Inside an epoch. */
 static inline void aoticache_holder_note_use(const aoticache_holder *holder, aoticache_resident_hot *hot)
 {
-    aoticache_uses_note(hot->number);
+    uint64_t uses = aoticache_uses_note(hot->number);
+    if (__builtin_expect((uses & (AOTICACHE_STANDING_LOOKS - 1)) == 0, 0))
+        aoticache_standing_look_again(holder, hot);
     uint64_t tick = atomic_load_explicit(&holder->context->tick, memory_order_relaxed);
     if (atomic_load_explicit(&hot->last_tick, memory_order_relaxed) != tick)
         atomic_store_explicit(&hot->last_tick, tick, memory_order_relaxed);

@@ -9,9 +9,11 @@
 #ifndef AOTICACHE_EAGER_HOLDER_INTERNAL_H
 #define AOTICACHE_EAGER_HOLDER_INTERNAL_H
 
+#include "cache/judgements.h"
 #include "cache/request/request.h"
 #include "eager/epoch.h"
 #include "eager/holder/holder.h"
+#include "eager/holder/judge.h"
 #include "eager/schema/schema.h"
 #include "eager/value.h"
 #include "loader/check/check.h"
@@ -78,10 +80,11 @@ void aoticache_uses_note_slowly(uint32_t number);
 
 /* The part of a resident kernel that a hit reads. */
 typedef struct aoticache_resident_hot {
-    _Atomic(aoticache_runner *) runner; /* NULL: not loaded. Unloading: store NULL (seq_cst), retire, then unref */
+    /* NULL: calls take the slow way: it is not loaded, or is not to answer. Unloading: store NULL (seq_cst), retire, unref */
+    _Atomic(aoticache_runner *) runner;
     uint32_t number;                    /* of its uses; set before a runner is */
     atomic_uint_least64_t last_tick;    /* the context's clock at the last use */
-    void *detail;                       /* an aoticache_resident; in holder->misses and dynamic_requests the state */
+    void *detail;                       /* an aoticache_standing; in holder->misses and dynamic_requests the state */
 } aoticache_resident_hot;
 
 /* Written once, then read by anybody as long as the table lives. */
@@ -168,15 +171,43 @@ void aoticache_recorder_add(aoticache_recorder *recorder, const aoticache_reques
 
 /* ---- a resident kernel ---- */
 
+typedef enum aoticache_standing_state {
+    AOTICACHE_STANDING_OPEN = 0, /* not known: the next call asks the cache */
+    AOTICACHE_STANDING_TRIAL,    /* calls go by turns to the kernel and to the fallback */
+    AOTICACHE_STANDING_FASTER,   /* the kernel answers */
+    AOTICACHE_STANDING_SLOWER,   /* the fallback does */
+} aoticache_standing_state;
+
+/*
+ * Whether a kernel earns its place, for calls of one class of sizes: an exact kernel has one standing, a dynamic one a
+ * standing for each class. Where the holder does not judge, every kernel answers and nothing here matters.
+ */
+typedef struct aoticache_standing {
+    struct aoticache_resident *resident;
+    aoticache_resident_hot *hot; /* what calls find: in the table entry of an exact kernel, own of a dynamic one */
+    aoticache_resident_hot own;
+    atomic_int state;    /* an aoticache_standing_state; changes under context->lock */
+    uint32_t size_class;
+    atomic_uint threads; /* what it was judged for: a power of two */
+    atomic_int_least64_t judged_ns; /* wall clock */
+    uint32_t shown;      /* turns of the kernel under way, for which calls find it; under context->lock */
+    /* Under holder->lock: */
+    uint64_t kernel_ns, fallback_ns;
+    bool was_slower;        /* when it was judged last, here */
+    bool is_unsaved;        /* the cache does not know that yet */
+    uint32_t trial_number;  /* of this standing's trials: a call that ends late is of an earlier one */
+    aoticache_trial *trial; /* NULL: there was none */
+} aoticache_standing;
+
 /*
  * One library that the holder keeps: known from its entry in the index or from a compile, loaded when it is first hit,
  * unloaded where there is a budget. Complete before readers find it; freed with the holder.
  */
 typedef struct aoticache_resident {
-    aoticache_resident_hot *hot; /* in its table entry, or own; never changes */
-    aoticache_resident_hot own;  /* of a dynamic library, which has no entry for itself */
+    _Atomic(aoticache_runner *) runner; /* loaded; NULL: it is not. Changes under context->lock */
     struct aoticache_holder *holder;
     uint32_t number;  /* as hot->number: the table, and what lies in it, may be freed before the residents */
+    aoticache_key key; /* of what it was compiled for */
     int64_t entry_id; /* 0: not stored. Under holder->lock, as the artifact */
     aoticache_digest artifact;
     atomic_bool gone;       /* the cache no longer has it; it is not asked for again before it is made anew */
@@ -184,7 +215,15 @@ typedef struct aoticache_resident {
     uint64_t loaded_bytes;  /* under context->lock, as the links: 0 while it is not loaded */
     struct aoticache_resident *loaded_next, **loaded_link;
     struct aoticache_resident *next; /* of the holder's, under holder->lock */
+    uint32_t standing_count;
+    aoticache_standing standings[];
 } aoticache_resident;
+
+/* The resident of what a table entry leads to. */
+static inline aoticache_resident *aoticache_resident_of(const aoticache_resident_hot *hot)
+{
+    return ((const aoticache_standing *)hot->detail)->resident;
+}
 
 /* The dynamic libraries for one dynamic request, the most special first. Replaced as a whole. */
 typedef struct aoticache_dynamic_list {
@@ -225,6 +264,7 @@ typedef struct aoticache_miss_request {
     aoticache_request *exact;
     aoticache_request *dynamic; /* NULL: the call has no dynamic request */
     aoticache_packed *packed;
+    uint64_t elements;   /* of the call's tensors */
     bool prefer_dynamic; /* compile a dynamic library */
     aoticache_dynamic_state *dynamic_state; /* NULL as dynamic */
     aoticache_miss_state *miss_state;
@@ -243,6 +283,9 @@ struct aoticache_holder {
     size_t num_arguments, num_returns; /* num_returns: of TENSORS */
     enum aoticache_returns returns;
     bool serve_requires_grad;
+    bool judges; /* kernels on trial against the fallback (standing.c) */
+    uint32_t lost; /* the number of calls left to the fallback because it is faster (uses.c) */
+    uint64_t serial; /* of all holders of the process */
     aoticache_dynamic dynamic;
     aoticache_kernel_fn fallback;
     void *fallback_user;
@@ -262,7 +305,11 @@ struct aoticache_holder {
     struct aoticache_holder *next, **link; /* among the context's, under context->lock */
     size_t jobs; /* of the queue that have a reference; under context->lock */
     bool fill_failed; /* a failure to read the index has been logged, and is not logged again */
+    uint32_t (*num_threads)(void *user); /* that kernels and the fallback have; NULL: as many as processors */
+    void *num_threads_user;
     /* Counts: atomic, relaxed. Hits are those of the libraries (uses.c). */
+    atomic_size_t trials; /* under way now */
+    atomic_uint_least64_t left; /* to the fallback, as `lost`, by calls that came the slow way */
     atomic_uint_least64_t loads, misses_count, compiles, compile_failures, fallbacks, queued, dropped;
 };
 
@@ -291,7 +338,8 @@ struct aoticache_context {
     uint32_t dynamic_after, queue_length, max_threads;
     size_t max_loaded;
     uint64_t max_loaded_bytes;
-    bool serve_requires_grad, fail_calls;
+    bool serve_requires_grad, fail_calls, judge;
+    uint64_t (*clock_ns)(void); /* for trials: aoticache_monotonic_ns(); tests have their own */
     aoticache_logger logger;
     char **environment; /* pairs: name, value, name, ...; NULL-terminated; NULL: none */
     aoticache_recorder *recorder; /* NULL: nothing is recorded */
@@ -312,6 +360,17 @@ struct aoticache_context {
     pthread_mutex_t named_lock;
     aoticache_named_operator *named_operators; /* under named_lock; freed with the context */
 };
+
+/* A call's turn of a trial. Zero it to begin. */
+typedef struct aoticache_ticket {
+    aoticache_standing *standing; /* NULL: no turn was taken. Of a holder with this serial: */
+    uint64_t serial;
+    uint64_t begin_ns; /* when the fallback was called, where that follows the call of the holder */
+    uint32_t trial_number;
+    aoticache_way way;
+    bool is_untimed;  /* by the caller: it takes turns elsewhere */
+    bool was_wanted;  /* such a call has met a trial */
+} aoticache_ticket;
 
 /* ---- call.c ---- */
 
@@ -340,12 +399,53 @@ aoticache_status aoticache_holder_fall_back(aoticache_holder *holder, uint64_t k
 
 /*
  * A call that the table does not answer. packed: NULL where the arguments cannot be a kernel's. consumed: as
- * aoticache_holder_run(). ret_compiles: NULL, or true is written where a compile would begin now, or be queued; nothing
- * has been done or counted then, and the status is NOT_FOUND.
+ * aoticache_holder_run(). ticket: of a trial that the call meets. If it is the fallback's turn, aoticache_ticket_end() is for
+ * whoever knows when that has answered. ret_compiles: NULL, or true is written where a compile would begin now, or be
+ * queued; nothing has been done or counted then, and the status is NOT_FOUND.
  */
 aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
-                                              const aoticache_packed *packed, bool *consumed, bool *ret_compiles,
-                                              aoticache_error *ret_error);
+                                              const aoticache_packed *packed, bool *consumed, aoticache_ticket *ticket,
+                                              bool *ret_compiles, aoticache_error *ret_error);
+
+/* ---- standing.c: whether kernels earn their place ---- */
+
+/*
+ * A new trial: after so long, and when the number of threads has changed. Calls look after every so many of them; a power
+ * of two.
+ */
+#define AOTICACHE_STANDING_KEEPS_NS (INT64_C(24) * 3600 * 1000000000)
+#define AOTICACHE_STANDING_LOOKS 4096
+
+/* Of the calls of this size. elements: of all its tensors. */
+aoticache_standing *aoticache_resident_standing(aoticache_resident *resident, uint64_t elements);
+/* The elements of the tensors among the arguments, added up. */
+uint64_t aoticache_count_elements(const aoticache_value *arguments, size_t count);
+/* What calls find from now on: the runner where the kernel is to answer. Under context->lock. */
+void aoticache_standing_show(aoticache_standing *standing);
+/* What holds now; asks the cache where nothing is known, and begins a trial where it knows nothing either. */
+aoticache_standing_state aoticache_standing_settle(aoticache_standing *standing);
+/* Opens it again where it is too old, or for another number of threads. Inside an epoch. */
+void aoticache_standing_look_again(const aoticache_holder *holder, const aoticache_resident_hot *hot);
+
+/* The standing of a kernel that is loaded and on trial, for a call with this metadata; else NULL. Inside an epoch. */
+aoticache_standing *aoticache_holder_find_trial(const aoticache_holder *holder, const aoticache_packed *packed);
+/*
+ * Takes a turn. False: the trial has just ended. If it is the kernel's, calls find the runner until the ticket ends, so that
+ * what is timed is a hit like any other.
+ */
+bool aoticache_ticket_take(aoticache_ticket *ticket, aoticache_standing *standing);
+/*
+ * The call took so long, whichever way it went; 0: it was not what it was to be, and does not count. Nothing where no turn
+ * was taken, or `holder` is another one by now. Without locks.
+ */
+void aoticache_ticket_end(aoticache_ticket *ticket, aoticache_holder *holder, uint64_t ns);
+
+/* Whether the fallback is known to be faster for this call; counts it where it is. Inside an epoch. */
+bool aoticache_holder_leaves(const aoticache_holder *holder, const aoticache_packed *packed);
+/* Whether the kernel of this request has lost here, at some time, so that compiling it again is in vain. */
+bool aoticache_holder_has_lost(const aoticache_holder *holder, const aoticache_request *request);
+/* Hands new judgements to the cache. */
+void aoticache_holder_save_judgements(aoticache_holder *holder);
 
 /* ---- request.c ---- */
 
@@ -393,14 +493,15 @@ void aoticache_holder_fill(aoticache_holder *holder);
  * know_dynamic() takes the check over.
  */
 aoticache_resident *aoticache_holder_know_exact(aoticache_holder *holder, const aoticache_packed *packed,
-                                                const aoticache_digest *artifact, int64_t entry_id);
+                                                const aoticache_key *key, const aoticache_digest *artifact,
+                                                int64_t entry_id);
 aoticache_resident *aoticache_holder_know_dynamic(aoticache_holder *holder, aoticache_dynamic_state *state,
-                                                  const aoticache_digest *artifact, int64_t entry_id,
-                                                  aoticache_check *check);
+                                                  const aoticache_key *key, const aoticache_digest *artifact,
+                                                  int64_t entry_id, aoticache_check *check);
 /* The state of a dynamic request, made where it is new. Under holder->lock. NULL without memory. */
 aoticache_dynamic_state *aoticache_holder_dynamic_state(aoticache_holder *holder, const aoticache_request *request);
 /* An entry for metadata that a dynamic library serves. Takes holder->lock. */
-void aoticache_holder_add_alias(aoticache_holder *holder, const aoticache_packed *packed, aoticache_resident *resident);
+void aoticache_holder_add_alias(aoticache_holder *holder, const aoticache_packed *packed, aoticache_standing *standing);
 
 /* The runner of a library, loaded if it is not. Takes load_lock. Inside an epoch: the runner stays until that is left. */
 aoticache_status aoticache_resident_load(aoticache_resident *resident, aoticache_runner **ret_runner,

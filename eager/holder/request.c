@@ -365,7 +365,8 @@ aoticache_status aoticache_holder_make_miss_request(aoticache_holder *holder, co
                                                     const aoticache_packed *packed, aoticache_miss_request *ret_miss,
                                                     aoticache_error *ret_error)
 {
-    aoticache_miss_request miss = {.packed = copy_packed(packed)};
+    aoticache_miss_request miss = {.packed = copy_packed(packed),
+                                   .elements = aoticache_count_elements(arguments, holder->num_arguments)};
     aoticache_status status = AOTICACHE_OK;
     if (miss.packed == NULL)
         status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a request", holder->op);

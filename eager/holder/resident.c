@@ -19,18 +19,28 @@ static void free_unknown(aoticache_resident *resident)
     free(resident);
 }
 
-/* Not among the holder's yet. */
-static aoticache_resident *create_resident(aoticache_holder *holder, const aoticache_digest *artifact, int64_t entry_id)
+/* Not among the holder's yet. A dynamic one has a standing for each class of sizes. */
+static aoticache_resident *create_resident(aoticache_holder *holder, const aoticache_key *key,
+                                           const aoticache_digest *artifact, int64_t entry_id, bool is_dynamic)
 {
-    aoticache_resident *resident = calloc(1, sizeof *resident);
+    uint32_t count = is_dynamic ? AOTICACHE_SIZE_CLASSES : 1;
+    aoticache_resident *resident = calloc(1, sizeof *resident + count * sizeof resident->standings[0]);
     if (resident == NULL)
         return NULL;
     resident->holder = holder;
+    resident->key = *key;
     resident->artifact = *artifact;
     resident->entry_id = entry_id;
-    resident->hot = &resident->own;
-    resident->own.detail = resident;
-    resident->number = resident->own.number = aoticache_uses_open();
+    resident->standing_count = count;
+    resident->number = aoticache_uses_open();
+    for (uint32_t i = 0; i < count; i++) {
+        aoticache_standing *standing = &resident->standings[i];
+        standing->resident = resident;
+        standing->size_class = i;
+        standing->hot = &standing->own;
+        standing->own.detail = standing;
+        standing->own.number = resident->number;
+    }
     if (resident->number == 0) {
         free(resident);
         return NULL;
@@ -55,18 +65,19 @@ static void set_artifact(aoticache_resident *resident, const aoticache_digest *a
 
 /* For metadata that was not known, or that a dynamic library served until now (`entry`). */
 static aoticache_resident *add_exact(aoticache_holder *holder, const aoticache_packed *packed,
-                                     aoticache_table_entry *entry, const aoticache_digest *artifact, int64_t entry_id)
+                                     aoticache_table_entry *entry, const aoticache_key *key,
+                                     const aoticache_digest *artifact, int64_t entry_id)
 {
-    aoticache_resident *resident = create_resident(holder, artifact, entry_id);
+    aoticache_resident *resident = create_resident(holder, key, artifact, entry_id, false);
     bool is_new = entry == NULL;
     if (resident != NULL && is_new)
-        entry = aoticache_table_prepare(&holder->table, packed, NULL, resident);
+        entry = aoticache_table_prepare(&holder->table, packed, NULL, &resident->standings[0]);
     if (resident == NULL || entry == NULL) {
         free_unknown(resident);
         return NULL;
     }
-    resident->hot = &entry->own;
-    entry->own.detail = resident;
+    resident->standings[0].hot = &entry->own;
+    entry->own.detail = &resident->standings[0];
     entry->own.number = resident->number;
     add_resident(holder, resident);
     if (is_new)
@@ -75,13 +86,15 @@ static aoticache_resident *add_exact(aoticache_holder *holder, const aoticache_p
 }
 
 aoticache_resident *aoticache_holder_know_exact(aoticache_holder *holder, const aoticache_packed *packed,
-                                                const aoticache_digest *artifact, int64_t entry_id)
+                                                const aoticache_key *key, const aoticache_digest *artifact,
+                                                int64_t entry_id)
 {
     aoticache_table_entry *entry = aoticache_table_find(&holder->table, packed);
-    aoticache_resident *resident = entry != NULL ? entry->own.detail : NULL;
-    if (resident != NULL && resident->hot == &entry->own)
+    const aoticache_standing *standing = entry != NULL ? entry->own.detail : NULL;
+    aoticache_resident *resident = standing != NULL ? standing->resident : NULL;
+    if (resident != NULL && standing->hot == &entry->own)
         set_artifact(resident, artifact, entry_id);
-    else if ((resident = add_exact(holder, packed, entry, artifact, entry_id)) == NULL)
+    else if ((resident = add_exact(holder, packed, entry, key, artifact, entry_id)) == NULL)
         return NULL;
     /* An exact library comes before a dynamic one. */
     if (entry != NULL)
@@ -125,8 +138,8 @@ static aoticache_resident *find_in_dynamic_list(const aoticache_dynamic_state *s
 }
 
 aoticache_resident *aoticache_holder_know_dynamic(aoticache_holder *holder, aoticache_dynamic_state *state,
-                                                  const aoticache_digest *artifact, int64_t entry_id,
-                                                  aoticache_check *check)
+                                                  const aoticache_key *key, const aoticache_digest *artifact,
+                                                  int64_t entry_id, aoticache_check *check)
 {
     aoticache_resident *resident = find_in_dynamic_list(state, artifact);
     if (resident != NULL) {
@@ -134,7 +147,7 @@ aoticache_resident *aoticache_holder_know_dynamic(aoticache_holder *holder, aoti
         aoticache_check_free(check);
         return resident;
     }
-    resident = create_resident(holder, artifact, entry_id);
+    resident = create_resident(holder, key, artifact, entry_id, true);
     if (resident != NULL)
         resident->check = check;
     if (resident == NULL || !add_to_dynamic_list(state, resident)) {
@@ -164,15 +177,15 @@ aoticache_dynamic_state *aoticache_holder_dynamic_state(aoticache_holder *holder
     return state;
 }
 
-void aoticache_holder_add_alias(aoticache_holder *holder, const aoticache_packed *packed, aoticache_resident *resident)
+void aoticache_holder_add_alias(aoticache_holder *holder, const aoticache_packed *packed, aoticache_standing *standing)
 {
     pthread_mutex_lock(&holder->lock);
     aoticache_table_entry *entry = aoticache_table_find(&holder->table, packed);
-    const aoticache_resident *now = entry != NULL ? atomic_load(&entry->resident)->detail : NULL;
+    const aoticache_resident *now = entry != NULL ? aoticache_resident_of(atomic_load(&entry->resident)) : NULL;
     if (now != NULL && atomic_load(&now->gone))
-        atomic_store(&entry->resident, resident->hot);
+        atomic_store(&entry->resident, standing->hot);
     else if (entry == NULL && holder->aliases < AOTICACHE_HOLDER_MAX_ALIASES &&
-             aoticache_table_insert(&holder->table, packed, resident->hot, resident) != NULL)
+             aoticache_table_insert(&holder->table, packed, standing->hot, standing) != NULL)
         holder->aliases++;
     pthread_mutex_unlock(&holder->lock);
 }
@@ -203,13 +216,32 @@ static void unlink_loaded(aoticache_context *context, aoticache_resident *reside
     context->loaded_bytes -= resident->loaded_bytes;
 }
 
+static uint64_t last_tick(const aoticache_resident *resident)
+{
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < resident->standing_count; i++) {
+        uint64_t tick = atomic_load_explicit(&resident->standings[i].hot->last_tick, memory_order_relaxed);
+        last = tick > last ? tick : last;
+    }
+    return last;
+}
+
+/* Calls that come find nothing more. Under context->lock. */
+static aoticache_runner *hide_runner(aoticache_resident *resident)
+{
+    aoticache_runner *runner = atomic_exchange(&resident->runner, NULL);
+    for (uint32_t i = 0; i < resident->standing_count; i++)
+        atomic_store(&resident->standings[i].hot->runner, NULL);
+    return runner;
+}
+
 /* The one that was not used for longest; not `keep`. Under context->lock. */
 static aoticache_resident *least_recent(const aoticache_context *context, const aoticache_resident *keep)
 {
     aoticache_resident *found = NULL;
     uint64_t oldest = UINT64_MAX;
     for (aoticache_resident *resident = context->loaded; resident != NULL; resident = resident->loaded_next) {
-        uint64_t tick = atomic_load_explicit(&resident->hot->last_tick, memory_order_relaxed);
+        uint64_t tick = last_tick(resident);
         if (resident != keep && tick <= oldest) { /* of equal ones the one that was loaded first */
             oldest = tick;
             found = resident;
@@ -232,7 +264,7 @@ static void keep_budget(aoticache_context *context, const aoticache_resident *ke
         pthread_mutex_lock(&context->lock);
         aoticache_resident *resident = exceeds_budget(context) ? least_recent(context, keep) : NULL;
         if (resident != NULL && (leaving = malloc(sizeof *leaving)) != NULL) {
-            leaving->runner = atomic_exchange(&resident->hot->runner, NULL);
+            leaving->runner = hide_runner(resident);
             unlink_loaded(context, resident);
         }
         pthread_mutex_unlock(&context->lock);
@@ -269,8 +301,11 @@ static void publish_runner(aoticache_resident *resident, aoticache_runner *runne
     context->loaded_bytes += bytes;
     /* After all that was used before, and before all that is used from now on. */
     uint64_t tick = atomic_fetch_add(&context->tick, 2) + 1;
-    atomic_store_explicit(&resident->hot->last_tick, tick, memory_order_relaxed);
-    atomic_store(&resident->hot->runner, runner);
+    atomic_store(&resident->runner, runner);
+    for (uint32_t i = 0; i < resident->standing_count; i++) {
+        atomic_store_explicit(&resident->standings[i].hot->last_tick, tick, memory_order_relaxed);
+        aoticache_standing_show(&resident->standings[i]);
+    }
     pthread_mutex_unlock(&context->lock);
     atomic_fetch_add_explicit(&resident->holder->loads, 1, memory_order_relaxed);
     keep_budget(context, resident);
@@ -280,7 +315,7 @@ void aoticache_holder_unload_all(aoticache_holder *holder)
 {
     for (aoticache_resident *resident = holder->residents; resident != NULL; resident = resident->next) {
         pthread_mutex_lock(&holder->context->lock);
-        aoticache_runner *runner = resident->hot != NULL ? atomic_exchange(&resident->hot->runner, NULL) : NULL;
+        aoticache_runner *runner = hide_runner(resident);
         if (runner != NULL)
             unlink_loaded(holder->context, resident);
         pthread_mutex_unlock(&holder->context->lock);
@@ -372,7 +407,7 @@ aoticache_status aoticache_resident_load(aoticache_resident *resident, aoticache
     aoticache_holder *holder = resident->holder;
     aoticache_status status = AOTICACHE_OK;
     pthread_mutex_lock(&holder->load_lock);
-    aoticache_runner *runner = atomic_load(&resident->hot->runner);
+    aoticache_runner *runner = atomic_load(&resident->runner);
     if (runner != NULL)
         *ret_runner = runner;
     else
@@ -390,16 +425,18 @@ static aoticache_status add_artifact(aoticache_holder *holder, const aoticache_m
     const char *guard = aoticache_artifact_guard(artifact);
     const aoticache_digest *digest = aoticache_artifact_digest(artifact);
     int64_t entry_id = aoticache_artifact_entry(artifact);
+    bool is_dynamic = guard[0] != '\0' && miss->dynamic_state != NULL;
     aoticache_check *check = NULL;
-    if (guard[0] != '\0' && miss->dynamic_state != NULL) {
-        aoticache_status status = aoticache_check_parse(guard, &check, ret_error);
-        if (status != AOTICACHE_OK)
-            return status;
-    }
+    aoticache_key key;
+    aoticache_status status = aoticache_request_key(is_dynamic ? miss->dynamic : miss->exact, &key, ret_error);
+    if (status == AOTICACHE_OK && is_dynamic)
+        status = aoticache_check_parse(guard, &check, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
     pthread_mutex_lock(&holder->lock);
     aoticache_resident *resident =
-        check != NULL ? aoticache_holder_know_dynamic(holder, miss->dynamic_state, digest, entry_id, check)
-                      : aoticache_holder_know_exact(holder, miss->packed, digest, entry_id);
+        check != NULL ? aoticache_holder_know_dynamic(holder, miss->dynamic_state, &key, digest, entry_id, check)
+                      : aoticache_holder_know_exact(holder, miss->packed, &key, digest, entry_id);
     pthread_mutex_unlock(&holder->lock);
     if (resident == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for a library", holder->op);
@@ -415,7 +452,7 @@ aoticache_status aoticache_holder_adopt(aoticache_holder *holder, const aoticach
     aoticache_runner *runner = NULL;
     pthread_mutex_lock(&holder->load_lock);
     aoticache_status status = add_artifact(holder, miss, artifact, &resident, ret_error);
-    if (status == AOTICACHE_OK && atomic_load(&resident->hot->runner) == NULL) {
+    if (status == AOTICACHE_OK && atomic_load(&resident->runner) == NULL) {
         status = load_runner(holder, artifact, &runner, ret_error);
         if (status == AOTICACHE_OK)
             publish_runner(resident, runner);
@@ -437,4 +474,6 @@ void aoticache_holder_flush(aoticache_holder *holder)
             aoticache_cache_note_use(holder->context->cache, resident->entry_id, uses);
     }
     pthread_mutex_unlock(&holder->lock);
+    aoticache_cache_note_lost(holder->context->cache, aoticache_uses_take(holder->lost));
+    aoticache_holder_save_judgements(holder);
 }

@@ -124,7 +124,12 @@ static aoticache_status make_holder(aoticache_binding_operator *op, const aotica
     chosen.device = options->device;
     chosen.dynamic = options->dynamic;
     chosen.fallback = aoticache_binding_want_fallback;
-    return aoticache_holder_create(op->binding->context, &chosen, &op->holder, ret_error);
+    aoticache_status status = aoticache_holder_create(op->binding->context, &chosen, &op->holder, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    op->holder->num_threads = aoticache_binding_num_threads;
+    op->holder->num_threads_user = op->binding;
+    return AOTICACHE_OK;
 }
 
 static aoticache_status plan_stable(aoticache_binding_operator *op, const aoticache_binding_operator_options *options,
@@ -347,7 +352,13 @@ void aoticache_binding_get_counts(const aoticache_binding_operator *op, aoticach
 {
     aoticache_binding_counts counts = {.refused = atomic_load_explicit(&op->refused, memory_order_relaxed)};
     aoticache_holder_get_counts(op->holder, &counts.holder);
-    counts.calls = counts.refused + aoticache_uses_read(op->ready) +
+    uint64_t passed = atomic_load_explicit(&op->passed, memory_order_relaxed);
+    if (op->torch_registration != NULL)
+        passed += op->binding->bridge.passed_now(op->torch_registration);
+    uint64_t turns = atomic_load_explicit(&op->turns, memory_order_relaxed);
+    counts.holder.fallbacks += passed + turns;
+    counts.holder.lost += passed;
+    counts.calls = counts.refused + aoticache_uses_read(op->ready) + aoticache_uses_read(op->holder->lost) + passed + turns +
                    atomic_load_explicit(&op->slow, memory_order_relaxed);
     *ret_counts = counts;
 }

@@ -11,6 +11,7 @@
  */
 #include "eager/torch/bridge.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/op_registration/infer_schema.h>
@@ -152,6 +153,11 @@ public:
         aoticache_bridge_result result = host_call(op, keys.raw_repr(), wrapped, &stack, &error);
         TORCH_CHECK(result != AOTICACHE_BRIDGE_FAILED, error.message);
         return result;
+    }
+
+    aoticache_bridge_turn turn(void *op, aoticache_bridge_ticket *ticket)
+    {
+        return host->turn(op, wrapped, &stack, ticket);
     }
 
     aoticache_stack stack = {values, 0, max_values};
@@ -553,13 +559,94 @@ const c10::KernelFunction &find_kernel(const c10::OperatorHandle &handle, Dispat
 
 /* An operator and key that were enabled once: never freed, since PyTorch does not say when the calls inside end. */
 struct Operator {
-    std::atomic<void *> op; /* the core's; null: disabled */
+    std::atomic<void *> op; /* the core's; null: disabled, or calls are set aside: */
+    std::atomic<void *> own; /* the core's; null: disabled */
+    std::atomic<int> aside;
+    std::atomic<uint64_t> left, total; /* how many calls are still to be set aside, and were to be */
     c10::OperatorHandle handle;
     DispatchKey key;
     c10::KernelFunction fallback; /* PyTorch's own kernel */
     c10::KernelFunction kernel;   /* ours; holds the functor */
     std::vector<int32_t> kinds;   /* of the arguments */
     size_t num_results;
+};
+
+/*
+ * ---- calls that are set aside ----
+ *
+ * Everything here is for calls that find no `op`, so that those that do are not slowed down. Two threads may count one call
+ * once, or end it both: numbers are about right, and nothing else hangs on them.
+ */
+
+/* What remains is for host->call() again; harmless where it has been disabled meanwhile. */
+void resume(Operator &state)
+{
+    void *none = nullptr;
+    void *own = state.own.load(std::memory_order_acquire);
+    state.left.store(0, std::memory_order_relaxed);
+    if (own)
+        state.op.compare_exchange_strong(none, own, std::memory_order_acq_rel);
+}
+
+uint64_t passed_now(const Operator &state)
+{
+    uint64_t left = state.left.load(std::memory_order_relaxed);
+    bool passes = left && state.aside.load(std::memory_order_relaxed) == AOTICACHE_BRIDGE_PASS;
+    return passes ? state.total.load(std::memory_order_relaxed) - left : 0;
+}
+
+/* How this call is taken, which is counted. SERVE: the operator is disabled, PyTorch's kernel answers as with PASS. */
+C10_NOINLINE aoticache_bridge_aside take_aside(Operator &state, void *own)
+{
+    if (!own)
+        return AOTICACHE_BRIDGE_PASS;
+    auto how = static_cast<aoticache_bridge_aside>(state.aside.load(std::memory_order_relaxed));
+    uint64_t left = state.left.load(std::memory_order_relaxed);
+    if (left > 1) {
+        state.left.store(left - 1, std::memory_order_relaxed);
+        return how;
+    }
+    resume(state);
+    if (how == AOTICACHE_BRIDGE_PASS)
+        host->passed(own, state.total.load(std::memory_order_relaxed));
+    return how;
+}
+
+/* A call's turn, timed from begin() on; one that is not served, or throws, does not count. */
+class Turn {
+public:
+    Turn(void *op) : op(op) {}
+
+    /* push: as serve()'s. */
+    template <class Push> aoticache_bridge_turn take(Push push)
+    {
+        Arguments arguments;
+        bool pushed = false;
+        try {
+            pushed = push(arguments);
+        } catch (const std::exception &) {
+        }
+        turn = pushed ? arguments.turn(op, &ticket) : AOTICACHE_BRIDGE_NO_TURN;
+        begin_ns = host->clock_ns();
+        return turn;
+    }
+
+    void done()
+    {
+        ns = host->clock_ns() - begin_ns;
+    }
+
+    ~Turn()
+    {
+        if (turn != AOTICACHE_BRIDGE_NO_TURN)
+            host->end(op, &ticket, ns);
+    }
+
+private:
+    void *op;
+    aoticache_bridge_turn turn = AOTICACHE_BRIDGE_NO_TURN;
+    aoticache_bridge_ticket ticket;
+    uint64_t begin_ns = 0, ns = 0;
 };
 
 /*
@@ -593,28 +680,53 @@ template <class Call> auto call_first(void *op, Call call)
 
 class BoxedKernel final : public c10::OperatorKernel {
 public:
-    explicit BoxedKernel(const Operator *state) : state(*state) {}
+    explicit BoxedKernel(Operator *state) : state(*state) {}
 
     void operator()(const c10::OperatorHandle &handle, DispatchKeySet keys, Stack *stack)
     {
         void *op = state.op.load(std::memory_order_acquire);
-        if (!op || !answer(op, handle, keys, stack))
+        if (C10_UNLIKELY(!op))
+            call_aside(handle, keys, stack);
+        else if (!answer(op, handle, keys, stack))
             state.fallback.callBoxed(handle, keys, stack);
     }
 
 private:
+    C10_NOINLINE void call_aside(const c10::OperatorHandle &handle, DispatchKeySet keys, Stack *stack)
+    {
+        void *own = state.own.load(std::memory_order_acquire);
+        if (take_aside(state, own) != AOTICACHE_BRIDGE_TIME)
+            return state.fallback.callBoxed(handle, keys, stack);
+        Turn turn(own);
+        auto way = turn.take([&](Arguments &arguments) { return push(arguments, stack); });
+        if (way != AOTICACHE_BRIDGE_FALLBACKS_TURN) {
+            Arguments arguments;
+            if (serve(own, keys, arguments, [&] { return push(arguments, stack); }) == AOTICACHE_BRIDGE_SERVED) {
+                give(arguments, stack);
+                return turn.done();
+            }
+        }
+        state.fallback.callBoxed(handle, keys, stack);
+        if (way == AOTICACHE_BRIDGE_FALLBACKS_TURN)
+            turn.done();
+    }
+
+    bool push(Arguments &arguments, const Stack *stack) const
+    {
+        size_t count = state.kinds.size();
+        const IValue *values = stack->data() + (stack->size() - count);
+        for (size_t i = 0; i < count; i++)
+            if (!arguments.push(values[i], state.kinds[i]))
+                return false;
+        return true;
+    }
+
     bool answer(void *op, const c10::OperatorHandle &handle, DispatchKeySet keys, Stack *stack)
     {
         Arguments arguments;
         size_t count = state.kinds.size();
         Stack own;
-        aoticache_bridge_result result = serve(op, keys, arguments, [&] {
-            const IValue *values = stack->data() + (stack->size() - count);
-            for (size_t i = 0; i < count; i++)
-                if (!arguments.push(values[i], state.kinds[i]))
-                    return false;
-            return true;
-        });
+        aoticache_bridge_result result = serve(op, keys, arguments, [&] { return push(arguments, stack); });
         if (C10_UNLIKELY(result == AOTICACHE_BRIDGE_FALLBACK_FIRST)) {
             own.assign(stack->end() - static_cast<ptrdiff_t>(count), stack->end());
             call_first(op, [&] { state.fallback.callBoxed(handle, keys, &own); });
@@ -627,26 +739,35 @@ private:
         }
         if (result != AOTICACHE_BRIDGE_SERVED)
             return false;
-        Results results(arguments.stack);
-        results.check(state.num_results);
-        torch::jit::drop(*stack, count);
-        for (size_t i = 0; i < state.num_results; i++)
-            stack->push_back(results.take_boxed());
+        give(arguments, stack);
         return true;
     }
 
-    const Operator &state;
+    /* The results in the place of the arguments. */
+    void give(Arguments &arguments, Stack *stack) const
+    {
+        Results results(arguments.stack);
+        results.check(state.num_results);
+        torch::jit::drop(*stack, state.kinds.size());
+        for (size_t i = 0; i < state.num_results; i++)
+            stack->push_back(results.take_boxed());
+    }
+
+    Operator &state;
 };
 
 template <class Signature> class UnboxedKernel;
 
 template <class Return, class... Types> class UnboxedKernel<Return(Types...)> final : public c10::OperatorKernel {
 public:
-    explicit UnboxedKernel(const Operator *state) : state(*state) {}
+    explicit UnboxedKernel(Operator *state) : state(*state) {}
 
     Return operator()(DispatchKeySet keys, Types... values)
     {
-        if (void *op = state.op.load(std::memory_order_acquire)) {
+        void *op = state.op.load(std::memory_order_acquire);
+        if (C10_UNLIKELY(!op))
+            return call_aside(keys, std::forward<Types>(values)...);
+        {
             Arguments arguments;
             aoticache_bridge_result result =
                 serve(op, keys, arguments, [&] { return (arguments.push(values) && ...); });
@@ -676,7 +797,35 @@ private:
         return arguments.ask(host->call, op, keys) == AOTICACHE_BRIDGE_SERVED ? take(arguments) : own;
     }
 
-    const Operator &state;
+    C10_NOINLINE Return call_aside(DispatchKeySet keys, Types... values)
+    {
+        void *own = state.own.load(std::memory_order_acquire);
+        if (take_aside(state, own) != AOTICACHE_BRIDGE_TIME)
+            return fall_back(keys, std::forward<Types>(values)...);
+        return call_timed(own, keys, std::forward<Types>(values)...);
+    }
+
+    /* A function of its own: what PyTorch's kernel is passed on by has no room for arguments on its stack. */
+    C10_NOINLINE Return call_timed(void *own, DispatchKeySet keys, Types... values)
+    {
+        Turn turn(own);
+        auto way = turn.take([&](Arguments &arguments) { return (arguments.push(values) && ...); });
+        if (way != AOTICACHE_BRIDGE_FALLBACKS_TURN) {
+            Arguments arguments;
+            if (serve(own, keys, arguments, [&] { return (arguments.push(values) && ...); }) ==
+                AOTICACHE_BRIDGE_SERVED) {
+                Return result = take(arguments);
+                turn.done();
+                return result;
+            }
+        }
+        Return result = fall_back(keys, std::forward<Types>(values)...);
+        if (way == AOTICACHE_BRIDGE_FALLBACKS_TURN)
+            turn.done();
+        return result;
+    }
+
+    Operator &state;
 };
 
 /* ---- signatures that get unboxed kernels ---- */
@@ -717,7 +866,7 @@ struct Kernel {
 };
 
 /* The dispatcher's own check of what is registered says whether it is of this type. */
-template <class Signature> bool make_unboxed(const Operator *state, std::optional<Kernel> &ret_kernel)
+template <class Signature> bool make_unboxed(Operator *state, std::optional<Kernel> &ret_kernel)
 {
     c10::FunctionSchema schema = state->handle.schema().cloneWithRealTypes(c10::fn_has_symint<Signature>::value);
     c10::FunctionSchema ours = c10::inferFunctionSchemaFlattenedReturns<Signature>().cloneWithRealTypes();
@@ -729,7 +878,7 @@ template <class Signature> bool make_unboxed(const Operator *state, std::optiona
     return true;
 }
 
-template <class... Signatures> std::optional<Kernel> make_unboxed(const Operator *state, SignatureList<Signatures...>)
+template <class... Signatures> std::optional<Kernel> make_unboxed(Operator *state, SignatureList<Signatures...>)
 {
     std::optional<Kernel> kernel;
     (void)(make_unboxed<Signatures>(state, kernel) || ...);
@@ -781,7 +930,7 @@ DispatchKey parse_key(const char *name)
     }
 }
 
-Kernel make_kernel(const Operator *state)
+Kernel make_kernel(Operator *state)
 {
     std::optional<Kernel> unboxed = make_unboxed(state, signatures());
     if (unboxed)
@@ -829,7 +978,7 @@ Operator *find_or_register(const c10::OperatorHandle &handle, DispatchKey key)
     const c10::FunctionSchema &schema = handle.schema();
     operators->reserve(operators->size() + 1);
     auto state = std::unique_ptr<Operator>(new Operator{
-        {nullptr}, handle, key, find_kernel(handle, key), {}, value_kinds(schema), schema.returns().size()});
+        {nullptr}, {nullptr}, {0}, {0}, {0}, handle, key, find_kernel(handle, key), {}, value_kinds(schema), schema.returns().size()});
     register_kernel(state.get());
     operators->push_back(state.get());
     return state.release();
@@ -847,8 +996,9 @@ Operator *enable(const char *name, const char *overload, const char *schema, con
     std::lock_guard<std::mutex> guard(lock);
     Operator *state = find_or_register(*handle, key);
     void *none = nullptr;
-    if (!state->op.compare_exchange_strong(none, op))
+    if (!state->own.compare_exchange_strong(none, op))
         fail(AOTICACHE_INVALID, std::string(name) + " is enabled already for " + dispatch_key);
+    state->op.store(op, std::memory_order_release);
     return state;
 }
 
@@ -883,7 +1033,34 @@ aoticache_status bridge_enable(const char *name, const char *overload, const cha
 
 void bridge_disable(void *registration)
 {
-    static_cast<Operator *>(registration)->op.store(nullptr, std::memory_order_release);
+    auto *state = static_cast<Operator *>(registration);
+    uint64_t passed = passed_now(*state);
+    if (void *own = state->own.load(std::memory_order_acquire); own && passed)
+        host->passed(own, passed);
+    state->left.store(0, std::memory_order_relaxed);
+    state->own.store(nullptr, std::memory_order_release);
+    state->op.store(nullptr, std::memory_order_release);
+}
+
+uint64_t bridge_passed_now(void *registration)
+{
+    return passed_now(*static_cast<Operator *>(registration));
+}
+
+void bridge_set_aside(void *registration, aoticache_bridge_aside how, uint64_t calls)
+{
+    auto *state = static_cast<Operator *>(registration);
+    if (how == AOTICACHE_BRIDGE_SERVE)
+        return resume(*state);
+    state->aside.store(how, std::memory_order_relaxed);
+    state->total.store(calls, std::memory_order_relaxed);
+    state->left.store(calls, std::memory_order_relaxed);
+    state->op.store(nullptr, std::memory_order_release);
+}
+
+uint32_t bridge_num_threads()
+{
+    return static_cast<uint32_t>(at::get_num_threads());
 }
 
 std::string version_text(uint64_t version)
@@ -911,6 +1088,7 @@ extern "C" AOTICACHE_API aoticache_status aoticache_bridge_open(const aoticache_
     return guarded(message, message_size, [&] {
         check_versions(caller);
         host = caller;
-        *ret_bridge = {sizeof(aoticache_bridge), AOTICACHE_BRIDGE_ABI, TORCH_VERSION, bridge_enable, bridge_disable};
+        *ret_bridge = {sizeof(aoticache_bridge), AOTICACHE_BRIDGE_ABI, TORCH_VERSION, bridge_enable, bridge_disable,
+                       bridge_set_aside, bridge_passed_now, bridge_num_threads};
     });
 }

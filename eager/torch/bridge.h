@@ -48,6 +48,24 @@ typedef enum aoticache_bridge_result {
     AOTICACHE_BRIDGE_FALLBACK_FIRST = 3, /* of attempt(): PyTorch's kernel comes first; the stack is as it was */
 } aoticache_bridge_result;
 
+/* How the bridge takes an operator's calls. */
+typedef enum aoticache_bridge_aside {
+    AOTICACHE_BRIDGE_SERVE = 0, /* host->call() */
+    AOTICACHE_BRIDGE_TIME = 1,  /* host->turn() says which way the call goes, and whether its time is taken */
+    AOTICACHE_BRIDGE_PASS = 2,  /* PyTorch's kernel, without asking */
+} aoticache_bridge_aside;
+
+/* What a call of an operator with kernels on trial is to do. */
+typedef enum aoticache_bridge_turn {
+    AOTICACHE_BRIDGE_NO_TURN = 0,       /* host->call(), untimed */
+    AOTICACHE_BRIDGE_KERNELS_TURN = 1,  /* host->call() */
+    AOTICACHE_BRIDGE_FALLBACKS_TURN = 2, /* PyTorch's kernel */
+} aoticache_bridge_turn;
+
+typedef struct aoticache_bridge_ticket {
+    uint64_t words[8]; /* the core's */
+} aoticache_bridge_ticket;
+
 typedef struct aoticache_bridge_host {
     size_t size;
     uint32_t abi; /* AOTICACHE_BRIDGE_ABI */
@@ -68,6 +86,16 @@ typedef struct aoticache_bridge_host {
     /* As call(), but never compiles, nor has it compiled: FALLBACK_FIRST, uncounted, where call() would. */
     aoticache_bridge_result (*attempt)(void *op, uint64_t key_set, uint64_t wrapped, aoticache_stack *stack,
                                        aoticache_error *error);
+    uint64_t (*clock_ns)(void);
+    /*
+     * Before a call that may be timed: what it is to do. The stack is left as it is. Unless it is NO_TURN, the bridge then
+     * takes the time of all that the call does from its beginning to its end as if it had not asked, and calls end(): ns 0
+     * where host->call() did not say SERVED or something has thrown.
+     */
+    aoticache_bridge_turn (*turn)(void *op, uint64_t wrapped, aoticache_stack *stack, aoticache_bridge_ticket *ticket);
+    void (*end)(void *op, aoticache_bridge_ticket *ticket, uint64_t ns);
+    /* So many calls were passed on. Told once they all were, or the operator is disabled; until then passed_now() says it. */
+    void (*passed)(void *op, uint64_t calls);
 } aoticache_bridge_host;
 
 typedef struct aoticache_bridge {
@@ -91,6 +119,15 @@ typedef struct aoticache_bridge {
      * the next enable() of that operator and key; a few hundred bytes for each of these are kept for ever.
      */
     void (*disable)(void *torch_registration);
+    /*
+     * The next `calls` calls, about, are taken so, and those after them by host->call() again. Any thread may say so, also
+     * inside a call. Costs calls that are served nothing.
+     */
+    void (*set_aside)(void *torch_registration, aoticache_bridge_aside how, uint64_t calls);
+    /* Calls that were passed on and that host->passed() was not told of yet. */
+    uint64_t (*passed_now)(void *torch_registration);
+    /* That PyTorch's operators divide their work among: at::get_num_threads(). */
+    uint32_t (*num_threads)(void);
 } aoticache_bridge;
 
 /*

@@ -232,12 +232,79 @@ static void count_refusal(void *op)
     aoticache_binding_end(&call);
 }
 
+/* ---- answering: turns of trials, calls that were passed on ---- */
+
+_Static_assert(sizeof(aoticache_ticket) <= sizeof(aoticache_bridge_ticket), "the bridge has room for a ticket");
+
+static aoticache_ticket *ticket_of(aoticache_bridge_ticket *ticket)
+{
+    return (aoticache_ticket *)(void *)ticket->words;
+}
+
+/* As aoticache_binding_answer() would find the call. */
+static aoticache_standing *find_trial(const aoticache_binding_call *call, uint64_t wrapped)
+{
+    aoticache_packed packed;
+    const aoticache_stack *stack = &call->stack;
+    const aoticache_holder *holder = call->op->holder;
+    bool is_refused = stack->count != holder->num_arguments || aoticache_binding_is_recursive(call) ||
+                      (wrapped != 0 && !aoticache_wrapped_numbers_do_not_matter(stack->values, stack->count, wrapped));
+    if (is_refused || !aoticache_pack(stack->values, stack->count, &packed))
+        return NULL;
+    return aoticache_holder_find_trial(holder, &packed);
+}
+
+static aoticache_bridge_turn take_turn(void *registration, uint64_t wrapped, aoticache_stack *stack,
+                                       aoticache_bridge_ticket *ticket)
+{
+    aoticache_binding_call call;
+    aoticache_ticket *taken = ticket_of(ticket);
+    *taken = (aoticache_ticket){.standing = NULL};
+    if (aoticache_binding_begin(registration, &call) != AOTICACHE_BINDING_ENTERED)
+        return AOTICACHE_BRIDGE_NO_TURN;
+    call.stack = *stack;
+    aoticache_standing *standing = find_trial(&call, wrapped);
+    bool takes = standing != NULL && aoticache_ticket_take(taken, standing);
+    if (takes)
+        atomic_fetch_add_explicit(&call.op->turns, taken->way == AOTICACHE_WAY_FALLBACK, memory_order_relaxed);
+    aoticache_binding_end(&call);
+    if (!takes)
+        return AOTICACHE_BRIDGE_NO_TURN;
+    return taken->way == AOTICACHE_WAY_KERNEL ? AOTICACHE_BRIDGE_KERNELS_TURN : AOTICACHE_BRIDGE_FALLBACKS_TURN;
+}
+
+static void end_turn(void *registration, aoticache_bridge_ticket *ticket, uint64_t ns)
+{
+    aoticache_binding_call call;
+    if (aoticache_binding_begin(registration, &call) != AOTICACHE_BINDING_ENTERED)
+        return;
+    aoticache_binding_operator *op = call.op;
+    aoticache_ticket_end(ticket_of(ticket), op->holder, ns);
+    if (atomic_load_explicit(&op->holder->trials, memory_order_relaxed) == 0)
+        aoticache_binding_end_timing(op);
+    aoticache_binding_end(&call);
+}
+
+static void note_passed(void *registration, uint64_t calls)
+{
+    aoticache_binding_call call;
+    if (aoticache_binding_begin(registration, &call) != AOTICACHE_BINDING_ENTERED)
+        return;
+    atomic_fetch_add_explicit(&call.op->passed, calls, memory_order_relaxed);
+    aoticache_cache_note_lost(call.op->holder->context->cache, calls);
+    aoticache_binding_end(&call);
+}
+
 static const aoticache_bridge_host host = {
     .size = sizeof host,
     .abi = AOTICACHE_BRIDGE_ABI,
     .call = answer_bridge,
     .refuse = count_refusal,
     .attempt = attempt_for_bridge,
+    .clock_ns = aoticache_monotonic_ns,
+    .turn = take_turn,
+    .end = end_turn,
+    .passed = note_passed,
 };
 
 /* ---- opening ---- */
@@ -277,7 +344,8 @@ aoticache_status aoticache_binding_open_bridge(const char *path, aoticache_bridg
     status = open_bridge(&host, &bridge, message, sizeof message);
     if (status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, status, "bridge %.200s: %.600s", path, message);
-    if (bridge.abi != AOTICACHE_BRIDGE_ABI || bridge.enable == NULL || bridge.disable == NULL)
+    if (bridge.abi != AOTICACHE_BRIDGE_ABI || bridge.enable == NULL || bridge.disable == NULL ||
+        bridge.set_aside == NULL || bridge.passed_now == NULL || bridge.num_threads == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "bridge %.200s has interface %u, this library %u",
                                    path, bridge.abi, AOTICACHE_BRIDGE_ABI);
     *ret_bridge = bridge;

@@ -82,6 +82,20 @@ aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *ca
                                                                                : AOTICACHE_BRIDGE_FAILED;
 }
 
+/* The bridge takes turns before it calls; without one the holder does, and the turn of PyTorch's kernel ends with that. */
+static aoticache_status call_slowly(aoticache_binding_call *call, uint64_t key_set, const aoticache_packed *packed,
+                                    bool consume, bool *ret_compiles, aoticache_error *error)
+{
+    aoticache_binding_operator *op = call->op;
+    call->ticket = (aoticache_ticket){.is_untimed = op->binding->has_bridge};
+    aoticache_status status = aoticache_holder_call_slowly(op->holder, key_set, &call->stack, packed,
+                                                           consume ? &call->consumed : NULL, &call->ticket, ret_compiles,
+                                                           error);
+    if (call->ticket.was_wanted)
+        aoticache_binding_want_timing(op);
+    return status;
+}
+
 /* Hits of calls with lists and strings come here too. */
 aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *call, uint64_t key_set,
                                                         const aoticache_packed *packed, bool consume,
@@ -89,19 +103,22 @@ aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *
 {
     aoticache_packed again;
     aoticache_status status;
-    bool packs = true, compiles = false, *consumed = consume ? &call->consumed : NULL;
+    bool packs = true, compiles = false;
     aoticache_binding_operator *op = call->op;
     aoticache_stack *stack = &call->stack;
-    if (packed == NULL &&
-        aoticache_holder_call_ready(op->holder, stack, &again, &packs, consumed, &status, error)) {
+    if (packed == NULL && aoticache_holder_call_ready(op->holder, stack, &again, &packs,
+                                                      consume ? &call->consumed : NULL, &status, error)) {
         aoticache_uses_note(op->ready);
         return aoticache_binding_judge(call, aoticache_holder_conclude(op->holder, key_set, stack, status, error));
     }
-    aoticache_binding_keep(call);
     if (packed == NULL && packs)
         packed = &again;
-    status = aoticache_holder_call_slowly(op->holder, key_set, stack, packed, consumed, may_compile ? NULL : &compiles,
-                                          error);
+    if (packed != NULL && aoticache_holder_leaves(op->holder, packed)) {
+        aoticache_binding_note_left(op);
+        return AOTICACHE_BRIDGE_FALLBACK;
+    }
+    aoticache_binding_keep(call);
+    status = call_slowly(call, key_set, packed, consume, may_compile ? NULL : &compiles, error);
     if (compiles)
         return AOTICACHE_BRIDGE_FALLBACK_FIRST;
     atomic_fetch_add_explicit(&op->slow, 1, memory_order_relaxed);

@@ -67,6 +67,13 @@ struct aoticache_binding_operator {
     atomic_size_t references; /* 1 while it is enabled, and one for each call that has left its epoch */
     uint32_t ready; /* the number of its calls that hit (uses.c) */
     atomic_uint_least64_t slow, refused;
+    /* aside.c: calls left to PyTorch's kernel; what other calls there were when that was looked at; how many are passed on
+     * next; how many are timed next; how many were passed on. */
+    atomic_uint left;
+    atomic_uint_least64_t left_others;
+    atomic_uint passing;
+    atomic_uint_least64_t timing, passed;
+    atomic_uint_least64_t turns; /* that PyTorch's kernel had in trials, without a call of the core */
     void *torch_registration; /* of the bridge */
     aoticache_stable_plan *plan; /* of the stable ABI */
     aoticache_binding_operator *next, **link; /* of the binding's, under its lock */
@@ -87,6 +94,7 @@ typedef struct aoticache_binding_call {
     struct aoticache_binding_call *outer;
     bool fallback_wanted, kept;
     bool consumed; /* the tensors' handles are gone */
+    aoticache_ticket ticket; /* of the stable ABI; valid where fallback_wanted is set */
 } aoticache_binding_call;
 
 typedef enum aoticache_binding_entry {
@@ -114,6 +122,17 @@ aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *
 bool aoticache_binding_admits(const aoticache_binding_call *call);
 /* What the holder's status comes to. */
 aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *call, aoticache_status status);
+/* ---- aside.c: calls that are timed or passed on ---- */
+
+/* A call was left to PyTorch's kernel as it is the faster one. */
+void aoticache_binding_note_left(aoticache_binding_operator *op);
+/* A call that is not timed has met a kernel on trial. */
+void aoticache_binding_want_timing(aoticache_binding_operator *op);
+/* No kernel is on trial any more. */
+void aoticache_binding_end_timing(aoticache_binding_operator *op);
+/* PyTorch's number of threads; user: the binding. */
+uint32_t aoticache_binding_num_threads(void *user);
+
 /* Whether this thread is inside a call of `op`. */
 bool aoticache_binding_is_inside(const aoticache_binding_operator *op);
 /* The holder's fallback: says that one is wanted. */

@@ -46,6 +46,7 @@ static aoticache_status bind_functions(void *handle, const char *path, aoticache
     AOTICACHE_STABLE_LIST(BIND)
 #undef BIND
     bind_one(handle, "torch_exception_get_what_without_backtrace", &stable->torch_exception_get_what);
+    bind_one(handle, "torch_get_num_threads", &stable->torch_get_num_threads);
     if (!bind_one(handle, "torch_delete_stable_ivalue", &stable->torch_delete_stable_ivalue) &&
         !bind_one(handle, "_ZdlPv", &stable->operator_delete) && missing == NULL)
         missing = "torch_delete_stable_ivalue";
@@ -152,8 +153,14 @@ static __attribute__((noinline)) bool fall_back(stable_call *call, uint64_t *sta
     const aoticache_registration *registration = call->core.op->registration;
     call->error.message[0] = '\0';
     aoticache_binding_keep(&call->core);
-    return registration->fallback(registration->fallback_user, stack, num_inputs, num_outputs, call->error.message,
-                           sizeof call->error.message) == 0;
+    bool answers = registration->fallback(registration->fallback_user, stack, num_inputs, num_outputs,
+                                          call->error.message, sizeof call->error.message) == 0;
+    if (call->core.fallback_wanted && call->core.ticket.standing != NULL) {
+        aoticache_holder *holder = call->core.op->holder;
+        uint64_t ns = holder->context->clock_ns() - call->core.ticket.begin_ns;
+        aoticache_ticket_end(&call->core.ticket, holder, answers ? ns : 0);
+    }
+    return answers;
 }
 
 static __attribute__((noinline)) bool fail_or_fall_back(stable_call *call, aoticache_bridge_result result,

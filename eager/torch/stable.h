@@ -45,6 +45,7 @@ typedef struct aoticache_stable {
     AOTITorchError (*torch_delete_stable_ivalue)(uint64_t *value);
     void (*operator_delete)(void *memory);
     const char *(*torch_exception_get_what)(void); /* 2.13; NULL */
+    AOTITorchError (*torch_get_num_threads)(uint32_t *ret_threads); /* NULL */
     const aoticache_torch *torch; /* what tensors are looked at with */
 } aoticache_stable;
 

@@ -61,6 +61,8 @@ static const char *const migrations[AOTICACHE_INDEX_VERSION] = {
     "ALTER TABLE failures ADD COLUMN count INTEGER NOT NULL DEFAULT 1;",
     /* 3: index/connection/sql.h says what for */
     AOTICACHE_SCHEMA_3_COLLECT AOTICACHE_SCHEMA_3_STATISTICS AOTICACHE_SCHEMA_3_MARKS,
+    /* 4: which kernels the host's own are faster than, and where */
+    AOTICACHE_SCHEMA_4_JUDGEMENTS,
 };
 
 /* Ids of an index that is made in a second begin at that second's number times this: nobody makes more entries in one. */

@@ -1,5 +1,5 @@
 /*
- * index/connection/sql: all SQL of the folder: the tables of version 3 (those of versions 1 and 2 are in schema.c) and every
+ * index/connection/sql: all SQL of the folder: the tables from version 3 on (those of versions 1 and 2 are in schema.c) and every
  * statement, prepared on first use. What reads a statement's rows names it in a comment.
  */
 #ifndef AOTICACHE_INDEX_CONNECTION_SQL_H
@@ -88,7 +88,8 @@
                      " bytes = bytes + ?4, failures = failures + ?5 WHERE id = 1")                                    \
     /* In the order of the index details_last_use, whose entries end with the id. */                                  \
     X(CANDIDATES, "SELECT d.id, d.last_used_ns, d.bytes, d.compile_ns, d.op, NOT " AOTICACHE_INDEX_NOT_PINNED_SQL     \
-                  ", d.key FROM details d WHERE (d.last_used_ns, d.id) > (?1, ?2) ORDER BY d.last_used_ns, d.id LIMIT ?3")   \
+                  ", d.key, " AOTICACHE_INDEX_LOST_SQL("d.key") " FROM details d"                                   \
+                  " WHERE (d.last_used_ns, d.id) > (?1, ?2) ORDER BY d.last_used_ns, d.id LIMIT ?3")                  \
     X(FIND_VICTIM, "SELECT e.key, e.id, e.artifact, e.file_count FROM details d"                                      \
                    " CROSS JOIN entries e ON e.key = d.key AND e.id = d.id WHERE d.id = ?1 AND d.last_used_ns = ?2"   \
                    " AND " AOTICACHE_INDEX_NOT_PINNED_SQL)                                                            \
@@ -266,6 +267,38 @@
     X(USAGE_BY_PRODUCER, AOTICACHE_INDEX_USAGE_SQL("d.producer", ""))                                    \
     X(USAGE_BY_TAG, AOTICACHE_INDEX_USAGE_SQL("ifnull(t.tag, '')", " LEFT JOIN tags t ON t.key = d.key"))
 
+/*
+ * ---- judgements ----
+ *
+ * Rows are of keys, not of entries: a kernel that lost is not compiled again only because a collection has removed it.
+ * size: the class of sizes of a dynamic kernel, 0 of an exact one. slower: 1: the host's own kernel is the faster one.
+ */
+
+#define AOTICACHE_SCHEMA_4_JUDGEMENTS                                                                         \
+    "CREATE TABLE judgements("                                                                                \
+    " key BLOB NOT NULL, machine TEXT NOT NULL, threads INTEGER NOT NULL, size INTEGER NOT NULL,"           \
+    " slower INTEGER NOT NULL, kernel_ns INTEGER NOT NULL, fallback_ns INTEGER NOT NULL,"                   \
+    " judged_ns INTEGER NOT NULL,"                                                                          \
+    " PRIMARY KEY(key, machine, threads, size)) STRICT, WITHOUT ROWID;"                                     \
+    "CREATE INDEX judgements_slower ON judgements(key) WHERE slower = 1;"
+
+/* Whether the kernel has lost wherever it was judged. */
+#define AOTICACHE_INDEX_LOST_SQL(key) "ifnull((SELECT min(v.slower) FROM judgements v WHERE v.key = " key "), 0)"
+
+/* name, SQL */
+#define AOTICACHE_INDEX_JUDGEMENTS_STATEMENTS(X)                                                              \
+    X(PUT_JUDGEMENT, "INSERT OR REPLACE INTO judgements(key, machine, threads, size, slower, kernel_ns, fallback_ns," \
+                   " judged_ns) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")                                     \
+    X(LIST_JUDGEMENTS, "SELECT key, machine, threads, size, slower, kernel_ns, fallback_ns, judged_ns"         \
+                     " FROM judgements WHERE key = ?1 ORDER BY judged_ns DESC")                                \
+    X(FORGET_JUDGEMENTS, "DELETE FROM judgements WHERE judged_ns < ?1 OR judged_ns > ?2")                        \
+    /* Each key of the partial index once, in order; the columns are those of CANDIDATES. */                \
+    X(LOST_CANDIDATES, "SELECT d.id, d.last_used_ns, d.bytes, d.compile_ns, d.op, NOT " AOTICACHE_INDEX_NOT_PINNED_SQL \
+                       ", d.key, 1 FROM (SELECT DISTINCT key FROM judgements WHERE slower = 1 AND key >= ?1) l" \
+                       " CROSS JOIN entries e ON e.key = l.key CROSS JOIN details d ON d.id = e.id"         \
+                       " WHERE " AOTICACHE_INDEX_LOST_SQL("l.key") " AND (l.key, e.id) > (?1, ?2)"           \
+                       " ORDER BY l.key, e.id LIMIT ?3")
+
 /* ---- entries, objects and failures ---- */
 
 /* What a listing shows of an entry: details d and entries e (entries/list.c reads it). */
@@ -280,6 +313,7 @@
     AOTICACHE_INDEX_COLLECT_STATEMENTS(X) \
     AOTICACHE_INDEX_STATISTICS_STATEMENTS(X) \
     AOTICACHE_INDEX_PINS_STATEMENTS(X) \
+    AOTICACHE_INDEX_JUDGEMENTS_STATEMENTS(X) \
     X(BEGIN, "BEGIN IMMEDIATE")                                                                                       \
     X(COMMIT, "COMMIT")                                                                                               \
     /* The order is that of the primary key: one range of it, nothing is sorted. */                                   \

@@ -18,15 +18,17 @@ static bool read_candidate(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
     struct candidates *candidates = user;
     aoticache_index_candidate candidate;
-    uint32_t is_pinned;
+    uint32_t is_pinned, is_lost;
     if (!aoticache_index_read_integer(row, 0, &candidate.entry_id) ||
         !aoticache_index_read_integer(row, 1, &candidate.last_used_ns) ||
         !aoticache_index_read_unsigned(row, 2, &candidate.bytes) ||
         !aoticache_index_read_unsigned(row, 3, &candidate.compile_ns) ||
         !aoticache_index_read_text(row, 4, &candidate.op) || !aoticache_index_read_count(row, 5, &is_pinned) ||
-        !aoticache_index_read_blob(row, 6, candidate.key.bytes, AOTICACHE_DIGEST_BYTES))
+        !aoticache_index_read_blob(row, 6, candidate.key.bytes, AOTICACHE_DIGEST_BYTES) ||
+        !aoticache_index_read_count(row, 7, &is_lost))
         return false;
     candidate.is_pinned = is_pinned != 0;
+    candidate.is_lost = is_lost != 0;
     *ret_goes_on = candidates->callback(candidates->user, &candidate);
     return true;
 }
@@ -41,6 +43,23 @@ aoticache_status aoticache_index_list_candidates(aoticache_index *index, int64_t
     if (status != AOTICACHE_OK)
         return status;
     sqlite3_bind_int64(statement, 1, after_used_ns);
+    sqlite3_bind_int64(statement, 2, after_id);
+    sqlite3_bind_int64(statement, 3, (sqlite3_int64)limit);
+    status = aoticache_index_walk(index, statement, "details", read_candidate, &candidates, ret_error);
+    aoticache_index_leave_statement(index, statement);
+    return status;
+}
+
+aoticache_status aoticache_index_list_lost(aoticache_index *index, const aoticache_digest *after_key, int64_t after_id,
+                                           size_t limit, aoticache_index_candidate_fn callback, void *user,
+                                           aoticache_error *ret_error)
+{
+    struct candidates candidates = {.callback = callback, .user = user};
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter_statement(index, SQL(LOST_CANDIDATES), &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_index_bind_digest(statement, 1, after_key);
     sqlite3_bind_int64(statement, 2, after_id);
     sqlite3_bind_int64(statement, 3, (sqlite3_int64)limit);
     status = aoticache_index_walk(index, statement, "details", read_candidate, &candidates, ret_error);

@@ -37,6 +37,7 @@ typedef struct aoticache_index_candidate {
     const char *op;
     aoticache_digest key;
     bool is_pinned;
+    bool is_lost; /* the host's own kernel was faster wherever the two were compared */
 } aoticache_index_candidate;
 
 /* Return false to stop. The callback must not use the index. */
@@ -46,6 +47,10 @@ typedef bool (*aoticache_index_candidate_fn)(void *user, const aoticache_index_c
 aoticache_status aoticache_index_list_candidates(aoticache_index *index, int64_t after_used_ns, int64_t after_id,
                                                  size_t limit, aoticache_index_candidate_fn callback, void *user,
                                                  aoticache_error *ret_error);
+/* Those that are lost, in the order of keys, from the one after (after_key, after_id). Zeros: from the first. */
+aoticache_status aoticache_index_list_lost(aoticache_index *index, const aoticache_digest *after_key, int64_t after_id,
+                                           size_t limit, aoticache_index_candidate_fn callback, void *user,
+                                           aoticache_error *ret_error);
 
 typedef struct aoticache_index_owned {
     aoticache_digest digest;

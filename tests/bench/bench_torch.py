@@ -117,7 +117,7 @@ def compile_in_c(aoticache):
 
 
 def enable(aoticache, mode="never", dynamic="never", operators=OPERATORS, folder=FOLDER):
-    enabled = aoticache.enable(*operators, mode=mode, dynamic=dynamic, cache_dir=folder, workers=2)
+    enabled = aoticache.enable(*operators, mode=mode, dynamic=dynamic, cache_dir=folder, workers=2, judge=False)
     if enabled.pending:  # the bridge is compiled
         aoticache.wait()
         enabled = aoticache.enable(*operators, mode=mode, dynamic=dynamic)

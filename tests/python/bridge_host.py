@@ -17,7 +17,7 @@ from c_types import Device, Error, View
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SOURCES = ["eager/torch/bridge.cpp", "eager/torch/bridge.h", "eager/value.h", "base/base.h", "base/tensor_view.h"]
-ABI = 1
+ABI = 2
 SERVED, FALLBACK, FAILED = range(3)
 STATUS = {}
 
@@ -48,13 +48,26 @@ ENABLE = CFUNCTYPE(c_int, c_char_p, c_char_p, c_char_p, c_char_p, c_void_p, POIN
 DISABLE = CFUNCTYPE(None, c_void_p)
 
 
+CLOCK = CFUNCTYPE(c_uint64)
+TURN = CFUNCTYPE(c_int, c_void_p, c_uint64, POINTER(Stack), POINTER(c_uint64))
+END = CFUNCTYPE(None, c_void_p, POINTER(c_uint64), c_uint64)
+PASSED = CFUNCTYPE(None, c_void_p, c_uint64)
+SET_ASIDE = CFUNCTYPE(None, c_void_p, c_int, c_uint64)
+PASSED_NOW = CFUNCTYPE(c_uint64, c_void_p)
+NUM_THREADS = CFUNCTYPE(c_uint32)
+SERVE, TIME, PASS = range(3)
+NO_TURN, KERNELS_TURN, FALLBACKS_TURN = range(3)
+
+
 class HostStruct(ctypes.Structure):
-    _fields_ = [("size", c_size_t), ("abi", c_uint32), ("call", CALL), ("refuse", REFUSE)]
+    _fields_ = [("size", c_size_t), ("abi", c_uint32), ("call", CALL), ("refuse", REFUSE), ("clock_ns", CLOCK),
+                ("turn", TURN), ("end", END), ("passed", PASSED)]
 
 
 class BridgeStruct(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("abi", c_uint32), ("torch_version", c_char_p), ("enable", ENABLE),
-                ("disable", DISABLE)]
+                ("disable", DISABLE), ("set_aside", SET_ASIDE), ("passed_now", PASSED_NOW),
+                ("num_threads", NUM_THREADS)]
 
 
 def status_number(name):
@@ -139,8 +152,22 @@ class Host:
         self.calls, self.refused, self.failures = [], [], []
         self.answer = lambda stack: FALLBACK
         self.message = "the kernel said no"
-        self.struct = HostStruct(ctypes.sizeof(HostStruct), ABI, CALL(self.call), REFUSE(self.refused.append))
+        self.turns, self.ends, self.passed, self.next_turn = [], [], [], NO_TURN
+        self.now = 0  # every reading of the clock is 10 later than the one before
+        self.struct = HostStruct(ctypes.sizeof(HostStruct), ABI, CALL(self.call), REFUSE(self.refused.append),
+                                 CLOCK(self.read_clock), TURN(self.take_turn),
+                                 END(lambda op, ticket, ns: self.ends.append((ticket[0], ns))),
+                                 PASSED(lambda op, calls: self.passed.append(calls)))
         self.bridge = BridgeStruct(ctypes.sizeof(BridgeStruct))
+
+    def read_clock(self):
+        self.now += 10
+        return self.now
+
+    def take_turn(self, op, wrapped, stack, ticket):
+        ticket[0] = 1000 + len(self.turns)
+        self.turns.append(stack[0].count)
+        return self.next_turn
 
     def open(self, abi=ABI):
         message = ctypes.create_string_buffer(1024)

@@ -46,6 +46,7 @@ class Enabled:
         host.answer = self.answer
         host.calls.clear()
         host.refused.clear()
+        host.registration = self.registration
         return host
 
     def __exit__(self, *exception):
@@ -348,6 +349,87 @@ def test_results_are_freed():
     call(lambda stack: serve(big(), big())(stack), lambda: torch.topk(x, 1))
     wrong = lambda stack: serve(big(), big(), big())(stack)
     call(wrong, lambda: raises(RuntimeError, lambda: torch.topk(x, 1), "3 results", "not 2"))
+
+
+# ---- calls that are set aside ----
+
+def call_times(call, count):
+    """How often the core was asked."""
+    before = len(host.calls)
+    for _ in range(count):
+        check(torch.equal(call(), expected_of[call]))
+    return len(host.calls) - before
+
+
+expected_of = {}
+
+
+def test_calls_that_are_passed_on_do_not_ask():
+    x = torch.linspace(-3, 3, 12).reshape(3, 4)
+    for op, call in ((A.neg.default, lambda: torch.neg(x)), (A.clamp.default, lambda: torch.clamp(x, -1, 1)),
+                     (A.cat.default, lambda: torch.cat([x, x]))):
+        expected_of[call] = call()
+        with Enabled(op) as enabled:
+            registration = enabled.registration
+            host.passed.clear()
+            check(call_times(call, 3) == 3)
+            host.bridge.set_aside(registration, bridge_host.PASS, 5)
+            check(call_times(call, 2) == 0 and host.bridge.passed_now(registration) == 2 and not host.passed)
+            check(call_times(call, 3) == 0 and host.passed == [5], host.passed)
+            check(host.bridge.passed_now(registration) == 0)
+            check(call_times(call, 2) == 2)
+            host.bridge.set_aside(registration, bridge_host.PASS, 100)
+            check(call_times(call, 7) == 0)
+        check(host.passed == [5, 7], host.passed)  # the end tells of what was not told yet
+        check(call_times(call, 2) == 0)
+
+
+def test_turns_are_timed_from_their_beginning_to_their_end():
+    x = torch.linspace(-3, 3, 12).reshape(3, 4)
+    for op, call in ((A.neg.default, lambda: torch.neg(x)), (A.cat.default, lambda: torch.cat([x, x]))):
+        expected = expected_of[call] = call()
+        with Enabled(op) as enabled:
+            registration = enabled.registration
+            host.turns.clear(), host.ends.clear()
+            host.bridge.set_aside(registration, bridge_host.TIME, 4)
+            host.next_turn = bridge_host.NO_TURN
+            check(call_times(call, 1) == 1 and len(host.turns) == 1 and not host.ends)
+            host.next_turn = bridge_host.FALLBACKS_TURN
+            check(call_times(call, 1) == 0 and host.ends == [(1001, 10)], host.ends)
+            host.next_turn = bridge_host.KERNELS_TURN
+            check(call_times(call, 1) == 1 and host.ends[-1] == (1002, 0), host.ends)  # it was not served
+            expected_of[call] = torch.full((2,), 9.0)
+            host.answer = lambda stack: serve(filled([2], 9.0))(stack)
+            check(call_times(call, 1) == 1 and host.ends[-1] == (1003, 10), host.ends)
+            expected_of[call] = expected
+            host.answer = lambda stack: FALLBACK
+            check(call_times(call, 1) == 1 and len(host.turns) == 4)  # as many as were asked for
+            host.bridge.set_aside(registration, bridge_host.TIME, 100)
+            host.bridge.set_aside(registration, bridge_host.SERVE, 0)
+            check(call_times(call, 1) == 1 and len(host.turns) == 4)
+        host.next_turn = bridge_host.NO_TURN
+
+
+def test_turn_that_throws_ends_without_a_time():
+    x = torch.linspace(-3, 3, 12).reshape(3, 4)
+    with Enabled(A.neg.default, lambda stack: FAILED) as enabled:
+        registration = enabled.registration
+        host.ends.clear()
+        host.bridge.set_aside(registration, bridge_host.TIME, 10)
+        host.next_turn = bridge_host.KERNELS_TURN
+        raises(RuntimeError, lambda: torch.neg(x), "the kernel said no")
+        host.next_turn = bridge_host.FALLBACKS_TURN
+        raises(RuntimeError, lambda: torch.neg(torch.ones(2, dtype=torch.bool)))
+        check([ns for _, ns in host.ends] == [0, 0], host.ends)
+        host.next_turn = bridge_host.NO_TURN
+
+
+def test_number_of_threads_is_pytorchs():
+    before = torch.get_num_threads()
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        check(host.bridge.num_threads() == threads)
+    torch.set_num_threads(before)
 
 
 # ---- exceptions, and what is above the kernel ----

@@ -42,7 +42,7 @@ def play(cache, seed, mode, count):
     torch.manual_seed(int(seed))
     drawn = list(calls(torch, random.Random(int(seed)), 40 if int(count) == 0 else int(count)))
     expected = [function(*tensors) for function, tensors in drawn]
-    enabled = aoticache.enable(*OPERATORS, mode=mode, cache_dir=cache, workers=2)
+    enabled = aoticache.enable(*OPERATORS, mode=mode, cache_dir=cache, workers=2, judge=False)
     print("enabled", len(enabled.operators) + len(enabled.pending), flush=True)
     results = []
     while True:

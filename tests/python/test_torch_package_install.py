@@ -19,7 +19,7 @@ CHECK = """
 import os, sys, torch, aoticache
 assert "/site-packages/" in aoticache.__file__ and aoticache._library.load().path.startswith(os.path.dirname(aoticache.__file__))
 x = torch.linspace(-3, 3, 12).reshape(3, 4)
-aoticache.enable("aten::abs", "aten::clamp", mode="wait")
+aoticache.enable("aten::abs", "aten::clamp", mode="wait", judge=False)
 assert torch.equal(torch.abs(x), x.clone().abs_()) and torch.equal(torch.abs(x), x.clone().abs_())
 assert aoticache.stats().operators["aten::abs"].hits >= 1 and aoticache.stats().interface == "bridge"
 print("done")

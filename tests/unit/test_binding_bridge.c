@@ -327,3 +327,99 @@ Test(binding_bridge, refusal_by_the_bridge_is_handed_on)
     cr_expect_eq(try_enable("test::op(Tensor self, Scalar other) -> Tensor[]"), AOTICACHE_OK, "%s", error.message);
     end_binding();
 }
+
+/* ---- kernels that must earn their place ---- */
+
+static uint64_t fake_ns;
+
+static uint64_t fake_clock(void)
+{
+    return fake_ns;
+}
+
+static void begin_judging(void)
+{
+    begin();
+    op->holder->judges = true;
+    eager->clock_ns = fake_clock;
+    cr_assert(is_served(x, 3)); /* the miss; its holder did not judge yet, or the runner would not be shown */
+}
+
+/* A call as the bridge makes it while calls are timed; how long each way takes. False: nothing is on trial. */
+static bool take_turn(uint64_t kernel_ns, uint64_t fallback_ns)
+{
+    const aoticache_bridge_host *host = STAND_IN(const aoticache_bridge_host *, stand_in_host);
+    void *registration = STAND_IN(void *, stand_in_op);
+    aoticache_bridge_ticket ticket;
+    places[0] = VALUE_TENSOR(x);
+    places[1] = VALUE_DOUBLE(3);
+    places[2] = VALUE_INT(0);
+    stack.count = 3;
+    aoticache_bridge_turn turn = host->turn(registration, 0, &stack, &ticket);
+    cr_assert(is_untouched(x));
+    if (turn == AOTICACHE_BRIDGE_KERNELS_TURN) {
+        uint64_t hits = binding_counts().holder.hits;
+        cr_assert(is_served(x, 3));
+        cr_assert_eq(binding_counts().holder.hits, hits + 1, "what is timed is a hit");
+    }
+    if (turn != AOTICACHE_BRIDGE_NO_TURN)
+        host->end(registration, &ticket, turn == AOTICACHE_BRIDGE_KERNELS_TURN ? kernel_ns : fallback_ns);
+    return turn != AOTICACHE_BRIDGE_NO_TURN;
+}
+
+Test(binding_bridge, trial_asks_to_be_timed_and_ends_that)
+{
+    begin_judging();
+    cr_expect(is_served(x, 3)); /* on trial, untimed: the kernel is loaded and answers */
+    cr_expect_eq(STAND_IN(int, stand_in_aside), AOTICACHE_BRIDGE_TIME);
+    cr_expect_geq(STAND_IN(uint64_t, stand_in_aside_calls), 2 * (AOTICACHE_TRIAL_PAIRS / 3 * 4));
+    cr_expect_eq(binding_counts().holder.on_trial, 1);
+    int turns = 0;
+    while (turns < 100 && take_turn(500, 1000))
+        turns++;
+    cr_expect_gt(turns, 4);
+    cr_expect_leq(turns, 40);
+    cr_expect_eq(STAND_IN(int, stand_in_aside), AOTICACHE_BRIDGE_SERVE);
+    cr_expect_eq(binding_counts().holder.judged, 1);
+    cr_expect_eq(binding_counts().holder.slower, 0);
+    uint64_t hits = binding_counts().holder.hits;
+    for (int i = 0; i < 10; i++)
+        cr_expect(is_served(x, 3));
+    cr_expect_eq(binding_counts().holder.hits, hits + 10);
+    end_binding();
+}
+
+Test(binding_bridge, calls_that_are_lost_are_passed_on_more_and_more)
+{
+    begin_judging();
+    cr_expect(is_served(x, 3));
+    while (take_turn(100000, 1000))
+        continue;
+    cr_expect_eq(binding_counts().holder.slower, 1);
+    uint64_t before = binding_counts().holder.lost;
+    int rounds = 0;
+    for (uint64_t expected = 16; rounds < 3; rounds++, expected *= 2) {
+        for (int tries = 0; tries < 64 && STAND_IN(uint64_t, stand_in_aside_calls) != expected; tries++)
+            cr_assert_eq(call_bridge(x, 3), AOTICACHE_BRIDGE_FALLBACK);
+        cr_expect_eq(STAND_IN(int, stand_in_aside), AOTICACHE_BRIDGE_PASS);
+        cr_expect_eq(STAND_IN(uint64_t, stand_in_aside_calls), expected);
+    }
+    cr_expect_gt(binding_counts().holder.lost, before);
+    const aoticache_bridge_host *host = STAND_IN(const aoticache_bridge_host *, stand_in_host);
+    aoticache_binding_counts counts = binding_counts();
+    host->passed(STAND_IN(void *, stand_in_op), 100);
+    cr_expect_eq(binding_counts().holder.lost, counts.holder.lost + 100);
+    cr_expect_eq(binding_counts().holder.fallbacks, counts.holder.fallbacks + 100);
+    cr_expect_eq(binding_counts().calls, counts.calls + 100);
+    /* A call of another kind between them begins anew. */
+    cr_assert_eq(call_bridge(x, 7), AOTICACHE_BRIDGE_SERVED);
+    aoticache_stack_drop(&stack, 0);
+    STAND_IN(uint64_t, stand_in_aside_calls) = 0;
+    for (int i = 0; i < 16; i++)
+        call_bridge(x, 3);
+    cr_expect_eq(STAND_IN(uint64_t, stand_in_aside_calls), 0);
+    for (int i = 0; i < 16; i++)
+        call_bridge(x, 3);
+    cr_expect_eq(STAND_IN(uint64_t, stand_in_aside_calls), 16);
+    end_binding();
+}

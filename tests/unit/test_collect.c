@@ -9,6 +9,7 @@
 
 #include "cache/internal.h"
 #include "cache/gc/collect.h"
+#include "cache/judgements.h"
 #include "index/eviction/eviction.h"
 
 TestSuite(collect, .init = fixture_setup, .fini = fixture_teardown);
@@ -63,6 +64,79 @@ Test(collect, least_recently_used_goes_first)
     cr_assert_not(has(cache, 2));
     cr_assert_not(has(cache, 3));
     cr_assert_eq(fixture_files("objects"), 4);
+    aoticache_cache_close(cache);
+}
+
+static void judge(aoticache_cache *cache, int64_t number, const char *machine, bool is_slower)
+{
+    aoticache_judgement judgement = {.key = fixture_key(number), .machine = machine, .threads = 1, .is_slower = is_slower,
+                                     .kernel_ns = 5, .fallback_ns = 4, .judged_ns = aoticache_wall_ns()};
+    cr_assert_eq(aoticache_cache_put_judgements(cache, &judgement, 1, NULL), AOTICACHE_OK);
+}
+
+Test(collect, kernels_that_lost_everywhere_go_first)
+{
+    for (int policy = 0; policy < 2; policy++) {
+        aoticache_cache *cache = fixture_open();
+        for (int i = 1; i <= 5; i++) {
+            fixture_put(cache, i, library(i));
+            fixture_ahead++;
+        }
+        judge(cache, 4, "here", true);
+        judge(cache, 5, "here", true);
+        judge(cache, 5, "there", false); /* it wins somewhere */
+        judge(cache, 3, "here", false);
+        aoticache_collect_options options = AOTICACHE_COLLECT_OPTIONS_INIT;
+        aoticache_collect_report report;
+        options.policy = policy == 0 ? AOTICACHE_COLLECT_LRU : AOTICACHE_COLLECT_COST;
+        options.max_entries = 4;
+        for (int dry = 1; dry >= 0; dry--) {
+            options.dry_run = dry == 1;
+            cr_assert_eq(aoticache_cache_collect(cache, &options, NULL, NULL, &report, NULL), AOTICACHE_OK);
+            cr_expect_eq(report.entries_removed, 1);
+        }
+        cr_expect_not(has(cache, 4));
+        options.max_entries = 3;
+        cr_assert_eq(aoticache_cache_collect(cache, &options, NULL, NULL, &report, NULL), AOTICACHE_OK);
+        cr_expect(has(cache, 5), "the newest, though it lost here");
+        cr_expect_eq(report.entries_removed, 1);
+        options.max_bytes = 1;
+        cr_assert_eq(aoticache_cache_collect(cache, &options, NULL, NULL, &report, NULL), AOTICACHE_OK);
+        aoticache_cache_close(cache);
+    }
+}
+
+Test(collect, kernel_that_lost_stays_without_a_reason_to_collect_and_goes_when_it_is_old)
+{
+    aoticache_cache *cache = fixture_open();
+    fixture_put(cache, 1, library(1));
+    fixture_put(cache, 2, library(2));
+    judge(cache, 1, "here", true);
+    cr_expect_eq(collect(cache, UINT64_MAX, 3600, false).entries_removed, 0);
+    fixture_ahead = 3601;
+    cr_expect_eq(collect(cache, UINT64_MAX, 3600, false).entries_removed, 2);
+    aoticache_cache_close(cache);
+}
+
+static bool count_judgement(void *user, const aoticache_judgement *judgement)
+{
+    (void)judgement;
+    ++*(int *)user;
+    return true;
+}
+
+Test(collect, judgements_are_forgotten_after_a_month)
+{
+    aoticache_cache *cache = fixture_open();
+    aoticache_key key = fixture_key(1);
+    judge(cache, 1, "here", true);
+    for (int days = 29; days <= 31; days += 2) {
+        int count = 0;
+        fixture_ahead = days * FIXTURE_DAY;
+        collect(cache, UINT64_MAX, UINT64_MAX, false);
+        cr_assert_eq(aoticache_cache_list_judgements(cache, &key, count_judgement, &count, NULL), AOTICACHE_OK);
+        cr_expect_eq(count, days < 30, "after %d days", days);
+    }
     aoticache_cache_close(cache);
 }
 

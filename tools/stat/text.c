@@ -69,6 +69,9 @@ static void print_lookups(const stat_view *view)
     print_count("    damaged", counters->misses_damaged, "");
     print_count("    failed before", counters->misses_failed, "");
     print_count("  waited for another", counters->waits, "");
+    print_count("  kernels judged", counters->judged, "");
+    print_count("    slower than the host's", counters->judged_slower, "");
+    print_count("  calls left to the host", counters->calls_lost, "");
 }
 
 static void print_compiles(const stat_view *view)

@@ -128,6 +128,7 @@ class ContextOptions(Structure):
         ("record_file", c_char_p),
         ("logger", Logger),
         ("environment", POINTER(c_char_p)),
+        ("judge", c_bool),
     ]
 
 
@@ -136,6 +137,8 @@ class HolderCounts(Structure):
         *((name, c_uint64) for name in ("hits", "hits_dynamic", "loads", "misses", "compiles", "compile_failures")),
         *((name, c_uint64) for name in ("fallbacks", "queued", "dropped")),
         *((name, c_size_t) for name in ("entries", "libraries", "loaded")),
+        ("lost", c_uint64),
+        *((name, c_size_t) for name in ("judged", "slower", "on_trial")),
     ]
 
 
@@ -171,7 +174,7 @@ class Counters(Structure):
         for name in (
             "hits hits_dynamic hits_loaded hits_remote misses misses_requirement misses_guard misses_damaged "
             "misses_failed waits lease_waits lease_wait_ns compiles compiles_fallback compile_failures compile_ns saved_ns lookup_ns "
-            "loads load_ns stored_bytes not_stored damaged evicted evicted_bytes"
+            "loads load_ns stored_bytes not_stored damaged evicted evicted_bytes judged judged_slower calls_lost"
         ).split()
     ]
 

@@ -32,7 +32,7 @@ COUNTS = tuple(str(one[0]) for one in _library.HolderCounts._fields_)
 #: What OperatorStats calls a count, where the C library has another name for it.
 PUBLIC_NAMES = {"hits_dynamic": "hits_symbolic"}
 #: Of these the sum is kept of operators that were disabled; the others say how things are now.
-SUMS = ("hits", "hits_symbolic", "loads", "misses", "compiles", "compile_failures", "fallbacks", "queued", "dropped")
+SUMS = ("hits", "hits_symbolic", "loads", "misses", "compiles", "compile_failures", "fallbacks", "lost", "queued", "dropped")
 
 
 @dataclass
@@ -236,6 +236,7 @@ class Session:
             fail_calls=settings.fail_calls,
             record_file=_library.encode(settings.record_file),
             logger=_caches.logger(),
+            judge=settings.judge,
         )
         if hook is None:
             version = public_version(self.torch_version)

@@ -37,6 +37,9 @@ class Settings:
     max_loaded_bytes: int = 0
     #: Whether a compile or a load that fails is an error of the call; else PyTorch's kernel answers.
     fail_calls: bool = False
+    #: Whether a compiled kernel must be faster than PyTorch's own one to be called. The first calls that it could serve
+    #: are timed, by turns the one and the other; then the faster one answers. False: the compiled one always.
+    judge: bool = True
     #: "auto": the C++ bridge, compiled once where the cache has none; "off": the stable C ABI.
     bridge: str = "auto"
     #: The C++ compiler for the bridge; None: $CXX, c++, g++, clang++.
@@ -71,6 +74,8 @@ class Settings:
                 raise SettingsError(f"{name} is {value!r}; it must be an integer of at least {minimum}")
         if self.workers > 64:
             raise SettingsError(f"workers is {self.workers}; at most 64 make sense")
+        if not isinstance(self.judge, bool):
+            raise SettingsError(f"judge is {self.judge!r}; it must be True or False")
         if self.bridge not in BRIDGES:
             raise SettingsError(f"bridge is {self.bridge!r}; it must be one of {', '.join(map(repr, BRIDGES))}")
         if not isinstance(self.wait_at_exit, (int, float)) or not 0 <= self.wait_at_exit < 1e6:

@@ -27,6 +27,8 @@ class OperatorStats:
     hits_symbolic: int = 0
     #: Calls that PyTorch's kernel answered: the compiled one was not there, or could not be.
     fallbacks: int = 0
+    #: Of these: calls that could have had a compiled kernel, which is slower than PyTorch's.
+    lost: int = 0
     #: Calls that went to PyTorch's kernel at once: numbers wrapped as tensors, conjugated tensors, recursion.
     refused: int = 0
     misses: int = 0
@@ -40,6 +42,11 @@ class OperatorStats:
     entries: int = 0
     libraries: int = 0
     loaded: int = 0
+    #: Kernels that were compared with PyTorch's own; of these, those that PyTorch's is faster than, or as fast; kernels
+    #: that are being compared. (A dynamic kernel counts once for each class of sizes.)
+    judged: int = 0
+    slower: int = 0
+    on_trial: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,12 +86,12 @@ class Stats:
         lines = []
         if self.operators:
             width = max(len("operator"), *(len(name) for name in self.operators))
-            head = f"{'operator':{width}}  {'calls':>9} {'hits':>9} {'PyTorch':>9} {'compiles':>8} {'failed':>6}  state"
+            head = f"{'operator':{width}}  {'calls':>9} {'hits':>9} {'PyTorch':>9} {'lost':>9} {'compiles':>8} {'failed':>6}  state"
             lines.append(head)
             for one in sorted(self.operators.values(), key=lambda one: (-one.calls, one.name)):
                 lines.append(
                     f"{one.name:{width}}  {one.calls:9} {one.hits:9} {one.fallbacks + one.refused:9} "
-                    f"{one.compiles:8} {one.compile_failures:6}  {one.state}"
+                    f"{one.lost:9} {one.compiles:8} {one.compile_failures:6}  {one.state}"
                 )
         else:
             lines.append("no operator has been enabled in this process")

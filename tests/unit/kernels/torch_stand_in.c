@@ -195,6 +195,28 @@ static void disable(void *registration)
     stand_in_registrations--;
 }
 
+EXPORT int stand_in_aside;
+EXPORT uint64_t stand_in_aside_calls;
+EXPORT uint32_t stand_in_threads = 1;
+
+static void set_aside(void *registration, aoticache_bridge_aside how, uint64_t calls)
+{
+    (void)registration;
+    stand_in_aside = how;
+    stand_in_aside_calls = calls;
+}
+
+static uint64_t passed_now(void *registration)
+{
+    (void)registration;
+    return 0;
+}
+
+static uint32_t num_threads(void)
+{
+    return stand_in_threads;
+}
+
 EXPORT aoticache_status aoticache_bridge_open(const aoticache_bridge_host *host, aoticache_bridge *ret_bridge,
                                               char *message, size_t size)
 {
@@ -207,5 +229,8 @@ EXPORT aoticache_status aoticache_bridge_open(const aoticache_bridge_host *host,
     ret_bridge->torch_version = "2.13.0";
     ret_bridge->enable = enable;
     ret_bridge->disable = disable;
+    ret_bridge->set_aside = set_aside;
+    ret_bridge->passed_now = passed_now;
+    ret_bridge->num_threads = num_threads;
     return AOTICACHE_OK;
 }

@@ -78,10 +78,11 @@ static json_t *library_to_json(const aoticache_library_description *library)
     return object;
 }
 
-static json_t *detail_to_json(const aoticache_entry *entry, const struct detail *detail)
+static json_t *detail_to_json(aoticache_cache *cache, const aoticache_entry *entry, const struct detail *detail)
 {
     json_t *object = aoticache_entry_to_json(entry);
     aoticache_pin_add_to_json(object, detail->mark);
+    aoticache_cli_json_set(object, "judgements", aoticache_judgements_to_json(cache, &entry->key));
     aoticache_cli_json_set(object, "problem",
                            detail->problem.message[0] != '\0' ? aoticache_cli_json_text(detail->problem.message)
                                                               : json_null());
@@ -188,7 +189,8 @@ static void print_library(const aoticache_cli *cli, const aoticache_library_desc
         print_names(cli, "shim lacks", library->missing, library->missing_count);
 }
 
-static void print_entry(const aoticache_cli *cli, const aoticache_entry *entry, const struct detail *detail)
+static void print_entry(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_entry *entry,
+                        const struct detail *detail)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES], text[AOTICACHE_CLI_UNIT_BYTES], age[AOTICACHE_CLI_UNIT_BYTES];
     aoticache_digest_to_hex(&entry->key, hex);
@@ -212,6 +214,7 @@ static void print_entry(const aoticache_cli *cli, const aoticache_entry *entry, 
         aoticache_cli_print_field(cli, "marks", "%s", marks);
         free(marks);
     }
+    aoticache_judgements_print(cli, cache, &entry->key);
     print_requirements(cli, entry);
     if (detail->request != NULL)
         print_request(cli, detail->request);
@@ -240,9 +243,9 @@ static int show_entries(const aoticache_cli *cli, aoticache_cache *cache, const 
         read_detail(cache, &list.entries[i], &detail);
         detail.mark = aoticache_pin_list_find(&marks, &list.entries[i].key);
         if (cli->json)
-            aoticache_cli_json_append(array, detail_to_json(&list.entries[i], &detail));
+            aoticache_cli_json_append(array, detail_to_json(cache, &list.entries[i], &detail));
         else
-            print_entry(cli, &list.entries[i], &detail);
+            print_entry(cli, cache, &list.entries[i], &detail);
         if (!cli->json && i + 1 < list.count)
             printf("\n");
         if (detail.problem.message[0] != '\0') {

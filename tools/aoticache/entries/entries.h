@@ -107,4 +107,10 @@ int aoticache_pin_list_print(const aoticache_cli *cli, aoticache_cache *cache, c
 int aoticache_pin_list_change(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
                            aoticache_pin_action action, const char *const *tags);
 
+/* ---- judgements.c: the kernel of a key against the host's own ---- */
+
+/* One line for each machine, number of threads and class of sizes; nothing where it was never judged. */
+void aoticache_judgements_print(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_key *key);
+json_t *aoticache_judgements_to_json(aoticache_cache *cache, const aoticache_key *key);
+
 #endif

@@ -141,6 +141,9 @@ static void print_json(const aoticache_why *why)
     aoticache_cli_json_set(object, "reason", aoticache_cli_json_text(reason_word(why->reason)));
     aoticache_cli_json_set(object, "text", aoticache_cli_json_text(reason_text(why->reason)));
     aoticache_cli_json_set(object, "entry", why->answer != NULL ? aoticache_entry_to_json(why->answer) : json_null());
+    aoticache_cli_json_set(object, "judgements", why->answer != NULL
+                                                      ? aoticache_judgements_to_json(why->cache, &why->answer->key)
+                                                      : json_null());
     aoticache_cli_json_set(object, "failure", failure_to_json(&why->failure));
     aoticache_cli_json_set(object, "damage", aoticache_cli_json_text(why->damage));
     aoticache_cli_json_set(object, "entries_of_operator", aoticache_cli_json_count(why->candidates.count));
@@ -310,6 +313,7 @@ static void print_text(const aoticache_why *why)
     if (is_hit) {
         cleanup_free char *text = entry_text(why->answer);
         aoticache_cli_print_field(why->cli, "entry", "%s", text);
+        aoticache_judgements_print(why->cli, why->cache, &why->answer->key);
     }
     if (why->damage != NULL)
         aoticache_cli_print_field(why->cli, "damage", "%s", why->damage);

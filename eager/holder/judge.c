@@ -1,0 +1,115 @@
+/*
+ * eager/holder/judge: trials: whose turn it is, and what the times say.
+ *
+ * Times of single calls are noisy upwards: an interrupt, another process, a page that is touched for the first time. Two
+ * numbers are robust against that in different ways: the median of the ratios of neighbouring calls, and the ratio of the
+ * shortest times. What is clear ends the trial early, when both of them say it; the fewer calls there are, the clearer it
+ * must be. So a kernel that takes a hundred times as long costs its host four calls.
+ *
+ * PyTorch's way to a kernel is long and fills the caches of the CPU. Between calls of another way it is slower than by itself,
+ * and the shorter way is not: with turns one by one the kernel of the cache would be judged too well. Hence the blocks.
+ *
+ * In the end the kernel must be faster by KEEP and by KEEP_NS: a gain that cannot be told from noise, or from what a call does
+ * to the caches around it, is not worth a library in memory. A tie goes to the fallback, because nobody is worse off with the
+ * kernel that answers without us.
+ */
+#include "eager/holder/judge.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define KEEP 0.98
+#define KEEP_NS 40
+
+/* From so many pairs on a ratio beyond this, or below its inverse, is clear. */
+static const struct step {
+    uint32_t pairs;
+    double ratio;
+} steps[] = {{3, 3.0}, {9, 1.5}, {15, 1.15}};
+
+/* ---- turns ---- */
+
+aoticache_way aoticache_trial_turn(aoticache_trial *trial)
+{
+    uint32_t block = (trial->given[0] + trial->given[1]) / AOTICACHE_TRIAL_BLOCK;
+    aoticache_way way = block % 4 == 0 || block % 4 == 3 ? AOTICACHE_WAY_KERNEL : AOTICACHE_WAY_FALLBACK;
+    /* Turns that did not come back (a call that failed) are made up for. */
+    aoticache_way other = way == AOTICACHE_WAY_KERNEL ? AOTICACHE_WAY_FALLBACK : AOTICACHE_WAY_KERNEL;
+    if (trial->noted[way] > trial->noted[other] + 2 * AOTICACHE_TRIAL_BLOCK)
+        way = other;
+    trial->given[way]++;
+    return way;
+}
+
+void aoticache_trial_note(aoticache_trial *trial, aoticache_way way, uint64_t ns)
+{
+    bool is_first = trial->noted[way]++ % AOTICACHE_TRIAL_BLOCK == 0;
+    if (!is_first && trial->counted[way] < AOTICACHE_TRIAL_PAIRS)
+        trial->ns[way][trial->counted[way]++] = ns > 0 ? ns : 1;
+}
+
+/* ---- what the times say ---- */
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, uint32_t count)
+{
+    qsort(values, count, sizeof *values, by_size);
+    return count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+static double median_of_ratios(const aoticache_trial *trial, uint32_t pairs)
+{
+    double ratios[AOTICACHE_TRIAL_PAIRS];
+    for (uint32_t i = 0; i < pairs; i++)
+        ratios[i] = (double)trial->ns[AOTICACHE_WAY_KERNEL][i] / (double)trial->ns[AOTICACHE_WAY_FALLBACK][i];
+    return median(ratios, pairs);
+}
+
+static double least(const aoticache_trial *trial, aoticache_way way, uint32_t pairs)
+{
+    uint64_t found = trial->ns[way][0];
+    for (uint32_t i = 1; i < pairs; i++)
+        if (trial->ns[way][i] < found)
+            found = trial->ns[way][i];
+    return (double)found;
+}
+
+aoticache_finding aoticache_trial_find(const aoticache_trial *trial)
+{
+    uint32_t pairs = trial->counted[AOTICACHE_WAY_KERNEL], others = trial->counted[AOTICACHE_WAY_FALLBACK];
+    pairs = pairs < others ? pairs : others;
+    double clear = steps[0].ratio;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        clear = pairs >= steps[i].pairs ? steps[i].ratio : clear;
+    /* Between the steps nothing is computed: it would weigh on the next call that is timed. */
+    bool is_step = pairs == AOTICACHE_TRIAL_PAIRS;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
+        is_step |= pairs == steps[i].pairs;
+    if (!is_step)
+        return AOTICACHE_FINDING_NONE;
+    double middle = median_of_ratios(trial, pairs);
+    double best = least(trial, AOTICACHE_WAY_KERNEL, pairs) / least(trial, AOTICACHE_WAY_FALLBACK, pairs);
+    if (middle > clear && best > clear)
+        return AOTICACHE_FINDING_SLOWER;
+    bool gains = aoticache_trial_median(trial, AOTICACHE_WAY_KERNEL) + KEEP_NS <=
+                 aoticache_trial_median(trial, AOTICACHE_WAY_FALLBACK);
+    if (gains && middle < 1 / clear && best < 1 / clear)
+        return AOTICACHE_FINDING_FASTER;
+    if (pairs < AOTICACHE_TRIAL_PAIRS)
+        return AOTICACHE_FINDING_NONE;
+    return gains && (middle + best) / 2 <= KEEP ? AOTICACHE_FINDING_FASTER : AOTICACHE_FINDING_SLOWER;
+}
+
+uint64_t aoticache_trial_median(const aoticache_trial *trial, aoticache_way way)
+{
+    double values[AOTICACHE_TRIAL_PAIRS];
+    uint32_t count = trial->counted[way];
+    for (uint32_t i = 0; i < count; i++)
+        values[i] = (double)trial->ns[way][i];
+    return count > 0 ? (uint64_t)median(values, count) : 0;
+}

@@ -1,0 +1,319 @@
+/*
+ * eager/holder/standing: whether kernels earn their place. A kernel on trial shows calls no runner, so that they come the
+ * slow way, where turns are given out (judge.h). A turn of the kernel shows the runner while it lasts: what is timed is the
+ * whole of a hit, on the way that hits take. A turn of the fallback times the fallback alone: that is what the call would
+ * cost without us. What is found is kept in the cache; a new process begins with it.
+ *
+ * On the way of a hit there is nothing of this but a look after every AOTICACHE_STANDING_LOOKS calls.
+ */
+#include "base/cleanup.h"
+#include "eager/holder/hot.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+/* ---- which standing ---- */
+
+aoticache_standing *aoticache_resident_standing(aoticache_resident *resident, uint64_t elements)
+{
+    return &resident->standings[resident->standing_count > 1 ? aoticache_size_class(elements) : 0];
+}
+
+uint64_t aoticache_count_elements(const aoticache_value *arguments, size_t count)
+{
+    uint64_t elements = 0;
+    for (size_t i = 0; i < count; i++) {
+        const aoticache_value *value = &arguments[i];
+        if (value->kind == AOTICACHE_VALUE_TENSOR && value->as.tensor != NULL)
+            elements += (uint64_t)value->as.tensor->numel;
+        for (uint32_t k = 0; value->kind == AOTICACHE_VALUE_TENSOR_LIST && k < value->count; k++)
+            elements += value->as.tensors[k] != NULL ? (uint64_t)value->as.tensors[k]->numel : 0;
+    }
+    return elements;
+}
+
+/* ---- what holds here: of this many threads, and not for ever ---- */
+
+/* Rounded up to a power of two: what wins with seven threads wins with eight. */
+static uint32_t threads_now(const aoticache_holder *holder)
+{
+    uint32_t threads = 0, rounded = 1;
+    if (holder->num_threads != NULL) {
+        threads = holder->num_threads(holder->num_threads_user);
+    } else {
+        cpu_set_t processors;
+        if (sched_getaffinity(0, sizeof processors, &processors) == 0)
+            threads = (uint32_t)CPU_COUNT(&processors);
+    }
+    while (rounded < threads && rounded < 1u << 30)
+        rounded *= 2;
+    return rounded;
+}
+
+static bool is_fresh(int64_t judged_ns)
+{
+    int64_t age_ns = aoticache_wall_ns() - judged_ns;
+    return age_ns >= 0 && age_ns < AOTICACHE_STANDING_KEEPS_NS;
+}
+
+/* ---- states, under context->lock ---- */
+
+void aoticache_standing_show(aoticache_standing *standing)
+{
+    const aoticache_holder *holder = standing->resident->holder;
+    bool answers = !holder->judges || standing->shown > 0 || atomic_load(&standing->state) == AOTICACHE_STANDING_FASTER;
+    atomic_store(&standing->hot->runner, answers ? atomic_load(&standing->resident->runner) : NULL);
+}
+
+/* True: it was in the state `from`. */
+static bool change_state(aoticache_standing *standing, aoticache_standing_state from, aoticache_standing_state to)
+{
+    aoticache_context *context = standing->resident->holder->context;
+    aoticache_holder *holder = standing->resident->holder;
+    pthread_mutex_lock(&context->lock);
+    bool changes = atomic_load(&standing->state) == (int)from;
+    if (changes) {
+        atomic_store(&standing->state, (int)to);
+        aoticache_standing_show(standing);
+        if (to == AOTICACHE_STANDING_TRIAL)
+            atomic_fetch_add_explicit(&holder->trials, 1, memory_order_relaxed);
+        if (from == AOTICACHE_STANDING_TRIAL)
+            atomic_fetch_sub_explicit(&holder->trials, 1, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&context->lock);
+    return changes;
+}
+
+/* ---- what the cache knows ---- */
+
+/* The newest judgement for this machine, number of threads and class. */
+typedef struct known_judgement {
+    uint32_t threads, size_class;
+    bool is_known, is_slower;
+    uint64_t kernel_ns, fallback_ns;
+    int64_t judged_ns;
+} known_judgement;
+
+static bool take_judgement(void *user, const aoticache_judgement *judgement)
+{
+    known_judgement *known = user;
+    if (judgement->threads != known->threads || judgement->size_class != known->size_class ||
+        strcmp(judgement->machine, aoticache_machine_name()) != 0)
+        return true;
+    known->is_known = true;
+    known->is_slower = judgement->is_slower;
+    known->kernel_ns = judgement->kernel_ns;
+    known->fallback_ns = judgement->fallback_ns;
+    known->judged_ns = judgement->judged_ns;
+    return false;
+}
+
+/* What cannot be read is found out again. */
+static known_judgement ask_cache(const aoticache_holder *holder, const aoticache_key *key, uint32_t threads,
+                                 uint32_t size_class)
+{
+    known_judgement known = {.threads = threads, .size_class = size_class};
+    aoticache_cache_list_judgements(holder->context->cache, key, take_judgement, &known, NULL);
+    return known;
+}
+
+bool aoticache_holder_has_lost(const aoticache_holder *holder, const aoticache_request *request)
+{
+    aoticache_key key;
+    if (!holder->judges || aoticache_request_key(request, &key, NULL) != AOTICACHE_OK)
+        return false;
+    known_judgement known = ask_cache(holder, &key, threads_now(holder), 0);
+    return known.is_known && known.is_slower;
+}
+
+/* Up to SAVED_AT_ONCE that are new, which are taken for saved. */
+#define SAVED_AT_ONCE 32
+
+static size_t take_unsaved(aoticache_holder *holder, aoticache_standing **standings, aoticache_judgement *judgements)
+{
+    size_t count = 0;
+    pthread_mutex_lock(&holder->lock);
+    for (aoticache_resident *resident = holder->residents; resident != NULL; resident = resident->next)
+        for (uint32_t i = 0; i < resident->standing_count && count < SAVED_AT_ONCE; i++) {
+            aoticache_standing *standing = &resident->standings[i];
+            if (!standing->is_unsaved)
+                continue;
+            standing->is_unsaved = false;
+            standings[count] = standing;
+            judgements[count++] = (aoticache_judgement){.key = resident->key,
+                                                        .machine = aoticache_machine_name(),
+                                                        .threads = atomic_load(&standing->threads),
+                                                        .size_class = standing->size_class,
+                                                        .is_slower = standing->was_slower,
+                                                        .kernel_ns = standing->kernel_ns,
+                                                        .fallback_ns = standing->fallback_ns,
+                                                        .judged_ns = atomic_load(&standing->judged_ns)};
+        }
+    pthread_mutex_unlock(&holder->lock);
+    return count;
+}
+
+void aoticache_holder_save_judgements(aoticache_holder *holder)
+{
+    aoticache_standing *standings[SAVED_AT_ONCE];
+    aoticache_judgement judgements[SAVED_AT_ONCE];
+    size_t count = SAVED_AT_ONCE;
+    while (holder->judges && count == SAVED_AT_ONCE) {
+        count = take_unsaved(holder, standings, judgements);
+        if (count == 0 || aoticache_cache_put_judgements(holder->context->cache, judgements, count, NULL) != AOTICACHE_LOCKED)
+            continue;
+        /* Others are writing: the next flush tries again. A cache that is only read never takes them. */
+        pthread_mutex_lock(&holder->lock);
+        for (size_t i = 0; i < count; i++)
+            standings[i]->is_unsaved = true;
+        pthread_mutex_unlock(&holder->lock);
+        break;
+    }
+}
+
+/* ---- from state to state ---- */
+
+/* Under holder->lock. False: no memory, and the kernel answers unjudged. */
+static bool begin_trial(aoticache_standing *standing)
+{
+    if (standing->trial == NULL && (standing->trial = malloc(sizeof *standing->trial)) == NULL)
+        return false;
+    *standing->trial = (aoticache_trial){.given = {0}};
+    standing->trial_number++;
+    return true;
+}
+
+static void settle_open(aoticache_standing *standing)
+{
+    aoticache_holder *holder = standing->resident->holder;
+    uint32_t threads = threads_now(holder);
+    known_judgement known = ask_cache(holder, &standing->resident->key, threads, standing->size_class);
+    aoticache_standing_state next = AOTICACHE_STANDING_TRIAL;
+    if (known.is_known && is_fresh(known.judged_ns))
+        next = known.is_slower ? AOTICACHE_STANDING_SLOWER : AOTICACHE_STANDING_FASTER;
+    pthread_mutex_lock(&holder->lock);
+    if (atomic_load(&standing->state) == AOTICACHE_STANDING_OPEN) {
+        atomic_store(&standing->threads, threads);
+        if (next == AOTICACHE_STANDING_TRIAL && !begin_trial(standing))
+            next = AOTICACHE_STANDING_FASTER;
+        standing->kernel_ns = known.kernel_ns;
+        standing->fallback_ns = known.fallback_ns;
+        atomic_store(&standing->judged_ns, known.is_known ? known.judged_ns : aoticache_wall_ns());
+        change_state(standing, AOTICACHE_STANDING_OPEN, next);
+    }
+    pthread_mutex_unlock(&holder->lock);
+}
+
+aoticache_standing_state aoticache_standing_settle(aoticache_standing *standing)
+{
+    int state = atomic_load(&standing->state);
+    if (state == AOTICACHE_STANDING_OPEN) {
+        settle_open(standing);
+        state = atomic_load(&standing->state);
+    }
+    return (aoticache_standing_state)state;
+}
+
+void aoticache_standing_look_again(const aoticache_holder *holder, const aoticache_resident_hot *hot)
+{
+    aoticache_standing *standing = hot->detail;
+    if (!holder->judges || standing == NULL)
+        return;
+    int state = atomic_load(&standing->state);
+    if (state != AOTICACHE_STANDING_FASTER && state != AOTICACHE_STANDING_SLOWER)
+        return;
+    if (is_fresh(atomic_load(&standing->judged_ns)) && threads_now(holder) == atomic_load(&standing->threads))
+        return;
+    change_state(standing, (aoticache_standing_state)state, AOTICACHE_STANDING_OPEN);
+}
+
+/* ---- calls ---- */
+
+aoticache_standing *aoticache_holder_find_trial(const aoticache_holder *holder, const aoticache_packed *packed)
+{
+    if (!holder->judges || (packed->requires_grad && !holder->serve_requires_grad))
+        return NULL;
+    const aoticache_table_entry *entry = aoticache_table_find(&holder->table, packed);
+    aoticache_standing *standing = entry != NULL ? atomic_load(&entry->resident)->detail : NULL;
+    bool is_on_trial = standing != NULL && atomic_load(&standing->state) == AOTICACHE_STANDING_TRIAL &&
+                       atomic_load(&standing->resident->runner) != NULL;
+    return is_on_trial ? standing : NULL;
+}
+
+static void show_for_turn(aoticache_standing *standing, int by)
+{
+    aoticache_context *context = standing->resident->holder->context;
+    pthread_mutex_lock(&context->lock);
+    standing->shown += (uint32_t)by;
+    aoticache_standing_show(standing);
+    pthread_mutex_unlock(&context->lock);
+}
+
+bool aoticache_ticket_take(aoticache_ticket *ticket, aoticache_standing *standing)
+{
+    aoticache_holder *holder = standing->resident->holder;
+    pthread_mutex_lock(&holder->lock);
+    bool is_on_trial = atomic_load(&standing->state) == AOTICACHE_STANDING_TRIAL;
+    if (is_on_trial) {
+        ticket->standing = standing;
+        ticket->serial = holder->serial;
+        ticket->trial_number = standing->trial_number;
+        ticket->way = aoticache_trial_turn(standing->trial);
+        if (ticket->way == AOTICACHE_WAY_KERNEL)
+            show_for_turn(standing, 1);
+    }
+    pthread_mutex_unlock(&holder->lock);
+    return is_on_trial;
+}
+
+/* Under holder->lock. True: the trial has come to its end. */
+static bool note_time(aoticache_standing *standing, aoticache_way way, uint64_t ns)
+{
+    aoticache_trial *trial = standing->trial;
+    aoticache_trial_note(trial, way, ns);
+    aoticache_finding finding = aoticache_trial_find(trial);
+    if (finding == AOTICACHE_FINDING_NONE)
+        return false;
+    standing->kernel_ns = aoticache_trial_median(trial, AOTICACHE_WAY_KERNEL);
+    standing->fallback_ns = aoticache_trial_median(trial, AOTICACHE_WAY_FALLBACK);
+    standing->was_slower = finding == AOTICACHE_FINDING_SLOWER;
+    standing->is_unsaved = true;
+    atomic_store(&standing->judged_ns, aoticache_wall_ns());
+    return change_state(standing, AOTICACHE_STANDING_TRIAL,
+                        finding == AOTICACHE_FINDING_FASTER ? AOTICACHE_STANDING_FASTER : AOTICACHE_STANDING_SLOWER);
+}
+
+void aoticache_ticket_end(aoticache_ticket *ticket, aoticache_holder *holder, uint64_t ns)
+{
+    aoticache_standing *standing = ticket->standing;
+    bool is_over = false;
+    if (standing == NULL || ticket->serial != holder->serial)
+        return;
+    pthread_mutex_lock(&holder->lock);
+    if (ticket->way == AOTICACHE_WAY_KERNEL)
+        show_for_turn(standing, -1);
+    if (ns > 0 && standing->trial_number == ticket->trial_number &&
+        atomic_load(&standing->state) == AOTICACHE_STANDING_TRIAL)
+        is_over = note_time(standing, ticket->way, ns);
+    pthread_mutex_unlock(&holder->lock);
+    ticket->standing = NULL;
+    if (is_over)
+        aoticache_holder_save_judgements(holder);
+}
+
+bool aoticache_holder_leaves(const aoticache_holder *holder, const aoticache_packed *packed)
+{
+    if (!holder->judges || (packed->requires_grad && !holder->serve_requires_grad))
+        return false;
+    const aoticache_table_entry *entry = aoticache_table_find(&holder->table, packed);
+    if (entry == NULL)
+        return false;
+    const aoticache_resident_hot *hot = atomic_load(&entry->resident);
+    const aoticache_standing *standing = hot->detail;
+    if (atomic_load(&standing->state) != AOTICACHE_STANDING_SLOWER)
+        return false;
+    uint64_t lost = aoticache_uses_note(holder->lost);
+    if (__builtin_expect((lost & (AOTICACHE_STANDING_LOOKS - 1)) == 0, 0))
+        aoticache_standing_look_again(holder, hot);
+    return true;
+}
