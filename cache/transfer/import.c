@@ -294,7 +294,7 @@ static aoticache_status take_mark(struct import *import, const aoticache_key *ke
     status = aoticache_transfer_parse_pin(import->buffer, (size_t)size, key, add_mark, import, &detail);
     aoticache_digest_to_hex(key, hex);
     if (status == AOTICACHE_CORRUPT)
-        aoticache_intake_refuse(&import->intake, "the mark of key %s: %s", hex, detail.message);
+        aoticache_intake_refuse(&import->intake, "the pins and tags of key %s: %s", hex, detail.message);
     else if (status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, status, "%s", detail.message);
     return import->pins_status;

@@ -135,7 +135,7 @@ static void print_problems(const aoticache_verify_report *report)
         const char *text;
     } kinds[] = {{report->wrong_entries, "entries at odds with their manifest"},
                  {report->wrong_links, "wrong folders of side files"},
-                 {report->wrong_marks, "damaged marks"},
+                 {report->wrong_marks, "damaged pins and tags"},
                  {report->unreadable, "that cannot be read"}};
     printf("%" PRIu64 " damaged, %" PRIu64 " missing, %" PRIu64 " foreign, %" PRIu64 " not in the index",
            report->damaged, report->missing, report->foreign, report->unindexed);
