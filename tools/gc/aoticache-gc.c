@@ -280,10 +280,10 @@ static int collect_and_report(aoticache_gc *gc, aoticache_cache *cache)
     aoticache_error error = {.message = ""};
     aoticache_collect_report report = {0};
     const char *directory = aoticache_cache_directory(cache);
-    gc->options.progress = aoticache_gc_tell_progress;
+    gc->options.progress = aoticache_gc_show_progress;
     gc->options.keep = gc->keep.items;
     aoticache_status status =
-        aoticache_cache_collect(cache, &gc->options, aoticache_gc_tell_entry, gc, &report, &error);
+        aoticache_cache_collect(cache, &gc->options, aoticache_gc_report_entry, gc, &report, &error);
     aoticache_cli_progress_clear(&gc->progress);
     if (status == AOTICACHE_LOCKED) {
         aoticache_cli_note(&gc->cli, "another collector is at work in %s: nothing done", directory);
@@ -352,7 +352,7 @@ int main(int argc, char **argv)
     aoticache_cli_begin(&gc.cli, &gc_program, argc, argv, 1);
     int result = parse_and_collect(&gc);
     if (gc.writer > 0)
-        aoticache_gc_tell_writer(&gc, NULL);
+        aoticache_gc_send_to_writer(&gc, NULL);
     json_decref(gc.removed);
     free(gc.keep.items);
     return aoticache_cli_finish(&gc.cli, result);

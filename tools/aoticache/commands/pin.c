@@ -76,7 +76,7 @@ static int change_pins(aoticache_cli *cli, bool pins)
         return cli->exit_code;
     int result = check_options(cli, &pin);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        result = aoticache_cli_open_or_say(cli, false, &cache);
+        result = aoticache_cli_open_or_report(cli, false, &cache);
     if (result == AOTICACHE_CLI_EXIT_OK && pin.list)
         result = list_pinned(cli, cache);
     else if (result == AOTICACHE_CLI_EXIT_OK)

@@ -216,7 +216,7 @@ static int verify_command(aoticache_cli *cli)
         return cli->exit_code;
     if (verify.time_limit_seconds > 0)
         verify.options.time_limit_ms = verify.time_limit_seconds * 1000;
-    int result = aoticache_cli_open_or_say(cli, false, &cache);
+    int result = aoticache_cli_open_or_report(cli, false, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     verify.findings = cli->json ? aoticache_cli_json_array() : NULL;

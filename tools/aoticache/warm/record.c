@@ -283,7 +283,7 @@ static int record_cache(const aoticache_cli *cli, const struct record *record)
 {
     aoticache_error error = {.message = ""};
     aoticache_cache *cache = NULL;
-    int result = aoticache_cli_open_or_say(cli, false, &cache);
+    int result = aoticache_cli_open_or_report(cli, false, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     struct lines lines = {.record = record, .cache = cache};
