@@ -212,9 +212,9 @@ aoticache_status aoticache_transfer_parse_pin(const char *text, size_t size, con
     const char *tags[AOTICACHE_MAX_TAGS];
     aoticache_pins mark;
     json_t *object = NULL;
-    aoticache_status status = load("a mark", text, size, &object, ret_error);
+    aoticache_status status = load("a file of pins and tags", text, size, &object, ret_error);
     if (status == AOTICACHE_OK && !read_mark(object, key, tags, &mark))
-        status = aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "its text is not that of a mark of this key");
+        status = aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "its text is not that of the pins and tags of this key");
     if (status == AOTICACHE_OK)
         callback(user, &mark);
     json_decref(object);

@@ -54,40 +54,32 @@ static const char *make_printable(const char *path, char ret_text[SHOWN_PATH_BYT
 
 /* ---- the bytes of a member ---- */
 
-/* All of it into `to`, which has space for `bytes`; *ret_got: how many there were. */
-static aoticache_status read_all(struct import *import, char *to, uint64_t *ret_got, aoticache_error *ret_error)
+static aoticache_status write_piece(struct import *import, int fd, const void *piece, size_t size,
+                                    aoticache_error *ret_error)
 {
-    uint64_t got = 0;
-    for (;;) {
-        const void *piece = NULL;
-        size_t size = 0;
-        aoticache_status status = aoticache_tar_reader_read(import->reader, &piece, &size, ret_error);
-        if (status != AOTICACHE_OK)
-            return status;
-        if (size == 0)
-            break;
-        memcpy(to + got, piece, size);
-        got += size;
-    }
-    *ret_got = got;
+    if (aoticache_syscall_write(fd, piece, size) != 0)
+        return aoticache_error_set_errno(ret_error, errno, "cannot write in %s", import->intake.scratch.path);
+    if (!aoticache_intake_poll(&import->intake))
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; what was complete is stored");
     return AOTICACHE_OK;
 }
 
-static aoticache_status read_into_file(struct import *import, int fd, uint64_t *ret_got, aoticache_error *ret_error)
+/* All of it into `to`, which has space for it, or, where that is NULL, into the file; *ret_got: how many bytes there were. */
+static aoticache_status read_member(struct import *import, char *to, int fd, uint64_t *ret_got, aoticache_error *ret_error)
 {
+    const void *piece = NULL;
+    size_t size = 0;
     uint64_t got = 0;
     for (;;) {
-        const void *piece = NULL;
-        size_t size = 0;
         aoticache_status status = aoticache_tar_reader_read(import->reader, &piece, &size, ret_error);
+        if (status == AOTICACHE_OK && size > 0 && to == NULL)
+            status = write_piece(import, fd, piece, size, ret_error);
         if (status != AOTICACHE_OK)
             return status;
         if (size == 0)
             break;
-        if (aoticache_syscall_write(fd, piece, size) != 0)
-            return aoticache_error_set_errno(ret_error, errno, "cannot write in %s", import->intake.scratch.path);
-        if (!aoticache_intake_poll(&import->intake))
-            return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; what was complete is stored");
+        if (to != NULL)
+            memcpy(to + got, piece, size);
         got += size;
     }
     *ret_got = got;
@@ -192,7 +184,7 @@ static aoticache_status take_small(struct import *import, const aoticache_tar_me
     aoticache_digest actual;
     uint64_t got = 0;
     cleanup_fd int fd = -1;
-    aoticache_status status = read_all(import, import->buffer, &got, ret_error);
+    aoticache_status status = read_member(import, import->buffer, -1, &got, ret_error);
     if (status == AOTICACHE_OK && (status = aoticache_digest_of(import->buffer, (size_t)got, &actual)) != AOTICACHE_OK)
         aoticache_error_set(ret_error, status, "cannot compute the digest of an object");
     if (status != AOTICACHE_OK || !is_right(import, member, digest, &actual, got))
@@ -220,7 +212,7 @@ static aoticache_status take_large(struct import *import, const aoticache_tar_me
     aoticache_status status = aoticache_intake_create_file(&import->intake, digest, &fd, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = read_into_file(import, fd, &got, ret_error);
+    status = read_member(import, NULL, fd, &got, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_digest_of_fd_while(fd, aoticache_intake_poll, &import->intake, &actual, NULL, ret_error);
     if (status == AOTICACHE_OK)
@@ -294,7 +286,7 @@ static aoticache_status take_mark(struct import *import, const aoticache_key *ke
     status = aoticache_transfer_parse_pin(import->buffer, (size_t)size, key, add_mark, import, &detail);
     aoticache_digest_to_hex(key, hex);
     if (status == AOTICACHE_CORRUPT)
-        aoticache_intake_refuse(&import->intake, "the mark of key %s: %s", hex, detail.message);
+        aoticache_intake_refuse(&import->intake, "the pins and tags of key %s: %s", hex, detail.message);
     else if (status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, status, "%s", detail.message);
     return import->pins_status;
@@ -339,7 +331,7 @@ static aoticache_status take_text(struct import *import, aoticache_transfer_kind
                                   aoticache_error *ret_error)
 {
     uint64_t size = 0;
-    aoticache_status status = read_all(import, import->buffer, &size, ret_error);
+    aoticache_status status = read_member(import, import->buffer, -1, &size, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     if (kind == AOTICACHE_TRANSFER_IS_HEAD)

@@ -45,7 +45,7 @@ aoticache_status aoticache_index_put_pins(aoticache_index *index, const aoticach
                                            aoticache_error *ret_error)
 {
     if (index == NULL || marks == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index mark: no index or no mark");
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index pins: no index or no pins");
     aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_DURABLE, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -78,7 +78,7 @@ aoticache_status aoticache_index_list_pins(aoticache_index *index, const aoticac
 {
     if (index == NULL || callback == NULL || (key != NULL && tag != NULL))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
-                                   "index marks: no index or no function, or both a key and a tag");
+                                   "index pins: no index or no function, or both a key and a tag");
     struct listing listing = {.callback = callback, .user = user};
     aoticache_index_statement which = key != NULL   ? SQL(LIST_MARKS_OF_KEY)
                                       : tag != NULL ? SQL(LIST_MARKS_OF_TAG)
@@ -91,7 +91,7 @@ aoticache_status aoticache_index_list_pins(aoticache_index *index, const aoticac
         aoticache_index_bind_digest(statement, 1, key);
     else if (tag != NULL)
         aoticache_index_bind_text(statement, 1, tag);
-    status = aoticache_index_walk(index, statement, "marks", give_mark, &listing, ret_error);
+    status = aoticache_index_walk(index, statement, "pins", give_mark, &listing, ret_error);
     aoticache_index_leave_statement(index, statement);
     return status;
 }

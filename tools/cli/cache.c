@@ -41,7 +41,7 @@ void aoticache_cli_directory(const aoticache_cli *cli, char ret_path[PATH_MAX])
         snprintf(ret_path, PATH_MAX, "(no directory: neither AOTICACHE_DIR nor XDG_CACHE_HOME nor HOME is set)");
 }
 
-int aoticache_cli_open_or_say(const aoticache_cli *cli, bool create, aoticache_cache **ret_cache)
+int aoticache_cli_open_or_report(const aoticache_cli *cli, bool create, aoticache_cache **ret_cache)
 {
     aoticache_error error = {.message = ""};
     aoticache_status status = aoticache_cli_open_cache(cli, create, ret_cache, &error);

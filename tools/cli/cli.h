@@ -376,6 +376,6 @@ aoticache_status aoticache_cli_open_cache(const aoticache_cli *cli, bool create,
 void aoticache_cli_directory(const aoticache_cli *cli, char ret_path[PATH_MAX]);
 
 /* Opens it, or says what went wrong: AOTICACHE_CLI_EXIT_OK, or what the program is to return. */
-int aoticache_cli_open_or_say(const aoticache_cli *cli, bool create, aoticache_cache **ret_cache);
+int aoticache_cli_open_or_report(const aoticache_cli *cli, bool create, aoticache_cache **ret_cache);
 
 #endif

@@ -117,39 +117,39 @@ static int read_time_limit(const aoticache_cli *cli, const aoticache_cli_option 
 }
 
 static const aoticache_cli_option gc_options[] = {
-    {"max-size", 0, "SIZE", "keep at most so many bytes: 10G, 500MiB, 1.5T, 10GB; 0: no limit",
+    {"max-size", 0, "SIZE", "the most bytes that the cache may have: 10G, 500MiB, 1.5T, 10GB;\n0: no limit",
      AOTICACHE_CLI_SIZE(aoticache_gc, options.max_bytes, 0, "a size such as 10G")},
-    {"max-entries", 0, "N", "keep at most so many entries; 0: no limit",
+    {"max-entries", 0, "N", "the most entries that the cache may have; 0: no limit",
      AOTICACHE_CLI_FUNCTION(aoticache_gc, options.max_entries, read_entries), .wanted = "a number of entries"},
-    {"max-age", 0, "AGE", "remove what was not used for so long: 30d, 12h, 2w, 90s; 0: never",
+    {"max-age", 0, "AGE", "remove entries that have not been used for this long: 30d, 12h,\n2w, 90s; 0: never",
      AOTICACHE_CLI_AGE(aoticache_gc, options.max_age_seconds, 0, 0, "an age such as 30d")},
-    {"min-free", 0, "SIZE|PERCENT", "remove until the file system has so much free: 5%, 20G; 0: any",
+    {"min-free", 0, "SIZE|PERCENT", "remove entries until the file system has this much free space:\n5%, 20G; 0: no limit",
      .kind = AOTICACHE_CLI_KIND_FUNCTION, .read = read_min_free,
      .wanted = "a size such as 20G or a share such as 5%, less than 100%"},
     {"low", 0, "SIZE|PERCENT",
-     "where --max-size or --max-entries is crossed, go on down to\nthis: a size, or a share of both; default 100%",
+     "once --max-size or --max-entries is exceeded, remove entries\nuntil the cache is down to this: a size, or a percentage of\nboth limits; default 100%",
      .kind = AOTICACHE_CLI_KIND_FUNCTION, .read = read_low,
      .wanted = "a size such as 8G or a share such as 90%, more than 0"},
-    {"keep", 0, "PATTERN", "operators that stay: 'aten::mm', 'mine::*'; may be repeated",
+    {"keep", 0, "PATTERN", "never remove entries of these operators: 'aten::mm', 'mine::*';\nmay be repeated",
      AOTICACHE_CLI_LIST(aoticache_gc, keep)},
     {"policy", 0, "lru|cost",
-     "who goes first: the least recently used (default), or what has\nmost bytes times age for the seconds that a compile takes",
+     "which entries are removed first. lru (default): the least\nrecently used. cost: those with the highest bytes x idle\nseconds / compile seconds",
      .kind = AOTICACHE_CLI_KIND_FUNCTION, .read = read_policy, .wanted = "lru or cost"},
     {"quarantine-age", 0, "AGE", "remove files older than this from quarantine/; default 30d;\n0: never",
      AOTICACHE_CLI_FUNCTION(aoticache_gc, options.quarantine_age_seconds, read_quarantine_age),
      .wanted = "an age such as 30d"},
-    {"scan", 0, NULL, "look through the whole store for files that no entry names\n(each run looks through a part)",
+    {"scan", 0, NULL, "search the whole store for files that no entry names; without\nit, each run searches a part of the store",
      AOTICACHE_CLI_SET(aoticache_gc, options.scan)},
-    {"vacuum", 0, NULL, "give free pages of the index back to the file system",
+    {"vacuum", 0, NULL, "shrink the index: return its free pages to the file system",
      AOTICACHE_CLI_SET(aoticache_gc, options.vacuum)},
-    {"time-limit", 0, "AGE", "stop after so long: 30s, 5m; the next run goes on; 0: no limit",
+    {"time-limit", 0, "AGE", "stop after this time: 30s, 5m; the next run continues;\n0: no limit",
      AOTICACHE_CLI_FUNCTION(aoticache_gc, options.time_limit_ms, read_time_limit), .wanted = "a time such as 30s"},
-    {"trust-clock", 0, NULL, "remove by --max-age also where the clock seems to have jumped",
+    {"trust-clock", 0, NULL, "apply --max-age even if the clock seems to have jumped",
      AOTICACHE_CLI_SET(aoticache_gc, options.trust_clock)},
-    {"nice", 0, NULL, "with the lowest priority for processor and disk", AOTICACHE_CLI_SET(aoticache_gc, is_nice)},
-    {"dry-run", 'n', NULL, "say what would be removed, remove nothing", AOTICACHE_CLI_SET(aoticache_gc, options.dry_run)},
-    {"progress", 0, NULL, "say how far it is, on standard error", AOTICACHE_CLI_SET(aoticache_gc, shows_progress)},
-    {"prometheus", 0, "FILE", "write figures for Prometheus' textfile collector",
+    {"nice", 0, NULL, "run with the lowest CPU and disk priority", AOTICACHE_CLI_SET(aoticache_gc, is_nice)},
+    {"dry-run", 'n', NULL, "report what would be removed, and remove nothing", AOTICACHE_CLI_SET(aoticache_gc, options.dry_run)},
+    {"progress", 0, NULL, "show progress on standard error", AOTICACHE_CLI_SET(aoticache_gc, shows_progress)},
+    {"prometheus", 0, "FILE", "write metrics for Prometheus' textfile collector",
      AOTICACHE_CLI_NAME(aoticache_gc, prometheus, "the name of a file")},
     {0},
 };
@@ -158,18 +158,20 @@ static const aoticache_cli_program gc_program = {
     .name = "aoticache-gc",
     .help_hint = "aoticache-gc --help",
     .usage = "[--max-size SIZE] [--max-age AGE] [OPTION]...",
-    .summary = "Removes compiled kernels that nobody uses from the cache, least recently used first, and\n"
-               "what processes that died left behind. What is pinned or held by a live process stays.",
+    .summary = "Removes compiled kernels from the cache, least recently used first, until it is within its\n"
+               "limits. Also removes what dead processes left behind. Pinned kernels and kernels that a\n"
+               "live process uses stay.",
     .options = gc_options,
     .details = "Sizes: K, M, G, T and KiB, MiB, ... are powers of 1024; KB, MB, GB, ... powers of 1000.\n"
-               "Limits that are not given are those of the configuration (aoticache config).\n"
-               "0 is no limit, here as there; aoticache rm --all removes everything.\n"
-               "Where the clock has jumped by a week or more and nearly everything would be too old for that alone,\n"
-               "nothing is removed for its age: exit code 1; --trust-clock says that the clock is right.\n"
-               "Where another collector is at work, or there is no cache yet, nothing is done: exit code 0.\n"
-               "Run by root, it becomes the user who owns the cache first.\n"
-               "SIGINT and SIGTERM end it between two batches; what was removed is removed: exit code 0.\n"
-               "--verbose lists the entries that go.",
+               "Limits that are not given come from the configuration (aoticache config). 0 means no limit in\n"
+               "both places; 'aoticache rm --all' removes everything.\n"
+               "If the clock has jumped by a week or more, and nearly all entries would be too old for that\n"
+               "reason alone, nothing is removed for its age and the exit code is 1. --trust-clock says that\n"
+               "the clock is right. If another collector is at work, or there is no cache yet, nothing is done\n"
+               "and the exit code is 0.\n"
+               "Run by root, aoticache-gc first becomes the user who owns the cache.\n"
+               "SIGINT and SIGTERM end it between two batches; the entries removed so far stay removed, and the\n"
+               "exit code is 0. --verbose lists the removed entries.",
 };
 
 /* ---- what the configuration says where the command line says nothing ---- */
@@ -278,10 +280,10 @@ static int collect_and_report(aoticache_gc *gc, aoticache_cache *cache)
     aoticache_error error = {.message = ""};
     aoticache_collect_report report = {0};
     const char *directory = aoticache_cache_directory(cache);
-    gc->options.progress = aoticache_gc_tell_progress;
+    gc->options.progress = aoticache_gc_show_progress;
     gc->options.keep = gc->keep.items;
     aoticache_status status =
-        aoticache_cache_collect(cache, &gc->options, aoticache_gc_tell_entry, gc, &report, &error);
+        aoticache_cache_collect(cache, &gc->options, aoticache_gc_report_entry, gc, &report, &error);
     aoticache_cli_progress_clear(&gc->progress);
     if (status == AOTICACHE_LOCKED) {
         aoticache_cli_note(&gc->cli, "another collector is at work in %s: nothing done", directory);
@@ -350,7 +352,7 @@ int main(int argc, char **argv)
     aoticache_cli_begin(&gc.cli, &gc_program, argc, argv, 1);
     int result = parse_and_collect(&gc);
     if (gc.writer > 0)
-        aoticache_gc_tell_writer(&gc, NULL);
+        aoticache_gc_send_to_writer(&gc, NULL);
     json_decref(gc.removed);
     free(gc.keep.items);
     return aoticache_cli_finish(&gc.cli, result);

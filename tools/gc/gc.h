@@ -41,9 +41,9 @@ typedef enum aoticache_gc_state {
 } aoticache_gc_state;
 
 /* An entry that goes (or would): a line with --verbose, a member of the JSON. An aoticache_entry_fn. */
-bool aoticache_gc_tell_entry(void *gc, const aoticache_entry *entry);
+bool aoticache_gc_report_entry(void *gc, const aoticache_entry *entry);
 /* Live on a terminal, a line every five seconds elsewhere. False once a signal asked for an end. */
-bool aoticache_gc_tell_progress(void *gc, uint64_t done, uint64_t all);
+bool aoticache_gc_show_progress(void *gc, uint64_t done, uint64_t all);
 
 /* The summary: text, or JSON with --json. */
 void aoticache_gc_report(aoticache_gc *gc, const char *directory, aoticache_gc_state state,
@@ -54,6 +54,6 @@ int aoticache_gc_write_prometheus(aoticache_gc *gc, const char *directory, const
 /* Where this is root and the directory another user's: becomes that user, and says so. Returns an exit code. */
 int aoticache_gc_become_owner(aoticache_gc *gc, const char *directory);
 /* NULL: there is nothing to be written. Waits until it is, and returns an exit code. */
-int aoticache_gc_tell_writer(aoticache_gc *gc, const char *text);
+int aoticache_gc_send_to_writer(aoticache_gc *gc, const char *text);
 
 #endif

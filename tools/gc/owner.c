@@ -74,7 +74,7 @@ static bool start_writer(aoticache_gc *gc)
     return gc->writer > 0;
 }
 
-int aoticache_gc_tell_writer(aoticache_gc *gc, const char *text)
+int aoticache_gc_send_to_writer(aoticache_gc *gc, const char *text)
 {
     int how = 0;
     size_t size = text != NULL ? strlen(text) : 0;

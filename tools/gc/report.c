@@ -41,8 +41,8 @@ static json_t *entry_to_json(const aoticache_entry *entry)
     return object;
 }
 
-/* A signal stops it in aoticache_gc_tell_progress(): what has gone is always listed to the end. */
-bool aoticache_gc_tell_entry(void *user, const aoticache_entry *entry)
+/* A signal stops it in aoticache_gc_show_progress(): what has gone is always listed to the end. */
+bool aoticache_gc_report_entry(void *user, const aoticache_entry *entry)
 {
     aoticache_gc *gc = user;
     if (gc->removed != NULL) {
@@ -61,7 +61,7 @@ bool aoticache_gc_tell_entry(void *user, const aoticache_entry *entry)
     return true;
 }
 
-bool aoticache_gc_tell_progress(void *user, uint64_t done, uint64_t all)
+bool aoticache_gc_show_progress(void *user, uint64_t done, uint64_t all)
 {
     aoticache_gc *gc = user;
     uint64_t now = aoticache_monotonic_ns();
@@ -193,6 +193,6 @@ int aoticache_gc_write_prometheus(aoticache_gc *gc, const char *directory, const
 #undef REPORT_GAUGE
     }
     cleanup_free char *text = aoticache_cli_exposition_end(&to);
-    return gc->writer > 0 ? aoticache_gc_tell_writer(gc, text)
+    return gc->writer > 0 ? aoticache_gc_send_to_writer(gc, text)
                           : aoticache_cli_write_file(&gc->cli, gc->prometheus, true, text, to.size);
 }

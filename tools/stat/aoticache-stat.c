@@ -233,7 +233,7 @@ static int zero_statistics(const aoticache_cli *cli, aoticache_cache *cache)
 /* UNSUPPORTED is an index of another version here, and not a kernel that cannot be had. */
 static int open_cache(const aoticache_cli *cli, aoticache_cache **ret_cache)
 {
-    int result = aoticache_cli_open_or_say(cli, false, ret_cache);
+    int result = aoticache_cli_open_or_report(cli, false, ret_cache);
     return result == AOTICACHE_CLI_EXIT_COMPILE ? AOTICACHE_CLI_EXIT_FAILURE : result;
 }
 

@@ -90,7 +90,7 @@ static int add_command(aoticache_cli *cli)
     aoticache_cache *cache = NULL;
     if (!aoticache_cli_parse(cli, &add))
         return cli->exit_code;
-    int result = aoticache_cli_open_or_say(cli, true, &cache);
+    int result = aoticache_cli_open_or_report(cli, true, &cache);
     if (cache != NULL) {
         add.models = cli->json ? aoticache_cli_json_array() : NULL;
         result = add_all(&add, cache);

@@ -332,7 +332,7 @@ static int du_command(aoticache_cli *cli)
         return cli->exit_code;
     if (du.limit > 0 && du.group < 0)
         return aoticache_cli_usage_error(cli, "option --limit needs --by");
-    int result = aoticache_cli_open_or_say(cli, false, &cache);
+    int result = aoticache_cli_open_or_report(cli, false, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     if (du.group >= 0) {

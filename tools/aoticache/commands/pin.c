@@ -76,7 +76,7 @@ static int change_pins(aoticache_cli *cli, bool pins)
         return cli->exit_code;
     int result = check_options(cli, &pin);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        result = aoticache_cli_open_or_say(cli, false, &cache);
+        result = aoticache_cli_open_or_report(cli, false, &cache);
     if (result == AOTICACHE_CLI_EXIT_OK && pin.list)
         result = list_pinned(cli, cache);
     else if (result == AOTICACHE_CLI_EXIT_OK)
@@ -101,11 +101,11 @@ const aoticache_command aoticache_command_pin = {
             .name = "aoticache pin",
             .help_hint = "aoticache help pin",
             .usage = "KEY...|--op PATTERN|--tag TAG|--list [OPTION]...",
-            .summary = "Keeps kernels: no collection removes what is pinned.",
-            .details = "KEY is as 'aoticache show' takes it; all 64 digits name a key for which nothing is there yet.\n"
-                       "A pin holds for all entries of the key, those that come later too, and survives the loss of\n"
-                       "the index. 'aoticache rm' refuses to remove what is pinned, unless --force is given.\n"
-                       "--op and --tag pin the keys that are there now, not those that come later.",
+            .summary = "Pins kernels. No collection removes a pinned kernel.",
+            .details = "KEY is written as for 'aoticache show'. All 64 digits may also name a key that has no entry yet.\n"
+                       "A pin covers every entry of its key, present and future, and survives the loss of the index.\n"
+                       "'aoticache rm' removes a pinned kernel only with --force.\n"
+                       "--op and --tag pin the keys that are in the cache now, not those added later.",
             .options = pin_options,
             .operand = {AOTICACHE_CLI_LIST(struct pin, choice.keys)},
         },
@@ -124,9 +124,9 @@ const aoticache_command aoticache_command_unpin = {
             .name = "aoticache unpin",
             .help_hint = "aoticache help unpin",
             .usage = "KEY...|--op PATTERN|--tag TAG|--list [OPTION]...",
-            .summary = "Takes pins away: the kernels may be collected again.",
-            .details = "KEY is as 'aoticache pin' takes it. Each key is printed with what was done: unpinned, or not pinned,\n"
-                       "where there was nothing to do.",
+            .summary = "Removes pins. Collections may remove these kernels again.",
+            .details = "KEY is written as for 'aoticache pin'. Each key is printed with the result: unpinned, or not pinned\n"
+                       "if it had no pin.",
             .options = pin_options,
             .operand = {AOTICACHE_CLI_LIST(struct pin, choice.keys)},
         },

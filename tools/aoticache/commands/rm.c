@@ -194,7 +194,7 @@ static int rm_command(aoticache_cli *cli)
         return cli->exit_code;
     int result = check_options(&rm);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        result = aoticache_cli_open_or_say(cli, false, &rm.cache);
+        result = aoticache_cli_open_or_report(cli, false, &rm.cache);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = find_targets(&rm, &list);
     if (result == AOTICACHE_CLI_EXIT_OK)

@@ -335,7 +335,7 @@ static int show_command(aoticache_cli *cli)
     aoticache_cache *cache = NULL;
     if (!aoticache_cli_parse(cli, &request))
         return cli->exit_code;
-    int result = aoticache_cli_open_or_say(cli, false, &cache);
+    int result = aoticache_cli_open_or_report(cli, false, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     result = request.output ? show_output(cli, cache, request.prefix) : show_entries(cli, cache, request.prefix);

@@ -156,7 +156,7 @@ static int tag_command(aoticache_cli *cli)
         return cli->exit_code;
     int result = divide_words(cli, &tag);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        result = aoticache_cli_open_or_say(cli, false, &cache);
+        result = aoticache_cli_open_or_report(cli, false, &cache);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = tag.list && tag.words.count == 0 ? list_tags(cli, cache) : change_tags(cli, cache, &tag);
     aoticache_cache_close(cache);

@@ -135,7 +135,7 @@ static void print_problems(const aoticache_verify_report *report)
         const char *text;
     } kinds[] = {{report->wrong_entries, "entries at odds with their manifest"},
                  {report->wrong_links, "wrong folders of side files"},
-                 {report->wrong_marks, "damaged marks"},
+                 {report->wrong_marks, "damaged pins and tags"},
                  {report->unreadable, "that cannot be read"}};
     printf("%" PRIu64 " damaged, %" PRIu64 " missing, %" PRIu64 " foreign, %" PRIu64 " not in the index",
            report->damaged, report->missing, report->foreign, report->unindexed);
@@ -216,7 +216,7 @@ static int verify_command(aoticache_cli *cli)
         return cli->exit_code;
     if (verify.time_limit_seconds > 0)
         verify.options.time_limit_ms = verify.time_limit_seconds * 1000;
-    int result = aoticache_cli_open_or_say(cli, false, &cache);
+    int result = aoticache_cli_open_or_report(cli, false, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     verify.findings = cli->json ? aoticache_cli_json_array() : NULL;

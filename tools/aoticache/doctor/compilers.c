@@ -91,15 +91,15 @@ static bool check_c(aoticache_doctor *doctor)
     options.program = doctor->cc;
     aoticache_status status = aoticache_hook_create_c(&options, &hook, &error);
     if (status != AOTICACHE_OK) {
-        aoticache_doctor_say(doctor, WARN, "C compiler", advice, "%s",
-                             error.message[0] != '\0' ? error.message : aoticache_status_text(status));
+        aoticache_doctor_report(doctor, WARN, "C compiler", advice, "%s",
+                                error.message[0] != '\0' ? error.message : aoticache_status_text(status));
         return false;
     }
     bool works = read_version(aoticache_hook_program(hook), line, sizeof line);
     if (works)
-        aoticache_doctor_say(doctor, OK, "C compiler", NULL, "%s (%s)", compiler_name(doctor), line);
+        aoticache_doctor_report(doctor, OK, "C compiler", NULL, "%s (%s)", compiler_name(doctor), line);
     else
-        aoticache_doctor_say(doctor, WARN, "C compiler", advice, "'%s --version' fails", compiler_name(doctor));
+        aoticache_doctor_report(doctor, WARN, "C compiler", advice, "'%s --version' fails", compiler_name(doctor));
     aoticache_hook_free(hook);
     return works;
 }
@@ -119,11 +119,11 @@ static bool check_pytorch(aoticache_doctor *doctor)
     aoticache_status status = aoticache_hook_create_worker(&options, &hook, &error);
     const char *text = error.message[0] != '\0' ? error.message : aoticache_status_text(status);
     if (status == AOTICACHE_OK)
-        aoticache_doctor_say(doctor, OK, "PyTorch", NULL, "%s", aoticache_hook_producer(hook));
+        aoticache_doctor_report(doctor, OK, "PyTorch", NULL, "%s", aoticache_hook_producer(hook));
     else
-        aoticache_doctor_say(doctor, WARN, "PyTorch",
-                             "pip install torch, set AOTICACHE_PYTHON to that Python; else only C kernels compile",
-                             "%.*s", first_line(text), text);
+        aoticache_doctor_report(doctor, WARN, "PyTorch",
+                                "pip install torch, set AOTICACHE_PYTHON to that Python; else only C kernels compile",
+                                "%.*s", first_line(text), text);
     aoticache_hook_free(hook);
     return status == AOTICACHE_OK;
 }
@@ -134,12 +134,12 @@ static void check_provider(aoticache_doctor *doctor)
     const aoticache_torch *torch = NULL;
     aoticache_status status = aoticache_torch_get(&torch, &error);
     if (status != AOTICACHE_OK)
-        aoticache_doctor_say(doctor, FAIL, "shim", "install the library whole, or set AOTICACHE_HOME to where it is",
-                             "%s",
-                             error.message[0] != '\0' ? error.message : aoticache_status_text(status));
+        aoticache_doctor_report(doctor, FAIL, "shim", "install the library whole, or set AOTICACHE_HOME to where it is",
+                                "%s",
+                                error.message[0] != '\0' ? error.message : aoticache_status_text(status));
     else
-        aoticache_doctor_say(doctor, OK, torch->kind == AOTICACHE_TORCH_SHIM ? "shim" : "libtorch", NULL, "%s",
-                             torch->path);
+        aoticache_doctor_report(doctor, OK, torch->kind == AOTICACHE_TORCH_SHIM ? "shim" : "libtorch", NULL, "%s",
+                                torch->path);
 }
 
 void aoticache_doctor_check_compilers(aoticache_doctor *doctor)
@@ -147,7 +147,7 @@ void aoticache_doctor_check_compilers(aoticache_doctor *doctor)
     bool c = check_c(doctor);
     bool pytorch = check_pytorch(doctor);
     if (!c && !pytorch)
-        aoticache_doctor_say(doctor, FAIL, "compilers", "install one of the two",
-                             "neither C nor PyTorch can compile here; only what is stored can run");
+        aoticache_doctor_report(doctor, FAIL, "compilers", "install one of the two",
+                                "neither C nor PyTorch can compile here; only what is stored can run");
     check_provider(doctor);
 }

@@ -25,8 +25,8 @@
 static void report_problem(void *user, aoticache_log_level level, const char *line)
 {
     (void)level;
-    aoticache_doctor_say(user, WARN, "configuration", "correct the line; 'aoticache config' shows what holds", "%s",
-                         line);
+    aoticache_doctor_report(user, WARN, "configuration", "correct the line; 'aoticache config' shows what holds", "%s",
+                            line);
 }
 
 static void report_files(aoticache_doctor *doctor, const aoticache_config *config)
@@ -36,11 +36,11 @@ static void report_files(aoticache_doctor *doctor, const aoticache_config *confi
     for (size_t i = 0; aoticache_config_file(config, i, &path, &state); i++) {
         if (strcmp(state, "read") != 0)
             continue;
-        aoticache_doctor_say(doctor, OK, "configuration", NULL, "%s", path);
+        aoticache_doctor_report(doctor, OK, "configuration", NULL, "%s", path);
         is_any = true;
     }
     if (!is_any)
-        aoticache_doctor_say(doctor, OK, "configuration", NULL, "no file; defaults and the environment");
+        aoticache_doctor_report(doctor, OK, "configuration", NULL, "no file; defaults and the environment");
 }
 
 aoticache_config *aoticache_doctor_check_configuration(aoticache_doctor *doctor)
@@ -66,13 +66,13 @@ static void check_size(aoticache_doctor *doctor, const aoticache_config *config,
     if (limit == 0)
         return;
     if (bytes > limit)
-        aoticache_doctor_say(doctor, WARN, "max_size", "aoticache-gc brings it below; or raise max_size",
-                             "%s is less than the %s that are there", text, have);
+        aoticache_doctor_report(doctor, WARN, "max_size", "aoticache-gc brings it below; or raise max_size",
+                                "%s is less than the %s that are there", text, have);
     else if (limit - bytes > free_bytes)
-        aoticache_doctor_say(doctor, WARN, "max_size", "lower max_size, or set min_free",
-                             "%s will not be reached: %s are there and the file system has %s left", text, have, room);
+        aoticache_doctor_report(doctor, WARN, "max_size", "lower max_size, or set min_free",
+                                "%s will not be reached: %s are there and the file system has %s left", text, have, room);
     else
-        aoticache_doctor_say(doctor, OK, "max_size", NULL, "%s of %s", have, text);
+        aoticache_doctor_report(doctor, OK, "max_size", NULL, "%s of %s", have, text);
 }
 
 static void check_free(aoticache_doctor *doctor, const aoticache_config *config, const struct statvfs *information,
@@ -83,9 +83,9 @@ static void check_free(aoticache_doctor *doctor, const aoticache_config *config,
     double wanted = (double)aoticache_config_number(config, AOTICACHE_CONFIG_min_free) +
                     aoticache_config_min_free_share(config) * all;
     if (wanted > (double)free_bytes)
-        aoticache_doctor_say(doctor, WARN, "min_free", "aoticache-gc makes room, as far as the cache can give it",
-                             "%s is to be free, %s are", aoticache_config_value(config, AOTICACHE_CONFIG_min_free),
-                             aoticache_cli_format_bytes(free_bytes, room));
+        aoticache_doctor_report(doctor, WARN, "min_free", "aoticache-gc makes room, as far as the cache can give it",
+                                "%s is to be free, %s are", aoticache_config_value(config, AOTICACHE_CONFIG_min_free),
+                                aoticache_cli_format_bytes(free_bytes, room));
 }
 
 void aoticache_doctor_check_limits(aoticache_doctor *doctor, const aoticache_config *config, const char *path,
@@ -99,9 +99,9 @@ void aoticache_doctor_check_limits(aoticache_doctor *doctor, const aoticache_con
         check_free(doctor, config, &information, free_bytes);
     }
     if (max_entries != 0 && statistics->entries > max_entries)
-        aoticache_doctor_say(doctor, WARN, "max_entries", "aoticache-gc brings it below; or raise max_entries",
-                             "%" PRIu64 " is less than the %" PRIu64 " that are there", max_entries,
-                             statistics->entries);
+        aoticache_doctor_report(doctor, WARN, "max_entries", "aoticache-gc brings it below; or raise max_entries",
+                                "%" PRIu64 " is less than the %" PRIu64 " that are there", max_entries,
+                                statistics->entries);
 }
 
 /* ---- quarantine ---- */
@@ -143,8 +143,8 @@ void aoticache_doctor_check_quarantine(aoticache_doctor *doctor, const char *pat
     if (amount.files == 0)
         return;
     bool is_much = amount.files >= MANY_FILES || amount.bytes >= MANY_BYTES;
-    aoticache_doctor_say(doctor, is_much ? WARN : OK, "quarantine",
-                         is_much ? "see what is in it and remove it; aoticache-gc removes what is old" : NULL,
-                         "%" PRIu64 " %s set aside, %s", amount.files, amount.files == 1 ? "file" : "files",
-                         aoticache_cli_format_bytes(amount.bytes, bytes));
+    aoticache_doctor_report(doctor, is_much ? WARN : OK, "quarantine",
+                            is_much ? "see what is in it and remove it; aoticache-gc removes what is old" : NULL,
+                            "%" PRIu64 " %s set aside, %s", amount.files, amount.files == 1 ? "file" : "files",
+                            aoticache_cli_format_bytes(amount.bytes, bytes));
 }

@@ -54,29 +54,29 @@ static void check_kind(aoticache_doctor *doctor, const struct statfs *informatio
 {
     const struct file_system *known = find_file_system((uint32_t)information->f_type);
     if (known == NULL)
-        aoticache_doctor_say(doctor, OK, "file system", NULL, "unknown type 0x%x", (unsigned)information->f_type);
+        aoticache_doctor_report(doctor, OK, "file system", NULL, "unknown type 0x%x", (unsigned)information->f_type);
     else if (known->kind == NETWORK)
-        aoticache_doctor_say(doctor, WARN, "file system",
-                             "set AOTICACHE_DIR or --cache-dir to a directory on a local disk",
-                             "%s, which may be a network: locks are slow there and not always kept", known->name);
+        aoticache_doctor_report(doctor, WARN, "file system",
+                                "set AOTICACHE_DIR or --cache-dir to a directory on a local disk",
+                                "%s, which may be a network: locks are slow there and not always kept", known->name);
     else if (known->kind == MEMORY)
-        aoticache_doctor_say(doctor, WARN, "file system", "fine for trials; else set AOTICACHE_DIR to a disk",
-                             "%s: the cache is lost when the machine starts again", known->name);
+        aoticache_doctor_report(doctor, WARN, "file system", "fine for trials; else set AOTICACHE_DIR to a disk",
+                                "%s: the cache is lost when the machine starts again", known->name);
     else if (known->kind == LAYERED)
-        aoticache_doctor_say(doctor, WARN, "file system", "keep the cache on a volume of its own",
-                             "%s: what a container stores is lost with it", known->name);
+        aoticache_doctor_report(doctor, WARN, "file system", "keep the cache on a volume of its own",
+                                "%s: what a container stores is lost with it", known->name);
     else
-        aoticache_doctor_say(doctor, OK, "file system", NULL, "%s", known->name);
+        aoticache_doctor_report(doctor, OK, "file system", NULL, "%s", known->name);
 }
 
 static void check_flags(aoticache_doctor *doctor, const struct statfs *information)
 {
     if ((information->f_flags & ST_NOEXEC) != 0)
-        aoticache_doctor_say(doctor, WARN, "mount", "mount it without noexec, or set AOTICACHE_DIR elsewhere",
-                             "mounted noexec: libraries that are loaded from their file will not load");
+        aoticache_doctor_report(doctor, WARN, "mount", "mount it without noexec, or set AOTICACHE_DIR elsewhere",
+                                "mounted noexec: libraries that are loaded from their file will not load");
     if ((information->f_flags & ST_RDONLY) != 0)
-        aoticache_doctor_say(doctor, WARN, "mount", "set AOTICACHE_DIR to a directory that can be written",
-                             "mounted read-only: nothing new can be stored");
+        aoticache_doctor_report(doctor, WARN, "mount", "set AOTICACHE_DIR to a directory that can be written",
+                                "mounted read-only: nothing new can be stored");
 }
 
 static void check_space(aoticache_doctor *doctor, const struct statfs *information)
@@ -84,19 +84,19 @@ static void check_space(aoticache_doctor *doctor, const struct statfs *informati
     char text[AOTICACHE_CLI_UNIT_BYTES];
     uint64_t free_bytes = (uint64_t)information->f_bavail * (uint64_t)information->f_bsize;
     aoticache_verdict verdict = free_bytes < 16 * MIB ? FAIL : free_bytes < 1024 * MIB ? WARN : OK;
-    aoticache_doctor_say(doctor, verdict, "free space",
-                         verdict != OK ? "make room: aoticache-gc --max-size 1G, or set AOTICACHE_DIR elsewhere" : NULL,
-                         "%s", aoticache_cli_format_bytes(free_bytes, text));
+    aoticache_doctor_report(doctor, verdict, "free space",
+                            verdict != OK ? "make room: aoticache-gc --max-size 1G, or set AOTICACHE_DIR elsewhere" : NULL,
+                            "%s", aoticache_cli_format_bytes(free_bytes, text));
     if (information->f_files > 0 && information->f_ffree < 1000)
-        aoticache_doctor_say(doctor, WARN, "free inodes", "remove files, or set AOTICACHE_DIR elsewhere",
-                             "only %llu more files fit", (unsigned long long)information->f_ffree);
+        aoticache_doctor_report(doctor, WARN, "free inodes", "remove files, or set AOTICACHE_DIR elsewhere",
+                                "only %llu more files fit", (unsigned long long)information->f_ffree);
 }
 
 static void check_file_system(aoticache_doctor *doctor, const char *path)
 {
     struct statfs information;
     if (statfs(path, &information) != 0) {
-        aoticache_doctor_say(doctor, WARN, "file system", NULL, "cannot be asked: %s", strerror(errno));
+        aoticache_doctor_report(doctor, WARN, "file system", NULL, "cannot be asked: %s", strerror(errno));
         return;
     }
     check_kind(doctor, &information);
@@ -126,10 +126,10 @@ static void check_absent(aoticache_doctor *doctor, const char *path)
     char parent[PATH_MAX];
     existing_parent(path, parent);
     if (access(parent, W_OK | X_OK) == 0)
-        aoticache_doctor_say(doctor, OK, "directory", NULL, "%s: not there yet, the first compile creates it", path);
+        aoticache_doctor_report(doctor, OK, "directory", NULL, "%s: not there yet, the first compile creates it", path);
     else
-        aoticache_doctor_say(doctor, FAIL, "directory", "set AOTICACHE_DIR to a directory that you may write",
-                             "%s: not there, and it cannot be created in %s: %s", path, parent, strerror(errno));
+        aoticache_doctor_report(doctor, FAIL, "directory", "set AOTICACHE_DIR to a directory that you may write",
+                                "%s: not there, and it cannot be created in %s: %s", path, parent, strerror(errno));
     check_file_system(doctor, parent);
 }
 
@@ -143,36 +143,36 @@ static void check_mode(aoticache_doctor *doctor, const char *path, bool allowed,
         aoticache_cli_text("chmod go-w %s; or, where all of the group are trusted, allow_shared = true in the configuration "
                            "(docs/operations.md)", path);
     if (by_all)
-        aoticache_doctor_say(doctor, allowed ? WARN : FAIL, "mode", close_all,
-                             "%04o: everybody may write to it, and so put code into your programs", mode);
+        aoticache_doctor_report(doctor, allowed ? WARN : FAIL, "mode", close_all,
+                                "%04o: everybody may write to it, and so put code into your programs", mode);
     else if (by_group && !allowed)
-        aoticache_doctor_say(doctor, FAIL, "mode", close_both,
-                             "%04o: group %u may write to it, and so put code into your programs", mode,
-                             (unsigned)information->st_gid);
+        aoticache_doctor_report(doctor, FAIL, "mode", close_both,
+                                "%04o: group %u may write to it, and so put code into your programs", mode,
+                                (unsigned)information->st_gid);
     else if (by_group)
-        aoticache_doctor_say(doctor, OK, "mode", NULL, "%04o: shared with group %u, as the configuration allows", mode,
-                             (unsigned)information->st_gid);
+        aoticache_doctor_report(doctor, OK, "mode", NULL, "%04o: shared with group %u, as the configuration allows", mode,
+                                (unsigned)information->st_gid);
     else
-        aoticache_doctor_say(doctor, OK, "mode", NULL, "%04o", mode);
+        aoticache_doctor_report(doctor, OK, "mode", NULL, "%04o", mode);
 }
 
 static void check_owner(aoticache_doctor *doctor, const char *path, bool allowed, const struct stat *information)
 {
     const unsigned owner = (unsigned)information->st_uid, own = (unsigned)geteuid();
     if (owner == own || owner == 0)
-        aoticache_doctor_say(doctor, OK, "owner", NULL, "uid %u", owner);
+        aoticache_doctor_report(doctor, OK, "owner", NULL, "uid %u", owner);
     else if (allowed)
-        aoticache_doctor_say(doctor, OK, "owner", NULL, "uid %u, not this process's %u, as the configuration allows", owner,
-                             own);
+        aoticache_doctor_report(doctor, OK, "owner", NULL, "uid %u, not this process's %u, as the configuration allows", owner,
+                                own);
     else
-        aoticache_doctor_say(doctor, FAIL, "owner",
-                             "use a directory of your own; or, if you trust its owner, allow_shared = true in the "
-                             "configuration",
-                             "uid %u owns it, this process is uid %u", owner, own);
+        aoticache_doctor_report(doctor, FAIL, "owner",
+                                "use a directory of your own; or, if you trust its owner, allow_shared = true in the "
+                                "configuration",
+                                "uid %u owns it, this process is uid %u", owner, own);
     check_mode(doctor, path, allowed, information);
     if (access(path, W_OK | X_OK) != 0)
-        aoticache_doctor_say(doctor, WARN, "access", NULL,
-                             "cannot be written: what is there is used, nothing is added");
+        aoticache_doctor_report(doctor, WARN, "access", NULL,
+                                "cannot be written: what is there is used, nothing is added");
 }
 
 /* ---- the index ---- */
@@ -200,8 +200,8 @@ static const char *sqlite_version(void)
 static void check_journal(aoticache_doctor *doctor, const char *path)
 {
     if (strcmp(journal_mode(path), "rollback journal") == 0)
-        aoticache_doctor_say(doctor, WARN, "journal", "keep the cache on a local disk",
-                             "the index has no WAL here: lookups wait for whoever writes");
+        aoticache_doctor_report(doctor, WARN, "journal", "keep the cache on a local disk",
+                                "the index has no WAL here: lookups wait for whoever writes");
 }
 
 static void check_integrity(aoticache_doctor *doctor, aoticache_cache *cache)
@@ -209,10 +209,10 @@ static void check_integrity(aoticache_doctor *doctor, aoticache_cache *cache)
     aoticache_error error = {.message = ""};
     aoticache_status status = aoticache_cache_check_index(cache, false, &error);
     if (status == AOTICACHE_OK)
-        aoticache_doctor_say(doctor, OK, "integrity", NULL, "of the index: SQLite's quick check finds nothing");
+        aoticache_doctor_report(doctor, OK, "integrity", NULL, "of the index: SQLite's quick check finds nothing");
     else if (status != AOTICACHE_NOT_FOUND)
-        aoticache_doctor_say(doctor, FAIL, "integrity", "'aoticache verify --repair' builds it anew from the manifests",
-                             "%s", error.message);
+        aoticache_doctor_report(doctor, FAIL, "integrity", "'aoticache verify --repair' builds it anew from the manifests",
+                                "%s", error.message);
 }
 
 static void check_contents(aoticache_doctor *doctor, const char *path, const aoticache_config *config,
@@ -230,22 +230,22 @@ static void check_contents(aoticache_doctor *doctor, const char *path, const aot
         status = aoticache_cache_statistics(cache, &statistics, &error);
     if (status == AOTICACHE_OK) {
         char bytes[AOTICACHE_CLI_UNIT_BYTES];
-        aoticache_doctor_say(doctor, OK, "index", NULL, "%" PRIu64 " %s, %s; SQLite %s, %s", statistics.entries,
-                             statistics.entries == 1 ? "entry" : "entries",
-                             aoticache_cli_format_bytes(statistics.bytes, bytes),
-                             sqlite_version(), journal_mode(path));
+        aoticache_doctor_report(doctor, OK, "index", NULL, "%" PRIu64 " %s, %s; SQLite %s, %s", statistics.entries,
+                                statistics.entries == 1 ? "entry" : "entries",
+                                aoticache_cli_format_bytes(statistics.bytes, bytes),
+                                sqlite_version(), journal_mode(path));
         check_journal(doctor, path);
         check_integrity(doctor, cache);
         aoticache_doctor_check_limits(doctor, config, path, &statistics);
         aoticache_doctor_check_quarantine(doctor, path);
     } else if (status == AOTICACHE_NOT_FOUND) {
-        aoticache_doctor_say(doctor, OK, "index", NULL, "not there yet; SQLite %s", sqlite_version());
+        aoticache_doctor_report(doctor, OK, "index", NULL, "not there yet; SQLite %s", sqlite_version());
     } else {
-        aoticache_doctor_say(doctor, FAIL, "index",
-                             status == AOTICACHE_DENIED
-                                 ? "see above; what is not trusted is not used"
-                                 : "'aoticache verify --repair' rebuilds the index and sets damaged files aside",
-                             "%s", error.message[0] != '\0' ? error.message : aoticache_status_text(status));
+        aoticache_doctor_report(doctor, FAIL, "index",
+                                status == AOTICACHE_DENIED
+                                    ? "see above; what is not trusted is not used"
+                                    : "'aoticache verify --repair' rebuilds the index and sets damaged files aside",
+                                "%s", error.message[0] != '\0' ? error.message : aoticache_status_text(status));
     }
     aoticache_cache_close(cache);
 }
@@ -264,15 +264,15 @@ static void check_present(aoticache_doctor *doctor, const char *path, const aoti
                           const aoticache_cache_options *options, const struct stat *information)
 {
     if (!S_ISDIR(information->st_mode)) {
-        aoticache_doctor_say(doctor, FAIL, "directory", "remove it, or set AOTICACHE_DIR to a directory",
-                             "%s is not a directory", path);
+        aoticache_doctor_report(doctor, FAIL, "directory", "remove it, or set AOTICACHE_DIR to a directory",
+                                "%s is not a directory", path);
         return;
     }
-    aoticache_doctor_say(doctor, OK, "directory", NULL, "%s", path);
+    aoticache_doctor_report(doctor, OK, "directory", NULL, "%s", path);
     check_owner(doctor, path, options->allow_shared, information);
     check_file_system(doctor, path);
     if (is_empty_directory(path))
-        aoticache_doctor_say(doctor, OK, "index", NULL, "not there yet; SQLite %s", sqlite_version());
+        aoticache_doctor_report(doctor, OK, "index", NULL, "not there yet; SQLite %s", sqlite_version());
     else
         check_contents(doctor, path, config, *options);
 }
@@ -290,8 +290,8 @@ void aoticache_doctor_check_directory_of(aoticache_doctor *doctor, const aoticac
     if (options.directory != NULL) {
         snprintf(path, sizeof path, "%s", options.directory);
     } else if (aoticache_cache_default_directory(path, sizeof path, &error) != AOTICACHE_OK) {
-        aoticache_doctor_say(doctor, FAIL, "directory", "set AOTICACHE_DIR or HOME", "%s",
-                             error.message[0] != '\0' ? error.message : "no directory is known");
+        aoticache_doctor_report(doctor, FAIL, "directory", "set AOTICACHE_DIR or HOME", "%s",
+                                error.message[0] != '\0' ? error.message : "no directory is known");
         return;
     }
     /* A symbolic link is followed to the directory, as opening it does; inside nothing is followed. */
@@ -300,8 +300,8 @@ void aoticache_doctor_check_directory_of(aoticache_doctor *doctor, const aoticac
     else if (errno == ENOENT)
         check_absent(doctor, path);
     else
-        aoticache_doctor_say(doctor, FAIL, "directory", "set AOTICACHE_DIR to a directory that you may use", "%s: %s",
-                             path, strerror(errno));
+        aoticache_doctor_report(doctor, FAIL, "directory", "set AOTICACHE_DIR to a directory that you may use", "%s: %s",
+                                path, strerror(errno));
 }
 
 void aoticache_doctor_check_directory(aoticache_doctor *doctor)

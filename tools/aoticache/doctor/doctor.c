@@ -44,12 +44,12 @@ static void check_cpu(aoticache_doctor *doctor)
     const char *level = cpu_level(have);
     cleanup_free char *names = aoticache_features_list(have);
     if (doctor->cli->verbose || doctor->cli->json)
-        aoticache_doctor_say(doctor, OK, "processor", NULL, "%s: %s", level != NULL ? level : aoticache_cpu_arch(),
-                             names);
+        aoticache_doctor_report(doctor, OK, "processor", NULL, "%s: %s", level != NULL ? level : aoticache_cpu_arch(),
+                                names);
     else
-        aoticache_doctor_say(doctor, OK, "processor", NULL,
-                             "%s, %u features that kernels may need (--verbose names them)",
-                             level != NULL ? level : aoticache_cpu_arch(), aoticache_cpu_features_count(have));
+        aoticache_doctor_report(doctor, OK, "processor", NULL,
+                                "%s, %u features that kernels may need (--verbose names them)",
+                                level != NULL ? level : aoticache_cpu_arch(), aoticache_cpu_features_count(have));
 }
 
 static void report_gpu(aoticache_doctor *doctor, int32_t index)
@@ -59,10 +59,10 @@ static void report_gpu(aoticache_doctor *doctor, int32_t index)
     char name[32];
     snprintf(name, sizeof name, "GPU %d", (int)index);
     if (aoticache_cuda_device_read(index, &device, &error) != AOTICACHE_OK)
-        aoticache_doctor_say(doctor, WARN, name, "see what nvidia-smi says", "%s", error.message);
+        aoticache_doctor_report(doctor, WARN, name, "see what nvidia-smi says", "%s", error.message);
     else
-        aoticache_doctor_say(doctor, OK, name, NULL, "cuda:%d: %s, %s, %.1f GiB", (int)index, device.name, device.arch,
-                             (double)device.memory_bytes / (1 << 30));
+        aoticache_doctor_report(doctor, OK, name, NULL, "cuda:%d: %s, %s, %.1f GiB", (int)index, device.name, device.arch,
+                                (double)device.memory_bytes / (1 << 30));
 }
 
 /* None is no fault: most kernels are for the CPU. A driver that does not work is one. */
@@ -72,16 +72,16 @@ static void check_gpus(aoticache_doctor *doctor)
     aoticache_error error;
     aoticache_status status = aoticache_cuda_get(&cuda, &error);
     if (status == AOTICACHE_NOT_FOUND) {
-        aoticache_doctor_say(doctor, OK, "CUDA driver", NULL, "none, so no GPU: %s", error.message);
+        aoticache_doctor_report(doctor, OK, "CUDA driver", NULL, "none, so no GPU: %s", error.message);
         return;
     }
     if (status != AOTICACHE_OK) {
-        aoticache_doctor_say(doctor, WARN, "CUDA driver", "see what nvidia-smi says", "%s", error.message);
+        aoticache_doctor_report(doctor, WARN, "CUDA driver", "see what nvidia-smi says", "%s", error.message);
         return;
     }
-    aoticache_doctor_say(doctor, OK, "CUDA driver", NULL, "%s, for CUDA %d.%d, %d GPU%s", cuda->driver_path,
-                         (int)cuda->driver_version / 1000, (int)cuda->driver_version % 1000 / 10,
-                         (int)cuda->device_count, cuda->device_count == 1 ? "" : "s");
+    aoticache_doctor_report(doctor, OK, "CUDA driver", NULL, "%s, for CUDA %d.%d, %d GPU%s", cuda->driver_path,
+                            (int)cuda->driver_version / 1000, (int)cuda->driver_version % 1000 / 10,
+                            (int)cuda->device_count, cuda->device_count == 1 ? "" : "s");
     for (int32_t i = 0; i < cuda->device_count; i++)
         report_gpu(doctor, i);
 }
@@ -110,12 +110,12 @@ static void check_memory_files(aoticache_doctor *doctor)
 {
     const char *failed = try_memory_file();
     if (failed == NULL)
-        aoticache_doctor_say(doctor, OK, "memory files", NULL, "memfd_create, seals and executable mappings work");
+        aoticache_doctor_report(doctor, OK, "memory files", NULL, "memfd_create, seals and executable mappings work");
     else
-        aoticache_doctor_say(doctor, FAIL, "memory files",
-                             "see sysctl vm.memfd_noexec and the machine's security module (SELinux, seccomp)",
-                             "%s failed: %s; PyTorch's libraries cannot be loaded without PyTorch", failed,
-                             strerror(errno));
+        aoticache_doctor_report(doctor, FAIL, "memory files",
+                                "see sysctl vm.memfd_noexec and the machine's security module (SELinux, seccomp)",
+                                "%s failed: %s; PyTorch's libraries cannot be loaded without PyTorch", failed,
+                                strerror(errno));
 }
 
 static void check_limits(aoticache_doctor *doctor)
@@ -124,8 +124,8 @@ static void check_limits(aoticache_doctor *doctor)
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;
     bool few = limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < 256;
-    aoticache_doctor_say(doctor, few ? WARN : OK, "open files", few ? "raise it: ulimit -n 1024" : NULL,
-                         "at most %" PRIu64, (uint64_t)limit.rlim_cur);
+    aoticache_doctor_report(doctor, few ? WARN : OK, "open files", few ? "raise it: ulimit -n 1024" : NULL,
+                            "at most %" PRIu64, (uint64_t)limit.rlim_cur);
 }
 
 static void check_machine(aoticache_doctor *doctor)
@@ -171,8 +171,8 @@ static int doctor_command(aoticache_cli *cli)
     if (!aoticache_cli_parse(cli, &doctor))
         return cli->exit_code;
     doctor.checks = cli->json ? aoticache_cli_json_array() : NULL;
-    aoticache_doctor_say(&doctor, AOTICACHE_VERDICT_OK, "version", NULL, "aoticache %s for %s", aoticache_version(),
-                         aoticache_cpu_arch());
+    aoticache_doctor_report(&doctor, AOTICACHE_VERDICT_OK, "version", NULL, "aoticache %s for %s", aoticache_version(),
+                            aoticache_cpu_arch());
     aoticache_doctor_check_directory(&doctor);
     aoticache_doctor_check_compilers(&doctor);
     check_machine(&doctor);

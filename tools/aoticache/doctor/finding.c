@@ -33,8 +33,8 @@ static void print_text(const aoticache_doctor *doctor, aoticache_verdict verdict
     }
 }
 
-void aoticache_doctor_say(aoticache_doctor *doctor, aoticache_verdict verdict, const char *name, const char *advice,
-                          const char *format, ...)
+void aoticache_doctor_report(aoticache_doctor *doctor, aoticache_verdict verdict, const char *name, const char *advice,
+                             const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);

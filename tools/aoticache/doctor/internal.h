@@ -22,8 +22,8 @@ typedef struct aoticache_doctor {
 } aoticache_doctor;
 
 /* One finding. advice: what to do; NULL where there is nothing to do. */
-void aoticache_doctor_say(aoticache_doctor *doctor, aoticache_verdict verdict, const char *name, const char *advice,
-                          const char *format, ...) AOTICACHE_PRINTF(5, 6);
+void aoticache_doctor_report(aoticache_doctor *doctor, aoticache_verdict verdict, const char *name, const char *advice,
+                             const char *format, ...) AOTICACHE_PRINTF(5, 6);
 
 /* The directory, its file system, the index. Creates nothing. */
 void aoticache_doctor_check_directory(aoticache_doctor *doctor);

@@ -72,8 +72,8 @@ static bool is_prefix(const char *text)
            strspn(text, "0123456789abcdefABCDEF") == length;
 }
 
-int aoticache_keys_say_ambiguous(const aoticache_cli *cli, const char *prefix, const aoticache_key *const *keys,
-                                 const char *const *descriptions, size_t count)
+int aoticache_keys_refuse_ambiguous(const aoticache_cli *cli, const char *prefix, const aoticache_key *const *keys,
+                                    const char *const *descriptions, size_t count)
 {
     char *list = aoticache_cli_text("%s", "");
     for (size_t i = 0; i < count; i++) {
@@ -106,7 +106,7 @@ static int refuse_ambiguous(const aoticache_cli *cli, const char *prefix, const 
         keys[count] = &list->entries[i].key;
         descriptions[count++] = list->entries[i].description;
     }
-    return aoticache_keys_say_ambiguous(cli, prefix, keys, descriptions, count);
+    return aoticache_keys_refuse_ambiguous(cli, prefix, keys, descriptions, count);
 }
 
 int aoticache_entries_find(const aoticache_cli *cli, aoticache_cache *cache, const char *prefix,

@@ -34,8 +34,8 @@ int aoticache_entries_find(const aoticache_cli *cli, aoticache_cache *cache, con
 char *aoticache_operator_hint(aoticache_cache *cache, const char *op);
 /* "prefix 51fb is ambiguous; it begins:" and the keys, each with its description (NULL: nothing is stored). Returns the exit
  * code. */
-int aoticache_keys_say_ambiguous(const aoticache_cli *cli, const char *prefix, const aoticache_key *const *keys,
-                                 const char *const *descriptions, size_t count);
+int aoticache_keys_refuse_ambiguous(const aoticache_cli *cli, const char *prefix, const aoticache_key *const *keys,
+                                    const char *const *descriptions, size_t count);
 
 /* That a word is an operator where keys are asked for, and how to find them. Returns the exit code. */
 int aoticache_keys_say_operator(const aoticache_cli *cli, const char *word);

@@ -117,7 +117,7 @@ static int resolve_prefix(const aoticache_cli *cli, const struct prefix *prefix,
         keys[count] = &prefix->found.items[count].key;
         listed[count] = prefix->found.items[count].description;
     }
-    return aoticache_keys_say_ambiguous(cli, prefix->word, keys, listed, count);
+    return aoticache_keys_refuse_ambiguous(cli, prefix->word, keys, listed, count);
 }
 
 /* ---- the pass ---- */

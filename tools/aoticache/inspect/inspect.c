@@ -151,7 +151,7 @@ static json_t *inspect_entry(const aoticache_inspection *inspection, aoticache_c
 static int inspect_key(const aoticache_inspection *inspection, const char *prefix)
 {
     aoticache_cache *cache = NULL;
-    int result = aoticache_cli_open_or_say(inspection->cli, false, &cache);
+    int result = aoticache_cli_open_or_report(inspection->cli, false, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     aoticache_entry_list list = {0};

@@ -318,7 +318,7 @@ static int ls_command(aoticache_cli *cli)
 {
     struct ls ls = {.cli = cli};
     bool goes_on = aoticache_cli_parse(cli, &ls);
-    int result = goes_on ? aoticache_cli_open_or_say(cli, false, &ls.cache) : cli->exit_code;
+    int result = goes_on ? aoticache_cli_open_or_report(cli, false, &ls.cache) : cli->exit_code;
     if (goes_on && result == AOTICACHE_CLI_EXIT_OK)
         result = ls.failed ? list_failures(cli, ls.cache, ls.filter.exact_op, ls.filter.op) : list_entries(&ls);
     aoticache_cache_close(ls.cache);

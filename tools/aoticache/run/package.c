@@ -167,7 +167,7 @@ static int load_run_and_print(const aoticache_cli *cli, struct run *run)
         return aoticache_cli_usage_error(cli, "more than %d inputs", MAX_INPUTS);
     int result = make_inputs(cli, run);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        result = aoticache_cli_open_or_say(cli, true, &run->cache);
+        result = aoticache_cli_open_or_report(cli, true, &run->cache);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = load(cli, run);
     if (result == AOTICACHE_CLI_EXIT_OK)

@@ -32,14 +32,15 @@ struct record {
 
 static const aoticache_cli_option record_options[] = {
     {"output", 'o', "FILE",
-     "the list; a program's is appended to, default " DEFAULT_LIST ";\n"
-     "--from-cache writes it anew, default the standard output",
+     "the file for the list. A program's requests are appended to it;\n"
+     "default " DEFAULT_LIST ". --from-cache overwrites it;\n"
+     "default standard output",
      AOTICACHE_CLI_NAME(struct record, output, "the name of a file")},
-    {"from-cache", 0, NULL, "run nothing: write a list of what the cache holds", AOTICACHE_CLI_SET(struct record, from_cache)},
-    {"op", 0, "OPERATOR", "with --from-cache: this operator alone", AOTICACHE_CLI_NAME(struct record, op, "an operator")},
-    {"device", 0, "DEVICE", "with --from-cache: kernels for this device alone",
+    {"from-cache", 0, NULL, "run no program; list what the cache holds", AOTICACHE_CLI_SET(struct record, from_cache)},
+    {"op", 0, "OPERATOR", "with --from-cache: only this operator", AOTICACHE_CLI_NAME(struct record, op, "an operator")},
+    {"device", 0, "DEVICE", "with --from-cache: only kernels for this device",
      AOTICACHE_CLI_FUNCTION(struct record, device, aoticache_device_name_read)},
-    {"used", 0, "AGE", "with --from-cache: what was used within 30d, 12h, ... alone",
+    {"used", 0, "AGE", "with --from-cache: only kernels used in the last 30d, 12h, ...",
      AOTICACHE_CLI_MOMENT(struct record, used_since_ns, 0, "an age such as 30d or 12h")},
     {0},
 };
@@ -282,7 +283,7 @@ static int record_cache(const aoticache_cli *cli, const struct record *record)
 {
     aoticache_error error = {.message = ""};
     aoticache_cache *cache = NULL;
-    int result = aoticache_cli_open_or_say(cli, false, &cache);
+    int result = aoticache_cli_open_or_report(cli, false, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
     struct lines lines = {.record = record, .cache = cache};
@@ -318,10 +319,10 @@ const aoticache_command aoticache_command_record = {
             .name = "aoticache record",
             .help_hint = "aoticache help record",
             .usage = "[OPTION]... -- PROGRAM [ARGUMENT]...\n       aoticache record --from-cache [OPTION]...",
-            .summary = "Writes a list of what a program asks for, or of what the cache holds, for 'aoticache warm'.",
-            .details = "PROGRAM runs with AOTICACHE_RECORD=FILE in its environment: what it and the programs it starts\n"
-                       "ask for through this library is appended to the file, each request once. The exit code is the\n"
-                       "program's. A request whose constants would be needed is left out; a line of the list says so.",
+            .summary = "Lists the kernels that a program asks for, or that the cache holds, for 'aoticache warm'.",
+            .details = "PROGRAM runs with AOTICACHE_RECORD=FILE in its environment. Each request that it, or a program\n"
+                       "it starts, makes to this library is appended to FILE once. The exit code is PROGRAM's.\n"
+                       "A request that needs the data of constants is left out, and a line of the list says so.",
             .options = record_options,
             .operand = {.kind = AOTICACHE_CLI_KIND_REST, .offset = offsetof(struct record, program)},
         },

@@ -209,7 +209,7 @@ static int explain_miss(aoticache_cli *cli, struct question *question, aoticache
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = set_environment(cli, question, why);
     if (result == AOTICACHE_CLI_EXIT_OK)
-        result = aoticache_cli_open_or_say(cli, false, &why->cache);
+        result = aoticache_cli_open_or_report(cli, false, &why->cache);
     if (result == AOTICACHE_CLI_EXIT_OK)
         result = find_reason(why);
     if (result != AOTICACHE_CLI_EXIT_OK)
