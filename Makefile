@@ -103,7 +103,7 @@ HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
-.PHONY: FORCE all deps test check check-docs long bench bench-compile bench-judge operators torch-operators inductor-builds year fuzz gpu demo install uninstall clean help tests race-tests
+.PHONY: FORCE all deps test check check-docs long bench bench-compile bench-judge operators models torch-operators inductor-builds year fuzz gpu demo install uninstall clean help tests race-tests
 .DEFAULT_GOAL := all
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -334,6 +334,10 @@ gpu: all tests
 operators: all $(BUILD)/tests/helpers/run_library
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/operator_table.py
 
+# Real models without PyTorch beside PyTorch, docs/models.md; PYTHONPATH may name a folder with transformers and torchvision.
+models: all
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/models.py
+
 # Which operators of PyTorch the binding serves, and why not the others: docs/torch-operators.md.
 torch-operators: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/torch_operator_table.py
@@ -362,7 +366,7 @@ clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check check-docs long bench bench-compile bench-judge operators torch-operators inductor-builds year fuzz gpu demo install uninstall deps tests clean help'
+	@echo 'targets: all test check check-docs long bench bench-compile bench-judge operators models torch-operators inductor-builds year fuzz gpu demo install uninstall deps tests clean help'
 	@echo '  all        build everything under build/'
 	@echo '  test       install what is missing, build, run all tests'
 	@echo '  check      the same without installing anything'
@@ -372,6 +376,7 @@ help:
 	@echo '  bench      benchmarks, a table and build/bench.json'
 	@echo '  bench-compile  torch.compile in a fresh state, beside PyTorch'"'"'s own caches (ten minutes)'
 	@echo '  operators  run operators of PyTorch on the shim, docs/operators.md (minutes)'
+	@echo '  models     run real models without PyTorch, beside PyTorch, docs/models.md (minutes)'
 	@echo '  inductor-builds  build the operator database our way and PyTorch'"'"'s, compare (most of an hour)'
 	@echo '  torch-operators  which operators the PyTorch binding serves, docs/torch-operators.md'
 	@echo '  year       a simulated year of a large cache, beside LRU and Belady (minutes)'

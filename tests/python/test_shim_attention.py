@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 
+import shim_checks
 import test_shim_functions as functions
 from test_shim_functions import call, refused, same, torch
 
@@ -138,8 +139,8 @@ def test_nothing_to_attend_to():
 
 def test_threads():
     """The result does not depend on the number of threads, to the bit."""
-    script = ("import sys; sys.path.insert(0, %r)\nimport hashlib, test_shim_attention as tests, torch\n"
-              "tests.load(); torch.manual_seed(3)\nq, k = tests.heads(2, 4, 300, 32), tests.heads(2, 4, 900, 32)\n"
+    script = ("import sys; sys.path.insert(0, %r)\nimport hashlib, shim_checks, test_shim_attention as tests, torch\n"
+              "shim_checks.load(); torch.manual_seed(3)\nq, k = tests.heads(2, 4, 300, 32), tests.heads(2, 4, 900, 32)\n"
               "print(hashlib.sha256(tests.ours(q, k, k, causal=True)[0].numpy().tobytes()).hexdigest())\n")
     seen = {subprocess.run([sys.executable, "-c", script % os.path.dirname(os.path.abspath(__file__))], check=True,
                            env={**os.environ, "OMP_NUM_THREADS": threads}, capture_output=True, text=True).stdout
@@ -165,27 +166,5 @@ def test_refusals():
         refused(text, NAME, *words, results=2)
 
 
-def load():
-    functions.shim = ctypes.CDLL(functions.SHIM)
-    functions.shim.torch_exception_get_what_without_backtrace.restype = ctypes.c_char_p
-
-
-def main():
-    load()
-    failed = 0
-    for name, test in list(globals().items()):
-        if not name.startswith("test_") or (sys.argv[1:] and name not in sys.argv[1:]):
-            continue
-        torch.manual_seed(0)
-        try:
-            test()
-            print("ok - shim attention: %s" % name[5:], flush=True)
-        except Exception as error:
-            failed += 1
-            print("not ok - shim attention: %s: %s: %s" % (name[5:], type(error).__name__,
-                                                          " ".join(str(error).split())[:600]), flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(shim_checks.main("shim attention", __file__, globals()))

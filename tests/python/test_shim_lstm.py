@@ -2,11 +2,10 @@
 
 Environment: BUILD, the build folder.
 """
-import ctypes
 import itertools
 import sys
 
-import test_shim_functions as functions
+import shim_checks
 from test_shim_functions import call, int64, refused, same, torch
 
 NAME = "aoti_torch_cpu_mkldnn_rnn_layer"
@@ -92,23 +91,5 @@ def test_refusals():
     refuse("the cell must be 2 x 4", good[:6] + [good[6][:1]])
 
 
-def main():
-    functions.shim = ctypes.CDLL(functions.SHIM)
-    functions.shim.torch_exception_get_what_without_backtrace.restype = ctypes.c_char_p
-    failed = 0
-    for name, test in list(globals().items()):
-        if not name.startswith("test_") or (sys.argv[1:] and name not in sys.argv[1:]):
-            continue
-        torch.manual_seed(0)
-        try:
-            test()
-            print("ok - shim lstm: %s" % name[5:], flush=True)
-        except Exception as error:
-            failed += 1
-            print("not ok - shim lstm: %s: %s: %s" % (name[5:], type(error).__name__,
-                                                     " ".join(str(error).split())[:600]), flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(shim_checks.main("shim lstm", __file__, globals()))

@@ -23,12 +23,15 @@
 /* Queries of a block and keys of a tile: the scores have 128 KB as floats. Rows of scores are padded to whole vectors. */
 enum { BLOCK_QUERIES = 64, TILE_KEYS = 512, PADDING = 16 };
 
+/* Fewer queries, and products of fewer multiplications, are done row by row: for these blas.c does not ask BLAS either. */
+enum { FEW_QUERIES = 4, SMALL_PRODUCTS = 64000, SMALL_WIDTH = 16 };
+
 struct attention {
     const struct shim_tensor *query, *key, *value, *mask; /* mask: NULL or of 2 or 4 dimensions */
     struct shim_tensor *out, *logsumexp;
     const struct shim_dtype_access *access, *value_access; /* of the operands; of what is computed with */
     const struct matmul_arithmetic *arithmetic;
-    attention_soften soften;
+    struct attention_arithmetic rows;
     bool causal, is_converted; /* operands are of another dtype than what is computed with */
     double scale;
     int64_t batches, heads, queries, keys, width;
@@ -106,6 +109,59 @@ static void scale_values(const struct attention *a, char *values, double factor)
             ((double *)(void *)values)[i] *= factor;
 }
 
+/*
+ * Whether to use the rows of matrices where they are, which a product of matrices first puts in another order: with few
+ * queries, as when a text grows word by word, each key is read for little work; small products are done before that.
+ */
+static bool is_direct(const struct attention *a, const struct block *block, const struct matmul_matrix *matrix,
+                      int64_t keys)
+{
+    return matrix->column_stride == (ptrdiff_t)a->value_bytes &&
+           (block->rows < FEW_QUERIES || (a->width >= SMALL_WIDTH && a->width < SMALL_PRODUCTS &&
+             block->rows * keys * a->width < SMALL_PRODUCTS));
+}
+
+/* scores = query keyᵀ. False: out of memory. */
+static bool score_tile(const struct attention *a, const struct block *block, const struct matmul_matrix *query,
+                       const struct matmul_matrix *key, int64_t keys, const struct matmul_matrix *scores)
+{
+    if (is_direct(a, block, query, keys) && is_direct(a, block, key, keys)) {
+        for (int64_t i = 0; i < block->rows; i++)
+            a->rows.score(keys, a->width, query->data + i * query->row_stride, key->data, key->row_stride,
+                          scores->data + i * scores->row_stride);
+        return true;
+    }
+    const struct matmul_problem problem = {
+        .arithmetic = a->arithmetic, .access = a->value_access, .item_bytes = (uint32_t)a->value_bytes,
+        .rows = block->rows, .columns = keys, .depth = a->width, .alpha = 1, .a = *query, .out = *scores,
+        .b = {key->data, key->column_stride, key->row_stride}};
+    return aoticache_shim_matmul(&problem);
+}
+
+/* sums = weights value, added to what is there unless the tile is the first. False: out of memory. */
+static bool add_values(const struct attention *a, const struct block *block, const struct matmul_matrix *weights,
+                       const struct matmul_matrix *value, int64_t keys, bool is_first)
+{
+    const ptrdiff_t value_bytes = (ptrdiff_t)a->value_bytes, line = (ptrdiff_t)a->width * value_bytes;
+    const struct matmul_matrix sums = {block->sums_of_values, line, value_bytes};
+    if (is_direct(a, block, value, keys)) {
+        for (int64_t i = 0; i < block->rows; i++) {
+            if (is_first)
+                memset(sums.data + i * line, 0, (size_t)line);
+            a->rows.add(keys, a->width, weights->data + i * weights->row_stride, value->data, value->row_stride,
+                        sums.data + i * line);
+        }
+        return true;
+    }
+    struct matmul_problem problem = {
+        .arithmetic = a->arithmetic, .access = a->value_access, .item_bytes = (uint32_t)a->value_bytes,
+        .rows = block->rows, .columns = a->width, .depth = keys, .alpha = 1, .beta = 1, .a = *weights, .b = *value,
+        .out = sums};
+    if (!is_first)
+        problem.addend = sums;
+    return aoticache_shim_matmul(&problem);
+}
+
 /* Adds a tile of keys to the block's rows. False: out of memory. */
 static bool add_tile(const struct attention *a, struct block *block, const struct matmul_matrix *query,
                      int64_t first_key, int64_t keys)
@@ -114,31 +170,18 @@ static bool add_tile(const struct attention *a, struct block *block, const struc
     const int64_t key_head = block->head / a->heads_per_key;
     const struct matmul_matrix key = rows_of(a, a->key, block->batch, key_head, first_key, keys, block->key);
     const struct matmul_matrix scores = {block->scores, (ptrdiff_t)padded(keys) * value_bytes, value_bytes};
-    const struct matmul_matrix sums = {block->sums_of_values, line, value_bytes};
-    struct matmul_problem problem = {.arithmetic = a->arithmetic, .access = a->value_access,
-                                     .item_bytes = (uint32_t)a->value_bytes, .rows = block->rows, .columns = keys,
-                                     .depth = a->width, .a = *query, .out = scores, .alpha = 1};
-    problem.b = (struct matmul_matrix){key.data, key.column_stride, key.row_stride};
-    if (!aoticache_shim_matmul(&problem))
+    if (!score_tile(a, block, query, &key, keys, &scores))
         return false;
     for (int64_t i = 0; i < block->rows; i++) {
         int64_t live = a->causal ? smaller(keys, block->first + i + 1 - first_key) : keys;
         const struct attention_row row = {.count = (size_t)padded(keys), .live = (size_t)(live > 0 ? live : 0),
                                           .scale = a->scale, .mask = mask_row(a, block, i, first_key, keys)};
-        double factor = a->soften(&row, scores.data + i * scores.row_stride, &block->max[i], &block->sum[i]);
+        double factor = a->rows.soften(&row, scores.data + i * scores.row_stride, &block->max[i], &block->sum[i]);
         if (first_key > 0)
             scale_values(a, block->sums_of_values + i * line, factor);
     }
-    problem.columns = a->width;
-    problem.depth = keys;
-    problem.a = scores;
-    problem.b = rows_of(a, a->value, block->batch, key_head, first_key, keys, block->value);
-    problem.out = sums;
-    if (first_key > 0) {
-        problem.addend = sums;
-        problem.beta = 1;
-    }
-    return aoticache_shim_matmul(&problem);
+    const struct matmul_matrix value = rows_of(a, a->value, block->batch, key_head, first_key, keys, block->value);
+    return add_values(a, block, &scores, &value, keys, first_key == 0);
 }
 
 static void write_block(const struct attention *a, struct block *block)
@@ -302,7 +345,7 @@ static void describe(struct attention *a, const double *scale, bool causal)
     a->value_access = aoticache_shim_dtype_access(is_double ? AOTICACHE_DTYPE_FLOAT64 : AOTICACHE_DTYPE_FLOAT32);
     a->arithmetic = aoticache_shim_matmul_arithmetic(kind);
     a->value_bytes = a->arithmetic->value_bytes;
-    a->soften = aoticache_shim_attention_soften(kind);
+    a->rows = aoticache_shim_attention_arithmetic(kind);
 }
 
 /* Sums and their logarithms lie with the heads innermost, as PyTorch's do. */

@@ -1,5 +1,6 @@
 /*
- * shim/math/attention_rows: the softmax of attention, a row of scores at a time, for float and double.
+ * shim/math/attention_rows: the softmax of attention, a row of scores at a time, and the products of one query, for float
+ * and double.
  *
  * A row comes in tiles. Each tile may raise the row's largest score; what earlier tiles added is then too large by a
  * factor, which is returned. The exponentials are those of vector_math.c. On x86-64 a second copy is compiled for AVX2.
@@ -67,6 +68,56 @@ doubles_2 Sleef_expd2_u10(doubles_2 x);
         return (double)factor;                                                                                       \
     }
 
+/* Two sums at once, since each addition waits for the one before. */
+#define DEFINE_PRODUCTS(name, type, vector, attribute)                                                               \
+    static attribute void score_##name(int64_t count, int64_t width, const void *query, const char *keys,            \
+                                       ptrdiff_t stride, void *scores)                                               \
+    {                                                                                                                \
+        enum { LANES = sizeof(vector) / sizeof(type) };                                                              \
+        const type *q = query;                                                                                       \
+        for (int64_t k = 0; k < count; k++) {                                                                        \
+            const type *key = (const type *)(const void *)(keys + k * stride);                                       \
+            vector sum_0 = {0}, sum_1 = {0}, x_0, x_1, y_0, y_1;                                                     \
+            int64_t i = 0;                                                                                           \
+            for (; i + 2 * LANES <= width; i += 2 * LANES) {                                                         \
+                memcpy(&x_0, q + i, sizeof x_0);                                                                     \
+                memcpy(&x_1, q + i + LANES, sizeof x_1);                                                             \
+                memcpy(&y_0, key + i, sizeof y_0);                                                                   \
+                memcpy(&y_1, key + i + LANES, sizeof y_1);                                                           \
+                sum_0 += x_0 * y_0;                                                                                  \
+                sum_1 += x_1 * y_1;                                                                                  \
+            }                                                                                                        \
+            type sum = 0;                                                                                            \
+            sum_0 += sum_1;                                                                                          \
+            for (int lane = 0; lane < LANES; lane++)                                                                 \
+                sum += sum_0[lane];                                                                                   \
+            for (; i < width; i++)                                                                                   \
+                sum += q[i] * key[i];                                                                                \
+            ((type *)scores)[k] = sum;                                                                               \
+        }                                                                                                            \
+    }                                                                                                                \
+    static attribute void add_##name(int64_t count, int64_t width, const void *weights, const char *values,          \
+                                     ptrdiff_t stride, void *sums)                                                   \
+    {                                                                                                                \
+        enum { LANES = sizeof(vector) / sizeof(type) };                                                              \
+        type *to = sums;                                                                                             \
+        for (int64_t k = 0; k < count; k++) {                                                                        \
+            const type *value = (const type *)(const void *)(values + k * stride), weight = ((const type *)weights)[k]; \
+            vector x, y;                                                                                             \
+            int64_t i = 0;                                                                                           \
+            for (; i + LANES <= width; i += LANES) {                                                                 \
+                memcpy(&x, to + i, sizeof x);                                                                        \
+                memcpy(&y, value + i, sizeof y);                                                                     \
+                x += weight * y;                                                                                     \
+                memcpy(to + i, &x, sizeof x);                                                                        \
+            }                                                                                                        \
+            for (; i < width; i++)                                                                                   \
+                to[i] += weight * value[i];                                                                          \
+        }                                                                                                            \
+    }
+
+DEFINE_PRODUCTS(floats, float, floats_4, )
+DEFINE_PRODUCTS(doubles, double, doubles_2, )
 DEFINE_SOFTEN(soften_floats, float, floats_4, ints_4, Sleef_expf4_u10, expf, )
 DEFINE_SOFTEN(soften_doubles, double, doubles_2, longs_2, Sleef_expd2_u10, exp, )
 
@@ -78,15 +129,20 @@ typedef int64_t longs_4 __attribute__((vector_size(32)));
 #define WITH_AVX2 __attribute__((target("avx2,fma")))
 WITH_AVX2 floats_8 Sleef_expf8_u10(floats_8 x);
 WITH_AVX2 doubles_4 Sleef_expd4_u10(doubles_4 x);
+DEFINE_PRODUCTS(floats_avx2, float, floats_8, WITH_AVX2)
+DEFINE_PRODUCTS(doubles_avx2, double, doubles_4, WITH_AVX2)
 DEFINE_SOFTEN(soften_floats_avx2, float, floats_8, ints_8, Sleef_expf8_u10, expf, WITH_AVX2)
 DEFINE_SOFTEN(soften_doubles_avx2, double, doubles_4, longs_4, Sleef_expd4_u10, exp, WITH_AVX2)
 #endif
 
-attention_soften aoticache_shim_attention_soften(enum shim_class kind)
+struct attention_arithmetic aoticache_shim_attention_arithmetic(enum shim_class kind)
 {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return kind == SHIM_CLASS_DOUBLE ? soften_doubles_avx2 : soften_floats_avx2;
+        return kind == SHIM_CLASS_DOUBLE
+                   ? (struct attention_arithmetic){soften_doubles_avx2, score_doubles_avx2, add_doubles_avx2}
+                   : (struct attention_arithmetic){soften_floats_avx2, score_floats_avx2, add_floats_avx2};
 #endif
-    return kind == SHIM_CLASS_DOUBLE ? soften_doubles : soften_floats;
+    return kind == SHIM_CLASS_DOUBLE ? (struct attention_arithmetic){soften_doubles, score_doubles, add_doubles}
+                                     : (struct attention_arithmetic){soften_floats, score_floats, add_floats};
 }

@@ -150,7 +150,16 @@ struct attention_row {
  * *sum the sum of weights. Returns what earlier weights must be multiplied with.
  */
 typedef double (*attention_soften)(const struct attention_row *row, void *scores, double *max, double *sum);
-attention_soften aoticache_shim_attention_soften(enum shim_class kind);
+
+/* For float and double. Rows of `width` values lie close together, `stride` bytes from one to the next. */
+struct attention_arithmetic {
+    attention_soften soften;
+    /* scores[k] = query . keys[k] */
+    void (*score)(int64_t count, int64_t width, const void *query, const char *keys, ptrdiff_t stride, void *scores);
+    /* sums += weights[k] * values[k] for all k */
+    void (*add)(int64_t count, int64_t width, const void *weights, const char *values, ptrdiff_t stride, void *sums);
+};
+struct attention_arithmetic aoticache_shim_attention_arithmetic(enum shim_class kind);
 
 /*
  * ---- convolutions ----
