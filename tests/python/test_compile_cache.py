@@ -279,6 +279,49 @@ def sources(line):
     return re.search(r"\S+\.cpp", line)[0].rsplit("/", 1)[-1]
 
 
+def test_code_of_another_compiler():
+    """With any_compiler=True it is taken; a compiler that is another program would not be asked for anything."""
+    before, folder = filled(), logging_compiler()
+    check_warm(run(FULL, "--any", "pointwise", compiler=True, PATH=folder), before)
+    assert not os.path.exists(os.path.join(folder, "log"))
+
+
+def test_a_compile_that_fails_is_raised_and_not_remembered():
+    play("""
+        import os, threading
+        from aoticache import _caches
+        from aoticache._records import Answer, Question, Records
+        records = Records(_caches.open_cache(None))
+        question = Question("inductor-cpp", {"name": "x" * 70000}, {"compiler": "none"})
+        class Failed(Exception): pass
+        def fail():
+            raise Failed("line 3: expected ';'")
+        for _ in range(2):
+            try:
+                records.get_or_make(question, fail)
+            except Failed as error:
+                assert "line 3" in str(error)
+            else:
+                raise AssertionError("no exception")
+        path = os.path.join(os.environ["AOTICACHE_DIR"], "content")
+        open(path, "w").write("code")
+        made = []
+        def make():
+            made.append(1)
+            return Answer(path, "test", "sse4_2")
+        results = [None] * 4
+        def work(i):
+            results[i] = records.get_or_make(question, make)
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for one in threads: one.start()
+        for one in threads: one.join()
+        assert len(made) == 1 and sum(one == (None, True) for one in results) == 1, results
+        assert [one[0].content for one in results if one[0] is not None] == [b"code"] * 3
+        assert records.requirements_of(records.lookup(question)) == ("sse4_2", "test")
+        print("done")
+    """, AOTICACHE_DIR=os.path.join(fresh("failed"), "cache"))
+
+
 RANK = """
     import os, sys, torch, torch.distributed as dist
     import aoticache

@@ -258,9 +258,8 @@ class Cpp:
         with self.state.guarded(PROBE):
             compiler = self.builder.get_cpp_compiler()
             arguments = {"code": digest(code), "flags": isa._arch_flags, "macros": " ".join(isa.build_macro())}
-            environment = {**self.state.environment(), "compiler": compiler_identity(compiler)}
-            if self.state.any_compiler:
-                environment["compiler"] = ANY
+            environment = self.state.environment()
+            environment["compiler"] = ANY if self.state.any_compiler else compiler_identity(compiler)
             question = Question(PROBE, arguments, environment)
             found = self.state.records.lookup(question)
             if found is not None and found.content in (b"yes\n", b"no\n"):
