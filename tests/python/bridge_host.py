@@ -17,8 +17,8 @@ from c_types import Device, Error, View
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SOURCES = ["eager/torch/bridge.cpp", "eager/torch/bridge.h", "eager/value.h", "base/base.h", "base/tensor_view.h"]
-ABI = 1
-SERVED, FALLBACK, FAILED = range(3)
+ABI = 2
+SERVED, FALLBACK, FAILED, FALLBACK_FIRST = range(4)
 STATUS = {}
 
 
@@ -49,7 +49,8 @@ DISABLE = CFUNCTYPE(None, c_void_p)
 
 
 class HostStruct(ctypes.Structure):
-    _fields_ = [("size", c_size_t), ("abi", c_uint32), ("call", CALL), ("refuse", REFUSE)]
+    _fields_ = [("size", c_size_t), ("abi", c_uint32), ("call", CALL), ("refuse", REFUSE),
+                ("attempt", CALL)]
 
 
 class BridgeStruct(ctypes.Structure):
@@ -131,15 +132,17 @@ def read_value(value):
 
 
 class Host:
-    """The host, and the bridge that it opened. answer: what a call does with its arguments; by default nothing."""
+    """The host, and the bridge that it opened. answer: what a call does with its arguments; by default nothing.
+    attempts: what an attempt answers; None: as a call."""
 
     def __init__(self, path):
         self.library = ctypes.CDLL(path)
         self.torch = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib/libtorch_cpu.so"))
         self.calls, self.refused, self.failures = [], [], []
-        self.answer = lambda stack: FALLBACK
+        self.answer, self.attempts = lambda stack: FALLBACK, None
         self.message = "the kernel said no"
-        self.struct = HostStruct(ctypes.sizeof(HostStruct), ABI, CALL(self.call), REFUSE(self.refused.append))
+        self.struct = HostStruct(ctypes.sizeof(HostStruct), ABI, CALL(self.call), REFUSE(self.refused.append),
+                                 CALL(self.attempt))
         self.bridge = BridgeStruct(ctypes.sizeof(BridgeStruct))
 
     def open(self, abi=ABI):
@@ -159,6 +162,9 @@ class Host:
         status = self.bridge.enable(name.encode(), overload.encode(), (schema or "").encode(), key.encode(), token,
                                     ctypes.byref(registration), message, len(message))
         return status, message.value.decode(), registration
+
+    def attempt(self, *arguments):
+        return self.call(*arguments) if self.attempts is None else self.attempts
 
     def call(self, op, key_set, wrapped, stack, error):
         try:
