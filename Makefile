@@ -103,7 +103,7 @@ HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
-.PHONY: FORCE all deps test check check-docs long bench bench-compile bench-judge operators models torch-operators inductor-builds year fuzz gpu demo install uninstall clean help tests race-tests
+.PHONY: FORCE all deps test check check-docs long bench bench-compile bench-judge operators models torch-operators torch-checks inductor-builds year fuzz gpu demo install uninstall clean help tests race-tests
 .DEFAULT_GOAL := all
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -342,6 +342,10 @@ models: all
 torch-operators: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/torch_operator_table.py
 
+# PyTorch's operators at their edges, compiled kernels against PyTorch: docs/torch-checks.md (most of an hour at first).
+torch-checks: all
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/torch_checks.py table
+
 # Every operator of PyTorch's database built our way and PyTorch's, and compared bit for bit (most of an hour).
 inductor-builds: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/python/inductor_builds.py --json $(BUILD)/inductor-builds.json
@@ -366,7 +370,7 @@ clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check check-docs long bench bench-compile bench-judge operators models torch-operators inductor-builds year fuzz gpu demo install uninstall deps tests clean help'
+	@echo 'targets: all test check check-docs long bench bench-compile bench-judge operators models torch-operators torch-checks inductor-builds year fuzz gpu demo install uninstall deps tests clean help'
 	@echo '  all        build everything under build/'
 	@echo '  test       install what is missing, build, run all tests'
 	@echo '  check      the same without installing anything'
@@ -379,6 +383,7 @@ help:
 	@echo '  models     run real models without PyTorch, beside PyTorch, docs/models.md (minutes)'
 	@echo '  inductor-builds  build the operator database our way and PyTorch'"'"'s, compare (most of an hour)'
 	@echo '  torch-operators  which operators the PyTorch binding serves, docs/torch-operators.md'
+	@echo '  torch-checks     compiled kernels against PyTorch at the edges of operators, docs/torch-checks.md'
 	@echo '  year       a simulated year of a large cache, beside LRU and Belady (minutes)'
 	@echo '  fuzz       fuzz targets, FUZZ_SECONDS=60 each (clang);  gpu: what needs a GPU'
 	@echo '  demo       install what is missing, build, show the main job'

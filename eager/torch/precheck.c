@@ -1,6 +1,7 @@
 /*
  * eager/torch/precheck: the checks of arguments' data that PyTorch's kernels make and compiled kernels do not: indices
- * inside the tensor that they index, integer divisors. A call that does not pass is PyTorch's own kernel's, which raises
+ * inside the tensor that they index, integer divisors; and dtypes of which PyTorch's compiler makes other results. A call
+ * that does not pass is PyTorch's own kernel's, which raises
  * its own exception, or knows what a negative index means. So nothing here says what is an error: only what a compiled
  * kernel certainly gets right.
  *
@@ -20,7 +21,9 @@ typedef enum precheck_kind {
     INDEX_BELOW,     /* ... something of as many elements as the number, or the product of the list, `other` */
     INDEX_OF_EACH,   /* the list `checked` indexes the dimensions of `other`, one after the other */
     INDEX_OF_CLASS,  /* `checked` indexes the classes of `other`, or is the number `extra` */
-    INTEGER_DIVISOR, /* `other` is divided by `checked`, as integers unless `extra` is a rounding mode that is absent */
+    NOT_OF_BYTES,    /* `checked` is not of uint8, whose truth PyTorch gives as uint8 and its compiler as bool */
+    INTEGER_DIVISOR, /* `other` is divided by `checked`; `extra`: the rounding mode, absent for a division of floats */
+    FLOOR_DIVISOR,   /* ... and rounded down, or the remainder of that */
 } precheck_kind;
 
 struct aoticache_precheck {
@@ -61,13 +64,19 @@ static const aoticache_precheck prechecks[] = {
     {"aten::nll_loss2d_forward", INDEX_OF_CLASS, 1, 0, 4},
     {"aten::nll_loss_backward", INDEX_OF_CLASS, 2, 1, 5},
     {"aten::nll_loss2d_backward", INDEX_OF_CLASS, 2, 1, 5},
+    {"aten::any", NOT_OF_BYTES, 0, 0, -1},
+    {"aten::any.dim", NOT_OF_BYTES, 0, 0, -1},
+    {"aten::any.dims", NOT_OF_BYTES, 0, 0, -1},
+    {"aten::all", NOT_OF_BYTES, 0, 0, -1},
+    {"aten::all.dim", NOT_OF_BYTES, 0, 0, -1},
+    {"aten::all.dims", NOT_OF_BYTES, 0, 0, -1},
     {"aten::div.Tensor_mode", INTEGER_DIVISOR, 1, 0, 2},
     {"aten::div.Scalar_mode", INTEGER_DIVISOR, 1, 0, 2},
-    {"aten::floor_divide", INTEGER_DIVISOR, 1, 0, -1},
-    {"aten::floor_divide.Scalar", INTEGER_DIVISOR, 1, 0, -1},
-    {"aten::remainder.Tensor", INTEGER_DIVISOR, 1, 0, -1},
-    {"aten::remainder.Scalar", INTEGER_DIVISOR, 1, 0, -1},
-    {"aten::remainder.Scalar_Tensor", INTEGER_DIVISOR, 1, 0, -1},
+    {"aten::floor_divide", FLOOR_DIVISOR, 1, 0, -1},
+    {"aten::floor_divide.Scalar", FLOOR_DIVISOR, 1, 0, -1},
+    {"aten::remainder.Tensor", FLOOR_DIVISOR, 1, 0, -1},
+    {"aten::remainder.Scalar", FLOOR_DIVISOR, 1, 0, -1},
+    {"aten::remainder.Scalar_Tensor", FLOOR_DIVISOR, 1, 0, -1},
     {"aten::fmod.Tensor", INTEGER_DIVISOR, 1, 0, -1},
     {"aten::fmod.Scalar", INTEGER_DIVISOR, 1, 0, -1},
 };
@@ -263,7 +272,7 @@ static bool passes_classes(const aoticache_tensor_view *target, const aoticache_
     return all_within(target, &allowed);
 }
 
-static bool passes_indices(const aoticache_precheck *precheck, const aoticache_value *arguments)
+static bool passes_tensors(const aoticache_precheck *precheck, const aoticache_value *arguments)
 {
     const aoticache_value *checked = &arguments[precheck->checked], *other = &arguments[precheck->other];
     const aoticache_value *extra = precheck->extra >= 0 ? &arguments[precheck->extra] : NULL;
@@ -279,6 +288,8 @@ static bool passes_indices(const aoticache_precheck *precheck, const aoticache_v
         return all_below(checked->as.tensor, size_of_dim(other->as.tensor, 0));
     case INDEX_OF_ALL:
         return all_below(checked->as.tensor, other->as.tensor->numel);
+    case NOT_OF_BYTES:
+        return checked->as.tensor->dtype != AOTICACHE_DTYPE_UINT8;
     case INDEX_BELOW:
         return all_below(checked->as.tensor, number_of(other));
     default:
@@ -296,13 +307,20 @@ static bool is_integer(const aoticache_value *value)
     return value->kind == AOTICACHE_VALUE_INT || value->kind == AOTICACHE_VALUE_BOOL;
 }
 
+/*
+ * PyTorch rounds down with care (1.0 // 0.1 is 9), its compiler by floor(a / b), which is 10; and what remains when an
+ * infinity divides is another number. So floats that are divided so are PyTorch's.
+ */
 static bool passes_divisor(const aoticache_precheck *precheck, const aoticache_value *arguments)
 {
     const aoticache_value *divisor = &arguments[precheck->checked];
-    if (precheck->extra >= 0 && arguments[precheck->extra].kind == AOTICACHE_VALUE_NONE)
+    const aoticache_value *mode = precheck->extra >= 0 ? &arguments[precheck->extra] : NULL;
+    if (mode != NULL && mode->kind == AOTICACHE_VALUE_NONE)
         return true;
+    bool rounds_down = precheck->kind == FLOOR_DIVISOR ||
+                       (mode != NULL && (mode->kind != AOTICACHE_VALUE_STRING || strcmp(mode->as.string, "trunc") != 0));
     if (!is_integer(divisor) || !is_integer(&arguments[precheck->other]))
-        return true;
+        return !rounds_down;
     if (is_tensor(divisor))
         return all_within(divisor->as.tensor, &divisors);
     int64_t number = divisor->kind == AOTICACHE_VALUE_INT ? divisor->as.int_value : divisor->as.bool_value;
@@ -318,6 +336,6 @@ bool aoticache_binding_admits(const aoticache_binding_call *call)
         return false;
     if (op->precheck == NULL)
         return true;
-    return op->precheck->kind == INTEGER_DIVISOR ? passes_divisor(op->precheck, call->stack.values)
-                                                 : passes_indices(op->precheck, call->stack.values);
+    bool divides = op->precheck->kind == INTEGER_DIVISOR || op->precheck->kind == FLOOR_DIVISOR;
+    return divides ? passes_divisor(op->precheck, call->stack.values) : passes_tensors(op->precheck, call->stack.values);
 }

@@ -18,7 +18,7 @@ from c_types import Device, Error, View
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SOURCES = ["eager/torch/bridge.cpp", "eager/torch/bridge.h", "eager/value.h", "base/base.h", "base/tensor_view.h"]
 ABI = 2
-SERVED, FALLBACK, FAILED = range(3)
+SERVED, FALLBACK, FAILED, FALLBACK_FIRST = range(4)
 STATUS = {}
 
 
@@ -60,8 +60,8 @@ NO_TURN, KERNELS_TURN, FALLBACKS_TURN = range(3)
 
 
 class HostStruct(ctypes.Structure):
-    _fields_ = [("size", c_size_t), ("abi", c_uint32), ("call", CALL), ("refuse", REFUSE), ("clock_ns", CLOCK),
-                ("turn", TURN), ("end", END), ("passed", PASSED)]
+    _fields_ = [("size", c_size_t), ("abi", c_uint32), ("call", CALL), ("refuse", REFUSE), ("attempt", CALL),
+                ("clock_ns", CLOCK), ("turn", TURN), ("end", END), ("passed", PASSED)]
 
 
 class BridgeStruct(ctypes.Structure):
@@ -144,18 +144,19 @@ def read_value(value):
 
 
 class Host:
-    """The host, and the bridge that it opened. answer: what a call does with its arguments; by default nothing."""
+    """The host, and the bridge that it opened. answer: what a call does with its arguments; by default nothing.
+    attempts: what an attempt answers; None: as a call."""
 
     def __init__(self, path):
         self.library = ctypes.CDLL(path)
         self.torch = ctypes.CDLL(os.path.join(os.path.dirname(torch.__file__), "lib/libtorch_cpu.so"))
         self.calls, self.refused, self.failures = [], [], []
-        self.answer = lambda stack: FALLBACK
+        self.answer, self.attempts = lambda stack: FALLBACK, None
         self.message = "the kernel said no"
         self.turns, self.ends, self.passed, self.next_turn = [], [], [], NO_TURN
         self.now = 0  # every reading of the clock is 10 later than the one before
         self.struct = HostStruct(ctypes.sizeof(HostStruct), ABI, CALL(self.call), REFUSE(self.refused.append),
-                                 CLOCK(self.read_clock), TURN(self.take_turn),
+                                 CALL(self.attempt), CLOCK(self.read_clock), TURN(self.take_turn),
                                  END(lambda op, ticket, ns: self.ends.append((ticket[0], ns))),
                                  PASSED(lambda op, calls: self.passed.append(calls)))
         self.bridge = BridgeStruct(ctypes.sizeof(BridgeStruct))
@@ -186,6 +187,9 @@ class Host:
         status = self.bridge.enable(name.encode(), overload.encode(), (schema or "").encode(), key.encode(), token,
                                     ctypes.byref(registration), message, len(message))
         return status, message.value.decode(), registration
+
+    def attempt(self, *arguments):
+        return self.call(*arguments) if self.attempts is None else self.attempts
 
     def call(self, op, key_set, wrapped, stack, error):
         try:

@@ -19,7 +19,7 @@ except ImportError:
     sys.exit(77)
 
 import bridge_host
-from bridge_host import FAILED, FALLBACK, SERVED, status_number
+from bridge_host import FAILED, FALLBACK, FALLBACK_FIRST, SERVED, status_number
 from memory_in_use import bytes_per_call
 
 A = torch.ops.aten
@@ -447,6 +447,24 @@ def test_exceptions_keep_their_types_and_words():
         with Enabled(op, lambda stack: FAILED):
             raises(RuntimeError, function, host.message)
         check(torch.is_tensor(function()), "after a failure")
+
+
+def test_pytorchs_kernel_comes_before_a_compile():
+    x = torch.tensor([-1.0, 2.0])
+    cases = [(A.abs.default, lambda: torch.abs(x), [1, 2]), (A.cumsum.default, lambda: torch.cumsum(x, 0), [-1, 1])]
+    for op, function, expected in cases:  # unboxed and boxed
+        with Enabled(op):
+            host.attempts = FALLBACK_FIRST
+            check(function().tolist() == expected, op, "PyTorch's answer")
+            check(len(host.calls) == 1 and not host.refused, op, host.calls, host.refused)
+            host.answer = lambda stack: serve(filled([3], 9.0))(stack)
+            check(function().tolist() == [9.0] * 3, op, "the compiled kernel's answer")
+            host.answer = lambda stack: FAILED
+            raises(RuntimeError, function, host.message)
+    with Enabled(A.mm.default):
+        raises(RuntimeError, lambda: torch.mm(torch.ones(2, 2), torch.ones(3, 3)), "2x2 and 3x3")
+        check(not host.calls and len(host.refused) == 1, "PyTorch refuses, nothing is asked for", host.calls)
+    host.attempts = None
 
 
 def test_gradients_transforms_and_modes_go_on():

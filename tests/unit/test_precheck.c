@@ -105,7 +105,18 @@ Test(precheck, integer_divisors_are_neither_0_nor_the_one_that_overflows)
     cr_expect_not(divides(0, AOTICACHE_DTYPE_INT64, STRING("trunc")));
     cr_expect_not(divides(-1, AOTICACHE_DTYPE_INT64, STRING("trunc")));
     cr_expect(divides(0, AOTICACHE_DTYPE_FLOAT32, STRING("trunc")), "PyTorch divides floats");
+    cr_expect_not(divides(4, AOTICACHE_DTYPE_FLOAT32, STRING("floor")), "PyTorch's compiler rounds floats otherwise");
+    cr_expect(divides(4, AOTICACHE_DTYPE_INT64, STRING("floor")));
     cr_expect(divides(0, AOTICACHE_DTYPE_INT64, NONE), "without a mode PyTorch divides floats");
+}
+
+Test(precheck, truth_of_bytes_is_pytorchs)
+{
+    uint8_t bytes[2] = {1, 0};
+    aoticache_tensor_view view = vector(bytes, AOTICACHE_DTYPE_UINT8, 2);
+    cr_expect_not(passes("aten::any", (aoticache_value[]){TENSOR(&view)}, 1));
+    view.dtype = AOTICACHE_DTYPE_INT8;
+    cr_expect(passes("aten::any", (aoticache_value[]){TENSOR(&view)}, 1));
 }
 
 Test(precheck, numbers_are_divisors_too)
@@ -114,8 +125,9 @@ Test(precheck, numbers_are_divisors_too)
     aoticache_tensor_view view = vector(numbers, AOTICACHE_DTYPE_INT32, 2);
     cr_expect(passes("aten::remainder.Scalar", (aoticache_value[]){TENSOR(&view), INT(3)}, 2));
     cr_expect_not(passes("aten::remainder.Scalar", (aoticache_value[]){TENSOR(&view), INT(0)}, 2));
-    aoticache_value half = {.kind = AOTICACHE_VALUE_DOUBLE, .as.double_value = 0};
-    cr_expect(passes("aten::remainder.Scalar", (aoticache_value[]){TENSOR(&view), half}, 2));
+    aoticache_value zero = {.kind = AOTICACHE_VALUE_DOUBLE, .as.double_value = 0};
+    cr_expect(passes("aten::fmod.Scalar", (aoticache_value[]){TENSOR(&view), zero}, 2));
+    cr_expect_not(passes("aten::remainder.Scalar", (aoticache_value[]){TENSOR(&view), zero}, 2));
 }
 
 Test(precheck, lists_of_indices_go_with_the_dimensions)

@@ -119,8 +119,8 @@ def enable(
     Puts the cache behind operators of PyTorch.
 
     operators: names ("aten::abs", "aten::add.Tensor"; "aten::" may be left out), overloads (torch.ops.aten.abs.default),
-    shell patterns ("aten::*norm*"), or presets: "pointwise" and "safe" (`PRESETS`). An operator that is enabled already
-    gets the new policy.
+    shell patterns ("aten::*norm*"), functions (torch.abs: all overloads that can be served), or presets: "pointwise" and
+    "safe" (`PRESETS`); or lists of these. An operator that is enabled already gets the new policy.
 
     device: "cpu" or "cuda".
 
@@ -165,9 +165,12 @@ def disable(*operators: Any) -> tuple[str, ...]:
     if not operators:
         return tuple(_session.disable(None))
     names: list[str] = []
-    for request in operators:
+    for request in _operators.flatten(operators):
         if isinstance(request, str) and request in PRESETS:
             names.extend(_operators.expand_preset(request, "cpu"))
+            continue
+        if _operators.is_function(request):
+            names.extend(_operators.served_overloads(request, "cpu"))
             continue
         name = _operators.name_of(request)
         if _operators.is_pattern(name):

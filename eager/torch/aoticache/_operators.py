@@ -62,6 +62,11 @@ CALLED_AGAIN = (
 # elements on, and five times as fast for a million (docs/pytorch.md, Speed).
 FASTER_BY_MKL = frozenset(("aten::tanh", "aten::erfc"))
 
+# What PyTorch's compiler makes of these gives another value than PyTorch for some numbers (docs/torch-checks.md).
+OTHER_VALUES = {
+    "aten::acosh": "overflows for numbers whose square does",
+}
+
 # The preset "safe" beside all pointwise operators and reductions.
 SAFE = tuple(
     "aten::" + name
@@ -152,7 +157,57 @@ def name_of(operator: Any) -> str:
         return str(operator.name())
     if isinstance(operator, torch._ops.OpOverloadPacket):
         return str(operator._qualified_op_name)
-    raise TypeError(f"an operator is a name or one of torch.ops, not {type(operator).__name__}: {operator!r}")
+    if callable(operator):
+        return _name_of_function(operator)
+    raise TypeError(
+        "an operator is a name, one of torch.ops or a function of PyTorch's, "
+        f"not {type(operator).__name__}: {operator!r}"
+    )
+
+
+def _name_of_function(function: Any) -> str:
+    """Of torch.abs, torch.Tensor.abs, torch.nn.functional.relu: by its name, which its operator has too."""
+    found = require_torch().overrides.resolve_name(function)
+    if found is None:
+        text = getattr(function, "__qualname__", repr(function))
+        raise OperatorNotFoundError(f"{text} is no function of PyTorch's with an operator of its name: name the operator")
+    return f"aten::{found.rpartition('.')[2]}"
+
+
+def flatten(requests: Iterable[Any]) -> list[Any]:
+    """What enable() and disable() were given, lists taken apart, presets as they are spelled here."""
+    found: list[Any] = []
+    for request in requests:
+        if isinstance(request, list | tuple | set | frozenset):
+            found.extend(flatten(request))
+            continue
+        word = request.strip().lower() if isinstance(request, str) else ""
+        if word == "all":
+            raise OperatorNotFoundError(
+                f'"{request}" is neither a preset nor taken for an operator: the presets are '
+                f'{", ".join(PRESETS)}, every operator that can be served is "aten::*", and the operator is "aten::all"'
+            )
+        found.append(word if word in PRESETS else request)
+    return found
+
+
+def is_function(request: Any) -> bool:
+    """Whether all overloads of what it names are meant."""
+    kinds = require_torch()._ops
+    return callable(request) and not isinstance(request, (kinds.OpOverload, kinds.OpOverloadPacket))
+
+
+def served_overloads(function: Any, device: str) -> list[str]:
+    """The operators that a function of PyTorch's may call. Raises where none can be served."""
+    base = name_of(function)
+    names = [name for name in sorted(all_names()) if name.partition(".")[0] == base]
+    if not names:
+        check_name(base)
+    verdicts = [explain_name(name, device) for name in names]
+    served = [verdict.operator for verdict in verdicts if verdict.served]
+    if not served:
+        raise OperatorRefusedError(str(next((one for one in verdicts if one.decomposes_into), verdicts[0])))
+    return served
 
 
 def find_overload(name: str) -> Any:
@@ -294,6 +349,8 @@ def _leave_out(name: str, device: str) -> str:
     base = name.partition(".")[0]
     if any(fnmatch.fnmatchcase(base, pattern) for pattern in CALLED_AGAIN):
         return "PyTorch's compiler makes it a call of PyTorch's own kernel; patterns and presets leave it out"
+    if name in OTHER_VALUES:
+        return f"what PyTorch's compiler makes of it {OTHER_VALUES[name]}; patterns and presets leave it out"
     if name in FASTER_BY_MKL and device == "cpu" and mkl_is_fast():
         return "MKL is faster than what PyTorch's compiler makes; patterns and presets leave it out on this processor"
     return ""
@@ -364,9 +421,12 @@ def choose(requests: Iterable[Any], device: str) -> Choice:
     chosen: dict[str, None] = {}
     exact: set[str] = set()
     skipped: dict[str, str] = {}
-    for request in requests:
+    for request in flatten(requests):
         if isinstance(request, str) and request in PRESETS:
             chosen.update(dict.fromkeys(expand_preset(request, device)))
+            continue
+        if is_function(request):
+            chosen.update(dict.fromkeys(served_overloads(request, device)))
             continue
         name = name_of(request)
         if is_pattern(name):

@@ -1,0 +1,452 @@
+"""What PyTorch answers, we answer: calls at the edges of PyTorch's operators, with compiled kernels and with PyTorch alone.
+
+    torch_checks.py table [OUTPUT]       every operator of a preset; the table (make torch-checks: docs/torch-checks.md)
+    torch_checks.py sample SEED COUNT    that many operators, and the cases of `known`
+    torch_checks.py child NAMES          one batch (names, separated by commas); a line of JSON for each case
+
+The cases of an operator of the database are its error_inputs, its first samples, and those samples with their tensors
+replaced: empty, expanded, overlapping, without dimensions, of another shape or dtype; filled with NaN, infinities, signed
+zeros, the limits of integers, zeros, and with numbers around both ends of an index's range. A case is right if it gives
+PyTorch's values (to the bit, or within torch.testing.assert_close's tolerances) or PyTorch's exception: type and words.
+Each case is called twice with operators enabled and mode="wait", so that the second call is a hit wherever there can be
+one. Batches run in processes of their own: one that dies is named, with the case it was at.
+
+Environment: BUILD; CACHE: where kernels are kept; JOBS: processes at a time; QUICK=1: without the changes of shapes and
+most dtypes, which need kernels of their own (minutes instead of most of an hour).
+"""
+import collections
+import concurrent.futures
+import copy
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+import warnings
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
+CACHE = os.environ.get("CACHE", os.path.join(BUILD, "torch-package-cache"))
+TABLE = os.path.join(HERE, "..", "..", "docs", "torch-checks.md")
+JOBS = int(os.environ.get("JOBS", "2"))
+QUICK = os.environ.get("QUICK", "") not in ("", "0")
+SECONDS = 500  # for one batch
+BATCH = 6
+THREADS = (2, 1)
+MOST_ERRORS, MOST_SAMPLES, MOST_ELEMENTS = 5, 1, 4096
+os.environ.setdefault("AOTICACHE_HOME", BUILD)
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(BUILD, "inductor-cache"))
+sys.path.insert(0, os.path.join(HERE, "..", "..", "eager", "torch"))
+
+import operator_table  # noqa: E402
+
+# Changes that need kernels of their own: made of one dtype, where the operator has float32.
+OF_SHAPE = ("empty", "without dimensions", "expanded", "overlapping", "the second of another shape",
+            "the second of float64")
+# Entries of the database whose values differ in some case, and why that is left so.
+DIFFERENT = {}
+VERDICTS = ("equal", "within tolerance", "same exception")
+
+
+# ---- the operators that presets may enable, and where the database calls them ----
+
+def preset_operators(aoticache):
+    aoticache._operators.mkl_is_fast = lambda: False  # the table is for every processor
+    return sorted(aoticache._operators.expand_preset("safe", "cpu"))
+
+
+def database_names(operators):
+    """Entries of the database by whose name an operator of the presets goes, or that call one."""
+    bases = {name.removeprefix("aten::").partition(".")[0].strip("_") for name in operators}
+    bases |= {"batch_norm", "layer_norm", "group_norm", "max_pool2d", "pad", "interpolate", "true_divide", "xlog1py"}
+    return [name for name in sorted(operator_table.database()) if base_of(name) in bases]
+
+
+def base_of(name):
+    """Of the database's names, which have a module before the function's, or a variant behind it."""
+    for module in ("nn.functional.", "special."):
+        if name.startswith(module):
+            function = name.removeprefix(module).partition(".")[0]
+            return f"special_{function}" if module == "special." and function != "xlog1py" else function
+    return name.partition(".")[0]
+
+
+# ---- cases ----
+
+def limits_of(torch, dtype):
+    if dtype.is_complex:
+        return [complex("nan"), complex("inf"), complex(0, float("-inf")), -0.0, 0, 1e30]
+    if dtype.is_floating_point:
+        top = torch.finfo(dtype)
+        return [float("nan"), float("inf"), float("-inf"), 0.0, -0.0, top.max, top.min, top.tiny, -0.5, 1.0]
+    if dtype == torch.bool:
+        return [True, False]
+    top = torch.iinfo(dtype)
+    return [0, -1, 1, top.max, top.min, 2, 3, 7] if top.min else [0, 1, top.max, 2, 3]
+
+
+def filled(torch, tensor, values):
+    numbers = list(itertools.islice(itertools.cycle(values), max(tensor.numel(), 1)))[:tensor.numel()]
+    return torch.tensor(numbers, dtype=tensor.dtype).reshape(tensor.shape)
+
+
+def map_tensors(torch, sample, change):
+    """The sample with each tensor, by its place, changed; None where nothing was."""
+    from torch.utils import _pytree as pytree
+    leaves, spec = pytree.tree_flatten((sample.input, tuple(sample.args), dict(sample.kwargs)))
+    place, changed = 0, False
+    for i, leaf in enumerate(leaves):
+        if isinstance(leaf, torch.Tensor):
+            new = change(place, leaf)
+            changed |= new is not leaf
+            leaves[i], place = new, place + 1
+    if not changed:
+        return None
+    found = copy.copy(sample)
+    found.input, found.args, found.kwargs = pytree.tree_unflatten(leaves, spec)
+    return found
+
+
+def changes(torch):
+    """(name, what becomes of the tensor in this place)."""
+    def each(change, wanted=lambda tensor: True):
+        return lambda place, tensor: change(tensor) if wanted(tensor) else tensor
+
+    def only(number, change):
+        return lambda place, tensor: change(tensor) if place == number else tensor
+
+    def integers(tensor):
+        return not tensor.dtype.is_floating_point and not tensor.dtype.is_complex and tensor.dtype != torch.bool
+
+    def overlapping(tensor):
+        size = tensor.shape
+        return torch.arange(sum(size) + 1).to(tensor.dtype).as_strided(size, [1] * len(size))
+
+    yield "limits", each(lambda tensor: filled(torch, tensor, limits_of(torch, tensor.dtype)))
+    yield "limits of the second", only(1, lambda tensor: filled(torch, tensor, limits_of(torch, tensor.dtype)))
+    yield "zeros in the second", only(1, torch.zeros_like)
+    yield "zeros in the first", only(0, torch.zeros_like)
+    yield "minus one in integers", each(lambda tensor: filled(torch, tensor, [0, -1]), integers)
+    yield "far numbers in integers", each(lambda tensor: filled(torch, tensor, [0, 1 << 20]), integers)
+    yield "near numbers in integers", each(lambda tensor: filled(torch, tensor, [5, 0, 1]), integers)
+    yield "empty", each(lambda tensor: tensor[:0] if tensor.dim() else tensor)
+    yield "without dimensions", each(lambda tensor: tensor.flatten()[0] if tensor.numel() else tensor)
+    yield "expanded", each(lambda tensor: tensor[:1].expand(tensor.shape) if tensor.dim() and tensor.numel() else tensor)
+    yield "overlapping", each(overlapping, lambda tensor: tensor.dim() == 2 and tensor.dtype != torch.bool)
+    yield "the second of another shape", only(1, lambda tensor: torch.zeros(7, 3, dtype=tensor.dtype))
+    yield "the second of float64", only(1, lambda tensor: tensor.to(torch.float64))
+
+
+def cases_of(torch, name, info):
+    """(name of the case, the call's sample)."""
+    torch.manual_seed(7)
+    random.seed(7)
+    if info.error_inputs_func is not None:
+        errors = itertools.islice(info.error_inputs("cpu"), MOST_ERRORS)
+        yield from ((f"{name}, error {i}", one.sample_input) for i, one in enumerate(errors))
+    supported = info.supported_dtypes("cpu")
+    for dtype in (torch.float32, torch.int64):
+        if dtype not in supported:
+            continue
+        samples = itertools.islice(info.sample_inputs("cpu", dtype), 12)
+        chosen = [one for one in samples if total(torch, one) <= MOST_ELEMENTS]
+        chosen = sorted(chosen, key=lambda one: -min(total(torch, one), 64))[:MOST_SAMPLES]
+        for number, sample in enumerate(chosen):
+            where = f"{name}, {str(dtype).removeprefix('torch.')}, sample {number}"
+            yield where, sample
+            for what, change in changes(torch) if number == 0 else ():
+                if what in OF_SHAPE and (QUICK or (dtype != torch.float32 and torch.float32 in supported)):
+                    continue
+                try:
+                    changed = map_tensors(torch, sample, change)
+                except (RuntimeError, ValueError, TypeError, IndexError, OverflowError):
+                    continue
+                if changed is not None:
+                    yield f"{where}, {what}", changed
+    for dtype in (torch.uint8,) if QUICK else (torch.complex64, torch.bfloat16, torch.uint8):
+        if dtype in supported:
+            for sample in itertools.islice(info.sample_inputs("cpu", dtype), 1):
+                yield f"{name}, {str(dtype).removeprefix('torch.')}, sample 0", sample
+
+
+def total(torch, sample):
+    from torch.utils import _pytree as pytree
+    leaves = pytree.tree_leaves((sample.input, sample.args, sample.kwargs))
+    return sum(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
+
+
+def known(torch):
+    """Calls that once killed the process, or were answered where PyTorch raises."""
+    numbers, table = torch.arange(12).reshape(3, 4), torch.arange(192000.0).reshape(3000, 64)
+    far = torch.arange(5000) % 3000
+    far[77] = 3000
+    least = torch.full((4,), -(1 << 63))
+    functional = torch.nn.functional
+    yield "div trunc by 0", lambda: torch.div(numbers, torch.zeros_like(numbers), rounding_mode="trunc")
+    yield "div floor by 0", lambda: torch.div(numbers, 0, rounding_mode="floor")
+    yield "// 0", lambda: numbers // torch.zeros_like(numbers)
+    yield "% 0", lambda: numbers % torch.zeros_like(numbers)
+    yield "5 % 0", lambda: torch.remainder(5, torch.zeros_like(numbers))
+    yield "fmod 0", lambda: torch.fmod(numbers, torch.zeros_like(numbers))
+    yield "fmod 0, a number", lambda: torch.fmod(numbers, 0)
+    yield "// with one 0 among many", lambda: far // (far - 5)
+    yield "% of the least integer", lambda: least % torch.tensor([3, -2, 5, 7])
+    yield "1.0 // 0.1", lambda: torch.full((9,), 1.0) // torch.full((9,), 0.1)
+    yield "-1 // inf", lambda: torch.div(torch.full((9,), -1.0), float("inf"), rounding_mode="floor")
+    yield "any of bytes", lambda: torch.any(torch.arange(9, dtype=torch.uint8))
+    yield "all of bytes in a dimension", lambda: torch.all(torch.ones(2, 9, dtype=torch.uint8), 1)
+    yield "acosh of a large number", lambda: torch.acosh(torch.full((9,), 3e38))
+    yield "embedding beyond", lambda: functional.embedding(far, table)
+    yield "embedding of -1", lambda: functional.embedding(torch.tensor([1, -1]), table)
+    yield "embedding, right", lambda: functional.embedding(far % 3000, table)
+    yield "embedding, expanded", lambda: functional.embedding(torch.tensor([[7], [3001]]).expand(2, 9), table)
+    yield "index_select of -1", lambda: torch.index_select(table, 0, torch.tensor([1, 2, -1]))
+    yield "index_select beyond", lambda: torch.index_select(table, 1, torch.tensor([1, 64], dtype=torch.int32))
+    yield "gather of -1", lambda: torch.gather(table, 0, torch.full((3, 64), -1))
+    yield "gather beyond", lambda: torch.gather(table, 1, torch.full((3, 64), 64))
+    yield "gather, right", lambda: torch.gather(table, 1, torch.full((3, 64), 63))
+    yield "gather of a transposed index", lambda: torch.gather(table, 0, (torch.arange(192).reshape(64, 3) * 20).t())
+
+
+# ---- one batch, in a process of its own ----
+
+def outcome(torch, call):
+    torch.manual_seed(11)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return call(), ""
+    except Exception as error:
+        return None, f"{type(error).__name__}: {error}"
+
+
+def compare(torch, got, expected):
+    from torch.utils import _pytree as pytree
+    if got[1] or expected[1]:
+        return "same exception" if got[1] == expected[1] else (
+            f"wrong: {got[1][:160] or 'no exception'}; PyTorch: {expected[1][:160] or 'no exception'}")
+    ours, theirs = pytree.tree_leaves(got[0]), pytree.tree_leaves(expected[0])
+    if len(ours) != len(theirs):
+        return f"wrong: {len(ours)} values, PyTorch has {len(theirs)}"
+    verdicts = [compare_leaf(torch, *pair) for pair in zip(ours, theirs)] or ["equal"]
+    return max(verdicts, key=lambda one: (one != "equal") + 2 * one.startswith("wrong"))
+
+
+def compare_leaf(torch, got, expected):
+    if not isinstance(expected, torch.Tensor):
+        same = type(got) is type(expected) and (got == expected or got != got and expected != expected)
+        return "equal" if same else f"wrong: {got!r}, PyTorch has {expected!r}"[:300]
+    seen = [(one.dtype, tuple(one.shape), one.stride() if one.numel() > 1 else (), type(one)) for one in (got, expected)]
+    if seen[0] != seen[1]:
+        return f"wrong: {seen[0]}, PyTorch has {seen[1]}"
+    got, expected = got.detach().resolve_conj().resolve_neg(), expected.detach().resolve_conj().resolve_neg()
+    if got.layout != torch.strided:
+        return "equal"
+    pair = [torch.view_as_real(one) if one.is_complex() else one for one in (got, expected)]
+    bits = [one.double() if one.is_floating_point() else one for one in pair]
+    if torch.equal(torch.nan_to_num(bits[0], nan=12345.0, posinf=float("inf"), neginf=float("-inf")),
+                   torch.nan_to_num(bits[1], nan=12345.0, posinf=float("inf"), neginf=float("-inf"))):
+        return "equal" if not pair[0].is_floating_point() or torch.equal(
+            bits[0].signbit() & ~bits[0].isnan(), bits[1].signbit() & ~bits[1].isnan()) else "wrong: the sign of a zero"
+    try:
+        torch.testing.assert_close(got, expected, equal_nan=True)
+        return "within tolerance"
+    except AssertionError as error:
+        return f"wrong: {' '.join(str(error).split())[:200]}"
+
+
+def child(names):
+    operator_table.load_torch()
+    import logging
+
+    import torch
+
+    import aoticache
+    logging.getLogger("aoticache").setLevel(logging.CRITICAL)
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(THREADS[0])
+    database = operator_table.database()
+    cases = []
+    for name in names.split(","):
+        if name == "known":
+            cases += [(f"known, {case}", call) for case, call in known(torch)]
+            continue
+        info = database[name]
+        cases += [(case, lambda sample=sample, op=info.op: op(sample.input, *sample.args, **sample.kwargs))
+                  for case, sample in cases_of(torch, name, info)]
+    for _, call in cases:
+        outcome(torch, call)
+    expected = [outcome(torch, call) for _, call in cases]
+    operators = preset_operators(aoticache)
+    aoticache.configure(cache_dir=CACHE)
+    print(json.dumps({"begins": len(cases)}), flush=True)
+    aoticache.enable(*operators, mode="wait")
+    done = []
+    for threads, (case, call) in itertools.product(THREADS, cases):
+        torch.set_num_threads(threads)
+        print(json.dumps({"at": case, "threads": threads}), flush=True)
+        before = counts(aoticache)
+        got = [outcome(torch, call) for _ in range(2)]
+        after = counts(aoticache)
+        moved = {name: [now - then for now, then in zip(after[name], before.get(name, (0, 0, 0)))] for name in after}
+        done.append((case, threads, got, {name: one for name, one in moved.items() if any(one)}))
+    aoticache.disable()  # comparing calls operators too
+    for (case, threads, got, moved), theirs in zip(done, expected * len(THREADS)):
+        verdicts = [compare(torch, one, theirs) for one in got]
+        print(json.dumps({"case": case, "threads": threads, "operators": moved,
+                          "verdict": max(verdicts, key=lambda one: one.startswith("wrong"))}), flush=True)
+
+
+def counts(aoticache):
+    return {name: (one.calls, one.hits, one.refused) for name, one in aoticache.stats().operators.items()}
+
+
+# ---- all batches ----
+
+def run_batch(names):
+    """The results of a batch; where its process died, it is named, and the others follow in another one."""
+    command = [sys.executable, "-W", "ignore", os.path.abspath(__file__), "child", ",".join(names)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+        status, output, errors = done.returncode, done.stdout, done.stderr
+    except subprocess.TimeoutExpired as error:
+        status, output, errors = "no end", (error.stdout or b"").decode(), ""
+    lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    found = [line for line in lines if "case" in line]
+    at = next((line for line in reversed(lines) if "at" in line), {"at": names[0], "threads": THREADS[0]})
+    if status != 0:
+        if len(names) > 1:
+            return [result for name in names for result in run_batch([name])]
+        found.append({"case": at["at"], "threads": at["threads"], "operators": {}, "verdict":
+                      f"wrong: the process ended with {status}: {' '.join(errors.split())[-200:]}"})
+    elif errors.strip():
+        found.append({"case": f"{names[0]} and others", "threads": 0, "operators": {},
+                      "verdict": f"wrong: printed: {errors.strip()[:200]}"})
+    return found
+
+
+def run_all(names):
+    batches = [names[i:i + BATCH] for i in range(0, len(names), BATCH)]
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
+        return [one for found in pool.map(run_batch, batches) for one in found]
+
+
+def is_right(one):
+    return one["verdict"] in VERDICTS or different(one) != ""
+
+
+def different(one):
+    """What docs/torch-checks.md says of a case whose result is known to be another; "" for any other case."""
+    name = one["case"].partition(",")[0]
+    is_value = one["verdict"].startswith(("wrong: Tensor-likes", "wrong: Scalars", "wrong: the sign of a zero"))
+    return DIFFERENT.get(name, "") if is_value else ""
+
+
+# ---- the table ----
+
+def write_table(found, version, path, quick=0):
+    """quick: how many entries were run without the changes that QUICK leaves out."""
+    of, depth = len(all_names()), f", {quick} of these without changes of shapes" if quick else ""
+    names = collections.defaultdict(collections.Counter)
+    served = collections.Counter()
+    for one in found:
+        name = one["case"].partition(",")[0]
+        names[name]["right" if one["verdict"] in VERDICTS else "different" if is_right(one) else "wrong"] += 1
+        names[name][one["verdict"]] += 1
+        served[name] += any(hits > 0 for _, hits, _ in one["operators"].values())
+    total = sum((counts for counts in names.values()), collections.Counter())
+    with open(path, "w") as out:
+        out.write(f"""# Checks of PyTorch's operators at their edges
+
+Made by `make torch-checks` (tests/python/torch_checks.py); not edited by hand.
+
+PyTorch {version}, CPU, the operators of the preset "safe" as {len(names) - 1} of the {of} entries of PyTorch's operator
+database call them{depth}, with 1 and 2 threads: the inputs that PyTorch's operator database
+says are errors, samples of it, and these samples with NaN, infinities, signed zeros, the limits of integers, zero divisors,
+indices at both ends and beyond, empty, expanded, overlapping and mismatched tensors; and `known`, calls that were wrong
+once. Each call is made twice with compiled
+kernels and compared with plain PyTorch. tests/python/test_torch_checks.py repeats a part of it.
+
+| cases | |
+| --- | --- |
+| {len(found)} | all |
+| {sum(served.values())} | in which a compiled kernel answered |
+| {total["equal"]} | PyTorch's values to the bit, the kind of NaN excepted |
+| {total["within tolerance"]} | within the tolerances of `torch.testing.assert_close` |
+| {total["same exception"]} | PyTorch's exception, type and words |
+| {total["different"]} | other values, explained in *What differs* |
+| {total["wrong"]} | wrong |
+
+## What is done about it
+
+*Looked at*: the data of indices or divisors, or their dtype, is looked at before a compiled kernel runs
+([pytorch.md](pytorch.md), *Exceptions*). *Left out*: patterns and presets leave the operator out, `explain()` says why.
+For all others PyTorch's kernel answers first, once for each kernel, and no difference was found.
+
+| entry of the database | cases | with a compiled kernel | |
+| --- | --- | --- | --- |
+""")
+        for name, counts in sorted(names.items()):
+            cases = counts["right"] + counts["different"] + counts["wrong"]
+            out.write(f"| `{name}` | {cases} | {served[name]} | {measure_of(name, counts)} |\n")
+        if total["different"]:
+            out.write("\n## What differs\n\n")
+        out.writelines(f"- `{name}`: {why}\n" for name, why in sorted(DIFFERENT.items()) if names[name]["different"])
+
+
+def measure_of(name, counts):
+    import aoticache
+    looked = {"known", "all", "any", "floor_divide", "remainder", "fmod", "gather", "index_select", "embedding", "div"}
+    words = ["looked at"] if base_of(name) in looked else []
+    words += ["left out"] if f"aten::{name}" in aoticache._operators.OTHER_VALUES else []
+    words += ["values differ"] if counts["different"] else []
+    words += [f"{counts['wrong']} wrong"] if counts["wrong"] else []
+    return ", ".join(words)
+
+
+# ---- commands ----
+
+def report(found):
+    wrong = [one for one in found if not is_right(one)]
+    for one in wrong:
+        print(f"# {one['case']}, {one['threads']} threads: {one['verdict'][:400]}")
+    return len(wrong)
+
+
+def all_names():
+    import aoticache
+    return database_names(preset_operators(aoticache))
+
+
+def table(path=TABLE):
+    import torch
+    os.makedirs(CACHE, mode=0o700, exist_ok=True)
+    names = all_names()
+    found = run_all(["known", *names])
+    write_table(found, torch.__version__.partition("+")[0], path, len(names) if QUICK else 0)
+    return 1 if report(found) else 0
+
+
+def sample(seed, count):
+    """(how many cases, how many of them wrong)."""
+    os.makedirs(CACHE, mode=0o700, exist_ok=True)
+    names = random.Random(seed).sample(all_names(), count)
+    print(f"# {' '.join(names)}")
+    found = run_all(["known", *names])
+    return found, report(found)
+
+
+def main(what, *words):
+    if what == "child":
+        return child(*words)
+    if not operator_table.load_torch():
+        print("this Python has no PyTorch")
+        return 77
+    if what == "table":
+        return table(*words)
+    return 1 if sample(int(words[0]), int(words[1]))[1] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
