@@ -14,7 +14,7 @@ static aoticache_dispatcher *allocate(void)
     aoticache_dispatcher *dispatcher = aligned_alloc(_Alignof(aoticache_dispatcher), sizeof *dispatcher);
     if (dispatcher == NULL)
         return NULL;
-    *dispatcher = (aoticache_dispatcher){.names = NULL};
+    memset(dispatcher, 0, sizeof *dispatcher);
     pthread_mutex_init(&dispatcher->lock, NULL);
     dispatcher->table_without_kernels = aoticache_op_table_create(dispatcher, NULL);
     if (dispatcher->table_without_kernels != NULL)

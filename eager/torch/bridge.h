@@ -50,15 +50,15 @@ typedef enum aoticache_bridge_result {
 
 /* How the bridge takes an operator's calls. */
 typedef enum aoticache_bridge_aside {
-    AOTICACHE_BRIDGE_SERVE = 0, /* host->call() */
+    AOTICACHE_BRIDGE_SERVE = 0, /* host->attempt() */
     AOTICACHE_BRIDGE_TIME = 1,  /* host->turn() says which way the call goes, and whether its time is taken */
     AOTICACHE_BRIDGE_PASS = 2,  /* PyTorch's kernel, without asking */
 } aoticache_bridge_aside;
 
 /* What a call of an operator with kernels on trial is to do. */
 typedef enum aoticache_bridge_turn {
-    AOTICACHE_BRIDGE_NO_TURN = 0,       /* host->call(), untimed */
-    AOTICACHE_BRIDGE_KERNELS_TURN = 1,  /* host->call() */
+    AOTICACHE_BRIDGE_NO_TURN = 0,        /* host->attempt(), untimed */
+    AOTICACHE_BRIDGE_KERNELS_TURN = 1,   /* host->attempt() */
     AOTICACHE_BRIDGE_FALLBACKS_TURN = 2, /* PyTorch's kernel */
 } aoticache_bridge_turn;
 
@@ -90,7 +90,7 @@ typedef struct aoticache_bridge_host {
     /*
      * Before a call that may be timed: what it is to do. The stack is left as it is. Unless it is NO_TURN, the bridge then
      * takes the time of all that the call does from its beginning to its end as if it had not asked, and calls end(): ns 0
-     * where host->call() did not say SERVED or something has thrown.
+     * where host->attempt() did not say SERVED or something has thrown.
      */
     aoticache_bridge_turn (*turn)(void *op, uint64_t wrapped, aoticache_stack *stack, aoticache_bridge_ticket *ticket);
     void (*end)(void *op, aoticache_bridge_ticket *ticket, uint64_t ns);

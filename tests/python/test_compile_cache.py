@@ -340,7 +340,8 @@ RANK = """
     counts = aoticache.stats().compile["inductor-cpp"]
     print("hits" if counts.hits and not counts.misses else "misses" if counts.misses and not counts.hits else counts)
     dist.destroy_process_group()
-    print("done")
+    print("done", flush=True)
+    os._exit(0)  # gloo's threads may outlive the group, and PyTorch then ends the process in their way ("terminate called")
 """
 
 

@@ -67,7 +67,7 @@ def check_refused(mode):
     logging.getLogger("aoticache").addHandler(handler)
     cases = list(refusals(torch))
     theirs = [torch_checks.outcome(torch, call)[1] for _, call in cases]
-    aoticache.enable(*(name for name, _ in cases), mode=mode)
+    aoticache.enable(*(name for name, _ in cases), mode=mode, judge=False)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         ours = [torch_checks.outcome(torch, call)[1] for _ in range(2) for _, call in cases]
@@ -124,7 +124,7 @@ def check_kinds():
     import aoticache
     cases = list(tensor_kinds(torch))
     theirs = [torch_checks.outcome(torch, call) for _, call, _ in cases]
-    aoticache.enable("safe", mode="wait")
+    aoticache.enable("safe", mode="wait", judge=False)
     ours = []
     for name, call, served in cases:
         torch_checks.outcome(torch, call)

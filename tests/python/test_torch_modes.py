@@ -142,7 +142,7 @@ TOGETHER = {
         raises(ValueError, "dynamic is", lambda: on("abs", dynamic=("after", 0)))
         raises(ValueError, "did you mean workers", lambda: on("abs", worker=2))
         raises(ValueError, "needs operators", lambda: on())
-        raises(TypeError, "an operator is a name", lambda: on(torch.abs))
+        raises(TypeError, "an operator is a name", lambda: on(3))
         on("abs", mode="never")
         raises(ValueError, "cannot be used beside it", lambda: on("neg", cache_dir="/nonexistent/other"))
         raises(ValueError, "cannot change while", lambda: on("neg", workers=2))
