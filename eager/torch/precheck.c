@@ -21,7 +21,7 @@ typedef enum precheck_kind {
     INDEX_BELOW,     /* ... something of as many elements as the number, or the product of the list, `other` */
     INDEX_OF_EACH,   /* the list `checked` indexes the dimensions of `other`, one after the other */
     INDEX_OF_CLASS,  /* `checked` indexes the classes of `other`, or is the number `extra` */
-    NOT_OF_BYTES,    /* `checked` is not of uint8, whose truth PyTorch gives as uint8 and its compiler as bool */
+    NOT_OF_BYTES,    /* `checked` is not of uint8, whose truth is bool to PyTorch's compiler, and whose means are rounded otherwise */
     INTEGER_DIVISOR, /* `other` is divided by `checked`; `extra`: the rounding mode, absent for a division of floats */
     FLOOR_DIVISOR,   /* ... and rounded down, or the remainder of that */
 } precheck_kind;
@@ -64,6 +64,7 @@ static const aoticache_precheck prechecks[] = {
     {"aten::nll_loss2d_forward", INDEX_OF_CLASS, 1, 0, 4},
     {"aten::nll_loss_backward", INDEX_OF_CLASS, 2, 1, 5},
     {"aten::nll_loss2d_backward", INDEX_OF_CLASS, 2, 1, 5},
+    {"aten::upsample_bilinear2d", NOT_OF_BYTES, 0, 0, -1},
     {"aten::any", NOT_OF_BYTES, 0, 0, -1},
     {"aten::any.dim", NOT_OF_BYTES, 0, 0, -1},
     {"aten::any.dims", NOT_OF_BYTES, 0, 0, -1},
