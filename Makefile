@@ -320,7 +320,7 @@ bench: all tests
 
 # torch.compile in a fresh machine's state, beside PyTorch's own caches (docs/torch-compile.md): ten minutes.
 bench-compile: all
-	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/bench/bench_compile.py
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/bench/compile_table.py
 
 # What a call costs after kernels were judged, against plain PyTorch (docs/performance.md); compiles for minutes, once.
 bench-judge: all

@@ -7,7 +7,7 @@ imported (two seconds more for everybody), and the processor's seconds of it, wh
 - PyTorch's portable artifacts loaded into an empty directory, where it needs a compiler (ROUNDS of one).
 The first two by turns, the median of ROUNDS. Last, AT_ONCE processes that all start cold with one cache, against one.
 
-Prints one JSON object per line (scripts/bench collects them). By hand: `make bench-compile`. It takes ten minutes.
+Prints one JSON object per line, as the benchmarks of `make bench` do. By hand: `make bench-compile`. It takes ten minutes.
 """
 import json
 import math
