@@ -29,11 +29,11 @@ const char *__tsan_default_suppressions(void)
 }
 #endif
 
-enum { MAX_THREADS = 16, CHILD_SECONDS = 30 };
+enum { MAX_THREADS = 16, CHILD_SECONDS = 30, LOADS_A_FORK = 50 };
 
 static char library_path[PATH_MAX];
 static atomic_bool stop;
-static atomic_ulong loads;
+static atomic_ulong loads, forks;
 
 /* One library: loaded, its container made, both gone again. Returns what went wrong, or NULL. */
 static const char *load_once(void)
@@ -53,10 +53,20 @@ static const char *load_once(void)
     return status == AOTICACHE_OK ? NULL : error.message;
 }
 
+/* The thread sanitizer keeps something of each load: after some 24,000 of them fork() fails for want of memory. */
+static void wait_for_forks(void)
+{
+#if defined(__SANITIZE_THREAD__)
+    while (!atomic_load(&stop) && atomic_load(&loads) > LOADS_A_FORK * (atomic_load(&forks) + 1))
+        usleep(100);
+#endif
+}
+
 static void *load_on(void *unused)
 {
     (void)unused;
     while (!atomic_load(&stop)) {
+        wait_for_forks();
         const char *problem = load_once();
         if (problem != NULL) {
             fprintf(stderr, "not ok - a thread: %s\n", problem);
@@ -93,9 +103,12 @@ static int child_main(void)
 static int run_child(void)
 {
     int status = 0;
+    atomic_fetch_add(&forks, 1);
     pid_t child = fork();
     if (child == 0)
         _exit(child_main());
+    if (child < 0)
+        perror("fork");
     if (child < 0 || waitpid(child, &status, 0) != child)
         return 1;
     if (WIFSIGNALED(status))
