@@ -247,7 +247,7 @@ class Builder:
         if self.declarations is None:
             self.declarations = Declarations(self.torch)
         self.own_half = own_half(self.torch, wrapper)
-        self.plain = may_be_plain(self.own_half)
+        self.plain = not graph.constants and may_be_plain(self.own_half)
         self.has_constants = len(graph.constants) > 0
         self.with_cxx = bool(CHECKS.search(kernels) and OWNS_MEMORY.search(kernels))
         self.wrapper = None

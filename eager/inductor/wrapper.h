@@ -870,10 +870,14 @@ static void fold_step(AOTInductorModel *model, aoticache_kernel_call *call)
 /* Not inlined: __builtin_longjmp() may not come from the function that it goes to. */
 AOTI_NOINLINE static void take_step(model_step step, aoticache_kernel_call *call)
 {
+#ifdef AOTICACHE_WRAPPER_IS_PLAIN
+    step(&described_model.model, call); /* without constants, on the CPU: nothing of it is a call's own */
+#else
     model_place place;
     memcpy(place.bytes, described_model.bytes, sizeof place.bytes);
     place.model.prepare(call);
     step(&place.model, call);
+#endif
 }
 
 #ifdef AOTICACHE_WRAPPER_CATCHES
@@ -897,12 +901,13 @@ AOTI_NOINLINE static void catch_step(model_step step, aoticache_kernel_call *cal
 AOTI_NOINLINE static AOTIRuntimeError guarded(model_step step, aoticache_kernel_call *call)
 {
     run_frame frame;
-    run_frame *volatile outer = current_run;
+    run_frame **const current = &current_run; /* finding it is a call */
+    run_frame *volatile outer = *current;
     aoticache_kernel_call *volatile of = call;
-    current_run = &frame;
+    *current = &frame;
     if (__builtin_setjmp(frame.target) == 0) {
         catch_step(step, call);
-        current_run = outer;
+        *current = outer;
         return AOTICACHE_KERNEL_OK;
     }
     run_frame *failed = current_run;
