@@ -2,10 +2,10 @@
  * cache/gc/choose: what a collection is to come to, and which entries are due.
  *
  * A window of the least recently used entries is read from the index and sorted; the first of them go as long as they are
- * due. Before them go entries whose kernels were slower than the host's own wherever they were judged. With policy = cost, an entry goes the sooner the more bytes it has, the longer it was not used and the less its
- * compile took. Comparing all entries so would mean reading all of them: the best quarter of the WINDOW_COST least
- * recently used goes before the window is filled up again, which bounds memory and never touches what was used a moment
- * ago.
+ * due. Before them go entries whose kernels were slower than the host's own wherever they were judged. With policy = cost,
+ * an entry goes the sooner the more bytes it has, the longer it was not used and the less its compile took. Comparing all
+ * entries so would mean reading all of them: the best quarter of the WINDOW_COST least recently used goes before the window
+ * is filled up again, which bounds memory and never touches what was used a moment ago.
  */
 #include <fcntl.h>
 #include <fnmatch.h>

@@ -1,9 +1,8 @@
 /*
  * eager/torch/precheck: the checks of arguments' data that PyTorch's kernels make and compiled kernels do not: indices
  * inside the tensor that they index, integer divisors; and dtypes of which PyTorch's compiler makes other results. A call
- * that does not pass is PyTorch's own kernel's, which raises
- * its own exception, or knows what a negative index means. So nothing here says what is an error: only what a compiled
- * kernel certainly gets right.
+ * that does not pass is PyTorch's own kernel's, which raises its own exception, or knows what a negative index means. So
+ * nothing here says what is an error: only what a compiled kernel certainly gets right.
  *
  * Operators without such arguments have no precheck, and their hits do not come here (aoticache_binding_answer()).
  * Tensors of other devices than the CPU are not looked at.

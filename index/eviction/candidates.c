@@ -33,38 +33,40 @@ static bool read_candidate(void *user, sqlite3_stmt *row, bool *ret_goes_on)
     return true;
 }
 
+/* Gives the rows of a statement whose first parameters are bound; the last one is the limit. Leaves the statement. */
+static aoticache_status list_candidates(aoticache_index *index, sqlite3_stmt *statement, size_t limit,
+                                        struct candidates candidates, aoticache_error *ret_error)
+{
+    sqlite3_bind_int64(statement, 3, (sqlite3_int64)limit);
+    aoticache_status status = aoticache_index_walk(index, statement, "details", read_candidate, &candidates, ret_error);
+    aoticache_index_leave_statement(index, statement);
+    return status;
+}
+
 aoticache_status aoticache_index_list_candidates(aoticache_index *index, int64_t after_used_ns, int64_t after_id,
                                                  size_t limit, aoticache_index_candidate_fn callback, void *user,
                                                  aoticache_error *ret_error)
 {
-    struct candidates candidates = {.callback = callback, .user = user};
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_enter_statement(index, SQL(CANDIDATES), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     sqlite3_bind_int64(statement, 1, after_used_ns);
     sqlite3_bind_int64(statement, 2, after_id);
-    sqlite3_bind_int64(statement, 3, (sqlite3_int64)limit);
-    status = aoticache_index_walk(index, statement, "details", read_candidate, &candidates, ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
+    return list_candidates(index, statement, limit, (struct candidates){.callback = callback, .user = user}, ret_error);
 }
 
 aoticache_status aoticache_index_list_lost(aoticache_index *index, const aoticache_digest *after_key, int64_t after_id,
                                            size_t limit, aoticache_index_candidate_fn callback, void *user,
                                            aoticache_error *ret_error)
 {
-    struct candidates candidates = {.callback = callback, .user = user};
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_enter_statement(index, SQL(LOST_CANDIDATES), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     aoticache_index_bind_digest(statement, 1, after_key);
     sqlite3_bind_int64(statement, 2, after_id);
-    sqlite3_bind_int64(statement, 3, (sqlite3_int64)limit);
-    status = aoticache_index_walk(index, statement, "details", read_candidate, &candidates, ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
+    return list_candidates(index, statement, limit, (struct candidates){.callback = callback, .user = user}, ret_error);
 }
 
 /* ---- rows into arrays ---- */
