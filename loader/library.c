@@ -283,7 +283,7 @@ static aoticache_status resolve_functions(aoticache_library *library, aoticache_
     AOTICACHE_ABI_BASE_LIST(RESOLVE)
     AOTICACHE_ABI_NEWER_LIST(RESOLVE)
 #undef RESOLVE
-    void *plain_kernel = dlsym(library->handle, "aoticache_plain_kernel_v1");
+    void *plain_kernel = dlsym(library->handle, "aoticache_plain_kernel_v2");
     memcpy(&library->plain_kernel, &plain_kernel, sizeof plain_kernel);
     /* What the symbol table has, a damaged hash table may not find. */
     const aoticache_library_functions *found = &library->functions;

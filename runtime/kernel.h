@@ -64,6 +64,18 @@ typedef struct aoticache_kernel_constant {
 
 typedef struct aoticache_kernel aoticache_kernel;
 
+/*
+ * What the host of a plain kernel brings along, in place of PyTorch's functions: nearer ones, and the same code for all
+ * libraries. Each returns 0, or what PyTorch's function would; the kernel then asks that one, whose message counts.
+ */
+typedef struct aoticache_kernel_host {
+    size_t size; /* sizeof(aoticache_kernel_host) */
+    AOTITorchError (*get_data_ptr)(AtenTensorHandle tensor, void **ret_data);
+    /* A new tensor on the CPU, not initialised, and the address of its first element. strides: NULL for contiguous. */
+    AOTITorchError (*empty_strided)(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,
+                                    AtenTensorHandle *ret_tensor, void **ret_data);
+} aoticache_kernel_host;
+
 /* One run. Its pointers are valid during the run. */
 typedef struct aoticache_kernel_call {
     const aoticache_kernel *kernel;
@@ -81,6 +93,7 @@ typedef struct aoticache_kernel_call {
     int32_t device_index; /* -1: the device has no number, or none was asked for */
     int32_t device_type;  /* aoticache_device_type */
     size_t model; /* no two calls at once have the same; less than the container's number of models, and than 960 */
+    const aoticache_kernel_host *host; /* NULL: none, as in the container */
 } aoticache_kernel_call;
 
 /*
@@ -171,6 +184,8 @@ AOTIRuntimeError aoticache_kernel_check_input(aoticache_kernel_call *call, size_
 static inline AOTIRuntimeError aoticache_kernel_data_of(aoticache_kernel_call *call, AtenTensorHandle tensor,
                                                         void **ret_data)
 {
+    if (call->host != NULL && call->host->get_data_ptr(tensor, ret_data) == 0)
+        return AOTICACHE_KERNEL_OK;
     if (aoti_torch_get_data_ptr(tensor, ret_data) == 0)
         return AOTICACHE_KERNEL_OK;
     return aoticache_kernel_fail_torch(call, "aoti_torch_get_data_ptr");
@@ -186,8 +201,20 @@ static inline AOTIRuntimeError aoticache_kernel_data_of(aoticache_kernel_call *c
 AOTIRuntimeError aoticache_kernel_empty_strided(aoticache_kernel_call *call, size_t position, int32_t dtype,
                                                 int64_t ndim, const int64_t *sizes, const int64_t *strides,
                                                 void **ret_data);
+/* The same, by the host's function where there is one. */
+static inline AOTIRuntimeError aoticache_kernel_empty_by_host(aoticache_kernel_call *call, size_t position, int32_t dtype,
+                                                              int64_t ndim, const int64_t *sizes,
+                                                              const int64_t *strides, void **ret_data)
+{
+    void *data;
+    if (call->host == NULL || call->outputs[position] != NULL ||
+        call->host->empty_strided(ndim, sizes, strides, dtype, &call->outputs[position],
+                                  ret_data != NULL ? ret_data : &data) != 0)
+        return aoticache_kernel_empty_strided(call, position, dtype, ndim, sizes, strides, ret_data);
+    return AOTICACHE_KERNEL_OK;
+}
 #define aoticache_kernel_empty(call, position, dtype, ndim, sizes, strides, ret_data) \
-    aoticache_kernel_empty_strided(call, position, dtype, ndim, sizes, strides, (void **)(ret_data))
+    aoticache_kernel_empty_by_host(call, position, dtype, ndim, sizes, strides, (void **)(ret_data))
 
 /* The same with dtype, sizes and strides of another tensor. */
 AOTIRuntimeError aoticache_kernel_empty_as(aoticache_kernel_call *call, size_t position, AtenTensorHandle like,
@@ -210,7 +237,7 @@ __attribute__((visibility("hidden"))) extern const aoticache_kernel_any_fn aotic
  * constants and runs on the CPU; else NULL. Valid as long as the container. The number in the name changes with the
  * layout of aoticache_kernel_call.
  */
-AOTICACHE_ABI_EXPORT const aoticache_kernel *aoticache_plain_kernel_v1(AOTInductorModelContainerHandle container);
+AOTICACHE_ABI_EXPORT const aoticache_kernel *aoticache_plain_kernel_v2(AOTInductorModelContainerHandle container);
 
 #ifdef __cplusplus
 #define AOTICACHE_KERNEL_EXTERN extern "C"

@@ -94,5 +94,5 @@ AOTIRuntimeError aoticache_kernel_empty_as(aoticache_kernel_call *call, size_t p
     aoticache_kernel_tensor seen;
     if (aoticache_kernel_get_tensor(call, like, &seen) != AOTICACHE_KERNEL_OK)
         return AOTICACHE_KERNEL_FAILURE;
-    return aoticache_kernel_empty_strided(call, position, seen.dtype, seen.ndim, seen.sizes, seen.strides, ret_data);
+    return aoticache_kernel_empty_by_host(call, position, seen.dtype, seen.ndim, seen.sizes, seen.strides, ret_data);
 }

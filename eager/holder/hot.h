@@ -10,6 +10,7 @@
 
 #include "eager/dispatch/dispatch_key_list.h"
 #include "eager/holder/internal.h"
+#include "loader/runner/hot.h"
 
 #include <string.h>
 
@@ -152,6 +153,10 @@ static inline bool aoticache_pack_plainly(const aoticache_value *arguments, size
 
 /* ---- probing ---- */
 
+/* Bytes of a line of the processor's caches, and how many lines of code a small kernel runs through, about. */
+#define AOTICACHE_HOT_LINE 64
+#define AOTICACHE_HOT_CODE_LINES 7
+
 /* One use. Inside an epoch. Number 0 counts for nobody. Returns how many it are by this thread, about. */
 static inline uint64_t aoticache_uses_note(uint32_t number)
 {
@@ -160,9 +165,39 @@ static inline uint64_t aoticache_uses_note(uint32_t number)
         aoticache_uses_note_slowly(number);
         return 1;
     }
-    uint64_t uses = atomic_load_explicit(&mine->uses[number], memory_order_relaxed) + 1;
-    atomic_store_explicit(&mine->uses[number], uses, memory_order_relaxed);
+    atomic_uint_least64_t *count = &mine->uses[number].count;
+    uint64_t uses = atomic_load_explicit(count, memory_order_relaxed) + 1;
+    atomic_store_explicit(count, uses, memory_order_relaxed);
     return uses;
+}
+
+/*
+ * Programs call the same kernels in the same order, step after step. With many kernels, or much data between, what a call
+ * reads of its kernel has left the processor's caches since: the table's slot and entry, the runner, its code. So each
+ * call notes what it read beside the one before it, and has that fetched which followed it the last time, while it runs
+ * itself. A kernel that is called again and again needs none of it. Inside an epoch.
+ */
+static inline void aoticache_holder_fetch_next(const aoticache_holder *holder, const aoticache_packed *packed,
+                                               const aoticache_resident_hot *hot, const aoticache_runner *runner)
+{
+    aoticache_epoch_slot *mine = aoticache_epoch_mine;
+    if (hot->number == mine->last_used || __builtin_expect(hot->number >= mine->uses_count, 0))
+        return;
+    aoticache_use *before = &mine->uses[mine->last_used], *now = &mine->uses[hot->number];
+    if (before->next_resident != hot) {
+        const aoticache_table_slots *slots = atomic_load(&holder->table.slots);
+        before->next_slot = &slots->slot[packed->hash & slots->mask];
+        before->next_resident = hot;
+        before->next_runner = runner;
+        before->next_code = aoticache_runner_hot_of(runner)->code;
+    }
+    mine->last_used = hot->number;
+    __builtin_prefetch(now->next_slot);
+    __builtin_prefetch(now->next_resident);
+    __builtin_prefetch((const char *)now->next_resident + AOTICACHE_HOT_LINE);
+    __builtin_prefetch(now->next_runner);
+    for (size_t line = 0; line < AOTICACHE_HOT_CODE_LINES; line++)
+        __builtin_prefetch((const char *)now->next_code + line * AOTICACHE_HOT_LINE);
 }
 
 /* Counts a hit and says that the kernel was used last now. Inside an epoch. */
@@ -187,8 +222,10 @@ static inline aoticache_runner *aoticache_holder_find_ready(const aoticache_hold
         return NULL;
     aoticache_resident_hot *hot = atomic_load(&entry->resident);
     aoticache_runner *runner = atomic_load(&hot->runner);
-    if (__builtin_expect(runner != NULL, 1))
-        aoticache_holder_note_use(holder, hot);
+    if (__builtin_expect(runner == NULL, 0))
+        return NULL;
+    aoticache_holder_note_use(holder, hot);
+    aoticache_holder_fetch_next(holder, packed, hot, runner);
     return runner;
 }
 
@@ -219,7 +256,7 @@ static inline bool aoticache_holder_run_hot(const aoticache_holder *holder, aoti
                                             aoticache_status *ret_status, aoticache_error *ret_error)
 {
     AtenTensorHandle inputs[AOTICACHE_HOT_MAX_TENSORS], outputs[AOTICACHE_HOT_MAX_TENSORS];
-    size_t used = 0, num_outputs = aoticache_runner_num_outputs(runner);
+    size_t used = 0, num_outputs = aoticache_runner_hot_of(runner)->num_outputs;
     for (size_t i = base; i < stack->count; i++) {
         if (stack->values[i].kind != AOTICACHE_VALUE_TENSOR)
             continue;
@@ -227,14 +264,14 @@ static inline bool aoticache_holder_run_hot(const aoticache_holder *holder, aoti
             return false;
         inputs[used++] = stack->values[i].as.tensor->handle;
     }
-    if (__builtin_expect(used != aoticache_runner_num_inputs(runner) || num_outputs > AOTICACHE_HOT_MAX_TENSORS ||
+    if (__builtin_expect(used != aoticache_runner_hot_of(runner)->num_inputs || num_outputs > AOTICACHE_HOT_MAX_TENSORS ||
                              base + num_outputs > stack->capacity || holder->returns != AOTICACHE_RETURNS_TENSORS, 0))
         return false;
     if (consumed != NULL) {
         *consumed = true;
         *ret_status = aoticache_runner_run_stealing(runner, inputs, used, outputs, num_outputs, ret_error);
     } else {
-        *ret_status = aoticache_runner_run(runner, inputs, used, outputs, num_outputs, ret_error);
+        *ret_status = aoticache_runner_run_checked(runner, inputs, outputs, ret_error);
     }
     if (__builtin_expect(*ret_status != AOTICACHE_OK, 0))
         return true;

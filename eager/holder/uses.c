@@ -26,7 +26,7 @@ static uint64_t add_up(uint32_t number)
     uint64_t sum = numbers[number].more;
     for (const aoticache_epoch_slot *slot = aoticache_epoch_slots(); slot != NULL; slot = slot->next)
         if (number < slot->uses_count)
-            sum += atomic_load_explicit(&slot->uses[number], memory_order_relaxed);
+            sum += atomic_load_explicit(&slot->uses[number].count, memory_order_relaxed);
     return sum;
 }
 
@@ -97,7 +97,7 @@ void aoticache_uses_close(uint32_t number)
     pthread_mutex_lock(&lock);
     for (aoticache_epoch_slot *slot = aoticache_epoch_slots(); slot != NULL; slot = slot->next)
         if (number < slot->uses_count)
-            atomic_store_explicit(&slot->uses[number], 0, memory_order_relaxed);
+            atomic_store_explicit(&slot->uses[number].count, 0, memory_order_relaxed);
     numbers[number].next = first_free;
     first_free = number;
     pthread_mutex_unlock(&lock);
@@ -125,11 +125,11 @@ uint64_t aoticache_uses_take(uint32_t number)
 /* Counters for all numbers that there are. */
 static bool extend_counters(aoticache_epoch_slot *slot)
 {
-    atomic_uint_least64_t *more = calloc(number_capacity, sizeof *more);
+    aoticache_use *more = calloc(number_capacity, sizeof *more);
     if (more == NULL)
         return false;
     for (uint32_t i = 0; i < slot->uses_count; i++)
-        atomic_init(&more[i], atomic_load_explicit(&slot->uses[i], memory_order_relaxed));
+        atomic_init(&more[i].count, atomic_load_explicit(&slot->uses[i].count, memory_order_relaxed));
     free(slot->uses);
     slot->uses = more;
     slot->uses_count = number_capacity;
@@ -143,7 +143,7 @@ void aoticache_uses_note_slowly(uint32_t number)
         return;
     pthread_mutex_lock(&lock);
     if (extend_counters(mine))
-        atomic_fetch_add_explicit(&mine->uses[number], 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&mine->uses[number].count, 1, memory_order_relaxed);
     else
         numbers[number].more++;
     pthread_mutex_unlock(&lock);

@@ -28,6 +28,7 @@
 #include "runtime/kernel.h"
 
 #define AOTI_NOINLINE __attribute__((noinline))
+#define AOTICACHE_COLD __attribute__((cold))
 #define C10_ALWAYS_INLINE_ATTRIBUTE
 #define AOTI_RUNTIME_SUCCESS 0
 #define AOTI_RUNTIME_FAILURE 1
@@ -88,6 +89,32 @@ namespace aot_inductor {
 using DeviceStreamType = void *;
 using aoticache_torch::at_place;
 
+#ifdef AOTICACHE_WRAPPER_IS_PLAIN
+/* The functions of the host, of which a process has one kind: what was true of the last run is true of this one. */
+static const aoticache_kernel_host *run_host;
+
+inline AOTITorchError host_get_data_ptr(AtenTensorHandle tensor, void **ret_data)
+{
+    const aoticache_kernel_host *host = __atomic_load_n(&run_host, __ATOMIC_RELAXED);
+    return host != nullptr && host->get_data_ptr(tensor, ret_data) == AOTI_TORCH_SUCCESS
+               ? AOTI_TORCH_SUCCESS
+               : aoti_torch_get_data_ptr(tensor, ret_data);
+}
+
+inline AOTITorchError host_empty_strided(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,
+                                         int32_t device_type, int32_t device_index, AtenTensorHandle *ret_tensor)
+{
+    void *data;
+    const aoticache_kernel_host *host = __atomic_load_n(&run_host, __ATOMIC_RELAXED);
+    return host != nullptr && device_type == ::aoticache_torch::device_type_cpu &&
+                   host->empty_strided(ndim, sizes, strides, dtype, ret_tensor, &data) == AOTI_TORCH_SUCCESS
+               ? AOTI_TORCH_SUCCESS
+               : aoti_torch_empty_strided(ndim, sizes, strides, dtype, device_type, device_index, ret_tensor);
+}
+#define aoti_torch_get_data_ptr ::torch::aot_inductor::host_get_data_ptr
+#define aoti_torch_empty_strided ::torch::aot_inductor::host_empty_strided
+#endif
+
 /* ---- a run: who owns what, and the way out ---- */
 
 class owned {
@@ -114,7 +141,7 @@ struct run_frame {
     char message[1024];
     void *target[5];
 
-    void drop_all()
+    AOTICACHE_COLD void drop_all()
     {
         while (first != nullptr) {
             owned *one = first;
@@ -141,7 +168,7 @@ inline owned::owned()
 }
 
 /* PyTorch ends the process as well where an error would have to leave a parallel loop. */
-[[noreturn]] AOTI_NOINLINE static void leave_run(const char *message, bool of_call = false)
+[[noreturn]] AOTI_NOINLINE AOTICACHE_COLD static void leave_run(const char *message, bool of_call = false)
 {
     run_frame *run = current_run;
     if (run == nullptr || (omp_get_level != nullptr && omp_get_level() > 0)) {
@@ -154,7 +181,7 @@ inline owned::owned()
     __builtin_longjmp(run->target, 1);
 }
 
-[[noreturn]] static void fail_call(const char *call)
+[[noreturn]] AOTICACHE_COLD static void fail_call(const char *call)
 {
     leave_run(call, true);
 }
@@ -823,7 +850,7 @@ protected:
 
 class AOTInductorModel : public AOTInductorModelBase {
 public:
-    AOTInductorModel(std::shared_ptr<ConstantMap>, std::shared_ptr<std::vector<ConstantHandle>>, const std::string &,
+    AOTICACHE_COLD AOTInductorModel(std::shared_ptr<ConstantMap>, std::shared_ptr<std::vector<ConstantHandle>>, const std::string &,
                      std::optional<std::string>);
     std::unordered_map<std::string, AtenTensorHandle> const_run_impl(DeviceStreamType, AOTIProxyExecutorHandle,
                                                                      bool initialization = false);
@@ -901,9 +928,14 @@ AOTI_NOINLINE static void catch_step(model_step step, aoticache_kernel_call *cal
 AOTI_NOINLINE static AOTIRuntimeError guarded(model_step step, aoticache_kernel_call *call)
 {
     run_frame frame;
-    run_frame **const current = &current_run; /* finding it is a call */
+    run_frame **current = &current_run; /* finding it is a call, */
+    __asm__("" : "+r"(current));        /* which the compiler would make again */
     run_frame *volatile outer = *current;
     aoticache_kernel_call *volatile of = call;
+#ifdef AOTICACHE_WRAPPER_IS_PLAIN
+    if (__atomic_load_n(&run_host, __ATOMIC_RELAXED) != call->host)
+        __atomic_store_n(&run_host, call->host, __ATOMIC_RELAXED);
+#endif
     *current = &frame;
     if (__builtin_setjmp(frame.target) == 0) {
         catch_step(step, call);
@@ -937,7 +969,7 @@ struct description {
 static description described;
 static pthread_once_t describe_once = PTHREAD_ONCE_INIT;
 
-static void describe_constants(const AOTInductorModel &model)
+AOTICACHE_COLD static void describe_constants(const AOTInductorModel &model)
 {
     const uint8_t *data = _binary_constants_bin_start;
     for (size_t i = 0; i < model.num_constants; i++) {
@@ -960,7 +992,7 @@ static void describe_constants(const AOTInductorModel &model)
     }
 }
 
-static void describe(void)
+AOTICACHE_COLD static void describe(void)
 {
     run_frame frame; /* the constructor's arguments are made and dropped in it */
     current_run = &frame;
@@ -1004,7 +1036,7 @@ static void describe(void)
 extern "C" __attribute__((visibility("hidden"))) void *__dso_handle;
 extern "C" void __cxa_finalize(void *handle);
 
-__attribute__((destructor)) static void forget_description(void)
+__attribute__((destructor, cold)) static void forget_description(void)
 {
     __cxa_finalize(&__dso_handle);
     const AOTInductorModel &model = described_model.model;

@@ -11,6 +11,7 @@
  */
 #include "eager/torch/bridge.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -1063,6 +1064,34 @@ uint32_t bridge_num_threads()
     return static_cast<uint32_t>(at::get_num_threads());
 }
 
+/* Whatever is thrown, the caller then has from PyTorch's function, with its message. */
+int32_t get_data_ptr(AtenTensorHandle handle, void **ret_data)
+{
+    try {
+        *ret_data = reinterpret_cast<at::Tensor *>(handle)->unsafeGetTensorImpl()->mutable_data();
+        return 0;
+    } catch (...) {
+        return 1;
+    }
+}
+
+int32_t empty_strided(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,
+                      AtenTensorHandle *ret_handle, void **ret_data)
+{
+    try {
+        const at::IntArrayRef shape(sizes, static_cast<size_t>(ndim));
+        const auto type = static_cast<at::ScalarType>(dtype);
+        auto made = std::make_unique<at::Tensor>(strides == nullptr
+                                                     ? at::detail::empty_cpu(shape, type)
+                                                     : at::detail::empty_strided_cpu(shape, {strides, shape.size()}, type));
+        *ret_data = made->unsafeGetTensorImpl()->mutable_data();
+        *ret_handle = reinterpret_cast<AtenTensorHandle>(made.release());
+        return 0;
+    } catch (...) {
+        return 1;
+    }
+}
+
 std::string version_text(uint64_t version)
 {
     return std::to_string(version >> 56) + "." + std::to_string(version >> 48 & 255) + "." +
@@ -1089,6 +1118,6 @@ extern "C" AOTICACHE_API aoticache_status aoticache_bridge_open(const aoticache_
         check_versions(caller);
         host = caller;
         *ret_bridge = {sizeof(aoticache_bridge), AOTICACHE_BRIDGE_ABI, TORCH_VERSION, bridge_enable, bridge_disable,
-                       bridge_set_aside, bridge_passed_now, bridge_num_threads};
+                       bridge_set_aside, bridge_passed_now, bridge_num_threads, get_data_ptr, empty_strided};
     });
 }

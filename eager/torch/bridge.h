@@ -39,7 +39,7 @@ extern "C" {
 #endif
 
 /* Changes with everything here and in value.h and tensor_view.h that a bridge compiled earlier would get wrong. */
-#define AOTICACHE_BRIDGE_ABI 2u
+#define AOTICACHE_BRIDGE_ABI 3u
 
 typedef enum aoticache_bridge_result {
     AOTICACHE_BRIDGE_SERVED = 0,   /* the results are on the stack: OUTPUT or OUTPUT_LIST values, the bridge's */
@@ -128,6 +128,13 @@ typedef struct aoticache_bridge {
     uint64_t (*passed_now)(void *torch_registration);
     /* That PyTorch's operators divide their work among: at::get_num_threads(). */
     uint32_t (*num_threads)(void);
+    /*
+     * Those of aoticache_kernel_host (runtime/kernel.h), which plain kernels then call. A tensor is made as PyTorch's own
+     * kernels make theirs, without the dispatcher.
+     */
+    int32_t (*get_data_ptr)(struct AtenTensorOpaque *tensor, void **ret_data);
+    int32_t (*empty_strided)(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,
+                             struct AtenTensorOpaque **ret_tensor, void **ret_data);
 } aoticache_bridge;
 
 /*

@@ -7,6 +7,7 @@
 #include "base/load_gate.h"
 #include "eager/hook/process.h"
 #include "eager/torch/internal.h"
+#include "loader/runner/hot.h"
 #include "loader/dlopen_fd.h"
 
 #include <dlfcn.h>
@@ -330,6 +331,18 @@ static aoticache_status open_library(const char *path, aoticache_bridge_open_fn 
     return AOTICACHE_OK;
 }
 
+/* One bridge is opened in a process, or the same again; it stays. */
+static void serve_plain_kernels(const aoticache_bridge *bridge)
+{
+    static aoticache_kernel_host functions = {.size = sizeof functions};
+    static atomic_flag filled = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&filled))
+        return;
+    functions.get_data_ptr = bridge->get_data_ptr;
+    functions.empty_strided = bridge->empty_strided;
+    aoticache_runner_set_host(&functions);
+}
+
 aoticache_status aoticache_binding_open_bridge(const char *path, aoticache_bridge *ret_bridge,
                                                aoticache_error *ret_error)
 {
@@ -345,9 +358,11 @@ aoticache_status aoticache_binding_open_bridge(const char *path, aoticache_bridg
     if (status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, status, "bridge %.200s: %.600s", path, message);
     if (bridge.abi != AOTICACHE_BRIDGE_ABI || bridge.enable == NULL || bridge.disable == NULL ||
-        bridge.set_aside == NULL || bridge.passed_now == NULL || bridge.num_threads == NULL)
+        bridge.set_aside == NULL || bridge.passed_now == NULL || bridge.num_threads == NULL ||
+        bridge.get_data_ptr == NULL || bridge.empty_strided == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "bridge %.200s has interface %u, this library %u",
                                    path, bridge.abi, AOTICACHE_BRIDGE_ABI);
     *ret_bridge = bridge;
+    serve_plain_kernels(&bridge);
     return AOTICACHE_OK;
 }

@@ -150,7 +150,7 @@ aoticache_status aoticache_runner_fold_constants(aoticache_runner *runner, bool 
     if (chosen.stream == NULL)
         chosen.stream = aoticache_runner_stream(runner);
     if (chosen.proxy_executor == NULL)
-        chosen.proxy_executor = runner->proxy_executor;
+        chosen.proxy_executor = runner->hot.proxy_executor;
     return inactive ? fold_beside_runs(runner, &chosen, ret_error) : fold_active(runner, &chosen, ret_error);
 }
 

@@ -11,6 +11,7 @@
 
 #include "loader/internal.h"
 #include "loader/runner/run_gate.h"
+#include "loader/runner/hot.h"
 #include "loader/runner/runner.h"
 #include "runtime/kernel.h"
 
@@ -50,13 +51,10 @@ typedef struct aoticache_constant_buffer {
 
 struct aoticache_runner {
     /* What every run reads comes first, and together. */
-    const aoticache_kernel *plain;     /* run without the container (run.c); NULL: not */
-    aoticache_kernel_run_fn run_plain; /* plain->run */
-    uint32_t num_inputs, num_outputs;
+    aoticache_runner_hot hot;
     const aoticache_torch *torch;
     AOTInductorModelContainerHandle container;
     aoticache_library_run_fn run_alone; /* for runs that nobody else's overlaps with */
-    AOTIProxyExecutorHandle proxy_executor;
     AOTInductorStreamHandle (*current_stream)(void *user, int32_t index);
     /* What every run writes to: a line of its own. */
     _Alignas(AOTICACHE_RUNNER_CACHE_LINE) aoticache_run_gate gate;
@@ -80,6 +78,9 @@ struct aoticache_runner {
     void *owner;
     void (*release)(void *owner);
 };
+
+/* The provider's functions, unless there are nearer ones. */
+void aoticache_runner_prepare_host(const aoticache_torch *torch);
 
 /* Where options of a run name none. */
 static inline AOTInductorStreamHandle aoticache_runner_stream(const aoticache_runner *runner)

@@ -46,10 +46,10 @@ static aoticache_status check_call(const aoticache_runner *runner, const AtenTen
                                    const AtenTensorHandle *outputs, size_t num_outputs, aoticache_error *ret_error)
 {
     const char *name = runner->library->name;
-    if (num_inputs != runner->num_inputs || num_outputs != runner->num_outputs)
+    if (num_inputs != runner->hot.num_inputs || num_outputs != runner->hot.num_outputs)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID,
                                    "library %.200s takes %u inputs and gives %u outputs, not %zu and %zu", name,
-                                   runner->num_inputs, runner->num_outputs, num_inputs, num_outputs);
+                                   runner->hot.num_inputs, runner->hot.num_outputs, num_inputs, num_outputs);
     if ((inputs == NULL && num_inputs > 0) || (outputs == NULL && num_outputs > 0))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "running library %.200s needs arrays", name);
     for (size_t i = 0; i < num_inputs; i++)
@@ -63,7 +63,7 @@ static aoticache_status check_call(const aoticache_runner *runner, const AtenTen
 static inline AOTIRuntimeError call_library(const aoticache_runner *runner, aoticache_library_run_fn run,
                                             const run_call *call)
 {
-    return run(runner->container, call->inputs, runner->num_inputs, call->made, runner->num_outputs, call->stream,
+    return run(runner->container, call->inputs, runner->hot.num_inputs, call->made, runner->hot.num_outputs, call->stream,
                call->proxy_executor);
 }
 
@@ -120,8 +120,8 @@ static __attribute__((noinline)) aoticache_status fail_run(const aoticache_runne
     else
         aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED, "AOTInductorModelContainerRun", code,
                                   ret_error);
-    delete_handles(runner, call->inputs, runner->num_inputs);
-    delete_handles(runner, call->made, runner->num_outputs);
+    delete_handles(runner, call->inputs, runner->hot.num_inputs);
+    delete_handles(runner, call->made, runner->hot.num_outputs);
     return AOTICACHE_RUN_FAILED;
 }
 
@@ -133,7 +133,7 @@ static inline aoticache_status run_taking(aoticache_runner *runner, run_call *ca
                                           aoticache_error *ret_error)
 {
     AOTIRuntimeError code;
-    for (size_t i = 0; i < runner->num_outputs; i++)
+    for (size_t i = 0; i < runner->hot.num_outputs; i++)
         call->made[i] = NULL;
     if (__builtin_expect(aoticache_run_gate_try_single(&runner->gate), 1)) {
         code = run_alone(runner, call);
@@ -143,7 +143,7 @@ static inline aoticache_status run_taking(aoticache_runner *runner, run_call *ca
     }
     if (__builtin_expect(code != 0, 0))
         return fail_run(runner, call, code, ret_error);
-    for (size_t i = 0; i < runner->num_outputs; i++)
+    for (size_t i = 0; i < runner->hot.num_outputs; i++)
         outputs[i] = call->made[i];
     return AOTICACHE_OK;
 }
@@ -153,7 +153,7 @@ static inline aoticache_status run_taking(aoticache_runner *runner, run_call *ca
 static aoticache_status make_handles(const aoticache_runner *runner, const AtenTensorHandle *inputs,
                                      AtenTensorHandle *handles, aoticache_error *ret_error)
 {
-    for (size_t i = 0; i < runner->num_inputs; i++) {
+    for (size_t i = 0; i < runner->hot.num_inputs; i++) {
         AOTITorchError code = runner->torch->aoti_torch_new_tensor_handle(inputs[i], &handles[i]);
         if (__builtin_expect(code != 0, 0)) {
             delete_handles(runner, handles, i);
@@ -175,7 +175,7 @@ static inline aoticache_status run_in_places(aoticache_runner *runner, run_call 
                                              aoticache_error *ret_error)
 {
     call->inputs = places;
-    call->made = places + runner->num_inputs;
+    call->made = places + runner->hot.num_inputs;
     aoticache_status status = make_handles(runner, inputs, places, ret_error);
     return status == AOTICACHE_OK ? run_taking(runner, call, outputs, ret_error) : status;
 }
@@ -185,7 +185,7 @@ static __attribute__((noinline)) aoticache_status run_borrowing_many(aoticache_r
                                                                      AtenTensorHandle *outputs,
                                                                      aoticache_error *ret_error)
 {
-    size_t needed = runner->num_inputs + runner->num_outputs;
+    size_t needed = runner->hot.num_inputs + runner->hot.num_outputs;
     cleanup_free AtenTensorHandle *places = calloc(needed, sizeof *places);
     return places != NULL ? run_in_places(runner, call, inputs, places, outputs, ret_error)
                           : fail_no_memory(needed, ret_error);
@@ -196,7 +196,7 @@ static inline aoticache_status run_borrowing(aoticache_runner *runner, run_call 
                                              AtenTensorHandle *outputs, aoticache_error *ret_error)
 {
     AtenTensorHandle on_stack[HANDLES_ON_STACK];
-    if (__builtin_expect(runner->num_inputs + runner->num_outputs > HANDLES_ON_STACK, 0))
+    if (__builtin_expect(runner->hot.num_inputs + runner->hot.num_outputs > HANDLES_ON_STACK, 0))
         return run_borrowing_many(runner, call, inputs, outputs, ret_error);
     return run_in_places(runner, call, inputs, on_stack, outputs, ret_error);
 }
@@ -211,7 +211,7 @@ static inline aoticache_status run_stealing_with(aoticache_runner *runner, run_c
     call->inputs = inputs;
     call->made = made;
     aoticache_status status = run_taking(runner, call, outputs, ret_error);
-    for (size_t i = 0; i < runner->num_inputs; i++)
+    for (size_t i = 0; i < runner->hot.num_inputs; i++)
         inputs[i] = NULL;
     return status;
 }
@@ -221,18 +221,18 @@ static __attribute__((noinline)) aoticache_status run_stealing_many(aoticache_ru
                                                                     AtenTensorHandle *outputs,
                                                                     aoticache_error *ret_error)
 {
-    cleanup_free AtenTensorHandle *made = calloc(runner->num_outputs, sizeof *made);
+    cleanup_free AtenTensorHandle *made = calloc(runner->hot.num_outputs, sizeof *made);
     if (made != NULL)
         return run_stealing_with(runner, call, inputs, made, outputs, ret_error);
-    delete_handles(runner, inputs, runner->num_inputs);
-    return fail_no_memory(runner->num_outputs, ret_error);
+    delete_handles(runner, inputs, runner->hot.num_inputs);
+    return fail_no_memory(runner->hot.num_outputs, ret_error);
 }
 
 static inline aoticache_status run_stealing(aoticache_runner *runner, run_call *call, AtenTensorHandle *inputs,
                                             AtenTensorHandle *outputs, aoticache_error *ret_error)
 {
     AtenTensorHandle on_stack[HANDLES_ON_STACK];
-    if (__builtin_expect(runner->num_outputs > HANDLES_ON_STACK, 0))
+    if (__builtin_expect(runner->hot.num_outputs > HANDLES_ON_STACK, 0))
         return run_stealing_many(runner, call, inputs, outputs, ret_error);
     return run_stealing_with(runner, call, inputs, on_stack, outputs, ret_error);
 }
@@ -252,48 +252,33 @@ static void clear_message(const aoticache_runner *runner)
     (void)runner->library->functions.AOTInductorModelContainerGetNumInputs(runner->container, &ignored);
 }
 
-static __attribute__((noinline)) aoticache_status fail_plain(const aoticache_runner *runner, AtenTensorHandle *made,
-                                                             AOTIRuntimeError code, aoticache_error *ret_error)
+aoticache_status aoticache_runner_fail_plain(const aoticache_runner *runner, AtenTensorHandle *outputs,
+                                             AOTIRuntimeError code, aoticache_error *ret_error)
 {
-    aoticache_status status = aoticache_library_failure(runner->library, AOTICACHE_RUN_FAILED, "the kernel", code, ret_error);
-    clear_message(runner);
-    delete_handles(runner, made, runner->num_outputs);
+    aoticache_status status = AOTICACHE_RUN_FAILED;
+    size_t count = runner->hot.num_outputs, missing = 0;
+    if (code != AOTICACHE_KERNEL_OK) {
+        status = aoticache_library_failure(runner->library, status, "the kernel", code, ret_error);
+        clear_message(runner);
+    } else {
+        while (missing + 1 < count && outputs[missing] != NULL)
+            missing++;
+        status = aoticache_error_set(ret_error, status, "library %.200s: the kernel did not make output %zu (%s)",
+                                     runner->library->name, missing, runner->hot.plain->output_names[missing]);
+    }
+    delete_handles(runner, outputs, count);
     return status;
 }
 
-static __attribute__((noinline)) aoticache_status fail_without_output(const aoticache_runner *runner,
-                                                                      AtenTensorHandle *made, size_t output,
-                                                                      aoticache_error *ret_error)
-{
-    delete_handles(runner, made, runner->num_outputs);
-    return aoticache_error_set(ret_error, AOTICACHE_RUN_FAILED, "library %.200s: the kernel did not make output %zu (%s)",
-                               runner->library->name, output, runner->plain->output_names[output]);
-}
-
-/*
- * Runs a plain kernel on the caller's handles, which it borrows. It needs no place in the container and no lock. The
- * container's code and data would be the library's own: with a thousand libraries in turn, more time is spent on
- * fetching those into the processor's caches than on the kernels.
- */
+/* The outputs are written on success alone. */
 static inline aoticache_status run_plain(const aoticache_runner *runner, const AtenTensorHandle *inputs,
                                          AtenTensorHandle *outputs, aoticache_error *ret_error)
 {
     AtenTensorHandle made[HANDLES_ON_STACK];
-    size_t count = runner->num_outputs;
-    for (size_t i = 0; i < count; i++)
-        made[i] = NULL;
-    aoticache_kernel_call call = {.kernel = runner->plain, .inputs = (AtenTensorHandle *)(uintptr_t)inputs,
-                                  .outputs = made, .proxy_executor = runner->proxy_executor, .device_index = -1,
-                                  .device_type = AOTICACHE_DEVICE_TYPE_CPU};
-    AOTIRuntimeError code = runner->run_plain(&call);
-    if (__builtin_expect(code != AOTICACHE_KERNEL_OK, 0))
-        return fail_plain(runner, made, code, ret_error);
-    for (size_t i = 0; i < count; i++)
-        if (__builtin_expect(made[i] == NULL, 0))
-            return fail_without_output(runner, made, i, ret_error);
-    for (size_t i = 0; i < count; i++)
+    aoticache_status status = aoticache_runner_run_plain(runner, inputs, made, ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < runner->hot.num_outputs; i++)
         outputs[i] = made[i];
-    return AOTICACHE_OK;
+    return status;
 }
 
 /* ---- the public functions ---- */
@@ -304,9 +289,9 @@ aoticache_status aoticache_runner_run(aoticache_runner *runner, const AtenTensor
     aoticache_status status = check_call(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
     if (__builtin_expect(status != AOTICACHE_OK, 0))
         return status;
-    if (__builtin_expect(runner->run_plain != NULL, 1))
+    if (__builtin_expect(runner->hot.run_plain != NULL, 1))
         return run_plain(runner, inputs, outputs, ret_error);
-    run_call call = {.stream = aoticache_runner_stream(runner), .proxy_executor = runner->proxy_executor};
+    run_call call = {.stream = aoticache_runner_stream(runner), .proxy_executor = runner->hot.proxy_executor};
     return run_borrowing(runner, &call, inputs, outputs, ret_error);
 }
 
@@ -319,12 +304,12 @@ aoticache_status aoticache_runner_run_stealing(aoticache_runner *runner, AtenTen
         delete_given(runner, inputs, num_inputs);
         return status;
     }
-    if (runner->run_plain != NULL) {
+    if (runner->hot.run_plain != NULL) {
         status = run_plain(runner, inputs, outputs, ret_error);
         delete_handles(runner, inputs, num_inputs);
         return status;
     }
-    run_call call = {.stream = aoticache_runner_stream(runner), .proxy_executor = runner->proxy_executor};
+    run_call call = {.stream = aoticache_runner_stream(runner), .proxy_executor = runner->hot.proxy_executor};
     return run_stealing(runner, &call, inputs, outputs, ret_error);
 }
 
@@ -345,7 +330,7 @@ aoticache_status aoticache_runner_run_with(aoticache_runner *runner, const aotic
     }
     run_call call = {
         .stream = chosen.stream != NULL ? chosen.stream : aoticache_runner_stream(runner),
-        .proxy_executor = chosen.proxy_executor != NULL ? chosen.proxy_executor : runner->proxy_executor};
+        .proxy_executor = chosen.proxy_executor != NULL ? chosen.proxy_executor : runner->hot.proxy_executor};
     return chosen.steal_inputs ? run_stealing(runner, &call, inputs, outputs, ret_error)
                                : run_borrowing(runner, &call, inputs, outputs, ret_error);
 }

@@ -97,8 +97,8 @@ static aoticache_status ask_counts(aoticache_runner *runner, aoticache_error *re
         status = aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED,
                                      "library %.200s says that it takes %zu inputs and gives %zu outputs",
                                      runner->library->name, num_inputs, num_outputs);
-    runner->num_inputs = (uint32_t)num_inputs;
-    runner->num_outputs = (uint32_t)num_outputs;
+    runner->hot.num_inputs = (uint32_t)num_inputs;
+    runner->hot.num_outputs = (uint32_t)num_outputs;
     runner->first_missing = runner->num_constants;
     return status;
 }
@@ -106,13 +106,16 @@ static aoticache_status ask_counts(aoticache_runner *runner, aoticache_error *re
 /* Whether runs need no container. A backend's own container is its own matter, and so is who asked for the pool. */
 static void find_plain_kernel(aoticache_runner *runner, const aoticache_runner_options *options)
 {
-    __typeof__(&aoticache_plain_kernel_v1) get = runner->library->plain_kernel;
+    __typeof__(&aoticache_plain_kernel_v2) get = runner->library->plain_kernel;
     if (get == NULL || options->pool_only || runner->backend->create != NULL || runner->current_stream != NULL ||
-        runner->num_outputs > AOTICACHE_RUNNER_HANDLES_ON_STACK)
+        runner->hot.num_outputs > AOTICACHE_RUNNER_HANDLES_ON_STACK)
         return;
-    runner->plain = get(runner->container);
-    if (runner->plain != NULL)
-        runner->run_plain = runner->plain->run;
+    runner->hot.plain = get(runner->container);
+    if (runner->hot.plain == NULL)
+        return;
+    runner->hot.run_plain = runner->hot.plain->run;
+    memcpy(&runner->hot.code, &runner->hot.run_plain, sizeof runner->hot.code);
+    aoticache_runner_prepare_host(runner->torch);
 }
 
 /* Allocates what the runner itself keeps about constants. */
@@ -178,7 +181,7 @@ static aoticache_runner *runner_new(aoticache_library *library, const aoticache_
     if (runner->run_alone == NULL || options->pool_only)
         runner->run_alone = runner->run_in_pool;
     runner->torch = library->torch;
-    runner->proxy_executor = options->proxy_executor;
+    runner->hot.proxy_executor = options->proxy_executor;
     return steal_ptr(&runner);
 }
 
@@ -267,19 +270,19 @@ const char *aoticache_runner_device(const aoticache_runner *runner)
 
 size_t aoticache_runner_num_inputs(const aoticache_runner *runner)
 {
-    return runner->num_inputs;
+    return runner->hot.num_inputs;
 }
 
 size_t aoticache_runner_num_outputs(const aoticache_runner *runner)
 {
-    return runner->num_outputs;
+    return runner->hot.num_outputs;
 }
 
 const char *aoticache_runner_input_name(const aoticache_runner *runner, size_t position)
 {
     const aoticache_library_functions *functions = &runner->library->functions;
     const char *name = NULL;
-    if (position >= runner->num_inputs || functions->AOTInductorModelContainerGetInputName == NULL ||
+    if (position >= runner->hot.num_inputs || functions->AOTInductorModelContainerGetInputName == NULL ||
         functions->AOTInductorModelContainerGetInputName(runner->container, position, &name) != 0)
         return NULL;
     return name;
@@ -289,7 +292,7 @@ const char *aoticache_runner_output_name(const aoticache_runner *runner, size_t 
 {
     const aoticache_library_functions *functions = &runner->library->functions;
     const char *name = NULL;
-    if (position >= runner->num_outputs || functions->AOTInductorModelContainerGetOutputName == NULL ||
+    if (position >= runner->hot.num_outputs || functions->AOTInductorModelContainerGetOutputName == NULL ||
         functions->AOTInductorModelContainerGetOutputName(runner->container, position, &name) != 0)
         return NULL;
     return name;

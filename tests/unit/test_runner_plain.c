@@ -74,7 +74,7 @@ Test(runner_plain, promise_without_constants_is_what_counts)
         aoticache_runner *runner = runner_of(cases[i].flags, cases[i].pool_only);
         aoticache_error error;
         float y = 0;
-        cr_assert_eq(runner->run_plain != NULL, cases[i].plain, "case %zu", i);
+        cr_assert_eq(runner->hot.run_plain != NULL, cases[i].plain, "case %zu", i);
         cr_assert_eq(run(runner, -3, &y, &error), AOTICACHE_OK, "%s", error.message);
         cr_assert_eq(y, 3.0f);
         aoticache_runner_unref(runner);
@@ -113,4 +113,54 @@ Test(runner_plain, message_of_one_failure_is_not_the_next_ones)
     cr_assert_eq(run(runner, -7, &y, &error), AOTICACHE_OK);
     cr_assert_eq(y, 7.0f);
     aoticache_runner_unref(runner);
+}
+
+/* ---- what the host brings along ---- */
+
+static int asked_for_data, asked_for_tensor;
+static bool host_refuses;
+
+static AOTITorchError count_get_data_ptr(AtenTensorHandle tensor, void **ret_data)
+{
+    const aoticache_torch *torch = NULL;
+    asked_for_data++;
+    cr_assert_eq(aoticache_torch_get(&torch, NULL), AOTICACHE_OK);
+    return host_refuses ? 1 : torch->aoti_torch_get_data_ptr(tensor, ret_data);
+}
+
+static AOTITorchError count_empty_strided(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,
+                                          AtenTensorHandle *ret_tensor, void **ret_data)
+{
+    const aoticache_torch *torch = NULL;
+    asked_for_tensor++;
+    cr_assert_eq(aoticache_torch_get(&torch, NULL), AOTICACHE_OK);
+    if (host_refuses)
+        return 1;
+    cr_assert_eq(torch->aoti_torch_empty_strided(ndim, sizes, strides, dtype, AOTICACHE_DEVICE_TYPE_CPU, -1, ret_tensor), 0);
+    return torch->aoti_torch_get_data_ptr(*ret_tensor, ret_data);
+}
+
+Test(runner_plain, kernels_ask_their_host_and_then_the_library)
+{
+    static const aoticache_kernel_host host = {.size = sizeof host, .get_data_ptr = count_get_data_ptr,
+                                               .empty_strided = count_empty_strided};
+    aoticache_runner *plain = runner_of("", false), *contained = runner_of("-DNOT_PLAIN", false);
+    aoticache_error error;
+    float y = 0;
+    aoticache_runner_set_host(&host);
+    for (int refuses = 0; refuses < 2; refuses++) {
+        host_refuses = refuses != 0;
+        asked_for_data = asked_for_tensor = 0;
+        cr_assert_eq(run(plain, -3, &y, &error), AOTICACHE_OK, "%s", error.message);
+        cr_assert_eq(y, 3.0f);
+        cr_assert_eq(asked_for_tensor, 2, "one for each of the two runs, not %d", asked_for_tensor);
+        cr_assert_geq(asked_for_data, 2);
+        cr_assert_eq(run(plain, -100, &y, &error), AOTICACHE_RUN_FAILED);
+        cr_assert_not_null(strstr(error.message, "-100 is refused"), "%s", error.message);
+    }
+    asked_for_data = asked_for_tensor = 0;
+    cr_assert_eq(run(contained, -4, &y, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(asked_for_data + asked_for_tensor, 0, "a container has no host");
+    aoticache_runner_unref(plain);
+    aoticache_runner_unref(contained);
 }
