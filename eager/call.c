@@ -191,8 +191,8 @@ static aoticache_status read_inputs(named_call *call, const aoticache_tensor_vie
 /* ---- results ---- */
 
 /* Takes the tensors of `results`: they become the caller's, or are freed. */
-static aoticache_status give_outputs(const named_call *call, aoticache_value *results, aoticache_tensor_view *ret_outputs,
-                                     size_t num_outputs, aoticache_error *ret_error)
+static aoticache_status return_outputs(const named_call *call, aoticache_value *results, aoticache_tensor_view *ret_outputs,
+                                       size_t num_outputs, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
     cleanup_free aoticache_tensor_view *views = calloc(num_outputs + 1, sizeof *views);
@@ -231,7 +231,7 @@ aoticache_status aoticache_call(aoticache_context *context, const char *op, cons
         aoticache_stack stack = {.values = call.values, .count = num_inputs, .capacity = num_inputs};
         status = aoticache_holder_call(holder, 0, &stack, ret_error);
         if (status == AOTICACHE_OK)
-            status = give_outputs(&call, &call.values[0], ret_outputs, num_outputs, ret_error);
+            status = return_outputs(&call, &call.values[0], ret_outputs, num_outputs, ret_error);
     }
     free_call(&call);
     return status;

@@ -382,7 +382,7 @@ static void load_runtime_first(const loading *load, void *ret_handles[2])
  * they would wake up in memory that is gone. Where PyTorch is in the process, it decides what a fork does to the
  * runtime.
  */
-static void keep_thread_runtimes(const loading *load)
+static void pin_thread_runtimes(const loading *load)
 {
     static const char *const runtimes[] = {"libgomp.so", "libomp.so", "libiomp5.so"};
     for (size_t i = 0; i < load->names.needed.count; i++)
@@ -409,7 +409,7 @@ static aoticache_status load_file(const loading *load, int fd, void **ret_handle
         if (runtimes[i] != NULL)
             dlclose(runtimes[i]);
     if (status == AOTICACHE_OK)
-        keep_thread_runtimes(load);
+        pin_thread_runtimes(load);
     return status;
 }
 

@@ -165,7 +165,7 @@ static int open_lease_file(int folder_fd, const char *name, mode_t mode)
     return fd;
 }
 
-static held_file *take_lease_file(int fd)
+static held_file *unlink_held_file(int fd)
 {
     pthread_mutex_lock(&held_lock);
     held_file **place = &held_files;
@@ -199,7 +199,7 @@ static aoticache_status acquire_once(const aoticache_directory *directory, aotic
     if (status == AOTICACHE_OK)
         lease->fd = fd;
     else
-        close_lease_file(take_lease_file(fd));
+        close_lease_file(unlink_held_file(fd));
     return status;
 }
 
@@ -243,7 +243,7 @@ void aoticache_lease_release(aoticache_lease *lease)
     if (lease->fd < 0)
         return;
     int saved = errno;
-    held_file *file = take_lease_file(lease->fd);
+    held_file *file = unlink_held_file(lease->fd);
     if (file != NULL) { /* else it is the parent's */
         /* Unlinked while still locked: whoever waits for this file sees that the name is another's and starts anew. */
         aoticache_syscall_unlinkat(lease->folder_fd, lease->name, 0);

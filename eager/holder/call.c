@@ -164,7 +164,7 @@ static bool run_as_hit(slow_call *call)
  * The next turn of a trial. The first call of a kernel, which loads it, takes none. True: the call is dealt with, by the
  * kernel or by leaving it to the fallback.
  */
-static bool take_turn(slow_call *call, aoticache_standing *standing)
+static bool run_trial_turn(slow_call *call, aoticache_standing *standing)
 {
     aoticache_ticket *ticket = call->ticket;
     uint64_t (*clock_ns)(void) = call->holder->context->clock_ns;
@@ -190,7 +190,7 @@ static bool run_standing(slow_call *call, aoticache_standing *standing)
     case AOTICACHE_STANDING_SLOWER:
         return call->is_left = true;
     case AOTICACHE_STANDING_TRIAL:
-        return take_turn(call, standing);
+        return run_trial_turn(call, standing);
     default:
         return load_and_run(call, standing, true);
     }
@@ -344,7 +344,7 @@ static void enter_miss(slow_call *call)
 }
 
 /* Nothing is to be compiled: the cache counts a miss, and may have what the list of the index did not show. */
-static void ask_cache(slow_call *call)
+static void lookup_in_cache(slow_call *call)
 {
     aoticache_artifact *artifact = NULL;
     aoticache_resident *resident = NULL;
@@ -388,7 +388,7 @@ static void compile_now(slow_call *call)
 }
 
 /* A kernel that a collection has removed because the fallback is faster is not compiled again. */
-static bool has_lost(slow_call *call)
+static bool lost_trial(slow_call *call)
 {
     if (!aoticache_holder_has_lost(call->holder, call->miss.exact))
         return false;
@@ -407,10 +407,10 @@ static void handle_miss(slow_call *call)
         return;
     }
     enter_miss(call);
-    if (has_lost(call))
+    if (lost_trial(call))
         return;
     if (!compiles)
-        ask_cache(call);
+        lookup_in_cache(call);
     else if (context->miss == AOTICACHE_MISS_BACKGROUND)
         compile_later(call);
     else
@@ -419,7 +419,7 @@ static void handle_miss(slow_call *call)
 
 /* ---- missed: the call ---- */
 
-static bool is_elsewhere(const aoticache_holder *holder, const aoticache_tensor_view *view)
+static bool runs_elsewhere(const aoticache_holder *holder, const aoticache_tensor_view *view)
 {
     /* A number on the CPU may go with tensors of any device, as in PyTorch. */
     if (view == NULL || (view->ndim == 0 && view->device.type == AOTICACHE_DEVICE_TYPE_CPU))
@@ -433,10 +433,10 @@ static bool has_foreign_tensor(const aoticache_holder *holder, const aoticache_v
 {
     for (size_t i = 0; i < holder->num_arguments; i++) {
         const aoticache_value *value = &arguments[i];
-        if (value->kind == AOTICACHE_VALUE_TENSOR && is_elsewhere(holder, value->as.tensor))
+        if (value->kind == AOTICACHE_VALUE_TENSOR && runs_elsewhere(holder, value->as.tensor))
             return true;
         for (uint32_t k = 0; value->kind == AOTICACHE_VALUE_TENSOR_LIST && k < value->count; k++)
-            if (is_elsewhere(holder, value->as.tensors[k]))
+            if (runs_elsewhere(holder, value->as.tensors[k]))
                 return true;
     }
     return false;
@@ -458,7 +458,7 @@ static bool make_miss_request(slow_call *call)
     return true;
 }
 
-static aoticache_status give_up(slow_call *call, uint64_t key_set, aoticache_error *ret_error)
+static aoticache_status fall_back_for_failure(slow_call *call, uint64_t key_set, aoticache_error *ret_error)
 {
     aoticache_holder *holder = call->holder;
     bool failed = call->status != AOTICACHE_NOT_FOUND && call->status != AOTICACHE_UNSUPPORTED;
@@ -468,7 +468,7 @@ static aoticache_status give_up(slow_call *call, uint64_t key_set, aoticache_err
 }
 
 /* For a reason that is none to complain about. */
-static aoticache_status leave(slow_call *call, uint64_t key_set, aoticache_error *ret_error)
+static aoticache_status leave_to_fallback(slow_call *call, uint64_t key_set, aoticache_error *ret_error)
 {
     if (call->ticket->standing != NULL)
         call->ticket->begin_ns = call->holder->context->clock_ns();
@@ -514,9 +514,9 @@ aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t
     if (ret_compiles != NULL && *ret_compiles)
         return AOTICACHE_NOT_FOUND;
     if (call.is_left)
-        return leave(&call, key_set, ret_error);
+        return leave_to_fallback(&call, key_set, ret_error);
     if (!call.ran)
-        return give_up(&call, key_set, ret_error);
+        return fall_back_for_failure(&call, key_set, ret_error);
     if (call.status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, call.status, "%s", call.error.message);
     return AOTICACHE_OK;

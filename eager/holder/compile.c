@@ -226,7 +226,7 @@ static void free_jobs(aoticache_job *job)
 }
 
 /* Under context->lock. */
-static aoticache_job *take_first(aoticache_context *context)
+static aoticache_job *dequeue_first(aoticache_context *context)
 {
     aoticache_job *job = context->first;
     context->first = job->next;
@@ -264,7 +264,7 @@ static void *run_queued_jobs(void *user)
             context->idle--;
             continue;
         }
-        aoticache_job *job = take_first(context);
+        aoticache_job *job = dequeue_first(context);
         bool abandoned = is_abandoned(job);
         job->holder->jobs--;
         context->running++;
@@ -298,7 +298,7 @@ static bool start_thread(aoticache_context *context)
 }
 
 /* All that is queued, taken off. Under context->lock. */
-static aoticache_job *take_all(aoticache_context *context)
+static aoticache_job *dequeue_all(aoticache_context *context)
 {
     aoticache_job *jobs = context->first;
     for (aoticache_job *job = jobs; job != NULL; job = job->next)
@@ -316,7 +316,7 @@ static aoticache_job *begin_anew_after_fork(aoticache_context *context)
         return NULL;
     context->owner = (int)getpid();
     context->threads = context->idle = context->running = 0;
-    return take_all(context);
+    return dequeue_all(context);
 }
 
 bool aoticache_queue_add(aoticache_holder *holder, aoticache_miss_request *miss)
@@ -352,7 +352,7 @@ void aoticache_queue_end(aoticache_context *context)
     pthread_mutex_lock(&context->lock);
     aoticache_job *parents = begin_anew_after_fork(context);
     context->ending = true;
-    aoticache_job *dropped = take_all(context);
+    aoticache_job *dropped = dequeue_all(context);
     pthread_cond_broadcast(&context->changed);
     while (context->threads > 0)
         pthread_cond_wait(&context->changed, &context->lock);

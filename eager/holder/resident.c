@@ -257,7 +257,7 @@ static bool exceeds_budget(const aoticache_context *context)
 }
 
 /* Unloads until the budget is kept, or nothing but `keep` is left. */
-static void keep_budget(aoticache_context *context, const aoticache_resident *keep)
+static void unload_over_budget(aoticache_context *context, const aoticache_resident *keep)
 {
     for (;;) {
         leaving_runner *leaving = NULL;
@@ -308,7 +308,7 @@ static void publish_runner(aoticache_resident *resident, aoticache_runner *runne
     }
     pthread_mutex_unlock(&context->lock);
     atomic_fetch_add_explicit(&resident->holder->loads, 1, memory_order_relaxed);
-    keep_budget(context, resident);
+    unload_over_budget(context, resident);
 }
 
 void aoticache_holder_unload_all(aoticache_holder *holder)

@@ -40,7 +40,7 @@ static void *allocate_pages(size_t bytes)
 
 /* ---- entries ---- */
 
-static void *take_bytes(aoticache_table *table, size_t bytes)
+static void *allocate_bytes(aoticache_table *table, size_t bytes)
 {
     struct aoticache_table_chunk *chunk = table->chunks;
     bytes = (bytes + 7) & ~(size_t)7;
@@ -119,7 +119,7 @@ aoticache_table_entry *aoticache_table_prepare(aoticache_table *table, const aot
     size_t bytes = packed->count * sizeof packed->words[0];
     if (!aoticache_table_reserve(table, table->used + 1))
         return NULL;
-    aoticache_table_entry *entry = take_bytes(table, sizeof *entry + bytes);
+    aoticache_table_entry *entry = allocate_bytes(table, sizeof *entry + bytes);
     if (entry == NULL)
         return NULL;
     entry->own.detail = detail;

@@ -81,8 +81,8 @@ static void guess_operator(const char *file, char ret_op[AOTICACHE_KERNEL_FILE_B
 }
 
 /* Keeps in ret_nearest the operator of this folder that is nearer than the nearest so far. */
-static void look_for_nearest(const char *folder, const char *op, size_t *least,
-                             char ret_nearest[AOTICACHE_KERNEL_FILE_BYTES])
+static void find_nearest_source(const char *folder, const char *op, size_t *least,
+                                char ret_nearest[AOTICACHE_KERNEL_FILE_BYTES])
 {
     struct dirent **files = NULL;
     const int count = scandir(folder, &files, is_source, alphasort);
@@ -106,7 +106,7 @@ static void suggest_operator(const struct c_state *state, const char *op, char *
     size_t least = AOTICACHE_NOT_NEAR;
     ret_hint[0] = '\0';
     for (size_t i = 0; i < state->folder_count; i++)
-        look_for_nearest(state->folders[i], op, &least, nearest);
+        find_nearest_source(state->folders[i], op, &least, nearest);
     if (least < AOTICACHE_NOT_NEAR)
         snprintf(ret_hint, size, "; did you mean %s?", nearest);
 }

@@ -64,7 +64,7 @@ static bool wait_exit(aoticache_process *process, uint64_t deadline_ns)
 }
 
 /* The beginning is copied before it leaves the tail for the first time: then the tail still starts with it. */
-static void keep_head(aoticache_process *process, const char *bytes, size_t size)
+static void save_message_head(aoticache_process *process, const char *bytes, size_t size)
 {
     const size_t limit = AOTICACHE_PROCESS_MESSAGE_BYTES, room = AOTICACHE_PROCESS_HEAD_BYTES;
     if (process->head != NULL || process->said > limit || process->said + size <= limit)
@@ -78,7 +78,7 @@ static void keep_head(aoticache_process *process, const char *bytes, size_t size
     memcpy(process->head + from_tail, bytes, room - from_tail);
 }
 
-static void keep_words(aoticache_process *process, const char *bytes, size_t size)
+static void save_message(aoticache_process *process, const char *bytes, size_t size)
 {
     const size_t limit = AOTICACHE_PROCESS_MESSAGE_BYTES;
     if (process->tail == NULL) {
@@ -86,7 +86,7 @@ static void keep_words(aoticache_process *process, const char *bytes, size_t siz
         if (process->tail == NULL)
             return; /* words are worth having, but nothing depends on them */
     }
-    keep_head(process, bytes, size);
+    save_message_head(process, bytes, size);
     process->said += size;
     if (size > limit) {
         bytes += size - limit;
@@ -103,13 +103,13 @@ static void keep_words(aoticache_process *process, const char *bytes, size_t siz
 }
 
 /* Reads what is there of its standard error; bounded, so that a chatterbox cannot keep us. */
-static void hear_words(aoticache_process *process)
+static void read_messages(aoticache_process *process)
 {
     char buffer[8192];
     for (int round = 0; round < 16 && process->messages >= 0; round++) {
         ssize_t got = read(process->messages, buffer, sizeof buffer);
         if (got > 0) {
-            keep_words(process, buffer, (size_t)got);
+            save_message(process, buffer, (size_t)got);
         } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
             cleanup_fd_release(&process->messages);
             process->messages = -1;
@@ -149,7 +149,7 @@ void aoticache_process_end(aoticache_process *process)
         kill(-group, SIGKILL);
     if (process->pid != 0 && !process->ended)
         wait_exit(process, aoticache_monotonic_ns() + REAP_LIMIT_NS);
-    hear_words(process);
+    read_messages(process);
     reap_watcher(process);
     if (process->pid != 0 && process->ended)
         while (waitpid(process->pid, NULL, WNOHANG) < 0 && errno == EINTR)
@@ -194,7 +194,7 @@ static int wait_ready(aoticache_process *process, short events, uint64_t deadlin
     if (result < 0 && errno != EINTR)
         return -1;
     if (result > 0 && fds[1].revents != 0)
-        hear_words(process);
+        read_messages(process);
     return 1;
 }
 
@@ -256,14 +256,14 @@ aoticache_process_event aoticache_process_read_all(aoticache_process *process, s
     if (event != AOTICACHE_PROCESS_END)
         return event;
     while (!notice_exit(process)) {
-        hear_words(process);
+        read_messages(process);
         uint64_t now = aoticache_monotonic_ns();
         uint64_t look = now + (uint64_t)LOOK_MS * 1000000;
         if (now >= deadline_ns)
             return AOTICACHE_PROCESS_TIMEOUT;
         wait_exit(process, look < deadline_ns ? look : deadline_ns);
     }
-    hear_words(process);
+    read_messages(process);
     return AOTICACHE_PROCESS_END;
 }
 
@@ -293,7 +293,7 @@ bool aoticache_process_is_restless(aoticache_process *process)
 {
     if (process->pid == 0 || process->size > 0 || notice_exit(process))
         return true;
-    hear_words(process);
+    read_messages(process);
     struct pollfd fd = {.fd = process->output, .events = POLLIN};
     return poll(&fd, 1, 0) != 0;
 }
@@ -371,7 +371,7 @@ char *aoticache_process_output(aoticache_process *process)
     const size_t limit = AOTICACHE_PROCESS_MESSAGE_BYTES, mark_room = 80;
     char *text = NULL;
     if (process->messages >= 0)
-        hear_words(process);
+        read_messages(process);
     if (process->tail_size == 0 || (text = malloc(limit + 1)) == NULL)
         return NULL;
     size_t size = process->tail_size;
@@ -395,7 +395,7 @@ char *aoticache_process_output(aoticache_process *process)
 
 void aoticache_process_drop_words(aoticache_process *process)
 {
-    hear_words(process);
+    read_messages(process);
     free(process->head);
     process->head = NULL;
     process->tail_size = 0;

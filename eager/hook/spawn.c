@@ -108,7 +108,7 @@ static void channels_close(struct channels *channels)
  * Moves a descriptor to 3 or above: a host may have closed its standard ones, and dup2 in the child onto 0, 1 and 2
  * must not run over one that is still needed.
  */
-static int move_up(int *fd)
+static int move_above_standard(int *fd)
 {
     if (*fd > STDERR_FILENO || *fd < 0)
         return *fd < 0 ? -1 : 0;
@@ -168,8 +168,9 @@ static int channels_open(const aoticache_process_options *options, struct channe
         return -1;
     channels->messages = pair[0];
     channels->child_messages = pair[1];
-    if (move_up(&channels->child_input) != 0 || move_up(&channels->child_output) != 0 ||
-        move_up(&channels->child_messages) != 0 || move_up(&channels->output) != 0 || move_up(&channels->messages) != 0)
+    if (move_above_standard(&channels->child_input) != 0 || move_above_standard(&channels->child_output) != 0 ||
+        move_above_standard(&channels->child_messages) != 0 || move_above_standard(&channels->output) != 0 ||
+        move_above_standard(&channels->messages) != 0)
         return -1;
     /* Only our own ends: non-blocking belongs to the open file, and the child's ends are others. */
     if (fcntl(channels->output, F_SETFL, O_NONBLOCK) != 0 || fcntl(channels->messages, F_SETFL, O_NONBLOCK) != 0)
@@ -291,7 +292,7 @@ static pid_t start_watcher(void)
     char host[16];
     pid_t pid = 0;
     cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (null < 0 || move_up(&null) != 0)
+    if (null < 0 || move_above_standard(&null) != 0)
         return 0;
     snprintf(host, sizeof host, "%d", (int)getpid());
     const char *const arguments[] = {"sh", "-c", watch, "aoticache-watcher", host, NULL};

@@ -244,7 +244,7 @@ static aoticache_status worker_ready(aoticache_hook *hook, worker_place *worker,
 /* ---- asking ---- */
 
 /* The answer is there, a line and nothing more. */
-static aoticache_status take_answer(worker_place *worker, const char *directory, aoticache_answer *ret_answer,
+static aoticache_status read_answer(worker_place *worker, const char *directory, aoticache_answer *ret_answer,
                                     aoticache_error *ret_error)
 {
     aoticache_process *process = &worker->process;
@@ -274,7 +274,7 @@ static aoticache_status ask_worker(aoticache_hook *hook, worker_place *worker, c
     if (event == AOTICACHE_PROCESS_DATA)
         event = aoticache_process_read_line(&worker->process, AOTICACHE_PROTOCOL_LINE_BYTES, deadline_ns);
     if (event == AOTICACHE_PROCESS_DATA) {
-        status = take_answer(worker, directory, ret_answer, ret_error);
+        status = read_answer(worker, directory, ret_answer, ret_error);
         if (status == AOTICACHE_OK)
             ret_answer->output = aoticache_process_output(&worker->process);
     } else {

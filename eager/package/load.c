@@ -161,8 +161,8 @@ static aoticache_status create_runner(aoticache_artifact *artifact, const char *
 }
 
 /* The runner refers to the artifact from then on; on failure it is the caller's alone again with the runner's end. */
-static aoticache_status give_holding(aoticache_runner *runner, aoticache_artifact *artifact,
-                                     aoticache_error *ret_error)
+static aoticache_status attach_holding(aoticache_runner *runner, aoticache_artifact *artifact,
+                                       aoticache_error *ret_error)
 {
     struct holding *holding = calloc(1, sizeof *holding);
     if (holding == NULL)
@@ -188,7 +188,7 @@ aoticache_status aoticache_package_make_runner(aoticache_artifact *artifact, con
     aoticache_status status = create_runner(artifact, name, device, options, &runner, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = give_holding(runner, artifact, ret_error);
+    status = attach_holding(runner, artifact, ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_runner_unref(runner);
         return status;

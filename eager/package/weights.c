@@ -161,7 +161,7 @@ static uint64_t bytes_of(const aoticache_tensor_view *view)
  * Of what the library has copied, the constants whose very bytes lie in the file where they are expected. Others (packed
  * for a library of matrix products, on another device, with an offset of their own) stay as they are.
  */
-static bool take_constant(void *user, const char *fqn, AtenTensorHandle tensor)
+static bool share_constant(void *user, const char *fqn, AtenTensorHandle tensor)
 {
     struct sharing *sharing = user;
     const struct constant_place *place = find_place(sharing, fqn);
@@ -184,7 +184,7 @@ static bool take_constant(void *user, const char *fqn, AtenTensorHandle tensor)
 }
 
 /* Whole pages of a constant that nobody reads any more. They stay the library's to free. */
-static void give_pages_back(char *data, size_t bytes)
+static void release_pages(char *data, size_t bytes)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t first = ((uintptr_t)data + page - 1) & ~(page - 1), end = ((uintptr_t)data + bytes) & ~(page - 1);
@@ -198,12 +198,12 @@ static void share_constants(struct sharing *sharing, aoticache_runner *runner)
     aoticache_update_options options = AOTICACHE_UPDATE_OPTIONS_INIT;
     options.partial = options.user_managed = options.by_fqn = true;
     if (!find_places(runner, sharing) ||
-        aoticache_runner_extract_constants(runner, false, take_constant, sharing, NULL) != AOTICACHE_OK ||
+        aoticache_runner_extract_constants(runner, false, share_constant, sharing, NULL) != AOTICACHE_OK ||
         sharing->count == 0 ||
         aoticache_runner_update_constants(runner, &options, sharing->pairs, sharing->count, NULL) != AOTICACHE_OK)
         return;
     for (size_t i = 0; i < sharing->count; i++)
-        give_pages_back(sharing->copies[i].data, sharing->copies[i].bytes);
+        release_pages(sharing->copies[i].data, sharing->copies[i].bytes);
 }
 
 aoticache_status aoticache_package_weights_give(aoticache_package_weights *weights, aoticache_runner *runner,

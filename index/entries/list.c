@@ -211,7 +211,7 @@ static bool read_stored(sqlite3_stmt *row, aoticache_index_stored *stored)
            aoticache_index_read_text(row, 7, &stored->guard) && read_encoding(row, 8, stored);
 }
 
-static bool give_stored(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool forward_stored(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
     const struct listing *listing = user;
     aoticache_index_stored stored;
@@ -236,7 +236,7 @@ aoticache_status aoticache_index_list_stored(aoticache_index *index, const char 
     aoticache_index_bind_text(statement, 1, op);
     sqlite3_bind_int64(statement, 2, after_entry);
     sqlite3_bind_int64(statement, 3, limit < MAX_BATCH ? (sqlite3_int64)limit : MAX_BATCH);
-    status = aoticache_index_walk(index, statement, "details", give_stored, &listing, ret_error);
+    status = aoticache_index_walk(index, statement, "details", forward_stored, &listing, ret_error);
     aoticache_index_leave_statement(index, statement);
     return status;
 }

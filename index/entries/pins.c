@@ -4,8 +4,8 @@
 #include "index/entries/pins.h"
 #include "index/connection/internal.h"
 
-static aoticache_status insert_mark(aoticache_index *index, const aoticache_index_pins *mark,
-                                    aoticache_error *ret_error)
+static aoticache_status insert_pin(aoticache_index *index, const aoticache_index_pins *mark,
+                                   aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_prepare(index, SQL(PUT_MARK), &statement, ret_error);
@@ -35,7 +35,7 @@ static aoticache_status put_rows(aoticache_index *index, const aoticache_index_p
         return status;
     if (!mark->is_pinned && mark->tag_count == 0)
         return aoticache_index_execute_digest(index, SQL(DELETE_MARK), &mark->key, NULL, ret_error);
-    status = insert_mark(index, mark, ret_error);
+    status = insert_pin(index, mark, ret_error);
     for (size_t i = 0; status == AOTICACHE_OK && i < mark->tag_count; i++)
         status = insert_tag(index, &mark->key, mark->tags[i], ret_error);
     return status;
@@ -59,7 +59,7 @@ struct listing {
     void *user;
 };
 
-static bool give_mark(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool forward_pin(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
     const struct listing *listing = user;
     aoticache_digest key;
@@ -91,7 +91,7 @@ aoticache_status aoticache_index_list_pins(aoticache_index *index, const aoticac
         aoticache_index_bind_digest(statement, 1, key);
     else if (tag != NULL)
         aoticache_index_bind_text(statement, 1, tag);
-    status = aoticache_index_walk(index, statement, "pins", give_mark, &listing, ret_error);
+    status = aoticache_index_walk(index, statement, "pins", forward_pin, &listing, ret_error);
     aoticache_index_leave_statement(index, statement);
     return status;
 }

@@ -107,7 +107,7 @@ aoticache_status aoticache_index_add_sharer(aoticache_index *index, const aotica
 }
 
 /* One of the entries that share an artifact becomes the one that its row names: OK, or NOT_FOUND where there is none. */
-static aoticache_status hand_on(aoticache_index *index, const aoticache_digest *artifact, aoticache_error *ret_error)
+static aoticache_status hand_artifact_on(aoticache_index *index, const aoticache_digest *artifact, aoticache_error *ret_error)
 {
     sqlite3_stmt *find = NULL;
     int64_t heir = 0;
@@ -137,7 +137,7 @@ static aoticache_status release_artifact(aoticache_index *index, const aoticache
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
     if (entry != found->id)
         return execute_pair(index, SQL(DELETE_SHARER), &found->artifact, found->id, NULL, ret_error);
-    status = hand_on(index, &found->artifact, ret_error);
+    status = hand_artifact_on(index, &found->artifact, ret_error);
     if (status != AOTICACHE_NOT_FOUND)
         return status;
     index->change.artifacts--;
@@ -256,9 +256,9 @@ static aoticache_status remove_sharers(aoticache_index *index, const aoticache_d
 }
 
 /* With the statement that finds what to remove: by a digest, or where that is NULL by an entry's id. */
-static aoticache_status remove_by(aoticache_index *index, aoticache_index_statement which,
-                                  const aoticache_digest *digest, int64_t entry_id, uint64_t *ret_removed,
-                                  aoticache_error *ret_error)
+static aoticache_status remove_matching(aoticache_index *index, aoticache_index_statement which,
+                                        const aoticache_digest *digest, int64_t entry_id, uint64_t *ret_removed,
+                                        aoticache_error *ret_error)
 {
     uint64_t removed = 0;
     sqlite3_stmt *find = NULL;
@@ -288,7 +288,7 @@ static aoticache_status remove_by_digest(aoticache_index *index, aoticache_index
     if (index == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index remove: no index");
     if (digest != NULL)
-        return remove_by(index, which, digest, 0, ret_removed, ret_error);
+        return remove_matching(index, which, digest, 0, ret_removed, ret_error);
     if (ret_removed != NULL)
         *ret_removed = 0;
     return AOTICACHE_OK;
@@ -311,5 +311,5 @@ aoticache_status aoticache_index_remove_entry(aoticache_index *index, int64_t en
 {
     if (index == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index remove: no index");
-    return remove_by(index, SQL(FIND_ID), NULL, entry_id, ret_removed, ret_error);
+    return remove_matching(index, SQL(FIND_ID), NULL, entry_id, ret_removed, ret_error);
 }

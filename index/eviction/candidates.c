@@ -233,8 +233,8 @@ static bool read_number(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 }
 
 /* What a statement gives that has one number as its parameter, or none, and one as its row. */
-static aoticache_status ask_number(aoticache_index *index, aoticache_index_statement which, int64_t parameter,
-                                   const char *table, int64_t *ret_number, aoticache_error *ret_error)
+static aoticache_status query_number(aoticache_index *index, aoticache_index_statement which, int64_t parameter,
+                                     const char *table, int64_t *ret_number, aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_enter_statement(index, which, &statement, ret_error);
@@ -251,7 +251,7 @@ aoticache_status aoticache_index_count_expired(aoticache_index *index, int64_t n
                                                aoticache_error *ret_error)
 {
     int64_t count = 0;
-    aoticache_status status = ask_number(index, SQL(COUNT_EXPIRED), now_ns, "failures", &count, ret_error);
+    aoticache_status status = query_number(index, SQL(COUNT_EXPIRED), now_ns, "failures", &count, ret_error);
     if (status == AOTICACHE_OK)
         *ret_count = (uint64_t)count;
     return status;
@@ -261,7 +261,7 @@ aoticache_status aoticache_index_count_used_since(aoticache_index *index, int64_
                                                   aoticache_error *ret_error)
 {
     int64_t count = 0;
-    aoticache_status status = ask_number(index, SQL(COUNT_USED_SINCE), since_ns, "details", &count, ret_error);
+    aoticache_status status = query_number(index, SQL(COUNT_USED_SINCE), since_ns, "details", &count, ret_error);
     if (status == AOTICACHE_OK)
         *ret_count = (uint64_t)count;
     return status;
@@ -270,7 +270,7 @@ aoticache_status aoticache_index_count_used_since(aoticache_index *index, int64_
 aoticache_status aoticache_index_newest_use(aoticache_index *index, int64_t *ret_used_ns, aoticache_error *ret_error)
 {
     int64_t used = 0;
-    aoticache_status status = ask_number(index, SQL(NEWEST_USE), 0, "details", &used, ret_error);
+    aoticache_status status = query_number(index, SQL(NEWEST_USE), 0, "details", &used, ret_error);
     if (status == AOTICACHE_OK)
         *ret_used_ns = used;
     return status;

@@ -246,7 +246,7 @@ struct listing {
     void *user;
 };
 
-static bool give_slot(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool forward_slot(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
     const struct listing *listing = user;
     int64_t start;
@@ -272,7 +272,7 @@ aoticache_status aoticache_index_list_history(aoticache_index *index, int64_t si
         return status;
     sqlite3_bind_int64(rows, 1, since_seconds);
     sqlite3_bind_int64(rows, 2, step);
-    status = aoticache_index_walk(index, rows, "history", give_slot, &listing, ret_error);
+    status = aoticache_index_walk(index, rows, "history", forward_slot, &listing, ret_error);
     aoticache_index_leave_statement(index, rows);
     return status;
 }

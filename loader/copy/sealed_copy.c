@@ -90,7 +90,7 @@ static aoticache_status need_provider(const aoticache_elf *elf, const char *name
 }
 
 /* Copies the entries, except those that are to go. *ret_torch is the first entry that names libtorch_cpu.so. */
-static size_t keep_entries(const aoticache_elf *elf, bool shim, copy_edit *edit, Elf64_Dyn **ret_torch)
+static size_t copy_entries(const aoticache_elf *elf, bool shim, copy_edit *edit, Elf64_Dyn **ret_torch)
 {
     size_t used = 0;
     for (size_t i = 0; i < elf->dynamic_count; i++) {
@@ -115,7 +115,7 @@ static aoticache_status plan_edit(const aoticache_elf *elf, const aoticache_libr
 {
     Elf64_Dyn *torch = NULL;
     bool shim = provider->torch.kind == AOTICACHE_TORCH_SHIM;
-    size_t used = keep_entries(elf, shim, edit, &torch);
+    size_t used = copy_entries(elf, shim, edit, &torch);
     if (shim)
         edit->changed |= stack_is_executable(elf);
     if (torch == NULL && names->symbols.count > 0)

@@ -254,7 +254,7 @@ struct text {
     size_t size;
 };
 
-static aoticache_status take_text(void *user, const void *piece, size_t size, aoticache_error *ret_error)
+static aoticache_status append_text(void *user, const void *piece, size_t size, aoticache_error *ret_error)
 {
     (void)ret_error;
     struct text *text = user;
@@ -349,7 +349,7 @@ static aoticache_status read_metadata_part(aoticache_package *package, struct mo
     if (bytes == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %s", found->name);
     struct text text = {.bytes = bytes};
-    status = aoticache_archive_unpack(package->archive, model->positions[part], found->bytes, take_text, &text,
+    status = aoticache_archive_unpack(package->archive, model->positions[part], found->bytes, append_text, &text,
                                       ret_error);
     if (status == AOTICACHE_CORRUPT) { /* opening tells a damaged archive by INVALID */
         status = AOTICACHE_INVALID;
@@ -514,7 +514,7 @@ void aoticache_package_list_metadata(const aoticache_package *package, const aot
         list_metadata(whole->metadata, callback, user);
 }
 
-static aoticache_status take_for_file(void *user, const void *piece, size_t size, aoticache_error *ret_error)
+static aoticache_status write_piece(void *user, const void *piece, size_t size, aoticache_error *ret_error)
 {
     if (aoticache_syscall_write(*(const int *)user, piece, size) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot write a part of a package");
@@ -527,6 +527,6 @@ aoticache_status aoticache_package_extract_part(aoticache_package *package, cons
     if (package == NULL || model == NULL || part >= model->part_count || to < 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "package: no such part, or no descriptor to write to");
     const struct model *whole = (const struct model *)(const void *)model;
-    return aoticache_archive_unpack(package->archive, whole->positions[part], model->parts[part].bytes, take_for_file,
+    return aoticache_archive_unpack(package->archive, whole->positions[part], model->parts[part].bytes, write_piece,
                                     &to, ret_error);
 }

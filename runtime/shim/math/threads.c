@@ -101,7 +101,7 @@ struct job {
 };
 
 /* The last that a thread does to the job is to find that no part is left. */
-static void take_parts(void *data)
+static void run_parts(void *data)
 {
     struct job *job = data;
     (void)atomic_load_explicit(&job->next, memory_order_acquire);
@@ -117,8 +117,8 @@ void aoticache_shim_parallel(int parts, void (*run)(void *user, int part), void 
     struct job job = {.run = run, .user = user, .parts = parts};
     atomic_store_explicit(&job.next, 0, memory_order_release);
     if (parts > 1 && aoticache_shim_threads() > 1)
-        openmp.parallel(take_parts, &job, (unsigned)parts, 0);
+        openmp.parallel(run_parts, &job, (unsigned)parts, 0);
     else
-        take_parts(&job);
+        run_parts(&job);
     (void)atomic_load_explicit(&job.next, memory_order_acquire);
 }

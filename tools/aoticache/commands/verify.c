@@ -90,7 +90,7 @@ static bool show_progress(void *user, uint64_t done, uint64_t all)
 
 /* ---- results ---- */
 
-static bool is_well(const struct verify *verify, const aoticache_verify_report *report)
+static bool is_sound(const struct verify *verify, const aoticache_verify_report *report)
 {
     uint64_t problems = aoticache_verify_report_problems(report);
     return problems == 0 || (verify->options.repair && report->repaired >= problems);
@@ -201,7 +201,7 @@ static int run_verify(struct verify *verify, aoticache_cache *cache)
     else if (!verify->cli->quiet)
         print_text(verify, &report);
     print_notes(verify, &report);
-    if (!is_well(verify, &report))
+    if (!is_sound(verify, &report))
         return AOTICACHE_CLI_EXIT_DAMAGED;
     return report.unreadable > 0 ? AOTICACHE_CLI_EXIT_UNREADABLE : AOTICACHE_CLI_EXIT_OK;
 }
