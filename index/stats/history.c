@@ -1,8 +1,8 @@
 /*
- * index/stats/history: slots of time. A flush adds to the slot of five minutes that it falls in; slots that are
- * older than a day are added to those of their hour, hours older than 31 days to their day; of days, the last 3653 in which
- * something happened are kept, ten years of them. So every number is in one slot, and the sum of all slots from a time on is exact. A level is cut at the length of
- * the next one: an hour has all its slots of five minutes, or none.
+ * index/stats/history: slots of time. A flush adds to the slot of five minutes that it falls in. Slots older than a day are
+ * added to the slot of their hour, hours older than 31 days to that of their day. The last 3653 days in which something
+ * happened are kept, which is ten years. So every number is in one slot, and the sum of all slots from a time on is exact. A
+ * level is cut at the length of the next one: an hour has all its slots of five minutes, or none.
  */
 #include "index/stats/internal.h"
 
