@@ -56,7 +56,7 @@ int aoticache_index_wait(void *argument, int tries)
     return wait_a_little(index->wait_begun_ns, (uint64_t)index->wait_ms * 1000000u);
 }
 
-/* The same between two statements, with the connection left to others, unless it is not theirs to use yet. */
+/* Waits between two statements. Other threads may use the connection meanwhile, unless it is still connecting. */
 static bool wait_beside_others(aoticache_index *index, uint64_t begun_ns, uint64_t limit_ns)
 {
     if (index->is_connecting)
@@ -73,13 +73,13 @@ static bool wait_beside_others(aoticache_index *index, uint64_t begun_ns, uint64
 
 /* ---- the gate ---- */
 
-/* Kept open for the connection's life. A failure is tried again by the next transaction. */
+/* The descriptor stays open as long as the connection. The next transaction tries again after a failure. */
 static void open_gate(aoticache_index *index)
 {
     index->gate_fd = aoticache_index_vfs_create(index, "-gate", O_NONBLOCK);
 }
 
-/* Whether the write lock may be tried for: the gate is ours, or cannot be had, or was waited for long enough. */
+/* True if the write lock may be tried: the gate is ours, cannot be opened, or was waited for long enough. */
 static bool pass_gate(aoticache_index *index, uint64_t begun_ns, uint64_t limit_ns)
 {
     if (index->is_in_gate)

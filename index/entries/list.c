@@ -22,7 +22,7 @@ struct listing {
     bool is_stopped; /* it had enough of them */
 };
 
-/* All rows of a statement without parameters. */
+/* Forwards all rows of a statement without parameters. */
 static aoticache_status list_all(aoticache_index *index, aoticache_index_statement which, const char *table,
                                  aoticache_index_row_fn read, void *user, aoticache_error *ret_error)
 {
@@ -188,7 +188,7 @@ aoticache_status aoticache_index_list_counts(aoticache_index *index, aoticache_i
 
 /* ---- the entries of one operator with the requests that they answer ---- */
 
-/* Borrowed until the next step. An empty one has no address. */
+/* The bytes are borrowed until the next step. An empty encoding has no address. */
 static bool read_encoding(sqlite3_stmt *row, int column, aoticache_index_stored *stored)
 {
     if (sqlite3_column_type(row, column) != SQLITE_BLOB)
@@ -198,7 +198,7 @@ static bool read_encoding(sqlite3_stmt *row, int column, aoticache_index_stored 
     return stored->encoding != NULL || stored->encoding_size == 0;
 }
 
-/* The columns of the statement LIST_STORED. */
+/* Reads the columns of the statement LIST_STORED. */
 static bool read_stored(sqlite3_stmt *row, aoticache_index_stored *stored)
 {
     return aoticache_index_read_integer(row, 0, &stored->entry_id) &&

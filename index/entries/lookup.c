@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The columns of the statements LOOKUP and LOOKUP_ENTRY. */
+/* Reads the columns of the statements LOOKUP and LOOKUP_ENTRY. */
 static bool read_hit(sqlite3_stmt *statement, aoticache_index_hit *ret_hit)
 {
     return aoticache_index_read_integer(statement, 0, &ret_hit->entry_id) &&
@@ -54,7 +54,7 @@ aoticache_status aoticache_index_lookup(aoticache_index *index, const aoticache_
 
 /* ---- by number ---- */
 
-/* The row that `which` gives for a number, handed to `take`. */
+/* Hands the row that `which` gives for a number to `take`. */
 static aoticache_status read_numbered(aoticache_index *index, aoticache_index_statement which, int64_t entry_id,
                                       aoticache_status (*take)(aoticache_index *index, sqlite3_stmt *row, void *result,
                                                                aoticache_error *ret_error),

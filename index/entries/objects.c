@@ -34,7 +34,7 @@ bool aoticache_index_read_parts(sqlite3_stmt *statement, int column, const uint8
     return size % AOTICACHE_DIGEST_BYTES == 0 && (*ret_digests != NULL || size == 0);
 }
 
-/* The columns of the statement READ_ARTIFACT: objects with room for all, their digests set. */
+/* Reads the columns of the statement READ_ARTIFACT. *ret_objects has room for all objects; only their digests are set. */
 static aoticache_status read_parts(aoticache_index *index, sqlite3_stmt *row, aoticache_index_object **ret_objects,
                                    size_t *ret_count, int64_t *ret_entry, aoticache_error *ret_error)
 {
@@ -112,7 +112,7 @@ aoticache_status aoticache_index_has_object(aoticache_index *index, const aotica
     return status;
 }
 
-/* The columns of the statement TOTALS. */
+/* Reads the columns of the statement TOTALS. */
 static bool read_totals_row(sqlite3_stmt *row, aoticache_index_totals *ret_totals)
 {
     return aoticache_index_read_unsigned(row, 0, &ret_totals->entries) &&
@@ -123,7 +123,7 @@ static bool read_totals_row(sqlite3_stmt *row, aoticache_index_totals *ret_total
            aoticache_index_read_integer(row, 5, &ret_totals->created_ns);
 }
 
-/* One row of a statement without parameters, which `read` understands. */
+/* Reads the one row of a statement without parameters by `read`. */
 static aoticache_status read_one_row(aoticache_index *index, aoticache_index_statement which,
                                      aoticache_status (*read)(aoticache_index *index, sqlite3_stmt *row, void *result,
                                                               aoticache_error *ret_error),
@@ -169,7 +169,7 @@ static aoticache_status check_verdict(aoticache_index *index, sqlite3_stmt *row,
                                verdict == NULL ? 0 : (int)strcspn(verdict, "\n"), verdict == NULL ? "" : verdict);
 }
 
-/* The running totals beside a count of all rows. */
+/* Compares the running totals with a count of all rows. */
 static aoticache_status verify_totals(aoticache_index *index, aoticache_error *ret_error)
 {
     aoticache_index_totals kept, counted;

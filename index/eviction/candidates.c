@@ -33,7 +33,7 @@ static bool read_candidate(void *user, sqlite3_stmt *row, bool *ret_goes_on)
     return true;
 }
 
-/* Gives the rows of a statement whose first parameters are bound; the last one is the limit. Leaves the statement. */
+/* Forwards the rows of a statement whose first parameters are bound; the last parameter is the limit. Leaves the statement. */
 static aoticache_status list_candidates(aoticache_index *index, sqlite3_stmt *statement, size_t limit,
                                         struct candidates candidates, aoticache_error *ret_error)
 {
@@ -84,7 +84,7 @@ struct owned_array {
     aoticache_error *error;
 };
 
-/* One object of an artifact; what has no row is left out. False: array->status says why. */
+/* Adds one object of an artifact; an object without a row is left out. False: array->status says why. */
 static bool add_owned(struct owned_array *array, const uint8_t *digest, const aoticache_digest *manifest)
 {
     aoticache_index_owned owned;
@@ -105,7 +105,7 @@ static bool add_owned(struct owned_array *array, const uint8_t *digest, const ao
     return true;
 }
 
-/* The columns of the statement ENTRY_PARTS. */
+/* Reads the columns of the statement ENTRY_PARTS. */
 static bool read_owned(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
     const uint8_t *digests;
@@ -232,7 +232,7 @@ static bool read_number(void *user, sqlite3_stmt *row, bool *ret_goes_on)
     return aoticache_index_read_integer(row, 0, user);
 }
 
-/* What a statement gives that has one number as its parameter, or none, and one as its row. */
+/* Runs a statement with one number or none as its parameter, and reads the one number of its row. */
 static aoticache_status query_number(aoticache_index *index, aoticache_index_statement which, int64_t parameter,
                                      const char *table, int64_t *ret_number, aoticache_error *ret_error)
 {

@@ -13,7 +13,7 @@
 
 /* ---- before ---- */
 
-/* The objects of a victim but its manifest, which is there. */
+/* Looks up the objects of a victim, except its manifest, which is set already. */
 static aoticache_status lookup_objects(aoticache_index *index, aoticache_index_victim *victim, const uint8_t *digests,
                                        size_t count, aoticache_error *ret_error)
 {
@@ -35,7 +35,7 @@ static aoticache_status lookup_objects(aoticache_index *index, aoticache_index_v
     return status;
 }
 
-/* The columns of the statement LOOK_UP_VICTIM. */
+/* Reads the columns of the statement LOOK_UP_VICTIM. */
 static aoticache_status read_victim(aoticache_index *index, sqlite3_stmt *row, aoticache_index_victim *victim,
                                     aoticache_error *ret_error)
 {
@@ -106,7 +106,7 @@ aoticache_status aoticache_index_delete_removals(aoticache_index *index, const i
     return status;
 }
 
-/* By what was read before. Leaves it where it is in use again, or pinned, or gone. */
+/* Evicts an entry by what was read before. It stays if it is in use again, pinned or gone. */
 static aoticache_status evict_known(aoticache_index *index, aoticache_index_victim *victim, aoticache_error *ret_error)
 {
     const aoticache_index_found found = {.key = victim->key, .artifact = victim->artifact, .id = victim->entry_id,

@@ -85,7 +85,7 @@ aoticache_status aoticache_index_sums_merge(aoticache_index_sums *sums, const ao
     return AOTICACHE_OK;
 }
 
-/* *ret_changed: whether there is a row of this name. */
+/* Adds to the row of a name. *ret_changed is false if there is no such row. */
 static aoticache_status add_to_row(aoticache_index *index, const struct aoticache_index_sum *sum, const char *name,
                                    uint64_t *ret_changed, aoticache_error *ret_error)
 {
@@ -117,7 +117,7 @@ static aoticache_status read_count(aoticache_index *index, aoticache_index_group
     return status;
 }
 
-/* A row for the name, or for the others where there are too many. *ret_name: the one that there is a row for now. */
+/* Makes a row for the name, or for the others if there are too many. *ret_name says which of the two it is. */
 static aoticache_status make_row(aoticache_index *index, const struct aoticache_index_sum *sum, const char **ret_name,
                                  aoticache_error *ret_error)
 {

@@ -198,7 +198,7 @@ static aoticache_status read_counts(aoticache_index *index, const aoticache_inde
     return status;
 }
 
-/* One row of LATENCIES. */
+/* Forwards one row of the statement LATENCIES. */
 static aoticache_status forward_histogram(aoticache_index *index, sqlite3_stmt *row,
                                           const aoticache_index_reading *reading, bool *ret_goes_on,
                                           aoticache_error *ret_error)
@@ -239,7 +239,7 @@ static aoticache_status read_histograms(aoticache_index *index, const aoticache_
     return status;
 }
 
-/* In a transaction, so that counters and histograms are of one moment. */
+/* Reads all in one transaction, so that counters and histograms are of one moment. */
 static aoticache_status read_all(aoticache_index *index, const aoticache_index_reading *reading,
                                  aoticache_index_times *ret_times, aoticache_error *ret_error)
 {
