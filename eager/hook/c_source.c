@@ -479,14 +479,10 @@ aoticache_status aoticache_hook_create_c(const aoticache_hook_options *options, 
     if (status == AOTICACHE_OK)
         status = aoticache_program_find(choose_program(&all), path, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_hook_allocate(&c_kind, &all, path, &hook, ret_error);
+        status = aoticache_hook_allocate(&c_kind, &all, path, sizeof(struct c_state), &hook, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    hook->state = calloc(1, sizeof(struct c_state));
-    if (hook->state == NULL)
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook c: out of memory");
-    else
-        status = fill_state(hook->state, &all, path, ret_error);
+    status = fill_state(hook->state, &all, path, ret_error);
     if (status == AOTICACHE_OK)
         *ret_hook = hook;
     else

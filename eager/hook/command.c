@@ -225,14 +225,10 @@ aoticache_status aoticache_hook_create_command(const aoticache_hook_options *opt
     if (status == AOTICACHE_OK)
         status = aoticache_program_find(all.program, path, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_hook_allocate(&command_kind, &all, path, &hook, ret_error);
+        status = aoticache_hook_allocate(&command_kind, &all, path, sizeof(struct command_state), &hook, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    hook->state = calloc(1, sizeof(struct command_state));
-    if (hook->state == NULL)
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook command: out of memory");
-    else
-        status = fill_state(hook->state, hook->program, all.arguments, ret_error);
+    status = fill_state(hook->state, hook->program, all.arguments, ret_error);
     if (status == AOTICACHE_OK)
         *ret_hook = hook;
     else

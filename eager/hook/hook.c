@@ -68,7 +68,8 @@ static bool copy_options(aoticache_hook *hook, const aoticache_hook_options *opt
 }
 
 aoticache_status aoticache_hook_allocate(const aoticache_hook_kind *kind, const aoticache_hook_options *options,
-                                         const char *program, aoticache_hook **ret_hook, aoticache_error *ret_error)
+                                         const char *program, size_t state_bytes, aoticache_hook **ret_hook,
+                                         aoticache_error *ret_error)
 {
     aoticache_cpu_features features;
     if (options->cpu_features != NULL) {
@@ -87,7 +88,8 @@ aoticache_status aoticache_hook_allocate(const aoticache_hook_kind *kind, const 
                                                           : AOTICACHE_HOOK_DEFAULT_TIMEOUT_SECONDS;
     hook->memory_limit_bytes = options->memory_limit_bytes;
     hook->logger = options->logger;
-    if (!copy_options(hook, options, program)) {
+    hook->state = calloc(1, state_bytes);
+    if (hook->state == NULL || !copy_options(hook, options, program)) {
         aoticache_hook_free(hook);
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook: out of memory");
     }

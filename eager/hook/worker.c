@@ -359,18 +359,14 @@ static void find_runtime(struct worker_state *state)
 }
 
 /* The script need not be there for a hit, so its absence is told when it is needed: by Python, in the first compile. */
-static struct worker_state *state_create(const aoticache_python *python, uint32_t workers)
+static void fill_state(struct worker_state *state, const aoticache_python *python, uint32_t workers)
 {
-    struct worker_state *state = calloc(1, sizeof *state);
-    if (state == NULL)
-        return NULL;
     state->pools.worker_count = workers != 0 ? workers : 1;
     if (aoticache_home_find("share/aoticache/worker.py", state->script, NULL) != AOTICACHE_OK)
         snprintf(state->script, sizeof state->script, "share/aoticache/worker.py");
     find_runtime(state);
     memcpy(state->version, python->torch_version, sizeof state->version);
     snprintf(state->producer, sizeof state->producer, "pytorch %s", python->torch_version);
-    return state;
 }
 
 aoticache_status aoticache_hook_create_worker(const aoticache_hook_options *options, aoticache_hook **ret_hook,
@@ -388,14 +384,10 @@ aoticache_status aoticache_hook_create_worker(const aoticache_hook_options *opti
     if (status == AOTICACHE_OK)
         status = aoticache_python_find(all.program, all.environment, &python, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_hook_allocate(&worker_kind, &all, python.path, &hook, ret_error);
+        status = aoticache_hook_allocate(&worker_kind, &all, python.path, sizeof(struct worker_state), &hook, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    hook->state = state_create(&python, all.workers);
-    if (hook->state == NULL) {
-        aoticache_hook_free(hook);
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook worker: out of memory");
-    }
+    fill_state(hook->state, &python, all.workers);
     *ret_hook = hook;
     return AOTICACHE_OK;
 }

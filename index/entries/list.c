@@ -30,9 +30,7 @@ static aoticache_status list_all(aoticache_index *index, aoticache_index_stateme
     aoticache_status status = aoticache_index_enter_statement(index, which, &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_walk(index, statement, table, read, user, ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
+    return aoticache_index_walk_and_leave(index, statement, table, read, user, ret_error);
 }
 
 static aoticache_status refuse(aoticache_error *ret_error)
@@ -109,9 +107,7 @@ aoticache_status aoticache_index_read_entry(aoticache_index *index, int64_t entr
     if (status != AOTICACHE_OK)
         return status;
     sqlite3_bind_int64(statement, 1, entry_id);
-    status = aoticache_index_walk(index, statement, "entries", read_entry, &listing, ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
+    return aoticache_index_walk_and_leave(index, statement, "entries", read_entry, &listing, ret_error);
 }
 
 aoticache_status aoticache_index_list_extreme(aoticache_index *index, aoticache_index_extreme which, size_t limit,
@@ -127,9 +123,7 @@ aoticache_status aoticache_index_list_extreme(aoticache_index *index, aoticache_
     if (status != AOTICACHE_OK)
         return status;
     sqlite3_bind_int64(rows, 1, limit < INT32_MAX ? (sqlite3_int64)limit : INT32_MAX);
-    status = aoticache_index_walk(index, rows, "entries", read_entry, &listing, ret_error);
-    aoticache_index_leave_statement(index, rows);
-    return status;
+    return aoticache_index_walk_and_leave(index, rows, "entries", read_entry, &listing, ret_error);
 }
 
 aoticache_status aoticache_index_list_objects(aoticache_index *index, aoticache_index_object_fn callback, void *user,
@@ -236,9 +230,7 @@ aoticache_status aoticache_index_list_stored(aoticache_index *index, const char 
     aoticache_index_bind_text(statement, 1, op);
     sqlite3_bind_int64(statement, 2, after_entry);
     sqlite3_bind_int64(statement, 3, limit < MAX_BATCH ? (sqlite3_int64)limit : MAX_BATCH);
-    status = aoticache_index_walk(index, statement, "details", forward_stored, &listing, ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
+    return aoticache_index_walk_and_leave(index, statement, "details", forward_stored, &listing, ret_error);
 }
 
 /* ---- what older entries lack ---- */

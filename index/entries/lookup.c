@@ -54,24 +54,6 @@ aoticache_status aoticache_index_lookup(aoticache_index *index, const aoticache_
 
 /* ---- by number ---- */
 
-/* Hands the row that `which` gives for a number to `take`. */
-static aoticache_status read_numbered(aoticache_index *index, aoticache_index_statement which, int64_t entry_id,
-                                      aoticache_status (*take)(aoticache_index *index, sqlite3_stmt *row, void *result,
-                                                               aoticache_error *ret_error),
-                                      void *result, aoticache_error *ret_error)
-{
-    sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_enter_statement(index, which, &statement, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    sqlite3_bind_int64(statement, 1, entry_id);
-    status = aoticache_index_fetch(index, statement, ret_error);
-    if (status == AOTICACHE_OK)
-        status = take(index, statement, result, ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
-}
-
 static aoticache_status copy_hit(aoticache_index *index, sqlite3_stmt *row, void *result, aoticache_error *ret_error)
 {
     aoticache_index_hit hit;
@@ -86,7 +68,7 @@ aoticache_status aoticache_index_lookup_entry(aoticache_index *index, int64_t en
 {
     if (index == NULL || ret_hit == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index lookup: no index or no room for the result");
-    return read_numbered(index, SQL(LOOKUP_ENTRY), entry_id, copy_hit, ret_hit, ret_error);
+    return aoticache_index_read_row(index, SQL(LOOKUP_ENTRY), entry_id, copy_hit, ret_hit, ret_error);
 }
 
 static aoticache_status copy_guard(aoticache_index *index, sqlite3_stmt *row, void *result, aoticache_error *ret_error)
@@ -106,5 +88,5 @@ aoticache_status aoticache_index_read_guard(aoticache_index *index, int64_t entr
 {
     if (index == NULL || ret_guard == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index guard: no index or no room for the result");
-    return read_numbered(index, SQL(READ_GUARD), entry_id, copy_guard, ret_guard, ret_error);
+    return aoticache_index_read_row(index, SQL(READ_GUARD), entry_id, copy_guard, ret_guard, ret_error);
 }

@@ -123,23 +123,14 @@ static bool read_totals_row(sqlite3_stmt *row, aoticache_index_totals *ret_total
            aoticache_index_read_integer(row, 5, &ret_totals->created_ns);
 }
 
-/* Reads the one row of a statement without parameters by `read`. */
-static aoticache_status read_one_row(aoticache_index *index, aoticache_index_statement which,
-                                     aoticache_status (*read)(aoticache_index *index, sqlite3_stmt *row, void *result,
-                                                              aoticache_error *ret_error),
-                                     void *read_result, aoticache_error *ret_error)
+/* Reads the row of a statement without parameters. Without a row the index is damaged. */
+static aoticache_status read_one_row(aoticache_index *index, aoticache_index_statement which, aoticache_index_read_fn read,
+                                     void *result, aoticache_error *ret_error)
 {
-    sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_enter_statement(index, which, &statement, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    status = aoticache_index_fetch(index, statement, ret_error);
-    if (status == AOTICACHE_OK)
-        status = read(index, statement, read_result, ret_error);
-    else if (status == AOTICACHE_NOT_FOUND)
-        status = aoticache_index_fail(index, SQLITE_CORRUPT, "cannot read", ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
+    aoticache_status status = aoticache_index_read_row(index, which, 0, read, result, ret_error);
+    return status == AOTICACHE_NOT_FOUND
+               ? aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "index %s: cannot read: a row is missing", index->path)
+               : status;
 }
 
 static aoticache_status copy_totals(aoticache_index *index, sqlite3_stmt *row, void *result, aoticache_error *ret_error)

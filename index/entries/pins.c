@@ -91,7 +91,5 @@ aoticache_status aoticache_index_list_pins(aoticache_index *index, const aoticac
         aoticache_index_bind_digest(statement, 1, key);
     else if (tag != NULL)
         aoticache_index_bind_text(statement, 1, tag);
-    status = aoticache_index_walk(index, statement, "pins", forward_pin, &listing, ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
+    return aoticache_index_walk_and_leave(index, statement, "pins", forward_pin, &listing, ret_error);
 }

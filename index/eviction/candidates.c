@@ -38,9 +38,7 @@ static aoticache_status list_candidates(aoticache_index *index, sqlite3_stmt *st
                                         struct candidates candidates, aoticache_error *ret_error)
 {
     sqlite3_bind_int64(statement, 3, (sqlite3_int64)limit);
-    aoticache_status status = aoticache_index_walk(index, statement, "details", read_candidate, &candidates, ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
+    return aoticache_index_walk_and_leave(index, statement, "details", read_candidate, &candidates, ret_error);
 }
 
 aoticache_status aoticache_index_list_candidates(aoticache_index *index, int64_t after_used_ns, int64_t after_id,
@@ -131,8 +129,7 @@ aoticache_status aoticache_index_entry_objects(aoticache_index *index, int64_t e
     if (status != AOTICACHE_OK)
         return status;
     sqlite3_bind_int64(statement, 1, entry_id);
-    status = aoticache_index_walk(index, statement, "objects", read_owned, &array, ret_error);
-    aoticache_index_leave_statement(index, statement);
+    status = aoticache_index_walk_and_leave(index, statement, "objects", read_owned, &array, ret_error);
     status = status == AOTICACHE_OK ? array.status : status;
     if (status == AOTICACHE_OK)
         *ret_count = array.count;
@@ -166,8 +163,7 @@ aoticache_status aoticache_index_list_removals(aoticache_index *index, int64_t a
         return status;
     sqlite3_bind_int64(statement, 1, after_id);
     sqlite3_bind_int64(statement, 2, (sqlite3_int64)capacity);
-    status = aoticache_index_walk(index, statement, "removals", read_removal, &array, ret_error);
-    aoticache_index_leave_statement(index, statement);
+    status = aoticache_index_walk_and_leave(index, statement, "removals", read_removal, &array, ret_error);
     if (status == AOTICACHE_OK)
         *ret_count = array.count;
     return status;
@@ -217,8 +213,7 @@ aoticache_status aoticache_index_objects_from(aoticache_index *index, const aoti
         return status;
     aoticache_index_bind_digest(statement, 1, from);
     sqlite3_bind_int64(statement, 2, (sqlite3_int64)capacity);
-    status = aoticache_index_walk(index, statement, "objects", read_digest, &array, ret_error);
-    aoticache_index_leave_statement(index, statement);
+    status = aoticache_index_walk_and_leave(index, statement, "objects", read_digest, &array, ret_error);
     if (status == AOTICACHE_OK)
         *ret_count = array.count;
     return status;
@@ -242,9 +237,7 @@ static aoticache_status query_number(aoticache_index *index, aoticache_index_sta
         return status;
     if (sqlite3_bind_parameter_count(statement) > 0)
         sqlite3_bind_int64(statement, 1, parameter);
-    status = aoticache_index_walk(index, statement, table, read_number, ret_number, ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
+    return aoticache_index_walk_and_leave(index, statement, table, read_number, ret_number, ret_error);
 }
 
 aoticache_status aoticache_index_count_expired(aoticache_index *index, int64_t now_ns, uint64_t *ret_count,
@@ -285,8 +278,7 @@ aoticache_status aoticache_index_read_meta(aoticache_index *index, const char *n
     if (status != AOTICACHE_OK)
         return status;
     aoticache_index_bind_text(statement, 1, name);
-    status = aoticache_index_walk(index, statement, "meta", read_number, &value, ret_error);
-    aoticache_index_leave_statement(index, statement);
+    status = aoticache_index_walk_and_leave(index, statement, "meta", read_number, &value, ret_error);
     if (status == AOTICACHE_OK)
         *ret_value = value;
     return status;

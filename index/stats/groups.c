@@ -257,9 +257,7 @@ aoticache_status aoticache_index_list_groups(aoticache_index *index, aoticache_i
         return status;
     sqlite3_bind_int64(rows, 1, kind);
     sqlite3_bind_int64(rows, 2, since_zero ? (int)kind + AOTICACHE_GROUP_ZERO : -1);
-    status = aoticache_index_walk(index, rows, "groups", forward_group, &listing, ret_error);
-    aoticache_index_leave_statement(index, rows);
-    return status;
+    return aoticache_index_walk_and_leave(index, rows, "groups", forward_group, &listing, ret_error);
 }
 
 /* ---- how many bytes groups of entries take ---- */
@@ -292,7 +290,5 @@ aoticache_status aoticache_index_list_usage(aoticache_index *index, aoticache_in
     aoticache_status status = aoticache_index_enter_statement(index, statements[by], &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_walk(index, statement, "details", forward_usage, &listing, ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
+    return aoticache_index_walk_and_leave(index, statement, "details", forward_usage, &listing, ret_error);
 }

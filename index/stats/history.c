@@ -275,9 +275,7 @@ aoticache_status aoticache_index_list_history(aoticache_index *index, int64_t si
         return status;
     sqlite3_bind_int64(rows, 1, since_seconds);
     sqlite3_bind_int64(rows, 2, step);
-    status = aoticache_index_walk(index, rows, "history", forward_slot, &listing, ret_error);
-    aoticache_index_leave_statement(index, rows);
-    return status;
+    return aoticache_index_walk_and_leave(index, rows, "history", forward_slot, &listing, ret_error);
 }
 
 /* ---- the counts of a histogram as bytes ---- */
