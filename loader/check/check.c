@@ -27,7 +27,7 @@ static aoticache_status examine_symbol(size_t index, const aoticache_symbol *sym
     return AOTICACHE_OK;
 }
 
-/* What is wrong with a size or stride, as words that follow its name; NULL if nothing. */
+/* Returns what is wrong with a size or stride, as words that follow its name; NULL if nothing is. */
 static const char *fault_of_dim(const aoticache_dim *dim, size_t symbol_count)
 {
     int64_t constant;
@@ -61,7 +61,7 @@ static aoticache_status examine_dims(size_t tensor, const char *what, const aoti
     return AOTICACHE_OK;
 }
 
-/* The number of dimensions that a pattern has when its stride rule has been asked too; -1: free. */
+/* Returns the number of dimensions that a pattern has once its stride rule has been asked; -1 if it is free. */
 static int64_t ndim_of(const aoticache_tensor_pattern *pattern)
 {
     if (pattern->ndim == -1 && pattern->stride_rule == AOTICACHE_STRIDES_CHANNELS_LAST)

@@ -138,7 +138,7 @@ static aoticache_status create_memory_file(int *ret_file, aoticache_error *ret_e
     return AOTICACHE_OK;
 }
 
-/* Where the last segment ends in the file. Debugging tables, often most of the file, and weights lie behind that. */
+/* Returns where the last segment ends in the file. Debugging tables, often most of the file, and weights lie behind that. */
 static uint64_t bytes_of_segments(const aoticache_elf *elf)
 {
     uint64_t end = elf->programs_offset + elf->program_count * sizeof(Elf64_Phdr);
@@ -155,7 +155,7 @@ static uint64_t bytes_of_segments(const aoticache_elf *elf)
     return end;
 }
 
-/* How many bytes of the file are copied: its segments, or the whole file. */
+/* Finds how many bytes of the file are copied: its segments, or the whole file. */
 static aoticache_status bytes_to_copy(const aoticache_elf *elf, bool whole, bool always, uint64_t *ret_size,
                                       aoticache_error *ret_error)
 {

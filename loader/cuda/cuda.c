@@ -44,7 +44,10 @@ typedef struct probed_device {
     int code;
 } probed_device;
 
-/* Everything that is ever asked, so that a child after a fork needs no driver. Written once, before anybody reads. */
+/*
+ * This holds every answer of the driver, so that a child after a fork needs no driver. It is written once, before anybody
+ * reads it.
+ */
 static struct probe {
     aoticache_cuda cuda;
     aoticache_error error;
@@ -98,7 +101,7 @@ static aoticache_status fail_call(const char *function, int code, aoticache_erro
                                probe.cuda.driver_path, function, code, error_text(code));
 }
 
-/* No device is no failure. */
+/* Starts the driver. Having no device is not a failure. */
 static aoticache_status start_driver(aoticache_error *ret_error)
 {
     int version = 0, count = 0;

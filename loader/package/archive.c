@@ -87,7 +87,7 @@ static aoticache_status need_zip(aoticache_error *ret_error)
                                zip_problem);
 }
 
-/* What libzip's error comes to; of an archive that is read the rest is `otherwise`. */
+/* Returns the status of an error of libzip. Errors of the archive itself become `otherwise`. */
 static aoticache_status status_of_zip_error(const zip_error_t *error, aoticache_status otherwise)
 {
     switch (zip.error_code_zip(error)) {

@@ -49,7 +49,7 @@ struct aoticache_package {
 
 /* ---- the entries ---- */
 
-/* A name for a message, in which control characters would do harm. */
+/* Copies a name for a message and replaces control characters, which would do harm there. */
 static const char *printable(const char *name, char ret_text[128])
 {
     snprintf(ret_text, 128, "%s", name);
@@ -205,8 +205,8 @@ static aoticache_status sort_files(aoticache_package *package, aoticache_error *
 /* ---- models ---- */
 
 /*
- * The model's own library: the only one, or the only one that is called NAME.wrapper.so beside others (Triton's CPU
- * backend has a library for each kernel). NULL with a reason where that is not clear.
+ * Finds the model's own library: the only one, or the only one that is called NAME.wrapper.so (Triton's CPU backend has a
+ * library for each kernel). NULL with a reason if that is not clear.
  */
 static const char *find_library(const struct file *files, size_t count, const char **ret_reason)
 {
@@ -279,7 +279,7 @@ size_t aoticache_package_metadata_count(const char *text, size_t size)
     return count;
 }
 
-/* The JSON object of a library's metadata; *ret_metadata by json_decref(). what: for messages. */
+/* Parses the JSON object of a library's metadata; the caller releases *ret_metadata by json_decref(). what: for messages. */
 static aoticache_status parse_metadata(const char *text, size_t size, const char *what, json_t **ret_metadata,
                                        aoticache_error *ret_error)
 {
@@ -298,7 +298,7 @@ static aoticache_status parse_metadata(const char *text, size_t size, const char
     return AOTICACHE_OK;
 }
 
-/* The text under a name; `otherwise` where it has none. Borrowed from the metadata. */
+/* Returns the text under a name, or `otherwise` if there is none. It is borrowed from the metadata. */
 static const char *metadata_text(const json_t *metadata, const char *name, const char *otherwise)
 {
     const char *text = json_string_value(json_object_get(metadata, name));

@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What is worth waking a thread for; OpenBLAS takes a second thread at twice as much. */
+/* This much work is worth waking a thread for; OpenBLAS takes a second thread at twice as much. */
 #define PART_WORK 131072.0
 
 /* GOMP_parallel is libgomp's entry for "#pragma omp parallel", which LLVM's and Intel's runtimes have too. */
@@ -100,7 +100,7 @@ struct job {
     atomic_int next;
 };
 
-/* The last that a thread does to the job is to find that no part is left. */
+/* Runs parts until none is left. Finding that none is left is the last thing that a thread does to the job. */
 static void run_parts(void *data)
 {
     struct job *job = data;
