@@ -13,7 +13,7 @@
 
 /* ---- a context of its own ---- */
 
-/* *ret_hook is NULL, with OK, where nothing on this machine compiles. */
+/* Makes the default hook. *ret_hook is NULL, with OK, if nothing on this machine compiles. */
 static aoticache_status create_default_hook(aoticache_hook **ret_hook, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_hook_create_worker(NULL, ret_hook, ret_error);
@@ -52,7 +52,7 @@ aoticache_status aoticache_context_open(const char *directory, aoticache_context
 
 /* ---- the holder of an operator ---- */
 
-/* "aten::add.Tensor(Tensor a0, Tensor a1) -> Tensor[]" for 2 tensors. The caller's; NULL without memory. */
+/* Makes "aten::add.Tensor(Tensor a0, Tensor a1) -> Tensor[]" for 2 tensors. The text is the caller's; NULL: no memory. */
 static char *make_schema(const char *op, size_t num_inputs)
 {
     char *text = NULL;
@@ -131,7 +131,7 @@ static aoticache_status get_holder(aoticache_context *context, const char *op, s
 
 /* ---- arguments ---- */
 
-/* What one call has: its inputs as complete views, and which of their handles are its own. */
+/* One call: its inputs as complete views, and which of their handles are its own. */
 typedef struct named_call {
     const char *op;
     size_t num_inputs;

@@ -22,7 +22,7 @@ static pthread_key_t exit_key;
 static pthread_once_t handlers_once = PTHREAD_ONCE_INIT;
 static bool exit_key_made;
 
-/* A thread has ended: its slot is the next one's. */
+/* Frees the slot of a thread that has ended, for another thread. */
 static void release_slot(void *slot)
 {
     aoticache_epoch_slot *mine = slot;
@@ -32,7 +32,7 @@ static void release_slot(void *slot)
     atomic_store(&mine->taken, false);
 }
 
-/* The list of what is retired must be whole in the child. */
+/* Takes the lock, because the list of what is retired must be whole in the child. */
 static void before_fork(void)
 {
     pthread_mutex_lock(&retired_lock);
@@ -43,7 +43,7 @@ static void after_fork(void)
     pthread_mutex_unlock(&retired_lock);
 }
 
-/* Only the thread that forked is there: all other slots are free. */
+/* Only the thread that forked is in the child, so all other slots are free. */
 static void after_fork_in_child(void)
 {
     for (aoticache_epoch_slot *slot = atomic_load(&slots); slot != NULL; slot = slot->next) {
@@ -94,7 +94,7 @@ static aoticache_epoch_slot *add_slot(void)
     return slot;
 }
 
-/* Where this library is unloaded before the threads end. */
+/* This runs if the library is unloaded before the threads end. */
 __attribute__((destructor)) static void forget_exit_key(void)
 {
     if (exit_key_made)
@@ -118,7 +118,7 @@ aoticache_epoch_slot *aoticache_epoch_register(void)
 
 /* ---- retiring ---- */
 
-/* The oldest epoch that somebody is inside with; UINT64_MAX where nobody is. */
+/* Returns the oldest epoch that a reader is inside with; UINT64_MAX if there is no reader. */
 static uint64_t oldest_reader(void)
 {
     uint64_t oldest = UINT64_MAX;
@@ -130,7 +130,7 @@ static uint64_t oldest_reader(void)
     return oldest;
 }
 
-/* Takes what nobody can be reading off the list. */
+/* Detaches from the list what nobody can be reading. */
 static aoticache_retired *detach_reclaimable(void)
 {
     aoticache_retired *taken = NULL;

@@ -62,7 +62,7 @@ static bool load_and_run(slow_call *call, aoticache_standing *standing, bool is_
     return call->ran;
 }
 
-/* As a call does that finds its kernel ready. False: it was unloaded a moment ago. */
+/* Runs as a call does that finds its kernel ready. False: it was unloaded a moment ago. */
 static bool run_as_hit(slow_call *call)
 {
     aoticache_packed packed;
@@ -81,7 +81,7 @@ static bool run_as_hit(slow_call *call)
 }
 
 /*
- * The next turn of a trial. The first call of a kernel, which loads it, takes none. True: the call is dealt with, by the
+ * Runs the next turn of a trial. The first call of a kernel, which loads it, takes none. True: the call is dealt with, by the
  * kernel or by leaving it to the fallback.
  */
 static bool run_trial_turn(slow_call *call, aoticache_standing *standing)
@@ -101,7 +101,7 @@ static bool run_trial_turn(slow_call *call, aoticache_standing *standing)
     return ready ? call->ran : load_and_run(call, standing, true);
 }
 
-/* Where there is a kernel for the call: it answers, or the fallback does because it is faster, or has its turn. */
+/* Runs a call that has a kernel. The kernel answers, or the fallback does because it is faster, or has its turn. */
 static bool run_standing(slow_call *call, aoticache_standing *standing)
 {
     if (!call->holder->judges)
@@ -116,7 +116,7 @@ static bool run_standing(slow_call *call, aoticache_standing *standing)
     }
 }
 
-/* The state of this miss; NULL where it was never one. */
+/* Finds the state of this miss; NULL if it was never one. */
 static aoticache_miss_state *find_miss_state(const slow_call *call)
 {
     aoticache_epoch_slot *slot = aoticache_epoch_enter();
@@ -127,7 +127,7 @@ static aoticache_miss_state *find_miss_state(const slow_call *call)
     return entry != NULL ? entry->own.detail : NULL;
 }
 
-/* Whether it is too early to look at this miss again; the reason in the call's error. */
+/* True if it is too early to look at this miss again; the call's error has the reason. */
 static bool must_wait(slow_call *call)
 {
     aoticache_holder *holder = call->holder;
@@ -216,7 +216,7 @@ static bool run_dynamic(slow_call *call)
 
 /* ---- missed: where a miss stands ---- */
 
-/* The state of this miss, made where it is new. Under holder->lock. NULL without memory. */
+/* Finds the state of this miss, or makes it. NULL: no memory. The caller holds holder->lock. */
 static aoticache_miss_state *miss_state(aoticache_holder *holder, const aoticache_packed *packed, bool *ret_new)
 {
     aoticache_table_entry *entry = aoticache_table_find(&holder->misses, packed);
@@ -244,7 +244,7 @@ static bool wants_dynamic(const aoticache_holder *holder, const aoticache_dynami
            (holder->dynamic == AOTICACHE_DYNAMIC_AFTER && state->shapes > context->dynamic_after);
 }
 
-/* Everything that is not there the first time is counted here, once. */
+/* Counts a miss; a kernel that is not there the first time is counted once. */
 static void enter_miss(slow_call *call)
 {
     aoticache_holder *holder = call->holder;
@@ -263,7 +263,10 @@ static void enter_miss(slow_call *call)
         aoticache_holder_flush(holder);
 }
 
-/* Nothing is to be compiled: the cache counts a miss, and may have what the list of the index did not show. */
+/*
+ * Looks in the cache if nothing is to be compiled. The cache counts a miss, and may have what the list of the index did not
+ * show.
+ */
 static void lookup_in_cache(slow_call *call)
 {
     aoticache_artifact *artifact = NULL;
@@ -307,7 +310,7 @@ static void compile_now(slow_call *call)
         aoticache_holder_add_alias(call->holder, call->packed, standing);
 }
 
-/* A kernel that a collection has removed because the fallback is faster is not compiled again. */
+/* True for a kernel that a collection has removed because the fallback is faster: it is not compiled again. */
 static bool lost_trial(slow_call *call)
 {
     if (!aoticache_holder_has_lost(call->holder, call->miss.exact))
@@ -362,7 +365,7 @@ static bool has_foreign_tensor(const aoticache_holder *holder, const aoticache_v
     return false;
 }
 
-/* The requests of the call, and where the dynamic one stands. */
+/* Makes the requests of the call, and finds the state of the dynamic one. */
 static bool make_miss_request(slow_call *call)
 {
     aoticache_holder *holder = call->holder;
@@ -398,7 +401,7 @@ static aoticache_status leave_to_fallback(slow_call *call, uint64_t key_set, aot
                                       ret_error);
 }
 
-/* Why these arguments, which the schema takes, cannot be a kernel's; NULL: they can. */
+/* Returns why these arguments, which the schema takes, cannot be a kernel's; NULL: they can. */
 static const char *reason_to_fall_back(const aoticache_holder *holder, const aoticache_value *arguments,
                                        const aoticache_packed *packed)
 {
@@ -444,7 +447,7 @@ aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t
 
 /* ---- calls ---- */
 
-/* A call that no runner is ready for. */
+/* Answers a call that no runner is ready for. */
 static aoticache_status call_unready(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
                                      const aoticache_packed *packed, aoticache_error *ret_error)
 {

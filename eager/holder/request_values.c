@@ -10,7 +10,7 @@
 
 /* ---- from a request's arguments to values ---- */
 
-/* What values of one request point to. */
+/* The values of one request point into this. */
 typedef struct value_space {
     char *bytes;
     size_t size, used;
@@ -25,7 +25,7 @@ static void *allocate_value(value_space *space, size_t bytes)
     return space->bytes + space->used - bytes;
 }
 
-/* Enough for all values of a request, whatever they are. */
+/* Returns how many bytes are enough for all values of a request, whatever they are. */
 static size_t bytes_for_values(const aoticache_request *request, size_t num_arguments)
 {
     size_t items = num_arguments;
@@ -92,7 +92,7 @@ static bool single_of(const aoticache_argument *argument, value_space *space, ao
     }
 }
 
-/* Items of 8 bytes, or booleans. */
+/* Makes a list of items of 8 bytes, or of booleans. */
 static bool plain_list_of(const aoticache_argument *list, int32_t kind, value_space *space, aoticache_value *value)
 {
     size_t count = list->value.list.count, size = kind == AOTICACHE_VALUE_BOOL_LIST ? sizeof(bool) : 8;
@@ -142,7 +142,7 @@ static bool scalar_list_of(const aoticache_argument *list, value_space *space, a
     return scalars != NULL;
 }
 
-/* A list, as a call of this schema has it. */
+/* Makes a list as a call of this schema has it. */
 static bool list_of(const aoticache_argument *list, const aoticache_type *type, value_space *space,
                     aoticache_value *value)
 {
@@ -168,7 +168,7 @@ static bool list_of(const aoticache_argument *list, const aoticache_type *type, 
     }
 }
 
-/* Which argument of the schema one of the request is: by position, or by name. */
+/* Finds the argument of the schema for one of the request, by position or by name. */
 static size_t position_of(const aoticache_holder *holder, const aoticache_argument *argument, size_t position)
 {
     if (argument->name[0] == '\0')

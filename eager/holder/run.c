@@ -37,7 +37,7 @@ static aoticache_status push_results(const aoticache_holder *holder, aoticache_s
     return AOTICACHE_OK;
 }
 
-/* With arrays that are large enough. */
+/* Runs with arrays that are large enough. */
 static aoticache_status run_with(aoticache_holder *holder, aoticache_runner *runner, aoticache_stack *stack,
                                  AtenTensorHandle *inputs, size_t capacity, AtenTensorHandle *outputs,
                                  size_t num_outputs, bool *consumed, aoticache_error *ret_error)

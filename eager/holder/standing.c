@@ -34,7 +34,7 @@ uint64_t aoticache_count_elements(const aoticache_value *arguments, size_t count
 
 /* ---- what holds here: of this many threads, and not for ever ---- */
 
-/* Rounded up to a power of two: what wins with seven threads wins with eight. */
+/* Returns the number of threads, rounded up to a power of two: what wins with seven threads wins with eight. */
 static uint32_t threads_now(const aoticache_holder *holder)
 {
     uint32_t threads = 0, rounded = 1;
@@ -65,7 +65,7 @@ void aoticache_standing_show(aoticache_standing *standing)
     atomic_store(&standing->hot->runner, answers ? atomic_load(&standing->resident->runner) : NULL);
 }
 
-/* True: it was in the state `from`. */
+/* Changes the state. True: it was in the state `from`. */
 static bool change_state(aoticache_standing *standing, aoticache_standing_state from, aoticache_standing_state to)
 {
     aoticache_context *context = standing->resident->holder->context;
@@ -108,7 +108,7 @@ static bool copy_judgement(void *user, const aoticache_judgement *judgement)
     return false;
 }
 
-/* What cannot be read is found out again. */
+/* Reads the judgement. What cannot be read is found out again. */
 static known_judgement read_judgement(const aoticache_holder *holder, const aoticache_key *key, uint32_t threads,
                                       uint32_t size_class)
 {
@@ -126,7 +126,7 @@ bool aoticache_holder_has_lost(const aoticache_holder *holder, const aoticache_r
     return known.is_known && known.is_slower;
 }
 
-/* Up to SAVED_AT_ONCE that are new, which are taken for saved. */
+/* This many new judgements are collected at once; they then count as saved. */
 #define SAVED_AT_ONCE 32
 
 static size_t collect_unsaved(aoticache_holder *holder, aoticache_standing **standings, aoticache_judgement *judgements)
@@ -173,7 +173,7 @@ void aoticache_holder_save_judgements(aoticache_holder *holder)
 
 /* ---- from state to state ---- */
 
-/* Under holder->lock. False: no memory, and the kernel answers unjudged. */
+/* Begins a trial. False: no memory, and the kernel answers unjudged. The caller holds holder->lock. */
 static bool begin_trial(aoticache_standing *standing)
 {
     if (standing->trial == NULL && (standing->trial = malloc(sizeof *standing->trial)) == NULL)
@@ -266,7 +266,7 @@ bool aoticache_ticket_take(aoticache_ticket *ticket, aoticache_standing *standin
     return is_on_trial;
 }
 
-/* Under holder->lock. True: the trial has come to its end. */
+/* Notes the time of a turn. True: the trial has come to its end. The caller holds holder->lock. */
 static bool note_time(aoticache_standing *standing, aoticache_way way, uint64_t ns)
 {
     aoticache_trial *trial = standing->trial;

@@ -23,7 +23,7 @@ struct aoticache_table_chunk {
     size_t bytes, used;
 };
 
-/* Zeroed. With large pages, of which the processor remembers more, from 2 MiB on. */
+/* Allocates zeroed pages: from 2 MiB on large ones, of which the processor remembers more. */
 static void *allocate_pages(size_t bytes)
 {
     if (bytes < HUGE_PAGE_BYTES)
@@ -75,7 +75,7 @@ static aoticache_table_slots *allocate_slots(size_t count)
     return made;
 }
 
-/* The hash first: a reader that sees the entry sees its hash. */
+/* Writes the hash first: a reader that sees the entry sees its hash. */
 static void place(aoticache_table_slots *slots, uint64_t hash, aoticache_table_entry *entry)
 {
     uint64_t i = hash & slots->mask;

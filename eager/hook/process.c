@@ -14,11 +14,11 @@
 #include <time.h>
 
 /*
- * How long a wait lasts at most before the child itself is looked at. Normally its end shows at once, as the end of its
- * output; not so where a grandchild has inherited that.
+ * A wait lasts at most this long before the child itself is looked at. Normally its end shows at once, as the end of its
+ * output, but not if a grandchild has inherited that.
  */
 #define LOOK_MS 100
-/* After SIGKILL: a child that is stuck in the kernel (a dead network disk) must not stop the host. */
+/* The wait after SIGKILL is limited: a child that is stuck in the kernel (a dead network disk) must not stop the host. */
 #define REAP_LIMIT_NS (2 * UINT64_C(1000000000))
 
 /* ---- its end ---- */
@@ -126,7 +126,10 @@ static void close_channels(aoticache_process *process)
     process->output = process->messages = -1;
 }
 
-/* It is our child and has got SIGKILL. ECHILD: the host ignores SIGCHLD, or has waited for any child. */
+/*
+ * Waits for the watcher, which is our child and has got SIGKILL. ECHILD: the host ignores SIGCHLD, or has waited for any
+ * child.
+ */
 static void reap_watcher(aoticache_process *process)
 {
     uint64_t deadline_ns = aoticache_monotonic_ns() + REAP_LIMIT_NS;
@@ -176,7 +179,7 @@ void aoticache_process_forget(aoticache_process *process)
 
 /* ---- reading and sending ---- */
 
-/* Room for `more` bytes and a terminator. */
+/* Makes room for `more` bytes and a terminator. */
 static bool make_room(aoticache_process *process, size_t more)
 {
     return AOTICACHE_ARRAY_RESERVE(process->bytes, process->capacity, process->size + more + 1);
@@ -218,7 +221,7 @@ static aoticache_process_event read_some(aoticache_process *process, size_t max_
     return process->size > max_bytes ? AOTICACHE_PROCESS_OVERFLOW : AOTICACHE_PROCESS_DATA;
 }
 
-/* DATA: go on. A dead child whose output is still open in somebody else's hands counts as ended, once it is read. */
+/* Takes one step. DATA: go on. A dead child whose output another process still holds open counts as ended once it is read. */
 static aoticache_process_event read_step(aoticache_process *process, size_t max_bytes, uint64_t deadline_ns)
 {
     bool dead = notice_exit(process);
@@ -353,7 +356,7 @@ const char *aoticache_process_last_words(aoticache_process *process, size_t room
     return line != NULL && line[1] != '\0' ? line + 1 : start;
 }
 
-/* Where the beginning ends and where the end begins: at lines, if there are lines. */
+/* Finds where the beginning ends and where the end begins: at lines, if there are lines. */
 static size_t cut_head(const char *head, size_t size)
 {
     const char *line = memrchr(head, '\n', size);

@@ -95,7 +95,7 @@ static aoticache_status unpack_model(void *user, const aoticache_request *reques
 
 /* ---- obtaining ---- */
 
-/* What the files in the folder of side files have, the library among them. */
+/* Sums the files in the folder of side files, the library among them. */
 static uint64_t folder_bytes(const char *path)
 {
     uint64_t bytes = 0;
