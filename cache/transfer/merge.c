@@ -256,7 +256,7 @@ static aoticache_status merge_entry(struct merge *merge, const aoticache_entry *
 
 /* ---- all of them ---- */
 
-static bool merge_mark(void *user, const aoticache_pins *pins)
+static bool merge_pin(void *user, const aoticache_pins *pins)
 {
     struct merge *merge = user;
     merge->pins_status = aoticache_transfer_add_pin(&merge->intake, pins, merge->ret_error);
@@ -267,7 +267,7 @@ static aoticache_status merge_pins(struct merge *merge, aoticache_error *ret_err
 {
     merge->ret_error = ret_error;
     aoticache_status status =
-        aoticache_transfer_list_pins(merge->source, &merge->selection, merge_mark, merge, ret_error);
+        aoticache_transfer_list_pins(merge->source, &merge->selection, merge_pin, merge, ret_error);
     return status == AOTICACHE_OK ? merge->pins_status : status;
 }
 
