@@ -13,7 +13,7 @@
 
 /* ---- a context of its own ---- */
 
-/* *ret_hook is NULL, with OK, where nothing on this machine compiles. */
+/* Makes the default hook. *ret_hook is NULL, with OK, if nothing on this machine compiles. */
 static aoticache_status create_default_hook(aoticache_hook **ret_hook, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_hook_create_worker(NULL, ret_hook, ret_error);
@@ -52,7 +52,7 @@ aoticache_status aoticache_context_open(const char *directory, aoticache_context
 
 /* ---- the holder of an operator ---- */
 
-/* "aten::add.Tensor(Tensor a0, Tensor a1) -> Tensor[]" for 2 tensors. The caller's; NULL without memory. */
+/* Makes "aten::add.Tensor(Tensor a0, Tensor a1) -> Tensor[]" for 2 tensors. The text is the caller's; NULL: no memory. */
 static char *make_schema(const char *op, size_t num_inputs)
 {
     char *text = NULL;
@@ -131,7 +131,7 @@ static aoticache_status get_holder(aoticache_context *context, const char *op, s
 
 /* ---- arguments ---- */
 
-/* What one call has: its inputs as complete views, and which of their handles are its own. */
+/* One call: its inputs as complete views, and which of their handles are its own. */
 typedef struct named_call {
     const char *op;
     size_t num_inputs;
@@ -191,8 +191,8 @@ static aoticache_status read_inputs(named_call *call, const aoticache_tensor_vie
 /* ---- results ---- */
 
 /* Takes the tensors of `results`: they become the caller's, or are freed. */
-static aoticache_status give_outputs(const named_call *call, aoticache_value *results, aoticache_tensor_view *ret_outputs,
-                                     size_t num_outputs, aoticache_error *ret_error)
+static aoticache_status return_outputs(const named_call *call, aoticache_value *results, aoticache_tensor_view *ret_outputs,
+                                       size_t num_outputs, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
     cleanup_free aoticache_tensor_view *views = calloc(num_outputs + 1, sizeof *views);
@@ -231,7 +231,7 @@ aoticache_status aoticache_call(aoticache_context *context, const char *op, cons
         aoticache_stack stack = {.values = call.values, .count = num_inputs, .capacity = num_inputs};
         status = aoticache_holder_call(holder, 0, &stack, ret_error);
         if (status == AOTICACHE_OK)
-            status = give_outputs(&call, &call.values[0], ret_outputs, num_outputs, ret_error);
+            status = return_outputs(&call, &call.values[0], ret_outputs, num_outputs, ret_error);
     }
     free_call(&call);
     return status;

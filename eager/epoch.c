@@ -22,8 +22,8 @@ static pthread_key_t exit_key;
 static pthread_once_t handlers_once = PTHREAD_ONCE_INIT;
 static bool exit_key_made;
 
-/* A thread has ended: its slot is the next one's. */
-static void give_back(void *slot)
+/* Frees the slot of a thread that has ended, for another thread. */
+static void release_slot(void *slot)
 {
     aoticache_epoch_slot *mine = slot;
     aoticache_epoch_mine = NULL;
@@ -32,7 +32,7 @@ static void give_back(void *slot)
     atomic_store(&mine->taken, false);
 }
 
-/* The list of what is retired must be whole in the child. */
+/* Takes the lock, because the list of what is retired must be whole in the child. */
 static void before_fork(void)
 {
     pthread_mutex_lock(&retired_lock);
@@ -43,7 +43,7 @@ static void after_fork(void)
     pthread_mutex_unlock(&retired_lock);
 }
 
-/* Only the thread that forked is there: all other slots are free. */
+/* Only the thread that forked is in the child, so all other slots are free. */
 static void after_fork_in_child(void)
 {
     for (aoticache_epoch_slot *slot = atomic_load(&slots); slot != NULL; slot = slot->next) {
@@ -59,7 +59,7 @@ static void after_fork_in_child(void)
 /* Without memory for the fork handlers a child frees less than it could. */
 static void make_handlers(void)
 {
-    exit_key_made = pthread_key_create(&exit_key, give_back) == 0;
+    exit_key_made = pthread_key_create(&exit_key, release_slot) == 0;
     pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
@@ -68,7 +68,7 @@ aoticache_epoch_slot *aoticache_epoch_slots(void)
     return atomic_load(&slots);
 }
 
-static aoticache_epoch_slot *take_free_slot(void)
+static aoticache_epoch_slot *claim_free_slot(void)
 {
     for (aoticache_epoch_slot *slot = atomic_load(&slots); slot != NULL; slot = slot->next) {
         bool free_now = false;
@@ -94,7 +94,7 @@ static aoticache_epoch_slot *add_slot(void)
     return slot;
 }
 
-/* Where this library is unloaded before the threads end. */
+/* This runs if the library is unloaded before the threads end. */
 __attribute__((destructor)) static void forget_exit_key(void)
 {
     if (exit_key_made)
@@ -104,7 +104,7 @@ __attribute__((destructor)) static void forget_exit_key(void)
 aoticache_epoch_slot *aoticache_epoch_register(void)
 {
     pthread_once(&handlers_once, make_handlers);
-    aoticache_epoch_slot *slot = take_free_slot();
+    aoticache_epoch_slot *slot = claim_free_slot();
     if (slot == NULL)
         slot = add_slot();
     if (slot == NULL)
@@ -118,7 +118,7 @@ aoticache_epoch_slot *aoticache_epoch_register(void)
 
 /* ---- retiring ---- */
 
-/* The oldest epoch that somebody is inside with; UINT64_MAX where nobody is. */
+/* Returns the oldest epoch that a reader is inside with; UINT64_MAX if there is no reader. */
 static uint64_t oldest_reader(void)
 {
     uint64_t oldest = UINT64_MAX;
@@ -130,8 +130,8 @@ static uint64_t oldest_reader(void)
     return oldest;
 }
 
-/* Takes what nobody can be reading off the list. */
-static aoticache_retired *take_reclaimable(void)
+/* Detaches from the list what nobody can be reading. */
+static aoticache_retired *detach_reclaimable(void)
 {
     aoticache_retired *taken = NULL;
     pthread_mutex_lock(&retired_lock);
@@ -163,7 +163,7 @@ static void release_all(aoticache_retired *list)
 void aoticache_epoch_reclaim(void)
 {
     if (atomic_load_explicit(&retired_count, memory_order_relaxed) > 0)
-        release_all(take_reclaimable());
+        release_all(detach_reclaimable());
 }
 
 /*

@@ -83,8 +83,8 @@ static aoticache_status create_runner(aoticache_artifact *artifact, aoticache_de
  * The runner holds the artifact, so that no collector removes the files beside the library (cubins are read late) and
  * the entry counts as used as long as it is.
  */
-static aoticache_status keep_artifact(aoticache_runner *runner, aoticache_artifact *artifact,
-                                      aoticache_error *ret_error)
+static aoticache_status attach_artifact(aoticache_runner *runner, aoticache_artifact *artifact,
+                                        aoticache_error *ret_error)
 {
     aoticache_status status =
         aoticache_runner_attach(runner, aoticache_artifact_ref(artifact), artifact_release, ret_error);
@@ -103,7 +103,7 @@ aoticache_status aoticache_artifact_load_runner(aoticache_cache *cache, aoticach
     aoticache_status status = create_runner(artifact, device, private_copy, &runner, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = keep_artifact(runner, artifact, ret_error);
+    status = attach_artifact(runner, artifact, ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_runner_unref(runner);
         return status;

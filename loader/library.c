@@ -285,7 +285,7 @@ static aoticache_status resolve_functions(aoticache_library *library, aoticache_
 #undef RESOLVE
     void *plain_kernel = dlsym(library->handle, "aoticache_plain_kernel_v2");
     memcpy(&library->plain_kernel, &plain_kernel, sizeof plain_kernel);
-    /* What the symbol table has, a damaged hash table may not find. */
+    /* A damaged hash table may not find a symbol that the symbol table has. */
     const aoticache_library_functions *found = &library->functions;
     if ((found->AOTInductorModelContainerCreateWithDevice == NULL && found->AOTInductorModelContainerCreate == NULL) ||
         found->AOTInductorModelContainerDelete == NULL || found->AOTInductorModelContainerRun == NULL ||
@@ -382,7 +382,7 @@ static void load_runtime_first(const loading *load, void *ret_handles[2])
  * they would wake up in memory that is gone. Where PyTorch is in the process, it decides what a fork does to the
  * runtime.
  */
-static void keep_thread_runtimes(const loading *load)
+static void pin_thread_runtimes(const loading *load)
 {
     static const char *const runtimes[] = {"libgomp.so", "libomp.so", "libiomp5.so"};
     for (size_t i = 0; i < load->names.needed.count; i++)
@@ -409,7 +409,7 @@ static aoticache_status load_file(const loading *load, int fd, void **ret_handle
         if (runtimes[i] != NULL)
             dlclose(runtimes[i]);
     if (status == AOTICACHE_OK)
-        keep_thread_runtimes(load);
+        pin_thread_runtimes(load);
     return status;
 }
 
@@ -571,7 +571,10 @@ aoticache_status aoticache_library_failure(const aoticache_library *library, aot
 {
     if (ret_error == NULL)
         return status;
-    /* Thread-local in PyTorch's libraries, and theirs until the next call on this thread: copied at once. */
+    /*
+     * The message is thread-local in PyTorch's libraries, and theirs until the next call on this thread. So it is copied at
+     * once.
+     */
     const char *message = NULL;
     if (library->functions.AOTInductorGetLastError != NULL &&
         library->functions.AOTInductorGetLastError(&message) == 0 && message != NULL && message[0] != '\0')

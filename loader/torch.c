@@ -156,7 +156,7 @@ static aoticache_status open_libtorch(aoticache_torch_provider *provider, aotica
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a path");
     provider->torch.kind = AOTICACHE_TORCH_LIBTORCH;
     provider->torch.path = provider->path;
-    /* It is there already: this only counts one more user, and changes nothing for the others. */
+    /* The library is loaded already. This counts one more user, and changes nothing for the others. */
     provider->handle = dlopen(provider->path, RTLD_LAZY | RTLD_NOLOAD);
     if (provider->handle == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "%s was in the process and has been unloaded",

@@ -117,8 +117,8 @@ AOTIRuntimeError aoticache_buffer_load(const aoticache_container *container, aot
 /* ---- folding ---- */
 
 /* Takes what a fold made: exactly the folded constants, all of them. */
-static AOTIRuntimeError take_folded(const aoticache_container *container, aoticache_buffer *buffer,
-                                    AtenTensorHandle *made)
+static AOTIRuntimeError store_folded(const aoticache_container *container, aoticache_buffer *buffer,
+                                     AtenTensorHandle *made)
 {
     const aoticache_kernel *kernel = container->kernel;
     for (size_t i = 0; i < kernel->num_constants; i++) {
@@ -176,7 +176,7 @@ static AOTIRuntimeError fold_constants(const aoticache_container *container, aot
                                       .model = model};
         status = call_fold(container, &call);
         if (status == AOTICACHE_KERNEL_OK)
-            status = take_folded(container, buffer, made);
+            status = store_folded(container, buffer, made);
         free_tensors(made, count);
     } else {
         status = aoticache_message_set("out of memory for folding %zu constants", count);

@@ -25,8 +25,8 @@ static AOTIRuntimeError create_buffers(aoticache_container *container, const cha
     return aoticache_buffer_load(container, container->active);
 }
 
-static AOTIRuntimeError take_kernel_and_device(aoticache_container *container, const aoticache_kernel *kernel,
-                                               size_t num_models, const char *device)
+static AOTIRuntimeError set_kernel_and_device(aoticache_container *container, const aoticache_kernel *kernel,
+                                              size_t num_models, const char *device)
 {
     if (aoticache_description_take(container, kernel) != AOTICACHE_KERNEL_OK ||
         aoticache_device_find(container->kernel->device, device, &container->device) != AOTICACHE_KERNEL_OK)
@@ -43,7 +43,7 @@ AOTIRuntimeError aoticache_container_create(const aoticache_kernel *kernel, size
     if (container == NULL)
         return aoticache_message_set("out of memory for a container");
     pthread_mutex_init(&container->writers, NULL);
-    if (take_kernel_and_device(container, kernel, num_models, device) != AOTICACHE_KERNEL_OK ||
+    if (set_kernel_and_device(container, kernel, num_models, device) != AOTICACHE_KERNEL_OK ||
         create_buffers(container, directory, load) != AOTICACHE_KERNEL_OK) {
         aoticache_container_free(container);
         return AOTICACHE_KERNEL_FAILURE;

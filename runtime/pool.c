@@ -87,7 +87,7 @@ void aoticache_pool_free(aoticache_pool *pool)
 
 /* ---- taking one ---- */
 
-static bool take_from_shard(aoticache_pool_shard *shard, unsigned *ret_bit)
+static bool claim_in_shard(aoticache_pool_shard *shard, unsigned *ret_bit)
 {
     uint64_t seen = atomic_load_explicit(&shard->word, memory_order_relaxed);
     while ((seen & TAKEN_BY_WRITER) == 0 && (seen & MODELS) != 0) {
@@ -101,14 +101,14 @@ static bool take_from_shard(aoticache_pool_shard *shard, unsigned *ret_bit)
     return false;
 }
 
-static bool take_any(aoticache_pool *pool, size_t *ret_model)
+static bool claim_model(aoticache_pool *pool, size_t *ret_model)
 {
     /* Stacks lie apart by more than 64 KiB; the multiplication spreads that over all bits. */
     uint64_t place = ((uint64_t)(uintptr_t)__builtin_frame_address(0) >> 16) * UINT64_C(0x9e3779b97f4a7c15);
     size_t shard = (size_t)(((place >> 32) * pool->num_shards) >> 32);
     unsigned bit;
     for (size_t tried = 0; tried < pool->num_shards; tried++) {
-        if (take_from_shard(&pool->shards[shard], &bit)) {
+        if (claim_in_shard(&pool->shards[shard], &bit)) {
             *ret_model = model_number(pool, shard, bit);
             return true;
         }
@@ -212,7 +212,7 @@ static __attribute__((noinline)) AOTIRuntimeError take_slowly(aoticache_pool *po
         if (writer_has_all(pool))
             wait_for_writer(pool);
         /* From here to the wait, the lock is held: neither a writer nor the waking of sleepers comes in between. */
-        if (take_any(pool, ret_model))
+        if (claim_model(pool, ret_model))
             break;
         if (pool->num_pending == 0)
             pthread_cond_wait(&pool->changed, &pool->lock);
@@ -227,7 +227,7 @@ static __attribute__((noinline)) AOTIRuntimeError take_slowly(aoticache_pool *po
 
 AOTIRuntimeError aoticache_pool_take(aoticache_pool *pool, size_t *ret_model)
 {
-    if (take_any(pool, ret_model))
+    if (claim_model(pool, ret_model))
         return AOTICACHE_KERNEL_OK;
     return take_slowly(pool, ret_model);
 }

@@ -230,7 +230,7 @@ static aoticache_status set_value(aoticache_config_setting *setting, const char 
 }
 
 /* A directory of a file is the same for whoever reads it from wherever: absolute, or below the home of the user. */
-static aoticache_status take_directory(aoticache_config *config, const char *text, const char *origin)
+static aoticache_status set_directory(aoticache_config *config, const char *text, const char *origin)
 {
     static const struct parsed none = {.number = 0};
     cleanup_free char *path = NULL;
@@ -258,7 +258,7 @@ aoticache_status aoticache_config_take(aoticache_config *config, aoticache_confi
 {
     struct parsed value = {.number = 0};
     if (name == AOTICACHE_CONFIG_directory && is_file)
-        return take_directory(config, text, origin);
+        return set_directory(config, text, origin);
     if (!values[name].parse(text, &value)) {
         aoticache_config_warn(config, "%s: %s: '%.200s' is not %s; it stays at %s", origin,
                               aoticache_config_name_text(name), text, values[name].form,

@@ -340,8 +340,8 @@ static bool release_object(aoticache_collection *collection, const aoticache_ind
     return true;
 }
 
-static aoticache_status pretend_one(aoticache_collection *collection, const aoticache_index_owned *owned, size_t count,
-                                    aoticache_error *ret_error)
+static aoticache_status count_as_evicted(aoticache_collection *collection, const aoticache_index_owned *owned, size_t count,
+                                         aoticache_error *ret_error)
 {
     collection->report.entries_removed++;
     collection->entries -= collection->entries > 0 ? 1 : 0;
@@ -373,7 +373,7 @@ aoticache_status aoticache_collection_pretend(aoticache_collection *collection, 
         collection->report.held += is_in_use ? 1 : 0;
         if (is_in_use || objects == 0)
             continue;
-        status = pretend_one(collection, owned, objects, ret_error);
+        status = count_as_evicted(collection, owned, objects, ret_error);
         aoticache_snapshot_entry copy = {.texts = NULL};
         if (status == AOTICACHE_OK && collection->callback != NULL)
             status = aoticache_index_read_entry(collection->index, items[i].entry_id, copy_entry, &copy, ret_error);

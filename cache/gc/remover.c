@@ -248,7 +248,7 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void take_results(aoticache_collection *collection, bool is_backlog)
+static void report_results(aoticache_collection *collection, bool is_backlog)
 {
     aoticache_remover *remover = &collection->remover;
     collection->report.objects_removed += remover->objects;
@@ -309,7 +309,7 @@ aoticache_status aoticache_collection_remove_files(aoticache_collection *collect
         status = make_durable(collection, ret_error);
         if (status == AOTICACHE_OK)
             status = remove_list(remover, is_backlog ? collection : NULL, ret_error);
-        take_results(collection, is_backlog);
+        report_results(collection, is_backlog);
         /* A backlog is there because collections were killed: this one may be, too, and the next is to go on from here. */
         if (status == AOTICACHE_OK && (is_backlog || collection->done_count > MAX_DONE))
             status = aoticache_collection_forget_done(collection, ret_error);
@@ -378,7 +378,7 @@ aoticache_status aoticache_collection_start_removal(aoticache_collection *collec
     if (!remover->is_running) {
         remover->index = collection->index;
         status = remove_list(remover, NULL, ret_error);
-        take_results(collection, false);
+        report_results(collection, false);
     }
     if (status != AOTICACHE_OK || !may_be_more)
         return status;
@@ -393,7 +393,7 @@ aoticache_status aoticache_collection_finish_removal(aoticache_collection *colle
         return AOTICACHE_OK;
     pthread_join(remover->thread, NULL);
     remover->is_running = false;
-    take_results(collection, false);
+    report_results(collection, false);
     if (remover->status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, remover->status, "%s", remover->error.message);
     return AOTICACHE_OK;

@@ -28,7 +28,7 @@ typedef struct batch {
     size_t histogram_count;
 } batch;
 
-static void take_counts(aoticache_cache *cache, batch *taken)
+static void drain_counts(aoticache_cache *cache, batch *taken)
 {
     for (int i = 0; i < AOTICACHE_COUNTER_COUNT; i++) {
         uint64_t value = atomic_exchange_explicit(&cache->unflushed.counters[i], 0, memory_order_relaxed);
@@ -40,7 +40,7 @@ static void take_counts(aoticache_cache *cache, batch *taken)
     }
 }
 
-static void take_histograms(aoticache_cache *cache, batch *taken)
+static void drain_histograms(aoticache_cache *cache, batch *taken)
 {
     for (int i = 0; i < AOTICACHE_LATENCY_COUNT; i++) {
         aoticache_distribution *distribution = &taken->distributions[taken->histogram_count];
@@ -55,7 +55,7 @@ static void take_histograms(aoticache_cache *cache, batch *taken)
     }
 }
 
-static void take_batch(aoticache_cache *cache, batch *taken)
+static void drain_batch(aoticache_cache *cache, batch *taken)
 {
     taken->count = taken->histogram_count = 0;
     pthread_mutex_lock(&cache->unflushed.mutex);
@@ -63,11 +63,11 @@ static void take_batch(aoticache_cache *cache, batch *taken)
     taken->sums = cache->unflushed.sums;
     cache->unflushed.sums = (aoticache_index_sums){.by_name = {.count = 0}};
     pthread_mutex_unlock(&cache->unflushed.mutex);
-    take_counts(cache, taken);
-    take_histograms(cache, taken);
+    drain_counts(cache, taken);
+    drain_histograms(cache, taken);
 }
 
-static void give_back_batch(aoticache_cache *cache, const batch *taken)
+static void return_batch(aoticache_cache *cache, const batch *taken)
 {
     for (size_t i = 0; i < taken->count; i++)
         aoticache_cache_count(cache, taken->counters[i], taken->counts[i].value);
@@ -103,10 +103,10 @@ static aoticache_status flush_waiting(aoticache_cache *cache, uint32_t wait_ms, 
     if (index == NULL || cache->directory->read_only)
         return AOTICACHE_OK;
     batch taken;
-    take_batch(cache, &taken);
+    drain_batch(cache, &taken);
     aoticache_status status = write_batch(index, &taken, wait_ms, ret_error);
     if (status != AOTICACHE_OK)
-        give_back_batch(cache, &taken);
+        return_batch(cache, &taken);
     atomic_store_explicit(&cache->unflushed.flushed_ns, aoticache_monotonic_ns(), memory_order_relaxed);
     free(taken.tallies);
     aoticache_index_sums_free(&taken.sums);

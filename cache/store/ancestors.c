@@ -21,8 +21,8 @@
 #define ACCOUNT_BYTES 16384
 
 /*
- * Whether the user's own group is meant: of his name, and without other members. Systems that give each user such a group
- * (Red Hat, Debian) may have a umask of 002 with it. Asked for only where a folder of his can be written by its group.
+ * True for the group of the user's own name that has no other members. Systems that give each user such a group (Red Hat,
+ * Debian) may have a umask of 002 with it. This is asked only if the group of a folder of the user may write to it.
  */
 static bool is_private_group(gid_t group)
 {
@@ -88,7 +88,7 @@ static aoticache_status check_folder(const aoticache_directory *directory, const
     return AOTICACHE_OK;
 }
 
-/* Those that stand before a slash. */
+/* Checks every folder that a slash follows in `path`. */
 static aoticache_status check_folders(const aoticache_directory *directory, const char *real, aoticache_error *ret_error)
 {
     char path[PATH_MAX];

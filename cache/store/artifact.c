@@ -171,7 +171,7 @@ aoticache_status aoticache_artifact_set_guard(aoticache_artifact *artifact, cons
 
 /* ---- opening by manifest ---- */
 
-/* The first is the library. */
+/* Opens all files; the first one is the library. */
 static aoticache_status open_files(aoticache_directory *directory, const aoticache_manifest *manifest, int *fds,
                                    int *ret_copy, aoticache_artifact_part *ret_damaged, aoticache_error *ret_error)
 {

@@ -53,7 +53,7 @@ aoticache_status aoticache_cache_default_directory(char *ret_path, size_t size, 
     return AOTICACHE_OK;
 }
 
-/* The chosen directory, absolute and without slashes at the end. */
+/* Sets the chosen directory as an absolute path without slashes at the end. */
 static aoticache_status choose_path(const char *chosen, char **ret_path, aoticache_error *ret_error)
 {
     char path[PATH_MAX];
@@ -83,7 +83,7 @@ static aoticache_status choose_path(const char *chosen, char **ret_path, aoticac
     return *ret_path != NULL ? AOTICACHE_OK : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
 }
 
-/* mkdir -p, everything that is made for the user alone. */
+/* Makes the directory and its parents, as mkdir -p does, each for the user alone. */
 static aoticache_status make_root(const char *path, aoticache_error *ret_error)
 {
     char partial[PATH_MAX];
@@ -178,7 +178,7 @@ static aoticache_status check_is_ours(const aoticache_directory *directory, aoti
     return AOTICACHE_OK;
 }
 
-/* Written beside and renamed: a format file is whole or not there. */
+/* The file is written under another name and renamed, so a format file is complete or absent. */
 static aoticache_status write_format(aoticache_directory *directory, aoticache_error *ret_error)
 {
     char name[64];
@@ -201,7 +201,7 @@ static aoticache_status write_format(aoticache_directory *directory, aoticache_e
     return AOTICACHE_OK;
 }
 
-/* OK, NOT_FOUND where there is none, UNSUPPORTED for a newer one, CORRUPT for what is none. */
+/* Returns OK; NOT_FOUND if there is no format file, UNSUPPORTED for a newer format, CORRUPT for any other content. */
 static aoticache_status read_format(aoticache_directory *directory, aoticache_error *ret_error)
 {
     cleanup_fd int fd = aoticache_directory_openat(directory, AOTICACHE_FORMAT_FILE, O_RDONLY);

@@ -38,7 +38,7 @@ static const char *split_component(const char *path, char component[PATH_BYTES])
     return path[length] == '/' ? path + length + 1 : NULL;
 }
 
-/* For kernels before 5.6: one component at a time. */
+/* Kernels before 5.6 have no openat2(), so the path is opened one component at a time. */
 static int open_by_component(int root_fd, const char *path, int flags)
 {
     cleanup_fd int held = -1;
@@ -118,13 +118,16 @@ mode_t aoticache_directory_file_mode(const aoticache_directory *directory)
     return directory->is_group_shared ? 0660 : 0600;
 }
 
-/* Set-group-ID: what is made in it belongs to the same group. */
+/* The set-group-ID bit gives everything made in the folder to the same group. */
 mode_t aoticache_directory_folder_mode(const aoticache_directory *directory)
 {
     return directory->is_group_shared ? 02770 : 0700;
 }
 
-/* Where it fails (not ours, a file system without modes) the others of the group see errors of permission, no more. */
+/*
+ * If this fails (another's folder, a file system without modes), the others of the group see errors of permission and nothing
+ * worse.
+ */
 void aoticache_directory_hand_over(const aoticache_directory *directory, int fd, mode_t mode)
 {
     aoticache_syscall_hand_over(fd, directory->owner, directory->group, directory->is_group_shared ? mode : 0);

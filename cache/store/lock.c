@@ -97,7 +97,10 @@ void aoticache_lock_release(aoticache_lock *lock)
     if (lock->fd < 0)
         return;
     int saved = errno;
-    /* Said expressly: a child forked meanwhile shares the description, and closing ours alone would leave it locked. */
+    /*
+     * The lock is released explicitly: a child forked meanwhile shares the description, and closing only our descriptor would
+     * leave it locked.
+     */
     flock(lock->fd, LOCK_UN);
     close(lock->fd);
     lock->fd = -1;
@@ -107,8 +110,8 @@ void aoticache_lock_release(aoticache_lock *lock)
 /* ---- leases ---- */
 
 /*
- * A child inherits open files, and with them the locks on them: it would hold what its parent holds, and hold it on
- * when the parent dies. So it closes them.
+ * A child inherits open files and the locks on them. It would hold what its parent holds, and go on holding it when the parent
+ * dies. So the child closes these files.
  */
 typedef struct held_file {
     struct held_file *next;
@@ -165,7 +168,7 @@ static int open_lease_file(int folder_fd, const char *name, mode_t mode)
     return fd;
 }
 
-static held_file *take_lease_file(int fd)
+static held_file *unlink_held_file(int fd)
 {
     pthread_mutex_lock(&held_lock);
     held_file **place = &held_files;
@@ -184,7 +187,10 @@ static void close_lease_file(held_file *file)
     free(file);
 }
 
-/* One try with the file that has the name now. NOT_FOUND: it was unlinked while we waited, so its lock means nothing. */
+/*
+ * Tries once with the file that has the name now. NOT_FOUND means that it was unlinked while we waited, so its lock means
+ * nothing.
+ */
 static aoticache_status acquire_once(const aoticache_directory *directory, aoticache_lease *lease, uint32_t timeout_ms,
                                      bool *ret_contended, aoticache_error *ret_error)
 {
@@ -199,7 +205,7 @@ static aoticache_status acquire_once(const aoticache_directory *directory, aotic
     if (status == AOTICACHE_OK)
         lease->fd = fd;
     else
-        close_lease_file(take_lease_file(fd));
+        close_lease_file(unlink_held_file(fd));
     return status;
 }
 
@@ -243,7 +249,7 @@ void aoticache_lease_release(aoticache_lease *lease)
     if (lease->fd < 0)
         return;
     int saved = errno;
-    held_file *file = take_lease_file(lease->fd);
+    held_file *file = unlink_held_file(lease->fd);
     if (file != NULL) { /* else it is the parent's */
         /* Unlinked while still locked: whoever waits for this file sees that the name is another's and starts anew. */
         aoticache_syscall_unlinkat(lease->folder_fd, lease->name, 0);

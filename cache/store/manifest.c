@@ -65,7 +65,7 @@ bool aoticache_manifest_guard_fits(const aoticache_manifest *manifest)
 
 #define REMARK_BYTES 64
 
-/* Bytes of the character at `text`, or 0 where it is not UTF-8. */
+/* Returns the length of the character at `text`, or 0 if the bytes there are not UTF-8. */
 static size_t character_size(const char *text, size_t left)
 {
     for (size_t size = 1; size <= 4 && size <= left; size++)
@@ -74,7 +74,7 @@ static size_t character_size(const char *text, size_t left)
     return 0;
 }
 
-/* In place: every byte that belongs to no character becomes '?'. */
+/* Replaces every byte that belongs to no character by '?', in place. */
 static void make_utf8(char *text)
 {
     for (size_t left = strlen(text), size; left > 0; text += size, left -= size) {
@@ -91,7 +91,7 @@ static bool is_inside_character(const char *text, size_t at)
     return ((unsigned char)text[at] & 0xc0) == 0x80;
 }
 
-/* Both parts end between characters; `text` is UTF-8 and longer than allowed. */
+/* Keeps the beginning and the end, both cut between characters. `text` is UTF-8 and longer than allowed. */
 static char *cut_middle(const char *text, size_t length)
 {
     const size_t part = (MANIFEST_MAX_OUTPUT_BYTES - REMARK_BYTES) / 2;
@@ -159,7 +159,7 @@ static aoticache_status check_product(const aoticache_product *product, aoticach
     return AOTICACHE_OK;
 }
 
-/* NULL stays NULL, and an empty one becomes it. */
+/* Copies the output; NULL and an empty text both become NULL. */
 static aoticache_status copy_output(const char *output, char **ret_copy, aoticache_error *ret_error)
 {
     if (output == NULL || output[0] == '\0')
@@ -168,7 +168,7 @@ static aoticache_status copy_output(const char *output, char **ret_copy, aoticac
     return *ret_copy != NULL ? AOTICACHE_OK : out_of_memory(ret_error);
 }
 
-/* NULL stays NULL. */
+/* Copies a text; NULL stays NULL. */
 static aoticache_status copy_text(const char *what, const char *text, size_t limit, char **ret_copy,
                                   aoticache_error *ret_error)
 {
@@ -217,7 +217,7 @@ static aoticache_status copy_files(const aoticache_product *product, const aotic
     return aoticache_manifest_check_distinct(manifest, AOTICACHE_INVALID, ret_error);
 }
 
-/* Cut at a character's beginning, so that it stays UTF-8. */
+/* Cuts at the beginning of a character, so that the text stays UTF-8. */
 static void cut_description(char *description)
 {
     static const char dots[] = "...";
@@ -321,7 +321,7 @@ static json_t *format_digest(const aoticache_digest *digest)
     return format_hex(digest->bytes, sizeof digest->bytes);
 }
 
-/* Names as the architecture of the request writes them. */
+/* The features have the names that the architecture of the request gives them. */
 static json_t *format_requirements(const aoticache_manifest *manifest, const char *arch)
 {
     json_t *names = json_array();
@@ -355,7 +355,7 @@ static json_t *format_files(const aoticache_manifest *manifest)
 
 static json_t *format_manifest(const aoticache_manifest *manifest, const char *arch)
 {
-    /* s*: left out where NULL */
+    /* With s* a member is left out if its value is NULL. */
     return json_pack("{s:i, s:s, s:o, s:o, s:s, s:s, s:s, s:s, s:s*, s:s*, s:s*, s:s*, s:o, s:I, s:I, s:o}",
                      "format", MANIFEST_FORMAT, "kind", MANIFEST_KIND, "key", format_digest(&manifest->key), "encoding",
                      format_hex(manifest->encoding, manifest->encoding_size), "op", manifest->op, "device",

@@ -24,7 +24,7 @@ static aoticache_status refuse_field(const char *name, const char *wanted, aotic
     return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "manifest: \"%s\" is missing or not %s", name, wanted);
 }
 
-/* Borrowed from `object`; jansson has checked that it is UTF-8 and that it holds no zero byte. */
+/* The text is borrowed from `object`; jansson has checked that it is UTF-8 and has no zero byte. */
 static aoticache_status read_text(const json_t *object, const char *name, size_t limit, const char **ret_text,
                                   aoticache_error *ret_error)
 {
@@ -157,7 +157,7 @@ static aoticache_status read_requirements(const json_t *object, const char *arch
     return AOTICACHE_OK;
 }
 
-/* What depends on the request that the encoding stands for. */
+/* Reads the members that depend on the request in the encoding. */
 static aoticache_status read_request(const json_t *object, aoticache_manifest *manifest, aoticache_error *ret_error)
 {
     aoticache_request *request = NULL;
@@ -243,7 +243,7 @@ static aoticache_status read_numbers(const json_t *object, aoticache_manifest *m
     return status;
 }
 
-/* The one text that may have lines. */
+/* Reads the compiler's output, the only text that may have several lines. */
 static aoticache_status read_output(const json_t *object, char **ret_output, aoticache_error *ret_error)
 {
     const json_t *value = json_object_get(object, "output");

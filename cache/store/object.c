@@ -26,9 +26,9 @@ void aoticache_object_path(const aoticache_digest *digest, char ret_path[AOTICAC
 }
 
 /*
- * Takes the in-use mark. Not through a syscall hook: it changes nothing on disk, and a hit must make no call that does. A
- * collector holds the lock for an instant only; a file system without such locks has no collector either (it cannot
- * lock the store), so there the mark is not needed.
+ * Takes the in-use lock. It does not go through a syscall hook, because it changes nothing on disk, and a hit must make no
+ * call that does. A collector holds the lock only for an instant. A file system without such locks has no collector (it cannot
+ * lock the store), so the lock is not needed there.
  */
 static aoticache_status mark_in_use(const aoticache_directory *directory, int fd, const char *path,
                                     aoticache_error *ret_error)
@@ -54,7 +54,7 @@ bool aoticache_object_errno_is_damage(int errno_value)
            errno_value == ENXIO;
 }
 
-/* The message of errno with a status of our own. */
+/* Reports the message of errno with a status of the caller's choice. */
 static aoticache_status refuse_as(aoticache_status status, int errno_value, const char *path, aoticache_error *ret_error)
 {
     aoticache_error_set_errno(ret_error, errno_value, "%s cannot be opened", path);
@@ -76,7 +76,7 @@ static aoticache_status refuse_open(int errno_value, const char *path, aoticache
 #define SMALL_BYTES 16384
 #define DOUBTFUL_BYTES (UINT64_C(64) << 20)
 
-/* Opened and marked, and it was still linked when it had been marked; the bytes are not looked at. */
+/* Opens the object, takes its in-use lock, and then checks that it is still linked. The bytes are not read. */
 static aoticache_status open_marked(aoticache_directory *directory, const char *path, int *ret_fd,
                                     struct stat *ret_found, aoticache_error *ret_error)
 {
@@ -99,7 +99,7 @@ static aoticache_status open_marked(aoticache_directory *directory, const char *
     return AOTICACHE_OK;
 }
 
-/* So many bytes from the beginning, or as many as there are. */
+/* Reads the first `size` bytes, or all if there are fewer. */
 static aoticache_status read_bytes(int fd, char *bytes, size_t size, size_t *ret_have, aoticache_error *ret_error)
 {
     size_t have = 0;
@@ -124,7 +124,7 @@ typedef struct reading {
     aoticache_memory_copy copy;
 } reading;
 
-/* Of a small one in one call to the system: a verification, and a cold hit, look at many. */
+/* Reads a small object with one system call, because a verification and a cold hit read many. */
 static aoticache_status digest_of_object(int fd, uint64_t size, reading *how,
                                          aoticache_digest *ret_digest, aoticache_error *ret_error)
 {
@@ -170,7 +170,7 @@ static aoticache_status check_size(const char *path, uint64_t bytes, uint64_t ex
                                (unsigned long long)bytes);
 }
 
-/* Marked as in use, and of the expected size; nothing of it has been read. ret_path is written in any case. */
+/* Opens an object with its in-use lock and checks its size; nothing is read. ret_path is written in any case. */
 static aoticache_status open_sized(aoticache_directory *directory, const aoticache_digest *digest, uint64_t expected_bytes,
                                    char ret_path[AOTICACHE_OBJECT_PATH_BYTES], int *ret_fd, struct stat *ret_found,
                                    aoticache_error *ret_error)
@@ -185,7 +185,7 @@ static aoticache_status open_sized(aoticache_directory *directory, const aoticac
     return status;
 }
 
-/* ret_bytes and ret_copy: NULL where they are not wanted. */
+/* ret_bytes and ret_copy may be NULL. */
 static aoticache_status open_verified(aoticache_directory *directory, const aoticache_digest *digest,
                                       uint64_t expected_bytes, reading *how, int *ret_fd, uint64_t *ret_bytes,
                                       int *ret_copy, aoticache_error *ret_error)
@@ -261,7 +261,7 @@ aoticache_status aoticache_object_look(aoticache_directory *directory, const aot
     cleanup_fd int fd = -1;
     aoticache_object_path(digest, path);
     *ret_sight = (aoticache_object_sight){.status = AOTICACHE_OK};
-    /* Before it is opened: what is replaced in between then looks as if it had changed, and stays. */
+    /* This comes before the object is opened: a file replaced in between looks changed, and stays. */
     ret_sight->has_found = fstatat(directory->fd, path, &ret_sight->found, AT_SYMLINK_NOFOLLOW) == 0;
     const uint64_t expected = aoticache_object_size_to_expect(directory, digest, named_bytes);
     ret_sight->status = aoticache_object_open_while(directory, digest, expected, goes_on, user, &fd, NULL, ret_error);
@@ -320,7 +320,10 @@ aoticache_status aoticache_object_read(aoticache_directory *directory, const aot
     return AOTICACHE_OK;
 }
 
-/* The folder and the name of an object that is to be removed or moved; NOT_FOUND where the folder is not there. */
+/*
+ * Opens the folder of an object that is to be removed or moved, and names the object in it. NOT_FOUND: there is no such
+ * folder.
+ */
 static aoticache_status open_parent(aoticache_directory *directory, const aoticache_digest *digest, int *ret_folder,
                                     char ret_name[AOTICACHE_OBJECT_NAME_BYTES], aoticache_error *ret_error)
 {
@@ -451,7 +454,7 @@ aoticache_status aoticache_object_list_folder(aoticache_directory *directory, ui
     return AOTICACHE_OK;
 }
 
-/* Gone meanwhile, or no folder: then nothing of it is an object. */
+/* If the folder is gone, or is no folder, nothing in it is an object. */
 static aoticache_status list_named_folder(struct listing *listing, int objects, const char *name,
                                           aoticache_error *ret_error)
 {

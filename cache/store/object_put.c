@@ -17,7 +17,7 @@
 
 #define COPY_BYTES (UINT64_C(1) << 20)
 
-/* Where the bytes come from: memory, or a file. */
+/* The bytes come from memory or from a file. */
 struct source {
     const char *name;
     const void *bytes; /* NULL: fd */
@@ -66,7 +66,7 @@ static aoticache_status write_temporary(const aoticache_directory *directory, in
     aoticache_status status = write_bytes(source, writer, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    /* A second description: read-only, so that the mark that leaves with it does not keep the file open for writing. */
+    /* A second, read-only description carries the lock that is returned, so that the file is not kept open for writing. */
     cleanup_fd int reader = openat(tmp_fd, temporary, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (reader < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot open the stored copy of %s", source->name);
@@ -83,7 +83,7 @@ static aoticache_status write_temporary(const aoticache_directory *directory, in
     return AOTICACHE_OK;
 }
 
-/* The folder of the object and objects/ itself; either may just have been made, by us or by somebody who dies now. */
+/* Syncs the folder of the object and objects/ itself; either may just have been made, by us or by a process that dies now. */
 static aoticache_status sync_folders(aoticache_directory *directory, int folder, aoticache_error *ret_error)
 {
     cleanup_fd int objects = -1;
@@ -143,7 +143,7 @@ static aoticache_status put_object(aoticache_directory *directory, const struct 
         return status;
     aoticache_error detail = {.message = ""};
     aoticache_status existing = aoticache_object_open(directory, digest, source->size, &fd, NULL, &detail);
-    /* One that cannot be read is written anew as well: its bytes will be the same. */
+    /* An object that cannot be read is also written anew: its bytes will be the same. */
     if (existing == AOTICACHE_CORRUPT || existing == AOTICACHE_DENIED)
         aoticache_log(&directory->logger, AOTICACHE_LOG_WARNING, "%s; it is replaced", detail.message);
     else if (existing != AOTICACHE_OK && existing != AOTICACHE_NOT_FOUND)

@@ -71,7 +71,7 @@ aoticache_status aoticache_product_open_file(const aoticache_file *file, bool ma
 
 /* ---- where it cannot be stored ---- */
 
-/* "folder/name" is exactly where the file is. */
+/* True if the path of the file is exactly "folder/name". */
 static bool is_in_place(const aoticache_file *file, const char *folder)
 {
     size_t length = strlen(folder);

@@ -21,7 +21,7 @@
 #include "cache/pins/internal.h"
 #include "cache/store/lock.h"
 
-/* More often than this the disk is at fault, and building it again does not help. */
+/* Past this number the disk is at fault, and building the index again does not help. */
 #define MAX_RECOVERIES 3
 
 #define MANIFESTS_AT_ONCE 20000 /* in one transaction of a new index */
@@ -29,7 +29,7 @@
 static const char *const side_suffixes[] = {"-wal", "-shm", "-journal"};
 #define SIDE_SUFFIX_COUNT (sizeof side_suffixes / sizeof side_suffixes[0])
 
-/* OK, NOT_FOUND, DENIED (a link, another's), IO. */
+/* Returns OK, NOT_FOUND, DENIED (a link, another owner) or IO. */
 static aoticache_status check_index_file(const aoticache_directory *directory, const char *name, struct stat *ret_found,
                                          aoticache_error *ret_error)
 {
@@ -93,7 +93,7 @@ static aoticache_status make_current(aoticache_cache *cache, aoticache_index *in
     return AOTICACHE_OK;
 }
 
-/* The file with this name is still the one that was found unusable. */
+/* True if the file with this name is still the one that was found unusable. */
 static bool is_same_file(const struct stat *a, const struct stat *b)
 {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
@@ -101,7 +101,7 @@ static bool is_same_file(const struct stat *a, const struct stat *b)
 
 static aoticache_status set_aside_index(aoticache_directory *directory, aoticache_error *ret_error)
 {
-    /* The side files first: a log that outlived its database would be replayed into the new one. */
+    /* The side files come first: a log that outlived its database would be replayed into the new one. */
     for (size_t i = 0; i <= SIDE_SUFFIX_COUNT; i++) {
         char name[64];
         snprintf(name, sizeof name, AOTICACHE_INDEX_FILE "%s", i < SIDE_SUFFIX_COUNT ? side_suffixes[i] : "");
@@ -194,7 +194,7 @@ static aoticache_status index_one(struct manifest_search *search, aoticache_inde
     return status;
 }
 
-/* One transaction, from *at on. */
+/* Records a batch of manifests from *at on in one transaction. */
 static aoticache_status index_batch(struct manifest_search *search, aoticache_index *index, size_t *at, uint64_t *entries,
                                    aoticache_error *ret_error)
 {
@@ -222,7 +222,7 @@ static aoticache_status index_all_manifests(aoticache_directory *directory, aoti
         status = aoticache_error_set(ret_error, search.failure.status, "%s", search.failure.message);
     if (search.count > 0)
         qsort(search.found, search.count, sizeof *search.found, compare_ages);
-    /* Nobody else has this index yet: a transaction for each entry would wait for the disk as often. */
+    /* Nobody else has this index yet, and a transaction for each entry would wait for the disk each time. */
     for (size_t i = 0; status == AOTICACHE_OK && i < search.count;)
         status = index_batch(&search, index, &i, &entries, ret_error);
     free(search.found);
@@ -279,7 +279,7 @@ static aoticache_status replace_index(aoticache_directory *directory, const char
     return status;
 }
 
-/* unusable: the file that must go, or NULL where there was none. Another process may have done it while we waited. */
+/* `unusable` is the file to replace, or NULL if there was none. Another process may have replaced it while we waited. */
 static aoticache_status rebuild_index(aoticache_cache *cache, const struct stat *unusable, const char *reason,
                                       aoticache_index **ret_index, aoticache_error *ret_error)
 {
@@ -296,7 +296,7 @@ static aoticache_status rebuild_index(aoticache_cache *cache, const struct stat 
     return status == AOTICACHE_OK ? open_current(directory, false, ret_index, ret_error) : status;
 }
 
-/* Something that an index is to know of. */
+/* True if the store has an object, which an index must know. */
 static bool has_objects(aoticache_directory *directory)
 {
     return faccessat(directory->fd, AOTICACHE_OBJECTS, F_OK, AT_SYMLINK_NOFOLLOW) == 0 ||
@@ -375,7 +375,7 @@ aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_er
     return index != NULL ? make_current(cache, index, ret_error) : AOTICACHE_OK;
 }
 
-/* How many indexes this cache has had so far. */
+/* Returns how many indexes this cache has had so far. */
 static unsigned count_opened(aoticache_cache *cache)
 {
     unsigned count = 0;
@@ -384,7 +384,7 @@ static unsigned count_opened(aoticache_cache *cache)
     return count;
 }
 
-/* With index_mutex held: opens what is there now, or builds it where `reason` says that what is there is unusable. */
+/* Opens the index that is there now, or builds one if `reason` says that it is unusable. The caller holds index_mutex. */
 static bool replace_current(aoticache_cache *cache, const char *reason)
 {
     aoticache_index *index = NULL;

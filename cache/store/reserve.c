@@ -12,12 +12,12 @@
 #include "base/syscalls.h"
 #include "cache/internal.h"
 
-/* There is none where it would be more than a small part of the budget or the disk. */
+/* There is no reserve if it would be more than a small part of the budget or of the disk. */
 #define LEAST_BUDGET (64 * AOTICACHE_RESERVE_BYTES)
 #define LEAST_FILESYSTEM (32 * AOTICACHE_RESERVE_BYTES)
 #define LEAST_FREE (AOTICACHE_RESERVE_BYTES + AOTICACHE_RESERVE_BYTES / 2)
 
-/* More than a collection was seen to need. */
+/* This is more than any measured collection needed. */
 #define NEEDED_BYTES (UINT64_C(256) << 10)
 
 static bool may_have_reserve(const aoticache_cache *cache)
@@ -36,7 +36,7 @@ static bool has_reserve(const aoticache_directory *directory)
            (!S_ISREG(found.st_mode) || (uint64_t)found.st_size >= AOTICACHE_RESERVE_BYTES);
 }
 
-/* Whoever else makes it at this moment makes the same one. */
+/* Several processes may make it at the same time; they make the same file. */
 static bool make_reserve(aoticache_cache *cache)
 {
     const aoticache_directory *directory = cache->directory;

@@ -21,7 +21,10 @@ void aoticache_scratch_name(aoticache_directory *directory, char *ret_name, size
              (unsigned long long)atomic_fetch_add(&directory->serial, 1));
 }
 
-/* NOT_FOUND: a collector was faster than our lock and has taken the new folder for a leftover; try another name. */
+/*
+ * Returns NOT_FOUND if a collector was faster than our lock and took the new folder for a leftover; the caller tries another
+ * name.
+ */
 static aoticache_status create_once(aoticache_directory *directory, int tmp_fd, aoticache_scratch *ret_scratch,
                                     aoticache_error *ret_error)
 {
@@ -96,7 +99,7 @@ void aoticache_scratch_remove(aoticache_scratch *scratch)
     if (scratch->path[0] == '\0')
         return;
     int saved = errno;
-    /* By the descriptor where there is one: the path is another's where the directory was renamed meanwhile. */
+    /* The descriptor is used if there is one: the path names another folder if the directory was renamed meanwhile. */
     cleanup_fd int parent = scratch->fd >= 0 ? openat(scratch->fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
     if (parent >= 0)
         aoticache_directory_remove_tree(parent, strrchr(scratch->path, '/') + 1);

@@ -17,7 +17,7 @@
 #define FOLDER_PATH_BYTES 96
 #define MAX_TRIES 8
 
-/* Whether the folder has every file, and each is the very file that was verified. */
+/* True if the folder has every file, and each is the very file that was verified. */
 static bool is_complete(aoticache_directory *directory, const char *folder, const aoticache_manifest_file *files,
                         const int *fds, size_t count)
 {
@@ -43,7 +43,7 @@ static aoticache_status link_files(aoticache_directory *directory, int into, con
     return AOTICACHE_OK;
 }
 
-/* Puts the finished folder in its place; what stands there is another's unfinished or stale one. */
+/* Puts the finished folder in its place. Whatever stands there is unfinished or stale. */
 static aoticache_status place_folder(aoticache_directory *directory, const aoticache_scratch *scratch, const char *name,
                                      aoticache_error *ret_error)
 {
@@ -85,7 +85,7 @@ static aoticache_status make_folder(aoticache_directory *directory, const char *
     return status;
 }
 
-/* Read-only, or a file system without hard links: links of the other kind, in a temporary folder of our own. */
+/* A read-only cache and a file system without hard links get symbolic links, in a temporary folder of our own. */
 static aoticache_status make_temporary_folder(aoticache_directory *directory, aoticache_artifact *artifact,
                                               const aoticache_manifest_file *files, size_t count,
                                               aoticache_error *ret_error)

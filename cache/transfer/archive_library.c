@@ -4,12 +4,9 @@
  */
 #include "cache/transfer/archive_library.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "base/load_gate.h"
+#include "base/optional_library.h"
 
 aoticache_status aoticache_archive_library_missing(aoticache_error *ret_error)
 {
@@ -29,37 +26,18 @@ aoticache_status aoticache_archive_library_missing(aoticache_error *ret_error)
 static aoticache_archive_functions functions;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static bool is_there;
-static char problem[256] = "libarchive.so.13 cannot be opened"; /* written once */
-
-static bool bind(void *library, void *place, const char *name)
-{
-    void *function = dlsym(library, name);
-    memcpy(place, &function, sizeof function);
-    return function != NULL;
-}
-
-static bool bind_all(void *library)
-{
-    bool is_complete = true;
-#define BIND(result, name, parameters) is_complete = is_complete && bind(library, &functions.name##_, "archive_" #name);
-    AOTICACHE_ARCHIVE_FUNCTION_LIST(BIND)
-#undef BIND
-    return is_complete;
-}
+static char problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES] = "libarchive.so.13 cannot be opened"; /* written once */
 
 static void load(void)
 {
     static const char *const names[] = {AOTICACHE_ARCHIVE_LIBRARY, "libarchive.so.13"};
-    aoticache_load_gate_enter();
-    for (size_t i = 0; i < sizeof names / sizeof names[0] && !is_there; i++) {
-        void *library = names[i][0] != '\0' ? dlopen(names[i], RTLD_NOW | RTLD_LOCAL) : NULL;
-        is_there = library != NULL && bind_all(library);
-        if (library != NULL && !is_there) {
-            snprintf(problem, sizeof problem, "%s lacks functions of libarchive 3.3", names[i]);
-            dlclose(library);
-        }
-    }
-    aoticache_load_gate_leave();
+    static const aoticache_library_function table[] = {
+#define ENTRY(result, name, parameters) {"archive_" #name, &functions.name##_},
+        AOTICACHE_ARCHIVE_FUNCTION_LIST(ENTRY)
+#undef ENTRY
+    };
+    is_there = aoticache_optional_library_open(names, sizeof names / sizeof names[0], table, sizeof table / sizeof table[0],
+                                               "libarchive 3.3", problem);
 }
 
 aoticache_status aoticache_archive_library_open(const aoticache_archive_functions **ret_functions,

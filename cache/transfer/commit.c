@@ -331,7 +331,7 @@ static void clear_queue(aoticache_intake *intake)
 }
 
 /* What a dry run would have moved. */
-static void count_only(aoticache_intake *intake)
+static void count_queued(aoticache_intake *intake)
 {
     for (size_t i = 0; i < intake->count; i++) {
         for (size_t k = 0; k <= intake->queue[i].manifest->file_count; k++) {
@@ -352,7 +352,7 @@ aoticache_status aoticache_intake_commit(aoticache_intake *intake, aoticache_err
     aoticache_index *index = aoticache_cache_index(intake->cache);
     aoticache_status status = AOTICACHE_OK;
     if (intake->options->dry_run)
-        count_only(intake);
+        count_queued(intake);
     if (intake->count == 0)
         return AOTICACHE_OK;
     status = sync_files(intake, ret_error);
@@ -430,7 +430,7 @@ static aoticache_status check_files(aoticache_intake *intake, const aoticache_in
     return status;
 }
 
-static bool is_full(const aoticache_intake *intake)
+static bool queue_is_full(const aoticache_intake *intake)
 {
     return intake->count == AOTICACHE_INTAKE_BATCH || intake->queued_bytes >= BATCH_BYTES ||
            intake->queued_text >= BATCH_TEXT_BYTES ||
@@ -448,7 +448,7 @@ static aoticache_status enqueue(aoticache_intake *intake, const aoticache_intake
         intake->queued_bytes += entry->manifest->files[i].bytes;
     name_objects(intake, entry);
     aoticache_transfer_table_find(&intake->table, &entry->digest)->is_ours = true;
-    return is_full(intake) ? aoticache_intake_commit(intake, ret_error) : AOTICACHE_OK;
+    return queue_is_full(intake) ? aoticache_intake_commit(intake, ret_error) : AOTICACHE_OK;
 }
 
 aoticache_status aoticache_intake_add_manifest(aoticache_intake *intake, const aoticache_intake_entry *entry,

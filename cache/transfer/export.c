@@ -237,7 +237,7 @@ static aoticache_status export_entry(struct export *export, const aoticache_entr
 
 /* ---- pins and tags ---- */
 
-static bool export_mark(void *user, const aoticache_pins *pins)
+static bool export_pin(void *user, const aoticache_pins *pins)
 {
     struct export *export = user;
     char path[AOTICACHE_TRANSFER_PATH_BYTES];
@@ -254,7 +254,7 @@ static aoticache_status export_pins(struct export *export, aoticache_error *ret_
 {
     export->ret_error = ret_error;
     aoticache_status status =
-        aoticache_transfer_list_pins(export->cache, &export->selection, export_mark, export, ret_error);
+        aoticache_transfer_list_pins(export->cache, &export->selection, export_pin, export, ret_error);
     return status == AOTICACHE_OK ? export->pins_status : status;
 }
 

@@ -185,8 +185,8 @@ aoticache_status aoticache_transfer_parse_end(const char *text, size_t size, aot
     return parse_counts(AOTICACHE_TRANSFER_END, END_KIND, text, size, ret_counts, ret_error);
 }
 
-/* False where it is no mark of this key. tags: room for AOTICACHE_MAX_TAGS, borrowed from `object`. */
-static bool read_mark(const json_t *object, const aoticache_key *key, const char **tags, aoticache_pins *ret_mark)
+/* False if it is not the pins and tags of this key. tags: room for AOTICACHE_MAX_TAGS, borrowed from `object`. */
+static bool read_pin(const json_t *object, const aoticache_key *key, const char **tags, aoticache_pins *ret_pin)
 {
     const char *hex = json_string_value(json_object_get(object, "key"));
     const json_t *pinned = json_object_get(object, "pinned"), *list = json_object_get(object, "tags"), *tag;
@@ -201,7 +201,7 @@ static bool read_mark(const json_t *object, const aoticache_key *key, const char
             return false;
         tags[i] = json_string_value(tag);
     }
-    *ret_mark = (aoticache_pins){
+    *ret_pin = (aoticache_pins){
         .key = *key, .is_pinned = json_is_true(pinned), .tags = tags, .tag_count = json_array_size(list)};
     return true;
 }
@@ -210,13 +210,13 @@ aoticache_status aoticache_transfer_parse_pin(const char *text, size_t size, con
                                                aoticache_pins_fn callback, void *user, aoticache_error *ret_error)
 {
     const char *tags[AOTICACHE_MAX_TAGS];
-    aoticache_pins mark;
+    aoticache_pins pin;
     json_t *object = NULL;
     aoticache_status status = load("a file of pins and tags", text, size, &object, ret_error);
-    if (status == AOTICACHE_OK && !read_mark(object, key, tags, &mark))
+    if (status == AOTICACHE_OK && !read_pin(object, key, tags, &pin))
         status = aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "its text is not that of the pins and tags of this key");
     if (status == AOTICACHE_OK)
-        callback(user, &mark);
+        callback(user, &pin);
     json_decref(object);
     return status;
 }

@@ -87,8 +87,8 @@ static aoticache_status read_member(struct import *import, char *to, int fd, uin
 }
 
 /* Whether the bytes are those that the name promises; where not, it is told. */
-static bool is_right(struct import *import, const aoticache_tar_member *member, const aoticache_digest *digest,
-                     const aoticache_digest *actual, uint64_t got)
+static bool verify_member(struct import *import, const aoticache_tar_member *member, const aoticache_digest *digest,
+                          const aoticache_digest *actual, uint64_t got)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES], path[SHOWN_PATH_BYTES];
     if (got == member->bytes && aoticache_digest_equal(digest, actual))
@@ -105,8 +105,8 @@ static bool is_right(struct import *import, const aoticache_tar_member *member, 
 /* ---- manifests ---- */
 
 /* Of an object that has come in, or is in the store: does nothing where it is no manifest. */
-static aoticache_status take_if_manifest(struct import *import, const aoticache_digest *digest, const char *text,
-                                         uint64_t bytes, aoticache_error *ret_error)
+static aoticache_status add_if_manifest(struct import *import, const aoticache_digest *digest, const char *text,
+                                        uint64_t bytes, aoticache_error *ret_error)
 {
     aoticache_intake_entry entry = {.digest = *digest, .bytes = bytes, .last_used_ns = import->now_ns};
     aoticache_error detail = {.message = ""};
@@ -129,8 +129,8 @@ static aoticache_status take_if_manifest(struct import *import, const aoticache_
 }
 
 /* The manifest of an entry that went: its object is still there, and only the entry is missing. */
-static aoticache_status take_stored_manifest(struct import *import, const aoticache_digest *digest,
-                                             aoticache_error *ret_error)
+static aoticache_status add_stored_manifest(struct import *import, const aoticache_digest *digest,
+                                            aoticache_error *ret_error)
 {
     cleanup_free char *text = NULL;
     size_t size = 0;
@@ -139,14 +139,14 @@ static aoticache_status take_stored_manifest(struct import *import, const aotica
     aoticache_status status =
         aoticache_object_read(import->intake.cache->directory, digest, &text, &size, ret_error);
     if (status == AOTICACHE_OK)
-        return take_if_manifest(import, digest, text, size, ret_error);
+        return add_if_manifest(import, digest, text, size, ret_error);
     bool is_unusable = status == AOTICACHE_NOT_FOUND || status == AOTICACHE_CORRUPT || status == AOTICACHE_DENIED;
     return is_unusable ? AOTICACHE_OK : status;
 }
 
 /* A manifest that was too large for the buffer. */
-static aoticache_status take_manifest_in_file(struct import *import, const aoticache_digest *digest, int fd,
-                                              uint64_t bytes, aoticache_error *ret_error)
+static aoticache_status add_manifest_in_file(struct import *import, const aoticache_digest *digest, int fd,
+                                             uint64_t bytes, aoticache_error *ret_error)
 {
     char first = '\0';
     if (bytes > AOTICACHE_OBJECT_MAX_MANIFEST_BYTES || pread(fd, &first, 1, 0) != 1 || first != MANIFEST_FIRST_BYTE)
@@ -164,13 +164,13 @@ static aoticache_status take_manifest_in_file(struct import *import, const aotic
                                              import->intake.scratch.path);
         have += (uint64_t)got;
     }
-    return take_if_manifest(import, digest, text, bytes, ret_error);
+    return add_if_manifest(import, digest, text, bytes, ret_error);
 }
 
 /* ---- objects ---- */
 
-static aoticache_status keep(struct import *import, const aoticache_digest *digest, uint64_t bytes, int fd,
-                             aoticache_error *ret_error)
+static aoticache_status keep_object(struct import *import, const aoticache_digest *digest, uint64_t bytes, int fd,
+                                    aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_intake_keep_file(&import->intake, digest, bytes, fd, ret_error);
     if (status == AOTICACHE_OK)
@@ -178,8 +178,8 @@ static aoticache_status keep(struct import *import, const aoticache_digest *dige
     return status;
 }
 
-static aoticache_status take_small(struct import *import, const aoticache_tar_member *member,
-                                   const aoticache_digest *digest, aoticache_error *ret_error)
+static aoticache_status import_small_object(struct import *import, const aoticache_tar_member *member,
+                                            const aoticache_digest *digest, aoticache_error *ret_error)
 {
     aoticache_digest actual;
     uint64_t got = 0;
@@ -187,7 +187,7 @@ static aoticache_status take_small(struct import *import, const aoticache_tar_me
     aoticache_status status = read_member(import, import->buffer, -1, &got, ret_error);
     if (status == AOTICACHE_OK && (status = aoticache_digest_of(import->buffer, (size_t)got, &actual)) != AOTICACHE_OK)
         aoticache_error_set(ret_error, status, "cannot compute the digest of an object");
-    if (status != AOTICACHE_OK || !is_right(import, member, digest, &actual, got))
+    if (status != AOTICACHE_OK || !verify_member(import, member, digest, &actual, got))
         return status;
     if (!import->intake.options->dry_run) {
         status = aoticache_intake_create_file(&import->intake, digest, &fd, ret_error);
@@ -197,13 +197,13 @@ static aoticache_status take_small(struct import *import, const aoticache_tar_me
         }
     }
     if (status == AOTICACHE_OK)
-        status = keep(import, digest, got, fd, ret_error);
-    return status == AOTICACHE_OK ? take_if_manifest(import, digest, import->buffer, got, ret_error) : status;
+        status = keep_object(import, digest, got, fd, ret_error);
+    return status == AOTICACHE_OK ? add_if_manifest(import, digest, import->buffer, got, ret_error) : status;
 }
 
 /* Into a file, which is read again to be hashed: what is verified then is what was written. */
-static aoticache_status take_large(struct import *import, const aoticache_tar_member *member,
-                                   const aoticache_digest *digest, aoticache_error *ret_error)
+static aoticache_status import_large_object(struct import *import, const aoticache_tar_member *member,
+                                            const aoticache_digest *digest, aoticache_error *ret_error)
 {
     aoticache_digest actual;
     uint64_t got = 0;
@@ -216,18 +216,18 @@ static aoticache_status take_large(struct import *import, const aoticache_tar_me
     if (status == AOTICACHE_OK)
         status = aoticache_digest_of_fd_while(fd, aoticache_intake_poll, &import->intake, &actual, NULL, ret_error);
     if (status == AOTICACHE_OK)
-        is_good = is_right(import, member, digest, &actual, got);
+        is_good = verify_member(import, member, digest, &actual, got);
     if (!is_good) {
         aoticache_intake_discard_file(&import->intake, digest);
         return status;
     }
-    status = keep(import, digest, got, fd, ret_error);
-    return status == AOTICACHE_OK ? take_manifest_in_file(import, digest, fd, got, ret_error) : status;
+    status = keep_object(import, digest, got, fd, ret_error);
+    return status == AOTICACHE_OK ? add_manifest_in_file(import, digest, fd, got, ret_error) : status;
 }
 
 /* ret_wanted: its bytes are to be read. */
-static aoticache_status look_at_object(struct import *import, const aoticache_tar_member *member,
-                                       const aoticache_digest *digest, bool *ret_wanted, aoticache_error *ret_error)
+static aoticache_status judge_object(struct import *import, const aoticache_tar_member *member,
+                                     const aoticache_digest *digest, bool *ret_wanted, aoticache_error *ret_error)
 {
     char path[SHOWN_PATH_BYTES];
     bool has = false;
@@ -244,35 +244,35 @@ static aoticache_status look_at_object(struct import *import, const aoticache_ta
         return status;
     if (has) {
         aoticache_transfer_table_find(&import->intake.table, digest)->has_come = true;
-        return take_stored_manifest(import, digest, ret_error);
+        return add_stored_manifest(import, digest, ret_error);
     }
     *ret_wanted = aoticache_intake_has_space(&import->intake, make_printable(member->path, path), member->bytes);
     return AOTICACHE_OK;
 }
 
-static aoticache_status take_object(struct import *import, const aoticache_tar_member *member,
-                                    const aoticache_digest *digest, aoticache_error *ret_error)
+static aoticache_status import_object(struct import *import, const aoticache_tar_member *member,
+                                      const aoticache_digest *digest, aoticache_error *ret_error)
 {
     bool is_wanted = false;
     import->objects++;
-    aoticache_status status = look_at_object(import, member, digest, &is_wanted, ret_error);
+    aoticache_status status = judge_object(import, member, digest, &is_wanted, ret_error);
     if (status == AOTICACHE_OK && is_wanted)
-        status = member->bytes <= SMALL_BYTES ? take_small(import, member, digest, ret_error)
-                                              : take_large(import, member, digest, ret_error);
+        status = member->bytes <= SMALL_BYTES ? import_small_object(import, member, digest, ret_error)
+                                              : import_large_object(import, member, digest, ret_error);
     return status == AOTICACHE_OK ? aoticache_intake_step(&import->intake, ret_error) : status;
 }
 
 /* ---- the other members ---- */
 
-static bool add_mark(void *user, const aoticache_pins *pins)
+static bool add_pin(void *user, const aoticache_pins *pins)
 {
     struct import *import = user;
     import->pins_status = aoticache_transfer_add_pin(&import->intake, pins, import->ret_error);
     return true;
 }
 
-static aoticache_status take_mark(struct import *import, const aoticache_key *key, uint64_t size,
-                                  aoticache_error *ret_error)
+static aoticache_status import_pins(struct import *import, const aoticache_key *key, uint64_t size,
+                                    aoticache_error *ret_error)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     aoticache_error detail = {.message = ""};
@@ -283,7 +283,7 @@ static aoticache_status take_mark(struct import *import, const aoticache_key *ke
         return status;
     import->pins_status = AOTICACHE_OK;
     import->ret_error = ret_error;
-    status = aoticache_transfer_parse_pin(import->buffer, (size_t)size, key, add_mark, import, &detail);
+    status = aoticache_transfer_parse_pin(import->buffer, (size_t)size, key, add_pin, import, &detail);
     aoticache_digest_to_hex(key, hex);
     if (status == AOTICACHE_CORRUPT)
         aoticache_intake_refuse(&import->intake, "the pins and tags of key %s: %s", hex, detail.message);
@@ -304,7 +304,7 @@ static uint64_t most_bytes(const aoticache_transfer_counts *head)
     return bytes;
 }
 
-static aoticache_status take_head(struct import *import, uint64_t size, aoticache_error *ret_error)
+static aoticache_status read_head(struct import *import, uint64_t size, aoticache_error *ret_error)
 {
     aoticache_status status =
         aoticache_transfer_parse_head(import->buffer, (size_t)size, &import->head, ret_error);
@@ -315,7 +315,7 @@ static aoticache_status take_head(struct import *import, uint64_t size, aoticach
     return status;
 }
 
-static aoticache_status take_end(struct import *import, uint64_t size, aoticache_error *ret_error)
+static aoticache_status read_end(struct import *import, uint64_t size, aoticache_error *ret_error)
 {
     aoticache_transfer_counts counts;
     aoticache_status status = aoticache_transfer_parse_end(import->buffer, (size_t)size, &counts, ret_error);
@@ -327,18 +327,18 @@ static aoticache_status take_end(struct import *import, uint64_t size, aoticache
     return status;
 }
 
-static aoticache_status take_text(struct import *import, aoticache_transfer_kind kind, const aoticache_key *key,
-                                  aoticache_error *ret_error)
+static aoticache_status import_text(struct import *import, aoticache_transfer_kind kind, const aoticache_key *key,
+                                    aoticache_error *ret_error)
 {
     uint64_t size = 0;
     aoticache_status status = read_member(import, import->buffer, -1, &size, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     if (kind == AOTICACHE_TRANSFER_IS_HEAD)
-        return take_head(import, size, ret_error);
+        return read_head(import, size, ret_error);
     if (kind == AOTICACHE_TRANSFER_IS_END)
-        return take_end(import, size, ret_error);
-    return take_mark(import, key, size, ret_error);
+        return read_end(import, size, ret_error);
+    return import_pins(import, key, size, ret_error);
 }
 
 /* Why a member cannot be taken; NULL where it can. */
@@ -358,8 +358,8 @@ static const char *reason_against(const struct import *import, const aoticache_t
     return NULL;
 }
 
-static aoticache_status take_member(struct import *import, const aoticache_tar_member *member,
-                                    aoticache_error *ret_error)
+static aoticache_status import_member(struct import *import, const aoticache_tar_member *member,
+                                      aoticache_error *ret_error)
 {
     aoticache_digest digest = {.bytes = {0}};
     char path[SHOWN_PATH_BYTES];
@@ -373,15 +373,15 @@ static aoticache_status take_member(struct import *import, const aoticache_tar_m
     if (reason != NULL)
         aoticache_intake_refuse(&import->intake, "%s: %s", make_printable(member->path, path), reason);
     else if (kind == AOTICACHE_TRANSFER_IS_OBJECT)
-        return take_object(import, member, &digest, ret_error);
+        return import_object(import, member, &digest, ret_error);
     else
-        return take_text(import, kind, &digest, ret_error);
+        return import_text(import, kind, &digest, ret_error);
     return AOTICACHE_OK;
 }
 
 /* ---- all of it ---- */
 
-static aoticache_status take_members(struct import *import, aoticache_error *ret_error)
+static aoticache_status import_members(struct import *import, aoticache_error *ret_error)
 {
     for (;;) {
         aoticache_tar_member member;
@@ -389,7 +389,7 @@ static aoticache_status take_members(struct import *import, aoticache_error *ret
         if (status == AOTICACHE_NOT_FOUND)
             break;
         if (status == AOTICACHE_OK)
-            status = take_member(import, &member, ret_error);
+            status = import_member(import, &member, ret_error);
         if (status == AOTICACHE_OK)
             status = aoticache_tar_reader_skip(import->reader, ret_error);
         if (status != AOTICACHE_OK)
@@ -411,7 +411,7 @@ static aoticache_status run_import(struct import *import, int fd, const aoticach
     aoticache_status status = aoticache_tar_reader_open(fd, options->max_bytes, aoticache_intake_poll,
                                                         &import->intake, &import->reader, ret_error);
     if (status == AOTICACHE_OK)
-        status = take_members(import, ret_error);
+        status = import_members(import, ret_error);
     /* What was complete before the end, or before the trouble, stays; of two troubles the first is told. */
     aoticache_status committed = aoticache_intake_commit(&import->intake, status == AOTICACHE_OK ? ret_error : NULL);
     return status != AOTICACHE_OK ? status : committed;

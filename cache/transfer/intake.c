@@ -247,7 +247,7 @@ static aoticache_status has_same(aoticache_index *index, const aoticache_intake_
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
-static bool is_ours(const aoticache_intake *intake, const aoticache_digest *artifact)
+static bool was_added_here(const aoticache_intake *intake, const aoticache_digest *artifact)
 {
     const aoticache_transfer_object *object = aoticache_transfer_table_find(&intake->table, artifact);
     return object != NULL && object->is_ours;
@@ -259,16 +259,16 @@ static bool is_ours(const aoticache_intake *intake, const aoticache_digest *arti
  * features alone, and for every machine that will ever use this cache. Guards are not looked at: whether two of them
  * let the same tensors pass is not told by their texts.
  */
-static bool goes_before(const aoticache_intake *intake, const aoticache_intake_claim *claim,
-                        const aoticache_index_hit *hit)
+static bool would_win(const aoticache_intake *intake, const aoticache_intake_claim *claim,
+                      const aoticache_index_hit *hit)
 {
     const aoticache_cpu_features required = aoticache_requirements_from_bytes(hit->requirements);
-    return !is_ours(intake, &hit->artifact) &&
+    return !was_added_here(intake, &hit->artifact) &&
            aoticache_cpu_features_count(claim->requirements) >= aoticache_cpu_features_count(&required);
 }
 
-static aoticache_status judge(aoticache_intake *intake, aoticache_index *index, const aoticache_intake_claim *claim,
-                              bool *ret_wanted, aoticache_error *ret_error)
+static aoticache_status judge_claim(aoticache_intake *intake, aoticache_index *index, const aoticache_intake_claim *claim,
+                                    bool *ret_wanted, aoticache_error *ret_error)
 {
     cleanup_free aoticache_index_hit *hits = NULL;
     size_t count = 0;
@@ -280,7 +280,7 @@ static aoticache_status judge(aoticache_intake *intake, aoticache_index *index, 
         return status;
     for (size_t i = 0; i < count; i++) {
         is_present = is_present || aoticache_digest_equal(&hits[i].artifact, claim->artifact);
-        is_before = is_before || (!intake->options->replace && goes_before(intake, claim, &hits[i]));
+        is_before = is_before || (!intake->options->replace && would_win(intake, claim, &hits[i]));
     }
     *ret_wanted = !is_present && !is_before;
     intake->report->entries_present += is_present ? 1 : 0;
@@ -293,7 +293,7 @@ aoticache_status aoticache_intake_wants_still(aoticache_intake *intake, const ao
 {
     aoticache_index *index = aoticache_cache_index(intake->cache);
     *ret_wanted = index == NULL;
-    return index != NULL ? judge(intake, index, claim, ret_wanted, ret_error) : AOTICACHE_OK;
+    return index != NULL ? judge_claim(intake, index, claim, ret_wanted, ret_error) : AOTICACHE_OK;
 }
 
 aoticache_status aoticache_intake_wants_entry(aoticache_intake *intake, const aoticache_intake_claim *claim,

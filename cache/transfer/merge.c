@@ -32,7 +32,7 @@ struct merge {
 
 /* ---- one object ---- */
 
-static aoticache_status stopped(aoticache_error *ret_error)
+static aoticache_status refuse_stopped(aoticache_error *ret_error)
 {
     return aoticache_error_set(ret_error, AOTICACHE_IO, "stopped; what was complete is stored");
 }
@@ -55,7 +55,7 @@ static aoticache_status copy_by_reading(struct merge *merge, int from, int to, u
         if (aoticache_syscall_write(to, piece, (size_t)got) != 0)
             return aoticache_error_set_errno(ret_error, errno, "cannot write in %s", merge->intake.scratch.path);
         if (!aoticache_intake_poll(&merge->intake))
-            return stopped(ret_error);
+            return refuse_stopped(ret_error);
         offset += (uint64_t)got;
     }
     return AOTICACHE_OK;
@@ -84,7 +84,7 @@ static aoticache_status copy_bytes(struct merge *merge, int from, int to, uint64
         merge->cannot_copy_range = copied < 0;
         done += copied > 0 ? (uint64_t)copied : 0;
         if (!aoticache_intake_poll(&merge->intake))
-            return stopped(ret_error);
+            return refuse_stopped(ret_error);
     }
     return done < bytes ? copy_by_reading(merge, from, to, done, bytes, ret_error) : AOTICACHE_OK;
 }
@@ -256,7 +256,7 @@ static aoticache_status merge_entry(struct merge *merge, const aoticache_entry *
 
 /* ---- all of them ---- */
 
-static bool merge_mark(void *user, const aoticache_pins *pins)
+static bool merge_pin(void *user, const aoticache_pins *pins)
 {
     struct merge *merge = user;
     merge->pins_status = aoticache_transfer_add_pin(&merge->intake, pins, merge->ret_error);
@@ -267,7 +267,7 @@ static aoticache_status merge_pins(struct merge *merge, aoticache_error *ret_err
 {
     merge->ret_error = ret_error;
     aoticache_status status =
-        aoticache_transfer_list_pins(merge->source, &merge->selection, merge_mark, merge, ret_error);
+        aoticache_transfer_list_pins(merge->source, &merge->selection, merge_pin, merge, ret_error);
     return status == AOTICACHE_OK ? merge->pins_status : status;
 }
 

@@ -56,7 +56,7 @@ static aoticache_status examine_names(aoticache_directory *directory, const char
 }
 
 aoticache_status aoticache_verify_item_examine(aoticache_directory *directory, bool is_quick,
-                                               aoticache_goes_on_fn goes_on, void *user, aoticache_verify_item *item,
+                                               aoticache_goes_on_fn is_running, void *user, aoticache_verify_item *item,
                                                aoticache_error *ret_error)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
@@ -65,12 +65,12 @@ aoticache_status aoticache_verify_item_examine(aoticache_directory *directory, b
     if (is_quick)
         return examine_names(directory, path, item, ret_error);
     const uint64_t expected = aoticache_object_size_to_expect(directory, &item->digest, item->named_bytes);
-    return aoticache_object_open_while(directory, &item->digest, expected, goes_on, user, &fd, &item->bytes,
+    return aoticache_object_open_while(directory, &item->digest, expected, is_running, user, &fd, &item->bytes,
                                        ret_error);
 }
 
 /* Asked by the threads; the caller's thread has asked the clock and the caller. */
-static bool goes_on(void *user)
+static bool is_running(void *user)
 {
     const struct pool *pool = user;
     return !atomic_load_explicit(&pool->is_stopped, memory_order_relaxed);
@@ -90,8 +90,8 @@ static void examine(struct pool *pool, aoticache_verify_item *item)
             return;
     }
     aoticache_status status = aoticache_verify_item_examine(verification->cache->directory,
-                                                            verification->options.quick, goes_on, pool, item, NULL);
-    if (status == AOTICACHE_IO && !goes_on(pool))
+                                                            verification->options.quick, is_running, pool, item, NULL);
+    if (status == AOTICACHE_IO && !is_running(pool))
         item->verdict = AOTICACHE_OBJECT_UNSEEN;
     else if (status == AOTICACHE_NOT_FOUND)
         item->verdict = AOTICACHE_OBJECT_GONE;

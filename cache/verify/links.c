@@ -198,7 +198,7 @@ struct known_pins {
     char tag[AOTICACHE_MAX_TAG_BYTES]; /* any of them */
 };
 
-static bool take_pins(void *user, const aoticache_pins *pins)
+static bool copy_pins(void *user, const aoticache_pins *pins)
 {
     struct known_pins *known = user;
     if (!aoticache_digest_equal(&pins->key, &known->key))
@@ -215,7 +215,7 @@ static aoticache_status repair_pin_file(aoticache_verification *verification, in
 {
     aoticache_cache *cache = verification->cache;
     struct known_pins known = {.key = *key};
-    aoticache_status status = aoticache_cache_list_pins(cache, NULL, take_pins, &known, ret_error);
+    aoticache_status status = aoticache_cache_list_pins(cache, NULL, copy_pins, &known, ret_error);
     if (status == AOTICACHE_OK && known.is_pinned)
         status = aoticache_cache_pin(cache, key, ret_error);
     else if (status == AOTICACHE_OK && known.tag[0] != '\0')

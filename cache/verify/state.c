@@ -84,7 +84,7 @@ void aoticache_verification_forget(aoticache_verification *verification)
 /* ---- reading ---- */
 
 /* The value of the next line, which must be `word`'s; NULL where it is not so. */
-static const char *take_line(char **text, const char *word)
+static const char *read_line(char **text, const char *word)
 {
     size_t length = strlen(word);
     char *line = *text;
@@ -97,9 +97,9 @@ static const char *take_line(char **text, const char *word)
     return line + length + 1;
 }
 
-static bool take_number(char **text, const char *word, uint64_t limit, uint64_t *ret_number)
+static bool read_number(char **text, const char *word, uint64_t limit, uint64_t *ret_number)
 {
-    const char *value = take_line(text, word);
+    const char *value = read_line(text, word);
     char *end = NULL;
     if (value == NULL || value[0] < '0' || value[0] > '9')
         return false;
@@ -107,10 +107,10 @@ static bool take_number(char **text, const char *word, uint64_t limit, uint64_t 
     return *end == '\0' && *ret_number <= limit;
 }
 
-static bool take_small(char **text, const char *word, unsigned limit, unsigned *ret_number)
+static bool read_small_number(char **text, const char *word, unsigned limit, unsigned *ret_number)
 {
     uint64_t number;
-    if (!take_number(text, word, limit, &number))
+    if (!read_number(text, word, limit, &number))
         return false;
     *ret_number = (unsigned)number;
     return true;
@@ -121,17 +121,17 @@ static bool parse(char *text, struct state *state)
     if (strncmp(text, FIRST_LINE, strlen(FIRST_LINE)) != 0)
         return false;
     text += strlen(FIRST_LINE);
-    if (!take_small(&text, "quick", 1, &state->is_quick) || !take_small(&text, "repair", 1, &state->is_repair) ||
-        !take_small(&text, "index", 1, &state->is_index_checked) ||
-        !take_small(&text, "phase", AOTICACHE_VERIFY_LINKS, &state->phase) ||
-        !take_small(&text, "folder", 256, &state->first_folder))
+    if (!read_small_number(&text, "quick", 1, &state->is_quick) || !read_small_number(&text, "repair", 1, &state->is_repair) ||
+        !read_small_number(&text, "index", 1, &state->is_index_checked) ||
+        !read_small_number(&text, "phase", AOTICACHE_VERIFY_LINKS, &state->phase) ||
+        !read_small_number(&text, "folder", 256, &state->first_folder))
         return false;
-    const char *cursor = take_line(&text, "cursor");
+    const char *cursor = read_line(&text, "cursor");
     state->has_cursor = cursor != NULL && strcmp(cursor, "-") != 0;
     if (cursor == NULL || (state->has_cursor && aoticache_digest_from_hex(cursor, &state->cursor) != AOTICACHE_OK))
         return false;
 #define READ_COUNT(name, what)                                               \
-    if (!take_number(&text, #name, UINT64_MAX / 2, &state->report.name)) \
+    if (!read_number(&text, #name, UINT64_MAX / 2, &state->report.name)) \
         return false;
     AOTICACHE_VERIFY_COUNT_LIST(READ_COUNT)
 #undef READ_COUNT

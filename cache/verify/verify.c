@@ -139,7 +139,7 @@ static aoticache_status check_root(aoticache_verification *verification, aoticac
 /* ---- all of it ---- */
 
 /* Lost entries are put back even where the run was stopped: the next one will not see their manifests again. */
-static aoticache_status go_through_objects(aoticache_verification *verification, aoticache_error *ret_error)
+static aoticache_status check_objects(aoticache_verification *verification, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_verification_check_objects(verification, ret_error);
     if (status == AOTICACHE_OK && verification->index != NULL)
@@ -172,7 +172,7 @@ static aoticache_status check_index_and_root(aoticache_verification *verificatio
     return status;
 }
 
-static aoticache_status go_through_links(aoticache_verification *verification, aoticache_error *ret_error)
+static aoticache_status check_links_and_pins(aoticache_verification *verification, aoticache_error *ret_error)
 {
     const aoticache_verify_report before = verification->report;
     aoticache_status status = aoticache_verification_check_links(verification, ret_error);
@@ -190,9 +190,9 @@ static aoticache_status verify(aoticache_verification *verification, aoticache_e
     aoticache_index_totals totals = {.entries = 0};
     aoticache_status status = check_index_and_root(verification, &totals, ret_error);
     if (status == AOTICACHE_OK && !verification->is_stopped && verification->phase == AOTICACHE_VERIFY_OBJECTS)
-        status = go_through_objects(verification, ret_error);
+        status = check_objects(verification, ret_error);
     if (status == AOTICACHE_OK && !verification->is_stopped && verification->phase == AOTICACHE_VERIFY_LINKS)
-        status = go_through_links(verification, ret_error);
+        status = check_links_and_pins(verification, ret_error);
     if (status == AOTICACHE_OK && verification->phase == AOTICACHE_VERIFY_DONE && verification->report.repaired > 0)
         status = aoticache_verification_count_unreferenced(verification, ret_error);
     if (status == AOTICACHE_OK && verification->index != NULL)

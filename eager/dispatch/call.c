@@ -13,7 +13,7 @@
 
 /* ---- key sets ---- */
 
-/* Of a tensor whose binding says none: the kernels of its device. */
+/* Returns the key set of a tensor whose binding gives none: the kernels of its device. */
 static __attribute__((noinline)) aoticache_key_set set_of_device(aoticache_device device)
 {
     switch (device.type) {
@@ -34,10 +34,10 @@ static __attribute__((noinline)) aoticache_key_set set_of_device(aoticache_devic
     }
 }
 
-/* An undefined tensor has what PyTorch makes a tensor without a backend with (c10/core/UndefinedTensorImpl.cpp). */
+/* An undefined tensor has the key set that PyTorch gives to a tensor without a backend (c10/core/UndefinedTensorImpl.cpp). */
 #define SET_OF_UNDEFINED (KEY_SET_BIT_OF(ADInplaceOrView) | KEY_SET_BIT_OF(AutogradOther))
 
-/* Absent in a list: none. */
+/* A tensor that is absent in a list has no keys. */
 static inline aoticache_key_set set_of_tensor(const aoticache_tensor_view *tensor)
 {
     if (UNLIKELY(tensor == NULL))
@@ -62,8 +62,8 @@ static inline aoticache_key_set set_of_value(const aoticache_value *value)
 }
 
 /*
- * With this thread's, without what falls through for the operator (on the backend, where that differs). Modes stand at
- * the Python key, which PyTorch includes as long as a thread has some.
+ * Adds this thread's keys and takes away those that fall through for the operator (on the backend, if that differs). Modes are
+ * at the Python key, which PyTorch includes as long as a thread has any.
  */
 static inline aoticache_key_set set_of_call(const aoticache_op_table *table, aoticache_key_set tensors)
 {
@@ -76,7 +76,7 @@ static inline aoticache_key_set set_of_call(const aoticache_op_table *table, aot
     return key_set_of_call(tensors, table->backend_mask[63u ^ (unsigned)__builtin_clzll(backends | 1)]);
 }
 
-/* None for a plain Tensor, as in PyTorch. */
+/* True for an undefined tensor: a value NONE for a plain Tensor, as in PyTorch. */
 static inline bool is_undefined_tensor(const aoticache_op_plan *plan, uint32_t position, const aoticache_value *value)
 {
     return value->kind == AOTICACHE_VALUE_NONE && plan->accepted[position] == UINT32_C(1) << AOTICACHE_VALUE_TENSOR;
@@ -183,7 +183,7 @@ static inline const aoticache_op_target *target_for_set(const aoticache_op_table
     return &table->targets[table->target_of[key_set_entry(keys)]];
 }
 
-/* Whether there is something at the Python key beside the modes: a tensor of that key, or the thread's own wish. */
+/* True if there is something at the Python key beside the modes: a tensor of that key, or the thread's own wish. */
 static bool has_python(const aoticache_operator *op, const aoticache_stack *stack)
 {
     const aoticache_op_plan *plan = atomic_load_explicit(&op->plan, memory_order_acquire);
@@ -222,7 +222,9 @@ static inline aoticache_status run_for_set(const aoticache_op_table *table, cons
 
 /* ---- calls ---- */
 
-/* Inside the epoch. Whatever the arguments of a variadic operator are: PyTorch counts them from the top, too. */
+/*
+ * The caller is inside the epoch. The arguments of a variadic operator may be anything: PyTorch counts them from the top, too.
+ */
 static inline aoticache_status check_and_call(const aoticache_operator *op, aoticache_stack *stack, aoticache_error *ret_error)
 {
     const aoticache_op_plan *plan = atomic_load_explicit(&op->plan, memory_order_acquire);
@@ -268,7 +270,7 @@ aoticache_status aoticache_operator_redispatch(const aoticache_operator *op, aot
 
 /* ---- one key's kernel ---- */
 
-/* The operator's own for this very key, also an alias, else the fallback; NULL: neither. */
+/* Finds the operator's own kernel for this very key, also an alias, else the fallback; NULL: there is neither. */
 static const aoticache_op_target *find_target(const aoticache_operator *op, const aoticache_op_table *table,
                                               aoticache_dispatch_key key, aoticache_op_target *fallback)
 {
@@ -337,7 +339,7 @@ aoticache_key_set aoticache_operator_key_set(const aoticache_operator *op, const
 /* ---- the kernel below ---- */
 
 /*
- * Not in the table any longer: it has been taken back meanwhile, so what the table has for the key is what was below.
+ * The kernel is no longer in the table: it has been taken back meanwhile. So what the table has for the key is what was below.
  */
 static const aoticache_op_target *find_previous(const aoticache_op_table *table, aoticache_dispatch_key key,
                                                 const void *user)
@@ -387,7 +389,7 @@ struct aoticache_computed_kernel {
     aoticache_op_kernel *kernel; /* a reference: its memory stays, its user is safe only as long as it is not gone */
 };
 
-/* With the lock. */
+/* The caller holds the lock. */
 static aoticache_status choose(const aoticache_operator *op, aoticache_dispatch_key key, aoticache_op_kernel **ret_kernel,
                                aoticache_error *ret_error)
 {

@@ -47,7 +47,7 @@ static aoticache_value value_of_string(const aoticache_type *type, const char *t
     return value;
 }
 
-/* Of a type that is no list. OTHER: there is no value for it. */
+/* Returns the value for a type that is no list. OTHER: there is no value for it. */
 static aoticache_value value_of_single(const aoticache_type *type, const aoticache_default *from)
 {
     aoticache_value value = {.kind = AOTICACHE_VALUE_OTHER};
@@ -129,7 +129,9 @@ static void put_item(list_kind list, char *at, const aoticache_value *item)
     }
 }
 
-/* The default's items, or one value as often as a fixed size says ("int[2] stride=1"). False without memory. */
+/*
+ * Makes the list of the default's items, or of one value as often as a fixed size says ("int[2] stride=1"). False: no memory.
+ */
 static bool make_list(const aoticache_type *type, const aoticache_default *from, aoticache_value *ret_value)
 {
     const aoticache_type *element = strip_optional(type->elements[0]);

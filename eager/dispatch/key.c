@@ -41,7 +41,7 @@ bool aoticache_dispatch_key_is_alias(aoticache_dispatch_key key)
            key <= AOTICACHE_DISPATCH_KEY_CompositeExplicitAutogradNonFunctional;
 }
 
-/* The block that a runtime key, or the number before the first, is in; NULL: none. */
+/* Returns the block that a runtime key, or the number before the first, is in; NULL: none. */
 static const struct block *block_of(aoticache_dispatch_key key)
 {
     for (size_t i = 0; i < BLOCKS; i++)
@@ -205,7 +205,7 @@ bool aoticache_key_set_has(aoticache_key_set set, aoticache_dispatch_key key)
     return (set & wanted) == wanted;
 }
 
-/* The number before that of the first runtime key of a functionality; 0 where it has no backends. */
+/* Returns the number before the first runtime key of a functionality; 0 if it has no backends. */
 static int32_t first_of_block(int32_t functionality)
 {
     switch (functionality) {

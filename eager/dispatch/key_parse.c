@@ -19,7 +19,7 @@ static const bool is_parsed[AOTICACHE_DISPATCH_KEY_COUNT] = {
     AOTICACHE_DISPATCH_ALIAS_LIST(IN_LIST)
 };
 
-/* NULL where none is near; upper and lower case are the same. */
+/* Finds the nearest name, upper and lower case being the same; NULL if none is near. */
 static const char *nearest_name(const char *name)
 {
     size_t least = strnlen(name, AOTICACHE_NAME_DISTANCE_LONGEST) / 3 + 1;
@@ -37,7 +37,7 @@ static const char *nearest_name(const char *name)
 
 #define SHOWN_BYTES 64
 
-/* For messages of one line: the beginning, in printable ASCII. */
+/* Copies the beginning of a text in printable ASCII, for messages of one line. */
 static void make_printable(const char *text, char ret_shown[SHOWN_BYTES + 4])
 {
     size_t length = strnlen(text, SHOWN_BYTES + 1), shown = length > SHOWN_BYTES ? SHOWN_BYTES : length;

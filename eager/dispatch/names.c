@@ -49,7 +49,7 @@ aoticache_operator *aoticache_dispatcher_get_operator(const aoticache_dispatcher
     return op != NULL ? *op : NULL;
 }
 
-/* Of a name that is not there. */
+/* Adds an operator; its name must be new. */
 static aoticache_operator *add_operator(aoticache_dispatcher *dispatcher, const char *name)
 {
     bool is_new;
@@ -103,8 +103,8 @@ void aoticache_dispatcher_leave_operator(aoticache_dispatcher *dispatcher, aotic
 typedef bool (*wanted_fn)(const aoticache_operator *op, aoticache_dispatch_key key);
 
 /*
- * In no order. Operators stay, so that their handles and names do without the lock: whatever takes long, and callbacks,
- * which may ask and register, run without it. *ret_found is the caller's.
+ * Collects the operators in no order. Operators are never freed, so their handles and names need no lock. Whatever takes long
+ * runs without it, and so do callbacks, which may ask and register. *ret_found is the caller's.
  */
 static aoticache_status collect_operators(aoticache_dispatcher *dispatcher, wanted_fn wanted, aoticache_dispatch_key key,
                                           aoticache_operator ***ret_found, size_t *ret_count, aoticache_error *ret_error)
@@ -161,7 +161,7 @@ uint64_t aoticache_operator_letters(const char *name)
     return letters;
 }
 
-/* One as far away as the best so far wins where it comes first by name. */
+/* Of names that are equally near, the one that comes first by name wins. */
 static const char *nearest_of(aoticache_operator *const *operators, size_t count, const char *name)
 {
     const char *nearest = NULL;
@@ -183,7 +183,7 @@ static const char *nearest_of(aoticache_operator *const *operators, size_t count
 
 /* ---- finding ---- */
 
-/* Without the lock: the search takes its time. */
+/* The caller does not hold the lock, because the search takes long. */
 static aoticache_status report_absent(aoticache_dispatcher *dispatcher, const char *name, aoticache_error *ret_error)
 {
     cleanup_free aoticache_operator **defined = NULL;
@@ -198,7 +198,7 @@ static aoticache_status report_absent(aoticache_dispatcher *dispatcher, const ch
                                nearest != NULL ? "?" : "");
 }
 
-/* Not found: *ret_dangles tells why. */
+/* False: it was not found, and *ret_dangles says why. */
 static bool find_written(aoticache_dispatcher *dispatcher, const char *name, bool defined,
                          aoticache_operator **ret_operator, bool *ret_dangles)
 {

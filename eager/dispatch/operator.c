@@ -14,8 +14,8 @@
 /* ---- kernels ---- */
 
 /*
- * Reached by redispatching to a key that falls through, or by a call for exactly that key: a call for its arguments
- * would not have come here. The key set of the call need not have the key.
+ * This runs if a call redispatches to a key that falls through, or asks for exactly that key: a call for its arguments would
+ * not have come here. The key set of the call need not have the key.
  */
 static aoticache_status report_fallthrough(void *user, const aoticache_operator *op, aoticache_key_set keys,
                                            aoticache_stack *stack, aoticache_error *ret_error)
@@ -75,7 +75,7 @@ static void release_kernel(aoticache_retired *retired)
 
 void aoticache_op_kernel_retire(aoticache_dispatcher *dispatcher, aoticache_op_kernel *kernel)
 {
-    /* Before the epoch that it waits for: a call that still finds it there entered before that. */
+    /* This comes before the epoch that it waits for: a call that still finds the kernel entered before that. */
     atomic_store(&kernel->is_gone, true);
     aoticache_dispatcher_retire(dispatcher, &kernel->retired, release_kernel);
 }
@@ -111,7 +111,7 @@ aoticache_status aoticache_operator_rebuild(aoticache_operator *op, aoticache_er
     return AOTICACHE_OK;
 }
 
-/* The first registration brings it back, or into being; the last one that goes takes it out of sight. */
+/* The first registration makes the operator visible, the removal of the last one hides it. */
 static void add_registration(aoticache_operator *op)
 {
     if (op->registrations++ > 0)
@@ -201,7 +201,7 @@ static const aoticache_op_kernel *newest_for(const aoticache_operator *op, aotic
     return NULL;
 }
 
-/* Where PyTorch warns; it lets Meta off too, as kernels of Python are meant to replace those of C++ there. */
+/* This is where PyTorch warns. It does not warn for Meta, as kernels of Python are meant to replace those of C++ there. */
 void aoticache_operator_note_override(const aoticache_operator *op, const aoticache_op_kernel *kernel,
                                       aoticache_op_notice *ret_notice)
 {

@@ -26,7 +26,7 @@ void aoticache_oplib_record(aoticache_oplib *oplib, aoticache_operator *op, aoti
 
 /* ---- the namespace's one DEF ---- */
 
-static aoticache_status take_namespace(aoticache_oplib *oplib, aoticache_error *ret_error)
+static aoticache_status claim_namespace(aoticache_oplib *oplib, aoticache_error *ret_error)
 {
     aoticache_dispatcher *dispatcher = oplib->dispatcher;
     for (const aoticache_op_namespace *one = dispatcher->namespaces; one != NULL; one = one->next)
@@ -47,7 +47,7 @@ static aoticache_status take_namespace(aoticache_oplib *oplib, aoticache_error *
     return AOTICACHE_OK;
 }
 
-static void give_namespace(aoticache_oplib *oplib)
+static void release_namespace(aoticache_oplib *oplib)
 {
     aoticache_op_namespace **at = &oplib->dispatcher->namespaces;
     if (!oplib->holds_namespace)
@@ -62,7 +62,7 @@ static void give_namespace(aoticache_oplib *oplib)
 
 /* ---- beginning and end ---- */
 
-static bool is_given(const char *text)
+static bool is_nonempty(const char *text)
 {
     return text != NULL && *text != '\0';
 }
@@ -71,7 +71,7 @@ aoticache_status aoticache_oplib_parse_key(const char *text, aoticache_dispatch_
                                            aoticache_error *ret_error)
 {
     aoticache_dispatch_key key = -1;
-    if (is_given(text)) {
+    if (is_nonempty(text)) {
         aoticache_status status = aoticache_dispatch_key_parse(text, &key, ret_error);
         if (status != AOTICACHE_OK)
             return status;
@@ -86,7 +86,7 @@ static aoticache_status check_new(aoticache_oplib_kind kind, const char *namespa
     if (kind != AOTICACHE_OPLIB_DEF && kind != AOTICACHE_OPLIB_IMPL && kind != AOTICACHE_OPLIB_FRAGMENT)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s:%u: no such kind of library: %d", file, line,
                                    (int)kind);
-    if (!is_given(namespace_name))
+    if (!is_nonempty(namespace_name))
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s:%u: a library needs a namespace", file, line);
     if (kind == AOTICACHE_OPLIB_IMPL)
         return AOTICACHE_OK;
@@ -148,7 +148,7 @@ aoticache_status aoticache_oplib_create(aoticache_dispatcher *dispatcher, aotica
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s:%u: no memory for a library", file, line);
     aoticache_dispatcher_lock(dispatcher);
     if (kind == AOTICACHE_OPLIB_DEF)
-        status = take_namespace(oplib, ret_error);
+        status = claim_namespace(oplib, ret_error);
     aoticache_dispatcher_unlock(dispatcher);
     if (status != AOTICACHE_OK) {
         free_oplib(oplib);
@@ -158,7 +158,7 @@ aoticache_status aoticache_oplib_create(aoticache_dispatcher *dispatcher, aotica
     return AOTICACHE_OK;
 }
 
-static void take_back(aoticache_oplib *oplib, const aoticache_op_registration *one)
+static void remove_registration(aoticache_oplib *oplib, const aoticache_op_registration *one)
 {
     if (one->kernel == NULL) {
         aoticache_operator_undefine(one->op);
@@ -176,8 +176,8 @@ void aoticache_oplib_reset(aoticache_oplib *oplib)
         return;
     aoticache_dispatcher_lock(oplib->dispatcher);
     while (oplib->count > 0)
-        take_back(oplib, &oplib->registrations[--oplib->count]);
-    give_namespace(oplib);
+        remove_registration(oplib, &oplib->registrations[--oplib->count]);
+    release_namespace(oplib);
     aoticache_dispatcher_unlock(oplib->dispatcher);
     aoticache_epoch_reclaim();
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is to be defined, all that can fail for its text alone behind it. */
+/* A definition, after everything that can fail for its text alone. */
 typedef struct definition {
     aoticache_op_plan *plan;
     aoticache_op_kernel *kernel; /* NULL: none */
@@ -22,7 +22,7 @@ static aoticache_status check_alias(aoticache_alias_analysis alias, aoticache_er
     return AOTICACHE_OK;
 }
 
-/* A name and a typed kernel's "(Tensor _0) -> Tensor _0" make a schema. */
+/* Makes a schema of a name and a typed kernel's "(Tensor _0) -> Tensor _0". */
 static aoticache_status schema_of_kernel(const aoticache_oplib *oplib, const char *name,
                                          const aoticache_op_kernel *kernel, aoticache_schema **ret_schema,
                                          aoticache_error *ret_error)
@@ -70,7 +70,7 @@ static aoticache_status make_plan(const aoticache_oplib *oplib, const char *text
     return AOTICACHE_OK;
 }
 
-/* With the lock. Takes the plan and the kernel over, or neither. */
+/* Takes both the plan and the kernel over, or neither. The caller holds the lock. */
 static aoticache_status define(aoticache_oplib *oplib, definition *of, aoticache_op_notice *ret_notice,
                                aoticache_error *ret_error)
 {

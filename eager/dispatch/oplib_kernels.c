@@ -27,7 +27,7 @@ aoticache_status aoticache_oplib_check_namespace(const aoticache_oplib *oplib, c
                                aoticache_oplib_namespace(oplib), oplib->debug);
 }
 
-/* The full name; *ret_full is the caller's. */
+/* Makes the full name of an operator; *ret_full is the caller's. */
 static aoticache_status parse_operator_name(const aoticache_oplib *oplib, const char *name, char **ret_full,
                                             aoticache_error *ret_error)
 {
@@ -50,7 +50,7 @@ static aoticache_status parse_operator_name(const aoticache_oplib *oplib, const 
     return status;
 }
 
-/* A key by its number: any that a kernel can be for. Undefined stands for "no key", as by its name: -1. */
+/* Checks a key by its number: a kernel can be for any of these. Undefined stands for "no key", as by its name: -1. */
 static aoticache_status check_key(aoticache_dispatch_key key, aoticache_dispatch_key *ret_given,
                                   aoticache_error *ret_error)
 {

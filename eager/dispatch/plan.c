@@ -22,7 +22,10 @@ static bool is_optional_tensor(const aoticache_type *type)
     return type->kind == AOTICACHE_TYPE_OPTIONAL && is_tensor(type->elements[0]);
 }
 
-/* Tensor, Tensor?, Tensor[], Tensor?[]: no others, not even Tensor[]? (DispatchKeyExtractor.h). */
+/*
+ * True for Tensor, Tensor?, Tensor[] and Tensor?[]: no other types are dispatched on, not even Tensor[]?
+ * (DispatchKeyExtractor.h).
+ */
 static bool is_dispatched(const aoticache_type *type)
 {
     if (type->kind == AOTICACHE_TYPE_LIST)

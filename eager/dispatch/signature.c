@@ -99,7 +99,7 @@ bool aoticache_op_signature_is_symbolic(const aoticache_schema *signature)
 
 typedef const aoticache_schema_argument *(*item_at)(const aoticache_schema *schema, size_t position);
 
-/* What differs, for a message; empty where nothing does. */
+/* Describes what differs, for a message; the text is empty if nothing does. */
 static bool describe_items(const char *what, const aoticache_schema *defined, size_t defined_count,
                            const aoticache_schema *given, size_t given_count, item_at at, bool symbolic, char *text,
                            size_t size)

@@ -70,7 +70,7 @@ static void fill_places(void)
 
 /* ---- precedence ---- */
 
-/* The newest kernel for each key, and the keys that can be members of sets. */
+/* This lists the newest kernel for each key, and the keys that can be members of sets. */
 typedef struct kernel_index {
     const aoticache_op_kernel *newest[AOTICACHE_DISPATCH_KEY_COUNT];
     aoticache_key_set keys[AOTICACHE_DISPATCH_KEY_COUNT];
@@ -109,7 +109,7 @@ static bool has_any(const kernel_index *index, aoticache_key_set set)
             return (aoticache_op_choice){chosen, why};                            \
     } while (0)
 
-/* Composite implicit kernels. That of all backends serves no autograd key whose backend has a kernel of its own. */
+/* Chooses composite implicit kernels. The one of all backends serves no autograd key whose backend has a kernel of its own. */
 static aoticache_op_choice choose_implicit(const kernel_index *index, const place *at)
 {
     bool has_backend_kernel = has_any(index, at->backends) ||
@@ -200,9 +200,9 @@ static bool fill_masks(const aoticache_op_choice *choices, aoticache_key_set *re
 
 /* ---- tables ---- */
 
-/* What calls run where there is nothing to run. */
+/* These run for a call that nothing can answer. */
 
-/* Names of the operator's keys, for the message: the caller's buffer. */
+/* The next functions write the names of the operator's keys, each once, to the caller's buffer for the message. */
 static bool is_listed(const aoticache_op_table *table, uint32_t target)
 {
     for (uint32_t i = 1; i < target; i++)
@@ -231,7 +231,7 @@ static void list_keys(const aoticache_op_table *table, char *text, size_t size)
     }
 }
 
-/* Inside the epoch of the call, so that the table may be read. */
+/* This runs inside the epoch of the call, so the table may be read. */
 static aoticache_status report_missing(void *user, const aoticache_operator *op, aoticache_key_set keys,
                                        aoticache_stack *stack, aoticache_error *ret_error)
 {
@@ -275,7 +275,7 @@ static aoticache_status report_gone(void *user, const aoticache_operator *op, ao
     return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "%s is not defined any longer", op->name);
 }
 
-/* Tables whose every place reports one thing. */
+/* In a static table every place reports the same thing. */
 typedef union static_table {
     aoticache_op_table table;
     char bytes[sizeof(aoticache_op_table) + sizeof(aoticache_op_target)];
@@ -310,9 +310,8 @@ aoticache_op_table *aoticache_op_table_gone(void)
 }
 
 /*
- * Targets so far. Their numbers have eight bits. Each place counts at most once, and each key; what stands below
- * kernels that want to know it comes on top, until there are no numbers left: then such a kernel finds nothing below
- * it.
+ * The targets so far. Their numbers have eight bits. Each place and each key counts at most once. What is below kernels that
+ * want to know it comes on top, until there are no numbers left: then such a kernel finds nothing below it.
  */
 enum { MAX_TARGETS = 255 };
 
@@ -354,7 +353,7 @@ static void add_previous(target_list *list, const aoticache_dispatcher *dispatch
     }
 }
 
-/* Also of keys that no place chose: a call for exactly that key wants them. */
+/* This also adds targets of keys that no place chose: a call for exactly that key wants them. */
 static void add_unchosen(target_list *list, const kernel_index *index, const aoticache_op_kernel *kernels)
 {
     for (const aoticache_op_kernel *kernel = kernels; kernel != NULL; kernel = kernel->older)

@@ -80,9 +80,8 @@ enum { MAX_MODES = 64 };
 __thread uint64_t aoticache_dispatch_modes_on __attribute__((tls_model("initial-exec")));
 
 /*
- * All that were pushed, also those that are off since they or ones below them run. Made by the first push, gone with the
- * last
- * pop: thread-local memory of this kind is scarce, and libraries that are loaded later want some of it too.
+ * The modes that were pushed, also those that are off because they or ones below them run. The first push makes the stack and
+ * the last pop frees it: thread-local memory of this kind is scarce, and libraries that are loaded later want some of it too.
  */
 typedef struct mode_stack {
     unsigned count;
@@ -105,7 +104,7 @@ aoticache_status aoticache_dispatch_mode_push(const aoticache_dispatch_mode *mod
     return AOTICACHE_OK;
 }
 
-/* One that runs is not on top for what it calls: it cannot take itself off. */
+/* A mode that runs is not on top for what it calls, so it cannot pop itself. */
 void aoticache_dispatch_mode_pop(void)
 {
     if (mine == NULL)
@@ -132,7 +131,7 @@ static aoticache_key_set above_python(void)
            ~(aoticache_key_set_full_after(AOTICACHE_DISPATCH_KEY_Python) | KEY_SET_BIT_OF(Python));
 }
 
-/* Runs one with it and those above it off, and takes off what it pushed and left. */
+/* Runs a mode while it and those above it are off, and pops what it pushed and left. */
 static aoticache_status call_mode(unsigned number, const aoticache_operator *op, aoticache_key_set keys,
                                   aoticache_stack *stack, aoticache_error *ret_error)
 {

@@ -2,97 +2,17 @@
  * eager/holder/call: the calls of an operator. A call whose kernel is ready takes the way of hot.h. A call that is missed
  * tries, in this order: a library that is known but not loaded, a dynamic library, what others have put into the index
  * meanwhile. Then the policy decides: compile now, compile in the background, or leave the call to the fallback.
+ *
+ * run.c runs what was found.
  */
 #include "base/cleanup.h"
 #include "eager/holder/hot.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-/* Up to so many tensors lie on the stack during a run. */
-#define TENSORS_ON_STACK 32
-
-/* Misses of all holders from one handing over of use to the cache to the next. */
+/* The use of all holders is handed to the cache after this many misses. */
 #define FLUSH_EVERY 64
-
-/* ---- running a library ---- */
-
-/* Takes the arguments off and puts the results on; there is room, or `outputs` is what goes to the caller as one list. */
-static aoticache_status push_results(const aoticache_holder *holder, aoticache_stack *stack, AtenTensorHandle *outputs,
-                                     size_t count, aoticache_error *ret_error)
-{
-    size_t base = stack->count - holder->num_arguments;
-    if (holder->returns == AOTICACHE_RETURNS_LIST) {
-        AtenTensorHandle *list = malloc((count > 0 ? count : 1) * sizeof *list);
-        if (list == NULL)
-            return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for %zu outputs", holder->op,
-                                       count);
-        memcpy(list, outputs, count * sizeof *list);
-        stack->values[base] =
-            (aoticache_value){.kind = AOTICACHE_VALUE_OUTPUT_LIST, .count = (uint32_t)count, .as.outputs = list};
-        stack->count = base + 1;
-        return AOTICACHE_OK;
-    }
-    for (size_t i = 0; i < count; i++)
-        stack->values[base + i] = (aoticache_value){.kind = AOTICACHE_VALUE_OUTPUT, .as.output = outputs[i]};
-    stack->count = base + count;
-    return AOTICACHE_OK;
-}
-
-/* With arrays that are large enough. */
-static aoticache_status run_with(aoticache_holder *holder, aoticache_runner *runner, aoticache_stack *stack,
-                                 AtenTensorHandle *inputs, size_t capacity, AtenTensorHandle *outputs,
-                                 size_t num_outputs, bool *consumed, aoticache_error *ret_error)
-{
-    size_t num_inputs = 0, expected = aoticache_runner_num_inputs(runner);
-    const aoticache_value *arguments = stack->values + stack->count - holder->num_arguments;
-    if (!aoticache_pack_inputs(arguments, holder->num_arguments, inputs, capacity, &num_inputs))
-        return aoticache_error_set(ret_error, AOTICACHE_LOAD_FAILED, "%s: the library takes %zu tensors, there are more",
-                                   holder->op, expected);
-    aoticache_status status;
-    if (consumed == NULL || num_inputs != expected) { /* the latter is refused, and nothing may be taken */
-        status = aoticache_runner_run(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
-    } else {
-        *consumed = true;
-        status = aoticache_runner_run_stealing(runner, inputs, num_inputs, outputs, num_outputs, ret_error);
-    }
-    if (__builtin_expect(status != AOTICACHE_OK, 0)) /* INVALID: the counts, which are the library's fault here */
-        return status == AOTICACHE_INVALID ? AOTICACHE_LOAD_FAILED : status;
-    status = push_results(holder, stack, outputs, num_outputs, ret_error);
-    for (size_t i = 0; status != AOTICACHE_OK && i < num_outputs; i++)
-        aoticache_tensor_free(outputs[i]);
-    return status;
-}
-
-aoticache_status aoticache_holder_run(aoticache_holder *holder, aoticache_runner *runner, aoticache_stack *stack,
-                                      bool *consumed, aoticache_error *ret_error)
-{
-    AtenTensorHandle inputs[TENSORS_ON_STACK], outputs[TENSORS_ON_STACK];
-    size_t num_inputs = aoticache_runner_num_inputs(runner), num_outputs = aoticache_runner_num_outputs(runner);
-    size_t results = holder->returns == AOTICACHE_RETURNS_LIST ? 1 : num_outputs;
-    if (stack->count - holder->num_arguments + results > stack->capacity)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s: the stack has %zu places, %zu are needed",
-                                   holder->op, stack->capacity, stack->count - holder->num_arguments + results);
-    if (__builtin_expect(num_inputs <= TENSORS_ON_STACK && num_outputs <= TENSORS_ON_STACK, 1))
-        return run_with(holder, runner, stack, inputs, TENSORS_ON_STACK, outputs, num_outputs, consumed, ret_error);
-    cleanup_free AtenTensorHandle *more = calloc(num_inputs + num_outputs + 1, sizeof *more);
-    if (more == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "%s: no memory for %zu tensors", holder->op,
-                                   num_inputs + num_outputs);
-    return run_with(holder, runner, stack, more, num_inputs, more + num_inputs, num_outputs, consumed, ret_error);
-}
-
-/* ---- the fallback ---- */
-
-aoticache_status aoticache_holder_fall_back(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
-                                            aoticache_status status, const char *why, aoticache_error *ret_error)
-{
-    if (holder->fallback == NULL)
-        return aoticache_error_set(ret_error, status, "%s: %s; and there is no fallback", holder->op, why);
-    atomic_fetch_add_explicit(&holder->fallbacks, 1, memory_order_relaxed);
-    return holder->fallback(holder->fallback_user, key_set, stack, ret_error);
-}
 
 /* ---- a missed call ---- */
 
@@ -142,7 +62,7 @@ static bool load_and_run(slow_call *call, aoticache_standing *standing, bool is_
     return call->ran;
 }
 
-/* As a call does that finds its kernel ready. False: it was unloaded a moment ago. */
+/* Runs as a call does that finds its kernel ready. False: it was unloaded a moment ago. */
 static bool run_as_hit(slow_call *call)
 {
     aoticache_packed packed;
@@ -161,10 +81,10 @@ static bool run_as_hit(slow_call *call)
 }
 
 /*
- * The next turn of a trial. The first call of a kernel, which loads it, takes none. True: the call is dealt with, by the
+ * Runs the next turn of a trial. The first call of a kernel, which loads it, takes none. True: the call is dealt with, by the
  * kernel or by leaving it to the fallback.
  */
-static bool take_turn(slow_call *call, aoticache_standing *standing)
+static bool run_trial_turn(slow_call *call, aoticache_standing *standing)
 {
     aoticache_ticket *ticket = call->ticket;
     uint64_t (*clock_ns)(void) = call->holder->context->clock_ns;
@@ -181,7 +101,7 @@ static bool take_turn(slow_call *call, aoticache_standing *standing)
     return ready ? call->ran : load_and_run(call, standing, true);
 }
 
-/* Where there is a kernel for the call: it answers, or the fallback does because it is faster, or has its turn. */
+/* Runs a call that has a kernel. The kernel answers, or the fallback does because it is faster, or has its turn. */
 static bool run_standing(slow_call *call, aoticache_standing *standing)
 {
     if (!call->holder->judges)
@@ -190,13 +110,13 @@ static bool run_standing(slow_call *call, aoticache_standing *standing)
     case AOTICACHE_STANDING_SLOWER:
         return call->is_left = true;
     case AOTICACHE_STANDING_TRIAL:
-        return take_turn(call, standing);
+        return run_trial_turn(call, standing);
     default:
         return load_and_run(call, standing, true);
     }
 }
 
-/* The state of this miss; NULL where it was never one. */
+/* Finds the state of this miss; NULL if it was never one. */
 static aoticache_miss_state *find_miss_state(const slow_call *call)
 {
     aoticache_epoch_slot *slot = aoticache_epoch_enter();
@@ -207,7 +127,7 @@ static aoticache_miss_state *find_miss_state(const slow_call *call)
     return entry != NULL ? entry->own.detail : NULL;
 }
 
-/* Whether it is too early to look at this miss again; the reason in the call's error. */
+/* True if it is too early to look at this miss again; the call's error has the reason. */
 static bool must_wait(slow_call *call)
 {
     aoticache_holder *holder = call->holder;
@@ -296,7 +216,7 @@ static bool run_dynamic(slow_call *call)
 
 /* ---- missed: where a miss stands ---- */
 
-/* The state of this miss, made where it is new. Under holder->lock. NULL without memory. */
+/* Finds the state of this miss, or makes it. NULL: no memory. The caller holds holder->lock. */
 static aoticache_miss_state *miss_state(aoticache_holder *holder, const aoticache_packed *packed, bool *ret_new)
 {
     aoticache_table_entry *entry = aoticache_table_find(&holder->misses, packed);
@@ -324,7 +244,7 @@ static bool wants_dynamic(const aoticache_holder *holder, const aoticache_dynami
            (holder->dynamic == AOTICACHE_DYNAMIC_AFTER && state->shapes > context->dynamic_after);
 }
 
-/* Everything that is not there the first time is counted here, once. */
+/* Counts a miss; a kernel that is not there the first time is counted once. */
 static void enter_miss(slow_call *call)
 {
     aoticache_holder *holder = call->holder;
@@ -343,8 +263,11 @@ static void enter_miss(slow_call *call)
         aoticache_holder_flush(holder);
 }
 
-/* Nothing is to be compiled: the cache counts a miss, and may have what the list of the index did not show. */
-static void ask_cache(slow_call *call)
+/*
+ * Looks in the cache if nothing is to be compiled. The cache counts a miss, and may have what the list of the index did not
+ * show.
+ */
+static void lookup_in_cache(slow_call *call)
 {
     aoticache_artifact *artifact = NULL;
     aoticache_resident *resident = NULL;
@@ -387,8 +310,8 @@ static void compile_now(slow_call *call)
         aoticache_holder_add_alias(call->holder, call->packed, standing);
 }
 
-/* A kernel that a collection has removed because the fallback is faster is not compiled again. */
-static bool has_lost(slow_call *call)
+/* True for a kernel that a collection has removed because the fallback is faster: it is not compiled again. */
+static bool lost_trial(slow_call *call)
 {
     if (!aoticache_holder_has_lost(call->holder, call->miss.exact))
         return false;
@@ -407,10 +330,10 @@ static void handle_miss(slow_call *call)
         return;
     }
     enter_miss(call);
-    if (has_lost(call))
+    if (lost_trial(call))
         return;
     if (!compiles)
-        ask_cache(call);
+        lookup_in_cache(call);
     else if (context->miss == AOTICACHE_MISS_BACKGROUND)
         compile_later(call);
     else
@@ -419,7 +342,7 @@ static void handle_miss(slow_call *call)
 
 /* ---- missed: the call ---- */
 
-static bool is_elsewhere(const aoticache_holder *holder, const aoticache_tensor_view *view)
+static bool runs_elsewhere(const aoticache_holder *holder, const aoticache_tensor_view *view)
 {
     /* A number on the CPU may go with tensors of any device, as in PyTorch. */
     if (view == NULL || (view->ndim == 0 && view->device.type == AOTICACHE_DEVICE_TYPE_CPU))
@@ -433,16 +356,16 @@ static bool has_foreign_tensor(const aoticache_holder *holder, const aoticache_v
 {
     for (size_t i = 0; i < holder->num_arguments; i++) {
         const aoticache_value *value = &arguments[i];
-        if (value->kind == AOTICACHE_VALUE_TENSOR && is_elsewhere(holder, value->as.tensor))
+        if (value->kind == AOTICACHE_VALUE_TENSOR && runs_elsewhere(holder, value->as.tensor))
             return true;
         for (uint32_t k = 0; value->kind == AOTICACHE_VALUE_TENSOR_LIST && k < value->count; k++)
-            if (is_elsewhere(holder, value->as.tensors[k]))
+            if (runs_elsewhere(holder, value->as.tensors[k]))
                 return true;
     }
     return false;
 }
 
-/* The requests of the call, and where the dynamic one stands. */
+/* Makes the requests of the call, and finds the state of the dynamic one. */
 static bool make_miss_request(slow_call *call)
 {
     aoticache_holder *holder = call->holder;
@@ -458,7 +381,7 @@ static bool make_miss_request(slow_call *call)
     return true;
 }
 
-static aoticache_status give_up(slow_call *call, uint64_t key_set, aoticache_error *ret_error)
+static aoticache_status fall_back_for_failure(slow_call *call, uint64_t key_set, aoticache_error *ret_error)
 {
     aoticache_holder *holder = call->holder;
     bool failed = call->status != AOTICACHE_NOT_FOUND && call->status != AOTICACHE_UNSUPPORTED;
@@ -467,8 +390,8 @@ static aoticache_status give_up(slow_call *call, uint64_t key_set, aoticache_err
     return aoticache_holder_fall_back(holder, key_set, call->stack, call->status, call->error.message, ret_error);
 }
 
-/* For a reason that is none to complain about. */
-static aoticache_status leave(slow_call *call, uint64_t key_set, aoticache_error *ret_error)
+/* Leaves the call to the fallback for a reason that is no failure. */
+static aoticache_status leave_to_fallback(slow_call *call, uint64_t key_set, aoticache_error *ret_error)
 {
     if (call->ticket->standing != NULL)
         call->ticket->begin_ns = call->holder->context->clock_ns();
@@ -478,7 +401,7 @@ static aoticache_status leave(slow_call *call, uint64_t key_set, aoticache_error
                                       ret_error);
 }
 
-/* Why these arguments, which the schema takes, cannot be a kernel's; NULL: they can. */
+/* Returns why these arguments, which the schema takes, cannot be a kernel's; NULL: they can. */
 static const char *reason_to_fall_back(const aoticache_holder *holder, const aoticache_value *arguments,
                                        const aoticache_packed *packed)
 {
@@ -514,9 +437,9 @@ aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t
     if (ret_compiles != NULL && *ret_compiles)
         return AOTICACHE_NOT_FOUND;
     if (call.is_left)
-        return leave(&call, key_set, ret_error);
+        return leave_to_fallback(&call, key_set, ret_error);
     if (!call.ran)
-        return give_up(&call, key_set, ret_error);
+        return fall_back_for_failure(&call, key_set, ret_error);
     if (call.status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, call.status, "%s", call.error.message);
     return AOTICACHE_OK;
@@ -524,28 +447,7 @@ aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t
 
 /* ---- calls ---- */
 
-bool aoticache_holder_call_ready(aoticache_holder *holder, aoticache_stack *stack, aoticache_packed *ret_packed,
-                                 bool *ret_packs, bool *consumed, aoticache_status *ret_status,
-                                 aoticache_error *ret_error)
-{
-    *ret_packs = aoticache_pack(stack->values + stack->count - holder->num_arguments, holder->num_arguments, ret_packed);
-    aoticache_runner *runner = *ret_packs ? aoticache_holder_find_ready(holder, ret_packed) : NULL;
-    if (runner == NULL)
-        return false;
-    *ret_status = aoticache_holder_run(holder, runner, stack, consumed, ret_error);
-    return true;
-}
-
-aoticache_status aoticache_holder_conclude(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
-                                           aoticache_status status, aoticache_error *ret_error)
-{
-    if (__builtin_expect(status == AOTICACHE_LOAD_FAILED, 0) && !holder->context->fail_calls)
-        return aoticache_holder_fall_back(holder, key_set, stack, status, "the library is none for these arguments",
-                                          ret_error);
-    return status;
-}
-
-/* A call that no runner is ready for. */
+/* Answers a call that no runner is ready for. */
 static aoticache_status call_unready(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
                                      const aoticache_packed *packed, aoticache_error *ret_error)
 {

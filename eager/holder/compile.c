@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* How long a miss is left alone before the next try. ABSENT is short: nothing is compiled here, and others may add it. */
+/* A miss is left alone for this long before the next try. ABSENT is short: nothing is compiled here, and others may add it. */
 #define RETRY_ABSENT_NS UINT64_C(1000000000)
 #define RETRY_FAILED_NS UINT64_C(1000000000)
 #define RETRY_FAILED_MAX_NS UINT64_C(300000000000)
@@ -64,7 +64,7 @@ static void forget_failures(aoticache_holder *holder, aoticache_miss_state *stat
 
 /* ---- compiling ---- */
 
-/* What accepts() and the hook need beside the dynamic request. */
+/* accepts() and the hook need this beside the dynamic request. */
 typedef struct dynamic_compile {
     aoticache_hook *hook;
     const aoticache_request *example; /* the call's own sizes, with the environment of the dynamic request */
@@ -112,7 +112,7 @@ static void count_compile(aoticache_holder *holder, const aoticache_artifact *ar
         atomic_fetch_add_explicit(&holder->compiles, 1, memory_order_relaxed);
 }
 
-/* OK only where the library that came out serves the call's own shape. */
+/* Returns OK only if the library that was made serves the call's own shape. */
 static aoticache_status get_dynamic(aoticache_holder *holder, const aoticache_miss_request *miss,
                                     aoticache_artifact **ret_artifact, aoticache_error *ret_error)
 {
@@ -226,7 +226,7 @@ static void free_jobs(aoticache_job *job)
 }
 
 /* Under context->lock. */
-static aoticache_job *take_first(aoticache_context *context)
+static aoticache_job *dequeue_first(aoticache_context *context)
 {
     aoticache_job *job = context->first;
     context->first = job->next;
@@ -246,13 +246,13 @@ static void run_job(aoticache_job *job)
                                    aoticache_resident_standing(resident, job->miss.elements));
 }
 
-/* Nobody but jobs has a reference to the holder any more. Under context->lock. */
+/* True if only jobs have references to the holder. The caller holds context->lock. */
 static bool is_abandoned(const aoticache_job *job)
 {
     return atomic_load(&job->holder->references) <= job->holder->jobs;
 }
 
-/* Under context->lock, which is let go during the compile. */
+/* Runs jobs until none is left. The caller holds context->lock, which is released during a compile. */
 static void *run_queued_jobs(void *user)
 {
     aoticache_context *context = user;
@@ -264,7 +264,7 @@ static void *run_queued_jobs(void *user)
             context->idle--;
             continue;
         }
-        aoticache_job *job = take_first(context);
+        aoticache_job *job = dequeue_first(context);
         bool abandoned = is_abandoned(job);
         job->holder->jobs--;
         context->running++;
@@ -297,8 +297,8 @@ static bool start_thread(aoticache_context *context)
     return started;
 }
 
-/* All that is queued, taken off. Under context->lock. */
-static aoticache_job *take_all(aoticache_context *context)
+/* Takes all jobs off the queue. The caller holds context->lock. */
+static aoticache_job *dequeue_all(aoticache_context *context)
 {
     aoticache_job *jobs = context->first;
     for (aoticache_job *job = jobs; job != NULL; job = job->next)
@@ -309,14 +309,17 @@ static aoticache_job *take_all(aoticache_context *context)
     return jobs;
 }
 
-/* What fork() copied of the parent's queue belongs to threads that are not there: to be freed. Under context->lock. */
+/*
+ * Empties the queue that fork() copied from the parent, whose threads are not there; the jobs are to be freed. The caller
+ * holds context->lock.
+ */
 static aoticache_job *begin_anew_after_fork(aoticache_context *context)
 {
     if (context->owner == (int)getpid())
         return NULL;
     context->owner = (int)getpid();
     context->threads = context->idle = context->running = 0;
-    return take_all(context);
+    return dequeue_all(context);
 }
 
 bool aoticache_queue_add(aoticache_holder *holder, aoticache_miss_request *miss)
@@ -352,7 +355,7 @@ void aoticache_queue_end(aoticache_context *context)
     pthread_mutex_lock(&context->lock);
     aoticache_job *parents = begin_anew_after_fork(context);
     context->ending = true;
-    aoticache_job *dropped = take_all(context);
+    aoticache_job *dropped = dequeue_all(context);
     pthread_cond_broadcast(&context->changed);
     while (context->threads > 0)
         pthread_cond_wait(&context->changed, &context->lock);

@@ -19,7 +19,7 @@ static void free_environment(char **environment)
     free(environment);
 }
 
-/* "name=value" as two texts each. */
+/* Copies the environment as two texts for each "name=value". */
 static aoticache_status copy_environment(const char *const *from, char ***ret_environment, aoticache_error *ret_error)
 {
     size_t count = 0;
@@ -163,7 +163,7 @@ aoticache_status aoticache_context_wait(aoticache_context *context, uint32_t tim
                                left, (unsigned)timeout_ms);
 }
 
-/* The holders of now, each with a reference: their locks come before context->lock. NULL without memory. */
+/* Lists the present holders, each with a reference: their locks come before context->lock. NULL: no memory. */
 static aoticache_holder **list_holders(aoticache_context *context, size_t *ret_count)
 {
     size_t count = 0;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the dispatcher keeps for one registration, and releases with it. */
+/* The dispatcher keeps this for one registration, and releases it with that. */
 typedef struct registered_holder {
     aoticache_holder *holder;
     const aoticache_operator *op;
@@ -68,7 +68,7 @@ static aoticache_status device_of(const char *key, aoticache_dispatch_key *ret_k
                                key);
 }
 
-/* The text of the schema, which may go with its definition as soon as it is looked at. *ret_text is the caller's. */
+/* Copies the text of the schema, which may go with its definition at any moment. *ret_text is the caller's. */
 static aoticache_status find_schema(const aoticache_oplib *oplib, const char *name, aoticache_operator **ret_operator,
                                     char **ret_text, aoticache_error *ret_error)
 {

@@ -13,7 +13,7 @@ typedef struct fill_walk {
     int64_t last_entry;
 } fill_walk;
 
-/* The same environment, but for the pair that makes a request dynamic. */
+/* True if the environments are the same but for the pair that makes a request dynamic. */
 static bool same_environment(const aoticache_request *request, const aoticache_request *like, bool is_dynamic)
 {
     if (aoticache_request_environment_count(request) != aoticache_request_environment_count(like) + is_dynamic ||
@@ -42,7 +42,10 @@ static void count_shape(aoticache_holder *holder, const aoticache_value *values)
     aoticache_request_free(request);
 }
 
-/* Of several for the same metadata the first is the best. What has no memory here, a miss will ask the cache for. */
+/*
+ * Adds an exact library. Of several for the same metadata the first stays, which is the best. If there is no memory, a miss
+ * will ask the cache.
+ */
 static void add_exact(aoticache_holder *holder, const aoticache_stored *stored)
 {
     aoticache_packed packed;

@@ -15,7 +15,7 @@ static bool is_tensor_list(const aoticache_type *type)
     return type->kind == AOTICACHE_TYPE_LIST && type->elements[0]->kind == AOTICACHE_TYPE_TENSOR;
 }
 
-/* What a library gives are tensors: any number of single ones, or one list of them. */
+/* Reads what the schema returns. A library gives tensors: any number of single ones, or one list of them. */
 static aoticache_status read_returns(aoticache_holder *holder, aoticache_error *ret_error)
 {
     size_t count = aoticache_schema_num_returns(holder->schema);
@@ -39,7 +39,7 @@ static aoticache_status read_returns(aoticache_holder *holder, aoticache_error *
     return AOTICACHE_OK;
 }
 
-/* Whether some value of the type can be packed: of an optional argument none can. */
+/* True if some value of the type can be packed. For an optional argument, None can. */
 static bool is_packable(const aoticache_type *type)
 {
     switch (type->kind) {
@@ -129,7 +129,9 @@ static void add_to_context(aoticache_holder *holder)
 
 static void remove_from_context(aoticache_holder *holder)
 {
-    /* Also for the question whether it is in the list at all: its neighbours, when they leave, write its link. */
+    /*
+     * The lock is also needed to ask whether the holder is in the list at all: its neighbours write its link when they leave.
+     */
     pthread_mutex_lock(&holder->context->lock);
     if (holder->link != NULL) {
         *holder->link = holder->next;

@@ -372,7 +372,7 @@ typedef struct aoticache_ticket {
     bool was_wanted;  /* such a call has met a trial */
 } aoticache_ticket;
 
-/* ---- call.c ---- */
+/* ---- run.c ---- */
 
 /*
  * Runs a loaded library on the arguments on top of the stack. Inside an epoch. LOAD_FAILED: the library does not fit these
@@ -396,6 +396,8 @@ aoticache_status aoticache_holder_conclude(aoticache_holder *holder, uint64_t ke
                                            aoticache_status status, aoticache_error *ret_error);
 aoticache_status aoticache_holder_fall_back(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
                                             aoticache_status status, const char *why, aoticache_error *ret_error);
+
+/* ---- call.c ---- */
 
 /*
  * A call that the table does not answer. packed: NULL where the arguments cannot be a kernel's. consumed: as

@@ -21,7 +21,7 @@
 #define KEEP 0.98
 #define KEEP_NS 40
 
-/* From so many pairs on a ratio beyond this, or below its inverse, is clear. */
+/* After this many pairs, a ratio beyond this one or below its inverse is clear. */
 static const struct step {
     uint32_t pairs;
     double ratio;
@@ -33,7 +33,7 @@ aoticache_way aoticache_trial_turn(aoticache_trial *trial)
 {
     uint32_t block = (trial->given[0] + trial->given[1]) / AOTICACHE_TRIAL_BLOCK;
     aoticache_way way = block % 4 == 0 || block % 4 == 3 ? AOTICACHE_WAY_KERNEL : AOTICACHE_WAY_FALLBACK;
-    /* Turns that did not come back (a call that failed) are made up for. */
+    /* Turns that did not come back, because the call failed, are made up for. */
     aoticache_way other = way == AOTICACHE_WAY_KERNEL ? AOTICACHE_WAY_FALLBACK : AOTICACHE_WAY_KERNEL;
     if (trial->noted[way] > trial->noted[other] + 2 * AOTICACHE_TRIAL_BLOCK)
         way = other;

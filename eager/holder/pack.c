@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Each writes at `at` and returns what is behind; NULL where it does not fit before `end` or is no kernel's. */
+/* Each function writes at `at` and returns what is behind; NULL if it does not fit before `end`, or no kernel takes it. */
 
 static uint64_t *pack_tensor(const aoticache_tensor_view *view, uint64_t *at, const uint64_t *end)
 {
@@ -42,7 +42,7 @@ static uint64_t *pack_text(const char *text, uint64_t *at, const uint64_t *end)
     return at + 1 + words;
 }
 
-/* Of values that are not lists and not tensors. */
+/* Packs values that are neither lists nor tensors. */
 static uint64_t *pack_scalar(const aoticache_value *value, uint64_t *at, const uint64_t *end)
 {
     if (end - at < 3)

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* What one process knows. */
+/* One process remembers this. */
 struct memory {
     pid_t process;
     pthread_mutex_t lock;
@@ -31,7 +31,7 @@ struct aoticache_recorder {
 
 /* ---- lines ---- */
 
-/* The request's line, or one that says why it is left out. By free(); NULL where memory is short. */
+/* Makes the request's line, or one that says why it is left out. By free(); NULL: no memory. */
 static char *make_line(const aoticache_request *request)
 {
     char *line = NULL, *text = NULL;
@@ -59,7 +59,7 @@ static char *make_line(const aoticache_request *request)
 static const aoticache_hash_map_type line_type = {.item_size = sizeof(aoticache_digest),
                                                   .key_size = sizeof(aoticache_digest)};
 
-/* Whether the line is new; then it no longer is. What cannot be remembered counts as known: the file must not swell. */
+/* Remembers a line. False: it is known already. A line that cannot be remembered counts as known: the file must not swell. */
 static bool remember(struct memory *memory, const char *line, size_t length)
 {
     aoticache_digest digest;
@@ -80,7 +80,10 @@ static void remember_text(struct memory *memory, const char *line)
         remember(memory, today, strlen(today));
 }
 
-/* Lines that are there already; as far as they can be read. Opened anew: processes share the position of `fd`. */
+/*
+ * Reads the lines that are there already, as far as possible. The file is opened anew, because processes share the position of
+ * `fd`.
+ */
 static void read_lines(struct memory *memory, int fd)
 {
     char path[64];
@@ -117,7 +120,7 @@ static struct memory *memory_create(int fd)
     return memory;
 }
 
-/* This process's memory; NULL where there is none to be had. A parent's is left alone: it may be in any state. */
+/* Returns this process's memory; NULL if there is no room for one. A parent's is left alone: it may be in any state. */
 static struct memory *own_memory(aoticache_recorder *recorder)
 {
     struct memory *memory = atomic_load(&recorder->memory);
@@ -138,7 +141,7 @@ aoticache_status aoticache_recorder_open(const char *path, aoticache_recorder **
     struct stat found;
     if (path == NULL || path[0] == '\0' || ret_recorder == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "record file: its path is empty");
-    /* Without waiting for whoever reads, where it is a pipe. */
+    /* If the path is a pipe, this does not wait for its reader. */
     cleanup_fd int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
     if (fd < 0 || fstat(fd, &found) != 0)
         return aoticache_error_set_errno(ret_error, errno, "record file %s: cannot open it for writing", path);
@@ -169,7 +172,7 @@ void aoticache_recorder_close(aoticache_recorder *recorder)
     errno = saved;
 }
 
-/* One write, so that lines of several processes do not mix. */
+/* Appends by one write, so that lines of several processes do not mix. */
 static void append(int fd, struct memory *memory, const char *line)
 {
     cleanup_free char *bytes = NULL;

@@ -78,7 +78,7 @@ static bool type_takes(const aoticache_type *type, int32_t kind)
     }
 }
 
-/* A tensor that must be there and is not, by itself or in a list. */
+/* True if a tensor is missing that must be there, by itself or in a list. */
 static bool lacks_tensor(const aoticache_type *type, const aoticache_value *value)
 {
     if (value->kind == AOTICACHE_VALUE_TENSOR)
@@ -216,7 +216,7 @@ static aoticache_status add_single(request_writer *writer, const char *name, con
     }
 }
 
-/* Item `i` of a list as a value of its own. */
+/* Returns item `i` of a list as a value of its own. */
 static aoticache_value item_of(const aoticache_value *list, uint32_t i)
 {
     switch (list->kind) {
@@ -265,7 +265,7 @@ static bool equals_default(const aoticache_holder *holder, const aoticache_value
            aoticache_pack(other, 1, &b) && a.count == b.count && memcmp(a.words, b.words, a.count * 8) == 0;
 }
 
-/* How many positional arguments are to be written: those behind are equal to their defaults. */
+/* Counts the positional arguments that are written: those behind them are equal to their defaults. */
 static size_t count_positional(const aoticache_holder *holder, const aoticache_value *arguments, size_t count)
 {
     size_t needed = 0;
@@ -301,7 +301,7 @@ aoticache_status aoticache_holder_set_environment(const aoticache_holder *holder
     return status;
 }
 
-/* *ret_request is NULL, with OK, where a dynamic request is asked for and there is none. */
+/* Makes a request. *ret_request is NULL, with OK, if a dynamic request is asked for and there is none. */
 static aoticache_status make_request(const aoticache_holder *holder, const aoticache_value *arguments, size_t count,
                                      bool dynamic, aoticache_request **ret_request, aoticache_error *ret_error)
 {

@@ -10,13 +10,13 @@
 
 /* ---- from a request's arguments to values ---- */
 
-/* What values of one request point to. */
+/* The values of one request point into this. */
 typedef struct value_space {
     char *bytes;
     size_t size, used;
 } value_space;
 
-static void *take_space(value_space *space, size_t bytes)
+static void *allocate_value(value_space *space, size_t bytes)
 {
     bytes = (bytes + 7) & ~(size_t)7;
     if (space->size - space->used < bytes)
@@ -25,8 +25,8 @@ static void *take_space(value_space *space, size_t bytes)
     return space->bytes + space->used - bytes;
 }
 
-/* Enough for all values of a request, whatever they are. */
-static size_t space_for(const aoticache_request *request, size_t num_arguments)
+/* Returns how many bytes are enough for all values of a request, whatever they are. */
+static size_t bytes_for_values(const aoticache_request *request, size_t num_arguments)
 {
     size_t items = num_arguments;
     for (size_t i = 0; i < aoticache_request_argument_count(request); i++) {
@@ -56,7 +56,7 @@ static bool single_of(const aoticache_argument *argument, value_space *space, ao
         value->kind = AOTICACHE_VALUE_NONE;
         return true;
     case AOTICACHE_ARGUMENT_TENSOR:
-        if ((view = take_space(space, sizeof *view)) == NULL)
+        if ((view = allocate_value(space, sizeof *view)) == NULL)
             return false;
         view_of(&argument->value.tensor.metadata, view);
         *value = (aoticache_value){.kind = AOTICACHE_VALUE_TENSOR, .as.tensor = view};
@@ -92,11 +92,11 @@ static bool single_of(const aoticache_argument *argument, value_space *space, ao
     }
 }
 
-/* Items of 8 bytes, or booleans. */
+/* Makes a list of items of 8 bytes, or of booleans. */
 static bool plain_list_of(const aoticache_argument *list, int32_t kind, value_space *space, aoticache_value *value)
 {
     size_t count = list->value.list.count, size = kind == AOTICACHE_VALUE_BOOL_LIST ? sizeof(bool) : 8;
-    char *items = take_space(space, count * size + 1);
+    char *items = allocate_value(space, count * size + 1);
     for (size_t i = 0; items != NULL && i < count; i++) {
         const aoticache_argument *item = &list->value.list.items[i];
         bool right = kind == AOTICACHE_VALUE_INT_LIST      ? item->kind == AOTICACHE_ARGUMENT_INT
@@ -117,7 +117,7 @@ static bool plain_list_of(const aoticache_argument *list, int32_t kind, value_sp
 static bool tensor_list_of(const aoticache_argument *list, value_space *space, aoticache_value *value)
 {
     size_t count = list->value.list.count;
-    const aoticache_tensor_view **tensors = take_space(space, (count + 1) * sizeof *tensors);
+    const aoticache_tensor_view **tensors = allocate_value(space, (count + 1) * sizeof *tensors);
     for (size_t i = 0; tensors != NULL && i < count; i++) {
         aoticache_value item = {.kind = AOTICACHE_VALUE_NONE};
         if (!single_of(&list->value.list.items[i], space, &item) ||
@@ -132,7 +132,7 @@ static bool tensor_list_of(const aoticache_argument *list, value_space *space, a
 static bool scalar_list_of(const aoticache_argument *list, value_space *space, aoticache_value *value)
 {
     size_t count = list->value.list.count;
-    aoticache_value *scalars = take_space(space, (count + 1) * sizeof *scalars);
+    aoticache_value *scalars = allocate_value(space, (count + 1) * sizeof *scalars);
     for (size_t i = 0; scalars != NULL && i < count; i++) {
         scalars[i] = (aoticache_value){.kind = AOTICACHE_VALUE_NONE};
         if (!single_of(&list->value.list.items[i], space, &scalars[i]))
@@ -142,7 +142,7 @@ static bool scalar_list_of(const aoticache_argument *list, value_space *space, a
     return scalars != NULL;
 }
 
-/* A list, as a call of this schema has it. */
+/* Makes a list as a call of this schema has it. */
 static bool list_of(const aoticache_argument *list, const aoticache_type *type, value_space *space,
                     aoticache_value *value)
 {
@@ -168,7 +168,7 @@ static bool list_of(const aoticache_argument *list, const aoticache_type *type, 
     }
 }
 
-/* Which argument of the schema one of the request is: by position, or by name. */
+/* Finds the argument of the schema for one of the request, by position or by name. */
 static size_t position_of(const aoticache_holder *holder, const aoticache_argument *argument, size_t position)
 {
     if (argument->name[0] == '\0')
@@ -182,10 +182,10 @@ static size_t position_of(const aoticache_holder *holder, const aoticache_argume
 aoticache_value *aoticache_holder_request_values(const aoticache_holder *holder, const aoticache_request *request,
                                                  char **ret_bytes)
 {
-    value_space space = {.size = space_for(request, holder->num_arguments)};
+    value_space space = {.size = bytes_for_values(request, holder->num_arguments)};
     *ret_bytes = space.bytes = malloc(space.size);
     aoticache_value *values =
-        space.bytes != NULL ? take_space(&space, (holder->num_arguments + 1) * sizeof *values) : NULL;
+        space.bytes != NULL ? allocate_value(&space, (holder->num_arguments + 1) * sizeof *values) : NULL;
     if (values == NULL)
         return NULL;
     if (holder->num_arguments > 0)

@@ -19,7 +19,7 @@ static void free_unknown(aoticache_resident *resident)
     free(resident);
 }
 
-/* Not among the holder's yet. A dynamic one has a standing for each class of sizes. */
+/* Makes a resident that the holder does not list yet. A dynamic one has a standing for each class of sizes. */
 static aoticache_resident *create_resident(aoticache_holder *holder, const aoticache_key *key,
                                            const aoticache_digest *artifact, int64_t entry_id, bool is_dynamic)
 {
@@ -55,7 +55,7 @@ static void add_resident(aoticache_holder *holder, aoticache_resident *resident)
     holder->resident_count++;
 }
 
-/* The same library was made again, or another one in its place. */
+/* Notes that the same library was made again, or another one in its place. */
 static void set_artifact(aoticache_resident *resident, const aoticache_digest *artifact, int64_t entry_id)
 {
     resident->artifact = *artifact;
@@ -63,7 +63,7 @@ static void set_artifact(aoticache_resident *resident, const aoticache_digest *a
     atomic_store(&resident->gone, false);
 }
 
-/* For metadata that was not known, or that a dynamic library served until now (`entry`). */
+/* Adds a library for metadata that was not known, or that a dynamic library served until now (`entry`). */
 static aoticache_resident *add_exact(aoticache_holder *holder, const aoticache_packed *packed,
                                      aoticache_table_entry *entry, const aoticache_key *key,
                                      const aoticache_digest *artifact, int64_t entry_id)
@@ -205,7 +205,7 @@ static void release_runner(aoticache_retired *retired)
     free(leaving);
 }
 
-/* Takes it off the list of loaded ones. Under context->lock. */
+/* Takes it off the list of loaded ones. The caller holds context->lock. */
 static void unlink_loaded(aoticache_context *context, aoticache_resident *resident)
 {
     *resident->loaded_link = resident->loaded_next;
@@ -226,7 +226,7 @@ static uint64_t last_tick(const aoticache_resident *resident)
     return last;
 }
 
-/* Calls that come find nothing more. Under context->lock. */
+/* Takes the runner away, so that new calls do not find it. The caller holds context->lock. */
 static aoticache_runner *hide_runner(aoticache_resident *resident)
 {
     aoticache_runner *runner = atomic_exchange(&resident->runner, NULL);
@@ -235,7 +235,7 @@ static aoticache_runner *hide_runner(aoticache_resident *resident)
     return runner;
 }
 
-/* The one that was not used for longest; not `keep`. Under context->lock. */
+/* Finds the one that was not used for longest, except `keep`. The caller holds context->lock. */
 static aoticache_resident *least_recent(const aoticache_context *context, const aoticache_resident *keep)
 {
     aoticache_resident *found = NULL;
@@ -257,7 +257,7 @@ static bool exceeds_budget(const aoticache_context *context)
 }
 
 /* Unloads until the budget is kept, or nothing but `keep` is left. */
-static void keep_budget(aoticache_context *context, const aoticache_resident *keep)
+static void unload_over_budget(aoticache_context *context, const aoticache_resident *keep)
 {
     for (;;) {
         leaving_runner *leaving = NULL;
@@ -299,7 +299,7 @@ static void publish_runner(aoticache_resident *resident, aoticache_runner *runne
     context->loaded = resident;
     context->loaded_count++;
     context->loaded_bytes += bytes;
-    /* After all that was used before, and before all that is used from now on. */
+    /* This tick is after everything that was used before, and before everything that is used from now on. */
     uint64_t tick = atomic_fetch_add(&context->tick, 2) + 1;
     atomic_store(&resident->runner, runner);
     for (uint32_t i = 0; i < resident->standing_count; i++) {
@@ -308,7 +308,7 @@ static void publish_runner(aoticache_resident *resident, aoticache_runner *runne
     }
     pthread_mutex_unlock(&context->lock);
     atomic_fetch_add_explicit(&resident->holder->loads, 1, memory_order_relaxed);
-    keep_budget(context, resident);
+    unload_over_budget(context, resident);
 }
 
 void aoticache_holder_unload_all(aoticache_holder *holder)
@@ -361,7 +361,7 @@ static aoticache_status load_runner(const aoticache_holder *holder, aoticache_ar
     return AOTICACHE_OK;
 }
 
-/* NOT_FOUND: it is gone, and nobody asks for it again before it was made anew. */
+/* Opens the library. NOT_FOUND: it is gone, and nobody asks for it again before it was made anew. */
 static aoticache_status open_resident(aoticache_resident *resident, aoticache_artifact **ret_artifact,
                                       aoticache_error *ret_error)
 {
@@ -383,7 +383,7 @@ static aoticache_status open_resident(aoticache_resident *resident, aoticache_ar
                                holder->op);
 }
 
-/* Under load_lock, not loaded. */
+/* Loads a library that is not loaded. The caller holds load_lock. */
 static aoticache_status load_resident(aoticache_resident *resident, aoticache_runner **ret_runner,
                                       aoticache_error *ret_error)
 {

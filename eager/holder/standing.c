@@ -34,7 +34,7 @@ uint64_t aoticache_count_elements(const aoticache_value *arguments, size_t count
 
 /* ---- what holds here: of this many threads, and not for ever ---- */
 
-/* Rounded up to a power of two: what wins with seven threads wins with eight. */
+/* Returns the number of threads, rounded up to a power of two: what wins with seven threads wins with eight. */
 static uint32_t threads_now(const aoticache_holder *holder)
 {
     uint32_t threads = 0, rounded = 1;
@@ -65,7 +65,7 @@ void aoticache_standing_show(aoticache_standing *standing)
     atomic_store(&standing->hot->runner, answers ? atomic_load(&standing->resident->runner) : NULL);
 }
 
-/* True: it was in the state `from`. */
+/* Changes the state. True: it was in the state `from`. */
 static bool change_state(aoticache_standing *standing, aoticache_standing_state from, aoticache_standing_state to)
 {
     aoticache_context *context = standing->resident->holder->context;
@@ -94,7 +94,7 @@ typedef struct known_judgement {
     int64_t judged_ns;
 } known_judgement;
 
-static bool take_judgement(void *user, const aoticache_judgement *judgement)
+static bool copy_judgement(void *user, const aoticache_judgement *judgement)
 {
     known_judgement *known = user;
     if (judgement->threads != known->threads || judgement->size_class != known->size_class ||
@@ -108,12 +108,12 @@ static bool take_judgement(void *user, const aoticache_judgement *judgement)
     return false;
 }
 
-/* What cannot be read is found out again. */
-static known_judgement ask_cache(const aoticache_holder *holder, const aoticache_key *key, uint32_t threads,
-                                 uint32_t size_class)
+/* Reads the judgement. What cannot be read is found out again. */
+static known_judgement read_judgement(const aoticache_holder *holder, const aoticache_key *key, uint32_t threads,
+                                      uint32_t size_class)
 {
     known_judgement known = {.threads = threads, .size_class = size_class};
-    aoticache_cache_list_judgements(holder->context->cache, key, take_judgement, &known, NULL);
+    aoticache_cache_list_judgements(holder->context->cache, key, copy_judgement, &known, NULL);
     return known;
 }
 
@@ -122,14 +122,14 @@ bool aoticache_holder_has_lost(const aoticache_holder *holder, const aoticache_r
     aoticache_key key;
     if (!holder->judges || aoticache_request_key(request, &key, NULL) != AOTICACHE_OK)
         return false;
-    known_judgement known = ask_cache(holder, &key, threads_now(holder), 0);
+    known_judgement known = read_judgement(holder, &key, threads_now(holder), 0);
     return known.is_known && known.is_slower;
 }
 
-/* Up to SAVED_AT_ONCE that are new, which are taken for saved. */
+/* This many new judgements are collected at once; they then count as saved. */
 #define SAVED_AT_ONCE 32
 
-static size_t take_unsaved(aoticache_holder *holder, aoticache_standing **standings, aoticache_judgement *judgements)
+static size_t collect_unsaved(aoticache_holder *holder, aoticache_standing **standings, aoticache_judgement *judgements)
 {
     size_t count = 0;
     pthread_mutex_lock(&holder->lock);
@@ -159,7 +159,7 @@ void aoticache_holder_save_judgements(aoticache_holder *holder)
     aoticache_judgement judgements[SAVED_AT_ONCE];
     size_t count = SAVED_AT_ONCE;
     while (holder->judges && count == SAVED_AT_ONCE) {
-        count = take_unsaved(holder, standings, judgements);
+        count = collect_unsaved(holder, standings, judgements);
         if (count == 0 || aoticache_cache_put_judgements(holder->context->cache, judgements, count, NULL) != AOTICACHE_LOCKED)
             continue;
         /* Others are writing: the next flush tries again. A cache that is only read never takes them. */
@@ -173,7 +173,7 @@ void aoticache_holder_save_judgements(aoticache_holder *holder)
 
 /* ---- from state to state ---- */
 
-/* Under holder->lock. False: no memory, and the kernel answers unjudged. */
+/* Begins a trial. False: no memory, and the kernel answers unjudged. The caller holds holder->lock. */
 static bool begin_trial(aoticache_standing *standing)
 {
     if (standing->trial == NULL && (standing->trial = malloc(sizeof *standing->trial)) == NULL)
@@ -187,7 +187,7 @@ static void settle_open(aoticache_standing *standing)
 {
     aoticache_holder *holder = standing->resident->holder;
     uint32_t threads = threads_now(holder);
-    known_judgement known = ask_cache(holder, &standing->resident->key, threads, standing->size_class);
+    known_judgement known = read_judgement(holder, &standing->resident->key, threads, standing->size_class);
     aoticache_standing_state next = AOTICACHE_STANDING_TRIAL;
     if (known.is_known && is_fresh(known.judged_ns))
         next = known.is_slower ? AOTICACHE_STANDING_SLOWER : AOTICACHE_STANDING_FASTER;
@@ -266,7 +266,7 @@ bool aoticache_ticket_take(aoticache_ticket *ticket, aoticache_standing *standin
     return is_on_trial;
 }
 
-/* Under holder->lock. True: the trial has come to its end. */
+/* Notes the time of a turn. True: the trial has come to its end. The caller holds holder->lock. */
 static bool note_time(aoticache_standing *standing, aoticache_way way, uint64_t ns)
 {
     aoticache_trial *trial = standing->trial;

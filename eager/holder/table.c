@@ -23,7 +23,7 @@ struct aoticache_table_chunk {
     size_t bytes, used;
 };
 
-/* Zeroed. With large pages, of which the processor remembers more, from 2 MiB on. */
+/* Allocates zeroed pages: from 2 MiB on large ones, of which the processor remembers more. */
 static void *allocate_pages(size_t bytes)
 {
     if (bytes < HUGE_PAGE_BYTES)
@@ -40,7 +40,7 @@ static void *allocate_pages(size_t bytes)
 
 /* ---- entries ---- */
 
-static void *take_bytes(aoticache_table *table, size_t bytes)
+static void *allocate_bytes(aoticache_table *table, size_t bytes)
 {
     struct aoticache_table_chunk *chunk = table->chunks;
     bytes = (bytes + 7) & ~(size_t)7;
@@ -75,7 +75,7 @@ static aoticache_table_slots *allocate_slots(size_t count)
     return made;
 }
 
-/* The hash first: a reader that sees the entry sees its hash. */
+/* Writes the hash first: a reader that sees the entry sees its hash. */
 static void place(aoticache_table_slots *slots, uint64_t hash, aoticache_table_entry *entry)
 {
     uint64_t i = hash & slots->mask;
@@ -119,7 +119,7 @@ aoticache_table_entry *aoticache_table_prepare(aoticache_table *table, const aot
     size_t bytes = packed->count * sizeof packed->words[0];
     if (!aoticache_table_reserve(table, table->used + 1))
         return NULL;
-    aoticache_table_entry *entry = take_bytes(table, sizeof *entry + bytes);
+    aoticache_table_entry *entry = allocate_bytes(table, sizeof *entry + bytes);
     if (entry == NULL)
         return NULL;
     entry->own.detail = detail;

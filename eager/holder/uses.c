@@ -44,7 +44,7 @@ static void after_fork(void)
     pthread_mutex_unlock(&lock);
 }
 
-/* The parent takes what was counted there. */
+/* Marks all counts as taken: what was counted before the fork is for the parent to take. */
 static void after_fork_in_child(void)
 {
     for (uint32_t number = 1; number < number_count; number++)
@@ -122,7 +122,7 @@ uint64_t aoticache_uses_take(uint32_t number)
     return uses - before;
 }
 
-/* Counters for all numbers that there are. */
+/* Makes counters for all numbers that there are. */
 static bool extend_counters(aoticache_epoch_slot *slot)
 {
     aoticache_use *more = calloc(number_capacity, sizeof *more);

@@ -36,7 +36,7 @@ struct c_state {
 
 /* ---- the compiler ---- */
 
-/* Asked without a lock: should two threads ask at once, both get the same answer, and one of them is dropped. */
+/* The compiler is asked without a lock. If two threads ask at once, both get the same answer, and one of them is dropped. */
 static aoticache_status get_compiler(const aoticache_hook *hook, uint64_t deadline_ns,
                                      const aoticache_compiler **ret_compiler, aoticache_error *ret_error)
 {
@@ -66,7 +66,7 @@ static int is_source(const struct dirent *entry)
     return length > 2 && strcmp(entry->d_name + length - 2, ".c") == 0;
 }
 
-/* An operator that this is the file of: the first '_' ends the namespace, and one before a capital begins the overload. */
+/* Guesses the operator that a file is for: the first '_' ends the namespace, and one before a capital begins the overload. */
 static void guess_operator(const char *file, char ret_op[AOTICACHE_KERNEL_FILE_BYTES])
 {
     const size_t length = strlen(file) - strlen(".c"), space = strcspn(file, "_");
@@ -81,8 +81,8 @@ static void guess_operator(const char *file, char ret_op[AOTICACHE_KERNEL_FILE_B
 }
 
 /* Keeps in ret_nearest the operator of this folder that is nearer than the nearest so far. */
-static void look_for_nearest(const char *folder, const char *op, size_t *least,
-                             char ret_nearest[AOTICACHE_KERNEL_FILE_BYTES])
+static void find_nearest_source(const char *folder, const char *op, size_t *least,
+                                char ret_nearest[AOTICACHE_KERNEL_FILE_BYTES])
 {
     struct dirent **files = NULL;
     const int count = scandir(folder, &files, is_source, alphasort);
@@ -99,14 +99,14 @@ static void look_for_nearest(const char *folder, const char *op, size_t *least,
     free(files);
 }
 
-/* "; did you mean aten::abs?", of the kernels that there are, or "". */
+/* Writes "; did you mean aten::abs?" for the nearest of the kernels that there are, or "". */
 static void suggest_operator(const struct c_state *state, const char *op, char *ret_hint, size_t size)
 {
     char nearest[AOTICACHE_KERNEL_FILE_BYTES];
     size_t least = AOTICACHE_NOT_NEAR;
     ret_hint[0] = '\0';
     for (size_t i = 0; i < state->folder_count; i++)
-        look_for_nearest(state->folders[i], op, &least, nearest);
+        find_nearest_source(state->folders[i], op, &least, nearest);
     if (least < AOTICACHE_NOT_NEAR)
         snprintf(ret_hint, size, "; did you mean %s?", nearest);
 }
@@ -179,7 +179,7 @@ static aoticache_status hash_headers(const char *folder, FILE *out, aoticache_er
     return status;
 }
 
-/* The source, and the headers that it may include: those beside it, and of the folders behind its own. */
+/* Hashes the source and the headers that it may include: those beside it, and of the folders behind its own. */
 static aoticache_status hash_sources(const struct c_state *state, const char *op, size_t folder, FILE *out,
                                      aoticache_error *ret_error)
 {
@@ -239,7 +239,7 @@ static aoticache_status write_request_header(const aoticache_request *request, c
     return status == AOTICACHE_OK ? write_text(path, text, size, ret_error) : status;
 }
 
-/* The compiler's message, unless the source itself says in it that it does not serve this. */
+/* Reports the compiler's message, unless the source itself says in it that it does not serve this. */
 static aoticache_status judge_failure(aoticache_process *process, const aoticache_request *request,
                                       const char *source, aoticache_status status, aoticache_error *ret_error)
 {
@@ -274,7 +274,7 @@ static aoticache_status name_source(const struct c_state *state, const char *op,
                                      folder);
 }
 
-/* The installation's part of them. */
+/* Finds the paths of the installation. */
 static aoticache_status find_home(struct c_paths *paths, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_home_find("include/aoticache/runtime/kernel.h", paths->include, ret_error);
@@ -303,8 +303,10 @@ static aoticache_status run_compiler(const aoticache_hook *hook, const struct c_
         arguments[count++] = "-I";
         arguments[count++] = state->folders[i];
     }
-    /* Contraction to fused operations would make results differ from PyTorch's; errno and traps are nobody's here;
-       integers wrap, as PyTorch's do. */
+    /*
+     * Contraction to fused operations would make results differ from PyTorch's. Nobody reads errno and traps here. Integers
+     * wrap, as PyTorch's do.
+     */
     const char *const rest[] = {
         "-std=gnu11", "-O3", "-g0", "-fPIC", "-shared", "-fvisibility=hidden", "-ffp-contract=off", "-fno-math-errno",
         "-fno-trapping-math", "-fwrapv", "-fmax-errors=3", "-fdiagnostics-color=never",
@@ -326,7 +328,7 @@ static aoticache_status run_compiler(const aoticache_hook *hook, const struct c_
     return status;
 }
 
-/* The one file, described as the answer of a hook that speaks JSON would describe it. said: taken over. */
+/* Describes the one file as the answer of a hook that speaks JSON would. said: taken over. */
 static aoticache_status fill_answer(const aoticache_compiler *compiler, const char *output, char *said,
                                     aoticache_answer *ret_answer, aoticache_error *ret_error)
 {
@@ -382,7 +384,7 @@ static aoticache_status c_compile(aoticache_hook *hook, const aoticache_request 
 
 /* ---- the hook ---- */
 
-/* "cc gcc 12.2.0"; where the compiler does not answer, just its name. */
+/* Returns "cc gcc 12.2.0"; if the compiler does not answer, just its name. */
 static const char *c_producer(const aoticache_hook *hook)
 {
     struct c_state *state = hook->state;
@@ -431,7 +433,10 @@ static aoticache_status add_folder(struct c_state *state, const char *folder, ao
     return AOTICACHE_OK;
 }
 
-/* The folders of sources: the caller's, which must be there, last the library's own where he names none in its place. */
+/*
+ * Finds the folders of sources: those of the caller, which must exist, and then the library's own, unless the caller names
+ * another in its place.
+ */
 static aoticache_status find_folders(struct c_state *state, const aoticache_hook_options *options,
                                      aoticache_error *ret_error)
 {
@@ -479,14 +484,10 @@ aoticache_status aoticache_hook_create_c(const aoticache_hook_options *options, 
     if (status == AOTICACHE_OK)
         status = aoticache_program_find(choose_program(&all), path, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_hook_allocate(&c_kind, &all, path, &hook, ret_error);
+        status = aoticache_hook_allocate(&c_kind, &all, path, sizeof(struct c_state), &hook, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    hook->state = calloc(1, sizeof(struct c_state));
-    if (hook->state == NULL)
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook c: out of memory");
-    else
-        status = fill_state(hook->state, &all, path, ret_error);
+    status = fill_state(hook->state, &all, path, ret_error);
     if (status == AOTICACHE_OK)
         *ret_hook = hook;
     else

@@ -85,15 +85,11 @@ aoticache_status aoticache_hook_create_callback(const aoticache_callback *callba
     if (status == AOTICACHE_OK && ret_hook == NULL)
         status = aoticache_error_set(ret_error, AOTICACHE_INVALID, "hook callback: ret_hook is NULL");
     if (status == AOTICACHE_OK)
-        status = aoticache_hook_allocate(&callback_kind, &options, all.producer, &hook, ret_error);
+        status = aoticache_hook_allocate(&callback_kind, &options, all.producer, sizeof(struct callback_state), &hook,
+                                         ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    struct callback_state *state = calloc(1, sizeof *state);
-    hook->state = state;
-    if (state == NULL) {
-        aoticache_hook_free(hook);
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook callback: out of memory");
-    }
+    struct callback_state *state = hook->state;
     state->callback = all;
     state->callback.producer = NULL;
     memcpy(state->producer, all.producer, strlen(all.producer) + 1);

@@ -21,8 +21,8 @@ struct command_state {
 /* ---- the environment ---- */
 
 /*
- * What stands for the program in the key: the digest of its bytes and of its arguments, each with its length before it.
- * Not its path: the same script elsewhere makes the same.
+ * Makes the digest that stands for the program in the key: of its bytes and of its arguments, each with its length before it.
+ * Its path is left out: the same script elsewhere makes the same.
  */
 static aoticache_status digest_program(const char *program, char *const *arguments, aoticache_digest *ret_digest,
                                        aoticache_error *ret_error)
@@ -62,7 +62,7 @@ static aoticache_status command_set_environment(const aoticache_hook *hook, aoti
 
 /* ---- compiling ---- */
 
-/* Only space may follow the answer's line. */
+/* True for space, which alone may follow the answer's line. */
 static bool is_blank(const char *bytes, size_t size)
 {
     for (size_t i = 0; i < size; i++)
@@ -71,7 +71,7 @@ static bool is_blank(const char *bytes, size_t size)
     return true;
 }
 
-/* It has ended; an answer is one line, and a success is only believed of a program that ended well. */
+/* Reads the answer of a program that has ended: one line. A success is only believed of a program that ended well. */
 static aoticache_status read_answer(const aoticache_hook *hook, aoticache_process *process, uint64_t id,
                                     const char *doing, const char *directory, aoticache_answer *ret_answer,
                                     aoticache_error *ret_error)
@@ -177,7 +177,7 @@ static const aoticache_hook_kind command_kind = {
     .free_state = command_free_state,
 };
 
-/* The program and its arguments, copied; what was copied before a failure is there to be freed. */
+/* Copies the program and its arguments; what was copied before a failure is there to be freed. */
 static aoticache_status copy_arguments(struct command_state *state, const char *program, const char *const *arguments,
                                        aoticache_error *ret_error)
 {
@@ -225,14 +225,10 @@ aoticache_status aoticache_hook_create_command(const aoticache_hook_options *opt
     if (status == AOTICACHE_OK)
         status = aoticache_program_find(all.program, path, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_hook_allocate(&command_kind, &all, path, &hook, ret_error);
+        status = aoticache_hook_allocate(&command_kind, &all, path, sizeof(struct command_state), &hook, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    hook->state = calloc(1, sizeof(struct command_state));
-    if (hook->state == NULL)
-        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook command: out of memory");
-    else
-        status = fill_state(hook->state, hook->program, all.arguments, ret_error);
+    status = fill_state(hook->state, hook->program, all.arguments, ret_error);
     if (status == AOTICACHE_OK)
         *ret_hook = hook;
     else

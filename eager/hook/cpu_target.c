@@ -117,7 +117,7 @@ bool aoticache_cpu_target_row(size_t position, const char **ret_arch, const char
 
 /* ---- options ---- */
 
-/* One of a list as "x86-64-v3,avx512f": a level goes into *march, a feature adds its option. */
+/* Adds one item of a list such as "x86-64-v3,avx512f": a level goes into *march, a feature adds its option. */
 static bool add_token(const char *token, size_t length, const char **march, const char **flags, size_t *count)
 {
     static const char *const levels[][2] = {{"x86-64", "-march=x86-64"},
@@ -170,7 +170,7 @@ aoticache_status aoticache_cpu_target_flags(const char *cpu_features,
 
 /* ---- macros ---- */
 
-/* Whether a line of `text` is "#define <macro> ...". */
+/* True if a line of `text` is "#define <macro> ...". */
 static bool defines_macro(const char *text, const char *macro)
 {
     char line[96];
@@ -210,10 +210,7 @@ aoticache_status aoticache_cpu_target_from_macros(const char *text, aoticache_cp
     return aoticache_cpu_features_parse(names, ret_features, ret_error);
 }
 
-/*
- * The text of a macro that is a string: "12.2.0" of `#define __VERSION__ "12.2.0"`; the length is 0 where there is
- * none.
- */
+/* Finds the text of a macro that is a string: "12.2.0" of `#define __VERSION__ "12.2.0"`; the length is 0 if there is none. */
 static const char *macro_string(const char *text, const char *macro, size_t *ret_length)
 {
     const char *found = strstr(text, macro);

@@ -26,7 +26,7 @@ static void free_list(char **list)
     free(list);
 }
 
-/* NULL when memory ran out. */
+/* Copies a list of texts; NULL: no memory. */
 static char **copy_list(const char *const *list)
 {
     size_t count = 0;
@@ -55,7 +55,7 @@ static aoticache_status check_environment(const char *const *environment, aotica
     return AOTICACHE_OK;
 }
 
-/* What is a copy of the options; false when memory ran out. */
+/* Copies what the hook keeps of the options; false: no memory. */
 static bool copy_options(aoticache_hook *hook, const aoticache_hook_options *options, const char *program)
 {
     hook->program = strdup(program);
@@ -68,7 +68,8 @@ static bool copy_options(aoticache_hook *hook, const aoticache_hook_options *opt
 }
 
 aoticache_status aoticache_hook_allocate(const aoticache_hook_kind *kind, const aoticache_hook_options *options,
-                                         const char *program, aoticache_hook **ret_hook, aoticache_error *ret_error)
+                                         const char *program, size_t state_bytes, aoticache_hook **ret_hook,
+                                         aoticache_error *ret_error)
 {
     aoticache_cpu_features features;
     if (options->cpu_features != NULL) {
@@ -87,7 +88,8 @@ aoticache_status aoticache_hook_allocate(const aoticache_hook_kind *kind, const 
                                                           : AOTICACHE_HOOK_DEFAULT_TIMEOUT_SECONDS;
     hook->memory_limit_bytes = options->memory_limit_bytes;
     hook->logger = options->logger;
-    if (!copy_options(hook, options, program)) {
+    hook->state = calloc(1, state_bytes);
+    if (hook->state == NULL || !copy_options(hook, options, program)) {
         aoticache_hook_free(hook);
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook: out of memory");
     }
@@ -181,7 +183,7 @@ static aoticache_status check_compile(const aoticache_hook *hook, const aoticach
     return AOTICACHE_OK;
 }
 
-/* The tensors that a library takes: those in lists too. */
+/* Counts the tensors that a library takes, those in lists too. */
 static size_t count_tensors(const aoticache_request *request)
 {
     size_t count = 0, arguments = aoticache_request_argument_count(request);
@@ -194,7 +196,7 @@ static size_t count_tensors(const aoticache_request *request)
     return count;
 }
 
-/* A guard is there exactly where one was asked for, can be read, and speaks of all inputs. */
+/* Checks that there is a guard exactly if one was asked for, that it can be read, and that it speaks of all inputs. */
 static aoticache_status check_guard(const aoticache_hook *hook, const aoticache_request *request, const char *guard,
                                     aoticache_error *ret_error)
 {
@@ -223,8 +225,8 @@ static aoticache_status check_guard(const aoticache_hook *hook, const aoticache_
 }
 
 /*
- * What is no kernel library would be stored, and then fail in every process that asks for it. A file that cannot be
- * opened is left to whoever stores it, who says why; what this process lacks is no fault of the product.
+ * Checks that the file is a kernel library. Another file would be stored, and then fail in every process that asks for it. A
+ * file that cannot be opened is left to whoever stores it, who says why; what this process lacks is no fault of the product.
  */
 static aoticache_status check_library(const aoticache_hook *hook, const aoticache_request *request,
                                       const aoticache_product *product, aoticache_error *ret_error)
@@ -248,7 +250,7 @@ static aoticache_status check_library(const aoticache_hook *hook, const aoticach
                                hook->program, file->name != NULL ? file->name : file->path, detail.message);
 }
 
-/* Between a hook and whoever takes what it made. */
+/* This stands between a hook and the receiver of what it made. */
 struct checked_delivery {
     const aoticache_hook *hook;
     const aoticache_request *request;
@@ -323,7 +325,7 @@ static aoticache_status check_runs_here(const struct checked_delivery *delivery,
                                delivery->hook->kind->name, delivery->hook->program, names);
 }
 
-/* Kinds that make an answer: it is delivered and freed. */
+/* Compiles with a kind of hook that makes an answer, which is delivered and freed. */
 static aoticache_status compile_answer(aoticache_hook *hook, const aoticache_request *request, const char *directory,
                                        struct checked_delivery *delivery, aoticache_error *ret_error)
 {

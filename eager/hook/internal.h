@@ -117,11 +117,12 @@ struct aoticache_hook {
 };
 
 /*
- * A hook with everything of the options but its state; checks options and cpu_features.
- * program: copied. Returns: OK, INVALID, NO_MEMORY.
+ * Makes a hook with everything of the options, and a state of `state_bytes` zero bytes, which the kind fills and its
+ * free_state frees. Checks options and cpu_features. program: copied. Returns: OK, INVALID, NO_MEMORY.
  */
 aoticache_status aoticache_hook_allocate(const aoticache_hook_kind *kind, const aoticache_hook_options *options,
-                                         const char *program, aoticache_hook **ret_hook, aoticache_error *ret_error);
+                                         const char *program, size_t state_bytes, aoticache_hook **ret_hook,
+                                         aoticache_error *ret_error);
 
 /* Reads the caller's options; NULL gives the defaults. Returns: OK, INVALID. */
 aoticache_status aoticache_hook_read_options(const aoticache_hook_options *options, aoticache_hook_options *ret_options,

@@ -14,11 +14,11 @@
 #include <time.h>
 
 /*
- * How long a wait lasts at most before the child itself is looked at. Normally its end shows at once, as the end of its
- * output; not so where a grandchild has inherited that.
+ * A wait lasts at most this long before the child itself is looked at. Normally its end shows at once, as the end of its
+ * output, but not if a grandchild has inherited that.
  */
 #define LOOK_MS 100
-/* After SIGKILL: a child that is stuck in the kernel (a dead network disk) must not stop the host. */
+/* The wait after SIGKILL is limited: a child that is stuck in the kernel (a dead network disk) must not stop the host. */
 #define REAP_LIMIT_NS (2 * UINT64_C(1000000000))
 
 /* ---- its end ---- */
@@ -64,7 +64,7 @@ static bool wait_exit(aoticache_process *process, uint64_t deadline_ns)
 }
 
 /* The beginning is copied before it leaves the tail for the first time: then the tail still starts with it. */
-static void keep_head(aoticache_process *process, const char *bytes, size_t size)
+static void save_message_head(aoticache_process *process, const char *bytes, size_t size)
 {
     const size_t limit = AOTICACHE_PROCESS_MESSAGE_BYTES, room = AOTICACHE_PROCESS_HEAD_BYTES;
     if (process->head != NULL || process->said > limit || process->said + size <= limit)
@@ -78,7 +78,7 @@ static void keep_head(aoticache_process *process, const char *bytes, size_t size
     memcpy(process->head + from_tail, bytes, room - from_tail);
 }
 
-static void keep_words(aoticache_process *process, const char *bytes, size_t size)
+static void save_message(aoticache_process *process, const char *bytes, size_t size)
 {
     const size_t limit = AOTICACHE_PROCESS_MESSAGE_BYTES;
     if (process->tail == NULL) {
@@ -86,7 +86,7 @@ static void keep_words(aoticache_process *process, const char *bytes, size_t siz
         if (process->tail == NULL)
             return; /* words are worth having, but nothing depends on them */
     }
-    keep_head(process, bytes, size);
+    save_message_head(process, bytes, size);
     process->said += size;
     if (size > limit) {
         bytes += size - limit;
@@ -103,13 +103,13 @@ static void keep_words(aoticache_process *process, const char *bytes, size_t siz
 }
 
 /* Reads what is there of its standard error; bounded, so that a chatterbox cannot keep us. */
-static void hear_words(aoticache_process *process)
+static void read_messages(aoticache_process *process)
 {
     char buffer[8192];
     for (int round = 0; round < 16 && process->messages >= 0; round++) {
         ssize_t got = read(process->messages, buffer, sizeof buffer);
         if (got > 0) {
-            keep_words(process, buffer, (size_t)got);
+            save_message(process, buffer, (size_t)got);
         } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
             cleanup_fd_release(&process->messages);
             process->messages = -1;
@@ -126,7 +126,10 @@ static void close_channels(aoticache_process *process)
     process->output = process->messages = -1;
 }
 
-/* It is our child and has got SIGKILL. ECHILD: the host ignores SIGCHLD, or has waited for any child. */
+/*
+ * Waits for the watcher, which is our child and has got SIGKILL. ECHILD: the host ignores SIGCHLD, or has waited for any
+ * child.
+ */
 static void reap_watcher(aoticache_process *process)
 {
     uint64_t deadline_ns = aoticache_monotonic_ns() + REAP_LIMIT_NS;
@@ -149,7 +152,7 @@ void aoticache_process_end(aoticache_process *process)
         kill(-group, SIGKILL);
     if (process->pid != 0 && !process->ended)
         wait_exit(process, aoticache_monotonic_ns() + REAP_LIMIT_NS);
-    hear_words(process);
+    read_messages(process);
     reap_watcher(process);
     if (process->pid != 0 && process->ended)
         while (waitpid(process->pid, NULL, WNOHANG) < 0 && errno == EINTR)
@@ -176,7 +179,7 @@ void aoticache_process_forget(aoticache_process *process)
 
 /* ---- reading and sending ---- */
 
-/* Room for `more` bytes and a terminator. */
+/* Makes room for `more` bytes and a terminator. */
 static bool make_room(aoticache_process *process, size_t more)
 {
     return AOTICACHE_ARRAY_RESERVE(process->bytes, process->capacity, process->size + more + 1);
@@ -194,7 +197,7 @@ static int wait_ready(aoticache_process *process, short events, uint64_t deadlin
     if (result < 0 && errno != EINTR)
         return -1;
     if (result > 0 && fds[1].revents != 0)
-        hear_words(process);
+        read_messages(process);
     return 1;
 }
 
@@ -218,7 +221,7 @@ static aoticache_process_event read_some(aoticache_process *process, size_t max_
     return process->size > max_bytes ? AOTICACHE_PROCESS_OVERFLOW : AOTICACHE_PROCESS_DATA;
 }
 
-/* DATA: go on. A dead child whose output is still open in somebody else's hands counts as ended, once it is read. */
+/* Takes one step. DATA: go on. A dead child whose output another process still holds open counts as ended once it is read. */
 static aoticache_process_event read_step(aoticache_process *process, size_t max_bytes, uint64_t deadline_ns)
 {
     bool dead = notice_exit(process);
@@ -256,14 +259,14 @@ aoticache_process_event aoticache_process_read_all(aoticache_process *process, s
     if (event != AOTICACHE_PROCESS_END)
         return event;
     while (!notice_exit(process)) {
-        hear_words(process);
+        read_messages(process);
         uint64_t now = aoticache_monotonic_ns();
         uint64_t look = now + (uint64_t)LOOK_MS * 1000000;
         if (now >= deadline_ns)
             return AOTICACHE_PROCESS_TIMEOUT;
         wait_exit(process, look < deadline_ns ? look : deadline_ns);
     }
-    hear_words(process);
+    read_messages(process);
     return AOTICACHE_PROCESS_END;
 }
 
@@ -293,7 +296,7 @@ bool aoticache_process_is_restless(aoticache_process *process)
 {
     if (process->pid == 0 || process->size > 0 || notice_exit(process))
         return true;
-    hear_words(process);
+    read_messages(process);
     struct pollfd fd = {.fd = process->output, .events = POLLIN};
     return poll(&fd, 1, 0) != 0;
 }
@@ -353,7 +356,7 @@ const char *aoticache_process_last_words(aoticache_process *process, size_t room
     return line != NULL && line[1] != '\0' ? line + 1 : start;
 }
 
-/* Where the beginning ends and where the end begins: at lines, if there are lines. */
+/* Finds where the beginning ends and where the end begins: at lines, if there are lines. */
 static size_t cut_head(const char *head, size_t size)
 {
     const char *line = memrchr(head, '\n', size);
@@ -371,7 +374,7 @@ char *aoticache_process_output(aoticache_process *process)
     const size_t limit = AOTICACHE_PROCESS_MESSAGE_BYTES, mark_room = 80;
     char *text = NULL;
     if (process->messages >= 0)
-        hear_words(process);
+        read_messages(process);
     if (process->tail_size == 0 || (text = malloc(limit + 1)) == NULL)
         return NULL;
     size_t size = process->tail_size;
@@ -395,7 +398,7 @@ char *aoticache_process_output(aoticache_process *process)
 
 void aoticache_process_drop_words(aoticache_process *process)
 {
-    hear_words(process);
+    read_messages(process);
     free(process->head);
     process->head = NULL;
     process->tail_size = 0;

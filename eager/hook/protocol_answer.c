@@ -39,7 +39,7 @@ static char *join_path(const char *directory, const char *path)
     return asprintf(&joined, "%s/%s", directory, path) > 0 ? joined : NULL;
 }
 
-/* O_NONBLOCK, because opening a FIFO would wait for a writer. */
+/* The file is opened with O_NONBLOCK, because opening a FIFO would wait for a writer. */
 static aoticache_status check_file(const char *hook, const char *path, aoticache_error *ret_error)
 {
     struct stat status;
@@ -116,8 +116,8 @@ static aoticache_status read_files(aoticache_answer *answer, const char *hook, c
 /* ---- what is known of them ---- */
 
 /*
- * The features of an answer, joined to one text for the parser. A hook that does not say what its code needs gets the
- * safe assumption: everything this machine has.
+ * Joins the features of an answer to one text for the parser. A hook that does not say what its code needs gets the safe
+ * assumption: everything this machine has.
  */
 static aoticache_status read_requirements(aoticache_answer *answer, const char *hook, aoticache_error *ret_error)
 {
@@ -142,7 +142,7 @@ static aoticache_status read_requirements(aoticache_answer *answer, const char *
     return AOTICACHE_OK;
 }
 
-/* The worker's: which build made the library. The reason is kept. */
+/* Reads which build of the worker made the library, and keeps the reason. */
 static aoticache_status read_built(aoticache_answer *answer, const char *hook, aoticache_error *ret_error)
 {
     const json_t *built = json_object_get(answer->json, "built");
@@ -184,7 +184,7 @@ static aoticache_status read_details(aoticache_answer *answer, const char *hook,
 
 /* ---- the whole ---- */
 
-/* One line of JSON: an object and nothing else. NULL with ret_error. */
+/* Reads one line of JSON: an object and nothing else. NULL with ret_error. */
 static json_t *read_object(const char *bytes, size_t size, const char *hook, aoticache_error *ret_error)
 {
     json_error_t error;
@@ -206,7 +206,7 @@ static json_t *read_object(const char *bytes, size_t size, const char *hook, aot
     return NULL;
 }
 
-/* The hook says that it could not. Its text may have many lines: the compiler's own. */
+/* Reports that the hook could not compile. Its text may have many lines: the compiler's own. */
 static aoticache_status read_refusal(const json_t *root, const char *hook, aoticache_error *ret_error)
 {
     const char *text = json_string_value(json_object_get(root, "error"));

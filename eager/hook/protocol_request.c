@@ -23,7 +23,7 @@ static int constant_path(const char *directory, size_t position, char ret_path[P
     return length > 0 && length < PATH_MAX ? 0 : -1;
 }
 
-/* Operator, device and arguments, as cache/request writes them; NULL where *ret_status says why. */
+/* Writes operator, device and arguments as cache/request does; NULL if *ret_status says why not. */
 static json_t *json_of_request(const aoticache_request *request, aoticache_status *ret_status, aoticache_error *ret_error)
 {
     cleanup_free char *line = NULL;
@@ -83,7 +83,7 @@ static bool put_environment(json_t *root, const aoticache_request *request)
 
 static char *line_of(const json_t *root, size_t *ret_size)
 {
-    /* 17 digits bring back every double; ASCII only, so that no reader has to care for encodings. */
+    /* 17 digits bring back every double. The text is ASCII, so that no reader has to care for encodings. */
     const size_t flags = JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(17);
     size_t size = json_dumpb(root, NULL, 0, flags);
     char *line = size == 0 ? NULL : malloc(size + 2);
@@ -128,7 +128,7 @@ out:
 
 /* ---- constants ---- */
 
-/* Bytes of a constant's data; false where that overflows. Row-major and without gaps, whatever the strides. */
+/* Counts the bytes of a constant's data, row-major and without gaps, whatever the strides. False: the count overflows. */
 static bool data_size(const aoticache_tensor_metadata *metadata, size_t *ret_size)
 {
     size_t size = aoticache_dtype_size(metadata->dtype);

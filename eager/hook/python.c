@@ -13,7 +13,7 @@
 
 #define ASK_LIMIT_NS (20 * UINT64_C(1000000000))
 
-/* What -c puts before all other places to import from, the working directory, goes first. */
+/* With -c, Python would import from the working directory before all other places; that entry is removed first. */
 static const char ask_version[] = "import sys\n"
                                   "sys.path = [place for place in sys.path if place]\n"
                                   "import importlib.metadata as m\n"
@@ -24,7 +24,7 @@ static const char ask_version[] = "import sys\n"
 
 /* ---- version.py ---- */
 
-/* What may stand in a version (PEP 440), up to the local part: "2.13.0", "2.14.0.dev20260101", "2.6.0a0". */
+/* Copies what may stand in a version (PEP 440), up to the local part: "2.13.0", "2.14.0.dev20260101", "2.6.0a0". */
 static bool copy_public_version(const char *text, size_t length, char ret_version[AOTICACHE_PYTHON_VERSION_BYTES])
 {
     size_t used = 0;
@@ -59,7 +59,7 @@ static bool read_version_file(const char *path, char ret_version[AOTICACHE_PYTHO
     return false;
 }
 
-/* A variable of the environment that Python will have; NULL where it is not set. */
+/* Returns a variable of the environment that Python will have; NULL if it is not set. */
 static const char *read_variable(const char *const *environment, const char *name)
 {
     if (environment == NULL)
@@ -111,9 +111,7 @@ static void search_prefix(struct findings *findings, const char *prefix)
     }
 }
 
-/*
- * The folder above that of the program, as it was named: the real path of a virtual environment's Python is elsewhere.
- */
+/* Finds the folder above that of the program, as it was named: the real path of a virtual environment's Python is elsewhere. */
 static bool prefix_of(const char *program, char ret_prefix[PATH_MAX])
 {
     size_t length = strlen(program);
@@ -143,7 +141,7 @@ static void search_user_site(struct findings *findings, const char *prefix, cons
 }
 
 /*
- * Each folder of $PYTHONPATH: the first that has PyTorch is the one that Python takes. Empty and relative ones mean
+ * Searches each folder of $PYTHONPATH: the first that has PyTorch is the one that Python takes. Empty and relative ones mean
  * nothing: Python is started in the neutral directory.
  */
 static bool search_python_path(struct findings *findings, const char *const *environment)

@@ -25,7 +25,7 @@ void aoticache_kernel_file_name(const char *op, char ret_name[AOTICACHE_KERNEL_F
 
 /* ---- values ---- */
 
-/* The C type of a dtype, NULL where kernels in C have none. */
+/* Returns the C type of a dtype; NULL if kernels in C have none. */
 static const char *c_type(int32_t dtype)
 {
     switch (dtype) {
@@ -56,7 +56,7 @@ static void print_int(FILE *out, int64_t value)
         fprintf(out, "INT64_C(%" PRId64 ")", value);
 }
 
-/* Exact, and without a decimal point, which printf takes from the host's locale. */
+/* Prints a double exactly, and without a decimal point, which printf takes from the host's locale. */
 static void print_double(FILE *out, double value)
 {
     if (isnan(value)) {
@@ -70,7 +70,7 @@ static void print_double(FILE *out, double value)
     }
 }
 
-/* Octal for whatever is not plain, so that no text ends the literal. */
+/* Prints a string; every character that is not plain is octal, so that no text ends the literal. */
 static void print_string(FILE *out, const char *text)
 {
     fputc('"', out);
@@ -85,7 +85,7 @@ static void print_string(FILE *out, const char *text)
     fputc('"', out);
 }
 
-/* "{2, 3}"; "{0}" for none, since C has no empty arrays. */
+/* Prints "{2, 3}"; "{0}" for none, since C has no empty arrays. */
 static void print_sizes(FILE *out, const char *prefix, const char *what, const int64_t *values, uint32_t count)
 {
     fprintf(out, "#define %s_%s {", prefix, what);
@@ -98,7 +98,7 @@ static void print_sizes(FILE *out, const char *prefix, const char *what, const i
 
 /* ---- arguments ---- */
 
-/* The tensors so far, those in lists too: how many, and the sizes that they have together, the last one first. */
+/* The tensors so far, those in lists too: their number, and the sizes that they have together, the last one first. */
 struct inputs {
     size_t count;
     bool cannot_broadcast;
@@ -106,7 +106,7 @@ struct inputs {
     uint32_t ndim;
 };
 
-/* PyTorch's rule: counted from the last, sizes are equal or one of them is 1. */
+/* Adds a tensor by PyTorch's rule: counted from the last, sizes are equal or one of them is 1. */
 static void note_input(struct inputs *inputs, const aoticache_tensor_metadata *metadata)
 {
     const uint32_t limit = sizeof inputs->sizes / sizeof inputs->sizes[0];
@@ -122,7 +122,7 @@ static void note_input(struct inputs *inputs, const aoticache_tensor_metadata *m
     }
 }
 
-/* Number of elements, and whether they lie in row-major order without gaps. */
+/* Counts the elements, and says whether they lie in row-major order without gaps. */
 static int64_t count_elements(const aoticache_tensor_metadata *metadata, bool *ret_contiguous)
 {
     int64_t numel = 1;
@@ -136,7 +136,7 @@ static int64_t count_elements(const aoticache_tensor_metadata *metadata, bool *r
     return numel;
 }
 
-/* Whether the elements fill memory without gaps and overlaps, in whatever order of the dimensions. */
+/* True if the elements fill memory without gaps and overlaps, in whatever order of the dimensions. */
 static bool is_dense(const aoticache_tensor_metadata *metadata, int64_t numel)
 {
     int64_t filled = 1;
@@ -253,7 +253,7 @@ static aoticache_status print_list(FILE *out, const char *prefix, const aoticach
     return AOTICACHE_OK;
 }
 
-/* ARG0, ARG1 ... for positional arguments, KEY_alpha for keyword ones: what no identifier can hold becomes '_'. */
+/* Makes ARG0, ARG1 ... for positional arguments, KEY_alpha for keyword ones; '_' replaces what no identifier can hold. */
 static void make_prefix(const aoticache_argument *argument, size_t position, char *ret_prefix, size_t size)
 {
     if (argument->name[0] == '\0') {

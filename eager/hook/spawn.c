@@ -37,7 +37,7 @@ static bool is_program(const char *path)
     return stat(path, &status) == 0 && S_ISREG(status.st_mode) && eaccess(path, X_OK) == 0;
 }
 
-/* One folder of $PATH, `length` bytes long, and the name behind it. */
+/* Looks in one folder of $PATH, `length` bytes long, for the name behind it. */
 static bool program_in_folder(const char *folder, size_t length, const char *name, char ret_path[PATH_MAX])
 {
     if (length == 0 || folder[0] != '/')
@@ -46,7 +46,7 @@ static bool program_in_folder(const char *folder, size_t length, const char *nam
     return written > 0 && written < PATH_MAX && is_program(ret_path);
 }
 
-/* A path as it is named, made absolute: the program may be started elsewhere, or the host go elsewhere. */
+/* Makes a path absolute as it is named: the program may be started elsewhere, or the host go elsewhere. */
 static aoticache_status absolute_path(const char *path, char ret_path[PATH_MAX], aoticache_error *ret_error)
 {
     char here[PATH_MAX];
@@ -88,7 +88,7 @@ aoticache_status aoticache_program_find(const char *name, char ret_path[PATH_MAX
 
 /* ---- descriptors ---- */
 
-/* The child's and our ends of its standard three; -1 where there is none. */
+/* The child's ends and ours of its three standard channels; -1 if there is none. */
 struct channels {
     int child_input, child_output, child_messages;
     int output, messages;
@@ -108,7 +108,7 @@ static void channels_close(struct channels *channels)
  * Moves a descriptor to 3 or above: a host may have closed its standard ones, and dup2 in the child onto 0, 1 and 2
  * must not run over one that is still needed.
  */
-static int move_up(int *fd)
+static int move_above_standard(int *fd)
 {
     if (*fd > STDERR_FILENO || *fd < 0)
         return *fd < 0 ? -1 : 0;
@@ -120,7 +120,7 @@ static int move_up(int *fd)
     return 0;
 }
 
-/* The input lies in a file in memory: it needs no second writer, raises no SIGPIPE, and /dev/stdin can be opened. */
+/* Makes the input a file in memory: it needs no second writer, raises no SIGPIPE, and /dev/stdin can be opened. */
 static int input_file(const aoticache_process_options *options)
 {
     cleanup_fd int fd = memfd_create("aoticache-request", MFD_CLOEXEC);
@@ -168,10 +168,11 @@ static int channels_open(const aoticache_process_options *options, struct channe
         return -1;
     channels->messages = pair[0];
     channels->child_messages = pair[1];
-    if (move_up(&channels->child_input) != 0 || move_up(&channels->child_output) != 0 ||
-        move_up(&channels->child_messages) != 0 || move_up(&channels->output) != 0 || move_up(&channels->messages) != 0)
+    if (move_above_standard(&channels->child_input) != 0 || move_above_standard(&channels->child_output) != 0 ||
+        move_above_standard(&channels->child_messages) != 0 || move_above_standard(&channels->output) != 0 ||
+        move_above_standard(&channels->messages) != 0)
         return -1;
-    /* Only our own ends: non-blocking belongs to the open file, and the child's ends are others. */
+    /* This is for our own ends: non-blocking belongs to the open file, and the child's ends are others. */
     if (fcntl(channels->output, F_SETFL, O_NONBLOCK) != 0 || fcntl(channels->messages, F_SETFL, O_NONBLOCK) != 0)
         return -1;
     return 0;
@@ -179,14 +180,15 @@ static int channels_open(const aoticache_process_options *options, struct channe
 
 /* ---- starting ---- */
 
-/* Everything above 2 is closed in the child, also what the host opened without O_CLOEXEC. */
+/* Closes everything above 2 in the child, also what the host opened without O_CLOEXEC. */
 static int add_close_above(posix_spawn_file_actions_t *actions)
 {
 #if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
     return posix_spawn_file_actions_addclosefrom_np(actions, STDERR_FILENO + 1);
 #else
     /*
-     * Without it: those that are open now. One that another thread opens meanwhile, without O_CLOEXEC, slips through.
+     * Without that function, the descriptors that are open now are closed. One that another thread opens meanwhile, without
+     * O_CLOEXEC, slips through.
      */
     cleanup_dir DIR *folder = opendir("/proc/self/fd");
     if (folder == NULL)
@@ -233,7 +235,7 @@ static int fill_attributes(posix_spawnattr_t *attributes, pid_t group)
     return result != 0 ? result : posix_spawnattr_setsigdefault(attributes, &all);
 }
 
-/* What is started: the program itself, or a shell that prepares it. */
+/* The program that is started: itself, or a shell that prepares it. */
 struct start {
     const char *program;
     const char *const *arguments;
@@ -285,13 +287,13 @@ static const char watch[] = "[ -r /proc/self/stat ] || exit 0\n"
                             "done\n"
                             "kill -9 0\n";
 
-/* 0 where it cannot be started: a compile is worth more than the order after a crash. */
+/* Starts the watcher. 0: it cannot be started, and a compile is worth more than the order after a crash. */
 static pid_t start_watcher(void)
 {
     char host[16];
     pid_t pid = 0;
     cleanup_fd int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (null < 0 || move_up(&null) != 0)
+    if (null < 0 || move_above_standard(&null) != 0)
         return 0;
     snprintf(host, sizeof host, "%d", (int)getpid());
     const char *const arguments[] = {"sh", "-c", watch, "aoticache-watcher", host, NULL};
@@ -360,7 +362,7 @@ aoticache_status aoticache_process_start(const aoticache_process_options *option
     struct channels channels = CHANNELS_INIT;
     pid_t pid = 0, watcher = 0;
     int result = channels_open(options, &channels) == 0 ? 0 : errno;
-    /* First, so that there is no instant without it. */
+    /* The watcher comes first, so that there is no instant without it. */
     if (result == 0 && options->ends_with_host)
         watcher = start_watcher();
     if (result == 0)
@@ -402,7 +404,7 @@ aoticache_status aoticache_process_run(const aoticache_process_options *options,
     aoticache_process_event event = aoticache_process_read_all(ret_process, max_bytes, deadline_ns);
     aoticache_process_end(ret_process);
     bool fine = ret_process->how_code == CLD_EXITED && ret_process->how_status == 0;
-    /* Where the host ignores SIGCHLD nobody knows the status: what was made must then speak for itself. */
+    /* If the host ignores SIGCHLD, nobody knows the status: what was made must then speak for itself. */
     if (event == AOTICACHE_PROCESS_END && (fine || ret_process->how_code == 0))
         return AOTICACHE_OK;
     return explain(ret_process, options->program, event, ret_error);

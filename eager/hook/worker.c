@@ -97,7 +97,7 @@ static void pool_free(worker_pool *pool)
     }
 }
 
-/* Ends the workers of this process; of those of a process that it was forked from only our copies go. */
+/* Ends the workers of this process. Of workers of a process that it was forked from, only our copies go. */
 static void pools_free(worker_pools *pools)
 {
     pool_free(atomic_load(&pools->current));
@@ -173,7 +173,7 @@ static void worker_give_back(worker_pool *pool, worker_place *worker)
 
 /* ---- starting ---- */
 
-/* The key says which PyTorch compiled; another one than was found at first must not answer. */
+/* Checks the worker's PyTorch: the key says which one compiled, and another one than was found at first must not answer. */
 static aoticache_status check_producer(const aoticache_hook *hook, const aoticache_hello *hello,
                                        aoticache_error *ret_error)
 {
@@ -228,7 +228,7 @@ static aoticache_status worker_start(aoticache_hook *hook, worker_place *worker,
     return status;
 }
 
-/* A worker that is there and silent; what has died or talks unasked goes first. */
+/* Makes sure that the worker is there and silent; one that has died, or talks unasked, is ended first. */
 static aoticache_status worker_ready(aoticache_hook *hook, worker_place *worker, uint64_t deadline_ns,
                                      aoticache_error *ret_error)
 {
@@ -243,8 +243,8 @@ static aoticache_status worker_ready(aoticache_hook *hook, worker_place *worker,
 
 /* ---- asking ---- */
 
-/* The answer is there, a line and nothing more. */
-static aoticache_status take_answer(worker_place *worker, const char *directory, aoticache_answer *ret_answer,
+/* Reads the answer, which is there: a line and nothing more. */
+static aoticache_status read_answer(worker_place *worker, const char *directory, aoticache_answer *ret_answer,
                                     aoticache_error *ret_error)
 {
     aoticache_process *process = &worker->process;
@@ -274,7 +274,7 @@ static aoticache_status ask_worker(aoticache_hook *hook, worker_place *worker, c
     if (event == AOTICACHE_PROCESS_DATA)
         event = aoticache_process_read_line(&worker->process, AOTICACHE_PROTOCOL_LINE_BYTES, deadline_ns);
     if (event == AOTICACHE_PROCESS_DATA) {
-        status = take_answer(worker, directory, ret_answer, ret_error);
+        status = read_answer(worker, directory, ret_answer, ret_error);
         if (status == AOTICACHE_OK)
             ret_answer->output = aoticache_process_output(&worker->process);
     } else {
@@ -297,7 +297,7 @@ static aoticache_status worker_compile(aoticache_hook *hook, const aoticache_req
     worker_place *worker = worker_take(&state->pools, &pool);
     if (worker == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook worker: out of memory");
-    /* The time-out is of this compile alone: it begins when the turn has come. */
+    /* The time-out is for this compile alone: it begins when the turn has come. */
     uint64_t own_deadline_ns = aoticache_monotonic_ns() + (uint64_t)hook->timeout_seconds * 1000000000;
     aoticache_status status = worker_ready(hook, worker, own_deadline_ns, ret_error);
     if (status == AOTICACHE_OK)
@@ -308,7 +308,7 @@ static aoticache_status worker_compile(aoticache_hook *hook, const aoticache_req
 
 /* ---- the hook ---- */
 
-/* Flags that change results are none here: worker.py pins them, whatever its environment says. */
+/* Adds PyTorch's version. Flags that change results are left out: worker.py pins them, whatever its environment says. */
 static aoticache_status worker_set_environment(const aoticache_hook *hook, aoticache_request *request,
                                                aoticache_error *ret_error)
 {
@@ -346,7 +346,7 @@ static const aoticache_hook_kind worker_kind = {
     .free_state = worker_free_state,
 };
 
-/* Without all of them the worker builds as PyTorch does. */
+/* Finds what the worker's own build needs. If anything is missing, the worker builds as PyTorch does. */
 static void find_runtime(struct worker_state *state)
 {
     static const char header[] = "/runtime/kernel.h";
@@ -359,18 +359,14 @@ static void find_runtime(struct worker_state *state)
 }
 
 /* The script need not be there for a hit, so its absence is told when it is needed: by Python, in the first compile. */
-static struct worker_state *state_create(const aoticache_python *python, uint32_t workers)
+static void fill_state(struct worker_state *state, const aoticache_python *python, uint32_t workers)
 {
-    struct worker_state *state = calloc(1, sizeof *state);
-    if (state == NULL)
-        return NULL;
     state->pools.worker_count = workers != 0 ? workers : 1;
     if (aoticache_home_find("share/aoticache/worker.py", state->script, NULL) != AOTICACHE_OK)
         snprintf(state->script, sizeof state->script, "share/aoticache/worker.py");
     find_runtime(state);
     memcpy(state->version, python->torch_version, sizeof state->version);
     snprintf(state->producer, sizeof state->producer, "pytorch %s", python->torch_version);
-    return state;
 }
 
 aoticache_status aoticache_hook_create_worker(const aoticache_hook_options *options, aoticache_hook **ret_hook,
@@ -388,14 +384,10 @@ aoticache_status aoticache_hook_create_worker(const aoticache_hook_options *opti
     if (status == AOTICACHE_OK)
         status = aoticache_python_find(all.program, all.environment, &python, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_hook_allocate(&worker_kind, &all, python.path, &hook, ret_error);
+        status = aoticache_hook_allocate(&worker_kind, &all, python.path, sizeof(struct worker_state), &hook, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    hook->state = state_create(&python, all.workers);
-    if (hook->state == NULL) {
-        aoticache_hook_free(hook);
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook worker: out of memory");
-    }
+    fill_state(hook->state, &python, all.workers);
     *ret_hook = hook;
     return AOTICACHE_OK;
 }

@@ -37,7 +37,7 @@ aoticache_status aoticache_package_look_up(aoticache_cache *cache, const aoticac
     return status;
 }
 
-/* Without opening the archive: NOT_FOUND says nothing yet. */
+/* Looks for the package without opening the archive: NOT_FOUND says nothing yet. */
 static aoticache_status find_known(aoticache_cache *cache, const aoticache_package_source *source,
                                    const aoticache_package_options *options, aoticache_artifact **ret_artifact,
                                    aoticache_package_report *report, aoticache_error *ret_error)
@@ -95,7 +95,7 @@ static aoticache_status find_or_add(aoticache_cache *cache, aoticache_package_so
         status = aoticache_package_obtain(cache, source, model, request, &requirements, ret_artifact, report,
                                           ret_error);
     } else if (status == AOTICACHE_OK) {
-        /* It may have been added with requirements that somebody gave. */
+        /* The package may have been added with requirements that somebody gave. */
         status = aoticache_package_look_up(cache, request, ret_artifact, report, ret_error);
         if (status == AOTICACHE_NOT_FOUND)
             status = known == AOTICACHE_OK
@@ -106,7 +106,7 @@ static aoticache_status find_or_add(aoticache_cache *cache, aoticache_package_so
     return status;
 }
 
-/* Through the archive. */
+/* Looks for the package by what the archive says. */
 static aoticache_status find_in_package(aoticache_cache *cache, aoticache_package_source *source,
                                         const aoticache_package_options *options, aoticache_artifact **ret_artifact,
                                         aoticache_package_report *report, aoticache_error *ret_error)
@@ -128,7 +128,7 @@ static aoticache_status find_in_package(aoticache_cache *cache, aoticache_packag
 
 /* ---- from an artifact to a runner ---- */
 
-/* What a runner holds: the artifact's files, and its weights as they are mapped. */
+/* A runner holds the artifact's files, and its weights as they are mapped. */
 struct holding {
     aoticache_artifact *artifact;
     aoticache_package_weights weights;
@@ -161,8 +161,8 @@ static aoticache_status create_runner(aoticache_artifact *artifact, const char *
 }
 
 /* The runner refers to the artifact from then on; on failure it is the caller's alone again with the runner's end. */
-static aoticache_status give_holding(aoticache_runner *runner, aoticache_artifact *artifact,
-                                     aoticache_error *ret_error)
+static aoticache_status attach_holding(aoticache_runner *runner, aoticache_artifact *artifact,
+                                       aoticache_error *ret_error)
 {
     struct holding *holding = calloc(1, sizeof *holding);
     if (holding == NULL)
@@ -188,7 +188,7 @@ aoticache_status aoticache_package_make_runner(aoticache_artifact *artifact, con
     aoticache_status status = create_runner(artifact, name, device, options, &runner, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = give_holding(runner, artifact, ret_error);
+    status = attach_holding(runner, artifact, ret_error);
     if (status != AOTICACHE_OK) {
         aoticache_runner_unref(runner);
         return status;

@@ -50,7 +50,7 @@ static aoticache_status decode_request(const char *hex, aoticache_request **ret_
     return aoticache_request_decode(bytes, size, ret_request, ret_error);
 }
 
-/* The request that was stored: the manifest has it. */
+/* Reads the request that was stored: the manifest has it. */
 static aoticache_status read_request(aoticache_cache *cache, const aoticache_digest *artifact,
                                      aoticache_request **ret_request, aoticache_error *ret_error)
 {

@@ -95,7 +95,7 @@ static aoticache_status unpack_model(void *user, const aoticache_request *reques
 
 /* ---- obtaining ---- */
 
-/* What the files in the folder of side files have, the library among them. */
+/* Sums the files in the folder of side files, the library among them. */
 static uint64_t folder_bytes(const char *path)
 {
     uint64_t bytes = 0;
@@ -140,7 +140,7 @@ aoticache_status aoticache_package_obtain(aoticache_cache *cache, aoticache_pack
 
 /* ---- adding ---- */
 
-static bool take_first(void *user, const aoticache_entry *entry)
+static bool report_stored(void *user, const aoticache_entry *entry)
 {
     aoticache_package_report *report = user;
     report->bytes = entry->bytes;
@@ -156,7 +156,7 @@ static aoticache_status find_foreign(aoticache_cache *cache, aoticache_package_r
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     aoticache_digest_to_hex(&report->key, hex);
-    return aoticache_cache_list(cache, AOTICACHE_PACKAGE_OP, hex, take_first, report, ret_error);
+    return aoticache_cache_list(cache, AOTICACHE_PACKAGE_OP, hex, report_stored, report, ret_error);
 }
 
 static aoticache_status add_request(aoticache_cache *cache, aoticache_package_source *source,

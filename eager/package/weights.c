@@ -30,7 +30,7 @@ static bool ends_with(const char *name, const char *suffix)
     return length > suffix_length && strcmp(name + length - suffix_length, suffix) == 0;
 }
 
-/* The weights among the side files; *ret_fd stays -1 where there are none. */
+/* Opens the weights among the side files; *ret_fd stays -1 if there are none. */
 static aoticache_status open_weights(const aoticache_artifact *artifact, int *ret_fd, aoticache_error *ret_error)
 {
     const char *directory = aoticache_artifact_directory(artifact);
@@ -54,8 +54,8 @@ static aoticache_status open_weights(const aoticache_artifact *artifact, int *re
 }
 
 /*
- * Private and writable: pages are the object's own, shared among processes, until a model writes to a buffer of its own
- * (a running mean); the object never changes.
+ * The mapping is private and writable. Its pages are the object's own, shared among processes, until a model writes to a
+ * buffer of its own (a running mean); the object never changes.
  */
 aoticache_status aoticache_package_weights_map(const aoticache_artifact *artifact,
                                                aoticache_package_weights *ret_weights, aoticache_error *ret_error)
@@ -91,7 +91,7 @@ void aoticache_package_weights_unmap(aoticache_package_weights *weights)
 
 /* ---- constants over the mapping ---- */
 
-/* Where a constant lies in the file: one after the other, in the library's order, without those that folding makes. */
+/* The place of a constant in the file: one lies after the other, in the library's order, without those that folding makes. */
 struct constant_place {
     const char *fqn; /* borrowed from the library */
     uint64_t offset, bytes;
@@ -114,7 +114,7 @@ static int compare_places(const void *a, const void *b)
     return strcmp(((const struct constant_place *)a)->fqn, ((const struct constant_place *)b)->fqn);
 }
 
-/* False where the library does not tell, or where the file is laid out in another way. */
+/* Finds all places. False: the library does not tell, or the file is laid out in another way. */
 static bool find_places(const aoticache_runner *runner, struct sharing *sharing)
 {
     uint64_t offset = 0;
@@ -133,7 +133,7 @@ static bool find_places(const aoticache_runner *runner, struct sharing *sharing)
     return offset == sharing->weights->size;
 }
 
-/* The only one of that name; two constants of one name could not be given different values. */
+/* Finds the only constant of that name; two constants of one name could not be given different values. */
 static const struct constant_place *find_place(const struct sharing *sharing, const char *fqn)
 {
     const struct constant_place wanted = {.fqn = fqn}, *end = sharing->places + sharing->place_count;
@@ -145,7 +145,7 @@ static const struct constant_place *find_place(const struct sharing *sharing, co
     return found;
 }
 
-/* From the first element to the last; 0 where it has none, or that cannot be told. */
+/* Counts the bytes from the first element to the last; 0 if there is none, or that cannot be told. */
 static uint64_t bytes_of(const aoticache_tensor_view *view)
 {
     uint64_t last = 0, reach, bytes;
@@ -158,10 +158,10 @@ static uint64_t bytes_of(const aoticache_tensor_view *view)
 }
 
 /*
- * Of what the library has copied, the constants whose very bytes lie in the file where they are expected. Others (packed
+ * Replaces a constant that the library has copied, if its very bytes lie in the file where they are expected. Others (packed
  * for a library of matrix products, on another device, with an offset of their own) stay as they are.
  */
-static bool take_constant(void *user, const char *fqn, AtenTensorHandle tensor)
+static bool share_constant(void *user, const char *fqn, AtenTensorHandle tensor)
 {
     struct sharing *sharing = user;
     const struct constant_place *place = find_place(sharing, fqn);
@@ -183,8 +183,8 @@ static bool take_constant(void *user, const char *fqn, AtenTensorHandle tensor)
     return true;
 }
 
-/* Whole pages of a constant that nobody reads any more. They stay the library's to free. */
-static void give_pages_back(char *data, size_t bytes)
+/* Gives whole pages of a constant that nobody reads any more back to the system. They stay the library's to free. */
+static void release_pages(char *data, size_t bytes)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t first = ((uintptr_t)data + page - 1) & ~(page - 1), end = ((uintptr_t)data + bytes) & ~(page - 1);
@@ -198,12 +198,12 @@ static void share_constants(struct sharing *sharing, aoticache_runner *runner)
     aoticache_update_options options = AOTICACHE_UPDATE_OPTIONS_INIT;
     options.partial = options.user_managed = options.by_fqn = true;
     if (!find_places(runner, sharing) ||
-        aoticache_runner_extract_constants(runner, false, take_constant, sharing, NULL) != AOTICACHE_OK ||
+        aoticache_runner_extract_constants(runner, false, share_constant, sharing, NULL) != AOTICACHE_OK ||
         sharing->count == 0 ||
         aoticache_runner_update_constants(runner, &options, sharing->pairs, sharing->count, NULL) != AOTICACHE_OK)
         return;
     for (size_t i = 0; i < sharing->count; i++)
-        give_pages_back(sharing->copies[i].data, sharing->copies[i].bytes);
+        release_pages(sharing->copies[i].data, sharing->copies[i].bytes);
 }
 
 aoticache_status aoticache_package_weights_give(aoticache_package_weights *weights, aoticache_runner *runner,

@@ -14,7 +14,7 @@ bool aoticache_schema_alias_has(const char *const *names, size_t count, const ch
     return false;
 }
 
-/* Room for as many names as can stand before the next bracket. */
+/* Counts how many names can stand before the next bracket. */
 static size_t count_separators(const schema_parser *parser)
 {
     size_t count = 1;

@@ -17,7 +17,7 @@
  * Source: torch/csrc/jit/frontend/parse_string_literal.h, c10/core/Device.cpp (2.13).
  */
 
-/* "\101"; -1: not an octal number of three digits that is a byte. */
+/* Reads "\101"; -1: not an octal number of three digits that is a byte. */
 static int read_octal(const char *text, size_t size)
 {
     int value = 0;
@@ -31,7 +31,7 @@ static int read_octal(const char *text, size_t size)
     return value < 256 ? value : -1;
 }
 
-/* The byte behind a backslash; -1: none of the escapes there are. */
+/* Returns the byte behind a backslash; -1: none of the escapes there are. */
 static int read_escape(const char *text, size_t size, size_t *ret_length)
 {
     static const char letters[] = "\\'\"\nabfnvt", bytes[] = "\\'\"\n\a\b\f\n\v\t";
@@ -40,7 +40,7 @@ static int read_escape(const char *text, size_t size, size_t *ret_length)
     return found != NULL ? bytes[found - letters] : read_octal(text, size);
 }
 
-/* What a string token says. */
+/* Parses what a string token says. */
 static bool parse_string(schema_parser *parser, schema_token token, const char **ret_text)
 {
     const char *text = parser->lexer.text + token.begin;
@@ -105,7 +105,7 @@ static bool lookup_word(const schema_parser *parser, const word_number *words, s
     return false;
 }
 
-/* c10::ScalarType's numbers, by the names that torch has for them. */
+/* Looks up c10::ScalarType's number by the name that torch has for it. */
 static bool lookup_dtype(const schema_parser *parser, int64_t *ret_number)
 {
     static const word_number words[] = {
@@ -121,7 +121,7 @@ static bool lookup_dtype(const schema_parser *parser, int64_t *ret_number)
     return lookup_word(parser, words, sizeof words / sizeof *words, ret_number);
 }
 
-/* Names of numbers. Those of dtypes are known where a dtype is wanted, two of them everywhere. */
+/* Parses the name of a number. Names of dtypes are known if a dtype is wanted, two other names always. */
 static bool parse_name(schema_parser *parser, aoticache_type_kind kind, aoticache_default *ret_value)
 {
     static const word_number words[] = {
@@ -141,7 +141,7 @@ static bool refuse_range(schema_parser *parser, schema_token token)
                                       token.length > 100 ? 100 : (int)token.length, parser->lexer.text + token.begin);
 }
 
-/* text: one number of `length` characters. As std::stod(): results without a place among the normal doubles are errors. */
+/* Reads one number of `length` characters as std::stod() does: results without a place among the normal doubles are errors. */
 static bool read_double(schema_parser *parser, schema_token token, const char *text, size_t length, double *ret_number)
 {
     char copy[512], *end;
@@ -159,7 +159,7 @@ static bool read_double(schema_parser *parser, schema_token token, const char *t
     return true;
 }
 
-/* As std::stoll(): as far as it is a decimal integer. */
+/* Reads an integer as std::stoll() does: as far as it is a decimal one. */
 static bool read_int(schema_parser *parser, schema_token token, const char *text, bool negative, int64_t *ret_number)
 {
     uint64_t limit = (uint64_t)INT64_MAX + negative, value = 0;
@@ -233,7 +233,7 @@ static bool parse_single(schema_parser *parser, aoticache_type_kind kind, aotica
 
 /* ---- lists ---- */
 
-/* What the elements of a list have to be; ABSENT: lists of these cannot have a default. */
+/* Returns what the elements of a list have to be; ABSENT: lists of these cannot have a default. */
 static aoticache_default_kind element_default(aoticache_type_kind kind)
 {
     switch (kind) {
@@ -265,7 +265,7 @@ static bool parse_element(schema_parser *parser, aoticache_type_kind kind, aotic
     return ret_item->kind == wanted || aoticache_schema_refuse_at(parser, token, "this element is not %s", names[wanted]);
 }
 
-/* "int[2] x=1": as many of them as the list is long. */
+/* Parses "int[2] x=1", which means as many of them as the list is long. */
 static bool parse_repeated(schema_parser *parser, const aoticache_type *list, aoticache_default *ret_value)
 {
     schema_token token = parser->token;
@@ -285,7 +285,7 @@ static bool parse_repeated(schema_parser *parser, const aoticache_type *list, ao
     return true;
 }
 
-/* Room for as many elements as can stand before the closing bracket. */
+/* Counts how many elements can stand before the closing bracket. */
 static size_t count_elements(const schema_parser *parser)
 {
     size_t count = 1;

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Counts all, writes what fits. */
+/* A writer counts all characters, and writes what fits. */
 typedef struct text_writer {
     char *text;
     size_t size, length;
@@ -127,7 +127,7 @@ static void put_int(text_writer *writer, int64_t number)
     put(writer, text);
 }
 
-/* "1." where it is an integer that a 64-bit one holds, else seventeen digits. */
+/* Writes "1." for an integer that a 64-bit one holds, else seventeen digits. */
 static void put_double(text_writer *writer, double number)
 {
     char text[64];
@@ -202,7 +202,7 @@ static bool is_repeated(const aoticache_default *list)
     return list->count > 1;
 }
 
-/* Quotes only where the type says string; one number for a list of equal ones only where it says int. */
+/* Writes quotes only if the type says string, and one number for a list of equal ones only if it says int. */
 static void put_default(text_writer *writer, const aoticache_type *type, const aoticache_default *value)
 {
     const aoticache_type *plain = type->kind == AOTICACHE_TYPE_OPTIONAL ? type->elements[0] : type;
@@ -259,7 +259,7 @@ static void put_arguments(text_writer *writer, const aoticache_schema *schema)
     put(writer, ")");
 }
 
-/* Whether the text of an argument of this type begins with a bracket. */
+/* True if the text of an argument of this type begins with a bracket. */
 static bool begins_with_bracket(const aoticache_type *type)
 {
     while (type->kind == AOTICACHE_TYPE_LIST || type->kind == AOTICACHE_TYPE_OPTIONAL)

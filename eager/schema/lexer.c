@@ -51,7 +51,7 @@ static uint32_t number_length(const char *text)
     return (uint32_t)(end - text) + (*end == 'j');
 }
 
-/* With its quotes, one or three; 0: it does not end. */
+/* Returns the length of a string with its quotes, one or three; 0: it does not end. */
 static uint32_t string_length(const char *text)
 {
     char quote = text[0];
@@ -89,7 +89,7 @@ static int word_kind(const char *word, uint32_t length)
     return TOKEN_WORD;
 }
 
-/* Signs of several characters. All but two mean nothing here, but "x**" is not "x * *". */
+/* Returns the length of a sign. All signs of several characters but two mean nothing here, but "x**" is not "x * *". */
 static uint32_t sign_length(const char *text, int *ret_kind)
 {
     static const char *const signs[] = {"...", "**=", "<<=", ">>=", "<=>", "->", "**", "*=", "|=", "!=", "==", "-=",
@@ -131,7 +131,7 @@ static void count_nesting(schema_lexer *lexer, int kind)
         lexer->nesting--; /* one too many makes it huge, as in PyTorch; the parse fails at that bracket anyway */
 }
 
-/* The kind and length of what begins at `text`, which is no blank. */
+/* Finds the kind and length of what begins at `text`, which is no blank. */
 static uint32_t scan_token(const char *text, int *ret_kind)
 {
     uint32_t length = 1;
@@ -267,7 +267,7 @@ bool aoticache_schema_refuse_at(schema_parser *parser, schema_token token, const
     return false;
 }
 
-/* A token in a message: quoted, cut short, without what would break the line. */
+/* Describes a token for a message: quoted, cut short, without what would break the line. */
 static void describe_token(const schema_parser *parser, char *ret_text, size_t size)
 {
     schema_token token = parser->token;

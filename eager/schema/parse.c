@@ -30,7 +30,7 @@ static bool check_overload(schema_parser *parser, schema_token overload)
                                       overload.length > 100 ? 100 : (int)overload.length, text);
 }
 
-/* "aten::add.Tensor", put together without the blanks that may be between its parts. */
+/* Puts "aten::add.Tensor" together without the blanks that may be between its parts. */
 static bool store_name(schema_parser *parser, aoticache_schema *schema, const schema_token parts[3])
 {
     const char *text = parser->lexer.text;
@@ -68,7 +68,7 @@ static bool parse_name(schema_parser *parser, aoticache_schema *schema)
 
 /* ---- arguments and returns ---- */
 
-/* Those read so far. They are copied into the schema when their number is known. */
+/* The arguments read so far. They are copied into the schema when their number is known. */
 typedef struct argument_list {
     aoticache_schema_argument *items, few[12];
     size_t count, capacity;
@@ -164,7 +164,7 @@ static bool parse_items(schema_parser *parser, bool is_return, argument_list *li
     return true;
 }
 
-/* "(...)"; of returns also one without brackets. */
+/* Parses "(...)"; a return may also stand without brackets. */
 static bool parse_list(schema_parser *parser, bool is_return, argument_list *list, bool *ret_dots)
 {
     if (is_return && parser->token.kind != '(') {
@@ -198,7 +198,7 @@ static bool parse_arguments(schema_parser *parser, bool is_return, const aoticac
     return stored != NULL;
 }
 
-/* As PyTorch: more arguments than are named, or defaults for those that are. */
+/* Checks as PyTorch does: more arguments than are named, or defaults for those that are. */
 static bool check_defaults(schema_parser *parser, const aoticache_schema *schema, schema_token token)
 {
     for (size_t i = 0; schema->is_vararg && i < schema->argument_count; i++)

@@ -131,7 +131,7 @@ static bool parse_items(schema_parser *parser, type_items *list)
     return aoticache_schema_expect(parser, ')', "',' or ')'");
 }
 
-/* A tuple or a union; the opening bracket is the next token. */
+/* Parses a tuple or a union; the opening bracket is the next token. */
 static bool parse_sequence(schema_parser *parser, bool is_union, const aoticache_type **ret_type)
 {
     type_items list = {.capacity = sizeof list.few / sizeof *list.few};
@@ -148,7 +148,7 @@ static bool parse_sequence(schema_parser *parser, bool is_union, const aoticache
     return done;
 }
 
-/* "(t)" behind Future, RRef, Await. */
+/* Parses "(t)" behind Future, RRef, Await. */
 static bool parse_wrapped(schema_parser *parser, aoticache_type_kind kind, const aoticache_type **ret_type)
 {
     const aoticache_type *inner;
@@ -184,7 +184,7 @@ static bool parse_dict(schema_parser *parser, const aoticache_type **ret_type)
            aoticache_schema_expect(parser, ')', "')'") && make_type(parser, AOTICACHE_TYPE_DICT, parts, 2, ret_type);
 }
 
-/* "__torch__.torch.classes.space.Name"; the first word has been read. Whether there is such a class is not asked. */
+/* Parses "__torch__.torch.classes.space.Name"; the first word has been read. Whether there is such a class is not asked. */
 static bool parse_class(schema_parser *parser, const aoticache_type **ret_type)
 {
     static const char *const fixed[] = {"torch", "classes", NULL, NULL};
@@ -211,7 +211,7 @@ static bool parse_class(schema_parser *parser, const aoticache_type **ret_type)
 
 /* ---- one type ---- */
 
-/* Upper and lower case are the same: "tensor" is near Tensor. NULL where nothing is near. */
+/* Finds the nearest type; upper and lower case are the same: "tensor" is near Tensor. NULL if nothing is near. */
 static const char *nearest_type(const char *name)
 {
     static const char *const constructed[] = {"Tensor", "Dict", "Union", "Future", "RRef", "Await"};
@@ -241,8 +241,8 @@ static bool refuse_word(schema_parser *parser, schema_token token)
 }
 
 /*
- * A word that stands for a type by itself; what begins with a small letter and is none is a type variable, which the
- * definition of an operator must not have: "tensor x" is a mistake there.
+ * Parses a word that stands for a type by itself. A word that begins with a small letter and is no type is a type variable,
+ * which the definition of an operator must not have: "tensor x" is a mistake there.
  */
 static bool parse_word(schema_parser *parser, bool nested, const aoticache_type **ret_type)
 {
@@ -304,7 +304,7 @@ static bool parse_plain(schema_parser *parser, bool nested, const aoticache_type
     return parse_word(parser, nested, ret_type) && aoticache_schema_parse_alias(parser, ret_alias);
 }
 
-/* Whether the token behind '[' is ']': "[2]" is not ours. */
+/* True if the token behind '[' is ']': "[2]" is not ours. */
 static bool accept_list_suffix(schema_parser *parser)
 {
     if (parser->token.kind != '[')
@@ -349,7 +349,7 @@ bool aoticache_schema_parse_type(schema_parser *parser, bool nested, const aotic
     return true;
 }
 
-/* What is written as a number, as far as it is a decimal integer: "2", and, as PyTorch reads it, 1 of "1.5". */
+/* Reads a number as far as it is a decimal integer: "2", and, as PyTorch reads it, 1 of "1.5". */
 static bool read_size(schema_parser *parser, int32_t *ret_size)
 {
     schema_token token = parser->token;

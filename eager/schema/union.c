@@ -12,7 +12,7 @@
 static const aoticache_type number_type = {.kind = AOTICACHE_TYPE_NUMBER, .fixed_size = -1};
 static const aoticache_type none_type = {.kind = AOTICACHE_TYPE_NONE, .fixed_size = -1};
 
-/* PyTorch's order of kinds (ATen/core/jit_type_base.h). */
+/* Ranks kinds in PyTorch's order (ATen/core/jit_type_base.h). */
 static int rank_of(const aoticache_type *type)
 {
     static const uint8_t ranks[] = {
@@ -52,7 +52,7 @@ static bool type_covers(const aoticache_type *a, const aoticache_type *b)
     return aoticache_type_equal(a, b);
 }
 
-/* Members of members; NONE for an optional one. `flat` has room for twice what the text can name. */
+/* Collects members of members, and NONE for an optional one. `flat` has room for twice what the text can name. */
 static size_t flatten(const aoticache_type *const *items, size_t count, const aoticache_type **flat, size_t filled)
 {
     for (size_t i = 0; i < count; i++) {
@@ -84,7 +84,7 @@ static bool has_kind(const aoticache_type *const *items, size_t count, aoticache
     return false;
 }
 
-/* What no other member covers, in order. */
+/* Keeps what no other member covers, in order. */
 static size_t drop_covered(const aoticache_type **items, size_t count)
 {
     size_t kept = 0;

@@ -16,7 +16,7 @@
 
 #define MANY_PAGES 64000     /* 256 MB of log: far more than gathers while others merge, too */
 
-/* NULL: it cannot be had now. */
+/* Opens a reader of the log; NULL if that is not possible now. */
 static sqlite3 *begin_reader(aoticache_index *index)
 {
     sqlite3 *reader = NULL;
@@ -36,7 +36,7 @@ void aoticache_index_merge_log(aoticache_index *index)
     sqlite3_close(reader);
 }
 
-/* After a commit. */
+/* SQLite calls this after each commit. */
 static int note_log(void *user, sqlite3 *db, const char *name, int pages)
 {
     aoticache_index *index = user;

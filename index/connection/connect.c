@@ -22,7 +22,7 @@
 #define SHM_BYTES (32 << 10) /* the least that SQLite makes a -shm file */
 
 /*
- * Private to the user: 0600, whatever the umask leaves of it; 0660 where the directory is shared with a group. SQLite
+ * The file is private to the user: 0600, whatever the umask leaves of it, or 0660 if a group shares the directory. SQLite
  * gives the WAL and the journal the same mode and owner. The entry in the folder becomes durable with the first transaction,
  * whose journal makes SQLite sync the folder.
  */
@@ -34,7 +34,7 @@ static aoticache_status create_file(aoticache_index *index, aoticache_error *ret
     return AOTICACHE_OK;
 }
 
-/* SQLITE_OK with index->db, or SQLite's result with index->db for its messages, if there is one. */
+/* Returns SQLITE_OK with index->db set, or SQLite's result; index->db then has its messages, if SQLite made one. */
 static int open_handle(aoticache_index *index, const char *name, int more_flags)
 {
     int access_flag = index->read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE;
@@ -58,8 +58,8 @@ static bool is_read_only_by_chance(const aoticache_index *index)
 }
 
 /*
- * Under the registry's lock: closing a descriptor of a file gives up all locks that the process has on that file, so no
- * other thread may already use the file that create_file closes.
+ * The caller holds the registry's lock. Closing a descriptor of a file gives up all locks that the process has on that file,
+ * so no other thread may use the file that create_file closes.
  */
 static aoticache_status open_or_create(aoticache_index *index, aoticache_error *ret_error)
 {
@@ -77,7 +77,7 @@ static aoticache_status open_or_create(aoticache_index *index, aoticache_error *
     return result == SQLITE_OK ? AOTICACHE_OK : aoticache_index_fail(index, result, "cannot open", ret_error);
 }
 
-/* The file may be damaged or made by somebody else: what SQLite offers against that, none of which reads the file. */
+/* The file may be damaged, or a stranger's. This turns on SQLite's defences against that; none of them reads the file. */
 static void configure(aoticache_index *index)
 {
     sqlite3_int64 no_mmap = 0; /* a mapped file that shrinks is SIGBUS */
@@ -95,7 +95,7 @@ static void configure(aoticache_index *index)
     aoticache_index_checkpoint_prepare(index);
 }
 
-/* "file:" URI of the path: every byte that could mean something in a URI is written as %XX. NULL: no memory. */
+/* Returns the "file:" URI of the path, with every byte that could mean something in a URI as %XX. NULL: no memory. */
 static char *uri_of(const char *path, const char *query)
 {
     size_t size = 7 + 3 * strlen(path) + strlen(query) + 1;
@@ -109,7 +109,7 @@ static char *uri_of(const char *path, const char *query)
     return uri;
 }
 
-/* Whether the index has changes that are only in its WAL. */
+/* True if the index has changes that are only in its WAL. */
 static bool has_wal(const aoticache_index *index)
 {
     struct stat file;
@@ -121,7 +121,7 @@ static bool folder_is_writable(const aoticache_index *index)
     return faccessat(index->folder_fd, ".", W_OK, AT_EACCESS) == 0;
 }
 
-/* The index as it is ("immutable"): without locks, so nothing may be left in the WAL. */
+/* Opens the index as it is ("immutable"). There are no locks, so nothing may be left in the WAL. */
 static aoticache_status open_immutable(aoticache_index *index, aoticache_error *ret_error)
 {
     cleanup_free char *uri = uri_of(index->name, "?immutable=1");
@@ -137,9 +137,9 @@ static aoticache_status open_immutable(aoticache_index *index, aoticache_error *
 }
 
 /*
- * An index in a folder that we cannot write to: reading a WAL index needs its -shm file, which cannot be made there. As
- * nothing is left in the WAL and nobody of our rights can change the file, it is read as it is, without noticing what a
- * mightier user changes while it is open.
+ * Opens an index in a folder that we cannot write to. Reading a WAL index needs its -shm file, which cannot be made there.
+ * Nothing is left in the WAL, and nobody with our rights can change the file, so it is read as it is. Changes that a more
+ * powerful user makes while it is open go unnoticed.
  */
 static aoticache_status open_in_foreign_folder(aoticache_index *index, aoticache_error *ret_error)
 {
@@ -160,7 +160,10 @@ static bool disk_is_full(const aoticache_index *index)
                                                 (disk.f_files > 0 && disk.f_favail == 0));
 }
 
-/* What SQLite says where it cannot make the -shm file for lack of space. ENOENT is from its second try, without creating. */
+/*
+ * True for the results that SQLite gives if it cannot make the -shm file for lack of space. ENOENT is from its second try,
+ * which does not create the file.
+ */
 static bool disk_had_no_space(const aoticache_index *index)
 {
     int result = sqlite3_extended_errcode(index->db);
@@ -170,7 +173,7 @@ static bool disk_had_no_space(const aoticache_index *index)
             (cause == ENOSPC || cause == EDQUOT || (cause == ENOENT && disk_is_full(index))));
 }
 
-/* Whether the -shm file is there, whole: then others may be writing. An attempt that failed can leave a part of it. */
+/* True if the complete -shm file is there, so others may be writing. A failed attempt can leave a part of it. */
 static bool has_shm(const aoticache_index *index)
 {
     struct stat file;
@@ -178,9 +181,9 @@ static bool has_shm(const aoticache_index *index)
 }
 
 /*
- * Changes that are only in the WAL, left by a process that died, go into the database by a connection that needs no -shm
- * file because it keeps all others out. It takes no space where the database does not grow; where it does not succeed, the
- * WAL stays as it is.
+ * A process that died may have left changes that are only in the WAL. They go into the database by a connection that needs no
+ * -shm file, because it keeps all others out. This takes no space if the database does not grow; if it fails, the WAL stays as
+ * it is.
  */
 static void fold_wal(aoticache_index *index)
 {
@@ -199,8 +202,8 @@ static void fold_wal(aoticache_index *index)
 }
 
 /*
- * Without a -shm file nobody else has the index open but those who came here themselves, and read it as it is. Who makes
- * one later, as there is space again, may write: aoticache_index_enter looks for that.
+ * Without a -shm file, only connections that came here themselves have the index open, and they read it as it is. A process
+ * that makes the file later, when there is space again, may write: aoticache_index_enter looks for that.
  */
 static aoticache_status open_without_shm(aoticache_index *index, aoticache_error *ret_error)
 {

@@ -21,7 +21,10 @@
 static pthread_mutex_t registry_mutex = PTHREAD_MUTEX_INITIALIZER;
 static aoticache_index *registry_head;
 
-/* The process that the connections belong to; its negative while a thread of that process drops inherited ones; or 0. */
+/*
+ * This is the process that the connections belong to. It is negative while a thread of that process drops inherited ones, and
+ * 0 if there is none.
+ */
 static _Atomic pid_t owner;
 static atomic_uint threads_inside;
 static atomic_bool unusable;
@@ -42,7 +45,7 @@ void aoticache_index_disconnect(aoticache_index *index)
     index->is_without_shm = false;
 }
 
-/* In the child, while no other thread of it can be inside. */
+/* Runs in the child, where no other thread can be inside. */
 static void drop_inherited(void)
 {
     pthread_mutex_init(&registry_mutex, NULL);

@@ -56,7 +56,7 @@ int aoticache_index_wait(void *argument, int tries)
     return wait_a_little(index->wait_begun_ns, (uint64_t)index->wait_ms * 1000000u);
 }
 
-/* The same between two statements, with the connection left to others, unless it is not theirs to use yet. */
+/* Waits between two statements. Other threads may use the connection meanwhile, unless it is still connecting. */
 static bool wait_beside_others(aoticache_index *index, uint64_t begun_ns, uint64_t limit_ns)
 {
     if (index->is_connecting)
@@ -73,14 +73,14 @@ static bool wait_beside_others(aoticache_index *index, uint64_t begun_ns, uint64
 
 /* ---- the gate ---- */
 
-/* Kept open for the connection's life. A failure is tried again by the next transaction. */
+/* The descriptor stays open as long as the connection. The next transaction tries again after a failure. */
 static void open_gate(aoticache_index *index)
 {
     index->gate_fd = aoticache_index_vfs_create(index, "-gate", O_NONBLOCK);
 }
 
-/* Whether the write lock may be tried for: the gate is ours, or cannot be had, or was waited for long enough. */
-static bool gate_is_passed(aoticache_index *index, uint64_t begun_ns, uint64_t limit_ns)
+/* True if the write lock may be tried: the gate is ours, cannot be opened, or was waited for long enough. */
+static bool pass_gate(aoticache_index *index, uint64_t begun_ns, uint64_t limit_ns)
 {
     if (index->is_in_gate)
         return true;
@@ -95,7 +95,7 @@ static bool gate_is_passed(aoticache_index *index, uint64_t begun_ns, uint64_t l
 void aoticache_index_gate_enter(aoticache_index *index)
 {
     const uint64_t begun_ns = aoticache_monotonic_ns(), limit_ns = (uint64_t)index->wait_ms * 500000u;
-    while (!gate_is_passed(index, begun_ns, limit_ns) && wait_a_little(begun_ns, limit_ns))
+    while (!pass_gate(index, begun_ns, limit_ns) && wait_a_little(begun_ns, limit_ns))
         ;
 }
 
@@ -108,7 +108,7 @@ int aoticache_index_gate_step(aoticache_index *index, aoticache_index_gate_fn tr
         result = SQLITE_BUSY;
         index->wait_ms = 0; /* it is waited for here, not in SQLite with the connection in its hands */
         /* Half of the time is for the gate. Whoever does not wait takes nobody's turn for long. */
-        if (wait_ms == 0 || gate_is_passed(index, begun_ns, limit_ns / 2))
+        if (wait_ms == 0 || pass_gate(index, begun_ns, limit_ns / 2))
             result = try(index, user);
     } while ((result & 0xff) == SQLITE_BUSY && wait_ms != 0 && wait_beside_others(index, begun_ns, limit_ns));
     aoticache_index_gate_leave(index);

@@ -54,6 +54,30 @@ void aoticache_index_leave_statement(aoticache_index *index, sqlite3_stmt *state
     aoticache_index_leave(index);
 }
 
+aoticache_status aoticache_index_read_row(aoticache_index *index, aoticache_index_statement which, int64_t parameter,
+                                          aoticache_index_read_fn read, void *result, aoticache_error *ret_error)
+{
+    sqlite3_stmt *statement = NULL;
+    aoticache_status status = aoticache_index_enter_statement(index, which, &statement, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (sqlite3_bind_parameter_count(statement) > 0)
+        sqlite3_bind_int64(statement, 1, parameter);
+    status = aoticache_index_fetch(index, statement, ret_error);
+    if (status == AOTICACHE_OK)
+        status = read(index, statement, result, ret_error);
+    aoticache_index_leave_statement(index, statement);
+    return status;
+}
+
+aoticache_status aoticache_index_walk_and_leave(aoticache_index *index, sqlite3_stmt *statement, const char *table,
+                                                aoticache_index_row_fn read, void *user, aoticache_error *ret_error)
+{
+    aoticache_status status = aoticache_index_walk(index, statement, table, read, user, ret_error);
+    aoticache_index_leave_statement(index, statement);
+    return status;
+}
+
 aoticache_status aoticache_index_enter_write(aoticache_index *index, aoticache_index_durability durability,
                                              aoticache_error *ret_error)
 {

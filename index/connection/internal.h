@@ -123,6 +123,16 @@ aoticache_status aoticache_index_enter_statement(aoticache_index *index, aoticac
                                                  sqlite3_stmt **ret_statement, aoticache_error *ret_error);
 /* Resets the statement and leaves. */
 void aoticache_index_leave_statement(aoticache_index *index, sqlite3_stmt *statement);
+/* Reads one row; false: it is damaged. *ret_goes_on, true before, says whether more are wanted. */
+typedef bool (*aoticache_index_row_fn)(void *user, sqlite3_stmt *row, bool *ret_goes_on);
+/* Walks through the rows of an entered statement, its bindings made, and leaves it. table: what they are, for messages. */
+aoticache_status aoticache_index_walk_and_leave(aoticache_index *index, sqlite3_stmt *statement, const char *table,
+                                                aoticache_index_row_fn read, void *user, aoticache_error *ret_error);
+typedef aoticache_status (*aoticache_index_read_fn)(aoticache_index *index, sqlite3_stmt *row, void *result,
+                                                    aoticache_error *ret_error);
+/* Enters, reads the first row of a statement that takes a number or nothing, and leaves. NOT_FOUND: there is no row. */
+aoticache_status aoticache_index_read_row(aoticache_index *index, aoticache_index_statement which, int64_t parameter,
+                                          aoticache_index_read_fn read, void *result, aoticache_error *ret_error);
 /* enter, for one write transaction, which is begun. On anything but OK nothing is held. */
 aoticache_status aoticache_index_enter_write(aoticache_index *index, aoticache_index_durability durability,
                                              aoticache_error *ret_error);
@@ -193,8 +203,6 @@ aoticache_status aoticache_index_fetch(aoticache_index *index, sqlite3_stmt *sta
 aoticache_status aoticache_index_probe_digest(aoticache_index *index, aoticache_index_statement which,
                                               const aoticache_digest *digest, aoticache_error *ret_error);
 
-/* Reads one row; false: it is damaged. *ret_goes_on, true before, says whether more are wanted. */
-typedef bool (*aoticache_index_row_fn)(void *user, sqlite3_stmt *row, bool *ret_goes_on);
 /* Gives the rows of a statement, its bindings made, to `read`, and resets it. table: what they are, for messages. */
 aoticache_status aoticache_index_walk(aoticache_index *index, sqlite3_stmt *statement, const char *table,
                                       aoticache_index_row_fn read, void *user, aoticache_error *ret_error);

@@ -56,8 +56,8 @@ int aoticache_index_journal_pragma(aoticache_index *index, const char *mode, cha
 }
 
 /*
- * Maps the shared memory as WAL will, and lets go of it. Before the switch, because a file that says WAL where that cannot
- * work can no longer be read at all. Not where the connection has WAL already: it would lose its own mapping.
+ * Maps the shared memory as WAL will, and unmaps it. This comes before the switch, because a file in WAL mode cannot be read
+ * at all where WAL does not work. A connection that has WAL already does not come here: it would lose its own mapping.
  */
 static int probe_shared_memory(aoticache_index *index)
 {

@@ -55,17 +55,17 @@ static const char *const migrations[AOTICACHE_INDEX_VERSION] = {
     " retry_ns INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
     "CREATE TABLE counts(name TEXT PRIMARY KEY NOT NULL, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
     "CREATE TABLE meta(name TEXT PRIMARY KEY NOT NULL, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;",
-    /* 2: the encoding of the request, '' where it is not known; all entries of an operator in the order of their ids */
+    /* 2: the encoding of the request, '' if unknown; an index over the entries of an operator in the order of their ids */
     "ALTER TABLE details ADD COLUMN encoding BLOB NOT NULL DEFAULT x'';"
     "CREATE INDEX details_op ON details(op);"
     "ALTER TABLE failures ADD COLUMN count INTEGER NOT NULL DEFAULT 1;",
-    /* 3: index/connection/sql.h says what for */
+    /* 3: columns and tables for collections; index/connection/sql.h describes them */
     AOTICACHE_SCHEMA_3_COLLECT AOTICACHE_SCHEMA_3_STATISTICS AOTICACHE_SCHEMA_3_MARKS,
-    /* 4: which kernels the host's own are faster than, and where */
+    /* 4: judgements, which say on which machines the host's own kernel is faster */
     AOTICACHE_SCHEMA_4_JUDGEMENTS,
 };
 
-/* Ids of an index that is made in a second begin at that second's number times this: nobody makes more entries in one. */
+/* The ids of an index begin at the second in which it is made, times this. Nobody makes more entries in a second. */
 #define IDS_PER_SECOND (1 << 20)
 #define FIRST_SECOND 1700000000 /* so that ids stay short */
 
@@ -97,8 +97,8 @@ static aoticache_status read_number(aoticache_index *index, const char *sql, int
 }
 
 /*
- * Two reads outside a transaction: another process may make the tables between them. It sets both numbers at once, so one
- * without the other is read again.
+ * These are two reads outside a transaction, and another process may make the tables between them. It sets both numbers at
+ * once, so if only one is set, both are read again.
  */
 static aoticache_status read_version(aoticache_index *index, schema_version *ret_schema, aoticache_error *ret_error)
 {
@@ -113,7 +113,7 @@ static aoticache_status read_version(aoticache_index *index, schema_version *ret
     return status;
 }
 
-/* What the two numbers say by themselves: OK also for an empty file. */
+/* Judges the two numbers alone; an empty file is OK, too. */
 static aoticache_status check_version(const aoticache_index *index, const schema_version *schema, aoticache_error *ret_error)
 {
     if (schema->application_id == 0 && schema->version == 0)
@@ -153,7 +153,7 @@ static aoticache_status check_empty(aoticache_index *index, aoticache_error *ret
                                index->path);
 }
 
-/* Inside a transaction. */
+/* The caller is inside a transaction. */
 static aoticache_status migrate_steps(aoticache_index *index, aoticache_error *ret_error)
 {
     schema_version schema = {0};
@@ -190,7 +190,7 @@ static aoticache_status migrate(aoticache_index *index, aoticache_error *ret_err
     return aoticache_index_end(index, migrate_steps(index, ret_error), ret_error);
 }
 
-/* Tables would have to be made or changed, and cannot be. */
+/* Reports that tables must be made or changed in an index that is read-only. */
 static aoticache_status refuse_read_only(const aoticache_index *index, const schema_version *schema,
                                          aoticache_error *ret_error)
 {
@@ -217,7 +217,7 @@ aoticache_status aoticache_index_schema_check(aoticache_index *index, aoticache_
         return status;
     if (sqlite3_db_readonly(index->db, "main") != 0)
         return refuse_read_only(index, &schema, ret_error);
-    /* So that a collection can give pages back; it can be said of an empty file only. Without it, that is left out. */
+    /* This lets a collection give pages back. It takes effect only in an empty file, so older indexes go without it. */
     if (schema.version == 0)
         sqlite3_exec(index->db, "PRAGMA auto_vacuum=INCREMENTAL", NULL, NULL, NULL);
     if (schema.version == 0)

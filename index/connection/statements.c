@@ -144,7 +144,7 @@ aoticache_status aoticache_index_begin(aoticache_index *index, aoticache_index_d
     return aoticache_index_fail(index, result, "cannot begin to write", ret_error);
 }
 
-/* After some failures (a full disk) SQLite has rolled back by itself. */
+/* After some failures, such as a full disk, SQLite has rolled back already. */
 static void roll_back(aoticache_index *index)
 {
     if (sqlite3_get_autocommit(index->db) == 0)

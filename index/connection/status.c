@@ -45,7 +45,7 @@ aoticache_status aoticache_index_status_of(int result, int system_errno)
         return AOTICACHE_DENIED;
     case SQLITE_CANTOPEN:
         return status_of_open(result, system_errno);
-    /* The statements are fixed and the tables strict: they fail so only where the file is not what the schema says. */
+    /* The statements are fixed and the tables strict, so this means that the file does not match the schema. */
     case SQLITE_ERROR:
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
@@ -60,7 +60,7 @@ aoticache_status aoticache_index_status_of(int result, int system_errno)
     }
 }
 
-/* SQLite says FULL of a write only, and of no quota. */
+/* SQLite reports FULL only for a write, and never for a quota. */
 static bool is_lack_of_space(int primary, int system_errno)
 {
     return (primary == SQLITE_IOERR || primary == SQLITE_CANTOPEN) && (system_errno == ENOSPC || system_errno == EDQUOT);

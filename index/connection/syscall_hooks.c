@@ -110,7 +110,7 @@ static int hooked_sync(sqlite3_file *file, int flags)
     return SQLITE_IOERR_FSYNC;
 }
 
-/* The copy of a table, made when the table is first seen; the table itself once all copies are in use. */
+/* Returns the copy of a table, made at first sight; if all copies are in use, the table itself. */
 static const sqlite3_io_methods *hooked_methods(const sqlite3_io_methods *plain)
 {
     const sqlite3_io_methods *methods = plain;

@@ -26,7 +26,7 @@
 #include "base/cleanup.h"
 #include "base/syscalls.h"
 
-/* The locks of all processes must be the same, whatever VFS the program has made its default; tests put theirs around it. */
+/* All processes must use the same locks, whatever VFS the program made its default. Tests wrap this one. */
 static sqlite3_vfs *find_plain(void)
 {
     sqlite3_vfs *found = sqlite3_vfs_find(AOTICACHE_INDEX_HOOKED_VFS);
@@ -40,7 +40,7 @@ static aoticache_index *index_of(sqlite3_vfs *vfs)
     return vfs->pAppData;
 }
 
-/* Whether a name is the index's with this suffix. */
+/* True if the name is the index's name with this suffix. */
 static bool has_suffix(const aoticache_index *index, const char *name, const char *suffix)
 {
     const size_t length = strlen(index->name);
@@ -52,7 +52,7 @@ static bool is_side_file(const aoticache_index *index, const char *name)
     return has_suffix(index, name, "-journal") || has_suffix(index, name, "-wal");
 }
 
-/* Whoever sees it first says so: aoticache_index_fail(). */
+/* Notes the first foreign file; aoticache_index_fail() reports it. */
 static void note_foreign(aoticache_index *index, const char *name)
 {
     char *copy = index->foreign_name;
@@ -111,7 +111,7 @@ static int vfs_access(sqlite3_vfs *vfs, const char *name, int flags, int *ret_is
     return SQLITE_CORRUPT;
 }
 
-/* The name is what it is to be: resolving it would make the descriptor a path again. */
+/* Returns the name unchanged: resolving it would turn the descriptor into a path again. */
 static int vfs_full_name(sqlite3_vfs *vfs, const char *name, int size, char *ret_name)
 {
     (void)vfs;
@@ -121,9 +121,9 @@ static int vfs_full_name(sqlite3_vfs *vfs, const char *name, int size, char *ret
 /* ---- the folder ---- */
 
 /*
- * One descriptor for each folder, however many indexes of this process are in it: SQLite keeps one record of a file's shared
- * memory for all connections, with the name that the first of them had, and deletes by that name when the last one goes.
- * Had each index a descriptor of its own, the number in that name could mean another folder by then.
+ * All indexes of this process in one folder share its descriptor. SQLite keeps one record of a file's shared memory for all
+ * connections, under the name that the first of them had, and deletes the file by that name when the last one closes. With a
+ * descriptor for each index, the number in that name could mean another folder by then.
  */
 struct aoticache_index_folder {
     int fd;
@@ -135,7 +135,7 @@ struct aoticache_index_folder {
 
 static struct aoticache_index_folder *folders; /* guarded by the registry's lock */
 
-/* Takes over fd where it returns one. */
+/* Takes over fd if it returns a folder. */
 static struct aoticache_index_folder *share_folder(int *fd)
 {
     struct stat found;
@@ -174,7 +174,7 @@ void aoticache_index_vfs_close_folder(aoticache_index *index)
     aoticache_index_registry_unlock();
 }
 
-/* "/proc/self/fd/N/FILE"; where there is no /proc, the real path, which is as good where nobody else may rename folders. */
+/* Returns "/proc/self/fd/N/FILE". Without /proc it is the real path, which is as safe if nobody else may rename folders. */
 static char *name_for_sqlite(const aoticache_index *index, const char *folder, const char *file)
 {
     char by_descriptor[64];
@@ -216,7 +216,7 @@ aoticache_status aoticache_index_vfs_open_folder(aoticache_index *index, const i
     return AOTICACHE_OK;
 }
 
-/* The index's own file name with a suffix. False: it is too long. */
+/* Writes the index's own file name with a suffix. False: it is too long. */
 static bool name_of(const aoticache_index *index, const char *suffix, char ret_file[NAME_MAX + 1])
 {
     int length = snprintf(ret_file, NAME_MAX + 1, "%s%s", strrchr(index->name, '/') + 1, suffix);

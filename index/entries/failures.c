@@ -8,7 +8,7 @@
 
 #define MAX_MESSAGE_BYTES (1 << 20)
 
-/* How many failures of the key have been recorded in a row; 0 where none is. */
+/* Reads how many failures of the key were recorded in a row; 0 if there is none. */
 static aoticache_status count_failures(aoticache_index *index, const aoticache_digest *key, uint32_t *ret_count,
                                        aoticache_error *ret_error)
 {
@@ -26,7 +26,7 @@ static aoticache_status count_failures(aoticache_index *index, const aoticache_d
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
-/* When it may be tried again, after `earlier` failures before this one. */
+/* Returns when the compile may be tried again, after `earlier` failures before this one. */
 static int64_t retry_time(const aoticache_index_failure *failure, uint32_t earlier)
 {
     int64_t delay = failure->delay_ns;

@@ -11,7 +11,7 @@
 
 #define OPERATIONS_PER_QUESTION 20000 /* of SQLite's machine: a millisecond or so */
 
-/* Enters the index and prepares; on anything but OK nothing is held. */
+/* Enters the index and prepares the statement; unless it returns OK, nothing is held. */
 static aoticache_status begin_query(aoticache_index *index, const char *sql, sqlite3_stmt **ret_statement,
                                     aoticache_error *ret_error)
 {
@@ -78,8 +78,8 @@ static aoticache_status check_one(aoticache_index *index, const char *sql, const
 }
 
 /*
- * Each gives a row for something that lacks what it needs. Every entry has details and is named by its artifact; where there
- * are no more of both than there are entries, each of them has its entry, too.
+ * Each statement gives a row for something that lacks what it needs. Every entry has details and an artifact that names it. If
+ * there are no more of either than entries, each of them belongs to an entry.
  */
 static const char *const relations[] = {
     "SELECT 'entry ' || e.id || CASE WHEN d.id IS NULL THEN ' has no details'"

@@ -45,7 +45,7 @@ struct listing {
     void *user;
 };
 
-static bool give_judgement(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool forward_judgement(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
     const struct listing *listing = user;
     aoticache_index_judgement judgement;
@@ -73,9 +73,7 @@ aoticache_status aoticache_index_list_judgements(aoticache_index *index, const a
     if (status != AOTICACHE_OK)
         return status;
     aoticache_index_bind_digest(statement, 1, key);
-    status = aoticache_index_walk(index, statement, "judgements", give_judgement, &listing, ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
+    return aoticache_index_walk_and_leave(index, statement, "judgements", forward_judgement, &listing, ret_error);
 }
 
 static aoticache_status forget_rows(aoticache_index *index, int64_t before_ns, int64_t now_ns,

@@ -22,7 +22,7 @@ struct listing {
     bool is_stopped; /* it had enough of them */
 };
 
-/* All rows of a statement without parameters. */
+/* Forwards all rows of a statement without parameters. */
 static aoticache_status list_all(aoticache_index *index, aoticache_index_statement which, const char *table,
                                  aoticache_index_row_fn read, void *user, aoticache_error *ret_error)
 {
@@ -30,9 +30,7 @@ static aoticache_status list_all(aoticache_index *index, aoticache_index_stateme
     aoticache_status status = aoticache_index_enter_statement(index, which, &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_walk(index, statement, table, read, user, ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
+    return aoticache_index_walk_and_leave(index, statement, table, read, user, ret_error);
 }
 
 static aoticache_status refuse(aoticache_error *ret_error)
@@ -109,9 +107,7 @@ aoticache_status aoticache_index_read_entry(aoticache_index *index, int64_t entr
     if (status != AOTICACHE_OK)
         return status;
     sqlite3_bind_int64(statement, 1, entry_id);
-    status = aoticache_index_walk(index, statement, "entries", read_entry, &listing, ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
+    return aoticache_index_walk_and_leave(index, statement, "entries", read_entry, &listing, ret_error);
 }
 
 aoticache_status aoticache_index_list_extreme(aoticache_index *index, aoticache_index_extreme which, size_t limit,
@@ -127,9 +123,7 @@ aoticache_status aoticache_index_list_extreme(aoticache_index *index, aoticache_
     if (status != AOTICACHE_OK)
         return status;
     sqlite3_bind_int64(rows, 1, limit < INT32_MAX ? (sqlite3_int64)limit : INT32_MAX);
-    status = aoticache_index_walk(index, rows, "entries", read_entry, &listing, ret_error);
-    aoticache_index_leave_statement(index, rows);
-    return status;
+    return aoticache_index_walk_and_leave(index, rows, "entries", read_entry, &listing, ret_error);
 }
 
 aoticache_status aoticache_index_list_objects(aoticache_index *index, aoticache_index_object_fn callback, void *user,
@@ -188,7 +182,7 @@ aoticache_status aoticache_index_list_counts(aoticache_index *index, aoticache_i
 
 /* ---- the entries of one operator with the requests that they answer ---- */
 
-/* Borrowed until the next step. An empty one has no address. */
+/* The bytes are borrowed until the next step. An empty encoding has no address. */
 static bool read_encoding(sqlite3_stmt *row, int column, aoticache_index_stored *stored)
 {
     if (sqlite3_column_type(row, column) != SQLITE_BLOB)
@@ -198,7 +192,7 @@ static bool read_encoding(sqlite3_stmt *row, int column, aoticache_index_stored 
     return stored->encoding != NULL || stored->encoding_size == 0;
 }
 
-/* The columns of the statement LIST_STORED. */
+/* Reads the columns of the statement LIST_STORED. */
 static bool read_stored(sqlite3_stmt *row, aoticache_index_stored *stored)
 {
     return aoticache_index_read_integer(row, 0, &stored->entry_id) &&
@@ -211,7 +205,7 @@ static bool read_stored(sqlite3_stmt *row, aoticache_index_stored *stored)
            aoticache_index_read_text(row, 7, &stored->guard) && read_encoding(row, 8, stored);
 }
 
-static bool give_stored(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool forward_stored(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
     const struct listing *listing = user;
     aoticache_index_stored stored;
@@ -236,9 +230,7 @@ aoticache_status aoticache_index_list_stored(aoticache_index *index, const char 
     aoticache_index_bind_text(statement, 1, op);
     sqlite3_bind_int64(statement, 2, after_entry);
     sqlite3_bind_int64(statement, 3, limit < MAX_BATCH ? (sqlite3_int64)limit : MAX_BATCH);
-    status = aoticache_index_walk(index, statement, "details", give_stored, &listing, ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
+    return aoticache_index_walk_and_leave(index, statement, "details", forward_stored, &listing, ret_error);
 }
 
 /* ---- what older entries lack ---- */

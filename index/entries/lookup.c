@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The columns of the statements LOOKUP and LOOKUP_ENTRY. */
+/* Reads the columns of the statements LOOKUP and LOOKUP_ENTRY. */
 static bool read_hit(sqlite3_stmt *statement, aoticache_index_hit *ret_hit)
 {
     return aoticache_index_read_integer(statement, 0, &ret_hit->entry_id) &&
@@ -18,7 +18,7 @@ static bool read_hit(sqlite3_stmt *statement, aoticache_index_hit *ret_hit)
            aoticache_index_read_blob(statement, 6, ret_hit->requirements, AOTICACHE_INDEX_REQUIREMENT_BYTES);
 }
 
-static aoticache_status step_hits(aoticache_index *index, sqlite3_stmt *statement, aoticache_index_hit *ret_hits,
+static aoticache_status read_hits(aoticache_index *index, sqlite3_stmt *statement, aoticache_index_hit *ret_hits,
                                   size_t capacity, size_t *ret_count, aoticache_error *ret_error)
 {
     size_t count = 0;
@@ -47,32 +47,14 @@ aoticache_status aoticache_index_lookup(aoticache_index *index, const aoticache_
     if (status != AOTICACHE_OK)
         return status;
     aoticache_index_bind_digest(statement, 1, key);
-    status = step_hits(index, statement, ret_hits, capacity, ret_count, ret_error);
+    status = read_hits(index, statement, ret_hits, capacity, ret_count, ret_error);
     aoticache_index_leave_statement(index, statement);
     return status;
 }
 
 /* ---- by number ---- */
 
-/* The row that `which` gives for a number, handed to `take`. */
-static aoticache_status read_numbered(aoticache_index *index, aoticache_index_statement which, int64_t entry_id,
-                                      aoticache_status (*take)(aoticache_index *index, sqlite3_stmt *row, void *result,
-                                                               aoticache_error *ret_error),
-                                      void *result, aoticache_error *ret_error)
-{
-    sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_enter_statement(index, which, &statement, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    sqlite3_bind_int64(statement, 1, entry_id);
-    status = aoticache_index_fetch(index, statement, ret_error);
-    if (status == AOTICACHE_OK)
-        status = take(index, statement, result, ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
-}
-
-static aoticache_status take_hit(aoticache_index *index, sqlite3_stmt *row, void *result, aoticache_error *ret_error)
+static aoticache_status copy_hit(aoticache_index *index, sqlite3_stmt *row, void *result, aoticache_error *ret_error)
 {
     aoticache_index_hit hit;
     if (!read_hit(row, &hit))
@@ -86,10 +68,10 @@ aoticache_status aoticache_index_lookup_entry(aoticache_index *index, int64_t en
 {
     if (index == NULL || ret_hit == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index lookup: no index or no room for the result");
-    return read_numbered(index, SQL(LOOKUP_ENTRY), entry_id, take_hit, ret_hit, ret_error);
+    return aoticache_index_read_row(index, SQL(LOOKUP_ENTRY), entry_id, copy_hit, ret_hit, ret_error);
 }
 
-static aoticache_status take_guard(aoticache_index *index, sqlite3_stmt *row, void *result, aoticache_error *ret_error)
+static aoticache_status copy_guard(aoticache_index *index, sqlite3_stmt *row, void *result, aoticache_error *ret_error)
 {
     const char *guard;
     if (!aoticache_index_read_text(row, 0, &guard))
@@ -106,5 +88,5 @@ aoticache_status aoticache_index_read_guard(aoticache_index *index, int64_t entr
 {
     if (index == NULL || ret_guard == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index guard: no index or no room for the result");
-    return read_numbered(index, SQL(READ_GUARD), entry_id, take_guard, ret_guard, ret_error);
+    return aoticache_index_read_row(index, SQL(READ_GUARD), entry_id, copy_guard, ret_guard, ret_error);
 }

@@ -34,8 +34,8 @@ bool aoticache_index_read_parts(sqlite3_stmt *statement, int column, const uint8
     return size % AOTICACHE_DIGEST_BYTES == 0 && (*ret_digests != NULL || size == 0);
 }
 
-/* The columns of the statement READ_ARTIFACT: objects with room for all, their digests set. */
-static aoticache_status take_parts(aoticache_index *index, sqlite3_stmt *row, aoticache_index_object **ret_objects,
+/* Reads the columns of the statement READ_ARTIFACT. *ret_objects has room for all objects; only their digests are set. */
+static aoticache_status read_parts(aoticache_index *index, sqlite3_stmt *row, aoticache_index_object **ret_objects,
                                    size_t *ret_count, int64_t *ret_entry, aoticache_error *ret_error)
 {
     const uint8_t *digests;
@@ -64,7 +64,7 @@ aoticache_status aoticache_index_read_artifact(aoticache_index *index, const aot
     aoticache_index_bind_digest(statement, 1, artifact);
     status = aoticache_index_fetch(index, statement, ret_error);
     if (status == AOTICACHE_OK)
-        status = take_parts(index, statement, &objects, &named, &entry, ret_error);
+        status = read_parts(index, statement, &objects, &named, &entry, ret_error);
     sqlite3_reset(statement);
     for (size_t i = 0; status == AOTICACHE_OK && i < named; i++) {
         aoticache_index_object_row row;
@@ -112,7 +112,7 @@ aoticache_status aoticache_index_has_object(aoticache_index *index, const aotica
     return status;
 }
 
-/* The columns of the statement TOTALS. */
+/* Reads the columns of the statement TOTALS. */
 static bool read_totals_row(sqlite3_stmt *row, aoticache_index_totals *ret_totals)
 {
     return aoticache_index_read_unsigned(row, 0, &ret_totals->entries) &&
@@ -123,26 +123,17 @@ static bool read_totals_row(sqlite3_stmt *row, aoticache_index_totals *ret_total
            aoticache_index_read_integer(row, 5, &ret_totals->created_ns);
 }
 
-/* One row of a statement without parameters, which `read` understands. */
-static aoticache_status read_one_row(aoticache_index *index, aoticache_index_statement which,
-                                     aoticache_status (*read)(aoticache_index *index, sqlite3_stmt *row, void *result,
-                                                              aoticache_error *ret_error),
-                                     void *read_result, aoticache_error *ret_error)
+/* Reads the row of a statement without parameters. Without a row the index is damaged. */
+static aoticache_status read_one_row(aoticache_index *index, aoticache_index_statement which, aoticache_index_read_fn read,
+                                     void *result, aoticache_error *ret_error)
 {
-    sqlite3_stmt *statement = NULL;
-    aoticache_status status = aoticache_index_enter_statement(index, which, &statement, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    status = aoticache_index_fetch(index, statement, ret_error);
-    if (status == AOTICACHE_OK)
-        status = read(index, statement, read_result, ret_error);
-    else if (status == AOTICACHE_NOT_FOUND)
-        status = aoticache_index_fail(index, SQLITE_CORRUPT, "cannot read", ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
+    aoticache_status status = aoticache_index_read_row(index, which, 0, read, result, ret_error);
+    return status == AOTICACHE_NOT_FOUND
+               ? aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "index %s: cannot read: a row is missing", index->path)
+               : status;
 }
 
-static aoticache_status take_totals(aoticache_index *index, sqlite3_stmt *row, void *result, aoticache_error *ret_error)
+static aoticache_status copy_totals(aoticache_index *index, sqlite3_stmt *row, void *result, aoticache_error *ret_error)
 {
     aoticache_index_totals totals;
     if (!read_totals_row(row, &totals))
@@ -156,10 +147,10 @@ aoticache_status aoticache_index_read_totals(aoticache_index *index, aoticache_i
 {
     if (index == NULL || ret_totals == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index totals: no index or result");
-    return read_one_row(index, SQL(TOTALS), take_totals, ret_totals, ret_error);
+    return read_one_row(index, SQL(TOTALS), copy_totals, ret_totals, ret_error);
 }
 
-static aoticache_status take_verdict(aoticache_index *index, sqlite3_stmt *row, void *result, aoticache_error *ret_error)
+static aoticache_status check_verdict(aoticache_index *index, sqlite3_stmt *row, void *result, aoticache_error *ret_error)
 {
     (void)result;
     const char *verdict = (const char *)sqlite3_column_text(row, 0);
@@ -169,13 +160,13 @@ static aoticache_status take_verdict(aoticache_index *index, sqlite3_stmt *row, 
                                verdict == NULL ? 0 : (int)strcspn(verdict, "\n"), verdict == NULL ? "" : verdict);
 }
 
-/* The running totals beside a count of all rows. */
+/* Compares the running totals with a count of all rows. */
 static aoticache_status verify_totals(aoticache_index *index, aoticache_error *ret_error)
 {
     aoticache_index_totals kept, counted;
-    aoticache_status status = read_one_row(index, SQL(TOTALS), take_totals, &kept, ret_error);
+    aoticache_status status = read_one_row(index, SQL(TOTALS), copy_totals, &kept, ret_error);
     if (status == AOTICACHE_OK)
-        status = read_one_row(index, SQL(COUNT_TOTALS), take_totals, &counted, ret_error);
+        status = read_one_row(index, SQL(COUNT_TOTALS), copy_totals, &counted, ret_error);
     if (status != AOTICACHE_OK || (kept.entries == counted.entries && kept.artifacts == counted.artifacts &&
                                    kept.objects == counted.objects && kept.bytes == counted.bytes &&
                                    kept.failures == counted.failures))
@@ -192,7 +183,7 @@ aoticache_status aoticache_index_verify(aoticache_index *index, aoticache_error 
 {
     if (index == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index verify: no index");
-    aoticache_status status = read_one_row(index, SQL(VERIFY), take_verdict, NULL, ret_error);
+    aoticache_status status = read_one_row(index, SQL(VERIFY), check_verdict, NULL, ret_error);
     return status == AOTICACHE_OK ? verify_totals(index, ret_error) : status;
 }
 

@@ -4,15 +4,15 @@
 #include "index/entries/pins.h"
 #include "index/connection/internal.h"
 
-static aoticache_status insert_mark(aoticache_index *index, const aoticache_index_pins *mark,
-                                    aoticache_error *ret_error)
+static aoticache_status insert_pin(aoticache_index *index, const aoticache_index_pins *pin,
+                                   aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_prepare(index, SQL(PUT_MARK), &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    aoticache_index_bind_digest(statement, 1, &mark->key);
-    sqlite3_bind_int64(statement, 2, mark->is_pinned ? 1 : 0);
+    aoticache_index_bind_digest(statement, 1, &pin->key);
+    sqlite3_bind_int64(statement, 2, pin->is_pinned ? 1 : 0);
     return aoticache_index_execute(index, statement, NULL, ret_error);
 }
 
@@ -28,29 +28,29 @@ static aoticache_status insert_tag(aoticache_index *index, const aoticache_diges
     return aoticache_index_execute(index, statement, NULL, ret_error);
 }
 
-static aoticache_status put_rows(aoticache_index *index, const aoticache_index_pins *mark, aoticache_error *ret_error)
+static aoticache_status put_rows(aoticache_index *index, const aoticache_index_pins *pin, aoticache_error *ret_error)
 {
-    aoticache_status status = aoticache_index_execute_digest(index, SQL(DELETE_TAGS), &mark->key, NULL, ret_error);
+    aoticache_status status = aoticache_index_execute_digest(index, SQL(DELETE_TAGS), &pin->key, NULL, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (!mark->is_pinned && mark->tag_count == 0)
-        return aoticache_index_execute_digest(index, SQL(DELETE_MARK), &mark->key, NULL, ret_error);
-    status = insert_mark(index, mark, ret_error);
-    for (size_t i = 0; status == AOTICACHE_OK && i < mark->tag_count; i++)
-        status = insert_tag(index, &mark->key, mark->tags[i], ret_error);
+    if (!pin->is_pinned && pin->tag_count == 0)
+        return aoticache_index_execute_digest(index, SQL(DELETE_MARK), &pin->key, NULL, ret_error);
+    status = insert_pin(index, pin, ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < pin->tag_count; i++)
+        status = insert_tag(index, &pin->key, pin->tags[i], ret_error);
     return status;
 }
 
-aoticache_status aoticache_index_put_pins(aoticache_index *index, const aoticache_index_pins *marks, size_t count,
+aoticache_status aoticache_index_put_pins(aoticache_index *index, const aoticache_index_pins *pins, size_t count,
                                            aoticache_error *ret_error)
 {
-    if (index == NULL || marks == NULL)
+    if (index == NULL || pins == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index pins: no index or no pins");
     aoticache_status status = aoticache_index_enter_write(index, AOTICACHE_INDEX_DURABLE, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     for (size_t i = 0; status == AOTICACHE_OK && i < count; i++)
-        status = put_rows(index, &marks[i], ret_error);
+        status = put_rows(index, &pins[i], ret_error);
     return aoticache_index_leave_write(index, status, ret_error);
 }
 
@@ -59,7 +59,7 @@ struct listing {
     void *user;
 };
 
-static bool give_mark(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool forward_pin(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
     const struct listing *listing = user;
     aoticache_digest key;
@@ -91,7 +91,5 @@ aoticache_status aoticache_index_list_pins(aoticache_index *index, const aoticac
         aoticache_index_bind_digest(statement, 1, key);
     else if (tag != NULL)
         aoticache_index_bind_text(statement, 1, tag);
-    status = aoticache_index_walk(index, statement, "pins", give_mark, &listing, ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
+    return aoticache_index_walk_and_leave(index, statement, "pins", forward_pin, &listing, ret_error);
 }

@@ -22,7 +22,7 @@ typedef struct aoticache_index_pins {
  * rows.
  * Returns: OK, INVALID, LOCKED, IO, DENIED, CORRUPT, NO_MEMORY.
  */
-aoticache_status aoticache_index_put_pins(aoticache_index *index, const aoticache_index_pins *marks, size_t count,
+aoticache_status aoticache_index_put_pins(aoticache_index *index, const aoticache_index_pins *pins, size_t count,
                                            aoticache_error *ret_error);
 
 /* One row: a key and one of its tags (NULL where it has none), the keys in their order, the tags of each in theirs.

@@ -16,7 +16,7 @@ static bool text_fits(const char *text)
     return text != NULL && strnlen(text, MAX_TEXT_BYTES + 1) <= MAX_TEXT_BYTES;
 }
 
-/* NULL where the library is not among the objects. */
+/* Returns NULL if the library is not among the objects. */
 static const aoticache_index_object *find_library(const aoticache_index_entry *entry)
 {
     for (size_t i = 0; i < entry->object_count; i++)
@@ -71,7 +71,7 @@ static int rank_of(const aoticache_index_entry *entry)
     return bits;
 }
 
-/* The statement that finds the entry that `entry` replaces, bound. */
+/* Prepares and binds the statement that finds the entry that `entry` replaces. */
 static aoticache_status prepare_find_same(aoticache_index *index, const aoticache_index_entry *entry,
                                           sqlite3_stmt **ret_find, aoticache_error *ret_error)
 {
@@ -92,7 +92,7 @@ static aoticache_status remove_same(aoticache_index *index, const aoticache_inde
     return status == AOTICACHE_OK ? aoticache_index_remove_found(index, find, NULL, ret_error) : status;
 }
 
-/* '' where there is none, or one that is too large for a row. */
+/* Binds '' if there is no encoding, or one that is too large for a row. */
 static void bind_encoding(sqlite3_stmt *statement, int parameter, const aoticache_index_entry *entry)
 {
     size_t size = entry->encoding_size <= AOTICACHE_INDEX_MAX_ENCODING_BYTES ? entry->encoding_size : 0;
@@ -150,7 +150,7 @@ static aoticache_status insert_entry(aoticache_index *index, const aoticache_ind
     return aoticache_index_execute(index, statement, NULL, ret_error);
 }
 
-/* What the row of an object adds to the totals. */
+/* Adds an object to the totals. */
 static aoticache_status count_object(aoticache_index *index, const aoticache_index_object *object,
                                      aoticache_error *ret_error)
 {
@@ -164,7 +164,7 @@ static aoticache_status count_object(aoticache_index *index, const aoticache_ind
     return status;
 }
 
-/* parts: what the row of the artifact's manifest names, with an entry of it. */
+/* The row of the artifact's manifest names `parts`; the rows of other objects name none. */
 static aoticache_status insert_object(aoticache_index *index, const aoticache_index_entry *entry, size_t position,
                                       int64_t first_entry, const aoticache_digest *parts, aoticache_error *ret_error)
 {
@@ -201,7 +201,7 @@ static aoticache_status insert_objects(aoticache_index *index, const aoticache_i
     return status;
 }
 
-/* An entry that the artifact's row names; NOT_FOUND: there is no such artifact. */
+/* Finds an entry that the artifact's row names; NOT_FOUND: there is no such artifact. */
 static aoticache_status find_first_entry(aoticache_index *index, const aoticache_digest *artifact, int64_t *ret_id,
                                          aoticache_error *ret_error)
 {
@@ -210,7 +210,10 @@ static aoticache_status find_first_entry(aoticache_index *index, const aoticache
     return aoticache_index_read_artifact(index, artifact, &objects, &count, ret_id, ret_error);
 }
 
-/* The artifact with its objects, which the entry `id` names. Another one may have recorded it, perhaps with fewer. */
+/*
+ * Records the artifact with its objects for the entry `id`. Another entry may have recorded it before, perhaps with fewer
+ * objects.
+ */
 static aoticache_status put_artifact(aoticache_index *index, const aoticache_index_entry *entry, int64_t id,
                                      aoticache_error *ret_error)
 {
@@ -227,7 +230,7 @@ static aoticache_status put_artifact(aoticache_index *index, const aoticache_ind
     return status == AOTICACHE_OK ? insert_objects(index, entry, first, ret_error) : status;
 }
 
-/* Inside a transaction. */
+/* The caller is inside a transaction. */
 static aoticache_status put_rows(aoticache_index *index, const aoticache_index_entry *entry, int64_t *ret_id,
                                  aoticache_error *ret_error)
 {
@@ -298,7 +301,7 @@ aoticache_status aoticache_index_has_same(aoticache_index *index, const aoticach
 
 /* ---- many entries at once ---- */
 
-/* put sets what it finds unset: the field says what the connection is to be taken for. */
+/* Sets whether commits wait for the disk. The field says DURABLE in both cases, so that a put does not set it back. */
 static aoticache_status set_waiting(aoticache_index *index, bool waits, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_index_enter(index, ret_error);

@@ -36,7 +36,7 @@ static aoticache_status add_removal(aoticache_index *index, const aoticache_inde
     return aoticache_index_execute(index, statement, NULL, ret_error);
 }
 
-/* An artifact no longer names the object. *ret_gone: nothing else does, and its row is gone. */
+/* Takes one reference of an artifact off the object. *ret_gone: it was the last one, and the row is gone. */
 static aoticache_status release_object(aoticache_index *index, const aoticache_index_object *object,
                                        const aoticache_digest *artifact, bool *ret_gone, aoticache_error *ret_error)
 {
@@ -60,7 +60,7 @@ static aoticache_status release_object(aoticache_index *index, const aoticache_i
     return aoticache_index_execute(index, statement, NULL, ret_error);
 }
 
-/* All objects of an artifact are released; its manifest's row, if it stays, is that of an object only. */
+/* Releases all objects of an artifact. The row of its manifest, if it stays, is then that of a plain object. */
 static aoticache_status release_objects(aoticache_index *index, const aoticache_digest *artifact, uint32_t file_count,
                                         const aoticache_index_object *objects, size_t count, aoticache_error *ret_error)
 {
@@ -86,7 +86,7 @@ aoticache_status aoticache_index_drop_artifact(aoticache_index *index, const aot
     return release_objects(index, artifact, 0, objects, count, ret_error);
 }
 
-/* A statement with an artifact and an entry's id. ret_changes: may be NULL. */
+/* Executes a statement whose parameters are an artifact and an entry's id. ret_changes may be NULL. */
 static aoticache_status execute_pair(aoticache_index *index, aoticache_index_statement which,
                                      const aoticache_digest *artifact, int64_t entry_id, uint64_t *ret_changes,
                                      aoticache_error *ret_error)
@@ -106,8 +106,8 @@ aoticache_status aoticache_index_add_sharer(aoticache_index *index, const aotica
     return execute_pair(index, SQL(ADD_SHARER), artifact, entry_id, NULL, ret_error);
 }
 
-/* One of the entries that share an artifact becomes the one that its row names: OK, or NOT_FOUND where there is none. */
-static aoticache_status hand_on(aoticache_index *index, const aoticache_digest *artifact, aoticache_error *ret_error)
+/* Makes one of the entries that share an artifact the one that its row names. NOT_FOUND: no other entry shares it. */
+static aoticache_status hand_artifact_on(aoticache_index *index, const aoticache_digest *artifact, aoticache_error *ret_error)
 {
     sqlite3_stmt *find = NULL;
     int64_t heir = 0;
@@ -124,7 +124,7 @@ static aoticache_status hand_on(aoticache_index *index, const aoticache_digest *
     return status == AOTICACHE_OK ? execute_pair(index, SQL(DELETE_SHARER), artifact, heir, NULL, ret_error) : status;
 }
 
-/* An entry that is gone named the artifact. */
+/* Releases the artifact of a removed entry. */
 static aoticache_status release_artifact(aoticache_index *index, const aoticache_index_found *found,
                                          aoticache_error *ret_error)
 {
@@ -137,7 +137,7 @@ static aoticache_status release_artifact(aoticache_index *index, const aoticache
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
     if (entry != found->id)
         return execute_pair(index, SQL(DELETE_SHARER), &found->artifact, found->id, NULL, ret_error);
-    status = hand_on(index, &found->artifact, ret_error);
+    status = hand_artifact_on(index, &found->artifact, ret_error);
     if (status != AOTICACHE_NOT_FOUND)
         return status;
     index->change.artifacts--;
@@ -145,7 +145,7 @@ static aoticache_status release_artifact(aoticache_index *index, const aoticache
                            ret_error);
 }
 
-/* The same, for who knows what it consists of; where another entry has the artifact, by all that is to be read for that. */
+/* Releases an artifact whose objects the caller has read. If another entry has it, all is read anew. */
 static aoticache_status release_known(aoticache_index *index, const aoticache_index_found *found,
                                       const aoticache_index_object *objects, size_t count,
                                       aoticache_error *ret_error)
@@ -235,7 +235,7 @@ aoticache_status aoticache_index_remove_found(aoticache_index *index, sqlite3_st
     return AOTICACHE_OK;
 }
 
-/* The entries of an object that its row does not lead to: several artifacts share it. */
+/* Removes the entries that the row of an object does not lead to, because several artifacts share it. */
 static aoticache_status remove_sharers(aoticache_index *index, const aoticache_digest *object, uint64_t *ret_removed,
                                        aoticache_error *ret_error)
 {
@@ -255,10 +255,10 @@ static aoticache_status remove_sharers(aoticache_index *index, const aoticache_d
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
 
-/* With the statement that finds what to remove: by a digest, or where that is NULL by an entry's id. */
-static aoticache_status remove_by(aoticache_index *index, aoticache_index_statement which,
-                                  const aoticache_digest *digest, int64_t entry_id, uint64_t *ret_removed,
-                                  aoticache_error *ret_error)
+/* Removes the entries that a statement finds by a digest, or by an entry's id if `digest` is NULL. */
+static aoticache_status remove_matching(aoticache_index *index, aoticache_index_statement which,
+                                        const aoticache_digest *digest, int64_t entry_id, uint64_t *ret_removed,
+                                        aoticache_error *ret_error)
 {
     uint64_t removed = 0;
     sqlite3_stmt *find = NULL;
@@ -288,7 +288,7 @@ static aoticache_status remove_by_digest(aoticache_index *index, aoticache_index
     if (index == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index remove: no index");
     if (digest != NULL)
-        return remove_by(index, which, digest, 0, ret_removed, ret_error);
+        return remove_matching(index, which, digest, 0, ret_removed, ret_error);
     if (ret_removed != NULL)
         *ret_removed = 0;
     return AOTICACHE_OK;
@@ -311,5 +311,5 @@ aoticache_status aoticache_index_remove_entry(aoticache_index *index, int64_t en
 {
     if (index == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "index remove: no index");
-    return remove_by(index, SQL(FIND_ID), NULL, entry_id, ret_removed, ret_error);
+    return remove_matching(index, SQL(FIND_ID), NULL, entry_id, ret_removed, ret_error);
 }

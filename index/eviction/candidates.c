@@ -33,14 +33,12 @@ static bool read_candidate(void *user, sqlite3_stmt *row, bool *ret_goes_on)
     return true;
 }
 
-/* Gives the rows of a statement whose first parameters are bound; the last one is the limit. Leaves the statement. */
+/* Forwards the rows of a statement whose first parameters are bound; the last parameter is the limit. Leaves the statement. */
 static aoticache_status list_candidates(aoticache_index *index, sqlite3_stmt *statement, size_t limit,
                                         struct candidates candidates, aoticache_error *ret_error)
 {
     sqlite3_bind_int64(statement, 3, (sqlite3_int64)limit);
-    aoticache_status status = aoticache_index_walk(index, statement, "details", read_candidate, &candidates, ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
+    return aoticache_index_walk_and_leave(index, statement, "details", read_candidate, &candidates, ret_error);
 }
 
 aoticache_status aoticache_index_list_candidates(aoticache_index *index, int64_t after_used_ns, int64_t after_id,
@@ -84,7 +82,7 @@ struct owned_array {
     aoticache_error *error;
 };
 
-/* One object of an artifact; what has no row is left out. False: array->status says why. */
+/* Adds one object of an artifact; an object without a row is left out. False: array->status says why. */
 static bool add_owned(struct owned_array *array, const uint8_t *digest, const aoticache_digest *manifest)
 {
     aoticache_index_owned owned;
@@ -105,7 +103,7 @@ static bool add_owned(struct owned_array *array, const uint8_t *digest, const ao
     return true;
 }
 
-/* The columns of the statement ENTRY_PARTS. */
+/* Reads the columns of the statement ENTRY_PARTS. */
 static bool read_owned(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
     const uint8_t *digests;
@@ -131,8 +129,7 @@ aoticache_status aoticache_index_entry_objects(aoticache_index *index, int64_t e
     if (status != AOTICACHE_OK)
         return status;
     sqlite3_bind_int64(statement, 1, entry_id);
-    status = aoticache_index_walk(index, statement, "objects", read_owned, &array, ret_error);
-    aoticache_index_leave_statement(index, statement);
+    status = aoticache_index_walk_and_leave(index, statement, "objects", read_owned, &array, ret_error);
     status = status == AOTICACHE_OK ? array.status : status;
     if (status == AOTICACHE_OK)
         *ret_count = array.count;
@@ -166,8 +163,7 @@ aoticache_status aoticache_index_list_removals(aoticache_index *index, int64_t a
         return status;
     sqlite3_bind_int64(statement, 1, after_id);
     sqlite3_bind_int64(statement, 2, (sqlite3_int64)capacity);
-    status = aoticache_index_walk(index, statement, "removals", read_removal, &array, ret_error);
-    aoticache_index_leave_statement(index, statement);
+    status = aoticache_index_walk_and_leave(index, statement, "removals", read_removal, &array, ret_error);
     if (status == AOTICACHE_OK)
         *ret_count = array.count;
     return status;
@@ -217,8 +213,7 @@ aoticache_status aoticache_index_objects_from(aoticache_index *index, const aoti
         return status;
     aoticache_index_bind_digest(statement, 1, from);
     sqlite3_bind_int64(statement, 2, (sqlite3_int64)capacity);
-    status = aoticache_index_walk(index, statement, "objects", read_digest, &array, ret_error);
-    aoticache_index_leave_statement(index, statement);
+    status = aoticache_index_walk_and_leave(index, statement, "objects", read_digest, &array, ret_error);
     if (status == AOTICACHE_OK)
         *ret_count = array.count;
     return status;
@@ -232,9 +227,9 @@ static bool read_number(void *user, sqlite3_stmt *row, bool *ret_goes_on)
     return aoticache_index_read_integer(row, 0, user);
 }
 
-/* What a statement gives that has one number as its parameter, or none, and one as its row. */
-static aoticache_status ask_number(aoticache_index *index, aoticache_index_statement which, int64_t parameter,
-                                   const char *table, int64_t *ret_number, aoticache_error *ret_error)
+/* Runs a statement with one number or none as its parameter, and reads the one number of its row. */
+static aoticache_status query_number(aoticache_index *index, aoticache_index_statement which, int64_t parameter,
+                                     const char *table, int64_t *ret_number, aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
     aoticache_status status = aoticache_index_enter_statement(index, which, &statement, ret_error);
@@ -242,16 +237,14 @@ static aoticache_status ask_number(aoticache_index *index, aoticache_index_state
         return status;
     if (sqlite3_bind_parameter_count(statement) > 0)
         sqlite3_bind_int64(statement, 1, parameter);
-    status = aoticache_index_walk(index, statement, table, read_number, ret_number, ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
+    return aoticache_index_walk_and_leave(index, statement, table, read_number, ret_number, ret_error);
 }
 
 aoticache_status aoticache_index_count_expired(aoticache_index *index, int64_t now_ns, uint64_t *ret_count,
                                                aoticache_error *ret_error)
 {
     int64_t count = 0;
-    aoticache_status status = ask_number(index, SQL(COUNT_EXPIRED), now_ns, "failures", &count, ret_error);
+    aoticache_status status = query_number(index, SQL(COUNT_EXPIRED), now_ns, "failures", &count, ret_error);
     if (status == AOTICACHE_OK)
         *ret_count = (uint64_t)count;
     return status;
@@ -261,7 +254,7 @@ aoticache_status aoticache_index_count_used_since(aoticache_index *index, int64_
                                                   aoticache_error *ret_error)
 {
     int64_t count = 0;
-    aoticache_status status = ask_number(index, SQL(COUNT_USED_SINCE), since_ns, "details", &count, ret_error);
+    aoticache_status status = query_number(index, SQL(COUNT_USED_SINCE), since_ns, "details", &count, ret_error);
     if (status == AOTICACHE_OK)
         *ret_count = (uint64_t)count;
     return status;
@@ -270,7 +263,7 @@ aoticache_status aoticache_index_count_used_since(aoticache_index *index, int64_
 aoticache_status aoticache_index_newest_use(aoticache_index *index, int64_t *ret_used_ns, aoticache_error *ret_error)
 {
     int64_t used = 0;
-    aoticache_status status = ask_number(index, SQL(NEWEST_USE), 0, "details", &used, ret_error);
+    aoticache_status status = query_number(index, SQL(NEWEST_USE), 0, "details", &used, ret_error);
     if (status == AOTICACHE_OK)
         *ret_used_ns = used;
     return status;
@@ -285,8 +278,7 @@ aoticache_status aoticache_index_read_meta(aoticache_index *index, const char *n
     if (status != AOTICACHE_OK)
         return status;
     aoticache_index_bind_text(statement, 1, name);
-    status = aoticache_index_walk(index, statement, "meta", read_number, &value, ret_error);
-    aoticache_index_leave_statement(index, statement);
+    status = aoticache_index_walk_and_leave(index, statement, "meta", read_number, &value, ret_error);
     if (status == AOTICACHE_OK)
         *ret_value = value;
     return status;

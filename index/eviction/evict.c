@@ -13,9 +13,9 @@
 
 /* ---- before ---- */
 
-/* The objects of a victim but its manifest, which is there. */
-static aoticache_status look_up_objects(aoticache_index *index, aoticache_index_victim *victim, const uint8_t *digests,
-                                        size_t count, aoticache_error *ret_error)
+/* Looks up the objects of a victim, except its manifest, which is set already. */
+static aoticache_status lookup_objects(aoticache_index *index, aoticache_index_victim *victim, const uint8_t *digests,
+                                       size_t count, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
     for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
@@ -35,8 +35,8 @@ static aoticache_status look_up_objects(aoticache_index *index, aoticache_index_
     return status;
 }
 
-/* The columns of the statement LOOK_UP_VICTIM. */
-static aoticache_status take_victim(aoticache_index *index, sqlite3_stmt *row, aoticache_index_victim *victim,
+/* Reads the columns of the statement LOOK_UP_VICTIM. */
+static aoticache_status read_victim(aoticache_index *index, sqlite3_stmt *row, aoticache_index_victim *victim,
                                     aoticache_error *ret_error)
 {
     const uint8_t *digests;
@@ -51,17 +51,17 @@ static aoticache_status take_victim(aoticache_index *index, sqlite3_stmt *row, a
         return AOTICACHE_OK;
     victim->objects[0].digest = victim->artifact;
     victim->object_count = 1;
-    return look_up_objects(index, victim, digests, count, ret_error);
+    return lookup_objects(index, victim, digests, count, ret_error);
 }
 
-static aoticache_status look_up_one(aoticache_index *index, sqlite3_stmt *look_up, aoticache_index_victim *victim,
-                                    aoticache_error *ret_error)
+static aoticache_status lookup_victim(aoticache_index *index, sqlite3_stmt *look_up, aoticache_index_victim *victim,
+                                      aoticache_error *ret_error)
 {
     aoticache_index_bind_digest(look_up, 1, &victim->key);
     sqlite3_bind_int64(look_up, 2, victim->entry_id);
     aoticache_status status = aoticache_index_fetch(index, look_up, ret_error);
     if (status == AOTICACHE_OK)
-        status = take_victim(index, look_up, victim, ret_error);
+        status = read_victim(index, look_up, victim, ret_error);
     sqlite3_reset(look_up);
     return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
 }
@@ -80,7 +80,7 @@ aoticache_status aoticache_index_look_up(aoticache_index *index, aoticache_index
         status = aoticache_index_execute(index, begin, NULL, ret_error);
     if (status == AOTICACHE_OK) {
         for (size_t i = 0; status == AOTICACHE_OK && i < count; i++)
-            status = look_up_one(index, look_up, &victims[i], ret_error);
+            status = lookup_victim(index, look_up, &victims[i], ret_error);
         status = aoticache_index_end(index, status, ret_error);
     }
     aoticache_index_leave(index);
@@ -106,7 +106,7 @@ aoticache_status aoticache_index_delete_removals(aoticache_index *index, const i
     return status;
 }
 
-/* By what was read before. Leaves it where it is in use again, or pinned, or gone. */
+/* Evicts an entry by what was read before. It stays if it is in use again, pinned or gone. */
 static aoticache_status evict_known(aoticache_index *index, aoticache_index_victim *victim, aoticache_error *ret_error)
 {
     const aoticache_index_found found = {.key = victim->key, .artifact = victim->artifact, .id = victim->entry_id,

@@ -9,7 +9,7 @@
 #define LOG_BYTES 16777216   /* kept when the log begins anew */
 #define READERS_MS 50        /* how long truncating the log waits for readers */
 
-/* A transaction of one statement; digest: its parameter, or NULL. With the index entered. */
+/* Runs a transaction of one statement; `digest` is its parameter, or NULL. The caller has entered the index. */
 static aoticache_status execute_alone(aoticache_index *index, aoticache_index_durability durability,
                                       aoticache_index_statement which, const aoticache_digest *digest,
                                       aoticache_error *ret_error)
@@ -21,7 +21,7 @@ static aoticache_status execute_alone(aoticache_index *index, aoticache_index_du
     return aoticache_index_end(index, status, ret_error);
 }
 
-/* A commit that waits for the disk makes those before it durable, with either journal. */
+/* A commit that waits for the disk makes the earlier ones durable, too, with either journal. */
 aoticache_status aoticache_index_settle(aoticache_index *index, aoticache_error *ret_error)
 {
     aoticache_status status = aoticache_index_enter(index, ret_error);
@@ -145,7 +145,7 @@ static aoticache_status read_number(aoticache_index *index, const char *sql, int
     return result == SQLITE_ROW ? AOTICACHE_OK : aoticache_index_fail(index, result, sql, ret_error);
 }
 
-/* Bytes of pages without use, in a file that can give them back. */
+/* Reads the bytes of unused pages, in a file that can give them back. */
 static aoticache_status read_free(aoticache_index *index, int64_t *ret_page, int64_t *ret_pages,
                                   aoticache_error *ret_error)
 {

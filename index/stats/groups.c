@@ -85,7 +85,7 @@ aoticache_status aoticache_index_sums_merge(aoticache_index_sums *sums, const ao
     return AOTICACHE_OK;
 }
 
-/* *ret_changed: whether there is a row of this name. */
+/* Adds to the row of a name. *ret_changed is false if there is no such row. */
 static aoticache_status add_to_row(aoticache_index *index, const struct aoticache_index_sum *sum, const char *name,
                                    uint64_t *ret_changed, aoticache_error *ret_error)
 {
@@ -117,7 +117,7 @@ static aoticache_status read_count(aoticache_index *index, aoticache_index_group
     return status;
 }
 
-/* A row for the name, or for the others where there are too many. *ret_name: the one that there is a row for now. */
+/* Makes a row for the name, or for the others if there are too many. *ret_name says which of the two it is. */
 static aoticache_status make_row(aoticache_index *index, const struct aoticache_index_sum *sum, const char **ret_name,
                                  aoticache_error *ret_error)
 {
@@ -134,7 +134,7 @@ static aoticache_status make_row(aoticache_index *index, const struct aoticache_
     return aoticache_index_execute(index, statement, NULL, ret_error);
 }
 
-static bool is_nothing(const aoticache_index_group *group)
+static bool is_empty_group(const aoticache_index_group *group)
 {
     static const aoticache_index_group nothing;
     return memcmp(group, &nothing, sizeof nothing) == 0;
@@ -145,7 +145,7 @@ static aoticache_status write_sum(aoticache_index *index, const struct aoticache
 {
     uint64_t changed = 0;
     const char *name = sum->name;
-    if (is_nothing(&sum->group))
+    if (is_empty_group(&sum->group))
         return AOTICACHE_OK;
     aoticache_status status = add_to_row(index, sum, name, &changed, ret_error);
     if (status != AOTICACHE_OK || changed > 0)
@@ -233,7 +233,7 @@ struct listing {
     void *user;
 };
 
-static bool give_group(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool forward_group(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
     const struct listing *listing = user;
     const char *name;
@@ -257,14 +257,12 @@ aoticache_status aoticache_index_list_groups(aoticache_index *index, aoticache_i
         return status;
     sqlite3_bind_int64(rows, 1, kind);
     sqlite3_bind_int64(rows, 2, since_zero ? (int)kind + AOTICACHE_GROUP_ZERO : -1);
-    status = aoticache_index_walk(index, rows, "groups", give_group, &listing, ret_error);
-    aoticache_index_leave_statement(index, rows);
-    return status;
+    return aoticache_index_walk_and_leave(index, rows, "groups", forward_group, &listing, ret_error);
 }
 
 /* ---- how many bytes groups of entries take ---- */
 
-static bool give_usage(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool forward_usage(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
     const struct listing *listing = user;
     aoticache_index_usage usage = {.name = NULL};
@@ -292,7 +290,5 @@ aoticache_status aoticache_index_list_usage(aoticache_index *index, aoticache_in
     aoticache_status status = aoticache_index_enter_statement(index, statements[by], &statement, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    status = aoticache_index_walk(index, statement, "details", give_usage, &listing, ret_error);
-    aoticache_index_leave_statement(index, statement);
-    return status;
+    return aoticache_index_walk_and_leave(index, statement, "details", forward_usage, &listing, ret_error);
 }

@@ -1,8 +1,8 @@
 /*
- * index/stats/history: slots of time. A flush adds to the slot of five minutes that it falls in; slots that are
- * older than a day are added to those of their hour, hours older than 31 days to their day; of days, the last 3653 in which
- * something happened are kept, ten years of them. So every number is in one slot, and the sum of all slots from a time on is exact. A level is cut at the length of
- * the next one: an hour has all its slots of five minutes, or none.
+ * index/stats/history: slots of time. A flush adds to the slot of five minutes that it falls in. Slots older than a day are
+ * added to the slot of their hour, hours older than 31 days to that of their day. The last 3653 days in which something
+ * happened are kept, which is ten years. So every number is in one slot, and the sum of all slots from a time on is exact. A
+ * level is cut at the length of the next one: an hour has all its slots of five minutes, or none.
  */
 #include "index/stats/internal.h"
 
@@ -38,7 +38,7 @@ static uint64_t add_capped(uint64_t a, uint64_t b)
     return a > (uint64_t)INT64_MAX - b || b > (uint64_t)INT64_MAX ? (uint64_t)INT64_MAX : a + b;
 }
 
-/* The row that `statement` gives is added to `into`: columns start, name, sum, maximum, counts. NOT_FOUND: no row. */
+/* Adds the row that `statement` gives to `into`. The columns are start, name, sum, maximum and counts. NOT_FOUND: no row. */
 static aoticache_status add_row(aoticache_index *index, sqlite3_stmt *statement, slot *into,
                                 aoticache_error *ret_error)
 {
@@ -74,7 +74,7 @@ static void bind_slot(sqlite3_stmt *statement, const slot *where)
     aoticache_index_bind_text(statement, 3, where->name);
 }
 
-/* Adds `added`, whose counts are its own, to what is stored where it says. */
+/* Adds what is stored for the slot to `added`, and stores the sum. */
 static aoticache_status merge_slot(aoticache_index *index, slot *added, aoticache_error *ret_error)
 {
     uint8_t bytes[AOTICACHE_INDEX_VECTOR_BYTES];
@@ -123,7 +123,7 @@ static aoticache_status run_with_integers(aoticache_index *index, aoticache_inde
     return aoticache_index_execute(index, statement, NULL, ret_error);
 }
 
-/* The oldest histogram of the level moves. NOT_FOUND: none is older than `before`. */
+/* Moves the oldest histogram of the level to the next one. NOT_FOUND: none is older than `before`. */
 static aoticache_status roll_histogram(aoticache_index *index, int level, int64_t before, aoticache_error *ret_error)
 {
     slot moved = {.level = level};
@@ -147,7 +147,10 @@ static aoticache_status roll_histogram(aoticache_index *index, int level, int64_
     return merge_slot(index, &moved, ret_error);
 }
 
-/* Where the days begin that are kept; INT64_MIN where there are no more than those. Asked once a day: it walks them all. */
+/*
+ * Finds where the days begin that are kept; INT64_MIN if there are no more than those. It walks all days, so it is asked once
+ * a day.
+ */
 static aoticache_status find_cut(aoticache_index *index, int level, int64_t *ret_before, aoticache_error *ret_error)
 {
     sqlite3_stmt *statement = NULL;
@@ -246,7 +249,7 @@ struct listing {
     void *user;
 };
 
-static bool give_slot(void *user, sqlite3_stmt *row, bool *ret_goes_on)
+static bool forward_slot(void *user, sqlite3_stmt *row, bool *ret_goes_on)
 {
     const struct listing *listing = user;
     int64_t start;
@@ -272,9 +275,7 @@ aoticache_status aoticache_index_list_history(aoticache_index *index, int64_t si
         return status;
     sqlite3_bind_int64(rows, 1, since_seconds);
     sqlite3_bind_int64(rows, 2, step);
-    status = aoticache_index_walk(index, rows, "history", give_slot, &listing, ret_error);
-    aoticache_index_leave_statement(index, rows);
-    return status;
+    return aoticache_index_walk_and_leave(index, rows, "history", forward_slot, &listing, ret_error);
 }
 
 /* ---- the counts of a histogram as bytes ---- */
@@ -288,7 +289,7 @@ static size_t put_number(uint8_t *bytes, uint64_t value)
     return size;
 }
 
-/* 0 where there is no number. */
+/* Reads a number of variable length. Returns how many bytes it has, or 0 if there is no number. */
 static size_t get_number(const uint8_t *bytes, size_t size, uint64_t *ret_value)
 {
     uint64_t value = 0;

@@ -198,10 +198,10 @@ static aoticache_status read_counts(aoticache_index *index, const aoticache_inde
     return status;
 }
 
-/* One row of LATENCIES. */
-static aoticache_status give_histogram(aoticache_index *index, sqlite3_stmt *row,
-                                       const aoticache_index_reading *reading, bool *ret_goes_on,
-                                       aoticache_error *ret_error)
+/* Forwards one row of the statement LATENCIES. */
+static aoticache_status forward_histogram(aoticache_index *index, sqlite3_stmt *row,
+                                          const aoticache_index_reading *reading, bool *ret_goes_on,
+                                          aoticache_error *ret_error)
 {
     uint64_t counts[AOTICACHE_INDEX_BUCKETS] = {0};
     aoticache_index_histogram histogram = {.counts = counts};
@@ -232,14 +232,14 @@ static aoticache_status read_histograms(aoticache_index *index, const aoticache_
     int result = SQLITE_DONE;
     bool goes_on = true;
     while (status == AOTICACHE_OK && goes_on && (result = sqlite3_step(statement)) == SQLITE_ROW)
-        status = give_histogram(index, statement, reading, &goes_on, ret_error);
+        status = forward_histogram(index, statement, reading, &goes_on, ret_error);
     if (status == AOTICACHE_OK && result != SQLITE_ROW && result != SQLITE_DONE)
         status = aoticache_index_fail(index, result, "cannot list", ret_error);
     sqlite3_reset(statement);
     return status;
 }
 
-/* In a transaction, so that counters and histograms are of one moment. */
+/* Reads all in one transaction, so that counters and histograms are of one moment. */
 static aoticache_status read_all(aoticache_index *index, const aoticache_index_reading *reading,
                                  aoticache_index_times *ret_times, aoticache_error *ret_error)
 {

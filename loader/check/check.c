@@ -27,7 +27,7 @@ static aoticache_status examine_symbol(size_t index, const aoticache_symbol *sym
     return AOTICACHE_OK;
 }
 
-/* What is wrong with a size or stride, as words that follow its name; NULL if nothing. */
+/* Returns what is wrong with a size or stride, as words that follow its name; NULL if nothing is. */
 static const char *fault_of_dim(const aoticache_dim *dim, size_t symbol_count)
 {
     int64_t constant;
@@ -61,7 +61,7 @@ static aoticache_status examine_dims(size_t tensor, const char *what, const aoti
     return AOTICACHE_OK;
 }
 
-/* The number of dimensions that a pattern has when its stride rule has been asked too; -1: free. */
+/* Returns the number of dimensions that a pattern has once its stride rule has been asked; -1 if it is free. */
 static int64_t ndim_of(const aoticache_tensor_pattern *pattern)
 {
     if (pattern->ndim == -1 && pattern->stride_rule == AOTICACHE_STRIDES_CHANNELS_LAST)
@@ -149,7 +149,7 @@ static size_t count_dims(const aoticache_tensor_pattern *patterns, size_t tensor
     return count;
 }
 
-static void *take_part(char **cursor, size_t bytes)
+static void *carve_part(char **cursor, size_t bytes)
 {
     void *start = *cursor;
     *cursor += (bytes + 15) & ~(size_t)15;
@@ -168,15 +168,15 @@ static struct aoticache_check *allocate_check(size_t tensor_count, size_t symbol
     if (check == NULL)
         return NULL;
     char *cursor = (char *)check;
-    take_part(&cursor, sizeof *check);
-    check->tensors = take_part(&cursor, tensor_count * sizeof *check->tensors);
-    check->values = take_part(&cursor, dim_count * sizeof *check->values);
-    check->ops = take_part(&cursor, dim_count * sizeof *check->ops);
-    check->symbols = take_part(&cursor, symbol_count * sizeof *check->symbols);
-    check->ranges = take_part(&cursor, symbol_count * sizeof *check->ranges);
-    check->patterns = take_part(&cursor, tensor_count * sizeof *check->patterns);
-    *ret_dims = take_part(&cursor, dim_count * sizeof **ret_dims);
-    *ret_roles = take_part(&cursor, dim_count * sizeof **ret_roles);
+    carve_part(&cursor, sizeof *check);
+    check->tensors = carve_part(&cursor, tensor_count * sizeof *check->tensors);
+    check->values = carve_part(&cursor, dim_count * sizeof *check->values);
+    check->ops = carve_part(&cursor, dim_count * sizeof *check->ops);
+    check->symbols = carve_part(&cursor, symbol_count * sizeof *check->symbols);
+    check->ranges = carve_part(&cursor, symbol_count * sizeof *check->ranges);
+    check->patterns = carve_part(&cursor, tensor_count * sizeof *check->patterns);
+    *ret_dims = carve_part(&cursor, dim_count * sizeof **ret_dims);
+    *ret_roles = carve_part(&cursor, dim_count * sizeof **ret_roles);
     check->tensor_count = (uint32_t)tensor_count;
     check->symbol_count = (uint32_t)symbol_count;
     return check;

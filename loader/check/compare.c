@@ -11,7 +11,7 @@ enum {
     OPEN_USES = 1,  /* follows from other sizes */
     OPEN_BINDS = 2, /* any of a range */
     OPEN_FREE = 3,
-    /* More than any number of sizes or strides can come to. */
+    /* This is more than the sizes or strides of any tensor can come to. */
     OPEN_ALL = OPEN_FREE * AOTICACHE_CHECK_MAX_NDIM + 1,
 };
 
@@ -57,7 +57,7 @@ static uint64_t generality_of(const struct check_pattern *pattern)
     return sum;
 }
 
-/* How many values a symbol can have where coefficient * value (+ offset) must be 0 or more and fit into 64 bits. */
+/* Counts the values that a symbol can have if coefficient * value (+ offset) must be 0 or more and fit into 64 bits. */
 static uint64_t breadth_of(const aoticache_dim *dim, const aoticache_symbol *range)
 {
     uint64_t coefficient = (uint64_t)dim->coefficient, below = dim->offset < 0 ? -(uint64_t)dim->offset : 0;

@@ -92,7 +92,7 @@ static aoticache_status explain_facts(const struct explainer *explainer, uint32_
 
 /* ---- sizes and strides ---- */
 
-/* Where a symbol takes its value: "s0 is 3, from size 0 of argument 0". */
+/* Says where a symbol takes its value: "s0 is 3, from size 0 of argument 0". */
 static int describe_symbol(const struct explainer *explainer, uint8_t symbol, char *text, size_t size)
 {
     for (uint32_t i = 0; i < explainer->check->tensor_count; i++) {

@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* Like snprintf over several calls: counts on where there is no room. */
+/* A writer works like snprintf over several calls: it counts on when there is no room left. */
 struct writer {
     char *text;
     size_t size, length;
@@ -76,7 +76,7 @@ static void put_dims(struct writer *writer, const aoticache_dim *dims, int64_t n
     }
 }
 
-/* A name where the number has one, else `prefix` and the number. */
+/* Writes the name of a number, or `prefix` and the number if it has none. */
 static void put_name(struct writer *writer, const char *name, const char *prefix, int32_t number)
 {
     if (name != NULL)

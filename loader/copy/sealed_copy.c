@@ -90,7 +90,7 @@ static aoticache_status need_provider(const aoticache_elf *elf, const char *name
 }
 
 /* Copies the entries, except those that are to go. *ret_torch is the first entry that names libtorch_cpu.so. */
-static size_t keep_entries(const aoticache_elf *elf, bool shim, copy_edit *edit, Elf64_Dyn **ret_torch)
+static size_t copy_entries(const aoticache_elf *elf, bool shim, copy_edit *edit, Elf64_Dyn **ret_torch)
 {
     size_t used = 0;
     for (size_t i = 0; i < elf->dynamic_count; i++) {
@@ -115,7 +115,7 @@ static aoticache_status plan_edit(const aoticache_elf *elf, const aoticache_libr
 {
     Elf64_Dyn *torch = NULL;
     bool shim = provider->torch.kind == AOTICACHE_TORCH_SHIM;
-    size_t used = keep_entries(elf, shim, edit, &torch);
+    size_t used = copy_entries(elf, shim, edit, &torch);
     if (shim)
         edit->changed |= stack_is_executable(elf);
     if (torch == NULL && names->symbols.count > 0)
@@ -138,7 +138,7 @@ static aoticache_status create_memory_file(int *ret_file, aoticache_error *ret_e
     return AOTICACHE_OK;
 }
 
-/* Where the last segment ends in the file. Debugging tables, often most of the file, and weights lie behind that. */
+/* Returns where the last segment ends in the file. Debugging tables, often most of the file, and weights lie behind that. */
 static uint64_t bytes_of_segments(const aoticache_elf *elf)
 {
     uint64_t end = elf->programs_offset + elf->program_count * sizeof(Elf64_Phdr);
@@ -155,7 +155,7 @@ static uint64_t bytes_of_segments(const aoticache_elf *elf)
     return end;
 }
 
-/* How many bytes of the file are copied: its segments, or the whole file. */
+/* Finds how many bytes of the file are copied: its segments, or the whole file. */
 static aoticache_status bytes_to_copy(const aoticache_elf *elf, bool whole, bool always, uint64_t *ret_size,
                                       aoticache_error *ret_error)
 {

@@ -184,7 +184,7 @@ static aoticache_status cuda_check(void *user, const aoticache_library *library,
 
 typedef AOTITorchError (*stream_fn)(int32_t device_index, void **ret_stream);
 
-/* Set once: PyTorch for CUDA is never unloaded. */
+/* The function is set once: PyTorch for CUDA is never unloaded. */
 static _Atomic(stream_fn) torch_stream;
 
 static int note_torch_cuda(struct dl_phdr_info *info, size_t size, void *user)

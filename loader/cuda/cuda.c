@@ -44,7 +44,10 @@ typedef struct probed_device {
     int code;
 } probed_device;
 
-/* Everything that is ever asked, so that a child after a fork needs no driver. Written once, before anybody reads. */
+/*
+ * This holds every answer of the driver, so that a child after a fork needs no driver. It is written once, before anybody
+ * reads it.
+ */
 static struct probe {
     aoticache_cuda cuda;
     aoticache_error error;
@@ -98,7 +101,7 @@ static aoticache_status fail_call(const char *function, int code, aoticache_erro
                                probe.cuda.driver_path, function, code, error_text(code));
 }
 
-/* No device is no failure. */
+/* Starts the driver. Having no device is not a failure. */
 static aoticache_status start_driver(aoticache_error *ret_error)
 {
     int version = 0, count = 0;
@@ -117,7 +120,7 @@ static aoticache_status start_driver(aoticache_error *ret_error)
 }
 
 /* Returns the driver's code; *ret_function is the one that gave it. */
-static int ask_device(int position, aoticache_cuda_device *device, const char **ret_function)
+static int read_device(int position, aoticache_cuda_device *device, const char **ret_function)
 {
     int number = 0, major = 0, minor = 0, code;
     size_t bytes = 0;
@@ -142,7 +145,7 @@ static int ask_device(int position, aoticache_cuda_device *device, const char **
     return 0;
 }
 
-static aoticache_status ask_devices(aoticache_error *ret_error)
+static aoticache_status read_devices(aoticache_error *ret_error)
 {
     size_t count = (size_t)probe.cuda.device_count;
     probe.devices = calloc(count + 1, sizeof *probe.devices);
@@ -150,7 +153,7 @@ static aoticache_status ask_devices(aoticache_error *ret_error)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu CUDA devices", count);
     for (size_t i = 0; i < count; i++) {
         const char *function;
-        probe.devices[i].code = ask_device((int)i, &probe.devices[i].device, &function);
+        probe.devices[i].code = read_device((int)i, &probe.devices[i].device, &function);
         probe.devices[i].failed = probe.devices[i].code != 0 ? function : NULL;
     }
     return AOTICACHE_OK;
@@ -165,7 +168,7 @@ static void probe_driver(void)
     if (status == AOTICACHE_OK)
         status = start_driver(&probe.error);
     if (status == AOTICACHE_OK)
-        status = ask_devices(&probe.error);
+        status = read_devices(&probe.error);
     probe.error.status = status;
     errno = saved;
 }

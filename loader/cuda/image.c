@@ -32,7 +32,7 @@ enum {
 #define ENTRY_IS_FAMILY (UINT64_C(1) << 21)
 #define MACHINE_CUDA 190 /* EM_CUDA: newer than some <elf.h> */
 
-/* A reader on its way through a file. */
+/* A reader, which goes through a file from the beginning to the end. */
 typedef struct reader {
     int fd;
     uint64_t size;
@@ -46,7 +46,7 @@ typedef struct part {
     uint64_t offset, end;
 } part;
 
-/* All of it is little-endian, on whatever machine this runs. */
+/* Everything here is little-endian, whatever machine this runs on. */
 static uint16_t get_16(const uint8_t *bytes)
 {
     return (uint16_t)(bytes[0] | bytes[1] << 8);
@@ -117,7 +117,7 @@ static aoticache_status add_image(const reader *from, uint64_t offset, uint32_t 
  * device code is, and .cubin files have no dynamic section.
  */
 
-/* Of a little-endian 64-bit file. */
+/* The section headers of a little-endian 64-bit file. */
 typedef struct section_table {
     uint8_t *headers;
     char *names; /* with a terminator of our own behind them */

@@ -181,7 +181,7 @@ static aoticache_status defined_names(const aoticache_elf *elf, aoticache_name_l
 }
 
 /* Keeps the wanted symbols that are not defined. Both lists are sorted, so one pass over each is enough. */
-static aoticache_status keep_missing(description_storage *storage, const aoticache_name_list *defined,
+static aoticache_status copy_missing(description_storage *storage, const aoticache_name_list *defined,
                                      aoticache_error *ret_error)
 {
     const aoticache_name_list *wanted = &storage->names.symbols;
@@ -211,7 +211,7 @@ static aoticache_status find_missing(description_storage *storage, aoticache_err
     if (fd >= 0 && aoticache_elf_open(fd, &shim, NULL) == AOTICACHE_OK)
         status = defined_names(&shim, &defined, ret_error);
     if (status == AOTICACHE_OK)
-        status = keep_missing(storage, &defined, ret_error);
+        status = copy_missing(storage, &defined, ret_error);
     aoticache_name_list_free(&defined);
     aoticache_elf_close(&shim);
     return status;

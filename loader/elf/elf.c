@@ -156,7 +156,7 @@ static uint16_t swapped_16(uint16_t value)
 
 static aoticache_status read_file_header(aoticache_elf *elf, Elf64_Ehdr *ret_header, aoticache_error *ret_error)
 {
-    /* What the 32-bit header has too: identification, type, machine. */
+    /* The 32-bit header begins with the same members: identification, type, machine. */
     size_t size = elf->file_size < sizeof *ret_header ? offsetof(Elf64_Ehdr, e_version) : sizeof *ret_header;
     aoticache_status status = aoticache_elf_read(elf, "the ELF header", 0, size, ret_header, ret_error);
     if (status != AOTICACHE_OK)

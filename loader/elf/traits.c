@@ -21,7 +21,7 @@ typedef struct traits_storage {
     char operators[OPERATORS_BYTES];
 } traits_storage;
 
-/* Whether all of it could be read; what is outside of the file cannot. */
+/* Reads bytes of the file. False: not all of them are in the file. */
 static bool read_bytes(const aoticache_elf *elf, uint64_t offset, void *buffer, size_t size)
 {
     return aoticache_elf_read(elf, "a part of the file", offset, size, buffer, NULL) == AOTICACHE_OK;
@@ -193,7 +193,7 @@ static bool is_listed(const char *text, const char *operator)
     return false;
 }
 
-/* false: the text is full. */
+/* Appends an operator. False: the text is full. */
 static bool add_operator(const char *name, size_t length, char *text, size_t size)
 {
     char operator[LONGEST_NAME + 2];

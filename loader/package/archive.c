@@ -8,9 +8,8 @@
 #include "loader/package/internal.h"
 
 #include "base/cleanup.h"
-#include "base/load_gate.h"
+#include "base/optional_library.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -63,37 +62,18 @@ static struct {
 } zip;
 static pthread_once_t zip_once = PTHREAD_ONCE_INIT;
 static bool zip_is_there;
-static char zip_problem[256] = "libzip is not there"; /* written once */
-
-static bool bind(void *library, void *place, const char *name)
-{
-    void *function = dlsym(library, name);
-    memcpy(place, &function, sizeof function);
-    return function != NULL;
-}
-
-static bool bind_all(void *library)
-{
-    bool is_complete = true;
-#define ZIP_BIND(result, name, parameters) is_complete = is_complete && bind(library, &zip.name, "zip_" #name);
-    ZIP_FUNCTION_LIST(ZIP_BIND)
-#undef ZIP_BIND
-    return is_complete;
-}
+static char zip_problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES] = "libzip is not there"; /* written once */
 
 static void load_zip(void)
 {
     static const char *const names[] = {AOTICACHE_ZIP_LIBRARY, "libzip.so.5", "libzip.so.4"};
-    aoticache_load_gate_enter();
-    for (size_t i = 0; i < sizeof names / sizeof names[0] && !zip_is_there; i++) {
-        void *library = names[i][0] != '\0' ? dlopen(names[i], RTLD_NOW | RTLD_LOCAL) : NULL;
-        zip_is_there = library != NULL && bind_all(library);
-        if (library != NULL && !zip_is_there) {
-            snprintf(zip_problem, sizeof zip_problem, "%s lacks functions of libzip 1.x", names[i]);
-            dlclose(library);
-        }
-    }
-    aoticache_load_gate_leave();
+    static const aoticache_library_function table[] = {
+#define ZIP_ENTRY(result, name, parameters) {"zip_" #name, &zip.name},
+        ZIP_FUNCTION_LIST(ZIP_ENTRY)
+#undef ZIP_ENTRY
+    };
+    zip_is_there = aoticache_optional_library_open(names, sizeof names / sizeof names[0], table,
+                                                   sizeof table / sizeof table[0], "libzip 1.x", zip_problem);
 }
 
 static aoticache_status need_zip(aoticache_error *ret_error)
@@ -107,7 +87,7 @@ static aoticache_status need_zip(aoticache_error *ret_error)
                                zip_problem);
 }
 
-/* What libzip's error comes to; of an archive that is read the rest is `otherwise`. */
+/* Returns the status of an error of libzip. Errors of the archive itself become `otherwise`. */
 static aoticache_status status_of_zip_error(const zip_error_t *error, aoticache_status otherwise)
 {
     switch (zip.error_code_zip(error)) {

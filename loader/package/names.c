@@ -13,7 +13,7 @@
 
 static const char models_folder[] = "data/aotinductor/";
 
-/* Length of the well-formed UTF-8 sequence at `text`, 0 where there is none (Unicode, table 3-7). */
+/* Returns the length of the well-formed UTF-8 sequence at `text`, or 0 if there is none (Unicode, table 3-7). */
 static size_t sequence_length(const unsigned char *text)
 {
     unsigned char first = text[0];
@@ -109,7 +109,7 @@ bool aoticache_package_name_ends(const char *name, const char *suffix)
     return length > suffix_length && strcmp(name + length - suffix_length, suffix) == 0;
 }
 
-/* "x.wrapper_metadata.json" belongs to "x.wrapper.so". */
+/* True for the metadata of a library: "x.wrapper_metadata.json" belongs to "x.wrapper.so". */
 static bool is_metadata_of(const char *file, const char *library)
 {
     size_t stem = strlen(library) - strlen(".so");
@@ -118,7 +118,7 @@ static bool is_metadata_of(const char *file, const char *library)
 
 aoticache_part_kind aoticache_package_kind_of(const char *file, const char *library)
 {
-    /* What the compiler of the package read or wrote on the way; weights_config.json describes pickled weights. */
+    /* The compiler of the package read or wrote these files on the way; weights_config.json describes pickled weights. */
     static const char *const sources[] = {".cpp", ".cu", ".h", ".hpp", ".c", ".o", ".a", ".txt", ".hip",
                                           "_metadata.json", "_compile_flags.json",
                                           "_linker_flags.json", "_serialized_weights.bin"};

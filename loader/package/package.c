@@ -49,7 +49,7 @@ struct aoticache_package {
 
 /* ---- the entries ---- */
 
-/* A name for a message, in which control characters would do harm. */
+/* Copies a name for a message and replaces control characters, which would do harm there. */
 static const char *printable(const char *name, char ret_text[128])
 {
     snprintf(ret_text, 128, "%s", name);
@@ -205,8 +205,8 @@ static aoticache_status sort_files(aoticache_package *package, aoticache_error *
 /* ---- models ---- */
 
 /*
- * The model's own library: the only one, or the only one that is called NAME.wrapper.so beside others (Triton's CPU
- * backend has a library for each kernel). NULL with a reason where that is not clear.
+ * Finds the model's own library: the only one, or the only one that is called NAME.wrapper.so (Triton's CPU backend has a
+ * library for each kernel). NULL with a reason if that is not clear.
  */
 static const char *find_library(const struct file *files, size_t count, const char **ret_reason)
 {
@@ -254,7 +254,7 @@ struct text {
     size_t size;
 };
 
-static aoticache_status take_text(void *user, const void *piece, size_t size, aoticache_error *ret_error)
+static aoticache_status append_text(void *user, const void *piece, size_t size, aoticache_error *ret_error)
 {
     (void)ret_error;
     struct text *text = user;
@@ -279,7 +279,7 @@ size_t aoticache_package_metadata_count(const char *text, size_t size)
     return count;
 }
 
-/* The JSON object of a library's metadata; *ret_metadata by json_decref(). what: for messages. */
+/* Parses the JSON object of a library's metadata; the caller releases *ret_metadata by json_decref(). what: for messages. */
 static aoticache_status parse_metadata(const char *text, size_t size, const char *what, json_t **ret_metadata,
                                        aoticache_error *ret_error)
 {
@@ -298,7 +298,7 @@ static aoticache_status parse_metadata(const char *text, size_t size, const char
     return AOTICACHE_OK;
 }
 
-/* The text under a name; `otherwise` where it has none. Borrowed from the metadata. */
+/* Returns the text under a name, or `otherwise` if there is none. It is borrowed from the metadata. */
 static const char *metadata_text(const json_t *metadata, const char *name, const char *otherwise)
 {
     const char *text = json_string_value(json_object_get(metadata, name));
@@ -349,7 +349,7 @@ static aoticache_status read_metadata_part(aoticache_package *package, struct mo
     if (bytes == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for %s", found->name);
     struct text text = {.bytes = bytes};
-    status = aoticache_archive_unpack(package->archive, model->positions[part], found->bytes, take_text, &text,
+    status = aoticache_archive_unpack(package->archive, model->positions[part], found->bytes, append_text, &text,
                                       ret_error);
     if (status == AOTICACHE_CORRUPT) { /* opening tells a damaged archive by INVALID */
         status = AOTICACHE_INVALID;
@@ -514,7 +514,7 @@ void aoticache_package_list_metadata(const aoticache_package *package, const aot
         list_metadata(whole->metadata, callback, user);
 }
 
-static aoticache_status take_for_file(void *user, const void *piece, size_t size, aoticache_error *ret_error)
+static aoticache_status write_piece(void *user, const void *piece, size_t size, aoticache_error *ret_error)
 {
     if (aoticache_syscall_write(*(const int *)user, piece, size) != 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot write a part of a package");
@@ -527,6 +527,6 @@ aoticache_status aoticache_package_extract_part(aoticache_package *package, cons
     if (package == NULL || model == NULL || part >= model->part_count || to < 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "package: no such part, or no descriptor to write to");
     const struct model *whole = (const struct model *)(const void *)model;
-    return aoticache_archive_unpack(package->archive, whole->positions[part], model->parts[part].bytes, take_for_file,
+    return aoticache_archive_unpack(package->archive, whole->positions[part], model->parts[part].bytes, write_piece,
                                     &to, ret_error);
 }

@@ -134,8 +134,8 @@ static aoticache_status has_tensors(aoticache_runner *runner, bool *ret_has, aot
     return status;
 }
 
-static aoticache_status take_blob(aoticache_runner *runner, const void *blob, uint64_t bytes,
-                                  aoticache_error *ret_error)
+static aoticache_status adopt_blob(aoticache_runner *runner, const void *blob, uint64_t bytes,
+                                   aoticache_error *ret_error)
 {
     bool has = false;
     aoticache_status status = aoticache_runner_learn_shapes(runner, false, ret_error);
@@ -163,7 +163,7 @@ aoticache_status aoticache_runner_update_constants_from_blob(aoticache_runner *r
                                    "a blob of %" PRIu64 " bytes; library %.200s wants %" PRIu64, bytes,
                                    runner->library->name, wanted);
     aoticache_runner_change change = aoticache_runner_change_begin(runner, true);
-    status = take_blob(runner, blob, bytes, ret_error);
+    status = adopt_blob(runner, blob, bytes, ret_error);
     aoticache_runner_active_changed(runner);
     aoticache_runner_change_end(&change);
     return status;

@@ -201,7 +201,7 @@ aoticache_status aoticache_runner_free_inactive_constants(aoticache_runner *runn
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerFreeInactiveConstantBuffer",
                                       "it keeps the memory of its inactive buffer", ret_error);
     aoticache_runner_change change = aoticache_runner_change_begin(runner, false);
-    /* From tensors that may be gone afterwards. */
+    /* The shapes are learnt now, from tensors that may be gone afterwards. */
     aoticache_status status = aoticache_runner_learn_shapes(runner, false, ret_error);
     if (status == AOTICACHE_OK)
         status = free_inactive(runner, ret_error);

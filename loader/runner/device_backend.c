@@ -27,7 +27,7 @@ static _Atomic(registration *) newest;
 static const aoticache_device_backend cpu_backend = {
     .size = sizeof cpu_backend, .name = "cpu", .device_type = AOTICACHE_DEVICE_TYPE_CPU};
 
-/* What is there from the beginning; position 0 and 1, NULL after that. */
+/* Returns the built-in backend at position 0 or 1, NULL for other positions. */
 static const aoticache_device_backend *builtin(size_t position)
 {
     return position == 0 ? &cpu_backend : position == 1 ? aoticache_cuda_backend() : NULL;

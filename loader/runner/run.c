@@ -93,8 +93,8 @@ static AOTIRuntimeError run_first(aoticache_runner *runner, run_call *call)
 }
 
 /*
- * With one model a run in its turn is alone among runs, and needs no pool. With several the first one after a change of
- * constants, which folds them, is let in alone.
+ * With one model, a run that has its turn is alone among runs and needs no pool. With several models, the first run after a
+ * change of constants folds them, and is let in alone.
  */
 static __attribute__((noinline)) AOTIRuntimeError run_in_turn(aoticache_runner *runner, run_call *call)
 {
@@ -169,7 +169,7 @@ static aoticache_status fail_no_memory(size_t handles, aoticache_error *ret_erro
     return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for %zu handles", handles);
 }
 
-/* places: for handles of the inputs, and for the outputs after them. */
+/* `places` has room for the handles of the inputs, and for the outputs after them. */
 static inline aoticache_status run_in_places(aoticache_runner *runner, run_call *call, const AtenTensorHandle *inputs,
                                              AtenTensorHandle *places, AtenTensorHandle *outputs,
                                              aoticache_error *ret_error)

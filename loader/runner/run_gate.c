@@ -34,7 +34,7 @@ static void sleep_for(long ns)
     errno = saved;
 }
 
-/* round: 0 at first; counts what was done. */
+/* Waits a little, and longer in later rounds. *round is 0 at first, and counts the rounds. */
 static void wait_a_little(unsigned *round)
 {
     unsigned now = (*round)++;

@@ -71,22 +71,22 @@ static aoticache_status create_container(aoticache_runner *runner, const aoticac
     return status;
 }
 
-static aoticache_status ask_count(aoticache_runner *runner, const char *function,
-                                  AOTIRuntimeError (*ask)(AOTInductorModelContainerHandle, size_t *), size_t *ret_count,
-                                  aoticache_error *ret_error)
+static aoticache_status read_count(aoticache_runner *runner, const char *function,
+                                   AOTIRuntimeError (*ask)(AOTInductorModelContainerHandle, size_t *), size_t *ret_count,
+                                   aoticache_error *ret_error)
 {
     AOTIRuntimeError code = ask(runner->container, ret_count);
     return code == 0 ? AOTICACHE_OK
                      : aoticache_library_failure(runner->library, AOTICACHE_LOAD_FAILED, function, code, ret_error);
 }
 
-static aoticache_status ask_counts(aoticache_runner *runner, aoticache_error *ret_error)
+static aoticache_status read_counts(aoticache_runner *runner, aoticache_error *ret_error)
 {
     const aoticache_library_functions *functions = &runner->library->functions;
     size_t num_inputs = 0, num_outputs = 0;
 #define ASK(what, ret_count)                                                                             \
-    ask_count(runner, "AOTInductorModelContainerGetNum" #what,                                           \
-              functions->AOTInductorModelContainerGetNum##what, ret_count, ret_error)
+    read_count(runner, "AOTInductorModelContainerGetNum" #what,                                           \
+               functions->AOTInductorModelContainerGetNum##what, ret_count, ret_error)
     aoticache_status status = ASK(Inputs, &num_inputs);
     if (status == AOTICACHE_OK)
         status = ASK(Outputs, &num_outputs);
@@ -206,7 +206,7 @@ aoticache_status aoticache_runner_create(aoticache_library *library, const aotic
     runner->current_stream = backend->current_stream;
     status = create_container(runner, &chosen, ret_error);
     if (status == AOTICACHE_OK)
-        status = ask_counts(runner, ret_error);
+        status = read_counts(runner, ret_error);
     if (status == AOTICACHE_OK)
         status = prepare_constants(runner, ret_error);
     if (status != AOTICACHE_OK) {

@@ -19,7 +19,9 @@
 
 /* ---- the best function that the library has for new values ---- */
 
-/* Exactly one is set. Those for the inactive buffer alone take everything for granted: inactive, in full. */
+/*
+ * Exactly one function is set. The functions for the inactive buffer need no flags: they always update that buffer completely.
+ */
 typedef struct update_function {
     const char *name;
     AOTIRuntimeError (*pairs)(AOTInductorModelContainerHandle, const AOTInductorConstantMapEntry *, size_t, bool, bool);
@@ -71,7 +73,7 @@ static aoticache_status choose_function(const aoticache_runner *runner, const ao
                                             "it copies constants always", ret_error);
     if (options->from_cpu && choose_from_cpu(functions, ret_function))
         return AOTICACHE_OK;
-    /* Where the container is on the CPU there is nothing to copy from one device to the other. */
+    /* If the container is on the CPU, there is nothing to copy from one device to the other. */
     if (options->from_cpu && runner->backend->device_type != AOTICACHE_DEVICE_TYPE_CPU)
         return aoticache_runner_lacks(runner, "AOTInductorModelContainerUpdateConstantBufferFromCpu(Pairs)",
                                       "copy the tensors to its device first", ret_error);
@@ -81,7 +83,7 @@ static aoticache_status choose_function(const aoticache_runner *runner, const ao
     return AOTICACHE_OK;
 }
 
-/* Whether the library has a function for such an update. Returns: OK, UNSUPPORTED. */
+/* Checks that the library has a function for such an update. Returns: OK, UNSUPPORTED. */
 static aoticache_status check_function(const aoticache_runner *runner, const aoticache_update_options *options,
                                        aoticache_error *ret_error)
 {

@@ -9,6 +9,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
 #include <signal.h>
@@ -207,6 +208,20 @@ static inline bool is_gone_soon(pid_t pid)
     for (int i = 0; i < 1500 && is_running(pid); i++)
         sleep_ms(20);
     return !is_running(pid);
+}
+
+/* A runner for the library in a file. */
+static inline aoticache_runner *fixture_load_runner(const char *path)
+{
+    aoticache_library *library;
+    aoticache_runner *runner;
+    aoticache_error error = {.message = ""};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    cr_assert_eq(aoticache_library_load_fd(fd, path, &library, &error), AOTICACHE_OK, "%s", error.message);
+    cr_assert_eq(aoticache_runner_create(library, NULL, &runner, &error), AOTICACHE_OK, "%s", error.message);
+    close(fd);
+    aoticache_library_unref(library);
+    return runner;
 }
 
 #endif

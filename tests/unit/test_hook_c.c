@@ -102,19 +102,6 @@ static aoticache_request *request_of(const char *op, const struct tensor *x, con
     return request;
 }
 
-static aoticache_runner *load(const char *path)
-{
-    aoticache_library *library;
-    aoticache_runner *runner;
-    aoticache_error error = {.message = ""};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    cr_assert_eq(aoticache_library_load_fd(fd, path, &library, &error), AOTICACHE_OK, "%s", error.message);
-    cr_assert_eq(aoticache_runner_create(library, NULL, &runner, &error), AOTICACHE_OK, "%s", error.message);
-    close(fd);
-    aoticache_library_unref(library);
-    return runner;
-}
-
 static AtenTensorHandle handle_of(struct tensor *tensor)
 {
     AtenTensorHandle handle;
@@ -132,7 +119,7 @@ static AtenTensorHandle run_request(const aoticache_request *request, struct ten
     aoticache_error error;
     aoticache_hook *hook = make_hook(NULL, NULL);
     cr_assert_eq(compile(hook, request, &delivery, &error), AOTICACHE_OK, "%s", error.message);
-    aoticache_runner *runner = load(delivery.path);
+    aoticache_runner *runner = fixture_load_runner(delivery.path);
     AtenTensorHandle inputs[2] = {handle_of(x), y != NULL ? handle_of(y) : NULL}, output;
     cr_assert_eq(aoticache_runner_run(runner, inputs, y != NULL ? 2 : 1, &output, 1, &error), AOTICACHE_OK, "%s",
                  error.message);

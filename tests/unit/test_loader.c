@@ -138,15 +138,21 @@ Test(loader, executable_stack_is_not_granted)
     aoticache_library_unref(library);
 }
 
+/* A kernel that reads the tail of its own file, as libraries with appended weights do. */
+static void make_self_opening_kernel(char ret_path[FIXTURE_PATH_BYTES])
+{
+    close(fixture_kernel("self.so", "-DOPEN_SELF"));
+    fixture_path("self.so", ret_path);
+    FILE *file = fopen(ret_path, "ae");
+    fputs("tail of the file", file);
+    fclose(file);
+}
+
 /* Weights are mapped from the library's own file, found by dladdr, when a container is made: for the second one too. */
 Test(loader, library_finds_its_own_file_after_the_descriptor_is_closed)
 {
     char path[FIXTURE_PATH_BYTES];
-    close(fixture_kernel("self.so", "-DOPEN_SELF"));
-    fixture_path("self.so", path);
-    FILE *file = fopen(path, "ae");
-    fputs("tail of the file", file);
-    fclose(file);
+    make_self_opening_kernel(path);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     aoticache_library *library = fixture_load(fd);
     close(fd);
@@ -164,11 +170,7 @@ Test(loader, library_does_not_find_a_file_of_its_own_that_others_may_write)
     aoticache_digest digest;
     aoticache_error error = {0};
     char path[FIXTURE_PATH_BYTES];
-    close(fixture_kernel("self.so", "-DOPEN_SELF"));
-    fixture_path("self.so", path);
-    FILE *file = fopen(path, "ae");
-    fputs("tail of the file", file);
-    fclose(file);
+    make_self_opening_kernel(path);
     cr_assert_eq(chmod(path, 0664), 0);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     cr_assert_eq(aoticache_digest_of_fd(fd, &digest, NULL, NULL), AOTICACHE_OK);
@@ -185,11 +187,7 @@ Test(loader, library_does_not_find_a_file_of_its_own_that_others_may_write)
 Test(loader, library_finds_its_own_file_where_it_may_not_be_opened_again)
 {
     char path[FIXTURE_PATH_BYTES];
-    close(fixture_kernel("self.so", "-DOPEN_SELF"));
-    fixture_path("self.so", path);
-    FILE *file = fopen(path, "ae");
-    fputs("tail of the file", file);
-    fclose(file);
+    make_self_opening_kernel(path);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     cr_assert_eq(fchmod(fd, 0), 0);
     int again = open(path, O_RDONLY | O_CLOEXEC);

@@ -230,15 +230,21 @@ Test(transfer_hostile, bytes_that_do_not_hash_to_their_name_are_refused)
     expect(AOTICACHE_OK, 1, 1, "its bytes hash to");
 }
 
-Test(transfer_hostile, manifest_without_its_objects_is_refused)
+/* A cache of its own, from which hostile archives take their artifacts. */
+static aoticache_cache *open_source(void)
 {
-    char *manifest = NULL;
-    aoticache_artifact *artifact = NULL;
     aoticache_cache_options options = fixture_options();
     char path[4300];
     snprintf(path, sizeof path, "%s/source", fixture_root);
     options.directory = path;
-    aoticache_cache *cache = fixture_open_with(&options);
+    return fixture_open_with(&options);
+}
+
+Test(transfer_hostile, manifest_without_its_objects_is_refused)
+{
+    char *manifest = NULL;
+    aoticache_artifact *artifact = NULL;
+    aoticache_cache *cache = open_source();
     cr_assert_eq(fixture_try_put(cache, 7, "never sent", &artifact, NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_cache_read_manifest(cache, aoticache_artifact_digest(artifact), &manifest, NULL),
                  AOTICACHE_OK);
@@ -256,11 +262,7 @@ Test(transfer_hostile, manifest_whose_key_is_not_that_of_its_request_is_refused)
 {
     char *manifest = NULL, *key;
     aoticache_artifact *artifact = NULL;
-    aoticache_cache_options options = fixture_options();
-    char path[4300];
-    snprintf(path, sizeof path, "%s/source", fixture_root);
-    options.directory = path;
-    aoticache_cache *cache = fixture_open_with(&options);
+    aoticache_cache *cache = open_source();
     cr_assert_eq(fixture_try_put(cache, 7, "library", &artifact, NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_cache_read_manifest(cache, aoticache_artifact_digest(artifact), &manifest, NULL),
                  AOTICACHE_OK);

@@ -609,19 +609,6 @@ static aoticache_hook *make_real_hook(const char *cpu_features)
     return hook;
 }
 
-static aoticache_runner *load(const char *path)
-{
-    aoticache_library *library;
-    aoticache_runner *runner;
-    aoticache_error error = {.message = ""};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    cr_assert_eq(aoticache_library_load_fd(fd, path, &library, &error), AOTICACHE_OK, "%s", error.message);
-    cr_assert_eq(aoticache_runner_create(library, NULL, &runner, &error), AOTICACHE_OK, "%s", error.message);
-    close(fd);
-    aoticache_library_unref(library);
-    return runner;
-}
-
 static void check_unsupported(aoticache_hook *hook, const char *op, int32_t layout, const char *word)
 {
     struct delivery delivery;
@@ -669,7 +656,7 @@ Test(worker, pytorch_compiles_what_then_runs_here)
     float data[6] = {1, 2, 3, 4, 5, 6};
     AtenTensorHandle input, output;
     aoticache_tensor_view view;
-    aoticache_runner *runner = load(delivery.path);
+    aoticache_runner *runner = fixture_load_runner(delivery.path);
     cr_assert_eq(aoticache_runner_num_inputs(runner), 1);
     cr_assert_eq(aoticache_tensor_from_blob(data, AOTICACHE_DTYPE_FLOAT32, 2, sizes, strides, &input, NULL),
                  AOTICACHE_OK);
@@ -696,6 +683,6 @@ Test(worker, pytorch_can_compile_for_less_than_this_machine)
     aoticache_cpu_features level;
     cr_assert_eq(aoticache_cpu_features_parse("x86-64-v3", &level, NULL), AOTICACHE_OK);
     cr_assert(aoticache_cpu_features_include(&level, &delivery.features), "%s", delivery.requirements);
-    aoticache_runner_unref(load(delivery.path));
+    aoticache_runner_unref(fixture_load_runner(delivery.path));
     aoticache_hook_free(hook);
 }

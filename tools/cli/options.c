@@ -21,14 +21,17 @@ static const char *const colors[] = {"auto", "always", "never", NULL};
 
 static const aoticache_cli_option common_options[] = {
     {"cache-dir", 0, "DIR",
-     "the cache directory; default $AOTICACHE_DIR, the configuration\n(aoticache help config), $XDG_CACHE_HOME/aoticache, ~/.cache/aoticache",
+     "the cache directory; default $AOTICACHE_DIR, the configuration\n"
+     "(aoticache help config), $XDG_CACHE_HOME/aoticache, ~/.cache/aoticache",
      AOTICACHE_CLI_NAME(aoticache_cli, directory, "a directory")},
-    {"allow-shared", 0, NULL, "accept a directory that others own or may write to", AOTICACHE_CLI_SET(aoticache_cli, allow_shared)},
+    {"allow-shared", 0, NULL, "accept a directory that others own or may write to",
+     AOTICACHE_CLI_SET(aoticache_cli, allow_shared)},
     {"json", 0, NULL, "print the result as JSON, and messages as a line of JSON each", AOTICACHE_CLI_SET(aoticache_cli, json)},
-    {"color", 0, "auto|always|never", "default auto; NO_COLOR is respected", AOTICACHE_CLI_WORD(aoticache_cli, color, colors),
+    {"color", 0, "auto|always|never", "when to color the output; default auto, which respects NO_COLOR",
+     AOTICACHE_CLI_WORD(aoticache_cli, color, colors),
      .wanted = "auto, always or never"},
-    {"quiet", 'q', NULL, "results and errors only", AOTICACHE_CLI_SET(aoticache_cli, quiet)},
-    {"verbose", 'v', NULL, "say on standard error what is done", AOTICACHE_CLI_SET(aoticache_cli, verbose)},
+    {"quiet", 'q', NULL, "print only results and errors", AOTICACHE_CLI_SET(aoticache_cli, quiet)},
+    {"verbose", 'v', NULL, "report on standard error what is done", AOTICACHE_CLI_SET(aoticache_cli, verbose)},
     {"help", 'h', NULL, "print this and exit", AOTICACHE_CLI_FUNCTION(aoticache_cli, is_done, print_help)},
     {"version", 0, NULL, "print the version and exit", AOTICACHE_CLI_FUNCTION(aoticache_cli, is_done, print_version)},
     {0},

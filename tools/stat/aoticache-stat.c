@@ -106,23 +106,25 @@ static int read_form(const aoticache_cli *cli, const aoticache_cli_option *optio
 #define NUMBER "a number from 1 to 1000000"
 
 static const aoticache_cli_option stat_options[] = {
-    {"since", 0, "WHEN", "from the history: 90m, 1h, 2d, 2025-01-31, 2025-01-31T12:00\n(UTC)", READ(read_since, SINCE)},
+    {"since", 0, "WHEN", "only what happened since then, from the history: 90m, 1h, 2d,\n2025-01-31, 2025-01-31T12:00 (UTC)",
+     READ(read_since, SINCE)},
     {"day", 0, NULL, "the same as --since 1d", READ(read_since, DAY)},
-    {"all", 0, NULL, "since the cache was made, whatever was zeroed", READ(read_since, ALL)},
-    {"zero", 0, NULL, "count anew from here on; nothing is lost, see --all", AOTICACHE_CLI_SET(stat_request, zero)},
-    {"by", 0, "operator|device|environment", "sums by these", READ(read_by, 0)},
-    {"top", 0, "N", "how many of them (default 20)", AOTICACHE_CLI_INTEGER(stat_request, top, 1, 1000000, NUMBER)},
+    {"all", 0, NULL, "count since the cache was made, and ignore --zero", READ(read_since, ALL)},
+    {"zero", 0, NULL, "start counting from zero; --all still shows everything", AOTICACHE_CLI_SET(stat_request, zero)},
+    {"by", 0, "operator|device|environment", "one row for each of these", READ(read_by, 0)},
+    {"top", 0, "N", "with --by: the number of rows; default 20", AOTICACHE_CLI_INTEGER(stat_request, top, 1, 1000000, NUMBER)},
     {"sort", 0, "hits|misses|compiles|failures|spent|saved|entries|bytes|name",
-     "with --by: the largest first; default hits", READ(read_sort, 0)},
-    {"entries", 0, "N", "the N largest and the N coldest entries",
+     "with --by: sort by this, the largest first; default hits", READ(read_sort, 0)},
+    {"entries", 0, "N", "show the N largest entries and the N least recently used",
      AOTICACHE_CLI_INTEGER(stat_request, entries, 1, 1000000, NUMBER)},
-    {"history", 0, "[=5min|hour|day]", "slots of 5 minutes (for a day), an hour (31 days; default)\nor a day (ten years)",
+    {"history", 0, "[=5min|hour|day]",
+     "show slots of 5 minutes (kept for a day), of an hour (31 days;\ndefault) or of a day (ten years)",
      READ(read_history, 0)},
-    {"csv", 0, NULL, "comma-separated values", READ(read_form, STAT_FORM_CSV)},
-    {"prometheus", 0, "[=FILE]", "Prometheus' text format; FILE is replaced as a whole",
+    {"csv", 0, NULL, "print comma-separated values", READ(read_form, STAT_FORM_CSV)},
+    {"prometheus", 0, "[=FILE]", "print Prometheus' text format, or replace FILE with it\natomically",
      READ(read_form, STAT_FORM_PROMETHEUS)},
-    {"html", 0, "FILE", "one page with plots for a browser, which loads nothing else", READ(read_form, STAT_FORM_HTML)},
-    {"watch", 0, "[=SECONDS]", "again and again on a terminal (default every 2 s), as\nmuch as fits; q quits",
+    {"html", 0, "FILE", "write a page with plots for a browser; it loads nothing else", READ(read_form, STAT_FORM_HTML)},
+    {"watch", 0, "[=SECONDS]", "refresh on a terminal, every 2 seconds by default, as much as\nfits; q quits",
      READ(read_watch, 0)},
     {0},
 };
@@ -131,11 +133,11 @@ static const aoticache_cli_program stat_program = {
     .name = "aoticache-stat",
     .help_hint = "aoticache-stat --help",
     .usage = "[OPTION]...",
-    .summary = "Prints the statistics of a cache: hits, misses and why, compiles, time spent and saved, bytes.",
+    .summary = "Prints the statistics of a cache: hits, misses and their reasons, compiles, time spent and saved, bytes.",
     .options = stat_options,
-    .details = "Counters are those of all processes since the cache was made, or since --zero. A process adds its\n"
-               "own when it misses, stores or ends, and every 30 seconds at a lookup: what a running one has hit\n"
-               "last may not be counted yet. aoticache-stat(1) says what every number means.",
+    .details = "Counters are the sum of all processes since the cache was made, or since --zero. A process adds its\n"
+               "own when it misses, stores or ends, and at lookups every 30 seconds. So the latest hits of a running\n"
+               "process may not be counted yet. aoticache-stat(1) explains every number.",
 };
 
 /* What does not go together. */

@@ -29,7 +29,7 @@ enum event { NOTHING, REDRAW, QUIT };
 /* ---- the terminal ---- */
 
 /* Keys one by one and unseen; Ctrl-C and the like stay what they are. */
-static void take_keyboard(struct listener *listener)
+static void begin_raw_keyboard(struct listener *listener)
 {
     struct termios raw;
     listener->has_keyboard = isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp() &&
@@ -43,7 +43,7 @@ static void take_keyboard(struct listener *listener)
     listener->has_keyboard = tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
 }
 
-static void give_keyboard_back(const struct listener *listener)
+static void end_raw_keyboard(const struct listener *listener)
 {
     if (listener->has_keyboard)
         tcsetattr(STDIN_FILENO, TCSANOW, &listener->before);
@@ -62,12 +62,12 @@ static void begin_listening(struct listener *listener)
     signal(SIGINT, SIG_DFL);
     signal(SIGWINCH, SIG_DFL);
     listener->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    take_keyboard(listener);
+    begin_raw_keyboard(listener);
 }
 
 static void end_listening(struct listener *listener)
 {
-    give_keyboard_back(listener);
+    end_raw_keyboard(listener);
     if (listener->signals >= 0)
         close(listener->signals);
 }
@@ -75,9 +75,9 @@ static void end_listening(struct listener *listener)
 /* Ctrl-Z: the shell gets its terminal as it was. */
 static void suspend(struct listener *listener)
 {
-    give_keyboard_back(listener);
+    end_raw_keyboard(listener);
     raise(SIGSTOP);
-    take_keyboard(listener);
+    begin_raw_keyboard(listener);
 }
 
 static enum event hear_signal(struct listener *listener)

@@ -20,10 +20,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Queries of a block and keys of a tile: the scores have 128 KB as floats. Rows of scores are padded to whole vectors. */
+/*
+ * A block has this many queries and a tile this many keys: the scores have 128 KB as floats. Rows of scores are padded to
+ * whole vectors.
+ */
 enum { BLOCK_QUERIES = 64, TILE_KEYS = 512, PADDING = 16 };
 
-/* Fewer queries, and products of fewer multiplications, are done row by row: for these blas.c does not ask BLAS either. */
+/*
+ * Blocks of fewer queries, and products of fewer multiplications, are done row by row; blas.c does not ask BLAS for these
+ * either.
+ */
 enum { FEW_QUERIES = 4, SMALL_PRODUCTS = 64000, SMALL_WIDTH = 16 };
 
 struct attention {
@@ -61,7 +67,7 @@ static int64_t padded(int64_t count)
     return (count + PADDING - 1) / PADDING * PADDING;
 }
 
-/* Rows of a head from `first` on: the memory itself, or as values in `converted`. */
+/* Returns the rows of a head from `first` on: the memory itself, or values in `converted`. */
 static struct matmul_matrix rows_of(const struct attention *a, const struct shim_tensor *tensor, int64_t batch,
                                     int64_t head, int64_t first, int64_t rows, char *converted)
 {
@@ -76,7 +82,7 @@ static struct matmul_matrix rows_of(const struct attention *a, const struct shim
     return (struct matmul_matrix){converted, line, value_bytes};
 }
 
-/* The mask's part for one row of a tile; NULL: there is none. */
+/* Returns the mask's part for one row of a tile; NULL if there is no mask. */
 static const void *mask_row(const struct attention *a, const struct block *block, int64_t row, int64_t first_key,
                             int64_t keys)
 {
@@ -110,7 +116,7 @@ static void scale_values(const struct attention *a, char *values, double factor)
 }
 
 /*
- * Whether to use the rows of matrices where they are, which a product of matrices first puts in another order: with few
+ * True if the rows of matrices are used where they are. A product of matrices first puts them in another order. With few
  * queries, as when a text grows word by word, each key is read for little work; small products are done before that.
  */
 static bool is_direct(const struct attention *a, const struct block *block, const struct matmul_matrix *matrix,
@@ -121,7 +127,7 @@ static bool is_direct(const struct attention *a, const struct block *block, cons
              block->rows * keys * a->width < SMALL_PRODUCTS));
 }
 
-/* scores = query keyᵀ. False: out of memory. */
+/* Computes scores = query keyᵀ. False: out of memory. */
 static bool score_tile(const struct attention *a, const struct block *block, const struct matmul_matrix *query,
                        const struct matmul_matrix *key, int64_t keys, const struct matmul_matrix *scores)
 {
@@ -138,7 +144,7 @@ static bool score_tile(const struct attention *a, const struct block *block, con
     return aoticache_shim_matmul(&problem);
 }
 
-/* sums = weights value, added to what is there unless the tile is the first. False: out of memory. */
+/* Computes sums = weights value, added to what is there unless the tile is the first. False: out of memory. */
 static bool add_values(const struct attention *a, const struct block *block, const struct matmul_matrix *weights,
                        const struct matmul_matrix *value, int64_t keys, bool is_first)
 {
@@ -241,7 +247,10 @@ static size_t lay_out(const struct attention *a, char *memory, struct block *blo
     return bytes;
 }
 
-/* Later blocks of a causal head have more keys, so that a part takes every so manieth block. */
+/*
+ * Runs one part. Later blocks of a causal head have more keys, so a part takes every n-th block, where n is the number of
+ * parts.
+ */
 static void run_part(void *user, int part)
 {
     struct attention *a = user;
@@ -266,7 +275,7 @@ static AOTITorchError run(const char *function, struct attention *a)
     double work = 2.0 * (double)a->out->numel * (double)a->keys;
     a->parts = aoticache_shim_parts(work, a->batches * a->heads * a->blocks);
     a->step = lay_out(a, NULL, &block);
-    /* Zeros, because the padding of rows is read, too. */
+    /* The memory is zeroed, because the padding of rows is read, too. */
     a->memory = calloc((size_t)a->parts, a->step);
     if (a->memory == NULL)
         return aoticache_shim_fail_memory(function, (size_t)a->parts * a->step);

@@ -22,13 +22,13 @@
 #endif
 
 /*
- * Multiplications from which the library is asked: 40 cubed, where it is three times as fast as matmul_block.c. Smaller
- * products take a few microseconds either way, while loading it takes 5 milliseconds and 2.5 megabytes. Below 4 rows,
- * columns or steps both are bound by memory.
+ * Products of at least this many multiplications go to the library: 40 cubed, where it is three times as fast as
+ * matmul_block.c. Smaller products take a few microseconds either way, while loading it takes 5 milliseconds and 2.5
+ * megabytes. Below 4 rows, columns or steps both are bound by memory.
  */
 enum { BLAS_MIN_PRODUCTS = 64000, BLAS_MIN_SIDE = 4 };
 
-/* Parts of a product begin at multiples of so many rows or columns, and have as many at least. */
+/* Parts of a product begin at multiples of this many rows or columns, and have at least as many. */
 enum { PART_LINES = 16 };
 
 /* Blocks of the walk through values, in values: 14 MB of floats, less where the operands have less. */
@@ -56,7 +56,7 @@ typedef void (*gemm_double)(int order, int transpose_a, int transpose_b, int m, 
 typedef void (*gemm_complex)(int order, int transpose_a, int transpose_b, int m, int n, int k, const void *alpha,
                              const void *a, int lda, const void *b, int ldb, const void *beta, void *c, int ldc);
 
-/* All NULL: there is no library. */
+/* The functions of the library; all are NULL if there is none. */
 static struct {
     gemm_float floats;
     gemm_double doubles;
@@ -66,7 +66,7 @@ static struct {
 } blas;
 static pthread_once_t blas_once = PTHREAD_ONCE_INIT;
 
-/* What openblas_get_parallel() returns. */
+/* The values of openblas_get_parallel(). */
 enum { PARALLEL_NONE = 0, PARALLEL_THREADS = 1, PARALLEL_OPENMP = 2 };
 
 /*
@@ -147,7 +147,7 @@ static void multiply(enum shim_class kind, const struct blas_product *product)
 
 /* ---- directly on the operands' memory ---- */
 
-/* Whether lines of `length` elements lie `stride` bytes apart; a single line may lie anywhere. */
+/* True if lines of `length` elements may lie `stride` bytes apart; a single line may lie anywhere. */
 static bool is_leading(ptrdiff_t stride, int64_t lines, int64_t length, ptrdiff_t item_bytes, int *ret_leading)
 {
     if (lines > 1 && (stride % item_bytes != 0 || stride / item_bytes < length || stride / item_bytes > INT_MAX))
@@ -301,7 +301,7 @@ struct parts {
     size_t step;
 };
 
-/* The line at which a part begins: a multiple of what the library computes at once. */
+/* Returns the line at which a part begins: a multiple of what the library computes at once. */
 static int64_t first_of(int64_t size, int part, int count)
 {
     return part == count ? size : size / count * part / PART_LINES * PART_LINES;
@@ -328,7 +328,7 @@ static void run_part(void *user, int part)
         run_through_values(&problem, parts->kind, parts->memory + (size_t)part * parts->step);
 }
 
-/* How many bytes the largest part needs for its values. */
+/* Returns how many bytes the largest part needs for its values. */
 static size_t part_bytes(const struct parts *parts)
 {
     struct matmul_problem part = *parts->problem;
@@ -367,7 +367,7 @@ static bool is_large(const struct matmul_problem *problem)
            __builtin_mul_overflow(products, problem->depth, &all) || all >= BLAS_MIN_PRODUCTS;
 }
 
-/* True: the product is done. False: nothing was written, and the caller does it. */
+/* Has the library compute the product. False: nothing was written, and the caller does it. */
 static bool run_by_library(const struct matmul_problem *problem)
 {
     enum shim_class kind = (enum shim_class)problem->access->load_class;

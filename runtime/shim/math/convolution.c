@@ -30,7 +30,7 @@
  * input too.
  */
 
-/* Which element of the input the kernel's position `k` sees at position `out` of the result; -1: none. */
+/* Returns the element of the input that position `k` of the kernel sees at position `out` of the result; -1: none. */
 static int64_t seen_at(const struct convolution *c, int axis, int64_t out, int64_t k)
 {
     int64_t shift = k * c->dilation[axis] - c->padding[axis];
@@ -43,7 +43,7 @@ static int64_t seen_at(const struct convolution *c, int axis, int64_t out, int64
     return at >= 0 && at < c->input.sizes[axis] ? at : -1;
 }
 
-/* Those of `count` positions from `out` on, along the last axis, at which an element is seen. */
+/* A run of positions along the last axis at which an element is seen, of `count` positions from `out` on. */
 struct seen_run {
     int64_t first, count, step; /* positions, from `out` on */
     int64_t element, element_step;
@@ -148,7 +148,7 @@ static void gather_channels_last(const struct convolution *c, const char *input,
 
 /* ---- products ---- */
 
-/* Bytes of gathered columns at a time; what a second-level cache about holds. */
+/* This many bytes of columns are gathered at a time; a second-level cache holds about as much. */
 enum { COLUMNS_BYTES = 1 << 20, COLUMNS_LEAST = 64 };
 
 /*
@@ -250,7 +250,7 @@ static bool multiply_piece(const struct convolution *c, const char *weights, int
     return aoticache_shim_matmul(&problem);
 }
 
-/* All pieces of the result, and who makes them: each worker takes the next one that is left. */
+/* The pieces of the result. Each worker takes the next one that is left. */
 struct pieces {
     const struct convolution *c;
     const char *weights;
@@ -405,7 +405,7 @@ static bool prefers_channels_last(const struct shim_tensor *tensor)
     return aoticache_shim_is_channels_last(&flat);
 }
 
-/* Whether oneDNN, in PyTorch, takes the processor for able to: ideep's has_bf16_type_support(), has_fp16_type_support(). */
+/* True if PyTorch's oneDNN serves the dtype on this processor: ideep's has_bf16_type_support(), has_fp16_type_support(). */
 static bool onednn_serves(int32_t dtype)
 {
 #ifdef __x86_64__
@@ -457,7 +457,7 @@ static AOTITorchError create_output(const char *function, struct convolution *c,
     return SHIM_SUCCESS;
 }
 
-/* An expanded weight has more elements than memory; arranged they must fit. */
+/* An expanded weight has more elements than memory, but the arranged weights must fit. */
 static AOTITorchError measure_kernel(const char *function, struct convolution *c, const struct image *weight)
 {
     int64_t bytes = COLUMNS_LEAST * c->item_bytes;

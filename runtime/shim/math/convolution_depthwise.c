@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* What there is to do; each worker takes the next plane of the result (a channel of one of the batch), or row. */
+/* The planes of the result (a channel of one image each), or its rows. Each worker takes the next one. */
 struct planes {
     const struct convolution *c;
     const struct image *weight;
@@ -67,7 +67,7 @@ struct planes {
 DEFINE_ADD(floats, float)
 DEFINE_ADD(doubles, double)
 
-/* One row of the input, seen by one row of the kernel. */
+/* Adds one row of the input, as one row of the kernel sees it. */
 static void add_row(const struct planes *planes, const char *kernel_row, const char *row, char *sums)
 {
     const struct convolution *c = planes->c;

@@ -61,7 +61,7 @@ AOTITorchError aoti_torch_cpu__pdist_forward(AtenTensorHandle self, double p, At
     return SHIM_SUCCESS;
 }
 
-/* A tensor expanded to `batch` in front of its last two dimensions, as contiguous doubles. */
+/* Expands a tensor to `batch` in front of its last two dimensions, as contiguous doubles. */
 static AOTITorchError expand_rows(const char *function, AtenTensorHandle tensor, int batch_ndim, const int64_t *batch,
                                   AtenTensorHandle *ret_rows)
 {

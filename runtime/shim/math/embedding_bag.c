@@ -74,7 +74,8 @@ static AOTITorchError make_zeros(const char *function, int64_t ndim, const int64
 }
 
 /*
- * PyTorch's quick way for sums keeps no bags; and for sums it counts nothing at all: zeros, one for each offset given.
+ * Replaces the side results by those of PyTorch's quick way for sums: it keeps no bags and counts nothing, so they are zeros,
+ * one for each offset given.
  */
 static AOTITorchError replace_side_results(const char *function, int64_t mode, bool quick, int64_t num_offsets,
                                            AtenTensorHandle *bag_of, AtenTensorHandle *sizes, AtenTensorHandle *largest)
@@ -102,7 +103,7 @@ static AOTITorchError replace_side_results(const char *function, int64_t mode, b
     return SHIM_SUCCESS;
 }
 
-/* Where PyTorch adds rows without looking at bags (is_fast_path). */
+/* True if PyTorch adds rows without looking at bags (is_fast_path). */
 static bool is_quick(const struct shim_tensor *rows, int64_t padding, const AtenTensorHandle weights)
 {
     bool dtype = rows->dtype == AOTICACHE_DTYPE_FLOAT32 || rows->dtype == AOTICACHE_DTYPE_FLOAT16 ||
@@ -110,7 +111,7 @@ static bool is_quick(const struct shim_tensor *rows, int64_t padding, const Aten
     return dtype && padding < 0 && rows->strides[1] == 1 && (weights == NULL || weights->tensor->strides[0] == 1);
 }
 
-/* out, bag of each index, sizes, largest. */
+/* The results are out, the bag of each index, the sizes and the largest. */
 static AOTITorchError embed(const char *function, AtenTensorHandle weight, AtenTensorHandle indices,
                             AtenTensorHandle offsets, int64_t mode, AtenTensorHandle weights, bool last_offset,
                             int64_t padding, AtenTensorHandle ret_results[4])

@@ -38,7 +38,7 @@ struct fft_plan {
 
 /* A plan by Bluestein's identity has another plan inside. */
 
-/* For rows of `length` >= 1. NULL: out of memory. One plan serves one thread at a time. */
+/* Plans transforms of rows of `length` >= 1. NULL: out of memory. One plan serves one thread at a time. */
 static struct fft_plan *plan_create(int64_t length);
 static void plan_free(struct fft_plan *plan);
 /* Transforms `row` in place, without a factor; forward has the exponent's sign negative. */
@@ -107,7 +107,7 @@ static void join_pairs(const struct fft_plan *plan, int64_t part, struct fft_num
     }
 }
 
-/* out = transform of `length` numbers of `in` that lie `stride` apart. */
+/* Writes the transform of `length` numbers of `in` that lie `stride` apart to `out`. */
 static void recurse(const struct fft_plan *plan, int64_t length, int64_t stride, const struct fft_number *in,
                     struct fft_number *out)
 {
@@ -464,7 +464,7 @@ AOTITorchError aoti_torch_cpu__fft_c2r(AtenTensorHandle self, const int64_t *dim
     SHIM_TRY(unfold(__func__, values, last, last_size, &whole));
     SHIM_TRY(transform_dim(__func__, whole, last, false));
     SHIM_TRY(scale(__func__, whole, signal_count(&transform, whole->tensor->sizes), normalization));
-    /* A result of the part's dtype; only the last dimension is made by the transform that decides strides. */
+    /* The result has the part's dtype. Its strides follow from the transform of the last dimension alone. */
     struct transform only_last = {1, {last}};
     int32_t dtype = tensor->dtype == AOTICACHE_DTYPE_COMPLEX128 ? AOTICACHE_DTYPE_FLOAT64
                     : tensor->dtype == AOTICACHE_DTYPE_COMPLEX64 ? AOTICACHE_DTYPE_FLOAT32

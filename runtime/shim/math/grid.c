@@ -16,7 +16,7 @@ struct grid {
     int64_t size[3], strides[3]; /* of one volume: depth, height, width */
 };
 
-/* Folds a coordinate back at both borders, given as twice their place. */
+/* Folds a coordinate back at both borders, which are given as twice their position. */
 static double reflect(double at, double twice_low, double twice_high)
 {
     if (twice_low == twice_high)

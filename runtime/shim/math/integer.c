@@ -4,7 +4,7 @@
 #include "runtime/shim/operators.h"
 #include "runtime/shim/tensors/elements.h"
 
-/* The sizes that both are broadcast to. */
+/* Finds the sizes that both tensors are broadcast to. */
 static AOTITorchError broadcast(const char *function, const struct shim_tensor *a, const struct shim_tensor *b,
                                 int *ret_ndim, int64_t ret_sizes[SHIM_MAX_NDIM])
 {

@@ -12,10 +12,10 @@
 
 #include <math.h>
 
-/* PyTorch's number of the kinds of layers (at::native's rnn mode). */
+/* PyTorch's number for LSTM layers (at::native's rnn mode). */
 enum { MODE_LSTM = 2 };
 
-/* The rows of a weight, of what it makes and of its biases: input, forget, cell, output gate. */
+/* A weight, its products and its biases have rows for these gates: input, forget, cell, output. */
 enum { GATES = 4 };
 
 struct lstm {
@@ -27,7 +27,7 @@ struct lstm {
     float *output, *state, *cell;                     /* steps x batch x units; batch x units, changed by each step */
 };
 
-/* out = a Wᵀ + addend, for `rows` rows of a; addend_stride in values, 0: one row for all. */
+/* Computes out = a Wᵀ + addend, for `rows` rows of a. addend_stride is in values; 0: one row for all. */
 static bool multiply(const struct lstm *l, int64_t rows, const float *a, const float *weight, int64_t depth,
                      const float *addend, int64_t addend_stride, float *out)
 {
@@ -64,7 +64,7 @@ static void update_state(const struct lstm *l, const float *gates, float *output
     }
 }
 
-/* False: out of memory. */
+/* Runs the layer over all steps. False: out of memory. */
 static bool run(const struct lstm *l)
 {
     const int64_t width = GATES * l->units;
@@ -92,7 +92,7 @@ static AOTITorchError check_matrix(const char *function, const char *what, AtenT
     return SHIM_SUCCESS;
 }
 
-/* A state of one layer: batch x units, with or without a dimension of size 1 in front. */
+/* Checks a state of one layer: batch x units, with or without a dimension of size 1 in front. */
 static AOTITorchError check_state(const char *function, const char *what, AtenTensorHandle tensor,
                                   const struct lstm *l)
 {
@@ -165,7 +165,7 @@ static AOTITorchError sum_biases(const char *function, const struct operands *o,
     return SHIM_SUCCESS;
 }
 
-/* output, state, cell */
+/* The results are output, state and cell. */
 static AOTITorchError layer(const char *function, const struct operands *o, struct lstm *l,
                             AtenTensorHandle ret_results[3])
 {

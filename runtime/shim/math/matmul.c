@@ -81,7 +81,7 @@ static AOTITorchError check_target(const char *function, const struct product *p
     return SHIM_SUCCESS;
 }
 
-/* The last two dimensions of a tensor as a matrix. */
+/* Returns the last two dimensions of a tensor as a matrix. */
 static struct matmul_matrix matrix_of(const struct shim_tensor *tensor)
 {
     const int64_t *strides = tensor->strides + tensor->ndim - 2;
@@ -151,7 +151,7 @@ static AOTITorchError multiply(const char *function, const struct product *produ
         .alpha = product->alpha,
         .beta = product->beta,
     };
-    /* With beta 0 the addend is not looked at: a NaN in it must not come through. */
+    /* With beta 0 the addend is not read: a NaN in it must not reach the result. */
     if (product->addend != NULL && product->beta != 0)
         problem.addend = (struct matmul_matrix){product->addend->data, addend_step[1], addend_step[2]};
     return run_batches(function, product, &problem, addend_step[0]);
@@ -266,7 +266,7 @@ AOTITorchError aoti_torch_cpu_addmv(AtenTensorHandle self, AtenTensorHandle mat,
     return finish_new(multiply(__func__, &product), out, ret_tensor);
 }
 
-/* out = beta * out: what is left of a sum over no products. */
+/* Computes out = beta * out, which is what a sum over no products leaves. */
 static AOTITorchError scale_addend(const char *function, struct shim_tensor *out, struct shim_tensor *addend,
                                    double beta)
 {

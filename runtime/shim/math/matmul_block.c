@@ -16,7 +16,7 @@ static int64_t round_up(int64_t value, int64_t multiple)
     return (value + multiple - 1) / multiple * multiple;
 }
 
-/* Where things lie in the workspace, in values. */
+/* The parts of the workspace, in values. */
 struct matmul_workspace {
     char *a;
     char *b;

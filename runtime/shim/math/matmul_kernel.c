@@ -13,12 +13,12 @@
 #define MATMUL_AVX2 1
 #endif
 
-/* Whole numbers wrap around: unsigned arithmetic, whatever the sign. */
+/* Whole numbers wrap around, so their arithmetic is unsigned, whatever the sign of the dtype. */
 typedef float vector_float __attribute__((vector_size(32)));
 typedef double vector_double __attribute__((vector_size(32)));
 typedef uint64_t vector_int __attribute__((vector_size(32)));
 
-/* Four rows and two vectors of columns: eight sums, which stay in registers. */
+/* A block has four rows and two vectors of columns: eight sums, which stay in registers. */
 #define DEFINE_REAL(name, type, vector)                                                                             \
     static inline __attribute__((always_inline)) void sum_##name(int64_t depth, const type *a, const type *b,       \
                                                                  type *tile, ptrdiff_t stride)                      \
@@ -69,7 +69,7 @@ __attribute__((target("avx2,fma"))) static void accumulate_doubles_avx2(int64_t 
 }
 #endif
 
-/* By parts: C's own multiplication of complex numbers calls a function that repairs infinities. */
+/* Complex numbers are multiplied by parts: C's own multiplication calls a function that repairs infinities. */
 #define DEFINE_COMPLEX(name, type)                                                                               \
     static void accumulate_##name(int64_t depth, const void *a_values, const void *b_values, void *tile_values,  \
                                   ptrdiff_t stride)                                                              \

@@ -73,7 +73,7 @@ static void adaptive_ranges(const struct pooling *p)
     }
 }
 
-/* Source: fractional_max_pool_generate_intervals; in the dtype's own precision, since the fraction is cut off. */
+/* As fractional_max_pool_generate_intervals does, in the dtype's own precision, since the fraction is cut off. */
 static int64_t fractional_start(const struct pooling *p, double sample, int64_t o, int64_t room, int64_t count)
 {
     if (o == count - 1)

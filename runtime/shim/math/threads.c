@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What is worth waking a thread for; OpenBLAS takes a second thread at twice as much. */
+/* This much work is worth waking a thread for; OpenBLAS takes a second thread at twice as much. */
 #define PART_WORK 131072.0
 
 /* GOMP_parallel is libgomp's entry for "#pragma omp parallel", which LLVM's and Intel's runtimes have too. */
@@ -100,8 +100,8 @@ struct job {
     atomic_int next;
 };
 
-/* The last that a thread does to the job is to find that no part is left. */
-static void take_parts(void *data)
+/* Runs parts until none is left. Finding that none is left is the last thing that a thread does to the job. */
+static void run_parts(void *data)
 {
     struct job *job = data;
     (void)atomic_load_explicit(&job->next, memory_order_acquire);
@@ -117,8 +117,8 @@ void aoticache_shim_parallel(int parts, void (*run)(void *user, int part), void 
     struct job job = {.run = run, .user = user, .parts = parts};
     atomic_store_explicit(&job.next, 0, memory_order_release);
     if (parts > 1 && aoticache_shim_threads() > 1)
-        openmp.parallel(take_parts, &job, (unsigned)parts, 0);
+        openmp.parallel(run_parts, &job, (unsigned)parts, 0);
     else
-        take_parts(&job);
+        run_parts(&job);
     (void)atomic_load_explicit(&job.next, memory_order_acquire);
 }

@@ -38,7 +38,7 @@ static double log_gamma(double x)
     return lgamma_r(x, &sign);
 }
 
-/* The C library's functions of float that are off by more than a unit: its functions of double, rounded, are not. */
+/* The C library's functions of float are off by more than a unit here; its functions of double, rounded, are not. */
 #define DEFINE_ROUNDED(function)                  \
     static float function##_rounded(float x)      \
     {                                             \
@@ -82,8 +82,9 @@ static __attribute__((cold, noinline)) void *choose_function(_Atomic(void *) *ch
 }
 
 /*
- * The exported function of a plain one: a jump to what was chosen, with the vectors where they are, once that is known.
- * A pointer to a function becomes one to void and back, which POSIX allows where dlsym() exists and C does not name.
+ * Defines the exported function for a plain one: a jump to what was chosen, once that is known, with the vectors left where
+ * they are. A pointer to a function becomes one to void and back; C does not define that, but POSIX allows it where dlsym()
+ * exists.
  */
 #define DEFINE_EXPORT(symbol, result, parameters, arguments, attribute)                                  \
     MATH_EXPORT attribute result symbol parameters;                                                      \
@@ -117,7 +118,10 @@ static __attribute__((cold, noinline)) void *choose_function(_Atomic(void *) *ch
     }                                                               \
     DEFINE_EXPORT(symbol, vector, (vector x, vector y), (x, y), attribute)
 
-/* Two results, the sines, then the cosines: of 128 bits in two registers where the ABI does so, else in memory. */
+/*
+ * There are two results, the sines and then the cosines. Vectors of 128 bits are in two registers where the ABI allows it,
+ * others in memory.
+ */
 #define DEFINE_SINCOS(symbol, vector, lanes, sine, cosine, attribute)    \
     struct symbol##_result {                                             \
         vector sines, cosines;                                           \

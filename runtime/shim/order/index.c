@@ -174,7 +174,7 @@ static int64_t place_in_self(const struct indexing *indexing, const struct shim_
     return place;
 }
 
-/* Optional indices: each a pointer to a handle, or NULL. */
+/* Collects optional indices; each is a pointer to a handle, or NULL. */
 static AOTITorchError gather_handles(const char *function, const AtenTensorHandle **indices, int64_t count,
                                      AtenTensorHandle *ret_handles)
 {

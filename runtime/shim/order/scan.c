@@ -37,7 +37,7 @@ DEFINE_ACCUMULATE(multiply_double, double, 1, *)
 DEFINE_ACCUMULATE(sum_complex, complex_double, 0, +)
 DEFINE_ACCUMULATE(multiply_complex, complex_double, 1, *)
 
-/* log(exp(a) + exp(b)) without leaving the range of double. */
+/* Computes log(exp(a) + exp(b)) without leaving the range of double. */
 static double log_add_exp(double a, double b)
 {
     if (isnan(a) || isnan(b))
@@ -57,7 +57,7 @@ static void log_sum(void *lane, int64_t length, int64_t step)
 
 typedef void (*accumulate)(void *lane, int64_t length, int64_t step);
 
-/* Functions for int64, double and complex double; NULL: not defined for it. */
+/* The functions for int64, double and complex double; NULL if there is none. */
 struct accumulation {
     accumulate of_int, of_double, of_complex;
 };
@@ -74,7 +74,7 @@ static AOTITorchError scan(const char *function, const struct accumulation *accu
                                                        : accumulation->of_complex;
     if (run == NULL)
         return aoticache_shim_fail_dtype(function, dtype);
-    /* Elements become `dtype` first: 1.5 as int64 counts 1. */
+    /* The elements are converted to `dtype` first: 1.5 as int64 counts 1. */
     SHIM_TRY(aoticache_shim_read(function, self, dtype, &input));
     SHIM_TRY(aoticache_shim_read_copy(function, input, work, &values));
     struct shim_lanes lanes = aoticache_shim_lanes(values->tensor, at);

@@ -67,7 +67,7 @@ static AOTITorchError check_places(const char *function, const struct scatter *s
     return SHIM_SUCCESS;
 }
 
-/* Positions in the tensor (with the index's place along `dim`) and in the source of element `i` of the index. */
+/* Finds the positions in the tensor (with the index's place along `dim`) and in the source for element `i` of the index. */
 static void positions(const struct scatter *scatter, int64_t i, int64_t *ret_to, int64_t *ret_from)
 {
     const struct shim_tensor *index = scatter->index->tensor, *self = scatter->values->tensor;

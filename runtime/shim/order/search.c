@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Boundaries of one row, and the values to place; both double, or both int64, which double does not hold exactly. */
+/* The boundaries of one row, and the values to place. Both are double, or both int64, which double does not hold exactly. */
 struct row {
     const void *boundaries, *values;
     bool whole;

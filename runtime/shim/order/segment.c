@@ -43,7 +43,7 @@ static double reduce_lane(const struct segments *segments, const double *values,
     return value / (double)(end - begin);
 }
 
-/* Offsets of count + 1 boundaries for each outer row, from lengths or as given; checked. */
+/* Reads the offsets of count + 1 boundaries for each outer row, from lengths or as given, and checks them. */
 static AOTITorchError read_offsets(const char *function, AtenTensorHandle lengths, AtenTensorHandle offsets,
                                    int64_t data_length, AtenTensorHandle *ret_offsets)
 {

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* `self` and `mask` expanded to common sizes and contiguous; the mask as bytes of 0 and 1. */
+/* Expands `self` and `mask` to common sizes and makes them contiguous; the mask becomes bytes of 0 and 1. */
 static AOTITorchError expand_both(const char *function, AtenTensorHandle self, AtenTensorHandle mask,
                                   AtenTensorHandle *ret_self, AtenTensorHandle *ret_mask)
 {
@@ -109,7 +109,7 @@ static void write_places(const struct shim_tensor *set, int64_t room, int64_t *p
 
 static AOTITorchError read_mask(const char *function, AtenTensorHandle self, AtenTensorHandle *ret_set)
 {
-    /* Through a copy: a byte of bool may hold any value. */
+    /* The mask is read through a copy: a byte of bool may hold any value. */
     return aoticache_shim_read_copy(function, self, AOTICACHE_DTYPE_BOOL, ret_set);
 }
 

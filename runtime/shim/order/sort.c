@@ -137,7 +137,7 @@ static void pick(struct picked *picked, int64_t to, int64_t from, int64_t place)
     ((int64_t *)picked->places->tensor->data)[to] = place;
 }
 
-/* The first `kept` of every lane. */
+/* Sorts the first `kept` of every lane. */
 static AOTITorchError sort_first(const char *function, AtenTensorHandle self, int dim, int64_t kept, bool descending,
                                  AtenTensorHandle *ret_values, AtenTensorHandle *ret_places)
 {
@@ -164,7 +164,7 @@ static AOTITorchError sort_first(const char *function, AtenTensorHandle self, in
     return SHIM_SUCCESS;
 }
 
-/* All, with the order of self's dimensions in memory. */
+/* Sorts whole lanes; the result keeps the order of self's dimensions in memory. */
 static AOTITorchError sort_all(const char *function, AtenTensorHandle self, int64_t dim, bool descending,
                                AtenTensorHandle *ret_values, AtenTensorHandle *ret_places)
 {
@@ -231,7 +231,7 @@ static int64_t reduced_sizes(const struct shim_tensor *tensor, int dim, bool kee
     return ndim;
 }
 
-/* Where in the sorted items the wanted one lies. */
+/* Returns where the wanted item lies among the sorted ones. */
 typedef int64_t (*choose)(const struct sorter *sorter, int64_t argument);
 
 static AOTITorchError reduce_sorted(const char *function, AtenTensorHandle self, int dim, bool keepdim, choose chosen,
@@ -277,7 +277,7 @@ AOTITorchError aoti_torch_cpu_kthvalue(AtenTensorHandle self, int64_t k, int64_t
     return reduce_sorted(__func__, self, at, keepdim != 0, choose_kth, k, ret_0, ret_1);
 }
 
-/* The commonest element, of several the smallest, and the last place where it is. */
+/* Chooses the commonest element, the smallest of several, at the last place where it is. */
 static int64_t choose_mode(const struct sorter *sorter, int64_t argument)
 {
     int64_t best = 0, best_count = 0, begin = 0;
@@ -305,7 +305,7 @@ AOTITorchError aoti_torch_cpu_mode(AtenTensorHandle self, int64_t dim, int32_t k
     return reduce_sorted(__func__, self, at, keepdim != 0, choose_mode, 0, ret_0, ret_1);
 }
 
-/* The lower of the two in the middle; NaN where there is one, or not counted. */
+/* Finds the lower of the two values in the middle. A NaN makes the result NaN, or is not counted if skip_nan is set. */
 static AOTITorchError median(const char *function, AtenTensorHandle self, bool skip_nan, AtenTensorHandle *ret_tensor)
 {
     cleanup_tensor AtenTensorHandle flat = NULL, contiguous = NULL;

@@ -13,7 +13,7 @@
 
 enum { ENGINE_MIDDLE = 397 };
 
-/* What PyTorch begins with where nobody sets a seed: c10::detail::default_rng_seed_val. */
+/* PyTorch begins with this seed if nobody sets one: c10::detail::default_rng_seed_val. */
 static const uint64_t default_seed = UINT64_C(67280421310721);
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -91,7 +91,7 @@ double aoticache_shim_random_double(struct random_engine *engine)
     return ldexp((double)(aoticache_shim_random_64(engine) & ((UINT64_C(1) << 53) - 1)), -53);
 }
 
-/* G. Box and M. Muller's pair. */
+/* Makes a normal number by the method of G. Box and M. Muller, which gives pairs. */
 double aoticache_shim_random_normal(struct random_engine *engine)
 {
     if (engine->has_normal) {

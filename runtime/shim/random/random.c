@@ -13,7 +13,7 @@
 
 #include <math.h>
 
-/* What to draw, and its two numbers. */
+/* The distribution to draw from, and its two parameters. */
 struct drawing {
     enum { DRAW_UNIFORM, DRAW_NORMAL, DRAW_EXPONENTIAL, DRAW_BERNOULLI } kind;
     double first, second;
@@ -26,7 +26,7 @@ static AOTITorchError check_generator(const char *function, AtenGeneratorHandle 
     return SHIM_SUCCESS;
 }
 
-/* Bits of a number's fraction, and the dtype in which numbers are drawn: double for double, else float. */
+/* Returns how many bits the fraction of a number has. Numbers are drawn as double for double, and else as float. */
 static int fraction_bits(int32_t dtype)
 {
     switch (dtype) {
@@ -58,7 +58,7 @@ static double draw(struct random_engine *engine, const struct drawing *drawing, 
     }
 }
 
-/* Sixteen uniform numbers become normal ones: eight radii, eight angles. */
+/* Turns sixteen uniform numbers into normal ones: eight radii and eight angles. */
 static void make_normal_float(float *values, float mean, float deviation)
 {
     for (int i = 0; i < 8; i++) {
@@ -77,7 +77,7 @@ static void make_normal_double(double *values, double mean, double deviation)
     }
 }
 
-/* Many normal numbers at once: groups of sixteen, the last of which is drawn anew where the count is no multiple. */
+/* Draws many normal numbers in groups of sixteen. If the count is no multiple of that, the last group is drawn anew. */
 static void fill_normal(struct random_engine *engine, const struct drawing *drawing, int32_t dtype, void *data,
                         int64_t count)
 {
@@ -108,7 +108,7 @@ static void fill_normal(struct random_engine *engine, const struct drawing *draw
         make_normal_float(floats + count - 16, (float)mean, (float)deviation);
 }
 
-/* A row of as many numbers as `tensor` has elements, in work: float or double. */
+/* Fills a row of as many numbers as `tensor` has elements, in float or double. */
 static void fill_row(const struct drawing *drawing, const struct shim_tensor *tensor, struct shim_tensor *row)
 {
     bool is_double = row->dtype == AOTICACHE_DTYPE_FLOAT64;
@@ -127,7 +127,7 @@ static void fill_row(const struct drawing *drawing, const struct shim_tensor *te
     aoticache_shim_engine_give(engine);
 }
 
-/* Elements in the order in which they lie in memory: a view of one dimension, where there is one. */
+/* Gives the elements in the order in which they lie in memory: as a view of one dimension, if there is one. */
 static AOTITorchError flatten(const char *function, AtenTensorHandle tensor, AtenTensorHandle *ret_flat)
 {
     const int64_t stride = 1;
@@ -272,7 +272,7 @@ AOTITorchError aoti_torch_cpu_bernoulli__float(AtenTensorHandle self, double p, 
     return fill_tensor(__func__, self, &drawing);
 }
 
-/* Each element with a probability of its own; `p` is broadcast. */
+/* Draws each element with its own probability; `p` is broadcast. */
 AOTITorchError aoti_torch_cpu_bernoulli__Tensor(AtenTensorHandle self, AtenTensorHandle p,
                                                 AtenGeneratorHandle *generator)
 {
@@ -299,7 +299,7 @@ AOTITorchError aoti_torch_cpu_bernoulli__Tensor(AtenTensorHandle self, AtenTenso
 
 /* ---- whole numbers and permutations ---- */
 
-/* From so many values on, one draw of 32 bits would favour some of them. */
+/* From this many values on, one draw of 32 bits would favour some of them. */
 static const uint64_t wide_range = UINT64_C(1) << 28;
 
 static AOTITorchError fill_range(const char *function, AtenTensorHandle tensor, int64_t low, int64_t high)

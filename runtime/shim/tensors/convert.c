@@ -62,7 +62,7 @@ DEFINE_ACCESS(float8_e8m0fnu, uint8_t, float, float_of_e8m0, e8m0_of_float)
 DEFINE_ACCESS(complex64, float _Complex, float _Complex, AS_IT_IS, AS_IT_IS)
 DEFINE_ACCESS(complex128, double _Complex, double _Complex, AS_IT_IS, AS_IT_IS)
 
-/* Any byte but zero is true, whatever wrote it. */
+/* Loads bools: every byte but zero is true, whatever wrote it. */
 static void load_bool(size_t count, void *values, const char *source, ptrdiff_t stride)
 {
     int64_t *to = values;
@@ -147,7 +147,7 @@ const struct shim_dtype_access *aoticache_shim_dtype_access(int32_t dtype)
 
 /* ---- changes ---- */
 
-/* Out of range is undefined in C; processors give the smallest number, so this does too, everywhere. */
+/* A value out of range is undefined in C. Processors give the smallest number, so this does too, everywhere. */
 static int64_t int_of_double(double value)
 {
     return value >= -0x1p63 && value < 0x1p63 ? (int64_t)value : INT64_MIN;

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Dimensions of a copy, outermost first, strides in bytes. */
+/* The dimensions of a copy, outermost first, with strides in bytes. */
 struct copy_plan {
     int ndim;
     int64_t sizes[SHIM_MAX_NDIM];

@@ -126,7 +126,7 @@ bool aoticache_shim_same_sizes(const struct shim_tensor *a, const struct shim_te
     return a->ndim == b->ndim && (a->ndim == 0 || memcmp(a->sizes, b->sizes, (size_t)a->ndim * sizeof *a->sizes) == 0);
 }
 
-/* What `made` describes becomes what `tensor` describes; both keep their counts. */
+/* Makes each of the two tensors describe what the other described; both keep their reference counts. */
 static void exchange(struct shim_tensor *tensor, struct shim_tensor *made)
 {
     struct shim_tensor held = *made;
@@ -163,7 +163,7 @@ AOTITorchError aoticache_shim_resize(const char *function, AtenTensorHandle hand
         exchange(tensor, view->tensor);
         return SHIM_SUCCESS;
     }
-    /* The elements of before stay, as many as were in memory behind the first. */
+    /* The old elements stay, as many as memory had behind the first. */
     size_t old_bytes = tensor->storage->bytes, skipped = (size_t)tensor->offset * tensor->item_bytes;
     if (tensor->data != NULL && old_bytes > skipped) {
         size_t kept = old_bytes - skipped, room = (size_t)wanted->numel * tensor->item_bytes;

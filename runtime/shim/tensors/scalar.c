@@ -59,7 +59,7 @@ static AOTITorchError fail_range(const char *function)
     return aoticache_shim_fail("%s: the value does not fit into the type that is asked for", function);
 }
 
-/* Any class as a double; an imaginary part that is not zero does not fit. */
+/* Reads an item of any class as a double; an imaginary part that is not zero does not fit. */
 static AOTITorchError item_as_double(const char *function, AtenTensorHandle handle, double *ret_value)
 {
     struct scalar scalar = {0};
@@ -83,7 +83,10 @@ static AOTITorchError item_as_double(const char *function, AtenTensorHandle hand
     }
 }
 
-/* Any class as a whole number between minimum and maximum; a negative one may wrap into an unsigned type, as there. */
+/*
+ * Reads an item of any class as a whole number between minimum and maximum; a negative one may wrap into an unsigned type, as
+ * there.
+ */
 static AOTITorchError item_as_int(const char *function, AtenTensorHandle handle, int64_t minimum, uint64_t maximum,
                                   uint64_t *ret_value)
 {
@@ -161,7 +164,7 @@ AOTITorchError aoti_torch_item_float64(AtenTensorHandle tensor, double *ret_valu
     return item_as_double(__func__, tensor, ret_value);
 }
 
-/* Finite, but larger than the type's largest: does not fit. Infinity and NaN do. */
+/* Reads an item as float. A finite value larger than the type's largest does not fit; infinity and NaN do. */
 static AOTITorchError item_as_float(const char *function, AtenTensorHandle tensor, double largest, float *ret_value)
 {
     double value = 0;

@@ -75,7 +75,7 @@ bool aoticache_shim_is_contiguous(const struct shim_tensor *tensor)
     return true;
 }
 
-/* Dimensions with more than one element, by falling stride. */
+/* Sorts dimensions with more than one element by falling stride. */
 static int sort_by_stride(const struct shim_tensor *tensor, int ret_order[SHIM_MAX_NDIM])
 {
     int count = 0;
@@ -123,7 +123,7 @@ bool aoticache_shim_overlap(const struct shim_tensor *a, const struct shim_tenso
     return a_begin < b_begin + aoticache_shim_span_bytes(b) && b_begin < a_begin + aoticache_shim_span_bytes(a);
 }
 
-/* 1: a lies outside b in memory, -1: inside, 0: cannot be told (a stride of zero), the order stays. */
+/* Compares two dimensions. 1: a lies outside b in memory, -1: inside, 0: cannot be told (a stride of zero), the order stays. */
 static int compare_dimensions(const struct shim_tensor *tensor, int a, int b)
 {
     int64_t stride_a = tensor->strides[a], stride_b = tensor->strides[b];

@@ -92,7 +92,7 @@ static inline void unref_tensor(struct shim_tensor *tensor)
         aoticache_shim_tensor_free(tensor);
 }
 
-/* False: out of memory. */
+/* Sets sizes and strides. False: out of memory. */
 static bool set_dimensions(struct shim_tensor *tensor, int64_t ndim, const int64_t *sizes, const int64_t *strides)
 {
     tensor->ndim = (int32_t)ndim;

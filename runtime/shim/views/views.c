@@ -34,7 +34,7 @@ AOTITorchError aoti_torch_as_strided(AtenTensorHandle self, const int64_t *sizes
                                       self->tensor->offset, ret_tensor);
 }
 
-/* A tensor of any dtype inside the bytes of `self`, which serves as a pool of memory. */
+/* Makes a tensor of any dtype inside the bytes of `self`, which serves as a pool of memory. */
 AOTITorchError aoti_torch__alloc_from_pool(AtenTensorHandle self, int64_t offset_bytes, int32_t dtype, int64_t ndim,
                                            const int64_t *sizes, const int64_t *strides, AtenTensorHandle *ret_tensor)
 {
@@ -137,7 +137,7 @@ static int64_t clip(int64_t value, int64_t size)
     return value < 0 ? 0 : value > size ? size : value;
 }
 
-/* `count` elements of dimension `dim` from `start` on, `step` apart. */
+/* Views `count` elements of dimension `dim` from `start` on, `step` apart. */
 static AOTITorchError cut_dimension(const char *function, AtenTensorHandle self, int dim, int64_t start, int64_t count,
                                     int64_t step, AtenTensorHandle *ret_tensor)
 {
@@ -201,7 +201,7 @@ AOTITorchError aoti_torch_aten_narrow(AtenTensorHandle self, int64_t dim, int64_
     return narrow(__func__, self, dim, start, length, ret_0);
 }
 
-/* One size may be -1: what the others leave. */
+/* Infers a size of -1, of which there may be one: what the others leave. */
 static AOTITorchError infer_sizes(const char *function, int64_t numel, const int64_t *shape, int64_t ndim,
                                   int64_t *ret_sizes)
 {
@@ -228,7 +228,7 @@ static AOTITorchError infer_sizes(const char *function, int64_t numel, const int
 }
 
 /*
- * Strides by which `sizes` are a view of tensor: runs of dimensions that lie together in memory are split anew, one
+ * Finds strides by which `sizes` are a view of tensor: runs of dimensions that lie together in memory are split anew, one
  * after the other, from the last on. False: there are none.
  */
 static bool view_strides(const struct shim_tensor *tensor, int64_t ndim, const int64_t *sizes, int64_t *ret_strides)
@@ -275,7 +275,7 @@ AOTITorchError aoti_torch_cpu_reshape(AtenTensorHandle self, const int64_t *shap
     return SHIM_SUCCESS;
 }
 
-/* The dtype of a number's parts, and of the number made of two; -1: none. */
+/* Returns the dtype of the parts of a complex number; pair_dtype() returns that of a pair of numbers. -1: none. */
 static int32_t part_dtype(int32_t dtype)
 {
     switch (dtype) {

@@ -100,16 +100,20 @@ int aoticache_operator_read(const aoticache_cli *cli, const aoticache_cli_option
 /* The part of the help that run and compile share. */
 #define AOTICACHE_KERNEL_DETAILS                                                                           \
     "Arguments are those of the operator's schema, in the order given; NAME= before a value passes it by\n" \
-    "keyword: --scalar alpha=2, --none=NAME. An empty name is none: --string '=a=b' is the text a=b.\n\n"   \
+    "keyword: --scalar alpha=2, --none=NAME. An empty NAME means no keyword: --string '=a=b' is the text a=b.\n\n"   \
     "SPEC is DTYPE:SIZExSIZE...[@STRIDExSTRIDE...][=FILL]\n"                                               \
-    "  float32:2x3          random from 0 to 1 (integers: 0 to 9), the same by --seed\n"                   \
+    "  float32:2x3          random from 0 to 1, integers from 0 to 9; see --seed\n"                      \
     "  float32:2x3=arange   0, 1, 2, ...; also zeros, ones, rand, randn, or a number\n"                    \
     "  float32:2x3=@FILE    the bytes of a file, row-major\n"                                              \
     "  float32:4x4@1x4      with strides, in elements: here a transposed matrix\n"                         \
     "  float32:             a tensor without dimensions\n\n"                                               \
-    "--hook says what compiles on a miss: worker (PyTorch in a Python process), c (C kernels and cc), command:\n" \
-    "(any program), auto (worker where there is a Python with PyTorch, else c), none (nothing: what the\n" \
-    "cache has for these arguments, whoever compiled it, or exit code 3)."
+    "--hook says what compiles on a miss:\n"                                                              \
+    "  worker           PyTorch, in a Python process\n"                                                    \
+    "  c                the C compiler, with C kernels\n"                                                  \
+    "  command:PROGRAM  this program\n"                                                                    \
+    "  auto             worker if there is a Python with PyTorch, otherwise c\n"                           \
+    "  none             nothing; any kernel for these arguments is taken, whoever\n"                       \
+    "                   compiled it; the exit code is 3 if there is none"
 
 typedef struct aoticache_input_tensor {
     aoticache_tensor_spec spec;

@@ -29,7 +29,7 @@ static int read_cpu(const aoticache_cli *cli, const aoticache_cli_option *option
 }
 
 static const aoticache_cli_option add_options[] = {
-    {"model", 'm', "NAME", "this model alone; default all", AOTICACHE_CLI_TEXT(struct add, model)},
+    {"model", 'm', "NAME", "store only this model; default: all", AOTICACHE_CLI_TEXT(struct add, model)},
     {"cpu", 0, "LEVEL", "what the code needs of the CPU: x86-64-v3, or avx2,fma;\ndefault: what the package says",
      AOTICACHE_CLI_FUNCTION(struct add, cli, read_cpu)},
     {0},
@@ -109,9 +109,9 @@ const aoticache_command aoticache_command_add = {
             .name = "aoticache add",
             .help_hint = "aoticache help add",
             .usage = "FILE.pt2... [OPTION]...",
-            .summary = "Stores the models of .pt2 packages, so that loading them unpacks nothing any more.",
-            .details = "A package is what torch._inductor.aoti_compile_and_package() makes. Its libraries, weights\n"
-                       "and files beside them are stored; models that are there already stay as they are.",
+            .summary = "Stores the models of .pt2 packages. Loading them then unpacks nothing.",
+            .details = "torch._inductor.aoti_compile_and_package() makes packages. Their libraries, weights and other\n"
+                       "files are stored. Models that the cache has already stay as they are.",
             .options = add_options,
             .operand = {AOTICACHE_CLI_LIST(struct add, paths), .wanted = "a package is needed, such as model.pt2"},
         },

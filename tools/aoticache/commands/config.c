@@ -190,11 +190,11 @@ const aoticache_command aoticache_command_config = {
             .name = "aoticache config",
             .help_hint = "aoticache help config",
             .usage = "[NAME] [OPTION]...",
-            .summary = "Shows the settings, their values, and where each came from; or one value.",
+            .summary = "Shows the settings, their values, and where each comes from; with NAME, one value.",
             .details = "Settings come from " AOTICACHE_CONFIG_SYSTEM_FILE ", $XDG_CONFIG_HOME/aoticache/config (else\n"
-                       "~/.config/aoticache/config), the environment and options; what comes later wins. The variable\n"
-                       AOTICACHE_CONFIG_FILE_VARIABLE " names a file that is read in place of both; empty: none.\n"
-                       "A file has lines name = value, and comments from '#'.",
+                       "~/.config/aoticache/config), the environment and options; the later ones win. The variable\n"
+                       AOTICACHE_CONFIG_FILE_VARIABLE " names a file that is read instead of both; if it is empty, no file is read.\n"
+                       "A file consists of lines 'name = value' and comments that begin with '#'.",
             .options = config_options,
             .operand = {AOTICACHE_CLI_TEXT(struct config, name)},
         },

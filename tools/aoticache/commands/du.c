@@ -186,10 +186,11 @@ static const char *const group_words[] = {[AOTICACHE_USAGE_BY_OP] = "operator",
                                           NULL};
 
 static const aoticache_cli_option du_options[] = {
-    {"by", 0, "operator|device|producer|tag", "sums by these, the largest first; else by part of\nthe directory",
+    {"by", 0, "operator|device|producer|tag",
+     "one row for each of these, the largest first; default:\none row for each part of the directory",
      AOTICACHE_CLI_WORD(struct du, group, group_words)},
-    {"bytes", 'b', NULL, "numbers of bytes, not KiB, MiB, ...", AOTICACHE_CLI_SET(struct du, bytes)},
-    {"limit", 'n', "N", "with --by: the first N groups only",
+    {"bytes", 'b', NULL, "print sizes in bytes, not in KiB, MiB, ...", AOTICACHE_CLI_SET(struct du, bytes)},
+    {"limit", 'n', "N", "with --by: print only the first N groups",
      AOTICACHE_CLI_INTEGER(struct du, limit, 1, INT64_MAX, "a number from 1 on")},
     {0},
 };
@@ -357,11 +358,11 @@ const aoticache_command aoticache_command_du = {
             .name = "aoticache du",
             .help_hint = "aoticache help du",
             .usage = "[--by GROUP] [OPTION]...",
-            .summary = "Shows what the cache takes of the disk.",
-            .details = "Every file counts once, however many names it has. SIZE is what the files hold, ON DISK what\n"
-                       "the file system gives to them, folders too. With --by, SIZE is of the files that the kernels\n"
-                       "of a group need, from the index; what groups share counts in each of them, and a kernel\n"
-                       "counts under each of its tags.",
+            .summary = "Shows how much disk space the cache takes.",
+            .details = "A file with several names counts once. SIZE is the sum of the files' sizes. ON DISK is the space\n"
+                       "that the file system allocates for files and folders. With --by, SIZE comes from the index: it\n"
+                       "is the size of the files that the kernels of a group need. A file that several groups need\n"
+                       "counts in each of them, and a kernel counts under each of its tags.",
             .options = du_options,
         },
     .run = du_command,

@@ -19,11 +19,11 @@ struct rm {
 };
 
 static const aoticache_cli_option rm_options[] = {
-    {"op", 0, "OPERATOR", "all entries of an operator", AOTICACHE_CLI_TEXT(struct rm, op)},
-    {"all", 0, NULL, "all entries, and all remembered failures", AOTICACHE_CLI_SET(struct rm, all)},
-    {"failed", 0, NULL, "forget which compiles failed; they are tried again", AOTICACHE_CLI_SET(struct rm, failed)},
+    {"op", 0, "OPERATOR", "remove all entries of this operator", AOTICACHE_CLI_TEXT(struct rm, op)},
+    {"all", 0, NULL, "remove all entries, and forget all failed compiles", AOTICACHE_CLI_SET(struct rm, all)},
+    {"failed", 0, NULL, "forget all failed compiles; they are tried again", AOTICACHE_CLI_SET(struct rm, failed)},
     {"yes", 'y', NULL, "do not ask", AOTICACHE_CLI_SET(struct rm, yes)},
-    {"force", 'f', NULL, "remove what is pinned, too", AOTICACHE_CLI_SET(struct rm, force)},
+    {"force", 'f', NULL, "remove pinned entries as well", AOTICACHE_CLI_SET(struct rm, force)},
     {0},
 };
 
@@ -215,10 +215,10 @@ const aoticache_command aoticache_command_rm = {
             .help_hint = "aoticache help rm",
             .usage = "KEY...|--op OPERATOR|--all|--failed [OPTION]...",
             .summary = "Removes kernels from the cache.",
-            .details = "KEY is as 'aoticache show' takes it. On a terminal it asks first. What a running program\n"
-                       "has loaded goes on working; its files go with the next collection. What is pinned is not\n"
-                       "removed: a KEY of it is refused, --op and --all pass over it; with --force it goes, and the\n"
-                       "pin stays with the key.",
+            .details = "KEY is the same as for 'aoticache show'. On a terminal, rm asks before it removes anything. A\n"
+                       "kernel that a running program has loaded goes on working; the next collection removes its\n"
+                       "files. A pinned KEY is refused, and --op and --all skip pinned entries. --force removes them\n"
+                       "too; the pin stays with the key.",
             .options = rm_options,
             .operand = {AOTICACHE_CLI_LIST(struct rm, keys)},
         },

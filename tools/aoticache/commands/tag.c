@@ -171,10 +171,12 @@ const aoticache_command aoticache_command_tag = {
         {
             .name = "aoticache tag",
             .help_hint = "aoticache help tag",
-            .usage = "KEY TAG... [OPTION]...\n       aoticache tag --op PATTERN|--tag TAG TAG... [OPTION]...\n       aoticache tag --list [KEY]... [OPTION]...",
-            .summary = "Puts tags on kernels, takes them away, lists them.",
-            .details = "KEY is as 'aoticache pin' takes it. A tag is at most 63 letters, digits and . _ - : / in any\n"
-                       "order. Tags belong to the key, as pins do. 'ls --tag', 'du --by tag' and 'pin --tag' use them.",
+            .usage = "KEY TAG... [OPTION]...\n"
+                     "       aoticache tag --op PATTERN|--tag TAG TAG... [OPTION]...\n"
+                     "       aoticache tag --list [KEY]... [OPTION]...",
+            .summary = "Adds, removes and lists tags of kernels.",
+            .details = "KEY is the same as for 'aoticache pin'. A tag has at most 63 characters: letters, digits and\n"
+                       ". _ - : /. Tags belong to the key, as pins do. 'ls --tag', 'du --by tag' and 'pin --tag' use them.",
             .options = tag_options,
             .operand = {AOTICACHE_CLI_LIST(struct tag, words)},
         },

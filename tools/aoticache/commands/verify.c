@@ -26,12 +26,12 @@ static const aoticache_cli_option verify_options[] = {
      "cannot be served, put back entries that the index lost, build a\n"
      "damaged index anew",
      AOTICACHE_CLI_SET(struct verify, options.repair)},
-    {"quick", 0, NULL, "names, owners and sizes only: nothing is read", AOTICACHE_CLI_SET(struct verify, options.quick)},
-    {"jobs", 'j', "N", "objects read at the same time; default: the processors",
+    {"quick", 0, NULL, "check only names, owners and sizes; read no file", AOTICACHE_CLI_SET(struct verify, options.quick)},
+    {"jobs", 'j', "N", "read N objects at the same time; default: one for each processor",
      AOTICACHE_CLI_INTEGER(struct verify, options.jobs, 1, 256, "a number from 1 to 256")},
-    {"time-limit", 0, "TIME", "stop after so long (90s, 5min, 1h); --resume goes on",
+    {"time-limit", 0, "TIME", "stop after this time: 90s, 5min, 1h; --resume continues",
      AOTICACHE_CLI_AGE(struct verify, time_limit_seconds, 1, UINT32_MAX, "a time such as 90s or 5min")},
-    {"resume", 0, NULL, "go on where the last run was stopped; else begin",
+    {"resume", 0, NULL, "continue where the last run stopped; if it did not, begin anew",
      AOTICACHE_CLI_SET(struct verify, options.resume)},
     {0},
 };
@@ -90,7 +90,7 @@ static bool show_progress(void *user, uint64_t done, uint64_t all)
 
 /* ---- results ---- */
 
-static bool is_well(const struct verify *verify, const aoticache_verify_report *report)
+static bool is_sound(const struct verify *verify, const aoticache_verify_report *report)
 {
     uint64_t problems = aoticache_verify_report_problems(report);
     return problems == 0 || (verify->options.repair && report->repaired >= problems);
@@ -201,7 +201,7 @@ static int run_verify(struct verify *verify, aoticache_cache *cache)
     else if (!verify->cli->quiet)
         print_text(verify, &report);
     print_notes(verify, &report);
-    if (!is_well(verify, &report))
+    if (!is_sound(verify, &report))
         return AOTICACHE_CLI_EXIT_DAMAGED;
     return report.unreadable > 0 ? AOTICACHE_CLI_EXIT_UNREADABLE : AOTICACHE_CLI_EXIT_OK;
 }
@@ -235,11 +235,16 @@ const aoticache_command aoticache_command_verify = {
             .help_hint = "aoticache help verify",
             .usage = "[--repair] [OPTION]...",
             .summary = "Checks every stored byte against its digest and the index against the store.",
-            .details = "Findings: damaged (bytes do not hash to their name), missing (an entry names what is not\n"
-                       "there), foreign (symbolic links, other owners, odd names), unindexed (stored, but not in the\n"
-                       "index), entry (it says something else than its manifest), link (a folder of side files that\n"
-                       "are not the artifact's), mark (a damaged file of a pin or tags), unreadable (no permission,\n"
-                       "or the disk fails: nothing is known of it, and it stays; exit code 6 where that is all).",
+            .details = "Findings:\n"
+                       "  damaged     the bytes of a file do not hash to its name\n"
+                       "  missing     an entry names a file that does not exist\n"
+                       "  foreign     a symbolic link, another owner, or an unexpected name\n"
+                       "  unindexed   a kernel is stored, but the index does not have it\n"
+                       "  entry       an entry differs from its manifest\n"
+                       "  link        a folder of side files does not match its artifact\n"
+                       "  mark        a file with a pin or tags is damaged\n"
+                       "  unreadable  a file cannot be read (no permission, or the disk fails). It\n"
+                       "              stays; the exit code is 6 if nothing else is found",
             .options = verify_options,
         },
     .run = verify_command,

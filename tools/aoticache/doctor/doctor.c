@@ -188,7 +188,7 @@ const aoticache_command aoticache_command_doctor = {
             .help_hint = "aoticache help doctor",
             .usage = "[OPTION]...",
             .summary = "Checks the directory, compilers, PyTorch and the machine, and says what to do.",
-            .details = "Nothing is created or changed. Exit code 1 where a check fails; warnings alone give 0.",
+            .details = "Nothing is created or changed. The exit code is 1 if a check fails; warnings alone give 0.",
             .options = doctor_options,
         },
     .run = doctor_command,

@@ -138,12 +138,12 @@ static bool match_entry(void *user, const aoticache_entry *entry)
     return true;
 }
 
-static bool match_pins(void *user, const aoticache_pins *mark)
+static bool match_pins(void *user, const aoticache_pins *pin)
 {
     struct search *search = user;
     for (size_t i = 0; i < search->choice->keys.count; i++)
-        if (search->prefixes[i].found.count <= PREFIXES_LISTED && has_prefix(&mark->key, &search->prefixes[i]))
-            add_key(&search->prefixes[i].found, &mark->key, NULL);
+        if (search->prefixes[i].found.count <= PREFIXES_LISTED && has_prefix(&pin->key, &search->prefixes[i]))
+            add_key(&search->prefixes[i].found, &pin->key, NULL);
     return true;
 }
 

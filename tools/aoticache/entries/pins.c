@@ -10,17 +10,17 @@
 
 /* ---- a copy ---- */
 
-static bool append_mark(void *user, const aoticache_pins *mark)
+static bool append_pin(void *user, const aoticache_pins *pin)
 {
     aoticache_pin_list *list = user;
-    list->marks = aoticache_cli_grow(list->marks, list->count, sizeof *mark);
-    char **tags = aoticache_cli_allocate(mark->tag_count + 1, sizeof *tags);
-    for (size_t i = 0; i < mark->tag_count; i++)
-        tags[i] = aoticache_cli_text("%s", mark->tags[i]);
-    list->marks[list->count++] = (aoticache_pins){.key = mark->key,
-                                                  .is_pinned = mark->is_pinned,
+    list->marks = aoticache_cli_grow(list->marks, list->count, sizeof *pin);
+    char **tags = aoticache_cli_allocate(pin->tag_count + 1, sizeof *tags);
+    for (size_t i = 0; i < pin->tag_count; i++)
+        tags[i] = aoticache_cli_text("%s", pin->tags[i]);
+    list->marks[list->count++] = (aoticache_pins){.key = pin->key,
+                                                  .is_pinned = pin->is_pinned,
                                                   .tags = (const char *const *)tags,
-                                                  .tag_count = mark->tag_count};
+                                                  .tag_count = pin->tag_count};
     return true;
 }
 
@@ -29,7 +29,7 @@ int aoticache_pin_list_read(const aoticache_cli *cli, aoticache_cache *cache, co
 {
     aoticache_pin_list list = {0};
     aoticache_error error = {.message = ""};
-    aoticache_status status = aoticache_cache_list_pins(cache, tag, append_mark, &list, &error);
+    aoticache_status status = aoticache_cache_list_pins(cache, tag, append_pin, &list, &error);
     if (status != AOTICACHE_OK) {
         aoticache_pin_list_free(&list);
         return aoticache_cli_fail(cli, status, &error);
@@ -63,31 +63,31 @@ const aoticache_pins *aoticache_pin_list_find(const aoticache_pin_list *list, co
 
 /* ---- words and JSON ---- */
 
-char *aoticache_pin_text(const aoticache_pins *mark)
+char *aoticache_pin_text(const aoticache_pins *pin)
 {
-    char *text = aoticache_cli_text("%s", mark != NULL && mark->is_pinned ? "pinned" : "");
-    for (size_t i = 0; mark != NULL && i < mark->tag_count; i++) {
-        char *longer = aoticache_cli_text("%s%s%s", text, text[0] != '\0' ? " " : "", mark->tags[i]);
+    char *text = aoticache_cli_text("%s", pin != NULL && pin->is_pinned ? "pinned" : "");
+    for (size_t i = 0; pin != NULL && i < pin->tag_count; i++) {
+        char *longer = aoticache_cli_text("%s%s%s", text, text[0] != '\0' ? " " : "", pin->tags[i]);
         free(text);
         text = longer;
     }
     return text;
 }
 
-bool aoticache_pin_has_tag(const aoticache_pins *mark, const char *tag)
+bool aoticache_pin_has_tag(const aoticache_pins *pin, const char *tag)
 {
-    for (size_t i = 0; mark != NULL && i < mark->tag_count; i++)
-        if (strcmp(mark->tags[i], tag) == 0)
+    for (size_t i = 0; pin != NULL && i < pin->tag_count; i++)
+        if (strcmp(pin->tags[i], tag) == 0)
             return true;
     return false;
 }
 
-void aoticache_pin_add_to_json(json_t *object, const aoticache_pins *mark)
+void aoticache_pin_add_to_json(json_t *object, const aoticache_pins *pin)
 {
     json_t *tags = aoticache_cli_json_array();
-    for (size_t i = 0; mark != NULL && i < mark->tag_count; i++)
-        aoticache_cli_json_append(tags, aoticache_cli_json_text(mark->tags[i]));
-    aoticache_cli_json_set(object, "pinned", json_boolean(mark != NULL && mark->is_pinned));
+    for (size_t i = 0; pin != NULL && i < pin->tag_count; i++)
+        aoticache_cli_json_append(tags, aoticache_cli_json_text(pin->tags[i]));
+    aoticache_cli_json_set(object, "pinned", json_boolean(pin != NULL && pin->is_pinned));
     aoticache_cli_json_set(object, "tags", tags);
 }
 
@@ -99,22 +99,22 @@ struct outcome {
     const bool *changed;         /* by key; NULL for a list */
 };
 
-static json_t *chosen_to_json(const aoticache_chosen_key *chosen, const aoticache_pins *mark, const bool *changed)
+static json_t *chosen_to_json(const aoticache_chosen_key *chosen, const aoticache_pins *pin, const bool *changed)
 {
     json_t *object = aoticache_cli_json_object();
     aoticache_cli_json_set(object, "key", aoticache_cli_json_digest(&chosen->key));
     aoticache_cli_json_set(object, "description", aoticache_cli_json_text(chosen->description));
-    aoticache_pin_add_to_json(object, mark);
+    aoticache_pin_add_to_json(object, pin);
     if (changed != NULL)
         aoticache_cli_json_set(object, "changed", json_boolean(*changed));
     return object;
 }
 
-static void print_chosen(const aoticache_chosen_key *chosen, const aoticache_pins *mark, const char *word)
+static void print_chosen(const aoticache_chosen_key *chosen, const aoticache_pins *pin, const char *word)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     aoticache_digest_to_hex(&chosen->key, hex);
-    cleanup_free char *marks = aoticache_pin_text(mark);
+    cleanup_free char *marks = aoticache_pin_text(pin);
     cleanup_free char *description = aoticache_cli_escape(
         chosen->description != NULL ? chosen->description : "(nothing is stored for it yet)");
     printf("%s %.12s %s%s%s%s\n", word, hex, description, marks[0] != '\0' ? "  [" : "", marks,
@@ -130,12 +130,12 @@ static int print_keys(const aoticache_cli *cli, aoticache_cache *cache, const ao
         return result;
     json_t *array = cli->json ? aoticache_cli_json_array() : NULL;
     for (size_t i = 0; i < keys->count; i++) {
-        const aoticache_pins *mark = aoticache_pin_list_find(&marks, &keys->items[i].key);
+        const aoticache_pins *pin = aoticache_pin_list_find(&marks, &keys->items[i].key);
         const bool *changed = outcome->changed != NULL ? &outcome->changed[i] : NULL;
         if (array != NULL)
-            aoticache_cli_json_append(array, chosen_to_json(&keys->items[i], mark, changed));
+            aoticache_cli_json_append(array, chosen_to_json(&keys->items[i], pin, changed));
         else if (!cli->quiet)
-            print_chosen(&keys->items[i], mark, changed == NULL || *changed ? outcome->done : outcome->not_done);
+            print_chosen(&keys->items[i], pin, changed == NULL || *changed ? outcome->done : outcome->not_done);
     }
     if (array != NULL) {
         json_t *object = aoticache_cli_json_object();
@@ -157,13 +157,13 @@ int aoticache_pin_list_print(const aoticache_cli *cli, aoticache_cache *cache, c
 
 #define AT_ONCE 1024 /* keys between two looks at the progress */
 
-static bool would_change(const aoticache_pins *mark, aoticache_pin_action action, const char *const *tags)
+static bool would_change(const aoticache_pins *pin, aoticache_pin_action action, const char *const *tags)
 {
-    const bool is_pinned = mark != NULL && mark->is_pinned;
+    const bool is_pinned = pin != NULL && pin->is_pinned;
     if (action == AOTICACHE_PIN || action == AOTICACHE_UNPIN)
         return is_pinned != (action == AOTICACHE_PIN);
     for (; *tags != NULL; tags++)
-        if (aoticache_pin_has_tag(mark, *tags) != (action == AOTICACHE_TAG))
+        if (aoticache_pin_has_tag(pin, *tags) != (action == AOTICACHE_TAG))
             return true;
     return false;
 }

@@ -242,11 +242,11 @@ const aoticache_command aoticache_command_inspect = {
             .usage = "FILE|KEY [OPTION]...",
             .summary = "Shows what a kernel library or a .pt2 package offers, needs and contains.",
             .details =
-                "FILE is a library (.so) or a package (.pt2); KEY is the beginning of a key, an artifact's digest\n"
-                "or a library's digest in the cache, at least 4 digits. A file of that name comes first.\n\n"
-                "The library is loaded in a process of its own, which runs its code: its inputs, outputs and\n"
-                "constants are known in no other way. A library that crashes or hangs there is reported, with exit\n"
-                "code 1. With --no-load nothing of it is run.",
+                "FILE is a library (.so) or a package (.pt2). KEY is at least the first 4 digits of a key, of an\n"
+                "artifact's digest or of a library's digest. A file takes precedence over a key of the same name.\n\n"
+                "The library is loaded in a process of its own, because only its code knows its inputs, outputs\n"
+                "and constants. This runs its code. If the library crashes or hangs there, the report says so, and\n"
+                "the exit code is 1. --no-load runs nothing.",
             .options = inspect_options,
             .operand = {AOTICACHE_CLI_TEXT(struct inspect, what), .help = ": one library at a time",
                         .wanted = "a library, a package or a key is needed"},

@@ -198,7 +198,7 @@ static const signal_words signals[] = {
 };
 
 /* The last letter before the answer says which step was under way. */
-static const char *step_of(const child *from)
+static const char *failed_step(const child *from)
 {
     const char *end = from->answer_size > 0 ? memchr(from->answer, '\n', from->answer_size) : NULL;
     size_t steps = end != NULL ? (size_t)(end - from->answer) : from->answer_size;
@@ -215,7 +215,7 @@ static const char *step_of(const child *from)
 static char *describe_death(const child *from, int status, uint64_t timeout_ns)
 {
     char text[AOTICACHE_CLI_UNIT_BYTES];
-    const char *step = step_of(from);
+    const char *step = failed_step(from);
     if (from->timed_out)
         return aoticache_cli_text("%s: no answer within %s; ended (--timeout allows more)", step,
                                   aoticache_cli_format_duration(timeout_ns, text));

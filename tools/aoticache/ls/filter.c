@@ -22,26 +22,49 @@ static int read_environment(const aoticache_cli *cli, const aoticache_cli_option
     return AOTICACHE_CLI_EXIT_OK;
 }
 
+/* A name without wildcards must be a kind that this library, its binding or its tools store. A pattern may be anything. */
+static int read_kind(const aoticache_cli *cli, const aoticache_cli_option *option, const char *value, void *member)
+{
+    static const char *const kinds[] = {"operator", "package", "torch-bridge", "inductor-cpp", "inductor-probe",
+                                        "inductor-graph", "aotautograd", "autotune", "dynamo-profile", "triton", NULL};
+    const char **kind = member;
+    size_t position = 0;
+    *kind = value;
+    if (strpbrk(value, "*?[") != NULL)
+        return AOTICACHE_CLI_EXIT_OK;
+    if (!aoticache_cli_parse_word(cli, option->name, value, kinds, &position))
+        return AOTICACHE_CLI_EXIT_USAGE;
+    *kind = kinds[position];
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
 const aoticache_cli_option aoticache_ls_filter_option_table[] = {
-    {"op", 0, "PATTERN", "operators like this: 'aten::*', a shell pattern", AOTICACHE_CLI_TEXT(aoticache_ls_filter, op)},
-    {"kind", 0, "PATTERN", "of this kind: operator, or what else is stored:\ninductor-cpp, 'inductor-*', triton, package",
-     AOTICACHE_CLI_TEXT(aoticache_ls_filter, kind)},
-    {"device", 0, "DEVICE", "for this device: cpu, cuda:1, cuda (any of them)",
+    {"op", 0, "PATTERN", "only operators that match this: 'aten::*'",
+     AOTICACHE_CLI_TEXT(aoticache_ls_filter, op)},
+    {"kind", 0, "PATTERN",
+     "only this kind: operator, package, torch-bridge, inductor-cpp,\n"
+     "inductor-probe, inductor-graph, aotautograd, autotune,\n"
+     "dynamo-profile or triton; 'inductor-*' for several",
+     AOTICACHE_CLI_FUNCTION(aoticache_ls_filter, kind, read_kind)},
+    {"device", 0, "DEVICE", "only kernels for this device: cpu, cuda:1, or cuda (all of them)",
      AOTICACHE_CLI_FUNCTION(aoticache_ls_filter, device, aoticache_device_name_read)},
-    {"producer", 0, "PATTERN", "made by this: 'pytorch 2.1*', a shell pattern",
+    {"producer", 0, "PATTERN", "only kernels that this made: 'pytorch 2.1*'",
      AOTICACHE_CLI_TEXT(aoticache_ls_filter, producer)},
-    {"environment", 'e', "NAME=PATTERN", "whose environment has this pair, as 'aoticache show'\nprints it; reads the manifests",
+    {"environment", 'e', "NAME=PATTERN",
+     "only kernels whose environment has this pair, as\n'aoticache show' prints it; reads the manifests",
      AOTICACHE_CLI_FUNCTION(aoticache_ls_filter, environment, read_environment)},
-    {"tag", 't', "TAG", "with this tag", AOTICACHE_CLI_TEXT(aoticache_ls_filter, tag)},
-    {"pinned", 0, NULL, "that are pinned", AOTICACHE_CLI_SET(aoticache_ls_filter, pinned)},
-    {"used-since", 0, "AGE", "used within 12h, 30d, ...",
+    {"tag", 't', "TAG", "only kernels with this tag", AOTICACHE_CLI_TEXT(aoticache_ls_filter, tag)},
+    {"pinned", 0, NULL, "only pinned kernels", AOTICACHE_CLI_SET(aoticache_ls_filter, pinned)},
+    {"used-since", 0, "AGE", "only kernels used in the last 12h, 30d, ...",
      AOTICACHE_CLI_MOMENT(aoticache_ls_filter, used_since_ns, 0, AGE)},
-    {"unused-for", 0, "AGE", "not used (or, never used, not made) for so long",
+    {"unused-for", 0, "AGE",
+     "only kernels not used in the last 12h, 30d, ...; a kernel that was\nnever used counts from when it was made",
      AOTICACHE_CLI_MOMENT(aoticache_ls_filter, unused_since_ns, 0, AGE)},
-    {"larger", 0, "SIZE", "larger than 512K, 10M, ...",
+    {"larger", 0, "SIZE", "only kernels larger than 512K, 10M, ...",
      AOTICACHE_CLI_SIZE(aoticache_ls_filter, larger, 0, "a size such as 512K or 10M")},
-    {"newer", 0, "AGE", "made within 12h, 30d, ...", AOTICACHE_CLI_MOMENT(aoticache_ls_filter, newer_ns, 0, AGE)},
-    {"cpu", 0, NULL, "that this machine's CPU can run", AOTICACHE_CLI_SET(aoticache_ls_filter, cpu)},
+    {"newer", 0, "AGE", "only kernels made in the last 12h, 30d, ...",
+     AOTICACHE_CLI_MOMENT(aoticache_ls_filter, newer_ns, 0, AGE)},
+    {"cpu", 0, NULL, "only kernels that this machine's CPU can run", AOTICACHE_CLI_SET(aoticache_ls_filter, cpu)},
     {0},
 };
 
@@ -49,8 +72,8 @@ const aoticache_cli_option aoticache_ls_filter_option_table[] = {
 
 bool aoticache_ls_filter_is_set(const aoticache_ls_filter *filter)
 {
-    return filter->exact_op != NULL || filter->op != NULL || filter->kind != NULL || filter->device != NULL || filter->producer != NULL ||
-           filter->tag != NULL || filter->environment.count > 0 || filter->pinned || filter->cpu ||
+    return filter->exact_op != NULL || filter->op != NULL || filter->kind != NULL || filter->device != NULL ||
+           filter->producer != NULL || filter->tag != NULL || filter->environment.count > 0 || filter->pinned || filter->cpu ||
            filter->larger > 0 || filter->used_since_ns != 0 || filter->unused_since_ns != 0 || filter->newer_ns != 0;
 }
 

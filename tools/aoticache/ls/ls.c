@@ -45,12 +45,14 @@ static int reverse_order(const aoticache_cli *cli, const aoticache_cli_option *o
 
 static const aoticache_cli_option ls_options[] = {
     {"sort", 's', "operator|size|age|used|uses|compile",
-     "default operator; age: newest first, used: latest first,\nthe others: largest first; --sort=-size turns it round",
+     "sort by this; default operator. age puts the newest first,\n"
+     "used the most recently used, the others the largest;\n"
+     "--sort=-size reverses the order",
      AOTICACHE_CLI_FUNCTION(struct ls, sort, aoticache_ls_sort_read)},
-    {"reverse", 'r', NULL, "the other way round", AOTICACHE_CLI_FUNCTION(struct ls, sort, reverse_order)},
-    {"limit", 'n', "N", "the first N only", AOTICACHE_CLI_INTEGER(struct ls, limit, 1, INT64_MAX, "a number from 1 on")},
+    {"reverse", 'r', NULL, "reverse the order", AOTICACHE_CLI_FUNCTION(struct ls, sort, reverse_order)},
+    {"limit", 'n', "N", "print only the first N", AOTICACHE_CLI_INTEGER(struct ls, limit, 1, INT64_MAX, "a number from 1 on")},
     AOTICACHE_CLI_TABLE(struct ls, filter, aoticache_ls_filter_option_table),
-    {"failed", 0, NULL, "compiles that failed and are not tried again yet, with their message",
+    {"failed", 0, NULL, "list compiles that failed, with their messages; each is tried again\nlater",
      AOTICACHE_CLI_SET(struct ls, failed)},
     {0},
 };
@@ -335,14 +337,16 @@ const aoticache_command aoticache_command_ls = {
             .help_hint = "aoticache help ls",
             .usage = "[OPERATOR] [OPTION]...",
             .summary = "Lists the kernels in the cache, or with --failed the compiles that failed.",
-            .details = "OPERATOR is an operator's whole name; --op takes a pattern. With several conditions all must\n"
-                       "hold. USED is when it was last used, as of the last flush of the processes that use it; CPU\n"
-                       "is what it needs of the processor. A '!' marks what this machine cannot run. After 'where'\n"
-                       "stands the guard of a kernel for many shapes. MARKS are pins and tags; the column is there\n"
-                       "where there are any. A compile that fails again is tried again after twice the time.\n\n"
-                       "On a terminal of less than 160 columns CPU says only whether this machine can run it; of less\n"
-                       "than are needed, PRODUCER, AGE, USES and USED are left out in this order, and at last KERNEL is cut.\n"
-                       "Into a pipe or a file goes everything.",
+            .details = "OPERATOR is the full name of an operator; --op takes a pattern. If several conditions are given,\n"
+                       "all must hold. Patterns are shell patterns.\n\n"
+                       "USED says when the kernel was last used, as far as running processes have reported it. CPU says\n"
+                       "what it needs of the processor, and '!' marks kernels that this machine cannot run. The text\n"
+                       "after 'where' is the guard of a kernel that serves many shapes. MARKS shows pins and tags; the\n"
+                       "column is left out if there are none. After each further failure, a compile is tried again\n"
+                       "after twice the time.\n\n"
+                       "On a terminal of less than 160 columns, CPU says only whether this machine can run the kernel.\n"
+                       "If the table is still too wide, PRODUCER, AGE, USES and USED are left out in this order, and\n"
+                       "then KERNEL is cut. A pipe or a file gets the whole table.",
             .options = ls_options,
             .operand = {AOTICACHE_CLI_FUNCTION(struct ls, filter.exact_op, aoticache_operator_read)},
         },

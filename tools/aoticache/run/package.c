@@ -34,10 +34,11 @@ struct run {
 
 static const aoticache_cli_option run_package_options[] = {
     {"input", 'i', "SPEC", "a tensor, in the order of the model's inputs", AOTICACHE_CLI_LIST(struct run, words)},
-    {"model", 'm', "NAME", "of a package with several; default the only one, or \"model\"",
+    {"model", 'm', "NAME", "the model to run; default: the only one, or \"model\"",
      AOTICACHE_CLI_TEXT(struct run, model)},
-    {"device", 0, "DEVICE", "default what the package was compiled for", AOTICACHE_CLI_TEXT(struct run, device)},
-    {"seed", 0, "N", "of random fills; default 0",
+    {"device", 0, "DEVICE", "the device to run on; default: the one that the package was\ncompiled for",
+     AOTICACHE_CLI_TEXT(struct run, device)},
+    {"seed", 0, "N", "the seed of random fills; default 0",
      AOTICACHE_CLI_INTEGER(struct run, seed, 0, INT64_MAX, "a number of 0 or more")},
     AOTICACHE_CLI_TABLE(struct run, runs, aoticache_timed_runs_option_table),
     {0},
@@ -200,8 +201,8 @@ const aoticache_command aoticache_command_run_package = {
             .name = "aoticache run-package",
             .help_hint = "aoticache help run-package",
             .usage = "FILE.pt2|KEY [--input SPEC]... [OPTION]...",
-            .summary = "Runs a model of a .pt2 package, storing it where it is not in the cache; prints the result.",
-            .details = "KEY is what 'aoticache add' printed, or its first digits: the package is not needed then.\n"
+            .summary = "Runs a model of a .pt2 package and prints the result. Stores the model if the cache lacks it.",
+            .details = "KEY is a key that 'aoticache add' printed, or its first digits; the package is not needed then.\n"
                        "SPEC is DTYPE:SIZExSIZE...[@STRIDExSTRIDE...][=FILL], as 'aoticache help run' explains.",
             .options = run_package_options,
             .operand = {AOTICACHE_CLI_TEXT(struct run, what),

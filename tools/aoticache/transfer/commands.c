@@ -17,8 +17,8 @@
 static const aoticache_cli_option export_options[] = {
     TABLE(aoticache_transfer_manifest_table),
     TABLE(aoticache_transfer_index_table),
-    {"marks", 0, NULL, "pins and tags, too", AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
-    {"level", 0, "N", "of compression, 1 (fast) to 19 (small); default 3",
+    {"marks", 0, NULL, "transfer pins and tags as well", AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
+    {"level", 0, "N", "compression level, 1 (fast) to 19 (small); default 3",
      AOTICACHE_CLI_INTEGER(aoticache_transfer_command, options.level, 1, 19, "a number from 1 to 19")},
     {0},
 };
@@ -132,10 +132,10 @@ const aoticache_command aoticache_command_export = {
             .name = "aoticache export",
             .help_hint = "aoticache help export",
             .usage = "FILE|- [OPTION]...",
-            .summary = "Writes kernels into an archive: tar, compressed with zstd.",
-            .details = "The file appears when it is whole. - is the standard output. The same kernels give the same\n"
-                       "bytes. Kernels for other processors go too. Exit code 1 where something damaged was left\n"
-                       "out, 3 where nothing matches (no file is written then).",
+            .summary = "Writes kernels into an archive: a tar file compressed with zstd.",
+            .details = "FILE appears only when it is complete. - means the standard output. The same kernels always give\n"
+                       "the same bytes. Kernels for other processors are exported as well. The exit code is 1 if\n"
+                       "something damaged was left out. It is 3 if nothing matches, and no file is written then.",
             .options = export_options,
             .operand = {AOTICACHE_CLI_TEXT(aoticache_transfer_command, operand),
                         .wanted = "a file, or - for the standard output, is needed"},
@@ -147,8 +147,9 @@ const aoticache_command aoticache_command_export = {
 
 static const aoticache_cli_option import_options[] = {
     TABLE(aoticache_transfer_manifest_table),
-    {"marks", 0, NULL, "pins and tags, too", AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
-    {"max-size", 0, "SIZE", "what the archive may unpack to; default 1024G, and beyond 1G\n1000 times its own size",
+    {"marks", 0, NULL, "transfer pins and tags as well", AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
+    {"max-size", 0, "SIZE",
+     "refuse to unpack more than this; default 1024G. Beyond 1G, 1000\ntimes the archive's own size is a further limit",
      AOTICACHE_CLI_SIZE(aoticache_transfer_command, options.max_bytes, 1, "a size such as 10G")},
     TABLE(aoticache_transfer_target_table),
     {0},
@@ -193,15 +194,15 @@ const aoticache_command aoticache_command_import = {
             .name = "aoticache import",
             .help_hint = "aoticache help import",
             .usage = "FILE|- [OPTION]...",
-            .summary = "Takes in the kernels of an archive that 'aoticache export' made.",
-            .details = "Every name, size, digest and manifest is verified; what is wrong or foreign is refused by\n"
-                       "name, and the rest comes. What is here already stays, and stays what is found: an entry that\n"
-                       "would be found before one of the same key that is here is passed over, without --replace.\n"
-                       "That says nothing of who made the archive: what comes in is code that runs here. - is the\n"
-                       "standard input. Exit code 1 where something was refused or the archive ends early; what was\n"
-                       "complete stays.\n"
-                       "16 MiB of the file system are left free. Beyond max_size of the configuration the least\n"
-                       "recently used goes.",
+            .summary = "Adds the kernels of an archive that 'aoticache export' made to this cache.",
+            .details = "An archive holds code that will run here: import only archives from people you trust. Every name,\n"
+                       "size, digest and manifest is verified. Whatever is wrong or foreign is named and refused, and\n"
+                       "the rest is imported. Existing entries stay, and lookups go on finding them: without --replace,\n"
+                       "an entry that lookups would find before an existing one of the same key is passed over. -\n"
+                       "means the standard input.\n\n"
+                       "The exit code is 1 if something was refused or the archive ends early; what was complete\n"
+                       "stays. 16 MiB of the file system are left free. If the cache exceeds max_size of the\n"
+                       "configuration, the least recently used entries are removed.",
             .options = import_options,
             .operand = {AOTICACHE_CLI_TEXT(aoticache_transfer_command, operand),
                         .wanted = "an archive, or - for the standard input, is needed"},
@@ -214,7 +215,7 @@ const aoticache_command aoticache_command_import = {
 static const aoticache_cli_option merge_options[] = {
     TABLE(aoticache_transfer_manifest_table),
     TABLE(aoticache_transfer_index_table),
-    {"marks", 0, NULL, "pins and tags, too", AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
+    {"marks", 0, NULL, "transfer pins and tags as well", AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
     TABLE(aoticache_transfer_target_table),
     {0},
 };
@@ -234,9 +235,10 @@ const aoticache_command aoticache_command_merge = {
             .name = "aoticache merge",
             .help_hint = "aoticache help merge",
             .usage = "DIRECTORY [OPTION]...",
-            .summary = "Takes what another cache directory has into this one.",
-            .details = "Every byte is verified. What is here already stays, and stays what is found: see --replace.\n"
-                       "The other directory is not changed. Exit code 1 where something was refused: it is damaged there; the rest came.",
+            .summary = "Adds the kernels of another cache directory to this cache.",
+            .details = "Every byte is verified. Existing entries stay, and lookups go on finding them, except with\n"
+                       "--replace. The other directory is not changed. The exit code is 1 if something was refused\n"
+                       "because it is damaged there; the rest was merged.",
             .options = merge_options,
             .operand = {AOTICACHE_CLI_TEXT(aoticache_transfer_command, operand),
                         .wanted = "a cache directory to merge from is needed"},
@@ -261,10 +263,10 @@ const aoticache_command aoticache_command_copy = {
             .name = "aoticache copy",
             .help_hint = "aoticache help copy",
             .usage = "DIRECTORY [OPTION]...",
-            .summary = "Puts what this cache has into another directory, which is made where it is missing.",
-            .details = "Every byte is verified. What is there already stays, and stays what is found: see --replace\n"
-                       "(\"here\" is there, then). This cache is not changed.\n"
-                       "Exit code 1 where something was refused: it is damaged here; the rest went.",
+            .summary = "Adds the kernels of this cache to another cache directory, and creates that if it is missing.",
+            .details = "Every byte is verified. Existing entries of the other directory stay, and lookups there go on\n"
+                       "finding them, except with --replace. This cache is not changed. The exit code is 1 if\n"
+                       "something was refused because it is damaged here; the rest was copied.",
             .options = merge_options,
             .operand = {AOTICACHE_CLI_TEXT(aoticache_transfer_command, operand),
                         .wanted = "a directory to copy to is needed"},

@@ -1,6 +1,6 @@
 /*
- * tools/aoticache/transfer/transfer: what export, import, merge and copy share: they read the same options, show the same progress,
- * say the same at the end, and stop cleanly at Ctrl-C.
+ * tools/aoticache/transfer/transfer: what export, import, merge and copy share: they read the same options, show the
+ * same progress, say the same at the end, and stop cleanly at Ctrl-C.
  */
 #include "tools/aoticache/transfer/internal.h"
 
@@ -43,25 +43,27 @@ static bool show_progress(void *user, uint64_t done, uint64_t all)
 }
 
 const aoticache_cli_option aoticache_transfer_manifest_table[] = {
-    {"op", 0, "PATTERN", "only operators like this: 'aten::*'", AOTICACHE_CLI_TEXT(aoticache_transfer_command, options.op)},
+    {"op", 0, "PATTERN", "only operators that match this: 'aten::*'",
+     AOTICACHE_CLI_TEXT(aoticache_transfer_command, options.op)},
     {"device", 0, "DEVICE", "only kernels for this device", AOTICACHE_CLI_TEXT(aoticache_transfer_command, options.device)},
-    {"key", 0, "KEY", "only keys that begin so", AOTICACHE_CLI_TEXT(aoticache_transfer_command, options.key_prefix)},
+    {"key", 0, "KEY", "only keys that begin with this", AOTICACHE_CLI_TEXT(aoticache_transfer_command, options.key_prefix)},
     {0},
 };
 
 const aoticache_cli_option aoticache_transfer_index_table[] = {
     {"tag", 0, "TAG", "only keys that have this tag", AOTICACHE_CLI_TEXT(aoticache_transfer_command, options.tag)},
-    {"used-since", 0, "AGE", "only what was used in the last 30d, 12h, ...",
+    {"used-since", 0, "AGE", "only kernels used in the last 30d, 12h, ...",
      AOTICACHE_CLI_MOMENT(aoticache_transfer_command, options.used_since_ns, 1, "an age such as 30d or 12h")},
     {0},
 };
 
 const aoticache_cli_option aoticache_transfer_target_table[] = {
     {"replace", 0, NULL,
-     "entries come also where one that is here serves the same key and\n"
-     "would be replaced, or no longer be the one that is found",
+     "also take entries that the target has a kernel for; they replace\n"
+     "it, or lookups find them before it",
      AOTICACHE_CLI_SET(aoticache_transfer_command, options.replace)},
-    {"dry-run", 'n', NULL, "verify and count, store nothing", AOTICACHE_CLI_SET(aoticache_transfer_command, options.dry_run)},
+    {"dry-run", 'n', NULL, "verify and count, but store nothing",
+     AOTICACHE_CLI_SET(aoticache_transfer_command, options.dry_run)},
     {0},
 };
 

@@ -31,16 +31,18 @@ static size_t default_jobs(void)
 }
 
 static const aoticache_cli_option warm_options[] = {
-    {"jobs", 'j', "N", "compiles at once; default one for each processor, at most 8",
+    {"jobs", 'j', "N",
+     "run N compiles at the same time; default: one for each processor, at\nmost 8",
      AOTICACHE_CLI_INTEGER(struct warm, work.jobs, 1, 256, "a number from 1 to 256")},
-    {"dry-run", 'n', NULL, "compile nothing, print what is missing (a list again)",
+    {"dry-run", 'n', NULL, "compile nothing; print the requests that are missing, as a list",
      AOTICACHE_CLI_SET(struct warm, work.dry_run)},
-    {"keep-going", 'k', NULL, "go on when a compile has failed (default)", AOTICACHE_CLI_CLEAR(struct warm, work.fail_fast)},
-    {"fail-fast", 0, NULL, "begin nothing more when a compile has failed", AOTICACHE_CLI_SET(struct warm, work.fail_fast)},
-    {"hook", 0, "auto|worker|c|command:PROGRAM", "what compiles; default auto",
+    {"keep-going", 'k', NULL, "continue after a compile has failed (default)",
+     AOTICACHE_CLI_CLEAR(struct warm, work.fail_fast)},
+    {"fail-fast", 0, NULL, "start no further compile after one has failed", AOTICACHE_CLI_SET(struct warm, work.fail_fast)},
+    {"hook", 0, "auto|worker|c|command:PROGRAM", "what compiles on a miss; default auto",
      AOTICACHE_CLI_FUNCTION(struct warm, kernel, aoticache_hook_kind_read)},
     AOTICACHE_CLI_TABLE(struct warm, kernel, aoticache_hook_option_table),
-    {"timeout", 0, "SECONDS", "of each compile; default 300",
+    {"timeout", 0, "SECONDS", "the time limit of each compile; default 300",
      AOTICACHE_CLI_INTEGER(struct warm, kernel.hook_options.timeout_seconds, 1, 86400,
                            "a number of seconds from 1 to 86400")},
     {"retry", 0, NULL, "forget that some of these compiles failed before", AOTICACHE_CLI_SET(struct warm, kernel.retry)},
@@ -227,14 +229,15 @@ const aoticache_command aoticache_command_warm = {
             .name = "aoticache warm",
             .help_hint = "aoticache help warm",
             .usage = "FILE...|- [OPTION]...",
-            .summary = "Compiles a list of operators and shapes into the cache, several at a time.",
-            .details = "FILE has one request per line: JSON, as 'aoticache record' writes it, or text, as 'aoticache ls'\n"
-                       "shows it:\n"
+            .summary = "Compiles a list of operators and shapes into the cache, several at the same time.",
+            .details = "FILE has one request per line. It is JSON as 'aoticache record' writes it, or text as\n"
+                       "'aoticache ls' shows it:\n"
                        "  aten::add.Tensor(float32[2, 3], float32[2, 3], alpha=1) on cpu\n"
-                       "Empty lines and lines that begin with # are skipped; \"on cpu\" may be left out. - is the\n"
-                       "standard input. Exit code: 0 all are there, 1 some could not be compiled (each is told with\n"
-                       "the compiler's message), 2 a line is wrong (FILE:LINE:COLUMN; nothing is compiled then),\n"
-                       "3 --dry-run: some are missing.",
+                       "Empty lines and lines that begin with # are skipped. \"on cpu\" may be left out. - means the\n"
+                       "standard input.\n\n"
+                       "The exit code is 0 if the cache has all kernels at the end. It is 1 if some could not be\n"
+                       "compiled; each is named, with the compiler's message. It is 2 if a line is wrong; file, line\n"
+                       "and column are named, and nothing is compiled. It is 3 if --dry-run found some missing.",
             .options = warm_options,
             .operand = {AOTICACHE_CLI_LIST(struct warm, paths),
                         .wanted = "a list is needed: a file, or - for the standard input"},

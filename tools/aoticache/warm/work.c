@@ -44,7 +44,7 @@ static aoticache_status prepare(const aoticache_warm_work *what, aoticache_warm_
     return status;
 }
 
-static void look_up(const aoticache_warm_work *what, aoticache_warm_item *item)
+static void lookup_item(const aoticache_warm_work *what, aoticache_warm_item *item)
 {
     aoticache_error error = {.message = ""};
     aoticache_artifact *artifact = NULL;
@@ -99,7 +99,7 @@ static void *work_through_list(void *argument)
     struct work *work = argument;
     for (aoticache_warm_item *item; (item = next_item(work)) != NULL;) {
         if (work->what->dry_run)
-            look_up(work->what, item);
+            lookup_item(work->what, item);
         else
             get_or_compile(work->what, item);
         pthread_mutex_lock(&work->lock);

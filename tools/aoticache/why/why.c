@@ -253,7 +253,7 @@ const aoticache_command aoticache_command_why = {
             .help_hint = "aoticache help why",
             .usage = "OPERATOR [ARGUMENT OPTION]... [OPTION]...|LINE [OPTION]...",
             .summary = "Explains a miss: the nearest kernels, and exactly what differs.",
-            .details = "LINE is a request as 'aoticache ls' and 'record' print it, in quotes:\n"
+            .details = "LINE is a request in quotes, as 'aoticache ls' and 'record' print it:\n"
                        "  aoticache why 'aten::add.Tensor(float32[2, 3], float32[2, 3], alpha=1) on cpu'\n"
                        "Nothing is compiled, stored or counted. The exit code is 0 for a hit and 3 for a miss.\n\n"
                        AOTICACHE_KERNEL_DETAILS,

@@ -1,0 +1,41 @@
+/*
+ * base/optional_library: opens a library by one of its names and finds its functions.
+ */
+#include "base/optional_library.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/load_gate.h"
+
+static bool bind_functions(void *library, const aoticache_library_function *functions, size_t count)
+{
+    bool is_complete = true;
+    for (size_t i = 0; i < count; i++) {
+        void *function = dlsym(library, functions[i].name);
+        memcpy(functions[i].place, &function, sizeof function);
+        is_complete = is_complete && function != NULL;
+    }
+    return is_complete;
+}
+
+bool aoticache_optional_library_open(const char *const *names, size_t name_count,
+                                     const aoticache_library_function *functions, size_t function_count,
+                                     const char *version, char ret_problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES])
+{
+    bool is_open = false;
+    aoticache_load_gate_enter();
+    for (size_t i = 0; i < name_count && !is_open; i++) {
+        void *library = names[i][0] != '\0' ? dlopen(names[i], RTLD_NOW | RTLD_LOCAL) : NULL;
+        if (library == NULL)
+            continue;
+        is_open = bind_functions(library, functions, function_count);
+        if (!is_open) {
+            snprintf(ret_problem, AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES, "%s lacks functions of %s", names[i], version);
+            dlclose(library);
+        }
+    }
+    aoticache_load_gate_leave();
+    return is_open;
+}
