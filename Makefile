@@ -80,7 +80,7 @@ KERNELS    := $(wildcard eager/kernels/*.c) $(wildcard eager/kernels/*.h)
 TOOLS      := aoticache aoticache-gc aoticache-stat
 UNIT       := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
 PROGRAMS   := $(patsubst tests/%.c,%,$(wildcard tests/crash/*.c tests/race/*.c tests/bench/*.c tests/conformance/*.c \
-                tests/helpers/*.c))
+                tests/helpers/*.c tests/fault/fault_*.c))
 
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
@@ -249,6 +249,13 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(STATIC) | $(HOST_KERNELS)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< $(STATIC) $(LIBS) -lcriterion -lm -o $@
+# Where calls fail: functions of the C library in front of the real ones, for libraries that are loaded later too.
+FAULT_OBJ := $(patsubst %,$(BUILD)/obj/tests/fault/%.o,inject record trial)
+FAULT_BINS := $(filter $(BUILD)/tests/fault/%,$(PROGRAM_BINS))
+$(FAULT_BINS): $(BUILD)/tests/fault/%: $(BUILD)/obj/tests/fault/%.o $(FAULT_OBJ) $(STATIC) | $(HOST_KERNELS)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LD    $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -rdynamic $< $(FAULT_OBJ) $(STATIC) $(LIBS) -lm -o $@
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(STATIC)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
