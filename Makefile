@@ -250,12 +250,13 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(STATIC) | $(HOST_KERNELS)
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< $(STATIC) $(LIBS) -lcriterion -lm -o $@
 # Where calls fail: functions of the C library in front of the real ones, for libraries that are loaded later too.
-FAULT_OBJ := $(patsubst %,$(BUILD)/obj/tests/fault/%.o,inject record trial)
+FAULT_OBJ := $(patsubst %,$(BUILD)/obj/tests/fault/%.o,cases inject record trial)
 FAULT_BINS := $(filter $(BUILD)/tests/fault/%,$(PROGRAM_BINS))
 $(FAULT_BINS): $(BUILD)/tests/fault/%: $(BUILD)/obj/tests/fault/%.o $(FAULT_OBJ) $(STATIC) | $(HOST_KERNELS)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -rdynamic $< $(FAULT_OBJ) $(STATIC) $(LIBS) -lm -o $@
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -rdynamic $< $(FAULT_OBJ) $(STATIC) $(LIBS) -lm \
+	    -Wl,--as-needed -lcriterion -o $@
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(STATIC)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "base/syscalls.h"
 #include "cache/store/object.h"
 #include "cache/store/scratch.h"
@@ -113,8 +114,8 @@ static aoticache_status parse_file(const char *text, size_t size, const char *na
                                    aoticache_error *ret_error)
 {
     json_error_t json_error;
-    json_t *object = json_loadb(text, size, JSON_REJECT_DUPLICATES, &json_error);
-    if (object == NULL && json_error_code(&json_error) == json_error_out_of_memory)
+    json_t *object = aoticache_json_parse(text, size, JSON_REJECT_DUPLICATES, &json_error);
+    if (object == NULL && aoticache_json_is_out_of_memory(&json_error))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "pins and tags of %s: out of memory", name);
     if (object == NULL)
         return refuse_file(name, "it is not JSON", ret_error);

@@ -420,6 +420,15 @@ bool aoticache_cache_recovered(aoticache_cache *cache, aoticache_status status, 
     return recovered;
 }
 
+aoticache_status aoticache_cache_index_result(aoticache_status status, aoticache_error *error)
+{
+    if (status != AOTICACHE_CORRUPT)
+        return status;
+    if (error != NULL)
+        error->status = AOTICACHE_IO;
+    return AOTICACHE_IO;
+}
+
 bool aoticache_cache_index_is_current(aoticache_cache *cache)
 {
     struct stat found;

@@ -245,5 +245,5 @@ aoticache_status aoticache_cache_verify(aoticache_cache *cache, const aoticache_
     status = run_verification(&verification, ret_error);
     if (status == AOTICACHE_OK && ret_report != NULL)
         *ret_report = verification.report;
-    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+    return aoticache_cache_index_result(status, ret_error);
 }

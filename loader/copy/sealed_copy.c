@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/memory_file.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* The places in which a copy differs from the file, apart from its symbols. */
@@ -195,7 +196,11 @@ static aoticache_status copy_bytes(const aoticache_elf *elf, uint64_t size, int 
 static bool write_file_header(int copy)
 {
     Elf64_Ehdr header;
-    if (pread(copy, &header, sizeof header, 0) != (ssize_t)sizeof header)
+    ssize_t got;
+    do
+        got = pread(copy, &header, sizeof header, 0);
+    while (got < 0 && errno == EINTR);
+    if (got != (ssize_t)sizeof header)
         return false;
     header.e_shoff = 0;
     header.e_shnum = header.e_shstrndx = 0;

@@ -35,18 +35,19 @@
 #pragma GCC visibility push(default) /* else shared objects would not find them */
 
 /* What a call does decides which errnos it can have. */
-enum call_class { OPEN_TO_READ, OPEN_TO_WRITE, READ, WRITE, SYNC, NAME, SPACE, MODE, LOOK, LOCK, MAP, SPAWN, WAIT, CLASS_COUNT };
+enum call_class { OPEN_TO_READ, OPEN_TO_WRITE, READ, WRITE, SYNC, NAME, SPACE, MODE, LOOK, LOOK_AT_FILE, LOCK, MAP, SPAWN, WAIT, CLASS_COUNT };
 
 static const int class_errors[CLASS_COUNT][9] = {
-    [OPEN_TO_READ] = {EIO, EACCES, EMFILE, ENOMEM, EINTR},
+    [OPEN_TO_READ] = {EIO, EACCES, EMFILE, ENOMEM}, /* Linux starts it again by itself */
     [OPEN_TO_WRITE] = {EIO, EACCES, EMFILE, ENOMEM, EINTR, ENOSPC, EDQUOT, EROFS},
     [READ] = {EIO, EINTR},
     [WRITE] = {EIO, EINTR, ENOSPC, EDQUOT},
-    [SYNC] = {EIO, EINTR, ENOSPC, EDQUOT},
+    [SYNC] = {EIO, ENOSPC, EDQUOT},
     [NAME] = {EIO, EACCES, ENOSPC, EDQUOT, EROFS},
     [SPACE] = {EIO, EINTR, ENOSPC, EDQUOT},
     [MODE] = {EIO, EACCES, EROFS},
     [LOOK] = {EIO, EACCES},
+    [LOOK_AT_FILE] = {EIO},
     [LOCK] = {EIO, EINTR, ENOLCK},
     [MAP] = {ENOMEM, EMFILE},
     [SPAWN] = {EMFILE, ENOMEM, EAGAIN},
@@ -87,6 +88,16 @@ void injection_end(void)
     current->allocations = atomic_load(&allocations);
     current->threads = atomic_load(&threads);
     current->happened = atomic_load(&has_happened);
+}
+
+void injection_pause(void)
+{
+    is_inside = true;
+}
+
+void injection_resume(void)
+{
+    is_inside = false;
 }
 
 static bool is_possible(enum call_class class, int error)
@@ -154,9 +165,10 @@ static size_t shortened(size_t size)
 #define REAL(name)                                           \
     static __typeof__(&name) real;                           \
     if (__builtin_expect(real == NULL, 0)) {                 \
+        const bool was_inside = is_inside;                   \
         is_inside = true;                                    \
         *(void **)&real = dlsym(RTLD_NEXT, #name);           \
-        is_inside = false;                                   \
+        is_inside = was_inside;                              \
     }
 
 /* ---- memory ---- */
@@ -332,7 +344,7 @@ FILE *fopen(const char *path, const char *mode)
 int fclose(FILE *file)
 {
     REAL(fclose);
-    const bool has_failed = fails(WRITE, "fclose", NULL);
+    const bool has_failed = fileno(file) >= 0 && fails(WRITE, "fclose", NULL); /* else it is memory */
     const int error = errno, result = real(file);
     errno = has_failed ? error : errno;
     return has_failed ? EOF : result;
@@ -348,7 +360,7 @@ DIR *opendir(const char *path)
     struct type *name(DIR *folder)                              \
     {                                                           \
         REAL(name);                                             \
-        return fails(LOOK, "readdir", NULL) ? NULL : real(folder); \
+        return fails(LOOK_AT_FILE, "readdir", NULL) ? NULL : real(folder); \
     }
 DEFINE_READDIR(readdir, dirent)
 DEFINE_READDIR(readdir64, dirent64)
@@ -529,7 +541,8 @@ int fchown(int fd, uid_t owner, gid_t group)
     int name parameters                                              \
     {                                                                \
         REAL(name);                                                  \
-        return fails(LOOK, #name, path) ? -1 : real arguments;       \
+        const char *at = path;                                       \
+        return fails(at != NULL ? LOOK : LOOK_AT_FILE, #name, at) ? -1 : real arguments; \
     }
 DEFINE_LOOK(fstat, (int fd, struct stat *found), (fd, found), NULL)
 DEFINE_LOOK(fstat64, (int fd, struct stat64 *found), (fd, found), NULL)
@@ -538,7 +551,24 @@ DEFINE_LOOK(stat64, (const char *path, struct stat64 *found), (path, found), pat
 DEFINE_LOOK(lstat, (const char *path, struct stat *found), (path, found), path)
 DEFINE_LOOK(lstat64, (const char *path, struct stat64 *found), (path, found), path)
 DEFINE_LOOK(fstatat, (int folder, const char *path, struct stat *found, int flags), (folder, path, found, flags), path)
-DEFINE_LOOK(fstatfs, (int fd, struct statfs *found), (fd, found), NULL)
+
+#define NFS 0x6969
+
+static bool is_network;
+
+void injection_pretend_network(bool network)
+{
+    is_network = network;
+}
+
+int fstatfs(int fd, struct statfs *found)
+{
+    REAL(fstatfs);
+    const int result = fails(LOOK_AT_FILE, "fstatfs", NULL) ? -1 : real(fd, found);
+    if (result == 0 && is_network)
+        found->f_type = NFS;
+    return result;
+}
 DEFINE_LOOK(fstatvfs, (int fd, struct statvfs *found), (fd, found), NULL)
 DEFINE_LOOK(access, (const char *path, int mode), (path, mode), path)
 DEFINE_LOOK(faccessat, (int folder, const char *path, int mode, int flags), (folder, path, mode, flags), path)

@@ -36,6 +36,12 @@ struct injection {
 /* Until injection_end(), in all threads of this process. */
 void injection_begin(struct injection *injection);
 void injection_end(void);
+/* What this thread does in between is not the operation's: it is not counted and does not fail. */
+void injection_pause(void);
+void injection_resume(void);
+
+/* Has file systems be of a kind that several machines share, where the index has a rollback journal and no WAL. */
+void injection_pretend_network(bool is_network);
 
 /* Which of `errors`, by a bit for each position, call number `call` of the last injection_begin() can have. */
 unsigned injection_possible(long call, const int *errors, size_t count);

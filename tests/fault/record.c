@@ -203,9 +203,11 @@ int record_link(int folder, const char *path, int result)
 static void note_rename(int from_folder, const char *from, int to_folder, const char *to)
 {
     struct call call = {.kind = RENAME};
+    struct stat found;
     if (!find_name(from_folder, from, &call.from_folder, call.from_name) ||
-        !find_name(to_folder, to, &call.folder, call.name))
+        !find_name(to_folder, to, &call.folder, call.name) || fstatat(to_folder, to, &found, AT_SYMLINK_NOFOLLOW) != 0)
         return;
+    call.inode = found.st_ino;
     *append(RENAME) = call;
 }
 
@@ -316,9 +318,11 @@ void record_describe(long call, char ret_text[200])
         return;
     }
     const struct call *at = &calls[first + call];
-    snprintf(ret_text, 200, "%s %.100s", kind_names[at->kind], at->name);
-    if (at->name[0] == '\0')
-        snprintf(ret_text, 200, "%s inode %lu", kind_names[at->kind], (unsigned long)at->inode);
+    const char *name = at->name;
+    for (long i = first + call; name[0] == '\0' && i >= 0; i--) /* by the name that it was given last */
+        if (calls[i].kind == ADD && calls[i].inode == at->inode)
+            name = calls[i].name;
+    snprintf(ret_text, 200, "%s %.100s", kind_names[at->kind], name);
 }
 
 /* ---- a model of the disk ---- */
@@ -423,11 +427,11 @@ static void apply(struct disk *disk, const struct call *call, enum part part)
         break;
     case RENAME:
         name = find_in(disk, call->from_folder, call->from_name);
-        if (part == NONE || name == NULL)
+        if (part == NONE)
             break;
-        const ino_t inode = name->inode;
-        drop_name(disk, name);
-        set_name(disk, call->folder, call->name, inode);
+        if (name != NULL && name->inode == call->inode) /* the old name may never have come to the disk */
+            drop_name(disk, name);
+        set_name(disk, call->folder, call->name, call->inode);
         break;
     case UNLINK:
         name = find_in(disk, call->folder, call->name);

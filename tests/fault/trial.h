@@ -11,6 +11,7 @@
 #define AOTICACHE_TESTS_FAULT_TRIAL_H
 
 #include "cache/cache.h"
+#include "tests/fault/inject.h"
 
 #define TRIAL_STORED 4   /* entries that a cache has before: two files for even numbers, one for odd ones */
 #define TRIAL_NEW_KEY 10 /* the first number that is free */
@@ -28,6 +29,9 @@ struct operation {
     unsigned may_be;
     int puts;         /* the number of the entry that is there once it has returned OK; 0: none */
     bool removes;     /* entries may go */
+    bool may_not_store; /* OK, and the artifact is not stored: a program goes on with it */
+    bool lacks_unreadable; /* what could not be read comes back with a repair (docs/store.md, What survives what) */
+    int keeps_blocks;      /* of memory: the dynamic linker and the C library keep some for the next time */
     bool is_unsound;  /* the cache is not sound before: only the second try makes it so */
     bool without_cache; /* it uses none: only it and its memory are looked at */
     /* Looks at what it made, without failures; may be NULL. Returns what is wrong, or NULL. */
@@ -36,12 +40,20 @@ struct operation {
 
 #define TRIAL_MAY_BE(status) (1u << AOTICACHE_##status)
 
+/* Makes the folder below. trial_main() does. */
+void trial_make_root(void);
+/* Another cache than that of before. */
+void trial_use_cache(const char *name);
 /* The folder of the trial; the cache is `cache` in it. */
 const char *trial_root(void);
 const char *trial_cache(void);
 
 aoticache_cache *trial_open(void);
-aoticache_status trial_put(aoticache_cache *cache, int number, aoticache_error *ret_error);
+/* A request that is made whatever fails: "request" is an operation of its own. */
+aoticache_request *trial_request(int number);
+aoticache_key trial_key(int number);
+/* Stores entry `number`; its bytes are those of its number. */
+aoticache_status trial_put(aoticache_cache *cache, int number, bool has_second_file, aoticache_error *ret_error);
 /* Whether a lookup finds the entry, with its bytes. */
 bool trial_finds(aoticache_cache *cache, int number);
 
