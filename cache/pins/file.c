@@ -309,8 +309,7 @@ aoticache_status aoticache_cache_load_pins(aoticache_directory *directory, aotic
         aoticache_directory_open_folder(directory, AOTICACHE_PINS, false, &folder, ret_error);
     if (status != AOTICACHE_OK)
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
-    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    cleanup_dir DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
+    cleanup_dir DIR *listing = aoticache_directory_list(folder);
     if (listing == NULL)
         return aoticache_error_set_errno(ret_error, errno, "cannot list %s/" AOTICACHE_PINS, directory->path);
     for (struct dirent *item; status == AOTICACHE_OK && (item = readdir(listing)) != NULL;)

@@ -33,8 +33,11 @@ static const char *const side_suffixes[] = {"-wal", "-shm", "-journal"};
 static aoticache_status check_index_file(const aoticache_directory *directory, const char *name, struct stat *ret_found,
                                          aoticache_error *ret_error)
 {
-    if (fstatat(directory->fd, name, ret_found, AT_SYMLINK_NOFOLLOW) == 0)
-        return aoticache_directory_trust(directory, ret_found, S_IFREG, name, ret_error);
+    if (fstatat(directory->fd, name, ret_found, AT_SYMLINK_NOFOLLOW) == 0) {
+        char path[AOTICACHE_INDEX_PATH_BYTES + 16];
+        snprintf(path, sizeof path, "%s/%s", directory->path, name);
+        return aoticache_directory_trust(directory, ret_found, S_IFREG, path, ret_error);
+    }
     if (errno == ENOENT)
         return AOTICACHE_NOT_FOUND;
     return aoticache_error_set_errno(ret_error, errno, "cannot examine %s/%s", directory->path, name);

@@ -99,10 +99,12 @@ static aoticache_status lookup(aoticache_cache *cache, int number, aoticache_err
     aoticache_request *request = trial_request(number);
     const aoticache_status status = aoticache_cache_lookup(cache, request, &artifact, ret_error);
     char expected[64], actual[64] = "";
+    injection_pause();
     library_text(number, expected);
     if (status == AOTICACHE_OK &&
         (pread(aoticache_artifact_library_fd(artifact), actual, sizeof actual - 1, 0) < 0 || strcmp(actual, expected) != 0))
         fail("lookup", "it returned other bytes");
+    injection_resume();
     aoticache_artifact_unref(artifact);
     aoticache_request_free(request);
     return status;

@@ -244,8 +244,8 @@ static unsigned statuses_of(const struct injection *injection)
         return ok;
     case ENOMEM:
         return ok | TRIAL_MAY_BE(NO_MEMORY);
-    case EACCES:
-        return ok | TRIAL_MAY_BE(DENIED);
+    case EACCES: /* SQLite: an error of a file that it has opened already */
+        return ok | TRIAL_MAY_BE(DENIED) | (injection->persists ? io : 0);
     case EROFS:
         return ok | io | TRIAL_MAY_BE(DENIED);
     case EIO: /* SQLite: a lock that it does not get within its time, a log that it can only read */
