@@ -353,11 +353,11 @@ aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_er
 {
     aoticache_directory *directory = cache->directory;
     aoticache_index *index = NULL;
+    aoticache_error detail = {.status = AOTICACHE_OK, .message = ""};
     aoticache_status status = examine_side_files(directory, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     if (!directory->read_only) {
-        aoticache_error detail = {.message = ""};
         status = open_writable(cache, &index, &detail);
         if (status == AOTICACHE_IO && cache->may_use_reserve && aoticache_reserve_is_needed(cache) &&
             aoticache_reserve_give_up(cache))
@@ -372,6 +372,8 @@ aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_er
     }
     if (directory->read_only) {
         status = open_for_reading(cache, &index, ret_error);
+        if (status == AOTICACHE_UNSUPPORTED && detail.status == AOTICACHE_IO) /* an older index could not be migrated: why */
+            return aoticache_error_set(ret_error, AOTICACHE_IO, "%s", detail.message);
         if (status != AOTICACHE_OK)
             return status;
     }

@@ -239,6 +239,8 @@ static unsigned statuses_of(const struct injection *injection)
     default:
         return ok;
     }
+    if (strstr(injection->path, "-shm") != NULL) /* SQLite then takes the index for one that it can only read */
+        return ok | io | TRIAL_MAY_BE(DENIED) | TRIAL_MAY_BE(NO_MEMORY);
     switch (injection->error) {
     case EINTR:
         return ok;
@@ -248,10 +250,10 @@ static unsigned statuses_of(const struct injection *injection)
         return ok | TRIAL_MAY_BE(DENIED) | (injection->persists ? io : 0);
     case EROFS:
         return ok | io | TRIAL_MAY_BE(DENIED);
-    case EIO: /* SQLite: a lock that it does not get within its time, a log that it can only read */
+    case EIO: /* SQLite: a lock that it does not get within its time */
         if (strcmp(injection->call, "fcntl") == 0 || injection->persists)
             return ok | io | TRIAL_MAY_BE(LOCKED);
-        return strstr(injection->path, "-shm") != NULL ? ok | io | TRIAL_MAY_BE(DENIED) : ok | io;
+        return ok | io;
     case ENOLCK:
         return ok | io | TRIAL_MAY_BE(LOCKED);
     default:
