@@ -349,6 +349,15 @@ static aoticache_status open_for_reading(aoticache_cache *cache, aoticache_index
     return AOTICACHE_OK;
 }
 
+aoticache_status aoticache_cache_index_result(aoticache_status status, aoticache_error *error)
+{
+    if (status != AOTICACHE_CORRUPT)
+        return status;
+    if (error != NULL)
+        error->status = AOTICACHE_IO;
+    return AOTICACHE_IO;
+}
+
 aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_error *ret_error)
 {
     aoticache_directory *directory = cache->directory;
@@ -362,6 +371,7 @@ aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_er
         if (status == AOTICACHE_IO && cache->may_use_reserve && aoticache_reserve_is_needed(cache) &&
             aoticache_reserve_give_up(cache))
             status = open_writable(cache, &index, &detail);
+        status = aoticache_cache_index_result(status, &detail);
         if (status != AOTICACHE_OK && status != AOTICACHE_IO)
             return aoticache_error_set(ret_error, status, "%s", detail.message);
         if (status == AOTICACHE_IO) { /* a full disk, most likely */
@@ -423,15 +433,6 @@ bool aoticache_cache_recovered(aoticache_cache *cache, aoticache_status status, 
         *index = atomic_load(&cache->current)->index;
     pthread_mutex_unlock(&cache->index_mutex);
     return recovered;
-}
-
-aoticache_status aoticache_cache_index_result(aoticache_status status, aoticache_error *error)
-{
-    if (status != AOTICACHE_CORRUPT)
-        return status;
-    if (error != NULL)
-        error->status = AOTICACHE_IO;
-    return AOTICACHE_IO;
 }
 
 bool aoticache_cache_index_is_current(aoticache_cache *cache)

@@ -4,6 +4,7 @@
 #include "tests/fault/cases.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -106,9 +107,19 @@ void trial_make_source(void)
     aoticache_cache_close(source);
 }
 
+void trial_reopen_archive(void)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", archive);
+    archive = open(path, O_RDONLY | O_CLOEXEC);
+    if (archive < 0)
+        fail("archive", strerror(errno));
+}
+
 aoticache_status trial_import(aoticache_cache *cache, aoticache_error *ret_error)
 {
     aoticache_transfer_report report;
+    injection_spare_archives();
     lseek(archive, 0, SEEK_SET);
     aoticache_status status = aoticache_cache_import(cache, archive, NULL, &report, ret_error);
     if (status == AOTICACHE_OK && report.refused > 0) /* what could not be taken in was said in the report */

@@ -123,6 +123,7 @@ static aoticache_status do_export(aoticache_cache *cache, aoticache_error *ret_e
     const int fd = memfd_create("exported", MFD_CLOEXEC);
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "test: no file to export to");
+    injection_spare_archives();
     const aoticache_status status = aoticache_cache_export(cache, fd, NULL, NULL, ret_error);
     close(fd);
     return status;
@@ -148,7 +149,8 @@ static const struct operation operations[] = {
     {.name = "rebuilding a lost index", .perform = do_open, .opens_itself = true, .spoil = lose_index, .is_unsound = true,
      .lacks_unreadable = true},
     {.name = "migration", .perform = do_open, .opens_itself = true, .spoil = trial_go_back_to_first_version},
-    {.name = "export", .perform = do_export, .may_be = NO_ARCHIVE},
+    /* libarchive 3.6 leaks its buffers where zstd fails. */
+    {.name = "export", .perform = do_export, .may_be = NO_ARCHIVE | REFUSED, .keeps_blocks = 2},
     {.name = "import", .perform = trial_import, .spoil = trial_make_source, .may_be = NO_ARCHIVE | REFUSED, .look = look_for_both},
     {.name = "merge", .perform = trial_merge, .spoil = trial_make_source, .may_be = REFUSED, .look = look_for_both},
 };

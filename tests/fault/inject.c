@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
+#include <link.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -175,8 +176,34 @@ static size_t shortened(size_t size)
 
 /* ---- memory ---- */
 
-static bool allocation_fails(void)
+static const char *const spared_names[] = {"libarchive", "libzstd"};
+#define SPARED_COUNT (sizeof spared_names / sizeof spared_names[0])
+static uintptr_t spared_from[SPARED_COUNT], spared_to[SPARED_COUNT];
+
+static int find_spared(struct dl_phdr_info *object, size_t size, void *user)
 {
+    const char *slash = strrchr(object->dlpi_name, '/'), *name = slash != NULL ? slash + 1 : object->dlpi_name;
+    (void)size, (void)user;
+    for (size_t spared = 0; spared < SPARED_COUNT; spared++)
+        for (size_t i = 0; i < object->dlpi_phnum; i++)
+            if (strncmp(name, spared_names[spared], strlen(spared_names[spared])) == 0 &&
+                object->dlpi_phdr[i].p_type == PT_LOAD && (object->dlpi_phdr[i].p_flags & PF_X) != 0) {
+                spared_from[spared] = object->dlpi_addr + object->dlpi_phdr[i].p_vaddr;
+                spared_to[spared] = spared_from[spared] + object->dlpi_phdr[i].p_memsz;
+            }
+    return 0;
+}
+
+void injection_spare_archives(void)
+{
+    dl_iterate_phdr(find_spared, NULL);
+}
+
+static bool allocation_fails(const void *caller)
+{
+    for (size_t i = 0; i < SPARED_COUNT; i++)
+        if ((uintptr_t)caller >= spared_from[i] && (uintptr_t)caller < spared_to[i])
+            return false;
     if (__builtin_expect(!atomic_load_explicit(&is_on, memory_order_relaxed), 1) || is_inside)
         return false;
     const long number = atomic_fetch_add(&allocations, 1);
@@ -234,17 +261,17 @@ static void *counted(void *block)
 
 void *malloc(size_t size)
 {
-    return allocation_fails() ? NULL : counted(REAL_malloc(size));
+    return allocation_fails(__builtin_return_address(0)) ? NULL : counted(REAL_malloc(size));
 }
 
 void *calloc(size_t count, size_t size)
 {
-    return allocation_fails() ? NULL : counted(REAL_calloc(count, size));
+    return allocation_fails(__builtin_return_address(0)) ? NULL : counted(REAL_calloc(count, size));
 }
 
 void *realloc(void *old, size_t size)
 {
-    if (size != 0 && allocation_fails())
+    if (size != 0 && allocation_fails(__builtin_return_address(0)))
         return NULL;
     void *block = REAL_realloc(old, size);
     if (old == NULL)
@@ -266,7 +293,7 @@ void *reallocarray(void *old, size_t count, size_t size)
 
 void *aligned_alloc(size_t alignment, size_t size)
 {
-    return allocation_fails() ? NULL : counted(REAL_aligned(alignment, size));
+    return allocation_fails(__builtin_return_address(0)) ? NULL : counted(REAL_aligned(alignment, size));
 }
 
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*begin)(void *), void *user)
