@@ -251,6 +251,9 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(STATIC) | $(HOST_KERNELS)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< $(STATIC) $(LIBS) -lcriterion -lm -o $@
 # Where calls fail: functions of the C library in front of the real ones, for libraries that are loaded later too.
 FAULT_OBJ := $(patsubst %,$(BUILD)/obj/tests/fault/%.o,cases inject record trial)
+# Called before the sanitizer is ready: not instrumented itself.
+$(BUILD)/obj/tests/fault/inject.o: INSTRUMENT :=
+$(BUILD)/obj/tests/fault/inject.o: OWN_CPPFLAGS += $(if $(findstring address,$(SANITIZE)),-DINJECT_BESIDE_SANITIZER)
 FAULT_BINS := $(filter $(BUILD)/tests/fault/%,$(PROGRAM_BINS))
 $(FAULT_BINS): $(BUILD)/tests/fault/%: $(BUILD)/obj/tests/fault/%.o $(FAULT_OBJ) $(STATIC) | $(HOST_KERNELS)
 	@mkdir -p $(@D)

@@ -157,5 +157,5 @@ static const struct operation operations[] = {
 
 int main(int argc, char **argv)
 {
-    return trial_main(argc, argv, operations, sizeof operations / sizeof operations[0], 60);
+    return trial_main(argc, argv, operations, sizeof operations / sizeof operations[0], 90);
 }

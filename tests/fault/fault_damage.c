@@ -5,7 +5,7 @@
  * or a symbolic link, or has the bytes of another file of the cache. Then a process looks every entry up: it gets the right
  * bytes, or misses it, and never gets others; entries that do not need the file are found. `verify --repair` is run: after
  * it nothing is wrong, all entries whose objects are sound are found, and the rest can be put again. FAULT_STRIDE: each how
- * many-th case, 40 unless it is set; 1: each.
+ * many-th case, 80 unless it is set; 1: each.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -411,7 +411,7 @@ static long damage_kind(size_t kind, long stride)
 int main(int argc, char **argv)
 {
     const char *text = getenv("FAULT_STRIDE");
-    const long stride = text != NULL && strtol(text, NULL, 10) > 0 ? strtol(text, NULL, 10) : 40;
+    const long stride = text != NULL && strtol(text, NULL, 10) > 0 ? strtol(text, NULL, 10) : 80;
     long failed = 0;
     trial_make_root();
     seen = mmap(NULL, sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -180,5 +180,5 @@ static const struct operation operations[] = {
 int main(int argc, char **argv)
 {
     find_build();
-    return trial_main(argc, argv, operations, sizeof operations / sizeof operations[0], 60);
+    return trial_main(argc, argv, operations, sizeof operations / sizeof operations[0], 90);
 }

@@ -5,7 +5,7 @@
  * each way to lose what was not synced before it, a folder is made as the disk may be afterwards. A process opens the cache
  * there: what was stored before, and what had been reported as stored, is found with its bytes; nothing is damaged,
  * missing or foreign, and the index is no damaged one; the operation succeeds when it is done again. All that with WAL and
- * with a rollback journal. FAULT_STRIDE: each how many-th case, 7 unless it is set; 1: each.
+ * with a rollback journal. FAULT_STRIDE: each how many-th case, 29 unless it is set; 1: each.
  */
 #include <errno.h>
 #include <string.h>
@@ -216,7 +216,7 @@ static long lose_power(const struct durable_operation *operation, const char *jo
 int main(int argc, char **argv)
 {
     const char *text = getenv("FAULT_STRIDE");
-    const long stride = text != NULL && strtol(text, NULL, 10) > 0 ? strtol(text, NULL, 10) : 7;
+    const long stride = text != NULL && strtol(text, NULL, 10) > 0 ? strtol(text, NULL, 10) : 29;
     long failed = 0;
     trial_make_root();
     for (int network = 0; network < 2; network++) {

@@ -214,7 +214,7 @@ static bool allocation_fails(const void *caller)
     return true;
 }
 
-#ifdef __SANITIZE_ADDRESS__
+#ifdef INJECT_BESIDE_SANITIZER
 void *__interceptor_malloc(size_t size);
 void *__interceptor_calloc(size_t count, size_t size);
 void *__interceptor_realloc(void *old, size_t size);
@@ -639,7 +639,7 @@ int flock(int fd, int operation)
 DEFINE_FCNTL(fcntl)
 DEFINE_FCNTL(fcntl64)
 
-#ifndef __SANITIZE_ADDRESS__ /* its own memory comes from here */
+#ifndef INJECT_BESIDE_SANITIZER /* its own memory comes from here */
 #define DEFINE_MMAP(name, type)                                                             \
     void *name(void *at, size_t size, int protection, int flags, int fd, type offset)       \
     {                                                                                       \
