@@ -143,7 +143,10 @@ static aoticache_status read_bytes(aoticache_directory *directory, const char *n
         return refuse_file(name, errno == ELOOP ? "it is a symbolic link" : "it cannot be opened", ret_error);
     if (aoticache_directory_trust(directory, &found, S_IFREG, path, &detail) != AOTICACHE_OK)
         return refuse_file(name, detail.message, ret_error);
-    ssize_t got = pread(fd, text, MAX_FILE_BYTES, 0);
+    ssize_t got;
+    do
+        got = pread(fd, text, MAX_FILE_BYTES, 0);
+    while (got < 0 && errno == EINTR);
     if (got < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot read the pins of %s", name);
     *ret_size = (size_t)got;

@@ -209,7 +209,10 @@ static aoticache_status read_format(aoticache_directory *directory, aoticache_er
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot open %s/" AOTICACHE_FORMAT_FILE, directory->path);
     char text[32];
-    ssize_t got = read(fd, text, sizeof text - 1);
+    ssize_t got;
+    do
+        got = read(fd, text, sizeof text - 1);
+    while (got < 0 && errno == EINTR);
     if (got < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot read %s/" AOTICACHE_FORMAT_FILE, directory->path);
     text[got] = '\0';

@@ -502,6 +502,8 @@ static long try_operation(const struct operation *operation, long stride)
         return printf("not ok - %s: without a failure: %s\n", operation->name, outcome->wrong);
     if (only != NULL && try_one(operation, only, &tally))
         return tally.failed;
+    const long few = (counted.calls + counted.allocations) / 30 + 1; /* so that small operations have some cases, too */
+    stride = stride < few ? stride : few;
     try_calls(operation, counted.calls, stride, &tally);
     try_numbers(operation, INJECT_MEMORY, counted.allocations, stride, &tally);
     try_numbers(operation, INJECT_THREAD, counted.threads, 1, &tally);
