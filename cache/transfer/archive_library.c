@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,9 +28,8 @@ aoticache_status aoticache_archive_library_missing(aoticache_error *ret_error)
 #endif
 
 static aoticache_archive_functions functions;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool is_there;
-static char problem[256] = "libarchive.so.13 cannot be opened"; /* written once */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* taken inside the gate: no child of a fork finds it taken */
+static atomic_bool is_there;
 
 static bool bind(void *library, void *place, const char *name)
 {
@@ -47,25 +47,30 @@ static bool bind_all(void *library)
     return is_complete;
 }
 
-static void load(void)
+/* Tried again each time until it is there: descriptors or memory may have been short. problem: what was wrong. */
+static void load(char problem[256])
 {
     static const char *const names[] = {AOTICACHE_ARCHIVE_LIBRARY, "libarchive.so.13"};
     aoticache_load_gate_enter();
+    pthread_mutex_lock(&lock);
     for (size_t i = 0; i < sizeof names / sizeof names[0] && !is_there; i++) {
         void *library = names[i][0] != '\0' ? dlopen(names[i], RTLD_NOW | RTLD_LOCAL) : NULL;
         is_there = library != NULL && bind_all(library);
         if (library != NULL && !is_there) {
-            snprintf(problem, sizeof problem, "%s lacks functions of libarchive 3.3", names[i]);
+            snprintf(problem, 256, "%s lacks functions of libarchive 3.3", names[i]);
             dlclose(library);
         }
     }
+    pthread_mutex_unlock(&lock);
     aoticache_load_gate_leave();
 }
 
 aoticache_status aoticache_archive_library_open(const aoticache_archive_functions **ret_functions,
                                                 aoticache_error *ret_error)
 {
-    pthread_once(&once, load);
+    char problem[256] = "libarchive.so.13 cannot be opened";
+    if (!is_there)
+        load(problem);
     if (!is_there)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "archives are read and written with libarchive, and %s: install it (Debian: "

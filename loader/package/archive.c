@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,9 +62,8 @@ static struct {
     ZIP_FUNCTION_LIST(ZIP_FIELD)
 #undef ZIP_FIELD
 } zip;
-static pthread_once_t zip_once = PTHREAD_ONCE_INIT;
-static bool zip_is_there;
-static char zip_problem[256] = "libzip is not there"; /* written once */
+static pthread_mutex_t zip_lock = PTHREAD_MUTEX_INITIALIZER; /* taken inside the gate: no child of a fork finds it taken */
+static atomic_bool zip_is_there;
 
 static bool bind(void *library, void *place, const char *name)
 {
@@ -81,30 +81,35 @@ static bool bind_all(void *library)
     return is_complete;
 }
 
-static void load_zip(void)
+/* Tried again each time until it is there: descriptors or memory may have been short. problem: what was wrong. */
+static void load_zip(char problem[256])
 {
     static const char *const names[] = {AOTICACHE_ZIP_LIBRARY, "libzip.so.5", "libzip.so.4"};
     aoticache_load_gate_enter();
+    pthread_mutex_lock(&zip_lock);
     for (size_t i = 0; i < sizeof names / sizeof names[0] && !zip_is_there; i++) {
         void *library = names[i][0] != '\0' ? dlopen(names[i], RTLD_NOW | RTLD_LOCAL) : NULL;
         zip_is_there = library != NULL && bind_all(library);
         if (library != NULL && !zip_is_there) {
-            snprintf(zip_problem, sizeof zip_problem, "%s lacks functions of libzip 1.x", names[i]);
+            snprintf(problem, 256, "%s lacks functions of libzip 1.x", names[i]);
             dlclose(library);
         }
     }
+    pthread_mutex_unlock(&zip_lock);
     aoticache_load_gate_leave();
 }
 
 static aoticache_status need_zip(aoticache_error *ret_error)
 {
-    pthread_once(&zip_once, load_zip);
+    char problem[256] = "libzip is not there";
+    if (!zip_is_there)
+        load_zip(problem);
     if (zip_is_there)
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                "packages are read with libzip, and %s: install it (Debian: libzip4, libzip5 or "
                                "libzip4t64; Fedora: libzip)",
-                               zip_problem);
+                               problem);
 }
 
 /* What libzip's error comes to; of an archive that is read the rest is `otherwise`. */
@@ -228,11 +233,16 @@ static aoticache_status open_zip(aoticache_archive *archive, aoticache_error *re
 {
     zip_error_t error;
     zip.error_init(&error);
+    errno = 0;
     zip_source_t *source = zip.source_function_create(source_function, archive, &error);
     if (source != NULL)
         archive->zip = zip.open_from_source(source, open_flags(), &error);
+    const bool is_out_of_memory = errno == ENOMEM; /* libzip may take that for the end of the archive */
     aoticache_status status = AOTICACHE_OK;
-    if (archive->zip == NULL) {
+    if (archive->zip == NULL && is_out_of_memory) {
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the archive %s", archive->name);
+        zip.source_free(source);
+    } else if (archive->zip == NULL) {
         status = aoticache_error_set(ret_error, status_of_zip_error(&error, AOTICACHE_INVALID),
                                      "%s is not a sound ZIP archive: %s",
                                      archive->name,

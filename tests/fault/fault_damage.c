@@ -408,6 +408,75 @@ static long damage_kind(size_t kind, long stride)
     return tally.failed;
 }
 
+/* ---- the configuration ---- */
+
+static const char configuration[] = "max_size = 20G\nmax_age = 90d\nmin_free = 5%\nlock_timeout = 2s\nallow_shared = false\n";
+
+/* Opening says what is wrong in it, or goes on without. */
+static void examine_configured(const char *path)
+{
+    aoticache_error error = {.message = ""};
+    aoticache_cache *cache = NULL;
+    setenv("AOTICACHE_CONFIG", path, 1);
+    setenv("AOTICACHE_DIR", trial_cache(), 1);
+    if (aoticache_cache_open(NULL, &cache, &error) != AOTICACHE_OK) {
+        seen->refused = 1;
+        if (strstr(error.message, path) == NULL && strstr(error.message, trial_cache()) == NULL)
+            wrong("opening fails and names neither the configuration nor the directory", error.message);
+        return;
+    }
+    for (int i = 1; i <= TRIAL_STORED; i++)
+        if (!look_up(cache, i))
+            wrong("an entry is not found", "with a damaged configuration");
+    aoticache_cache_close(cache);
+}
+
+static long damage_configuration(long stride)
+{
+    struct tally tally = {.tried = 0};
+    char path[600];
+    long n = 0;
+    snprintf(path, sizeof path, "%s/config", trial_root());
+    trial_use_cache("damaged");
+    copy(closed_path, trial_cache());
+    for (enum damage damage = 0; damage <= EMPTY; damage++)
+        for (size_t at = 0; at < (has_positions(damage) ? strlen(configuration) : 1); at++) {
+            struct bytes bytes = {.data = calloc(2, sizeof configuration + REGION), .size = strlen(configuration)};
+            if (n++ % (stride / 8 + 1) != 0 || bytes.data == NULL) {
+                free(bytes.data);
+                continue;
+            }
+            memcpy(bytes.data, configuration, bytes.size);
+            change(&bytes, damage, at, 0);
+            const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+            if (fd < 0 || write(fd, bytes.data, bytes.size) != (ssize_t)bytes.size)
+                fail("write", path);
+            close(fd);
+            free(bytes.data);
+            int result = 0;
+            memset(seen, 0, sizeof *seen);
+            fflush(stdout);
+            const pid_t child = fork();
+            if (child == 0) {
+                alarm(60);
+                examine_configured(path);
+                exit(0);
+            }
+            if (child < 0 || waitpid(child, &result, 0) != child)
+                fail("fork", strerror(errno));
+            tally.tried++;
+            tally.refused += seen->refused;
+            if (WIFEXITED(result) && WEXITSTATUS(result) == 0)
+                continue;
+            tally.failed++;
+            printf("not ok - configuration, %s at byte %zu: %s\n", damage_names[damage], at,
+                   WIFSIGNALED(result) ? "it died" : seen->wrong);
+        }
+    printf("%s - configuration (%zu bytes): damaged %ld times: opening was refused after %ld\n",
+           tally.failed == 0 ? "ok" : "#", strlen(configuration), tally.tried, tally.refused);
+    return tally.failed;
+}
+
 int main(int argc, char **argv)
 {
     const char *text = getenv("FAULT_STRIDE");
@@ -421,6 +490,8 @@ int main(int argc, char **argv)
     for (size_t kind = 0; kind < KIND_COUNT; kind++)
         if (argc < 2 || strstr(kinds[kind].name, argv[1]) != NULL)
             failed += damage_kind(kind, stride);
+    if (argc < 2 || strstr("configuration", argv[1]) != NULL)
+        failed += damage_configuration(stride);
     remove_folder(trial_root());
     return failed == 0 ? 0 : 1;
 }
