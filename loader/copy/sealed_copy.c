@@ -196,12 +196,14 @@ static aoticache_status copy_bytes(const aoticache_elf *elf, uint64_t size, int 
 static bool write_file_header(int copy)
 {
     Elf64_Ehdr header;
-    ssize_t got;
-    do
-        got = pread(copy, &header, sizeof header, 0);
-    while (got < 0 && errno == EINTR);
-    if (got != (ssize_t)sizeof header)
-        return false;
+    for (size_t have = 0; have < sizeof header;) {
+        const ssize_t got = pread(copy, (char *)&header + have, sizeof header - have, (off_t)have);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        have += (size_t)got;
+    }
     header.e_shoff = 0;
     header.e_shnum = header.e_shstrndx = 0;
     return aoticache_memory_file_write(copy, &header, sizeof header, 0);

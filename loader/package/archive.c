@@ -139,6 +139,7 @@ struct aoticache_archive {
     int fd;
     uint64_t bytes, offset;
     zip_error_t error; /* of the source */
+    int read_errno;    /* the first of pread(), which libzip may take for the end of the archive; 0: none */
     zip_t *zip;
     char *name;
 };
@@ -150,6 +151,7 @@ static zip_int64_t source_read(aoticache_archive *archive, void *data, uint64_t 
         got = pread(archive->fd, data, size < (1u << 30) ? size : (1u << 30), (off_t)archive->offset);
     while (got < 0 && errno == EINTR);
     if (got < 0) {
+        archive->read_errno = archive->read_errno != 0 ? archive->read_errno : errno;
         zip.error_set(&archive->error, ZIP_ER_READ, errno);
         return -1;
     }
@@ -312,6 +314,12 @@ static aoticache_status fail_entry(aoticache_archive *archive, zip_error_t *erro
                                    aoticache_status otherwise, aoticache_error *ret_error)
 {
     const char *name = zip.get_name(archive->zip, position, ZIP_FL_ENC_RAW);
+    if (archive->read_errno != 0) {
+        const int error_number = archive->read_errno;
+        archive->read_errno = 0;
+        return aoticache_error_set_errno(ret_error, error_number, "%s: cannot read entry %llu, %.200s", archive->name,
+                                         (unsigned long long)position, name != NULL ? name : "(no name)");
+    }
     return aoticache_error_set(ret_error, status_of_zip_error(error, otherwise),
                                "%s: cannot read entry %llu, %.200s: %s", archive->name,
                                (unsigned long long)position, name != NULL ? name : "(no name)",

@@ -119,7 +119,7 @@ void trial_reopen_archive(void)
 aoticache_status trial_import(aoticache_cache *cache, aoticache_error *ret_error)
 {
     aoticache_transfer_report report;
-    injection_spare_archives();
+    injection_spare_others();
     lseek(archive, 0, SEEK_SET);
     aoticache_status status = aoticache_cache_import(cache, archive, NULL, &report, ret_error);
     if (status == AOTICACHE_OK && report.refused > 0) /* what could not be taken in was said in the report */

@@ -123,7 +123,7 @@ static aoticache_status do_export(aoticache_cache *cache, aoticache_error *ret_e
     const int fd = memfd_create("exported", MFD_CLOEXEC);
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "test: no file to export to");
-    injection_spare_archives();
+    injection_spare_others();
     const aoticache_status status = aoticache_cache_export(cache, fd, NULL, NULL, ret_error);
     close(fd);
     return status;

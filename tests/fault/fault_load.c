@@ -62,6 +62,7 @@ static aoticache_status do_load(aoticache_cache *unused, aoticache_error *ret_er
     aoticache_runner *runner = NULL;
     const int fd = open_library();
     (void)unused;
+    injection_spare_others();
     aoticache_status status = aoticache_library_load_fd(fd, "pointwise", &library, ret_error);
     if (status == AOTICACHE_OK) {
         aoticache_runner_options options = AOTICACHE_RUNNER_OPTIONS_INIT;

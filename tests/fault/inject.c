@@ -176,7 +176,7 @@ static size_t shortened(size_t size)
 
 /* ---- memory ---- */
 
-static const char *const spared_names[] = {"libarchive", "libzstd"};
+static const char *const spared_names[] = {"libarchive", "libzstd", "ld-linux"};
 #define SPARED_COUNT (sizeof spared_names / sizeof spared_names[0])
 static uintptr_t spared_from[SPARED_COUNT], spared_to[SPARED_COUNT];
 
@@ -194,7 +194,7 @@ static int find_spared(struct dl_phdr_info *object, size_t size, void *user)
     return 0;
 }
 
-void injection_spare_archives(void)
+void injection_spare_others(void)
 {
     dl_iterate_phdr(find_spared, NULL);
 }

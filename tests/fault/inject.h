@@ -41,10 +41,11 @@ void injection_pause(void);
 void injection_resume(void);
 
 /*
- * Allocations of libarchive and libzstd do not fail where they are loaded: 3.6 of the one ends the process without memory,
- * 1.5 of the other reads through NULL. That is not this library's to mend.
+ * Allocations of libarchive, libzstd and the dynamic linker do not fail, where they are loaded by now: without memory
+ * libarchive 3.6 ends the process, zstd 1.5 reads through NULL, and that of glibc 2.36 ends the process or forgets what a library
+ * needs. That is not this library's to mend.
  */
-void injection_spare_archives(void);
+void injection_spare_others(void);
 /* Has file systems be of a kind that several machines share, where the index has a rollback journal and no WAL. */
 void injection_pretend_network(bool is_network);
 
