@@ -80,7 +80,7 @@ KERNELS    := $(wildcard eager/kernels/*.c) $(wildcard eager/kernels/*.h)
 TOOLS      := aoticache aoticache-gc aoticache-stat
 UNIT       := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
 PROGRAMS   := $(patsubst tests/%.c,%,$(wildcard tests/crash/*.c tests/race/*.c tests/bench/*.c tests/conformance/*.c \
-                tests/helpers/*.c))
+                tests/helpers/*.c tests/fault/fault_*.c))
 
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 
@@ -103,7 +103,7 @@ HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
-.PHONY: FORCE all deps test check check-docs long bench bench-compile bench-judge operators models torch-operators torch-checks inductor-builds year fuzz gpu demo install uninstall clean help tests race-tests
+.PHONY: FORCE all deps test check check-docs long torture bench bench-compile bench-judge operators models torch-operators torch-checks inductor-builds year fuzz gpu demo install uninstall clean help tests race-tests
 .DEFAULT_GOAL := all
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -249,6 +249,17 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(STATIC) | $(HOST_KERNELS)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $< $(STATIC) $(LIBS) -lcriterion -lm -o $@
+# Where calls fail: functions of the C library in front of the real ones, for libraries that are loaded later too.
+FAULT_OBJ := $(patsubst %,$(BUILD)/obj/tests/fault/%.o,cases inject record trial)
+# Called before the sanitizer is ready: not instrumented itself.
+$(BUILD)/obj/tests/fault/inject.o: INSTRUMENT :=
+$(BUILD)/obj/tests/fault/inject.o: OWN_CPPFLAGS += $(if $(findstring address,$(SANITIZE)),-DINJECT_BESIDE_SANITIZER)
+FAULT_BINS := $(filter $(BUILD)/tests/fault/%,$(PROGRAM_BINS))
+$(FAULT_BINS): $(BUILD)/tests/fault/%: $(BUILD)/obj/tests/fault/%.o $(FAULT_OBJ) $(STATIC) | $(HOST_KERNELS)
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LD    $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -rdynamic $< $(FAULT_OBJ) $(STATIC) $(LIBS) -lm \
+	    -Wl,--as-needed -lcriterion -o $@
 $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(STATIC)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
@@ -311,6 +322,11 @@ FORMS ?=
 long: all tests
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/long-tests $(FORMS)
 
+# Eight processes do everything that a cache offers, and are killed, with WAL and with a rollback journal.
+TORTURE_SECONDS ?= 3600
+torture: $(BUILD)/tests/fault/fault_torture
+	$(Q)$< $(TORTURE_SECONDS)
+
 demo: deps
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/demo
@@ -370,12 +386,13 @@ clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check check-docs long bench bench-compile bench-judge operators models torch-operators torch-checks inductor-builds year fuzz gpu demo install uninstall deps tests clean help'
+	@echo 'targets: all test check check-docs long torture bench bench-compile bench-judge operators models torch-operators torch-checks inductor-builds year fuzz gpu demo install uninstall deps tests clean help'
 	@echo '  all        build everything under build/'
 	@echo '  test       install what is missing, build, run all tests'
 	@echo '  check      the same without installing anything'
 	@echo '  check-docs what documents name exists, and something runs each example'
 	@echo '  long       the long forms of the tests, hours; FORMS="kill_collect race": those (scripts/long-tests --list)'
+	@echo '  torture    processes that do everything at once, and are killed, TORTURE_SECONDS=3600'
 	@echo '  bench-judge  what a call costs after kernels were judged, against plain PyTorch'
 	@echo '  bench      benchmarks, a table and build/bench.json'
 	@echo '  bench-compile  torch.compile in a fresh state, beside PyTorch'"'"'s own caches (ten minutes)'

@@ -31,17 +31,24 @@ static bool is_within_limit(uint64_t end)
 
 bool aoticache_memory_file_write(int file, const void *bytes, size_t size, uint64_t offset)
 {
-    ssize_t written;
+    const char *from = bytes;
     if (!is_within_limit(offset + size)) {
         errno = EFBIG;
         return false;
     }
-    do
-        written = pwrite(file, bytes, size, (off_t)offset);
-    while (written < 0 && errno == EINTR);
-    if (written >= 0 && written != (ssize_t)size)
-        errno = ENOSPC;
-    return written == (ssize_t)size;
+    while (size > 0) {
+        const ssize_t written = pwrite(file, from, size, (off_t)offset);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0) {
+            errno = written == 0 ? ENOSPC : errno;
+            return false;
+        }
+        from += written;
+        offset += (uint64_t)written;
+        size -= (size_t)written;
+    }
+    return true;
 }
 
 bool aoticache_memory_file_seal(int file)

@@ -4,6 +4,7 @@
 #include "base/optional_library.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,22 +21,27 @@ static bool bind_functions(void *library, const aoticache_library_function *func
     return is_complete;
 }
 
-bool aoticache_optional_library_open(const char *const *names, size_t name_count,
+/* Taken inside the gate: no child of a fork finds it taken. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+bool aoticache_optional_library_open(atomic_bool *is_open, const char *const *names, size_t name_count,
                                      const aoticache_library_function *functions, size_t function_count,
                                      const char *version, char ret_problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES])
 {
-    bool is_open = false;
     aoticache_load_gate_enter();
-    for (size_t i = 0; i < name_count && !is_open; i++) {
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < name_count && !*is_open; i++) {
         void *library = names[i][0] != '\0' ? dlopen(names[i], RTLD_NOW | RTLD_LOCAL) : NULL;
         if (library == NULL)
             continue;
-        is_open = bind_functions(library, functions, function_count);
-        if (!is_open) {
+        *is_open = bind_functions(library, functions, function_count);
+        if (!*is_open) {
             snprintf(ret_problem, AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES, "%s lacks functions of %s", names[i], version);
             dlclose(library);
         }
     }
+    bool opened = *is_open;
+    pthread_mutex_unlock(&lock);
     aoticache_load_gate_leave();
-    return is_open;
+    return opened;
 }

@@ -359,5 +359,5 @@ aoticache_status aoticache_cache_forget_failures(aoticache_cache *cache, const a
     do
         status = aoticache_index_forget_failures(index, key, INT64_MAX, ret_error);
     while (aoticache_cache_recovered(cache, status, &index));
-    return status;
+    return aoticache_cache_index_result(status, ret_error);
 }

@@ -71,6 +71,8 @@ aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_er
  * now, in *index.
  */
 bool aoticache_cache_recovered(aoticache_cache *cache, aoticache_status status, aoticache_index **index);
+/* What a caller of the cache is told of it: an index that is CORRUPT, and could not be recovered, is IO, in the detail too. */
+aoticache_status aoticache_cache_index_result(aoticache_status status, aoticache_error *error);
 
 /* Whether the index that is open is the one that lies in the directory. */
 bool aoticache_cache_index_is_current(aoticache_cache *cache);

@@ -98,7 +98,7 @@ aoticache_status aoticache_cache_put_judgements(aoticache_cache *cache, const ao
         aoticache_cache_count(cache, AOTICACHE_COUNTER_judged, 1);
         aoticache_cache_count(cache, AOTICACHE_COUNTER_judged_slower, judgements[i].is_slower);
     }
-    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+    return aoticache_cache_index_result(status, ret_error);
 }
 
 void aoticache_cache_note_lost(aoticache_cache *cache, uint64_t calls)
@@ -139,5 +139,5 @@ aoticache_status aoticache_cache_list_judgements(aoticache_cache *cache, const a
     if (index == NULL)
         return AOTICACHE_OK;
     aoticache_status status = aoticache_index_list_judgements(index, key, forward, &walk, ret_error);
-    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+    return aoticache_cache_index_result(status, ret_error);
 }

@@ -298,7 +298,7 @@ static aoticache_status find_and_count(aoticache_cache *cache, const aoticache_r
         aoticache_cache_count_hit(cache, &report, begun);
     else if (status == AOTICACHE_NOT_FOUND)
         count_lookup_miss(cache, request, &report);
-    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+    return aoticache_cache_index_result(status, ret_error);
 }
 
 /* accept: NULL where an exact entry is wanted. */

@@ -213,7 +213,7 @@ aoticache_status aoticache_cache_put(aoticache_cache *cache, const aoticache_req
             aoticache_reserve_keep(cache);
         }
         if (is_done || (status != AOTICACHE_OK && !aoticache_cache_recovered(cache, status, &index)))
-            return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+            return aoticache_cache_index_result(status, ret_error);
     }
     return aoticache_error_set(ret_error, AOTICACHE_IO, "%s: the index is replaced again and again", cache->directory->path);
 }

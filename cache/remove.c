@@ -171,5 +171,5 @@ aoticache_status aoticache_cache_remove(aoticache_cache *cache, const aoticache_
         status = remove_key(cache, index, key, ret_error);
         aoticache_lock_release(&lock);
     } while (aoticache_cache_recovered(cache, status, &index));
-    return status;
+    return aoticache_cache_index_result(status, ret_error);
 }

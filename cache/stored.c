@@ -220,5 +220,5 @@ aoticache_status aoticache_cache_list_stored(aoticache_cache *cache, const char 
         status = show_rows(cache, &rows, callback, user, ret_error);
     }
     free_rows(&rows);
-    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+    return aoticache_cache_index_result(status, ret_error);
 }

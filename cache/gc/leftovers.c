@@ -47,8 +47,7 @@ static aoticache_status list_names(int folder_fd, const char *prefix, struct nam
                                    aoticache_error *ret_error)
 {
     struct names names = {.items = NULL};
-    int fd = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    cleanup_dir DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
+    cleanup_dir DIR *listing = aoticache_directory_list(folder_fd);
     if (listing == NULL)
         return aoticache_error_set_errno(ret_error, errno, "cannot list a folder of the cache");
     for (struct dirent *item; (item = readdir(listing)) != NULL;) {

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "base/syscalls.h"
 #include "cache/store/object.h"
 #include "cache/store/scratch.h"
@@ -113,8 +114,8 @@ static aoticache_status parse_file(const char *text, size_t size, const char *na
                                    aoticache_error *ret_error)
 {
     json_error_t json_error;
-    json_t *object = json_loadb(text, size, JSON_REJECT_DUPLICATES, &json_error);
-    if (object == NULL && json_error_code(&json_error) == json_error_out_of_memory)
+    json_t *object = aoticache_json_parse(text, size, JSON_REJECT_DUPLICATES, &json_error);
+    if (object == NULL && aoticache_json_is_out_of_memory(&json_error))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "pins and tags of %s: out of memory", name);
     if (object == NULL)
         return refuse_file(name, "it is not JSON", ret_error);
@@ -142,7 +143,10 @@ static aoticache_status read_bytes(aoticache_directory *directory, const char *n
         return refuse_file(name, errno == ELOOP ? "it is a symbolic link" : "it cannot be opened", ret_error);
     if (aoticache_directory_trust(directory, &found, S_IFREG, path, &detail) != AOTICACHE_OK)
         return refuse_file(name, detail.message, ret_error);
-    ssize_t got = pread(fd, text, MAX_FILE_BYTES, 0);
+    ssize_t got;
+    do
+        got = pread(fd, text, MAX_FILE_BYTES, 0);
+    while (got < 0 && errno == EINTR);
     if (got < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot read the pins of %s", name);
     *ret_size = (size_t)got;
@@ -308,8 +312,7 @@ aoticache_status aoticache_cache_load_pins(aoticache_directory *directory, aotic
         aoticache_directory_open_folder(directory, AOTICACHE_PINS, false, &folder, ret_error);
     if (status != AOTICACHE_OK)
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
-    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    cleanup_dir DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
+    cleanup_dir DIR *listing = aoticache_directory_list(folder);
     if (listing == NULL)
         return aoticache_error_set_errno(ret_error, errno, "cannot list %s/" AOTICACHE_PINS, directory->path);
     for (struct dirent *item; status == AOTICACHE_OK && (item = readdir(listing)) != NULL;)

@@ -188,7 +188,7 @@ static aoticache_status change_batch(aoticache_cache *cache, const struct change
         if (status == AOTICACHE_OK && !is_stale)
             return AOTICACHE_OK;
         if (status != AOTICACHE_OK && !aoticache_cache_recovered(cache, status, &index))
-            return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+            return aoticache_cache_index_result(status, ret_error);
     }
     return aoticache_error_set(ret_error, AOTICACHE_IO, "%s: the index is replaced again and again",
                                cache->directory->path);
@@ -308,5 +308,5 @@ aoticache_status aoticache_cache_list_pins(aoticache_cache *cache, const char *t
     for (size_t i = 0; status == AOTICACHE_OK && i < rows.count && !stopped;)
         i += show_key(rows.items + i, rows.count - i, callback, user, &stopped);
     free(rows.items);
-    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+    return aoticache_cache_index_result(status, ret_error);
 }

@@ -3,8 +3,10 @@
  * compile hooks are told of a request in the same form (docs/hooks.md).
  */
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "cache/request/request.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -140,9 +142,14 @@ aoticache_status aoticache_request_write_json(const aoticache_request *request, 
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "request as JSON: an argument is NULL");
     aoticache_status status = AOTICACHE_OK;
     json_t *arguments = json_array();
+    if (arguments == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "request as JSON: out of memory");
     for (size_t i = 0; status == AOTICACHE_OK && i < aoticache_request_argument_count(request); i++) {
         const aoticache_argument *argument = aoticache_request_argument(request, i);
-        if (json_array_append_new(arguments, json_of_argument(argument)) != 0)
+        errno = 0;
+        if (json_array_append_new(arguments, json_of_argument(argument)) != 0 && errno == ENOMEM)
+            status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "request as JSON: out of memory");
+        else if (json_array_size(arguments) <= i)
             status = aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                          "argument %zu of %s: a %s that JSON has no place for", i,
                                          aoticache_request_op(request), kind_names[argument->kind]);
@@ -151,7 +158,7 @@ aoticache_status aoticache_request_write_json(const aoticache_request *request, 
                              json_of_device(aoticache_request_device(request)), "arguments", arguments);
     /* 17 digits bring back every double; ASCII only, so that no reader has to care for encodings. */
     char *line = status == AOTICACHE_OK && root != NULL
-                     ? json_dumps(root, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(17))
+                     ? aoticache_json_write(root, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(17))
                      : NULL;
     json_decref(root);
     if (line != NULL)
@@ -411,7 +418,9 @@ aoticache_status aoticache_request_parse_json(const char *line, aoticache_reques
     if (line == NULL || ret_request == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "request as JSON: an argument is NULL");
     json_error_t problem;
-    json_t *root = json_loads(line, JSON_REJECT_DUPLICATES, &problem);
+    json_t *root = aoticache_json_parse(line, strlen(line), JSON_REJECT_DUPLICATES, &problem);
+    if (root == NULL && aoticache_json_is_out_of_memory(&problem))
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "request as JSON: out of memory");
     if (root == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "column %d: %s", problem.column, problem.text);
     aoticache_status status = read_request(root, ret_request, ret_error);

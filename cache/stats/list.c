@@ -60,7 +60,7 @@ aoticache_status aoticache_cache_list_groups(aoticache_cache *cache, aoticache_g
         return AOTICACHE_OK;
     status = aoticache_index_list_groups(index, (aoticache_index_group_kind)kind, since_zero, forward_group, &walk,
                                          ret_error);
-    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+    return aoticache_cache_index_result(status, ret_error);
 }
 
 /* ---- history ---- */
@@ -129,7 +129,7 @@ aoticache_status aoticache_cache_list_history(aoticache_cache *cache, int64_t si
         aoticache_index_list_history(index, since, step_seconds, fill_slot, &walk, ret_error);
     if (status == AOTICACHE_OK)
         forward_slot(&walk);
-    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+    return aoticache_cache_index_result(status, ret_error);
 }
 
 /* ---- entries ---- */
@@ -172,7 +172,7 @@ aoticache_status aoticache_cache_list_extreme(aoticache_cache *cache, aoticache_
     aoticache_status status = aoticache_index_list_extreme(
         index, which == AOTICACHE_EXTREME_LARGEST ? AOTICACHE_INDEX_LARGEST : AOTICACHE_INDEX_COLDEST, limit,
         forward_entry, &walk, ret_error);
-    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+    return aoticache_cache_index_result(status, ret_error);
 }
 
 /* ---- usage ---- */
@@ -227,5 +227,5 @@ aoticache_status aoticache_cache_list_usage(aoticache_cache *cache, aoticache_us
         if (!callback(user, &usages.items[i]))
             break;
     clear_usages(&usages);
-    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+    return aoticache_cache_index_result(status, ret_error);
 }

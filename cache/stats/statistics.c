@@ -125,7 +125,7 @@ static aoticache_status gather_numbers(aoticache_cache *cache, const aoticache_s
     aoticache_cache_add_unflushed(cache, &all->counters);
     for (int i = 0; i < AOTICACHE_LATENCY_COUNT; i++)
         aoticache_histogram_add_to(&cache->unflushed.histograms[i], &all->distributions[i]);
-    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+    return aoticache_cache_index_result(status, ret_error);
 }
 
 static aoticache_latency summarise(const aoticache_distribution *distribution)
@@ -225,5 +225,5 @@ aoticache_status aoticache_cache_zero_statistics(aoticache_cache *cache, aoticac
     do
         status = aoticache_index_zero_statistics(index, aoticache_wall_ns(), ret_error);
     while (aoticache_cache_recovered(cache, status, &index));
-    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+    return aoticache_cache_index_result(status, ret_error);
 }

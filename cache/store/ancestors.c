@@ -132,7 +132,10 @@ aoticache_status aoticache_directory_find_real_path(aoticache_directory *directo
     aoticache_status status = directory->allow_shared ? AOTICACHE_OK : check_folders(directory, real, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (lstat(real, &found) != 0 || found.st_dev != root->st_dev || found.st_ino != root->st_ino)
+    const bool is_there = lstat(real, &found) == 0;
+    if (!is_there && errno != ENOENT)
+        return aoticache_error_set_errno(ret_error, errno, "cannot examine %s", real);
+    if (!is_there || found.st_dev != root->st_dev || found.st_ino != root->st_ino)
         return aoticache_error_set(ret_error, AOTICACHE_DENIED, "%s was exchanged while it was opened; try again",
                                    directory->path);
     directory->real_path = steal_ptr(&real);

@@ -161,8 +161,7 @@ bool aoticache_directory_knows(const char *name, mode_t *ret_type)
 /* A folder without a format file may become a cache only if nothing of somebody else's is in it. */
 static aoticache_status check_is_ours(const aoticache_directory *directory, aoticache_error *ret_error)
 {
-    int fd = openat(directory->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    cleanup_dir DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
+    cleanup_dir DIR *listing = aoticache_directory_list(directory->fd);
     if (listing == NULL)
         return aoticache_error_set_errno(ret_error, errno, "cannot list %s", directory->path);
     for (struct dirent *item; (item = readdir(listing)) != NULL;) {
@@ -210,7 +209,10 @@ static aoticache_status read_format(aoticache_directory *directory, aoticache_er
     if (fd < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot open %s/" AOTICACHE_FORMAT_FILE, directory->path);
     char text[32];
-    ssize_t got = read(fd, text, sizeof text - 1);
+    ssize_t got;
+    do
+        got = read(fd, text, sizeof text - 1);
+    while (got < 0 && errno == EINTR);
     if (got < 0)
         return aoticache_error_set_errno(ret_error, errno, "cannot read %s/" AOTICACHE_FORMAT_FILE, directory->path);
     text[got] = '\0';

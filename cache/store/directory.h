@@ -5,6 +5,7 @@
 #ifndef AOTICACHE_CACHE_STORE_DIRECTORY_H
 #define AOTICACHE_CACHE_STORE_DIRECTORY_H
 
+#include <dirent.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 
@@ -103,6 +104,9 @@ aoticache_status aoticache_directory_trust(const aoticache_directory *directory,
  */
 aoticache_status aoticache_directory_quarantine(aoticache_directory *directory, int parent_fd, const char *name,
                                                 const char *label, aoticache_error *ret_error);
+
+/* The files of an open folder, from its beginning whoever else lists it. By closedir(); NULL with errno. */
+DIR *aoticache_directory_list(int folder_fd);
 
 /* Removes a file or a whole folder, following no symbolic link. 0, also where it is gone already; or -1 with errno. */
 int aoticache_directory_remove_tree(int parent_fd, const char *name);

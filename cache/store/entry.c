@@ -31,6 +31,7 @@ aoticache_cpu_features aoticache_requirements_from_bytes(const uint8_t bytes[AOT
 /* Every manifest begins so. What begins otherwise need not be read and hashed. */
 #define MANIFEST_FIRST_BYTE '{'
 
+/* Also where that cannot be seen now: reading it will tell why. */
 bool aoticache_cache_may_be_manifest(aoticache_directory *directory, const aoticache_digest *digest)
 {
     char path[AOTICACHE_OBJECT_PATH_BYTES];
@@ -39,10 +40,14 @@ bool aoticache_cache_may_be_manifest(aoticache_directory *directory, const aotic
     aoticache_object_path(digest, path);
     cleanup_fd int fd = aoticache_directory_openat(directory, path, 0);
     if (fd < 0)
-        return errno != ENOENT && !aoticache_object_errno_is_damage(errno); /* reading it will tell why */
-    return fstat(fd, &found) == 0 && S_ISREG(found.st_mode) && found.st_size > 0 &&
-           (uint64_t)found.st_size <= AOTICACHE_OBJECT_MAX_MANIFEST_BYTES && pread(fd, &first, 1, 0) == 1 &&
-           first == MANIFEST_FIRST_BYTE;
+        return errno != ENOENT && !aoticache_object_errno_is_damage(errno);
+    if (fstat(fd, &found) != 0)
+        return true;
+    if (!S_ISREG(found.st_mode) || found.st_size <= 0 ||
+        (uint64_t)found.st_size > AOTICACHE_OBJECT_MAX_MANIFEST_BYTES)
+        return false;
+    const ssize_t got = pread(fd, &first, 1, 0);
+    return got < 0 || (got == 1 && first == MANIFEST_FIRST_BYTE);
 }
 
 aoticache_status aoticache_cache_load_manifest(aoticache_directory *directory, const aoticache_digest *digest,

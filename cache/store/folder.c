@@ -212,6 +212,18 @@ aoticache_status aoticache_directory_quarantine(aoticache_directory *directory, 
 
 static int remove_tree(int parent_fd, const char *name, int depth);
 
+DIR *aoticache_directory_list(int folder_fd)
+{
+    int fd = openat(folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
+    if (listing == NULL && fd >= 0) {
+        const int saved = errno;
+        close(fd);
+        errno = saved;
+    }
+    return listing;
+}
+
 static int remove_contents(int fd, int depth)
 {
     cleanup_dir DIR *listing = fdopendir(fd);

@@ -5,6 +5,7 @@
 #include "cache/store/internal.h"
 
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "cache/request/cpu_list.h"
 #include "cache/request/internal.h"
 
@@ -378,7 +379,7 @@ aoticache_status aoticache_manifest_format(const aoticache_manifest *manifest, c
     aoticache_request_free(request);
     if (json == NULL)
         return out_of_memory(ret_error);
-    char *text = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS);
+    char *text = aoticache_json_write(json, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(json);
     size_t size = text != NULL ? strlen(text) : 0;
     char *grown = text != NULL ? realloc(text, size + 2) : NULL;

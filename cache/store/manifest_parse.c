@@ -9,6 +9,7 @@
 #include "cache/store/internal.h"
 
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "cache/request/cpu_list.h"
 #include "cache/request/internal.h"
 
@@ -356,7 +357,7 @@ aoticache_status aoticache_manifest_parse(const char *text, size_t size, aoticac
     aoticache_status status = check_json_size(text, size, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    json_t *object = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
+    json_t *object = aoticache_json_parse(text, size, JSON_REJECT_DUPLICATES, &error);
     if (object == NULL)
         return refuse_json(&error, ret_error);
     aoticache_manifest *manifest = calloc(1, sizeof *manifest);

@@ -422,9 +422,13 @@ struct listing {
     bool stopped;
 };
 
-static void list_folder(struct listing *listing, const char *prefix, DIR *folder)
+/* 0, or the errno of a folder that cannot be listed to its end. */
+static int list_folder(struct listing *listing, const char *prefix, DIR *folder)
 {
-    for (struct dirent *item; !listing->stopped && (item = readdir(folder)) != NULL;) {
+    for (struct dirent *item; !listing->stopped;) {
+        errno = 0;
+        if ((item = readdir(folder)) == NULL)
+            return errno;
         char hex[AOTICACHE_DIGEST_HEX_BYTES];
         aoticache_digest digest;
         if (!is_lower_hex(item->d_name, AOTICACHE_OBJECT_NAME_BYTES - 1))
@@ -433,6 +437,7 @@ static void list_folder(struct listing *listing, const char *prefix, DIR *folder
         if (aoticache_digest_from_hex(hex, &digest) == AOTICACHE_OK && !listing->callback(listing->user, &digest))
             listing->stopped = true;
     }
+    return 0;
 }
 
 aoticache_status aoticache_object_list_folder(aoticache_directory *directory, uint8_t first, aoticache_object_fn callback,
@@ -450,8 +455,8 @@ aoticache_status aoticache_object_list_folder(aoticache_directory *directory, ui
         close(fd);
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     }
-    list_folder(&listing, path + strlen(AOTICACHE_OBJECTS "/"), folder);
-    return AOTICACHE_OK;
+    const int error = list_folder(&listing, path + strlen(AOTICACHE_OBJECTS "/"), folder);
+    return error == 0 ? AOTICACHE_OK : aoticache_error_set_errno(ret_error, error, "cannot list %s", path);
 }
 
 /* If the folder is gone, or is no folder, nothing in it is an object. */
@@ -475,7 +480,11 @@ static aoticache_status list_named_folder(struct listing *listing, int objects, 
         close(fd);
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     }
-    list_folder(listing, name, folder);
+    const int error = list_folder(listing, name, folder);
+    if (error != 0 && listing->unreadable != NULL) {
+        aoticache_error_set_errno(&detail, error, "cannot list " AOTICACHE_OBJECTS "/%s", name);
+        listing->unreadable(listing->user, &detail);
+    }
     return AOTICACHE_OK;
 }
 
@@ -495,9 +504,13 @@ aoticache_status aoticache_object_list(aoticache_directory *directory, aoticache
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     }
     status = AOTICACHE_OK;
-    for (struct dirent *item; status == AOTICACHE_OK && !listing.stopped && (item = readdir(objects)) != NULL;)
+    for (struct dirent *item; status == AOTICACHE_OK && !listing.stopped;) {
+        errno = 0;
+        if ((item = readdir(objects)) == NULL)
+            return errno == 0 ? AOTICACHE_OK : aoticache_error_set_errno(ret_error, errno, "cannot list " AOTICACHE_OBJECTS);
         if (is_lower_hex(item->d_name, 2))
             status = list_named_folder(&listing, objects_fd, item->d_name, ret_error);
+    }
     return status;
 }
 

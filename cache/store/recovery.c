@@ -33,8 +33,11 @@ static const char *const side_suffixes[] = {"-wal", "-shm", "-journal"};
 static aoticache_status check_index_file(const aoticache_directory *directory, const char *name, struct stat *ret_found,
                                          aoticache_error *ret_error)
 {
-    if (fstatat(directory->fd, name, ret_found, AT_SYMLINK_NOFOLLOW) == 0)
-        return aoticache_directory_trust(directory, ret_found, S_IFREG, name, ret_error);
+    if (fstatat(directory->fd, name, ret_found, AT_SYMLINK_NOFOLLOW) == 0) {
+        char path[AOTICACHE_INDEX_PATH_BYTES + 16];
+        snprintf(path, sizeof path, "%s/%s", directory->path, name);
+        return aoticache_directory_trust(directory, ret_found, S_IFREG, path, ret_error);
+    }
     if (errno == ENOENT)
         return AOTICACHE_NOT_FOUND;
     return aoticache_error_set_errno(ret_error, errno, "cannot examine %s/%s", directory->path, name);
@@ -346,19 +349,29 @@ static aoticache_status open_for_reading(aoticache_cache *cache, aoticache_index
     return AOTICACHE_OK;
 }
 
+aoticache_status aoticache_cache_index_result(aoticache_status status, aoticache_error *error)
+{
+    if (status != AOTICACHE_CORRUPT)
+        return status;
+    if (error != NULL)
+        error->status = AOTICACHE_IO;
+    return AOTICACHE_IO;
+}
+
 aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_error *ret_error)
 {
     aoticache_directory *directory = cache->directory;
     aoticache_index *index = NULL;
+    aoticache_error detail = {.status = AOTICACHE_OK, .message = ""};
     aoticache_status status = examine_side_files(directory, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     if (!directory->read_only) {
-        aoticache_error detail = {.message = ""};
         status = open_writable(cache, &index, &detail);
         if (status == AOTICACHE_IO && cache->may_use_reserve && aoticache_reserve_is_needed(cache) &&
             aoticache_reserve_give_up(cache))
             status = open_writable(cache, &index, &detail);
+        status = aoticache_cache_index_result(status, &detail);
         if (status != AOTICACHE_OK && status != AOTICACHE_IO)
             return aoticache_error_set(ret_error, status, "%s", detail.message);
         if (status == AOTICACHE_IO) { /* a full disk, most likely */
@@ -369,6 +382,8 @@ aoticache_status aoticache_cache_open_index(aoticache_cache *cache, aoticache_er
     }
     if (directory->read_only) {
         status = open_for_reading(cache, &index, ret_error);
+        if (status == AOTICACHE_UNSUPPORTED && detail.status == AOTICACHE_IO) /* an older index could not be migrated: why */
+            return aoticache_error_set(ret_error, AOTICACHE_IO, "%s", detail.message);
         if (status != AOTICACHE_OK)
             return status;
     }

@@ -4,7 +4,7 @@
  */
 #include "cache/transfer/archive_library.h"
 
-#include <pthread.h>
+#include <stdatomic.h>
 
 #include "base/optional_library.h"
 
@@ -24,11 +24,10 @@ aoticache_status aoticache_archive_library_missing(aoticache_error *ret_error)
 #endif
 
 static aoticache_archive_functions functions;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool is_there;
-static char problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES] = "libarchive.so.13 cannot be opened"; /* written once */
+static atomic_bool is_there;
 
-static void load(void)
+/* problem: what was wrong. */
+static void load(char problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES])
 {
     static const char *const names[] = {AOTICACHE_ARCHIVE_LIBRARY, "libarchive.so.13"};
     static const aoticache_library_function table[] = {
@@ -36,14 +35,16 @@ static void load(void)
         AOTICACHE_ARCHIVE_FUNCTION_LIST(ENTRY)
 #undef ENTRY
     };
-    is_there = aoticache_optional_library_open(names, sizeof names / sizeof names[0], table, sizeof table / sizeof table[0],
-                                               "libarchive 3.3", problem);
+    aoticache_optional_library_open(&is_there, names, sizeof names / sizeof names[0], table, sizeof table / sizeof table[0],
+                                    "libarchive 3.3", problem);
 }
 
 aoticache_status aoticache_archive_library_open(const aoticache_archive_functions **ret_functions,
                                                 aoticache_error *ret_error)
 {
-    pthread_once(&once, load);
+    char problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES] = "libarchive.so.13 cannot be opened";
+    if (!is_there)
+        load(problem);
     if (!is_there)
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "archives are read and written with libarchive, and %s: install it (Debian: "

@@ -21,6 +21,7 @@
 
 #define MOST_THREADS 4
 #define MAX_LEVEL 19
+#define MOST_PADDING (16u << 20) /* what libarchive may compress for nothing, of a member that was begun */
 
 struct aoticache_tar_writer {
     const aoticache_archive_functions *call;
@@ -31,12 +32,21 @@ struct aoticache_tar_writer {
     void *user;
     uint64_t left;  /* of the member that was begun */
     uint64_t bytes; /* written to fd */
+    int error;      /* of writing to fd; or ECANCELED: stopped */
+    bool is_discarding;
+    bool is_broken; /* libarchive has failed by itself: zstd may crash where it is asked once more */
 };
 
-/* A piece may be written in part; the rest is asked for again. */
+/*
+ * A piece may be written in part; the rest is asked for again. libarchive (3.6) leaks its buffers where an archive failed, so it
+ * is not told: what follows an error is discarded, and fail() says what it was.
+ */
 static la_ssize_t write_piece(struct archive *archive, void *user, const void *bytes, size_t size)
 {
     aoticache_tar_writer *writer = user;
+    (void)archive;
+    if (writer->is_discarding)
+        return (la_ssize_t)size;
     ssize_t written = -1;
     int error = EINTR;
     bool is_stopped = false;
@@ -50,15 +60,21 @@ static la_ssize_t write_piece(struct archive *archive, void *user, const void *b
         error = written < 0 ? errno : 0; /* kept: whoever is asked may change it */
     }
     if (written < 0) {
-        writer->call->set_error_(archive, error, "%s", is_stopped ? "stopped" : "cannot write");
-        return -1;
+        writer->error = is_stopped ? ECANCELED : error;
+        writer->is_discarding = true;
+        return (la_ssize_t)size;
     }
     writer->bytes += (uint64_t)written;
     return written;
 }
 
-static aoticache_status fail(const aoticache_tar_writer *writer, aoticache_error *ret_error)
+static aoticache_status fail(aoticache_tar_writer *writer, aoticache_error *ret_error)
 {
+    if (writer->error == ECANCELED)
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "cannot write the archive: stopped");
+    if (writer->error != 0)
+        return aoticache_error_set_errno(ret_error, writer->error, "cannot write the archive");
+    writer->is_broken = true;
     const char *text = writer->call->error_string_(writer->archive);
     int code = writer->call->errno_(writer->archive);
     if (code == ENOMEM)
@@ -136,7 +152,7 @@ aoticache_status aoticache_tar_writer_begin(aoticache_tar_writer *writer, const 
     call->entry_set_mtime_(entry, 0, 0);
     call->entry_set_uid_(entry, 0);
     call->entry_set_gid_(entry, 0);
-    if (call->write_header_(writer->archive, entry) != ARCHIVE_OK)
+    if (call->write_header_(writer->archive, entry) != ARCHIVE_OK || writer->error != 0)
         return fail(writer, ret_error);
     writer->left = bytes;
     return AOTICACHE_OK;
@@ -150,7 +166,7 @@ aoticache_status aoticache_tar_writer_write(aoticache_tar_writer *writer, const 
                                    size - (size_t)writer->left);
     for (const char *rest = bytes; size > 0;) {
         la_ssize_t written = writer->call->write_data_(writer->archive, rest, size);
-        if (written <= 0)
+        if (written <= 0 || writer->error != 0)
             return fail(writer, ret_error);
         rest += written;
         size -= (size_t)written;
@@ -162,7 +178,7 @@ aoticache_status aoticache_tar_writer_write(aoticache_tar_writer *writer, const 
 aoticache_status aoticache_tar_writer_finish(aoticache_tar_writer *writer, uint64_t *ret_bytes,
                                              aoticache_error *ret_error)
 {
-    if (writer->call->write_close_(writer->archive) != ARCHIVE_OK)
+    if (writer->call->write_close_(writer->archive) != ARCHIVE_OK || writer->error != 0)
         return fail(writer, ret_error);
     *ret_bytes = writer->bytes;
     return AOTICACHE_OK;
@@ -173,7 +189,9 @@ void aoticache_tar_writer_close(aoticache_tar_writer *writer)
     if (writer == NULL)
         return;
     if (writer->archive != NULL) {
-        writer->call->write_fail_(writer->archive); /* else free would write the end of the archive */
+        writer->is_discarding = true; /* where it was not finished, free writes the end of the archive */
+        if (writer->left > MOST_PADDING || writer->is_broken)
+            writer->call->write_fail_(writer->archive);
         writer->call->write_free_(writer->archive);
     }
     writer->call->entry_free_(writer->entry);

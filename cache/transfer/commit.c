@@ -369,7 +369,7 @@ aoticache_status aoticache_intake_commit(aoticache_intake *intake, aoticache_err
             return AOTICACHE_OK;
         }
         if (status != AOTICACHE_OK && !aoticache_cache_recovered(intake->cache, status, &index))
-            return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+            return aoticache_cache_index_result(status, ret_error);
     }
     return aoticache_error_set(ret_error, AOTICACHE_IO, "%s: the index is replaced again and again",
                                intake->cache->directory->path);

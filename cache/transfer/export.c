@@ -324,5 +324,5 @@ aoticache_status aoticache_cache_export(aoticache_cache *cache, int fd, const ao
     free(export.piece);
     if (ret_report != NULL)
         *ret_report = export.report;
-    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+    return aoticache_cache_index_result(status, ret_error);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json.h"
 
 #define FORMAT 1
 #define KIND "aoticache archive"
@@ -66,7 +67,7 @@ void aoticache_transfer_pin_path(const aoticache_key *key, char ret_path[AOTICAC
 /* Takes `object`; NULL is out of memory. Sorted and with a newline, as manifests are. */
 static aoticache_status finish(json_t *object, char **ret_text, aoticache_error *ret_error)
 {
-    char *text = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    char *text = object != NULL ? aoticache_json_write(object, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     size_t size = text != NULL ? strlen(text) : 0;
     char *grown = text != NULL ? realloc(text, size + 2) : NULL;
     json_decref(object);
@@ -125,13 +126,13 @@ static aoticache_status load(const char *what, const char *text, size_t size, js
                              aoticache_error *ret_error)
 {
     json_error_t error;
-    json_t *object = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
+    json_t *object = aoticache_json_parse(text, size, JSON_REJECT_DUPLICATES, &error);
     if (json_is_object(object)) {
         *ret_object = object;
         return AOTICACHE_OK;
     }
     json_decref(object);
-    if (object == NULL && json_error_code(&error) == json_error_out_of_memory)
+    if (object == NULL && aoticache_json_is_out_of_memory(&error))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory to read an archive");
     return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "%s is not a JSON object", what);
 }

@@ -327,5 +327,5 @@ aoticache_status aoticache_cache_merge(aoticache_cache *target, aoticache_cache 
         aoticache_cache_flush(target, NULL);
     if (ret_report != NULL)
         *ret_report = merge.report;
-    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+    return aoticache_cache_index_result(status, ret_error);
 }

@@ -110,8 +110,7 @@ static aoticache_status check_link(const aoticache_directory *directory, int fol
 /* The name of a file in the folder that is none of the artifact's; false where there is none. */
 static bool has_other_file(int folder, const aoticache_manifest *manifest, char ret_name[256])
 {
-    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    cleanup_dir DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
+    cleanup_dir DIR *listing = aoticache_directory_list(folder);
     for (struct dirent *item; listing != NULL && (item = readdir(listing)) != NULL;) {
         if (is_dot(item->d_name) || find_file(manifest, item->d_name) != NULL)
             continue;

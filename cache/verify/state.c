@@ -4,6 +4,7 @@
  * It is replaced as a whole and not synced: without it, or with anything odd in it, the next run begins at the
  * beginning.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -146,7 +147,10 @@ static bool read_state(aoticache_directory *directory, struct state *state)
     if (fd < 0 || fstat(fd, &found) != 0 ||
         aoticache_directory_trust(directory, &found, S_IFREG, AOTICACHE_VERIFY_FILE, NULL) != AOTICACHE_OK)
         return false;
-    ssize_t size = read(fd, text, sizeof text - 1);
+    ssize_t size;
+    do
+        size = read(fd, text, sizeof text - 1);
+    while (size < 0 && errno == EINTR);
     if (size < 0)
         return false;
     text[size] = '\0';

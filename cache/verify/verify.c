@@ -125,8 +125,7 @@ static bool belongs_to_root(const aoticache_directory *directory, const char *na
 static aoticache_status check_root(aoticache_verification *verification, aoticache_error *ret_error)
 {
     const aoticache_directory *directory = verification->cache->directory;
-    int fd = openat(directory->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    cleanup_dir DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
+    cleanup_dir DIR *listing = aoticache_directory_list(directory->fd);
     if (listing == NULL)
         return aoticache_error_set_errno(ret_error, errno, "cannot list %s", directory->path);
     aoticache_status status = AOTICACHE_OK;
@@ -245,5 +244,5 @@ aoticache_status aoticache_cache_verify(aoticache_cache *cache, const aoticache_
     status = run_verification(&verification, ret_error);
     if (status == AOTICACHE_OK && ret_report != NULL)
         *ret_report = verification.report;
-    return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
+    return aoticache_cache_index_result(status, ret_error);
 }

@@ -7,6 +7,7 @@
  */
 #include "eager/holder/internal.h"
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "base/hash_map.h"
 
 #include <fcntl.h>
@@ -48,7 +49,7 @@ static char *make_line(const aoticache_request *request)
         return NULL;
     aoticache_request_format(request, text, length + 1);
     json_t *object = json_pack("{s:s, s:s}", "left_out", text, "reason", error.message);
-    line = json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII);
+    line = aoticache_json_write(object, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(object);
     free(text);
     return line;

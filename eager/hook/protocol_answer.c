@@ -4,6 +4,7 @@
  * Nothing here believes the hook: it may be a program of anybody's, and it may be broken.
  */
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "eager/hook/internal.h"
 
 #include <fcntl.h>
@@ -184,26 +185,26 @@ static aoticache_status read_details(aoticache_answer *answer, const char *hook,
 
 /* ---- the whole ---- */
 
-/* Reads one line of JSON: an object and nothing else. NULL with ret_error. */
-static json_t *read_object(const char *bytes, size_t size, const char *hook, aoticache_error *ret_error)
+/* Reads one line of JSON: an object and nothing else. */
+static aoticache_status read_object(const char *bytes, size_t size, const char *hook, json_t **ret_object,
+                                    aoticache_error *ret_error)
 {
     json_error_t error;
-    if (size > AOTICACHE_PROTOCOL_LINE_BYTES) {
-        aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: its answer has %zu bytes, allowed are %d",
-                            hook, size, AOTICACHE_PROTOCOL_LINE_BYTES);
-        return NULL;
+    if (size > AOTICACHE_PROTOCOL_LINE_BYTES)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: its answer has %zu bytes, allowed are %d",
+                                   hook, size, AOTICACHE_PROTOCOL_LINE_BYTES);
+    json_t *root = aoticache_json_parse(bytes, size, JSON_REJECT_DUPLICATES, &error);
+    if (root == NULL && aoticache_json_is_out_of_memory(&error))
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "hook %.160s: out of memory for its answer", hook);
+    if (root == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: its answer is no JSON, at byte %d: %s", hook,
+                                   error.position, error.text);
+    if (json_is_object(root)) {
+        *ret_object = root;
+        return AOTICACHE_OK;
     }
-    json_t *root = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &error);
-    if (root == NULL) {
-        aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "hook %.160s: its answer is no JSON, at byte %d: %s",
-                            hook, error.position, error.text);
-        return NULL;
-    }
-    if (json_is_object(root))
-        return root;
     json_decref(root);
-    refuse_answer(ret_error, hook, "is JSON, but no object");
-    return NULL;
+    return refuse_answer(ret_error, hook, "is JSON, but no object");
 }
 
 /* Reports that the hook could not compile. Its text may have many lines: the compiler's own. */
@@ -243,10 +244,10 @@ aoticache_status aoticache_protocol_read_answer(const char *bytes, size_t size, 
                                                 aoticache_error *ret_error)
 {
     aoticache_answer answer = {.product = AOTICACHE_PRODUCT_INIT};
-    answer.json = read_object(bytes, size, hook, ret_error);
-    if (answer.json == NULL)
-        return AOTICACHE_CORRUPT;
-    aoticache_status status = read_parts(&answer, id, hook, directory, ret_error);
+    aoticache_status status = read_object(bytes, size, hook, &answer.json, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = read_parts(&answer, id, hook, directory, ret_error);
     if (status == AOTICACHE_OK)
         *ret_answer = answer;
     else
@@ -269,14 +270,14 @@ void aoticache_answer_free(aoticache_answer *answer)
 aoticache_status aoticache_protocol_read_hello(const char *bytes, size_t size, const char *hook,
                                                aoticache_hello *ret_hello, aoticache_error *ret_error)
 {
-    json_t *root = read_object(bytes, size, hook, ret_error);
-    if (root == NULL)
-        return AOTICACHE_CORRUPT;
+    json_t *root = NULL;
+    aoticache_status status = read_object(bytes, size, hook, &root, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
     aoticache_hello hello = {.json = root,
                              .producer = json_string_value(json_object_get(root, "producer")),
                              .python = json_string_value(json_object_get(root, "python"))};
     const json_t *version = json_object_get(root, "hello");
-    aoticache_status status = AOTICACHE_OK;
     if (!json_is_integer(version) || json_integer_value(version) != AOTICACHE_PROTOCOL_VERSION)
         status = refuse_answer(ret_error, hook, "is not the greeting of a worker that speaks protocol 1");
     else if (json_object_get(root, "error") != NULL)

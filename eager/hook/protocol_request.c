@@ -7,6 +7,7 @@
 #include "base/syscalls.h"
 #include "eager/hook/internal.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <string.h>
@@ -109,11 +110,15 @@ aoticache_status aoticache_protocol_write_request(const aoticache_request *reque
     if (status != AOTICACHE_OK)
         goto out;
     status = AOTICACHE_INVALID;
+    errno = 0;
     if (!put_member(root, "protocol", json_integer(AOTICACHE_PROTOCOL_VERSION)) ||
         !put_member(root, "id", json_integer((json_int_t)id)) || !put_environment(root, request) ||
         !put_member(root, "cpu_features", cpu_features != NULL ? json_string(cpu_features) : json_null()) ||
         !put_member(root, "directory", json_string(directory))) {
-        aoticache_error_set(ret_error, status, "request: \"%s\" or the environment is not UTF-8", directory);
+        if (errno == ENOMEM)
+            status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "request: out of memory");
+        else
+            aoticache_error_set(ret_error, status, "request: \"%s\" or the environment is not UTF-8", directory);
         goto out;
     }
     line = line_of(root, ret_size);

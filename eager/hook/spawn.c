@@ -67,6 +67,9 @@ aoticache_status aoticache_program_find(const char *name, char ret_path[PATH_MAX
     if (strchr(name, '/') != NULL) {
         if (eaccess(name, F_OK) != 0)
             return aoticache_error_set(ret_error, AOTICACHE_NOT_FOUND, "program %s: there is none", name);
+        struct stat found;
+        if (stat(name, &found) != 0)
+            return aoticache_error_set_errno(ret_error, errno, "program %s: cannot examine it", name);
         if (!is_program(name))
             return aoticache_error_set(ret_error, AOTICACHE_DENIED, "program %s: not an executable file", name);
         return absolute_path(name, ret_path, ret_error);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "eager/package/internal.h"
 
 struct stored {
@@ -58,7 +59,10 @@ static aoticache_status read_request(aoticache_cache *cache, const aoticache_dig
     aoticache_status status = aoticache_cache_read_manifest(cache, artifact, &text, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    json_t *manifest = json_loads(text, 0, NULL);
+    json_error_t problem;
+    json_t *manifest = aoticache_json_parse(text, strlen(text), 0, &problem);
+    if (manifest == NULL && aoticache_json_is_out_of_memory(&problem))
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the manifest of a package");
     if (manifest == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "the manifest of a package is not JSON");
     status = decode_request(json_string_value(json_object_get(manifest, "encoding")), ret_request, ret_error);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "eager/package/internal.h"
 
 aoticache_status aoticache_package_source_open(const char *path, aoticache_package_source *ret_source,
@@ -128,7 +129,7 @@ char *aoticache_package_metadata_format(const aoticache_package *package, const 
     if (object != NULL)
         aoticache_package_list_metadata(package, model, add_pair, object);
     if (json_object_size(object) > 0) /* in the file's order */
-        text = json_dumps(object, JSON_COMPACT);
+        text = aoticache_json_write(object, JSON_COMPACT);
     json_decref(object);
     return text;
 }
@@ -149,7 +150,10 @@ static bool append_entry(void *user, const aoticache_entry *entry)
 static aoticache_status list_pairs(const char *text, const char *key, aoticache_metadata_fn callback, void *user,
                                    aoticache_error *ret_error)
 {
-    json_t *object = json_loads(text, 0, NULL);
+    json_error_t problem;
+    json_t *object = aoticache_json_parse(text, strlen(text), 0, &problem);
+    if (object == NULL && aoticache_json_is_out_of_memory(&problem))
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the metadata of the package %s", key);
     if (!json_is_object(object)) {
         json_decref(object);
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "the metadata kept of the package %s is no JSON object",

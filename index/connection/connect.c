@@ -116,9 +116,10 @@ static bool has_wal(const aoticache_index *index)
     return aoticache_index_vfs_stat(index, "-wal", &file) == 0 ? file.st_size > 0 : errno != ENOENT;
 }
 
+/* Also where that cannot be said: then something else is wrong, and is told. */
 static bool folder_is_writable(const aoticache_index *index)
 {
-    return faccessat(index->folder_fd, ".", W_OK, AT_EACCESS) == 0;
+    return faccessat(index->folder_fd, ".", W_OK, AT_EACCESS) == 0 || (errno != EACCES && errno != EPERM && errno != EROFS);
 }
 
 /* Opens the index as it is ("immutable"). There are no locks, so nothing may be left in the WAL. */

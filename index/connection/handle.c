@@ -30,8 +30,14 @@ aoticache_status aoticache_index_enter(aoticache_index *index, aoticache_error *
     return status;
 }
 
+/*
+ * A transaction that could not be ended, not even rolled back (there was no memory for it), ends with its connection: open,
+ * it would keep all others from writing, and the next one here could not begin.
+ */
 void aoticache_index_leave(aoticache_index *index)
 {
+    if (__builtin_expect(index->db != NULL && !index->is_bulk && sqlite3_get_autocommit(index->db) == 0, 0))
+        aoticache_index_disconnect(index);
     pthread_mutex_unlock(&index->lock);
     aoticache_index_fork_leave();
 }

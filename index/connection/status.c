@@ -88,8 +88,9 @@ aoticache_status aoticache_index_fail(aoticache_index *index, int result, const 
 
 aoticache_status aoticache_index_fail_row(aoticache_index *index, const char *table, aoticache_error *ret_error)
 {
-    if (sqlite3_errcode(index->db) == SQLITE_NOMEM)
-        return aoticache_index_fail(index, SQLITE_NOMEM, table, ret_error);
+    const int result = sqlite3_errcode(index->db); /* a value that could not be read says nothing of the row */
+    if ((result & 0xff) == SQLITE_NOMEM || (result & 0xff) == SQLITE_IOERR)
+        return aoticache_index_fail(index, result, table, ret_error);
     return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
                                "index %s: a row of table '%s' has a value of the wrong type or size", index->path, table);
 }

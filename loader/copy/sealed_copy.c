@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/memory_file.h"
 
+#include <errno.h>
 #include <string.h>
 
 /* The places in which a copy differs from the file, apart from its symbols. */
@@ -195,8 +196,14 @@ static aoticache_status copy_bytes(const aoticache_elf *elf, uint64_t size, int 
 static bool write_file_header(int copy)
 {
     Elf64_Ehdr header;
-    if (pread(copy, &header, sizeof header, 0) != (ssize_t)sizeof header)
-        return false;
+    for (size_t have = 0; have < sizeof header;) {
+        const ssize_t got = pread(copy, (char *)&header + have, sizeof header - have, (off_t)have);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return false;
+        have += (size_t)got;
+    }
     header.e_shoff = 0;
     header.e_shnum = header.e_shstrndx = 0;
     return aoticache_memory_file_write(copy, &header, sizeof header, 0);

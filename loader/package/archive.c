@@ -11,7 +11,7 @@
 #include "base/optional_library.h"
 
 #include <errno.h>
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,11 +60,10 @@ static struct {
     ZIP_FUNCTION_LIST(ZIP_FIELD)
 #undef ZIP_FIELD
 } zip;
-static pthread_once_t zip_once = PTHREAD_ONCE_INIT;
-static bool zip_is_there;
-static char zip_problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES] = "libzip is not there"; /* written once */
+static atomic_bool zip_is_there;
 
-static void load_zip(void)
+/* problem: what was wrong. */
+static void load_zip(char problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES])
 {
     static const char *const names[] = {AOTICACHE_ZIP_LIBRARY, "libzip.so.5", "libzip.so.4"};
     static const aoticache_library_function table[] = {
@@ -72,19 +71,21 @@ static void load_zip(void)
         ZIP_FUNCTION_LIST(ZIP_ENTRY)
 #undef ZIP_ENTRY
     };
-    zip_is_there = aoticache_optional_library_open(names, sizeof names / sizeof names[0], table,
-                                                   sizeof table / sizeof table[0], "libzip 1.x", zip_problem);
+    aoticache_optional_library_open(&zip_is_there, names, sizeof names / sizeof names[0], table,
+                                    sizeof table / sizeof table[0], "libzip 1.x", problem);
 }
 
 static aoticache_status need_zip(aoticache_error *ret_error)
 {
-    pthread_once(&zip_once, load_zip);
+    char problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES] = "libzip is not there";
+    if (!zip_is_there)
+        load_zip(problem);
     if (zip_is_there)
         return AOTICACHE_OK;
     return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                "packages are read with libzip, and %s: install it (Debian: libzip4, libzip5 or "
                                "libzip4t64; Fedora: libzip)",
-                               zip_problem);
+                               problem);
 }
 
 /* Returns the status of an error of libzip. Errors of the archive itself become `otherwise`. */
@@ -114,6 +115,7 @@ struct aoticache_archive {
     int fd;
     uint64_t bytes, offset;
     zip_error_t error; /* of the source */
+    int read_errno;    /* the first of pread(), which libzip may take for the end of the archive; 0: none */
     zip_t *zip;
     char *name;
 };
@@ -125,6 +127,7 @@ static zip_int64_t source_read(aoticache_archive *archive, void *data, uint64_t 
         got = pread(archive->fd, data, size < (1u << 30) ? size : (1u << 30), (off_t)archive->offset);
     while (got < 0 && errno == EINTR);
     if (got < 0) {
+        archive->read_errno = archive->read_errno != 0 ? archive->read_errno : errno;
         zip.error_set(&archive->error, ZIP_ER_READ, errno);
         return -1;
     }
@@ -208,11 +211,16 @@ static aoticache_status open_zip(aoticache_archive *archive, aoticache_error *re
 {
     zip_error_t error;
     zip.error_init(&error);
+    errno = 0;
     zip_source_t *source = zip.source_function_create(source_function, archive, &error);
     if (source != NULL)
         archive->zip = zip.open_from_source(source, open_flags(), &error);
+    const bool is_out_of_memory = errno == ENOMEM; /* libzip may take that for the end of the archive */
     aoticache_status status = AOTICACHE_OK;
-    if (archive->zip == NULL) {
+    if (archive->zip == NULL && is_out_of_memory) {
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the archive %s", archive->name);
+        zip.source_free(source);
+    } else if (archive->zip == NULL) {
         status = aoticache_error_set(ret_error, status_of_zip_error(&error, AOTICACHE_INVALID),
                                      "%s is not a sound ZIP archive: %s",
                                      archive->name,
@@ -282,6 +290,12 @@ static aoticache_status fail_entry(aoticache_archive *archive, zip_error_t *erro
                                    aoticache_status otherwise, aoticache_error *ret_error)
 {
     const char *name = zip.get_name(archive->zip, position, ZIP_FL_ENC_RAW);
+    if (archive->read_errno != 0) {
+        const int error_number = archive->read_errno;
+        archive->read_errno = 0;
+        return aoticache_error_set_errno(ret_error, error_number, "%s: cannot read entry %llu, %.200s", archive->name,
+                                         (unsigned long long)position, name != NULL ? name : "(no name)");
+    }
     return aoticache_error_set(ret_error, status_of_zip_error(error, otherwise),
                                "%s: cannot read entry %llu, %.200s: %s", archive->name,
                                (unsigned long long)position, name != NULL ? name : "(no name)",

@@ -7,6 +7,7 @@
 #include "loader/package/internal.h"
 
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "base/syscalls.h"
 
 #include <errno.h>
@@ -284,8 +285,8 @@ static aoticache_status parse_metadata(const char *text, size_t size, const char
                                        aoticache_error *ret_error)
 {
     json_error_t detail;
-    json_t *metadata = json_loadb(text, size, JSON_REJECT_DUPLICATES, &detail);
-    if (metadata == NULL && json_error_code(&detail) == json_error_out_of_memory)
+    json_t *metadata = aoticache_json_parse(text, size, JSON_REJECT_DUPLICATES, &detail);
+    if (metadata == NULL && aoticache_json_is_out_of_memory(&detail))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the metadata %s", what);
     if (metadata == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "%s is not JSON: line %d: %s", what, detail.line,
@@ -311,7 +312,7 @@ static void list_metadata(json_t *metadata, aoticache_metadata_fn callback, void
     const char *name;
     json_t *value;
     json_object_foreach(metadata, name, value) {
-        cleanup_free char *written = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        cleanup_free char *written = json_is_string(value) ? NULL : aoticache_json_write(value, JSON_ENCODE_ANY | JSON_COMPACT);
         const char *text = json_is_string(value) ? json_string_value(value) : written;
         if (!callback(user, name, text != NULL ? text : ""))
             return;

@@ -14,8 +14,9 @@ static const aoticache_library_function incomplete[] = {{"cos", &cosine}, {"aoti
 Test(optional_library, first_name_that_opens_is_taken)
 {
     static const char *const names[] = {"", "libaoticache-no-such-library.so.1", "libm.so.6"};
+    atomic_bool is_open = false;
     char problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES] = "unchanged";
-    cr_assert(aoticache_optional_library_open(names, 3, complete, 1, "libm", problem));
+    cr_assert(aoticache_optional_library_open(&is_open, names, 3, complete, 1, "libm", problem));
     cr_assert_eq(cosine(0), 1);
     cr_assert_str_eq(problem, "unchanged");
 }
@@ -23,15 +24,17 @@ Test(optional_library, first_name_that_opens_is_taken)
 Test(optional_library, missing_library_leaves_the_problem)
 {
     static const char *const names[] = {"", "libaoticache-no-such-library.so.1"};
+    atomic_bool is_open = false;
     char problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES] = "unchanged";
-    cr_assert_not(aoticache_optional_library_open(names, 2, complete, 1, "libm", problem));
+    cr_assert_not(aoticache_optional_library_open(&is_open, names, 2, complete, 1, "libm", problem));
     cr_assert_str_eq(problem, "unchanged");
 }
 
 Test(optional_library, missing_function_names_library_and_version)
 {
     static const char *const names[] = {"libm.so.6"};
+    atomic_bool is_open = false;
     char problem[AOTICACHE_OPTIONAL_LIBRARY_PROBLEM_BYTES] = "unchanged";
-    cr_assert_not(aoticache_optional_library_open(names, 1, incomplete, 2, "libm 99", problem));
+    cr_assert_not(aoticache_optional_library_open(&is_open, names, 1, incomplete, 2, "libm 99", problem));
     cr_assert_str_eq(problem, "libm.so.6 lacks functions of libm 99");
 }

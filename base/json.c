@@ -1,0 +1,100 @@
+/*
+ * base/json: see json.h for what it is for.
+ *
+ * What jansson 2.14 does where malloc(3) fails: mostly it gives up, perhaps with the message of an invalid token. But its
+ * scanner drops a byte of a token whose buffer cannot grow and goes on, and its writer goes on without the name of a member.
+ * malloc sets errno, and jansson sets it only at a number, to 0 or ERANGE. So errno tells of everything but the scanner's
+ * buffer: that one is made to grow before anything else is read.
+ */
+#include "base/json.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Put before a text so that the first token is longer than each of the text's: ["xxx",TEXT] */
+#define BEFORE "[\""
+#define BETWEEN "\","
+#define AFTER "]"
+
+/* No token is longer: a string lies between two quotation marks, all others between a mark and the next or an end. */
+static size_t longest_token(const char *text, size_t size)
+{
+    size_t longest = 0;
+    for (const char *from = text, *end = text + size; from < end;) {
+        const char *mark = memchr(from, '"', (size_t)(end - from));
+        const size_t length = (size_t)((mark != NULL ? mark : end) - from) + 2; /* with both marks */
+        longest = length > longest ? length : longest;
+        from += length - 1;
+    }
+    return longest;
+}
+
+/* What the text behind the long token is; NULL with errno ENOMEM, or not JSON. Takes `all`. */
+static json_t *value_of(json_t *all, size_t longest)
+{
+    json_t *value = NULL;
+    if (all != NULL && json_string_length(json_array_get(all, 0)) != longest)
+        errno = ENOMEM;
+    else if (json_array_size(all) == 2 && (json_is_object(json_array_get(all, 1)) || json_is_array(json_array_get(all, 1))))
+        value = json_incref(json_array_get(all, 1));
+    json_decref(all);
+    return value;
+}
+
+static void set_out_of_memory(json_error_t *error)
+{
+    snprintf(error->text, sizeof error->text, "out of memory");
+    error->text[sizeof error->text - 1] = (char)json_error_out_of_memory; /* where json_error_code() reads it */
+}
+
+json_t *aoticache_json_parse(const char *text, size_t size, size_t flags, json_error_t *ret_error)
+{
+    const int saved = errno;
+    const size_t longest = longest_token(text, size);
+    const size_t before = strlen(BEFORE) + longest + strlen(BETWEEN);
+    char *all = malloc(before + size + strlen(AFTER));
+    json_t *value = NULL;
+    if (all == NULL) {
+        memset(ret_error, 0, sizeof *ret_error);
+        set_out_of_memory(ret_error);
+        errno = saved;
+        return NULL;
+    }
+    memcpy(all, BEFORE, strlen(BEFORE));
+    memset(all + strlen(BEFORE), 'x', longest);
+    memcpy(all + strlen(BEFORE) + longest, BETWEEN, strlen(BETWEEN));
+    memcpy(all + before, text, size);
+    memcpy(all + before + size, AFTER, strlen(AFTER));
+    errno = 0;
+    value = value_of(json_loadb(all, before + size + strlen(AFTER), flags, ret_error), longest);
+    if (value == NULL && errno != ENOMEM) { /* what is wrong, where it is in the text itself */
+        json_t *sound = json_loadb(text, size, flags, ret_error);
+        errno = sound != NULL ? ENOMEM : errno;
+        json_decref(sound);
+    }
+    if (value == NULL && errno == ENOMEM)
+        set_out_of_memory(ret_error);
+    free(all);
+    errno = saved;
+    return value;
+}
+
+char *aoticache_json_write(const json_t *value, size_t flags)
+{
+    const int saved = errno;
+    errno = 0;
+    char *text = json_dumps(value, flags);
+    if (text != NULL && errno == ENOMEM) {
+        free(text);
+        text = NULL;
+    }
+    errno = saved;
+    return text;
+}
+
+bool aoticache_json_is_out_of_memory(const json_error_t *error)
+{
+    return json_error_code(error) == json_error_out_of_memory;
+}

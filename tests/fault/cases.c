@@ -1,0 +1,141 @@
+/*
+ * cases: operations and states of a cache that several of the programs here use.
+ */
+#include "tests/fault/cases.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sqlite3.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/fault/trial.h"
+#include "tests/helpers/cache_process.h"
+
+void trial_index_path(char ret_path[700], const char *suffix)
+{
+    snprintf(ret_path, 700, "%s/index.sqlite3%s", trial_cache(), suffix);
+}
+
+void trial_damage_index(void)
+{
+    char path[700];
+    trial_index_path(path, "");
+    write_file(path, "not a database");
+}
+
+/* The same entries as the first version of the index had them. */
+static const char first_version[] =
+    "CREATE TABLE entries(key BLOB NOT NULL, rank INTEGER NOT NULL, created_ns INTEGER NOT NULL, id INTEGER NOT NULL,"
+    " artifact BLOB NOT NULL, library BLOB NOT NULL, library_bytes INTEGER NOT NULL, file_count INTEGER NOT NULL,"
+    " compile_ns INTEGER NOT NULL, requirements BLOB NOT NULL,"
+    " PRIMARY KEY(key, rank DESC, created_ns DESC, id DESC)) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX entries_artifact ON entries(artifact);"
+    "CREATE TABLE details(id INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB NOT NULL, guard TEXT NOT NULL,"
+    " op TEXT NOT NULL, device TEXT NOT NULL, description TEXT NOT NULL, producer TEXT NOT NULL,"
+    " last_used_ns INTEGER NOT NULL, uses INTEGER NOT NULL) STRICT;"
+    "CREATE TABLE objects(digest BLOB PRIMARY KEY NOT NULL, bytes INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE artifact_objects(artifact BLOB NOT NULL, position INTEGER NOT NULL, object BLOB NOT NULL,"
+    " PRIMARY KEY(artifact, position)) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX artifact_objects_object ON artifact_objects(object);"
+    "CREATE TABLE failures(key BLOB PRIMARY KEY NOT NULL, op TEXT NOT NULL, description TEXT NOT NULL,"
+    " message TEXT NOT NULL, failed_ns INTEGER NOT NULL, retry_ns INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE counts(name TEXT PRIMARY KEY NOT NULL, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "CREATE TABLE meta(name TEXT PRIMARY KEY NOT NULL, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "PRAGMA application_id=1634694243; PRAGMA user_version=1;"
+    "INSERT INTO meta VALUES('created_ns', 77);"
+    "INSERT INTO entries SELECT key, rank, created_ns, id, artifact, library, library_bytes, file_count, compile_ns,"
+    " requirements FROM now.entries;"
+    "INSERT INTO details SELECT id, key, guard, op, device, description, producer, last_used_ns, uses FROM now.details;"
+    "INSERT INTO objects SELECT digest, bytes FROM now.objects;"
+    "INSERT INTO artifact_objects WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 9)"
+    " SELECT digest, i, substr(parts, 1 + 32 * i, 32) FROM now.objects, n WHERE 32 * i < length(parts);";
+
+void trial_go_back_to_first_version(void)
+{
+    char path[700], old[700], attach[800], *message = NULL;
+    sqlite3 *db = NULL;
+    trial_index_path(path, "");
+    trial_index_path(old, ".old");
+    snprintf(attach, sizeof attach, "ATTACH '%s' AS now", path);
+    if (sqlite3_open(old, &db) != SQLITE_OK || sqlite3_exec(db, attach, NULL, NULL, &message) != SQLITE_OK ||
+        sqlite3_exec(db, first_version, NULL, NULL, &message) != SQLITE_OK)
+        fail("first version", message);
+    sqlite3_close(db);
+    trial_index_path(attach, "-wal");
+    unlink(attach);
+    trial_index_path(attach, "-shm");
+    unlink(attach);
+    if (rename(old, path) != 0 || chmod(path, 0600) != 0)
+        fail("first version", strerror(errno));
+}
+
+static int archive = -1;
+
+static void source_path(char ret_path[600])
+{
+    snprintf(ret_path, 600, "%s/source", trial_root());
+}
+
+static aoticache_cache *open_source(void)
+{
+    char path[600];
+    source_path(path);
+    injection_pause();
+    aoticache_cache *source = open_in(path);
+    injection_resume();
+    return source;
+}
+
+void trial_make_source(void)
+{
+    char path[600];
+    aoticache_error error = {.message = ""};
+    source_path(path);
+    remove_folder(path);
+    aoticache_cache *source = open_in(path);
+    for (int number = TRIAL_NEW_KEY; number < TRIAL_NEW_KEY + 2; number++)
+        if (trial_put(source, number, number % 2 == 0, &error) != AOTICACHE_OK)
+            fail("put", error.message);
+    close(archive);
+    archive = memfd_create("archive", MFD_CLOEXEC);
+    const aoticache_status status = aoticache_cache_export(source, archive, NULL, NULL, &error);
+    if (status != AOTICACHE_OK && status != AOTICACHE_UNSUPPORTED)
+        fail("export", error.message);
+    aoticache_cache_close(source);
+}
+
+void trial_reopen_archive(void)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", archive);
+    archive = open(path, O_RDONLY | O_CLOEXEC);
+    if (archive < 0)
+        fail("archive", strerror(errno));
+}
+
+aoticache_status trial_import(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    aoticache_transfer_report report;
+    injection_spare_others();
+    lseek(archive, 0, SEEK_SET);
+    aoticache_status status = aoticache_cache_import(cache, archive, NULL, &report, ret_error);
+    if (status == AOTICACHE_OK && report.refused > 0) /* what could not be taken in was said in the report */
+        status = aoticache_error_set(ret_error, AOTICACHE_IO, "%d entries were refused", (int)report.refused);
+    return status;
+}
+
+aoticache_status trial_merge(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    aoticache_transfer_report report;
+    aoticache_cache *source = open_source();
+    aoticache_status status = aoticache_cache_merge(cache, source, NULL, &report, ret_error);
+    if (status == AOTICACHE_OK && report.refused > 0)
+        status = aoticache_error_set(ret_error, AOTICACHE_IO, "%d entries were refused", (int)report.refused);
+    injection_pause();
+    aoticache_cache_close(source);
+    injection_resume();
+    return status;
+}

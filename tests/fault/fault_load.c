@@ -1,0 +1,186 @@
+/*
+ * fault_load: loading a library, opening a package, and hooks that start processes, with each call in turn failing
+ * (trial.h).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "eager/eager.h"
+#include "loader/loader.h"
+#include "loader/package/package.h"
+#include "loader/runner/runner.h"
+#include "tests/fault/trial.h"
+#include "tests/helpers/cache_process.h"
+#include "tests/unit/package_fixture.h"
+
+static char build[PATH_MAX]; /* the folder that this program was built in */
+
+static void find_build(void)
+{
+    const ssize_t length = readlink("/proc/self/exe", build, sizeof build - 1);
+    if (length <= 0)
+        fail("/proc/self/exe", strerror(errno));
+    build[length] = '\0';
+    for (int level = 0; level < 3; level++)
+        *strrchr(build, '/') = '\0';
+    setenv("AOTICACHE_HOME", build, 1);
+}
+
+/* ---- a library ---- */
+
+static int open_library(void)
+{
+    char path[PATH_MAX + 32];
+    injection_pause();
+    snprintf(path, sizeof path, "%s/tests/hosts/pointwise.so", build);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        fail("open", path);
+    injection_resume();
+    return fd;
+}
+
+static aoticache_status do_describe(aoticache_cache *unused, aoticache_error *ret_error)
+{
+    aoticache_library_description *description = NULL;
+    const int fd = open_library();
+    (void)unused;
+    const aoticache_status status = aoticache_library_describe(fd, &description, ret_error);
+    aoticache_library_description_free(description);
+    close(fd);
+    return status;
+}
+
+static aoticache_status do_load(aoticache_cache *unused, aoticache_error *ret_error)
+{
+    aoticache_library *library = NULL;
+    aoticache_runner *runner = NULL;
+    const int fd = open_library();
+    (void)unused;
+    injection_spare_others();
+    aoticache_status status = aoticache_library_load_fd(fd, "pointwise", &library, ret_error);
+    if (status == AOTICACHE_OK) {
+        aoticache_runner_options options = AOTICACHE_RUNNER_OPTIONS_INIT;
+        status = aoticache_runner_create(library, &options, &runner, ret_error);
+    }
+    aoticache_runner_unref(runner);
+    aoticache_library_unref(library);
+    close(fd);
+    return status;
+}
+
+/* ---- a package ---- */
+
+#define MODEL "top/data/aotinductor/model/"
+
+static int package = -1;
+
+static void make_package(void)
+{
+    static zip_writer zip;
+    zip = (zip_writer){.size = 0};
+    zip_add_text(&zip, MODEL "x.wrapper.so", "a library");
+    zip_add_text(&zip, MODEL "x.wrapper_metadata.json", "{\"AOTI_DEVICE_KEY\": \"cpu\", \"author\": \"me\", \"number\": 3}");
+    zip_finish(&zip);
+    package = zip_fd(&zip);
+}
+
+static aoticache_status do_open_package(aoticache_cache *unused, aoticache_error *ret_error)
+{
+    aoticache_package *opened = NULL;
+    (void)unused;
+    aoticache_status status = aoticache_package_open_fd(package, "x.pt2", &opened, ret_error);
+    injection_pause();
+    const int to = memfd_create("part", MFD_CLOEXEC);
+    injection_resume();
+    if (status == AOTICACHE_OK)
+        status = aoticache_package_extract_part(opened, aoticache_package_model_at(opened, 0), 0, to, ret_error);
+    close(to);
+    aoticache_package_close(opened);
+    return status;
+}
+
+/* ---- hooks ---- */
+
+static aoticache_status compile_with(aoticache_cache *cache, aoticache_hook *hook, aoticache_error *ret_error)
+{
+    static const char line[] = "aten::abs(float32[4])";
+    aoticache_request *request = NULL;
+    aoticache_artifact *artifact = NULL;
+    injection_pause();
+    if (aoticache_request_parse_text(line, &request, ret_error) != AOTICACHE_OK)
+        fail("request", ret_error->message);
+    injection_resume();
+    aoticache_status status = aoticache_hook_set_environment(hook, request, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_cache_get_or_compile(cache, request, aoticache_hook_compile, hook, &artifact, ret_error);
+    aoticache_artifact_unref(artifact);
+    aoticache_request_free(request);
+    return status;
+}
+
+static aoticache_status do_compile_c(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
+    aoticache_hook *hook = NULL;
+    aoticache_status status = aoticache_hook_create_c(&options, &hook, ret_error);
+    if (status == AOTICACHE_OK)
+        status = compile_with(cache, hook, ret_error);
+    aoticache_hook_free(hook);
+    return status;
+}
+
+static void script_path(char ret_path[600])
+{
+    snprintf(ret_path, 600, "%s/hook.sh", trial_root());
+}
+
+static void write_script(void)
+{
+    char path[600], text[PATH_MAX + 600];
+    script_path(path);
+    snprintf(text, sizeof text,
+             "#!/bin/sh\nread -r request\n"
+             "directory=$(echo \"$request\" | sed 's/.*\"directory\":\"\\([^\"]*\\)\".*/\\1/')\n"
+             "cp '%s/tests/hosts/pointwise.so' \"$directory/kernel.so\"\n"
+             "echo '{\"id\":1,\"ok\":true,\"files\":[{\"name\":\"kernel.so\",\"path\":\"kernel.so\"}],\"requirements\":[]}'\n",
+             build);
+    write_file(path, text);
+    if (chmod(path, 0700) != 0)
+        fail("chmod", path);
+}
+
+static aoticache_status do_compile_by_command(aoticache_cache *cache, aoticache_error *ret_error)
+{
+    aoticache_hook_options options = AOTICACHE_HOOK_OPTIONS_INIT;
+    aoticache_hook *hook = NULL;
+    char path[600];
+    script_path(path);
+    options.program = path;
+    aoticache_status status = aoticache_hook_create_command(&options, &hook, ret_error);
+    if (status == AOTICACHE_OK)
+        status = compile_with(cache, hook, ret_error);
+    aoticache_hook_free(hook);
+    return status;
+}
+
+static const struct operation operations[] = {
+    {.name = "describing a library", .perform = do_describe, .without_cache = true},
+    {.name = "loading a library", .perform = do_load, .without_cache = true, .keeps_blocks = 2,
+     .may_be = TRIAL_MAY_BE(LOAD_FAILED)},
+    /* libzip 1.7 leaks a block where it cannot open a member. */
+    {.name = "opening a package", .perform = do_open_package, .spoil = make_package, .without_cache = true, .keeps_blocks = 1},
+    {.name = "get or compile by a command", .perform = do_compile_by_command, .spoil = write_script},
+    {.name = "get or compile by a C compiler", .perform = do_compile_c},
+};
+
+int main(int argc, char **argv)
+{
+    find_build();
+    return trial_main(argc, argv, operations, sizeof operations / sizeof operations[0], 90);
+}
