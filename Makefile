@@ -381,6 +381,19 @@ install: all
 uninstall:
 	$(Q)DESTDIR='$(DESTDIR)' manifest='$(INSTALL_MANIFEST)' scripts/uninstall-files
 
+# ---- packages ----
+
+DIST := $(BUILD)/dist
+# The sources, as a tarball that builds without git.
+dist:
+	$(Q)scripts/packaging/dist $(DIST)
+# Packages of Debian, in $(DIST): dpkg-buildpackage in a copy of the sources. check-deb uses them in fresh systems.
+deb:
+	$(Q)scripts/packaging/deb $(DIST)
+RELEASES ?= bookworm
+check-deb:
+	$(Q)for release in $(RELEASES); do scripts/packaging/check-deb $$release || exit 1; done
+
 # The virtual environment in build/venv is kept: it takes minutes to make anew. `rm -r build` removes it too.
 clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
