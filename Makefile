@@ -381,25 +381,44 @@ install: all
 uninstall:
 	$(Q)DESTDIR='$(DESTDIR)' manifest='$(INSTALL_MANIFEST)' scripts/uninstall-files
 
-# ---- packages ----
+# ---- packages (docs/packaging.md) ----
 
-DIST := $(BUILD)/dist
-# The sources, as a tarball that builds without git.
+DIST     ?= $(BUILD)/dist
+RELEASES ?= bookworm
+.PHONY: dist deb check-deb wheel check-wheel sbom check-abi check-image rpm
+
+# The sources, as a tarball that builds without git; packages of Debian, of RPM; the wheel; what the library is made of.
 dist:
 	$(Q)scripts/packaging/dist $(DIST)
-# Packages of Debian, in $(DIST): dpkg-buildpackage in a copy of the sources. check-deb uses them in fresh systems.
 deb:
 	$(Q)scripts/packaging/deb $(DIST)
-RELEASES ?= bookworm
+rpm:
+	$(Q)scripts/packaging/rpm $(DIST)
+wheel:
+	$(Q)PYTHON='$(PYTHON)' VENV=$(VENV) scripts/packaging/wheel $(DIST)
+sbom: all
+	$(Q)BUILD=$(BUILD) scripts/packaging/sbom $(DIST)
+check-abi: all
+	$(Q)BUILD=$(BUILD) scripts/packaging/check-abi
+
+# By hand, as root: minutes, in fresh systems that debootstrap makes.
 check-deb:
 	$(Q)for release in $(RELEASES); do scripts/packaging/check-deb $$release || exit 1; done
+check-wheel: all
+	$(Q)for release in $(RELEASES); do scripts/packaging/check-wheel $(DIST) $$release || exit 1; done
+check-image: all
+	$(Q)for release in $(RELEASES); do scripts/packaging/check-image $$release || exit 1; done
+
+# For clangd and its like.
+compile_commands.json: FORCE
+	$(Q)scripts/packaging/compile-commands $@
 
 # The virtual environment in build/venv is kept: it takes minutes to make anew. `rm -r build` removes it too.
 clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check check-docs long bench bench-compile bench-judge operators models torch-operators torch-checks inductor-builds year fuzz gpu demo install uninstall deps tests clean help'
+	@echo 'targets: all test check check-docs long bench bench-compile bench-judge operators models torch-operators torch-checks inductor-builds year fuzz gpu demo install uninstall deps tests dist deb rpm wheel sbom check-abi check-deb check-wheel check-image clean help'
 	@echo '  all        build everything under build/'
 	@echo '  test       install what is missing, build, run all tests'
 	@echo '  check      the same without installing anything'
@@ -418,10 +437,14 @@ help:
 	@echo '  demo       install what is missing, build, show the main job'
 	@echo '  install    to $$(DESTDIR)$$(prefix), prefix=/usr/local by default;  uninstall takes it back'
 	@echo '  deps       install what is missing, nothing else'
+	@echo '  dist deb rpm wheel sbom  packages, in build/dist (docs/packaging.md);  compile_commands.json'
+	@echo '  check-abi  compare the library with the recorded ABI (docs/abi.md)'
+	@echo '  check-deb check-wheel check-image  packages in fresh systems, RELEASES=bookworm (root, minutes)'
 	@echo '  clean      remove what was built (build/venv stays)'
 	@echo 'variables: V=1 DEBUG=1 SANITIZE=address,undefined|thread WERROR=1 CC=clang CXX= VENV='
 	@echo '  prefix= libdir= pkglibdir= bindir= includedir= datadir= mandir= unitdir= DESTDIR=   where install puts things'
 	@echo '  STATIC_CRYPTO=   need the shared libcrypto; by default SHA-256 is linked from libcrypto.a where that is there'
+	@echo '  HARDEN=          no stack protector, checked calls, read-only relocations'
 	@echo '  RPATH=           no search path for the library in the programs, for packages of a distribution'
 
 -include $(patsubst %.o,%.d,$(ALL_OBJ)) $(wildcard $(BUILD)/obj/tests/*/*.d)
