@@ -15,6 +15,7 @@ SOVERSION := 0
 
 prefix     ?= /usr/local
 libdir     ?= $(prefix)/lib
+pkglibdir  ?= $(libdir)
 bindir     ?= $(prefix)/bin
 includedir ?= $(prefix)/include
 datadir    ?= $(prefix)/share
@@ -39,14 +40,23 @@ OPTIMISE := $(if $(DEBUG),-O0 -g3,-O2 -g)
 WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wwrite-strings \
             -Wpointer-arith -Wformat=2 $(if $(WERROR),-Werror)
 INSTRUMENT := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+# Hardening, as distributions want it; HARDEN= leaves it out. Checked functions of libc need an optimising compiler, and the
+# sanitizers have checks of their own. Every function is bound when the library is loaded; binding the library's own
+# functions within it makes that cheaper.
+HARDEN      ?= 1
+HARDEN_CFLAGS   = $(if $(HARDEN),-fstack-protector-strong -fstack-clash-protection)
+HARDEN_CPPFLAGS = $(if $(HARDEN),$(if $(INSTRUMENT)$(findstring -O0,$(CFLAGS))$(findstring _FORTIFY_SOURCE,$(CPPFLAGS)$(CFLAGS)),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2))
+HARDEN_LDFLAGS  = $(if $(HARDEN),-Wl$(comma)-z$(comma)relro$(comma)-z$(comma)now$(comma)-z$(comma)noexecstack) -Wl,-Bsymbolic-functions
+# Builds of the same sources in different folders give the same bytes.
+REPRODUCIBLE := -ffile-prefix-map='$(CURDIR)=.'
 # CPPFLAGS, CFLAGS, CXXFLAGS and LDFLAGS are the caller's, also on make's command line, which no += here would reach.
 OWN_CPPFLAGS = -D_GNU_SOURCE -I.
-ALL_CPPFLAGS = $(OWN_CPPFLAGS) $(CPPFLAGS)
+ALL_CPPFLAGS = $(OWN_CPPFLAGS) $(HARDEN_CPPFLAGS) $(CPPFLAGS)
 CFLAGS   += $(OPTIMISE)
 CXXFLAGS += $(OPTIMISE)
 OWN_CFLAGS =
-ALL_CFLAGS = -std=gnu11 -fPIC -fvisibility=hidden $(WARN) $(INSTRUMENT) $(shell pkg-config --cflags $(PKGS)) $(OWN_CFLAGS) $(CFLAGS)
-ALL_CXXFLAGS = -std=c++17 -fPIC -fvisibility=hidden $(filter-out -Wstrict-prototypes -Wmissing-prototypes,$(WARN)) \
+ALL_CFLAGS = -std=gnu11 -fPIC -fvisibility=hidden $(REPRODUCIBLE) $(WARN) $(HARDEN_CFLAGS) $(INSTRUMENT) $(shell pkg-config --cflags $(PKGS)) $(OWN_CFLAGS) $(CFLAGS)
+ALL_CXXFLAGS = -std=c++17 -fPIC -fvisibility=hidden $(REPRODUCIBLE) $(HARDEN_CFLAGS) $(filter-out -Wstrict-prototypes -Wmissing-prototypes,$(WARN)) \
                $(INSTRUMENT) $(CXXFLAGS)
 # SHA-256 alone is used of libcrypto. Linked from its archive where there is one, that is 25 KB; loading the shared library
 # costs every process 1.6 MB of memory and half a millisecond (STATIC_CRYPTO= keeps it shared all the same).
@@ -87,6 +97,8 @@ objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 LIB_OBJ    := $(call objects,$(LIB_SRC))
 SHIM_OBJ   := $(call objects,$(SHIM_SRC)) $(call objects,base/names.c base/error.c base/load_gate.c base/openmp_fork.c)
 KERNEL_OBJ := $(call objects,$(KERNEL_SRC)) $(BUILD)/obj/runtime/constant_map.o
+HOT_OBJ    := $(call objects,$(wildcard eager/*.c eager/holder/*.c eager/dispatch/*.c eager/torch/*.c loader/runner/*.c loader/check/*.c \
+                tests/bench/*.c runtime/shim/*.c runtime/shim/*/*.c))
 CLI_OBJ    := $(call objects,$(wildcard tools/cli/*.c))
 TOOL_OBJ   := $(call objects,$(wildcard tools/*/*.c tools/aoticache/*/*.c))
 ALL_OBJ    := $(LIB_OBJ) $(SHIM_OBJ) $(KERNEL_OBJ) $(TOOL_OBJ)
@@ -117,6 +129,9 @@ $(BUILD)/obj/%.o: %.c
 
 # The container is in every kernel library: small, but for what a run goes through. No exception passes it.
 $(filter-out $(call objects,runtime/run.c),$(call objects,$(KERNEL_SRC))): OPTIMISE := $(if $(DEBUG),-O0 -g3,-Os -g)
+# Nor have functions of a hit a stack protector, which would be 1 instruction of 50; they read tensors, and no files.
+$(KERNEL_OBJ) $(HOT_OBJ): HARDEN_CFLAGS :=
+$(KERNEL_OBJ): HARDEN_CPPFLAGS :=
 $(call objects,$(KERNEL_SRC)): OWN_CFLAGS += -fno-plt -fno-asynchronous-unwind-tables -fno-unwind-tables -ffunction-sections -fdata-sections
 
 # Whatever it takes from libstdc++ is made weak, so that kernel libraries need none; the file says why.
@@ -132,7 +147,7 @@ $(SHARED): $(LIB_OBJ) scripts/libaoticache.map Makefile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=scripts/libaoticache.map \
-	    $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) -Wl,-z,relro -Wl,--as-needed $(LIB_OBJ) $(LIBS) -o $@
+	    $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) $(HARDEN_LDFLAGS) -Wl,--as-needed $(LIB_OBJ) $(LIBS) -o $@
 
 $(BUILD)/lib/libaoticache.so: $(SHARED)
 	$(Q)ln -sf $(<F) $@
@@ -140,7 +155,7 @@ $(BUILD)/lib/libaoticache.so: $(SHARED)
 $(STATIC): $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  AR    $@")
-	$(Q)rm -f $@ && $(AR) rcs $@ $(LIB_OBJ)
+	$(Q)rm -f $@ && $(AR) rcsD $@ $(LIB_OBJ)
 
 # Loaded when the first .pt2 package is opened, by the soname of the libzip whose header was compiled against.
 ZIP_LIBRARY ?= $(notdir $(firstword $(shell readlink -f $(shell pkg-config --variable=libdir libzip)/libzip.so | sed 's/\(\.so\.[0-9]*\).*/\1/')))
@@ -162,19 +177,19 @@ $(SHIM): $(SHIM_OBJ) scripts/libaoticache_torchshim.map Makefile
 	$(if $(V),,@echo "  LD    $@")
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) \
 	    -Wl,--version-script=scripts/libaoticache_torchshim.map $(if $(SANITIZE),,-Wl$(comma)-z$(comma)defs) \
-	    -Wl,-z,relro -Wl,--as-needed $(SHIM_OBJ) -lm -ldl -lpthread -o $@
+	    $(HARDEN_LDFLAGS) -Wl,--as-needed $(SHIM_OBJ) -lm -ldl -lpthread -o $@
 
 # Loaded by the loader when a library takes its constants in no other way than as a C++ map; nothing else here is C++.
 $(BRIDGE): loader/cxx_map/cxx_map.cpp loader/cxx_map/internal.h Makefile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CXX   $<")
-	$(Q)$(CXX) $(ALL_CPPFLAGS) $(ALL_CXXFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) $< -o $@
+	$(Q)$(CXX) $(ALL_CPPFLAGS) $(ALL_CXXFLAGS) $(LDFLAGS) $(HARDEN_LDFLAGS) -shared -Wl,-soname,$(@F) $< -o $@
 
 # What kernel libraries written in C link: the container and the exported interface.
 $(KERNELRT): $(KERNEL_OBJ)
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  AR    $@")
-	$(Q)rm -f $@ && $(AR) rcs $@ $(KERNEL_OBJ)
+	$(Q)rm -f $@ && $(AR) rcsD $@ $(KERNEL_OBJ)
 
 # An empty library with PyTorch's soname, so that kernel libraries written in C name what provides their aoti_torch_*
 # functions exactly as those that PyTorch makes do. It is linked against, never loaded.
@@ -192,21 +207,22 @@ RPATH ?= -Wl,-rpath,'$$ORIGIN/../lib$(addprefix :$$ORIGIN/,$(filter-out ../lib,$
 $(BINS): $(BUILD)/prefix
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  LD    $@")
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(filter %.o,$^) -L$(BUILD)/lib -laoticache $(RPATH) \
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -pie $(HARDEN_LDFLAGS) $(filter %.o,$^) -L$(BUILD)/lib -laoticache $(RPATH) \
 	    -ljansson -ldl -lpthread -lm -o $@
 
 # Changes with the folders to install to, so that `make` and then `make install prefix=...` installs what says so.
-LAYOUT := $(prefix) $(libdir) $(bindir) $(includedir) $(datadir)
+LAYOUT := $(prefix) $(libdir) $(pkglibdir) $(bindir) $(includedir) $(datadir)
 $(BUILD)/prefix: FORCE
 	@mkdir -p $(@D)
 	@echo '$(LAYOUT)' | cmp -s - $@ || echo '$(LAYOUT)' > $@
 $(call objects,base/home.c): $(BUILD)/prefix
 $(call objects,base/home.c): OWN_CPPFLAGS += -DAOTICACHE_PREFIX='"$(prefix)"' -DAOTICACHE_LIBDIR='"$(libdir)"' \
-    -DAOTICACHE_DATADIR='"$(datadir)"' -DAOTICACHE_INCLUDEDIR='"$(includedir)"'
+    -DAOTICACHE_PKGLIBDIR='"$(pkglibdir)"' \
+       -DAOTICACHE_DATADIR='"$(datadir)"' -DAOTICACHE_INCLUDEDIR='"$(includedir)"'
 
 $(BUILD)/aoticache.pc: scripts/aoticache.pc.in base/base.h Makefile $(BUILD)/prefix
 	@mkdir -p $(@D)
-	$(Q)sed -e 's|@prefix@|$(prefix)|' -e 's|@libdir@|$(libdir)|' -e 's|@includedir@|$(includedir)|' \
+	$(Q)sed -e 's|@prefix@|$(prefix)|' -e 's|@libdir@|$(libdir)|' -e 's|@pkglibdir@|$(pkglibdir)|' -e 's|@includedir@|$(includedir)|' \
 	    -e 's|@version@|$(VERSION)|' $< > $@
 
 $(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/guards.py: $(BUILD)/share/aoticache/%: eager/hook/%
@@ -375,18 +391,50 @@ year: all tests
 INSTALL_MANIFEST := $(DESTDIR)$(datadir)/aoticache/installed-files
 
 install: all
-	$(Q)BUILD=$(BUILD) DESTDIR='$(DESTDIR)' libdir='$(libdir)' bindir='$(bindir)' includedir='$(includedir)' \
+	$(Q)BUILD=$(BUILD) DESTDIR='$(DESTDIR)' libdir='$(libdir)' pkglibdir='$(pkglibdir)' bindir='$(bindir)' includedir='$(includedir)' \
 	    datadir='$(datadir)' mandir='$(mandir)' unitdir='$(unitdir)' manifest='$(INSTALL_MANIFEST)' scripts/install-files
 
 uninstall:
 	$(Q)DESTDIR='$(DESTDIR)' manifest='$(INSTALL_MANIFEST)' scripts/uninstall-files
+
+# ---- packages (docs/packaging.md) ----
+
+DIST     ?= $(BUILD)/dist
+RELEASES ?= bookworm
+.PHONY: dist deb check-deb wheel check-wheel sbom check-abi check-image rpm
+
+# The sources, as a tarball that builds without git; packages of Debian, of RPM; the wheel; what the library is made of.
+dist:
+	$(Q)scripts/packaging/dist $(DIST)
+deb:
+	$(Q)scripts/packaging/deb $(DIST)
+rpm:
+	$(Q)scripts/packaging/rpm $(DIST)
+wheel:
+	$(Q)PYTHON='$(PYTHON)' VENV=$(VENV) scripts/packaging/wheel $(DIST)
+sbom: all
+	$(Q)BUILD=$(BUILD) scripts/packaging/sbom $(DIST)
+check-abi: all
+	$(Q)BUILD=$(BUILD) scripts/packaging/check-abi
+
+# By hand, as root: minutes, in fresh systems that debootstrap makes.
+check-deb:
+	$(Q)for release in $(RELEASES); do scripts/packaging/check-deb $$release || exit 1; done
+check-wheel: all
+	$(Q)for release in $(RELEASES); do scripts/packaging/check-wheel $(DIST) $$release || exit 1; done
+check-image: all
+	$(Q)for release in $(RELEASES); do scripts/packaging/check-image $$release || exit 1; done
+
+# For clangd and its like.
+compile_commands.json: FORCE
+	$(Q)scripts/packaging/compile-commands $@
 
 # The virtual environment in build/venv is kept: it takes minutes to make anew. `rm -r build` removes it too.
 clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check check-docs long torture bench bench-compile bench-judge operators models torch-operators torch-checks inductor-builds year fuzz gpu demo install uninstall deps tests clean help'
+	@echo 'targets: all test check check-docs long torture bench bench-compile bench-judge operators models torch-operators torch-checks inductor-builds year fuzz gpu demo install uninstall deps tests dist deb rpm wheel sbom check-abi check-deb check-wheel check-image clean help'
 	@echo '  all        build everything under build/'
 	@echo '  test       install what is missing, build, run all tests'
 	@echo '  check      the same without installing anything'
@@ -406,10 +454,14 @@ help:
 	@echo '  demo       install what is missing, build, show the main job'
 	@echo '  install    to $$(DESTDIR)$$(prefix), prefix=/usr/local by default;  uninstall takes it back'
 	@echo '  deps       install what is missing, nothing else'
+	@echo '  dist deb rpm wheel sbom  packages, in build/dist (docs/packaging.md);  compile_commands.json'
+	@echo '  check-abi  compare the library with the recorded ABI (docs/abi.md)'
+	@echo '  check-deb check-wheel check-image  packages in fresh systems, RELEASES=bookworm (root, minutes)'
 	@echo '  clean      remove what was built (build/venv stays)'
 	@echo 'variables: V=1 DEBUG=1 SANITIZE=address,undefined|thread WERROR=1 CC=clang CXX= VENV='
-	@echo '  prefix= libdir= bindir= includedir= datadir= mandir= unitdir= DESTDIR=   where install puts things'
+	@echo '  prefix= libdir= pkglibdir= bindir= includedir= datadir= mandir= unitdir= DESTDIR=   where install puts things'
 	@echo '  STATIC_CRYPTO=   need the shared libcrypto; by default SHA-256 is linked from libcrypto.a where that is there'
+	@echo '  HARDEN=          no stack protector, checked calls, read-only relocations'
 	@echo '  RPATH=           no search path for the library in the programs, for packages of a distribution'
 
 -include $(patsubst %.o,%.d,$(ALL_OBJ)) $(wildcard $(BUILD)/obj/tests/*/*.d)

@@ -113,7 +113,7 @@ install_for_examples() {
         finish
     fi
     stage=$work/stage
-    sed -e "s|^prefix=.*|prefix=$stage|" -e "s|^libdir=.*|libdir=$stage/lib|" -e "s|^includedir=.*|includedir=$stage/include|" \
+    sed -e "s|^prefix=.*|prefix=$stage|" -e "s|^\(pkg\)*libdir=.*|\1libdir=$stage/lib|" -e "s|^includedir=.*|includedir=$stage/include|" \
         "$BUILD/aoticache.pc" >"$work/aoticache.pc"
     export PKG_CONFIG_PATH=$work
     try 'installed' 0 install_to '' "$stage"

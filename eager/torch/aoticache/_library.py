@@ -425,9 +425,13 @@ class Library:
 
     @property
     def home(self) -> Path:
-        """What `bin`, `lib`, `share` and `include` lie under: two folders above the library."""
+        """What `bin`, `lib`, `share` and `include` lie under: two folders above the library, or more where a distribution
+        gives each architecture a folder below lib."""
         own = os.environ.get("AOTICACHE_HOME")
-        return Path(own) if own else Path(self.path).resolve().parent.parent
+        if own:
+            return Path(own)
+        above = Path(self.path).resolve().parents[1:]
+        return next((folder for folder in above if (folder / "share" / "aoticache").is_dir()), above[0])
 
     def has_binding(self) -> bool:
         return hasattr(self.c, "aoticache_binding_create")

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# The tarball of the sources, the version in all places, the Python package for distributions, and what the library is said to
+# be made of. Packages themselves are tested in fresh systems, by hand (docs/packaging.md).
+. tests/cli/lib.sh
+
+try 'all files say the same version' 0 scripts/packaging/version --check
+version=$(scripts/packaging/version)
+is 'it is that of the tools' "$version" "$(aoticache --version | grep -oE '[0-9]+\.[0-9]+\.[0-9]+' | head -n 1)"
+
+# ---- the tarball ----
+
+if [ -e .git ] && ! command -v git >/dev/null; then
+    skip 'the tarball' 'there is no git'
+else
+    export SOURCE_DATE_EPOCH=1700000000
+    try 'the sources are packed' 0 scripts/packaging/dist "$work/one"
+    tarball=$work/one/aoticache-$version.tar.xz
+    is 'its path is printed' "$tarball" "$(cat "$out")"
+    tar tf "$tarball" >"$work/names"
+    is 'all is in one folder' "aoticache-$version" "$(cut -d/ -f1 "$work/names" | sort -u)"
+    is 'nothing of git, of CI or of Debian is in it' '' "$(grep -E '/(\.git|\.ci|debian)' "$work/names")"
+    is 'nothing that was built is in it' '' "$(grep -E '/build/|\.(o|so|pyc)$' "$work/names" | grep -v /tests/)"
+    mkdir "$work/unpacked"
+    tar xf "$tarball" -C "$work/unpacked"
+    cd "$work/unpacked/aoticache-$version" || exit 1
+    holds 'files have the time that was given' [ "$(stat -c %Y Makefile)" = 1700000000 ]
+    try 'what was unpacked is packed again, without git' 0 scripts/packaging/dist "$work/two"
+    cd "$OLDPWD" || exit 1
+    is 'with the same bytes' "$(sha256sum <"$tarball")" "$(sha256sum <"$work/two/aoticache-$version.tar.xz")"
+    missing=
+    for file in Makefile LICENSE pyproject.toml scripts/install-files scripts/packaging/dist tests/cli/lib.sh docs/man/aoticache.3; do
+        [ -f "$work/unpacked/aoticache-$version/$file" ] || missing="$missing $file"
+    done
+    is 'what is needed is there' '' "$missing"
+    # That it can be built is seen without building: make finds every file that a rule needs.
+    try 'make finds all its sources' 0 make -C "$work/unpacked/aoticache-$version" -s -n BUILD="$work/unpacked/build" all tests
+fi
+
+# ---- the Python package beside a library of the system ----
+
+if python3 -c 'import tomllib' 2>/dev/null; then
+    try 'the Python package is put into a folder' 0 python3 scripts/packaging/install-python "$work/packages"
+    run env PYTHONPATH="$work/packages" AOTICACHE_LIBRARY="$BUILD/lib/libaoticache.so.0" "$interpreter" -I -c "
+import sys; sys.path.insert(0, '$work/packages')
+import importlib.metadata as metadata, aoticache
+print(aoticache.__file__, metadata.version('aoticache'))
+print([entry.value for entry in metadata.entry_points(group='torch.backends') if entry.name == 'aoticache'])"
+    prints 'it is imported from there, with its version' "^$work/packages/aoticache/__init__.py $version\$"
+    prints 'PyTorch finds its entry point' "^\['aoticache_autoload:autoload'\]\$"
+else
+    skip 'the Python package' 'this Python is older than 3.11'
+fi
+
+# ---- what it is made of ----
+
+if is_instrumented; then
+    skip 'what it is made of' 'this build is instrumented'
+else
+    try 'what it is made of is written' 0 env BUILD="$BUILD" scripts/packaging/sbom "$work/sbom"
+    for kind in cdx:components spdx:packages; do
+        file=$work/sbom/aoticache-$version.${kind%:*}.json
+        names=$(python3 -c 'import json, sys; print(" ".join(p["name"] for p in json.load(open(sys.argv[1]))[sys.argv[2]]))' "$file" "${kind#*:}")
+        for name in SQLite Jansson OpenSSL xxHash; do
+            holds "${kind%:*} has $name" grep -qw "$name" <<<"$names"
+        done
+    done
+    cp -r "$work/sbom" "$work/sbom.first"
+    BUILD="$BUILD" scripts/packaging/sbom "$work/sbom" >/dev/null
+    holds 'twice the same' diff -r "$work/sbom" "$work/sbom.first"
+    for licence in jansson openssl sqlite xxhash; do
+        holds "there is a licence text of $licence" [ -s "scripts/packaging/licenses/$licence.txt" ]
+    done
+fi
+finish
