@@ -30,7 +30,7 @@ extern "C" {
 #define AOTICACHE_SIGNER_NAME_BYTES 128        /* of a key's name, with the zero byte: printable ASCII without ':' and ' ' */
 #define AOTICACHE_PUBLIC_KEY_TEXT_BYTES 176    /* "name:base64 of 32 bytes", with the zero byte */
 #define AOTICACHE_SIGNATURE_TEXT_BYTES 224     /* "name:base64 of 64 bytes", with the zero byte */
-#define AOTICACHE_FINGERPRINT_BYTES 52         /* "SHA256:" and 43 characters, as ssh-keygen prints it, with the zero byte */
+#define AOTICACHE_FINGERPRINT_BYTES 51         /* "SHA256:" and 43 characters, as ssh-keygen prints it, with the zero byte */
 #define AOTICACHE_MAX_SIGNATURES 16            /* of one entry */
 
 typedef struct aoticache_public_key {
@@ -156,7 +156,7 @@ AOTICACHE_API aoticache_status aoticache_cache_check_signatures(aoticache_cache 
 /* ---- deciding for an entry that came from elsewhere ---- */
 
 /* Why an entry is taken in or not: name, number, text. */
-#define AOTICACHE_VERDICT_LIST(X)                                              \
+#define AOTICACHE_TRUST_LIST(X)                                              \
     X(SIGNED, 0, "a trusted key signed it")                                    \
     X(UNCHECKED, 1, "no signature is required here")                           \
     X(UNSIGNED, 2, "it has no signature")                                      \
@@ -169,18 +169,18 @@ AOTICACHE_API aoticache_status aoticache_cache_check_signatures(aoticache_cache 
     X(OTHER_KEY, 9, "it answers another key than the one that was asked for")  \
     X(REPLAYED, 10, "it is older than the entry that is here")
 
-typedef enum aoticache_verdict_reason {
-#define AOTICACHE_VERDICT_ENUM(name, number, text) AOTICACHE_VERDICT_##name = (number),
-    AOTICACHE_VERDICT_LIST(AOTICACHE_VERDICT_ENUM)
-#undef AOTICACHE_VERDICT_ENUM
-} aoticache_verdict_reason;
+typedef enum aoticache_trust_verdict_reason {
+#define AOTICACHE_TRUST_REASON(name, number, text) AOTICACHE_TRUST_##name = (number),
+    AOTICACHE_TRUST_LIST(AOTICACHE_TRUST_REASON)
+#undef AOTICACHE_TRUST_REASON
+} aoticache_trust_verdict_reason;
 
-typedef struct aoticache_verdict {
+typedef struct aoticache_trust_verdict {
     bool is_accepted;
-    aoticache_verdict_reason reason;
+    aoticache_trust_verdict_reason reason;
     aoticache_public_key key; /* SIGNED: whose. Else all zero */
     char message[512];        /* one line: the reason, the names, and what to do */
-} aoticache_verdict;
+} aoticache_trust_verdict;
 
 /* An entry that came from elsewhere. Pointers are borrowed during the call. */
 typedef struct aoticache_trust_claim {
@@ -189,8 +189,10 @@ typedef struct aoticache_trust_claim {
     const char *signatures;               /* one on each line; NULL or "": none */
     const aoticache_key *wanted;          /* what was asked for; NULL: anything */
     int64_t replaces_created_ns;          /* when the entry was made that this one would replace; 0: there is none */
-    bool allow_unsigned;                  /* no trusted signature is needed. All other reasons to refuse hold */
-    /* Keys that came along. They are trusted only if ask() says so; it is asked once for each key that signed the entry. */
+    bool is_ours;                         /* from a place that only this user and root may write: no signature is needed */
+    bool allow_unsigned;                  /* no trusted signature is needed, and it may be older than what it replaces */
+    /* Keys that came along. One is trusted only if ask() says so, which is asked after it was found to have signed the
+     * entry, and must not use the cache. */
     const aoticache_public_key *offered;
     size_t offered_count;
     bool (*ask)(void *user, const aoticache_public_key *key); /* NULL: no */
@@ -205,15 +207,15 @@ typedef struct aoticache_trust_claim {
  * Returns: OK (look at is_accepted); INVALID, NO_MEMORY, UNSUPPORTED (no libcrypto): the entry must not be taken in.
  */
 AOTICACHE_API aoticache_status aoticache_cache_decide(aoticache_cache *cache, const aoticache_trust_claim *claim,
-                                                      aoticache_verdict *ret_verdict, aoticache_error *ret_error);
+                                                      aoticache_trust_verdict *ret_verdict, aoticache_error *ret_error);
 
 /* ---- whom this machine trusts ---- */
 
 /* Where the trust in a key comes from. */
 typedef enum aoticache_trust_origin {
-    AOTICACHE_TRUST_CONFIGURED = 0, /* trusted_keys of the configuration or the options */
-    AOTICACHE_TRUST_USER = 1,       /* the file trusted_keys of the user's folder of keys */
-    AOTICACHE_TRUST_OWN = 2,        /* the user's own key */
+    AOTICACHE_TRUST_ORIGIN_CONFIGURED = 0, /* trusted_keys of the configuration or the options */
+    AOTICACHE_TRUST_ORIGIN_USER = 1,       /* the file trusted_keys of the user's folder of keys */
+    AOTICACHE_TRUST_ORIGIN_OWN = 2,        /* the user's own key */
 } aoticache_trust_origin;
 
 /* Return false to stop. */
