@@ -127,6 +127,22 @@ aoticache_status aoticache_trust_check(aoticache_cache *cache, const aoticache_s
 aoticache_status aoticache_trust_revokes_entry(aoticache_cache *cache, const aoticache_digest *artifact, bool *ret_revoked,
                                                aoticache_error *ret_error);
 
+/* The i-th entry that is revoked by its digest: OK, NOT_FOUND (there are not so many), or why that cannot be told. */
+aoticache_status aoticache_trust_revoked_entry_at(aoticache_cache *cache, size_t position, aoticache_digest *ret_artifact,
+                                                  aoticache_error *ret_error);
+
+/* ---- revoked.c: entries that would not be taken in any more ---- */
+
+#define AOTICACHE_TRUST_FAULT_BYTES 256
+
+/* ret_reason: one line where *ret_faulty. Returns as aoticache_cache_check_signatures(). */
+aoticache_status aoticache_trust_find_fault(aoticache_cache *cache, const aoticache_digest *artifact,
+                                            char ret_reason[AOTICACHE_TRUST_FAULT_BYTES], bool *ret_faulty,
+                                            aoticache_error *ret_error);
+/* Removes the entries of a manifest, and moves that to quarantine/. Takes the store's lock, exclusively. */
+aoticache_status aoticache_trust_remove_entry(aoticache_cache *cache, const aoticache_digest *artifact,
+                                              aoticache_error *ret_error);
+
 /* ---- signature_file.c: signatures/<digest of the manifest> in the cache directory ---- */
 
 #define AOTICACHE_SIGNATURE_FILE_BYTES (AOTICACHE_MAX_SIGNATURES * AOTICACHE_SIGNATURE_TEXT_BYTES)

@@ -489,6 +489,23 @@ aoticache_status aoticache_trust_revokes_entry(aoticache_cache *cache, const aot
     return AOTICACHE_OK;
 }
 
+aoticache_status aoticache_trust_revoked_entry_at(aoticache_cache *cache, size_t position, aoticache_digest *ret_artifact,
+                                                  aoticache_error *ret_error)
+{
+    aoticache_status status = lock_loaded(cache, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = AOTICACHE_NOT_FOUND;
+    for (size_t i = 0; i < cache->trust.revoked_count && status == AOTICACHE_NOT_FOUND; i++) {
+        if (cache->trust.revoked[i].kind != AOTICACHE_REVOKES_ENTRY || position-- > 0)
+            continue;
+        *ret_artifact = cache->trust.revoked[i].artifact;
+        status = AOTICACHE_OK;
+    }
+    pthread_mutex_unlock(&cache->trust.mutex);
+    return status;
+}
+
 aoticache_status aoticache_cache_list_trusted(aoticache_cache *cache, aoticache_trusted_fn callback, void *user,
                                               aoticache_error *ret_error)
 {

@@ -153,6 +153,20 @@ AOTICACHE_API aoticache_status aoticache_cache_check_signatures(aoticache_cache 
                                                                 aoticache_signature_fn callback, void *user,
                                                                 aoticache_error *ret_error);
 
+/*
+ * Removes the entries that would not be taken in any more: revoked ones, those that only a revoked key signed, those with a
+ * signature that has a trusted key's name and is not of them. Entries without signatures stay, unless they are revoked.
+ * `aoticache_cache_verify()` with repair does the same.
+ *
+ * callback, ret_removed: may be NULL. Called for each entry that was removed, with one line that says why.
+ * Locks:   the store, exclusively, for each entry.
+ * Returns: OK, INVALID, IO, DENIED (read-only), LOCKED, NO_MEMORY, UNSUPPORTED (no libcrypto).
+ */
+typedef void (*aoticache_revoked_fn)(void *user, const aoticache_digest *artifact, const char *reason);
+AOTICACHE_API aoticache_status aoticache_cache_remove_revoked(aoticache_cache *cache, aoticache_revoked_fn callback,
+                                                              void *user, uint64_t *ret_removed,
+                                                              aoticache_error *ret_error);
+
 /* ---- deciding for an entry that came from elsewhere ---- */
 
 /* Why an entry is taken in or not: name, number, text. */
