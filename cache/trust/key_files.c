@@ -271,6 +271,34 @@ static aoticache_status open_to_change(const char *directory, int *ret_folder, a
     return status;
 }
 
+aoticache_status aoticache_key_directory_own_key(const char *directory, const char *name, aoticache_secret_key **ret_key,
+                                                 bool *ret_is_new, aoticache_error *ret_error)
+{
+    cleanup_fd int folder = -1;
+    aoticache_secret_key *key = NULL;
+    aoticache_status status = AOTICACHE_OK;
+    if (ret_key == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_key_directory_own_key: ret_key is NULL");
+    status = open_to_change(directory, &folder, ret_error); /* locked: two first exports make one key */
+    cleanup_free char *path = status == AOTICACHE_OK ? path_of(directory, AOTICACHE_SECRET_KEY_FILE, ret_error) : NULL;
+    if (path == NULL)
+        return status == AOTICACHE_OK ? AOTICACHE_NO_MEMORY : status;
+    status = aoticache_secret_key_read(path, &key, ret_error);
+    const bool is_new = status == AOTICACHE_NOT_FOUND;
+    if (is_new)
+        status = aoticache_secret_key_generate(name, &key, ret_error);
+    if (is_new && status == AOTICACHE_OK)
+        status = aoticache_secret_key_write(key, path, ret_error);
+    if (status != AOTICACHE_OK) {
+        aoticache_secret_key_free(key);
+        return status;
+    }
+    if (ret_is_new != NULL)
+        *ret_is_new = is_new;
+    *ret_key = key;
+    return AOTICACHE_OK;
+}
+
 struct trusting {
     const aoticache_public_key *key;
     bool is_there, has_namesake;

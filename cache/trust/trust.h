@@ -255,6 +255,14 @@ AOTICACHE_API aoticache_status aoticache_cache_signers(aoticache_cache *cache,
 #define AOTICACHE_TRUSTED_KEYS_FILE "trusted_keys"
 #define AOTICACHE_REVOKED_KEYS_FILE "revoked_keys"
 
+/*
+ * The user's own key, made under `name` where there is none, with its folder. is_new may be NULL.
+ * Returns as aoticache_secret_key_read(), _generate() and _write().
+ */
+AOTICACHE_API aoticache_status aoticache_key_directory_own_key(const char *directory, const char *name,
+                                                               aoticache_secret_key **ret_key, bool *ret_is_new,
+                                                               aoticache_error *ret_error);
+
 /* Trusts a key. It is no longer among the revoked ones of this folder. Returns: OK (also where it was trusted), INVALID
  * (another key of this name is trusted), IO, DENIED, NO_MEMORY. */
 AOTICACHE_API aoticache_status aoticache_key_directory_trust(const char *directory, const aoticache_public_key *key,
