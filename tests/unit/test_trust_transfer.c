@@ -555,8 +555,9 @@ Test(trust_transfer, configuration_adds_keys_up_and_names_those_that_are_none)
     char text[1000];
     if (ann == NULL)
         cr_skip_test("no libcrypto");
-    snprintf(text, sizeof text, "trusted_keys = %s nonsense\ntrusted_keys = %s\nrevoked_keys = stolen-1\nrequire_signatures = no\n",
-             ann_text, bob_text);
+    snprintf(text, sizeof text,
+             "trusted_keys = %s nonsense\ntrusted_keys = %s\nrevoked_keys = stolen-1\nrequire_signatures = no\n", ann_text,
+             bob_text);
     const char *path = fixture_write("config", text);
     const aoticache_logger logger = {.log = fixture_log};
     fixture_warnings = 0;
