@@ -2,9 +2,9 @@
  * cache/transfer/commit: a batch of artifacts becomes part of the store.
  *
  * The order is that of a put, for all of the batch at once: the bytes are durable; with the store's lock held, shared,
- * the files get their names, the folders are durable, and only then the entries are recorded. Dying between leaves
- * objects that no entry names, as a put does that is killed. Where there are many files one syncfs(2) takes the place
- * of many fsync(2).
+ * signatures are written, the files get their names, the folders are durable, and only then the entries are recorded.
+ * Dying between leaves objects that no entry names, as a put does that is killed. Where there are many files one syncfs(2)
+ * takes the place of many fsync(2).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -206,7 +206,7 @@ static aoticache_status move_all(aoticache_intake *intake, aoticache_error *ret_
         bool is_complete = false;
         status = move_entry(intake, &folders, &intake->queue[i], &is_complete, ret_error);
         if (status == AOTICACHE_OK && !is_complete)
-            aoticache_manifest_free(intake->queue[i].manifest);
+            aoticache_intake_free_entry(&intake->queue[i]);
         else
             intake->queue[kept++] = intake->queue[i];
     }
@@ -217,6 +217,26 @@ static aoticache_status move_all(aoticache_intake *intake, aoticache_error *ret_
         status = sync_folders(intake, &folders, ret_error);
     close_folders(&folders);
     return status;
+}
+
+/* ---- signatures ---- */
+
+/* Durable before the manifest is in the store: neither a lookup nor an index that is built anew finds it without them. */
+static aoticache_status write_signatures(const aoticache_intake *intake, aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    size_t count = 0;
+    for (size_t i = 0; i < intake->count; i++)
+        count += intake->queue[i].signatures != NULL ? 1 : 0;
+    for (size_t i = 0; status == AOTICACHE_OK && i < intake->count; i++) {
+        const aoticache_intake_entry *entry = &intake->queue[i];
+        aoticache_signature_list list = {.count = 0};
+        status = aoticache_signature_list_parse(entry->signatures, &list, ret_error); /* as when it was judged */
+        if (status == AOTICACHE_OK)
+            status = aoticache_signature_file_add(intake->cache->directory, &entry->digest, &list, count < MANY_FILES,
+                                                  ret_error);
+    }
+    return status == AOTICACHE_OK && count >= MANY_FILES ? sync_all(intake, ret_error) : status;
 }
 
 /* ---- entries ---- */
@@ -280,7 +300,7 @@ static aoticache_status drop_unwanted(aoticache_intake *intake, aoticache_error 
         bool is_wanted = false;
         status = aoticache_intake_wants_still(intake, &claim, &is_wanted, ret_error);
         if (status == AOTICACHE_OK && !is_wanted)
-            aoticache_manifest_free(manifest);
+            aoticache_intake_free_entry(&intake->queue[i]);
         else
             intake->queue[kept++] = intake->queue[i];
     }
@@ -294,6 +314,8 @@ static aoticache_status drop_unwanted(aoticache_intake *intake, aoticache_error 
 static aoticache_status publish(aoticache_intake *intake, aoticache_error *ret_error)
 {
     aoticache_status status = drop_unwanted(intake, ret_error);
+    if (status == AOTICACHE_OK)
+        status = write_signatures(intake, ret_error);
     if (status == AOTICACHE_OK && intake->count > 0)
         status = move_all(intake, ret_error);
     if (status != AOTICACHE_OK || intake->count == 0)
@@ -325,7 +347,7 @@ static void clear_queue(aoticache_intake *intake)
 {
     intake->report->entries += intake->count;
     for (size_t i = 0; i < intake->count; i++)
-        aoticache_manifest_free(intake->queue[i].manifest);
+        aoticache_intake_free_entry(&intake->queue[i]);
     intake->count = 0;
     intake->queued_bytes = intake->queued_text = 0;
 }
@@ -466,9 +488,11 @@ aoticache_status aoticache_intake_add_manifest(aoticache_intake *intake, const a
     if (status == AOTICACHE_OK && is_wanted)
         status = check_files(intake, entry, &fits, ret_error);
     if (status == AOTICACHE_OK && fits)
+        status = aoticache_intake_check_trust(intake, entry, &claim, &fits, ret_error);
+    if (status == AOTICACHE_OK && fits)
         return enqueue(intake, entry, ret_error);
     name_objects(intake, entry); /* what is wrong, if anything, has been told */
-    aoticache_manifest_free(entry->manifest);
+    aoticache_intake_free_entry(entry);
     return status;
 }
 

@@ -44,6 +44,12 @@ aoticache_transfer_object *aoticache_transfer_table_add(aoticache_hash_map *tabl
 
 /* ---- begin and end ---- */
 
+void aoticache_intake_free_entry(const aoticache_intake_entry *entry)
+{
+    aoticache_manifest_free(entry->manifest);
+    free(entry->signatures);
+}
+
 aoticache_status aoticache_intake_begin(aoticache_intake *intake, aoticache_cache *cache,
                                         const aoticache_transfer_options *options, aoticache_transfer_report *report,
                                         aoticache_error *ret_error)
@@ -73,7 +79,7 @@ void aoticache_intake_end(aoticache_intake *intake)
     if (intake->cache == NULL)
         return;
     for (size_t i = 0; i < intake->count; i++)
-        aoticache_manifest_free(intake->queue[i].manifest);
+        aoticache_intake_free_entry(&intake->queue[i]);
     free(intake->queue);
     aoticache_hash_map_free(&intake->table);
     cleanup_fd_release(&intake->folder_fd);
@@ -214,9 +220,9 @@ aoticache_status aoticache_intake_keep_file(aoticache_intake *intake, const aoti
 
 /* ---- which entries are wanted ---- */
 
-/* All entries of a key that are there: an array of the caller's, by free(). Returns: OK (also where there is none), ... */
-static aoticache_status read_hits(aoticache_index *index, const aoticache_key *key, aoticache_index_hit **ret_hits,
-                                  size_t *ret_count, aoticache_error *ret_error)
+aoticache_status aoticache_intake_read_hits(aoticache_index *index, const aoticache_key *key,
+                                            aoticache_index_hit **ret_hits, size_t *ret_count,
+                                            aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
     size_t capacity = USUAL_HITS, count = 0;
@@ -273,7 +279,7 @@ static aoticache_status judge_claim(aoticache_intake *intake, aoticache_index *i
     cleanup_free aoticache_index_hit *hits = NULL;
     size_t count = 0;
     bool is_present = false, is_before = false;
-    aoticache_status status = read_hits(index, claim->key, &hits, &count, ret_error);
+    aoticache_status status = aoticache_intake_read_hits(index, claim->key, &hits, &count, ret_error);
     if (status == AOTICACHE_OK && count > 0 && !intake->options->replace)
         status = has_same(index, claim, &is_present, ret_error);
     if (status != AOTICACHE_OK)

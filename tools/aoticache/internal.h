@@ -38,5 +38,6 @@ extern const aoticache_command aoticache_command_export;
 extern const aoticache_command aoticache_command_import;
 extern const aoticache_command aoticache_command_merge;
 extern const aoticache_command aoticache_command_copy;
+extern const aoticache_command aoticache_command_key;
 
 #endif

@@ -136,6 +136,7 @@ static void print_problems(const aoticache_verify_report *report)
     } kinds[] = {{report->wrong_entries, "entries at odds with their manifest"},
                  {report->wrong_links, "wrong folders of side files"},
                  {report->wrong_marks, "damaged pins and tags"},
+                 {report->wrong_signatures, "wrong or revoked signatures"},
                  {report->unreadable, "that cannot be read"}};
     printf("%" PRIu64 " damaged, %" PRIu64 " missing, %" PRIu64 " foreign, %" PRIu64 " not in the index",
            report->damaged, report->missing, report->foreign, report->unindexed);
@@ -243,6 +244,7 @@ const aoticache_command aoticache_command_verify = {
                        "  entry       an entry differs from its manifest\n"
                        "  link        a folder of side files does not match its artifact\n"
                        "  mark        a file with a pin or tags is damaged\n"
+                       "  signature   a signature is damaged, revoked, or not of its entry\n"
                        "  unreadable  a file cannot be read (no permission, or the disk fails). It\n"
                        "              stays; the exit code is 6 if nothing else is found",
             .options = verify_options,

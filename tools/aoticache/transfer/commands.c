@@ -18,6 +18,11 @@ static const aoticache_cli_option export_options[] = {
     TABLE(aoticache_transfer_manifest_table),
     TABLE(aoticache_transfer_index_table),
     {"marks", 0, NULL, "transfer pins and tags as well", AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
+    {"sign-with", 0, "FILE", "sign with this secret key; may be repeated; default: sign_with of\nthe "
+     "configuration, else your own key, made at its first use",
+     AOTICACHE_CLI_LIST(aoticache_transfer_command, sign_with)},
+    {"no-sign", 0, NULL, "add no signature, and leave out those that are there",
+     AOTICACHE_CLI_SET(aoticache_transfer_command, no_sign)},
     {"level", 0, "N", "compression level, 1 (fast) to 19 (small); default 3",
      AOTICACHE_CLI_INTEGER(aoticache_transfer_command, options.level, 1, 19, "a number from 1 to 19")},
     {0},
@@ -115,9 +120,16 @@ static int export_command(aoticache_cli *cli)
     int result = aoticache_transfer_open_source(&command, NULL, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
+    result = aoticache_transfer_open_signers(&command, cache);
+    if (result != AOTICACHE_CLI_EXIT_OK) {
+        aoticache_transfer_free_signers(&command);
+        aoticache_cache_close(cache);
+        return result;
+    }
     aoticache_transfer_catch_signals();
     struct output pipe = {.fd = STDOUT_FILENO};
     result = to_pipe ? export_to(&command, cache, &pipe, true) : export_file(&command, cache);
+    aoticache_transfer_free_signers(&command);
     aoticache_cache_close(cache);
     aoticache_transfer_die_if_stopped();
     if (to_pipe && result != AOTICACHE_CLI_EXIT_OK && aoticache_cli_reader_is_gone())
@@ -135,7 +147,9 @@ const aoticache_command aoticache_command_export = {
             .summary = "Writes kernels into an archive: a tar file compressed with zstd.",
             .details = "FILE appears only when it is complete. - means the standard output. The same kernels always give\n"
                        "the same bytes. Kernels for other processors are exported as well. The exit code is 1 if\n"
-                       "something damaged was left out. It is 3 if nothing matches, and no file is written then.",
+                       "something damaged was left out. It is 3 if nothing matches, and no file is written then.\n\n"
+                       "Each kernel is signed, so that 'aoticache import' can tell who made the archive and that nobody\n"
+                       "changed it. 'aoticache key public' prints what others need for that.",
             .options = export_options,
             .operand = {AOTICACHE_CLI_TEXT(aoticache_transfer_command, operand),
                         .wanted = "a file, or - for the standard output, is needed"},
@@ -148,6 +162,8 @@ const aoticache_command aoticache_command_export = {
 static const aoticache_cli_option import_options[] = {
     TABLE(aoticache_transfer_manifest_table),
     {"marks", 0, NULL, "transfer pins and tags as well", AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
+    {"trust", 0, "PUBLIC-KEY", "trust this public key or fingerprint from now on; may be repeated",
+     AOTICACHE_CLI_LIST(aoticache_transfer_command, trust)},
     {"max-size", 0, "SIZE",
      "refuse to unpack more than this; default 1024G. Beyond 1G, 1000\ntimes the archive's own size is a further limit",
      AOTICACHE_CLI_SIZE(aoticache_transfer_command, options.max_bytes, 1, "a size such as 10G")},
@@ -159,7 +175,10 @@ static int import_from(aoticache_transfer_command *command, int fd)
 {
     aoticache_cache *cache = NULL;
     aoticache_error error = {.message = ""};
-    int result = aoticache_transfer_open_target(command, NULL, &cache);
+    int result = aoticache_transfer_check_trust(command);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        result = aoticache_transfer_open_target(command, NULL, &cache);
+    command->options.ask = aoticache_transfer_ask;
     if (result == AOTICACHE_CLI_EXIT_OK) {
         aoticache_transfer_catch_signals();
         aoticache_status status =
@@ -195,11 +214,12 @@ const aoticache_command aoticache_command_import = {
             .help_hint = "aoticache help import",
             .usage = "FILE|- [OPTION]...",
             .summary = "Adds the kernels of an archive that 'aoticache export' made to this cache.",
-            .details = "An archive holds code that will run here: import only archives from people you trust. Every name,\n"
-                       "size, digest and manifest is verified. Whatever is wrong or foreign is named and refused, and\n"
-                       "the rest is imported. Existing entries stay, and lookups go on finding them: without --replace,\n"
-                       "an entry that lookups would find before an existing one of the same key is passed over. -\n"
-                       "means the standard input.\n\n"
+            .details = "An archive holds code that will run here: a key that you trust must have signed it. On a terminal\n"
+                       "you are asked once about a new key. Elsewhere, say --trust KEY, or 'aoticache key trust KEY'\n"
+                       "before. Your own key is trusted. Every name, size, digest and manifest is verified. Whatever is\n"
+                       "wrong or foreign is named and refused, and the rest is imported. Existing entries stay, and\n"
+                       "lookups go on finding them: without --replace, an entry that lookups would find before an\n"
+                       "existing one of the same key is passed over. - means the standard input.\n\n"
                        "The exit code is 1 if something was refused or the archive ends early; what was complete\n"
                        "stays. 16 MiB of the file system are left free. If the cache exceeds max_size of the\n"
                        "configuration, the least recently used entries are removed.",
