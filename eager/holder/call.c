@@ -105,6 +105,7 @@ typedef struct slow_call {
     bool *consumed;          /* as aoticache_holder_run() */
     bool *ret_compiles;      /* as aoticache_holder_call_slowly() */
     aoticache_ticket *ticket;
+    bool prepares;           /* the fallback has answered, and nothing is run */
     bool ran;                /* a kernel was reached: its status is the call's */
     bool is_left;            /* to the fallback, which is faster, or whose turn of a trial it is */
     aoticache_status status; /* of the kernel, or of what could not be loaded last */
@@ -380,7 +381,7 @@ static void compile_now(slow_call *call)
 {
     aoticache_resident *resident = NULL;
     call->status = aoticache_holder_compile(call->holder, &call->miss, &resident, &call->error);
-    if (call->status != AOTICACHE_OK)
+    if (call->status != AOTICACHE_OK || call->prepares)
         return;
     aoticache_standing *standing = aoticache_resident_standing(resident, call->miss.elements);
     if (load_and_run(call, standing, false) && resident->check != NULL)
@@ -402,6 +403,8 @@ static void handle_miss(slow_call *call)
 {
     const aoticache_context *context = call->holder->context;
     bool compiles = context->hook != NULL && context->miss != AOTICACHE_MISS_NEVER;
+    if (call->prepares && !compiles)
+        return;
     if (compiles && call->ret_compiles != NULL) {
         *call->ret_compiles = true;
         return;
@@ -520,6 +523,30 @@ aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t
     if (call.status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, call.status, "%s", call.error.message);
     return AOTICACHE_OK;
+}
+
+static bool is_known(const slow_call *call)
+{
+    aoticache_epoch_slot *slot = aoticache_epoch_enter();
+    if (slot == NULL)
+        return true; /* nothing can be done for it */
+    bool known = aoticache_table_find(&call->holder->table, call->packed) != NULL;
+    aoticache_epoch_leave(slot);
+    return known;
+}
+
+void aoticache_holder_prepare(aoticache_holder *holder, aoticache_stack *stack, const aoticache_packed *packed)
+{
+    slow_call call = {.holder = holder, .stack = stack, .packed = packed, .prepares = true};
+    const aoticache_value *arguments = arguments_of(holder, stack);
+    atomic_fetch_add_explicit(&holder->fallbacks, 1, memory_order_relaxed);
+    if (aoticache_holder_check_arguments(holder, arguments, NULL) != AOTICACHE_OK ||
+        reason_to_fall_back(holder, arguments, packed) != NULL)
+        return;
+    if (!is_known(&call) && !must_wait(&call) && make_miss_request(&call))
+        handle_miss(&call);
+    aoticache_miss_request_free(&call.miss);
+    aoticache_epoch_reclaim();
 }
 
 /* ---- calls ---- */

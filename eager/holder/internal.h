@@ -284,6 +284,7 @@ struct aoticache_holder {
     enum aoticache_returns returns;
     bool serve_requires_grad;
     bool judges; /* kernels on trial against the fallback (standing.c) */
+    uint64_t written; /* bit i: libraries write to argument i; of options.in_place alone */
     uint32_t lost; /* the number of calls left to the fallback because it is faster (uses.c) */
     uint64_t serial; /* of all holders of the process */
     aoticache_dynamic dynamic;
@@ -396,6 +397,22 @@ aoticache_status aoticache_holder_conclude(aoticache_holder *holder, uint64_t ke
                                            aoticache_status status, aoticache_error *ret_error);
 aoticache_status aoticache_holder_fall_back(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
                                             aoticache_status status, const char *why, aoticache_error *ret_error);
+
+/* ---- writes.c: operators that write to their arguments ---- */
+
+/* Reads from the schema which arguments are written to. Returns: OK, UNSUPPORTED (another result is a view). */
+aoticache_status aoticache_holder_read_writes(aoticache_holder *holder, aoticache_error *ret_error);
+/* Whether result `index` of the schema is one of the arguments that are written to. */
+bool aoticache_holder_returns_argument(const aoticache_holder *holder, size_t index);
+/* How many arguments are only there to be written to, by keyword: "out". */
+size_t aoticache_holder_num_outs(const aoticache_holder *holder);
+/* Whether no tensor that is written to overlaps itself or any other tensor of the call. */
+bool aoticache_holder_writes_are_apart(const aoticache_holder *holder, const aoticache_value *arguments);
+/*
+ * Has a library compiled for the next call like this one, now or in the background, as the policy says, and runs nothing:
+ * the fallback has answered this call, which counts it. packed: of the arguments on the stack.
+ */
+void aoticache_holder_prepare(aoticache_holder *holder, aoticache_stack *stack, const aoticache_packed *packed);
 
 /*
  * A call that the table does not answer. packed: NULL where the arguments cannot be a kernel's. consumed: as
