@@ -81,7 +81,7 @@ static aoticache_status check_schema(aoticache_holder *holder, const aoticache_h
         return aoticache_holder_read_writes(holder, ret_error);
     if (options->allow_mutation)
         return AOTICACHE_OK;
-    if (aoticache_schema_is_mutable(holder->schema))
+    if (aoticache_schema_is_mutable(holder->schema) || aoticache_holder_writes_silently(holder))
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "%s writes to its arguments (%.400s); a compiled kernel would lose that: use the "
                                    "operator that returns a new tensor, or allow_mutation with a hook that handles it",

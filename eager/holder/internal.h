@@ -402,6 +402,8 @@ aoticache_status aoticache_holder_fall_back(aoticache_holder *holder, uint64_t k
 
 /* Reads from the schema which arguments are written to. Returns: OK, UNSUPPORTED (another result is a view). */
 aoticache_status aoticache_holder_read_writes(aoticache_holder *holder, aoticache_error *ret_error);
+/* Whether it writes to arguments without saying so in its schema: running statistics. */
+bool aoticache_holder_writes_silently(const aoticache_holder *holder);
 /* Whether result `index` of the schema is one of the arguments that are written to. */
 bool aoticache_holder_returns_argument(const aoticache_holder *holder, size_t index);
 /* How many arguments are only there to be written to, by keyword: "out". */

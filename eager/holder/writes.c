@@ -17,6 +17,19 @@ static const struct {
     {"aten::batch_norm_update_stats", 1u << 1 | 1u << 2},
 };
 
+static uint64_t silently_written(const char *op)
+{
+    for (size_t i = 0; i < sizeof silent_writers / sizeof silent_writers[0]; i++)
+        if (strcmp(silent_writers[i].name, op) == 0)
+            return silent_writers[i].written;
+    return 0;
+}
+
+bool aoticache_holder_writes_silently(const aoticache_holder *holder)
+{
+    return silently_written(holder->op) != 0;
+}
+
 /* ---- the schema ---- */
 
 static const aoticache_alias *alias_of(const aoticache_schema_argument *argument)
@@ -68,9 +81,7 @@ aoticache_status aoticache_holder_read_writes(aoticache_holder *holder, aoticach
                                        "written to", holder->op, i);
         holder->written |= UINT64_C(1) << i;
     }
-    for (size_t i = 0; i < sizeof silent_writers / sizeof silent_writers[0]; i++)
-        if (strcmp(silent_writers[i].name, holder->op) == 0)
-            holder->written |= silent_writers[i].written;
+    holder->written |= silently_written(holder->op);
     for (size_t i = 0; i < aoticache_schema_num_returns(holder->schema); i++)
         if (alias_of(aoticache_schema_return_at(holder->schema, i)) != NULL && !aoticache_holder_returns_argument(holder, i))
             return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,

@@ -522,6 +522,49 @@ bool writes(const c10::FunctionSchema &schema)
     return false;
 }
 
+/*
+ * PyTorch raises the version counters of what is written to above the kernels, where an operator has a kernel for that.
+ * Operators that have none (_foreach_add_) leave it to the operators that their own kernels call. Bit i: argument i.
+ */
+uint32_t written_without_note(const c10::OperatorHandle &handle)
+{
+    uint32_t found = 0;
+    const auto &arguments = handle.schema().arguments();
+    if (handle.hasKernelForDispatchKey(DispatchKey::ADInplaceOrView))
+        return 0;
+    for (size_t i = 0; i < arguments.size(); i++)
+        if (arguments[i].alias_info() && arguments[i].alias_info()->isWrite())
+            found |= uint32_t(1) << i;
+    return found;
+}
+
+/* As the kernel for ADInplaceOrView does it, which some tensors and some places are without. */
+void note_write(const at::Tensor &tensor)
+{
+    auto key = DispatchKey::ADInplaceOrView;
+    if (tensor.defined() && tensor.key_set().has(key) && !c10::impl::tls_local_dispatch_key_set().excluded_.has(key))
+        tensor.unsafeGetTensorImpl()->bump_version();
+}
+
+void note_write(at::TensorList tensors)
+{
+    for (const at::Tensor &tensor : tensors)
+        note_write(tensor);
+}
+
+void note_write(const IValue &value)
+{
+    if (value.isTensor())
+        note_write(value.toTensor());
+    else if (value.isTensorList())
+        for (const at::Tensor &tensor : value.toTensorVector())
+            note_write(tensor);
+}
+
+template <class Other> void note_write(const Other &)
+{
+}
+
 std::vector<int32_t> value_kinds(const c10::FunctionSchema &schema)
 {
     std::vector<int32_t> kinds;
@@ -643,6 +686,7 @@ struct Operator {
     std::vector<int32_t> kinds;   /* of the arguments */
     std::vector<int> returned;    /* of the results: the argument that each is; -1: a new tensor */
     bool writes;                  /* to arguments */
+    uint32_t noted;               /* bit i: a kernel raises the version of argument i itself */
 };
 
 /*
@@ -850,6 +894,9 @@ private:
         Results results(arguments.stack);
         results.check(static_cast<size_t>(std::count(state.returned.begin(), state.returned.end(), -1)));
         size_t begin = stack->size() - state.kinds.size(), count = state.returned.size();
+        for (size_t i = 0; state.noted >> i; i++)
+            if (state.noted >> i & 1)
+                note_write((*stack)[begin + i]);
         for (int argument : state.returned)
             stack->push_back(argument < 0 ? results.take_boxed() : IValue((*stack)[begin + static_cast<size_t>(argument)]));
         std::move(stack->end() - static_cast<ptrdiff_t>(count), stack->end(), stack->begin() + static_cast<ptrdiff_t>(begin));
@@ -889,14 +936,16 @@ private:
     }
 
     /* Of results that are new, and of one that is the argument that was written to. */
-    static Return take(Arguments &arguments, Types... values)
+    Return take(Arguments &arguments, Types... values) const
     {
         Results results(arguments.stack);
-        if constexpr (std::is_void_v<Return>) {
+        if constexpr (std::is_void_v<Return> || std::is_reference_v<Return>) {
             results.check(0);
-        } else if constexpr (std::is_reference_v<Return>) {
-            results.check(0);
-            return written_of(values...);
+            size_t i = 0;
+            if (C10_UNLIKELY(state.noted != 0))
+                ((state.noted >> i++ & 1 ? note_write(values) : void()), ...);
+            if constexpr (std::is_reference_v<Return>)
+                return written_of(values...);
         } else {
             return take_all(results, static_cast<Return *>(nullptr));
         }
@@ -1156,7 +1205,8 @@ Operator *find_or_register(const c10::OperatorHandle &handle, DispatchKey key)
     const c10::FunctionSchema &schema = handle.schema();
     operators->reserve(operators->size() + 1);
     auto state = std::unique_ptr<Operator>(new Operator{
-        {nullptr}, {nullptr}, {0}, {0}, {0}, handle, key, find_kernel(handle, key), {}, value_kinds(schema), returned_arguments(schema), writes(schema)});
+        {nullptr}, {nullptr}, {0}, {0}, {0}, handle, key, find_kernel(handle, key), {}, value_kinds(schema), returned_arguments(schema), writes(schema),
+        written_without_note(handle)});
     register_kernel(state.get());
     operators->push_back(state.get());
     return state.release();

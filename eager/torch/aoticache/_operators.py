@@ -75,7 +75,8 @@ SAFE = tuple(
         "hardswish_backward glu leaky_relu_backward elu_backward softplus_backward hardsigmoid_backward rsub.Tensor "
         "mse_loss huber_loss smooth_l1_loss masked_fill.Tensor tril triu flip roll cat stack constant_pad_nd "
         "avg_pool2d _adaptive_avg_pool2d max_pool2d_with_indices upsample_nearest2d upsample_bilinear2d "
-        "index_select gather embedding cumsum floor_divide"
+        "index_select gather embedding cumsum floor_divide native_batch_norm native_batch_norm_backward abs_ "
+        "masked_fill_.Scalar masked_fill_.Tensor hardswish_ mish_"
     ).split()
 )
 PRESETS = {
