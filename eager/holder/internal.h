@@ -239,6 +239,8 @@ typedef struct aoticache_miss_state {
     atomic_int queued; /* a background compile of it is queued or under way in the process of this number; 0: none */
     atomic_uint_least64_t retry_ns;      /* monotonic: not before */
     uint32_t failures;                   /* in a row, under holder->lock */
+    uint32_t asked, needed; /* how often it was asked for, and must be before it is compiled; under holder->lock */
+    bool entered;           /* it was counted among the dynamic request's shapes, and recorded; under holder->lock */
     aoticache_status status;             /* of the last one, under holder->lock */
     char *message;                       /* likewise; NULL: none */
     struct aoticache_miss_state *next;
@@ -302,6 +304,7 @@ struct aoticache_holder {
     aoticache_dynamic_state *dynamic_states;
     size_t aliases; /* entries of the table that a dynamic library serves */
     size_t resident_count;
+    uint32_t miss_count; /* miss_states */
     int64_t last_entry; /* the highest entry of the index that is known; under lock, as the rest up to here */
     struct aoticache_holder *next, **link; /* among the context's, under context->lock */
     size_t jobs; /* of the queue that have a reference; under context->lock */
@@ -371,6 +374,7 @@ typedef struct aoticache_ticket {
     aoticache_way way;
     bool is_untimed;  /* by the caller: it takes turns elsewhere */
     bool was_wanted;  /* such a call has met a trial */
+    bool is_spared;   /* a compile that the call would have begun is not worth it yet (the budget of call.c) */
 } aoticache_ticket;
 
 /* ---- call.c ---- */

@@ -359,6 +359,7 @@ void aoticache_binding_get_counts(const aoticache_binding_operator *op, aoticach
     counts.holder.fallbacks += passed + turns;
     counts.holder.lost += passed;
     counts.calls = counts.refused + aoticache_uses_read(op->ready) + aoticache_uses_read(op->holder->lost) + passed + turns +
-                   atomic_load_explicit(&op->slow, memory_order_relaxed);
+                   atomic_load_explicit(&op->slow, memory_order_relaxed) +
+                   atomic_load_explicit(&op->spared, memory_order_relaxed);
     *ret_counts = counts;
 }

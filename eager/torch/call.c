@@ -123,6 +123,11 @@ aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *
     status = call_slowly(call, key_set, packed, consume, may_compile ? NULL : &compiles, error);
     if (compiles)
         return AOTICACHE_BRIDGE_FALLBACK_FIRST;
+    if (call->ticket.is_spared) { /* calls that ask for another kernel each are passed on, as those that a kernel loses */
+        atomic_fetch_add_explicit(&op->spared, 1, memory_order_relaxed);
+        aoticache_binding_note_left(op);
+        return aoticache_binding_judge(call, status);
+    }
     atomic_fetch_add_explicit(&op->slow, 1, memory_order_relaxed);
     return aoticache_binding_judge(call, status);
 }

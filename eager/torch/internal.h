@@ -66,7 +66,7 @@ struct aoticache_binding_operator {
     aoticache_registration *registration;
     atomic_size_t references; /* 1 while it is enabled, and one for each call that has left its epoch */
     uint32_t ready; /* the number of its calls that hit (uses.c) */
-    atomic_uint_least64_t slow, refused;
+    atomic_uint_least64_t slow, refused, spared;
     /* aside.c: calls left to PyTorch's kernel; what other calls there were when that was looked at; how many are passed on
      * next; how many are timed next; how many were passed on. */
     atomic_uint left;
