@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import functools
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,8 +82,11 @@ SAFE = tuple(
 )
 PRESETS = {
     "pointwise": "every operator that PyTorch tags as pointwise",
-    "safe": "pointwise ones, reductions, softmax, norms, pooling, padding, concatenation",
+    "safe": "pointwise ones, reductions, softmax, norms, pooling, padding, concatenation, lists for optimizers",
 }
+
+# Of lists of tensors, in "safe": what PyTorch's optimizers do with foreach=True.
+LISTS = re.compile(r"aten::_foreach_(?:(?:add|sub|mul|div|addcmul|addcdiv|lerp|neg|sqrt|maximum|reciprocal)_|sqrt|neg|add|mul|div)(?:\.|$)")
 
 # In the types of arguments: objects of PyTorch's that have no values to compile for.
 FOREIGN = ("__torch__", "Storage", "Stream")
@@ -413,6 +417,8 @@ def expand_preset(preset: str, device: str) -> list[str]:
         if is_out(operator._schema):  # what calls them names them
             continue
         if torch.Tag.pointwise in tags:
+            found.append(name)
+        elif preset == "safe" and LISTS.match(name):
             found.append(name)
         elif preset == "safe" and getattr(torch.Tag, "reduction", None) in tags:
             found.append(name)
