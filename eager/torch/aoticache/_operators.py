@@ -208,8 +208,9 @@ def served_overloads(function: Any, device: str) -> list[str]:
     if not names:
         check_name(base)
     verdicts = [explain_name(name, device) for name in names]
-    served = [verdict.operator for verdict in verdicts if verdict.served]
-    if not served:
+    outs = {name for name in names if (found := find_overload(name)) is not None and is_out(found._schema)}
+    served = [one.operator for one in verdicts if one.served and not (one.left_out and one.operator in outs)]
+    if not set(served) - outs:
         raise OperatorRefusedError(str(next((one for one in verdicts if one.decomposes_into), verdicts[0])))
     return served
 
