@@ -164,6 +164,15 @@ AOTICACHE_API void aoticache_request_environment_at(const aoticache_request *req
  */
 #define AOTICACHE_SHAPES_NAME "shapes"
 #define AOTICACHE_SHAPES_DYNAMIC "dynamic"
+
+/*
+ * Of an operator that writes to its arguments: a library that writes to them too is wanted. Its results are "new": those that
+ * are not arguments, or "all": also the arguments that were written to, as tensors of their own handles. Without the pair
+ * such an operator is refused.
+ */
+#define AOTICACHE_RESULTS_NAME "results"
+#define AOTICACHE_RESULTS_NEW "new"
+#define AOTICACHE_RESULTS_ALL "all"
 AOTICACHE_API bool aoticache_request_is_dynamic(const aoticache_request *request);
 
 AOTICACHE_API const char *aoticache_request_op(const aoticache_request *request);

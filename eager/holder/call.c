@@ -25,6 +25,7 @@ typedef struct slow_call {
     bool *consumed;          /* as aoticache_holder_run() */
     bool *ret_compiles;      /* as aoticache_holder_call_slowly() */
     aoticache_ticket *ticket;
+    bool prepares;           /* the fallback has answered, and nothing is run */
     bool ran;                /* a kernel was reached: its status is the call's */
     bool is_left;            /* to the fallback, which is faster, or whose turn of a trial it is */
     aoticache_status status; /* of the kernel, or of what could not be loaded last */
@@ -216,11 +217,24 @@ static bool run_dynamic(slow_call *call)
 
 /* ---- missed: where a miss stands ---- */
 
+/*
+ * The budget for background compiles. A number that changes with every call (the step size of an optimizer) asks for another
+ * kernel every time, and each takes seconds. So the first few different calls of an operator are compiled at once, and later
+ * ones once they have been asked for the second time, the fourth, ...
+ */
+#define COMPILED_AT_ONCE 8
+#define MOST_ASKS_LOG2 10
+
+static uint32_t asks_needed(uint32_t earlier)
+{
+    uint32_t steps = earlier / COMPILED_AT_ONCE;
+    return UINT32_C(1) << (steps < MOST_ASKS_LOG2 ? steps : MOST_ASKS_LOG2);
+}
+
 /* Finds the state of this miss, or makes it. NULL: no memory. The caller holds holder->lock. */
-static aoticache_miss_state *miss_state(aoticache_holder *holder, const aoticache_packed *packed, bool *ret_new)
+static aoticache_miss_state *miss_state(aoticache_holder *holder, const aoticache_packed *packed)
 {
     aoticache_table_entry *entry = aoticache_table_find(&holder->misses, packed);
-    *ret_new = entry == NULL;
     if (entry != NULL)
         return entry->own.detail;
     aoticache_miss_state *state = calloc(1, sizeof *state);
@@ -229,19 +243,21 @@ static aoticache_miss_state *miss_state(aoticache_holder *holder, const aoticach
         return NULL;
     }
     state->next = holder->miss_states;
+    state->needed = asks_needed(holder->miss_count++);
     holder->miss_states = state;
     return state;
 }
 
 /* ---- missed: the policy ---- */
 
-static bool wants_dynamic(const aoticache_holder *holder, const aoticache_dynamic_state *state)
+/* shapes: of the state, with this one. */
+static bool wants_dynamic(const aoticache_holder *holder, const aoticache_dynamic_state *state, uint32_t shapes)
 {
     const aoticache_context *context = holder->context;
     if (state == NULL || state->not_dynamic || !aoticache_hook_is_dynamic(context->hook))
         return false;
     return holder->dynamic == AOTICACHE_DYNAMIC_ALWAYS ||
-           (holder->dynamic == AOTICACHE_DYNAMIC_AFTER && state->shapes > context->dynamic_after);
+           (holder->dynamic == AOTICACHE_DYNAMIC_AFTER && shapes > context->dynamic_after);
 }
 
 /* Counts a miss; a kernel that is not there the first time is counted once. */
@@ -249,12 +265,17 @@ static void enter_miss(slow_call *call)
 {
     aoticache_holder *holder = call->holder;
     aoticache_miss_request *miss = &call->miss;
-    bool is_new = false;
+    bool is_new = true;
     pthread_mutex_lock(&holder->lock);
-    miss->miss_state = miss_state(holder, call->packed, &is_new);
+    miss->miss_state = miss_state(holder, call->packed);
+    if (miss->miss_state != NULL) {
+        is_new = !miss->miss_state->entered;
+        miss->miss_state->entered = true;
+    }
     if (is_new && miss->dynamic_state != NULL)
         miss->dynamic_state->shapes++;
-    miss->prefer_dynamic = holder->context->hook != NULL && wants_dynamic(holder, miss->dynamic_state);
+    miss->prefer_dynamic = holder->context->hook != NULL && miss->dynamic_state != NULL &&
+                           wants_dynamic(holder, miss->dynamic_state, miss->dynamic_state->shapes);
     pthread_mutex_unlock(&holder->lock);
     atomic_fetch_add_explicit(&holder->misses_count, 1, memory_order_relaxed);
     if (is_new && holder->context->recorder != NULL)
@@ -303,7 +324,7 @@ static void compile_now(slow_call *call)
 {
     aoticache_resident *resident = NULL;
     call->status = aoticache_holder_compile(call->holder, &call->miss, &resident, &call->error);
-    if (call->status != AOTICACHE_OK)
+    if (call->status != AOTICACHE_OK || call->prepares)
         return;
     aoticache_standing *standing = aoticache_resident_standing(resident, call->miss.elements);
     if (load_and_run(call, standing, false) && resident->check != NULL)
@@ -321,10 +342,39 @@ static bool lost_trial(slow_call *call)
     return true;
 }
 
+/* Whether the budget leaves the call to the fallback, which counts it. A library for many shapes is always worth it. */
+static bool is_spared(slow_call *call)
+{
+    aoticache_holder *holder = call->holder;
+    const aoticache_dynamic_state *dynamic = call->miss.dynamic_state;
+    if (holder->context->miss != AOTICACHE_MISS_BACKGROUND)
+        return false;
+    uint32_t asked = 1, needed = 1;
+    pthread_mutex_lock(&holder->lock);
+    aoticache_miss_state *state = miss_state(holder, call->packed);
+    if (state != NULL) {
+        needed = state->needed;
+        asked = state->asked < needed ? ++state->asked : needed;
+    }
+    if (dynamic != NULL && wants_dynamic(holder, dynamic, dynamic->shapes + (state != NULL && !state->entered)))
+        needed = asked;
+    pthread_mutex_unlock(&holder->lock);
+    if (asked >= needed)
+        return false;
+    call->status = aoticache_error_set(&call->error, AOTICACHE_NOT_FOUND,
+                                       "asked for %u times, and compiled after %u: the operator has had many kernels", asked,
+                                       needed);
+    if (call->ticket != NULL)
+        call->ticket->is_spared = true;
+    return true;
+}
+
 static void handle_miss(slow_call *call)
 {
     const aoticache_context *context = call->holder->context;
     bool compiles = context->hook != NULL && context->miss != AOTICACHE_MISS_NEVER;
+    if ((call->prepares && !compiles) || (compiles && is_spared(call)))
+        return;
     if (compiles && call->ret_compiles != NULL) {
         *call->ret_compiles = true;
         return;
@@ -443,6 +493,30 @@ aoticache_status aoticache_holder_call_slowly(aoticache_holder *holder, uint64_t
     if (call.status != AOTICACHE_OK)
         return aoticache_error_set(ret_error, call.status, "%s", call.error.message);
     return AOTICACHE_OK;
+}
+
+static bool is_known(const slow_call *call)
+{
+    aoticache_epoch_slot *slot = aoticache_epoch_enter();
+    if (slot == NULL)
+        return true; /* nothing can be done for it */
+    bool known = aoticache_table_find(&call->holder->table, call->packed) != NULL;
+    aoticache_epoch_leave(slot);
+    return known;
+}
+
+void aoticache_holder_prepare(aoticache_holder *holder, aoticache_stack *stack, const aoticache_packed *packed)
+{
+    slow_call call = {.holder = holder, .stack = stack, .packed = packed, .prepares = true};
+    const aoticache_value *arguments = arguments_of(holder, stack);
+    atomic_fetch_add_explicit(&holder->fallbacks, 1, memory_order_relaxed);
+    if (aoticache_holder_check_arguments(holder, arguments, NULL) != AOTICACHE_OK ||
+        reason_to_fall_back(holder, arguments, packed) != NULL)
+        return;
+    if (!is_known(&call) && !must_wait(&call) && make_miss_request(&call))
+        handle_miss(&call);
+    aoticache_miss_request_free(&call.miss);
+    aoticache_epoch_reclaim();
 }
 
 /* ---- calls ---- */

@@ -18,22 +18,24 @@ static bool is_tensor_list(const aoticache_type *type)
 /* Reads what the schema returns. A library gives tensors: any number of single ones, or one list of them. */
 static aoticache_status read_returns(aoticache_holder *holder, aoticache_error *ret_error)
 {
-    size_t count = aoticache_schema_num_returns(holder->schema);
-    holder->num_returns = count;
-    if (count == 1 && is_tensor_list(aoticache_schema_return_at(holder->schema, 0)->type)) {
+    size_t count = aoticache_schema_num_returns(holder->schema), news = 0;
+    for (size_t i = 0; i < count; i++)
+        news += !aoticache_holder_returns_argument(holder, i);
+    holder->num_returns = news;
+    if (count == 1 && news == 1 && is_tensor_list(aoticache_schema_return_at(holder->schema, 0)->type)) {
         holder->returns = AOTICACHE_RETURNS_LIST;
         return AOTICACHE_OK;
     }
     for (size_t i = 0; i < count; i++) {
         const aoticache_type *type = aoticache_schema_return_at(holder->schema, i)->type;
-        if (type->kind == AOTICACHE_TYPE_TENSOR)
+        if (type->kind == AOTICACHE_TYPE_TENSOR || aoticache_holder_returns_argument(holder, i))
             continue;
         char text[64];
         aoticache_type_format(type, text, sizeof text);
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "%s: result %zu is %s; kernel libraries give tensors", holder->op, i, text);
     }
-    if (count == 0 || aoticache_schema_is_varret(holder->schema))
+    if ((count == 0 && holder->written == 0) || aoticache_schema_is_varret(holder->schema))
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%s: it has no results, or any number of them",
                                    holder->op);
     return AOTICACHE_OK;
@@ -67,16 +69,19 @@ static aoticache_status check_argument_types(const aoticache_holder *holder, aot
     return AOTICACHE_OK;
 }
 
-static aoticache_status check_schema(aoticache_holder *holder, bool allow_mutation, aoticache_error *ret_error)
+static aoticache_status check_schema(aoticache_holder *holder, const aoticache_holder_options *options,
+                                     aoticache_error *ret_error)
 {
     if (!aoticache_schema_has_signature(holder->schema) || aoticache_schema_is_vararg(holder->schema))
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "%s: its arguments are not fixed", holder->op);
     aoticache_status status = check_argument_types(holder, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    if (allow_mutation)
+    if (options->in_place)
+        return aoticache_holder_read_writes(holder, ret_error);
+    if (options->allow_mutation)
         return AOTICACHE_OK;
-    if (aoticache_schema_is_mutable(holder->schema))
+    if (aoticache_schema_is_mutable(holder->schema) || aoticache_holder_writes_silently(holder))
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
                                    "%s writes to its arguments (%.400s); a compiled kernel would lose that: use the "
                                    "operator that returns a new tensor, or allow_mutation with a hook that handles it",
@@ -111,7 +116,7 @@ static aoticache_status read_schema(aoticache_holder *holder, const aoticache_ho
     if (holder->op == NULL || holder->schema_text == NULL || holder->defaults == NULL ||
         (options->dispatch_key != NULL && holder->dispatch_key == NULL))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "no memory for a holder");
-    aoticache_status status = check_schema(holder, options->allow_mutation, ret_error);
+    aoticache_status status = check_schema(holder, options, ret_error);
     return status == AOTICACHE_OK ? read_returns(holder, ret_error) : status;
 }
 

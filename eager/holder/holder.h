@@ -105,6 +105,13 @@ typedef struct aoticache_holder_options {
     void *fallback_user;
     bool allow_mutation;       /* the hook handles operators that write to their inputs or return views of them */
     const aoticache_dynamic *dynamic; /* this operator's policy; NULL: the context's */
+    /*
+     * Serve an operator that writes to its arguments ("add_", "add.out", "_foreach_add_.List") with libraries that write to
+     * them too. Its results on the stack are then those that are not arguments: none of "add_(Tensor(a!) self, ...) ->
+     * Tensor(a!)". The caller sees to it that no tensor of a call that is written to overlaps itself or another one of the
+     * call. Operators that return views of arguments they do not write to stay refused.
+     */
+    bool in_place;
 } aoticache_holder_options;
 
 #define AOTICACHE_HOLDER_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_holder_options)

@@ -239,6 +239,8 @@ typedef struct aoticache_miss_state {
     atomic_int queued; /* a background compile of it is queued or under way in the process of this number; 0: none */
     atomic_uint_least64_t retry_ns;      /* monotonic: not before */
     uint32_t failures;                   /* in a row, under holder->lock */
+    uint32_t asked, needed; /* how often it was asked for, and must be before it is compiled; under holder->lock */
+    bool entered;           /* it was counted among the dynamic request's shapes, and recorded; under holder->lock */
     aoticache_status status;             /* of the last one, under holder->lock */
     char *message;                       /* likewise; NULL: none */
     struct aoticache_miss_state *next;
@@ -284,6 +286,7 @@ struct aoticache_holder {
     enum aoticache_returns returns;
     bool serve_requires_grad;
     bool judges; /* kernels on trial against the fallback (standing.c) */
+    uint64_t written; /* bit i: libraries write to argument i; of options.in_place alone */
     uint32_t lost; /* the number of calls left to the fallback because it is faster (uses.c) */
     uint64_t serial; /* of all holders of the process */
     aoticache_dynamic dynamic;
@@ -301,6 +304,7 @@ struct aoticache_holder {
     aoticache_dynamic_state *dynamic_states;
     size_t aliases; /* entries of the table that a dynamic library serves */
     size_t resident_count;
+    uint32_t miss_count; /* miss_states */
     int64_t last_entry; /* the highest entry of the index that is known; under lock, as the rest up to here */
     struct aoticache_holder *next, **link; /* among the context's, under context->lock */
     size_t jobs; /* of the queue that have a reference; under context->lock */
@@ -370,6 +374,7 @@ typedef struct aoticache_ticket {
     aoticache_way way;
     bool is_untimed;  /* by the caller: it takes turns elsewhere */
     bool was_wanted;  /* such a call has met a trial */
+    bool is_spared;   /* a compile that the call would have begun is not worth it yet (the budget of call.c) */
 } aoticache_ticket;
 
 /* ---- run.c ---- */
@@ -396,6 +401,24 @@ aoticache_status aoticache_holder_conclude(aoticache_holder *holder, uint64_t ke
                                            aoticache_status status, aoticache_error *ret_error);
 aoticache_status aoticache_holder_fall_back(aoticache_holder *holder, uint64_t key_set, aoticache_stack *stack,
                                             aoticache_status status, const char *why, aoticache_error *ret_error);
+
+/* ---- writes.c: operators that write to their arguments ---- */
+
+/* Reads from the schema which arguments are written to. Returns: OK, UNSUPPORTED (another result is a view). */
+aoticache_status aoticache_holder_read_writes(aoticache_holder *holder, aoticache_error *ret_error);
+/* Whether it writes to arguments without saying so in its schema: running statistics. */
+bool aoticache_holder_writes_silently(const aoticache_holder *holder);
+/* Whether result `index` of the schema is one of the arguments that are written to. */
+bool aoticache_holder_returns_argument(const aoticache_holder *holder, size_t index);
+/* How many arguments are only there to be written to, by keyword: "out". */
+size_t aoticache_holder_num_outs(const aoticache_holder *holder);
+/* Whether no tensor that is written to overlaps itself or any other tensor of the call. */
+bool aoticache_holder_writes_are_apart(const aoticache_holder *holder, const aoticache_value *arguments);
+/*
+ * Has a library compiled for the next call like this one, now or in the background, as the policy says, and runs nothing:
+ * the fallback has answered this call, which counts it. packed: of the arguments on the stack.
+ */
+void aoticache_holder_prepare(aoticache_holder *holder, aoticache_stack *stack, const aoticache_packed *packed);
 
 /* ---- call.c ---- */
 

@@ -230,8 +230,8 @@ def dense_strides(sympy, sizes, order):
     return strides
 
 
-def strides_text(sympy, sizes, strides, numbers):
-    """A memory format where it is one: then strides of dimensions of size 1 do not matter, nor do they to the code."""
+def format_of(sympy, sizes, strides):
+    """The memory format that these strides are, but for those of dimensions of size 1, which lead nowhere; None: none."""
     orders = {"contiguous": range(len(sizes) - 1, -1, -1)}
     if len(sizes) in (4, 5):
         name = "channels_last" if len(sizes) == 4 else "channels_last_3d"
@@ -240,7 +240,11 @@ def strides_text(sympy, sizes, strides, numbers):
         dense = dense_strides(sympy, sizes, order)
         if all(size == 1 or a == b for size, a, b in zip(sizes, dense, strides)) and 0 not in sizes:
             return name
-    return ", ".join(dimension_text(sympy, stride, numbers) for stride in strides)
+    return None
+
+
+def strides_text(sympy, sizes, strides, numbers):
+    return format_of(sympy, sizes, strides) or ", ".join(dimension_text(sympy, stride, numbers) for stride in strides)
 
 
 def program_symbols(environment, expressions):
@@ -288,7 +292,10 @@ def guard_text(torch, sympy, inputs, shapes, symbols):
     fixed = {name: sympy.Integer(symbol.least) for name, symbol in symbols.items() if symbol.least == symbol.most}
     shapes = [([size.xreplace(fixed) for size in sizes], [stride.xreplace(fixed) for stride in strides])
               for sizes, strides in shapes]
-    names = [name for name in symbols if name not in fixed]
+    # Of a memory format strides are not written, so what is only the stride of a dimension of size 1 is no symbol of the guard.
+    used = {name for sizes, strides in shapes
+            for value in sizes + ([] if format_of(sympy, sizes, strides) else strides) for name in value.free_symbols}
+    names = [name for name in symbols if name not in fixed and name in used]
     if not names:
         raise Inexpressible("the operator's code is for these sizes alone")
     numbers = {name: number for number, name in enumerate(names)}

@@ -259,7 +259,13 @@ def make_call(torch, request):
         return lambda module, tensors: value
 
     operator = find_operator(torch, request["operator"])
-    refuse_mutation(torch, operator, request)
+    wanted = request.get("environment", {}).get("results")
+    if wanted is None:
+        refuse_mutation(torch, operator, request)
+    elif wanted not in ("new", "all"):
+        raise Unsupported(f"results {wanted!r}: there are new and all")
+    elif isinstance(operator, torch._ops.OpOverloadPacket):
+        operator = operator.default  # what writes is not chosen by the arguments
     places = [(spec.get("name", ""), place(spec)) for spec in request["arguments"]]
 
     class Call(torch.nn.Module):
@@ -271,9 +277,36 @@ def make_call(torch, request):
         def forward(self, *tensors):
             positional = [find(self, tensors) for name, find in places if not name]
             keywords = {name: find(self, tensors) for name, find in places if name}
-            return operator(*positional, **keywords)
+            results = operator(*positional, **keywords)
+            return new_results(operator, results) if wanted == "new" else results
 
-    return Call().eval(), tuple(inputs)
+    call = Call().eval()
+    if wanted is not None:
+        refuse_resizing(torch, call, inputs)
+    return call, tuple(inputs)
+
+
+def new_results(operator, results):
+    """Of an operator that writes to arguments, the results that are not these arguments once more."""
+    returns = operator._schema.returns
+    if len(returns) == 1:
+        results = (results,)
+    return tuple(result for result, said in zip(results or (), returns) if said.alias_info is None)
+
+
+def refuse_resizing(torch, call, inputs):
+    """A library writes to tensors as they are; PyTorch gives an "out" of other sizes new ones."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode() as mode, torch.no_grad():
+        fakes = [mode.from_tensor(tensor) for tensor in inputs]
+        try:
+            call(*fakes)
+        except Exception as error:
+            raise Unsupported(f"cannot be tried out without data: {describe(error)}") from error
+        for before, after in zip(inputs, fakes):
+            if before.shape != after.shape or before.stride() != after.stride():
+                raise Unsupported(f"it resizes an argument of sizes {list(before.shape)} to {list(after.shape)}")
 
 
 def find_operator(torch, text):

@@ -124,6 +124,7 @@ static aoticache_status make_holder(aoticache_binding_operator *op, const aotica
     chosen.device = options->device;
     chosen.dynamic = options->dynamic;
     chosen.fallback = aoticache_binding_want_fallback;
+    chosen.in_place = op->binding->has_bridge;
     aoticache_status status = aoticache_holder_create(op->binding->context, &chosen, &op->holder, ret_error);
     if (status != AOTICACHE_OK)
         return status;
@@ -149,10 +150,9 @@ static aoticache_status plan_stable(aoticache_binding_operator *op, const aotica
 /* The data of tensors on other devices cannot be read here, and kernels there check it as PyTorch's do: not at once. */
 static void set_precheck(aoticache_binding_operator *op, aoticache_device device)
 {
-    const aoticache_schema *schema = op->holder->schema;
     if (device.type == AOTICACHE_DEVICE_TYPE_CPU)
-        op->precheck = aoticache_precheck_find(aoticache_schema_full_name(schema), op->holder->num_arguments);
-    op->plain_arguments = op->precheck == NULL ? op->holder->num_arguments : SIZE_MAX;
+        op->precheck = aoticache_precheck_find(op->holder);
+    op->plain_arguments = op->precheck == NULL && op->holder->written == 0 ? op->holder->num_arguments : SIZE_MAX;
 }
 
 /* Everything that can be said no to before PyTorch is told. */
@@ -359,6 +359,7 @@ void aoticache_binding_get_counts(const aoticache_binding_operator *op, aoticach
     counts.holder.fallbacks += passed + turns;
     counts.holder.lost += passed;
     counts.calls = counts.refused + aoticache_uses_read(op->ready) + aoticache_uses_read(op->holder->lost) + passed + turns +
-                   atomic_load_explicit(&op->slow, memory_order_relaxed);
+                   atomic_load_explicit(&op->slow, memory_order_relaxed) +
+                   atomic_load_explicit(&op->spared, memory_order_relaxed);
     *ret_counts = counts;
 }

@@ -20,6 +20,7 @@
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/headeronly/version.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -72,6 +73,25 @@ public:
         value.as.tensor = view;
         mark_wrapped(tensor);
         return true;
+    }
+
+    bool push(at::TensorList tensors)
+    {
+        return push_tensors(tensors);
+    }
+
+    bool push(at::ArrayRef<at::Scalar> scalars)
+    {
+        auto *elements = take<aoticache_value>(scalars.size());
+        for (size_t i = 0; elements && i < scalars.size(); i++) {
+            elements[i].count = 0;
+            if (!fill(scalars[i], &elements[i]))
+                return false;
+        }
+        aoticache_value &value = add(AOTICACHE_VALUE_SCALAR_LIST);
+        value.count = static_cast<uint32_t>(scalars.size());
+        value.as.scalars = elements;
+        return elements != nullptr;
     }
 
     bool push(const std::optional<at::Tensor> &tensor)
@@ -156,6 +176,11 @@ public:
         return result;
     }
 
+    void prepare(void *op)
+    {
+        host->prepare(op, wrapped, &stack);
+    }
+
     aoticache_bridge_turn turn(void *op, aoticache_bridge_ticket *ticket)
     {
         return host->turn(op, wrapped, &stack, ticket);
@@ -205,7 +230,7 @@ private:
     static bool fill(const at::Tensor &tensor, aoticache_tensor_view *view);
     static bool fill(const at::Scalar &scalar, aoticache_value *value);
     static bool fill(const IValue &number, aoticache_value *value);
-    bool push_tensors(c10::ArrayRef<IValue> list);
+    template <class Element> bool push_tensors(c10::ArrayRef<Element> list);
     bool push_list(c10::ArrayRef<IValue> list, int32_t kind);
     template <class T, class Convert> T *copy(c10::ArrayRef<IValue> list, Convert convert);
 
@@ -283,7 +308,27 @@ bool Arguments::fill(const IValue &number, aoticache_value *value)
            fill(number.toScalar(), value);
 }
 
-bool Arguments::push_tensors(c10::ArrayRef<IValue> list)
+bool is_absent(const IValue &value)
+{
+    return value.isNone() || !value.toTensor().defined();
+}
+
+bool is_absent(const at::Tensor &tensor)
+{
+    return !tensor.defined();
+}
+
+const at::Tensor &tensor_of(const IValue &value)
+{
+    return value.toTensor();
+}
+
+const at::Tensor &tensor_of(const at::Tensor &tensor)
+{
+    return tensor;
+}
+
+template <class Element> bool Arguments::push_tensors(c10::ArrayRef<Element> list)
 {
     auto **pointers = take<const aoticache_tensor_view *>(list.size());
     if (!pointers)
@@ -293,13 +338,13 @@ bool Arguments::push_tensors(c10::ArrayRef<IValue> list)
     value.as.tensors = pointers;
     for (size_t i = 0; i < list.size(); i++) {
         pointers[i] = nullptr;
-        if (list[i].isNone() || !list[i].toTensor().defined())
+        if (is_absent(list[i]))
             continue;
         auto *view = take<aoticache_tensor_view>(1);
-        if (!view || !fill(list[i].toTensor(), view))
+        if (!view || !fill(tensor_of(list[i]), view))
             return false;
         pointers[i] = view;
-        mark_wrapped(list[i].toTensor());
+        mark_wrapped(tensor_of(list[i]));
     }
     return true;
 }
@@ -450,6 +495,77 @@ int32_t value_kind(const c10::Type &type)
     }
 }
 
+/* Which results are arguments that are written to: their positions; -1: a new one. */
+std::vector<int> returned_arguments(const c10::FunctionSchema &schema)
+{
+    std::vector<int> found;
+    for (const c10::Argument &result : schema.returns()) {
+        int argument = -1;
+        for (size_t i = 0; result.alias_info() && argument < 0 && i < schema.arguments().size(); i++) {
+            const c10::AliasInfo *alias = schema.arguments()[i].alias_info();
+            if (alias && alias->isWrite() && *alias == *result.alias_info())
+                argument = static_cast<int>(i);
+        }
+        TORCH_CHECK(!result.alias_info() || argument >= 0, "it returns a view of an argument");
+        found.push_back(argument);
+    }
+    return found;
+}
+
+/* Whether a call changes an argument; running statistics do without the schema's saying so (eager/holder/writes.c). */
+bool writes(const c10::FunctionSchema &schema)
+{
+    if (schema.name() == "aten::native_batch_norm" || schema.name() == "aten::batch_norm_update_stats")
+        return true;
+    for (const c10::Argument &argument : schema.arguments())
+        if (argument.alias_info() && argument.alias_info()->isWrite())
+            return true;
+    return false;
+}
+
+/*
+ * PyTorch raises the version counters of what is written to above the kernels, where an operator has a kernel for that.
+ * Operators that have none (_foreach_add_) leave it to the operators that their own kernels call. Bit i: argument i.
+ */
+uint32_t written_without_note(const c10::OperatorHandle &handle)
+{
+    uint32_t found = 0;
+    const auto &arguments = handle.schema().arguments();
+    if (handle.hasKernelForDispatchKey(DispatchKey::ADInplaceOrView))
+        return 0;
+    for (size_t i = 0; i < arguments.size(); i++)
+        if (arguments[i].alias_info() && arguments[i].alias_info()->isWrite())
+            found |= uint32_t(1) << i;
+    return found;
+}
+
+/* As the kernel for ADInplaceOrView does it, which some tensors and some places are without. */
+void note_write(const at::Tensor &tensor)
+{
+    auto key = DispatchKey::ADInplaceOrView;
+    if (tensor.defined() && tensor.key_set().has(key) && !c10::impl::tls_local_dispatch_key_set().excluded_.has(key))
+        tensor.unsafeGetTensorImpl()->bump_version();
+}
+
+void note_write(at::TensorList tensors)
+{
+    for (const at::Tensor &tensor : tensors)
+        note_write(tensor);
+}
+
+void note_write(const IValue &value)
+{
+    if (value.isTensor())
+        note_write(value.toTensor());
+    else if (value.isTensorList())
+        for (const at::Tensor &tensor : value.toTensorVector())
+            note_write(tensor);
+}
+
+template <class Other> void note_write(const Other &)
+{
+}
+
 std::vector<int32_t> value_kinds(const c10::FunctionSchema &schema)
 {
     std::vector<int32_t> kinds;
@@ -569,7 +685,9 @@ struct Operator {
     c10::KernelFunction fallback; /* PyTorch's own kernel */
     c10::KernelFunction kernel;   /* ours; holds the functor */
     std::vector<int32_t> kinds;   /* of the arguments */
-    size_t num_results;
+    std::vector<int> returned;    /* of the results: the argument that each is; -1: a new tensor */
+    bool writes;                  /* to arguments */
+    uint32_t noted;               /* bit i: a kernel raises the version of argument i itself */
 };
 
 /*
@@ -679,6 +797,21 @@ template <class Call> auto call_first(void *op, Call call)
     }
 }
 
+/* After call_first() of an operator that writes to its arguments. */
+template <class Push> void prepare(void *op, Push push)
+{
+    Arguments arguments;
+    bool pushed = false;
+    try {
+        pushed = push(arguments);
+    } catch (const std::exception &) {
+    }
+    if (pushed)
+        arguments.prepare(op);
+    else
+        host->refuse(op);
+}
+
 class BoxedKernel final : public c10::OperatorKernel {
 public:
     explicit BoxedKernel(Operator *state) : state(*state) {}
@@ -728,6 +861,10 @@ private:
         size_t count = state.kinds.size();
         Stack own;
         aoticache_bridge_result result = serve(op, keys, arguments, [&] { return push(arguments, stack); });
+        if (C10_UNLIKELY(result == AOTICACHE_BRIDGE_FALLBACK_FIRST && state.writes)) {
+            write_first(op, handle, keys, stack);
+            return true;
+        }
         if (C10_UNLIKELY(result == AOTICACHE_BRIDGE_FALLBACK_FIRST)) {
             own.assign(stack->end() - static_cast<ptrdiff_t>(count), stack->end());
             call_first(op, [&] { state.fallback.callBoxed(handle, keys, &own); });
@@ -744,14 +881,27 @@ private:
         return true;
     }
 
+    /* PyTorch's kernel answers; then what it was given is what the next call of this kind has. */
+    C10_NOINLINE void write_first(void *op, const c10::OperatorHandle &handle, DispatchKeySet keys, Stack *stack) const
+    {
+        Stack given(stack->end() - static_cast<ptrdiff_t>(state.kinds.size()), stack->end());
+        call_first(op, [&] { state.fallback.callBoxed(handle, keys, stack); });
+        prepare(op, [&](Arguments &arguments) { return push(arguments, &given); });
+    }
+
     /* The results in the place of the arguments. */
     void give(Arguments &arguments, Stack *stack) const
     {
         Results results(arguments.stack);
-        results.check(state.num_results);
-        torch::jit::drop(*stack, state.kinds.size());
-        for (size_t i = 0; i < state.num_results; i++)
-            stack->push_back(results.take_boxed());
+        results.check(static_cast<size_t>(std::count(state.returned.begin(), state.returned.end(), -1)));
+        size_t begin = stack->size() - state.kinds.size(), count = state.returned.size();
+        for (size_t i = 0; state.noted >> i; i++)
+            if (state.noted >> i & 1)
+                note_write((*stack)[begin + i]);
+        for (int argument : state.returned)
+            stack->push_back(argument < 0 ? results.take_boxed() : IValue((*stack)[begin + static_cast<size_t>(argument)]));
+        std::move(stack->end() - static_cast<ptrdiff_t>(count), stack->end(), stack->begin() + static_cast<ptrdiff_t>(begin));
+        stack->resize(begin + count);
     }
 
     Operator &state;
@@ -773,7 +923,7 @@ public:
             aoticache_bridge_result result =
                 serve(op, keys, arguments, [&] { return (arguments.push(values) && ...); });
             if (result == AOTICACHE_BRIDGE_SERVED)
-                return take(arguments);
+                return take(arguments, values...);
             if (result == AOTICACHE_BRIDGE_FALLBACK_FIRST)
                 return answer_first(op, keys, arguments, std::forward<Types>(values)...);
         }
@@ -786,16 +936,48 @@ private:
         return state.fallback.template call<Return, Types...>(state.handle, keys, std::forward<Types>(values)...);
     }
 
-    static Return take(Arguments &arguments)
+    /* Of results that are new, and of one that is the argument that was written to. */
+    Return take(Arguments &arguments, Types... values) const
     {
         Results results(arguments.stack);
-        return take_all(results, static_cast<Return *>(nullptr));
+        if constexpr (std::is_void_v<Return> || std::is_reference_v<Return>) {
+            results.check(0);
+            size_t i = 0;
+            if (C10_UNLIKELY(state.noted != 0))
+                ((state.noted >> i++ & 1 ? note_write(values) : void()), ...);
+            if constexpr (std::is_reference_v<Return>)
+                return written_of(values...);
+        } else {
+            return take_all(results, static_cast<Return *>(nullptr));
+        }
+    }
+
+    template <class... Rest> static at::Tensor &written_of(at::Tensor &tensor, Rest &...)
+    {
+        return tensor;
+    }
+
+    template <class First, class... Rest> static at::Tensor &written_of(const First &, Rest &...rest)
+    {
+        return written_of(rest...);
     }
 
     C10_NOINLINE Return answer_first(void *op, DispatchKeySet keys, Arguments &arguments, Types... values) const
     {
-        Return own = call_first(op, [&] { return fall_back(keys, std::forward<Types>(values)...); });
-        return arguments.ask(host->call, op, keys) == AOTICACHE_BRIDGE_SERVED ? take(arguments) : own;
+        auto push = [&](Arguments &again) { return (again.push(values) && ...); };
+        if constexpr (std::is_void_v<Return> || std::is_reference_v<Return>) {
+            call_first(op, [&] { (void)fall_back(keys, std::forward<Types>(values)...); });
+            prepare(op, push);
+            if constexpr (std::is_reference_v<Return>)
+                return written_of(values...);
+        } else {
+            Return own = call_first(op, [&] { return fall_back(keys, std::forward<Types>(values)...); });
+            if (state.writes) {
+                prepare(op, push);
+                return own;
+            }
+            return arguments.ask(host->call, op, keys) == AOTICACHE_BRIDGE_SERVED ? take(arguments, values...) : own;
+        }
     }
 
     C10_NOINLINE Return call_aside(DispatchKeySet keys, Types... values)
@@ -813,17 +995,26 @@ private:
         auto way = turn.take([&](Arguments &arguments) { return (arguments.push(values) && ...); });
         if (way != AOTICACHE_BRIDGE_FALLBACKS_TURN) {
             Arguments arguments;
-            if (serve(own, keys, arguments, [&] { return (arguments.push(values) && ...); }) ==
-                AOTICACHE_BRIDGE_SERVED) {
-                Return result = take(arguments);
-                turn.done();
-                return result;
-            }
+            if (serve(own, keys, arguments, [&] { return (arguments.push(values) && ...); }) == AOTICACHE_BRIDGE_SERVED)
+                return ended(turn, true, [&]() -> Return { return take(arguments, values...); });
         }
-        Return result = fall_back(keys, std::forward<Types>(values)...);
-        if (way == AOTICACHE_BRIDGE_FALLBACKS_TURN)
-            turn.done();
-        return result;
+        return ended(turn, way == AOTICACHE_BRIDGE_FALLBACKS_TURN,
+                     [&]() -> Return { return fall_back(keys, std::forward<Types>(values)...); });
+    }
+
+    /* What `last` gives; the turn's time ends with it, if it counts. */
+    template <class Last> static Return ended(Turn &turn, bool counts, Last last)
+    {
+        if constexpr (std::is_void_v<Return>) {
+            last();
+            if (counts)
+                turn.done();
+        } else {
+            Return result = last();
+            if (counts)
+                turn.done();
+            return result;
+        }
     }
 
     Operator &state;
@@ -837,6 +1028,9 @@ using Scalar = const at::Scalar &;
 using OptionalScalar = const std::optional<at::Scalar> &;
 using Dtype = std::optional<at::ScalarType>;
 using Ints = at::IntArrayRef;
+using Written = at::Tensor &;
+using Tensors = at::TensorList;
+using Scalars = at::ArrayRef<at::Scalar>;
 using SymInts = c10::SymIntArrayRef;
 using OptionalInts = at::OptionalIntArrayRef;
 using Two = std::tuple<at::Tensor, at::Tensor>;
@@ -858,7 +1052,26 @@ using signatures = SignatureList<
     at::Tensor(Tensor, std::string_view),                          /* gelu */
     at::Tensor(Tensor, OptionalInts, bool, Dtype),                 /* sum.dim_IntList, mean.dim */
     at::Tensor(Tensor, Ints, bool),                                /* amax, amin */
-    Three(Tensor, SymInts, OptionalTensor, OptionalTensor, double) /* native_layer_norm */
+    Three(Tensor, SymInts, OptionalTensor, OptionalTensor, double), /* native_layer_norm */
+    Three(Tensor, OptionalTensor, OptionalTensor, OptionalTensor, OptionalTensor, bool, double, double), /* native_batch_norm */
+    Written(Written),                                              /* relu_, sqrt_ */
+    Written(Written, Tensor),                                      /* mul_, div_ */
+    Written(Written, Scalar),                                      /* pow_, leaky_relu_ */
+    Written(Written, Tensor, Scalar),                              /* add_, sub_, lerp_.Scalar */
+    Written(Written, Tensor, Tensor),                              /* lerp_.Tensor */
+    Written(Written, Tensor, Tensor, Scalar),                      /* addcmul_, addcdiv_ */
+    Written(Written, Tensor, bool),                                /* copy_ */
+    Written(Written, OptionalScalar, OptionalScalar),              /* clamp_ */
+    Written(Tensor, Written),                                      /* abs.out */
+    Written(Tensor, Tensor, Written),                              /* mul.out */
+    Written(Tensor, Scalar, Written),                              /* pow.Tensor_Scalar_out */
+    Written(Tensor, Tensor, Scalar, Written),                      /* add.out */
+    void(Tensors),                                                 /* _foreach_sqrt_ */
+    void(Tensors, Scalar),                                         /* _foreach_mul_.Scalar */
+    void(Tensors, Tensors),                                        /* _foreach_div_.List */
+    void(Tensors, Tensors, Scalar),                                /* _foreach_add_.List, _foreach_lerp_.Scalar */
+    void(Tensors, Tensors, Tensors, Scalar),                       /* _foreach_addcmul_.Scalar */
+    void(Tensors, Tensors, Tensors, Scalars)                       /* _foreach_addcdiv_.ScalarList */
     >;
 
 struct Kernel {
@@ -866,12 +1079,26 @@ struct Kernel {
     std::optional<c10::impl::CppSignature> signature;
 };
 
+/* Whether what is written to is, in C++ too: types of schemas do not say that. */
+template <class Return, class... Types> bool writes_as(const c10::FunctionSchema &schema, Return (*)(Types...))
+{
+    const bool written[] = {std::is_same_v<Types, at::Tensor &>...};
+    for (size_t i = 0; i < sizeof...(Types); i++) {
+        const c10::Argument &argument = schema.arguments()[i];
+        bool is_written = argument.alias_info() && argument.alias_info()->isWrite();
+        if (argument.real_type()->kind() == TypeKind::TensorType && is_written != written[i])
+            return false;
+    }
+    bool returns_argument = !schema.returns().empty() && schema.returns()[0].alias_info();
+    return returns_argument == std::is_reference_v<Return>;
+}
+
 /* The dispatcher's own check of what is registered says whether it is of this type. */
 template <class Signature> bool make_unboxed(Operator *state, std::optional<Kernel> &ret_kernel)
 {
     c10::FunctionSchema schema = state->handle.schema().cloneWithRealTypes(c10::fn_has_symint<Signature>::value);
     c10::FunctionSchema ours = c10::inferFunctionSchemaFlattenedReturns<Signature>().cloneWithRealTypes();
-    if (c10::findSchemaDifferences(schema, ours))
+    if (c10::findSchemaDifferences(schema, ours) || !writes_as(schema, static_cast<Signature *>(nullptr)))
         return false;
     ret_kernel = {c10::KernelFunction::makeFromUnboxedFunctor<false, UnboxedKernel<Signature>>(
                       std::make_unique<UnboxedKernel<Signature>>(state)),
@@ -979,7 +1206,8 @@ Operator *find_or_register(const c10::OperatorHandle &handle, DispatchKey key)
     const c10::FunctionSchema &schema = handle.schema();
     operators->reserve(operators->size() + 1);
     auto state = std::unique_ptr<Operator>(new Operator{
-        {nullptr}, {nullptr}, {0}, {0}, {0}, handle, key, find_kernel(handle, key), {}, value_kinds(schema), schema.returns().size()});
+        {nullptr}, {nullptr}, {0}, {0}, {0}, handle, key, find_kernel(handle, key), {}, value_kinds(schema), returned_arguments(schema), writes(schema),
+        written_without_note(handle)});
     register_kernel(state.get());
     operators->push_back(state.get());
     return state.release();

@@ -13,6 +13,9 @@
  *    to be compiled: it calls PyTorch's kernel, whose exception is the call's (host->refuse() counts it, and nothing is
  *    compiled for what PyTorch refuses). Where that has answered it calls host->call(), and on FALLBACK the answer is
  *    PyTorch's that it has already.
+ *    Of an operator that writes to its arguments: SERVED means that they have been written to, and the stack has the results
+ *    that are no arguments. After FALLBACK_FIRST it calls host->prepare() in the place of host->call(), with the arguments
+ *    as they are then, since PyTorch's kernel may have resized some, and what was written must not be written again.
  * 3. Calls that cannot be a compiled kernel's go to PyTorch's kernel without host->attempt(): host->refuse() counts them.
  *    These are calls with a tensor that is undefined where the schema says Tensor, not strided, without storage, lazily
  *    conjugated or negated (is_conj(), is_neg()), a zero tensor (_is_zerotensor()), with symbolic sizes, or
@@ -96,6 +99,8 @@ typedef struct aoticache_bridge_host {
     void (*end)(void *op, aoticache_bridge_ticket *ticket, uint64_t ns);
     /* So many calls were passed on. Told once they all were, or the operator is disabled; until then passed_now() says it. */
     void (*passed)(void *op, uint64_t calls);
+    /* Counts a call that PyTorch's kernel has answered, and has a kernel compiled for the next one like it. Runs none. */
+    void (*prepare)(void *op, uint64_t wrapped, aoticache_stack *stack);
 } aoticache_bridge_host;
 
 typedef struct aoticache_bridge {

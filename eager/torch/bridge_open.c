@@ -224,6 +224,16 @@ static aoticache_bridge_result attempt_for_bridge(void *op, uint64_t key_set, ui
     return answer_as(op, key_set, wrapped, stack, false, error);
 }
 
+static void prepare_for_bridge(void *op, uint64_t wrapped, aoticache_stack *stack)
+{
+    aoticache_binding_call call;
+    if (aoticache_binding_begin(op, &call) != AOTICACHE_BINDING_ENTERED)
+        return;
+    call.stack = *stack;
+    aoticache_binding_prepare(&call, wrapped);
+    aoticache_binding_end(&call);
+}
+
 static void count_refusal(void *op)
 {
     aoticache_binding_call call;
@@ -306,6 +316,7 @@ static const aoticache_bridge_host host = {
     .turn = take_turn,
     .end = end_turn,
     .passed = note_passed,
+    .prepare = prepare_for_bridge,
 };
 
 /* ---- opening ---- */

@@ -69,7 +69,8 @@ aoticache_status aoticache_binding_want_fallback(void *user, uint64_t key_set, a
 /*
  * Of what went wrong, only what the host asked to see is the call's. A kernel that fails has written nothing but its own
  * results, so PyTorch's kernel can still answer: with its own exception, where the arguments are to blame, and with the
- * results where they are not. Tensors that the kernel has taken are gone, and then the failure is the call's.
+ * results where they are not. Tensors that the kernel has taken are gone, and then the failure is the call's; so it is where
+ * the kernel may have written to some of the arguments before it failed.
  */
 aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *call, aoticache_status status)
 {
@@ -77,7 +78,8 @@ aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *ca
         return AOTICACHE_BRIDGE_FALLBACK;
     if (status == AOTICACHE_OK)
         return AOTICACHE_BRIDGE_SERVED;
-    bool is_minor = status == AOTICACHE_INVALID || status == AOTICACHE_NO_MEMORY || status == AOTICACHE_RUN_FAILED;
+    bool is_minor = status == AOTICACHE_INVALID || status == AOTICACHE_NO_MEMORY ||
+                    (status == AOTICACHE_RUN_FAILED && call->op->holder->written == 0);
     return is_minor && !call->consumed && !call->op->holder->context->fail_calls ? AOTICACHE_BRIDGE_FALLBACK
                                                                                : AOTICACHE_BRIDGE_FAILED;
 }
@@ -121,8 +123,29 @@ aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *
     status = call_slowly(call, key_set, packed, consume, may_compile ? NULL : &compiles, error);
     if (compiles)
         return AOTICACHE_BRIDGE_FALLBACK_FIRST;
+    if (call->ticket.is_spared) { /* calls that ask for another kernel each are passed on, as those that a kernel loses */
+        atomic_fetch_add_explicit(&op->spared, 1, memory_order_relaxed);
+        aoticache_binding_note_left(op);
+        return aoticache_binding_judge(call, status);
+    }
     atomic_fetch_add_explicit(&op->slow, 1, memory_order_relaxed);
     return aoticache_binding_judge(call, status);
+}
+
+void aoticache_binding_prepare(aoticache_binding_call *call, uint64_t wrapped)
+{
+    aoticache_packed packed;
+    aoticache_binding_operator *op = call->op;
+    const aoticache_stack *stack = &call->stack;
+    if (!aoticache_binding_admits(call) ||
+        (wrapped != 0 && !aoticache_wrapped_numbers_do_not_matter(stack->values, stack->count, wrapped)) ||
+        !aoticache_pack(stack->values, stack->count, &packed)) {
+        aoticache_binding_count_refused(op);
+        return;
+    }
+    aoticache_binding_keep(call);
+    aoticache_holder_prepare(op->holder, &call->stack, &packed);
+    atomic_fetch_add_explicit(&op->slow, 1, memory_order_relaxed);
 }
 
 /* ---- wrapped numbers ---- */

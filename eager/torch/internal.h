@@ -60,13 +60,13 @@ typedef struct aoticache_precheck aoticache_precheck;
 
 struct aoticache_binding_operator {
     aoticache_holder *holder;
-    size_t plain_arguments; /* the schema's; of an operator with a precheck no number that a call has */
+    size_t plain_arguments; /* the schema's; of an operator with a precheck, or that writes to arguments, no number that a call has */
     const aoticache_precheck *precheck; /* NULL: none */
     aoticache_binding *binding;
     aoticache_registration *registration;
     atomic_size_t references; /* 1 while it is enabled, and one for each call that has left its epoch */
     uint32_t ready; /* the number of its calls that hit (uses.c) */
-    atomic_uint_least64_t slow, refused;
+    atomic_uint_least64_t slow, refused, spared;
     /* aside.c: calls left to PyTorch's kernel; what other calls there were when that was looked at; how many are passed on
      * next; how many are timed next; how many were passed on. */
     atomic_uint left;
@@ -79,8 +79,8 @@ struct aoticache_binding_operator {
     aoticache_binding_operator *next, **link; /* of the binding's, under its lock */
 };
 
-/* name: with the overload, "aten::div.Tensor_mode". NULL: the operator needs none. */
-const aoticache_precheck *aoticache_precheck_find(const char *name, size_t num_arguments);
+/* That of the operator, or of the one that it is a form of: in place, or with "out". NULL: it needs none. */
+const aoticache_precheck *aoticache_precheck_find(const aoticache_holder *holder);
 
 /* The last reference frees it: the holder with it. */
 void aoticache_binding_operator_unref(aoticache_binding_operator *op);
@@ -117,9 +117,15 @@ aoticache_bridge_result aoticache_binding_answer_slowly(aoticache_binding_call *
                                                         bool may_compile, aoticache_error *error);
 /*
  * Whether a compiled kernel may answer a call that is not plain: all arguments are there, the call does not come from a
- * kernel of its own operator, and what it was given passes the operator's precheck.
+ * kernel of its own operator, what it was given passes the operator's precheck, and tensors that are written to lie apart
+ * from all others.
  */
 bool aoticache_binding_admits(const aoticache_binding_call *call);
+/*
+ * Has a kernel compiled for calls like this one, which PyTorch's kernel has answered, and runs nothing: what such an operator
+ * writes to its arguments must not be written twice. The arguments are as they are after the call.
+ */
+void aoticache_binding_prepare(aoticache_binding_call *call, uint64_t wrapped);
 /* What the holder's status comes to. */
 aoticache_bridge_result aoticache_binding_judge(const aoticache_binding_call *call, aoticache_status status);
 /* ---- aside.c: calls that are timed or passed on ---- */

@@ -81,14 +81,29 @@ static const aoticache_precheck prechecks[] = {
     {"aten::fmod.Scalar", INTEGER_DIVISOR, 1, 0, -1},
 };
 
-const aoticache_precheck *aoticache_precheck_find(const char *name, size_t num_arguments)
+/* Of "aten::index_add_" or "aten::div.out_mode": whether the table's name is of the same operator, whatever the overload. */
+static bool is_form_of(const char *written, const char *name)
 {
+    size_t length = strcspn(written, ".");
+    if (length > 0 && written[length - 1] == '_')
+        length--;
+    return strncmp(written, name, length) == 0 && strcspn(name, ".") == length;
+}
+
+/*
+ * Forms that write to their arguments have overloads of other names, and their first arguments in the same order. Overloads
+ * of one name that differ in what is looked at differ in how many arguments they have.
+ */
+const aoticache_precheck *aoticache_precheck_find(const aoticache_holder *holder)
+{
+    size_t num_arguments = holder->num_arguments - aoticache_holder_num_outs(holder);
     for (size_t i = 0; i < sizeof prechecks / sizeof prechecks[0]; i++) {
         const aoticache_precheck *one = &prechecks[i];
         size_t last = (size_t)(one->checked > one->other ? one->checked : one->other);
         if (one->extra > 0 && (size_t)one->extra > last)
             last = (size_t)one->extra;
-        if (strcmp(one->name, name) == 0 && last < num_arguments)
+        bool is_meant = holder->written == 0 ? strcmp(one->name, holder->op) == 0 : is_form_of(holder->op, one->name);
+        if (is_meant && last < num_arguments)
             return one;
     }
     return NULL;
@@ -333,6 +348,8 @@ bool aoticache_binding_admits(const aoticache_binding_call *call)
 {
     const aoticache_binding_operator *op = call->op;
     if (call->stack.count != op->holder->num_arguments || aoticache_binding_is_recursive(call))
+        return false;
+    if (op->holder->written != 0 && !aoticache_holder_writes_are_apart(op->holder, call->stack.values))
         return false;
     if (op->precheck == NULL)
         return true;

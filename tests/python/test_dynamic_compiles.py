@@ -81,6 +81,7 @@ CASES = [
     ("aten::convolution", [tensor(2, 3, 8, 9), tensor(4, 3, 3, 3), None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1], 2),
     ("aten::_softmax", [tensor(5, 40), 1, False], 40),
     ("aten::abs", [tensor(2, 3, 4, 5, strides=(60, 1, 15, 3))], 10),
+    ("aten::abs", [tensor(1, 7, strides=(100, 1))], 10),  # a row of a larger tensor: its stride is no symbol
 ]
 # The long form's: each costs a compile of seconds, and is like one of those above.
 if os.environ.get("CASES") == "all":

@@ -11,8 +11,11 @@ PyTorch's values (to the bit, or within torch.testing.assert_close's tolerances)
 Each case is called twice with operators enabled and mode="wait", so that the second call is a hit wherever there can be
 one. Batches run in processes of their own: one that dies is named, with the case it was at.
 
+Each entry is also called in place and with out= (torch_writes.py), where what was written, the memory around it, version
+counters and the result's identity are compared.
+
 Environment: BUILD; CACHE: where kernels are kept; JOBS: processes at a time; QUICK=1: without the changes of shapes and
-most dtypes, which need kernels of their own (minutes instead of most of an hour).
+most dtypes, which need kernels of their own (minutes instead of most of an hour); PART: "values" or "writes" alone.
 """
 import collections
 import concurrent.futures
@@ -31,6 +34,7 @@ CACHE = os.environ.get("CACHE", os.path.join(BUILD, "torch-package-cache"))
 TABLE = os.path.join(HERE, "..", "..", "docs", "torch-checks.md")
 JOBS = int(os.environ.get("JOBS", "2"))
 QUICK = os.environ.get("QUICK", "") not in ("", "0")
+PART = os.environ.get("PART", "")
 SECONDS = 500  # for one batch
 BATCH = 6
 THREADS = (2, 1)
@@ -40,6 +44,7 @@ os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(BUILD, "inductor-c
 sys.path.insert(0, os.path.join(HERE, "..", "..", "eager", "torch"))
 
 import operator_table  # noqa: E402
+import torch_writes  # noqa: E402
 
 # Changes that need kernels of their own: made of one dtype, where the operator has float32.
 OF_SHAPE = ("empty", "without dimensions", "expanded", "overlapping", "the second of another shape",
@@ -63,6 +68,15 @@ VERDICTS = ("equal", "within tolerance", "same exception")
 def preset_operators(aoticache):
     aoticache._operators.mkl_is_fast = lambda: False  # the table is for every processor
     return sorted(aoticache._operators.expand_preset("safe", "cpu"))
+
+
+def writing_operators(aoticache, operators):
+    """Those in place and with out= that go with these, and that patterns would enable."""
+    names = aoticache._operators
+    bases = {names.functional_name(name).partition(".")[0] for name in operators}
+    verdicts = (names.explain_name(name, "cpu") for name in sorted(names.all_names())
+                if names.functional_name(name).partition(".")[0] in bases)
+    return [one.operator for one in verdicts if one.served and not one.left_out]
 
 
 def database_names(operators):
@@ -155,12 +169,8 @@ def cases_of(torch, name, info):
         errors = itertools.islice(info.error_inputs("cpu"), MOST_ERRORS)
         yield from ((f"{name}, error {i}", one.sample_input) for i, one in enumerate(errors))
     supported = info.supported_dtypes("cpu")
-    for dtype in (torch.float32, torch.int64):
-        if dtype not in supported:
-            continue
-        samples = itertools.islice(info.sample_inputs("cpu", dtype), 12)
-        chosen = [one for one in samples if total(torch, one) <= MOST_ELEMENTS]
-        chosen = sorted(chosen, key=lambda one: -min(total(torch, one), 64))[:MOST_SAMPLES]
+    for dtype, chosen in samples_of(torch, info, ("float32", "int64")).items():
+        dtype = getattr(torch, dtype)
         for number, sample in enumerate(chosen):
             where = f"{name}, {str(dtype).removeprefix('torch.')}, sample {number}"
             yield where, sample
@@ -177,6 +187,17 @@ def cases_of(torch, name, info):
         if dtype in supported:
             for sample in itertools.islice(info.sample_inputs("cpu", dtype), 1):
                 yield f"{name}, {str(dtype).removeprefix('torch.')}, sample 0", sample
+
+
+def samples_of(torch, info, dtypes):
+    """By dtype, the samples of the database that are used."""
+    found = {}
+    for dtype in dtypes:
+        if getattr(torch, dtype) in info.supported_dtypes("cpu"):
+            samples = itertools.islice(info.sample_inputs("cpu", getattr(torch, dtype)), 12)
+            chosen = [one for one in samples if total(torch, one) <= MOST_ELEMENTS]
+            found[dtype] = sorted(chosen, key=lambda one: -min(total(torch, one), 64))[:MOST_SAMPLES]
+    return found
 
 
 def total(torch, sample):
@@ -282,14 +303,19 @@ def child(names):
             cases += [(f"known, {case}", call) for case, call in known(torch)]
             continue
         info = database[name]
-        cases += [(case, lambda sample=sample, op=info.op: op(sample.input, *sample.args, **sample.kwargs))
-                  for case, sample in cases_of(torch, name, info)]
+        if PART != "writes":
+            cases += [(case, lambda sample=sample, op=info.op: op(sample.input, *sample.args, **sample.kwargs))
+                      for case, sample in cases_of(torch, name, info)]
+        if PART != "values":
+            cases += torch_writes.cases(torch, name, info, samples_of(torch, info, torch_writes.DTYPES), QUICK)
     for _, call in cases:
         outcome(torch, call)
     expected = [outcome(torch, call) for _, call in cases]
     operators = preset_operators(aoticache)
     aoticache.configure(cache_dir=CACHE)
     print(json.dumps({"begins": len(cases)}), flush=True)
+    if PART != "values":
+        operators = sorted({*operators, *writing_operators(aoticache, operators)})
     aoticache.enable(*operators, mode="wait", judge=False)
     done = []
     for threads, (case, call) in itertools.product(THREADS, cases):

@@ -128,6 +128,28 @@ static void begin_background(uint32_t queue_length)
     begin_policy(options);
 }
 
+/* A number that changes with every call, and calls that come back. */
+Test(holder_miss, background_compiles_have_a_budget)
+{
+    begin_background(0);
+    for (int i = 0; i < 40; i++)
+        cr_expect(falls_back(x, 2, i));
+    cr_assert_eq(aoticache_context_wait(eager, 0, &error), AOTICACHE_OK);
+    cr_expect_eq(counts_now().queued, 8);
+    cr_expect_eq(counts_now().fallbacks, 40);
+    for (int i = 8; i < 24; i++) /* the second time: eight of these are due, for eight it is half of what they need */
+        cr_expect(falls_back(x, 2, i));
+    cr_assert_eq(aoticache_context_wait(eager, 0, &error), AOTICACHE_OK);
+    cr_expect_eq(counts_now().queued, 16);
+    cr_expect(scales(x, 2, 9));
+    cr_expect(falls_back(x, 2, 16));
+    cr_expect(falls_back(x, 2, 16)); /* the fourth time */
+    cr_assert_eq(aoticache_context_wait(eager, 0, &error), AOTICACHE_OK);
+    cr_expect_eq(counts_now().queued, 17);
+    cr_expect(scales(x, 2, 16));
+    end_all();
+}
+
 Test(holder_miss, background_answers_by_the_fallback_until_ready)
 {
     begin_background(0);

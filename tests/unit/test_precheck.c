@@ -20,10 +20,30 @@ static aoticache_tensor_view vector(void *data, int32_t dtype, int64_t count)
                                    .numel = count, .sizes = one_dim, .strides = one_stride};
 }
 
+static const aoticache_precheck *find(const char *name, size_t count)
+{
+    aoticache_holder holder = {.op = (char *)(uintptr_t)name, .num_arguments = count};
+    return aoticache_precheck_find(&holder);
+}
+
+/* Of an operator that writes to its arguments. */
+static const aoticache_precheck *find_form(const char *text)
+{
+    aoticache_holder holder = {.num_arguments = 0};
+    cr_assert_eq(aoticache_schema_parse(text, &holder.schema, NULL), AOTICACHE_OK);
+    holder.op = (char *)(uintptr_t)aoticache_schema_full_name(holder.schema);
+    holder.num_arguments = aoticache_schema_num_arguments(holder.schema);
+    cr_assert_eq(aoticache_holder_read_writes(&holder, NULL), AOTICACHE_OK);
+    cr_assert_neq(holder.written, 0, "%s", text);
+    const aoticache_precheck *found = aoticache_precheck_find(&holder);
+    aoticache_schema_free(holder.schema);
+    return found;
+}
+
 static bool passes(const char *name, aoticache_value *values, size_t count)
 {
     aoticache_holder holder = {.num_arguments = count};
-    aoticache_binding_operator op = {.holder = &holder, .precheck = aoticache_precheck_find(name, count)};
+    aoticache_binding_operator op = {.holder = &holder, .precheck = find(name, count)};
     aoticache_binding_call call = {.stack = {.values = values, .count = count, .capacity = count}, .op = &op};
     cr_assert_not_null(op.precheck, "%s", name);
     return aoticache_binding_admits(&call);
@@ -44,10 +64,29 @@ static bool selects(int64_t dim, int64_t index)
 
 Test(precheck, operators_are_found_by_their_whole_name)
 {
-    cr_expect_not_null(aoticache_precheck_find("aten::div.Tensor_mode", 3));
-    cr_expect_null(aoticache_precheck_find("aten::div.Tensor", 2));
-    cr_expect_null(aoticache_precheck_find("aten::add.Tensor", 3));
-    cr_expect_null(aoticache_precheck_find("aten::index_select", 2), "another schema of that name");
+    cr_expect_not_null(find("aten::div.Tensor_mode", 3));
+    cr_expect_null(find("aten::div.Tensor", 2));
+    cr_expect_null(find("aten::add.Tensor", 3));
+    cr_expect_null(find("aten::index_select", 2), "another schema of that name");
+}
+
+Test(precheck, forms_that_write_are_looked_at_as_their_operators_are)
+{
+    const aoticache_precheck *divides = find("aten::div.Tensor_mode", 3), *selects_rows = find("aten::index_select", 3);
+    cr_expect_eq(find_form("aten::div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)"),
+                 divides);
+    cr_expect_eq(find_form("aten::div.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> "
+                           "Tensor(a!)"),
+                 divides);
+    cr_expect_null(find_form("aten::div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"));
+    cr_expect_null(find_form("aten::div.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)"));
+    cr_expect_not_null(find_form("aten::floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"));
+    cr_expect_not_null(find_form("aten::index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1)"
+                                 " -> Tensor(a!)"));
+    cr_expect_eq(find_form("aten::index_select.out(Tensor self, int dim, Tensor index, *, Tensor(a!) out) -> Tensor(a!)"),
+                 selects_rows);
+    cr_expect_null(find_form("aten::index_fill(Tensor(a!) self) -> Tensor(a!)"), "another schema of that name");
+    cr_expect_null(find_form("aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"));
 }
 
 Test(precheck, indices_are_inside_the_dimension)

@@ -234,8 +234,8 @@ def explain(operator: Any, device: Any = "cpu") -> Explanation:
     """
     Whether an operator can be served, and why not.
 
-    >>> print(aoticache.explain("aten::relu_"))                                                 # doctest: +SKIP
-    aten::relu_ is not served on cpu: it writes to its argument 'self', and a compiled kernel makes new tensors
+    >>> print(aoticache.explain("aten::squeeze_"))                                              # doctest: +SKIP
+    aten::squeeze_ is not served on cpu: it changes its argument's sizes, strides or memory in place
     """
     policy = make_policy(device, "never", "never")
     name = _operators.name_of(operator)

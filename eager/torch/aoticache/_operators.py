@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import functools
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,11 +29,8 @@ PLUMBING = frozenset(
     ).split()
 )
 
-# They change their arguments without saying so in their schema: running statistics.
-WRITERS = frozenset(
-    f"aten::{name}"
-    for name in ("native_batch_norm", "batch_norm_update_stats", "cudnn_batch_norm", "miopen_batch_norm")
-)
+# They change their arguments without saying so in their schema (running statistics), in ways that are not PyTorch's own.
+WRITERS = frozenset(f"aten::{name}" for name in ("cudnn_batch_norm", "miopen_batch_norm"))
 
 # What PyTorch's compiler makes of these is a call of the very same kernel of PyTorch.
 CALLED_AGAIN = (
@@ -56,6 +54,7 @@ CALLED_AGAIN = (
     "aten::special_airy_ai",
     "aten::_test_*",
     "aten::_foobar",
+    "aten::_fused_*",
 )
 
 # PyTorch's own are MKL's, which on Intel's processors are faster than what PyTorch's compiler makes from a thousand
@@ -77,13 +76,17 @@ SAFE = tuple(
         "hardswish_backward glu leaky_relu_backward elu_backward softplus_backward hardsigmoid_backward rsub.Tensor "
         "mse_loss huber_loss smooth_l1_loss masked_fill.Tensor tril triu flip roll cat stack constant_pad_nd "
         "avg_pool2d _adaptive_avg_pool2d max_pool2d_with_indices upsample_nearest2d upsample_bilinear2d "
-        "index_select gather embedding cumsum floor_divide"
+        "index_select gather embedding cumsum floor_divide native_batch_norm native_batch_norm_backward abs_ "
+        "masked_fill_.Scalar masked_fill_.Tensor hardswish_ mish_"
     ).split()
 )
 PRESETS = {
     "pointwise": "every operator that PyTorch tags as pointwise",
-    "safe": "pointwise ones, reductions, softmax, norms, pooling, padding, concatenation",
+    "safe": "pointwise ones, reductions, softmax, norms, pooling, padding, concatenation, lists for optimizers",
 }
+
+# Of lists of tensors, in "safe": what PyTorch's optimizers do with foreach=True.
+LISTS = re.compile(r"aten::_foreach_(?:(?:add|sub|mul|div|addcmul|addcdiv|lerp|neg|sqrt|maximum|reciprocal)_|sqrt|neg|add|mul|div)(?:\.|$)")
 
 # In the types of arguments: objects of PyTorch's that have no values to compile for.
 FOREIGN = ("__torch__", "Storage", "Stream")
@@ -205,8 +208,9 @@ def served_overloads(function: Any, device: str) -> list[str]:
     if not names:
         check_name(base)
     verdicts = [explain_name(name, device) for name in names]
-    served = [verdict.operator for verdict in verdicts if verdict.served]
-    if not served:
+    outs = {name for name in names if (found := find_overload(name)) is not None and is_out(found._schema)}
+    served = [one.operator for one in verdicts if one.served and not (one.left_out and one.operator in outs)]
+    if not set(served) - outs:
         raise OperatorRefusedError(str(next((one for one in verdicts if one.decomposes_into), verdicts[0])))
     return served
 
@@ -281,14 +285,26 @@ def _types(items: Iterable[Any]) -> list[str]:
     return [str(item.type) for item in items]
 
 
+def _written(schema: Any) -> list[Any]:
+    """The arguments that an operator says it writes to."""
+    return [one for one in schema.arguments if one.alias_info is not None and one.alias_info.is_write]
+
+
+def is_out(schema: Any) -> bool:
+    """Whether it is a variant that writes its results to keywords: "add.out"."""
+    return any(argument.kwarg_only for argument in _written(schema))
+
+
+def functional_name(name: str) -> str:
+    """The operator that one in place is a variant of: "aten::add.Tensor" of "aten::add_.Tensor"."""
+    base, dot, overload = name.partition(".")
+    return (base[:-1] if base.endswith("_") and not base.endswith("__") else base) + dot + overload
+
+
 def _refuse_schema(schema: Any) -> str:
-    for argument in schema.arguments:
-        alias = argument.alias_info
-        if alias is not None and alias.is_write:
-            return f"it writes to its argument {argument.name!r}, and a compiled kernel makes new tensors"
-    if any(value.alias_info is not None for value in schema.returns):
+    if any(value.alias_info is not None and not value.alias_info.is_write for value in schema.returns):
         return "it returns a view of its argument, and a compiled kernel makes new tensors"
-    if not schema.returns:
+    if not schema.returns and not _written(schema):
         return "it returns nothing"
     odd = [text for text in _types(schema.returns) if text not in ("Tensor", "List[Tensor]")]
     if odd:
@@ -312,7 +328,7 @@ def _refuse_tags(tags: Iterable[Any]) -> str:
     if "data_dependent_output" in names:
         return "its result depends on the values of its arguments"
     if "inplace_view" in names:
-        return "it changes its argument in place"
+        return "it changes its argument's sizes, strides or memory in place"
     return ""
 
 
@@ -344,10 +360,15 @@ def mkl_is_fast() -> bool:
         return False
 
 
-def _leave_out(name: str, device: str) -> str:
-    if name in PLUMBING:
-        return "it only moves or makes memory; patterns and presets leave it out"
+def _leave_out(operator: Any, name: str, device: str) -> str:
+    is_variant, tags = is_out(operator._schema), {tag.name for tag in operator.tags}
+    if is_variant and "generated" in tags:
+        return "it is the operator without out and a copy; patterns and presets leave it out"
+    name = functional_name(name)
     base = name.partition(".")[0]
+    if name in PLUMBING or (is_variant and base in PLUMBING):
+        return "it only moves or makes memory; patterns and presets leave it out"
+    name = base if is_variant else name
     if any(fnmatch.fnmatchcase(base, pattern) for pattern in CALLED_AGAIN):
         return "PyTorch's compiler makes it a call of PyTorch's own kernel; patterns and presets leave it out"
     if name in OTHER_VALUES:
@@ -371,7 +392,7 @@ def explain_name(name: str, device: str) -> Explanation:
         return Explanation(name, device, False, refusal, text)
     refusal = _refuse_kernel(name, DISPATCH_KEYS[device])
     if not refusal:
-        left_out = _leave_out(name, device)
+        left_out = _leave_out(operator, name, device)
         return Explanation(name, device, True, left_out, text, left_out=bool(left_out))
     parts = PARTS.get(name, ())
     if parts:
@@ -394,7 +415,11 @@ def expand_preset(preset: str, device: str) -> list[str]:
         if operator is None:
             continue
         tags = operator.tags
+        if is_out(operator._schema):  # what calls them names them
+            continue
         if torch.Tag.pointwise in tags:
+            found.append(name)
+        elif preset == "safe" and LISTS.match(name):
             found.append(name)
         elif preset == "safe" and getattr(torch.Tag, "reduction", None) in tags:
             found.append(name)

@@ -17,7 +17,7 @@ from typing import Any
 
 from . import _caches, _library, _session
 from ._errors import AoticacheError, SettingsError, warn_once
-from ._operators import require_torch
+from ._operators import find_overload, require_torch
 from ._settings import Settings
 
 KINDS = ("none", "tensor", "constant", "int", "double", "bool", "complex", "string", "device", "dtype", "layout")
@@ -69,6 +69,8 @@ class Backend:
             )
         request = self._request(namespace, operator, device_type)
         try:
+            if writes(qualified_name(namespace, operator)):
+                self.library.call("aoticache_request_set_environment", request, b"results", b"all")
             for value in args:
                 self._add(request, None, value, device_type)
             for name, value in kwargs.items():
@@ -224,7 +226,9 @@ class Backend:
     # ---- entries ----
 
     def _is_ours(self, request: int) -> bool:
-        """Compiled by this version of PyTorch."""
+        """Compiled by this version of PyTorch, with all results that AOTI-eager expects."""
+        if self.library.get("aoticache_request_get_environment", request, b"results") == b"new":
+            return False
         environment = (
             self.library.get("aoticache_request_get_environment", request, name)
             for name in (b"framework", b"framework_version")
@@ -289,6 +293,12 @@ class Backend:
 def qualified_name(namespace: str, operator: str) -> str:
     """AOTI-eager's "abs" or "add.Tensor" as the dispatcher's name."""
     return f"{namespace}::{operator}".removesuffix(".default")
+
+
+def writes(name: str) -> bool:
+    """Whether an operator says that it writes to an argument."""
+    operator = find_overload(name)
+    return operator is not None and bool(operator._schema.is_mutable)
 
 
 def tensor_metadata(tensor: Any) -> tuple[_library.TensorMetadata, tuple[Array[c_int64], Array[c_int64]]]:
