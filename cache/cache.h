@@ -59,6 +59,8 @@ typedef struct aoticache_cache_options {
     /* The caller has decided everything. What is left open above has its default, and opening reads no files and no
      * environment, except for a directory of NULL. aoticache_config_apply() sets it. */
     bool is_configured;
+    /* Servers that many machines share, as the setting `remote` (docs/remotes.md). NULL: as configured; "": none. */
+    const char *remote;
 } aoticache_cache_options;
 
 #ifdef __cplusplus

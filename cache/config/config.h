@@ -40,7 +40,8 @@ extern "C" {
     X(allow_shared, "AOTICACHE_ALLOW_SHARED", "false", "accept a directory that others own or may write") \
     X(failure_ttl, "AOTICACHE_FAILURE_TTL", "600", "seconds that a failed compile is remembered")         \
     X(compile_timeout, "AOTICACHE_COMPILE_TIMEOUT", "600", "seconds to wait for another's compile")       \
-    X(lock_timeout, "AOTICACHE_LOCK_TIMEOUT", "10", "seconds to wait for locks")
+    X(lock_timeout, "AOTICACHE_LOCK_TIMEOUT", "10", "seconds to wait for locks")                         \
+    X(remote, "AOTICACHE_REMOTE", "", "servers that many machines share, and what is said of each")
 
 typedef enum aoticache_config_name {
 #define AOTICACHE_CONFIG_ENUM(name, variable, value, text) AOTICACHE_CONFIG_##name,
@@ -104,7 +105,7 @@ AOTICACHE_API const char *const *aoticache_config_keep(const aoticache_config *c
 struct aoticache_cache_options;
 /*
  * Puts what the files and the environment say into options of a cache: directory, allow_shared, max_bytes, max_entries,
- * lock_timeout_ms, compile_timeout_ms, failure_ttl_seconds; what they do not say stays. Opening the cache then does not
+ * lock_timeout_ms, compile_timeout_ms, failure_ttl_seconds, remote; what they do not say stays. Opening the cache then does not
  * read them again (is_configured). For programs that show or change what is configured before they open a cache; others
  * leave it to aoticache_cache_open(). Strings are borrowed from the config.
  */

@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "cache/config/internal.h"
 #include "cache/gc/collect.h"
+#include "cache/remote/remote.h"
 
 #define MAX_SECONDS (UINT32_MAX / 1000) /* they become milliseconds in 32 bits */
 
@@ -151,6 +152,7 @@ static const struct {
     [AOTICACHE_CONFIG_failure_ttl] = {parse_seconds, "seconds, as 600 or 10min, at most 49 days"},
     [AOTICACHE_CONFIG_compile_timeout] = {parse_seconds, "seconds, as 600 or 10min, at most 49 days"},
     [AOTICACHE_CONFIG_lock_timeout] = {parse_seconds, "seconds, as 10 or 1min, at most 49 days"},
+    [AOTICACHE_CONFIG_remote] = {parse_text, "remotes"}, /* take_remote() says more of what is wrong */
 };
 
 /* ---- asking ---- */
@@ -253,12 +255,43 @@ static aoticache_status take_directory(aoticache_config *config, const char *tex
     return set_value(&config->settings[AOTICACHE_CONFIG_directory], text, origin, &none);
 }
 
+static bool is_of_same_file(const char *origin, const char *other)
+{
+    const char *colon = strrchr(origin, ':');
+    return colon != NULL && strncmp(origin, other, (size_t)(colon - origin) + 1) == 0;
+}
+
+/* The lines of one file add remotes, in their order. Another file, or the environment, replaces them all. */
+static aoticache_status take_remote(aoticache_config *config, const char *text, const char *origin, bool is_file)
+{
+    static const struct parsed none = {.number = 0};
+    const aoticache_config_setting *before = &config->settings[AOTICACHE_CONFIG_remote];
+    cleanup_free char *joined = NULL;
+    aoticache_error error = {.message = ""};
+    if (is_file && before->text != NULL && is_of_same_file(before->origin, origin)) {
+        if (asprintf(&joined, "%s %s", before->text, text) < 0) {
+            joined = NULL;
+            return AOTICACHE_NO_MEMORY;
+        }
+    }
+    aoticache_status status = aoticache_remotes_check(text, &error);
+    if (status == AOTICACHE_INVALID) {
+        aoticache_config_warn(config, "%s: %s; the line is passed over", origin, error.message);
+        return AOTICACHE_OK;
+    }
+    return status == AOTICACHE_OK
+               ? set_value(&config->settings[AOTICACHE_CONFIG_remote], joined != NULL ? joined : text, origin, &none)
+               : status;
+}
+
 aoticache_status aoticache_config_take(aoticache_config *config, aoticache_config_name name, const char *text,
                                        const char *origin, bool is_file)
 {
     struct parsed value = {.number = 0};
     if (name == AOTICACHE_CONFIG_directory && is_file)
         return take_directory(config, text, origin);
+    if (name == AOTICACHE_CONFIG_remote)
+        return take_remote(config, text, origin, is_file);
     if (!values[name].parse(text, &value)) {
         aoticache_config_warn(config, "%s: %s: '%.200s' is not %s; it stays at %s", origin,
                               aoticache_config_name_text(name), text, values[name].form,

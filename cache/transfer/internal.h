@@ -183,6 +183,9 @@ aoticache_status aoticache_intake_keep_file(aoticache_intake *intake, const aoti
  * store whatever is said of its entry, and a rebuilt index would find it there.
  */
 void aoticache_intake_note_manifest(aoticache_intake *intake, const aoticache_digest *digest);
+/* The same where the file of an object, which is kept, reads as a manifest. Returns: OK, NO_MEMORY. */
+aoticache_status aoticache_intake_note_if_manifest(aoticache_intake *intake, const aoticache_digest *digest, int fd,
+                                                   uint64_t bytes, aoticache_error *ret_error);
 void aoticache_intake_discard_file(aoticache_intake *intake, const aoticache_digest *digest);
 
 /*
