@@ -15,6 +15,7 @@
 #include "cache/pins/pins.h"
 #include "cache/request/request.h"
 #include "cache/transfer/transfer.h"
+#include "cache/trust/trust.h"
 #include "cache/remote/remote.h"
 #include "cache/judgements.h"
 #include "cache/stats/statistics.h"

@@ -39,7 +39,9 @@ aoticache_status aoticache_cache_open(const aoticache_cache_options *options, ao
     cache->failure_max_ttl_seconds = options->failure_max_ttl_seconds > options->failure_ttl_seconds
                                          ? options->failure_max_ttl_seconds
                                          : options->failure_ttl_seconds;
-    status = aoticache_directory_open(options, &cache->directory, ret_error);
+    status = aoticache_trust_init(&cache->trust, options, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_directory_open(options, &cache->directory, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_cache_open_index(cache, ret_error);
     if (status == AOTICACHE_OK && options->remote != NULL)
@@ -65,6 +67,7 @@ void aoticache_cache_close(aoticache_cache *cache)
     }
     aoticache_remotes_free(cache->remotes);
     aoticache_directory_close(cache->directory);
+    aoticache_trust_clear(&cache->trust);
     aoticache_unflushed_clear(&cache->unflushed);
     pthread_mutex_destroy(&cache->index_mutex);
     free(cache);

@@ -32,6 +32,14 @@ typedef struct aoticache_cache aoticache_cache;
 /* The value of a time limit that is to be as configured, else the default (cache/config/config.h). */
 #define AOTICACHE_AS_CONFIGURED UINT32_MAX
 
+/* Whether an entry that comes from elsewhere (an archive, a remote) needs a signature that this machine trusts. */
+typedef enum aoticache_signature_rule {
+    AOTICACHE_SIGNATURES_AS_CONFIGURED = 0, /* else required */
+    AOTICACHE_SIGNATURES_REQUIRED = 1,      /* unless a call says that it is not (aoticache_transfer_options.allow_unsigned) */
+    AOTICACHE_SIGNATURES_NOT_REQUIRED = 2,
+    AOTICACHE_SIGNATURES_ALWAYS = 3,        /* no call can say that they are not */
+} aoticache_signature_rule;
+
 typedef struct aoticache_cache_options {
     size_t size;           /* sizeof this struct, set by the initializer */
     const char *directory; /* NULL: as configured, else $XDG_CACHE_HOME/aoticache, else $HOME/.cache/aoticache */
@@ -59,6 +67,12 @@ typedef struct aoticache_cache_options {
     /* The caller has decided everything. What is left open above has its default, and opening reads no files and no
      * environment, except for a directory of NULL. aoticache_config_apply() sets it. */
     bool is_configured;
+    /* Whose signatures are believed (cache/trust/trust.h). Words separated by spaces; NULL: as configured. */
+    const char *trusted_keys; /* public keys */
+    const char *revoked_keys; /* public keys, fingerprints, names, digests of manifests */
+    const char *sign_with;    /* files of secret keys; empty: that of key_directory */
+    const char *key_directory; /* the user's folder of keys; NULL: as configured; empty: none */
+    aoticache_signature_rule signatures;
     /* Servers that many machines share, as the setting `remote` (docs/remotes.md). NULL: as configured; "": none. */
     const char *remote;
 } aoticache_cache_options;

@@ -19,6 +19,7 @@ void aoticache_cache_enter(aoticache_cache *cache)
         if (known != PID_CHANGING && atomic_compare_exchange_strong(&cache->pid, &known, PID_CHANGING)) {
             /* Another thread of the parent may have held the mutex at the fork. Nobody in the child does. */
             pthread_mutex_init(&cache->index_mutex, NULL);
+            pthread_mutex_init(&cache->trust.mutex, NULL);
             aoticache_unflushed_reset_after_fork(&cache->unflushed);
             aoticache_remotes_reset_after_fork(cache->remotes);
             atomic_store_explicit(&cache->pid, mine, memory_order_release);

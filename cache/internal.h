@@ -16,6 +16,7 @@
 #include "cache/store/directory.h"
 #include "cache/store/object.h"
 #include "cache/stats/internal.h"
+#include "cache/trust/internal.h"
 #include "index/index.h"
 
 /* An index that was opened. Older ones stay open until the cache closes, because other threads may be inside them. */
@@ -36,6 +37,7 @@ struct aoticache_cache {
     uint32_t failure_max_ttl_seconds;        /* not less than failure_ttl_seconds */
     _Atomic pid_t pid;                       /* of the process that may use what is below (enter.c) */
     _Atomic(aoticache_open_index *) current; /* NULL: read-only, and there is no usable index */
+    aoticache_trust trust;                   /* whose signatures are believed (trust/trust.c) */
     pthread_mutex_t index_mutex;             /* held by whoever replaces `current` */
     aoticache_unflushed unflushed;
     _Atomic bool has_warned_not_stored, has_warned_unreadable;

@@ -17,18 +17,34 @@
 
 /* ---- reading ---- */
 
-static bool find_user_file(char ret_path[PATH_MAX])
+/* name: below the user's folder of configuration. */
+static bool find_user_path(const char *name, char ret_path[PATH_MAX])
 {
     const char *xdg = secure_getenv("XDG_CONFIG_HOME");
     const char *home = secure_getenv("HOME");
     int length;
     if (xdg != NULL && xdg[0] == '/') /* the XDG specification has relative paths ignored */
-        length = snprintf(ret_path, PATH_MAX, "%s/aoticache/config", xdg);
+        length = snprintf(ret_path, PATH_MAX, "%s/%s", xdg, name);
     else if (home != NULL && home[0] == '/')
-        length = snprintf(ret_path, PATH_MAX, "%s/.config/aoticache/config", home);
+        length = snprintf(ret_path, PATH_MAX, "%s/.config/%s", home, name);
     else
         return false;
     return length > 0 && length < PATH_MAX;
+}
+
+static aoticache_status find_key_directory(aoticache_config *config)
+{
+    char path[PATH_MAX] = "";
+    const char *chosen = aoticache_config_value(config, AOTICACHE_CONFIG_keys);
+    if (getauxval(AT_SECURE) == 0 && chosen[0] == '\0' && !find_user_path("aoticache", path))
+        path[0] = '\0';
+    config->key_directory = strdup(chosen[0] != '\0' ? chosen : path);
+    return config->key_directory != NULL ? AOTICACHE_OK : AOTICACHE_NO_MEMORY;
+}
+
+const char *aoticache_config_key_directory(const aoticache_config *config)
+{
+    return config != NULL && config->key_directory != NULL ? config->key_directory : "";
 }
 
 static aoticache_status read_files(aoticache_config *config, aoticache_error *ret_error)
@@ -46,7 +62,7 @@ static aoticache_status read_files(aoticache_config *config, aoticache_error *re
     }
     aoticache_status status =
         aoticache_config_add_file(config, AOTICACHE_CONFIG_SYSTEM_FILE, AOTICACHE_CONFIG_OF_ROOT, ret_error);
-    if (status == AOTICACHE_OK && find_user_file(user_file))
+    if (status == AOTICACHE_OK && find_user_path("aoticache/config", user_file))
         status = aoticache_config_add_file(config, user_file, AOTICACHE_CONFIG_OF_USER, ret_error);
     return status;
 }
@@ -72,6 +88,8 @@ static aoticache_status finish_reading(aoticache_config *config, aoticache_statu
 {
     if (status == AOTICACHE_OK)
         status = aoticache_config_split_keep(config);
+    if (status == AOTICACHE_OK)
+        status = find_key_directory(config);
     if (status == AOTICACHE_NO_MEMORY)
         aoticache_error_set(ret_error, status, "out of memory for the configuration");
     config->logger = (aoticache_logger){.log = NULL};
@@ -133,6 +151,7 @@ void aoticache_config_free(aoticache_config *config)
     }
     free(config->keep);
     free(config->keep_text);
+    free(config->key_directory);
     free(config);
 }
 
@@ -171,6 +190,20 @@ static void apply_limits(const aoticache_config *config, aoticache_cache_options
     }
 }
 
+static void apply_trust(const aoticache_config *config, aoticache_cache_options *options)
+{
+    options->trusted_keys = aoticache_config_value(config, AOTICACHE_CONFIG_trusted_keys);
+    options->revoked_keys = aoticache_config_value(config, AOTICACHE_CONFIG_revoked_keys);
+    options->sign_with = aoticache_config_value(config, AOTICACHE_CONFIG_sign_with);
+    options->key_directory = aoticache_config_key_directory(config);
+    if (aoticache_config_always_requires_signatures(config))
+        options->signatures = AOTICACHE_SIGNATURES_ALWAYS;
+    else
+        options->signatures = aoticache_config_number(config, AOTICACHE_CONFIG_require_signatures) != 0
+                                  ? AOTICACHE_SIGNATURES_REQUIRED
+                                  : AOTICACHE_SIGNATURES_NOT_REQUIRED;
+}
+
 static void apply_settings(const aoticache_config *config, aoticache_cache_options *options)
 {
     const char *directory = aoticache_config_value(config, AOTICACHE_CONFIG_directory);
@@ -185,6 +218,7 @@ static void apply_settings(const aoticache_config *config, aoticache_cache_optio
         options->compile_timeout_ms = milliseconds(config, AOTICACHE_CONFIG_compile_timeout);
     if (aoticache_config_is_set(config, AOTICACHE_CONFIG_failure_ttl))
         options->failure_ttl_seconds = (uint32_t)aoticache_config_number(config, AOTICACHE_CONFIG_failure_ttl);
+    apply_trust(config, options);
     if (aoticache_config_is_set(config, AOTICACHE_CONFIG_remote))
         options->remote = aoticache_config_value(config, AOTICACHE_CONFIG_remote);
     options->is_configured = true;
@@ -202,6 +236,20 @@ void aoticache_config_apply(const aoticache_config *config, struct aoticache_cac
 }
 
 /* ---- opening ---- */
+
+static void fill_trust(aoticache_cache_options *options, const aoticache_cache_options *said)
+{
+    if (options->trusted_keys == NULL)
+        options->trusted_keys = said->trusted_keys;
+    if (options->revoked_keys == NULL)
+        options->revoked_keys = said->revoked_keys;
+    if (options->sign_with == NULL)
+        options->sign_with = said->sign_with;
+    if (options->key_directory == NULL)
+        options->key_directory = said->key_directory;
+    if (options->signatures == AOTICACHE_SIGNATURES_AS_CONFIGURED || said->signatures == AOTICACHE_SIGNATURES_ALWAYS)
+        options->signatures = said->signatures;
+}
 
 /* What the caller said explicitly wins, member by member. */
 static void fill_open_options(aoticache_cache_options *options, const aoticache_cache_options *said)
@@ -221,6 +269,7 @@ static void fill_open_options(aoticache_cache_options *options, const aoticache_
         options->compile_timeout_ms = said->compile_timeout_ms;
     if (options->failure_ttl_seconds == AOTICACHE_AS_CONFIGURED)
         options->failure_ttl_seconds = said->failure_ttl_seconds;
+    fill_trust(options, said);
 }
 
 /* A configuration of NULL is one that says nothing. */

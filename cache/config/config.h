@@ -40,7 +40,12 @@ extern "C" {
     X(allow_shared, "AOTICACHE_ALLOW_SHARED", "false", "accept a directory that others own or may write") \
     X(failure_ttl, "AOTICACHE_FAILURE_TTL", "600", "seconds that a failed compile is remembered")         \
     X(compile_timeout, "AOTICACHE_COMPILE_TIMEOUT", "600", "seconds to wait for another's compile")       \
-    X(lock_timeout, "AOTICACHE_LOCK_TIMEOUT", "10", "seconds to wait for locks")                         \
+    X(lock_timeout, "AOTICACHE_LOCK_TIMEOUT", "10", "seconds to wait for locks")                          \
+    X(require_signatures, "AOTICACHE_REQUIRE_SIGNATURES", "true", "what comes from elsewhere needs a trusted signature") \
+    X(trusted_keys, "AOTICACHE_TRUSTED_KEYS", "", "public keys whose signatures are believed, separated by spaces") \
+    X(revoked_keys, "AOTICACHE_REVOKED_KEYS", "", "keys and manifests that are not, whatever else is said") \
+    X(sign_with, "AOTICACHE_SIGN_WITH", "", "files of secret keys to sign with; empty: the user's own key") \
+    X(keys, "AOTICACHE_KEYS", "", "the user's folder of keys; empty: ~/.config/aoticache") \
     X(remote, "AOTICACHE_REMOTE", "", "servers that many machines share, and what is said of each")
 
 typedef enum aoticache_config_name {
@@ -102,10 +107,14 @@ AOTICACHE_API double aoticache_config_min_free_share(const aoticache_config *con
 /* The patterns of keep, NULL-terminated, never NULL. Borrowed. */
 AOTICACHE_API const char *const *aoticache_config_keep(const aoticache_config *config);
 
+/* The user's folder of keys (cache/trust/trust.h): `keys`, else the folder of the user's configuration, whether or not that
+ * is read. "" where there is no home, or the program runs with another's rights. Borrowed. */
+AOTICACHE_API const char *aoticache_config_key_directory(const aoticache_config *config);
+
 struct aoticache_cache_options;
 /*
  * Puts what the files and the environment say into options of a cache: directory, allow_shared, max_bytes, max_entries,
- * lock_timeout_ms, compile_timeout_ms, failure_ttl_seconds, remote; what they do not say stays. Opening the cache then does not
+ * lock_timeout_ms, compile_timeout_ms, failure_ttl_seconds, remote, and whose signatures are believed; what they do not say stays. Opening the cache then does not
  * read them again (is_configured). For programs that show or change what is configured before they open a cache; others
  * leave it to aoticache_cache_open(). Strings are borrowed from the config.
  */

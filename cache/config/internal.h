@@ -22,6 +22,7 @@ struct aoticache_config {
     aoticache_config_setting settings[AOTICACHE_CONFIG_COUNT];
     char **keep; /* NULL-terminated; the texts are in keep_text */
     char *keep_text;
+    char *key_directory;
     struct {
         char *path;
         char *state;
@@ -52,6 +53,15 @@ typedef enum aoticache_config_trust {
  * OF_ANYBODY: why it cannot be read. */
 aoticache_status aoticache_config_add_file(aoticache_config *config, const char *path, aoticache_config_trust trust,
                                            aoticache_error *ret_error);
+
+/* The settings whose values add up, whichever of the sources says them. */
+static inline bool aoticache_config_adds_up(aoticache_config_name name)
+{
+    return name == AOTICACHE_CONFIG_trusted_keys || name == AOTICACHE_CONFIG_revoked_keys;
+}
+
+/* Whether the machine's file requires signatures: then nothing takes that back. */
+bool aoticache_config_always_requires_signatures(const aoticache_config *config);
 
 /* Makes the patterns of `keep` of its text. OK, NO_MEMORY. */
 aoticache_status aoticache_config_split_keep(aoticache_config *config);

@@ -10,6 +10,7 @@
 #include "base/name_distance.h"
 #include "base/units.h"
 #include "cache/config/internal.h"
+#include "cache/trust/internal.h"
 #include "cache/gc/collect.h"
 #include "cache/remote/remote.h"
 
@@ -152,6 +153,11 @@ static const struct {
     [AOTICACHE_CONFIG_failure_ttl] = {parse_seconds, "seconds, as 600 or 10min, at most 49 days"},
     [AOTICACHE_CONFIG_compile_timeout] = {parse_seconds, "seconds, as 600 or 10min, at most 49 days"},
     [AOTICACHE_CONFIG_lock_timeout] = {parse_seconds, "seconds, as 10 or 1min, at most 49 days"},
+    [AOTICACHE_CONFIG_require_signatures] = {parse_truth, "true or false"},
+    [AOTICACHE_CONFIG_trusted_keys] = {parse_text, "public keys"},
+    [AOTICACHE_CONFIG_revoked_keys] = {parse_text, "keys or digests"},
+    [AOTICACHE_CONFIG_sign_with] = {parse_text, "files"},
+    [AOTICACHE_CONFIG_keys] = {parse_text, "a directory"},
     [AOTICACHE_CONFIG_remote] = {parse_text, "remotes"}, /* take_remote() says more of what is wrong */
 };
 
@@ -232,14 +238,16 @@ static aoticache_status set_value(aoticache_config_setting *setting, const char 
 }
 
 /* A directory of a file is the same for whoever reads it from wherever: absolute, or below the home of the user. */
-static aoticache_status take_directory(aoticache_config *config, const char *text, const char *origin)
+static aoticache_status take_directory(aoticache_config *config, aoticache_config_name name, const char *text,
+                                       const char *origin)
 {
+    const char *shown = aoticache_config_name_text(name);
     static const struct parsed none = {.number = 0};
     cleanup_free char *path = NULL;
     const char *home = secure_getenv("HOME");
     if (strncmp(text, "~/", 2) == 0) {
         if (home == NULL || home[0] != '/') {
-            aoticache_config_warn(config, "%s: directory: '%.200s' needs HOME, which is not set", origin, text);
+            aoticache_config_warn(config, "%s: %s: '%.200s' needs HOME, which is not set", origin, shown, text);
             return AOTICACHE_OK;
         }
         if (asprintf(&path, "%s/%s", home, text + 2) < 0) {
@@ -249,10 +257,59 @@ static aoticache_status take_directory(aoticache_config *config, const char *tex
         text = path;
     }
     if (text[0] != '/' && text[0] != '\0') {
-        aoticache_config_warn(config, "%s: directory: '%.200s' is neither absolute nor begins with ~/", origin, text);
+        aoticache_config_warn(config, "%s: %s: '%.200s' is neither absolute nor begins with ~/", origin, shown, text);
         return AOTICACHE_OK;
     }
-    return set_value(&config->settings[AOTICACHE_CONFIG_directory], text, origin, &none);
+    return set_value(&config->settings[name], text, origin, &none);
+}
+
+/* ---- whose signatures are believed ---- */
+
+static bool is_key_word(aoticache_config_name name, const char *word, aoticache_error *ret_error)
+{
+    aoticache_public_key key;
+    aoticache_revocation revocation;
+    return (name == AOTICACHE_CONFIG_trusted_keys ? aoticache_public_key_parse(word, &key, ret_error)
+                                                  : aoticache_revocation_parse(word, &revocation, ret_error)) == AOTICACHE_OK;
+}
+
+/* What is there stays, whoever said it: no file and no variable takes back what another one revokes. */
+static aoticache_status take_keys(aoticache_config *config, aoticache_config_name name, const char *text,
+                                  const char *origin)
+{
+    static const struct parsed none = {.number = 0};
+    aoticache_config_setting *setting = &config->settings[name];
+    const size_t before = setting->text != NULL ? strlen(setting->text) : 0;
+    cleanup_free char *words = strdup(text);
+    cleanup_free char *all = malloc(before + strlen(text) + 2);
+    char *rest = NULL;
+    if (words == NULL || all == NULL)
+        return AOTICACHE_NO_MEMORY;
+    memcpy(all, before > 0 ? setting->text : "", before + 1);
+    for (char *word = strtok_r(words, " \t", &rest); word != NULL; word = strtok_r(NULL, " \t", &rest)) {
+        aoticache_error detail = {.message = ""};
+        if (is_key_word(name, word, &detail))
+            strcat(strcat(all, all[0] != '\0' ? " " : ""), word);
+        else
+            aoticache_config_warn(config, "%s: %s: '%.200s' is not used: %s", origin, aoticache_config_name_text(name), word,
+                                  detail.message);
+    }
+    return set_value(setting, all, origin, &none);
+}
+
+/* What the machine's file requires, neither the user's file nor the environment takes back. */
+static bool is_taken_back(const aoticache_config *config, aoticache_config_name name, const struct parsed *value)
+{
+    return name == AOTICACHE_CONFIG_require_signatures && value->number == 0 &&
+           aoticache_config_always_requires_signatures(config);
+}
+
+bool aoticache_config_always_requires_signatures(const aoticache_config *config)
+{
+    const aoticache_config_name name = AOTICACHE_CONFIG_require_signatures;
+    const char *origin = aoticache_config_origin(config, name);
+    return aoticache_config_number(config, name) != 0 &&
+           strncmp(origin, AOTICACHE_CONFIG_SYSTEM_FILE ":", strlen(AOTICACHE_CONFIG_SYSTEM_FILE) + 1) == 0;
 }
 
 static bool is_of_same_file(const char *origin, const char *other)
@@ -288,8 +345,10 @@ aoticache_status aoticache_config_take(aoticache_config *config, aoticache_confi
                                        const char *origin, bool is_file)
 {
     struct parsed value = {.number = 0};
-    if (name == AOTICACHE_CONFIG_directory && is_file)
-        return take_directory(config, text, origin);
+    if ((name == AOTICACHE_CONFIG_directory || name == AOTICACHE_CONFIG_keys) && is_file)
+        return take_directory(config, name, text, origin);
+    if (aoticache_config_adds_up(name))
+        return take_keys(config, name, text, origin);
     if (name == AOTICACHE_CONFIG_remote)
         return take_remote(config, text, origin, is_file);
     if (!values[name].parse(text, &value)) {
@@ -298,6 +357,14 @@ aoticache_status aoticache_config_take(aoticache_config *config, aoticache_confi
                               aoticache_config_value(config, name));
         return AOTICACHE_OK;
     }
+    if (is_taken_back(config, name, &value)) {
+        aoticache_config_warn(config, "%s: %s stays at true: " AOTICACHE_CONFIG_SYSTEM_FILE " requires it", origin,
+                              aoticache_config_name_text(name));
+        return AOTICACHE_OK;
+    }
+    /* Said once more, it stays the machine's. */
+    if (name == AOTICACHE_CONFIG_require_signatures && aoticache_config_always_requires_signatures(config))
+        return AOTICACHE_OK;
     return set_value(&config->settings[name], text, origin, &value);
 }
 

@@ -1,6 +1,6 @@
 /*
  * cache/gc/leftovers: what no entry leads to. Three parts: what processes that died left behind in tmp/, leases/ and
- * artifacts/; objects that nothing names; damaged files that were put aside long ago.
+ * artifacts/ and signatures/; objects that nothing names; damaged files that were put aside long ago.
  *
  * Whether a process still lives is told by locks alone, never by process numbers, which are used again.
  */
@@ -94,6 +94,14 @@ static bool remove_side_files(aoticache_cache *cache, int folder_fd, const char 
            aoticache_cache_remove_side_files(cache, &artifact);
 }
 
+static bool remove_signatures(aoticache_cache *cache, int folder_fd, const char *name)
+{
+    aoticache_digest artifact;
+    return aoticache_digest_from_hex(name, &artifact) == AOTICACHE_OK &&
+           aoticache_index_has_object(aoticache_cache_index(cache), &artifact, NULL) == AOTICACHE_NOT_FOUND &&
+           aoticache_syscall_unlinkat(folder_fd, name, 0) == 0;
+}
+
 static bool remove_format(aoticache_cache *cache, int folder_fd, const char *name)
 {
     (void)cache;
@@ -126,19 +134,25 @@ static aoticache_status sweep(aoticache_cache *cache, int folder_fd, const char 
 }
 
 /*
- * Folders of side files whose artifact no entry has. The index is asked before any lock is taken, and a cache with many
+ * Folders of side files, and signatures, whose artifact no entry has. The index is asked before any lock is taken, and a cache with many
  * folders is looked through a part at a time. Where to go on is the file system's own position (telldir): one that it no
  * longer understands merely costs a detour.
  */
-#define PLACE "scan_artifacts"
 #define PART 1024
 
-static aoticache_status list_orphans(aoticache_index *index, DIR *listing, bool all, struct names *names,
-                                     aoticache_error *ret_error)
+/* Folders whose names are those of manifests, and where the next collection goes on in them. */
+struct by_manifest {
+    const char *folder;
+    const char *place;
+    remove_fn remove;
+};
+
+static aoticache_status list_orphans(aoticache_index *index, const char *remembered, DIR *listing, bool all,
+                                     struct names *names, aoticache_error *ret_error)
 {
     int64_t place = 0;
     struct dirent *item = NULL;
-    aoticache_status status = all ? AOTICACHE_OK : aoticache_index_read_meta(index, PLACE, &place, ret_error);
+    aoticache_status status = all ? AOTICACHE_OK : aoticache_index_read_meta(index, remembered, &place, ret_error);
     if (status == AOTICACHE_OK && place != 0)
         seekdir(listing, (long)place);
     for (int n = 0; status == AOTICACHE_OK && (all || n < PART) && (item = readdir(listing)) != NULL; n++) {
@@ -149,17 +163,17 @@ static aoticache_status list_orphans(aoticache_index *index, DIR *listing, bool 
     }
     int64_t next = item != NULL ? telldir(listing) : 0;
     if (status == AOTICACHE_OK && next != place)
-        status = aoticache_index_write_meta(index, PLACE, next, ret_error);
+        status = aoticache_index_write_meta(index, remembered, next, ret_error);
     return status;
 }
 
-static aoticache_status sweep_artifacts(aoticache_cache *cache, bool all, uint64_t *ret_removed,
-                                        aoticache_error *ret_error)
+static aoticache_status sweep_by_manifest(aoticache_cache *cache, const struct by_manifest *what, bool all,
+                                          uint64_t *ret_removed, aoticache_error *ret_error)
 {
     struct names names = {.items = NULL};
     int fd = -1;
     aoticache_status status =
-        aoticache_directory_open_folder(cache->directory, AOTICACHE_ARTIFACTS, false, &fd, ret_error);
+        aoticache_directory_open_folder(cache->directory, what->folder, false, &fd, ret_error);
     if (status != AOTICACHE_OK)
         return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
     cleanup_dir DIR *listing = fdopendir(fd);
@@ -167,9 +181,9 @@ static aoticache_status sweep_artifacts(aoticache_cache *cache, bool all, uint64
         close(fd);
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
     }
-    status = list_orphans(aoticache_cache_index(cache), listing, all, &names, ret_error);
+    status = list_orphans(aoticache_cache_index(cache), what->place, listing, all, &names, ret_error);
     if (status == AOTICACHE_OK)
-        status = remove_names(cache, fd, &names, remove_side_files, ret_removed, ret_error);
+        status = remove_names(cache, fd, &names, what->remove, ret_removed, ret_error);
     free_names(&names);
     return status;
 }
@@ -190,9 +204,13 @@ aoticache_status aoticache_cache_remove_leftovers(aoticache_cache *cache, bool a
         if (status != AOTICACHE_OK && status != AOTICACHE_NOT_FOUND)
             return status;
     }
-    aoticache_status status = sweep_artifacts(cache, all, ret_removed, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
+    static const struct by_manifest folders[] = {{AOTICACHE_ARTIFACTS, "scan_artifacts", remove_side_files},
+                                                 {AOTICACHE_SIGNATURES, "scan_signatures", remove_signatures}};
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+        aoticache_status status = sweep_by_manifest(cache, &folders[i], all, ret_removed, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+    }
     return sweep(cache, cache->directory->fd, AOTICACHE_FORMAT_FILE ".new-", remove_format, ret_removed, ret_error);
 }
 

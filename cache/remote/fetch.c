@@ -179,8 +179,10 @@ static aoticache_status judge(aoticache_intake *intake, aoticache_remote *remote
     }
     aoticache_status status = aoticache_remote_decide(intake->cache, remote, &entry->artifact, manifest, entry->signatures,
                                                       key, ret_good, reason, ret_error);
-    if (status == AOTICACHE_OK && !*ret_good)
+    if (status == AOTICACHE_OK && !*ret_good) {
+        intake->report->entries_untrusted++;
         refuse_object(intake, remote, &entry->artifact, reason);
+    }
     return status;
 }
 
@@ -201,8 +203,12 @@ static aoticache_status bring_files(aoticache_intake *intake, aoticache_remote *
     const aoticache_intake_entry incoming = {.digest = entry->artifact,
                                              .bytes = entry->bytes,
                                              .manifest = manifest,
-                                             .last_used_ns = aoticache_wall_ns(),
-                                             .uses = 0};
+                                             .signatures = entry->signatures[0] != '\0' ? strdup(entry->signatures) : NULL,
+                                             .last_used_ns = aoticache_wall_ns()};
+    if (incoming.signatures == NULL && entry->signatures[0] != '\0') {
+        aoticache_intake_free_entry(&incoming);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for signatures");
+    }
     return aoticache_intake_add_manifest(intake, &incoming, ret_error);
 }
 

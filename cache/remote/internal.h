@@ -139,7 +139,8 @@ typedef struct aoticache_record {
 /* The text may have been written by anybody. OK, CORRUPT, UNSUPPORTED (a newer format), NO_MEMORY. */
 aoticache_status aoticache_record_parse(const char *text, size_t size, const aoticache_key *key, aoticache_record *ret_record,
                                         aoticache_error *ret_error);
-/* Adds an entry, or replaces the one with the same requirements and guard; of too many the oldest goes. *ret_changed: the
+/* Adds an entry, or replaces the one with the same requirements and guard; the same artifact keeps the signatures of other
+ * keys. Of too many the oldest goes. *ret_changed: the
  * record is another than it was. NO_MEMORY. */
 aoticache_status aoticache_record_put(aoticache_record *record, const aoticache_record_entry *entry, bool *ret_changed,
                                       aoticache_error *ret_error);
@@ -175,9 +176,10 @@ aoticache_status aoticache_remote_decide(aoticache_cache *cache, const aoticache
                                          const char *signatures, const aoticache_key *wanted, bool *ret_accepted,
                                          char ret_reason[512], aoticache_error *ret_error);
 
-/* The signatures of an entry of the cache, one on each line, by free(). */
-aoticache_status aoticache_remote_signatures(aoticache_cache *cache, const aoticache_digest *artifact, char **ret_text,
-                                             aoticache_error *ret_error);
+/* The signatures of an entry of the cache, and those of the signers, one on each line, by free(). */
+aoticache_status aoticache_remote_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
+                                             const aoticache_manifest *manifest, const aoticache_secret_key *const *signers,
+                                             size_t count, char **ret_text, aoticache_error *ret_error);
 
 /*
  * Brings an entry of a record into an intake. *ret_good: it was queued or is there; else it was refused and logged.
@@ -195,10 +197,18 @@ aoticache_status aoticache_remote_fetch_key(aoticache_intake *intake, aoticache_
                                             aoticache_guard_fn accept, void *accept_user, size_t *ret_brought,
                                             aoticache_error *ret_error);
 
-/* Sends an entry of the cache: its objects, then its record. *ret_sent: bytes. OK; CORRUPT, UNSUPPORTED (it stays here, with
- * the reason); what a request returns. poll may be NULL. */
+/* What entries are sent with. */
+typedef struct aoticache_remote_sending {
+    const aoticache_secret_key *const *signers;
+    size_t signer_count;
+    aoticache_goes_on_fn poll; /* NULL: goes on to the end */
+    void *user;
+    aoticache_transfer_report *report; /* objects, bytes, archive_bytes are added to */
+} aoticache_remote_sending;
+
+/* Sends an entry of the cache: its objects, then its record. Returns: OK; CORRUPT, UNSUPPORTED (it stays here, with the
+ * reason); what a request returns. */
 aoticache_status aoticache_remote_send(aoticache_cache *cache, aoticache_remote *remote, const aoticache_digest *artifact,
-                                       aoticache_goes_on_fn poll, void *user, aoticache_transfer_report *report,
-                                       aoticache_error *ret_error);
+                                       const aoticache_remote_sending *sending, aoticache_error *ret_error);
 
 #endif

@@ -63,7 +63,7 @@ aoticache_status aoticache_remote_fetch_key(aoticache_intake *intake, aoticache_
 struct pull {
     aoticache_intake intake;
     aoticache_transfer_report report;
-    const aoticache_transfer_options *options;
+    aoticache_transfer_options *options;
     aoticache_key *keys;
     size_t count, capacity;
     bool is_out_of_memory;
@@ -147,6 +147,7 @@ static aoticache_status pull_key(struct pull *pull, aoticache_remote *remote, co
 
 static aoticache_status pull_from(struct pull *pull, aoticache_remote *remote, aoticache_error *ret_error)
 {
+    pull->options->allow_unsigned = remote->config.allow_unsigned; /* the remote's own settings decide, nobody else */
     aoticache_status status = read_lists(pull, remote, ret_error);
     pull->intake.all += pull->count;
     for (size_t i = 0; status == AOTICACHE_OK && i < pull->count; i++) {
@@ -188,12 +189,14 @@ aoticache_status aoticache_cache_pull(aoticache_cache *cache, const char *remote
         return status;
     if (cache == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_pull: cache is NULL");
+    chosen.ask = NULL; /* no keys come along */
     pull.options = &chosen;
     aoticache_cache_enter(cache);
     if (remotes != NULL)
         status = aoticache_remotes_create(remotes, &cache->directory->logger, &own, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_intake_begin(&pull.intake, cache, &chosen, &pull.report, ret_error);
+    pull.intake.is_foreign = true;
     if (status == AOTICACHE_OK)
         status = run_pull(&pull, remotes != NULL ? own : cache->remotes, ret_error);
     aoticache_intake_end(&pull.intake);

@@ -252,7 +252,12 @@ static aoticache_status push_entry(struct push *push, aoticache_remote *remote, 
         push->report.entries++;
         return AOTICACHE_OK;
     }
-    aoticache_status status = aoticache_remote_send(push->cache, remote, &entry->artifact, poll_push, push, &push->report, &detail);
+    const aoticache_remote_sending sending = {.signers = push->options->signers,
+                                              .signer_count = push->options->signer_count,
+                                              .poll = poll_push,
+                                              .user = push,
+                                              .report = &push->report};
+    aoticache_status status = aoticache_remote_send(push->cache, remote, &entry->artifact, &sending, &detail);
     if (status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED) {
         leave_out(push, remote, entry, detail.message);
         return AOTICACHE_OK;
@@ -320,6 +325,9 @@ aoticache_status aoticache_cache_push(aoticache_cache *cache, const char *remote
         return status;
     if (cache == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_push: cache is NULL");
+    if (chosen.signer_count > AOTICACHE_MAX_SIGNATURES || (chosen.signers == NULL && chosen.signer_count > 0))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_push: %zu signers; 0 to %d are possible",
+                                   chosen.signer_count, AOTICACHE_MAX_SIGNATURES);
     push.options = &chosen;
     aoticache_cache_enter(cache);
     if (remotes != NULL)

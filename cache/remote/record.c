@@ -252,6 +252,38 @@ static size_t oldest(const aoticache_record *record)
     return found;
 }
 
+static bool has_signer(const char *signatures, const char *name, size_t length)
+{
+    for (const char *line = signatures; *line != '\0';) {
+        const char *end = line + strcspn(line, "\n");
+        if (strncmp(line, name, length) == 0)
+            return true;
+        line = *end == '\n' ? end + 1 : end;
+    }
+    return false;
+}
+
+/* The new signatures, and the old ones of other keys, as many as a record may have. NULL: out of memory. */
+static char *join_signatures(const char *added, const char *old)
+{
+    size_t used = strlen(added), count = 0;
+    char *all = malloc(used + strlen(old) + 2);
+    if (all == NULL)
+        return NULL;
+    memcpy(all, added, used + 1);
+    for (const char *c = added; *c != '\0'; c++)
+        count += *c == '\n' ? 1 : 0;
+    while (*old != '\0' && count < MAX_SIGNATURES) {
+        const size_t length = strcspn(old, "\n"), name = strcspn(old, ":\n") + 1;
+        if (length > 0 && !has_signer(added, old, name)) {
+            used += (size_t)sprintf(all + used, "%.*s\n", (int)length, old);
+            count++;
+        }
+        old += length + (old[length] == '\n' ? 1 : 0);
+    }
+    return all;
+}
+
 aoticache_status aoticache_record_put(aoticache_record *record, const aoticache_record_entry *entry, bool *ret_changed,
                                       aoticache_error *ret_error)
 {
@@ -261,13 +293,16 @@ aoticache_status aoticache_record_put(aoticache_record *record, const aoticache_
         return out_of_memory(ret_error);
     while (at < record->count && !serves_the_same(&record->entries[at], entry))
         at++;
-    *ret_changed = at == record->count || !aoticache_digest_equal(&record->entries[at].artifact, &entry->artifact) ||
-                   strcmp(record->entries[at].signatures, entry->signatures) != 0;
-    if (!*ret_changed)
-        return AOTICACHE_OK;
+    const bool is_same = at < record->count && aoticache_digest_equal(&record->entries[at].artifact, &entry->artifact);
     aoticache_record_entry copy = *entry;
     copy.guard = entry->guard != NULL ? strdup(entry->guard) : NULL;
-    copy.signatures = strdup(entry->signatures);
+    copy.signatures = join_signatures(entry->signatures, is_same ? record->entries[at].signatures : "");
+    *ret_changed = !is_same || (copy.signatures != NULL &&
+                                strlen(record->entries[at].signatures) != strlen(copy.signatures));
+    if (copy.signatures != NULL && is_same && !*ret_changed) {
+        clear_entry(&copy);
+        return AOTICACHE_OK;
+    }
     if (copy.signatures == NULL || (entry->guard != NULL && copy.guard == NULL)) {
         clear_entry(&copy);
         return out_of_memory(ret_error);

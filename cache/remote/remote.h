@@ -46,7 +46,7 @@ AOTICACHE_API aoticache_status aoticache_cache_check_remotes(aoticache_cache *ca
 /*
  * Sends the entries that the options name to each remote that is written to, with their signatures: objects that are there
  * already are not sent again. An entry becomes visible there after its objects. Of the options `level`, `with_marks`,
- * `replace` and `max_bytes` mean nothing here.
+ * `replace`, `max_bytes` and `allow_unsigned` mean nothing here. An entry is signed with `signers`, too.
  *
  * remotes: as the setting `remote`; NULL: the cache's own.
  * ret_report: may be NULL; written on failure too. `archive_bytes` counts what was sent.
@@ -60,7 +60,8 @@ AOTICACHE_API aoticache_status aoticache_cache_push(aoticache_cache *cache, cons
 /*
  * Brings what the options name from each remote that is read, in their order: of each key the entries that this CPU meets,
  * the most demanding first for each guard. What is here already stays, as in an import. Of the options `used_since_ns`,
- * `level`, `with_marks` and `max_bytes` mean nothing here. Returns as a push; `refused` counts what was damaged, not signed, or gone.
+ * `level`, `with_marks`, `max_bytes`, `allow_unsigned` and `ask` mean nothing here: whether an entry needs a trusted
+ * signature, the remote's settings say. Returns as a push; `refused` counts what was damaged, not signed, or gone.
  */
 AOTICACHE_API aoticache_status aoticache_cache_pull(aoticache_cache *cache, const char *remotes,
                                                     const aoticache_transfer_options *options,

@@ -47,8 +47,7 @@ static aoticache_status has_object(aoticache_remote *remote, const aoticache_dig
 }
 
 static aoticache_status send_file(aoticache_cache *cache, aoticache_remote *remote, const aoticache_manifest_file *file,
-                                  aoticache_goes_on_fn poll, void *user, aoticache_transfer_report *report,
-                                  aoticache_error *ret_error)
+                                  const aoticache_remote_sending *sending, aoticache_error *ret_error)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     bool has = false;
@@ -61,17 +60,17 @@ static aoticache_status send_file(aoticache_cache *cache, aoticache_remote *remo
     aoticache_status status = has_object(remote, &file->digest, &has, ret_error);
     if (status != AOTICACHE_OK || has)
         return status;
-    status = aoticache_object_open_while(cache->directory, &file->digest, file->bytes, poll, user, &fd, NULL, ret_error);
+    status = aoticache_object_open_while(cache->directory, &file->digest, file->bytes, sending->poll, sending->user, &fd, NULL, ret_error);
     if (status == AOTICACHE_NOT_FOUND)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "its object %s is missing", hex);
     if (status != AOTICACHE_OK)
         return status;
     if (file->bytes == 0)
-        return send_bytes(remote, &file->digest, "", 0, report, ret_error);
+        return send_bytes(remote, &file->digest, "", 0, sending->report, ret_error);
     void *bytes = mmap(NULL, (size_t)file->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (bytes == MAP_FAILED)
         return aoticache_error_set_errno(ret_error, errno, "cannot map object %s", hex);
-    status = send_bytes(remote, &file->digest, bytes, (size_t)file->bytes, report, ret_error);
+    status = send_bytes(remote, &file->digest, bytes, (size_t)file->bytes, sending->report, ret_error);
     munmap(bytes, (size_t)file->bytes);
     return status;
 }
@@ -160,15 +159,16 @@ static aoticache_status update_record(aoticache_remote *remote, const aoticache_
 
 static aoticache_status send_manifest(aoticache_cache *cache, aoticache_remote *remote, const aoticache_digest *artifact,
                                       const char *text, size_t size, const aoticache_manifest *manifest,
-                                      aoticache_transfer_report *report, aoticache_error *ret_error)
+                                      const aoticache_remote_sending *sending, aoticache_error *ret_error)
 {
     bool has = false;
     cleanup_free char *signatures = NULL;
     aoticache_status status = has_object(remote, artifact, &has, ret_error);
     if (status == AOTICACHE_OK && !has)
-        status = send_bytes(remote, artifact, text, size, report, ret_error);
+        status = send_bytes(remote, artifact, text, size, sending->report, ret_error);
     if (status == AOTICACHE_OK)
-        status = aoticache_remote_signatures(cache, artifact, &signatures, ret_error);
+        status = aoticache_remote_signatures(cache, artifact, manifest, sending->signers, sending->signer_count,
+                                             &signatures, ret_error);
     if (status != AOTICACHE_OK)
         return status;
     const aoticache_record_entry entry = {.artifact = *artifact,
@@ -181,8 +181,7 @@ static aoticache_status send_manifest(aoticache_cache *cache, aoticache_remote *
 }
 
 aoticache_status aoticache_remote_send(aoticache_cache *cache, aoticache_remote *remote, const aoticache_digest *artifact,
-                                       aoticache_goes_on_fn poll, void *user, aoticache_transfer_report *report,
-                                       aoticache_error *ret_error)
+                                       const aoticache_remote_sending *sending, aoticache_error *ret_error)
 {
     cleanup_free char *text = NULL;
     size_t size = 0;
@@ -195,9 +194,9 @@ aoticache_status aoticache_remote_send(aoticache_cache *cache, aoticache_remote 
     if (status != AOTICACHE_OK)
         return status;
     for (size_t i = 0; status == AOTICACHE_OK && i < manifest->file_count; i++)
-        status = send_file(cache, remote, &manifest->files[i], poll, user, report, ret_error);
+        status = send_file(cache, remote, &manifest->files[i], sending, ret_error);
     if (status == AOTICACHE_OK)
-        status = send_manifest(cache, remote, artifact, text, size, manifest, report, ret_error);
+        status = send_manifest(cache, remote, artifact, text, size, manifest, sending, ret_error);
     aoticache_manifest_free(manifest);
     return status;
 }

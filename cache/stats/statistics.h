@@ -48,6 +48,7 @@ extern "C" {
     X(stored_bytes, "stored_bytes", "bytes written as objects")                                                  \
     X(not_stored, "not_stored", "artifacts that could not be stored")                                            \
     X(damaged, "damaged", "objects found damaged")                                                               \
+    X(refused_untrusted, "refused_untrusted", "entries from elsewhere that were refused for want of a trusted signature") \
     X(evicted, "evicted", "entries removed by collections")                                                      \
     X(evicted_bytes, "evicted_bytes", "bytes removed by collections")                                            \
     X(judged, "judged", "kernels compared with the host's own")                                                  \

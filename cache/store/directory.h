@@ -23,6 +23,7 @@
 #define AOTICACHE_TMP "tmp"
 #define AOTICACHE_QUARANTINE "quarantine"
 #define AOTICACHE_PINS "marks"
+#define AOTICACHE_SIGNATURES "signatures"
 
 typedef struct aoticache_directory {
     int fd;     /* of the root, for reading */

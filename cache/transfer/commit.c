@@ -206,7 +206,7 @@ static aoticache_status move_all(aoticache_intake *intake, aoticache_error *ret_
         bool is_complete = false;
         status = move_entry(intake, &folders, &intake->queue[i], &is_complete, ret_error);
         if (status == AOTICACHE_OK && !is_complete)
-            aoticache_manifest_free(intake->queue[i].manifest);
+            aoticache_intake_free_entry(&intake->queue[i]);
         else
             intake->queue[kept++] = intake->queue[i];
     }
@@ -217,6 +217,26 @@ static aoticache_status move_all(aoticache_intake *intake, aoticache_error *ret_
         status = sync_folders(intake, &folders, ret_error);
     close_folders(&folders);
     return status;
+}
+
+/* ---- signatures ---- */
+
+/* So that an entry never is visible without them: durable before it is recorded. */
+static aoticache_status write_signatures(const aoticache_intake *intake, aoticache_error *ret_error)
+{
+    aoticache_status status = AOTICACHE_OK;
+    size_t count = 0;
+    for (size_t i = 0; i < intake->count; i++)
+        count += intake->queue[i].signatures != NULL ? 1 : 0;
+    for (size_t i = 0; status == AOTICACHE_OK && i < intake->count; i++) {
+        const aoticache_intake_entry *entry = &intake->queue[i];
+        aoticache_signature_list list = {.count = 0};
+        status = aoticache_signature_list_parse(entry->signatures, &list, ret_error); /* as when it was judged */
+        if (status == AOTICACHE_OK)
+            status = aoticache_signature_file_add(intake->cache->directory, &entry->digest, &list, count < MANY_FILES,
+                                                  ret_error);
+    }
+    return status == AOTICACHE_OK && count >= MANY_FILES ? sync_all(intake, ret_error) : status;
 }
 
 /* ---- entries ---- */
@@ -280,7 +300,7 @@ static aoticache_status drop_unwanted(aoticache_intake *intake, aoticache_error 
         bool is_wanted = false;
         status = aoticache_intake_wants_still(intake, &claim, &is_wanted, ret_error);
         if (status == AOTICACHE_OK && !is_wanted)
-            aoticache_manifest_free(manifest);
+            aoticache_intake_free_entry(&intake->queue[i]);
         else
             intake->queue[kept++] = intake->queue[i];
     }
@@ -296,6 +316,8 @@ static aoticache_status publish(aoticache_intake *intake, aoticache_error *ret_e
     aoticache_status status = drop_unwanted(intake, ret_error);
     if (status == AOTICACHE_OK && intake->count > 0)
         status = move_all(intake, ret_error);
+    if (status == AOTICACHE_OK)
+        status = write_signatures(intake, ret_error);
     if (status != AOTICACHE_OK || intake->count == 0)
         return status;
     cleanup_free int64_t *ids = calloc(intake->count, sizeof *ids);
@@ -325,7 +347,7 @@ static void clear_queue(aoticache_intake *intake)
 {
     intake->report->entries += intake->count;
     for (size_t i = 0; i < intake->count; i++)
-        aoticache_manifest_free(intake->queue[i].manifest);
+        aoticache_intake_free_entry(&intake->queue[i]);
     intake->count = 0;
     intake->queued_bytes = intake->queued_text = 0;
 }
@@ -430,6 +452,39 @@ static aoticache_status check_files(aoticache_intake *intake, const aoticache_in
     return status;
 }
 
+/*
+ * Whether who signed it is trusted here, where that is asked. What was not signed by somebody who is, is refused before
+ * any of it is in the store.
+ */
+static aoticache_status check_trust(aoticache_intake *intake, const aoticache_intake_entry *entry,
+                                    const aoticache_intake_claim *claim, bool *ret_fits, aoticache_error *ret_error)
+{
+    const aoticache_transfer_options *options = intake->options;
+    const aoticache_statement statement = aoticache_statement_of_manifest(&entry->digest, entry->manifest);
+    aoticache_trust_claim asked = AOTICACHE_TRUST_CLAIM_INIT;
+    aoticache_trust_verdict verdict;
+    asked.statement = &statement;
+    asked.signatures = entry->signatures;
+    asked.is_ours = !intake->is_foreign;
+    asked.allow_unsigned = options->allow_unsigned;
+    asked.offered = intake->offered.items;
+    asked.offered_count = intake->offered.count;
+    asked.ask = options->ask;
+    asked.user = options->user;
+    aoticache_status status = aoticache_intake_find_replaced(intake, claim, &asked.replaces_created_ns, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_cache_decide(intake->cache, &asked, &verdict, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    *ret_fits = verdict.is_accepted;
+    intake->report->entries_signed += verdict.reason == AOTICACHE_TRUST_SIGNED ? 1 : 0;
+    if (!verdict.is_accepted) {
+        intake->report->entries_untrusted++;
+        aoticache_intake_refuse(intake, "%s", verdict.message);
+    }
+    return AOTICACHE_OK;
+}
+
 static bool is_full(const aoticache_intake *intake)
 {
     return intake->count == AOTICACHE_INTAKE_BATCH || intake->queued_bytes >= BATCH_BYTES ||
@@ -466,9 +521,11 @@ aoticache_status aoticache_intake_add_manifest(aoticache_intake *intake, const a
     if (status == AOTICACHE_OK && is_wanted)
         status = check_files(intake, entry, &fits, ret_error);
     if (status == AOTICACHE_OK && fits)
+        status = check_trust(intake, entry, &claim, &fits, ret_error);
+    if (status == AOTICACHE_OK && fits)
         return enqueue(intake, entry, ret_error);
     name_objects(intake, entry); /* what is wrong, if anything, has been told */
-    aoticache_manifest_free(entry->manifest);
+    aoticache_intake_free_entry(entry);
     return status;
 }
 

@@ -27,6 +27,7 @@ struct export {
     aoticache_transfer_counts planned;
     char *piece;
     bool is_stopped;
+    aoticache_transfer_keys keys; /* of those who sign */
     aoticache_status pins_status;
     aoticache_error *ret_error; /* of pins and tags */
 };
@@ -125,8 +126,9 @@ static aoticache_status note_written(struct export *export, const aoticache_dige
 
 /* ---- artifacts ---- */
 
-/* An artifact that is about to be written: its manifest, and its files open and verified. */
+/* An artifact that is about to be written: its manifest, its signatures, and its files open and verified. */
 struct artifact {
+    aoticache_signature_list signatures;
     char *text;
     size_t size;
     aoticache_manifest *manifest;
@@ -164,6 +166,28 @@ static aoticache_status open_files(struct export *export, struct artifact *artif
     return status;
 }
 
+/* Those that it has, and those of who exports it. */
+static aoticache_status sign(struct export *export, const aoticache_digest *digest, struct artifact *artifact,
+                             aoticache_error *ret_error)
+{
+    const aoticache_statement statement = aoticache_statement_of_manifest(digest, artifact->manifest);
+    aoticache_error detail = {.message = ""};
+    aoticache_status status =
+        aoticache_signature_file_read(export->cache->directory, digest, &artifact->signatures, &detail);
+    if (status != AOTICACHE_OK)
+        aoticache_log(&export->cache->directory->logger, AOTICACHE_LOG_WARNING, "%s; these signatures are left out",
+                      detail.message);
+    status = AOTICACHE_OK;
+    for (size_t i = 0; status == AOTICACHE_OK && i < export->options->signer_count; i++) {
+        aoticache_signature signature;
+        status = aoticache_statement_sign(&statement, export->options->signers[i], &signature, ret_error);
+        if (status == AOTICACHE_OK && !aoticache_signature_list_add(&artifact->signatures, &signature))
+            return aoticache_error_set(ret_error, AOTICACHE_INVALID, "an entry has more than %d signatures",
+                                       AOTICACHE_MAX_SIGNATURES);
+    }
+    return status;
+}
+
 static aoticache_status open_artifact(struct export *export, const aoticache_entry *entry,
                                       struct artifact *artifact, aoticache_error *ret_error)
 {
@@ -173,7 +197,24 @@ static aoticache_status open_artifact(struct export *export, const aoticache_ent
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT, "its manifest is missing");
     if (status == AOTICACHE_OK)
         status = aoticache_manifest_parse(artifact->text, artifact->size, &artifact->manifest, ret_error);
-    return status == AOTICACHE_OK ? open_files(export, artifact, ret_error) : status;
+    if (status == AOTICACHE_OK)
+        status = open_files(export, artifact, ret_error);
+    return status == AOTICACHE_OK ? sign(export, &entry->artifact, artifact, ret_error) : status;
+}
+
+/* Right before the manifest, so that an import has them when it decides for the entry. */
+static aoticache_status write_signatures(struct export *export, const aoticache_digest *digest,
+                                         const struct artifact *artifact, aoticache_error *ret_error)
+{
+    char path[AOTICACHE_TRANSFER_PATH_BYTES];
+    if (artifact->signatures.count == 0)
+        return AOTICACHE_OK;
+    cleanup_free char *text = aoticache_signature_list_format(&artifact->signatures);
+    if (text == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for signatures");
+    aoticache_transfer_signatures_path(digest, path);
+    export->report.entries_signed++;
+    return write_text(export, path, text, strlen(text), ret_error);
 }
 
 static aoticache_status write_artifact(struct export *export, const aoticache_digest *digest,
@@ -193,6 +234,8 @@ static aoticache_status write_artifact(struct export *export, const aoticache_di
             status = note_written(export, &file->digest, file->bytes, ret_error);
     }
     aoticache_object_path(digest, path);
+    if (status == AOTICACHE_OK)
+        status = write_signatures(export, digest, artifact, ret_error);
     if (status == AOTICACHE_OK)
         status = write_text(export, path, artifact->text, artifact->size, ret_error);
     if (status == AOTICACHE_OK)
@@ -263,7 +306,7 @@ static aoticache_status export_pins(struct export *export, aoticache_error *ret_
 static aoticache_status write_head(struct export *export, aoticache_error *ret_error)
 {
     cleanup_free char *text = NULL;
-    aoticache_status status = aoticache_transfer_format_head(&export->planned, &text, ret_error);
+    aoticache_status status = aoticache_transfer_format_head(&export->planned, &export->keys, &text, ret_error);
     return status == AOTICACHE_OK ? write_text(export, AOTICACHE_TRANSFER_HEAD, text, strlen(text), ret_error) : status;
 }
 
@@ -315,7 +358,12 @@ aoticache_status aoticache_cache_export(aoticache_cache *cache, int fd, const ao
         return status;
     if (cache == NULL || fd < 0)
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_export: no cache or no descriptor");
+    if (chosen.signer_count > AOTICACHE_MAX_SIGNATURES || (chosen.signers == NULL && chosen.signer_count > 0))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_export: %zu signers; 0 to %d are possible",
+                                   chosen.signer_count, AOTICACHE_MAX_SIGNATURES);
     export.options = &chosen;
+    for (size_t i = 0; i < chosen.signer_count; i++)
+        export.keys.items[export.keys.count++] = *aoticache_secret_key_public(chosen.signers[i]);
     aoticache_cache_enter(cache);
     status = run_export(&export, fd, ret_error);
     aoticache_tar_writer_close(export.writer);

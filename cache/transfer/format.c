@@ -15,6 +15,7 @@
 #define END_KIND "aoticache archive end"
 #define OBJECTS "objects/"
 #define MARKS "marks/"
+#define SIGNATURES "signatures/"
 
 /* ---- names ---- */
 
@@ -34,10 +35,13 @@ static bool read_object_path(const char *path, aoticache_digest *ret_digest)
     return aoticache_digest_from_hex(hex, ret_digest) == AOTICACHE_OK;
 }
 
-static bool read_mark_path(const char *path, aoticache_digest *ret_key)
+/* A folder's name, and 64 digits. */
+static bool read_digest_path(const char *folder, const char *path, aoticache_digest *ret_key)
 {
-    const char *rest = path + strlen(MARKS);
-    return strncmp(path, MARKS, strlen(MARKS)) == 0 && strlen(rest) == 64 && is_lower_hex(rest, 64) &&
+    if (strncmp(path, folder, strlen(folder)) != 0)
+        return false;
+    const char *rest = path + strlen(folder);
+    return strlen(rest) == 64 && is_lower_hex(rest, 64) &&
            aoticache_digest_from_hex(rest, ret_key) == AOTICACHE_OK;
 }
 
@@ -47,8 +51,10 @@ aoticache_transfer_kind aoticache_transfer_kind_of(const char *path, aoticache_d
         return AOTICACHE_TRANSFER_IS_FOREIGN;
     if (read_object_path(path, ret_digest))
         return AOTICACHE_TRANSFER_IS_OBJECT;
-    if (read_mark_path(path, ret_digest))
+    if (read_digest_path(MARKS, path, ret_digest))
         return AOTICACHE_TRANSFER_IS_PIN;
+    if (read_digest_path(SIGNATURES, path, ret_digest))
+        return AOTICACHE_TRANSFER_IS_SIGNATURES;
     if (strcmp(path, AOTICACHE_TRANSFER_HEAD) == 0)
         return AOTICACHE_TRANSFER_IS_HEAD;
     return strcmp(path, AOTICACHE_TRANSFER_END) == 0 ? AOTICACHE_TRANSFER_IS_END : AOTICACHE_TRANSFER_IS_FOREIGN;
@@ -59,6 +65,13 @@ void aoticache_transfer_pin_path(const aoticache_key *key, char ret_path[AOTICAC
     char hex[AOTICACHE_DIGEST_HEX_BYTES];
     aoticache_digest_to_hex(key, hex);
     snprintf(ret_path, AOTICACHE_TRANSFER_PATH_BYTES, MARKS "%s", hex);
+}
+
+void aoticache_transfer_signatures_path(const aoticache_digest *artifact, char ret_path[AOTICACHE_TRANSFER_PATH_BYTES])
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    aoticache_digest_to_hex(artifact, hex);
+    snprintf(ret_path, AOTICACHE_TRANSFER_PATH_BYTES, SIGNATURES "%s", hex);
 }
 
 /* ---- writing ---- */
@@ -86,11 +99,29 @@ static json_t *format_counts(const char *kind, const aoticache_transfer_counts *
                      (json_int_t)counts->bytes);
 }
 
-aoticache_status aoticache_transfer_format_head(const aoticache_transfer_counts *counts, char **ret_text,
+static bool add_keys(json_t *object, const aoticache_transfer_keys *keys)
+{
+    json_t *array = json_array();
+    bool is_good = array != NULL;
+    for (size_t i = 0; is_good && i < keys->count; i++) {
+        char text[AOTICACHE_PUBLIC_KEY_TEXT_BYTES];
+        aoticache_public_key_format(&keys->items[i], text);
+        is_good = json_array_append_new(array, json_string(text)) == 0;
+    }
+    if (!is_good || keys->count == 0) {
+        json_decref(array);
+        return is_good;
+    }
+    return json_object_set_new(object, "keys", array) == 0;
+}
+
+aoticache_status aoticache_transfer_format_head(const aoticache_transfer_counts *counts,
+                                                const aoticache_transfer_keys *keys, char **ret_text,
                                                 aoticache_error *ret_error)
 {
     json_t *object = format_counts(KIND, counts);
-    if (object != NULL && json_object_set_new(object, "library", json_string(AOTICACHE_VERSION)) != 0) {
+    if (object != NULL && (json_object_set_new(object, "library", json_string(AOTICACHE_VERSION)) != 0 ||
+                           !add_keys(object, keys))) {
         json_decref(object);
         object = NULL;
     }
@@ -162,27 +193,42 @@ static aoticache_status read_counts(const char *what, const char *kind, const js
     return AOTICACHE_OK;
 }
 
+/* What is no key is passed over: a later version may name others. */
+static void read_keys(const json_t *object, aoticache_transfer_keys *ret_keys)
+{
+    const json_t *list = json_object_get(object, "keys");
+    ret_keys->count = 0;
+    for (size_t i = 0; i < json_array_size(list) && ret_keys->count < AOTICACHE_MAX_SIGNATURES; i++)
+        if (aoticache_public_key_parse(json_string_value(json_array_get(list, i)), &ret_keys->items[ret_keys->count],
+                                       NULL) == AOTICACHE_OK)
+            ret_keys->count++;
+}
+
+/* ret_keys: may be NULL. */
 static aoticache_status parse_counts(const char *what, const char *kind, const char *text, size_t size,
-                                     aoticache_transfer_counts *ret_counts, aoticache_error *ret_error)
+                                     aoticache_transfer_counts *ret_counts, aoticache_transfer_keys *ret_keys,
+                                     aoticache_error *ret_error)
 {
     json_t *object = NULL;
     aoticache_status status = load(what, text, size, &object, ret_error);
     if (status == AOTICACHE_OK)
         status = read_counts(what, kind, object, ret_counts, ret_error);
+    if (status == AOTICACHE_OK && ret_keys != NULL)
+        read_keys(object, ret_keys);
     json_decref(object);
     return status;
 }
 
 aoticache_status aoticache_transfer_parse_head(const char *text, size_t size, aoticache_transfer_counts *ret_counts,
-                                               aoticache_error *ret_error)
+                                               aoticache_transfer_keys *ret_keys, aoticache_error *ret_error)
 {
-    return parse_counts(AOTICACHE_TRANSFER_HEAD, KIND, text, size, ret_counts, ret_error);
+    return parse_counts(AOTICACHE_TRANSFER_HEAD, KIND, text, size, ret_counts, ret_keys, ret_error);
 }
 
 aoticache_status aoticache_transfer_parse_end(const char *text, size_t size, aoticache_transfer_counts *ret_counts,
                                               aoticache_error *ret_error)
 {
-    return parse_counts(AOTICACHE_TRANSFER_END, END_KIND, text, size, ret_counts, ret_error);
+    return parse_counts(AOTICACHE_TRANSFER_END, END_KIND, text, size, ret_counts, NULL, ret_error);
 }
 
 /* False where it is no mark of this key. tags: room for AOTICACHE_MAX_TAGS, borrowed from `object`. */

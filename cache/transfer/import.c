@@ -2,7 +2,8 @@
  * cache/transfer/import: an archive that nobody vouches for, member by member.
  *
  * A name must be exactly one that an export writes, and a plain file; its digest then says which bytes it must have,
- * and the archive's size how many are read at most. Which object is a manifest is told by its bytes, as where an index
+ * and the archive's size how many are read at most. Whether an entry may come in is decided by its signatures, which come
+ * right before its manifest. Which object is a manifest is told by its bytes, as where an index
  * is built anew: whatever parses as one and has all its objects is an entry.
  */
 #include <errno.h>
@@ -38,6 +39,8 @@ struct import {
     uint64_t objects; /* members that are objects, taken in or not */
     int64_t now_ns;
     bool has_head, has_end;
+    aoticache_digest signed_manifest; /* whose signatures came last, and are still to be used */
+    char *signatures;                 /* NULL: there are none */
     aoticache_status pins_status;
     aoticache_error *ret_error; /* of pins and tags */
 };
@@ -104,6 +107,24 @@ static bool is_right(struct import *import, const aoticache_tar_member *member, 
 
 /* ---- manifests ---- */
 
+/* The signatures that came before their manifest. NULL where there are none. */
+static char *take_signatures(struct import *import, const aoticache_digest *manifest)
+{
+    bool are_of_it = import->signatures != NULL && aoticache_digest_equal(&import->signed_manifest, manifest);
+    return are_of_it ? steal_ptr(&import->signatures) : NULL;
+}
+
+/* Signatures whose manifest did not follow: somebody moved them, or took it out. */
+static void refuse_leftover(struct import *import)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    if (import->signatures == NULL)
+        return;
+    aoticache_digest_to_hex(&import->signed_manifest, hex);
+    aoticache_intake_refuse(&import->intake, "signatures of manifest %s, which does not follow them", hex);
+    free(steal_ptr(&import->signatures));
+}
+
 /* Of an object that has come in, or is in the store: does nothing where it is no manifest. */
 static aoticache_status take_if_manifest(struct import *import, const aoticache_digest *digest, const char *text,
                                          uint64_t bytes, aoticache_error *ret_error)
@@ -115,8 +136,10 @@ static aoticache_status take_if_manifest(struct import *import, const aoticache_
     aoticache_status status = aoticache_manifest_parse(text, (size_t)bytes, &entry.manifest, &detail);
     if (status == AOTICACHE_OK || status == AOTICACHE_UNSUPPORTED)
         aoticache_intake_note_manifest(&import->intake, digest);
-    if (status == AOTICACHE_OK)
+    if (status == AOTICACHE_OK) {
+        entry.signatures = take_signatures(import, digest);
         return aoticache_intake_add_manifest(&import->intake, &entry, ret_error);
+    }
     if (status == AOTICACHE_UNSUPPORTED) {
         char hex[AOTICACHE_DIGEST_HEX_BYTES];
         aoticache_digest_to_hex(digest, hex);
@@ -292,6 +315,18 @@ static aoticache_status take_mark(struct import *import, const aoticache_key *ke
     return import->pins_status;
 }
 
+/* They are read again, and judged, with their manifest. */
+static aoticache_status keep_signatures(struct import *import, const aoticache_digest *manifest, uint64_t size,
+                                        aoticache_error *ret_error)
+{
+    refuse_leftover(import);
+    import->signatures = strndup(import->buffer, (size_t)size);
+    if (import->signatures == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for signatures");
+    import->signed_manifest = *manifest;
+    return AOTICACHE_OK;
+}
+
 /* The counts may be anything: what is more than 64 bits is no limit. */
 static uint64_t most_bytes(const aoticache_transfer_counts *head)
 {
@@ -307,7 +342,7 @@ static uint64_t most_bytes(const aoticache_transfer_counts *head)
 static aoticache_status take_head(struct import *import, uint64_t size, aoticache_error *ret_error)
 {
     aoticache_status status =
-        aoticache_transfer_parse_head(import->buffer, (size_t)size, &import->head, ret_error);
+        aoticache_transfer_parse_head(import->buffer, (size_t)size, &import->head, &import->intake.offered, ret_error);
     import->has_head = status == AOTICACHE_OK;
     import->intake.all = import->head.objects;
     if (status == AOTICACHE_OK)
@@ -338,6 +373,8 @@ static aoticache_status take_text(struct import *import, aoticache_transfer_kind
         return take_head(import, size, ret_error);
     if (kind == AOTICACHE_TRANSFER_IS_END)
         return take_end(import, size, ret_error);
+    if (kind == AOTICACHE_TRANSFER_IS_SIGNATURES)
+        return keep_signatures(import, key, size, ret_error);
     return take_mark(import, key, size, ret_error);
 }
 
@@ -398,6 +435,7 @@ static aoticache_status take_members(struct import *import, aoticache_error *ret
     if (!import->has_end)
         return aoticache_error_set(ret_error, AOTICACHE_CORRUPT,
                                    "the archive ends early: it has no " AOTICACHE_TRANSFER_END);
+    refuse_leftover(import);
     aoticache_intake_refuse_unnamed(&import->intake);
     return AOTICACHE_OK;
 }
@@ -429,8 +467,10 @@ aoticache_status aoticache_cache_import(aoticache_cache *cache, int fd, const ao
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_import: no cache or no descriptor");
     aoticache_cache_enter(cache);
     status = aoticache_intake_begin(&import.intake, cache, &chosen, &import.report, ret_error);
+    import.intake.is_foreign = true;
     if (status == AOTICACHE_OK)
         status = run_import(&import, fd, &chosen, ret_error);
+    free(import.signatures);
     if (import.reader != NULL)
         import.report.archive_bytes = aoticache_tar_reader_bytes(import.reader);
     aoticache_tar_reader_close(import.reader);

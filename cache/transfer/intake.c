@@ -44,6 +44,12 @@ aoticache_transfer_object *aoticache_transfer_table_add(aoticache_hash_map *tabl
 
 /* ---- begin and end ---- */
 
+void aoticache_intake_free_entry(const aoticache_intake_entry *entry)
+{
+    aoticache_manifest_free(entry->manifest);
+    free(entry->signatures);
+}
+
 aoticache_status aoticache_intake_begin(aoticache_intake *intake, aoticache_cache *cache,
                                         const aoticache_transfer_options *options, aoticache_transfer_report *report,
                                         aoticache_error *ret_error)
@@ -73,7 +79,7 @@ void aoticache_intake_end(aoticache_intake *intake)
     if (intake->cache == NULL)
         return;
     for (size_t i = 0; i < intake->count; i++)
-        aoticache_manifest_free(intake->queue[i].manifest);
+        aoticache_intake_free_entry(&intake->queue[i]);
     free(intake->queue);
     aoticache_hash_map_free(&intake->table);
     cleanup_fd_release(&intake->folder_fd);
@@ -326,6 +332,41 @@ aoticache_status aoticache_intake_wants_entry(aoticache_intake *intake, const ao
     aoticache_status status;
     do
         status = aoticache_intake_wants_still(intake, claim, ret_wanted, ret_error);
+    while (aoticache_cache_recovered(intake->cache, status, &index));
+    return status;
+}
+
+static aoticache_status find_replaced(aoticache_intake *intake, aoticache_index *index, const aoticache_intake_claim *claim,
+                                      int64_t *ret_created_ns, aoticache_error *ret_error)
+{
+    cleanup_free aoticache_index_hit *hits = NULL;
+    size_t count = 0;
+    aoticache_status status = read_hits(index, claim->key, &hits, &count, ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
+        const aoticache_cpu_features required = aoticache_requirements_from_bytes(hits[i].requirements);
+        aoticache_manifest *manifest = NULL;
+        uint64_t bytes;
+        if (memcmp(&required, claim->requirements, sizeof required) != 0 ||
+            aoticache_cache_load_manifest(intake->cache->directory, &hits[i].artifact, &manifest, &bytes, NULL) != AOTICACHE_OK)
+            continue; /* one that cannot be read is none to be kept */
+        const char *guard = manifest->guard != NULL ? manifest->guard : "";
+        if (strcmp(guard, claim->guard != NULL ? claim->guard : "") == 0 && manifest->created_ns > *ret_created_ns)
+            *ret_created_ns = manifest->created_ns;
+        aoticache_manifest_free(manifest);
+    }
+    return status;
+}
+
+aoticache_status aoticache_intake_find_replaced(aoticache_intake *intake, const aoticache_intake_claim *claim,
+                                                int64_t *ret_created_ns, aoticache_error *ret_error)
+{
+    aoticache_index *index = aoticache_cache_index(intake->cache);
+    aoticache_status status;
+    *ret_created_ns = 0;
+    if (index == NULL || !intake->options->replace)
+        return AOTICACHE_OK;
+    do
+        status = find_replaced(intake, index, claim, ret_created_ns, ret_error);
     while (aoticache_cache_recovered(intake->cache, status, &index));
     return status;
 }

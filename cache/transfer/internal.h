@@ -32,13 +32,23 @@ typedef enum aoticache_transfer_kind {
     AOTICACHE_TRANSFER_IS_END,
     AOTICACHE_TRANSFER_IS_OBJECT,
     AOTICACHE_TRANSFER_IS_PIN,
+    AOTICACHE_TRANSFER_IS_SIGNATURES,
     AOTICACHE_TRANSFER_IS_FOREIGN,
 } aoticache_transfer_kind;
 
-/* Knows exactly the names that an export writes. ret_digest: of an object, or the key of pins. */
+/* Knows exactly the names that an export writes. ret_digest: of an object, the key of pins, or the manifest of signatures. */
 aoticache_transfer_kind aoticache_transfer_kind_of(const char *path, aoticache_digest *ret_digest);
 /* "marks/<64 digits>" */
 void aoticache_transfer_pin_path(const aoticache_key *key, char ret_path[AOTICACHE_TRANSFER_PATH_BYTES]);
+
+/* "signatures/<64 digits>" */
+void aoticache_transfer_signatures_path(const aoticache_digest *artifact, char ret_path[AOTICACHE_TRANSFER_PATH_BYTES]);
+
+/* Public keys that an archive names as its signers'. Nobody vouches for them. */
+typedef struct aoticache_transfer_keys {
+    aoticache_public_key items[AOTICACHE_MAX_SIGNATURES];
+    size_t count;
+} aoticache_transfer_keys;
 
 /* What the first and the last member count. */
 typedef struct aoticache_transfer_counts {
@@ -46,7 +56,8 @@ typedef struct aoticache_transfer_counts {
 } aoticache_transfer_counts;
 
 /* The texts: *ret_text is the caller's, by free(). NO_MEMORY. */
-aoticache_status aoticache_transfer_format_head(const aoticache_transfer_counts *counts, char **ret_text,
+aoticache_status aoticache_transfer_format_head(const aoticache_transfer_counts *counts,
+                                                const aoticache_transfer_keys *keys, char **ret_text,
                                                 aoticache_error *ret_error);
 aoticache_status aoticache_transfer_format_end(const aoticache_transfer_counts *counts, char **ret_text,
                                                aoticache_error *ret_error);
@@ -54,8 +65,9 @@ aoticache_status aoticache_transfer_format_pin(const aoticache_pins *pins, char 
                                                 aoticache_error *ret_error);
 
 /* OK, CORRUPT, UNSUPPORTED (a newer format), NO_MEMORY. */
+/* ret_keys: those that are keys, at most as many as it holds. */
 aoticache_status aoticache_transfer_parse_head(const char *text, size_t size, aoticache_transfer_counts *ret_counts,
-                                               aoticache_error *ret_error);
+                                               aoticache_transfer_keys *ret_keys, aoticache_error *ret_error);
 aoticache_status aoticache_transfer_parse_end(const char *text, size_t size, aoticache_transfer_counts *ret_counts,
                                               aoticache_error *ret_error);
 /* The text must be that of `key`; calls back once with its pins. The tags are not checked. OK, CORRUPT, NO_MEMORY. */
@@ -115,6 +127,7 @@ typedef struct aoticache_intake_entry {
     aoticache_manifest *manifest;
     int64_t last_used_ns;
     uint64_t uses;
+    char *signatures; /* as text; NULL: none */
 } aoticache_intake_entry;
 
 typedef struct aoticache_intake {
@@ -132,6 +145,8 @@ typedef struct aoticache_intake {
     uint64_t logged;   /* refusals */
     uint64_t done, all; /* objects, for the progress */
     bool is_stopped;
+    bool is_foreign; /* what comes needs a trusted signature */
+    aoticache_transfer_keys offered;
 } aoticache_intake;
 
 /* `report` must outlive it. Returns: OK, DENIED, IO, NO_MEMORY, INVALID. */
@@ -140,6 +155,9 @@ aoticache_status aoticache_intake_begin(aoticache_intake *intake, aoticache_cach
                                         aoticache_error *ret_error);
 /* Removes what has not been moved. For an intake that is all zero it does nothing. */
 void aoticache_intake_end(aoticache_intake *intake);
+
+/* What an entry owns: its manifest and its signatures. */
+void aoticache_intake_free_entry(const aoticache_intake_entry *entry);
 
 /* Logs and counts something that is not taken in. */
 void aoticache_intake_refuse(aoticache_intake *intake, const char *format, ...) AOTICACHE_PRINTF(2, 3);
@@ -196,11 +214,18 @@ void aoticache_intake_discard_file(aoticache_intake *intake, const aoticache_dig
 aoticache_status aoticache_transfer_add_pin(aoticache_intake *intake, const aoticache_pins *pins,
                                              aoticache_error *ret_error);
 
+/*
+ * When the entry was made that the claim's would replace, by its manifest; 0: it replaces none. Only for `replace`.
+ * Returns: OK, IO, LOCKED, NO_MEMORY, CORRUPT.
+ */
+aoticache_status aoticache_intake_find_replaced(aoticache_intake *intake, const aoticache_intake_claim *claim,
+                                                int64_t *ret_created_ns, aoticache_error *ret_error);
+
 /* ---- commit.c: manifests are queued, and a batch of them becomes part of the store ---- */
 
 /*
  * A manifest that has come in: queued, passed over (the entry is there, or the options do not name it), or refused.
- * Takes `manifest` over. entry: its digest, bytes and use. Returns: OK, and what ends everything: IO, LOCKED,
+ * Takes `manifest` and `signatures` over. entry: its digest, bytes and use. Returns: OK, and what ends everything: IO, LOCKED,
  * NO_MEMORY, CORRUPT.
  */
 aoticache_status aoticache_intake_add_manifest(aoticache_intake *intake, const aoticache_intake_entry *entry,

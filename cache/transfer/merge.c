@@ -196,9 +196,17 @@ static aoticache_status bring_manifest(struct merge *merge, const aoticache_entr
         aoticache_manifest_free(manifest);
         return status;
     }
+    char *signatures = NULL;
+    aoticache_error detail = {.message = ""};
+    if (aoticache_cache_read_signatures(merge->source, &entry->artifact, &signatures, &detail) != AOTICACHE_OK)
+        aoticache_log(&merge->source->directory->logger, AOTICACHE_LOG_WARNING, "%s; the entry goes without signatures",
+                      detail.message);
+    if (signatures != NULL && signatures[0] == '\0')
+        free(steal_ptr(&signatures));
     aoticache_intake_entry incoming = {.digest = entry->artifact,
                                        .bytes = bytes,
                                        .manifest = manifest,
+                                       .signatures = signatures,
                                        .last_used_ns = entry->last_used_ns,
                                        .uses = entry->uses};
     return aoticache_intake_add_manifest(&merge->intake, &incoming, ret_error);
@@ -272,6 +280,14 @@ static aoticache_status run_merge(struct merge *merge, const aoticache_transfer_
     return status;
 }
 
+/* What only this user and root may write is what they trust already. */
+static bool is_foreign(const aoticache_cache *source)
+{
+    struct stat found;
+    return fstat(source->directory->fd, &found) != 0 || (found.st_uid != geteuid() && found.st_uid != 0) ||
+           (found.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+}
+
 static bool is_same_directory(const aoticache_cache *a, const aoticache_cache *b)
 {
     struct stat first, second;
@@ -296,6 +312,7 @@ aoticache_status aoticache_cache_merge(aoticache_cache *target, aoticache_cache 
     aoticache_cache_enter(target);
     aoticache_cache_enter(source);
     status = aoticache_intake_begin(&merge.intake, target, &chosen, &merge.report, ret_error);
+    merge.intake.is_foreign = is_foreign(source);
     if (status == AOTICACHE_OK)
         status = run_merge(&merge, &chosen, ret_error);
     aoticache_intake_end(&merge.intake);

@@ -2,8 +2,8 @@
  * cache/transfer/transfer: entries out of one cache and into another: as an archive (tar, compressed with zstd), or from one
  * directory to another.
  *
- * Everything that comes in is verified: names, sizes, digests, manifests. Nothing that an archive says of paths,
- * owners, modes or links is believed. docs/transfer.md has the bytes.
+ * Everything that comes in is verified: names, sizes, digests, manifests, signatures. Nothing that an archive says of paths,
+ * owners, modes or links is believed. docs/transfer.md has the bytes, docs/signatures.md says who must have signed.
  *
  * Thread safety: as the caches'. The functions call back only from the thread that called them, with no lock held.
  *
@@ -13,6 +13,7 @@
 #define AOTICACHE_CACHE_TRANSFER_TRANSFER_H
 
 #include "cache/cache.h"
+#include "cache/trust/trust.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,6 +44,17 @@ typedef struct aoticache_transfer_options {
      * maker of what comes with what runs here from now on.
      */
     bool replace;
+    /* import, merge: an entry needs no trusted signature. Revoked entries and wrong signatures are refused all the same. */
+    bool allow_unsigned;
+    /* export: what is exported is signed with these too; what signatures an entry has go with it in any case. */
+    const aoticache_secret_key *const *signers;
+    size_t signer_count;
+    /*
+     * import: whether to trust a key that came with the archive and signed an entry, which was verified. Called once for
+     * each key, from the thread that called, and must not use the cache. It holds for this cache until it is closed; who
+     * wants more of it calls aoticache_key_directory_trust(). NULL: no.
+     */
+    bool (*ask)(void *user, const aoticache_public_key *key);
 } aoticache_transfer_options;
 
 #define AOTICACHE_TRANSFER_OPTIONS_INIT AOTICACHE_SIZED_INIT(aoticache_transfer_options)
@@ -54,6 +66,8 @@ typedef struct aoticache_transfer_report {
     uint64_t archive_bytes;           /* compressed, as written or read */
     uint64_t marks;                   /* keys whose pins or tags went */
     uint64_t entries_passed_over;     /* import, merge: would have gone before entries that are there; see `replace` */
+    uint64_t entries_signed;          /* export: have a signature; import, merge: came by a trusted one */
+    uint64_t entries_untrusted;       /* import, merge: of the refused: no trusted key signed them, or a check failed */
 } aoticache_transfer_report;
 
 /*
@@ -73,7 +87,8 @@ AOTICACHE_API aoticache_status aoticache_cache_export(aoticache_cache *cache, in
 
 /*
  * Takes in what an archive holds, reading a descriptor from where it stands: a file, a pipe. Digests say that nothing
- * was damaged, not who made it: what comes in is code that runs here.
+ * was damaged, not who made it, and what comes in is code that runs here. So each entry needs the signature of a key that
+ * is trusted here (aoticache_cache_decide()), unless allow_unsigned or the configuration says else.
  *
  * What is there already stays, and stays what a lookup finds: of the entries of a key a lookup takes the most demanding
  * that the machine meets, so an entry comes only where it requires fewer CPU features than each that is there with the
@@ -97,7 +112,8 @@ AOTICACHE_API aoticache_status aoticache_cache_import(aoticache_cache *cache, in
 /*
  * From one cache directory into another: objects that are there already are not copied. Nothing is shared between the
  * directories afterwards but, where the file system can, blocks. Entries keep when they were used last and how often.
- * Otherwise as aoticache_cache_import(). INVALID where both are one directory.
+ * Signatures go with the entries. They are needed, as for an import, where the source is neither this user's nor root's, or
+ * others may write to it. Otherwise as aoticache_cache_import(). INVALID where both are one directory.
  */
 AOTICACHE_API aoticache_status aoticache_cache_merge(aoticache_cache *target, aoticache_cache *source,
                                                      const aoticache_transfer_options *options,

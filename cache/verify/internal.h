@@ -3,7 +3,7 @@
  *
  * verify.c has the order of the parts; objects.c goes through objects/ and the index side by side, in batches that batch.c
  * makes; examine.c reads objects in threads; entries.c compares entries with manifests and puts lost entries back; links.c
- * looks at artifacts/ and marks/; state.c lets another run go on; findings.c is what all of them use.
+ * looks at artifacts/ and marks/; signatures.c at signatures/; state.c lets another run go on; findings.c is what all of them use.
  */
 #ifndef AOTICACHE_CACHE_VERIFY_INTERNAL_H
 #define AOTICACHE_CACHE_VERIFY_INTERNAL_H
@@ -189,6 +189,20 @@ aoticache_status aoticache_verification_check_unindexed(aoticache_verification *
 
 aoticache_status aoticache_verification_check_links(aoticache_verification *verification, aoticache_error *ret_error);
 aoticache_status aoticache_verification_check_pins(aoticache_verification *verification, aoticache_error *ret_error);
+
+/* Each name of a folder of the root, until the verification is stopped. */
+typedef aoticache_status (*aoticache_verification_name_fn)(aoticache_verification *verification, int folder,
+                                                           const char *name, aoticache_error *ret_error);
+aoticache_status aoticache_verification_for_each_name(aoticache_verification *verification, const char *path,
+                                                      aoticache_verification_name_fn check, aoticache_error *ret_error);
+/* Gone, or a trusted thing of this type with a digest's name; else it is foreign. */
+aoticache_status aoticache_verification_check_name(aoticache_verification *verification, int folder, const char *path,
+                                                   const char *name, mode_t type, bool *ret_usable,
+                                                   aoticache_error *ret_error);
+
+/* ---- signatures.c ---- */
+
+aoticache_status aoticache_verification_check_signatures(aoticache_verification *verification, aoticache_error *ret_error);
 
 /* ---- state.c: a help, not a promise: what cannot be written or read is as if it were not there ---- */
 

@@ -31,11 +31,8 @@ static bool is_digest_name(const char *name)
 }
 
 /* For each name in a folder of the root that is not there for every cache. */
-typedef aoticache_status (*name_fn)(aoticache_verification *verification, int folder, const char *name,
-                                    aoticache_error *ret_error);
-
-static aoticache_status for_each_name(aoticache_verification *verification, const char *path, name_fn check,
-                                      aoticache_error *ret_error)
+aoticache_status aoticache_verification_for_each_name(aoticache_verification *verification, const char *path,
+                                                      aoticache_verification_name_fn check, aoticache_error *ret_error)
 {
     cleanup_dir DIR *listing = NULL;
     aoticache_error detail = {.message = ""};
@@ -57,9 +54,9 @@ static aoticache_status for_each_name(aoticache_verification *verification, cons
     return status;
 }
 
-/* Gone, or a trusted thing of this type with a digest's name; else it is foreign. */
-static aoticache_status check_name(aoticache_verification *verification, int folder, const char *path,
-                                   const char *name, mode_t type, bool *ret_usable, aoticache_error *ret_error)
+aoticache_status aoticache_verification_check_name(aoticache_verification *verification, int folder, const char *path,
+                                                   const char *name, mode_t type, bool *ret_usable,
+                                                   aoticache_error *ret_error)
 {
     struct stat found;
     char full[512];
@@ -170,7 +167,8 @@ static aoticache_status check_folder(aoticache_verification *verification, int p
     char path[512];
     aoticache_error detail = {.message = ""};
     aoticache_status status =
-        check_name(verification, parent, AOTICACHE_ARTIFACTS, name, S_IFDIR, &is_usable, ret_error);
+        aoticache_verification_check_name(verification, parent, AOTICACHE_ARTIFACTS, name, S_IFDIR, &is_usable,
+                                          ret_error);
     if (status != AOTICACHE_OK || !is_usable || verification->options.quick)
         return status;
     snprintf(path, sizeof path, AOTICACHE_ARTIFACTS "/%s", name);
@@ -187,7 +185,7 @@ static aoticache_status check_folder(aoticache_verification *verification, int p
 
 aoticache_status aoticache_verification_check_links(aoticache_verification *verification, aoticache_error *ret_error)
 {
-    return for_each_name(verification, AOTICACHE_ARTIFACTS, check_folder, ret_error);
+    return aoticache_verification_for_each_name(verification, AOTICACHE_ARTIFACTS, check_folder, ret_error);
 }
 
 /* ---- pins and tags ---- */
@@ -235,7 +233,8 @@ static aoticache_status check_pin_file(aoticache_verification *verification, int
     aoticache_key key;
     aoticache_pin_state state;
     aoticache_error detail = {.message = ""};
-    aoticache_status status = check_name(verification, folder, AOTICACHE_PINS, name, S_IFREG, &is_usable, ret_error);
+    aoticache_status status = aoticache_verification_check_name(verification, folder, AOTICACHE_PINS, name, S_IFREG,
+                                                                &is_usable, ret_error);
     if (status != AOTICACHE_OK || !is_usable || verification->options.quick ||
         aoticache_digest_from_hex(name, &key) != AOTICACHE_OK)
         return status;
@@ -255,5 +254,5 @@ static aoticache_status check_pin_file(aoticache_verification *verification, int
 
 aoticache_status aoticache_verification_check_pins(aoticache_verification *verification, aoticache_error *ret_error)
 {
-    return for_each_name(verification, AOTICACHE_PINS, check_pin_file, ret_error);
+    return aoticache_verification_for_each_name(verification, AOTICACHE_PINS, check_pin_file, ret_error);
 }

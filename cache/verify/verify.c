@@ -179,6 +179,8 @@ static aoticache_status go_through_links(aoticache_verification *verification, a
     if (status == AOTICACHE_OK && !verification->is_stopped)
         status = aoticache_verification_check_pins(verification, ret_error);
     if (status == AOTICACHE_OK && !verification->is_stopped)
+        status = aoticache_verification_check_signatures(verification, ret_error);
+    if (status == AOTICACHE_OK && !verification->is_stopped)
         verification->phase = AOTICACHE_VERIFY_DONE;
     else
         count_again(verification, &before); /* these folders have no order to go on in */

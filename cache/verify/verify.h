@@ -40,6 +40,7 @@ typedef struct aoticache_verify_options {
     X(wrong_entries, "entries that do not say what their manifest says")                    \
     X(wrong_links, "folders in artifacts/ whose files are not those of the artifact")       \
     X(wrong_marks, "files in marks/ that are damaged")                                      \
+    X(wrong_signatures, "signatures that are damaged, revoked or not of their entry; revoked entries") \
     X(unreferenced, "objects that no entry names: what a collection removes")               \
     X(repaired, "of all these: what was set right")                                         \
     X(unreadable, "files and folders that could not be looked at: no permission, or the disk fails")
@@ -58,7 +59,8 @@ typedef struct aoticache_verify_report {
  * unreadable is not: nothing is known of it, and a repair leaves it as it is. */
 AOTICACHE_API uint64_t aoticache_verify_report_problems(const aoticache_verify_report *report);
 
-/* what: "damaged", "missing", "foreign", "unindexed", "entry", "link", "mark", "unreadable"; name: the file; detail: one
+/* what: "damaged", "missing", "foreign", "unindexed", "entry", "link", "mark", "signature",
+ * "unreadable"; name: the file; detail: one
  * line. */
 typedef void (*aoticache_verify_fn)(void *user, const char *what, const char *name, const char *detail);
 /* Objects done and in all (as far as it is known: the index says); return false to stop. */
@@ -66,7 +68,7 @@ typedef bool (*aoticache_verify_progress_fn)(void *user, uint64_t done, uint64_t
 
 /*
  * Compares all objects with their names, all entries with their manifests, the index with the store, artifacts/ with
- * the objects, and marks/ with themselves. options may be NULL for the defaults.
+ * the objects, marks/ with themselves, and signatures/ with the entries and with who is trusted here. options may be NULL for the defaults.
  *
  * callback and progress may be NULL; both are called on the caller's thread, progress some ten times a second. Objects
  * are read by threads that live as long as the call and take no signals. Memory: some hundred bytes for each object of

@@ -128,12 +128,14 @@ static double import_once(void)
     char path[600];
     aoticache_error error = {.message = ""};
     aoticache_transfer_report report;
+    aoticache_transfer_options options = AOTICACHE_TRANSFER_OPTIONS_INIT;
+    options.allow_unsigned = true;
     remove_folder("target");
     snprintf(path, sizeof path, "%s/ours.tar.zst", root);
     uint64_t begun = aoticache_monotonic_ns();
     aoticache_cache *cache = open_cache("target");
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (aoticache_cache_import(cache, fd, NULL, &report, &error) != AOTICACHE_OK || report.entries != entries)
+    if (aoticache_cache_import(cache, fd, &options, &report, &error) != AOTICACHE_OK || report.entries != entries)
         fail("import", error.message);
     double seconds = (double)(aoticache_monotonic_ns() - begun) * 1e-9;
     close(fd);

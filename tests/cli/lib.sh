@@ -14,7 +14,7 @@ passed=0 failed=0 skipped=0
 out=$work/out err=$work/err status=0
 
 unset NO_COLOR XDG_CACHE_HOME AOTICACHE_HOME AOTICACHE_PYTHON AOTICACHE_CC CLICOLOR
-export AOTICACHE_CONFIG= AOTICACHE_DIR=$work/cache TERM=dumb PATH=$BUILD/bin:$PATH LC_ALL=C
+export AOTICACHE_CONFIG= AOTICACHE_KEYS=$work/keys AOTICACHE_DIR=$work/cache TERM=dumb PATH=$BUILD/bin:$PATH LC_ALL=C
 # Where PyTorch's compiler keeps its own files: else below TMPDIR, for good.
 export TORCHINDUCTOR_CACHE_DIR=${TORCHINDUCTOR_CACHE_DIR:-$BUILD/inductor-cache}
 umask 022

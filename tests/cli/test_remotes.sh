@@ -46,6 +46,8 @@ for size in 4 5 6; do
     [ "$status" = 0 ] || { not_ok 'set-up' 'the kernel does not compile' && finish; }
 done
 key=$(field key)
+aoticache key generate builder-1 --output "$work/secret-key" >"$work/generated" 2>&1
+public=$(grep -o 'builder-1:[A-Za-z0-9+/=]*' "$work/generated" | head -n 1)
 try 'a server that is not there' 1 at first push --all
 says 'is named' 'remote redis://127.0.0.1:1: cannot connect'
 
@@ -77,11 +79,26 @@ goes_and_comes() {
     prints "$name: what has it" '^fetched 1 entry'
     is "$name: that one" "\"key\": \"$key\"" "$(keys third)"
     try "$name: pull by another tag" 3 at third pull --tag release-5
-    AOTICACHE_REMOTE="$2"
+    AOTICACHE_REMOTE="$2 namespace=plain"
     rm -rf "$work/fourth"
-    try "$name: unsigned entries are refused" 1 at fourth pull --all
-    prints "$name: all of them" '^fetched 0 entries, 0 objects, 0 B; 3 refused'
-    holds "$name: no object came" [ ! -e "$work/fourth/objects" ]
+    try "$name: push without a signature" 0 at first push --all --no-sign
+    try "$name: entries without a signature are refused" 1 at fourth pull --all
+    says "$name: and why" 'it has no signature'
+    prints "$name: all of them" '^fetched 0 entries, 0 objects, 0 B; 3 refused, 3 of them for want of a trusted signature'
+    holds "$name: no object came" [ -z "$(find "$work/fourth/objects" -type f 2>/dev/null)" ]
+    AOTICACHE_REMOTE="$2 namespace=signed"
+    try "$name: push with a signature" 0 at first push --all --sign-with "$work/secret-key"
+    try "$name: a signature of somebody unknown is refused" 1 at fourth pull --all
+    says "$name: and whose" 'builder-1'
+    holds "$name: still no object came" [ -z "$(find "$work/fourth/objects" -type f 2>/dev/null)" ]
+    try "$name: the same, signed by who pushes, too" 0 at first push --all
+    rm -rf "$work/own"
+    try "$name: who pushed trusts it" 0 at own pull --all
+    prints "$name: and gets it" '^fetched 3 entries, 6 objects'
+    AOTICACHE_TRUSTED_KEYS=$public try "$name: one of a trusted key comes" 0 at fourth pull --all
+    prints "$name: all of them again" '^fetched 3 entries, 6 objects'
+    holds "$name: with its signatures" [ "$(find "$work/fourth/signatures" -type f | wc -l)" = 3 ]
+    rm -rf "$work/fourth"
     AOTICACHE_REMOTE="$2 unsigned=allow namespace=team-a"
     try "$name: another namespace is empty" 3 at fourth pull --all
     AOTICACHE_REMOTE="$2 unsigned=allow read-only"

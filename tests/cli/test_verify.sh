@@ -100,7 +100,7 @@ try 'nothing to resume is all of it' 0 aoticache verify --resume
 holds 'and nothing is left of it' [ ! -e "$AOTICACHE_DIR/verify.state" ]
 {
     printf 'aoticache-verify 1\nquick 0\nrepair 0\nindex 1\nphase 0\nfolder 255\ncursor %064d\n' 0 | sed 's/^cursor 0*$/cursor '"$(printf 'f%.0s' {1..64})"'/'
-    printf '%s\n' 'objects 9' 'bytes 99' 'damaged 0' 'missing 0' 'foreign 0' 'unindexed 0' 'wrong_entries 0' 'wrong_links 0' 'wrong_marks 0' 'unreferenced 0' 'repaired 0' 'unreadable 0'
+    printf '%s\n' 'objects 9' 'bytes 99' 'damaged 0' 'missing 0' 'foreign 0' 'unindexed 0' 'wrong_entries 0' 'wrong_links 0' 'wrong_marks 0' 'wrong_signatures 0' 'unreferenced 0' 'repaired 0' 'unreadable 0'
 } >"$AOTICACHE_DIR/verify.state"
 try 'a run that was stopped' 0 aoticache verify --resume
 prints 'is added to' '^4 entries, 9 objects, 99 B .*all is well$'

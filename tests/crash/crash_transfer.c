@@ -60,7 +60,9 @@ static aoticache_status do_import(aoticache_cache *target, aoticache_transfer_re
                                   aoticache_error *ret_error)
 {
     lseek(archive, 0, SEEK_SET);
-    return aoticache_cache_import(target, archive, NULL, ret_report, ret_error);
+    aoticache_transfer_options options = AOTICACHE_TRANSFER_OPTIONS_INIT;
+    options.allow_unsigned = true;
+    return aoticache_cache_import(target, archive, &options, ret_report, ret_error);
 }
 
 static aoticache_status do_merge(aoticache_cache *target, aoticache_transfer_report *ret_report,

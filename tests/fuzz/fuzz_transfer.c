@@ -76,6 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     options.directory = directory;
     options.logger.log = check_line;
     transfer.with_marks = true;
+    transfer.allow_unsigned = true;
     transfer.max_bytes = 64u << 20;
     transfer.dry_run = size > 0 && bytes[size - 1] % 2 != 0;
     require(aoticache_cache_open(&options, &cache, NULL) == AOTICACHE_OK);

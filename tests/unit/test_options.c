@@ -24,6 +24,8 @@
     X(aoticache_collect_options, AOTICACHE_COLLECT_OPTIONS_INIT)                 \
     X(aoticache_verify_options, AOTICACHE_VERIFY_OPTIONS_INIT)                   \
     X(aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT)               \
+    X(aoticache_statement, AOTICACHE_STATEMENT_INIT)                             \
+    X(aoticache_trust_claim, AOTICACHE_TRUST_CLAIM_INIT)                         \
     X(aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT)           \
     X(aoticache_load_options, AOTICACHE_LOAD_OPTIONS_INIT)                       \
     X(aoticache_runner_options, AOTICACHE_RUNNER_OPTIONS_INIT)                   \
@@ -194,6 +196,14 @@ static aoticache_oplib *new_oplib(aoticache_oplib_kind kind, const char *name)
       aoticache_cache_import(NULL, -1, given, NULL, &error))                                                 \
     X(aoticache_cache_merge, aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT,                    \
       aoticache_cache_merge(NULL, NULL, given, NULL, &error))                                                \
+    X(aoticache_statement_encode, aoticache_statement, AOTICACHE_STATEMENT_INIT,                             \
+      aoticache_statement_encode(given, NULL, NULL, &error))                                                 \
+    X(aoticache_statement_sign, aoticache_statement, AOTICACHE_STATEMENT_INIT,                               \
+      aoticache_statement_sign(given, NULL, NULL, &error))                                                   \
+    X(aoticache_statement_verify, aoticache_statement, AOTICACHE_STATEMENT_INIT,                             \
+      aoticache_statement_verify(given, NULL, NULL, &error))                                                 \
+    X(aoticache_cache_decide, aoticache_trust_claim, AOTICACHE_TRUST_CLAIM_INIT,                             \
+      aoticache_cache_decide(NULL, given, NULL, &error))                                                     \
     X(aoticache_cache_push, aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT,                     \
       aoticache_cache_push(NULL, NULL, given, NULL, &error))                                                 \
     X(aoticache_cache_pull, aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT,                     \

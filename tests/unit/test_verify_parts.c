@@ -143,7 +143,7 @@ static void write_state(const char *cursor, unsigned folder, int quick, int repa
     fprintf(file, "aoticache-verify 1\nquick %d\nrepair %d\nindex 1\nphase 0\nfolder %u\ncursor %s\n", quick, repair,
             folder, cursor);
     fprintf(file, "objects 100\nbytes 1000\ndamaged %s\nmissing 0\nforeign 0\nunindexed 0\nwrong_entries 0\n"
-                  "wrong_links 0\nwrong_marks 0\nunreferenced 0\nrepaired 0\nunreadable 0\n",
+                  "wrong_links 0\nwrong_marks 0\nwrong_signatures 0\nunreferenced 0\nrepaired 0\nunreadable 0\n",
             damaged);
     fclose(file);
 }

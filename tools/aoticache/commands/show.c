@@ -83,6 +83,7 @@ static json_t *detail_to_json(aoticache_cache *cache, const aoticache_entry *ent
     json_t *object = aoticache_entry_to_json(entry);
     aoticache_pin_add_to_json(object, detail->mark);
     aoticache_cli_json_set(object, "judgements", aoticache_judgements_to_json(cache, &entry->key));
+    aoticache_cli_json_set(object, "signatures", aoticache_signatures_to_json(cache, &entry->artifact));
     aoticache_cli_json_set(object, "problem",
                            detail->problem.message[0] != '\0' ? aoticache_cli_json_text(detail->problem.message)
                                                               : json_null());
@@ -201,6 +202,8 @@ static void print_entry(const aoticache_cli *cli, aoticache_cache *cache, const 
     aoticache_digest_to_hex(&entry->artifact, hex);
     aoticache_cli_print_field(cli, "artifact", "%s", hex);
     aoticache_cli_print_field(cli, "producer", "%s", entry->producer);
+    cleanup_free char *signatures = aoticache_signatures_text(cache, &entry->artifact, false);
+    aoticache_cli_print_field(cli, "signed by", "%s", signatures);
     aoticache_cli_print_field(cli, "compiled", "%s (%s ago), took %s",
                               aoticache_cli_format_time(entry->created_ns, text),
                               aoticache_cli_format_age(entry->created_ns, age),

@@ -136,6 +136,7 @@ static void print_problems(const aoticache_verify_report *report)
     } kinds[] = {{report->wrong_entries, "entries at odds with their manifest"},
                  {report->wrong_links, "wrong folders of side files"},
                  {report->wrong_marks, "damaged pins and tags"},
+                 {report->wrong_signatures, "wrong or revoked signatures"},
                  {report->unreadable, "that cannot be read"}};
     printf("%" PRIu64 " damaged, %" PRIu64 " missing, %" PRIu64 " foreign, %" PRIu64 " not in the index",
            report->damaged, report->missing, report->foreign, report->unindexed);
@@ -238,8 +239,9 @@ const aoticache_command aoticache_command_verify = {
             .details = "Findings: damaged (bytes do not hash to their name), missing (an entry names what is not\n"
                        "there), foreign (symbolic links, other owners, odd names), unindexed (stored, but not in the\n"
                        "index), entry (it says something else than its manifest), link (a folder of side files that\n"
-                       "are not the artifact's), mark (a damaged file of a pin or tags), unreadable (no permission,\n"
-                       "or the disk fails: nothing is known of it, and it stays; exit code 6 where that is all).",
+                       "are not the artifact's), mark (a damaged file of a pin or tags), signature (damaged, revoked,\n"
+                       "or not of its entry), unreadable (no permission, or the disk fails: nothing is known of it,\n"
+                       "and it stays; exit code 6 where that is all).",
             .options = verify_options,
         },
     .run = verify_command,

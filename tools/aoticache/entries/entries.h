@@ -107,6 +107,20 @@ int aoticache_pin_list_print(const aoticache_cli *cli, aoticache_cache *cache, c
 int aoticache_pin_list_change(const aoticache_cli *cli, aoticache_cache *cache, const aoticache_chosen_keys *chosen,
                            aoticache_pin_action action, const char *const *tags);
 
+/* ---- signatures.c: who signed an entry, and the keys that this user signs with ---- */
+
+/* "trusted", "unknown key", "revoked", "wrong". */
+const char *aoticache_signature_state_text(aoticache_signature_state state);
+/* "ann@box-1 (trusted, SHA256:...), ci-2 (unknown key)"; brief: "ann@box-1, ci-2 (unknown key)", "-". By free(). */
+char *aoticache_signatures_text(aoticache_cache *cache, const aoticache_digest *artifact, bool is_brief);
+/* An array; null where they cannot be checked. */
+json_t *aoticache_signatures_to_json(aoticache_cache *cache, const aoticache_digest *artifact);
+
+/* "ann@box-1": of this user on this host. */
+void aoticache_own_key_name(char ret_name[AOTICACHE_SIGNER_NAME_BYTES]);
+/* Makes the user's own key where there is none and `sign_with` names no other, and says so. An exit code. */
+int aoticache_signers_prepare(const aoticache_cli *cli);
+
 /* ---- judgements.c: the kernel of a key against the host's own ---- */
 
 /* One line for each machine, number of threads and class of sizes; nothing where it was never judged. */

@@ -23,11 +23,12 @@ struct ls {
     aoticache_cache *cache;
     aoticache_ls_filter filter;
     aoticache_ls_sort sort;
-    bool failed;
+    bool failed, signatures;
     int64_t limit;
     aoticache_pin_list marks;
 
     aoticache_entry_list list; /* what is to be shown, where it must be sorted */
+    aoticache_cli_column columns[11]; /* of the table */
     aoticache_cli_table *table;
     bool is_narrow; /* CPU says no more than whether this machine can run it */
     uint64_t shown, unfit;
@@ -50,6 +51,7 @@ static const aoticache_cli_option ls_options[] = {
     {"reverse", 'r', NULL, "the other way round", AOTICACHE_CLI_FUNCTION(struct ls, sort, reverse_order)},
     {"limit", 'n', "N", "the first N only", AOTICACHE_CLI_INTEGER(struct ls, limit, 1, INT64_MAX, "a number from 1 on")},
     AOTICACHE_CLI_TABLE(struct ls, filter, aoticache_ls_filter_option_table),
+    {"signatures", 0, NULL, "who signed them, each signature checked", AOTICACHE_CLI_SET(struct ls, signatures)},
     {"failed", 0, NULL, "compiles that failed and are not tried again yet, with their message",
      AOTICACHE_CLI_SET(struct ls, failed)},
     {0},
@@ -62,6 +64,8 @@ static void print_json(struct ls *ls, const aoticache_entry *entry, const aotica
 {
     json_t *object = aoticache_entry_to_json(entry);
     aoticache_pin_add_to_json(object, mark);
+    if (ls->signatures)
+        aoticache_cli_json_set(object, "signatures", aoticache_signatures_to_json(ls->cache, &entry->artifact));
     cleanup_free char *text = json_dumps(object, JSON_INDENT(2) | JSON_ENSURE_ASCII);
     json_decref(object);
     fputs(ls->shown > 0 ? ",\n    " : "\n    ", stdout);
@@ -96,6 +100,8 @@ static void add_row(struct ls *ls, const aoticache_entry *entry, const aoticache
     bool has_guard = entry->guard != NULL && entry->guard[0] != '\0';
     cleanup_free char *kernel = aoticache_cli_text("%s%s%s", entry->description, has_guard ? " where " : "",
                                                    has_guard ? entry->guard : "");
+    cleanup_free char *signers =
+        ls->signatures ? aoticache_signatures_text(ls->cache, &entry->artifact, true) : NULL;
     const char *cells[] = {hex,
                            kernel,
                            aoticache_cli_format_bytes(entry->bytes, bytes),
@@ -104,7 +110,8 @@ static void add_row(struct ls *ls, const aoticache_entry *entry, const aoticache
                            uses,
                            entry->producer,
                            needs,
-                           marks[0] != '\0' ? marks : "-"};
+                           ls->marks.count > 0 ? (marks[0] != '\0' ? marks : "-") : signers,
+                           signers};
     aoticache_cli_table_add(ls->table, runs_here ? AOTICACHE_CLI_PLAIN : AOTICACHE_CLI_YELLOW, cells);
     ls->unfit += !runs_here;
 }
@@ -153,13 +160,18 @@ static void begin_output(struct ls *ls)
 {
     static const aoticache_cli_column columns[] = {
         {"KEY", false, 0}, {"KERNEL", false, 1},   {"SIZE", true, 0}, {"AGE", true, 4},   {"USED", true, 2},
-        {"USES", true, 3}, {"PRODUCER", false, 5}, {"CPU", false, 0}, {"MARKS", false, 0},
+        {"USES", true, 3}, {"PRODUCER", false, 5}, {"CPU", false, 0},
     };
-    const size_t count = sizeof columns / sizeof columns[0];
+    size_t count = sizeof columns / sizeof columns[0];
     const size_t width = aoticache_cli_terminal_width();
     ls->is_narrow = width > 0 && width < NARROW;
     if (!ls->cli->json) {
-        ls->table = aoticache_cli_table_create(columns, ls->marks.count > 0 ? count : count - 1);
+        memcpy(ls->columns, columns, sizeof columns);
+        if (ls->marks.count > 0)
+            ls->columns[count++] = (aoticache_cli_column){"MARKS", false, 0};
+        if (ls->signatures)
+            ls->columns[count++] = (aoticache_cli_column){"SIGNED BY", false, 0};
+        ls->table = aoticache_cli_table_create(ls->columns, count);
         return;
     }
     json_t *directory = aoticache_cli_json_text(aoticache_cache_directory(ls->cache));
@@ -339,7 +351,8 @@ const aoticache_command aoticache_command_ls = {
                        "hold. USED is when it was last used, as of the last flush of the processes that use it; CPU\n"
                        "is what it needs of the processor. A '!' marks what this machine cannot run. After 'where'\n"
                        "stands the guard of a kernel for many shapes. MARKS are pins and tags; the column is there\n"
-                       "where there are any. A compile that fails again is tried again after twice the time.\n\n"
+                       "where there are any. A signature that is not by a trusted key is followed by what it is:\n"
+                       "unknown key, revoked, wrong. A compile that fails again is tried again after twice the time.\n\n"
                        "On a terminal of less than 160 columns CPU says only whether this machine can run it; of less\n"
                        "than are needed, PRODUCER, AGE, USES and USED are left out in this order, and at last KERNEL is cut.\n"
                        "Into a pipe or a file goes everything.",

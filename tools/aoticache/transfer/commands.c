@@ -18,6 +18,10 @@ static const aoticache_cli_option export_options[] = {
     TABLE(aoticache_transfer_manifest_table),
     TABLE(aoticache_transfer_index_table),
     {"marks", 0, NULL, "pins and tags, too", AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
+    {"sign-with", 0, "FILE", "sign with this secret key; may be repeated; default: sign_with of the\n"
+     "configuration, else your own key, made at its first use",
+     AOTICACHE_CLI_LIST(aoticache_transfer_command, sign_with)},
+    {"no-sign", 0, NULL, "add no signature; those that are there go", AOTICACHE_CLI_SET(aoticache_transfer_command, no_sign)},
     {"level", 0, "N", "of compression, 1 (fast) to 19 (small); default 3",
      AOTICACHE_CLI_INTEGER(aoticache_transfer_command, options.level, 1, 19, "a number from 1 to 19")},
     {0},
@@ -115,9 +119,16 @@ static int export_command(aoticache_cli *cli)
     int result = aoticache_transfer_open_source(&command, NULL, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
+    result = aoticache_transfer_open_signers(&command, cache);
+    if (result != AOTICACHE_CLI_EXIT_OK) {
+        aoticache_transfer_free_signers(&command);
+        aoticache_cache_close(cache);
+        return result;
+    }
     aoticache_transfer_catch_signals();
     struct output pipe = {.fd = STDOUT_FILENO};
     result = to_pipe ? export_to(&command, cache, &pipe, true) : export_file(&command, cache);
+    aoticache_transfer_free_signers(&command);
     aoticache_cache_close(cache);
     aoticache_transfer_die_if_stopped();
     if (to_pipe && result != AOTICACHE_CLI_EXIT_OK && aoticache_cli_reader_is_gone())
@@ -133,8 +144,9 @@ const aoticache_command aoticache_command_export = {
             .help_hint = "aoticache help export",
             .usage = "FILE|- [OPTION]...",
             .summary = "Writes kernels into an archive: tar, compressed with zstd.",
-            .details = "The file appears when it is whole. - is the standard output. The same kernels give the same\n"
-                       "bytes. Kernels for other processors go too. Exit code 1 where something damaged was left\n"
+            .details = "The file appears when it is whole. - is the standard output. The same kernels and keys give\n"
+                       "the same bytes. Each kernel is signed, so that 'aoticache import' can tell who made the archive\n"
+                       "and that nobody changed it; 'aoticache key public' prints what others need for that. Kernels for other processors go too. Exit code 1 where something damaged was left\n"
                        "out, 3 where nothing matches (no file is written then).",
             .options = export_options,
             .operand = {AOTICACHE_CLI_TEXT(aoticache_transfer_command, operand),
@@ -148,6 +160,8 @@ const aoticache_command aoticache_command_export = {
 static const aoticache_cli_option import_options[] = {
     TABLE(aoticache_transfer_manifest_table),
     {"marks", 0, NULL, "pins and tags, too", AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
+    {"trust", 0, "KEY", "a public key or a fingerprint that is trusted from now on; may be\nrepeated",
+     AOTICACHE_CLI_LIST(aoticache_transfer_command, trust)},
     {"max-size", 0, "SIZE", "what the archive may unpack to; default 1024G, and beyond 1G\n1000 times its own size",
      AOTICACHE_CLI_SIZE(aoticache_transfer_command, options.max_bytes, 1, "a size such as 10G")},
     TABLE(aoticache_transfer_target_table),
@@ -158,7 +172,10 @@ static int import_from(aoticache_transfer_command *command, int fd)
 {
     aoticache_cache *cache = NULL;
     aoticache_error error = {.message = ""};
-    int result = aoticache_transfer_open_target(command, NULL, &cache);
+    int result = aoticache_transfer_check_trust(command);
+    if (result == AOTICACHE_CLI_EXIT_OK)
+        result = aoticache_transfer_open_target(command, NULL, &cache);
+    command->options.ask = aoticache_transfer_ask;
     if (result == AOTICACHE_CLI_EXIT_OK) {
         aoticache_transfer_catch_signals();
         aoticache_status status =
@@ -197,8 +214,9 @@ const aoticache_command aoticache_command_import = {
             .details = "Every name, size, digest and manifest is verified; what is wrong or foreign is refused by\n"
                        "name, and the rest comes. What is here already stays, and stays what is found: an entry that\n"
                        "would be found before one of the same key that is here is passed over, without --replace.\n"
-                       "That says nothing of who made the archive: what comes in is code that runs here. - is the\n"
-                       "standard input. Exit code 1 where something was refused or the archive ends early; what was\n"
+                       "What comes in is code that runs here, so a key that you trust must have signed it. On a terminal\n"
+                       "you are asked once for a key that is new; elsewhere say --trust KEY, or first 'aoticache key\n"
+                       "trust KEY'. Your own key is trusted. - is the standard input. Exit code 1 where something was refused or the archive ends early; what was\n"
                        "complete stays.\n"
                        "16 MiB of the file system are left free. Beyond max_size of the configuration the least\n"
                        "recently used goes.",

@@ -17,6 +17,11 @@ typedef struct aoticache_transfer_command {
     aoticache_cli_progress progress;
     aoticache_transfer_report report;
     char empty[64]; /* a directory made for a dry run, or "" */
+    aoticache_cli_list sign_with; /* export: files of secret keys */
+    bool no_sign;
+    aoticache_cli_list trust; /* import: keys and fingerprints that are trusted without being asked for */
+    aoticache_public_key asked[AOTICACHE_MAX_SIGNATURES]; /* that are not trusted */
+    size_t asked_count;
 } aoticache_transfer_command;
 
 /* Options of an aoticache_transfer_command: what is chosen by what a manifest says; how the target takes it. */
@@ -47,6 +52,19 @@ void aoticache_transfer_close_target(aoticache_transfer_command *command, aotica
  */
 int aoticache_transfer_tell(aoticache_transfer_command *command, const char *done, bool to_stderr,
                             aoticache_status status, const aoticache_error *error);
+
+/* ---- signatures.c ---- */
+
+/* The keys that an export signs with, for the options: an exit code. Borrowed from the cache, or by free_signers(). */
+int aoticache_transfer_open_signers(aoticache_transfer_command *command, aoticache_cache *cache);
+void aoticache_transfer_free_signers(aoticache_transfer_command *command);
+
+/* Whether the words of --trust are keys or fingerprints: an exit code. */
+int aoticache_transfer_check_trust(const aoticache_transfer_command *command);
+/* For aoticache_transfer_options.ask: by --trust, else by asking on the terminal. Who is trusted is remembered. */
+bool aoticache_transfer_ask(void *user, const aoticache_public_key *key);
+/* How to take in what was refused, for each key that was not trusted. */
+void aoticache_transfer_note_untrusted(const aoticache_transfer_command *command);
 
 /* source into target, all of a merge but the command line. */
 int aoticache_transfer_merge(aoticache_transfer_command *command, const char *from, const char *to, const char *done);

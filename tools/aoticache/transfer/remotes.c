@@ -18,6 +18,10 @@ static const aoticache_cli_option push_options[] = {
     TABLE(aoticache_transfer_index_table),
     {"remote", 0, "REMOTE", "instead of those that are configured: 'redis://host read-write'",
      AOTICACHE_CLI_TEXT(remote_command, remote)},
+    {"sign-with", 0, "FILE", "sign with this secret key; may be repeated; default: sign_with of the\n"
+     "configuration, else your own key, made at its first use",
+     AOTICACHE_CLI_LIST(remote_command, transfer.sign_with)},
+    {"no-sign", 0, NULL, "add no signature; those that are there go", AOTICACHE_CLI_SET(remote_command, transfer.no_sign)},
     {"dry-run", 'n', NULL, "count what would be sent, send nothing",
      AOTICACHE_CLI_SET(remote_command, transfer.options.dry_run)},
     {0},
@@ -60,9 +64,16 @@ static int push_command(aoticache_cli *cli)
     int result = aoticache_transfer_open_source(&command.transfer, NULL, &cache);
     if (result != AOTICACHE_CLI_EXIT_OK)
         return result;
+    result = aoticache_transfer_open_signers(&command.transfer, cache);
+    if (result != AOTICACHE_CLI_EXIT_OK) {
+        aoticache_transfer_free_signers(&command.transfer);
+        aoticache_cache_close(cache);
+        return result;
+    }
     aoticache_transfer_catch_signals();
     aoticache_status status = aoticache_cache_push(cache, command.remote, &command.transfer.options, &command.transfer.report, &error);
     result = aoticache_transfer_tell(&command.transfer, "sent", false, status, &error);
+    aoticache_transfer_free_signers(&command.transfer);
     aoticache_cache_close(cache);
     aoticache_transfer_die_if_stopped();
     return result;

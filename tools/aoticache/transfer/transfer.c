@@ -57,6 +57,10 @@ const aoticache_cli_option aoticache_transfer_index_table[] = {
 };
 
 const aoticache_cli_option aoticache_transfer_target_table[] = {
+    {"allow-unsigned", 0, NULL,
+     "take in what no trusted key signed: whoever made it, or changed it on\n"
+     "the way, can run code as you; what is revoked stays out",
+     AOTICACHE_CLI_SET(aoticache_transfer_command, options.allow_unsigned)},
     {"replace", 0, NULL,
      "entries come also where one that is here serves the same key and\n"
      "would be replaced, or no longer be the one that is found",
@@ -160,6 +164,8 @@ static void print_json(const aoticache_transfer_command *command, const char *do
     aoticache_cli_json_set(object, "bytes", aoticache_cli_json_count(report->bytes));
     aoticache_cli_json_set(object, "marks", aoticache_cli_json_count(report->marks));
     aoticache_cli_json_set(object, "refused", aoticache_cli_json_count(report->refused));
+    aoticache_cli_json_set(object, "entries_signed", aoticache_cli_json_count(report->entries_signed));
+    aoticache_cli_json_set(object, "entries_untrusted", aoticache_cli_json_count(report->entries_untrusted));
     aoticache_cli_json_set(object, "archive_bytes", aoticache_cli_json_count(report->archive_bytes));
     aoticache_cli_json_print(object);
 }
@@ -184,6 +190,8 @@ static void print_text(const aoticache_transfer_command *command, const char *do
         fprintf(to, "; marks of %" PRIu64 " %s", report->marks, report->marks == 1 ? "key" : "keys");
     if (report->refused > 0)
         fprintf(to, "; %" PRIu64 " refused", report->refused);
+    if (report->entries_untrusted > 0)
+        fprintf(to, ", %" PRIu64 " of them for want of a trusted signature", report->entries_untrusted);
     fputc('\n', to);
 }
 
@@ -199,6 +207,7 @@ int aoticache_transfer_tell(aoticache_transfer_command *command, const char *don
         print_json(command, done, status);
     else if (!cli->quiet && (status == AOTICACHE_OK || has_done_something))
         print_text(command, done, to_stderr ? stderr : stdout);
+    aoticache_transfer_note_untrusted(command);
     if (status != AOTICACHE_OK)
         return aoticache_cli_fail(cli, status, error);
     return command->report.refused > 0 ? AOTICACHE_CLI_EXIT_FAILURE : AOTICACHE_CLI_EXIT_OK;

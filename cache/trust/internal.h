@@ -1,0 +1,166 @@
+/*
+ * cache/trust/internal: what the files of this folder share, and what import and merge ask of them.
+ */
+#ifndef AOTICACHE_CACHE_TRUST_INTERNAL_H
+#define AOTICACHE_CACHE_TRUST_INTERNAL_H
+
+#include <pthread.h>
+
+#include "cache/store/directory.h"
+#include "cache/store/manifest.h"
+#include "cache/trust/trust.h"
+
+/* ---- text.c: base64, names, and the text forms ---- */
+
+/* `size` bytes as base64 with padding: ret_text has room for 4 * ((size + 2) / 3) + 1. */
+void aoticache_base64_encode(const uint8_t *bytes, size_t size, char *ret_text);
+/* Exactly `size` bytes, in the one form that the encoder gives. */
+bool aoticache_base64_decode(const char *text, size_t size, uint8_t *ret_bytes);
+/* OK, or INVALID with the reason. */
+aoticache_status aoticache_signer_name_check(const char *name, aoticache_error *ret_error);
+
+/* Calls back for each line of a text of signatures that was parsed. Blank lines and other text are refused. */
+typedef struct aoticache_signature_list {
+    aoticache_signature items[AOTICACHE_MAX_SIGNATURES];
+    size_t count;
+} aoticache_signature_list;
+
+/* NULL is "". OK, INVALID (with the line's number), and INVALID for more than AOTICACHE_MAX_SIGNATURES. Names may repeat. */
+aoticache_status aoticache_signature_list_parse(const char *text, aoticache_signature_list *ret_list,
+                                                aoticache_error *ret_error);
+/* By free(); NULL: no memory. */
+char *aoticache_signature_list_format(const aoticache_signature_list *list);
+/* Adds, or replaces the one of the same name. False where the list is full. */
+bool aoticache_signature_list_add(aoticache_signature_list *list, const aoticache_signature *signature);
+
+/* ---- ed25519.c: the three operations, by libcrypto, which is loaded on the first call ---- */
+
+/* Returns: OK, UNSUPPORTED, NO_MEMORY. verify: also CORRUPT. */
+aoticache_status aoticache_ed25519_public(const uint8_t seed[32], uint8_t ret_public[32], aoticache_error *ret_error);
+aoticache_status aoticache_ed25519_sign(const uint8_t seed[32], const void *message, size_t size,
+                                        uint8_t ret_signature[64], aoticache_error *ret_error);
+aoticache_status aoticache_ed25519_verify(const uint8_t public_key[32], const void *message, size_t size,
+                                          const uint8_t signature[64], aoticache_error *ret_error);
+
+/* ---- secret_key.c ---- */
+
+struct aoticache_secret_key {
+    aoticache_public_key public_key;
+    uint8_t seed[32];
+};
+
+/* The text of a file, with or without a line end. Returns: OK, INVALID, UNSUPPORTED, NO_MEMORY. name: for messages. */
+aoticache_status aoticache_secret_key_parse(const char *text, const char *name, aoticache_secret_key **ret_key,
+                                            aoticache_error *ret_error);
+
+/* ---- statement.c ---- */
+
+#define AOTICACHE_STATEMENT_MAGIC "aoticache statement"
+#define AOTICACHE_STATEMENT_VERSION 1
+
+/* Borrows from the manifest. */
+aoticache_statement aoticache_statement_of_manifest(const aoticache_digest *digest, const aoticache_manifest *manifest);
+/* The same for bytes that statement_encode() gave. */
+aoticache_status aoticache_statement_verify_bytes(const uint8_t *bytes, size_t size, const aoticache_public_key *key,
+                                                  const aoticache_signature *signature, aoticache_error *ret_error);
+
+/* ---- key_files.c: trusted_keys and revoked_keys of a folder of keys ---- */
+
+/* What revokes a key or an entry. */
+typedef enum aoticache_revocation_kind {
+    AOTICACHE_REVOKES_KEY,         /* these 32 bytes, whatever the name */
+    AOTICACHE_REVOKES_FINGERPRINT, /* the same, by their SHA-256 */
+    AOTICACHE_REVOKES_NAME,
+    AOTICACHE_REVOKES_ENTRY,
+} aoticache_revocation_kind;
+
+typedef struct aoticache_revocation {
+    aoticache_revocation_kind kind;
+    aoticache_public_key key; /* NAME: its name alone */
+    char fingerprint[AOTICACHE_FINGERPRINT_BYTES];
+    aoticache_digest artifact;
+} aoticache_revocation;
+
+/* OK, INVALID. */
+aoticache_status aoticache_revocation_parse(const char *text, aoticache_revocation *ret_revocation,
+                                            aoticache_error *ret_error);
+bool aoticache_revocation_names_key(const aoticache_revocation *revocation, const aoticache_public_key *key);
+
+/* Called for each word of a file that is no comment; place: "FILE:LINE". */
+typedef aoticache_status (*aoticache_key_word_fn)(void *user, const char *word, const char *place);
+/* OK (also where there is no such file), DENIED (owner, mode), IO, NO_MEMORY, and what the callback returns. */
+aoticache_status aoticache_key_file_read(const char *directory, const char *name, aoticache_key_word_fn callback,
+                                         void *user, aoticache_error *ret_error);
+
+/* ---- trust.c: whom a cache believes ---- */
+
+typedef struct aoticache_trusted_key {
+    aoticache_public_key key;
+    aoticache_trust_origin origin;
+} aoticache_trusted_key;
+
+typedef struct aoticache_trust {
+    /* What the options of the cache say, copied when it is opened. NULL: nothing. */
+    char *trusted_text, *revoked_text, *sign_with, *directory;
+    aoticache_signature_rule rule;
+    /* What is made of that and of the user's files, on first need, with the mutex held. */
+    pthread_mutex_t mutex;
+    bool is_loaded;
+    aoticache_trusted_key *trusted;
+    size_t trusted_count, trusted_capacity;
+    aoticache_revocation *revoked;
+    size_t revoked_count, revoked_capacity;
+    aoticache_secret_key **signers;
+    size_t signer_count, signer_capacity;
+    bool has_signers;
+} aoticache_trust;
+
+/* Copies what the options say; reads and loads nothing. OK, NO_MEMORY. */
+aoticache_status aoticache_trust_init(aoticache_trust *trust, const aoticache_cache_options *options,
+                                      aoticache_error *ret_error);
+void aoticache_trust_clear(aoticache_trust *trust);
+
+/* As aoticache_cache_check_signatures(), of a list. Verified with the mutex held: the callback must not use the cache. */
+aoticache_status aoticache_trust_check(aoticache_cache *cache, const aoticache_statement *statement,
+                                       const aoticache_signature_list *list, aoticache_signature_fn callback, void *user,
+                                       aoticache_error *ret_error);
+aoticache_status aoticache_trust_revokes_entry(aoticache_cache *cache, const aoticache_digest *artifact, bool *ret_revoked,
+                                               aoticache_error *ret_error);
+
+/* The i-th entry that is revoked by its digest: OK, NOT_FOUND (there are not so many), or why that cannot be told. */
+aoticache_status aoticache_trust_revoked_entry_at(aoticache_cache *cache, size_t position, aoticache_digest *ret_artifact,
+                                                  aoticache_error *ret_error);
+
+/* ---- revoked.c: entries that would not be taken in any more ---- */
+
+#define AOTICACHE_TRUST_FAULT_BYTES 256
+
+/* ret_reason: one line where *ret_faulty. Returns as aoticache_cache_check_signatures(). */
+aoticache_status aoticache_trust_find_fault(aoticache_cache *cache, const aoticache_digest *artifact,
+                                            char ret_reason[AOTICACHE_TRUST_FAULT_BYTES], bool *ret_faulty,
+                                            aoticache_error *ret_error);
+/* Removes the entries of a manifest, and moves that to quarantine/. Takes the store's lock, exclusively. */
+aoticache_status aoticache_trust_remove_entry(aoticache_cache *cache, const aoticache_digest *artifact,
+                                              aoticache_error *ret_error);
+
+/* ---- signature_file.c: signatures/<digest of the manifest> in the cache directory ---- */
+
+#define AOTICACHE_SIGNATURE_FILE_BYTES (AOTICACHE_MAX_SIGNATURES * AOTICACHE_SIGNATURE_TEXT_BYTES)
+
+/* OK (also where there is none: ""), CORRUPT, IO, DENIED, NO_MEMORY. */
+aoticache_status aoticache_signature_file_read(aoticache_directory *directory, const aoticache_digest *artifact,
+                                               aoticache_signature_list *ret_list, aoticache_error *ret_error);
+/*
+ * Adds signatures, durably. The caller holds the store's lock, shared. syncs: else the caller makes what was
+ * written durable. Returns: OK, INVALID (too many), IO, DENIED, LOCKED, NO_MEMORY.
+ */
+aoticache_status aoticache_signature_file_add(aoticache_directory *directory, const aoticache_digest *artifact,
+                                              const aoticache_signature_list *more, bool syncs,
+                                              aoticache_error *ret_error);
+
+/* A callback for each name in signatures/ that is a digest. Return false to stop. OK, IO, DENIED, NO_MEMORY. */
+typedef bool (*aoticache_signature_file_fn)(void *user, const aoticache_digest *artifact);
+aoticache_status aoticache_signature_files_list(aoticache_directory *directory, aoticache_signature_file_fn callback,
+                                                void *user, aoticache_error *ret_error);
+
+#endif

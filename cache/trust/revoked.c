@@ -1,0 +1,168 @@
+/*
+ * cache/trust/revoked: entries of this cache that it would not take in any more: revoked ones, those that only a revoked key
+ * signed, and those with a signature that is not of them. Finding them, and removing them.
+ *
+ * What was compiled here has no signature and is no concern of this file. A lookup does not ask either: what is revoked is
+ * removed, by `aoticache key distrust` or a verification with repair, and then nobody finds it.
+ */
+#include "cache/trust/internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/array.h"
+#include "base/cleanup.h"
+#include "cache/internal.h"
+#include "cache/store/lock.h"
+
+/* ---- one entry ---- */
+
+struct faults {
+    char revoked[AOTICACHE_SIGNER_NAME_BYTES], wrong[AOTICACHE_SIGNER_NAME_BYTES];
+    bool is_trusted;
+};
+
+static bool note_state(void *user, const aoticache_signature *signature, aoticache_signature_state state,
+                       const aoticache_public_key *key)
+{
+    struct faults *faults = user;
+    (void)key;
+    faults->is_trusted |= state == AOTICACHE_SIGNATURE_TRUSTED;
+    if (state == AOTICACHE_SIGNATURE_REVOKED)
+        memcpy(faults->revoked, signature->name, sizeof faults->revoked);
+    if (state == AOTICACHE_SIGNATURE_WRONG)
+        memcpy(faults->wrong, signature->name, sizeof faults->wrong);
+    return true;
+}
+
+aoticache_status aoticache_trust_find_fault(aoticache_cache *cache, const aoticache_digest *artifact,
+                                            char ret_reason[AOTICACHE_TRUST_FAULT_BYTES], bool *ret_faulty,
+                                            aoticache_error *ret_error)
+{
+    struct faults faults = {.revoked = ""};
+    bool is_revoked = false;
+    aoticache_status status = aoticache_trust_revokes_entry(cache, artifact, &is_revoked, ret_error);
+    if (status == AOTICACHE_OK && !is_revoked)
+        status = aoticache_cache_check_signatures(cache, artifact, note_state, &faults, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    *ret_faulty = is_revoked || faults.wrong[0] != '\0' || (faults.revoked[0] != '\0' && !faults.is_trusted);
+    if (is_revoked)
+        snprintf(ret_reason, AOTICACHE_TRUST_FAULT_BYTES, "the entry is revoked");
+    else if (faults.wrong[0] != '\0')
+        snprintf(ret_reason, AOTICACHE_TRUST_FAULT_BYTES, "a signature has the name of %s, whose key did not make it",
+                 faults.wrong);
+    else
+        snprintf(ret_reason, AOTICACHE_TRUST_FAULT_BYTES, "only the revoked key %s signed it", faults.revoked);
+    return AOTICACHE_OK;
+}
+
+/* With the store locked. The manifest is moved away, or an index that is built anew would bring the entry back. */
+static aoticache_status remove_locked(aoticache_cache *cache, aoticache_index *index, const aoticache_digest *artifact,
+                                      aoticache_error *ret_error)
+{
+    uint64_t removed = 0;
+    aoticache_status status = aoticache_index_remove_object(index, artifact, &removed, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    aoticache_cache_remove_side_files(cache, artifact);
+    status = aoticache_object_set_aside(cache->directory, artifact, ret_error);
+    return status == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : status;
+}
+
+aoticache_status aoticache_trust_remove_entry(aoticache_cache *cache, const aoticache_digest *artifact,
+                                              aoticache_error *ret_error)
+{
+    aoticache_index *index = aoticache_cache_index(cache);
+    aoticache_status status = aoticache_cache_check_writable(cache, ret_error);
+    if (status != AOTICACHE_OK || index == NULL)
+        return status;
+    aoticache_cache_refreshed(cache, &index);
+    do {
+        aoticache_lock lock = AOTICACHE_LOCK_INIT;
+        status = aoticache_lock_store(cache->directory, true, &lock, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        status = remove_locked(cache, index, artifact, ret_error);
+        aoticache_lock_release(&lock);
+    } while (aoticache_cache_recovered(cache, status, &index));
+    return status;
+}
+
+/* ---- all of them ---- */
+
+struct candidates {
+    aoticache_digest *items;
+    size_t count, capacity;
+    bool is_out_of_memory;
+};
+
+static bool add_candidate(void *user, const aoticache_digest *artifact)
+{
+    struct candidates *candidates = user;
+    candidates->is_out_of_memory =
+        !AOTICACHE_ARRAY_RESERVE(candidates->items, candidates->capacity, candidates->count + 1);
+    if (!candidates->is_out_of_memory)
+        candidates->items[candidates->count++] = *artifact;
+    return !candidates->is_out_of_memory;
+}
+
+/* Those that have signatures, and those that are revoked by their digest. */
+static aoticache_status list_candidates(aoticache_cache *cache, struct candidates *candidates, aoticache_error *ret_error)
+{
+    aoticache_status status =
+        aoticache_signature_files_list(cache->directory, add_candidate, candidates, ret_error);
+    aoticache_digest revoked;
+    for (size_t i = 0; status == AOTICACHE_OK && !candidates->is_out_of_memory; i++) {
+        status = aoticache_trust_revoked_entry_at(cache, i, &revoked, ret_error);
+        if (status == AOTICACHE_OK)
+            add_candidate(candidates, &revoked);
+    }
+    if (status == AOTICACHE_NOT_FOUND)
+        status = AOTICACHE_OK;
+    if (status == AOTICACHE_OK && candidates->is_out_of_memory)
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of entries");
+    return status;
+}
+
+/* What is not there, or cannot be read, can answer nothing, and a verification tells of it. */
+static bool is_beyond_reach(aoticache_status status)
+{
+    return status == AOTICACHE_NOT_FOUND || status == AOTICACHE_CORRUPT || status == AOTICACHE_DENIED;
+}
+
+aoticache_status aoticache_cache_remove_revoked(aoticache_cache *cache, aoticache_revoked_fn callback, void *user,
+                                                uint64_t *ret_removed, aoticache_error *ret_error)
+{
+    struct candidates candidates = {.items = NULL};
+    uint64_t removed = 0;
+    if (cache == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_remove_revoked: cache is NULL");
+    aoticache_cache_enter(cache);
+    aoticache_status status = list_candidates(cache, &candidates, ret_error);
+    for (size_t i = 0; status == AOTICACHE_OK && i < candidates.count; i++) {
+        const aoticache_digest *artifact = &candidates.items[i];
+        char reason[AOTICACHE_TRUST_FAULT_BYTES] = "";
+        aoticache_error detail = {.message = ""};
+        bool is_faulty = false;
+        if (aoticache_index_has_object(aoticache_cache_index(cache), artifact, NULL) == AOTICACHE_NOT_FOUND)
+            continue;
+        status = aoticache_trust_find_fault(cache, artifact, reason, &is_faulty, &detail);
+        if (status == AOTICACHE_OK && is_faulty)
+            status = aoticache_trust_remove_entry(cache, artifact, &detail);
+        if (status == AOTICACHE_OK && is_faulty) {
+            removed++;
+            if (callback != NULL)
+                callback(user, artifact, reason);
+        }
+        if (is_beyond_reach(status))
+            status = AOTICACHE_OK;
+        else if (status != AOTICACHE_OK)
+            aoticache_error_set(ret_error, status, "%s", detail.message);
+    }
+    free(candidates.items);
+    if (ret_removed != NULL)
+        *ret_removed = removed;
+    return status;
+}

@@ -1,0 +1,280 @@
+/*
+ * cache/trust/trust: signatures of entries, and whose signature this machine believes.
+ *
+ * Objects prove themselves by their digests. What nothing proves is that a library computes what its key promises. So what
+ * is signed is a statement: this key, with these requirements and this guard, is answered by this manifest, made by this
+ * producer at this time. docs/signatures.md specifies its bytes. Signatures are Ed25519 (RFC 8032). Keys and signatures
+ * have the text form of Nix, `name:base64`, and secret keys of `nix key generate-secret` work.
+ *
+ * An entry that was compiled here needs no signature. One that comes from elsewhere (an archive, a remote) is taken in only
+ * if a key that this machine trusts signed its statement. docs/security.md says what that stops.
+ *
+ * libcrypto is loaded when the first signature is made or checked, never before. Where it is missing, these calls return
+ * UNSUPPORTED, and nothing is accepted for want of a check.
+ *
+ * Thread safety: as a cache's. Keys, signatures and statements are plain data.
+ *
+ * Users include <aoticache.h>.
+ */
+#ifndef AOTICACHE_CACHE_TRUST_TRUST_H
+#define AOTICACHE_CACHE_TRUST_TRUST_H
+
+#include "cache/cache.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- keys and signatures ---- */
+
+#define AOTICACHE_SIGNER_NAME_BYTES 128        /* of a key's name, with the zero byte: printable ASCII without ':' and ' ' */
+#define AOTICACHE_PUBLIC_KEY_TEXT_BYTES 176    /* "name:base64 of 32 bytes", with the zero byte */
+#define AOTICACHE_SIGNATURE_TEXT_BYTES 224     /* "name:base64 of 64 bytes", with the zero byte */
+#define AOTICACHE_FINGERPRINT_BYTES 51         /* "SHA256:" and 43 characters, as ssh-keygen prints it, with the zero byte */
+#define AOTICACHE_MAX_SIGNATURES 16            /* of one entry */
+
+typedef struct aoticache_public_key {
+    char name[AOTICACHE_SIGNER_NAME_BYTES];
+    uint8_t bytes[32];
+} aoticache_public_key;
+
+typedef struct aoticache_signature {
+    char name[AOTICACHE_SIGNER_NAME_BYTES]; /* of the key that made it */
+    uint8_t bytes[64];
+} aoticache_signature;
+
+/* `text` is exactly one key or signature: no spaces, no line end, one base64 form. Returns: OK, INVALID with the reason. */
+AOTICACHE_API aoticache_status aoticache_public_key_parse(const char *text, aoticache_public_key *ret_key,
+                                                          aoticache_error *ret_error);
+AOTICACHE_API aoticache_status aoticache_signature_parse(const char *text, aoticache_signature *ret_signature,
+                                                         aoticache_error *ret_error);
+AOTICACHE_API void aoticache_public_key_format(const aoticache_public_key *key,
+                                               char ret_text[AOTICACHE_PUBLIC_KEY_TEXT_BYTES]);
+AOTICACHE_API void aoticache_signature_format(const aoticache_signature *signature,
+                                              char ret_text[AOTICACHE_SIGNATURE_TEXT_BYTES]);
+/* SHA-256 of the 32 bytes, in base64 without padding. It does not depend on the name. */
+AOTICACHE_API void aoticache_public_key_fingerprint(const aoticache_public_key *key,
+                                                    char ret_text[AOTICACHE_FINGERPRINT_BYTES]);
+
+/* ---- secret keys ---- */
+
+/* Its memory is overwritten when it is freed. No message ever has a byte of it. */
+typedef struct aoticache_secret_key aoticache_secret_key;
+
+/* A new key. Returns: OK, INVALID (the name), UNSUPPORTED (no libcrypto), IO (no random bytes), NO_MEMORY. */
+AOTICACHE_API aoticache_status aoticache_secret_key_generate(const char *name, aoticache_secret_key **ret_key,
+                                                             aoticache_error *ret_error);
+/*
+ * Reads a file with one line `name:base64` of 64 bytes: the seed, then the public key, which must be that of the seed.
+ * The file must be a regular one of the effective user, and nobody else may read or write it (0600 or 0400).
+ * Returns: OK, NOT_FOUND, DENIED (owner, mode), INVALID (no secret key), UNSUPPORTED, IO, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_secret_key_read(const char *path, aoticache_secret_key **ret_key,
+                                                         aoticache_error *ret_error);
+/* Writes a new file with mode 0600, durably. Returns: OK, IO, DENIED, INVALID (there is a file: it is never replaced). */
+AOTICACHE_API aoticache_status aoticache_secret_key_write(const aoticache_secret_key *key, const char *path,
+                                                          aoticache_error *ret_error);
+/* Borrowed from the key. */
+AOTICACHE_API const aoticache_public_key *aoticache_secret_key_public(const aoticache_secret_key *key);
+/* NULL is allowed. */
+AOTICACHE_API void aoticache_secret_key_free(aoticache_secret_key *key);
+
+/* ---- statements ---- */
+
+/* What is signed of an entry. Strings are borrowed during a call. */
+typedef struct aoticache_statement {
+    size_t size;
+    aoticache_key key;
+    aoticache_cpu_features requirements;
+    const char *guard;         /* NULL or "": an exact entry */
+    aoticache_digest artifact; /* of the manifest */
+    const char *producer;      /* as the manifest says; NULL is "" */
+    int64_t created_ns;        /* as the manifest says: wall clock */
+} aoticache_statement;
+
+#define AOTICACHE_STATEMENT_INIT AOTICACHE_SIZED_INIT(aoticache_statement)
+
+/* The canonical bytes, by free(). Returns: OK, INVALID, NO_MEMORY. */
+AOTICACHE_API aoticache_status aoticache_statement_encode(const aoticache_statement *statement, uint8_t **ret_bytes,
+                                                          size_t *ret_size, aoticache_error *ret_error);
+/* Returns: OK, INVALID, UNSUPPORTED (no libcrypto), NO_MEMORY. */
+AOTICACHE_API aoticache_status aoticache_statement_sign(const aoticache_statement *statement,
+                                                        const aoticache_secret_key *key,
+                                                        aoticache_signature *ret_signature, aoticache_error *ret_error);
+/* Whether `key` made the signature; names are not compared. Returns: OK, CORRUPT (it did not), INVALID, UNSUPPORTED, NO_MEMORY. */
+AOTICACHE_API aoticache_status aoticache_statement_verify(const aoticache_statement *statement,
+                                                          const aoticache_public_key *key,
+                                                          const aoticache_signature *signature,
+                                                          aoticache_error *ret_error);
+
+/* ---- entries of a cache ---- */
+
+/*
+ * Calls back once with the statement of the entry whose manifest has this digest, as the manifest says. The strings are
+ * valid during the call. Returns: OK, NOT_FOUND, CORRUPT, UNSUPPORTED, IO, DENIED, LOCKED, NO_MEMORY, INVALID.
+ */
+typedef void (*aoticache_statement_fn)(void *user, const aoticache_statement *statement);
+AOTICACHE_API aoticache_status aoticache_cache_read_statement(aoticache_cache *cache, const aoticache_digest *artifact,
+                                                              aoticache_statement_fn callback, void *user,
+                                                              aoticache_error *ret_error);
+/*
+ * The signatures of an entry as text: one `name:base64` on each line, each line ended; "" where there is none. They are
+ * not checked. *ret_text is the caller's, by free().
+ * Returns: OK, CORRUPT (the file is not one of signatures), IO, DENIED, NO_MEMORY, INVALID.
+ */
+AOTICACHE_API aoticache_status aoticache_cache_read_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
+                                                               char **ret_text, aoticache_error *ret_error);
+/*
+ * Adds signatures, as such text, to those that an entry has; a key has one signature, the new one wins. Durable on OK.
+ * They are not checked: decide first (below). The manifest need not be in the store yet, so that an entry becomes visible
+ * with its signatures. Those of an entry that does not come are removed by a collection.
+ * Locks:   the store, shared.
+ * Returns: OK, INVALID (no signatures, or more than AOTICACHE_MAX_SIGNATURES), IO, DENIED (read-only), LOCKED, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_cache_add_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
+                                                              const char *text, aoticache_error *ret_error);
+/* Signs the entry and adds the signature. Returns as the two above, and NOT_FOUND. */
+AOTICACHE_API aoticache_status aoticache_cache_sign(aoticache_cache *cache, const aoticache_digest *artifact,
+                                                    const aoticache_secret_key *key, aoticache_error *ret_error);
+
+/* What is known of one signature of an entry. */
+typedef enum aoticache_signature_state {
+    AOTICACHE_SIGNATURE_TRUSTED = 0, /* a trusted key made it */
+    AOTICACHE_SIGNATURE_UNKNOWN = 1, /* no key of this name is known, so it cannot be checked */
+    AOTICACHE_SIGNATURE_REVOKED = 2, /* a key of this name is revoked, and no trusted one made it */
+    AOTICACHE_SIGNATURE_WRONG = 3,   /* a trusted key has this name, and did not make it of this entry */
+} aoticache_signature_state;
+
+/* key: that made it, else NULL. Return false to stop. */
+typedef bool (*aoticache_signature_fn)(void *user, const aoticache_signature *signature, aoticache_signature_state state,
+                                       const aoticache_public_key *key);
+/* Checks the signatures of an entry. Returns as aoticache_cache_read_statement(). */
+AOTICACHE_API aoticache_status aoticache_cache_check_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
+                                                                aoticache_signature_fn callback, void *user,
+                                                                aoticache_error *ret_error);
+
+/*
+ * Removes the entries that would not be taken in any more: revoked ones, those that only a revoked key signed, those with a
+ * signature that has a trusted key's name and is not of them. Entries without signatures stay, unless they are revoked.
+ * `aoticache_cache_verify()` with repair does the same.
+ *
+ * callback, ret_removed: may be NULL. Called for each entry that was removed, with one line that says why.
+ * Locks:   the store, exclusively, for each entry.
+ * Returns: OK, INVALID, IO, DENIED (read-only), LOCKED, NO_MEMORY, UNSUPPORTED (no libcrypto).
+ */
+typedef void (*aoticache_revoked_fn)(void *user, const aoticache_digest *artifact, const char *reason);
+AOTICACHE_API aoticache_status aoticache_cache_remove_revoked(aoticache_cache *cache, aoticache_revoked_fn callback,
+                                                              void *user, uint64_t *ret_removed,
+                                                              aoticache_error *ret_error);
+
+/* ---- deciding for an entry that came from elsewhere ---- */
+
+/* Why an entry is taken in or not: name, number, text. */
+#define AOTICACHE_TRUST_LIST(X)                                              \
+    X(SIGNED, 0, "a trusted key signed it")                                    \
+    X(UNCHECKED, 1, "no signature is required here")                           \
+    X(UNSIGNED, 2, "it has no signature")                                      \
+    X(UNKNOWN_KEY, 3, "no key that is trusted here signed it")                 \
+    X(WRONG_SIGNATURE, 4, "a signature is not one of this entry")              \
+    X(REPEATED_SIGNATURE, 5, "a key signed it twice")                          \
+    X(NO_SIGNATURE_TEXT, 6, "its signatures cannot be read")                   \
+    X(REVOKED_KEY, 7, "a revoked key signed it")                               \
+    X(REVOKED_ENTRY, 8, "the entry is revoked")                                \
+    X(OTHER_KEY, 9, "it answers another key than the one that was asked for")  \
+    X(REPLAYED, 10, "it is older than the entry that is here")
+
+typedef enum aoticache_trust_verdict_reason {
+#define AOTICACHE_TRUST_REASON(name, number, text) AOTICACHE_TRUST_##name = (number),
+    AOTICACHE_TRUST_LIST(AOTICACHE_TRUST_REASON)
+#undef AOTICACHE_TRUST_REASON
+} aoticache_trust_verdict_reason;
+
+typedef struct aoticache_trust_verdict {
+    bool is_accepted;
+    aoticache_trust_verdict_reason reason;
+    aoticache_public_key key; /* SIGNED: whose. Else all zero */
+    char message[512];        /* one line: the reason, the names, and what to do */
+} aoticache_trust_verdict;
+
+/* An entry that came from elsewhere. Pointers are borrowed during the call. */
+typedef struct aoticache_trust_claim {
+    size_t size;
+    const aoticache_statement *statement; /* made of the manifest that came, whose digest was verified */
+    const char *signatures;               /* one on each line; NULL or "": none */
+    const aoticache_key *wanted;          /* what was asked for; NULL: anything */
+    int64_t replaces_created_ns;          /* when the entry was made that this one would replace; 0: there is none */
+    bool is_ours;                         /* from a place that only this user and root may write: no signature is needed */
+    bool allow_unsigned;                  /* no trusted signature is needed, and it may be older than what it replaces */
+    /* Keys that came along. One is trusted only if ask() says so, which is asked after it was found to have signed the
+     * entry, and must not use the cache. */
+    const aoticache_public_key *offered;
+    size_t offered_count;
+    bool (*ask)(void *user, const aoticache_public_key *key); /* NULL: no */
+    void *user;
+} aoticache_trust_claim;
+
+#define AOTICACHE_TRUST_CLAIM_INIT AOTICACHE_SIZED_INIT(aoticache_trust_claim)
+
+/*
+ * Decides by what the cache's options and the configuration say (trusted_keys, revoked_keys, require_signatures, the
+ * user's folder of keys). Counts a refusal (`refused_untrusted`). Writes nothing; the caller logs verdict.message.
+ * Returns: OK (look at is_accepted); INVALID, NO_MEMORY, UNSUPPORTED (no libcrypto): the entry must not be taken in.
+ */
+AOTICACHE_API aoticache_status aoticache_cache_decide(aoticache_cache *cache, const aoticache_trust_claim *claim,
+                                                      aoticache_trust_verdict *ret_verdict, aoticache_error *ret_error);
+
+/* ---- whom this machine trusts ---- */
+
+/* Where the trust in a key comes from. */
+typedef enum aoticache_trust_origin {
+    AOTICACHE_TRUST_ORIGIN_CONFIGURED = 0, /* trusted_keys of the configuration or the options */
+    AOTICACHE_TRUST_ORIGIN_USER = 1,       /* the file trusted_keys of the user's folder of keys */
+    AOTICACHE_TRUST_ORIGIN_OWN = 2,        /* the user's own key */
+} aoticache_trust_origin;
+
+/* Return false to stop. */
+typedef bool (*aoticache_trusted_fn)(void *user, const aoticache_public_key *key, aoticache_trust_origin origin,
+                                     bool is_revoked);
+/* Returns: OK, NO_MEMORY, IO, DENIED. */
+AOTICACHE_API aoticache_status aoticache_cache_list_trusted(aoticache_cache *cache, aoticache_trusted_fn callback,
+                                                            void *user, aoticache_error *ret_error);
+/*
+ * The secret keys that this cache signs with: those of `sign_with`, else the user's own if there is one. Borrowed from the
+ * cache. Returns: OK (also where there is none), and what aoticache_secret_key_read() returns.
+ */
+AOTICACHE_API aoticache_status aoticache_cache_signers(aoticache_cache *cache,
+                                                       const aoticache_secret_key *const **ret_keys, size_t *ret_count,
+                                                       aoticache_error *ret_error);
+
+/*
+ * The user's folder of keys: `secret-key` (the user's own), `trusted_keys` and `revoked_keys` (one on each line, '#'
+ * begins a comment). These functions change the files, whoever has the cache open; a cache reads them when it first needs
+ * them. The folder must be the effective user's or root's, and not writable by others.
+ */
+#define AOTICACHE_SECRET_KEY_FILE "secret-key"
+#define AOTICACHE_TRUSTED_KEYS_FILE "trusted_keys"
+#define AOTICACHE_REVOKED_KEYS_FILE "revoked_keys"
+
+/*
+ * The user's own key, made under `name` where there is none, with its folder. is_new may be NULL.
+ * Returns as aoticache_secret_key_read(), _generate() and _write().
+ */
+AOTICACHE_API aoticache_status aoticache_key_directory_own_key(const char *directory, const char *name,
+                                                               aoticache_secret_key **ret_key, bool *ret_is_new,
+                                                               aoticache_error *ret_error);
+
+/* Trusts a key. It is no longer among the revoked ones of this folder. Returns: OK (also where it was trusted), INVALID
+ * (another key of this name is trusted), IO, DENIED, NO_MEMORY. */
+AOTICACHE_API aoticache_status aoticache_key_directory_trust(const char *directory, const aoticache_public_key *key,
+                                                             aoticache_error *ret_error);
+/*
+ * Revokes: `what` is a public key, a fingerprint, a name, or the digest of a manifest (64 digits). What it names is no
+ * longer among the trusted keys of this folder. Returns: OK, INVALID, IO, DENIED, NO_MEMORY.
+ */
+AOTICACHE_API aoticache_status aoticache_key_directory_revoke(const char *directory, const char *what,
+                                                              aoticache_error *ret_error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,25 @@
+/*
+ * tools/aoticache/key: the keys that sign entries, whom this user trusts, and the signatures of entries.
+ *
+ * Private to the command `key`.
+ */
+#ifndef AOTICACHE_TOOLS_AOTICACHE_KEY_INTERNAL_H
+#define AOTICACHE_TOOLS_AOTICACHE_KEY_INTERNAL_H
+
+#include "aoticache.h"
+#include "tools/cli/cli.h"
+
+typedef struct aoticache_key_command {
+    const aoticache_cli *cli;
+    aoticache_cli_list words; /* the action, and what it is done to */
+    const char *output;       /* generate: the file */
+    const char *op;           /* sign, verify: the pattern */
+    bool all;                 /* sign */
+    aoticache_cli_list sign_with;
+} aoticache_key_command;
+
+/* What follows the action. Each returns an exit code. */
+int aoticache_key_sign(const aoticache_key_command *command, const char *const *words, size_t count);
+int aoticache_key_verify(const aoticache_key_command *command, const char *const *words, size_t count);
+
+#endif

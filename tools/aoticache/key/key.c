@@ -1,0 +1,345 @@
+/*
+ * aoticache key: making keys, printing them, and saying whose signatures are believed.
+ *
+ * A secret key is a file: no option takes one, and none is ever printed.
+ */
+#include "base/cleanup.h"
+#include "tools/aoticache/entries/entries.h"
+#include "tools/aoticache/internal.h"
+#include "tools/aoticache/key/internal.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *key_directory(const aoticache_key_command *command)
+{
+    return aoticache_config_key_directory(aoticache_cli_config(command->cli));
+}
+
+static json_t *key_to_json(const aoticache_public_key *key)
+{
+    char text[AOTICACHE_PUBLIC_KEY_TEXT_BYTES], fingerprint[AOTICACHE_FINGERPRINT_BYTES];
+    json_t *object = aoticache_cli_json_object();
+    aoticache_public_key_format(key, text);
+    aoticache_public_key_fingerprint(key, fingerprint);
+    aoticache_cli_json_set(object, "name", aoticache_cli_json_text(key->name));
+    aoticache_cli_json_set(object, "key", aoticache_cli_json_text(text));
+    aoticache_cli_json_set(object, "fingerprint", aoticache_cli_json_text(fingerprint));
+    return object;
+}
+
+static void print_public(const aoticache_key_command *command, const aoticache_public_key *key)
+{
+    char text[AOTICACHE_PUBLIC_KEY_TEXT_BYTES];
+    aoticache_public_key_format(key, text);
+    if (command->cli->json)
+        aoticache_cli_json_print(key_to_json(key));
+    else
+        printf("%s\n", text);
+}
+
+/* ---- generate, public ---- */
+
+static int generate(const aoticache_key_command *command, const char *const *words, size_t count)
+{
+    char own[AOTICACHE_SIGNER_NAME_BYTES];
+    aoticache_secret_key *key = NULL;
+    aoticache_error error = {.message = ""};
+    bool is_new = true;
+    aoticache_status status;
+    if (count > 1)
+        return aoticache_cli_usage_error(command->cli, "generate takes one name");
+    aoticache_own_key_name(own);
+    const char *name = count > 0 ? words[0] : own;
+    if (command->output != NULL) {
+        status = aoticache_secret_key_generate(name, &key, &error);
+        if (status == AOTICACHE_OK)
+            status = aoticache_secret_key_write(key, command->output, &error);
+    } else {
+        status = aoticache_key_directory_own_key(key_directory(command), name, &key, &is_new, &error);
+        if (status == AOTICACHE_OK && !is_new)
+            status = aoticache_error_set(&error, AOTICACHE_INVALID,
+                                         "you have the key '%s' in %s/" AOTICACHE_SECRET_KEY_FILE
+                                         " already, and it stays; --output FILE makes another",
+                                         aoticache_secret_key_public(key)->name, key_directory(command));
+    }
+    if (status == AOTICACHE_OK)
+        print_public(command, aoticache_secret_key_public(key));
+    aoticache_secret_key_free(key);
+    return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(command->cli, status, &error);
+}
+
+static int print_of_file(const aoticache_key_command *command, const char *path)
+{
+    aoticache_secret_key *key = NULL;
+    aoticache_error error = {.message = ""};
+    aoticache_status status = aoticache_secret_key_read(path, &key, &error);
+    if (status != AOTICACHE_OK)
+        return aoticache_cli_fail(command->cli, status, &error);
+    print_public(command, aoticache_secret_key_public(key));
+    aoticache_secret_key_free(key);
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+/* Of the key that signs: the first of sign_with, else the user's own. */
+static int public(const aoticache_key_command *command, const char *const *words, size_t count)
+{
+    const char *configured = aoticache_config_value(aoticache_cli_config(command->cli), AOTICACHE_CONFIG_sign_with);
+    if (count > 1)
+        return aoticache_cli_usage_error(command->cli, "public takes one file");
+    if (count == 1)
+        return print_of_file(command, words[0]);
+    if (configured[0] == '\0') {
+        cleanup_free char *own = aoticache_cli_text("%s/" AOTICACHE_SECRET_KEY_FILE, key_directory(command));
+        int result = aoticache_signers_prepare(command->cli);
+        return result == AOTICACHE_CLI_EXIT_OK ? print_of_file(command, own) : result;
+    }
+    cleanup_free char *paths = aoticache_cli_text("%s", configured);
+    int result = AOTICACHE_CLI_EXIT_OK;
+    char *rest = NULL;
+    for (char *path = strtok_r(paths, " \t", &rest); result == AOTICACHE_CLI_EXIT_OK && path != NULL;
+         path = strtok_r(NULL, " \t", &rest))
+        result = print_of_file(command, path);
+    return result;
+}
+
+/* ---- trust, distrust ---- */
+
+static int trust(const aoticache_key_command *command, const char *const *words, size_t count)
+{
+    if (count == 0)
+        return aoticache_cli_usage_error(command->cli, "trust needs a public key, as 'aoticache key public' prints it");
+    for (size_t i = 0; i < count; i++) {
+        aoticache_public_key key;
+        char fingerprint[AOTICACHE_FINGERPRINT_BYTES];
+        aoticache_error error = {.message = ""};
+        if (aoticache_public_key_parse(words[i], &key, &error) != AOTICACHE_OK)
+            return aoticache_cli_usage_error(command->cli, "%s", error.message);
+        aoticache_status status = aoticache_key_directory_trust(key_directory(command), &key, &error);
+        if (status != AOTICACHE_OK)
+            return aoticache_cli_fail(command->cli, status, &error);
+        aoticache_public_key_fingerprint(&key, fingerprint);
+        aoticache_cli_note(command->cli, "'%s' (%s) is trusted", key.name, fingerprint);
+    }
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+struct search {
+    const char *word;
+    aoticache_public_key found;
+    bool has_found, is_elsewhere;
+};
+
+/* A name is worth less than the key that has it: that is what is written down. */
+static bool find_key(void *user, const aoticache_public_key *key, aoticache_trust_origin origin, bool is_revoked)
+{
+    struct search *search = user;
+    char fingerprint[AOTICACHE_FINGERPRINT_BYTES];
+    (void)is_revoked;
+    aoticache_public_key_fingerprint(key, fingerprint);
+    if (strcmp(key->name, search->word) != 0 && strcmp(fingerprint, search->word) != 0)
+        return true;
+    search->found = *key;
+    search->has_found = true;
+    search->is_elsewhere = origin == AOTICACHE_TRUST_ORIGIN_CONFIGURED;
+    return true;
+}
+
+static int distrust_one(const aoticache_key_command *command, aoticache_cache *cache, const char *word)
+{
+    char text[AOTICACHE_PUBLIC_KEY_TEXT_BYTES];
+    struct search search = {.word = word};
+    aoticache_error error = {.message = ""};
+    if (cache != NULL)
+        aoticache_cache_list_trusted(cache, find_key, &search, NULL);
+    if (search.has_found) {
+        aoticache_public_key_format(&search.found, text);
+        word = text;
+    }
+    aoticache_status status = aoticache_key_directory_revoke(key_directory(command), word, &error);
+    if (status != AOTICACHE_OK)
+        return aoticache_cli_fail(command->cli, status, &error);
+    aoticache_cli_note(command->cli, "%s is revoked%s", word,
+                       search.is_elsewhere ? "; trusted_keys of the configuration still names it, which changes nothing" : "");
+    return AOTICACHE_CLI_EXIT_OK;
+}
+
+static void print_removed(void *user, const aoticache_digest *artifact, const char *reason)
+{
+    char hex[AOTICACHE_DIGEST_HEX_BYTES];
+    const aoticache_cli *cli = user;
+    aoticache_digest_to_hex(artifact, hex);
+    if (!cli->json)
+        printf("removed %.12s: %s\n", hex, reason);
+}
+
+static int remove_revoked(const aoticache_key_command *command)
+{
+    aoticache_cache *cache = NULL;
+    aoticache_error error = {.message = ""};
+    uint64_t removed = 0;
+    aoticache_status status = aoticache_cli_open_cache(command->cli, false, &cache, &error);
+    if (status == AOTICACHE_NOT_FOUND)
+        return AOTICACHE_CLI_EXIT_OK;
+    if (status == AOTICACHE_OK)
+        status = aoticache_cache_remove_revoked(cache, print_removed, (void *)(uintptr_t)command->cli, &removed, &error);
+    if (status == AOTICACHE_OK && command->cli->json) {
+        json_t *object = aoticache_cli_json_object();
+        aoticache_cli_json_set(object, "directory", aoticache_cli_json_text(aoticache_cache_directory(cache)));
+        aoticache_cli_json_set(object, "removed", aoticache_cli_json_count(removed));
+        aoticache_cli_json_print(object);
+    } else if (status == AOTICACHE_OK) {
+        aoticache_cli_note(command->cli, "%" PRIu64 " %s removed from %s; in other caches 'aoticache verify --repair' removes "
+                           "them", removed, removed == 1 ? "entry" : "entries", aoticache_cache_directory(cache));
+    }
+    aoticache_cache_close(cache);
+    return status == AOTICACHE_OK ? AOTICACHE_CLI_EXIT_OK : aoticache_cli_fail(command->cli, status, &error);
+}
+
+static int distrust(const aoticache_key_command *command, const char *const *words, size_t count)
+{
+    aoticache_cache *cache = NULL;
+    int result = AOTICACHE_CLI_EXIT_OK;
+    if (count == 0)
+        return aoticache_cli_usage_error(command->cli, "distrust needs a public key, a fingerprint, the name of a key, or the "
+                                         "64 digits of an artifact");
+    aoticache_cli_open_cache(command->cli, false, &cache, NULL); /* for the key that has a name; it may not be there */
+    for (size_t i = 0; result == AOTICACHE_CLI_EXIT_OK && i < count; i++)
+        result = distrust_one(command, cache, words[i]);
+    aoticache_cache_close(cache);
+    return result == AOTICACHE_CLI_EXIT_OK ? remove_revoked(command) : result;
+}
+
+/* ---- list ---- */
+
+struct listing {
+    aoticache_cli_table *table;
+    json_t *array;
+    size_t count;
+};
+
+static bool add_key(void *user, const aoticache_public_key *key, aoticache_trust_origin origin, bool is_revoked)
+{
+    static const char *const origins[] = {"configuration", "you", "own key"};
+    struct listing *listing = user;
+    char fingerprint[AOTICACHE_FINGERPRINT_BYTES];
+    listing->count++;
+    if (listing->array != NULL) {
+        json_t *object = key_to_json(key);
+        aoticache_cli_json_set(object, "trusted_by", aoticache_cli_json_text(origins[origin]));
+        aoticache_cli_json_set(object, "revoked", json_boolean(is_revoked));
+        aoticache_cli_json_append(listing->array, object);
+        return true;
+    }
+    aoticache_public_key_fingerprint(key, fingerprint);
+    const char *cells[] = {key->name, fingerprint, origins[origin], is_revoked ? "revoked" : "trusted"};
+    aoticache_cli_table_add(listing->table, is_revoked ? AOTICACHE_CLI_RED : AOTICACHE_CLI_PLAIN, cells);
+    return true;
+}
+
+/* A cache knows whom it trusts, and any will do: an empty one where there is none. */
+static int list(const aoticache_key_command *command, const char *const *words, size_t count)
+{
+    static const aoticache_cli_column columns[] = {{.title = "NAME"}, {.title = "FINGERPRINT"}, {.title = "TRUSTED BY"},
+                                                   {.title = "STATE"}};
+    const aoticache_cli *cli = command->cli;
+    aoticache_cache *cache = NULL;
+    aoticache_error error = {.message = ""};
+    struct listing listing = {.array = cli->json ? aoticache_cli_json_array() : NULL};
+    (void)words;
+    if (count > 0)
+        return aoticache_cli_usage_error(cli, "list takes no words");
+    int result = aoticache_cli_open_or_report(cli, true, &cache);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    listing.table = aoticache_cli_table_create(columns, sizeof columns / sizeof columns[0]);
+    aoticache_status status = aoticache_cache_list_trusted(cache, add_key, &listing, &error);
+    if (status != AOTICACHE_OK)
+        result = aoticache_cli_fail(cli, status, &error);
+    else if (listing.array != NULL)
+        aoticache_cli_json_print(json_incref(listing.array));
+    else if (listing.count > 0)
+        aoticache_cli_table_print(listing.table, cli);
+    else
+        aoticache_cli_note(cli, "no key is trusted; 'aoticache key trust KEY' trusts one");
+    json_decref(listing.array);
+    aoticache_cli_table_free(listing.table);
+    aoticache_cache_close(cache);
+    return result;
+}
+
+/* ---- the command ---- */
+
+static const struct {
+    const char *word;
+    int (*run)(const aoticache_key_command *command, const char *const *words, size_t count);
+} actions[] = {{"generate", generate}, {"public", public},           {"trust", trust},
+               {"distrust", distrust}, {"list", list},               {"sign", aoticache_key_sign},
+               {"verify", aoticache_key_verify}};
+
+#define ACTION_COUNT (sizeof actions / sizeof actions[0])
+
+static int run_action(const aoticache_key_command *command)
+{
+    const char *names[ACTION_COUNT + 1] = {NULL};
+    for (size_t i = 0; i < ACTION_COUNT; i++) {
+        names[i] = actions[i].word;
+        if (strcmp(command->words.items[0], names[i]) == 0)
+            return actions[i].run(command, command->words.items + 1, command->words.count - 1);
+    }
+    const char *nearest = aoticache_cli_nearest(command->words.items[0], names);
+    if (nearest != NULL)
+        return aoticache_cli_usage_error(command->cli, "there is no 'key %s' (did you mean %s?)", command->words.items[0],
+                                         nearest);
+    return aoticache_cli_usage_error(command->cli, "there is no 'key %s'", command->words.items[0]);
+}
+
+static int key_command(aoticache_cli *cli)
+{
+    aoticache_key_command command = {.cli = cli};
+    if (!aoticache_cli_parse(cli, &command))
+        return cli->exit_code;
+    int result = run_action(&command);
+    free(command.words.items);
+    free(command.sign_with.items);
+    return result;
+}
+
+static const aoticache_cli_option key_options[] = {
+    {"output", 'o', "FILE", "generate: the file of the new secret key; default: your own",
+     AOTICACHE_CLI_NAME(aoticache_key_command, output, "a file is needed")},
+    {"op", 0, "PATTERN", "sign, verify: only operators like this: 'aten::*'", AOTICACHE_CLI_TEXT(aoticache_key_command, op)},
+    {"all", 'a', NULL, "sign: all entries", AOTICACHE_CLI_SET(aoticache_key_command, all)},
+    {"sign-with", 0, "FILE", "sign: with this secret key; may be repeated; default: sign_with of the\n"
+     "configuration, else your own key, made at its first use",
+     AOTICACHE_CLI_LIST(aoticache_key_command, sign_with)},
+    {0},
+};
+
+const aoticache_command aoticache_command_key = {
+    .word = "key",
+    .program =
+        {
+            .name = "aoticache key",
+            .help_hint = "aoticache help key",
+            .usage = "generate|public|trust|distrust|list|sign|verify [WORD]... [OPTION]...",
+            .summary = "Makes and lists the keys that sign kernels, and says whose signatures are believed.",
+            .details =
+                "  generate [NAME]      makes a key to sign with, and prints its public part\n"
+                "  public [FILE]        prints the public part of the key that signs: what others need\n"
+                "  trust KEY...         kernels that this public key signed may come in and run\n"
+                "  distrust WORD...     revokes public keys, fingerprints, names of keys, or artifacts (64\n"
+                "                       digits), and removes from the cache what only they signed\n"
+                "  list                 who is trusted, and who is revoked\n"
+                "  sign KEY...          signs entries of the cache; --op PATTERN or --all for many\n"
+                "  verify [KEY...]      who signed entries; exit code 1 where a signature is wrong or revoked, and\n"
+                "                       for a KEY that no trusted key signed\n\n"
+                "KEY of sign and verify is the beginning of an entry's key or artifact, as for 'aoticache show'.\n"
+                "Keys and signatures are Nix's: name:base64. A secret key is a file with mode 0600.",
+            .options = key_options,
+            .operand = {AOTICACHE_CLI_LIST(aoticache_key_command, words),
+                        .wanted = "say what to do: generate, public, trust, distrust, list, sign or verify"},
+        },
+    .run = key_command,
+};
