@@ -133,7 +133,8 @@ typedef struct aoticache_artifact aoticache_artifact;
 typedef enum aoticache_source {
     AOTICACHE_SOURCE_INDEX = 0,    /* found in this directory */
     AOTICACHE_SOURCE_COMPILED = 1, /* compiled by this call */
-    AOTICACHE_SOURCE_WAITED = 2,   /* compiled by another thread or process while this call waited */
+    AOTICACHE_SOURCE_WAITED = 2,   /* compiled by another thread, process or machine while this call waited */
+    AOTICACHE_SOURCE_FETCHED = 3,  /* fetched from a remote by this call (docs/remotes.md) */
 } aoticache_source;
 
 AOTICACHE_API aoticache_artifact *aoticache_artifact_ref(aoticache_artifact *artifact);

@@ -3,7 +3,7 @@
  *
  * Private. settings.c reads the text of the setting, server.c owns a remote: its module, its connection, its limits and
  * whether it is asked at all. record.c owns the texts on a server, zstd.c compression, fetch.c how an entry comes in and
- * send.c how one goes out. push.c and pull.c go through many entries.
+ * send.c how one goes out. push.c and pull.c go through many entries, tier.c is what a miss asks for.
  */
 #ifndef AOTICACHE_CACHE_REMOTE_INTERNAL_H
 #define AOTICACHE_CACHE_REMOTE_INTERNAL_H
@@ -67,7 +67,8 @@ typedef struct aoticache_remote {
     _Atomic bool serves_misses;      /* then the log says when it begins to rest; who asks by hand gets errors */
     struct {
         _Atomic uint64_t key;      /* the first bytes of one */
-        _Atomic uint64_t until_ns; /* until then it is taken for absent */
+        _Atomic uint64_t until_ns; /* until then it is not asked for */
+        _Atomic bool was_refused;  /* there was something, and it was damaged or not signed */
     } misses[AOTICACHE_REMOTE_MISSES];
 } aoticache_remote;
 
@@ -105,9 +106,14 @@ aoticache_status aoticache_remote_get_text(aoticache_remote *remote, const char 
 
 /* Whether to ask it at all: not while it rests after failures. Requests are made all the same where somebody wants them. */
 bool aoticache_remote_is_awake(const aoticache_remote *remote);
-/* Keys that it was found not to have a short time ago. */
-bool aoticache_remote_is_absent(const aoticache_remote *remote, const aoticache_key *key);
-void aoticache_remote_note_absent(aoticache_remote *remote, const aoticache_key *key, bool is_absent);
+/* What it was found to have for a key a short time ago. */
+typedef enum aoticache_remote_sight {
+    AOTICACHE_REMOTE_NOT_SEEN, /* it was not asked, or had what was wanted */
+    AOTICACHE_REMOTE_NOTHING,
+    AOTICACHE_REMOTE_REFUSED, /* something that was damaged, or that nobody trusted signed */
+} aoticache_remote_sight;
+aoticache_remote_sight aoticache_remote_look_back(const aoticache_remote *remote, const aoticache_key *key);
+void aoticache_remote_note_sight(aoticache_remote *remote, const aoticache_key *key, aoticache_remote_sight sight);
 
 /* ---- record.c: the texts on a server (docs/remotes.md) ---- */
 
@@ -201,6 +207,7 @@ aoticache_status aoticache_remote_fetch_key(aoticache_intake *intake, aoticache_
 typedef struct aoticache_remote_sending {
     const aoticache_secret_key *const *signers;
     size_t signer_count;
+    bool replaces; /* also objects that are there already: they may be damaged */
     aoticache_goes_on_fn poll; /* NULL: goes on to the end */
     void *user;
     aoticache_transfer_report *report; /* objects, bytes, archive_bytes are added to */
@@ -210,5 +217,26 @@ typedef struct aoticache_remote_sending {
  * reason); what a request returns. */
 aoticache_status aoticache_remote_send(aoticache_cache *cache, aoticache_remote *remote, const aoticache_digest *artifact,
                                        const aoticache_remote_sending *sending, aoticache_error *ret_error);
+
+/* ---- push.c ---- */
+
+/* Adds the key of an entry of the cache to the remote's lists. Returns as aoticache_remote_send(). */
+aoticache_status aoticache_remote_list_entry(aoticache_cache *cache, aoticache_remote *remote,
+                                             const aoticache_digest *artifact, aoticache_error *ret_error);
+
+/* ---- tier.c: what a miss asks for (cache/compile.c). Nothing of it fails: then the kernel is compiled ---- */
+
+/* True where an entry for the target has come: look again. */
+bool aoticache_tier_fetch(aoticache_cache *cache, const aoticache_lookup_target *target);
+/*
+ * The right to compile a key, among all machines. True where another machine compiled it while we waited, and its entry has
+ * come. Else *ret_lease is for release(), or NULL: no remote has leases, or none can be had.
+ */
+typedef struct aoticache_tier_lease aoticache_tier_lease;
+bool aoticache_tier_lease_take(aoticache_cache *cache, const aoticache_lookup_target *target, aoticache_tier_lease **ret_lease);
+/* NULL is allowed. */
+void aoticache_tier_lease_release(aoticache_tier_lease *lease);
+/* Sends an entry that was just stored to all remotes that are written to. */
+void aoticache_tier_send(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact);
 
 #endif

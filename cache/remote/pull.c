@@ -208,35 +208,3 @@ aoticache_status aoticache_cache_pull(aoticache_cache *cache, const char *remote
         *ret_report = pull.report;
     return status == AOTICACHE_CORRUPT ? AOTICACHE_IO : status;
 }
-
-/* ---- how remotes answer ---- */
-
-aoticache_status aoticache_cache_check_remotes(aoticache_cache *cache, const char *remotes,
-                                               aoticache_remote_state_fn callback, void *user, aoticache_error *ret_error)
-{
-    aoticache_remotes *own = NULL;
-    if (cache == NULL || callback == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "aoticache_cache_check_remotes: an argument is NULL");
-    aoticache_cache_enter(cache);
-    aoticache_status status =
-        remotes != NULL ? aoticache_remotes_create(remotes, &cache->directory->logger, &own, ret_error) : AOTICACHE_OK;
-    const aoticache_remotes *asked = remotes != NULL ? own : cache->remotes;
-    for (size_t i = 0; status == AOTICACHE_OK && asked != NULL && i < asked->count; i++) {
-        aoticache_remote *remote = &asked->items[i];
-        aoticache_error detail = {.message = ""};
-        const uint64_t begun = aoticache_monotonic_ns();
-        aoticache_status answer = aoticache_remote_exists(remote, "keys/00", &detail);
-        const aoticache_remote_state state = {.url = remote->config.url,
-                                              .reads = remote->config.reads,
-                                              .writes = remote->config.writes,
-                                              .has_leases = remote->module != NULL && remote->module->acquire != NULL,
-                                              .allow_unsigned = remote->config.allow_unsigned,
-                                              .status = answer == AOTICACHE_NOT_FOUND ? AOTICACHE_OK : answer,
-                                              .message = detail.message,
-                                              .answer_ns = aoticache_monotonic_ns() - begun};
-        if (!callback(user, &state))
-            break;
-    }
-    aoticache_remotes_free(own);
-    return status;
-}

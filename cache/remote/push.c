@@ -194,6 +194,25 @@ static aoticache_status update_lists(aoticache_remote *remote, const struct rows
     return AOTICACHE_OK;
 }
 
+aoticache_status aoticache_remote_list_entry(aoticache_cache *cache, aoticache_remote *remote,
+                                             const aoticache_digest *artifact, aoticache_error *ret_error)
+{
+    aoticache_manifest *manifest = NULL;
+    struct rows rows = {.items = NULL};
+    uint64_t bytes = 0;
+    aoticache_status status = aoticache_cache_load_manifest(cache->directory, artifact, &manifest, &bytes, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    add_row(&rows, &(aoticache_list_row){
+                       .key = manifest->key, .device = manifest->device, .op = manifest->op, .tags = ""});
+    status = rows.is_out_of_memory
+                 ? aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a list of keys")
+                 : update_lists(remote, &rows, ret_error);
+    clear_rows(&rows);
+    aoticache_manifest_free(manifest);
+    return status;
+}
+
 /* ---- pushing ---- */
 
 static bool poll_push(void *user)

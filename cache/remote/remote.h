@@ -38,10 +38,9 @@ typedef struct aoticache_remote_state {
 
 /* Return false to stop. What it points to is valid during the call. */
 typedef bool (*aoticache_remote_state_fn)(void *user, const aoticache_remote_state *state);
-/* Asks each remote once. remotes: NULL: the cache's own. Returns: OK, INVALID, NO_MEMORY. */
-AOTICACHE_API aoticache_status aoticache_cache_check_remotes(aoticache_cache *cache, const char *remotes,
-                                                             aoticache_remote_state_fn callback, void *user,
-                                                             aoticache_error *ret_error);
+/* Asks each remote of a text once, one after the other. Returns: OK, INVALID, NO_MEMORY. */
+AOTICACHE_API aoticache_status aoticache_remotes_ask(const char *remotes, aoticache_remote_state_fn callback, void *user,
+                                                     aoticache_error *ret_error);
 
 /*
  * Sends the entries that the options name to each remote that is written to, with their signatures: objects that are there

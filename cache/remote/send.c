@@ -35,11 +35,14 @@ static aoticache_status send_bytes(aoticache_remote *remote, const aoticache_dig
     return AOTICACHE_OK;
 }
 
-/* *ret_has: it is there already. */
-static aoticache_status has_object(aoticache_remote *remote, const aoticache_digest *digest, bool *ret_has,
-                                   aoticache_error *ret_error)
+/* *ret_has: it is there already, and need not be sent. */
+static aoticache_status has_object(aoticache_remote *remote, const aoticache_digest *digest,
+                                   const aoticache_remote_sending *sending, bool *ret_has, aoticache_error *ret_error)
 {
     char name[AOTICACHE_REMOTE_NAME_BYTES];
+    *ret_has = false;
+    if (sending->replaces)
+        return AOTICACHE_OK;
     aoticache_remote_object_name(digest, name);
     aoticache_status status = aoticache_remote_exists(remote, name, ret_error);
     *ret_has = status == AOTICACHE_OK;
@@ -57,7 +60,7 @@ static aoticache_status send_file(aoticache_cache *cache, aoticache_remote *remo
         return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "its object %s has %llu bytes, and max-object of the "
                                    "remote allows %llu", hex, (unsigned long long)file->bytes,
                                    (unsigned long long)remote->config.max_object);
-    aoticache_status status = has_object(remote, &file->digest, &has, ret_error);
+    aoticache_status status = has_object(remote, &file->digest, sending, &has, ret_error);
     if (status != AOTICACHE_OK || has)
         return status;
     status = aoticache_object_open_while(cache->directory, &file->digest, file->bytes, sending->poll, sending->user, &fd, NULL, ret_error);
@@ -163,7 +166,7 @@ static aoticache_status send_manifest(aoticache_cache *cache, aoticache_remote *
 {
     bool has = false;
     cleanup_free char *signatures = NULL;
-    aoticache_status status = has_object(remote, artifact, &has, ret_error);
+    aoticache_status status = has_object(remote, artifact, sending, &has, ret_error);
     if (status == AOTICACHE_OK && !has)
         status = send_bytes(remote, artifact, text, size, sending->report, ret_error);
     if (status == AOTICACHE_OK)

@@ -395,20 +395,23 @@ static uint64_t first_bytes(const aoticache_key *key)
     return first;
 }
 
-bool aoticache_remote_is_absent(const aoticache_remote *remote, const aoticache_key *key)
+aoticache_remote_sight aoticache_remote_look_back(const aoticache_remote *remote, const aoticache_key *key)
 {
     const size_t slot = key->bytes[8] % AOTICACHE_REMOTE_MISSES;
-    return atomic_load(&remote->misses[slot].key) == first_bytes(key) &&
-           aoticache_monotonic_ns() < atomic_load(&remote->misses[slot].until_ns);
+    if (atomic_load(&remote->misses[slot].key) != first_bytes(key) ||
+        aoticache_monotonic_ns() >= atomic_load(&remote->misses[slot].until_ns))
+        return AOTICACHE_REMOTE_NOT_SEEN;
+    return atomic_load(&remote->misses[slot].was_refused) ? AOTICACHE_REMOTE_REFUSED : AOTICACHE_REMOTE_NOTHING;
 }
 
-void aoticache_remote_note_absent(aoticache_remote *remote, const aoticache_key *key, bool is_absent)
+void aoticache_remote_note_sight(aoticache_remote *remote, const aoticache_key *key, aoticache_remote_sight sight)
 {
     const size_t slot = key->bytes[8] % AOTICACHE_REMOTE_MISSES;
-    if (!is_absent && atomic_load(&remote->misses[slot].key) != first_bytes(key))
+    if (sight == AOTICACHE_REMOTE_NOT_SEEN && atomic_load(&remote->misses[slot].key) != first_bytes(key))
         return;
     atomic_store(&remote->misses[slot].until_ns, 0);
     atomic_store(&remote->misses[slot].key, first_bytes(key));
-    if (is_absent)
+    atomic_store(&remote->misses[slot].was_refused, sight == AOTICACHE_REMOTE_REFUSED);
+    if (sight != AOTICACHE_REMOTE_NOT_SEEN)
         atomic_store(&remote->misses[slot].until_ns, aoticache_monotonic_ns() + ABSENT_NS);
 }
