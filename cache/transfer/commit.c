@@ -2,7 +2,7 @@
  * cache/transfer/commit: a batch of artifacts becomes part of the store.
  *
  * The order is that of a put, for all of the batch at once: the bytes are durable; with the store's lock held, shared,
- * the files get their names, the folders are durable, and only then the entries are recorded. Dying between leaves
+ * signatures are written, the files get their names, the folders are durable, and only then the entries are recorded. Dying between leaves
  * objects that no entry names, as a put does that is killed. Where there are many files one syncfs(2) takes the place
  * of many fsync(2).
  */
@@ -221,7 +221,7 @@ static aoticache_status move_all(aoticache_intake *intake, aoticache_error *ret_
 
 /* ---- signatures ---- */
 
-/* So that an entry never is visible without them: durable before it is recorded. */
+/* Durable before the manifest is in the store: neither a lookup nor an index that is built anew finds it without them. */
 static aoticache_status write_signatures(const aoticache_intake *intake, aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
@@ -314,10 +314,10 @@ static aoticache_status drop_unwanted(aoticache_intake *intake, aoticache_error 
 static aoticache_status publish(aoticache_intake *intake, aoticache_error *ret_error)
 {
     aoticache_status status = drop_unwanted(intake, ret_error);
-    if (status == AOTICACHE_OK && intake->count > 0)
-        status = move_all(intake, ret_error);
     if (status == AOTICACHE_OK)
         status = write_signatures(intake, ret_error);
+    if (status == AOTICACHE_OK && intake->count > 0)
+        status = move_all(intake, ret_error);
     if (status != AOTICACHE_OK || intake->count == 0)
         return status;
     cleanup_free int64_t *ids = calloc(intake->count, sizeof *ids);

@@ -61,6 +61,7 @@ _aoticache_operands() { # COMMAND POSITION
     config) _aoticache_settings ;;
     help) _aoticache_commands aoticache ;;
     inspect | run-package) _aoticache_keys && echo files ;;
+    key) if [ "$2" -le 2 ]; then echo generate public trust distrust list sign verify; else _aoticache_keys; fi ;;
     copy | merge) echo folders ;;
     add | warm | export | import | record) echo files ;;
     esac

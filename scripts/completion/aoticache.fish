@@ -108,6 +108,8 @@ function __aoticache_operands
         case inspect run-package
             __aoticache_keys
             __fish_complete_path (commandline -ct)
+        case key
+            test (count $words) -le 2; and printf '%s\n' generate public trust distrust list sign verify; or __aoticache_keys
         case copy merge
             __fish_complete_directories (commandline -ct)
         case add warm export import record

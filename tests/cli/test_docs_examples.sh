@@ -14,6 +14,7 @@ while read -r page name; do
 done <<'PAGES'
 docs/configuration.md file
 docs/operations.md limits
+docs/signatures.md settings
 PAGES
 
 # ---- commands, with what is installed, which has no PyTorch beside it ----

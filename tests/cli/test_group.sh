@@ -19,7 +19,7 @@ as() { # USER COMMAND...
     shift
     mkdir -p "$work/home$user" && chown "$user" "$work/home$user"
     setpriv --reuid "$user" --regid "$user" --groups $group -- env HOME="$work/home$user" AOTICACHE_HOME="$work" \
-        TMPDIR="$work/home$user" PATH="$work/bin:$PATH" AOTICACHE_DIR="$shared" bash -c 'umask 077; cd "$HOME"; exec "$@"' - "$@"
+        TMPDIR="$work/home$user" AOTICACHE_KEYS="$work/home$user/keys" PATH="$work/bin:$PATH" AOTICACHE_DIR="$shared" bash -c 'umask 077; cd "$HOME"; exec "$@"' - "$@"
 }
 
 try 'without saying so a shared directory is refused' 1 as 10001 aoticache run aten::abs --input float32:2 --hook c

@@ -22,9 +22,10 @@ else
     member 'counts' entries 3
     holds 'the same bytes' cmp -s "$archive" "$work/again.tar.zst"
     if tar --zstd -tf "$archive" >"$out" 2>/dev/null; then
-        is 'tar reads it' 8 "$(wc -l <"$out")"
+        is 'tar reads it' 11 "$(wc -l <"$out")"
         is 'the first member' aoticache.json "$(head -n 1 "$out")"
         prints 'objects have the names of the store' '^objects/[0-9a-f]{2}/[0-9a-f]{62}$'
+        prints 'signatures have the names of their manifests' '^signatures/[0-9a-f]{64}$'
     else
         skip 'tar reads it' 'this tar has no zstd'
     fi

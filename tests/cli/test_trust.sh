@@ -15,7 +15,7 @@ as() { # USER COMMAND...
     shift
     mkdir -p "$work/home$user" && chown "$user" "$work/home$user"
     setpriv --reuid "$user" --regid "$user" --groups $group -- env HOME="$work/home$user" AOTICACHE_HOME="$work" \
-        TMPDIR="$work/home$user" PATH="$work/bin:$PATH" bash -c 'cd "$HOME"; exec "$@"' - "$@"
+        TMPDIR="$work/home$user" AOTICACHE_KEYS="$work/home$user/keys" PATH="$work/bin:$PATH" bash -c 'cd "$HOME"; exec "$@"' - "$@"
 }
 store() { aoticache run aten::abs --input "float32:$1" --hook c --quiet; }
 export -f store

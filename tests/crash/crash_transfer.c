@@ -3,8 +3,8 @@
  *
  * As crash.c does for the other operations: a first run counts the calls that pass the syscall hooks, SQLite's included; then
  * for every one of them a child is killed right before it. Afterwards nothing in the target is damaged, missing or
- * foreign, what was reported as stored is found, the same operation succeeds when it is done again, and a collection
- * leaves nothing behind. CRASH_STRIDE: only every n-th call, 3 unless it is set; 1 for all of them.
+ * foreign, what was reported as stored is found, every entry that is found has its signature, the same operation succeeds
+ * when it is done again, and a collection leaves nothing behind. CRASH_STRIDE: only every n-th call, 3 unless it is set; 1 for all of them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +29,7 @@
 
 static char root[512], source_path[600], target_path[600];
 static int archive;
+static bool is_signed; /* there is a libcrypto */
 
 /* Shared with the children. */
 struct shared {
@@ -61,7 +62,7 @@ static aoticache_status do_import(aoticache_cache *target, aoticache_transfer_re
 {
     lseek(archive, 0, SEEK_SET);
     aoticache_transfer_options options = AOTICACHE_TRANSFER_OPTIONS_INIT;
-    options.allow_unsigned = true;
+    options.allow_unsigned = !is_signed;
     return aoticache_cache_import(target, archive, &options, ret_report, ret_error);
 }
 
@@ -110,6 +111,22 @@ static bool run_child(operation_fn operation, long call)
 
 /* ---- what is left ---- */
 
+static bool require_signature(void *user, const aoticache_entry *entry)
+{
+    aoticache_cache *cache = user;
+    char *text = NULL;
+    if (aoticache_cache_read_signatures(cache, &entry->artifact, &text, NULL) != AOTICACHE_OK || text[0] == '\0')
+        fail("signatures", "an entry is visible without the one that it came with");
+    free(text);
+    return true;
+}
+
+static void check_signatures(aoticache_cache *cache)
+{
+    if (is_signed)
+        aoticache_cache_list(cache, NULL, NULL, require_signature, cache, NULL);
+}
+
 static void check_after(const char *name, long call, operation_fn operation)
 {
     char where[128];
@@ -119,6 +136,14 @@ static void check_after(const char *name, long call, operation_fn operation)
     snprintf(where, sizeof where, "%s, killed before call %ld", name, call);
     aoticache_cache *cache = open_in(target_path);
     aoticache_verify_report report = verify(cache, where);
+    check_signatures(cache);
+    if (call % 2 != 0) { /* what a repair puts back has them too */
+        aoticache_verify_options repairing = AOTICACHE_VERIFY_OPTIONS_INIT;
+        repairing.repair = true;
+        if (aoticache_cache_verify(cache, &repairing, NULL, NULL, NULL, &report, &error) != AOTICACHE_OK)
+            fail(where, error.message);
+        check_signatures(cache);
+    }
     if (shared->was_reported && report.entries != ENTRIES)
         fail(where, "what was reported as stored is gone");
     if (operation(cache, &again, &error) != AOTICACHE_OK || again.refused > 0)
@@ -126,6 +151,7 @@ static void check_after(const char *name, long call, operation_fn operation)
     if (aoticache_cache_collect(cache, &options, NULL, NULL, NULL, &error) != AOTICACHE_OK)
         fail(where, error.message);
     report = verify(cache, where);
+    check_signatures(cache);
     if (report.entries != ENTRIES || report.unindexed > 0)
         fail(where, "it is not sound after it was done again");
     aoticache_cache_close(cache);
@@ -152,6 +178,35 @@ static void play(const char *name, operation_fn operation)
     printf("ok - %s: killed before %ld of %ld calls\n", name, killed, calls);
 }
 
+static bool add_artifact(void *user, const aoticache_entry *entry)
+{
+    aoticache_digest **next = user;
+    *(*next)++ = entry->artifact;
+    return true;
+}
+
+/* By a key that the processes trust, as their environment says. */
+static void sign_all(aoticache_cache *source)
+{
+    char text[AOTICACHE_PUBLIC_KEY_TEXT_BYTES];
+    aoticache_secret_key *key = NULL;
+    aoticache_digest artifacts[ENTRIES], *next = artifacts;
+    aoticache_error error = {.message = ""};
+    aoticache_status status = aoticache_secret_key_generate("crash", &key, &error);
+    if (status == AOTICACHE_UNSUPPORTED)
+        return;
+    if (status == AOTICACHE_OK)
+        status = aoticache_cache_list(source, NULL, NULL, add_artifact, &next, &error);
+    for (aoticache_digest *artifact = artifacts; status == AOTICACHE_OK && artifact < next; artifact++)
+        status = aoticache_cache_sign(source, artifact, key, &error);
+    if (status != AOTICACHE_OK || next != artifacts + ENTRIES)
+        fail("sign", error.message);
+    aoticache_public_key_format(aoticache_secret_key_public(key), text);
+    setenv("AOTICACHE_TRUSTED_KEYS", text, 1);
+    aoticache_secret_key_free(key);
+    is_signed = true;
+}
+
 static void prepare(void)
 {
     const char *parent = getenv("TMPDIR");
@@ -169,6 +224,7 @@ static void prepare(void)
     aoticache_cache *source = open_in(source_path);
     for (int i = 1; i <= ENTRIES; i++)
         put(source, i);
+    sign_all(source);
     aoticache_cache_close(source);
 }
 

@@ -78,8 +78,9 @@ def filled():
         assert all(one["same"] for one in filled_report["programs"].values()) and not filled_report["warnings"]
         assert filled_report["counts"]["inductor-cpp"]["stored"] >= 6 and filled_report["counts"]["aotautograd"]["stored"]
         os.mkdir(os.path.join(FOLDER, "archive"))
-        done = subprocess.run([TOOL, "export", f"{FOLDER}/archive/warm.tar"], env=environment(AOTICACHE_DIR=FULL),
-                              capture_output=True, text=True)
+        done = subprocess.run([TOOL, "export", f"{FOLDER}/archive/warm.tar"],
+                              env=environment(AOTICACHE_DIR=FULL, AOTICACHE_KEYS=f"{FOLDER}/keys"), capture_output=True,
+                              text=True)
         assert done.returncode == 0, done.stderr
     return filled_report
 
@@ -89,8 +90,9 @@ def filled():
 def test_fresh_machine_without_compiler():
     before = filled()
     cache = os.path.join(fresh("imported"), "cache")
-    done = subprocess.run([TOOL, "import", f"{FOLDER}/archive/warm.tar"], env=environment(AOTICACHE_DIR=cache),
-                          capture_output=True, text=True)
+    done = subprocess.run([TOOL, "import", f"{FOLDER}/archive/warm.tar"],
+                          env=environment(AOTICACHE_DIR=cache, AOTICACHE_KEYS=f"{FOLDER}/keys"), capture_output=True,
+                          text=True)
     assert done.returncode == 0, done.stderr
     found = run(cache)
     check_warm(found, before)

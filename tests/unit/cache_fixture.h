@@ -60,6 +60,7 @@ static aoticache_cache_options fixture_options(void)
     aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
     options.directory = fixture_cache;
     options.logger.log = fixture_log;
+    options.key_directory = ""; /* not those of whoever runs the tests */
     return options;
 }
 

@@ -52,6 +52,9 @@ static void expose_compiles(const metrics *of)
     aoticache_cli_exposition_single(of->to, "not_stored_total", "counter", "Artifacts that could not be stored.", (double)counters->not_stored);
     aoticache_cli_exposition_single(of->to, "stored_bytes_total", "counter", "Bytes written as objects.", (double)counters->stored_bytes);
     aoticache_cli_exposition_single(of->to, "damaged_objects_total", "counter", "Objects found damaged.", (double)counters->damaged);
+    aoticache_cli_exposition_single(of->to, "refused_untrusted_total", "counter",
+                                    "Entries from elsewhere that were refused for want of a trusted signature.",
+                                    (double)counters->refused_untrusted);
     aoticache_cli_exposition_single(of->to, "judged_total", "counter", "Kernels compared with the host's own.", (double)counters->judged);
     aoticache_cli_exposition_single(of->to, "judged_slower_total", "counter", "Of these: the host's own was faster, or as fast.", (double)counters->judged_slower);
     aoticache_cli_exposition_single(of->to, "fetched_bytes_total", "counter", "Bytes of objects fetched from remotes.", (double)counters->fetched_bytes);

@@ -100,6 +100,7 @@ static void print_store(const stat_view *view)
     print_heading(view->cli, "Store");
     print_bytes("  written", counters->stored_bytes, "");
     print_count("  objects found damaged", counters->damaged, "");
+    print_count("  entries refused as untrusted", counters->refused_untrusted, "");
     print_count("  entries collected", counters->evicted, "");
     print_bytes("  bytes collected", counters->evicted_bytes, "");
 }

@@ -323,18 +323,18 @@ const aoticache_command aoticache_command_key = {
         {
             .name = "aoticache key",
             .help_hint = "aoticache help key",
-            .usage = "generate|public|trust|distrust|list|sign|verify [WORD]... [OPTION]...",
+            .usage = "ACTION [WORD]... [OPTION]...",
             .summary = "Makes and lists the keys that sign kernels, and says whose signatures are believed.",
             .details =
-                "  generate [NAME]      makes a key to sign with, and prints its public part\n"
-                "  public [FILE]        prints the public part of the key that signs: what others need\n"
-                "  trust KEY...         kernels that this public key signed may come in and run\n"
-                "  distrust WORD...     revokes public keys, fingerprints, names of keys, or artifacts (64\n"
-                "                       digits), and removes from the cache what only they signed\n"
-                "  list                 who is trusted, and who is revoked\n"
-                "  sign KEY...          signs entries of the cache; --op PATTERN or --all for many\n"
-                "  verify [KEY...]      who signed entries; exit code 1 where a signature is wrong or revoked, and\n"
-                "                       for a KEY that no trusted key signed\n\n"
+                "  generate [NAME]  makes a key to sign with, and prints its public part\n"
+                "  public [FILE]    prints the public part of the key that signs: others need it\n"
+                "  trust KEY...     kernels that this public key signed may come in and run\n"
+                "  distrust WORD... revokes public keys, fingerprints, names, or artifacts (64\n"
+                "                   digits), and removes from the cache what only they signed\n"
+                "  list             who is trusted, and who is revoked\n"
+                "  sign KEY...      signs entries of the cache; --op PATTERN or --all for many\n"
+                "  verify [KEY...]  who signed entries; exit code 1 where a signature is wrong or\n"
+                "                   revoked, and for a KEY that no trusted key signed\n\n"
                 "KEY of sign and verify is the beginning of an entry's key or artifact, as for 'aoticache show'.\n"
                 "Keys and signatures are Nix's: name:base64. A secret key is a file with mode 0600.",
             .options = key_options,

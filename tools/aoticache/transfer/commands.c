@@ -160,7 +160,7 @@ const aoticache_command aoticache_command_export = {
 static const aoticache_cli_option import_options[] = {
     TABLE(aoticache_transfer_manifest_table),
     {"marks", 0, NULL, "pins and tags, too", AOTICACHE_CLI_SET(aoticache_transfer_command, options.with_marks)},
-    {"trust", 0, "KEY", "a public key or a fingerprint that is trusted from now on; may be\nrepeated",
+    {"trust", 0, "PUBLIC-KEY", "a public key or a fingerprint that is trusted from now on; may be\nrepeated",
      AOTICACHE_CLI_LIST(aoticache_transfer_command, trust)},
     {"max-size", 0, "SIZE", "what the archive may unpack to; default 1024G, and beyond 1G\n1000 times its own size",
      AOTICACHE_CLI_SIZE(aoticache_transfer_command, options.max_bytes, 1, "a size such as 10G")},

@@ -1,0 +1,219 @@
+#!/usr/bin/env bash
+# aoticache key, and who may bring kernels: two people, Ann and Bob, each with a cache and keys, as they would do it.
+. tests/cli/lib.sh
+
+ann() { AOTICACHE_KEYS=$work/ann AOTICACHE_DIR=$work/cache-of-ann "$@"; }
+bob() { AOTICACHE_KEYS=$work/bob AOTICACHE_DIR=$work/cache-of-bob "$@"; }
+archive=$work/kernels.tar.zst
+
+for size in 4 5; do
+    run ann aoticache run aten::abs --input "float32:$size=-2" --hook c --json
+    [ "$status" = 0 ] || { not_ok 'set-up' 'the kernel does not compile' && finish; }
+done
+key=$(field key)
+run ann aoticache key public
+if [ "$status" != 0 ] && grep -q 'libcrypto' "$err"; then
+    skip 'keys' 'there is no libcrypto' && finish
+fi
+
+# ---- making keys ----
+
+holds 'public makes the key at its first use' [ -f "$work/ann/secret-key" ]
+says 'and says so, with the fingerprint' "^aoticache key: made the key '.*@.*-1' \(SHA256:[A-Za-z0-9+/]{43}\)"
+is 'the secret key is for its owner alone' '600 700' "$(stat -c %a "$work/ann/secret-key") $(stat -c %a "$work/ann")"
+public=$(cat "$out")
+prints 'in the form of Nix' '^[^: ]+:[A-Za-z0-9+/]{43}=$'
+holds 'no secret is printed' sh -c '! grep -qF "$(cut -d: -f2 "$1" | head -c 40)" "$2" "$3"' - "$work/ann/secret-key" "$out" "$err"
+try 'the same key again' 0 ann aoticache key public
+is 'the same' "$public" "$(cat "$out")"
+try 'a key of one'\''s own stays' 1 ann aoticache key generate another
+says 'with what to do' '--output FILE makes another'
+try 'generate with a name' 0 aoticache key generate builder-1 --output "$work/builder-1"
+prints 'prints the public part' '^builder-1:[A-Za-z0-9+/]{43}=$'
+builder=$(cat "$out")
+try 'a file is never replaced' 1 aoticache key generate builder-1 --output "$work/builder-1"
+try 'a name that is none' 1 aoticache key generate 'a b' --output "$work/x"
+try 'public of a file' 0 aoticache key public "$work/builder-1"
+is 'of the same key' "$builder" "$(cat "$out")"
+chmod 640 "$work/builder-1"
+try 'a secret key that others can read' 1 aoticache key public "$work/builder-1"
+says 'is refused, with what to do' 'is open to others \(mode 0640\): chmod 600 it'
+chmod 600 "$work/builder-1"
+try 'no action' 2 aoticache key
+try 'an action that is none' 2 aoticache key generat
+says 'with what is meant' 'no .key generat. \(did you mean generate\?\)'
+
+# ---- from Ann to Bob ----
+
+run ann aoticache export "$archive"
+if [ "$status" != 0 ] && grep -q 'libarchive' "$err"; then
+    skip 'archives' 'there is no libarchive' && finish
+fi
+try 'Bob, who does not know Ann, imports' 1 bob aoticache import "$archive"
+prints 'nothing' '^imported 0 entries, .*; 2 refused, 2 of them for want of a trusted signature$'
+says 'with the reason' 'refused: entry [0-9a-f]{12}: no key that is trusted here signed it: '
+says 'and how to take it in' 'add --trust SHA256:'
+fingerprint=$(sed -nE 's/.*--trust (SHA256:[^ ]*)$/\1/p' "$err" | head -n 1)
+run ann aoticache key list
+holds 'the fingerprint is the one that Ann sees' grep -qF "$fingerprint" "$out"
+try 'a fingerprint that is none' 2 bob aoticache import "$archive" --trust SHA256:abc
+try 'a stranger'\''s' 1 bob aoticache import "$archive" --trust "$builder"
+try 'Ann'\''s' 0 bob aoticache import "$archive" --trust "$fingerprint"
+prints 'all' '^imported 2 entries'
+try 'and from now on' 0 bob aoticache key list
+holds 'she is trusted' grep -qF "$fingerprint  you         trusted" "$out"
+try 'the kernels run' 0 bob aoticache run aten::abs --input float32:5=-2 --hook none --json
+member 'as they came' source index
+try 'show says who signed' 0 bob aoticache show "$key"
+prints 'by name' "^signed by +${public%%:*} \(trusted, SHA256:"
+try 'ls too' 0 bob aoticache ls --signatures
+prints 'in a column' "SIGNED BY"
+try 'in JSON' 0 bob aoticache ls --signatures --json
+member 'with the state' entries.0.signatures.0.state trusted
+try 'key verify' 0 bob aoticache key verify "$key"
+prints 'one line each' "^${key:0:12}  .* signed by ${public%%:*} \(trusted"
+try 'of what nobody signed' 1 ann aoticache key verify "$key"
+prints 'says so' 'signed by nobody$'
+try 'unless all are asked for' 0 ann aoticache key verify
+try 'counted' 0 env AOTICACHE_DIR="$work/cache-of-bob" aoticache-stat --json
+member 'each refusal' counters.refused_untrusted 4
+
+# ---- somebody changes the archive ----
+
+if command -v python3 >/dev/null && command -v zstd >/dev/null; then
+    cat >"$work/change.py" <<'PYTHON'
+import io, subprocess, sys, tarfile
+plain = subprocess.run(["zstd", "-dc", sys.argv[1]], stdout=subprocess.PIPE, check=True).stdout
+how = sys.argv[3]
+with tarfile.open(fileobj=io.BytesIO(plain)) as source, tarfile.open(sys.argv[2], "w") as target:
+    members = [(m, source.extractfile(m).read()) for m in source]
+signed = [number for number, (m, _) in enumerate(members) if m.name.startswith("signatures/")]
+if how == "strip":
+    members = [pair for number, pair in enumerate(members) if number not in signed]
+elif how == "swap":
+    a, b = signed
+    members[a], members[b] = (members[a][0], members[b][1]), (members[b][0], members[a][1])
+elif how == "double":
+    members[signed[0]] = (members[signed[0]][0], members[signed[0]][1] * 2)
+elif how == "move":
+    members.append(members.pop(signed[0]))
+    members[-1], members[-2] = members[-2], members[-1]
+with tarfile.open(sys.argv[2], "w") as target:
+    for member, data in members:
+        member.size = len(data)
+        target.addfile(member, io.BytesIO(data))
+PYTHON
+    while read -r how count reason; do
+        python3 "$work/change.py" "$archive" "$work/$how.tar" "$how"
+        try "signatures: $how" 1 bob aoticache import "$work/$how.tar" --cache-dir "$work/cache-$how"
+        prints "$how: refused" "^imported $((2 - count)) entr.*, $count of them for want"
+        says "$how: says why" "$reason"
+        try "$how: what is there is sound" 0 bob aoticache verify --cache-dir "$work/cache-$how"
+    done <<'CHANGES'
+strip 2 it has no signature
+swap 2 a signature is not one of this entry
+double 1 a key signed it twice
+move 1 it has no signature
+CHANGES
+    try 'a moved signature is named' 1 bob aoticache import "$work/move.tar" --cache-dir "$work/cache-named"
+    says 'by its manifest' 'signatures of manifest [0-9a-f]{64}, which does not follow'
+    try '--allow-unsigned takes what is stripped' 0 bob aoticache import "$work/strip.tar" --allow-unsigned --cache-dir "$work/cache-allowed"
+    try 'not what is wrong' 1 bob aoticache import "$work/swap.tar" --allow-unsigned --cache-dir "$work/cache-allowed-2"
+else
+    skip 'changed archives' 'there is no zstd'
+fi
+
+# ---- what the configuration says ----
+
+try 'unsigned' 0 ann aoticache export "$work/unsigned.tar.zst" --no-sign
+try 'is refused' 1 bob aoticache import "$work/unsigned.tar.zst" --cache-dir "$work/cache-3"
+try 'unless no signatures are required' 0 env AOTICACHE_REQUIRE_SIGNATURES=false AOTICACHE_KEYS="$work/bob" \
+    aoticache import "$work/unsigned.tar.zst" --cache-dir "$work/cache-3"
+try 'keys of the environment' 0 env AOTICACHE_TRUSTED_KEYS="$public $builder" AOTICACHE_KEYS="$work/nobody" \
+    aoticache import "$archive" --cache-dir "$work/cache-4"
+try 'several are listed' 0 env AOTICACHE_TRUSTED_KEYS="$public $builder" AOTICACHE_KEYS="$work/nobody" aoticache key list --json
+try 'a revoked one' 1 env AOTICACHE_TRUSTED_KEYS="$public" AOTICACHE_REVOKED_KEYS="$fingerprint" AOTICACHE_KEYS="$work/nobody" \
+    aoticache import "$archive" --cache-dir "$work/cache-5"
+says 'is refused whoever trusts it' 'a revoked key signed it'
+try '--no-sign and --sign-with' 2 ann aoticache export "$work/x" --no-sign --sign-with "$work/builder-1"
+try 'two keys sign' 0 ann aoticache export "$work/two.tar.zst" --sign-with "$work/builder-1" --sign-with "$work/ann/secret-key"
+try 'either is enough' 0 env AOTICACHE_TRUSTED_KEYS="$builder" AOTICACHE_KEYS="$work/nobody" \
+    aoticache import "$work/two.tar.zst" --cache-dir "$work/cache-6"
+try 'a key that is not there' 3 ann aoticache export "$work/x" --sign-with "$work/nowhere"
+
+# ---- signing in place, merge and copy ----
+
+try 'sign says what to sign' 2 ann aoticache key sign
+try 'sign all' 0 ann aoticache key sign --all
+says 'counts' "^aoticache key: signed 2 entries with '"
+try 'with another key too' 0 ann aoticache key sign "$key" --sign-with "$work/builder-1"
+try 'copy keeps signatures' 0 ann aoticache copy "$work/copied"
+try 'all of them' 0 ann aoticache show "$key" --cache-dir "$work/copied" --json
+member 'the first' entries.0.signatures.0.name "${public%%:*}"
+member 'the second, whose key is not known' entries.0.signatures.1.state 'unknown key'
+rm "$work/copied/index.sqlite3"*
+try 'a rebuilt index has them' 0 ann aoticache show "$key" --cache-dir "$work/copied" --json
+member 'still' entries.0.signatures.1.name builder-1
+chmod 770 "$work/copied"
+try 'a directory that others may write is foreign' 1 env AOTICACHE_KEYS="$work/nobody" \
+    aoticache merge "$work/copied" --allow-shared --cache-dir "$work/cache-7"
+says 'and needs trusted signatures' 'no key that is trusted here signed it'
+try 'which Bob has' 0 bob aoticache merge "$work/copied" --allow-shared --cache-dir "$work/cache-8"
+chmod 700 "$work/copied"
+
+# ---- three in the morning ----
+
+try 'Bob revokes Ann'\''s key by its name' 0 bob aoticache key distrust "${public%%:*}"
+prints 'and is told what went' '^removed [0-9a-f]{12}: only the revoked key .* signed it$'
+says 'and how much' '2 entries removed from '
+holds 'the key itself is written down' grep -qxF "$public" "$work/bob/revoked_keys"
+holds 'not the trusted one' sh -c '! grep -q . "$1"' - "$work/bob/trusted_keys"
+try 'the kernels are gone' 3 bob aoticache show "$key"
+try 'they do not come again' 1 bob aoticache import "$archive" --trust "$public"
+says 'whatever is said' 'a revoked key signed it'
+try 'another cache of his has them yet' 4 bob aoticache verify --cache-dir "$work/cache-8"
+prints 'and says so' '^signature .*only the revoked key'
+try 'repair removes them' 0 bob aoticache verify --repair --cache-dir "$work/cache-8"
+try 'but for those that another trusted key signed' 0 bob aoticache ls --cache-dir "$work/cache-8"
+try 'a change of mind' 0 bob aoticache key trust "$public"
+try 'takes it back' 0 bob aoticache import "$archive"
+artifact=$(bob aoticache show "$key" --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["entries"][0]["artifact"])')
+try 'one entry is revoked by its digest' 0 bob aoticache key distrust "$artifact"
+prints 'alone' "^removed ${artifact:0:12}: the entry is revoked"
+try 'and refused' 1 bob aoticache import "$archive"
+says 'by name' 'the entry is revoked'
+echo 'nonsense:nonsense' >>"$work/bob/revoked_keys"
+try 'a damaged list of revoked keys' 1 bob aoticache import "$archive"
+says 'stops everything, with its place' 'revoked_keys:[0-9]+: .*until this line is mended'
+
+# ---- a terminal ----
+
+if command -v script >/dev/null; then
+    ask() { # ANSWER DIRECTORY
+        AOTICACHE_KEYS=$work/carol AOTICACHE_DIR=$work/cache-of-carol \
+            script -qec "aoticache import '$archive'; echo status \$?" /dev/null <<<"$1" >"$out" 2>"$err"
+    }
+    ask no
+    prints 'on a terminal a person is asked' 'Trust this key from now on \(yes/no\)\?'
+    holds 'and shown the fingerprint' grep -qF "  $fingerprint" "$out"
+    prints 'no is no' '^imported 0 entries'
+    holds 'nobody is trusted' [ ! -e "$work/carol/trusted_keys" ]
+    ask yes
+    prints 'yes takes it in' '^imported 2 entries'
+    try 'and is remembered' 0 env AOTICACHE_KEYS="$work/carol" aoticache import "$archive" --cache-dir "$work/cache-9"
+else
+    skip 'a terminal' 'there is no script(1)'
+fi
+
+# ---- the examples of docs/signatures.md ----
+
+mkdir "$work/here"
+for name in own fleet; do # docs/signatures.md own, docs/signatures.md fleet
+    example docs/signatures.md "$name" >"$work/commands"
+    (cd "$work/here" && HOME=$work/here ann bash -e "$work/commands") >"$out" 2>"$err"
+    status=$?
+    is "docs/signatures.md: $name" 0 "$status"
+    [ "$status" = 0 ] || cat "$err" >&2
+done
+prints 'the fleet has them' '^imported 0 entries, .*2 were there already'
+finish
