@@ -50,6 +50,17 @@ start_nginx() {
     until_it test -s "$work/nginx/pid"
 }
 
+# start_s3: moto, a server with S3's interface in Python; $s3_endpoint, with the bucket `kernels`. PYTHONPATH may name it.
+start_s3() {
+    local port
+    python3 -c 'import moto.server' 2>/dev/null || return 1
+    port=$(free_port)
+    python3 -m moto.server -H 127.0.0.1 -p "$port" >"$work/s3.log" 2>&1 &
+    servers+=($!)
+    s3_endpoint=http://127.0.0.1:$port
+    until_it python3 -c 'import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1] + "/kernels", method="PUT"))' "$s3_endpoint"
+}
+
 # start_liar: a web server that serves $work/liar as $work/mood says; $liar_url
 start_liar() {
     mkdir -p "$work/liar"

@@ -39,6 +39,9 @@ export AOTICACHE_REMOTE='redis://127.0.0.1:1 unsigned=allow'
 try 'everything is only sent when it is said' 2 aoticache push
 try 'not everything and a choice' 2 aoticache push --all --op 'aten::*'
 
+run env AOTICACHE_REMOTE= LD_DEBUG=files aoticache ls
+holds 'a process without remotes loads nothing for them' [ -z "$(grep -hE 'calling init.*(_remote_|zstd|curl|hiredis)' "$out" "$err")" ]
+
 # ---- what goes and comes ----
 
 for size in 4 5 6; do
@@ -157,6 +160,17 @@ if start_nginx "$(example docs/remotes.md nginx)"; then
     goes_and_comes 'nginx' "$nginx_url/kernels"
 else
     skip 'nginx' 'there is no nginx'
+fi
+
+if start_s3; then
+    export AWS_ACCESS_KEY_ID=access AWS_SECRET_ACCESS_KEY=fishsword
+    goes_and_comes 'S3' "s3://kernels/team?region=eu-central-1&endpoint=$s3_endpoint"
+    unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
+    AOTICACHE_REMOTE="s3://kernels/team?endpoint=$s3_endpoint"
+    try 'S3: without a key' 1 at first push --all
+    says 'S3: what to do' 'set user= and secret-file='
+else
+    skip 'S3' 'there is no moto (pip install "moto[s3,server]")'
 fi
 
 # ---- a server that lies ----
