@@ -224,6 +224,13 @@ aoticache_status aoticache_remote_send(aoticache_cache *cache, aoticache_remote 
 aoticache_status aoticache_remote_list_entry(aoticache_cache *cache, aoticache_remote *remote,
                                              const aoticache_digest *artifact, aoticache_error *ret_error);
 
+/* ---- unsent.c: entries that still have to go to a remote. Failures are ignored ---- */
+
+void aoticache_unsent_note(aoticache_cache *cache, const aoticache_digest *artifact);
+void aoticache_unsent_forget(aoticache_cache *cache, const aoticache_digest *artifact);
+/* Some of them. Returns how many, at most `most`. */
+size_t aoticache_unsent_list(aoticache_cache *cache, aoticache_digest *ret_artifacts, size_t most);
+
 /* ---- tier.c: what a miss asks for (cache/compile.c). Nothing of it fails: then the kernel is compiled ---- */
 
 /* True where an entry for the target has come: look again. */
@@ -238,5 +245,7 @@ bool aoticache_tier_lease_take(aoticache_cache *cache, const aoticache_lookup_ta
 void aoticache_tier_lease_release(aoticache_tier_lease *lease);
 /* Sends an entry that was just stored to all remotes that are written to. */
 void aoticache_tier_send(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact);
+/* Sends some that could not be sent before, if there are any. */
+void aoticache_tier_send_rest(aoticache_cache *cache);
 
 #endif

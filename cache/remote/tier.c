@@ -25,6 +25,7 @@
 #define FIRST_PAUSE_MS 20
 #define LONGEST_PAUSE_MS 250
 #define TOKEN_BYTES 33
+#define SENT_AT_ONCE 8
 #define NS_PER_MS UINT64_C(1000000)
 
 /* ---- fetching ---- */
@@ -217,12 +218,12 @@ void aoticache_tier_lease_release(aoticache_tier_lease *lease)
 
 /* ---- sending what was compiled ---- */
 
-static void send_to(aoticache_cache *cache, aoticache_remote *remote, const aoticache_key *key,
-                    const aoticache_digest *artifact)
+/* OK; CORRUPT, UNSUPPORTED: it stays here for good; else what the remote's failure is. */
+static aoticache_status send_to(aoticache_cache *cache, aoticache_remote *remote, const aoticache_digest *artifact,
+                                bool replaces)
 {
     aoticache_transfer_report report = {.entries = 0};
-    aoticache_remote_sending sending = {.report = &report,
-                                        .replaces = aoticache_remote_look_back(remote, key) == AOTICACHE_REMOTE_REFUSED};
+    aoticache_remote_sending sending = {.report = &report, .replaces = replaces};
     aoticache_error detail = {.message = ""};
     aoticache_status status = aoticache_cache_signers(cache, &sending.signers, &sending.signer_count, &detail);
     if (status == AOTICACHE_OK)
@@ -231,17 +232,53 @@ static void send_to(aoticache_cache *cache, aoticache_remote *remote, const aoti
         status = aoticache_remote_list_entry(cache, remote, artifact, &detail);
     aoticache_cache_count(cache, AOTICACHE_COUNTER_sent_bytes, report.archive_bytes);
     if (status == AOTICACHE_OK)
-        return;
+        return status;
     aoticache_cache_count(cache, AOTICACHE_COUNTER_remote_errors, 1);
-    aoticache_log(&cache->directory->logger, AOTICACHE_LOG_DEBUG, "a kernel is not sent ('aoticache push' does it): %s",
-                  detail.message);
+    aoticache_log(&cache->directory->logger, AOTICACHE_LOG_DEBUG, "a kernel is not sent: %s", detail.message);
+    return status;
+}
+
+/* To all remotes that are written to; false where it is to be tried again. key: NULL: of one that was left before. */
+static bool send_to_all(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact)
+{
+    bool is_done = true;
+    for (size_t i = 0; i < cache->remotes->count; i++) {
+        aoticache_remote *remote = &cache->remotes->items[i];
+        if (!remote->config.writes)
+            continue;
+        const bool replaces = key != NULL && aoticache_remote_look_back(remote, key) == AOTICACHE_REMOTE_REFUSED;
+        aoticache_status status = may_ask(remote) ? send_to(cache, remote, artifact, replaces) : AOTICACHE_IO;
+        is_done = is_done && (status == AOTICACHE_OK || status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED);
+    }
+    return is_done;
+}
+
+static bool is_written_to(const aoticache_remotes *remotes)
+{
+    for (size_t i = 0; remotes != NULL && i < remotes->count; i++)
+        if (remotes->items[i].config.writes)
+            return true;
+    return false;
 }
 
 void aoticache_tier_send(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact)
 {
-    for (size_t i = 0; cache->remotes != NULL && i < cache->remotes->count; i++) {
-        aoticache_remote *remote = &cache->remotes->items[i];
-        if (remote->config.writes && may_ask(remote))
-            send_to(cache, remote, key, artifact);
+    if (!is_written_to(cache->remotes))
+        return;
+    aoticache_unsent_note(cache, artifact);
+    if (send_to_all(cache, key, artifact))
+        aoticache_unsent_forget(cache, artifact);
+}
+
+void aoticache_tier_send_rest(aoticache_cache *cache)
+{
+    aoticache_digest rest[SENT_AT_ONCE];
+    if (!is_written_to(cache->remotes))
+        return;
+    const size_t count = aoticache_unsent_list(cache, rest, SENT_AT_ONCE);
+    for (size_t i = 0; i < count; i++) {
+        if (!send_to_all(cache, NULL, &rest[i]))
+            return; /* the remote is still not there */
+        aoticache_unsent_forget(cache, &rest[i]);
     }
 }

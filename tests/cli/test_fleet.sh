@@ -116,6 +116,15 @@ is 'one line says so' 1 "$(grep -c 'it is left alone for a while' "$err")"
 holds 'soon' [ $((SECONDS - begun)) -le 10 ]
 holds 'failures are counted' [ "$(counter fleet-4 remote_errors)" -ge 1 ]
 
+is 'what could not be sent is noted' 1 "$(ls "$work/fleet-4/unsent" | wc -l)"
+rm -f "$redis_socket"
+start_redis "$work/redis.conf"
+AOTICACHE_REMOTE="unix:$redis_socket" try 'when a server is there again' 0 abs fleet-4 8 --hook c
+is 'it is sent with the next compile' 0 "$(ls "$work/fleet-4/unsent" | wc -l)"
+AOTICACHE_REMOTE="unix:$redis_socket" try 'and others have it' 0 abs fleet-1 6 --hook c --cc "$work/no-cc"
+member 'without a compile' source fetched
+try 'the cache is sound' 0 at fleet-4 aoticache verify
+
 # A server that accepts and never answers: the request ends at its limit.
 port=$(free_port)
 python3 -c 'import socket, sys, time; s = socket.create_server(("127.0.0.1", int(sys.argv[1]))); time.sleep(60)' "$port" &
