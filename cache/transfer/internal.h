@@ -224,6 +224,13 @@ aoticache_status aoticache_intake_check_trust(aoticache_intake *intake, const ao
                                               const aoticache_intake_claim *claim, bool *ret_fits,
                                               aoticache_error *ret_error);
 
+/*
+ * An entry is here already, and another copy of it came with these signatures: those of trusted keys that it lacks are added.
+ * Does nothing where the manifest is another one. Returns: OK, IO, DENIED, LOCKED, NO_MEMORY, UNSUPPORTED.
+ */
+aoticache_status aoticache_intake_add_signatures(aoticache_intake *intake, const aoticache_digest *artifact,
+                                                 const char *signatures, aoticache_error *ret_error);
+
 /* ---- commit.c: manifests are queued, and a batch of them becomes part of the store ---- */
 
 /*
