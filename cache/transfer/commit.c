@@ -2,9 +2,9 @@
  * cache/transfer/commit: a batch of artifacts becomes part of the store.
  *
  * The order is that of a put, for all of the batch at once: the bytes are durable; with the store's lock held, shared,
- * signatures are written, the files get their names, the folders are durable, and only then the entries are recorded. Dying between leaves
- * objects that no entry names, as a put does that is killed. Where there are many files one syncfs(2) takes the place
- * of many fsync(2).
+ * signatures are written, the files get their names, the folders are durable, and only then the entries are recorded.
+ * Dying between leaves objects that no entry names, as a put does that is killed. Where there are many files one syncfs(2)
+ * takes the place of many fsync(2).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -452,39 +452,6 @@ static aoticache_status check_files(aoticache_intake *intake, const aoticache_in
     return status;
 }
 
-/*
- * Whether who signed it is trusted here, where that is asked. What was not signed by somebody who is, is refused before
- * any of it is in the store.
- */
-static aoticache_status check_trust(aoticache_intake *intake, const aoticache_intake_entry *entry,
-                                    const aoticache_intake_claim *claim, bool *ret_fits, aoticache_error *ret_error)
-{
-    const aoticache_transfer_options *options = intake->options;
-    const aoticache_statement statement = aoticache_statement_of_manifest(&entry->digest, entry->manifest);
-    aoticache_trust_claim asked = AOTICACHE_TRUST_CLAIM_INIT;
-    aoticache_trust_verdict verdict;
-    asked.statement = &statement;
-    asked.signatures = entry->signatures;
-    asked.is_ours = !intake->is_foreign;
-    asked.allow_unsigned = options->allow_unsigned;
-    asked.offered = intake->offered.items;
-    asked.offered_count = intake->offered.count;
-    asked.ask = options->ask;
-    asked.user = options->user;
-    aoticache_status status = aoticache_intake_find_replaced(intake, claim, &asked.replaces_created_ns, ret_error);
-    if (status == AOTICACHE_OK)
-        status = aoticache_cache_decide(intake->cache, &asked, &verdict, ret_error);
-    if (status != AOTICACHE_OK)
-        return status;
-    *ret_fits = verdict.is_accepted;
-    intake->report->entries_signed += verdict.reason == AOTICACHE_TRUST_SIGNED ? 1 : 0;
-    if (!verdict.is_accepted) {
-        intake->report->entries_untrusted++;
-        aoticache_intake_refuse(intake, "%s", verdict.message);
-    }
-    return AOTICACHE_OK;
-}
-
 static bool is_full(const aoticache_intake *intake)
 {
     return intake->count == AOTICACHE_INTAKE_BATCH || intake->queued_bytes >= BATCH_BYTES ||
@@ -518,10 +485,12 @@ aoticache_status aoticache_intake_add_manifest(aoticache_intake *intake, const a
     aoticache_status status = AOTICACHE_OK;
     if (aoticache_transfer_names(intake->options, manifest->op, manifest->device, &manifest->key))
         status = aoticache_intake_wants_entry(intake, &claim, &is_wanted, ret_error);
+    if (status == AOTICACHE_OK && !is_wanted)
+        status = aoticache_intake_add_signatures(intake, &entry->digest, entry->signatures, ret_error);
     if (status == AOTICACHE_OK && is_wanted)
         status = check_files(intake, entry, &fits, ret_error);
     if (status == AOTICACHE_OK && fits)
-        status = check_trust(intake, entry, &claim, &fits, ret_error);
+        status = aoticache_intake_check_trust(intake, entry, &claim, &fits, ret_error);
     if (status == AOTICACHE_OK && fits)
         return enqueue(intake, entry, ret_error);
     name_objects(intake, entry); /* what is wrong, if anything, has been told */

@@ -243,9 +243,9 @@ aoticache_status aoticache_intake_keep_file(aoticache_intake *intake, const aoti
 
 /* ---- which entries are wanted ---- */
 
-/* All entries of a key that are there: an array of the caller's, by free(). Returns: OK (also where there is none), ... */
-static aoticache_status read_hits(aoticache_index *index, const aoticache_key *key, aoticache_index_hit **ret_hits,
-                                  size_t *ret_count, aoticache_error *ret_error)
+aoticache_status aoticache_intake_read_hits(aoticache_index *index, const aoticache_key *key,
+                                            aoticache_index_hit **ret_hits, size_t *ret_count,
+                                            aoticache_error *ret_error)
 {
     aoticache_status status = AOTICACHE_OK;
     size_t capacity = USUAL_HITS, count = 0;
@@ -302,7 +302,7 @@ static aoticache_status judge(aoticache_intake *intake, aoticache_index *index, 
     cleanup_free aoticache_index_hit *hits = NULL;
     size_t count = 0;
     bool is_present = false, is_before = false;
-    aoticache_status status = read_hits(index, claim->key, &hits, &count, ret_error);
+    aoticache_status status = aoticache_intake_read_hits(index, claim->key, &hits, &count, ret_error);
     if (status == AOTICACHE_OK && count > 0 && !intake->options->replace)
         status = has_same(index, claim, &is_present, ret_error);
     if (status != AOTICACHE_OK)
@@ -332,41 +332,6 @@ aoticache_status aoticache_intake_wants_entry(aoticache_intake *intake, const ao
     aoticache_status status;
     do
         status = aoticache_intake_wants_still(intake, claim, ret_wanted, ret_error);
-    while (aoticache_cache_recovered(intake->cache, status, &index));
-    return status;
-}
-
-static aoticache_status find_replaced(aoticache_intake *intake, aoticache_index *index, const aoticache_intake_claim *claim,
-                                      int64_t *ret_created_ns, aoticache_error *ret_error)
-{
-    cleanup_free aoticache_index_hit *hits = NULL;
-    size_t count = 0;
-    aoticache_status status = read_hits(index, claim->key, &hits, &count, ret_error);
-    for (size_t i = 0; status == AOTICACHE_OK && i < count; i++) {
-        const aoticache_cpu_features required = aoticache_requirements_from_bytes(hits[i].requirements);
-        aoticache_manifest *manifest = NULL;
-        uint64_t bytes;
-        if (memcmp(&required, claim->requirements, sizeof required) != 0 ||
-            aoticache_cache_load_manifest(intake->cache->directory, &hits[i].artifact, &manifest, &bytes, NULL) != AOTICACHE_OK)
-            continue; /* one that cannot be read is none to be kept */
-        const char *guard = manifest->guard != NULL ? manifest->guard : "";
-        if (strcmp(guard, claim->guard != NULL ? claim->guard : "") == 0 && manifest->created_ns > *ret_created_ns)
-            *ret_created_ns = manifest->created_ns;
-        aoticache_manifest_free(manifest);
-    }
-    return status;
-}
-
-aoticache_status aoticache_intake_find_replaced(aoticache_intake *intake, const aoticache_intake_claim *claim,
-                                                int64_t *ret_created_ns, aoticache_error *ret_error)
-{
-    aoticache_index *index = aoticache_cache_index(intake->cache);
-    aoticache_status status;
-    *ret_created_ns = 0;
-    if (index == NULL || !intake->options->replace)
-        return AOTICACHE_OK;
-    do
-        status = find_replaced(intake, index, claim, ret_created_ns, ret_error);
     while (aoticache_cache_recovered(intake->cache, status, &index));
     return status;
 }

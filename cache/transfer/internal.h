@@ -214,12 +214,25 @@ void aoticache_intake_discard_file(aoticache_intake *intake, const aoticache_dig
 aoticache_status aoticache_transfer_add_pin(aoticache_intake *intake, const aoticache_pins *pins,
                                              aoticache_error *ret_error);
 
+/* All entries of a key that are there: an array of the caller's, by free(). OK (also where there is none), ... */
+aoticache_status aoticache_intake_read_hits(aoticache_index *index, const aoticache_key *key,
+                                            aoticache_index_hit **ret_hits, size_t *ret_count,
+                                            aoticache_error *ret_error);
+
+/* ---- trust.c ---- */
+
+/* Whether it may come in by its signatures, unless its source is ours; where not, it has been refused. Returns: OK, IO,
+ * LOCKED, NO_MEMORY, CORRUPT, and what aoticache_cache_decide() returns. */
+aoticache_status aoticache_intake_check_trust(aoticache_intake *intake, const aoticache_intake_entry *entry,
+                                              const aoticache_intake_claim *claim, bool *ret_fits,
+                                              aoticache_error *ret_error);
+
 /*
- * When the entry was made that the claim's would replace, by its manifest; 0: it replaces none. Only for `replace`.
- * Returns: OK, IO, LOCKED, NO_MEMORY, CORRUPT.
+ * An entry is here already, and another copy of it came with these signatures: those of trusted keys that it lacks are added.
+ * Does nothing where the manifest is another one. Returns: OK, IO, DENIED, LOCKED, NO_MEMORY, UNSUPPORTED.
  */
-aoticache_status aoticache_intake_find_replaced(aoticache_intake *intake, const aoticache_intake_claim *claim,
-                                                int64_t *ret_created_ns, aoticache_error *ret_error);
+aoticache_status aoticache_intake_add_signatures(aoticache_intake *intake, const aoticache_digest *artifact,
+                                                 const char *signatures, aoticache_error *ret_error);
 
 /* ---- commit.c: manifests are queued, and a batch of them becomes part of the store ---- */
 

@@ -184,6 +184,17 @@ static aoticache_status bring_files(struct merge *merge, const aoticache_manifes
     return status;
 }
 
+/* By free(); NULL where the entry has none. */
+static char *read_signatures(struct merge *merge, const aoticache_digest *artifact)
+{
+    cleanup_free char *text = NULL;
+    aoticache_error detail = {.message = ""};
+    if (aoticache_cache_read_signatures(merge->source, artifact, &text, &detail) != AOTICACHE_OK)
+        aoticache_log(&merge->source->directory->logger, AOTICACHE_LOG_WARNING, "%s; the entry goes without signatures",
+                      detail.message);
+    return text != NULL && text[0] != '\0' ? steal_ptr(&text) : NULL;
+}
+
 /* Takes `manifest` over. */
 static aoticache_status bring_manifest(struct merge *merge, const aoticache_entry *entry, uint64_t bytes,
                                        aoticache_manifest *manifest, aoticache_error *ret_error)
@@ -196,13 +207,7 @@ static aoticache_status bring_manifest(struct merge *merge, const aoticache_entr
         aoticache_manifest_free(manifest);
         return status;
     }
-    char *signatures = NULL;
-    aoticache_error detail = {.message = ""};
-    if (aoticache_cache_read_signatures(merge->source, &entry->artifact, &signatures, &detail) != AOTICACHE_OK)
-        aoticache_log(&merge->source->directory->logger, AOTICACHE_LOG_WARNING, "%s; the entry goes without signatures",
-                      detail.message);
-    if (signatures != NULL && signatures[0] == '\0')
-        free(steal_ptr(&signatures));
+    char *signatures = read_signatures(merge, &entry->artifact);
     aoticache_intake_entry incoming = {.digest = entry->artifact,
                                        .bytes = bytes,
                                        .manifest = manifest,
@@ -223,7 +228,11 @@ static aoticache_status merge_entry(struct merge *merge, const aoticache_entry *
                                           .requirements = &entry->requirements,
                                           .guard = entry->guard};
     aoticache_status status = aoticache_intake_wants_entry(&merge->intake, &claim, &is_wanted, ret_error);
-    if (status != AOTICACHE_OK || !is_wanted)
+    if (status == AOTICACHE_OK && !is_wanted) {
+        cleanup_free char *signatures = read_signatures(merge, &entry->artifact);
+        return aoticache_intake_add_signatures(&merge->intake, &entry->artifact, signatures, ret_error);
+    }
+    if (status != AOTICACHE_OK)
         return status;
     status = aoticache_cache_load_manifest(merge->source->directory, &entry->artifact, &manifest, &bytes, &detail);
     if (status == AOTICACHE_NOT_FOUND &&

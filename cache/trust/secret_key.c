@@ -30,7 +30,8 @@ aoticache_status aoticache_secret_key_parse(const char *text, const char *name, 
     uint8_t bytes[SECRET_BYTES], public_key[32];
     aoticache_status status = AOTICACHE_OK;
     aoticache_secret_key *key = NULL;
-    bool is_form = colon != NULL && (size_t)(colon - text) < sizeof key_name && text[length + (text[length] == '\n')] == '\0' &&
+    const char *rest = text + length + (text[length] == '\n');
+    bool is_form = colon != NULL && (size_t)(colon - text) < sizeof key_name && rest[0] == '\0' &&
                    length - (size_t)(colon - text) - 1 == SECRET_BASE64_BYTES;
     if (is_form) {
         memcpy(key_name, text, (size_t)(colon - text));

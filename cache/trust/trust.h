@@ -101,7 +101,8 @@ AOTICACHE_API aoticache_status aoticache_statement_encode(const aoticache_statem
 AOTICACHE_API aoticache_status aoticache_statement_sign(const aoticache_statement *statement,
                                                         const aoticache_secret_key *key,
                                                         aoticache_signature *ret_signature, aoticache_error *ret_error);
-/* Whether `key` made the signature; names are not compared. Returns: OK, CORRUPT (it did not), INVALID, UNSUPPORTED, NO_MEMORY. */
+/* Whether `key` made the signature; names are not compared. Returns: OK, CORRUPT (it did not), INVALID, UNSUPPORTED,
+ * NO_MEMORY. */
 AOTICACHE_API aoticache_status aoticache_statement_verify(const aoticache_statement *statement,
                                                           const aoticache_public_key *key,
                                                           const aoticache_signature *signature,

@@ -161,6 +161,31 @@ says 'and needs trusted signatures' 'no key that is trusted here signed it'
 try 'which Bob has' 0 bob aoticache merge "$work/copied" --allow-shared --cache-dir "$work/cache-8"
 chmod 700 "$work/copied"
 
+# ---- what it costs who needs none of it; the doctor ----
+
+if LD_DEBUG=files aoticache --version 2>&1 | grep -q 'calling init'; then
+    loads_libcrypto() { LD_DEBUG=files ann "$@" 2>&1 >/dev/null | grep -q 'calling init.*libcrypto'; }
+    if ldd "$BUILD/bin/aoticache" "$BUILD/lib/libaoticache.so" | grep -q libcrypto; then
+        skip 'libcrypto is loaded by signatures alone' 'this build links it'
+    else
+        loads_libcrypto aoticache run aten::abs --input float32:5=-2 --hook none --quiet
+        is 'a hit loads no libcrypto, in a cache with signatures' 1 "$?"
+        loads_libcrypto aoticache key verify
+        is 'checking one does' 0 "$?"
+    fi
+fi
+try 'doctor' 0 ann aoticache doctor
+prints 'names the own key' "own key +'${public%%:*}'"
+try 'doctor of one who requires none' 0 env AOTICACHE_REQUIRE_SIGNATURES=no AOTICACHE_DIR="$work/cache-of-bob" \
+    AOTICACHE_KEYS="$work/bob" aoticache doctor
+prints 'warns' 'signatures +not required'
+chmod 644 "$work/ann/secret-key"
+try 'a secret key that others can read' 0 ann aoticache doctor
+prints 'is found' 'own key.*is open to others'
+try 'and signs nothing' 1 ann aoticache export "$work/x"
+holds 'no archive is there then' [ ! -e "$work/x" ]
+chmod 600 "$work/ann/secret-key"
+
 # ---- three in the morning ----
 
 try 'Bob revokes Ann'\''s key by its name' 0 bob aoticache key distrust "${public%%:*}"

@@ -238,6 +238,7 @@ static void check_contents(aoticache_doctor *doctor, const char *path, const aot
         check_integrity(doctor, cache);
         aoticache_doctor_check_limits(doctor, config, path, &statistics);
         aoticache_doctor_check_quarantine(doctor, path);
+        aoticache_doctor_check_keys(doctor, config, cache);
     } else if (status == AOTICACHE_NOT_FOUND) {
         aoticache_doctor_report(doctor, OK, "index", NULL, "not there yet; SQLite %s", sqlite_version());
     } else {

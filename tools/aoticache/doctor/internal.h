@@ -44,6 +44,9 @@ void aoticache_doctor_check_limits(aoticache_doctor *doctor, const aoticache_con
 /* What was set aside and still takes room. */
 void aoticache_doctor_check_quarantine(aoticache_doctor *doctor, const char *path);
 
+/* Own key, trusted keys, and whether signatures are required. */
+void aoticache_doctor_check_keys(aoticache_doctor *doctor, const aoticache_config *config, aoticache_cache *cache);
+
 /* The directory that the command line or the configuration names. Creates nothing. */
 void aoticache_doctor_check_directory_of(aoticache_doctor *doctor, const aoticache_config *config);
 

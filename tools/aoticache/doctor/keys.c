@@ -1,0 +1,60 @@
+/*
+ * tools/aoticache/doctor/keys: whom this user trusts, and whether signatures can be made and checked.
+ */
+#include "base/cleanup.h"
+#include "tools/aoticache/doctor/internal.h"
+
+#define OK AOTICACHE_VERDICT_OK
+#define WARN AOTICACHE_VERDICT_WARN
+
+/* The user's own, and those of sign_with. None is no fault: the first export makes one. */
+static void check_own_key(aoticache_doctor *doctor, const aoticache_config *config)
+{
+    const char *directory = aoticache_config_key_directory(config);
+    cleanup_free char *path = aoticache_cli_text("%s/" AOTICACHE_SECRET_KEY_FILE, directory);
+    aoticache_secret_key *key = NULL;
+    aoticache_error error = {.message = ""};
+    aoticache_status status = directory[0] != '\0' ? aoticache_secret_key_read(path, &key, &error) : AOTICACHE_NOT_FOUND;
+    if (status == AOTICACHE_OK)
+        aoticache_doctor_report(doctor, OK, "own key", NULL, "'%s'", aoticache_secret_key_public(key)->name);
+    else if (status == AOTICACHE_UNSUPPORTED)
+        aoticache_doctor_report(doctor, WARN, "own key", "install OpenSSL's libcrypto", "%s", error.message);
+    else if (status != AOTICACHE_NOT_FOUND)
+        aoticache_doctor_report(doctor, WARN, "own key", "mend it, or move it away: the next export makes another", "%s",
+                                error.message);
+    aoticache_secret_key_free(key);
+}
+
+struct tally {
+    unsigned trusted, revoked;
+};
+
+static bool count_key(void *user, const aoticache_public_key *key, aoticache_trust_origin origin, bool is_revoked)
+{
+    struct tally *tally = user;
+    (void)key, (void)origin;
+    tally->trusted += !is_revoked;
+    tally->revoked += is_revoked;
+    return true;
+}
+
+static void check_rule(aoticache_doctor *doctor, const aoticache_config *config)
+{
+    if (aoticache_config_number(config, AOTICACHE_CONFIG_require_signatures) == 0)
+        aoticache_doctor_report(doctor, WARN, "signatures", "set require_signatures = true, and trust the keys you need",
+                                "not required: whoever makes an archive that you import can run code as you");
+}
+
+void aoticache_doctor_check_keys(aoticache_doctor *doctor, const aoticache_config *config, aoticache_cache *cache)
+{
+    struct tally tally = {0};
+    aoticache_error error = {.message = ""};
+    check_own_key(doctor, config);
+    check_rule(doctor, config);
+    if (aoticache_cache_list_trusted(cache, count_key, &tally, &error) != AOTICACHE_OK)
+        aoticache_doctor_report(doctor, WARN, "trusted keys", "mend it; until then nothing from elsewhere is taken in", "%s",
+                                error.message);
+    else if (tally.trusted + tally.revoked > 0)
+        aoticache_doctor_report(doctor, OK, "trusted keys", NULL, "%u known, %u of them revoked; 'aoticache key list' shows them",
+                                tally.trusted + tally.revoked, tally.revoked);
+}
