@@ -72,7 +72,7 @@ Q        := $(if $(V),,@)
 # ---- what is made of what ----
 
 LIB_DIRS   := base $(addprefix index/,connection entries eviction stats) \
-              cache $(addprefix cache/,request store gc verify transfer trust pins stats config) \
+              cache $(addprefix cache/,request store gc verify transfer trust pins stats config remote) \
               loader $(addprefix loader/,elf copy cxx_map runner check package cuda) \
               eager $(addprefix eager/,holder hook package schema dispatch torch)
 LIB_SRC    := $(foreach dir,$(LIB_DIRS),$(wildcard $(dir)/*.c))
@@ -80,7 +80,7 @@ SHIM_SRC   := $(wildcard runtime/shim/*.c runtime/shim/*/*.c)
 KERNEL_SRC := $(wildcard runtime/*.c)
 PUBLIC_HEADERS := aoticache.h base/base.h base/tensor_view.h \
                   cache/cache.h cache/judgements.h cache/request/request.h cache/request/cpu.h cache/gc/collect.h cache/verify/verify.h \
-                  cache/transfer/transfer.h cache/trust/trust.h cache/pins/pins.h cache/stats/statistics.h cache/stats/usage.h cache/config/config.h \
+                  cache/transfer/transfer.h cache/remote/remote.h cache/remote/module.h cache/trust/trust.h cache/pins/pins.h cache/stats/statistics.h cache/stats/usage.h cache/config/config.h \
                   loader/loader.h loader/runner/runner.h loader/check/check.h \
                   loader/package/package.h loader/cuda/cuda.h runtime/abi.h runtime/kernel.h \
                   eager/eager.h eager/call.h eager/value.h eager/holder/holder.h eager/holder/dispatch_holder.h eager/package/package.h \
@@ -101,7 +101,7 @@ HOT_OBJ    := $(call objects,$(wildcard eager/*.c eager/holder/*.c eager/dispatc
                 tests/bench/*.c runtime/shim/*.c runtime/shim/*/*.c))
 CLI_OBJ    := $(call objects,$(wildcard tools/cli/*.c))
 TOOL_OBJ   := $(call objects,$(wildcard tools/*/*.c tools/aoticache/*/*.c))
-ALL_OBJ    := $(LIB_OBJ) $(SHIM_OBJ) $(KERNEL_OBJ) $(TOOL_OBJ)
+ALL_OBJ    := $(LIB_OBJ) $(SHIM_OBJ) $(KERNEL_OBJ) $(TOOL_OBJ) $(call objects,$(wildcard cache/remote/modules/*.c))
 
 SHARED   := $(BUILD)/lib/libaoticache.so.$(SOVERSION)
 STATIC   := $(BUILD)/lib/libaoticache.a
@@ -109,10 +109,13 @@ SHIM     := $(BUILD)/lib/libaoticache_torchshim.so
 KERNELRT := $(BUILD)/lib/libaoticache_runtime.a
 BRIDGE   := $(BUILD)/lib/libaoticache_cxxbridge.so
 STUB     := $(BUILD)/lib/aoticache/libtorch_cpu.so
+# Modules for remotes: each needs a library, and is not built where that is missing.
+REMOTES  := $(if $(shell pkg-config --exists libcurl && echo 1),http) $(if $(shell pkg-config --exists hiredis && echo 1),redis)
+REMOTE_MODULES := $(patsubst %,$(BUILD)/lib/libaoticache_remote_%.so,$(REMOTES))
 BINS     := $(addprefix $(BUILD)/bin/,$(TOOLS))
 DATA     := $(BUILD)/share/aoticache/worker.py $(BUILD)/share/aoticache/guards.py $(BUILD)/share/aoticache/inductor/build.py $(BUILD)/share/aoticache/inductor/wrapper.h $(BUILD)/share/aoticache/bridge.cpp $(BUILD)/share/aoticache/append-weights $(patsubst eager/kernels/%,$(BUILD)/share/aoticache/kernels/%,$(KERNELS))
 HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
-PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
+PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(REMOTE_MODULES) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
 .PHONY: FORCE all deps test check check-docs long torture bench bench-compile bench-judge operators models torch-operators torch-checks inductor-builds year fuzz gpu demo install uninstall clean help tests race-tests
@@ -184,6 +187,16 @@ $(BRIDGE): loader/cxx_map/cxx_map.cpp loader/cxx_map/internal.h Makefile
 	@mkdir -p $(@D)
 	$(if $(V),,@echo "  CXX   $<")
 	$(Q)$(CXX) $(ALL_CPPFLAGS) $(ALL_CXXFLAGS) $(LDFLAGS) $(HARDEN_LDFLAGS) -shared -Wl,-soname,$(@F) $< -o $@
+
+# Loaded when a remote of their kind is configured. They use what is in base/error.c alone, which is inside each.
+$(call objects,cache/remote/modules/http.c): OWN_CFLAGS += $(shell pkg-config --cflags libcurl 2>/dev/null)
+$(BUILD)/lib/libaoticache_remote_http.so: REMOTE_LIBS = $(shell pkg-config --libs libcurl)
+$(BUILD)/lib/libaoticache_remote_redis.so: REMOTE_LIBS = $(shell pkg-config --libs hiredis)
+$(BUILD)/lib/libaoticache_remote_%.so: $(BUILD)/obj/cache/remote/modules/%.o $(BUILD)/obj/base/error.o scripts/libaoticache_remote.map Makefile
+	@mkdir -p $(@D)
+	$(if $(V),,@echo "  LD    $@")
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=scripts/libaoticache_remote.map \
+	    -Wl,-z,relro -Wl,--as-needed $(filter %.o,$^) $(REMOTE_LIBS) -lpthread -o $@
 
 # What kernel libraries written in C link: the container and the exported interface.
 $(KERNELRT): $(KERNEL_OBJ)

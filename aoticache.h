@@ -16,6 +16,7 @@
 #include "cache/request/request.h"
 #include "cache/transfer/transfer.h"
 #include "cache/trust/trust.h"
+#include "cache/remote/remote.h"
 #include "cache/judgements.h"
 #include "cache/stats/statistics.h"
 #include "cache/stats/usage.h"

@@ -8,6 +8,7 @@
 #include "base/options.h"
 #include "cache/config/internal.h"
 #include "cache/internal.h"
+#include "cache/remote/internal.h"
 
 aoticache_status aoticache_cache_open(const aoticache_cache_options *options, aoticache_cache **ret_cache,
                                       aoticache_error *ret_error)
@@ -43,6 +44,8 @@ aoticache_status aoticache_cache_open(const aoticache_cache_options *options, ao
         status = aoticache_directory_open(options, &cache->directory, ret_error);
     if (status == AOTICACHE_OK)
         status = aoticache_cache_open_index(cache, ret_error);
+    if (status == AOTICACHE_OK && options->remote != NULL)
+        status = aoticache_remotes_create(options->remote, &cache->directory->logger, &cache->remotes, ret_error);
     if (status != AOTICACHE_OK)
         aoticache_cache_close(cache);
     else
@@ -62,6 +65,7 @@ void aoticache_cache_close(aoticache_cache *cache)
         free(opened);
         opened = older;
     }
+    aoticache_remotes_free(cache->remotes);
     aoticache_directory_close(cache->directory);
     aoticache_trust_clear(&cache->trust);
     aoticache_unflushed_clear(&cache->unflushed);

@@ -73,6 +73,8 @@ typedef struct aoticache_cache_options {
     const char *sign_with;    /* files of secret keys; empty: that of key_directory */
     const char *key_directory; /* the user's folder of keys; NULL: as configured; empty: none */
     aoticache_signature_rule signatures;
+    /* Servers that many machines share, as the setting `remote` (docs/remotes.md). NULL: as configured; "": none. */
+    const char *remote;
 } aoticache_cache_options;
 
 #ifdef __cplusplus
@@ -131,7 +133,8 @@ typedef struct aoticache_artifact aoticache_artifact;
 typedef enum aoticache_source {
     AOTICACHE_SOURCE_INDEX = 0,    /* found in this directory */
     AOTICACHE_SOURCE_COMPILED = 1, /* compiled by this call */
-    AOTICACHE_SOURCE_WAITED = 2,   /* compiled by another thread or process while this call waited */
+    AOTICACHE_SOURCE_WAITED = 2,   /* compiled by another thread, process or machine while this call waited */
+    AOTICACHE_SOURCE_FETCHED = 3,  /* fetched from a remote by this call (docs/remotes.md) */
 } aoticache_source;
 
 AOTICACHE_API aoticache_artifact *aoticache_artifact_ref(aoticache_artifact *artifact);

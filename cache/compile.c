@@ -8,6 +8,7 @@
 
 #include "base/cleanup.h"
 #include "cache/store/lock.h"
+#include "cache/remote/internal.h"
 #include "cache/request/internal.h"
 #include "cache/internal.h"
 
@@ -223,6 +224,56 @@ static aoticache_status find_or_miss(struct job *job, aoticache_artifact **ret_a
     return AOTICACHE_NOT_FOUND;
 }
 
+/* ---- with remotes ---- */
+
+/*
+ * On a miss of this directory, with the lease of the key, unless another process has it: then that one fetches or compiles,
+ * and the usual way waits for it. NOT_FOUND where no remote has an entry for this machine.
+ */
+static aoticache_status fetch_from_remotes(struct job *job, aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+{
+    aoticache_lease lease = AOTICACHE_LEASE_INIT;
+    aoticache_find_report report;
+    bool contended = false;
+    const uint64_t begun = aoticache_monotonic_ns();
+    if (job->cache->remotes == NULL || job->cache->directory->read_only ||
+        aoticache_lease_acquire(job->cache->directory, &job->target.key, 1, &lease, &contended, NULL) != AOTICACHE_OK)
+        return AOTICACHE_NOT_FOUND;
+    aoticache_status status = AOTICACHE_NOT_FOUND;
+    if (aoticache_tier_fetch(job->cache, &job->target))
+        status = find_or_miss(job, ret_artifact, &report, ret_error);
+    aoticache_lease_release(&lease);
+    if (status == AOTICACHE_OK) {
+        (*ret_artifact)->source = AOTICACHE_SOURCE_FETCHED;
+        aoticache_cache_count(job->cache, AOTICACHE_COUNTER_hits_remote, 1);
+        aoticache_cache_count_hit(job->cache, &report, begun);
+    }
+    return status;
+}
+
+/* The compile of one machine for all: others wait for it, and find it where they look. */
+static aoticache_status compile_for_all(struct job *job, aoticache_artifact **ret_artifact, aoticache_error *ret_error)
+{
+    aoticache_tier_lease *lease = NULL;
+    aoticache_find_report report;
+    aoticache_status status = AOTICACHE_NOT_FOUND;
+    if (job->cache->remotes == NULL || job->cache->directory->read_only)
+        return run_hook(job, ret_artifact, ret_error);
+    if (aoticache_tier_lease_take(job->cache, &job->target, &lease) &&
+        (status = find_or_miss(job, ret_artifact, &report, ret_error)) == AOTICACHE_OK) {
+        (*ret_artifact)->source = AOTICACHE_SOURCE_WAITED;
+        aoticache_cache_count(job->cache, AOTICACHE_COUNTER_waits, 1);
+        aoticache_cache_count(job->cache, AOTICACHE_COUNTER_saved_ns, report.compile_ns);
+        return status;
+    }
+    status = run_hook(job, ret_artifact, ret_error);
+    if (status == AOTICACHE_OK && (*ret_artifact)->is_stored)
+        aoticache_tier_send(job->cache, &job->target.key, &(*ret_artifact)->digest);
+    aoticache_tier_lease_release(lease);
+    aoticache_tier_send_rest(job->cache); /* nobody waits for these */
+    return status;
+}
+
 /* With the lease: another may have compiled the key, or failed to, while we waited. */
 static aoticache_status find_or_compile(struct job *job, bool has_waited, aoticache_artifact **ret_artifact,
                                         aoticache_error *ret_error)
@@ -245,7 +296,7 @@ static aoticache_status find_or_compile(struct job *job, bool has_waited, aotica
     }
     if (status == AOTICACHE_NOT_FOUND)
         status = check_remembered_failure(job, ret_error);
-    return status == AOTICACHE_OK ? run_hook(job, ret_artifact, ret_error) : status;
+    return status == AOTICACHE_OK ? compile_for_all(job, ret_artifact, ret_error) : status;
 }
 
 static void count_wait(aoticache_cache *cache, uint64_t ns)
@@ -302,6 +353,8 @@ static aoticache_status get_or_compile(struct job *job, aoticache_artifact **ret
         return status;
     status = check_remembered_failure(job, ret_error);
     report.has_failed = status != AOTICACHE_OK;
+    if (status == AOTICACHE_OK && fetch_from_remotes(job, ret_artifact, NULL) == AOTICACHE_OK)
+        return AOTICACHE_OK;
     job->group.misses = 1;
     if (status != AOTICACHE_OK)
         attribute_counts(job, NULL);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cache/internal.h"
+#include "cache/remote/internal.h"
 
 /* The value of `pid` while a thread of a forked child resets the cache. */
 #define PID_CHANGING ((pid_t)-1)
@@ -20,6 +21,7 @@ void aoticache_cache_enter(aoticache_cache *cache)
             pthread_mutex_init(&cache->index_mutex, NULL);
             pthread_mutex_init(&cache->trust.mutex, NULL);
             aoticache_unflushed_reset_after_fork(&cache->unflushed);
+            aoticache_remotes_reset_after_fork(cache->remotes);
             atomic_store_explicit(&cache->pid, mine, memory_order_release);
             return;
         }

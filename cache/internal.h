@@ -27,8 +27,11 @@ typedef struct aoticache_open_index {
     ino_t inode;
 } aoticache_open_index;
 
+struct aoticache_remotes;
+
 struct aoticache_cache {
     aoticache_directory *directory;
+    struct aoticache_remotes *remotes; /* cache/remote/; NULL: none is configured */
     uint32_t compile_timeout_ms;
     uint32_t failure_ttl_seconds;
     uint32_t failure_max_ttl_seconds;        /* not less than failure_ttl_seconds */

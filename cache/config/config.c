@@ -219,6 +219,8 @@ static void apply_settings(const aoticache_config *config, aoticache_cache_optio
     if (aoticache_config_is_set(config, AOTICACHE_CONFIG_failure_ttl))
         options->failure_ttl_seconds = (uint32_t)aoticache_config_number(config, AOTICACHE_CONFIG_failure_ttl);
     apply_trust(config, options);
+    if (aoticache_config_is_set(config, AOTICACHE_CONFIG_remote))
+        options->remote = aoticache_config_value(config, AOTICACHE_CONFIG_remote);
     options->is_configured = true;
 }
 
@@ -259,6 +261,8 @@ static void fill_open_options(aoticache_cache_options *options, const aoticache_
         options->max_bytes = said->max_bytes;
     if (options->max_entries == 0)
         options->max_entries = said->max_entries;
+    if (options->remote == NULL)
+        options->remote = said->remote;
     if (options->lock_timeout_ms == AOTICACHE_AS_CONFIGURED)
         options->lock_timeout_ms = said->lock_timeout_ms;
     if (options->compile_timeout_ms == AOTICACHE_AS_CONFIGURED)

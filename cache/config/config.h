@@ -45,7 +45,8 @@ extern "C" {
     X(trusted_keys, "AOTICACHE_TRUSTED_KEYS", "", "public keys whose signatures are believed, separated by spaces") \
     X(revoked_keys, "AOTICACHE_REVOKED_KEYS", "", "keys and manifests that are not, whatever else is said") \
     X(sign_with, "AOTICACHE_SIGN_WITH", "", "files of secret keys to sign with; empty: the user's own key") \
-    X(keys, "AOTICACHE_KEYS", "", "the user's folder of keys; empty: ~/.config/aoticache")
+    X(keys, "AOTICACHE_KEYS", "", "the user's folder of keys; empty: ~/.config/aoticache") \
+    X(remote, "AOTICACHE_REMOTE", "", "servers that many machines share, and what is said of each")
 
 typedef enum aoticache_config_name {
 #define AOTICACHE_CONFIG_ENUM(name, variable, value, text) AOTICACHE_CONFIG_##name,
@@ -113,7 +114,7 @@ AOTICACHE_API const char *aoticache_config_key_directory(const aoticache_config 
 struct aoticache_cache_options;
 /*
  * Puts what the files and the environment say into options of a cache: directory, allow_shared, max_bytes, max_entries,
- * lock_timeout_ms, compile_timeout_ms, failure_ttl_seconds, and whose signatures are believed; what they do not say stays. Opening the cache then does not
+ * lock_timeout_ms, compile_timeout_ms, failure_ttl_seconds, remote, and whose signatures are believed; what they do not say stays. Opening the cache then does not
  * read them again (is_configured). For programs that show or change what is configured before they open a cache; others
  * leave it to aoticache_cache_open(). Strings are borrowed from the config.
  */

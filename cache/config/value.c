@@ -12,6 +12,7 @@
 #include "cache/config/internal.h"
 #include "cache/trust/internal.h"
 #include "cache/gc/collect.h"
+#include "cache/remote/remote.h"
 
 #define MAX_SECONDS (UINT32_MAX / 1000) /* they become milliseconds in 32 bits */
 
@@ -157,6 +158,7 @@ static const struct {
     [AOTICACHE_CONFIG_revoked_keys] = {parse_text, "keys or digests"},
     [AOTICACHE_CONFIG_sign_with] = {parse_text, "files"},
     [AOTICACHE_CONFIG_keys] = {parse_text, "a directory"},
+    [AOTICACHE_CONFIG_remote] = {parse_text, "remotes"}, /* take_remote() says more of what is wrong */
 };
 
 /* ---- asking ---- */
@@ -310,6 +312,35 @@ bool aoticache_config_always_requires_signatures(const aoticache_config *config)
            strncmp(origin, AOTICACHE_CONFIG_SYSTEM_FILE ":", strlen(AOTICACHE_CONFIG_SYSTEM_FILE) + 1) == 0;
 }
 
+static bool is_of_same_file(const char *origin, const char *other)
+{
+    const char *colon = strrchr(origin, ':');
+    return colon != NULL && strncmp(origin, other, (size_t)(colon - origin) + 1) == 0;
+}
+
+/* The lines of one file add remotes, in their order. Another file, or the environment, replaces them all. */
+static aoticache_status take_remote(aoticache_config *config, const char *text, const char *origin, bool is_file)
+{
+    static const struct parsed none = {.number = 0};
+    const aoticache_config_setting *before = &config->settings[AOTICACHE_CONFIG_remote];
+    cleanup_free char *joined = NULL;
+    aoticache_error error = {.message = ""};
+    if (is_file && before->text != NULL && is_of_same_file(before->origin, origin)) {
+        if (asprintf(&joined, "%s %s", before->text, text) < 0) {
+            joined = NULL;
+            return AOTICACHE_NO_MEMORY;
+        }
+    }
+    aoticache_status status = aoticache_remotes_check(text, &error);
+    if (status == AOTICACHE_INVALID) {
+        aoticache_config_warn(config, "%s: %s; the line is passed over", origin, error.message);
+        return AOTICACHE_OK;
+    }
+    return status == AOTICACHE_OK
+               ? set_value(&config->settings[AOTICACHE_CONFIG_remote], joined != NULL ? joined : text, origin, &none)
+               : status;
+}
+
 aoticache_status aoticache_config_take(aoticache_config *config, aoticache_config_name name, const char *text,
                                        const char *origin, bool is_file)
 {
@@ -318,6 +349,8 @@ aoticache_status aoticache_config_take(aoticache_config *config, aoticache_confi
         return set_directory(config, name, text, origin);
     if (aoticache_config_adds_up(name))
         return take_keys(config, name, text, origin);
+    if (name == AOTICACHE_CONFIG_remote)
+        return take_remote(config, text, origin, is_file);
     if (!values[name].parse(text, &value)) {
         aoticache_config_warn(config, "%s: %s: '%.200s' is not %s; it stays at %s", origin,
                               aoticache_config_name_text(name), text, values[name].form,

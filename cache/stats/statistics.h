@@ -20,7 +20,7 @@ extern "C" {
 /*
  * Counters: member, name as it is printed and kept, text.
  *
- * Hits by tier: hits_loaded (the table of loaded runners), hits_remote (always 0: there is no remote tier yet), and the rest
+ * Hits by tier: hits_loaded (the table of loaded runners), hits_remote (fetched from a remote), and the rest
  * (the index). A miss has at most one reason. Misses without one found no entry for the key
  * (aoticache_counters_misses_absent()).
  */
@@ -53,7 +53,11 @@ extern "C" {
     X(evicted_bytes, "evicted_bytes", "bytes removed by collections")                                            \
     X(judged, "judged", "kernels compared with the host's own")                                                  \
     X(judged_slower, "judged_slower", "of these: the host's own was faster, or as fast")                         \
-    X(calls_lost, "calls_lost", "calls that kernels lost to the host's own")
+    X(calls_lost, "calls_lost", "calls that kernels lost to the host's own") \
+    X(fetched_bytes, "fetched_bytes", "bytes of objects that were fetched from remotes")                         \
+    X(sent_bytes, "sent_bytes", "bytes of objects that were sent to remotes, compressed")                        \
+    X(remote_errors, "remote_errors", "misses or compiles for which a remote failed")                            \
+    X(remote_refused, "remote_refused", "objects and entries from remotes that were refused")
 
 typedef struct aoticache_counters {
 #define AOTICACHE_COUNTER_FIELD(member, name, text) uint64_t member;

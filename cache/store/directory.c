@@ -133,7 +133,8 @@ static aoticache_status open_root(const aoticache_cache_options *options, aotica
 bool aoticache_directory_knows(const char *name, mode_t *ret_type)
 {
     static const char *const folders[] = {AOTICACHE_OBJECTS, AOTICACHE_ARTIFACTS, AOTICACHE_LEASES, AOTICACHE_TMP,
-                                          AOTICACHE_QUARANTINE, AOTICACHE_PINS, AOTICACHE_SIGNATURES};
+                                          AOTICACHE_QUARANTINE, AOTICACHE_PINS, AOTICACHE_SIGNATURES,
+                                          AOTICACHE_UNSENT};
     static const char *const files[] = {AOTICACHE_FORMAT_FILE,
                                         AOTICACHE_LOCK_FILE,
                                         AOTICACHE_GATE_FILE,

@@ -25,6 +25,7 @@
 #define AOTICACHE_QUARANTINE "quarantine"
 #define AOTICACHE_PINS "marks"
 #define AOTICACHE_SIGNATURES "signatures"
+#define AOTICACHE_UNSENT "unsent" /* cache/remote/unsent.c */
 
 typedef struct aoticache_directory {
     int fd;     /* of the root, for reading */

@@ -485,6 +485,8 @@ aoticache_status aoticache_intake_add_manifest(aoticache_intake *intake, const a
     aoticache_status status = AOTICACHE_OK;
     if (aoticache_transfer_names(intake->options, manifest->op, manifest->device, &manifest->key))
         status = aoticache_intake_wants_entry(intake, &claim, &is_wanted, ret_error);
+    if (status == AOTICACHE_OK && !is_wanted)
+        status = aoticache_intake_add_signatures(intake, &entry->digest, entry->signatures, ret_error);
     if (status == AOTICACHE_OK && is_wanted)
         status = check_files(intake, entry, &fits, ret_error);
     if (status == AOTICACHE_OK && fits)

@@ -197,6 +197,29 @@ void aoticache_intake_note_manifest(aoticache_intake *intake, const aoticache_di
         object->is_manifest = true;
 }
 
+/* Most files of artifacts do not begin so. */
+aoticache_status aoticache_intake_note_if_manifest(aoticache_intake *intake, const aoticache_digest *digest, int fd,
+                                                   uint64_t bytes, aoticache_error *ret_error)
+{
+    char first = '\0';
+    aoticache_manifest *manifest = NULL;
+    if (bytes == 0 || bytes > AOTICACHE_OBJECT_MAX_MANIFEST_BYTES || pread(fd, &first, 1, 0) != 1 || first != '{')
+        return AOTICACHE_OK;
+    cleanup_free char *text = malloc((size_t)bytes);
+    if (text == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a manifest");
+    size_t have = 0;
+    for (ssize_t got = 1; got > 0 && have < bytes; have += got > 0 ? (size_t)got : 0)
+        while ((got = pread(fd, text + have, (size_t)bytes - have, (off_t)have)) < 0 && errno == EINTR)
+            continue;
+    aoticache_status status = aoticache_manifest_parse(text, have, &manifest, NULL);
+    aoticache_manifest_free(manifest);
+    if (status == AOTICACHE_OK || status == AOTICACHE_UNSUPPORTED)
+        aoticache_intake_note_manifest(intake, digest);
+    return status == AOTICACHE_NO_MEMORY ? aoticache_error_set(ret_error, status, "out of memory for a manifest")
+                                         : AOTICACHE_OK;
+}
+
 void aoticache_intake_discard_file(aoticache_intake *intake, const aoticache_digest *digest)
 {
     char hex[AOTICACHE_DIGEST_HEX_BYTES];

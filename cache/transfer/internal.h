@@ -201,6 +201,9 @@ aoticache_status aoticache_intake_keep_file(aoticache_intake *intake, const aoti
  * store whatever is said of its entry, and a rebuilt index would find it there.
  */
 void aoticache_intake_note_manifest(aoticache_intake *intake, const aoticache_digest *digest);
+/* The same where the file of an object, which is kept, reads as a manifest. Returns: OK, NO_MEMORY. */
+aoticache_status aoticache_intake_note_if_manifest(aoticache_intake *intake, const aoticache_digest *digest, int fd,
+                                                   uint64_t bytes, aoticache_error *ret_error);
 void aoticache_intake_discard_file(aoticache_intake *intake, const aoticache_digest *digest);
 
 /*
@@ -223,6 +226,13 @@ aoticache_status aoticache_intake_read_hits(aoticache_index *index, const aotica
 aoticache_status aoticache_intake_check_trust(aoticache_intake *intake, const aoticache_intake_entry *entry,
                                               const aoticache_intake_claim *claim, bool *ret_fits,
                                               aoticache_error *ret_error);
+
+/*
+ * An entry is here already, and another copy of it came with these signatures: those of trusted keys that it lacks are added.
+ * Does nothing where the manifest is another one. Returns: OK, IO, DENIED, LOCKED, NO_MEMORY, UNSUPPORTED.
+ */
+aoticache_status aoticache_intake_add_signatures(aoticache_intake *intake, const aoticache_digest *artifact,
+                                                 const char *signatures, aoticache_error *ret_error);
 
 /* ---- commit.c: manifests are queued, and a batch of them becomes part of the store ---- */
 

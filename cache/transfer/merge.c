@@ -121,29 +121,6 @@ static aoticache_status open_source(struct merge *merge, const aoticache_digest 
     return AOTICACHE_OK;
 }
 
-/* As an import sees by all that comes; most files of artifacts do not begin so. */
-static aoticache_status note_if_manifest(struct merge *merge, const aoticache_digest *digest, int fd, uint64_t bytes,
-                                         aoticache_error *ret_error)
-{
-    char first = '\0';
-    aoticache_manifest *manifest = NULL;
-    if (bytes == 0 || bytes > AOTICACHE_OBJECT_MAX_MANIFEST_BYTES || pread(fd, &first, 1, 0) != 1 || first != '{')
-        return AOTICACHE_OK;
-    cleanup_free char *text = malloc((size_t)bytes);
-    if (text == NULL)
-        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for a manifest");
-    size_t have = 0;
-    for (ssize_t got = 1; got > 0 && have < bytes; have += got > 0 ? (size_t)got : 0)
-        while ((got = pread(fd, text + have, (size_t)bytes - have, (off_t)have)) < 0 && errno == EINTR)
-            continue;
-    aoticache_status status = aoticache_manifest_parse(text, have, &manifest, NULL);
-    aoticache_manifest_free(manifest);
-    if (status == AOTICACHE_OK || status == AOTICACHE_UNSUPPORTED)
-        aoticache_intake_note_manifest(&merge->intake, digest);
-    return status == AOTICACHE_NO_MEMORY ? aoticache_error_set(ret_error, status, "out of memory for a manifest")
-                                         : AOTICACHE_OK;
-}
-
 /* *ret_good: the copy has the digest; else it has been told why not. */
 static aoticache_status copy_verified(struct merge *merge, const aoticache_digest *digest, int from, uint64_t bytes,
                                       bool *ret_good, aoticache_error *ret_error)
@@ -170,7 +147,7 @@ static aoticache_status copy_verified(struct merge *merge, const aoticache_diges
     if (*ret_good) {
         const int fd = to >= 0 ? to : from;
         status = aoticache_intake_keep_file(&merge->intake, digest, size, to, ret_error);
-        return status == AOTICACHE_OK ? note_if_manifest(merge, digest, fd, size, ret_error) : status;
+        return status == AOTICACHE_OK ? aoticache_intake_note_if_manifest(&merge->intake, digest, fd, size, ret_error) : status;
     }
     aoticache_intake_discard_file(&merge->intake, digest);
     return status;
@@ -207,6 +184,17 @@ static aoticache_status bring_files(struct merge *merge, const aoticache_manifes
     return status;
 }
 
+/* By free(); NULL where the entry has none. */
+static char *read_signatures(struct merge *merge, const aoticache_digest *artifact)
+{
+    cleanup_free char *text = NULL;
+    aoticache_error detail = {.message = ""};
+    if (aoticache_cache_read_signatures(merge->source, artifact, &text, &detail) != AOTICACHE_OK)
+        aoticache_log(&merge->source->directory->logger, AOTICACHE_LOG_WARNING, "%s; the entry goes without signatures",
+                      detail.message);
+    return text != NULL && text[0] != '\0' ? steal_ptr(&text) : NULL;
+}
+
 /* Takes `manifest` over. */
 static aoticache_status bring_manifest(struct merge *merge, const aoticache_entry *entry, uint64_t bytes,
                                        aoticache_manifest *manifest, aoticache_error *ret_error)
@@ -219,13 +207,7 @@ static aoticache_status bring_manifest(struct merge *merge, const aoticache_entr
         aoticache_manifest_free(manifest);
         return status;
     }
-    char *signatures = NULL;
-    aoticache_error detail = {.message = ""};
-    if (aoticache_cache_read_signatures(merge->source, &entry->artifact, &signatures, &detail) != AOTICACHE_OK)
-        aoticache_log(&merge->source->directory->logger, AOTICACHE_LOG_WARNING, "%s; the entry goes without signatures",
-                      detail.message);
-    if (signatures != NULL && signatures[0] == '\0')
-        free(steal_ptr(&signatures));
+    char *signatures = read_signatures(merge, &entry->artifact);
     aoticache_intake_entry incoming = {.digest = entry->artifact,
                                        .bytes = bytes,
                                        .manifest = manifest,
@@ -246,7 +228,11 @@ static aoticache_status merge_entry(struct merge *merge, const aoticache_entry *
                                           .requirements = &entry->requirements,
                                           .guard = entry->guard};
     aoticache_status status = aoticache_intake_wants_entry(&merge->intake, &claim, &is_wanted, ret_error);
-    if (status != AOTICACHE_OK || !is_wanted)
+    if (status == AOTICACHE_OK && !is_wanted) {
+        cleanup_free char *signatures = read_signatures(merge, &entry->artifact);
+        return aoticache_intake_add_signatures(&merge->intake, &entry->artifact, signatures, ret_error);
+    }
+    if (status != AOTICACHE_OK)
         return status;
     status = aoticache_cache_load_manifest(merge->source->directory, &entry->artifact, &manifest, &bytes, &detail);
     if (status == AOTICACHE_NOT_FOUND &&

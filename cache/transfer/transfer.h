@@ -66,7 +66,7 @@ typedef struct aoticache_transfer_report {
     uint64_t archive_bytes;           /* compressed, as written or read */
     uint64_t marks;                   /* keys whose pins or tags went */
     uint64_t entries_passed_over;     /* import, merge: would have gone before entries that are there; see `replace` */
-    uint64_t entries_signed;          /* export: have a signature; import, merge: came by a trusted one */
+    uint64_t entries_signed;          /* export: have a signature; import, merge: came by, or got, a trusted one */
     uint64_t entries_untrusted;       /* import, merge: of the refused: no trusted key signed them, or a check failed */
 } aoticache_transfer_report;
 

@@ -1,10 +1,12 @@
 /*
  * cache/transfer/trust: whether an entry that wants to come in was signed by somebody who is trusted here, where that is
- * asked. What was not is refused before any of it is in the store.
+ * asked. What was not is refused before any of it is in the store. An entry that is here already gets the signatures that
+ * came with another copy of it, so that a key can be replaced: those of trusted keys alone.
  */
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "cache/store/lock.h"
 #include "cache/transfer/internal.h"
 #include "index/index.h"
 
@@ -73,4 +75,67 @@ aoticache_status aoticache_intake_check_trust(aoticache_intake *intake, const ao
         aoticache_intake_refuse(intake, "%s", verdict.message);
     }
     return AOTICACHE_OK;
+}
+
+/* ---- signatures of what is here already ---- */
+
+static bool keep_trusted(void *user, const aoticache_signature *signature, aoticache_signature_state state,
+                         const aoticache_public_key *key)
+{
+    (void)key;
+    if (state == AOTICACHE_SIGNATURE_TRUSTED)
+        aoticache_signature_list_add(user, signature);
+    return true;
+}
+
+/* Those that the entry does not have. */
+static void drop_known(const aoticache_signature_list *known, aoticache_signature_list *list)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        bool is_known = false;
+        for (size_t k = 0; k < known->count; k++)
+            is_known = is_known || memcmp(&known->items[k], &list->items[i], sizeof list->items[i]) == 0;
+        if (!is_known)
+            list->items[kept++] = list->items[i];
+    }
+    list->count = kept;
+}
+
+static aoticache_status add_signatures(aoticache_intake *intake, const aoticache_digest *artifact,
+                                       const aoticache_signature_list *list, aoticache_error *ret_error)
+{
+    aoticache_manifest *manifest = NULL;
+    aoticache_signature_list trusted = {.count = 0};
+    aoticache_lock lock = AOTICACHE_LOCK_INIT;
+    uint64_t bytes;
+    aoticache_directory *directory = intake->cache->directory;
+    if (aoticache_cache_load_manifest(directory, artifact, &manifest, &bytes, NULL) != AOTICACHE_OK)
+        return AOTICACHE_OK; /* a verification tells of it */
+    const aoticache_statement statement = aoticache_statement_of_manifest(artifact, manifest);
+    aoticache_status status =
+        aoticache_trust_check(intake->cache, &statement, list, keep_trusted, &trusted, ret_error);
+    aoticache_manifest_free(manifest);
+    if (status != AOTICACHE_OK || trusted.count == 0)
+        return status;
+    status = aoticache_lock_store(directory, false, &lock, ret_error);
+    if (status == AOTICACHE_OK)
+        status = aoticache_signature_file_add(directory, artifact, &trusted, true, ret_error);
+    aoticache_lock_release(&lock);
+    intake->report->entries_signed += status == AOTICACHE_OK ? 1 : 0;
+    return status == AOTICACHE_INVALID ? AOTICACHE_OK : status; /* it has as many as it may */
+}
+
+aoticache_status aoticache_intake_add_signatures(aoticache_intake *intake, const aoticache_digest *artifact,
+                                                 const char *signatures, aoticache_error *ret_error)
+{
+    aoticache_signature_list list = {.count = 0}, known = {.count = 0};
+    aoticache_index *index = aoticache_cache_index(intake->cache);
+    if (signatures == NULL || signatures[0] == '\0' || intake->options->dry_run || index == NULL ||
+        aoticache_index_has_object(index, artifact, NULL) != AOTICACHE_OK ||
+        aoticache_signature_list_parse(signatures, &list, NULL) != AOTICACHE_OK ||
+        aoticache_signature_file_read(intake->cache->directory, artifact, &known, NULL) != AOTICACHE_OK)
+        return AOTICACHE_OK;
+    drop_known(&known, &list);
+    return list.count > 0 ? add_signatures(intake, artifact, &list, ret_error) : AOTICACHE_OK;
 }

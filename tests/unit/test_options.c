@@ -204,6 +204,10 @@ static aoticache_oplib *new_oplib(aoticache_oplib_kind kind, const char *name)
       aoticache_statement_verify(given, NULL, NULL, &error))                                                 \
     X(aoticache_cache_decide, aoticache_trust_claim, AOTICACHE_TRUST_CLAIM_INIT,                             \
       aoticache_cache_decide(NULL, given, NULL, &error))                                                     \
+    X(aoticache_cache_push, aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT,                     \
+      aoticache_cache_push(NULL, NULL, given, NULL, &error))                                                 \
+    X(aoticache_cache_pull, aoticache_transfer_options, AOTICACHE_TRANSFER_OPTIONS_INIT,                     \
+      aoticache_cache_pull(NULL, NULL, given, NULL, &error))                                                 \
     X(aoticache_cache_statistics_since, aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT,     \
       aoticache_cache_statistics_since(NULL, given, NULL, &error))                                           \
     X(aoticache_cache_list_latency, aoticache_statistics_options, AOTICACHE_STATISTICS_OPTIONS_INIT,         \

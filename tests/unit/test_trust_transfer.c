@@ -4,7 +4,7 @@
  */
 #include <sys/mman.h>
 
-#include "cache/config/config.h"
+#include "cache/config/internal.h"
 #include "cache/gc/collect.h"
 #include "cache/internal.h"
 #include "cache/stats/statistics.h"
@@ -202,6 +202,50 @@ Test(trust_transfer, two_signatures_serve_while_a_key_is_rotated)
     aoticache_cache_close(other);
     aoticache_cache_close(cache);
     close(fd);
+}
+
+/* Who has the entry gets the new key's signature with it, and no signature of somebody unknown. */
+Test(trust_transfer, entry_that_is_here_gets_the_trusted_signatures_of_its_copies)
+{
+    aoticache_cache *cache = fixture_open(), *other;
+    const aoticache_secret_key *const both[] = {ann, bob};
+    aoticache_secret_key *carol = NULL;
+    char trusted[400];
+    fixture_put(cache, 1, "library one");
+    int first = export_by(cache, ann), second = export_with(cache, both, 2), strangers;
+    cr_assert_eq(aoticache_secret_key_generate("carol", &carol, NULL), AOTICACHE_OK);
+    strangers = export_by(cache, carol);
+    snprintf(trusted, sizeof trusted, "%s %s", ann_text, bob_text);
+    other = open_other(trusted, NULL);
+    const aoticache_digest artifact = artifact_of(cache, 1);
+    import_one(other, first, NULL, NULL);
+    aoticache_transfer_report report = import_with(other, strangers, NULL);
+    cr_assert_eq(report.entries_present, 1);
+    cr_assert_eq(report.entries_signed, 0);
+    report = import_with(other, second, NULL);
+    cr_assert_eq(report.entries_present, 1);
+    cr_assert_eq(report.entries_signed, 1);
+    char *text = signatures_of(other, &artifact);
+    cr_assert(strncmp(text, "ann:", 4) == 0 && strstr(text, "\nbob:") != NULL && strstr(text, "carol") == NULL, "%s", text);
+    free(text);
+    report = import_with(other, second, NULL);
+    cr_assert_eq(report.entries_signed, 0); /* it has them */
+    aoticache_cache_sign(cache, &artifact, bob, NULL);
+    nftw(other_path, fixture_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    aoticache_cache_close(other);
+    other = open_other(trusted, NULL);
+    import_one(other, first, NULL, NULL);
+    cr_assert_eq(aoticache_cache_merge(other, cache, NULL, &report, NULL), AOTICACHE_OK);
+    cr_assert_eq(report.entries_signed, 1);
+    text = signatures_of(other, &artifact);
+    cr_assert_not_null(strstr(text, "\nbob:"), "%s", text);
+    free(text);
+    aoticache_cache_close(other);
+    aoticache_cache_close(cache);
+    aoticache_secret_key_free(carol);
+    close(first);
+    close(second);
+    close(strangers);
 }
 
 Test(trust_transfer, revoked_key_and_revoked_entry_are_refused_whatever_else_is_said)
@@ -548,6 +592,29 @@ Test(trust_transfer, damaged_file_of_signatures_is_found_and_set_aside)
 }
 
 /* ---- settings ---- */
+
+/* As if the machine's file said so: the origin tells. */
+Test(trust_transfer, what_the_machine_requires_nobody_takes_back)
+{
+    aoticache_config *config = NULL;
+    aoticache_cache_options options = AOTICACHE_CACHE_OPTIONS_INIT;
+    const aoticache_config_name name = AOTICACHE_CONFIG_require_signatures;
+    cr_assert_eq(aoticache_config_read_file(fixture_write("config", ""), (aoticache_logger){.log = NULL}, &config, NULL),
+                 AOTICACHE_OK);
+    config->logger.log = fixture_log;
+    fixture_warnings = 0;
+    cr_assert_eq(aoticache_config_take(config, name, "no", "/home/ann/config:1", true), AOTICACHE_OK);
+    cr_assert_eq(aoticache_config_number(config, name), 0);
+    cr_assert_eq(aoticache_config_take(config, name, "yes", AOTICACHE_CONFIG_SYSTEM_FILE ":3", true), AOTICACHE_OK);
+    cr_assert_eq(aoticache_config_take(config, name, "yes", "/home/ann/config:1", true), AOTICACHE_OK);
+    cr_assert_eq(fixture_warnings, 0);
+    cr_assert_eq(aoticache_config_take(config, name, "no", "$AOTICACHE_REQUIRE_SIGNATURES", false), AOTICACHE_OK);
+    cr_assert_eq(aoticache_config_number(config, name), 1);
+    cr_assert_not_null(strstr(fixture_last_warning, "requires it"), "%s", fixture_last_warning);
+    aoticache_config_apply(config, &options);
+    cr_assert_eq(options.signatures, AOTICACHE_SIGNATURES_ALWAYS);
+    aoticache_config_free(config);
+}
 
 Test(trust_transfer, configuration_adds_keys_up_and_names_those_that_are_none)
 {

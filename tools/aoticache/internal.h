@@ -39,5 +39,7 @@ extern const aoticache_command aoticache_command_import;
 extern const aoticache_command aoticache_command_merge;
 extern const aoticache_command aoticache_command_copy;
 extern const aoticache_command aoticache_command_key;
+extern const aoticache_command aoticache_command_push;
+extern const aoticache_command aoticache_command_pull;
 
 #endif

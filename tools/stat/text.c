@@ -71,6 +71,12 @@ static void print_lookups(const stat_view *view)
     print_count("  waited for another", counters->waits, "");
     print_count("  kernels judged", counters->judged, "");
     print_count("    slower than the host's", counters->judged_slower, "");
+    if (counters->sent_bytes + counters->fetched_bytes + counters->remote_errors + counters->remote_refused > 0) {
+        print_count("  bytes fetched from remotes", counters->fetched_bytes, "");
+        print_count("  bytes sent to remotes", counters->sent_bytes, "");
+        print_count("  failures of remotes", counters->remote_errors, "");
+        print_count("  refused from remotes", counters->remote_refused, "");
+    }
     print_count("  calls left to the host", counters->calls_lost, "");
 }
 

@@ -227,6 +227,8 @@ const char *aoticache_source_word(aoticache_source source)
         return "compiled";
     case AOTICACHE_SOURCE_WAITED:
         return "waited";
+    case AOTICACHE_SOURCE_FETCHED:
+        return "fetched";
     }
     return "unknown";
 }
@@ -235,7 +237,8 @@ char *aoticache_source_text(aoticache_source source, bool stored, const char *pr
 {
     const char *how = source == AOTICACHE_SOURCE_INDEX      ? "found in the cache"
                       : source == AOTICACHE_SOURCE_COMPILED ? "compiled now"
-                                                            : "compiled by another process meanwhile";
+                      : source == AOTICACHE_SOURCE_FETCHED  ? "fetched from a remote"
+                                                            : "compiled by another process or machine meanwhile";
     return aoticache_cli_text("%s%s%s%s%s", how, stored ? "" : ", could not be stored", producer != NULL ? " (" : "",
                               producer != NULL ? producer : "", producer != NULL ? ")" : "");
 }

@@ -174,6 +174,7 @@ static int doctor_command(aoticache_cli *cli)
     aoticache_doctor_report(&doctor, AOTICACHE_VERDICT_OK, "version", NULL, "aoticache %s for %s", aoticache_version(),
                             aoticache_cpu_arch());
     aoticache_doctor_check_directory(&doctor);
+    aoticache_doctor_check_remotes(&doctor);
     aoticache_doctor_check_compilers(&doctor);
     check_machine(&doctor);
     print_end(&doctor);

@@ -35,6 +35,9 @@ void aoticache_doctor_check_machine(aoticache_doctor *doctor);
 /* Reads the configuration and says what is wrong in it. The caller frees it. */
 aoticache_config *aoticache_doctor_check_configuration(aoticache_doctor *doctor);
 
+/* Whether the remotes of the configuration answer. */
+void aoticache_doctor_check_remotes(aoticache_doctor *doctor);
+
 /* The limits that are set against what the directory holds and its file system has. */
 void aoticache_doctor_check_limits(aoticache_doctor *doctor, const aoticache_config *config, const char *path,
                                    const aoticache_statistics *statistics);

@@ -12,7 +12,7 @@
 
 typedef struct aoticache_transfer_command {
     const aoticache_cli *cli;
-    const char *operand; /* the file or directory */
+    const char *operand; /* the file or directory; NULL: remotes */
     aoticache_transfer_options options;
     aoticache_cli_progress progress;
     aoticache_transfer_report report;

@@ -180,7 +180,7 @@ static void print_text(const aoticache_transfer_command *command, const char *do
             report->entries, report->entries == 1 ? "entry" : "entries", report->objects,
             report->objects == 1 ? "object" : "objects", aoticache_cli_format_bytes(report->bytes, bytes));
     if (report->archive_bytes > 0)
-        fprintf(to, "; the archive has %s", aoticache_cli_format_bytes(report->archive_bytes, archive));
+        fprintf(to, "; %s %s", command->operand != NULL ? "the archive has" : "compressed", aoticache_cli_format_bytes(report->archive_bytes, archive));
     if (report->entries_present > 0)
         fprintf(to, "; %" PRIu64 " %s there already", report->entries_present,
                 report->entries_present == 1 ? "was" : "were");

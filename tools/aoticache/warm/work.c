@@ -72,7 +72,7 @@ static void get_or_compile(const aoticache_warm_work *what, aoticache_warm_item 
         return;
     }
     aoticache_source source = aoticache_artifact_source(artifact);
-    item->result = source == AOTICACHE_SOURCE_INDEX      ? AOTICACHE_WARM_THERE
+    item->result = source == AOTICACHE_SOURCE_INDEX || source == AOTICACHE_SOURCE_FETCHED ? AOTICACHE_WARM_THERE
                    : source == AOTICACHE_SOURCE_COMPILED ? AOTICACHE_WARM_COMPILED
                                                          : AOTICACHE_WARM_WAITED;
     item->compile_ns = source == AOTICACHE_SOURCE_COMPILED ? aoticache_artifact_compile_ns(artifact) : 0;

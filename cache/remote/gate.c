@@ -1,0 +1,56 @@
+/*
+ * cache/remote/gate: the signatures of entries that go to a remote, and whether one that came may be taken in.
+ *
+ * The intake decides for whatever is foreign (cache/transfer/commit.c). Here it is decided before the files of an entry are
+ * fetched, by its manifest, and with the key that was asked for.
+ */
+#include "cache/remote/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+aoticache_status aoticache_remote_decide(aoticache_cache *cache, const aoticache_remote *remote,
+                                         const aoticache_digest *artifact, const aoticache_manifest *manifest,
+                                         const char *signatures, const aoticache_key *wanted, bool *ret_accepted,
+                                         char ret_reason[512], aoticache_error *ret_error)
+{
+    const aoticache_statement statement = aoticache_statement_of_manifest(artifact, manifest);
+    aoticache_trust_claim claim = AOTICACHE_TRUST_CLAIM_INIT;
+    aoticache_trust_verdict verdict;
+    claim.statement = &statement;
+    claim.signatures = signatures;
+    claim.wanted = wanted;
+    claim.allow_unsigned = remote->config.allow_unsigned;
+    *ret_accepted = false;
+    aoticache_status status = aoticache_cache_decide(cache, &claim, &verdict, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    /* The cache may require no signatures of what people import by hand. A remote's own settings must say so. */
+    *ret_accepted = verdict.is_accepted && (verdict.reason == AOTICACHE_TRUST_SIGNED || remote->config.allow_unsigned);
+    snprintf(ret_reason, 512, "%s", verdict.is_accepted ? "no trusted key signed it, and the remote is not unsigned=allow"
+                                                        : verdict.message);
+    return AOTICACHE_OK;
+}
+
+aoticache_status aoticache_remote_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
+                                             const aoticache_manifest *manifest, const aoticache_secret_key *const *signers,
+                                             size_t count, char **ret_text, aoticache_error *ret_error)
+{
+    const aoticache_statement statement = aoticache_statement_of_manifest(artifact, manifest);
+    aoticache_signature_list list = {.count = 0};
+    aoticache_error detail = {.message = ""};
+    if (aoticache_signature_file_read(cache->directory, artifact, &list, &detail) != AOTICACHE_OK)
+        aoticache_log(&cache->directory->logger, AOTICACHE_LOG_WARNING, "%s; these signatures are left out", detail.message);
+    for (size_t i = 0; i < count; i++) {
+        aoticache_signature signature;
+        aoticache_status status = aoticache_statement_sign(&statement, signers[i], &signature, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        if (!aoticache_signature_list_add(&list, &signature))
+            return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED, "it has more than %d signatures",
+                                       AOTICACHE_MAX_SIGNATURES);
+    }
+    *ret_text = aoticache_signature_list_format(&list);
+    return *ret_text != NULL ? AOTICACHE_OK
+                             : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for signatures");
+}

@@ -1,0 +1,251 @@
+/*
+ * cache/remote/internal: what the files of this room share.
+ *
+ * Private. settings.c reads the text of the setting, server.c owns a remote: its module, its connection, its limits and
+ * whether it is asked at all. record.c owns the texts on a server, zstd.c compression, fetch.c how an entry comes in and
+ * send.c how one goes out. push.c and pull.c go through many entries, tier.c is what a miss asks for.
+ */
+#ifndef AOTICACHE_CACHE_REMOTE_INTERNAL_H
+#define AOTICACHE_CACHE_REMOTE_INTERNAL_H
+
+#include "cache/internal.h"
+#include "cache/remote/module.h"
+#include "cache/remote/remote.h"
+#include "cache/transfer/internal.h"
+
+/* ---- settings.c ---- */
+
+typedef struct aoticache_remote_config {
+    char *url, *module, *user, *ca_file, *namespace_;
+    char *secret_file, *secret_variable;
+    bool reads, writes, allow_unsigned;
+    uint32_t connect_timeout_ms, timeout_ms;
+    uint64_t max_object; /* bytes, before compression */
+} aoticache_remote_config;
+
+/* *ret_configs: an array, by aoticache_remote_configs_free(). OK (also for ""), INVALID, NO_MEMORY. */
+aoticache_status aoticache_remote_configs_parse(const char *text, aoticache_remote_config **ret_configs, size_t *ret_count,
+                                                aoticache_error *ret_error);
+void aoticache_remote_configs_free(aoticache_remote_config *configs, size_t count);
+
+/* ---- zstd.c ---- */
+
+/* As a frame, by free(). OK, NO_MEMORY, UNSUPPORTED (no libzstd). */
+aoticache_status aoticache_zstd_compress(const void *bytes, size_t size, void **ret_packed, size_t *ret_size,
+                                         aoticache_error *ret_error);
+/* What a frame of so many bytes can have at most. */
+uint64_t aoticache_zstd_bound(uint64_t bytes);
+
+/* Unpacks a frame that comes in pieces, to a descriptor or into memory; stops as soon as there is more than `expected`. */
+typedef struct aoticache_unpacker aoticache_unpacker;
+/* fd: -1: into `memory`, which has space for `expected` bytes. OK, NO_MEMORY, UNSUPPORTED. */
+aoticache_status aoticache_unpacker_create(int fd, uint8_t *memory, uint64_t expected, aoticache_unpacker **ret_unpacker,
+                                           aoticache_error *ret_error);
+/* An aoticache_remote_sink_fn. */
+bool aoticache_unpacker_take(void *unpacker, const void *bytes, size_t size);
+/* OK: one whole frame with exactly `expected` bytes came, and nothing after it. CORRUPT, IO (the file cannot be written). */
+aoticache_status aoticache_unpacker_finish(const aoticache_unpacker *unpacker, aoticache_error *ret_error);
+/* Whether what came was found to be wrong before its end. */
+bool aoticache_unpacker_has_refused(const aoticache_unpacker *unpacker);
+/* NULL is allowed. */
+void aoticache_unpacker_free(aoticache_unpacker *unpacker);
+
+/* ---- server.c ---- */
+
+#define AOTICACHE_REMOTE_NAME_BYTES 384
+#define AOTICACHE_REMOTE_MISSES 256
+
+typedef struct aoticache_remote {
+    aoticache_remote_config config;
+    const aoticache_logger *logger;
+    const aoticache_remote_module *module; /* NULL: not loaded yet */
+    void *connection;
+    pid_t pid;             /* whose connection it is: the child of a fork makes its own */
+    pthread_mutex_t mutex; /* of all above, during one request */
+    _Atomic uint64_t rests_until_ns; /* monotonic: it is not asked before */
+    _Atomic uint32_t failures;       /* one after the other */
+    _Atomic bool serves_misses;      /* then the log says when it begins to rest; who asks by hand gets errors */
+    struct {
+        _Atomic uint64_t key;      /* the first bytes of one */
+        _Atomic uint64_t until_ns; /* until then it is not asked for */
+        _Atomic bool was_refused;  /* there was something, and it was damaged or not signed */
+    } misses[AOTICACHE_REMOTE_MISSES];
+} aoticache_remote;
+
+typedef struct aoticache_remotes {
+    aoticache_remote *items;
+    size_t count;
+} aoticache_remotes;
+
+/* logger: must outlive them. NULL is given for a text without remotes. */
+aoticache_status aoticache_remotes_create(const char *text, const aoticache_logger *logger, aoticache_remotes **ret_remotes,
+                                          aoticache_error *ret_error);
+/* NULL is allowed. */
+void aoticache_remotes_free(aoticache_remotes *remotes);
+/* In the child of a fork: what a thread of the parent held is free, its connections are left alone. */
+void aoticache_remotes_reset_after_fork(aoticache_remotes *remotes);
+
+/* Loads the module and reads the secret, if it was not done. OK, or why the remote cannot be used. */
+aoticache_status aoticache_remote_prepare(aoticache_remote *remote, aoticache_error *ret_error);
+
+/* One request each, with the remote's limits of time; `bytes` is what an answer or a body may have. The message names the
+ * remote. As the module's functions, and UNSUPPORTED, INVALID where there is no module. */
+aoticache_status aoticache_remote_get(aoticache_remote *remote, const char *name, uint64_t max_bytes,
+                                      aoticache_remote_sink_fn sink, void *user, char *ret_version,
+                                      aoticache_error *ret_error);
+aoticache_status aoticache_remote_put(aoticache_remote *remote, const char *name, const void *bytes, size_t size,
+                                      const char *condition, aoticache_error *ret_error);
+aoticache_status aoticache_remote_exists(aoticache_remote *remote, const char *name, aoticache_error *ret_error);
+aoticache_status aoticache_remote_acquire(aoticache_remote *remote, const char *name, const char *token, uint32_t ttl_ms,
+                                          aoticache_error *ret_error);
+aoticache_status aoticache_remote_release(aoticache_remote *remote, const char *name, const char *token,
+                                          aoticache_error *ret_error);
+/* A small text, with a zero byte after it, by free(). CORRUPT where it has one inside. */
+aoticache_status aoticache_remote_get_text(aoticache_remote *remote, const char *name, uint64_t max_bytes, char **ret_text,
+                                           size_t *ret_size, char *ret_version, aoticache_error *ret_error);
+
+/* Whether to ask it at all: not while it rests after failures. Requests are made all the same where somebody wants them. */
+bool aoticache_remote_is_awake(const aoticache_remote *remote);
+/* What it was found to have for a key a short time ago. */
+typedef enum aoticache_remote_sight {
+    AOTICACHE_REMOTE_NOT_SEEN, /* it was not asked, or had what was wanted */
+    AOTICACHE_REMOTE_NOTHING,
+    AOTICACHE_REMOTE_REFUSED, /* something that was damaged, or that nobody trusted signed */
+} aoticache_remote_sight;
+aoticache_remote_sight aoticache_remote_look_back(const aoticache_remote *remote, const aoticache_key *key);
+void aoticache_remote_note_sight(aoticache_remote *remote, const aoticache_key *key, aoticache_remote_sight sight);
+
+/* ---- record.c: the texts on a server (docs/remotes.md) ---- */
+
+#define AOTICACHE_RECORD_MAX_BYTES (UINT64_C(1) << 20)
+#define AOTICACHE_RECORD_MAX_ENTRIES 64
+#define AOTICACHE_LIST_MAX_BYTES (UINT64_C(8) << 20)
+#define AOTICACHE_LIST_HEAD "list of keys 1\n"
+
+void aoticache_remote_object_name(const aoticache_digest *digest, char ret_name[AOTICACHE_REMOTE_NAME_BYTES]);
+void aoticache_remote_record_name(const aoticache_key *key, char ret_name[AOTICACHE_REMOTE_NAME_BYTES]);
+void aoticache_remote_lease_name(const aoticache_key *key, char ret_name[AOTICACHE_REMOTE_NAME_BYTES]);
+void aoticache_remote_list_name(unsigned first_byte, char ret_name[AOTICACHE_REMOTE_NAME_BYTES]);
+
+typedef struct aoticache_record_entry {
+    aoticache_digest artifact;
+    uint64_t bytes; /* of the manifest */
+    aoticache_cpu_features requirements;
+    char *guard;      /* NULL: an exact entry */
+    char *signatures; /* one on each line; "": none */
+    int64_t created_ns;
+} aoticache_record_entry;
+
+typedef struct aoticache_record {
+    aoticache_key key;
+    aoticache_record_entry *entries; /* the most demanding first, of equal ones the newest */
+    size_t count;
+} aoticache_record;
+
+/* The text may have been written by anybody. OK, CORRUPT, UNSUPPORTED (a newer format), NO_MEMORY. */
+aoticache_status aoticache_record_parse(const char *text, size_t size, const aoticache_key *key, aoticache_record *ret_record,
+                                        aoticache_error *ret_error);
+/* Adds an entry, or replaces the one with the same requirements and guard; the same artifact keeps the signatures of other
+ * keys. Of too many the oldest goes. *ret_changed: the
+ * record is another than it was. NO_MEMORY. */
+aoticache_status aoticache_record_put(aoticache_record *record, const aoticache_record_entry *entry, bool *ret_changed,
+                                      aoticache_error *ret_error);
+/* Canonical JSON, by free(). NO_MEMORY. */
+aoticache_status aoticache_record_format(const aoticache_record *record, char **ret_text, size_t *ret_size,
+                                         aoticache_error *ret_error);
+void aoticache_record_clear(aoticache_record *record);
+
+/* One line of a list: which keys there are. */
+typedef struct aoticache_list_row {
+    aoticache_key key;
+    const char *op, *device;
+    const char *tags; /* separated by commas; "": none */
+} aoticache_list_row;
+/* Return false to stop. The strings are valid during the call. */
+typedef bool (*aoticache_list_fn)(void *user, const aoticache_list_row *row);
+/* Changes the text. OK, CORRUPT. */
+aoticache_status aoticache_list_parse(char *text, unsigned first_byte, aoticache_list_fn callback, void *user,
+                                      aoticache_error *ret_error);
+
+/* ---- fetch.c, gate.c, send.c ---- */
+
+/* The record of a key. OK, NOT_FOUND, and what a request returns; CORRUPT, UNSUPPORTED where it cannot be used. */
+aoticache_status aoticache_remote_read_record(aoticache_remote *remote, const aoticache_key *key,
+                                              aoticache_record *ret_record, aoticache_error *ret_error);
+
+/*
+ * Whether an entry that came may be taken in: what was signed is made of its manifest. Where not, ret_reason says why.
+ * OK (look at *ret_accepted), or why it could not be decided, which is a no.
+ */
+aoticache_status aoticache_remote_decide(aoticache_cache *cache, const aoticache_remote *remote,
+                                         const aoticache_digest *artifact, const aoticache_manifest *manifest,
+                                         const char *signatures, const aoticache_key *wanted, bool *ret_accepted,
+                                         char ret_reason[512], aoticache_error *ret_error);
+
+/* The signatures of an entry of the cache, and those of the signers, one on each line, by free(). */
+aoticache_status aoticache_remote_signatures(aoticache_cache *cache, const aoticache_digest *artifact,
+                                             const aoticache_manifest *manifest, const aoticache_secret_key *const *signers,
+                                             size_t count, char **ret_text, aoticache_error *ret_error);
+
+/*
+ * Brings an entry of a record into an intake. *ret_good: it was queued or is there; else it was refused and logged.
+ * Returns: OK; IO, DENIED: the remote fails; and what an intake returns.
+ */
+aoticache_status aoticache_remote_fetch(aoticache_intake *intake, aoticache_remote *remote, const aoticache_key *key,
+                                        const aoticache_record_entry *entry, bool *ret_good, aoticache_error *ret_error);
+
+/*
+ * Brings those entries of a key that this CPU meets and that are not served here yet: the most demanding first, for each
+ * guard one. accept: NULL: exact entries and all guards; else one whose guard it accepts.
+ * Returns: OK, NOT_FOUND (no record); CORRUPT, UNSUPPORTED (a record that cannot be used); and as aoticache_remote_fetch().
+ */
+aoticache_status aoticache_remote_fetch_key(aoticache_intake *intake, aoticache_remote *remote, const aoticache_key *key,
+                                            aoticache_guard_fn accept, void *accept_user, size_t *ret_brought,
+                                            aoticache_error *ret_error);
+
+/* What entries are sent with. */
+typedef struct aoticache_remote_sending {
+    const aoticache_secret_key *const *signers;
+    size_t signer_count;
+    bool replaces; /* also objects that are there already: they may be damaged */
+    aoticache_goes_on_fn poll; /* NULL: goes on to the end */
+    void *user;
+    aoticache_transfer_report *report; /* objects, bytes, archive_bytes are added to */
+} aoticache_remote_sending;
+
+/* Sends an entry of the cache: its objects, then its record. Returns: OK; CORRUPT, UNSUPPORTED (it stays here, with the
+ * reason); what a request returns. */
+aoticache_status aoticache_remote_send(aoticache_cache *cache, aoticache_remote *remote, const aoticache_digest *artifact,
+                                       const aoticache_remote_sending *sending, aoticache_error *ret_error);
+
+/* ---- push.c ---- */
+
+/* Adds the key of an entry of the cache to the remote's lists. Returns as aoticache_remote_send(). */
+aoticache_status aoticache_remote_list_entry(aoticache_cache *cache, aoticache_remote *remote,
+                                             const aoticache_digest *artifact, aoticache_error *ret_error);
+
+/* ---- unsent.c: entries that still have to go to a remote. Failures are ignored ---- */
+
+void aoticache_unsent_note(aoticache_cache *cache, const aoticache_digest *artifact);
+void aoticache_unsent_forget(aoticache_cache *cache, const aoticache_digest *artifact);
+/* Some of them. Returns how many, at most `most`. */
+size_t aoticache_unsent_list(aoticache_cache *cache, aoticache_digest *ret_artifacts, size_t most);
+
+/* ---- tier.c: what a miss asks for (cache/compile.c). Nothing of it fails: then the kernel is compiled ---- */
+
+/* True where an entry for the target has come: look again. */
+bool aoticache_tier_fetch(aoticache_cache *cache, const aoticache_lookup_target *target);
+/*
+ * The right to compile a key, among all machines. True where another machine compiled it while we waited, and its entry has
+ * come. Else *ret_lease is for release(), or NULL: no remote has leases, or none can be had.
+ */
+typedef struct aoticache_tier_lease aoticache_tier_lease;
+bool aoticache_tier_lease_take(aoticache_cache *cache, const aoticache_lookup_target *target, aoticache_tier_lease **ret_lease);
+/* NULL is allowed. */
+void aoticache_tier_lease_release(aoticache_tier_lease *lease);
+/* Sends an entry that was just stored to all remotes that are written to. */
+void aoticache_tier_send(aoticache_cache *cache, const aoticache_key *key, const aoticache_digest *artifact);
+/* Sends some that could not be sent before, if there are any. */
+void aoticache_tier_send_rest(aoticache_cache *cache);
+
+#endif

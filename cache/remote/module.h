@@ -1,0 +1,86 @@
+/*
+ * cache/remote/module: what a module for a remote is: a shared library that moves named bytes to and from one kind of
+ * server.
+ *
+ * libaoticache loads `libaoticache_remote_NAME.so` when a remote that needs it is configured, never before, and calls the
+ * one function that it exports, aoticache_remote_module_1(). The modules http and redis come with the library;
+ * docs/remotes.md says how to add others, and docs/examples/remote_directory.c is a complete one. A module knows nothing of
+ * kernels: whatever it brings is bounded, verified and checked for its signature by the library.
+ *
+ * A connection is used by one thread at a time. Calls return within about timeout_ms. They raise no signals (a socket whose
+ * other end is gone included), print nothing, and put no secret into a message. A message begins with what is wrong, in
+ * lower case, without the name of the remote, which the library adds.
+ *
+ * Authors of modules include this header alone.
+ */
+#ifndef AOTICACHE_CACHE_REMOTE_MODULE_H
+#define AOTICACHE_CACHE_REMOTE_MODULE_H
+
+#include "base/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define AOTICACHE_REMOTE_MODULE_ABI 1
+#define AOTICACHE_REMOTE_VERSION_BYTES 128 /* of a version's text, with the zero byte */
+
+/* What is configured of a remote. Borrowed while the connection is open. */
+typedef struct aoticache_remote_settings {
+    uint32_t bytes;     /* sizeof this struct: later versions only add to its end */
+    const char *url;    /* it has no secret in it */
+    const char *user;   /* NULL: none */
+    const char *secret; /* password, token or secret key; NULL: none */
+    const char *ca_file; /* certificates to believe; NULL: the system's */
+    uint32_t connect_timeout_ms;
+} aoticache_remote_settings;
+
+/* Takes the next bytes of an answer. false: stop, the bytes are not wanted. */
+typedef bool (*aoticache_remote_sink_fn)(void *user, const void *bytes, size_t size);
+
+typedef struct aoticache_remote_module {
+    uint32_t bytes;      /* sizeof this struct */
+    uint32_t abi;       /* AOTICACHE_REMOTE_MODULE_ABI */
+    bool is_conditional; /* the condition of put() holds whatever other machines do meanwhile */
+
+    /* Reads the settings. It need not connect yet. Returns: OK, INVALID (the URL), UNSUPPORTED, IO, DENIED, NO_MEMORY. */
+    aoticache_status (*open)(const aoticache_remote_settings *settings, void **ret_connection, aoticache_error *ret_error);
+    void (*close)(void *connection);
+
+    /*
+     * Passes the bytes that are stored as `name` to the sink, at most max_bytes of them. ret_version: NULL, or space for
+     * AOTICACHE_REMOTE_VERSION_BYTES: a text that changes with the bytes, for put(); "" if the server has none.
+     * Returns: OK, NOT_FOUND, IO (unreachable, too slow, more than max_bytes, stopped by the sink), DENIED, NO_MEMORY.
+     */
+    aoticache_status (*get)(void *connection, const char *name, uint64_t max_bytes, uint32_t timeout_ms,
+                            aoticache_remote_sink_fn sink, void *user, char *ret_version, aoticache_error *ret_error);
+    /*
+     * Stores bytes as `name`; a reader sees the old bytes or the new ones. condition: NULL: in any case; "": only if there is
+     * none; else only if what is there has this version. Returns: OK, LOCKED (the condition does not hold), IO, DENIED,
+     * NO_MEMORY.
+     */
+    aoticache_status (*put)(void *connection, const char *name, const void *bytes, size_t size, const char *condition,
+                            uint32_t timeout_ms, aoticache_error *ret_error);
+    /* Returns: OK, NOT_FOUND, IO, DENIED. */
+    aoticache_status (*exists)(void *connection, const char *name, uint32_t timeout_ms, aoticache_error *ret_error);
+
+    /*
+     * A lease with the name `name`, for ttl_ms: taken if nobody has it, made longer if `token` has it. NULL: this kind of
+     * server has no leases. Returns: OK, LOCKED (another token has it), IO, DENIED.
+     */
+    aoticache_status (*acquire)(void *connection, const char *name, const char *token, uint32_t ttl_ms, uint32_t timeout_ms,
+                                aoticache_error *ret_error);
+    /* Gives the lease back if `token` has it. Returns: OK, IO, DENIED. */
+    aoticache_status (*release)(void *connection, const char *name, const char *token, uint32_t timeout_ms,
+                                aoticache_error *ret_error);
+} aoticache_remote_module;
+
+/* What a module exports. Static storage. */
+typedef const aoticache_remote_module *(*aoticache_remote_module_fn)(void);
+#define AOTICACHE_REMOTE_MODULE_SYMBOL "aoticache_remote_module_1"
+AOTICACHE_API const aoticache_remote_module *aoticache_remote_module_1(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

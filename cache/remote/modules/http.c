@@ -1,0 +1,355 @@
+/*
+ * cache/remote/modules/http: remotes over HTTP: any server that answers GET, HEAD and PUT (WebDAV, a cache of Bazel's
+ * kind), and S3, whose requests libcurl signs (AWS Signature Version 4).
+ *
+ * One easy handle is one connection. Redirections are not followed: a cache has no need to lead elsewhere, and credentials
+ * would go with them.
+ */
+#include "cache/remote/module.h"
+
+#include <curl/curl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+typedef struct http_connection {
+    CURL *curl;
+    char *base;      /* the URL before "/name" */
+    char *userpwd;   /* "user:secret", or NULL */
+    char *bearer;    /* or NULL */
+    char *sigv4;     /* for S3, or NULL */
+    char *session;   /* "x-amz-security-token: ...", or NULL */
+    char *ca_file;
+    uint32_t connect_timeout_ms;
+} http_connection;
+
+/* One answer. */
+struct answer {
+    aoticache_remote_sink_fn sink;
+    void *user;
+    CURL *curl;
+    uint64_t left; /* bytes that may still come */
+    bool is_too_large, is_stopped;
+    char *version; /* NULL: not wanted */
+};
+
+/* ---- opening ---- */
+
+static void close_connection(void *opaque)
+{
+    http_connection *connection = opaque;
+    if (connection == NULL)
+        return;
+    curl_easy_cleanup(connection->curl);
+    free(connection->base);
+    free(connection->userpwd);
+    free(connection->bearer);
+    free(connection->sigv4);
+    free(connection->session);
+    free(connection->ca_file);
+    free(connection);
+}
+
+/* The value of `name` in the query of a URL, copied; NULL where it is not there. */
+static char *query_value(const char *query, const char *name)
+{
+    const size_t length = strlen(name);
+    while (query != NULL && *query != '\0') {
+        const char *end = query + strcspn(query, "&");
+        if (strncmp(query, name, length) == 0 && query[length] == '=')
+            return strndup(query + length + 1, (size_t)(end - query) - length - 1);
+        query = *end == '&' ? end + 1 : end;
+    }
+    return NULL;
+}
+
+/* "s3://bucket/prefix?endpoint=URL&region=REGION" as the URL of the folder. */
+static aoticache_status read_s3_url(http_connection *connection, const char *url, aoticache_error *ret_error)
+{
+    const char *bucket = url + strlen("s3://");
+    const size_t bucket_length = strcspn(bucket, "/?");
+    const char *rest = bucket + bucket_length;
+    const char *question = strchr(rest, '?');
+    size_t prefix_length = question != NULL ? (size_t)(question - rest) : strlen(rest);
+    while (prefix_length > 0 && rest[prefix_length - 1] == '/')
+        prefix_length--;
+    if (bucket_length == 0)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "there is no bucket: s3://BUCKET/PREFIX?region=...");
+    char *endpoint = query_value(question != NULL ? question + 1 : NULL, "endpoint");
+    char *region = query_value(question != NULL ? question + 1 : NULL, "region");
+    int length = -1;
+    if (region == NULL)
+        region = strdup("us-east-1");
+    if (region != NULL && endpoint != NULL)
+        length = asprintf(&connection->base, "%s/%.*s%.*s", endpoint, (int)bucket_length, bucket, (int)prefix_length, rest);
+    else if (region != NULL)
+        length = asprintf(&connection->base, "https://%.*s.s3.%s.amazonaws.com%.*s", (int)bucket_length, bucket, region,
+                          (int)prefix_length, rest);
+    if (length < 0)
+        connection->base = NULL;
+    else if (asprintf(&connection->sigv4, "aws:amz:%s:s3", region) < 0)
+        connection->sigv4 = NULL;
+    free(endpoint);
+    free(region);
+    return connection->base != NULL && connection->sigv4 != NULL
+               ? AOTICACHE_OK
+               : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+}
+
+static aoticache_status read_url(http_connection *connection, const char *url, aoticache_error *ret_error)
+{
+    if (strncmp(url, "s3://", 5) == 0)
+        return read_s3_url(connection, url, ret_error);
+    if (strchr(url, '?') != NULL || strchr(url, '#') != NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "a URL of a folder has neither '?' nor '#'");
+    size_t length = strlen(url);
+    while (length > 0 && url[length - 1] == '/')
+        length--;
+    connection->base = strndup(url, length);
+    return connection->base != NULL ? AOTICACHE_OK
+                                    : aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+}
+
+static bool join(char **place, const char *first, const char *between, const char *last)
+{
+    int length = asprintf(place, "%s%s%s", first, between, last);
+    if (length < 0)
+        *place = NULL;
+    return length >= 0;
+}
+
+/* S3 alone takes what the environment of Amazon's own tools says. */
+static bool read_secrets(http_connection *connection, const aoticache_remote_settings *settings)
+{
+    const char *user = settings->user, *secret = settings->secret;
+    if (connection->sigv4 != NULL && user == NULL && secret == NULL) {
+        const char *session = secure_getenv("AWS_SESSION_TOKEN");
+        user = secure_getenv("AWS_ACCESS_KEY_ID");
+        secret = secure_getenv("AWS_SECRET_ACCESS_KEY");
+        if (session != NULL && session[0] != '\0' &&
+            !join(&connection->session, "x-amz-security-token", ": ", session))
+            return false;
+    }
+    if (secret == NULL)
+        return true;
+    return user != NULL ? join(&connection->userpwd, user, ":", secret) : join(&connection->bearer, secret, "", "");
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static CURLcode global;
+
+static void start_curl(void)
+{
+    global = curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+static aoticache_status open_connection(const aoticache_remote_settings *settings, void **ret_connection,
+                                        aoticache_error *ret_error)
+{
+    pthread_once(&once, start_curl);
+    http_connection *connection = calloc(1, sizeof *connection);
+    if (connection == NULL || global != CURLE_OK || (connection->curl = curl_easy_init()) == NULL) {
+        free(connection);
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "libcurl cannot be started");
+    }
+    connection->connect_timeout_ms = settings->connect_timeout_ms;
+    aoticache_status status = read_url(connection, settings->url, ret_error);
+    if (status == AOTICACHE_OK && (!read_secrets(connection, settings) ||
+                                   (settings->ca_file != NULL && (connection->ca_file = strdup(settings->ca_file)) == NULL)))
+        status = aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    if (status == AOTICACHE_OK && connection->sigv4 != NULL && connection->userpwd == NULL)
+        status = aoticache_error_set(ret_error, AOTICACHE_DENIED,
+                                     "no key for S3: set user= and secret-file= or secret-env=, or AWS_ACCESS_KEY_ID and "
+                                     "AWS_SECRET_ACCESS_KEY");
+    if (status == AOTICACHE_OK)
+        *ret_connection = connection;
+    else
+        close_connection(connection);
+    return status;
+}
+
+/* ---- one request ---- */
+
+static size_t take_body(char *bytes, size_t unit, size_t count, void *user)
+{
+    struct answer *answer = user;
+    const size_t size = unit * count;
+    long code = 0;
+    curl_easy_getinfo(answer->curl, CURLINFO_RESPONSE_CODE, &code);
+    if (size > answer->left) {
+        answer->is_too_large = true;
+        return 0;
+    }
+    answer->left -= size;
+    if (answer->sink == NULL || code != 200) /* what an error says is of no use */
+        return size;
+    if (!answer->sink(answer->user, bytes, size)) {
+        answer->is_stopped = true;
+        return 0;
+    }
+    return size;
+}
+
+static size_t take_header(char *line, size_t unit, size_t count, void *user)
+{
+    struct answer *answer = user;
+    const size_t size = unit * count;
+    if (answer->version == NULL || size < 6 || strncasecmp(line, "etag:", 5) != 0)
+        return size;
+    size_t begin = 5, end = size;
+    while (begin < end && line[begin] == ' ')
+        begin++;
+    while (end > begin && (unsigned char)line[end - 1] <= ' ')
+        end--;
+    if (end - begin < AOTICACHE_REMOTE_VERSION_BYTES) {
+        memcpy(answer->version, line + begin, end - begin);
+        answer->version[end - begin] = '\0';
+    }
+    return size;
+}
+
+/* A weak version (W/"...") is good for no condition. */
+static struct curl_slist *make_headers(const http_connection *connection, const char *condition, bool *ret_ok)
+{
+    char line[AOTICACHE_REMOTE_VERSION_BYTES + 32];
+    struct curl_slist *headers = NULL, *more = NULL;
+    bool is_ok = true;
+#define ADD(text) (more = curl_slist_append(headers, text), is_ok = is_ok && more != NULL, headers = more != NULL ? more : headers)
+    ADD("Expect:");
+    ADD("Content-Type: application/octet-stream");
+    if (connection->session != NULL)
+        ADD(connection->session);
+    if (condition != NULL && condition[0] == '\0')
+        ADD("If-None-Match: *");
+    else if (condition != NULL && strncmp(condition, "W/", 2) != 0) {
+        snprintf(line, sizeof line, "If-Match: %s", condition);
+        ADD(line);
+    }
+#undef ADD
+    *ret_ok = is_ok;
+    return headers;
+}
+
+static void set_options(http_connection *connection, struct answer *answer, const char *url, uint32_t timeout_ms)
+{
+    CURL *curl = connection->curl;
+    curl_easy_reset(curl); /* connections stay open */
+    curl_easy_setopt(curl, CURLOPT_URL, url);
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 0L);
+#if LIBCURL_VERSION_NUM >= 0x075500
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+#else
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS, (long)(CURLPROTO_HTTP | CURLPROTO_HTTPS));
+#endif
+    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, (long)connection->connect_timeout_ms);
+    curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, (long)timeout_ms);
+    curl_easy_setopt(curl, CURLOPT_USERAGENT, "libaoticache/" AOTICACHE_VERSION);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, take_body);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, answer);
+    curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, take_header);
+    curl_easy_setopt(curl, CURLOPT_HEADERDATA, answer);
+    curl_easy_setopt(curl, CURLOPT_CAINFO, connection->ca_file); /* NULL: as libcurl was built */
+    if (connection->ca_file == NULL)
+        curl_easy_setopt(curl, CURLOPT_SSL_OPTIONS, 0L);
+    if (connection->sigv4 != NULL)
+        curl_easy_setopt(curl, CURLOPT_AWS_SIGV4, connection->sigv4);
+    if (connection->userpwd != NULL)
+        curl_easy_setopt(curl, CURLOPT_USERPWD, connection->userpwd);
+    if (connection->bearer != NULL) {
+        curl_easy_setopt(curl, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+        curl_easy_setopt(curl, CURLOPT_XOAUTH2_BEARER, connection->bearer);
+    }
+}
+
+static aoticache_status judge(const struct answer *answer, CURLcode result, long code, aoticache_error *ret_error)
+{
+    if (answer->is_too_large)
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "the answer has more bytes than are allowed");
+    if (answer->is_stopped)
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "the answer was not wanted to its end");
+    if (result != CURLE_OK)
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "%s", curl_easy_strerror(result));
+    if (code >= 200 && code < 300)
+        return AOTICACHE_OK;
+    if (code == 404 || code == 410)
+        return AOTICACHE_NOT_FOUND;
+    if (code == 401 || code == 403)
+        return aoticache_error_set(ret_error, AOTICACHE_DENIED, "the server refuses (HTTP status %ld)", code);
+    if (code == 409 || code == 412)
+        return aoticache_error_set(ret_error, AOTICACHE_LOCKED, "it has changed there meanwhile");
+    return aoticache_error_set(ret_error, AOTICACHE_IO, "the server answers with HTTP status %ld", code);
+}
+
+/* body: NULL for GET and HEAD. */
+static aoticache_status request(http_connection *connection, const char *method, const char *name, const void *body,
+                                size_t size, const char *condition, uint32_t timeout_ms, struct answer *answer,
+                                aoticache_error *ret_error)
+{
+    char *url = NULL;
+    long code = 0;
+    bool is_ok = false;
+    if (!join(&url, connection->base, "/", name))
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    struct curl_slist *headers = make_headers(connection, condition, &is_ok);
+    answer->curl = connection->curl;
+    set_options(connection, answer, url, timeout_ms);
+    curl_easy_setopt(connection->curl, CURLOPT_HTTPHEADER, headers);
+    if (body != NULL) {
+        curl_easy_setopt(connection->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)size);
+        curl_easy_setopt(connection->curl, CURLOPT_POSTFIELDS, body);
+        curl_easy_setopt(connection->curl, CURLOPT_CUSTOMREQUEST, method);
+    } else {
+        curl_easy_setopt(connection->curl, CURLOPT_NOBODY, strcmp(method, "HEAD") == 0 ? 1L : 0L);
+    }
+    CURLcode result = is_ok ? curl_easy_perform(connection->curl) : CURLE_OUT_OF_MEMORY;
+    curl_easy_getinfo(connection->curl, CURLINFO_RESPONSE_CODE, &code);
+    curl_easy_setopt(connection->curl, CURLOPT_HTTPHEADER, NULL);
+    curl_slist_free_all(headers);
+    free(url);
+    return judge(answer, result, code, ret_error);
+}
+
+/* ---- the interface ---- */
+
+#define SMALL_ANSWER (UINT64_C(1) << 20)
+
+static aoticache_status get(void *connection, const char *name, uint64_t max_bytes, uint32_t timeout_ms,
+                            aoticache_remote_sink_fn sink, void *user, char *ret_version, aoticache_error *ret_error)
+{
+    struct answer answer = {.sink = sink, .user = user, .left = max_bytes, .version = ret_version};
+    if (ret_version != NULL)
+        ret_version[0] = '\0';
+    return request(connection, "GET", name, NULL, 0, NULL, timeout_ms, &answer, ret_error);
+}
+
+static aoticache_status put(void *connection, const char *name, const void *bytes, size_t size, const char *condition,
+                            uint32_t timeout_ms, aoticache_error *ret_error)
+{
+    struct answer answer = {.left = SMALL_ANSWER};
+    aoticache_status status = request(connection, "PUT", name, bytes, size, condition, timeout_ms, &answer, ret_error);
+    return status == AOTICACHE_NOT_FOUND
+               ? aoticache_error_set(ret_error, AOTICACHE_IO, "the server answers a PUT with HTTP status 404")
+               : status;
+}
+
+static aoticache_status exists(void *connection, const char *name, uint32_t timeout_ms, aoticache_error *ret_error)
+{
+    struct answer answer = {.left = SMALL_ANSWER};
+    return request(connection, "HEAD", name, NULL, 0, NULL, timeout_ms, &answer, ret_error);
+}
+
+const aoticache_remote_module *aoticache_remote_module_1(void)
+{
+    static const aoticache_remote_module module = {.bytes = sizeof module,
+                                                   .abi = AOTICACHE_REMOTE_MODULE_ABI,
+                                                   .is_conditional = false, /* many servers ignore conditions of a PUT */
+                                                   .open = open_connection,
+                                                   .close = close_connection,
+                                                   .get = get,
+                                                   .put = put,
+                                                   .exists = exists};
+    return &module;
+}

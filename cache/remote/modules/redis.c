@@ -1,0 +1,436 @@
+/*
+ * cache/remote/modules/redis: remotes on a Redis server (or one that speaks its protocol: Valkey, KeyDB), by TCP or a
+ * Unix socket.
+ *
+ * hiredis connects, writes commands and reads answers. The bytes go through here, because hiredis's own loop has a time
+ * limit for each read but none for an answer, no limit of its size, and raises SIGPIPE. Conditions and leases are
+ * scripts, which a server runs one at a time.
+ */
+#include "cache/remote/module.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <hiredis/hiredis.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#define PREFIX "aoticache/"
+#define PIECE_BYTES 65536
+#define MAX_DATABASE 65535
+
+typedef struct redis_connection {
+    redisContext *context; /* NULL: not connected */
+    char *host;            /* or the path of a socket */
+    int port;              /* 0: a Unix socket */
+    unsigned database;
+    char *user, *secret;
+    uint32_t connect_timeout_ms;
+} redis_connection;
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- the URL ---- */
+
+static bool read_number(const char *text, unsigned long most, unsigned long *ret_number)
+{
+    char *end = NULL;
+    if (text[0] < '0' || text[0] > '9')
+        return false;
+    errno = 0;
+    *ret_number = strtoul(text, &end, 10);
+    return errno == 0 && *end == '\0' && *ret_number <= most;
+}
+
+static aoticache_status bad_url(aoticache_error *ret_error)
+{
+    return aoticache_error_set(ret_error, AOTICACHE_INVALID,
+                               "the URL is not redis://HOST[:PORT][/DATABASE] or unix:/PATH[?db=DATABASE]");
+}
+
+static aoticache_status read_socket_url(redis_connection *connection, const char *path, aoticache_error *ret_error)
+{
+    unsigned long database = 0;
+    const size_t length = strcspn(path, "?");
+    if (path[0] != '/' || (path[length] == '?' && (strncmp(path + length, "?db=", 4) != 0 ||
+                                                   !read_number(path + length + 4, MAX_DATABASE, &database))))
+        return bad_url(ret_error);
+    connection->database = (unsigned)database;
+    connection->host = strndup(path, length);
+    return connection->host != NULL ? AOTICACHE_OK : AOTICACHE_NO_MEMORY;
+}
+
+static aoticache_status read_url(redis_connection *connection, const char *url, aoticache_error *ret_error)
+{
+    unsigned long port = 6379, database = 0;
+    if (strncmp(url, "rediss:", 7) == 0)
+        return aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
+                                   "this module has no TLS: use https, a Unix socket, or redis:// through a TLS tunnel");
+    if (strncmp(url, "unix:", 5) == 0)
+        return read_socket_url(connection, url + 5, ret_error);
+    if (strncmp(url, "redis://", 8) != 0)
+        return bad_url(ret_error);
+    char *host = strdup(url + 8);
+    if (host == NULL)
+        return AOTICACHE_NO_MEMORY;
+    connection->host = host;
+    char *slash = strchr(host, '/');
+    if (slash != NULL)
+        *slash++ = '\0';
+    char *colon = strrchr(host, ':');
+    if (host[0] == '[') { /* an IPv6 address in brackets */
+        char *end = strchr(host, ']');
+        if (end == NULL || (end[1] != '\0' && end[1] != ':'))
+            return bad_url(ret_error);
+        colon = end[1] == ':' ? end + 1 : NULL;
+        *end = '\0';
+        memmove(host, host + 1, strlen(host)); /* what follows the address stays in its place */
+    }
+    if (colon != NULL)
+        *colon++ = '\0';
+    if (host[0] == '\0' || (colon != NULL && (!read_number(colon, 65535, &port) || port == 0)) ||
+        (slash != NULL && slash[0] != '\0' && !read_number(slash, MAX_DATABASE, &database)))
+        return bad_url(ret_error);
+    connection->port = (int)port;
+    connection->database = (unsigned)database;
+    return AOTICACHE_OK;
+}
+
+/* ---- bytes ---- */
+
+static aoticache_status wait_for(redis_connection *connection, short events, int64_t deadline, aoticache_error *ret_error)
+{
+    for (;;) {
+        struct pollfd one = {.fd = connection->context->fd, .events = events};
+        const int64_t left = deadline - now_ms();
+        int ready = left > 0 ? poll(&one, 1, (int)left) : 0;
+        if (ready > 0)
+            return AOTICACHE_OK;
+        if (ready == 0)
+            return aoticache_error_set(ret_error, AOTICACHE_IO, "no answer in time");
+        if (errno != EINTR)
+            return aoticache_error_set_errno(ret_error, errno, "cannot wait for an answer");
+    }
+}
+
+static aoticache_status send_all(redis_connection *connection, const char *bytes, size_t size, int64_t deadline,
+                                 aoticache_error *ret_error)
+{
+    while (size > 0) {
+        aoticache_status status = wait_for(connection, POLLOUT, deadline, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        ssize_t sent = send(connection->context->fd, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0 && errno != EAGAIN && errno != EINTR)
+            return aoticache_error_set_errno(ret_error, errno, "cannot send");
+        bytes += sent > 0 ? sent : 0;
+        size -= sent > 0 ? (size_t)sent : 0;
+    }
+    return AOTICACHE_OK;
+}
+
+/* An answer is one text, number or error: an array would let a server make hiredis take memory that no byte came for. */
+static aoticache_status receive(redis_connection *connection, uint64_t max_bytes, int64_t deadline, redisReply **ret_reply,
+                                aoticache_error *ret_error)
+{
+    char piece[PIECE_BYTES];
+    uint64_t have = 0;
+    void *reply = NULL;
+    while (reply == NULL) {
+        aoticache_status status = wait_for(connection, POLLIN, deadline, ret_error);
+        if (status != AOTICACHE_OK)
+            return status;
+        ssize_t got = recv(connection->context->fd, piece, sizeof piece, MSG_DONTWAIT);
+        if (got < 0 && (errno == EAGAIN || errno == EINTR))
+            continue;
+        if (got <= 0)
+            return got == 0 ? aoticache_error_set(ret_error, AOTICACHE_IO, "the server closed the connection")
+                            : aoticache_error_set_errno(ret_error, errno, "cannot receive");
+        if (have == 0 && strchr("+-:$", piece[0]) == NULL)
+            return aoticache_error_set(ret_error, AOTICACHE_IO, "what answers is not a Redis server");
+        have += (uint64_t)got;
+        if (have > max_bytes + 1024)
+            return aoticache_error_set(ret_error, AOTICACHE_IO, "the answer has more bytes than are allowed");
+        if (redisReaderFeed(connection->context->reader, piece, (size_t)got) != REDIS_OK ||
+            redisReaderGetReply(connection->context->reader, &reply) != REDIS_OK)
+            return aoticache_error_set(ret_error, AOTICACHE_IO, "what answers is not a Redis server");
+    }
+    *ret_reply = reply;
+    return AOTICACHE_OK;
+}
+
+static void disconnect(redis_connection *connection)
+{
+    if (connection->context != NULL)
+        redisFree(connection->context);
+    connection->context = NULL;
+}
+
+static aoticache_status judge_error(const redisReply *reply, aoticache_error *ret_error)
+{
+    static const char *const denials[] = {"NOAUTH", "WRONGPASS", "NOPERM", "ERR invalid password", "ERR Client sent AUTH"};
+    for (size_t i = 0; i < sizeof denials / sizeof denials[0]; i++)
+        if (strncmp(reply->str, denials[i], strlen(denials[i])) == 0)
+            return aoticache_error_set(ret_error, AOTICACHE_DENIED, "the server refuses: %s", denials[i]);
+    char text[120]; /* the server's words, without what would disturb a line of a log */
+    snprintf(text, sizeof text, "%s", reply->str);
+    for (char *c = text; *c != '\0'; c++)
+        if ((unsigned char)*c < ' ' || (unsigned char)*c > '~')
+            *c = '?';
+    return aoticache_error_set(ret_error, AOTICACHE_IO, "the server answers: %s", text);
+}
+
+/* One command and its answer, which is no error then. */
+static aoticache_status talk(redis_connection *connection, int count, const char **words, const size_t *sizes,
+                             uint64_t max_bytes, int64_t deadline, redisReply **ret_reply, aoticache_error *ret_error)
+{
+    char *command = NULL;
+    redisReply *reply = NULL;
+    long long length = redisFormatCommandArgv(&command, count, words, sizes);
+    if (length < 0)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    aoticache_status status = send_all(connection, command, (size_t)length, deadline, ret_error);
+    redisFreeCommand(command);
+    if (status == AOTICACHE_OK)
+        status = receive(connection, max_bytes, deadline, &reply, ret_error);
+    if (status != AOTICACHE_OK) {
+        disconnect(connection); /* an answer that comes late is nobody's */
+        return status;
+    }
+    if (reply->type == REDIS_REPLY_ERROR) {
+        status = judge_error(reply, ret_error);
+        freeReplyObject(reply);
+        return status;
+    }
+    *ret_reply = reply;
+    return AOTICACHE_OK;
+}
+
+/* ---- the connection ---- */
+
+static aoticache_status command(redis_connection *connection, const char *first, const char *second, const char *third,
+                                int64_t deadline, aoticache_error *ret_error)
+{
+    const char *words[] = {first, second, third};
+    const size_t sizes[] = {strlen(first), strlen(second), third != NULL ? strlen(third) : 0};
+    redisReply *reply = NULL;
+    aoticache_status status =
+        talk(connection, third != NULL ? 3 : 2, words, sizes, PIECE_BYTES, deadline, &reply, ret_error);
+    if (status == AOTICACHE_OK)
+        freeReplyObject(reply);
+    return status;
+}
+
+static aoticache_status greet(redis_connection *connection, int64_t deadline, aoticache_error *ret_error)
+{
+    char database[16];
+    aoticache_status status = AOTICACHE_OK;
+    if (connection->secret != NULL)
+        status = connection->user != NULL
+                     ? command(connection, "AUTH", connection->user, connection->secret, deadline, ret_error)
+                     : command(connection, "AUTH", connection->secret, NULL, deadline, ret_error);
+    if (status == AOTICACHE_OK && connection->database != 0) {
+        snprintf(database, sizeof database, "%u", connection->database);
+        status = command(connection, "SELECT", database, NULL, deadline, ret_error);
+    }
+    if (status != AOTICACHE_OK)
+        disconnect(connection);
+    return status;
+}
+
+static aoticache_status connect_to(redis_connection *connection, int64_t deadline, aoticache_error *ret_error)
+{
+    if (connection->context != NULL)
+        return AOTICACHE_OK;
+    const struct timeval limit = {.tv_sec = connection->connect_timeout_ms / 1000,
+                                  .tv_usec = (connection->connect_timeout_ms % 1000) * 1000};
+    connection->context = connection->port != 0 ? redisConnectWithTimeout(connection->host, connection->port, limit)
+                                                : redisConnectUnixWithTimeout(connection->host, limit);
+    if (connection->context == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    if (connection->context->err != 0) {
+        aoticache_error_set(ret_error, AOTICACHE_IO, "cannot connect: %s", connection->context->errstr);
+        disconnect(connection);
+        return AOTICACHE_IO;
+    }
+    fcntl(connection->context->fd, F_SETFD, FD_CLOEXEC);
+    return greet(connection, deadline, ret_error);
+}
+
+static void close_connection(void *opaque)
+{
+    redis_connection *connection = opaque;
+    if (connection == NULL)
+        return;
+    disconnect(connection);
+    free(connection->host);
+    free(connection->user);
+    free(connection->secret);
+    free(connection);
+}
+
+static aoticache_status open_connection(const aoticache_remote_settings *settings, void **ret_connection,
+                                        aoticache_error *ret_error)
+{
+    redis_connection *connection = calloc(1, sizeof *connection);
+    if (connection == NULL)
+        return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory");
+    connection->connect_timeout_ms = settings->connect_timeout_ms;
+    aoticache_status status = read_url(connection, settings->url, ret_error);
+    if (status == AOTICACHE_OK && ((settings->user != NULL && (connection->user = strdup(settings->user)) == NULL) ||
+                                   (settings->secret != NULL && (connection->secret = strdup(settings->secret)) == NULL)))
+        status = AOTICACHE_NO_MEMORY;
+    if (status == AOTICACHE_NO_MEMORY)
+        aoticache_error_set(ret_error, status, "out of memory");
+    if (status == AOTICACHE_OK)
+        *ret_connection = connection;
+    else
+        close_connection(connection);
+    return status;
+}
+
+/* ---- commands ---- */
+
+/* A request may find that the server has closed the connection since the last one: then it is tried once more. */
+static aoticache_status ask(redis_connection *connection, int count, const char **words, const size_t *sizes,
+                            uint64_t max_bytes, uint32_t timeout_ms, redisReply **ret_reply, aoticache_error *ret_error)
+{
+    const int64_t deadline = now_ms() + timeout_ms;
+    const bool was_connected = connection->context != NULL;
+    aoticache_status status = connect_to(connection, deadline, ret_error);
+    if (status == AOTICACHE_OK)
+        status = talk(connection, count, words, sizes, max_bytes, deadline, ret_reply, ret_error);
+    if (status == AOTICACHE_IO && was_connected && connection->context == NULL && now_ms() < deadline) {
+        status = connect_to(connection, deadline, ret_error);
+        if (status == AOTICACHE_OK)
+            status = talk(connection, count, words, sizes, max_bytes, deadline, ret_reply, ret_error);
+    }
+    return status;
+}
+
+/* Runs a script with one key and two arguments. */
+static aoticache_status run_script(redis_connection *connection, const char *script, const char *name, const void *first,
+                                   size_t first_size, const char *second, uint64_t max_bytes, uint32_t timeout_ms,
+                                   redisReply **ret_reply, aoticache_error *ret_error)
+{
+    char key[512];
+    const int length = snprintf(key, sizeof key, PREFIX "%s", name);
+    if (length < 0 || (size_t)length >= sizeof key)
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "the name is too long");
+    const char *words[] = {"EVAL", script, "1", key, first, second};
+    const size_t sizes[] = {4, strlen(script), 1, (size_t)length, first_size, strlen(second)};
+    return ask(connection, 6, words, sizes, max_bytes, timeout_ms, ret_reply, ret_error);
+}
+
+static aoticache_status pass_on(const redisReply *reply, aoticache_remote_sink_fn sink, void *user, char *ret_version,
+                                aoticache_error *ret_error)
+{
+    enum { DIGITS = 40 };
+    const char *bytes = reply->str;
+    size_t size = reply->type == REDIS_REPLY_STRING ? (size_t)reply->len : 0;
+    if (reply->type == REDIS_REPLY_NIL)
+        return AOTICACHE_NOT_FOUND;
+    if (reply->type != REDIS_REPLY_STRING || (ret_version != NULL && size < DIGITS))
+        return aoticache_error_set(ret_error, AOTICACHE_IO, "the server answers with something else than a text");
+    if (ret_version != NULL) {
+        memcpy(ret_version, bytes, DIGITS);
+        ret_version[DIGITS] = '\0';
+        bytes += DIGITS;
+        size -= DIGITS;
+    }
+    return sink(user, bytes, size) ? AOTICACHE_OK
+                                   : aoticache_error_set(ret_error, AOTICACHE_IO, "the answer was not wanted to its end");
+}
+
+static aoticache_status get(void *connection, const char *name, uint64_t max_bytes, uint32_t timeout_ms,
+                            aoticache_remote_sink_fn sink, void *user, char *ret_version, aoticache_error *ret_error)
+{
+    static const char plain[] = "return redis.call('GET', KEYS[1])";
+    static const char versioned[] = "local v = redis.call('GET', KEYS[1]) if v then return redis.sha1hex(v) .. v end return v";
+    redisReply *reply = NULL;
+    aoticache_status status = run_script(connection, ret_version != NULL ? versioned : plain, name, "", 0, "", max_bytes,
+                                         timeout_ms, &reply, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    status = pass_on(reply, sink, user, ret_version, ret_error);
+    freeReplyObject(reply);
+    return status;
+}
+
+/* Runs a script that answers with a number other than 0 for yes. */
+static aoticache_status yes_or(aoticache_status otherwise, redis_connection *connection, const char *script,
+                               const char *name, const void *first, size_t first_size, const char *second,
+                               uint32_t timeout_ms, aoticache_error *ret_error)
+{
+    redisReply *reply = NULL;
+    aoticache_status status =
+        run_script(connection, script, name, first, first_size, second, PIECE_BYTES, timeout_ms, &reply, ret_error);
+    if (status != AOTICACHE_OK)
+        return status;
+    if (reply->type != REDIS_REPLY_INTEGER)
+        status = aoticache_error_set(ret_error, AOTICACHE_IO, "the server answers with something else than a number");
+    else if (reply->integer == 0)
+        status = otherwise == AOTICACHE_LOCKED ? aoticache_error_set(ret_error, otherwise, "another machine has it")
+                                               : otherwise;
+    freeReplyObject(reply);
+    return status;
+}
+
+static aoticache_status put(void *connection, const char *name, const void *bytes, size_t size, const char *condition,
+                            uint32_t timeout_ms, aoticache_error *ret_error)
+{
+    static const char always[] = "redis.call('SET', KEYS[1], ARGV[1]) return 1";
+    static const char absent[] = "if redis.call('SET', KEYS[1], ARGV[1], 'NX') then return 1 end return 0";
+    static const char same[] = "local v = redis.call('GET', KEYS[1]) if not v or redis.sha1hex(v) ~= ARGV[2] then return 0 end "
+                               "redis.call('SET', KEYS[1], ARGV[1]) return 1";
+    const char *script = condition == NULL ? always : condition[0] == '\0' ? absent : same;
+    return yes_or(AOTICACHE_LOCKED, connection, script, name, bytes, size, condition != NULL ? condition : "", timeout_ms,
+                  ret_error);
+}
+
+static aoticache_status exists(void *connection, const char *name, uint32_t timeout_ms, aoticache_error *ret_error)
+{
+    return yes_or(AOTICACHE_NOT_FOUND, connection, "return redis.call('EXISTS', KEYS[1])", name, "", 0, "", timeout_ms,
+                  ret_error);
+}
+
+static aoticache_status acquire(void *connection, const char *name, const char *token, uint32_t ttl_ms,
+                                uint32_t timeout_ms, aoticache_error *ret_error)
+{
+    static const char script[] =
+        "local v = redis.call('GET', KEYS[1]) if v and v ~= ARGV[1] then return 0 end "
+        "redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) return 1";
+    char ttl[16];
+    snprintf(ttl, sizeof ttl, "%u", ttl_ms);
+    return yes_or(AOTICACHE_LOCKED, connection, script, name, token, strlen(token), ttl, timeout_ms, ret_error);
+}
+
+static aoticache_status release(void *connection, const char *name, const char *token, uint32_t timeout_ms,
+                                aoticache_error *ret_error)
+{
+    static const char script[] = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end return 1";
+    return yes_or(AOTICACHE_OK, connection, script, name, token, strlen(token), "", timeout_ms, ret_error);
+}
+
+const aoticache_remote_module *aoticache_remote_module_1(void)
+{
+    static const aoticache_remote_module module = {.bytes = sizeof module,
+                                                   .abi = AOTICACHE_REMOTE_MODULE_ABI,
+                                                   .is_conditional = true,
+                                                   .open = open_connection,
+                                                   .close = close_connection,
+                                                   .get = get,
+                                                   .put = put,
+                                                   .exists = exists,
+                                                   .acquire = acquire,
+                                                   .release = release};
+    return &module;
+}

@@ -1,0 +1,72 @@
+/*
+ * cache/remote/remote: kernels to servers that many machines share, and from them.
+ *
+ * A remote is a server that keeps bytes by name: Redis, a web server, S3, or what a module makes of something else
+ * (cache/remote/module.h). docs/remotes.md has the form of `remotes`, the layout on the server, and configurations of
+ * servers.
+ *
+ * Nothing that a remote says is believed. Objects are verified by their digests, sizes are bounded before bytes are
+ * fetched, and an entry comes in only if a trusted key signed it, or the remote's settings say `unsigned=allow`.
+ *
+ * Thread safety: as a cache's. Nothing is called back with a lock held.
+ *
+ * Users include <aoticache.h>.
+ */
+#ifndef AOTICACHE_CACHE_REMOTE_REMOTE_H
+#define AOTICACHE_CACHE_REMOTE_REMOTE_H
+
+#include "cache/transfer/transfer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * Whether a text names remotes, as the setting `remote` does: OK, or INVALID with what is wrong. It is not tried to reach
+ * them.
+ */
+AOTICACHE_API aoticache_status aoticache_remotes_check(const char *remotes, aoticache_error *ret_error);
+
+/* How a remote answers. */
+typedef struct aoticache_remote_state {
+    const char *url;
+    bool reads, writes, has_leases, allow_unsigned;
+    aoticache_status status; /* of one small request; OK also where it has nothing yet */
+    const char *message;     /* of a failure; else "" */
+    uint64_t answer_ns;      /* how long it took */
+} aoticache_remote_state;
+
+/* Return false to stop. What it points to is valid during the call. */
+typedef bool (*aoticache_remote_state_fn)(void *user, const aoticache_remote_state *state);
+/* Asks each remote of a text once, one after the other. Returns: OK, INVALID, NO_MEMORY. */
+AOTICACHE_API aoticache_status aoticache_remotes_ask(const char *remotes, aoticache_remote_state_fn callback, void *user,
+                                                     aoticache_error *ret_error);
+
+/*
+ * Sends the entries that the options name to each remote that is written to, with their signatures: objects that are there
+ * already are not sent again. An entry becomes visible there after its objects. Of the options `level`, `with_marks`,
+ * `replace`, `max_bytes` and `allow_unsigned` mean nothing here. An entry is signed with `signers`, too.
+ *
+ * remotes: as the setting `remote`; NULL: the cache's own.
+ * ret_report: may be NULL; written on failure too. `archive_bytes` counts what was sent.
+ * Returns: OK (look at `refused`: damaged here, or too large for the remote); NOT_FOUND (nothing matches, or no remote is
+ * written to); INVALID; IO (a remote fails: what was complete stays); DENIED; LOCKED; NO_MEMORY; UNSUPPORTED (no module, no
+ * libzstd).
+ */
+AOTICACHE_API aoticache_status aoticache_cache_push(aoticache_cache *cache, const char *remotes,
+                                                    const aoticache_transfer_options *options,
+                                                    aoticache_transfer_report *ret_report, aoticache_error *ret_error);
+/*
+ * Brings what the options name from each remote that is read, in their order: of each key the entries that this CPU meets,
+ * the most demanding first for each guard. What is here already stays, as in an import. Of the options `used_since_ns`,
+ * `level`, `with_marks`, `max_bytes`, `allow_unsigned` and `ask` mean nothing here: whether an entry needs a trusted
+ * signature, the remote's settings say. Returns as a push; `refused` counts what was damaged, not signed, or gone.
+ */
+AOTICACHE_API aoticache_status aoticache_cache_pull(aoticache_cache *cache, const char *remotes,
+                                                    const aoticache_transfer_options *options,
+                                                    aoticache_transfer_report *ret_report, aoticache_error *ret_error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

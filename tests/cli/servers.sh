@@ -1,0 +1,72 @@
+# Servers for the tests of remotes, on the loopback: started here, and stopped at the end of the script. Sourced after lib.sh.
+servers=()
+
+stop_servers() {
+    local pid
+    for pid in "${servers[@]}"; do kill "$pid" 2>/dev/null; done
+    for pid in "${servers[@]}"; do wait "$pid" 2>/dev/null; done
+}
+trap 'stop_servers; cleanup' EXIT
+
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+
+# until_it COMMAND...: waits for at most ten seconds
+until_it() {
+    local i
+    for ((i = 0; i < 200; i++)); do
+        "$@" >/dev/null 2>&1 && return 0
+        sleep 0.05
+    done
+    return 1
+}
+
+# start_redis [ARGUMENT]...: $redis_socket, $redis_port. False where there is none.
+start_redis() {
+    command -v redis-server >/dev/null || return 1
+    redis_socket=$work/redis.sock redis_port=$(free_port)
+    redis-server "$@" --port "$redis_port" --bind 127.0.0.1 --unixsocket "$redis_socket" --dir "$work" --daemonize no \
+        >"$work/redis.log" 2>&1 &
+    servers+=($!)
+    until_it test -S "$redis_socket"
+}
+
+# start_nginx SERVER-BLOCK: the block listens at 8080 and has its root in /srv/kernels; both are exchanged. $nginx_url
+start_nginx() {
+    local nginx port user=
+    nginx=$(PATH=$PATH:/usr/sbin command -v nginx) || return 1
+    port=$(free_port)
+    mkdir -p "$work/nginx/data"
+    [ "$(id -u)" -ne 0 ] || user='user root;' # the test's folders are root's alone
+    {
+        echo "daemon off; pid $work/nginx/pid; error_log $work/nginx/error.log; worker_processes 1; $user"
+        echo "events {} http { access_log off; client_body_temp_path $work/nginx/body; proxy_temp_path $work/nginx/proxy;"
+        echo "fastcgi_temp_path $work/nginx/fastcgi; uwsgi_temp_path $work/nginx/uwsgi; scgi_temp_path $work/nginx/scgi;"
+        sed -e "s|listen 8080|listen 127.0.0.1:$port|" -e "s|/srv/kernels|$work/nginx/data|" <<<"$1"
+        echo "}"
+    } >"$work/nginx/nginx.conf"
+    "$nginx" -e "$work/nginx/start.log" -c "$work/nginx/nginx.conf" >"$work/nginx/out" 2>&1 &
+    servers+=($!)
+    nginx_url=http://127.0.0.1:$port
+    until_it test -s "$work/nginx/pid"
+}
+
+# start_s3: moto, a server with S3's interface in Python; $s3_endpoint, with the bucket `kernels`. PYTHONPATH may name it.
+start_s3() {
+    local port
+    python3 -c 'import moto.server' 2>/dev/null || return 1
+    port=$(free_port)
+    python3 -m moto.server -H 127.0.0.1 -p "$port" >"$work/s3.log" 2>&1 &
+    servers+=($!)
+    s3_endpoint=http://127.0.0.1:$port
+    until_it python3 -c 'import sys, urllib.request as r; r.urlopen(r.Request(sys.argv[1] + "/kernels", method="PUT"))' "$s3_endpoint"
+}
+
+# start_liar: a web server that serves $work/liar as $work/mood says; $liar_url
+start_liar() {
+    mkdir -p "$work/liar"
+    : >"$work/mood"
+    python3 tests/cli/hostile_server.py "$work/liar" "$work/mood" >"$work/liar.port" 2>"$work/liar.log" &
+    servers+=($!)
+    until_it test -s "$work/liar.port" || return 1
+    liar_url=http://127.0.0.1:$(cat "$work/liar.port")
+}

@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# One compile per fleet: machines (cache directories of their own) with one Redis server. A miss fetches, one machine
+# compiles while the others wait, and a server that is gone, or that lies, costs a compile and nothing else.
+. tests/cli/lib.sh
+. tests/cli/servers.sh
+
+[ -e "$BUILD/lib/libaoticache_remote_redis.so" ] || { skip 'a fleet' 'the module for Redis is not built: no libhiredis-dev'; finish; }
+example docs/remotes.md redis >"$work/redis.conf"
+start_redis "$work/redis.conf" || { skip 'a fleet' 'there is no redis-server'; finish; }
+aoticache key generate builder-1 --output "$work/secret-key" >"$work/generated" 2>&1
+AOTICACHE_TRUSTED_KEYS=$(grep -o 'builder-1:[A-Za-z0-9+/=]*' "$work/generated" | head -n 1)
+export AOTICACHE_TRUSTED_KEYS AOTICACHE_SIGN_WITH=$work/secret-key AOTICACHE_REMOTE="unix:$redis_socket"
+at() { env AOTICACHE_DIR="$work/$1" "${@:2}"; }
+abs() { at "$1" aoticache run aten::abs --input "float32:$2=-2" "${@:3}" --json; } # MACHINE SIZE ARGUMENT...
+counter() { at "$1" aoticache-stat --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["counters"][sys.argv[1]])' "$2"; }
+redis() { redis-cli -s "$redis_socket" "$@"; }
+
+printf '#!/bin/sh\necho "no compiler here" >&2\nexit 1\n' >"$work/no-cc"
+chmod +x "$work/no-cc"
+
+# ---- a miss is answered by a remote ----
+
+try 'the first machine compiles' 0 abs first 4 --hook c
+member 'it did' source compiled
+holds 'the key has a record' [ "$(redis --scan --pattern 'aoticache/ac/*' | wc -l)" = 1 ]
+holds 'no lease is left' [ "$(redis --scan --pattern 'aoticache/lease/*' | wc -l)" = 0 ]
+try 'the second machine needs no compiler' 0 abs second 4 --hook c --cc "$work/no-cc"
+member 'it fetched' source fetched
+member 'the result is right' outputs.0.values '[2.0, 2.0, 2.0, 2.0]'
+try 'again' 0 abs second 4 --hook c --cc "$work/no-cc"
+member 'from its own cache' source index
+is 'a hit from a remote is counted' 1 "$(counter second hits_remote)"
+is 'and no miss' 0 "$(counter second misses)"
+is 'and no compile' 0 "$(counter second compiles)"
+holds 'and its bytes' [ "$(counter second fetched_bytes)" -gt 10000 ]
+holds 'the first one counts what it sent' [ "$(counter first sent_bytes)" -gt 5000 ]
+try 'what was sent can be pulled' 0 at third aoticache pull --all
+prints 'by its list' '^fetched 1 entry'
+try 'a machine that trusts nobody compiles itself' 0 env AOTICACHE_TRUSTED_KEYS= AOTICACHE_SIGN_WITH= AOTICACHE_KEYS="$work/nobody" \
+    AOTICACHE_DIR="$work/alone" aoticache run aten::abs --input float32:4=-2 --hook c --json
+member 'it did so' source compiled
+says 'and says why' 'no key that is trusted here signed it'
+is 'the refusal is counted' 1 "$(counter alone remote_refused)"
+
+run aoticache doctor
+prints 'doctor asks the remote' 'unix:.*redis.sock answers in .*; read and written, one compile for all machines'
+AOTICACHE_REMOTE="$AOTICACHE_REMOTE unsigned=allow" run aoticache doctor
+prints 'and warns of what is unsigned' 'entries without a trusted signature come in'
+
+# ---- one compile for four machines ----
+
+cat >"$work/slow-cc" <<'CC'
+#!/bin/sh
+case "$*" in *.c*) echo run >>"$COMPILES"; sleep 1 ;; esac
+exec cc "$@"
+CC
+chmod +x "$work/slow-cc"
+export COMPILES=$work/compiles
+: >"$COMPILES"
+machines=()
+for i in 1 2 3 4; do
+    abs "fleet-$i" 5 --hook c --cc "$work/slow-cc" >"$work/fleet-$i.out" 2>"$work/fleet-$i.err" &
+    machines+=($!)
+done
+ended=0
+for i in "${machines[@]}"; do wait "$i" && ended=$((ended + 1)); done
+is 'all four have the kernel' 4 "$ended"
+is 'one has compiled it' 1 "$(cat "$work"/fleet-?.out | grep -c '"source": "compiled"')"
+is 'three have waited or fetched' 3 "$(cat "$work"/fleet-?.out | grep -cE '"source": "(waited|fetched)"')"
+
+# ---- machines that die, servers that go ----
+
+key=$(field key "$work/fleet-1.out")
+redis --scan --pattern 'aoticache/*' | xargs -r redis-cli -s "$redis_socket" del >/dev/null
+redis set "aoticache/lease/$key" somebody PX 1500 >/dev/null # as a machine that died while it compiled leaves it
+rm -rf "$work/fleet-1"
+begun=$(date +%s%N)
+try 'the lease of a dead machine ends' 0 abs fleet-1 5 --hook c
+member 'then another compiles' source compiled
+holds 'not before' [ $((($(date +%s%N) - begun) / 1000000)) -ge 1000 ]
+redis --scan --pattern 'aoticache/*' | xargs -r redis-cli -s "$redis_socket" del >/dev/null
+redis set "aoticache/lease/$key" somebody >/dev/null # a machine that hangs for good
+rm -rf "$work/fleet-1"
+AOTICACHE_COMPILE_TIMEOUT=1 try 'nobody waits longer than for a compile' 0 abs fleet-1 5 --hook c
+member 'then it compiles too' source compiled
+is 'and leaves the lease to its owner' somebody "$(redis get "aoticache/lease/$key")"
+
+# A record that is damaged, an object that is: a warning, and a compile.
+redis --scan --pattern 'aoticache/lease/*' | xargs -r redis-cli -s "$redis_socket" del >/dev/null
+for object in $(redis --scan --pattern 'aoticache/cas/*'); do redis set "$object" 'not what it was' >/dev/null; done
+rm -rf "$work/fleet-2"
+try 'damaged objects' 0 abs fleet-2 5 --hook c
+member 'are compiled anew' source compiled
+is 'and named once' 1 "$(grep -c 'refused: object' "$err")"
+says 'by what they are' 'refused: object [0-9a-f]{64} of remote'
+rm -rf "$work/fleet-3"
+try 'what was compiled takes their place' 0 abs fleet-3 5 --hook c --cc "$work/no-cc"
+member 'and serves' source fetched
+redis set "aoticache/ac/$key" '{"kind": "aoticache record"}' >/dev/null
+rm -rf "$work/fleet-2"
+try 'a damaged record' 0 abs fleet-2 5 --hook c
+member 'is a miss' source compiled
+says 'and named, too' 'a record: this is none'
+rm -rf "$work/fleet-3"
+try 'and is replaced' 0 abs fleet-3 5 --hook c --cc "$work/no-cc"
+member 'by one that serves' source fetched
+
+stop_servers
+servers=()
+run aoticache doctor
+prints 'doctor says that it is gone' 'remote unix:.*redis.sock: cannot connect'
+begun=$SECONDS
+try 'without the server' 0 abs fleet-4 6 --hook c
+member 'the kernel is compiled' source compiled
+is 'one line says so' 1 "$(grep -c 'it is left alone for a while' "$err")"
+holds 'soon' [ $((SECONDS - begun)) -le 10 ]
+holds 'failures are counted' [ "$(counter fleet-4 remote_errors)" -ge 1 ]
+
+is 'what could not be sent is noted' 1 "$(ls "$work/fleet-4/unsent" | wc -l)"
+rm -f "$redis_socket"
+start_redis "$work/redis.conf"
+AOTICACHE_REMOTE="unix:$redis_socket" try 'when a server is there again' 0 abs fleet-4 8 --hook c
+is 'it is sent with the next compile' 0 "$(ls "$work/fleet-4/unsent" | wc -l)"
+AOTICACHE_REMOTE="unix:$redis_socket" try 'and others have it' 0 abs fleet-1 6 --hook c --cc "$work/no-cc"
+member 'without a compile' source fetched
+try 'the cache is sound' 0 at fleet-4 aoticache verify
+
+# A server that accepts and never answers: the request ends at its limit.
+port=$(free_port)
+python3 -c 'import socket, sys, time; s = socket.create_server(("127.0.0.1", int(sys.argv[1]))); time.sleep(60)' "$port" &
+servers+=($!)
+until_it python3 -c 'import socket, sys; socket.create_connection(("127.0.0.1", int(sys.argv[1]))).close()' "$port"
+begun=$SECONDS
+AOTICACHE_REMOTE="redis://127.0.0.1:$port timeout=500ms" try 'a server that is silent' 0 abs fleet-4 7 --hook c
+holds 'costs its limit of time, once' [ $((SECONDS - begun)) -le 5 ]
+is 'and one line' 1 "$(grep -c 'no answer in time' "$err")"
+
+finish

@@ -1,0 +1,239 @@
+#!/usr/bin/env bash
+# aoticache push and pull: kernels go to real servers (Redis, nginx) and come from them, and nothing comes from a server that
+# lies. The configurations are those of docs/remotes.md (docs/remotes.md redis, docs/remotes.md nginx).
+. tests/cli/lib.sh
+. tests/cli/servers.sh
+
+at() { env AOTICACHE_DIR="$work/$1" aoticache "${@:2}"; } # CACHE ARGUMENT...
+tree() { (cd "$work/$1/objects" && find . -type f | LC_ALL=C sort); }
+keys() { at "$1" ls --json | grep -o '"key": *"[0-9a-f]*"' | LC_ALL=C sort -u; }
+
+# ---- settings (docs/remotes.md settings) ----
+
+example docs/remotes.md settings >"$work/settings"
+try 'the settings of the page are sound' 0 aoticache config --check "$work/settings"
+AOTICACHE_CONFIG=$work/settings
+chmod 600 "$work/settings"
+try 'both lines count' 0 aoticache config remote
+prints 'in their order' '^redis://cache.example:6379/0 https://mirror.example/kernels read-only timeout=5s '
+while IFS='|' read -r text wanted; do
+    echo "remote = $text" >"$work/settings"
+    try "refused: $text" 1 aoticache config --check "$work/settings"
+    says "$wanted" "$wanted"
+done <<'CASES'
+read-only|is not a remote
+redis://u:hunter2@host|has no user and no password
+redis://host timeout=0s|is not a time
+redis://host namespace=../x|letters, digits
+redis://host secret-file=relative|an absolute path
+redis://host unsigned=yes|unsigned=allow or unsigned=refuse
+redis://host password=hunter2|nothing named 'password'
+redis://host max-object=1T|at most 16G
+CASES
+echo 'remote = redis://host password=hunter2 redis://u:hunter2@host' >"$work/settings"
+run aoticache config --check "$work/settings"
+holds 'no secret is printed' [ -z "$(grep -h hunter2 "$out" "$err")" ]
+AOTICACHE_CONFIG=
+try 'without remotes there is nothing to send to' 3 aoticache push --all
+export AOTICACHE_REMOTE='redis://127.0.0.1:1 unsigned=allow'
+try 'everything is only sent when it is said' 2 aoticache push
+try 'not everything and a choice' 2 aoticache push --all --op 'aten::*'
+
+run env AOTICACHE_REMOTE= LD_DEBUG=files aoticache ls
+holds 'a process without remotes loads nothing for them' [ -z "$(grep -hE 'calling init.*(_remote_|zstd|curl|hiredis)' "$out" "$err")" ]
+
+# ---- what goes and comes ----
+
+for size in 4 5 6; do
+    AOTICACHE_REMOTE='' run at first run aten::abs --input "float32:$size=-2" --hook c --json
+    [ "$status" = 0 ] || { not_ok 'set-up' 'the kernel does not compile' && finish; }
+done
+key=$(field key)
+aoticache key generate builder-1 --output "$work/secret-key" >"$work/generated" 2>&1
+public=$(grep -o 'builder-1:[A-Za-z0-9+/=]*' "$work/generated" | head -n 1)
+try 'a server that is not there' 1 at first push --all
+says 'is named' 'remote redis://127.0.0.1:1: cannot connect'
+
+# goes_and_comes NAME URL: everything that holds of any server
+goes_and_comes() {
+    local name=$1
+    export AOTICACHE_REMOTE="$2 unsigned=allow"
+    try "$name: push of one kernel" 0 at first push --key "${key:0:16}"
+    prints "$name: one went" '^sent 1 entry, 2 objects, .*; compressed '
+    try "$name: push of the rest" 0 at first push --all --json
+    member "$name: the others went" entries 2
+    member "$name: one was there" entries_present 1
+    try "$name: push again" 0 at first push --all
+    prints "$name: nothing was sent" '^sent 0 entries, 0 objects, 0 B; 3 were there already'
+    rm -rf "$work/second"
+    try "$name: pull of one kernel" 0 at second pull --key "${key:0:16}"
+    prints "$name: one came" '^fetched 1 entry, 2 objects'
+    try "$name: pull" 0 at second pull --all
+    prints "$name: the others came" '^fetched 2 entries, 4 objects, .*; 1 was there already'
+    is "$name: the same objects" "$(tree first)" "$(tree second)"
+    try "$name: the cache is sound" 0 at second verify
+    try "$name: a kernel runs without a compiler" 0 at second run aten::abs --input float32:5=-2 --hook none --json
+    member "$name: from the index" source index
+    try "$name: pull by operator" 3 at third pull --op 'prims::*'
+    at first tag "$key" release-4 >/dev/null
+    try "$name: a tag is sent" 0 at first push --tag release-4
+    rm -rf "$work/third"
+    try "$name: pull by tag" 0 at third pull --tag release-4
+    prints "$name: what has it" '^fetched 1 entry'
+    is "$name: that one" "\"key\": \"$key\"" "$(keys third)"
+    try "$name: pull by another tag" 3 at third pull --tag release-5
+    AOTICACHE_REMOTE="$2 namespace=plain"
+    rm -rf "$work/fourth"
+    try "$name: push without a signature" 0 at first push --all --no-sign
+    try "$name: entries without a signature are refused" 1 at fourth pull --all
+    says "$name: and why" 'it has no signature'
+    prints "$name: all of them" '^fetched 0 entries, 0 objects, 0 B; 3 refused, 3 of them for want of a trusted signature'
+    holds "$name: no object came" [ -z "$(find "$work/fourth/objects" -type f 2>/dev/null)" ]
+    AOTICACHE_REMOTE="$2 namespace=signed"
+    try "$name: push with a signature" 0 at first push --all --sign-with "$work/secret-key"
+    try "$name: a signature of somebody unknown is refused" 1 at fourth pull --all
+    says "$name: and whose" 'builder-1'
+    holds "$name: still no object came" [ -z "$(find "$work/fourth/objects" -type f 2>/dev/null)" ]
+    try "$name: the same, signed by who pushes, too" 0 at first push --all
+    rm -rf "$work/own"
+    try "$name: who pushed trusts it" 0 at own pull --all
+    prints "$name: and gets it" '^fetched 3 entries, 6 objects'
+    AOTICACHE_TRUSTED_KEYS=$public try "$name: one of a trusted key comes" 0 at fourth pull --all
+    prints "$name: all of them again" '^fetched 3 entries, 6 objects'
+    holds "$name: with its signatures" [ "$(find "$work/fourth/signatures" -type f | wc -l)" = 3 ]
+    rm -rf "$work/fourth"
+    AOTICACHE_REMOTE="$2 unsigned=allow namespace=team-a"
+    try "$name: another namespace is empty" 3 at fourth pull --all
+    AOTICACHE_REMOTE="$2 unsigned=allow read-only"
+    try "$name: nothing is written to what is read-only" 3 at first push --all
+    AOTICACHE_REMOTE="$2 unsigned=allow write-only"
+    try "$name: nothing is read from what is write-only" 3 at fourth pull --all
+    AOTICACHE_REMOTE="$2 unsigned=allow"
+    example docs/remotes.md commands >"$work/commands" # docs/remotes.md commands
+    try "$name: the commands of the page" 0 env AOTICACHE_DIR="$work/first" sh -e "$work/commands"
+    # Many writers of one record and of one list: each key's record has both entries, and no key is missing from a list.
+    AOTICACHE_REMOTE="$2 unsigned=allow namespace=crowd"
+    local i writers=()
+    for i in first second first second; do at "$i" push --all >/dev/null 2>&1 & writers+=($!); done
+    for i in "${writers[@]}"; do wait "$i"; done
+    rm -rf "$work/fourth"
+    try "$name: pull after several pushed at once" 0 at fourth pull --all
+    is "$name: all kernels" "$(keys first)" "$(keys fourth)"
+}
+
+module_is_there() { [ -e "$BUILD/lib/libaoticache_remote_$1.so" ]; }
+
+if ! module_is_there redis; then
+    skip 'Redis' 'the module is not built: there is no libhiredis-dev'
+else
+    example docs/remotes.md redis >"$work/redis.conf"
+    if start_redis "$work/redis.conf"; then
+        goes_and_comes 'Redis, by TCP' "redis://127.0.0.1:$redis_port/1"
+        goes_and_comes 'Redis, by a socket' "unix:$redis_socket"
+        redis-cli -s "$redis_socket" config set requirepass swordfish >/dev/null
+        AOTICACHE_REMOTE="unix:$redis_socket unsigned=allow"
+        try 'Redis: without the password' 1 at first push --all
+        says 'Redis: refused' 'the server refuses: NOAUTH'
+        AOTICACHE_REMOTE="unix:$redis_socket unsigned=allow secret-env=REDIS_SECRET"
+        try 'Redis: the variable is not set' 1 at first push --all
+        says 'Redis: it is named' 'the variable REDIS_SECRET, which is to have the secret, is not set'
+        REDIS_SECRET=swordfish try 'Redis: with the password' 0 at first push --all
+        echo swordfish >"$work/secret" && chmod 644 "$work/secret"
+        AOTICACHE_REMOTE="unix:$redis_socket unsigned=allow secret-file=$work/secret"
+        try 'Redis: a password that others may read' 1 at first push --all
+        says 'Redis: what to do' 'chmod 600'
+        chmod 600 "$work/secret"
+        try 'Redis: from a file' 0 at first push --all
+        echo wrong-horse >"$work/secret"
+        try 'Redis: a wrong password' 1 at first push --all
+        holds 'Redis: is not printed' [ -z "$(grep wrong-horse "$out" "$err")" ]
+    else
+        skip 'Redis' 'there is no redis-server'
+    fi
+fi
+
+if ! module_is_there http; then
+    skip 'HTTP' 'the module is not built: there is no libcurl4-openssl-dev'
+    finish
+fi
+if start_nginx "$(example docs/remotes.md nginx)"; then
+    goes_and_comes 'nginx' "$nginx_url/kernels"
+else
+    skip 'nginx' 'there is no nginx'
+fi
+
+if start_s3; then
+    export AWS_ACCESS_KEY_ID=access AWS_SECRET_ACCESS_KEY=fishsword
+    goes_and_comes 'S3' "s3://kernels/team?region=eu-central-1&endpoint=$s3_endpoint"
+    unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
+    AOTICACHE_REMOTE="s3://kernels/team?endpoint=$s3_endpoint"
+    try 'S3: without a key' 1 at first push --all
+    says 'S3: what to do' 'set user= and secret-file='
+else
+    skip 'S3' 'there is no moto (pip install "moto[s3,server]")'
+fi
+
+# ---- a server that lies ----
+
+start_liar || { not_ok 'set-up' 'the server of the tests does not start' && finish; }
+AOTICACHE_REMOTE="$liar_url unsigned=allow timeout=1s"
+try 'the liar takes kernels' 0 at first push --all
+try 'and gives them, while it is honest' 0 at honest pull --all
+is 'all of them' "$(tree first)" "$(tree honest)"
+command -v zstd >/dev/null && head -c 8M /dev/zero | zstd -q -c >"$work/liar/bomb"
+echo 'something else' | zstd -q -c >"$work/liar/other" 2>/dev/null
+
+# lies MOOD STATUS PATTERN: nothing comes, in bounded time and memory
+lies() {
+    local mood=$1 begun=$SECONDS
+    rm -rf "$work/victim"
+    echo "$mood" >"$work/mood"
+    run bash -c 'ulimit -v 1500000; AOTICACHE_DIR=$1 exec aoticache pull --all' bash "$work/victim"
+    is "$mood: the status" "$2" "$status"
+    says "$mood: what is said" "$3"
+    holds "$mood: no object has come" [ -z "$(find "$work/victim/objects" -type f 2>/dev/null)" ]
+    holds "$mood: nothing is left over" [ -z "$(find "$work/victim/tmp" -type f 2>/dev/null)" ]
+    holds "$mood: in time" [ $((SECONDS - begun)) -le 20 ]
+    try "$mood: the cache is sound" 0 at victim verify
+}
+lies flipped 1 'refused: object .*(do not hash to its name|not a frame of zstd)'
+lies short 1 'refused: object .*unpacks to [0-9]* bytes, [0-9]* were announced'
+lies cut 1 "remote $liar_url: "
+lies long 1 'refused: object .*there is something after its end'
+lies empty 1 'refused: object .*unpacks to 0 bytes'
+lies slow 1 "remote $liar_url: Timeout was reached"
+lies endless 1 '(more bytes than are allowed|is not a frame of zstd)'
+lies broken 1 'HTTP status 500'
+lies elsewhere 1 'HTTP status 302'
+lies 'endless ac/' 1 'more bytes than are allowed'
+lies 'flipped ac/' 1 'refused: .*a record: '
+lies 'empty ac/' 1 'refused: .*a record: it is not JSON'
+lies 'bomb ac/' 1 '(a record: |has a zero byte)'
+lies 'endless keys/' 1 'more bytes than are allowed'
+if [ -s "$work/liar/bomb" ]; then
+    holds 'the bomb is small' [ "$(stat -c %s "$work/liar/bomb")" -lt 1024 ]
+    lies bomb 1 'refused: object .*unpacks to more bytes than were announced'
+    lies other 1 'refused: object .*(do not hash to its name|unpacks to 15 bytes)'
+else
+    skip 'a bomb' 'there is no zstd'
+fi
+# A whole entry of another key, well made.
+: >"$work/mood"
+mapfile -t records < <(find "$work/liar/ac" -type f | LC_ALL=C sort)
+sed "s/$(basename "${records[1]}")/$(basename "${records[0]}")/" "${records[1]}" >"$work/record" && cp "$work/record" "${records[0]}"
+rm -rf "$work/victim"
+try 'an entry under another key' 1 at victim pull --all
+says 'is refused' 'it answers another key than the one that was asked for'
+is 'the others came' 2 "$(at victim ls --json | grep -c '"key"')"
+
+# ---- a module of one's own (docs/remotes.md module) ----
+
+cp docs/examples/remote_directory.c "$work"
+mkdir "$work/kernels"
+example docs/remotes.md module | sed -e "s|/usr/local/include|$BUILD/include|; s|/usr/local/lib|$work|; s|/mnt/kernels|$work/kernels|" \
+    >"$work/module.sh"
+try 'the example module is built and used' 0 env AOTICACHE_REMOTE= AOTICACHE_DIR="$work/first" bash -c "cd '$work' && . ./module.sh"
+prints 'it takes kernels' '^sent 3 entries, 6 objects'
+goes_and_comes 'a directory' "dir:$work/kernels/b module=$work/libaoticache_remote_dir.so"
+
+finish

@@ -1,0 +1,131 @@
+/*
+ * aoticache push and pull: kernels to the remotes that are configured, and from them.
+ */
+#include "tools/aoticache/internal.h"
+#include "tools/aoticache/transfer/internal.h"
+
+#define TABLE(table_) {.kind = AOTICACHE_CLI_KIND_TABLE, .table = (table_)}
+
+typedef struct remote_command {
+    aoticache_transfer_command transfer; /* first: the tables of options are made for it */
+    const char *remote;
+    bool is_all;
+} remote_command;
+
+static const aoticache_cli_option push_options[] = {
+    {"all", 'a', NULL, "all kernels", AOTICACHE_CLI_SET(remote_command, is_all)},
+    TABLE(aoticache_transfer_manifest_table),
+    TABLE(aoticache_transfer_index_table),
+    {"remote", 0, "REMOTE", "instead of those that are configured: 'redis://host read-write'",
+     AOTICACHE_CLI_TEXT(remote_command, remote)},
+    {"sign-with", 0, "FILE", "sign with this secret key; may be repeated; default: sign_with of the\n"
+     "configuration, else your own key, made at its first use",
+     AOTICACHE_CLI_LIST(remote_command, transfer.sign_with)},
+    {"no-sign", 0, NULL, "add no signature; those that are there go", AOTICACHE_CLI_SET(remote_command, transfer.no_sign)},
+    {"dry-run", 'n', NULL, "count what would be sent, send nothing",
+     AOTICACHE_CLI_SET(remote_command, transfer.options.dry_run)},
+    {0},
+};
+
+static const aoticache_cli_option pull_options[] = {
+    {"all", 'a', NULL, "all kernels", AOTICACHE_CLI_SET(remote_command, is_all)},
+    TABLE(aoticache_transfer_manifest_table),
+    {"tag", 0, "TAG", "only keys that have this tag there", AOTICACHE_CLI_TEXT(remote_command, transfer.options.tag)},
+    {"remote", 0, "REMOTE", "instead of those that are configured: 'redis://host read-only'",
+     AOTICACHE_CLI_TEXT(remote_command, remote)},
+    TABLE(aoticache_transfer_target_table),
+    {0},
+};
+
+/* Everything is wanted only where somebody says so. */
+static bool parse(remote_command *command, aoticache_cli *cli, const char *progress)
+{
+    aoticache_transfer_command *transfer = &command->transfer;
+    *command = (remote_command){.is_all = false};
+    if (!aoticache_transfer_parse(transfer, cli, progress))
+        return false;
+    const aoticache_transfer_options *options = &transfer->options;
+    const bool is_some = options->op != NULL || options->device != NULL || options->key_prefix != NULL ||
+                         options->tag != NULL || options->used_since_ns != 0;
+    if (command->is_all != is_some)
+        return true;
+    cli->exit_code = aoticache_cli_usage_error(cli, is_some ? "--all cannot be combined with a choice"
+                                                            : "say which: --op, --device, --key or --tag, or --all");
+    return false;
+}
+
+static int push_command(aoticache_cli *cli)
+{
+    remote_command command;
+    aoticache_cache *cache = NULL;
+    aoticache_error error = {.message = ""};
+    if (!parse(&command, cli, "entries sent"))
+        return cli->exit_code;
+    int result = aoticache_transfer_open_source(&command.transfer, NULL, &cache);
+    if (result != AOTICACHE_CLI_EXIT_OK)
+        return result;
+    result = aoticache_transfer_open_signers(&command.transfer, cache);
+    if (result != AOTICACHE_CLI_EXIT_OK) {
+        aoticache_transfer_free_signers(&command.transfer);
+        aoticache_cache_close(cache);
+        return result;
+    }
+    aoticache_transfer_catch_signals();
+    aoticache_status status = aoticache_cache_push(cache, command.remote, &command.transfer.options, &command.transfer.report, &error);
+    result = aoticache_transfer_tell(&command.transfer, "sent", false, status, &error);
+    aoticache_transfer_free_signers(&command.transfer);
+    aoticache_cache_close(cache);
+    aoticache_transfer_die_if_stopped();
+    return result;
+}
+
+const aoticache_command aoticache_command_push = {
+    .word = "push",
+    .program =
+        {
+            .name = "aoticache push",
+            .help_hint = "aoticache help push",
+            .usage = "--all|FILTER... [OPTION]...",
+            .summary = "Sends kernels, with their signatures, to the remotes that are configured.",
+            .details = "What a remote has already is not sent again. Every remote that is written to gets everything.\n"
+                       "Exit code 1 where something was left out: it is damaged here, or too large for the remote;\n"
+                       "3 where nothing matches, or no remote is configured.",
+            .options = push_options,
+        },
+    .run = push_command,
+};
+
+static int pull_command(aoticache_cli *cli)
+{
+    remote_command command;
+    aoticache_cache *cache = NULL;
+    aoticache_error error = {.message = ""};
+    if (!parse(&command, cli, "keys looked at"))
+        return cli->exit_code;
+    int result = aoticache_transfer_open_target(&command.transfer, NULL, &cache);
+    if (result == AOTICACHE_CLI_EXIT_OK) {
+        aoticache_transfer_catch_signals();
+        aoticache_status status =
+            aoticache_cache_pull(cache, command.remote, &command.transfer.options, &command.transfer.report, &error);
+        result = aoticache_transfer_tell(&command.transfer, "fetched", false, status, &error);
+    }
+    aoticache_transfer_close_target(&command.transfer, cache);
+    aoticache_transfer_die_if_stopped();
+    return result;
+}
+
+const aoticache_command aoticache_command_pull = {
+    .word = "pull",
+    .program =
+        {
+            .name = "aoticache pull",
+            .help_hint = "aoticache help pull",
+            .usage = "--all|FILTER... [OPTION]...",
+            .summary = "Fetches kernels that this processor can run from the remotes that are configured.",
+            .details = "Every byte is verified, and an entry comes only if a trusted key signed it, unless the remote's\n"
+                       "settings say unsigned=allow. What is here already stays, and stays what is found: see --replace.\n"
+                       "Exit code 1 where something was refused; 3 where nothing matches, or no remote is configured.",
+            .options = pull_options,
+        },
+    .run = pull_command,
+};
