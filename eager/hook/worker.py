@@ -999,8 +999,9 @@ def import_torch():
     # Inductor's pool of compile processes would be a second set of PyTorch's: one source at a time needs none.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     prepare_folders()
-    # A worker is behind the cache already: what it compiles is stored as a whole.
+    # A worker is behind the cache already: what it compiles is stored as a whole, and its operators are PyTorch's own.
     os.environ.pop("AOTICACHE_COMPILE_CACHE", None)
+    os.environ.pop("AOTICACHE_ENABLE", None)
     # PyTorch starts Pythons with -c, which look for modules in the working directory first.
     os.chdir("/")
     import torch
