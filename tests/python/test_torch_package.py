@@ -17,7 +17,7 @@ from torch_scenarios import BUILD, TOP, environment, main, play
 PACKAGE = os.path.join(TOP, "eager", "torch", "aoticache")
 sys.path.insert(0, os.path.dirname(PACKAGE))
 STRUCTS = {"Error": "error", "Logger": "logger", "Device": "device", "Digest": "digest", "CacheOptions": "cache_options",
-           "HookOptions": "hook_options", "ContextOptions": "context_options", "HolderCounts": "holder_counts",
+           "HookOptions": "hook_options", "ContextOptions": "context_options", "HolderCounts": "holder_counts", "ContextCompiles": "context_compiles",
            "BindingOptions": "binding_options", "OperatorOptions": "binding_operator_options",
            "BindingCounts": "binding_counts", "Counters": "counters", "Statistics": "statistics",
            "PackageOptions": "package_options", "PackageReport": "package_report", "RunnerConstant": "constant",
