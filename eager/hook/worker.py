@@ -783,7 +783,7 @@ def guard_text(torch, sympy, inputs, shapes, symbols):
 # ---- compiling ----
 
 
-def own_build(torch):
+def own_build(torch, label=""):
     """Where libraries are built from; see eager/inductor/build.py, which lies beside this file."""
     if own_build.builder is None:
         path = os.path.join(os.path.dirname(os.path.realpath(__file__)), "inductor", "build.py")
@@ -791,7 +791,7 @@ def own_build(torch):
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         own_build.builder = module.Builder(torch, own_build.places)
-    return own_build.builder.active()
+    return own_build.builder.active(label)
 
 
 own_build.builder, own_build.places = None, {}
@@ -846,7 +846,7 @@ def compile_library(torch, module, inputs, request):
             make_guard(torch, program)  # before the long part: most that cannot be expressed shows here
         with torch._inductor.config.patch({k: v for k, v in options.items() if k == "cpp.march"}):
             with record_flags(recorded), thread_count_left_open():
-                with own_build(torch) as build:
+                with own_build(torch, request["operator"]) as build:
                     path = torch._inductor.aot_compile(program.module(), inputs, options=options)
         guard = make_guard(torch, program) if dynamic else None  # again: compiling adds conditions of its own
     return path, used_features(recorded), guard, build.report()

@@ -16,6 +16,8 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/op_registration/infer_schema.h>
 #include <ATen/core/stack.h>
+#include <ATen/record_function.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/headeronly/version.h>
 
@@ -569,6 +571,7 @@ struct Operator {
     c10::KernelFunction kernel;   /* ours; holds the functor */
     std::vector<int32_t> kinds;   /* of the arguments */
     size_t num_results;
+    std::string range; /* "aoticache::aten::abs": what a profiler sees inside of "aten::abs" */
 };
 
 /*
@@ -649,11 +652,26 @@ private:
     uint64_t begin_ns = 0, ns = 0;
 };
 
+/* Whether a profiler of PyTorch's is on for this thread: two dozen instructions. */
+bool is_profiled()
+{
+    return C10_UNLIKELY(c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE) != nullptr);
+}
+
+template <class Ask> C10_NOINLINE aoticache_bridge_result ask_in_range(const Operator &state, Ask ask)
+{
+    at::RecordFunction range(at::RecordScope::FUNCTION);
+    if (range.isActive())
+        range.before(state.range.c_str());
+    return ask();
+}
+
 /*
  * Puts the arguments by `push` and asks the core: SERVED, FALLBACK, FALLBACK_FIRST. An exception of push() means that
  * PyTorch refuses to show what it was asked for; its kernel says that in its own words.
  */
-template <class Push> aoticache_bridge_result serve(void *op, DispatchKeySet keys, Arguments &arguments, Push push)
+template <class Push>
+aoticache_bridge_result serve(const Operator &state, void *op, DispatchKeySet keys, Arguments &arguments, Push push)
 {
     bool pushed = false;
     try {
@@ -664,6 +682,8 @@ template <class Push> aoticache_bridge_result serve(void *op, DispatchKeySet key
         host->refuse(op);
         return AOTICACHE_BRIDGE_FALLBACK;
     }
+    if (is_profiled())
+        return ask_in_range(state, [&] { return arguments.ask(host->attempt, op, keys); });
     return arguments.ask(host->attempt, op, keys);
 }
 
@@ -701,7 +721,7 @@ private:
         auto way = turn.take([&](Arguments &arguments) { return push(arguments, stack); });
         if (way != AOTICACHE_BRIDGE_FALLBACKS_TURN) {
             Arguments arguments;
-            if (serve(own, keys, arguments, [&] { return push(arguments, stack); }) == AOTICACHE_BRIDGE_SERVED) {
+            if (serve(state, own, keys, arguments, [&] { return push(arguments, stack); }) == AOTICACHE_BRIDGE_SERVED) {
                 give(arguments, stack);
                 return turn.done();
             }
@@ -726,7 +746,7 @@ private:
         Arguments arguments;
         size_t count = state.kinds.size();
         Stack own;
-        aoticache_bridge_result result = serve(op, keys, arguments, [&] { return push(arguments, stack); });
+        aoticache_bridge_result result = serve(state, op, keys, arguments, [&] { return push(arguments, stack); });
         if (C10_UNLIKELY(result == AOTICACHE_BRIDGE_FALLBACK_FIRST)) {
             own.assign(stack->end() - static_cast<ptrdiff_t>(count), stack->end());
             call_first(op, [&] { state.fallback.callBoxed(handle, keys, &own); });
@@ -770,7 +790,7 @@ public:
         {
             Arguments arguments;
             aoticache_bridge_result result =
-                serve(op, keys, arguments, [&] { return (arguments.push(values) && ...); });
+                serve(state, op, keys, arguments, [&] { return (arguments.push(values) && ...); });
             if (result == AOTICACHE_BRIDGE_SERVED)
                 return take(arguments);
             if (result == AOTICACHE_BRIDGE_FALLBACK_FIRST)
@@ -812,7 +832,7 @@ private:
         auto way = turn.take([&](Arguments &arguments) { return (arguments.push(values) && ...); });
         if (way != AOTICACHE_BRIDGE_FALLBACKS_TURN) {
             Arguments arguments;
-            if (serve(own, keys, arguments, [&] { return (arguments.push(values) && ...); }) ==
+            if (serve(state, own, keys, arguments, [&] { return (arguments.push(values) && ...); }) ==
                 AOTICACHE_BRIDGE_SERVED) {
                 Return result = take(arguments);
                 turn.done();
@@ -978,7 +998,8 @@ Operator *find_or_register(const c10::OperatorHandle &handle, DispatchKey key)
     const c10::FunctionSchema &schema = handle.schema();
     operators->reserve(operators->size() + 1);
     auto state = std::unique_ptr<Operator>(new Operator{
-        {nullptr}, {nullptr}, {0}, {0}, {0}, handle, key, find_kernel(handle, key), {}, value_kinds(schema), schema.returns().size()});
+        {nullptr}, {nullptr}, {0}, {0}, {0}, handle, key, find_kernel(handle, key), {}, value_kinds(schema), schema.returns().size(),
+        "aoticache::" + handle.schema().name()});
     register_kernel(state.get());
     operators->push_back(state.get());
     return state.release();
