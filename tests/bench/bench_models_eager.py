@@ -136,8 +136,8 @@ def play(name, threads, rounds):
     share = served["hits"] / max(calls, served["calls"])
     is_good = ratio(0) <= LIMIT and (share >= LEAST_SHARE or "training" not in name)
     print(json.dumps({
-        "name": f"{name}, {threads} thread{'s' if threads > 1 else ''}", "value": statistics.median(one[0] for one in ours) * 1e3,
-        "unit": "ms", "peer": "plain PyTorch", "peer_value": statistics.median(one[0] for one in plain) * 1e3,
+        "name": f"{name}, {threads} thread{'s' if threads > 1 else ''}",
+        "value": statistics.median(one[0] for one in ours) * 1e3, "unit": "ms", "peer": "plain PyTorch", "peer_value": statistics.median(one[0] for one in plain) * 1e3,
         "ratio": ratio(0), "target": LIMIT, "met": is_good, "wall_ratio": ratio(1), "share": share, "calls": calls,
         "step_hits": served["hits"], "step_calls": served["calls"], "step_lost": served["lost"],
         "judged": served["judged"], "slower": served["slower"], "settled_after": settled}))
@@ -176,7 +176,8 @@ def main(arguments):
             rows.append(row)
             print(json.dumps(row), flush=True)
             print(f"| {name} | {threads} | {row['peer_value']:.2f} | {row['ratio']:.2f} | {row['wall_ratio']:.2f} | "
-                  f"{row['share'] * 100:.0f} % | {row['step_lost'] / max(row['calls'], row['step_calls']) * 100:.0f} % |", file=sys.stderr, flush=True)
+                  f"{row['share'] * 100:.0f} % | {row['step_lost'] / max(row['calls'], row['step_calls']) * 100:.0f} % |",
+                  file=sys.stderr, flush=True)
     if rows:
         mean = math.exp(statistics.fmean(math.log(row["ratio"]) for row in rows))
         print(json.dumps({"name": "whole programs, geometric mean", "value": mean, "unit": "", "peer": "plain PyTorch",

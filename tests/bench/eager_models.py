@@ -23,7 +23,8 @@ class Perceptron(nn.Module):
 class Encoder(nn.Module):
     def __init__(self, width=96, layers=2, classes=8):
         super().__init__()
-        layer = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, activation="gelu", batch_first=True, norm_first=True)
+        layer = nn.TransformerEncoderLayer(width, 4, 4 * width, dropout=0.0, activation="gelu", batch_first=True,
+                                           norm_first=True)
         self.layers = nn.TransformerEncoder(layer, layers, enable_nested_tensor=False)
         self.head = nn.Linear(width, classes)
 
@@ -150,7 +151,9 @@ def train(model, make_optimizer, loss_of, *inputs, tolerance=1e-3):
 
 
 def sample(model, prompt, tolerance=1e-3):
-    """A token for each of the last places, with a temperature and the 20 best; drawn by numbers that are the same every time."""
+    """
+    16 tokens, one after the other, with a temperature and of the 20 best; drawn by numbers that are the same every time.
+    """
     model.eval()
     draws = torch.rand(16, prompt.shape[0], 1)
 
@@ -195,7 +198,8 @@ def make(name: str) -> Any:
     last = torch.channels_last
     return {
         "perceptron, inference": lambda: infer(Perceptron(), torch.randn(16, 128)),
-        "perceptron, training, SGD": lambda: train(Perceptron(), sgd, cross_entropy(torch.arange(16) % 10), torch.randn(16, 128)),
+        "perceptron, training, SGD": lambda: train(
+            Perceptron(), sgd, cross_entropy(torch.arange(16) % 10), torch.randn(16, 128)),
         "encoder, inference": lambda: infer(Encoder(), torch.randn(4, 32, 96)),
         "encoder, training, AdamW": lambda: train(Encoder(), adamw, cross_entropy(torch.arange(4)), torch.randn(4, 32, 96)),
         "ResNet, inference, channels_last": lambda: infer(ResNet().to(memory_format=last), images(4)),
