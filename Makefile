@@ -118,7 +118,7 @@ HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(REMOTE_MODULES) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
-.PHONY: FORCE all deps test check check-docs long torture bench bench-compile bench-judge operators models torch-operators torch-checks inductor-builds year fuzz gpu demo install uninstall clean help tests race-tests
+.PHONY: FORCE all deps test check check-docs long torture bench bench-compile bench-judge bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo install uninstall clean help tests race-tests
 .DEFAULT_GOAL := all
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -371,6 +371,10 @@ bench-compile: all
 bench-judge: all
 	$(Q)BUILD=$(BUILD) $(VENV)/bin/python -W ignore tests/bench/judge_table.py
 
+# Whole programs in eager PyTorch, plain and with enable("safe") (docs/pytorch.md); compiles for minutes, once.
+bench-models-eager: all
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python -W ignore tests/bench/bench_models_eager.py
+
 # What needs a GPU (docs/gpu.md); without one it says so and ends well.
 gpu: all tests
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) tests/gpu/run_gpu_tests.sh || [ $$? -eq 77 ]
@@ -447,7 +451,7 @@ clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check check-docs long torture bench bench-compile bench-judge operators models torch-operators torch-checks inductor-builds year fuzz gpu demo install uninstall deps tests dist deb rpm wheel sbom check-abi check-deb check-wheel check-image clean help'
+	@echo 'targets: all test check check-docs long torture bench bench-compile bench-judge bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo install uninstall deps tests dist deb rpm wheel sbom check-abi check-deb check-wheel check-image clean help'
 	@echo '  all        build everything under build/'
 	@echo '  test       install what is missing, build, run all tests'
 	@echo '  check      the same without installing anything'
@@ -455,6 +459,7 @@ help:
 	@echo '  long       the long forms of the tests, hours; FORMS="kill_collect race": those (scripts/long-tests --list)'
 	@echo '  torture    processes that do everything at once, and are killed, TORTURE_SECONDS=3600'
 	@echo '  bench-judge  what a call costs after kernels were judged, against plain PyTorch'
+	@echo '  bench-models-eager  whole programs in eager PyTorch, plain and on the cache (minutes)'
 	@echo '  bench      benchmarks, a table and build/bench.json'
 	@echo '  bench-compile  torch.compile in a fresh state, beside PyTorch'"'"'s own caches (ten minutes)'
 	@echo '  operators  run operators of PyTorch on the shim, docs/operators.md (minutes)'

@@ -284,14 +284,16 @@ static aoticache_status find_or_compile(struct job *job, bool has_waited, aotica
     if (status == AOTICACHE_OK) {
         (*ret_artifact)->source = has_waited ? AOTICACHE_SOURCE_WAITED : AOTICACHE_SOURCE_INDEX;
         if (!has_waited) {
-            aoticache_cache_count_hit(job->cache, &report, begun);
+            aoticache_cache_count_hit(job->cache, *ret_artifact, &report, begun);
             return status;
         }
+        uint64_t saved_ns =
+            aoticache_cache_spare(job->cache, aoticache_artifact_digest(*ret_artifact), report.compile_ns);
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_waits, 1);
-        aoticache_cache_count(job->cache, AOTICACHE_COUNTER_saved_ns, report.compile_ns);
+        aoticache_cache_count(job->cache, AOTICACHE_COUNTER_saved_ns, saved_ns);
         aoticache_cache_note_tally(job->cache, (aoticache_index_tally){.entry_id = report.entry_id,
                                                                        .uses = 1,
-                                                                       .saved_ns = report.compile_ns});
+                                                                       .saved_ns = saved_ns});
         return status;
     }
     if (status == AOTICACHE_NOT_FOUND)
@@ -348,7 +350,7 @@ static aoticache_status get_or_compile(struct job *job, aoticache_artifact **ret
                                    job->target.accept != NULL ? "" : "_dynamic");
     status = find_or_miss(job, ret_artifact, &report, ret_error);
     if (status == AOTICACHE_OK)
-        aoticache_cache_count_hit(job->cache, &report, begun);
+        aoticache_cache_count_hit(job->cache, *ret_artifact, &report, begun);
     if (status != AOTICACHE_NOT_FOUND)
         return status;
     status = check_remembered_failure(job, ret_error);

@@ -112,7 +112,8 @@ aoticache_status aoticache_cache_find(aoticache_cache *cache, const aoticache_lo
                                       aoticache_artifact **ret_artifact, aoticache_find_report *ret_report,
                                       aoticache_error *ret_error);
 /* Count what every lookup counts. A miss flushes, too. */
-void aoticache_cache_count_hit(aoticache_cache *cache, const aoticache_find_report *report, uint64_t begun_ns);
+void aoticache_cache_count_hit(aoticache_cache *cache, const aoticache_artifact *artifact,
+                               const aoticache_find_report *report, uint64_t begun_ns);
 void aoticache_cache_count_miss(aoticache_cache *cache, const aoticache_find_report *report);
 
 /* ---- removing (remove.c); the caller holds the store's lock exclusively ---- */

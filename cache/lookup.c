@@ -246,19 +246,21 @@ aoticache_status aoticache_cache_find(aoticache_cache *cache, const aoticache_lo
     return status;
 }
 
-void aoticache_cache_count_hit(aoticache_cache *cache, const aoticache_find_report *report, uint64_t begun_ns)
+void aoticache_cache_count_hit(aoticache_cache *cache, const aoticache_artifact *artifact,
+                               const aoticache_find_report *report, uint64_t begun_ns)
 {
     const uint64_t now = aoticache_monotonic_ns();
+    const uint64_t saved_ns = aoticache_cache_spare(cache, aoticache_artifact_digest(artifact), report->compile_ns);
     aoticache_cache_count(cache, AOTICACHE_COUNTER_hits, 1);
     if (report->is_dynamic)
         aoticache_cache_count(cache, AOTICACHE_COUNTER_hits_dynamic, 1);
-    aoticache_cache_count(cache, AOTICACHE_COUNTER_saved_ns, report->compile_ns);
+    aoticache_cache_count(cache, AOTICACHE_COUNTER_saved_ns, saved_ns);
     aoticache_cache_count(cache, AOTICACHE_COUNTER_lookup_ns, now - begun_ns);
     aoticache_cache_note_latency(cache, AOTICACHE_LATENCY_lookup, now - begun_ns);
     aoticache_cache_note_tally(cache, (aoticache_index_tally){.entry_id = report->entry_id,
                                                               .uses = 1,
                                                               .hits = 1,
-                                                              .saved_ns = report->compile_ns});
+                                                              .saved_ns = saved_ns});
     aoticache_cache_flush_if_due(cache, now);
 }
 
@@ -295,7 +297,7 @@ static aoticache_status find_and_count(aoticache_cache *cache, const aoticache_r
     aoticache_find_report report;
     aoticache_status status = aoticache_cache_find(cache, target, ret_artifact, &report, ret_error);
     if (status == AOTICACHE_OK)
-        aoticache_cache_count_hit(cache, &report, begun);
+        aoticache_cache_count_hit(cache, *ret_artifact, &report, begun);
     else if (status == AOTICACHE_NOT_FOUND)
         count_lookup_miss(cache, request, &report);
     return aoticache_cache_index_result(status, ret_error);

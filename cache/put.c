@@ -161,6 +161,7 @@ static void count_put(struct put *put)
         bytes += put->objects[i].is_new ? put->objects[i].bytes : 0;
     aoticache_cache_count(put->cache, AOTICACHE_COUNTER_stored_bytes, bytes);
     aoticache_cache_flush(put->cache, NULL);
+    aoticache_cache_spare(put->cache, &put->manifest_object.digest, 0);
 }
 
 /* *ret_stale: another process replaced the index before we had the store's lock, and nothing is done. */

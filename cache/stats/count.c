@@ -61,6 +61,7 @@ void aoticache_unflushed_clear(aoticache_unflushed *unflushed)
 {
     aoticache_recency_free(&unflushed->recency);
     aoticache_index_sums_free(&unflushed->sums);
+    aoticache_hash_map_free(&unflushed->spared);
     pthread_mutex_destroy(&unflushed->mutex);
 }
 
@@ -75,6 +76,7 @@ void aoticache_unflushed_reset_after_fork(aoticache_unflushed *unflushed)
     /* These are not freed: a thread of the parent may have been changing them at the fork. */
     unflushed->recency = (aoticache_recency){.by_entry = {.count = 0}};
     unflushed->sums = (aoticache_index_sums){.by_name = {.count = 0}};
+    unflushed->spared = (aoticache_hash_map){.count = 0};
 }
 
 /* ---- counting ---- */
@@ -107,6 +109,18 @@ const char *aoticache_latency_name(aoticache_latency_kind kind)
 void aoticache_cache_note_latency(aoticache_cache *cache, aoticache_latency_kind kind, uint64_t ns)
 {
     aoticache_histogram_note(&cache->unflushed.histograms[kind], ns);
+}
+
+static const aoticache_hash_map_type spared_type = {.item_size = sizeof(aoticache_digest),
+                                                    .key_size = sizeof(aoticache_digest)};
+
+uint64_t aoticache_cache_spare(aoticache_cache *cache, const aoticache_digest *artifact, uint64_t compile_ns)
+{
+    bool is_new;
+    pthread_mutex_lock(&cache->unflushed.mutex);
+    void *added = aoticache_hash_map_add(&cache->unflushed.spared, &spared_type, artifact, &is_new);
+    pthread_mutex_unlock(&cache->unflushed.mutex);
+    return added != NULL && is_new ? compile_ns : 0; /* without memory less is claimed */
 }
 
 void aoticache_cache_note_eviction(aoticache_cache *cache, uint64_t age_ns, uint64_t bytes)

@@ -175,7 +175,7 @@ void aoticache_cache_note_load(aoticache_cache *cache, uint64_t ns)
     aoticache_cache_note_latency(cache, AOTICACHE_LATENCY_load, ns);
 }
 
-/* Nothing is added to saved_ns: the lookup that loaded the runner has saved its compile, these calls save no other. */
+/* Nothing is added to saved_ns: the lookup that loaded the runner was spared its compile, these calls are spared no other. */
 void aoticache_cache_note_use(aoticache_cache *cache, int64_t entry_id, uint64_t uses)
 {
     if (cache == NULL || entry_id == 0 || uses == 0)

@@ -84,9 +84,10 @@ typedef enum aoticache_counter {
 typedef struct aoticache_unflushed {
     _Atomic uint64_t counters[AOTICACHE_COUNTER_COUNT];
     aoticache_histogram histograms[AOTICACHE_LATENCY_COUNT];
-    pthread_mutex_t mutex; /* of recency and sums */
+    pthread_mutex_t mutex; /* of recency, sums and spared */
     aoticache_recency recency;
     aoticache_index_sums sums;   /* of requests that led to no entry */
+    aoticache_hash_map spared;   /* digests of artifacts that this process has put, or been spared compiling */
     _Atomic uint64_t flushed_ns; /* monotonic: the last flush, or try of one */
     _Atomic uint64_t missed_ns;  /* monotonic: the last flush for a miss, or try of one; 0: none */
     uint64_t flush_after_ns;     /* AOTICACHE_FLUSH_AFTER_NS; tests set it */
@@ -101,6 +102,12 @@ void aoticache_unflushed_reset_after_fork(aoticache_unflushed *unflushed);
 void aoticache_cache_count(aoticache_cache *cache, aoticache_counter counter, uint64_t value);
 const char *aoticache_cache_counter_name(aoticache_counter counter);
 void aoticache_cache_note_latency(aoticache_cache *cache, aoticache_latency_kind kind, uint64_t ns);
+/*
+ * The process has this artifact now. Returns what of the time of its compile the cache has saved: all of it where the
+ * process has it for the first time, 0 afterwards, as it would have kept what it had compiled. Whoever puts it calls this
+ * too, and ignores the result.
+ */
+uint64_t aoticache_cache_spare(aoticache_cache *cache, const aoticache_digest *artifact, uint64_t compile_ns);
 
 /* A collection has removed an entry that was last used `age_ns` ago, and `bytes` with it (0 where others share its
  * objects). Counts evicted and evicted_bytes. */

@@ -41,7 +41,7 @@ extern "C" {
     X(compiles_fallback, "compiles_fallback", "of the compiles: Inductor's code built PyTorch's way, as ours could not") \
     X(compile_failures, "compile_failures", "compiles that failed")                                              \
     X(compile_ns, "compile_ns", "nanoseconds spent in compiles that succeeded")                                  \
-    X(saved_ns, "saved_ns", "nanoseconds of compiling that hits made unnecessary")                               \
+    X(saved_ns, "saved_ns", "nanoseconds of compiling that processes were spared, once for each and artifact")    \
     X(lookup_ns, "lookup_ns", "nanoseconds spent in lookups that hit, opening and verifying included")           \
     X(loads, "loads", "libraries loaded")                                                                        \
     X(load_ns, "load_ns", "nanoseconds spent loading libraries and creating their runners")                      \
@@ -174,7 +174,7 @@ typedef enum aoticache_group_kind {
     X(compiles, "compiles that succeeded")                                          \
     X(failures, "compiles that failed")                                             \
     X(compile_ns, "nanoseconds spent in compiles that succeeded")                   \
-    X(saved_ns, "nanoseconds of compiling that hits made unnecessary")              \
+    X(saved_ns, "nanoseconds of compiling that processes were spared")              \
     X(entries, "entries there are now")                                             \
     X(bytes, "bytes of their artifacts; an object that several name counts in each")
 

@@ -180,6 +180,8 @@ aoticache_status aoticache_holder_compile(aoticache_holder *holder, aoticache_mi
     aoticache_artifact *artifact = NULL;
     aoticache_error error;
     aoticache_status status = get_artifact(holder, miss, &artifact, &error);
+    if (status == AOTICACHE_OK && aoticache_artifact_source(artifact) == AOTICACHE_SOURCE_COMPILED)
+        miss->compile_ns = aoticache_artifact_compile_ns(artifact);
     if (status == AOTICACHE_COMPILE_FAILED)
         atomic_fetch_add_explicit(&holder->compile_failures, 1, memory_order_relaxed);
     if (status == AOTICACHE_OK) {
@@ -244,6 +246,9 @@ static void run_job(aoticache_job *job)
     if (status == AOTICACHE_OK && resident->check != NULL)
         aoticache_holder_add_alias(job->holder, job->miss.packed,
                                    aoticache_resident_standing(resident, job->miss.elements));
+    if (status == AOTICACHE_OK && job->miss.compile_ns > 0)
+        aoticache_log(&job->holder->context->logger, AOTICACHE_LOG_INFO, "%s: compiled in %.1f s", job->holder->op,
+                      (double)job->miss.compile_ns * 1e-9);
 }
 
 /* True if only jobs have references to the holder. The caller holds context->lock. */
@@ -275,6 +280,7 @@ static void *run_queued_jobs(void *user)
         aoticache_epoch_reclaim();
         pthread_mutex_lock(&context->lock);
         context->running--;
+        context->ended++;
         pthread_cond_broadcast(&context->changed);
     }
     context->threads--;
@@ -319,6 +325,7 @@ static aoticache_job *begin_anew_after_fork(aoticache_context *context)
         return NULL;
     context->owner = (int)getpid();
     context->threads = context->idle = context->running = 0;
+    context->ended = 0;
     return dequeue_all(context);
 }
 

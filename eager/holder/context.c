@@ -163,6 +163,16 @@ aoticache_status aoticache_context_wait(aoticache_context *context, uint32_t tim
                                left, (unsigned)timeout_ms);
 }
 
+void aoticache_context_get_compiles(aoticache_context *context, aoticache_context_compiles *ret_compiles)
+{
+    pthread_mutex_lock(&context->lock);
+    bool is_mine = context->owner == (int)getpid(); /* else they are those of a parent */
+    *ret_compiles = (aoticache_context_compiles){.queued = is_mine ? context->queued : 0,
+                                                 .running = is_mine ? context->running : 0,
+                                                 .ended = is_mine ? context->ended : 0};
+    pthread_mutex_unlock(&context->lock);
+}
+
 /* Lists the present holders, each with a reference: their locks come before context->lock. NULL: no memory. */
 static aoticache_holder **list_holders(aoticache_context *context, size_t *ret_count)
 {

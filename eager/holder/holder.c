@@ -286,6 +286,20 @@ static void count_standing(const aoticache_standing *standing, aoticache_holder_
     counts->judged += state == AOTICACHE_STANDING_SLOWER || state == AOTICACHE_STANDING_FASTER;
 }
 
+/* What a hit of a kernel that was judged faster gains; of a dynamic one the least of its classes. Under holder->lock. */
+static uint64_t gain_of_hit(const aoticache_resident *resident)
+{
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < resident->standing_count; i++) {
+        const aoticache_standing *standing = &resident->standings[i];
+        if (atomic_load(&standing->state) != AOTICACHE_STANDING_FASTER)
+            continue;
+        uint64_t gain = standing->fallback_ns > standing->kernel_ns ? standing->fallback_ns - standing->kernel_ns : 0;
+        least = gain < least ? gain : least;
+    }
+    return least < UINT64_MAX ? least : 0;
+}
+
 void aoticache_holder_get_counts(const aoticache_holder *holder, aoticache_holder_counts *ret_counts)
 {
     aoticache_holder *mine = (aoticache_holder *)holder; /* the locks are no part of what is looked at */
@@ -295,6 +309,7 @@ void aoticache_holder_get_counts(const aoticache_holder *holder, aoticache_holde
         uint64_t uses = aoticache_uses_read(resident->number);
         counts.hits += uses;
         counts.hits_dynamic += resident->check != NULL ? uses : 0;
+        counts.gained_ns += holder->judges ? uses * gain_of_hit(resident) : 0;
         counts.loaded += atomic_load(&resident->runner) != NULL;
         for (uint32_t i = 0; i < resident->standing_count; i++)
             count_standing(&resident->standings[i], &counts);

@@ -82,6 +82,13 @@ AOTICACHE_API void aoticache_context_free(aoticache_context *context);
 /* Waits until no compile is queued or under way. Returns: OK, LOCKED (after timeout_ms; 0: without limit). */
 AOTICACHE_API aoticache_status aoticache_context_wait(aoticache_context *context, uint32_t timeout_ms,
                                                       aoticache_error *ret_error);
+
+/* Background compiles now, and how many of this process have ended, whatever came of them. */
+typedef struct aoticache_context_compiles {
+    uint64_t queued, running, ended;
+} aoticache_context_compiles;
+AOTICACHE_API void aoticache_context_get_compiles(aoticache_context *context, aoticache_context_compiles *ret_compiles);
+
 /* Hands the uses of loaded runners to the cache, and flushes the cache. Misses do this now and then by themselves. */
 AOTICACHE_API aoticache_status aoticache_context_flush(aoticache_context *context, aoticache_error *ret_error);
 
@@ -168,6 +175,8 @@ typedef struct aoticache_holder_counts {
     uint64_t lost;          /* of the fallbacks: calls that were left to it, as it is faster */
     size_t judged, slower;  /* kernels that were judged (dynamic ones for each class of sizes); of these: the fallback is faster */
     size_t on_trial;        /* kernels that are being compared with the fallback now */
+    uint64_t gained_ns;     /* by hits of kernels that were judged faster: the difference that was measured then, times hits.
+                             * Of a dynamic kernel the least difference among its classes of sizes counts */
 } aoticache_holder_counts;
 AOTICACHE_API void aoticache_holder_get_counts(const aoticache_holder *holder, aoticache_holder_counts *ret_counts);
 

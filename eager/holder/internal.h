@@ -270,6 +270,7 @@ typedef struct aoticache_miss_request {
     bool prefer_dynamic; /* compile a dynamic library */
     aoticache_dynamic_state *dynamic_state; /* NULL as dynamic */
     aoticache_miss_state *miss_state;
+    uint64_t compile_ns; /* that the compile took; 0: nothing was compiled for it */
 } aoticache_miss_request;
 
 void aoticache_miss_request_free(aoticache_miss_request *miss);
@@ -357,6 +358,7 @@ struct aoticache_context {
     pthread_cond_t changed; /* something was queued or has ended */
     aoticache_job *first, **last;
     size_t queued, running, threads, idle;
+    uint64_t ended; /* jobs, whatever came of them */
     bool ending;
     int owner; /* the process: threads and jobs of a parent are not there in a child */
     /* Of aoticache_context_open() and aoticache_call(). */

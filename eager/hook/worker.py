@@ -527,11 +527,11 @@ def load_beside(*names):
     return module
 
 
-def own_build(torch):
+def own_build(torch, label=""):
     """Builds libraries by eager/inductor/build.py."""
     if own_build.builder is None:
         own_build.builder = load_beside("inductor", "build.py").Builder(torch, own_build.places)
-    return own_build.builder.active()
+    return own_build.builder.active(label)
 
 
 own_build.builder, own_build.places = None, {}
@@ -601,7 +601,7 @@ def compile_library(torch, module, inputs, request):
             make_guard(torch, program)  # before the long part: most that cannot be expressed shows here
         with torch._inductor.config.patch({k: v for k, v in options.items() if k == "cpp.march"}):
             with record_flags(recorded), thread_count_left_open():
-                with own_build(torch) as build:
+                with own_build(torch, request["operator"]) as build:
                     path = torch._inductor.aot_compile(program.module(), inputs, options=options)
         guard = make_guard(torch, program) if dynamic else None  # again: compiling adds conditions of its own
     return path, used_features(recorded), guard, build.report()
@@ -754,8 +754,9 @@ def import_torch():
     # Inductor's pool of compile processes would be a second set of PyTorch's: one source at a time needs none.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     prepare_folders()
-    # A worker is behind the cache already: what it compiles is stored as a whole.
+    # A worker is behind the cache already: what it compiles is stored as a whole, and its operators are PyTorch's own.
     os.environ.pop("AOTICACHE_COMPILE_CACHE", None)
+    os.environ.pop("AOTICACHE_ENABLE", None)
     # PyTorch starts Pythons with -c, which look for modules in the working directory first.
     os.chdir("/")
     import torch

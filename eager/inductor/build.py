@@ -9,6 +9,7 @@ device, a form of weights, another version of PyTorch whose build looks differen
 """
 
 import contextlib
+import hashlib
 import os
 import re
 import subprocess
@@ -34,7 +35,8 @@ LINK = ("-shared", "-s", "-nodefaultlibs", "-nostartfiles", "-Wl,--gc-sections",
 CXX_OF_ALL = ("__gxx_personality_v0", "_Unwind_Resume", "_ZNSt8ios_base4InitC1Ev", "_ZNSt8ios_base4InitD1Ev")
 INSTEAD_OF_CXX = (*(f"-Wl,--defsym={name}=aoticache_kernel_without_cxx" for name in CXX_OF_ALL),
                   "-Wl,--defsym=_Znam=aoticache_kernel_new", "-Wl,--defsym=_ZdaPv=aoticache_kernel_delete")
-EXPORTED = "{ global: AOTInductor*; aoticache_plain_kernel_v2; local: *; };\n"
+EXPORTED = "{{ global: AOTInductor*; aoticache_plain_kernel_v2; {names} local: *; }};\n"
+KERNEL_FUNCTION = re.compile(r'^extern "C"\s+void\s+(\w+)\(', re.M)
 CXX_NAME = re.compile(r"^(?:_Z|__cxa_|__gxx_|_Unwind_|operator |std::|vtable |typeinfo |VTT )")
 KERNELS_HEADER = "#include <torch/csrc/inductor/cpp_prefix.h>"
 # PyTorch's own throws from here, in each kernel, and so makes each kernel need the C++ runtime.
@@ -163,6 +165,21 @@ def kernel_text(text):
     return text[: places[-1]] + KERNELS_CHECK + text[places[-1] :] if places else text
 
 
+def name_functions(kernels, wrapper, label):
+    """
+    Both texts with the functions of the kernels called after what they compute, for profilers and debuggers, which see the
+    names of all libraries of a process side by side: aten_gelu_1f3a9c02, the digest being that of the kernels' text. And
+    these names.
+    """
+    found = [name for name in dict.fromkeys(KERNEL_FUNCTION.findall(kernels)) if re.search(rf"\b{name}\b", wrapper)]
+    if not label or not found:
+        return kernels, wrapper, []
+    base = f"{re.sub(r'[^0-9A-Za-z]+', '_', label)}_{hashlib.sha256(kernels.encode()).hexdigest()[:8]}"
+    names = {old: base if place == 0 else f"{base}_{place}" for place, old in enumerate(found)}
+    replace = re.compile(r"\b(" + "|".join(map(re.escape, found)) + r")\b")
+    return *(replace.sub(lambda match: names[match[1]], text) for text in (kernels, wrapper)), list(names.values())
+
+
 def check_graph(torch, graph, device_type):
     """Forms that the container in C has not, or has another way."""
     from torch._inductor import config
@@ -216,9 +233,11 @@ class Builder:
     def __init__(self, torch, places):
         self.torch, self.places, self.reason = torch, Places(**places), None
         self.used, self.wrapper, self.declarations = False, None, None
+        self.label, self.names = "", []
 
     @contextlib.contextmanager
-    def active(self):
+    def active(self, label=""):
+        """label: what the kernels compute, "aten::gelu"; their functions are called after it."""
         from torch._inductor import codecache
 
         original = codecache.AotCodeCompiler.compile
@@ -234,7 +253,7 @@ class Builder:
                 self.reason = str(error) if isinstance(error, NotOurs) else f"{type(error).__name__}: {error}"[:300]
             return build(kernel_code, additional_files)
 
-        self.reason, self.used = None, False
+        self.reason, self.used, self.label = None, False, label
         try:
             codecache.AotCodeCompiler.compile = compile
             yield self
@@ -246,6 +265,7 @@ class Builder:
         check_graph(self.torch, graph, device_type)
         if self.declarations is None:
             self.declarations = Declarations(self.torch)
+        kernels, wrapper, self.names = name_functions(kernels, wrapper, self.label)
         self.own_half = own_half(self.torch, wrapper)
         self.plain = not graph.constants and may_be_plain(self.own_half)
         self.has_constants = len(graph.constants) > 0
@@ -336,7 +356,7 @@ class Builder:
         objects = [word for word in words if word.endswith(".o") and (self.has_constants or ".weights." not in word)]
         exported = target + ".map"
         with open(exported, "w", encoding="utf-8") as file:
-            file.write(EXPORTED)
+            file.write(EXPORTED.format(names="".join(f"{name}; " for name in self.names)))
         command = [words[0], *LINK, f"-Wl,--version-script={exported}", "-o", target, *objects, self.places.runtime,
                    "-Wl,--no-as-needed", self.places.torch_stub, "-Wl,--as-needed", "-lgomp"]
         self.finish_wrapper()

@@ -17,6 +17,8 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/op_registration/infer_schema.h>
 #include <ATen/core/stack.h>
+#include <ATen/record_function.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/headeronly/version.h>
 
@@ -688,6 +690,7 @@ struct Operator {
     std::vector<int> returned;    /* of the results: the argument that each is; -1: a new tensor */
     bool writes;                  /* to arguments */
     uint32_t noted;               /* bit i: a kernel raises the version of argument i itself */
+    std::string range; /* "aoticache::aten::abs": what a profiler sees inside of "aten::abs" */
 };
 
 /*
@@ -768,11 +771,26 @@ private:
     uint64_t begin_ns = 0, ns = 0;
 };
 
+/* Whether a profiler of PyTorch's is on for this thread: two dozen instructions. */
+bool is_profiled()
+{
+    return C10_UNLIKELY(c10::ThreadLocalDebugInfo::get(c10::DebugInfoKind::PROFILER_STATE) != nullptr);
+}
+
+template <class Ask> C10_NOINLINE aoticache_bridge_result ask_in_range(const Operator &state, Ask ask)
+{
+    at::RecordFunction range(at::RecordScope::FUNCTION);
+    if (range.isActive())
+        range.before(state.range.c_str());
+    return ask();
+}
+
 /*
  * Puts the arguments by `push` and asks the core: SERVED, FALLBACK, FALLBACK_FIRST. An exception of push() means that
  * PyTorch refuses to show what it was asked for; its kernel says that in its own words.
  */
-template <class Push> aoticache_bridge_result serve(void *op, DispatchKeySet keys, Arguments &arguments, Push push)
+template <class Push>
+aoticache_bridge_result serve(const Operator &state, void *op, DispatchKeySet keys, Arguments &arguments, Push push)
 {
     bool pushed = false;
     try {
@@ -783,6 +801,8 @@ template <class Push> aoticache_bridge_result serve(void *op, DispatchKeySet key
         host->refuse(op);
         return AOTICACHE_BRIDGE_FALLBACK;
     }
+    if (is_profiled())
+        return ask_in_range(state, [&] { return arguments.ask(host->attempt, op, keys); });
     return arguments.ask(host->attempt, op, keys);
 }
 
@@ -835,7 +855,7 @@ private:
         auto way = turn.take([&](Arguments &arguments) { return push(arguments, stack); });
         if (way != AOTICACHE_BRIDGE_FALLBACKS_TURN) {
             Arguments arguments;
-            if (serve(own, keys, arguments, [&] { return push(arguments, stack); }) == AOTICACHE_BRIDGE_SERVED) {
+            if (serve(state, own, keys, arguments, [&] { return push(arguments, stack); }) == AOTICACHE_BRIDGE_SERVED) {
                 give(arguments, stack);
                 return turn.done();
             }
@@ -860,7 +880,7 @@ private:
         Arguments arguments;
         size_t count = state.kinds.size();
         Stack own;
-        aoticache_bridge_result result = serve(op, keys, arguments, [&] { return push(arguments, stack); });
+        aoticache_bridge_result result = serve(state, op, keys, arguments, [&] { return push(arguments, stack); });
         if (C10_UNLIKELY(result == AOTICACHE_BRIDGE_FALLBACK_FIRST && state.writes)) {
             write_first(op, handle, keys, stack);
             return true;
@@ -921,7 +941,7 @@ public:
         {
             Arguments arguments;
             aoticache_bridge_result result =
-                serve(op, keys, arguments, [&] { return (arguments.push(values) && ...); });
+                serve(state, op, keys, arguments, [&] { return (arguments.push(values) && ...); });
             if (result == AOTICACHE_BRIDGE_SERVED)
                 return take(arguments, values...);
             if (result == AOTICACHE_BRIDGE_FALLBACK_FIRST)
@@ -995,7 +1015,8 @@ private:
         auto way = turn.take([&](Arguments &arguments) { return (arguments.push(values) && ...); });
         if (way != AOTICACHE_BRIDGE_FALLBACKS_TURN) {
             Arguments arguments;
-            if (serve(own, keys, arguments, [&] { return (arguments.push(values) && ...); }) == AOTICACHE_BRIDGE_SERVED)
+            if (serve(state, own, keys, arguments, [&] { return (arguments.push(values) && ...); }) ==
+                AOTICACHE_BRIDGE_SERVED)
                 return ended(turn, true, [&]() -> Return { return take(arguments, values...); });
         }
         return ended(turn, way == AOTICACHE_BRIDGE_FALLBACKS_TURN,
@@ -1206,8 +1227,9 @@ Operator *find_or_register(const c10::OperatorHandle &handle, DispatchKey key)
     const c10::FunctionSchema &schema = handle.schema();
     operators->reserve(operators->size() + 1);
     auto state = std::unique_ptr<Operator>(new Operator{
-        {nullptr}, {nullptr}, {0}, {0}, {0}, handle, key, find_kernel(handle, key), {}, value_kinds(schema), returned_arguments(schema), writes(schema),
-        written_without_note(handle)});
+        {nullptr}, {nullptr}, {0}, {0}, {0}, handle, key, find_kernel(handle, key), {}, value_kinds(schema),
+        returned_arguments(schema), writes(schema), written_without_note(handle),
+        "aoticache::" + handle.schema().name()});
     register_kernel(state.get());
     operators->push_back(state.get());
     return state.release();

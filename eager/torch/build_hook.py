@@ -24,6 +24,7 @@ LIBRARIES = (
     "aoticache/libtorch_cpu.so",  # what kernels written in C are linked against; it is empty
 )
 PROGRAMS = ("aoticache", "aoticache-gc", "aoticache-stat")
+MODULES = "libaoticache_remote_*.so"  # for remotes; those whose libraries are there
 FOLDERS = ("share/aoticache", "include/aoticache")
 
 
@@ -76,6 +77,7 @@ def own_build_folder() -> Path | None:
 def contents(root: Path, build: Path) -> list[tuple[Path, str]]:
     """Files, and where they go below the package."""
     found = [(build / "lib" / name, f"lib/{name}") for name in LIBRARIES]
+    found += [(path, f"lib/{path.name}") for path in sorted((build / "lib").glob(MODULES))]
     found += [(build / "bin" / name, f"bin/{name}") for name in PROGRAMS]
     for folder in FOLDERS:
         files = sorted(path for path in (build / folder).rglob("*") if path.is_file())

@@ -17,7 +17,7 @@ from torch_scenarios import BUILD, TOP, environment, main, play
 PACKAGE = os.path.join(TOP, "eager", "torch", "aoticache")
 sys.path.insert(0, os.path.dirname(PACKAGE))
 STRUCTS = {"Error": "error", "Logger": "logger", "Device": "device", "Digest": "digest", "CacheOptions": "cache_options",
-           "HookOptions": "hook_options", "ContextOptions": "context_options", "HolderCounts": "holder_counts",
+           "HookOptions": "hook_options", "ContextOptions": "context_options", "HolderCounts": "holder_counts", "ContextCompiles": "context_compiles",
            "BindingOptions": "binding_options", "OperatorOptions": "binding_operator_options",
            "BindingCounts": "binding_counts", "Counters": "counters", "Statistics": "statistics",
            "PackageOptions": "package_options", "PackageReport": "package_report", "RunnerConstant": "constant",
@@ -158,6 +158,35 @@ def test_commands():
     assert status == 0 and "aten::abs can be served on cpu" in said, said
     status, said = run("enable-check", "aten::abss")
     assert status == 1 and "did you mean aten::abs" in said and "Traceback" not in said, said
+
+
+def test_tools_are_commands_too():
+    """`python -m aoticache WORD...` prints and ends as the tool does."""
+    with tempfile.TemporaryDirectory() as folder:
+        cache = os.path.join(folder, "cache")
+        variables = {**environment(AOTICACHE_DIR=cache), "AOTICACHE_HOME": BUILD}
+        subprocess.run([sys.executable, "-m", "aoticache", "stats"], env=variables, check=True, capture_output=True)
+        for ours, tool, status in [
+            (["ls"], ["aoticache", "ls"], 0),
+            (["--json", "ls"], ["aoticache", "ls", "--json"], 0),
+            (["--cache-dir", cache, "ls", "--json"], ["aoticache", "ls", "--cache-dir", cache, "--json"], 0),
+            (["why", "aten::abs", "--input", "float32:2"], ["aoticache", "why", "aten::abs", "--input", "float32:2"], 3),
+            (["show", "abcdef"], ["aoticache", "show", "abcdef"], 3),
+            (["gc", "--dry-run"], ["aoticache-gc", "--dry-run"], 0),
+            (["stat", "--help"], ["aoticache-stat", "--help"], 0),
+            (["nothing"], ["aoticache", "nothing"], 2),
+        ]:
+            program = os.path.join(BUILD, "bin", tool[0])
+            expected = subprocess.run([program, *tool[1:]], env={**variables, "AOTICACHE_PYTHON": sys.executable},
+                                      capture_output=True, text=True)
+            found = subprocess.run([sys.executable, "-m", "aoticache", *ours], env=variables, capture_output=True, text=True)
+            assert expected.returncode == status, (tool, expected)
+            assert (found.returncode, found.stdout) == (status, expected.stdout), (ours, found, expected)
+            assert found.stderr == expected.stderr, (ours, found, expected)
+        elsewhere = {**variables, "AOTICACHE_LIBRARY": os.path.join(BUILD, "lib", "libaoticache.so.0"),
+                     "AOTICACHE_HOME": folder, "PATH": folder}
+        lost = subprocess.run([sys.executable, "-m", "aoticache", "ls"], env=elsewhere, capture_output=True, text=True)
+        assert lost.returncode == 1 and "install the tools" in lost.stderr, lost
 
 
 def test_packages_are_pytorch_s():

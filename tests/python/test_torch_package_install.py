@@ -41,6 +41,32 @@ print("done")
 """
 
 
+# What AOTICACHE_ENABLE does at `import torch`, in a program that knows nothing of the package.
+ENABLE_CHECK = """
+import os, sys, warnings
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    import torch
+wish = os.environ.get("AOTICACHE_ENABLE", "")
+said = [str(one.message) for one in caught if "aoticache" in str(one.message)]
+assert ("aoticache" in sys.modules) == (wish not in ("", "0")), sys.modules.keys()
+x = torch.linspace(-3, 3, 12).reshape(3, 4)
+if wish == "abss, neg":
+    assert len(said) == 1 and "did you mean aten::abs" in said[0] and "AOTICACHE_ENABLE" in said[0], said
+    import aoticache
+    assert not aoticache.is_enabled("aten::neg")
+elif wish not in ("", "0"):
+    import aoticache
+    assert not said, said
+    assert aoticache.is_enabled("aten::exp") == (wish == "safe")
+    assert aoticache.is_enabled("aten::abs") and aoticache.is_enabled("aten::neg")
+    torch.abs(x), aoticache.wait()
+    assert torch.equal(torch.abs(x), x.clone().abs_())
+    assert aoticache.stats().operators["aten::abs"].misses + aoticache.stats().operators["aten::abs"].hits > 0
+print("done")
+"""
+
+
 def run(*words, **more):
     done = subprocess.run(words, capture_output=True, text=True, **more)
     assert done.returncode == 0, f"{' '.join(words)}: {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
@@ -126,6 +152,30 @@ def check_wheel(wheel, folder):
     for more in ({}, {"AOTICACHE_COMPILE_CACHE": "1"}):
         assert "done" in run(python, "-c", COMPILE_CHECK, env={**variables, **more}, cwd=folder)
     print("ok - the_variable_installs_the_compile_cache", flush=True)
+    for wish in (None, "0", "abs, aten::neg", "safe", "abss, neg"):
+        more = {"AOTICACHE_ENABLE": wish} if wish is not None else {}
+        assert "done" in run(python, "-c", ENABLE_CHECK, env={**variables, **more}, cwd=folder)
+    print("ok - the_variable_enables_operators", flush=True)
+    check_tools(venv, python, variables, folder)
+
+
+def check_tools(venv, python, variables, folder):
+    """The worker of a tool runs on the environment's Python: no other one that is found here may have PyTorch."""
+    bare = os.path.join(folder, "bare")
+    os.makedirs(bare, exist_ok=True)
+    with open(os.path.join(bare, "python3"), "w") as file:
+        file.write("#!/bin/sh\nexit 3\n")
+    os.chmod(file.name, 0o755)
+    variables = {**variables, "PATH": f"{bare}:/usr/bin:/bin", "AOTICACHE_DIR": os.path.join(folder, "tool-cache")}
+    words = ("compile", "aten::sinh", "--input", "float32:2x3")  # there is no kernel in C of it
+    (tool,) = glob.glob(os.path.join(venv, "lib", "*", "site-packages", "aoticache", "bin", "aoticache"))
+    done = subprocess.run([tool, *words], env=variables, capture_output=True, text=True)
+    assert done.returncode != 0, "the tool by itself has found a PyTorch: the test says nothing"
+    run(os.path.join(venv, "bin", "aoticache"), *words, env=variables, cwd=folder)
+    assert "aten::sinh" in run(python, "-m", "aoticache", "ls", env=variables, cwd=folder)
+    run(python, "-m", "aoticache", "compile", "aten::cosh", "--input", "float32:2x3", env=variables, cwd=folder)
+    assert "compiles" in run(python, "-m", "aoticache", "stat", env=variables, cwd=folder).lower()
+    print("ok - tools_compile_with_this_python", flush=True)
 
 
 def check_editable(folder):

@@ -531,6 +531,8 @@ Test(dynamic_entries, use_without_a_lookup_is_counted)
 {
     aoticache_cache *cache = fixture_open();
     fixture_put(cache, 1, "one");
+    aoticache_cache_close(cache);
+    cache = fixture_open();
     struct seen_stored seen = list_after(cache, 0);
     aoticache_cache_note_use(cache, seen.ids[0], 41);
     aoticache_cache_note_use(cache, 0, 5);

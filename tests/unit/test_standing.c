@@ -83,6 +83,7 @@ Test(standing, winner_answers_from_then_on)
     readings = 0;
     cr_expect_eq(kernels_of(100), 100);
     cr_expect_eq(readings, 0, "a hit reads no clock");
+    cr_expect_eq(counts_now().gained_ns, 500 * counts_now().hits);
     end_all();
 }
 
@@ -97,6 +98,7 @@ Test(standing, loser_is_not_called_again)
     cr_expect_eq(readings, 0);
     cr_expect_eq(counts_now().hits, hits);
     cr_expect_eq(counts_now().lost, 100);
+    cr_expect_eq(counts_now().gained_ns, 0);
     end_all();
 }
 

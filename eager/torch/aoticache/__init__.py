@@ -212,12 +212,17 @@ def is_enabled(operator: Any) -> bool:
     return session is not None and _operators.name_of(operator) in session.active
 
 
-def wait(timeout: float | None = None) -> bool:
+def wait(timeout: float | None = None, *, progress: bool | None = None) -> bool:
     """
     Waits until no compile is queued or under way, that of the bridge included; then uses and counts are written to the
     cache. timeout: seconds at most; None: without limit. Returns False when the time was over first.
+
+    progress: whether a bar is drawn on standard error; None: where that is a terminal.
+
+    Ctrl-C ends the wait (KeyboardInterrupt), not the compiles: they go on as long as the process lives, and what is not
+    done then is compiled by whoever needs it next.
     """
-    return _session.wait(timeout)
+    return _session.wait(timeout, progress)
 
 
 def stats() -> Stats:

@@ -1,4 +1,4 @@
-"""`python -m aoticache`: doctor, stats, enable-check."""
+"""`python -m aoticache`: doctor, stats, enable-check; every other command is one of the C tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 
-from . import _caches, _doctor, _stats, configure, explain
+from . import _caches, _doctor, _stats, _tools, configure, explain
 from ._errors import AoticacheError
 
 
@@ -42,7 +42,13 @@ def enable_check(arguments: argparse.Namespace) -> int:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m aoticache", description="PyTorch on a cache of compiled kernels.")
+    parser = argparse.ArgumentParser(
+        prog="python -m aoticache",
+        description="PyTorch on a cache of compiled kernels.",
+        epilog="Every other COMMAND is one of the tools, with its own options and exit status: gc and stat are "
+        "aoticache-gc and aoticache-stat, and ls, show, why, run, warm and the like are commands of aoticache, which "
+        "'python -m aoticache help' lists.",
+    )
     parser.add_argument("--cache-dir", help="the cache's directory; else $AOTICACHE_DIR and what follows it")
     parser.add_argument("--json", action="store_true", help="print JSON")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -57,7 +63,26 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
+OWN = ("doctor", "stats", "enable-check")
+
+
+def tool_command(words: list[str]) -> tuple[str, list[str]] | None:
+    """The command of a tool and its words, among them the options before it; None where the command is one of ours."""
+    before = 0
+    while before < len(words) and words[before].startswith("-"):
+        if words[before].partition("=")[0] not in ("--json", "--cache-dir"):
+            return None
+        before += 2 if words[before] == "--cache-dir" else 1
+    if before >= len(words) or words[before] in OWN:
+        return None
+    return words[before], [*words[:before], *words[before + 1 :]]
+
+
 def main(words: list[str] | None = None) -> int:
+    words = sys.argv[1:] if words is None else words
+    command = tool_command(words)
+    if command is not None:
+        return _tools.run_command(*command)
     arguments = make_parser().parse_args(words)
     try:
         if arguments.cache_dir:

@@ -128,7 +128,7 @@ def _check_bridge() -> Iterator[Finding]:
 
 def report() -> str:
     lines = [str(finding) for finding in findings()]
-    for variable in ("COMPILE_CACHE", "DIR", "HOME", "LIBRARY", "PYTHON", "RECORD"):
+    for variable in ("COMPILE_CACHE", "DIR", "ENABLE", "HOME", "LIBRARY", "PYTHON", "RECORD"):
         value = os.environ.get(f"AOTICACHE_{variable}")
         if value:
             lines.append(f"      AOTICACHE_{variable}={value}")

@@ -139,7 +139,12 @@ class HolderCounts(Structure):
         *((name, c_size_t) for name in ("entries", "libraries", "loaded")),
         ("lost", c_uint64),
         *((name, c_size_t) for name in ("judged", "slower", "on_trial")),
+        ("gained_ns", c_uint64),
     ]
+
+
+class ContextCompiles(Structure):
+    _fields_ = [(name, c_uint64) for name in ("queued", "running", "ended")]
 
 
 class BindingOptions(Structure):
@@ -366,6 +371,7 @@ _PROTOTYPES: dict[str, tuple[Any, list[Any]]] = {
     "aoticache_hook_free": (None, [c_void_p]),
     "aoticache_hook_producer": (c_char_p, [c_void_p]),
     "aoticache_context_free": (None, [c_void_p]),
+    "aoticache_context_get_compiles": (None, [c_void_p, POINTER(ContextCompiles)]),
     "aoticache_runner_unref": (None, [c_void_p]),
     "aoticache_runner_library": (c_void_p, [c_void_p]),
     "aoticache_runner_device": (c_char_p, [c_void_p]),

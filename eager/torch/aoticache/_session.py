@@ -20,19 +20,22 @@ from ctypes import byref, c_int, c_uint32, c_void_p, pointer, py_object, pythona
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import _bridge, _caches, _errors, _fallback, _library
+from . import _bridge, _caches, _errors, _fallback, _library, _progress
 from ._errors import AoticacheError, OperatorRefusedError, SettingsError, warn_once
 from ._operators import DISPATCH_KEYS, Choice, find_overload, require_torch
 from ._settings import DYNAMIC, MODES, Policy, Settings
 
 LEAST_TORCH = (2, 10, 0)
-WAIT_SLICE_MS = 200  # so that Ctrl-C is noticed
+WAIT_SLICE_MS = 50  # so that Ctrl-C is noticed, and a bar goes on
 FORK_WAIT_SECONDS = 5
 COUNTS = tuple(str(one[0]) for one in _library.HolderCounts._fields_)
 #: What OperatorStats calls a count, where the C library has another name for it.
 PUBLIC_NAMES = {"hits_dynamic": "hits_symbolic"}
 #: Of these the sum is kept of operators that were disabled; the others say how things are now.
-SUMS = ("hits", "hits_symbolic", "loads", "misses", "compiles", "compile_failures", "fallbacks", "lost", "queued", "dropped")
+SUMS = (
+    *("hits", "hits_symbolic", "loads", "misses", "compiles", "compile_failures", "fallbacks", "lost", "queued", "dropped"),
+    "gained_ns",
+)
 
 
 @dataclass
@@ -188,6 +191,17 @@ class Session:
             if _session is self:
                 self.enable_pending()
 
+    def get_bridge(self) -> None:
+        """compile_bridge() in a thread, so that Ctrl-C ends the wait and not the compile. Called without the lock."""
+        with _lock:
+            if not self.bridge_decided and (self.bridge_thread is None or not self.bridge_thread.is_alive()):
+                self.start_bridge_thread()
+            thread = self.bridge_thread
+        if thread is not None:
+            thread.join()
+        if not self.bridge_decided:
+            self.compile_bridge()  # the thread has failed in a way that the caller is to see
+
     def enable_pending(self) -> None:
         waiting, self.pending = self.pending, {}
         refused: dict[str, str] = {}
@@ -308,19 +322,48 @@ class Session:
 
     # ---- waiting and ending ----
 
-    def wait(self, deadline: float | None) -> bool:
-        """Until nothing is compiled or queued; False when the time is over."""
+    def compiles(self) -> _progress.Compiles:
+        """What is compiled in the background now. Called without the lock, or with it."""
+        found = _library.ContextCompiles()
+        queued = running = ended = 0
+        for context in self.contexts():
+            self.library.get("aoticache_context_get_compiles", context, byref(found))
+            queued, running, ended = queued + found.queued, running + found.running, ended + found.ended
         thread = self.bridge_thread
-        if thread is not None:
-            thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
-            if thread.is_alive():
-                return False
-        with _lock:
-            contexts = [group.context for group in self.groups.values()]
-        return all(self._wait_for(context, deadline) for context in contexts)
+        return _progress.Compiles(queued, running, ended, thread is not None and thread.is_alive())
 
-    def _wait_for(self, context: c_void_p, deadline: float | None) -> bool:
+    def contexts(self) -> list[c_void_p]:
+        with _lock:
+            return [group.context for group in self.groups.values()]
+
+    def wait(self, deadline: float | None, bar: _progress.Bar | None = None) -> bool:
+        """
+        Until nothing is compiled or queued; False when the time is over. An exception (KeyboardInterrupt) ends the wait
+        alone: compiles go on.
+        """
+        try:
+            return self._wait_for_bridge(deadline, bar) and all(
+                self._wait_for(context, deadline, bar) for context in self.contexts()
+            )
+        finally:
+            if bar is not None:
+                bar.clear()
+
+    def _wait_for_bridge(self, deadline: float | None, bar: _progress.Bar | None) -> bool:
+        thread = self.bridge_thread
+        while thread is not None and thread.is_alive():
+            left = WAIT_SLICE_MS / 1000 if deadline is None else deadline - time.monotonic()
+            thread.join(max(0.0, min(WAIT_SLICE_MS / 1000, left)))
+            if left <= 0 and thread.is_alive():
+                return False
+            if bar is not None:
+                bar.show(self.compiles())
+        return True
+
+    def _wait_for(self, context: c_void_p, deadline: float | None, bar: _progress.Bar | None) -> bool:
         while True:
+            if bar is not None:
+                bar.show(self.compiles())
             left = WAIT_SLICE_MS if deadline is None else int(1000 * (deadline - time.monotonic()))
             try:
                 self.library.call("aoticache_context_wait", context, c_uint32(max(1, min(WAIT_SLICE_MS, left))))
@@ -438,7 +481,7 @@ def enable(choice: Choice, policy: Policy, settings: Settings) -> Outcome:
             if session.decide_bridge(policy.mode):
                 outcome = _enable_all(session, choice, policy)
                 break
-        session.compile_bridge()
+        session.get_bridge()
     warn_of_refused({name: why for name, why in outcome.skipped.items() if name in choice.exact})
     return outcome
 
@@ -544,11 +587,12 @@ def disable(names: Iterable[str] | None) -> list[str]:
         return gone
 
 
-def wait(timeout: float | None) -> bool:
+def wait(timeout: float | None, progress: bool | None) -> bool:
     session = _session
     if session is None:
         return True
-    done = session.wait(None if timeout is None else time.monotonic() + timeout)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    done = session.wait(deadline, _progress.make_bar(progress))
     session.flush()
     return done
 

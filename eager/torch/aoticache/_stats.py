@@ -47,6 +47,9 @@ class OperatorStats:
     judged: int = 0
     slower: int = 0
     on_trial: int = 0
+    #: Seconds that hits of kernels judged faster were faster by than PyTorch's: the difference that was measured when they
+    #: were judged, times hits.
+    gained_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -77,26 +80,36 @@ class Stats:
     problem: str = ""
     #: What the compile cache did in this process, by kind of record; empty where it is not installed.
     compile: Mapping[str, KindStats] = field(default_factory=dict)
+    #: Background compiles of this process now: that wait, and that are under way.
+    waiting: int = 0
+    compiling: int = 0
 
     def total(self, count: str) -> int:
         """The sum of a count over all operators: total("hits")."""
         return sum(int(getattr(one, count)) for one in self.operators.values())
 
+    @property
+    def gained_seconds(self) -> float:
+        """The sum over all operators."""
+        return sum(one.gained_seconds for one in self.operators.values())
+
     def __str__(self) -> str:
         lines = []
         if self.operators:
             width = max(len("operator"), *(len(name) for name in self.operators))
-            head = f"{'operator':{width}}  {'calls':>9} {'hits':>9} {'PyTorch':>9} {'lost':>9} {'compiles':>8} {'failed':>6}  state"
+            head = f"{'operator':{width}}  {'calls':>9} {'hits':>9} {'PyTorch':>9} {'lost':>9} {'gained':>8} {'compiles':>8} {'failed':>6}  state"
             lines.append(head)
             for one in sorted(self.operators.values(), key=lambda one: (-one.calls, one.name)):
                 lines.append(
                     f"{one.name:{width}}  {one.calls:9} {one.hits:9} {one.fallbacks + one.refused:9} "
-                    f"{one.lost:9} {one.compiles:8} {one.compile_failures:6}  {one.state}"
+                    f"{one.lost:9} {_duration(one.gained_seconds):>8} {one.compiles:8} {one.compile_failures:6}  {one.state}"
                 )
         else:
             lines.append("no operator has been enabled in this process")
         if self.interface:
             lines.append(f"interface: {self.interface}")
+        if self.waiting or self.compiling:
+            lines.append(f"compiles: {self.compiling} under way, {self.waiting} queued")
         if self.problem:
             lines.append(f"problem: {self.problem.splitlines()[0]}")
         used = {kind: one for kind, one in self.compile.items() if one != KindStats()}
@@ -114,8 +127,18 @@ class Stats:
         return "\n".join(lines)
 
 
+def _duration(seconds: float) -> str:
+    """ "-", "340 us", "12 ms", "1.5 s"."""
+    if seconds < 1e-6:
+        return "-"
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.0f} us"
+    return f"{seconds * 1e3:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
 def make_operator_stats(name: str, policy: str, state: str, counts: Mapping[str, int]) -> OperatorStats:
     known: dict[str, Any] = {one: counts[one] for one in counts if one in OperatorStats.__dataclass_fields__}
+    known["gained_seconds"] = counts.get("gained_ns", 0) / 1e9
     return OperatorStats(name, policy, state, **known)
 
 
@@ -164,4 +187,5 @@ def collect() -> Stats:
         cache = cache_stats(session.cache)
     except AoticacheError:
         cache = None
-    return Stats(operators, cache, interface, problem, _compile_cache.stats())
+    compiles = session.compiles()
+    return Stats(operators, cache, interface, problem, _compile_cache.stats(), compiles.queued, compiles.running)

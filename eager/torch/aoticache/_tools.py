@@ -1,38 +1,86 @@
-"""The C tools as commands of the Python environment that the package is installed in."""
+"""The C tools: as commands of the Python environment that the package is installed in, and as `python -m aoticache ls`.
+
+A tool that compiles needs a Python with PyTorch for its worker. Unless the environment names one, that is this Python.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 import sys
+from pathlib import Path
 
 from . import _library
 from ._errors import AoticacheError
 
+#: Commands of `python -m aoticache` that are programs of their own; every other one is a command of `aoticache`.
+PROGRAMS = {"gc": "aoticache-gc", "stat": "aoticache-stat"}
 
-def run(name: str) -> int:
-    """Becomes the tool."""
+
+def is_program(path: str | Path | None) -> bool:
+    """A compiled one, not a script such as the one that led here, which would start itself for ever."""
     try:
-        program = _library.load().home / "bin" / name
+        with open(path or "", "rb") as file:
+            return file.read(4) == b"\x7fELF" and os.access(path or "", os.X_OK)
+    except OSError:
+        return False
+
+
+def find(name: str) -> str | None:
+    """The tool that belongs to the library, or else the first in PATH."""
+    own = _library.load().home / "bin" / name
+    if is_program(own):
+        return str(own)
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    places = (shutil.which(name, path=folder) for folder in folders if folder)
+    return next((place for place in places if is_program(place)), None)
+
+
+def lend_python() -> None:
+    """The worker of the tool runs on this Python, if it has PyTorch and the environment names no other one."""
+    program = sys.executable or ""
+    is_python = os.path.basename(program).startswith(("python", "pypy"))
+    if is_python and not os.environ.get("AOTICACHE_PYTHON") and importlib.util.find_spec("torch") is not None:
+        os.environ["AOTICACHE_PYTHON"] = program
+
+
+def run(name: str, words: list[str]) -> int:
+    """Becomes the tool, whose exit status is then that of the process. Returns only where there is none."""
+    try:
+        program = find(name)
     except AoticacheError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 1
+    if program is None:
+        home = _library.load().home
+        print(f"{name}: {home / 'bin' / name} is not there, nor is {name} in PATH: install the tools", file=sys.stderr)
+        return 1
+    lend_python()
     try:
-        os.execv(program, [name, *sys.argv[1:]])
+        os.execv(program, [name, *words])
     except OSError as error:
         print(f"{name}: {program}: {error.strerror}", file=sys.stderr)
         return 1
 
 
+def run_command(command: str, words: list[str]) -> int:
+    """`python -m aoticache COMMAND WORD...`."""
+    if command in PROGRAMS:
+        return run(PROGRAMS[command], words)
+    return run("aoticache", [command, *words])
+
+
 def aoticache() -> int:
     """`aoticache`: what is in the cache, and running it."""
-    return run("aoticache")
+    return run("aoticache", sys.argv[1:])
 
 
 def aoticache_gc() -> int:
     """`aoticache-gc`: throws away what nobody uses."""
-    return run("aoticache-gc")
+    return run("aoticache-gc", sys.argv[1:])
 
 
 def aoticache_stat() -> int:
     """`aoticache-stat`: counters of the cache."""
-    return run("aoticache-stat")
+    return run("aoticache-stat", sys.argv[1:])
