@@ -131,6 +131,8 @@ try 'unless no signatures are required' 0 env AOTICACHE_REQUIRE_SIGNATURES=false
     aoticache import "$work/unsigned.tar.zst" --cache-dir "$work/cache-3"
 try 'keys of the environment' 0 env AOTICACHE_TRUSTED_KEYS="$public $builder" AOTICACHE_KEYS="$work/nobody" \
     aoticache import "$archive" --cache-dir "$work/cache-4"
+try 'list makes no cache' 0 aoticache key list --cache-dir "$work/cache-none"
+holds 'where there is none' [ ! -e "$work/cache-none" ]
 try 'several are listed' 0 env AOTICACHE_TRUSTED_KEYS="$public $builder" AOTICACHE_KEYS="$work/nobody" aoticache key list --json
 try 'a revoked one' 1 env AOTICACHE_TRUSTED_KEYS="$public" AOTICACHE_REVOKED_KEYS="$fingerprint" AOTICACHE_KEYS="$work/nobody" \
     aoticache import "$archive" --cache-dir "$work/cache-5"
