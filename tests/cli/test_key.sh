@@ -176,6 +176,21 @@ if LD_DEBUG=files aoticache --version 2>&1 | grep -q 'calling init'; then
         is 'checking one does' 0 "$?"
     fi
 fi
+# A library of that name without a function stands in for one that is missing.
+mkdir "$work/empty"
+if "${CC:-cc}" -shared -nostdlib -Wl,-soname,libcrypto.so.3 -x c /dev/null -o "$work/empty/libcrypto.so.3" 2>/dev/null &&
+    ! ldd "$BUILD/lib/libaoticache.so" | grep -q libcrypto; then
+    without() { LD_LIBRARY_PATH=$work/empty "$@"; }
+    try 'without libcrypto no key is made' 5 without aoticache key generate x --output "$work/x"
+    says 'with what to install' 'install OpenSSL'
+    ann aoticache key sign --all --quiet
+    try 'nothing is taken in for want of a check' 5 without env AOTICACHE_TRUSTED_KEYS="$public" AOTICACHE_KEYS="$work/nobody" \
+        aoticache merge "$work/cache-of-ann" --cache-dir "$work/cache-10"
+    says 'and why' 'install OpenSSL'
+    try 'a hit needs none' 0 without ann aoticache run aten::abs --input float32:5=-2 --hook none --quiet
+else
+    skip 'without libcrypto' 'no compiler, or this build links it'
+fi
 try 'doctor' 0 ann aoticache doctor
 prints 'names the own key' "own key +'${public%%:*}'"
 try 'doctor of one who requires none' 0 env AOTICACHE_REQUIRE_SIGNATURES=no AOTICACHE_DIR="$work/cache-of-bob" \
