@@ -207,6 +207,8 @@ aoticache_status aoticache_index_probe_digest(aoticache_index *index, aoticache_
 aoticache_status aoticache_index_walk(aoticache_index *index, sqlite3_stmt *statement, const char *table,
                                       aoticache_index_row_fn read, void *user, aoticache_error *ret_error);
 
+/* What makes the connection write without waiting for the disk: it may lose that, but not damage the index. */
+const char *aoticache_index_relaxed_sql(aoticache_index *index);
 /* A write transaction. end commits where `status` is OK, else rolls back; it returns the first failure. */
 aoticache_status aoticache_index_begin(aoticache_index *index, aoticache_index_durability durability,
                                        aoticache_error *ret_error);

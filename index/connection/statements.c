@@ -93,6 +93,14 @@ aoticache_status aoticache_index_walk(aoticache_index *index, sqlite3_stmt *stat
 
 /* ---- transactions ---- */
 
+const char *aoticache_index_relaxed_sql(aoticache_index *index)
+{
+    char mode[16];
+    aoticache_index_journal_pragma(index, NULL, mode);
+    /* Of a journal that was synced once, NORMAL may roll back a page that came to the disk in part. */
+    return strcmp(mode, "wal") == 0 ? "PRAGMA synchronous=NORMAL" : "PRAGMA synchronous=FULL";
+}
+
 /*
  * EXTRA rather than FULL: the same with WAL, but with a rollback journal only EXTRA makes the end of a transaction (the
  * journal's removal) survive power loss.
@@ -102,8 +110,7 @@ static aoticache_status set_durability(aoticache_index *index, aoticache_index_d
 {
     if (index->durability == durability)
         return AOTICACHE_OK;
-    const char *sql =
-        durability == AOTICACHE_INDEX_DURABLE ? "PRAGMA synchronous=EXTRA" : "PRAGMA synchronous=NORMAL";
+    const char *sql = durability == AOTICACHE_INDEX_DURABLE ? "PRAGMA synchronous=EXTRA" : aoticache_index_relaxed_sql(index);
     int result = sqlite3_exec(index->db, sql, NULL, NULL, NULL);
     if (result != SQLITE_OK)
         return aoticache_index_fail(index, result, sql, ret_error);

@@ -307,7 +307,7 @@ static aoticache_status set_waiting(aoticache_index *index, bool waits, aoticach
     aoticache_status status = aoticache_index_enter(index, ret_error);
     if (status != AOTICACHE_OK)
         return status;
-    const char *sql = waits ? "PRAGMA synchronous=EXTRA" : "PRAGMA synchronous=NORMAL";
+    const char *sql = waits ? "PRAGMA synchronous=EXTRA" : aoticache_index_relaxed_sql(index);
     int result = sqlite3_exec(index->db, sql, NULL, NULL, NULL);
     if (result != SQLITE_OK)
         status = aoticache_index_fail(index, result, sql, ret_error);

@@ -5,7 +5,7 @@
  * each way to lose what was not synced before it, a folder is made as the disk may be afterwards. A process opens the cache
  * there: what was stored before, and what had been reported as stored, is found with its bytes; nothing is damaged,
  * missing or foreign, and the index is no damaged one; the operation succeeds when it is done again. All that with WAL and
- * with a rollback journal. FAULT_STRIDE: each how many-th case, 29 unless it is set; 1: each.
+ * with a rollback journal. Arguments: a part of an operation's name, "WAL" or "rollback journal". FAULT_STRIDE: each how many-th case, 29 unless it is set; 1: each.
  */
 #include <errno.h>
 #include <string.h>
@@ -220,10 +220,13 @@ int main(int argc, char **argv)
     long failed = 0;
     trial_make_root();
     for (int network = 0; network < 2; network++) {
+        const char *journal = network ? "rollback journal" : "WAL";
+        if (argc > 2 && strcmp(argv[2], journal) != 0)
+            continue;
         injection_pretend_network(network);
         for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++)
             if (argc < 2 || strstr(operations[i].name, argv[1]) != NULL)
-                failed += lose_power(&operations[i], network ? "rollback journal" : "WAL", stride);
+                failed += lose_power(&operations[i], journal, stride);
     }
     remove_folder(trial_root());
     return failed == 0 ? 0 : 1;

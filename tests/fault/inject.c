@@ -70,11 +70,13 @@ static struct injection *current;
 static atomic_bool is_on;
 static atomic_long calls, allocations, threads, live_blocks;
 static atomic_bool has_happened;
+static __thread bool is_beginner; /* injection_begin() was on this thread */
 static __thread bool is_inside; /* what this file calls is not counted */
 
 void injection_begin(struct injection *injection)
 {
     current = injection;
+    is_beginner = true;
     atomic_store(&calls, 0);
     atomic_store(&allocations, 0);
     atomic_store(&threads, 0);
@@ -206,6 +208,10 @@ static bool allocation_fails(const void *caller)
             return false;
     if (__builtin_expect(!atomic_load_explicit(&is_on, memory_order_relaxed), 1) || is_inside)
         return false;
+#ifdef INJECT_BESIDE_SANITIZER
+    if (!is_beginner) /* the sanitizer needs memory for each thread that starts */
+        return false;
+#endif
     const long number = atomic_fetch_add(&allocations, 1);
     if (current->kind != INJECT_MEMORY || (current->persists ? number < current->at : number != current->at))
         return false;

@@ -375,13 +375,16 @@ static void try_case(const struct operation *operation, struct injection injecti
         is_child = true;
         alarm(CASE_SECONDS);
         run_case(operation);
+        if (operation->keeps_blocks > 0)
+            _exit(0);
         exit(0); /* the sanitizer looks for leaks there */
     }
     if (child < 0 || waitpid(child, &result, 0) != child)
         fail("fork", strerror(errno));
-    if (WIFSIGNALED(result))
-        snprintf(outcome->wrong, sizeof outcome->wrong,
-                 WTERMSIG(result) == SIGALRM ? "it hangs" : "it died by signal %d", WTERMSIG(result));
+    if (WIFSIGNALED(result) && WTERMSIG(result) == SIGALRM)
+        snprintf(outcome->wrong, sizeof outcome->wrong, "it hangs");
+    else if (WIFSIGNALED(result))
+        snprintf(outcome->wrong, sizeof outcome->wrong, "it died by signal %d", WTERMSIG(result));
     else if (WEXITSTATUS(result) != 0 && outcome->wrong[0] == '\0')
         snprintf(outcome->wrong, sizeof outcome->wrong, "the child ended with %d", WEXITSTATUS(result));
 }
