@@ -418,7 +418,7 @@ clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check check-docs long bench bench-compile bench-judge operators models torch-operators torch-checks inductor-builds year fuzz gpu demo install uninstall deps tests dist deb rpm wheel sbom check-abi check-deb check-wheel check-image clean help'
+	@echo 'targets: all test check check-docs long bench bench-compile bench-judge operators models torch-operators torch-checks inductor-builds year fuzz gpu demo install uninstall deps tests clean help'
 	@echo '  all        build everything under build/'
 	@echo '  test       install what is missing, build, run all tests'
 	@echo '  check      the same without installing anything'
