@@ -168,6 +168,7 @@ typedef struct aoticache_holder_counts {
     uint64_t lost;          /* of the fallbacks: calls that were left to it, as it is faster */
     size_t judged, slower;  /* kernels that were judged (dynamic ones for each class of sizes); of these: the fallback is faster */
     size_t on_trial;        /* kernels that are being compared with the fallback now */
+    uint64_t dynamic_refused; /* dynamic libraries that could not be made; exact ones are compiled instead */
 } aoticache_holder_counts;
 AOTICACHE_API void aoticache_holder_get_counts(const aoticache_holder *holder, aoticache_holder_counts *ret_counts);
 

@@ -139,6 +139,7 @@ class HolderCounts(Structure):
         *((name, c_size_t) for name in ("entries", "libraries", "loaded")),
         ("lost", c_uint64),
         *((name, c_size_t) for name in ("judged", "slower", "on_trial")),
+        ("dynamic_refused", c_uint64),
     ]
 
 

@@ -30,9 +30,10 @@ WAIT_SLICE_MS = 200  # so that Ctrl-C is noticed
 FORK_WAIT_SECONDS = 5
 COUNTS = tuple(str(one[0]) for one in _library.HolderCounts._fields_)
 #: What OperatorStats calls a count, where the C library has another name for it.
-PUBLIC_NAMES = {"hits_dynamic": "hits_symbolic"}
+PUBLIC_NAMES = {"hits_dynamic": "hits_symbolic", "dynamic_refused": "symbolic_refused"}
 #: Of these the sum is kept of operators that were disabled; the others say how things are now.
-SUMS = ("hits", "hits_symbolic", "loads", "misses", "compiles", "compile_failures", "fallbacks", "lost", "queued", "dropped")
+SUMS = ("hits", "hits_symbolic", "loads", "misses", "compiles", "compile_failures", "fallbacks", "lost", "queued", "dropped",
+        "symbolic_refused")
 
 
 @dataclass

@@ -47,6 +47,8 @@ class OperatorStats:
     judged: int = 0
     slower: int = 0
     on_trial: int = 0
+    #: Dynamic kernels that could not be made; every shape then has a kernel of its own.
+    symbolic_refused: int = 0
 
 
 @dataclass(frozen=True)
