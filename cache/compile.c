@@ -246,7 +246,7 @@ static aoticache_status fetch_from_remotes(struct job *job, aoticache_artifact *
     if (status == AOTICACHE_OK) {
         (*ret_artifact)->source = AOTICACHE_SOURCE_FETCHED;
         aoticache_cache_count(job->cache, AOTICACHE_COUNTER_hits_remote, 1);
-        aoticache_cache_count_hit(job->cache, &report, begun);
+        aoticache_cache_count_hit(job->cache, *ret_artifact, &report, begun);
     }
     return status;
 }

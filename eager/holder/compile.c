@@ -147,6 +147,8 @@ static aoticache_status get_dynamic(aoticache_holder *holder, const aoticache_mi
 static void set_not_dynamic(aoticache_holder *holder, aoticache_dynamic_state *state)
 {
     pthread_mutex_lock(&holder->lock);
+    if (!state->not_dynamic)
+        atomic_fetch_add_explicit(&holder->dynamic_refused, 1, memory_order_relaxed);
     state->not_dynamic = true;
     pthread_mutex_unlock(&holder->lock);
 }

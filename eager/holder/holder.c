@@ -326,5 +326,6 @@ void aoticache_holder_get_counts(const aoticache_holder *holder, aoticache_holde
     counts.fallbacks = read_count(&holder->fallbacks) + at_once;
     counts.queued = read_count(&holder->queued);
     counts.dropped = read_count(&holder->dropped);
+    counts.dynamic_refused = read_count(&holder->dynamic_refused);
     *ret_counts = counts;
 }

@@ -177,6 +177,7 @@ typedef struct aoticache_holder_counts {
     size_t on_trial;        /* kernels that are being compared with the fallback now */
     uint64_t gained_ns;     /* by hits of kernels that were judged faster: the difference that was measured then, times hits.
                              * Of a dynamic kernel the least difference among its classes of sizes counts */
+    uint64_t dynamic_refused; /* dynamic libraries that could not be made; exact ones are compiled instead */
 } aoticache_holder_counts;
 AOTICACHE_API void aoticache_holder_get_counts(const aoticache_holder *holder, aoticache_holder_counts *ret_counts);
 

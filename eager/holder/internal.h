@@ -315,7 +315,7 @@ struct aoticache_holder {
     /* Counts: atomic, relaxed. Hits are those of the libraries (uses.c). */
     atomic_size_t trials; /* under way now */
     atomic_uint_least64_t left; /* to the fallback, as `lost`, by calls that came the slow way */
-    atomic_uint_least64_t loads, misses_count, compiles, compile_failures, fallbacks, queued, dropped;
+    atomic_uint_least64_t loads, misses_count, compiles, compile_failures, fallbacks, queued, dropped, dynamic_refused;
 };
 
 /* So many shapes that dynamic libraries serve get an entry of their own; further ones are found by the checks. */

@@ -164,6 +164,7 @@ Test(holder_shapes, hook_that_fails_for_all_shapes_is_asked_for_each)
         cr_expect(scales_shape(2 + i, 4, 2, 0), "%s", error.message);
     cr_expect_eq(hook.dynamic_compiles, 1);
     cr_expect_eq(hook.compiles, 5);
+    cr_expect_eq(counts_now().dynamic_refused, 1);
     end_all();
 }
 

@@ -140,6 +140,7 @@ class HolderCounts(Structure):
         ("lost", c_uint64),
         *((name, c_size_t) for name in ("judged", "slower", "on_trial")),
         ("gained_ns", c_uint64),
+        ("dynamic_refused", c_uint64),
     ]
 
 

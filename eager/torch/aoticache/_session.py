@@ -30,11 +30,11 @@ WAIT_SLICE_MS = 50  # so that Ctrl-C is noticed, and a bar goes on
 FORK_WAIT_SECONDS = 5
 COUNTS = tuple(str(one[0]) for one in _library.HolderCounts._fields_)
 #: What OperatorStats calls a count, where the C library has another name for it.
-PUBLIC_NAMES = {"hits_dynamic": "hits_symbolic"}
+PUBLIC_NAMES = {"hits_dynamic": "hits_symbolic", "dynamic_refused": "symbolic_refused"}
 #: Of these the sum is kept of operators that were disabled; the others say how things are now.
 SUMS = (
     *("hits", "hits_symbolic", "loads", "misses", "compiles", "compile_failures", "fallbacks", "lost", "queued", "dropped"),
-    "gained_ns",
+    *("gained_ns", "symbolic_refused"),
 )
 
 

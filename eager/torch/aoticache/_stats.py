@@ -50,6 +50,8 @@ class OperatorStats:
     #: Seconds that hits of kernels judged faster were faster by than PyTorch's: the difference that was measured when they
     #: were judged, times hits.
     gained_seconds: float = 0.0
+    #: Dynamic kernels that could not be made; every shape then has a kernel of its own.
+    symbolic_refused: int = 0
 
 
 @dataclass(frozen=True)
