@@ -1,13 +1,16 @@
 """Benchmark: the first result of torch.compile in a fresh machine's state, with everything in the cache (docs/torch-compile.md).
 
-For each program, in processes of their own: the seconds from the first call to its result, once PyTorch's compiler has been
-imported (two seconds more for everybody), and the processor's seconds of it, which a busy machine does not change,
-- with the cache full, an empty directory of PyTorch's and no compiler on the PATH,
+For each program of tests/python/compile_programs.py, in processes of their own: the seconds from installing the cache to the
+program's results, once PyTorch's compiler has been imported (two seconds more for everybody), and the processor's seconds of
+it, which a busy machine changes less,
+- with the cache exported and imported, an empty directory of PyTorch's and no compiler on the PATH,
 - PyTorch's own, with its local directory warm (the peer),
-- PyTorch's portable artifacts loaded into an empty directory, where it needs a compiler (ROUNDS of one).
-The first two by turns, the median of ROUNDS. Last, AT_ONCE processes that all start cold with one cache, against one.
+- PyTorch's portable artifacts loaded into an empty directory, where it needs a compiler (one run).
+The first two by turns, the median of ROUNDS. What is served must start no process and give the bits of the process that
+compiled. Last, AT_ONCE processes that all start cold with one cache, against one, and PyTorch alone beside them.
 
-Prints one JSON object per line, as the benchmarks of `make bench` do. By hand: `make bench-compile`. It takes ten minutes.
+Prints one JSON object per line, as the benchmarks of `make bench` do. By hand: `make bench-compile [PROGRAMS='...']`. It takes
+half an hour. Programs whose package is not installed (transformers, torchvision; PYTHONPATH may have them) are skipped.
 """
 import json
 import math
@@ -19,53 +22,16 @@ import sys
 import tempfile
 import time
 
-BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(TOP, "tests", "python"))
+import compile_programs  # noqa: E402
+
+BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
+PLAYER = compile_programs.__file__
+TOOL = os.path.join(BUILD, "bin", "aoticache")
 ROUNDS = 3
 AT_ONCE = 8
-GOAL, WORST = 0.5, 1.0
-
-PROGRAM = """
-import json, resource, sys, time
-import torch, torch._inductor.compile_fx
-torch.manual_seed(0)
-name, ours, load, save = sys.argv[1:]
-nn = torch.nn
-class Step:
-    def __init__(self, model):
-        self.forward = torch.compile(model)
-    def __call__(self, *arguments):
-        self.forward(*arguments).square().mean().backward()
-PROGRAMS = {
-    "pointwise": lambda: ((lambda x: x.sin() * 2 + x.relu()), [torch.randn(1000)]),
-    "reductions": lambda: ((lambda x: x.softmax(1).sum(0) + x.mean() + x.amax()), [torch.randn(64, 100)]),
-    "bfloat16": lambda: ((lambda x: x.tanh() * x + x.exp()), [torch.randn(512).bfloat16()]),
-    "layers": lambda: (nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 8)), [torch.randn(16, 64)]),
-    "training step": lambda: (Step(nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 8))),
-                              [torch.randn(16, 64)]),
-    "convolutions": lambda: (nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3),
-                                           nn.ReLU(), nn.AdaptiveAvgPool2d(1)).eval(), [torch.randn(2, 3, 16, 16)]),
-    "transformer": lambda: (nn.TransformerEncoder(nn.TransformerEncoderLayer(64, 4, 128, 0.0, batch_first=True), 2,
-                                                  enable_nested_tensor=False), [torch.randn(2, 16, 64)]),
-}
-function, arguments = PROGRAMS[name]()
-def processor():
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
-begun, spent = time.perf_counter(), processor()
-if ours == "ours":
-    import aoticache
-    aoticache.install_compile_cache()
-if load:
-    torch.compiler.load_cache_artifacts(open(load, "rb").read())
-(function if isinstance(function, Step) else torch.compile(function))(*arguments)
-seconds, spent = time.perf_counter() - begun, processor() - spent
-if save:
-    open(save, "wb").write(torch.compiler.save_cache_artifacts()[0])
-counts = vars(aoticache.stats().compile["inductor-cpp"]) if ours == "ours" else {}
-print(json.dumps({"seconds": seconds, "processor": spent, "counts": counts}))
-"""
-NAMES = ("pointwise", "reductions", "bfloat16", "layers", "training step", "convolutions", "transformer")
+GOAL, WORST, PORTABLE, TOGETHER = 0.5, 1.0, 0.1, 1.3
 
 
 class Folders:
@@ -78,20 +44,36 @@ class Folders:
         return tempfile.mkdtemp(dir=self.top)
 
 
-def start(folders, name, ours, inductor=None, cache="", load="", save="", compiler=True):
-    variables = {**os.environ, "PYTHONPATH": os.path.join(TOP, "eager", "torch"), "AOTICACHE_HOME": BUILD,
-                 "AOTICACHE_CONFIG": "", "AOTICACHE_DIR": cache, "TORCHINDUCTOR_CACHE_DIR": inductor or folders.make()}
+def variables(cache):
+    more = filter(None, (os.path.join(TOP, "eager", "torch"), os.environ.get("PYTHONPATH")))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(more), "AOTICACHE_HOME": BUILD, "AOTICACHE_CONFIG": "",
+            "AOTICACHE_DIR": cache}
+
+
+def start(folders, name, *words, inductor=None, cache="", compiler=True):
+    """A process that plays one program; without a cache PyTorch is left alone."""
+    environment = {**variables(cache), "TORCHINDUCTOR_CACHE_DIR": inductor or folders.make()}
     if not compiler:
-        variables["PATH"] = folders.make()
-    words = [sys.executable, "-W", "ignore", "-c", PROGRAM, name, "ours" if ours else "own", load, save]
-    return subprocess.Popen(words, env=variables, stdout=subprocess.PIPE, text=True)
+        environment["PATH"] = folders.make()
+    if not cache:
+        words = ("--uninstalled", *words)
+    return subprocess.Popen([sys.executable, "-W", "ignore", PLAYER, "--ready", *words, name], env=environment,
+                            stdout=subprocess.PIPE, text=True)
 
 
 def finish(process):
+    """What it reported; `seconds`, `processor` and `compiler` of setting up and the program together."""
     said = process.communicate()[0]
     if process.returncode != 0:
-        raise RuntimeError(f"{process.args[5:]} ended with status {process.returncode}")
-    return json.loads(said.splitlines()[-1])
+        raise RuntimeError(f"{process.args[3:]} ended with status {process.returncode}: {said[-1000:]}")
+    found = json.loads(said.splitlines()[-1])
+    program = next(iter(found["programs"].values()))
+    if not program["same"]:
+        raise RuntimeError(f"{process.args[3:]} has other results than eager PyTorch")
+    for what in ("seconds", "processor", "compiler"):
+        found[what] = program[what] + found["setup"][what]
+    found["digest"] = program["digest"]
+    return found
 
 
 def run(*arguments, **more):
@@ -105,48 +87,88 @@ def report(name, value, peer, peer_value, target=None, unit="s"):
     return ratio
 
 
-def measure(folders, cache, name):
-    """The ratios to PyTorch's warm directory."""
-    own, artifacts = folders.make(), os.path.join(folders.make(), "artifacts")
-    run(folders, name, False, inductor=own, save=artifacts)
-    run(folders, name, True, cache=cache)
-    portable = run(folders, name, False, load=artifacts)
+def moved(folders, cache):
+    """The cache as another machine gets it."""
+    archive, other = os.path.join(folders.make(), "warm.tar"), os.path.join(folders.make(), "cache")
+    subprocess.run([TOOL, "export", archive], env=variables(cache), check=True, capture_output=True)
+    subprocess.run([TOOL, "import", archive], env=variables(other), check=True, capture_output=True)
+    return other
+
+
+def check(name, filled, served):
+    """A served program starts nothing, compiles nothing and gives the same bits."""
+    counts = served["counts"]["inductor-cpp"]
+    if served["started"] or counts["misses"] or served["warnings"]:
+        raise RuntimeError(f"{name} was not served: {served['started'][:2]} {counts} {served['warnings'][:2]}")
+    if served["digest"] != filled["digest"]:
+        raise RuntimeError(f"{name} gave other bits than the process that compiled it")
+
+
+def measure(folders, own, name):
+    """The ratios to PyTorch's warm directory `own`, and to its artifacts."""
+    artifacts, cache = os.path.join(folders.make(), "artifacts"), os.path.join(folders.make(), "cache")
+    run(folders, name, "--save", artifacts, inductor=own)
+    filled = run(folders, name, cache=cache)
+    cache = moved(folders, cache)
+    portable = run(folders, name, "--load", artifacts)
     ours, warm = [], []
     for _ in range(ROUNDS):
-        ours.append(run(folders, name, True, cache=cache, compiler=False))
-        warm.append(run(folders, name, False, inductor=own))
+        ours.append(run(folders, name, cache=cache, compiler=False))
+        check(name, filled, ours[-1])
+        warm.append(run(folders, name, inductor=own))
     values = {}
     for what, title in (("processor", "processor time"), ("seconds", "elapsed")):
         value, peer = (statistics.median(one[what] for one in results) for results in (ours, warm))
-        report(f"torch.compile, fresh state, {title}: {name}", value, "PyTorch's artifacts, fresh directory", portable[what])
-        values[what] = report(f"torch.compile, fresh state, {title}: {name}", value, "PyTorch, warm directory", peer, WORST)
+        title = f"torch.compile, fresh state, {title}: {name}"
+        values[what, "portable"] = report(title, value, "PyTorch's artifacts, fresh directory", portable[what], PORTABLE)
+        values[what, "warm"] = report(title, value, "PyTorch, warm directory", peer, WORST)
+    report(f"torch.compile, processes started: {name}", 0, "PyTorch, warm directory", len(warm[-1]["started"]), unit="")
     return values
 
 
-def processes_at_once(folders):
-    begun = time.perf_counter()
-    run(folders, "layers", True, cache=os.path.join(folders.make(), "cache"))
-    alone = time.perf_counter() - begun
-    cache, begun = os.path.join(folders.make(), "cache"), time.perf_counter()
-    counts = [finish(one)["counts"] for one in [start(folders, "layers", True, cache=cache) for _ in range(AT_ONCE)]]
-    together = time.perf_counter() - begun
-    report(f"torch.compile, cold: {AT_ONCE} processes at once", together, "one process", alone)
-    compiled, served = sum(one["misses"] for one in counts), sum(one["hits"] for one in counts)
-    report(f"torch.compile, cold: libraries compiled by {AT_ONCE} processes", compiled, "libraries that each needs",
-           (compiled + served) / AT_ONCE, 1.0, "")
+def at_once(folders, name, cached):
+    """One process and then AT_ONCE that start together, cold, with one cache, or with one directory of PyTorch's."""
+    what = "torch.compile, cold" if cached else "PyTorch alone, cold"
+    results = []
+    for count in (1, AT_ONCE):
+        cache, own = (os.path.join(folders.make(), "cache") if cached else ""), folders.make()
+        begun = time.perf_counter()
+        ended = [finish(one) for one in [start(folders, name, cache=cache, inductor=None if cached else own)
+                                         for _ in range(count)]]
+        results.append((time.perf_counter() - begun, sum(one["compiler"] for one in ended), ended))
+    (alone, compiling, _), (together, compiling_together, ended) = results
+    report(f"{what}: {AT_ONCE} processes at once, elapsed: {name}", together, "one process", alone)
+    report(f"{what}: {AT_ONCE} processes at once, the compiler's processor time: {name}", compiling_together, "one process",
+           compiling, TOGETHER if cached else None)
+    if cached:
+        counts = [one["counts"]["inductor-cpp"] for one in ended]
+        compiled, served = sum(one["misses"] for one in counts), sum(one["hits"] for one in counts)
+        report(f"torch.compile, cold: libraries compiled by {AT_ONCE} processes: {name}", compiled, "libraries that each needs",
+               (compiled + served) / AT_ONCE, 1.0, "")
+
+
+def chosen_programs():
+    names = sys.argv[1:] or [one for one in compile_programs.PROGRAMS if one != "unseen"]
+    for name in names:
+        package = compile_programs.missing_package(name)
+        if package is None:
+            yield name
+        else:
+            print(f"skip - {name}: {package} is not installed", file=sys.stderr, flush=True)
 
 
 def main():
     folders = Folders()
     try:
-        cache = os.path.join(folders.make(), "cache")
-        names = sys.argv[1:] or NAMES
-        ratios = [measure(folders, cache, name) for name in names]
-        for what in ("processor", "seconds"):
-            mean = math.exp(statistics.mean(math.log(one[what]) for one in ratios))
-            report(f"torch.compile, fresh state: geometric mean of the ratios, {what}", mean, "PyTorch, warm directory", 1.0,
-                   GOAL, "")
-        processes_at_once(folders)
+        own = folders.make()
+        ratios = [measure(folders, own, name) for name in chosen_programs()]
+        for what, against, peer, goal in (("processor", "warm", "PyTorch, warm directory", GOAL),
+                                          ("seconds", "warm", "PyTorch, warm directory", GOAL),
+                                          ("seconds", "portable", "PyTorch's artifacts", PORTABLE)):
+            mean = math.exp(statistics.mean(math.log(one[what, against]) for one in ratios))
+            report(f"torch.compile, fresh state: geometric mean of {len(ratios)} ratios, {what}", mean, peer, 1.0, goal, "")
+        for cached in (True, False):
+            at_once(folders, "training", cached)
     finally:
         shutil.rmtree(folders.top, ignore_errors=True)
 
