@@ -139,6 +139,26 @@ def unseen(torch):
     return lambda x: torch.cos(x) * 17 - torch.abs(x) / 3, [(torch.linspace(0, 1, 77),)]
 
 
+def tuned(torch):
+    """Inductor tries its own products against PyTorch's, and keeps the quicker."""
+    def function(x, w, b):
+        return torch.relu(torch.nn.functional.linear(x, w, b))
+    function.mode = "max-autotune"
+    x = torch.linspace(-1, 1, 64 * 128).reshape(64, 128)
+    return function, [(x, torch.linspace(0, 1, 128 * 96).reshape(96, 128), torch.linspace(0, 1, 96))]
+
+
+def of_lengths(x):
+    """At the module's level, where Dynamo's records and precompiles can find it again."""
+    for number in range(4):
+        x = (x * x + number).cumsum(0) / 100
+    return x
+
+
+def named(torch):
+    return of_lengths, [(torch.linspace(0, 1, n),) for n in (40, 60, 80)]
+
+
 # ---- layers ----
 
 def layers(torch):
@@ -288,7 +308,9 @@ SMALL = (pointwise, chain, reduction, normalizations, dynamic, bfloat16, complex
          transformer)
 OF_PACKAGES = {bert: "transformers", gpt2_training: "transformers", llama: "transformers", resnet: "torchvision",
                mobilenet: "torchvision"}
-PROGRAMS = {one.__name__: one for one in (*SMALL, *OF_PACKAGES, unseen)}
+OTHERS = (unseen, tuned, named)  # of single tests
+PROGRAMS = {one.__name__: one for one in (*SMALL, *OF_PACKAGES, *OTHERS)}
+MEASURED = tuple(one.__name__ for one in (*SMALL, *OF_PACKAGES))
 USUAL = ("pointwise", "reduction", "dynamic", "training", "bfloat16")
 
 
@@ -338,15 +360,16 @@ class Watch:
 
 def play(torch, name):
     torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
     torch.manual_seed(1)
     function, argument_sets = PROGRAMS[name](torch)
-    watch = Watch()
-    got = results(function, torch.compile(function), argument_sets)
+    watch, counters = Watch(), torch._dynamo.utils.counters["stats"]
+    got = results(function, torch.compile(function, mode=getattr(function, "mode", None)), argument_sets)
     used = watch.read()
     own = results(function, function, argument_sets)
     loose = {"rtol": 2e-2, "atol": 2e-2} if name == "bfloat16" else {"rtol": 1e-4, "atol": 1e-5}
     same = all(len(x) == len(y) and all(torch.allclose(a, b, **loose) for a, b in zip(x, y)) for x, y in zip(got, own))
-    return {"digest": digest(got), "same": same, **used}
+    return {"digest": digest(got), "same": same, "traced": counters["unique_graphs"], **used}
 
 
 def set_up(torch, options):
