@@ -148,6 +148,16 @@ def tuned(torch):
     return function, [(x, torch.linspace(0, 1, 128 * 96).reshape(96, 128), torch.linspace(0, 1, 96))]
 
 
+def constant_one(torch, begin=0):
+    """Its graph has a constant, whose values are not in the C++."""
+    return lambda x: torch.tanh(x) + torch.arange(begin, begin + 60).to(torch.float32).sum() * torch.tensor(
+        [float(begin + number) for number in range(60)]), [(torch.linspace(0, 1, 60),)]
+
+
+def constant_two(torch):
+    return constant_one(torch, 7)
+
+
 def of_lengths(x):
     """At the module's level, where Dynamo's records and precompiles can find it again."""
     for number in range(4):
@@ -308,7 +318,7 @@ SMALL = (pointwise, chain, reduction, normalizations, dynamic, bfloat16, complex
          transformer)
 OF_PACKAGES = {bert: "transformers", gpt2_training: "transformers", llama: "transformers", resnet: "torchvision",
                mobilenet: "torchvision"}
-OTHERS = (unseen, tuned, named)  # of single tests
+OTHERS = (unseen, tuned, named, constant_one, constant_two)  # of single tests
 PROGRAMS = {one.__name__: one for one in (*SMALL, *OF_PACKAGES, *OTHERS)}
 MEASURED = tuple(one.__name__ for one in (*SMALL, *OF_PACKAGES))
 USUAL = ("pointwise", "reduction", "dynamic", "training", "bfloat16")
