@@ -363,9 +363,9 @@ demo: deps
 bench: all tests
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/bench
 
-# torch.compile in a fresh machine's state, beside PyTorch's own caches (docs/torch-compile.md): ten minutes.
+# torch.compile in a fresh machine's state, beside PyTorch's own caches (docs/torch-compile.md): half an hour.
 bench-compile: all
-	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/bench/compile_table.py
+	$(Q)BUILD=$(BUILD) $(VENV)/bin/python tests/bench/compile_table.py $(PROGRAMS)
 
 # What a call costs after kernels were judged, against plain PyTorch (docs/performance.md); compiles for minutes, once.
 bench-judge: all
@@ -461,7 +461,7 @@ help:
 	@echo '  bench-judge  what a call costs after kernels were judged, against plain PyTorch'
 	@echo '  bench-models-eager  whole programs in eager PyTorch, plain and on the cache (minutes)'
 	@echo '  bench      benchmarks, a table and build/bench.json'
-	@echo '  bench-compile  torch.compile in a fresh state, beside PyTorch'"'"'s own caches (ten minutes)'
+	@echo '  bench-compile  torch.compile in a fresh state, beside PyTorch'"'"'s own caches (half an hour)'
 	@echo '  operators  run operators of PyTorch on the shim, docs/operators.md (minutes)'
 	@echo '  models     run real models without PyTorch, beside PyTorch, docs/models.md (minutes)'
 	@echo '  inductor-builds  build the operator database our way and PyTorch'"'"'s, compare (most of an hour)'

@@ -1,13 +1,16 @@
 """Benchmark: the first result of torch.compile in a fresh machine's state, with everything in the cache (docs/torch-compile.md).
 
-For each program, in processes of their own: the seconds from the first call to its result, once PyTorch's compiler has been
-imported (two seconds more for everybody), and the processor's seconds of it, which a busy machine does not change,
-- with the cache full, an empty directory of PyTorch's and no compiler on the PATH,
+For each program of tests/python/compile_programs.py, in processes of their own: the seconds from installing the cache to the
+program's results, once PyTorch's compiler has been imported (two seconds more for everybody), and the processor's seconds of
+it, which a busy machine changes less,
+- with the cache exported and imported, an empty directory of PyTorch's and no compiler on the PATH,
 - PyTorch's own, with its local directory warm (the peer),
-- PyTorch's portable artifacts loaded into an empty directory, where it needs a compiler (ROUNDS of one).
-The first two by turns, the median of ROUNDS. Last, AT_ONCE processes that all start cold with one cache, against one.
+- PyTorch's portable artifacts loaded into an empty directory, where it needs a compiler (one run, some programs).
+The first two by turns, the median of ROUNDS. What is served must start no process and give the bits of the process that
+compiled. Last, AT_ONCE processes that all start cold with one cache, against one, and PyTorch alone beside them.
 
-Prints one JSON object per line, as the benchmarks of `make bench` do. By hand: `make bench-compile`. It takes ten minutes.
+Prints one JSON object per line, as the benchmarks of `make bench` do. By hand: `make bench-compile [PROGRAMS='...']`. It takes
+half an hour. Programs whose package is not installed (transformers, torchvision; PYTHONPATH may have them) are skipped.
 """
 import json
 import math
@@ -18,54 +21,19 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path[:0] = [os.path.join(TOP, "tests", "python"), os.path.join(TOP, "eager", "torch")]
+import compile_programs  # noqa: E402
+import torch._inductor.compile_fx  # noqa: E402, F401 - for the processes that are forked
 
 BUILD = os.path.abspath(os.environ.get("BUILD", "build"))
-TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-ROUNDS = 3
+TOOL = os.path.join(BUILD, "bin", "aoticache")
+ROUNDS = int(os.environ.get("ROUNDS", "3"))
 AT_ONCE = 8
-GOAL, WORST = 0.5, 1.0
-
-PROGRAM = """
-import json, resource, sys, time
-import torch, torch._inductor.compile_fx
-torch.manual_seed(0)
-name, ours, load, save = sys.argv[1:]
-nn = torch.nn
-class Step:
-    def __init__(self, model):
-        self.forward = torch.compile(model)
-    def __call__(self, *arguments):
-        self.forward(*arguments).square().mean().backward()
-PROGRAMS = {
-    "pointwise": lambda: ((lambda x: x.sin() * 2 + x.relu()), [torch.randn(1000)]),
-    "reductions": lambda: ((lambda x: x.softmax(1).sum(0) + x.mean() + x.amax()), [torch.randn(64, 100)]),
-    "bfloat16": lambda: ((lambda x: x.tanh() * x + x.exp()), [torch.randn(512).bfloat16()]),
-    "layers": lambda: (nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 8)), [torch.randn(16, 64)]),
-    "training step": lambda: (Step(nn.Sequential(nn.Linear(64, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 8))),
-                              [torch.randn(16, 64)]),
-    "convolutions": lambda: (nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3),
-                                           nn.ReLU(), nn.AdaptiveAvgPool2d(1)).eval(), [torch.randn(2, 3, 16, 16)]),
-    "transformer": lambda: (nn.TransformerEncoder(nn.TransformerEncoderLayer(64, 4, 128, 0.0, batch_first=True), 2,
-                                                  enable_nested_tensor=False), [torch.randn(2, 16, 64)]),
-}
-function, arguments = PROGRAMS[name]()
-def processor():
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
-begun, spent = time.perf_counter(), processor()
-if ours == "ours":
-    import aoticache
-    aoticache.install_compile_cache()
-if load:
-    torch.compiler.load_cache_artifacts(open(load, "rb").read())
-(function if isinstance(function, Step) else torch.compile(function))(*arguments)
-seconds, spent = time.perf_counter() - begun, processor() - spent
-if save:
-    open(save, "wb").write(torch.compiler.save_cache_artifacts()[0])
-counts = vars(aoticache.stats().compile["inductor-cpp"]) if ours == "ours" else {}
-print(json.dumps({"seconds": seconds, "processor": spent, "counts": counts}))
-"""
-NAMES = ("pointwise", "reductions", "bfloat16", "layers", "training step", "convolutions", "transformer")
+GOAL, WORST, TENTH, TOGETHER = 0.5, 1.0, 0.1, 1.3
+PORTABLE = ("pointwise", "chain", "dynamic", "training", "attention", "bert")  # programs that are measured with artifacts
 
 
 class Folders:
@@ -78,20 +46,63 @@ class Folders:
         return tempfile.mkdtemp(dir=self.top)
 
 
-def start(folders, name, ours, inductor=None, cache="", load="", save="", compiler=True):
-    variables = {**os.environ, "PYTHONPATH": os.path.join(TOP, "eager", "torch"), "AOTICACHE_HOME": BUILD,
-                 "AOTICACHE_CONFIG": "", "AOTICACHE_DIR": cache, "TORCHINDUCTOR_CACHE_DIR": inductor or folders.make()}
+def variables(cache):
+    return {**os.environ, "AOTICACHE_HOME": BUILD, "AOTICACHE_CONFIG": "", "AOTICACHE_DIR": cache,
+            "AOTICACHE_KEYS": os.path.join(os.path.dirname(cache), "keys")}
+
+
+class Player:
+    """A process that plays programs. It is forked from this one, which has imported PyTorch's compiler and done nothing with
+    it, so that the import is paid once."""
+
+    def __init__(self, words, environment):
+        self.words = words
+        self.channel, out = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self.play(out, environment)
+        os.close(out)
+
+    def play(self, out, environment):
+        status = 1
+        try:
+            os.environ.clear()
+            os.environ.update(environment)
+            os.dup2(out, 1)
+            sys.argv = [compile_programs.__file__, "--ready", *self.words]
+            status = compile_programs.main()
+            sys.stdout.flush()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+
+    def result(self):
+        with open(self.channel) as file:
+            said = file.read()
+        if os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1]) != 0:
+            raise RuntimeError(f"{self.words} failed: {said[-1000:]}")
+        return json.loads(said.splitlines()[-1])
+
+
+def start(folders, *words, inductor=None, cache="", compiler=True):
+    """A process that plays programs; without a cache PyTorch is left alone."""
+    environment = {**variables(cache), "TORCHINDUCTOR_CACHE_DIR": inductor or folders.make()}
     if not compiler:
-        variables["PATH"] = folders.make()
-    words = [sys.executable, "-W", "ignore", "-c", PROGRAM, name, "ours" if ours else "own", load, save]
-    return subprocess.Popen(words, env=variables, stdout=subprocess.PIPE, text=True)
+        environment["PATH"] = folders.make()
+    return Player(words if cache else ("--uninstalled", *words), environment)
 
 
-def finish(process):
-    said = process.communicate()[0]
-    if process.returncode != 0:
-        raise RuntimeError(f"{process.args[5:]} ended with status {process.returncode}")
-    return json.loads(said.splitlines()[-1])
+def finish(player):
+    """What it reported; `seconds`, `processor` and `compiler` of setting up and the last program together."""
+    found = player.result()
+    for name, program in found["programs"].items():
+        if not program["same"]:
+            raise RuntimeError(f"{name} has other results than eager PyTorch")
+    for what in ("seconds", "processor", "compiler"):
+        found[what] = program[what] + found["setup"][what]
+    found["digest"] = program["digest"]
+    return found
 
 
 def run(*arguments, **more):
@@ -105,48 +116,101 @@ def report(name, value, peer, peer_value, target=None, unit="s"):
     return ratio
 
 
-def measure(folders, cache, name):
-    """The ratios to PyTorch's warm directory."""
-    own, artifacts = folders.make(), os.path.join(folders.make(), "artifacts")
-    run(folders, name, False, inductor=own, save=artifacts)
-    run(folders, name, True, cache=cache)
-    portable = run(folders, name, False, load=artifacts)
+def moved(folders, cache):
+    """The cache as another machine gets it."""
+    archive, other = os.path.join(folders.make(), "warm.tar"), os.path.join(folders.make(), "cache")
+    subprocess.run([TOOL, "export", archive], env=variables(cache), check=True, capture_output=True)
+    subprocess.run([TOOL, "import", archive], env=variables(other), check=True, capture_output=True)
+    return other
+
+
+def check(name, filled, served):
+    """A served program starts nothing, compiles nothing and gives the same bits."""
+    counts = served["counts"]["inductor-cpp"]
+    said = [one for one in served["warnings"] if "aoticache" in one]
+    if served["started"] or counts["misses"] or said:
+        raise RuntimeError(f"{name} was not served: {served['started'][:2]} {counts} {said[:2]}")
+    if served["digest"] != filled[name]["digest"]:
+        raise RuntimeError(f"{name} gave other bits than the process that compiled it")
+
+
+def fill(folders, names):
+    """One process without the cache and one with it play all programs: a directory of PyTorch's, a cache, and what came out."""
+    own, cache = folders.make(), os.path.join(folders.make(), "cache")
+    finish(start(folders, *names, inductor=own))
+    filled = finish(start(folders, *names, cache=cache))
+    return own, moved(folders, cache), filled["programs"]
+
+
+def measure(folders, own, cache, filled, name):
+    """The ratios to PyTorch's warm directory `own`, and to its artifacts."""
+    artifacts = os.path.join(folders.make(), "artifacts")
     ours, warm = [], []
     for _ in range(ROUNDS):
-        ours.append(run(folders, name, True, cache=cache, compiler=False))
-        warm.append(run(folders, name, False, inductor=own))
+        ours.append(run(folders, name, cache=cache, compiler=False))
+        check(name, filled, ours[-1])
+        warm.append(run(folders, name, inductor=own))
+    portable = None
+    if name in PORTABLE:
+        run(folders, name, "--save", artifacts, inductor=own)
+        portable = run(folders, name, "--load", artifacts)
     values = {}
     for what, title in (("processor", "processor time"), ("seconds", "elapsed")):
         value, peer = (statistics.median(one[what] for one in results) for results in (ours, warm))
-        report(f"torch.compile, fresh state, {title}: {name}", value, "PyTorch's artifacts, fresh directory", portable[what])
-        values[what] = report(f"torch.compile, fresh state, {title}: {name}", value, "PyTorch, warm directory", peer, WORST)
+        title = f"torch.compile, fresh state, {title}: {name}"
+        values[what, "warm"] = report(title, value, "PyTorch, warm directory", peer, WORST)
+        if portable is not None:
+            values[what, "portable"] = report(title, value, "PyTorch's artifacts, fresh directory", portable[what], TENTH)
+    report(f"torch.compile, processes started: {name}", 0, "PyTorch, warm directory", len(warm[-1]["started"]), unit="")
     return values
 
 
-def processes_at_once(folders):
-    begun = time.perf_counter()
-    run(folders, "layers", True, cache=os.path.join(folders.make(), "cache"))
-    alone = time.perf_counter() - begun
-    cache, begun = os.path.join(folders.make(), "cache"), time.perf_counter()
-    counts = [finish(one)["counts"] for one in [start(folders, "layers", True, cache=cache) for _ in range(AT_ONCE)]]
-    together = time.perf_counter() - begun
-    report(f"torch.compile, cold: {AT_ONCE} processes at once", together, "one process", alone)
-    compiled, served = sum(one["misses"] for one in counts), sum(one["hits"] for one in counts)
-    report(f"torch.compile, cold: libraries compiled by {AT_ONCE} processes", compiled, "libraries that each needs",
-           (compiled + served) / AT_ONCE, 1.0, "")
+def at_once(folders, name, cached):
+    """One process and then AT_ONCE that start together, cold, with one cache, or with one directory of PyTorch's."""
+    what = "torch.compile, cold" if cached else "PyTorch alone, cold"
+    results = []
+    for count in (1, AT_ONCE):
+        cache, own = (os.path.join(folders.make(), "cache") if cached else ""), folders.make()
+        begun = time.perf_counter()
+        ended = [finish(one) for one in [start(folders, name, cache=cache, inductor=None if cached else own)
+                                         for _ in range(count)]]
+        results.append((time.perf_counter() - begun, sum(one["compiler"] for one in ended), ended))
+    (alone, compiling, _), (together, compiling_together, ended) = results
+    report(f"{what}: {AT_ONCE} processes at once, elapsed: {name}", together, "one process", alone)
+    report(f"{what}: {AT_ONCE} processes at once, the compiler's processor time: {name}", compiling_together, "one process",
+           compiling, TOGETHER if cached else None)
+    if cached:
+        counts = [one["counts"]["inductor-cpp"] for one in ended]
+        compiled, served = sum(one["misses"] for one in counts), sum(one["hits"] for one in counts)
+        report(f"torch.compile, cold: libraries compiled by {AT_ONCE} processes: {name}", compiled, "libraries that each needs",
+               (compiled + served) / AT_ONCE, 1.0, "")
+
+
+def chosen_programs():
+    names = sys.argv[1:] or compile_programs.MEASURED
+    for name in names:
+        package = compile_programs.missing_package(name)
+        if package is None:
+            yield name
+        else:
+            print(f"skip - {name}: {package} is not installed", file=sys.stderr, flush=True)
 
 
 def main():
     folders = Folders()
     try:
-        cache = os.path.join(folders.make(), "cache")
-        names = sys.argv[1:] or NAMES
-        ratios = [measure(folders, cache, name) for name in names]
-        for what in ("processor", "seconds"):
-            mean = math.exp(statistics.mean(math.log(one[what]) for one in ratios))
-            report(f"torch.compile, fresh state: geometric mean of the ratios, {what}", mean, "PyTorch, warm directory", 1.0,
-                   GOAL, "")
-        processes_at_once(folders)
+        names = list(chosen_programs())
+        full = fill(folders, names)
+        ratios = [measure(folders, *full, name) for name in names]
+        for what, against, peer, goal in (("processor", "warm", "PyTorch, warm directory", GOAL),
+                                          ("seconds", "warm", "PyTorch, warm directory", GOAL),
+                                          ("seconds", "portable", "PyTorch's artifacts", PORTABLE)):
+            logarithms = [math.log(one[what, against]) for one in ratios if (what, against) in one]
+            if logarithms:
+                report(f"torch.compile, fresh state: geometric mean of {len(logarithms)} ratios, {what}",
+                       math.exp(statistics.mean(logarithms)), peer, 1.0, goal, "")
+        for cached in (True, False):
+            at_once(folders, "training", cached)
     finally:
         shutil.rmtree(folders.top, ignore_errors=True)
 

@@ -24,7 +24,7 @@ import shutil
 import sysconfig
 import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from ._compile_state import State, caches_are_disabled, is_below
@@ -34,6 +34,7 @@ from ._records import CPP, PROBE, Answer, Question, file_with, write_file
 ANY = "any"
 NO_COMPILER = "g++"  # what commands are written for where there is none and PyTorch would look for several
 KINDS_OF_OUTPUT = (".so", ".o")
+YES, NO = b"yes\n", b"no\n"  # a record of a trial
 #: Variables that change what a compiler makes of the same command.
 VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX")
 _NAME = re.compile(r'extern\s+"C"[^(;{]*?\b(\w+)\s*\(')
@@ -50,6 +51,7 @@ class Cpp:
         self.served: dict[str, Any] = {}  # files that came from the cache, and what builds them anew
         self.builder, self.codecache = cpp_builder, codecache
         self._lock = threading.Lock()
+        self._trial = threading.local()  # whether this thread tries out a vector unit
         patches = state.patches
         self.search = patches.replace(cpp_builder, "cpp_compiler_search", self.find_compiler)
         self.intel = patches.replace(cpp_builder, "_is_intel_compiler", self.is_intel)
@@ -90,7 +92,8 @@ class Cpp:
     # ---- building ----
 
     def build(self, builder: Any) -> None:
-        if builder._precompiling or builder._preprocessing or builder._use_relative_path or caches_are_disabled():
+        is_left_out = builder._precompiling or builder._preprocessing or builder._use_relative_path
+        if is_left_out or getattr(self._trial, "is_running", False) or caches_are_disabled():
             self.compile_really(builder)
             return
         target = builder.get_target_file_path()
@@ -253,34 +256,54 @@ class Cpp:
         """Whether compiler and libtorch know a vector unit. The processor was asked before, and not here."""
         if caches_are_disabled():
             return bool(self.try_out(isa, code))
-        answer: bool | None = None
         question = None
         with self.state.guarded(PROBE):
-            compiler = self.builder.get_cpp_compiler()
-            arguments = {"code": digest(code), "flags": isa._arch_flags, "macros": " ".join(isa.build_macro())}
-            environment = self.state.environment()
-            environment["compiler"] = ANY if self.state.any_compiler else compiler_identity(compiler)
-            question = Question(PROBE, arguments, environment)
+            question = self.question_of_probe(isa, code)
             found = self.state.records.lookup(question)
-            if found is not None and found.content in (b"yes\n", b"no\n"):
+            if found is not None and found.content in (YES, NO):
                 self.state.count(PROBE, "hits")
                 self.state.used.add(question)
-                return found.content == b"yes\n"
+                return found.content == YES
         self.state.count(PROBE, "misses")
-        answer = bool(self.try_out(isa, code))
-        if question is not None and shutil.which(self.builder.get_cpp_compiler()):
-            with self.state.guarded(PROBE):
-                self.keep_probe(question, answer)
-        return answer
+        if question is None or not shutil.which(self.builder.get_cpp_compiler()):
+            return self.try_really(isa, code)
+        return self.try_once(isa, code, question)
 
-    def keep_probe(self, question: Question, is_known: bool) -> None:
-        content = b"yes\n" if is_known else b"no\n"
+    def question_of_probe(self, isa: Any, code: str) -> Question:
+        arguments = {"code": digest(code), "flags": isa._arch_flags, "macros": " ".join(isa.build_macro())}
+        environment = self.state.environment()
+        compiler = self.builder.get_cpp_compiler()
+        environment["compiler"] = ANY if self.state.any_compiler else compiler_identity(compiler)
+        return Question(PROBE, arguments, environment)
+
+    def try_once(self, isa: Any, code: str, question: Question) -> bool:
+        """One process tries it out; the others wait for its answer."""
+        answer: bool | None = None
         own = question.with_environment(compiler=compiler_identity(self.builder.get_cpp_compiler()))
-        with file_with(content) as path:
-            for one in (own, question.with_environment(compiler=ANY)):
-                self.state.records.put(one, Answer(path, self.state.producer, compile_ns=1))
-        self.state.count(PROBE, "stored")
-        self.state.used.add(question)
+        with self.state.guarded(PROBE), ExitStack() as files:
+
+            def make() -> Answer:
+                nonlocal answer
+                answer = self.try_really(isa, code)
+                path = files.enter_context(file_with(YES if answer else NO))
+                return Answer(path, self.state.producer)
+
+            found, _ = self.state.records.get_or_make(own, make)
+            self.state.used.add(own)
+            if found is not None:
+                return found.content == YES
+            path = files.enter_context(file_with(YES if answer else NO))
+            self.state.records.put(own.with_environment(compiler=ANY), Answer(path, self.state.producer, compile_ns=1))
+            self.state.count(PROBE, "stored")
+        return answer if answer is not None else self.try_really(isa, code)
+
+    def try_really(self, isa: Any, code: str) -> bool:
+        """PyTorch's trial. Its library is not stored: nobody needs it once the answer is known."""
+        self._trial.is_running = True
+        try:
+            return bool(self.try_out(isa, code))
+        finally:
+            self._trial.is_running = False
 
 
 # ---- keys ----

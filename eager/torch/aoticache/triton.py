@@ -27,7 +27,7 @@ from triton.runtime.cache import FileCacheManager
 from . import _caches, _session
 from ._compile_state import KindStats
 from ._errors import AoticacheError, warn_once
-from ._records import TRITON, Answer, Question, Records, file_with
+from ._records import TRITON, Answer, Question, Records, file_with, write_file
 
 LONGEST_COMPILE = 1800  # seconds until a lease is given up whose compile neither ended nor failed
 HEAD = b"aoticache-triton 1\n"
@@ -86,8 +86,11 @@ class CacheManager(Base):  # type: ignore[misc]
         records = open_records()
         if records is None:
             return None
-        self.flight = Flight(records, self.question(filename))
-        files = self.flight.begin()
+        question = self.question(filename)
+        files = read_record(records, question)  # a hit takes no lease, and so no thread
+        if files is None:
+            self.flight = Flight(records, question)
+            files = self.flight.begin()
         if files is None:
             counts.misses += 1
             return None  # Triton compiles, and calls put_group()
@@ -120,8 +123,18 @@ class CacheManager(Base):  # type: ignore[misc]
         return Question(TRITON, {"name": filename.rpartition(".")[0], "key": self.key, "file": filename}, environment)
 
     def place(self, files: Mapping[str, bytes]) -> dict[str, str]:
-        """In Triton's directory."""
-        return {name: self.files.put(content, name, binary=True) for name, content in files.items()}
+        """
+        In Triton's directory. Triton's own put() makes and removes a folder for each file, which takes most of the time of a
+        hit.
+        """
+        directory = getattr(self.files, "cache_dir", None)
+        if not isinstance(directory, str) or self.is_plain:
+            return {name: self.files.put(content, name, binary=True) for name, content in files.items()}
+        os.makedirs(directory, exist_ok=True)
+        placed = {name: os.path.join(directory, name) for name in files}
+        for name, path in placed.items():
+            write_file(path, files[name])
+        return placed
 
 
 class Abandoned(Exception):
@@ -199,14 +212,21 @@ def open_records() -> Records | None:
         return None
 
 
-def lookup(question: Question) -> dict[str, bytes] | None:
-    records = open_records()
+def read_record(records: Records, question: Question) -> dict[str, bytes] | None:
+    """The files of a record; None: there is none that is of use."""
     try:
-        found = records.lookup(question) if records is not None else None
-        files = unpack(found.content) if found is not None else None
+        found = records.lookup(question)
+        return unpack(found.content) if found is not None else None
     except (AoticacheError, OSError, ValueError) as error:
         complain(error)
         return None
+
+
+def lookup(question: Question) -> dict[str, bytes] | None:
+    records = open_records()
+    if records is None:
+        return None
+    files = read_record(records, question)
     if files is None:
         counts.misses += 1
     else:

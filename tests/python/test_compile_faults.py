@@ -1,0 +1,135 @@
+"""Faults of the cache under torch.compile: a full disk, a cache that cannot be written, one of another user, one that is
+removed while a program runs, and a PyTorch that is not known. The program goes on as without the cache, and each kind of
+records is warned of once (docs/torch-compile.md).
+
+What must be mounted is mounted in a namespace of its own; where that is not allowed, the test is skipped and says so.
+"""
+import json
+import os
+import subprocess
+import sys
+
+from compile_runs import FULL, PLAIN, PROGRAMS, check_warm, copy_of, filled, fresh, play_tests, run
+from torch_scenarios import environment, play
+
+#: No trial of vector units, which would take most of the time.
+QUICK = {"TORCHINDUCTOR_VEC_ISA_OK": "1", **PLAIN}
+WAYS = (["unshare", "-m"], ["unshare", "-rm"])
+
+
+def way_to_mount():
+    """The words that start a command where it may mount; None: there are none here."""
+    for words in WAYS:
+        done = subprocess.run([*words, "sh", "-c", "mount -t tmpfs -o size=1m tmpfs /mnt"], capture_output=True)
+        if done.returncode == 0:
+            return words
+    return None
+
+
+def run_mounted(mount, cache, *words, compiler=True):
+    """A program in a namespace where `mount` (a shell command) was run first. None: skipped."""
+    way = way_to_mount()
+    if way is None:
+        return None
+    variables = environment(AOTICACHE_DIR=cache, TORCHINDUCTOR_CACHE_DIR=fresh("inductor"), HOME=fresh("home"),
+                            AOTICACHE_CONFIG="", **QUICK)
+    path = "" if compiler else f"PATH={fresh('path')} "
+    command = f'{mount} && {path}exec "$@"'
+    done = subprocess.run([*way, "sh", "-c", command, "sh", sys.executable, PROGRAMS, *words], env=variables,
+                          capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert all(one["same"] for one in found["programs"].values()), found["programs"]
+    return found
+
+
+def ours(found):
+    """The warnings of the cache; none is said twice."""
+    said = [one for one in found["warnings"] if "aoticache" in one]
+    kinds = [one.partition("does not serve ")[2].split(" ")[0] or one for one in said]
+    assert len(kinds) == len(set(kinds)), said
+    return said
+
+
+def test_a_full_disk():
+    """Too small for the index at once, and too small for a library later."""
+    for size in ("64k", "700k"):
+        folder = fresh("disk")
+        found = run_mounted(f"mount -t tmpfs -o size={size},mode=700 tmpfs {folder}", os.path.join(folder, "cache"),
+                            "unseen", "pointwise")
+        if found is None:
+            print("skip - a_full_disk: nothing can be mounted here")
+            return
+        assert ours(found), (size, found["counts"])
+
+
+def test_a_cache_that_cannot_be_written():
+    """It serves what it has, without a compiler, and says once that the rest is lost."""
+    cache = os.path.join(fresh("read-only"), "cache")
+    before = run(cache, "pointwise", compiler=True, **QUICK)
+    mount = f"mount --bind {cache} {cache} && mount -o remount,ro,bind {cache}"
+    found = run_mounted(mount, cache, "pointwise", compiler=False)
+    if found is None:
+        print("skip - a_cache_that_cannot_be_written: nothing can be mounted here")
+        return
+    check_warm(found, before)
+    found = run_mounted(mount, cache, "unseen")
+    said = ours(found)
+    assert any("cannot be written" in one for one in said), said
+    assert found["counts"]["inductor-cpp"]["stored"] == 0, found["counts"]
+
+
+def test_a_cache_of_another_user():
+    if os.getuid() != 0:
+        print("skip - a_cache_of_another_user: it takes root to give one away")
+        return
+    cache = copy_of(FULL) if filled() else None
+    for path in (cache, os.path.join(cache, "objects")):
+        os.chown(path, 65534, 65534)
+    found = run(cache, "unseen", compiler=True, **QUICK)
+    said = ours(found)
+    assert said and found["programs"]["unseen"]["same"], found
+    assert all(one["hits"] == 0 for one in found["counts"].values()), found["counts"]
+
+
+def test_a_cache_that_is_removed_while_a_program_runs():
+    play("""
+        import shutil, sys, warnings
+        import torch, aoticache
+        assert aoticache.install_compile_cache()
+        x = torch.linspace(0, 1, 33)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            assert torch.allclose(torch.compile(lambda x: x * 3 + 1)(x), x * 3 + 1)
+            shutil.rmtree(sys.argv[1])
+            assert torch.allclose(torch.compile(lambda x: x * 5 - 1)(x), x * 5 - 1)
+            assert torch.allclose(torch.compile(lambda x: x * 7 - 2)(x), x * 7 - 2)
+        lines = [str(one.message) for one in said if "aoticache" in str(one.message)]
+        assert len(lines) == len(set(lines)), lines
+        print("done")
+    """, [cache := os.path.join(fresh("removed"), "cache")], AOTICACHE_DIR=cache,
+         TORCHINDUCTOR_CACHE_DIR=fresh("inductor"), **QUICK)
+
+
+def test_a_pytorch_that_is_not_known():
+    """It compiles by itself, to its own results, with one warning and nothing replaced."""
+    play("""
+        import warnings
+        import torch, aoticache
+        from torch._inductor import cpp_builder
+        own = cpp_builder.CppBuilder.build
+        torch.__version__ = "2.99.0"
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            assert not aoticache.install_compile_cache()
+            x = torch.linspace(0, 1, 33)
+            assert torch.allclose(torch.compile(lambda x: x * 9 + 1)(x), x * 9 + 1)
+        lines = [str(one.message) for one in said if "aoticache" in str(one.message)]
+        assert len(lines) == 1 and "2.99.0 compiles by itself" in lines[0], lines
+        assert cpp_builder.CppBuilder.build is own and not aoticache.stats().compile
+        print("done")
+    """, AOTICACHE_DIR=os.path.join(fresh("unknown"), "cache"), TORCHINDUCTOR_CACHE_DIR=fresh("inductor"), **QUICK)
+
+
+if __name__ == "__main__":
+    play_tests(globals())

@@ -1,0 +1,87 @@
+"""The rarer kinds of records of torch.compile: profiles of dynamic shapes, choices of autotuning, and graphs whose tracing
+PyTorch's precompile leaves out (docs/torch-compile.md)."""
+import os
+
+from compile_runs import FOLDER, PLAIN, check_warm, digests, fresh, play_tests, run
+from torch_scenarios import play
+
+CACHE = os.path.join(FOLDER, "records")
+JOB = {"TORCH_COMPILE_JOB_ID": "aoticache-test", **PLAIN}
+
+
+def traced(found, name):
+    return found["programs"][name]["traced"]
+
+
+def test_a_profile_saves_the_compile_for_the_first_length():
+    """The first process finds out that lengths vary, and traces twice. The second knows, and runs no compiler."""
+    first = run(CACHE, "named", compiler=True, **JOB)
+    assert traced(first, "named") == 2 and first["counts"]["dynamo-profile"]["stored"] >= 1, first
+    again = run(CACHE, "named", **JOB)
+    check_warm(again, first)
+    assert traced(again, "named") == 1 and again["counts"]["dynamo-profile"]["hits"] >= 1, again
+    other = run(CACHE, "named", **{**JOB, "TORCH_COMPILE_JOB_ID": "aoticache-other"})  # another job has its own profile
+    assert traced(other, "named") == 2 and other["counts"]["dynamo-profile"]["hits"] == 0 and not other["started"], other
+
+
+def test_graphs_that_differ_in_a_constant_are_two():
+    """The values of constants are in PyTorch's keys: the second program gets no record of the first, and its own results."""
+    first = run(CACHE, "constant_one", compiler=True, **PLAIN)
+    other = run(CACHE, "constant_two", compiler=True, **PLAIN)
+    assert other["counts"]["inductor-graph"]["hits"] == 0 and other["programs"]["constant_two"]["same"], other
+    check_warm(run(CACHE, "constant_one", **PLAIN), first)
+    check_warm(run(CACHE, "constant_two", **PLAIN), other)
+
+
+def test_programs_in_the_mode_of_autotuning_are_served():
+    """mode="max-autotune" on a CPU: the choice is part of the graph's record."""
+    first = run(CACHE, "tuned", compiler=True, **PLAIN)
+    assert first["counts"]["inductor-graph"]["stored"] == 1, first["counts"]
+    check_warm(run(CACHE, "tuned", **PLAIN), first)
+
+
+def test_choices_of_tritons_heuristics_are_served():
+    """Through PyTorch's own class for them; their kernels need a GPU, their records none."""
+    text = """
+        import sys
+        import torch, aoticache
+        assert aoticache.install_compile_cache()
+        import torch._inductor.codecache
+        from torch._inductor import config
+        from torch._inductor.runtime.autotune_cache import AutotuneCache
+        assert config.autotune_remote_cache
+        class Config:
+            kwargs, num_warps, num_stages = {"XBLOCK": 64}, 4, 2
+        meta = {"backend_hash": "b", "autotune_local_cache": False, "autotune_remote_cache": True}
+        file = sys.argv[2] + "/kernel.py"
+        open(file, "w").write("# a kernel of Triton's")
+        cache = AutotuneCache.create(meta, file, "configs")
+        found = cache._read()
+        if sys.argv[1] == "save":
+            assert found is None
+            cache.save(Config, 7_000_000)
+        else:
+            assert found["XBLOCK"] == 64 and found["num_warps"] == 4 and found["configs_hash"] == "configs", found
+            other = AutotuneCache.create(meta, file, "other configs")._read()
+            assert other is None, other
+        counts = aoticache.stats().compile["autotune"]
+        assert (counts.hits, counts.stored) == ((0, 1) if sys.argv[1] == "save" else (1, 0)), counts
+        print("done")
+    """
+    for what in ("save", "read"):  # in another folder, too
+        play(text, [what, fresh("kernels")], AOTICACHE_DIR=CACHE, TORCHINDUCTOR_CACHE_DIR=fresh("inductor"))
+
+
+def test_precompiled_programs_trace_nothing():
+    """PyTorch's precompile carries bytecode and guards in its portable artifacts, and ours the libraries in the same ones."""
+    file, precompile = os.path.join(FOLDER, "precompiled"), {"TORCH_CACHING_PRECOMPILE": "1", **PLAIN}
+    first = run(CACHE, "--save", file, "named", compiler=True, **precompile)
+    found = run(os.path.join(fresh("empty"), "cache"), "--load", file, "named", **precompile)
+    assert found["loaded"] and found["started"] == [] and traced(first, "named") == 2 and traced(found, "named") == 0, found
+    assert digests(found) == digests(first) and found["counts"]["inductor-cpp"]["misses"] == 0, found
+    found = run(os.path.join(fresh("empty"), "cache"), "--load", file, "--uninstalled", "named", status=3, **precompile)
+    assert "compiler" in found["error"].lower(), found  # PyTorch alone carries no libraries
+
+
+if __name__ == "__main__":
+    play_tests(globals())
