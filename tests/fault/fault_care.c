@@ -36,7 +36,8 @@ static const char *look_at_two(aoticache_cache *cache)
 /* What dead processes leave. */
 static void leave_things(void)
 {
-    static const char *const names[] = {"tmp/0123456789abcdef", "leases/" "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"};
+    static const char *const names[] = {"tmp/0123456789abcdef",
+                                        "leases/00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"};
     char path[700];
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         snprintf(path, sizeof path, "%s/%.*s", trial_cache(), (int)strcspn(names[i], "/"), names[i]);
@@ -151,7 +152,8 @@ static const struct operation operations[] = {
     {.name = "migration", .perform = do_open, .opens_itself = true, .spoil = trial_go_back_to_first_version},
     /* libarchive 3.6 leaks its buffers where zstd fails. */
     {.name = "export", .perform = do_export, .may_be = NO_ARCHIVE | REFUSED, .keeps_blocks = 2},
-    {.name = "import", .perform = trial_import, .spoil = trial_make_source, .may_be = NO_ARCHIVE | REFUSED, .look = look_for_both},
+    {.name = "import", .perform = trial_import, .spoil = trial_make_source, .may_be = NO_ARCHIVE | REFUSED,
+     .look = look_for_both},
     {.name = "merge", .perform = trial_merge, .spoil = trial_make_source, .may_be = REFUSED, .look = look_for_both},
 };
 

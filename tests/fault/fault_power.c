@@ -5,7 +5,8 @@
  * each way to lose what was not synced before it, a folder is made as the disk may be afterwards. A process opens the cache
  * there: what was stored before, and what had been reported as stored, is found with its bytes; nothing is damaged,
  * missing or foreign, and the index is no damaged one; the operation succeeds when it is done again. All that with WAL and
- * with a rollback journal. Arguments: a part of an operation's name, "WAL" or "rollback journal". FAULT_STRIDE: each how many-th case, 29 unless it is set; 1: each.
+ * with a rollback journal. Arguments: a part of an operation's name, "WAL" or "rollback journal". FAULT_STRIDE: each how
+ * many-th case, 29 unless it is set; 1: each.
  */
 #include <errno.h>
 #include <string.h>

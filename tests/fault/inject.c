@@ -36,7 +36,23 @@
 #pragma GCC visibility push(default) /* else shared objects would not find them */
 
 /* What a call does decides which errnos it can have. */
-enum call_class { OPEN_TO_READ, OPEN_TO_WRITE, READ, WRITE, SYNC, NAME, SPACE, MODE, LOOK, LOOK_AT_FILE, LOCK, MAP, SPAWN, WAIT, CLASS_COUNT };
+enum call_class {
+    OPEN_TO_READ,
+    OPEN_TO_WRITE,
+    READ,
+    WRITE,
+    SYNC,
+    NAME,
+    SPACE,
+    MODE,
+    LOOK,
+    LOOK_AT_FILE,
+    LOCK,
+    MAP,
+    SPAWN,
+    WAIT,
+    CLASS_COUNT
+};
 
 static const int class_errors[CLASS_COUNT][9] = {
     [OPEN_TO_READ] = {EIO, EACCES, EMFILE, ENOMEM}, /* Linux starts it again by itself */

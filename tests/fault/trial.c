@@ -481,7 +481,10 @@ static bool try_one(const struct operation *operation, const char *text, struct 
     if (sscanf(text, "%31s %31s %ld%3s", kind, name, &injection.at, plus) < 3)
         return false;
     injection.persists = plus[0] == '+';
-    injection.kind = kind[0] == 'm' ? INJECT_MEMORY : kind[0] == 't' ? INJECT_THREAD : kind[0] == 's' ? INJECT_SHORT : INJECT_ERROR;
+    injection.kind = kind[0] == 'm'   ? INJECT_MEMORY
+                     : kind[0] == 't' ? INJECT_THREAD
+                     : kind[0] == 's' ? INJECT_SHORT
+                                      : INJECT_ERROR;
     for (size_t i = 0; i < ERROR_COUNT; i++)
         if (strcmp(name, error_names[i]) == 0)
             injection.error = errors[i];

@@ -58,8 +58,10 @@ aoticache_status trial_put(aoticache_cache *cache, int number, bool has_second_f
 bool trial_finds(aoticache_cache *cache, int number);
 
 /*
- * Tries each operation, or those whose names contain an argument, and prints a line for each. FAULT_STRIDE: each how many-th
- * call fails, `stride` unless it is set; 1: each. FAULT_ONLY="KIND ERRNO CALL" tries one case and says where the call comes from. The exit code.
+ * Tries each operation, or those whose names contain the argument, and prints a line for each. FAULT_STRIDE: each how
+ * many-th case, `stride` unless it is set; 1: each. FAULT_VERBOSE=1: also each message.
+ * FAULT_ONLY="memory - 612" or "error EIO 70+": that case alone (+: all that follows fails, too), and from where it is
+ * called. Returns the exit code.
  */
 int trial_main(int argc, char **argv, const struct operation *operations, size_t count, long stride);
 
