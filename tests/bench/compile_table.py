@@ -48,7 +48,7 @@ class Folders:
 
 def variables(cache):
     return {**os.environ, "AOTICACHE_HOME": BUILD, "AOTICACHE_CONFIG": "", "AOTICACHE_DIR": cache,
-            "AOTICACHE_KEYS": os.path.join(os.path.dirname(cache), "keys")}
+            "AOTICACHE_KEYS": os.path.join(BUILD, "bench-keys")}
 
 
 class Player:
