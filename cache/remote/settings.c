@@ -193,6 +193,7 @@ static aoticache_status take_next(struct configs *configs, const char *word, aot
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "remote: there are more than %d", MAX_REMOTES);
     if (!AOTICACHE_ARRAY_RESERVE(configs->items, configs->capacity, configs->count + 1))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the remotes");
+    configs->items[configs->count] = (aoticache_remote_config){.url = NULL};
     return begin_remote(&configs->items[configs->count++], word, ret_error);
 }
 
@@ -217,15 +218,18 @@ aoticache_status aoticache_remote_configs_parse(const char *text, aoticache_remo
     return AOTICACHE_OK;
 }
 
+void aoticache_remote_config_clear(aoticache_remote_config *config)
+{
+    char *const texts[] = {config->url,        config->module,      config->user,           config->ca_file,
+                           config->namespace_, config->secret_file, config->secret_variable};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        free(texts[i]);
+}
+
 void aoticache_remote_configs_free(aoticache_remote_config *configs, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        aoticache_remote_config *config = &configs[i];
-        char *const texts[] = {config->url,        config->module,      config->user,           config->ca_file,
-                               config->namespace_, config->secret_file, config->secret_variable};
-        for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++)
-            free(texts[k]);
-    }
+    for (size_t i = 0; i < count; i++)
+        aoticache_remote_config_clear(&configs[i]);
     free(configs);
 }
 
