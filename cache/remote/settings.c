@@ -197,11 +197,21 @@ static aoticache_status take_next(struct configs *configs, const char *word, aot
     return begin_remote(&configs->items[configs->count++], word, ret_error);
 }
 
+static bool has_control_characters(const char *text)
+{
+    for (; *text != '\0'; text++)
+        if (((unsigned char)*text < ' ' && *text != '\t') || *text == 0x7f)
+            return true;
+    return false;
+}
+
 aoticache_status aoticache_remote_configs_parse(const char *text, aoticache_remote_config **ret_configs, size_t *ret_count,
                                                 aoticache_error *ret_error)
 {
     struct configs configs = {.items = NULL};
     aoticache_status status = AOTICACHE_OK;
+    if (has_control_characters(text))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "remote: there is a control character in it");
     cleanup_free char *copy = strdup(text);
     if (copy == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the remotes");
