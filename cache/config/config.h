@@ -98,8 +98,9 @@ AOTICACHE_API aoticache_status aoticache_config_name_parse(const char *text, aot
                                                            const char **ret_nearest);
 
 /*
- * The value as a number (a config of NULL has the defaults): bytes (max_size, and min_free where it is no share), entries, seconds (max_age, failure_ttl,
- * compile_timeout, lock_timeout), 0 or 1 (allow_shared; policy, as aoticache_collect_policy). 0 for the rest.
+ * The value as a number (a config of NULL has the defaults): bytes (max_size, and min_free where it is no share), entries,
+ * seconds (max_age, failure_ttl, compile_timeout, lock_timeout), 0 or 1 (allow_shared, require_signatures; policy, as
+ * aoticache_collect_policy). 0 for the rest.
  */
 AOTICACHE_API uint64_t aoticache_config_number(const aoticache_config *config, aoticache_config_name name);
 /* min_free where it is a share of the file system: 0.05 for 5%; else 0. */
@@ -114,8 +115,8 @@ AOTICACHE_API const char *aoticache_config_key_directory(const aoticache_config 
 struct aoticache_cache_options;
 /*
  * Puts what the files and the environment say into options of a cache: directory, allow_shared, max_bytes, max_entries,
- * lock_timeout_ms, compile_timeout_ms, failure_ttl_seconds, remote, and whose signatures are believed; what they do not say stays. Opening the cache then does not
- * read them again (is_configured). For programs that show or change what is configured before they open a cache; others
+ * lock_timeout_ms, compile_timeout_ms, failure_ttl_seconds, remote, and whose signatures are believed; what they do not say stays.
+ * Opening the cache then does not read them again (is_configured). For programs that show or change what is configured before they open a cache; others
  * leave it to aoticache_cache_open(). Strings are borrowed from the config.
  */
 AOTICACHE_API void aoticache_config_apply(const aoticache_config *config, struct aoticache_cache_options *options);

@@ -102,7 +102,8 @@ AOTICACHE_API aoticache_status aoticache_cache_export(aoticache_cache *cache, in
  * Locks:   the store, shared, once for each batch; with a budget, what a collection takes. Another process may be at work in the cache, a collector too.
  * Returns: OK (look at `refused`); CORRUPT (no such archive, damaged, it ends early, or has more than it announces; what
  * was complete before stays); DENIED (read-only; more than max_bytes); INVALID; IO (a full disk; stopped); LOCKED; NO_MEMORY; UNSUPPORTED
- * (no libarchive, an archive of a newer format).
+ * (no libarchive, no libcrypto, an archive of a newer format). INVALID and DENIED also where the lists of trusted and
+ * revoked keys cannot be used: nothing is taken in then.
  */
 AOTICACHE_API aoticache_status aoticache_cache_import(aoticache_cache *cache, int fd,
                                                       const aoticache_transfer_options *options,

@@ -14,20 +14,29 @@
 
 #include "base/load_gate.h"
 
-/* result, name, parameters: the same in OpenSSL 1.1.1 and 3. */
+/* The library that the header belongs to; then those that there have been. */
+#ifdef OPENSSL_SHLIB_VERSION
+#define TEXT_OF(number) #number
+#define SONAME(number) "libcrypto.so." TEXT_OF(number)
+#define OWN_SONAME SONAME(OPENSSL_SHLIB_VERSION)
+#else
+#define OWN_SONAME "libcrypto.so.1.1"
+#endif
+
+/* result, name, parameters: the same in OpenSSL 1.1.1 and 3. The engine is always NULL. */
 #define FUNCTION_LIST(X)                                                                                              \
-    X(EVP_PKEY *, EVP_PKEY_new_raw_private_key, (int type, ENGINE *engine, const unsigned char *key, size_t size))    \
-    X(EVP_PKEY *, EVP_PKEY_new_raw_public_key, (int type, ENGINE *engine, const unsigned char *key, size_t size))     \
+    X(EVP_PKEY *, EVP_PKEY_new_raw_private_key, (int type, void *engine, const unsigned char *key, size_t size))    \
+    X(EVP_PKEY *, EVP_PKEY_new_raw_public_key, (int type, void *engine, const unsigned char *key, size_t size))     \
     X(int, EVP_PKEY_get_raw_public_key, (const EVP_PKEY *key, unsigned char *ret_key, size_t *size))                  \
     X(void, EVP_PKEY_free, (EVP_PKEY * key))                                                                          \
     X(EVP_MD_CTX *, EVP_MD_CTX_new, (void))                                                                           \
     X(void, EVP_MD_CTX_free, (EVP_MD_CTX * context))                                                                  \
     X(int, EVP_DigestSignInit,                                                                                        \
-      (EVP_MD_CTX * context, EVP_PKEY_CTX **key_context, const EVP_MD *digest, ENGINE *engine, EVP_PKEY *key))        \
+      (EVP_MD_CTX * context, EVP_PKEY_CTX **key_context, const EVP_MD *digest, void *engine, EVP_PKEY *key))        \
     X(int, EVP_DigestSign,                                                                                            \
       (EVP_MD_CTX * context, unsigned char *ret_signature, size_t *size, const unsigned char *message, size_t length)) \
     X(int, EVP_DigestVerifyInit,                                                                                      \
-      (EVP_MD_CTX * context, EVP_PKEY_CTX **key_context, const EVP_MD *digest, ENGINE *engine, EVP_PKEY *key))        \
+      (EVP_MD_CTX * context, EVP_PKEY_CTX **key_context, const EVP_MD *digest, void *engine, EVP_PKEY *key))        \
     X(int, EVP_DigestVerify,                                                                                          \
       (EVP_MD_CTX * context, const unsigned char *signature, size_t size, const unsigned char *message, size_t length)) \
     X(void, ERR_clear_error, (void))
@@ -50,7 +59,7 @@ static bool bind(void *library, void *place, const char *name)
 
 static void load(void)
 {
-    static const char *const names[] = {"libcrypto.so.3", "libcrypto.so.1.1"};
+    static const char *const names[] = {OWN_SONAME, "libcrypto.so.3", "libcrypto.so.1.1"};
     aoticache_load_gate_enter();
     for (size_t i = 0; i < sizeof names / sizeof names[0] && !is_there; i++) {
         void *library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
@@ -69,9 +78,8 @@ static aoticache_status open_crypto(aoticache_error *ret_error)
     pthread_once(&once, load);
     return is_there ? AOTICACHE_OK
                     : aoticache_error_set(ret_error, AOTICACHE_UNSUPPORTED,
-                                          "signatures are made and checked with libcrypto, and neither libcrypto.so.3 nor "
-                                          "libcrypto.so.1.1 can be opened: install OpenSSL (Debian: libssl3; Fedora: "
-                                          "openssl-libs)");
+                                          "signatures are made and checked with libcrypto, and " OWN_SONAME
+                                          " cannot be opened: install OpenSSL (Debian: libssl3; Fedora: openssl-libs)");
 }
 
 /* libcrypto gives no key, or no context: it is out of memory, or its configuration forbids Ed25519. */

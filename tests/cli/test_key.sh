@@ -131,6 +131,8 @@ try 'unless no signatures are required' 0 env AOTICACHE_REQUIRE_SIGNATURES=false
     aoticache import "$work/unsigned.tar.zst" --cache-dir "$work/cache-3"
 try 'keys of the environment' 0 env AOTICACHE_TRUSTED_KEYS="$public $builder" AOTICACHE_KEYS="$work/nobody" \
     aoticache import "$archive" --cache-dir "$work/cache-4"
+try 'list makes no cache' 0 aoticache key list --cache-dir "$work/cache-none"
+holds 'where there is none' [ ! -e "$work/cache-none" ]
 try 'several are listed' 0 env AOTICACHE_TRUSTED_KEYS="$public $builder" AOTICACHE_KEYS="$work/nobody" aoticache key list --json
 try 'a revoked one' 1 env AOTICACHE_TRUSTED_KEYS="$public" AOTICACHE_REVOKED_KEYS="$fingerprint" AOTICACHE_KEYS="$work/nobody" \
     aoticache import "$archive" --cache-dir "$work/cache-5"
@@ -173,6 +175,21 @@ if LD_DEBUG=files aoticache --version 2>&1 | grep -q 'calling init'; then
         loads_libcrypto aoticache key verify
         is 'checking one does' 0 "$?"
     fi
+fi
+# A library of that name without a function stands in for one that is missing.
+mkdir "$work/empty"
+if "${CC:-cc}" -shared -nostdlib -Wl,-soname,libcrypto.so.3 -x c /dev/null -o "$work/empty/libcrypto.so.3" 2>/dev/null &&
+    ! ldd "$BUILD/lib/libaoticache.so" | grep -q libcrypto; then
+    without() { LD_LIBRARY_PATH=$work/empty "$@"; }
+    try 'without libcrypto no key is made' 5 without aoticache key generate x --output "$work/x"
+    says 'with what to install' 'install OpenSSL'
+    ann aoticache key sign --all --quiet
+    try 'nothing is taken in for want of a check' 5 without env AOTICACHE_TRUSTED_KEYS="$public" AOTICACHE_KEYS="$work/nobody" \
+        aoticache merge "$work/cache-of-ann" --cache-dir "$work/cache-10"
+    says 'and why' 'install OpenSSL'
+    try 'a hit needs none' 0 without ann aoticache run aten::abs --input float32:5=-2 --hook none --quiet
+else
+    skip 'without libcrypto' 'no compiler, or this build links it'
 fi
 try 'doctor' 0 ann aoticache doctor
 prints 'names the own key' "own key +'${public%%:*}'"
