@@ -76,6 +76,8 @@ def own_build_folder() -> Path | None:
 def contents(root: Path, build: Path) -> list[tuple[Path, str]]:
     """Files, and where they go below the package."""
     found = [(build / "lib" / name, f"lib/{name}") for name in LIBRARIES]
+    # Modules for remotes are built where their libraries are.
+    found += [(path, f"lib/{path.name}") for path in sorted((build / "lib").glob("libaoticache_remote_*.so"))]
     found += [(build / "bin" / name, f"bin/{name}") for name in PROGRAMS]
     for folder in FOLDERS:
         files = sorted(path for path in (build / folder).rglob("*") if path.is_file())
