@@ -118,7 +118,7 @@ HEADERS  := $(patsubst %,$(BUILD)/include/aoticache/%,$(PUBLIC_HEADERS))
 PRODUCTS := $(SHARED) $(BUILD)/lib/libaoticache.so $(STATIC) $(SHIM) $(BRIDGE) $(REMOTE_MODULES) $(KERNELRT) $(STUB) $(BINS) $(BUILD)/aoticache.pc \
             $(DATA) $(HEADERS)
 
-.PHONY: FORCE all deps test check check-docs long torture bench bench-compile bench-judge bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo install uninstall clean help tests race-tests
+.PHONY: FORCE all deps test check check-docs long torture bench bench-compile bench-judge bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet install uninstall clean help tests race-tests
 .DEFAULT_GOAL := all
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -360,6 +360,10 @@ demo: deps
 	$(Q)$(MAKE) --no-print-directory all
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/demo
 
+# One compile for four machines, with a Redis server on the loopback (docs/remotes.md).
+demo-fleet: all
+	$(Q)BUILD=$(BUILD) scripts/demo-fleet
+
 bench: all tests
 	$(Q)BUILD=$(BUILD) VENV=$(VENV) scripts/bench
 
@@ -451,7 +455,7 @@ clean:
 	$(Q)find build -mindepth 1 -maxdepth 1 ! -name venv -exec rm -rf {} + 2>/dev/null || true
 
 help:
-	@echo 'targets: all test check check-docs long torture bench bench-compile bench-judge bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo install uninstall deps tests dist deb rpm wheel sbom check-abi check-deb check-wheel check-image clean help'
+	@echo 'targets: all test check check-docs long torture bench bench-compile bench-judge bench-models-eager operators models torch-operators torch-checks inductor-builds year fuzz gpu demo demo-fleet install uninstall deps tests dist deb rpm wheel sbom check-abi check-deb check-wheel check-image clean help'
 	@echo '  all        build everything under build/'
 	@echo '  test       install what is missing, build, run all tests'
 	@echo '  check      the same without installing anything'
@@ -469,7 +473,7 @@ help:
 	@echo '  torch-checks     compiled kernels against PyTorch at the edges of operators, docs/torch-checks.md'
 	@echo '  year       a simulated year of a large cache, beside LRU and Belady (minutes)'
 	@echo '  fuzz       fuzz targets, FUZZ_SECONDS=60 each (clang);  gpu: what needs a GPU'
-	@echo '  demo       install what is missing, build, show the main job'
+	@echo '  demo       install what is missing, build, show the main job;  demo-fleet  one compile for four machines (Redis)'
 	@echo '  install    to $$(DESTDIR)$$(prefix), prefix=/usr/local by default;  uninstall takes it back'
 	@echo '  deps       install what is missing, nothing else'
 	@echo '  dist deb rpm wheel sbom  packages, in build/dist (docs/packaging.md);  compile_commands.json'

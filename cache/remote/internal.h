@@ -27,6 +27,7 @@ typedef struct aoticache_remote_config {
 aoticache_status aoticache_remote_configs_parse(const char *text, aoticache_remote_config **ret_configs, size_t *ret_count,
                                                 aoticache_error *ret_error);
 void aoticache_remote_configs_free(aoticache_remote_config *configs, size_t count);
+void aoticache_remote_config_clear(aoticache_remote_config *config);
 
 /* ---- zstd.c ---- */
 

@@ -60,13 +60,10 @@ void aoticache_remotes_free(aoticache_remotes *remotes)
         return;
     for (size_t i = 0; i < remotes->count; i++) {
         aoticache_remote *remote = &remotes->items[i];
-        aoticache_remote_config *config = malloc(sizeof *config);
         if (remote->connection != NULL && remote->pid == getpid())
             remote->module->close(remote->connection);
         pthread_mutex_destroy(&remote->mutex);
-        if (config != NULL)
-            *config = remote->config;
-        aoticache_remote_configs_free(config, config != NULL ? 1 : 0);
+        aoticache_remote_config_clear(&remote->config);
     }
     free(remotes->items);
     free(remotes);

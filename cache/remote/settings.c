@@ -193,7 +193,16 @@ static aoticache_status take_next(struct configs *configs, const char *word, aot
         return aoticache_error_set(ret_error, AOTICACHE_INVALID, "remote: there are more than %d", MAX_REMOTES);
     if (!AOTICACHE_ARRAY_RESERVE(configs->items, configs->capacity, configs->count + 1))
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the remotes");
+    configs->items[configs->count] = (aoticache_remote_config){.url = NULL};
     return begin_remote(&configs->items[configs->count++], word, ret_error);
+}
+
+static bool has_control_characters(const char *text)
+{
+    for (; *text != '\0'; text++)
+        if (((unsigned char)*text < ' ' && *text != '\t') || *text == 0x7f)
+            return true;
+    return false;
 }
 
 aoticache_status aoticache_remote_configs_parse(const char *text, aoticache_remote_config **ret_configs, size_t *ret_count,
@@ -201,6 +210,8 @@ aoticache_status aoticache_remote_configs_parse(const char *text, aoticache_remo
 {
     struct configs configs = {.items = NULL};
     aoticache_status status = AOTICACHE_OK;
+    if (has_control_characters(text))
+        return aoticache_error_set(ret_error, AOTICACHE_INVALID, "remote: there is a control character in it");
     cleanup_free char *copy = strdup(text);
     if (copy == NULL)
         return aoticache_error_set(ret_error, AOTICACHE_NO_MEMORY, "out of memory for the remotes");
@@ -217,15 +228,18 @@ aoticache_status aoticache_remote_configs_parse(const char *text, aoticache_remo
     return AOTICACHE_OK;
 }
 
+void aoticache_remote_config_clear(aoticache_remote_config *config)
+{
+    char *const texts[] = {config->url,        config->module,      config->user,           config->ca_file,
+                           config->namespace_, config->secret_file, config->secret_variable};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        free(texts[i]);
+}
+
 void aoticache_remote_configs_free(aoticache_remote_config *configs, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        aoticache_remote_config *config = &configs[i];
-        char *const texts[] = {config->url,        config->module,      config->user,           config->ca_file,
-                               config->namespace_, config->secret_file, config->secret_variable};
-        for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++)
-            free(texts[k]);
-    }
+    for (size_t i = 0; i < count; i++)
+        aoticache_remote_config_clear(&configs[i]);
     free(configs);
 }
 

@@ -226,7 +226,8 @@ static aoticache_status send_to(aoticache_cache *cache, aoticache_remote *remote
     aoticache_remote_sending sending = {.report = &report, .replaces = replaces};
     aoticache_error detail = {.message = ""};
     aoticache_status status = aoticache_cache_signers(cache, &sending.signers, &sending.signer_count, &detail);
-    if (status == AOTICACHE_OK)
+    const bool has_signers = status == AOTICACHE_OK;
+    if (has_signers)
         status = aoticache_remote_send(cache, remote, artifact, &sending, &detail);
     if (status == AOTICACHE_OK)
         status = aoticache_remote_list_entry(cache, remote, artifact, &detail);
@@ -234,7 +235,10 @@ static aoticache_status send_to(aoticache_cache *cache, aoticache_remote *remote
     if (status == AOTICACHE_OK)
         return status;
     aoticache_cache_count(cache, AOTICACHE_COUNTER_remote_errors, 1);
-    aoticache_log(&cache->directory->logger, AOTICACHE_LOG_DEBUG, "a kernel is not sent: %s", detail.message);
+    /* A server that fails has been named once (server.c); a secret key that cannot be read, or a kernel that is too large, not. */
+    const bool is_ours = !has_signers || status == AOTICACHE_CORRUPT || status == AOTICACHE_UNSUPPORTED;
+    aoticache_log(&cache->directory->logger, is_ours ? AOTICACHE_LOG_WARNING : AOTICACHE_LOG_DEBUG,
+                  "a kernel is not sent to %s: %s", remote->config.url, detail.message);
     return status;
 }
 

@@ -35,6 +35,7 @@ start_nginx() {
     local nginx port user=
     nginx=$(PATH=$PATH:/usr/sbin command -v nginx) || return 1
     port=$(free_port)
+    rm -rf "$work/nginx" # of one before, which goes on
     mkdir -p "$work/nginx/data"
     [ "$(id -u)" -ne 0 ] || user='user root;' # the test's folders are root's alone
     {

@@ -47,6 +47,13 @@ prints 'doctor asks the remote' 'unix:.*redis.sock answers in .*; read and writt
 AOTICACHE_REMOTE="$AOTICACHE_REMOTE unsigned=allow" run aoticache doctor
 prints 'and warns of what is unsigned' 'entries without a trusted signature come in'
 
+chmod 644 "$work/secret-key"
+try 'a secret key that others may read' 0 abs keyless 11 --hook c
+says 'signs nothing, and nothing is sent' 'a kernel is not sent to unix:.*secret-key'
+chmod 600 "$work/secret-key"
+AOTICACHE_REMOTE="$AOTICACHE_REMOTE max-object=1K" try 'a kernel that is too large for the remote' 0 abs keyless 12 --hook c
+says 'stays here' 'a kernel is not sent to unix:.*max-object of the remote allows 1024'
+
 # ---- one compile for four machines ----
 
 cat >"$work/slow-cc" <<'CC'

@@ -162,6 +162,36 @@ else
     skip 'nginx' 'there is no nginx'
 fi
 
+# With TLS, and with what a server asks of those who write: a token, or a user and a password.
+only_known='set $known 0; if ($http_authorization = "Bearer swordfish") { set $known 1; }'
+only_known+=' if ($http_authorization = "Basic YW5uOnN3b3JkZmlzaA==") { set $known 1; } if ($known = 0) { return 401; }'
+if command -v openssl >/dev/null &&
+    openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 \
+        -keyout "$work/tls.key" -out "$work/tls.pem" 2>/dev/null &&
+    start_nginx "$(example docs/remotes.md nginx |
+        sed -e "s|listen 8080;|listen 8080 ssl; ssl_certificate $work/tls.pem; ssl_certificate_key $work/tls.key;|" \
+            -e "s|location / {|$only_known location / {|")"; then
+    url=${nginx_url/http:/https:}
+    export HTTP_SECRET=swordfish
+    AOTICACHE_REMOTE="$url secret-env=HTTP_SECRET"
+    try 'TLS: a certificate that nobody knows' 1 at first push --all
+    says 'TLS: is refused' 'certificate'
+    AOTICACHE_REMOTE="$url ca-file=$work/tls.pem"
+    try 'TLS: without a token' 1 at first push --all
+    says 'TLS: the server refuses' 'the server refuses .HTTP status 401'
+    AOTICACHE_REMOTE="$url ca-file=$work/tls.pem secret-env=HTTP_SECRET"
+    try 'TLS: with a token' 0 at first push --all
+    prints 'TLS: everything went' '^sent 3 entries'
+    AOTICACHE_REMOTE="$url ca-file=$work/tls.pem user=ann secret-env=HTTP_SECRET"
+    rm -rf "$work/fourth"
+    try 'TLS: with a user and a password' 0 at fourth pull --all
+    prints 'TLS: everything came' '^fetched 3 entries'
+    HTTP_SECRET=herring try 'TLS: with another password' 1 at fourth pull --all
+    holds 'TLS: no secret is printed' [ -z "$(grep -hE 'swordfish|herring' "$out" "$err")" ]
+else
+    skip 'TLS' 'there is no openssl, or no nginx'
+fi
+
 if start_s3; then
     export AWS_ACCESS_KEY_ID=access AWS_SECRET_ACCESS_KEY=fishsword
     goes_and_comes 'S3' "s3://kernels/team?region=eu-central-1&endpoint=$s3_endpoint"
@@ -183,12 +213,15 @@ is 'all of them' "$(tree first)" "$(tree honest)"
 command -v zstd >/dev/null && head -c 8M /dev/zero | zstd -q -c >"$work/liar/bomb"
 echo 'something else' | zstd -q -c >"$work/liar/other" 2>/dev/null
 
+memory=1500000 # KiB of addresses
+! is_instrumented || memory=unlimited # a sanitizer takes terabytes of them
+
 # lies MOOD STATUS PATTERN: nothing comes, in bounded time and memory
 lies() {
     local mood=$1 begun=$SECONDS
     rm -rf "$work/victim"
     echo "$mood" >"$work/mood"
-    run bash -c 'ulimit -v 1500000; AOTICACHE_DIR=$1 exec aoticache pull --all' bash "$work/victim"
+    run bash -c 'ulimit -v "$2"; AOTICACHE_DIR=$1 exec aoticache pull --all' bash "$work/victim" "$memory"
     is "$mood: the status" "$2" "$status"
     says "$mood: what is said" "$3"
     holds "$mood: no object has come" [ -z "$(find "$work/victim/objects" -type f 2>/dev/null)" ]

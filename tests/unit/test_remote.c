@@ -48,6 +48,7 @@ Test(remote, settings__what_is_wrong_is_named_and_no_secret)
     refused("redis://h namespace=a/b", "letters, digits");
     refused("redis://h module=mine.so", "absolute path");
     refused("redis://h nonsense", "read-only");
+    refused("redis://h\nuser=hunter2", "control character");
     cr_assert_eq(aoticache_remotes_check("", NULL), AOTICACHE_OK);
     cr_assert_eq(aoticache_remotes_check(NULL, NULL), AOTICACHE_INVALID);
 }
