@@ -284,7 +284,7 @@ static const struct operation operations[] = {
     {.name = "get or compile", .perform = do_compile, .puts = TRIAL_NEW_KEY, .may_not_store = true},
     {.name = "remembering a failure", .perform = do_fail_to_compile},
     {.name = "remove", .perform = do_remove, .removes = true, .look = look_whether_removed},
-    {.name = "list", .perform = do_list},
+    {.name = "list", .perform = do_list, .may_be = TRIAL_MAY_BE(CORRUPT)}, /* cache.h: of an index that cannot be read */
     {.name = "usage", .perform = do_usage},
     {.name = "pin", .perform = do_pin, .look = look_for_pin},
     {.name = "tag", .perform = do_tag_and_untag},

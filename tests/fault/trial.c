@@ -263,6 +263,8 @@ static unsigned statuses_of(const struct injection *injection)
     case EIO: /* SQLite: a lock that it does not get within its time */
         if (strcmp(injection->call, "fcntl") == 0 || injection->persists)
             return ok | io | TRIAL_MAY_BE(LOCKED);
+        if (strcmp(injection->call, "stat64") == 0) /* SQLite takes its file for one that was moved, and only reads it */
+            return ok | io | TRIAL_MAY_BE(DENIED);
         return ok | io;
     case ENOLCK:
         return ok | io | TRIAL_MAY_BE(LOCKED);
