@@ -177,11 +177,15 @@ class Session:
         Compiles the bridge, unless another thread or process does so already, then enables what has been waiting for
         it. Called without the lock.
         """
-        bridge, problem = None, None
+        self.use_bridge(*self.prepare_bridge())
+
+    def prepare_bridge(self) -> tuple[_bridge.Bridge | None, AoticacheError | None]:
         try:
-            bridge = _bridge.prepare(self.cache, self.settings, compile=True)
+            return _bridge.prepare(self.cache, self.settings, compile=True), None
         except AoticacheError as error:
-            problem = error
+            return None, error
+
+    def use_bridge(self, bridge: _bridge.Bridge | None, problem: AoticacheError | None) -> None:
         with _lock:
             if self.bridge_decided:
                 return
@@ -192,15 +196,18 @@ class Session:
                 self.enable_pending()
 
     def get_bridge(self) -> None:
-        """compile_bridge() in a thread, so that Ctrl-C ends the wait and not the compile. Called without the lock."""
-        with _lock:
-            if not self.bridge_decided and (self.bridge_thread is None or not self.bridge_thread.is_alive()):
-                self.start_bridge_thread()
-            thread = self.bridge_thread
-        if thread is not None:
-            thread.join()
-        if not self.bridge_decided:
-            self.compile_bridge()  # the thread has failed in a way that the caller is to see
+        """
+        compile_bridge(), with the compile in a thread, so that Ctrl-C ends the wait and not the compile: the cache has the
+        bridge then. Called without the lock.
+        """
+        found: list[tuple[_bridge.Bridge | None, AoticacheError | None]] = []
+        thread = threading.Thread(
+            target=lambda: found.append(self.prepare_bridge()), name="aoticache-bridge-wait", daemon=True
+        )
+        thread.start()
+        thread.join()
+        # Here, so that a warning names the caller's line. None: the thread has failed in a way that the caller is to see.
+        self.use_bridge(*(found[0] if found else self.prepare_bridge()))
 
     def enable_pending(self) -> None:
         waiting, self.pending = self.pending, {}
