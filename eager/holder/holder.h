@@ -127,9 +127,9 @@ typedef struct aoticache_holder_options {
  * Fills its table with what the index has for the operator, device and hook: metadata now, libraries on the first hit.
  *
  * context: borrowed as long as the holder lives.
- * Returns: OK; INVALID (the schema: position and what was expected); UNSUPPORTED (the operator writes to its inputs,
- * returns views of them, or takes what no kernel library can: the argument is named); NO_MEMORY. An index that cannot be
- * read is no error: it is logged.
+ * Returns: OK; INVALID (the schema: position and what was expected); UNSUPPORTED (the operator writes to its
+ * inputs without in_place, returns views of them, or takes what no kernel library can: the argument is named); NO_MEMORY.
+ * An index that cannot be read is no error: it is logged.
  */
 AOTICACHE_API aoticache_status aoticache_holder_create(aoticache_context *context, const aoticache_holder_options *options,
                                                        aoticache_holder **ret_holder, aoticache_error *ret_error);

@@ -41,6 +41,10 @@ static char *make_line(const aoticache_request *request)
     if (status == AOTICACHE_OK)
         status = aoticache_request_write_json(request, &line, &error);
     free(text);
+    if (status == AOTICACHE_OK && aoticache_request_get_environment(request, AOTICACHE_RESULTS_NAME) != NULL) {
+        free(line); /* which does not say the pair */
+        status = aoticache_error_set(&error, AOTICACHE_UNSUPPORTED, "it writes to its arguments");
+    }
     if (status != AOTICACHE_UNSUPPORTED)
         return line;
     size_t length = aoticache_request_format(request, NULL, 0);

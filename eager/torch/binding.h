@@ -94,10 +94,10 @@ typedef struct aoticache_binding_operator aoticache_binding_operator;
  * schema: the bridge checks both; the stable C ABI has no way to ask, so without a bridge it is the caller who must
  * know. Calls of other threads may be served before this returns.
  * Returns: OK; INVALID (options, the schema's text, another schema than PyTorch's; it is enabled for that key already);
- * UNSUPPORTED (the schema: it writes to its arguments, returns views of them, has results that are no tensors, takes no
- * tensors, or an argument that cannot be handed over: named; no kernel of PyTorch's for that key; all 512 functions of
- * the pool in use, which are for one operator each and never given to another); NOT_FOUND (no such operator, by the
- * bridge); LOAD_FAILED (PyTorch refused, with its message); NO_MEMORY.
+ * UNSUPPORTED (the schema: it returns views of its arguments or, without a bridge, writes to them, has results that are no
+ * tensors, takes no tensors, or an argument that cannot be handed over: named; no kernel of PyTorch's for that key; all
+ * 512 functions of the pool in use, which are for one operator each and never given to another); NOT_FOUND (no such
+ * operator, by the bridge); LOAD_FAILED (PyTorch refused, with its message); NO_MEMORY.
  */
 AOTICACHE_API aoticache_status aoticache_binding_enable(aoticache_binding *binding,
                                                         const aoticache_binding_operator_options *options,

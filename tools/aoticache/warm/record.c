@@ -161,6 +161,8 @@ static const char *why_not(const aoticache_request *request)
     const char *framework = aoticache_request_get_environment(request, "framework");
     if (framework != NULL && strcmp(framework, "pt2") == 0)
         return "a model of a package: see aoticache add";
+    if (aoticache_request_get_environment(request, AOTICACHE_RESULTS_NAME) != NULL)
+        return "it writes to its arguments";
     return aoticache_request_get_environment(request, AOTICACHE_SHAPES_NAME) != NULL ? "for symbolic shapes" : NULL;
 }
 
