@@ -225,7 +225,7 @@ struct outcome { /* shared with the child */
 };
 static struct outcome *outcome;
 
-static _Noreturn void wrong(const char *format, ...)
+static _Noreturn void __attribute__((format(printf, 1, 2))) wrong(const char *format, ...)
 {
     va_list rest;
     va_start(rest, format);
