@@ -17,7 +17,7 @@ from c_types import Device, Error, View
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SOURCES = ["eager/torch/bridge.cpp", "eager/torch/bridge.h", "eager/value.h", "base/base.h", "base/tensor_view.h"]
-ABI = 2
+ABI = 3
 SERVED, FALLBACK, FAILED, FALLBACK_FIRST = range(4)
 STATUS = {}
 
@@ -46,6 +46,7 @@ CALL = CFUNCTYPE(c_int, c_void_p, c_uint64, c_uint64, POINTER(Stack), POINTER(Er
 REFUSE = CFUNCTYPE(None, c_void_p)
 ENABLE = CFUNCTYPE(c_int, c_char_p, c_char_p, c_char_p, c_char_p, c_void_p, POINTER(c_void_p), c_char_p, c_size_t)
 DISABLE = CFUNCTYPE(None, c_void_p)
+PREPARE = CFUNCTYPE(None, c_void_p, c_uint64, POINTER(Stack))
 
 
 CLOCK = CFUNCTYPE(c_uint64)
@@ -61,7 +62,7 @@ NO_TURN, KERNELS_TURN, FALLBACKS_TURN = range(3)
 
 class HostStruct(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("abi", c_uint32), ("call", CALL), ("refuse", REFUSE), ("attempt", CALL),
-                ("clock_ns", CLOCK), ("turn", TURN), ("end", END), ("passed", PASSED)]
+                ("clock_ns", CLOCK), ("turn", TURN), ("end", END), ("passed", PASSED), ("prepare", PREPARE)]
 
 
 class BridgeStruct(ctypes.Structure):
@@ -158,7 +159,9 @@ class Host:
         self.struct = HostStruct(ctypes.sizeof(HostStruct), ABI, CALL(self.call), REFUSE(self.refused.append),
                                  CALL(self.attempt), CLOCK(self.read_clock), TURN(self.take_turn),
                                  END(lambda op, ticket, ns: self.ends.append((ticket[0], ns))),
-                                 PASSED(lambda op, calls: self.passed.append(calls)))
+                                 PASSED(lambda op, calls: self.passed.append(calls)),
+                                 PREPARE(lambda op, wrapped, stack: self.prepared.append(stack.contents.count)))
+        self.prepared = []  # how many arguments each such call had
         self.bridge = BridgeStruct(ctypes.sizeof(BridgeStruct))
 
     def read_clock(self):

@@ -467,6 +467,32 @@ def test_pytorchs_kernel_comes_before_a_compile():
     host.attempts = None
 
 
+def test_what_was_written_is_not_written_again():
+    out, lists = torch.zeros(5), [torch.zeros(2), torch.zeros(3)]
+    x = torch.tensor([1.0, 2.0])
+    cases = [(A.mul_.Tensor, lambda: x.mul_(3), x, [3, 6]),  # unboxed, boxed, resized, lists
+             (A.index_fill_.int_Scalar, lambda: x.index_fill_(0, torch.tensor([1]), 7.0), x, [3, 7]),
+             (A.neg.out, lambda: torch.neg(x, out=out), out, [-3, -7]),
+             (A._foreach_add_.Scalar, lambda: torch._foreach_add_(lists, 2), lists[1], [2, 2, 2])]
+    for op, function, written, expected in cases:
+        with Enabled(op), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that out was resized
+            host.attempts, host.prepared[:] = FALLBACK_FIRST, []
+            version = written._version
+            result = function()
+            check(result is written or op is A._foreach_add_.Scalar, op, "the argument is the result")
+            check(written.tolist() == expected, op, written, "PyTorch's answer, once")
+            check(written._version == version + 1, op, written._version, version)
+            check(host.prepared == [len(op._schema.arguments)] and not host.calls, op, host.prepared, host.calls)
+            host.attempts = None
+            host.answer = serve()
+            version = written._version
+            check(function() is result or op is A._foreach_add_.Scalar, op, "a kernel that gives nothing new")
+            check(written.tolist() == expected, op, written, "which writes nothing here")
+            check(written._version == version + 1, op, written._version, version)
+    host.attempts = None
+
+
 def test_gradients_transforms_and_modes_go_on():
     x = torch.tensor([-1.0, 2.0], requires_grad=True)
     served = lambda stack: serve(filled([2], 3.0))(stack)
