@@ -2,6 +2,7 @@
 #include "eager/epoch.h"
 
 #include <criterion/criterion.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -94,6 +95,17 @@ Test(section, slots_of_ended_threads_are_used_again)
     cr_assert_not_null(slot);
     for (int i = 0; i < 20; i++)
         cr_expect_eq(slot_of_a_thread(), slot);
+}
+
+Test(section, new_slot_has_no_uses_whatever_its_memory_held)
+{
+    mallopt(M_PERTURB, 0xa5);
+    aoticache_epoch_slot *slot = aoticache_epoch_enter();
+    cr_assert_not_null(slot);
+    cr_expect_null(slot->uses);
+    cr_expect_eq(slot->uses_count, 0);
+    cr_expect_eq(slot->last_used, 0);
+    aoticache_epoch_leave(slot);
 }
 
 /* In the child, where only this thread is. */
