@@ -62,7 +62,7 @@ class OperatorOptions(ctypes.Structure):
 
 
 HOLDER_COUNTS = ("hits hits_symbolic loads misses compiles compile_failures fallbacks queued dropped entries libraries "
-                 "loaded lost judged slower on_trial dynamic_refused").split()
+                 "loaded lost judged slower on_trial gained_ns dynamic_refused").split()
 
 
 class Counts(ctypes.Structure):
