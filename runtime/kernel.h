@@ -69,7 +69,6 @@ typedef struct aoticache_kernel aoticache_kernel;
  * libraries. Each returns 0, or what PyTorch's function would; the kernel then asks that one, whose message counts.
  */
 typedef struct aoticache_kernel_host {
-    size_t size; /* sizeof(aoticache_kernel_host) */
     AOTITorchError (*get_data_ptr)(AtenTensorHandle tensor, void **ret_data);
     /* A new tensor on the CPU, not initialised, and the address of its first element. strides: NULL for contiguous. */
     AOTITorchError (*empty_strided)(int64_t ndim, const int64_t *sizes, const int64_t *strides, int32_t dtype,

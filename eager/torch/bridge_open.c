@@ -345,7 +345,7 @@ static aoticache_status open_library(const char *path, aoticache_bridge_open_fn 
 /* One bridge is opened in a process, or the same again; it stays. */
 static void serve_plain_kernels(const aoticache_bridge *bridge)
 {
-    static aoticache_kernel_host functions = {.size = sizeof functions};
+    static aoticache_kernel_host functions;
     static atomic_flag filled = ATOMIC_FLAG_INIT;
     if (atomic_flag_test_and_set(&filled))
         return;

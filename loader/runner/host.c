@@ -49,8 +49,7 @@ static AOTITorchError provider_empty_strided(int64_t ndim, const int64_t *sizes,
     return code;
 }
 
-static const aoticache_kernel_host host_of_provider = {.size = sizeof host_of_provider,
-                                                       .get_data_ptr = provider_get_data_ptr,
+static const aoticache_kernel_host host_of_provider = {.get_data_ptr = provider_get_data_ptr,
                                                        .empty_strided = provider_empty_strided};
 
 void aoticache_runner_prepare_host(const aoticache_torch *torch)

@@ -142,7 +142,7 @@ static AOTITorchError count_empty_strided(int64_t ndim, const int64_t *sizes, co
 
 Test(runner_plain, kernels_ask_their_host_and_then_the_library)
 {
-    static const aoticache_kernel_host host = {.size = sizeof host, .get_data_ptr = count_get_data_ptr,
+    static const aoticache_kernel_host host = {.get_data_ptr = count_get_data_ptr,
                                                .empty_strided = count_empty_strided};
     aoticache_runner *plain = runner_of("", false), *contained = runner_of("-DNOT_PLAIN", false);
     aoticache_error error;

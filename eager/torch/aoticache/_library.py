@@ -92,6 +92,9 @@ class CacheOptions(Structure):
         ("max_entries", c_uint64),
         ("may_use_reserve", c_bool),
         ("is_configured", c_bool),
+        *((name, c_char_p) for name in ("trusted_keys", "revoked_keys", "sign_with", "key_directory")),
+        ("signatures", c_int),
+        ("remote", c_char_p),
     ]
 
 

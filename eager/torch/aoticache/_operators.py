@@ -336,6 +336,13 @@ def _has(name: str, key: str) -> bool:
     return bool(require_torch()._C._dispatch_has_kernel_for_dispatch_key(name, key))
 
 
+def _refuse_write(name: str, schema: Any) -> str:
+    """PyTorch's compiler first makes operators that write into others that do not."""
+    if _written(schema) and not _has(name, "Functionalize"):
+        return "it writes to its argument, and PyTorch's compiler has no form of it that does not"
+    return ""
+
+
 def _refuse_kernel(name: str, key: str) -> str:
     """Why a kernel cannot stand behind this dispatch key, as the dispatcher's table tells it."""
     if _has(name, "CompositeImplicitAutograd") and not _has(name, key):
@@ -385,7 +392,7 @@ def explain_name(name: str, device: str) -> Explanation:
         return Explanation(name, device, False, "torch.ops does not have it")
     schema = operator._schema
     text = str(schema)
-    refusal = _refuse_schema(schema) or _refuse_tags(operator.tags)
+    refusal = _refuse_schema(schema) or _refuse_tags(operator.tags) or _refuse_write(name, schema)
     if name in WRITERS:
         refusal = "it writes to running statistics without saying so in its schema"
     if refusal:

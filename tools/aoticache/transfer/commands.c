@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -190,20 +191,28 @@ static int import_from(aoticache_transfer_command *command, int fd)
     return result;
 }
 
+static int import_operand(aoticache_transfer_command *command)
+{
+    const aoticache_cli *cli = command->cli;
+    if (strcmp(command->operand, "-") == 0) {
+        if (isatty(STDIN_FILENO))
+            return aoticache_cli_usage_error(cli, "there is no archive on a terminal; pipe one, or name a file");
+        return import_from(command, STDIN_FILENO);
+    }
+    cleanup_fd int fd = open(command->operand, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return aoticache_cli_error(cli, "cannot open %s: %s", command->operand, strerror(errno));
+    return import_from(command, fd);
+}
+
 static int import_command(aoticache_cli *cli)
 {
     aoticache_transfer_command command;
     if (!aoticache_transfer_parse(&command, cli, "objects imported"))
         return cli->exit_code;
-    if (strcmp(command.operand, "-") == 0) {
-        if (isatty(STDIN_FILENO))
-            return aoticache_cli_usage_error(cli, "there is no archive on a terminal; pipe one, or name a file");
-        return import_from(&command, STDIN_FILENO);
-    }
-    cleanup_fd int fd = open(command.operand, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return aoticache_cli_error(cli, "cannot open %s: %s", command.operand, strerror(errno));
-    return import_from(&command, fd);
+    int result = import_operand(&command);
+    free(command.trust.items);
+    return result;
 }
 
 const aoticache_command aoticache_command_import = {
